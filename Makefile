@@ -1,0 +1,135 @@
+# `make help` lists the targets.
+SHELL := /bin/bash
+.DELETE_ON_ERROR:
+.SUFFIXES:
+
+PROFILE ?= $(or $(shell sed -n 's/^PROFILE=//p' .env 2>/dev/null),laptop)
+JOBS ?= 1
+ifeq ($(wildcard notebooks/profiles/$(PROFILE).yml),)
+$(error There is no profile '$(PROFILE)'. Use PROFILE=$(subst $() ,|,$(basename $(notdir $(wildcard notebooks/profiles/*.yml)))))
+endif
+
+BUILD := _build
+VENV := .venv
+PY := PYTHONPATH=src $(VENV)/bin/python
+READY := $(VENV)/installed
+EXECUTED := $(BUILD)/executed/$(PROFILE)
+PARAMS := $(BUILD)/params/$(PROFILE)
+NAMES := $(basename $(notdir $(wildcard notebooks/*.ipynb)))
+RUNS := $(NAMES:%=$(EXECUTED)/%.ipynb)
+BOOK := $(BUILD)/html/index.html
+PYTHON ?= python3
+
+export PROFILE
+export PYTHONPATH := src
+# a kernel of the environment, not one that the user has elsewhere
+export JUPYTER_PREFER_ENV_PATH := 1
+export OMP_NUM_THREADS ?= $(shell cores=$$(nproc 2>/dev/null || sysctl -n hw.ncpu); n=$$((cores / $(JOBS))); echo $$((n > 0 ? n : 1)))
+
+.PHONY: help setup doctor data services start stop status reproduce notebooks notebook book serve lab test test-fast lint \
+        bench reference lock clean force
+
+help: ## this list
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1|\2/p' Makefile | column -t -s '|'
+	@echo; echo "  PROFILE=smoke|laptop|paper (now $(PROFILE))   JOBS=notebooks at once (now $(JOBS))"
+
+# ------------------------------------------------------------------------------------------------------------ set up
+$(READY): requirements.lock
+	@$(PYTHON) -c 'import sys; v = sys.version_info[:2]; sys.exit(0 if (3, 11) <= v < (3, 14) else f"Python 3.11 to 3.13 is needed; $(PYTHON) is {v[0]}.{v[1]}. Call make with PYTHON=python3.11.")'
+	@echo "Setting up $(VENV) ..."
+	@[ -x $(VENV)/bin/python ] || $(PYTHON) -m venv $(VENV)
+	@if $(VENV)/bin/python -m pip install -q --disable-pip-version-check uv 2>/dev/null; then \
+	   $(VENV)/bin/uv pip sync -q --python $(VENV)/bin/python --require-hashes requirements.lock; \
+	 else $(VENV)/bin/python -m pip install -q --require-hashes -r requirements.lock; fi
+	@touch $@
+
+setup: $(READY) ## install what the notebooks and the LLM engine need
+	@$(PY) -m helpers.doctor --install
+
+doctor: $(READY) ## say what will be used and why, what is missing, and what mends it
+	@$(PY) -m helpers.doctor
+
+data: $(READY) ## fetch and verify the data and models of the profile; list them with source and licence
+	@$(PY) -m helpers.datasets --fetch
+
+# ---------------------------------------------------------------------------------------------------------- services
+services: status
+start: $(READY) ## start the embedded servers and keep them until `make stop`
+	@$(PY) -m helpers.services start
+stop: $(READY) ## stop the embedded servers
+	@$(PY) -m helpers.services stop
+status: $(READY) ## list the embedded servers that run
+	@$(PY) -m helpers.services status
+
+# --------------------------------------------------------------------------------------------------------- notebooks
+# Servers that a run started end with it, however it ends.
+define with-services
+trap '[ -z "$$(ls $(BUILD)/services/*/pids.json 2>/dev/null)" ] || $(PY) -m helpers.services stop --only-idle' EXIT; \
+trap 'exit 130' INT TERM; \
+$(1)
+endef
+
+reproduce: $(READY) ## run what is not up to date, then build the book
+	@$(call with-services,status=0; $(MAKE) --no-print-directory -k -j$(JOBS) notebooks || status=$$?; \
+	  $(MAKE) --no-print-directory book || status=$$?; exit $$status)
+
+notebooks: $(RUNS)
+
+notebook: $(READY) ## run one notebook: make notebook NB=01_side_effects_forward
+	@[ -f notebooks/$(NB).ipynb ] || { echo "Set NB to one of: $(NAMES)"; exit 2; }
+	@$(call with-services,$(MAKE) --no-print-directory $(EXECUTED)/$(NB).ipynb)
+
+# Parameters are written at each call, and only touched when something in them changed.
+$(PARAMS)/.written: force | $(READY)
+	@$(PY) -m helpers.run parameters --profile $(PROFILE)
+$(NAMES:%=$(PARAMS)/%.yml): $(PARAMS)/.written ;
+
+$(EXECUTED)/%.ipynb: notebooks/%.ipynb $(PARAMS)/%.yml
+	@$(PY) -m helpers.run notebook $* --profile $(PROFILE)
+
+$(BUILD)/dependencies.mk: $(wildcard notebooks/*.ipynb) $(wildcard src/helpers/*.py)
+	@mkdir -p $(BUILD) && $(PYTHON) src/helpers/dependencies.py > $@
+ifeq ($(filter help clean,$(MAKECMDGOALS)),)
+include $(BUILD)/dependencies.mk
+endif
+
+reference: $(READY) ## keep this machine's run as the reference that a fresh clone shows
+	@$(PY) -m helpers.run reference --profile $(PROFILE)
+
+# -------------------------------------------------------------------------------------------------------------- book
+SOURCES := $(shell find book data/published data/results -type f 2>/dev/null) _config.yml data/registry.yml \
+           $(addprefix src/helpers/,book.py figures.py record.py settings.py datasets.py)
+book: $(BOOK) ## build the book from the runs, or from the kept reference where there is none
+$(BOOK): $(SOURCES) $(wildcard $(BUILD)/executed/*/*.ipynb) $(wildcard $(BUILD)/records/*/*.json) | $(READY)
+	@$(PY) -m helpers.book build
+	@echo "The book is in $@"
+
+serve: book ## serve the book on http://127.0.0.1:8000
+	@$(VENV)/bin/python -m http.server 8000 --bind 127.0.0.1 --directory $(BUILD)/html
+
+lab: $(READY) ## edit the notebooks in JupyterLab
+	@$(VENV)/bin/jupyter lab --notebook-dir=.
+
+# -------------------------------------------------------------------------------------------------------------- test
+lint: $(READY) ## ruff and mypy
+	@$(VENV)/bin/ruff check -q . && $(VENV)/bin/ruff format -q --check . && $(VENV)/bin/mypy
+
+test-fast: lint ## the tests that start no server and no browser
+	@$(VENV)/bin/python -m pytest -q -m "not engine and not book and not bench"
+
+test: lint ## everything: unit and property tests, the smoke profile end to end, the book in a browser
+	@$(PY) -m helpers.doctor --install --browser
+	@$(call with-services,$(VENV)/bin/python -m pytest -q -m "not engine and not book and not bench" && \
+	  $(VENV)/bin/python -m pytest -q -m "engine or book")
+
+bench: $(READY) ## measure speed side by side with the naive way and with the engine's own rate
+	@$(call with-services,$(VENV)/bin/python -m pytest -q -s -m bench tests/bench)
+
+# ---------------------------------------------------------------------------------------------------------- upkeep
+lock: ## resolve the dependencies of pyproject.toml anew
+	@$(VENV)/bin/uv pip compile -q --universal --generate-hashes --python-version 3.11 pyproject.toml --extra test \
+	  -o requirements.lock --custom-compile-command "make lock"
+
+clean: ## remove what was built; fetched data, models and answers stay in data/
+	@[ ! -x $(VENV)/bin/python ] || $(PY) -m helpers.services stop
+	@rm -rf $(BUILD)

@@ -1,0 +1,57 @@
+"""Which helper modules each notebook uses, as rules for make. Standard library only: it runs before anything is set up.
+
+python3 src/helpers/dependencies.py > _build/dependencies.mk
+"""
+
+from __future__ import annotations
+
+import ast
+import json
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+HELPERS = ROOT / "src" / "helpers"
+MODULES = {path.stem for path in HELPERS.glob("*.py")}
+
+
+def imported(source: str) -> set[str]:
+    """Names of the helper modules that Python source imports, wherever in it."""
+    found: set[str] = set()
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.ImportFrom) and node.module == "helpers":
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and (node.module or "").startswith("helpers."):
+            found.add((node.module or "").split(".")[1])
+        elif isinstance(node, ast.Import):
+            found |= {alias.name.split(".")[1] for alias in node.names if alias.name.startswith("helpers.")}
+    return found & MODULES
+
+
+def notebook_source(path: Path) -> str:
+    """The Python of a notebook's code cells, without magics."""
+    cells = json.loads(path.read_text(encoding="utf-8"))["cells"]
+    lines = [line for c in cells if c["cell_type"] == "code" for line in "".join(c["source"]).splitlines()]
+    return "\n".join(line for line in lines if not line.lstrip().startswith(("%", "!")))
+
+
+def used_modules(path: Path) -> list[str]:
+    """Helper modules that a notebook needs, those that its helpers import included."""
+    waiting = imported(notebook_source(path))
+    used: set[str] = set()
+    while waiting:
+        name = waiting.pop()
+        used.add(name)
+        waiting |= imported((HELPERS / f"{name}.py").read_text(encoding="utf-8")) - used
+    return sorted(used)
+
+
+def main() -> None:
+    """Write one rule a notebook: its executed copy depends on the helpers it uses."""
+    for notebook in sorted((ROOT / "notebooks").glob("*.ipynb")):
+        helpers = " ".join(f"src/helpers/{name}.py" for name in used_modules(notebook))
+        sys.stdout.write(f"$(EXECUTED)/{notebook.stem}.ipynb: {helpers}\n")
+
+
+if __name__ == "__main__":
+    main()

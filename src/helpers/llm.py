@@ -1,0 +1,485 @@
+"""Asks an LLM over the OpenAI API: chat, choose, log-likelihood, many at once, each answer kept on disk.
+
+Every answer is stored under a hash of all that decides it (weights, engine, parameters, messages), as soon as it
+arrives. So a second run asks nothing, and an interrupted one goes on where it stopped.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import sqlite3
+import threading
+import time
+import warnings
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any, Literal, TypeVar
+
+import diskcache
+import openai
+from tqdm.auto import tqdm
+
+from helpers.services import LlmEndpoint, llm_endpoint
+from helpers.settings import DERIVED
+
+Message = Mapping[str, str]
+Messages = Sequence[Message]
+Answer = TypeVar("Answer")
+
+CACHE_FOLDER = DERIVED / "llm_cache"
+TOP_LOGPROBS = 20
+
+
+class LlmError(RuntimeError):
+    """The LLM server failed; the message says which request and what to do."""
+
+
+class ContextOverflowError(LlmError):
+    """A prompt does not fit the context, and the caller did not ask for such prompts to be recorded."""
+
+
+class CapabilityError(LlmError):
+    """The engine cannot do what was asked, for example obey a constraint or score a prompt."""
+
+
+@dataclass(frozen=True)
+class Reply:
+    """One answer.
+
+    Attributes:
+        text: what the model wrote; empty for an overflow.
+        status: `complete`, `cut` (stopped by `max_tokens`) or `overflow` (the prompt did not fit; nothing was asked).
+        prompt_tokens, generated_tokens: as the server counted them.
+        seconds: from sending to the last token, waiting in the server's queue included.
+        first_token: log-probabilities of the likeliest first tokens, if they were asked for.
+        cached: whether it came from the disk.
+    """
+
+    text: str
+    status: Literal["complete", "cut", "overflow"]
+    prompt_tokens: int
+    generated_tokens: int
+    seconds: float
+    first_token: dict[str, float] = field(default_factory=dict)
+    cached: bool = False
+
+
+@dataclass(frozen=True)
+class Choice:
+    """One constrained answer: the choice and the log-probability of each choice under the constraint (they sum to 1)."""
+
+    answer: str
+    logprobs: dict[str, float]
+    prompt_tokens: int
+    generated_tokens: int
+    seconds: float
+    cached: bool = False
+
+
+@dataclass(frozen=True)
+class Loglikelihood:
+    """Log-likelihood (natural logarithm) of a continuation, summed over its tokens."""
+
+    total: float
+    tokens: int
+    prompt_tokens: int
+    seconds: float
+    cached: bool = False
+
+
+@dataclass
+class Usage:
+    """What the requests of one client came to. `cached` requests count in `requests` but not in the tokens."""
+
+    requests: int = 0
+    cached: int = 0
+    prompt_tokens: int = 0
+    generated_tokens: int = 0
+    overflows: int = 0
+    seconds: float = 0.0
+
+
+class LLM:
+    """A model behind the OpenAI API.
+
+    Args:
+        endpoint: the server, as `services.llm_endpoint` gives it.
+        cache_folder: where answers are kept; None asks the server each time.
+        concurrency: requests under way at once; default: what the server is made for.
+    """
+
+    def __init__(
+        self,
+        endpoint: LlmEndpoint,
+        *,
+        cache_folder: Path | None = CACHE_FOLDER,
+        concurrency: int | None = None,
+    ) -> None:
+        self.endpoint = endpoint
+        self.concurrency = concurrency or endpoint.concurrency
+        self.usage = Usage()
+        self._lock = threading.Lock()
+        self._cache = _open_cache(cache_folder) if cache_folder else None
+        self._client = openai.OpenAI(
+            base_url=endpoint.base_url,
+            api_key=endpoint.api_key,
+            # with the client's back-off of up to 8 s this outlasts the restart of an embedded server
+            max_retries=8,
+            timeout=600,
+        )
+
+    # ------------------------------------------------------------------------------------------------ the three asks
+
+    def chat_many(
+        self,
+        prompts: Sequence[Messages],
+        *,
+        max_tokens: int,
+        temperature: float = 0.0,
+        top_p: float = 1.0,
+        seed: int = 0,
+        stop: Sequence[str] = (),
+        logprobs: bool = False,
+        overflow: Literal["error", "record"] = "error",
+        extra: Mapping[str, Any] | None = None,
+        label: str = "chat",
+    ) -> list[Reply]:
+        """Answers to many prompts, in their order.
+
+        Args:
+            prompts: chat messages of each prompt.
+            max_tokens: longest answer; a longer one comes back with status `cut`.
+            temperature, top_p, seed: sampling; the seed is the same for each prompt.
+            stop: texts that end an answer.
+            logprobs: also return the likeliest first tokens.
+            overflow: `error` raises on the first prompt beyond the context; `record` returns it with status
+                `overflow`, to be counted.
+            extra: further fields of the request's body.
+            label: what the progress bar says.
+
+        Raises:
+            ContextOverflowError: a prompt does not fit and `overflow` is `error`.
+            LlmError: the server failed in spite of retries. Answers that had come are kept.
+        """
+        parameters: dict[str, Any] = {
+            "max_tokens": max_tokens,
+            "temperature": temperature,
+            "top_p": top_p,
+            "seed": seed,
+            "extra": dict(extra or {}),
+        }
+        if stop:
+            parameters["stop"] = list(stop)
+        if logprobs:
+            parameters |= {"logprobs": True, "top_logprobs": TOP_LOGPROBS}
+
+        def ask(messages: Messages) -> Reply:
+            return self._chat(messages, parameters)
+
+        replies = self._many("chat", parameters, [list(map(dict, p)) for p in prompts], ask, Reply, label)
+        for i, reply in enumerate(replies):
+            if reply.status == "overflow" and overflow == "error":
+                raise ContextOverflowError(
+                    f"Prompt {i} of {len(prompts)} does not fit the context of {self.endpoint.context} tokens with "
+                    f"{max_tokens} for the answer. Shorten the evidence, serve a longer context, or pass "
+                    'overflow="record" to have such prompts counted.'
+                )
+        return replies
+
+    def choose_many(
+        self, prompts: Sequence[Messages], choices: Sequence[str], *, label: str = "choose"
+    ) -> list[Choice]:
+        """For many prompts, the likeliest of some fixed answers by constrained decoding, at temperature 0.
+
+        Raises:
+            ValueError: fewer than two choices, or one that begins another.
+            CapabilityError: the server ignored the constraint, or gives no log-probabilities.
+            ContextOverflowError: a prompt does not fit.
+        """
+        choices = list(choices)
+        if len(set(choices)) < 2 or any(a != b and b.startswith(a) for a in choices for b in choices):
+            raise ValueError(f"Choices must be at least two, and none may begin another: {choices}")
+        constraint, quote = _constraint(self.endpoint.engine, choices)
+        parameters = {
+            "choices": choices,
+            "max_tokens": 4 + 2 * max(map(len, choices)),
+            "temperature": 0.0,
+            "seed": 0,
+            "logprobs": True,
+            "top_logprobs": TOP_LOGPROBS,
+            "extra": constraint,
+        }
+
+        def ask(messages: Messages) -> Choice:
+            body = {k: v for k, v in parameters.items() if k != "choices"}
+            completion, seconds = self._request(messages, body)
+            if completion is None:
+                raise ContextOverflowError(f"A prompt does not fit the context of {self.endpoint.context} tokens.")
+            text = completion.choices[0].message.content or ""
+            answer = json.loads(text) if quote and text.startswith('"') and text.endswith('"') else text
+            if answer not in choices:
+                raise CapabilityError(
+                    f"{self.endpoint.engine} {self.endpoint.version} at {self.endpoint.base_url} ignored the "
+                    f"constraint {choices}: it answered {text[:80]!r}. Use the embedded engine or a newer server."
+                )
+            content = completion.choices[0].logprobs.content if completion.choices[0].logprobs else None
+            if not content:
+                raise CapabilityError(f"{self.endpoint.base_url} gives no log-probabilities, which `choose` needs.")
+            spelled = {json.dumps(c, ensure_ascii=False) if quote else c: c for c in choices}
+            steps = [
+                (t.token, {t.token: t.logprob, **{a.token: a.logprob for a in t.top_logprobs}}) for t in content
+            ]
+            logprobs = choice_logprobs(steps, list(spelled))
+            return Choice(
+                answer,
+                {spelled[k]: v for k, v in logprobs.items()},
+                completion.usage.prompt_tokens,
+                completion.usage.completion_tokens,
+                seconds,
+            )
+
+        return self._many("choose", parameters, [list(map(dict, p)) for p in prompts], ask, Choice, label)
+
+    def loglikelihood_many(
+        self, pairs: Sequence[tuple[str, str]], *, label: str = "log-likelihood"
+    ) -> list[Loglikelihood]:
+        """Log-likelihood of each continuation after its context, as plain text (no chat template).
+
+        Args:
+            pairs: (context, continuation) of each request.
+            label: what the progress bar says.
+
+        Raises:
+            CapabilityError: the engine cannot score a prompt (llama.cpp's server cannot).
+        """
+        if self.endpoint.engine == "llamacpp":
+            raise CapabilityError(
+                "llama.cpp's server gives no log-probabilities of a prompt. Use LLM_ENGINE=vllm, or a vLLM server by "
+                "LLM_BASE_URL."
+            )
+
+        def ask(pair: Sequence[str]) -> Loglikelihood:
+            context, continuation = pair
+            start = time.perf_counter()
+            done = self._guard(
+                lambda: self._client.completions.create(
+                    model=self.endpoint.model,
+                    prompt=context + continuation,
+                    max_tokens=1,
+                    temperature=0,
+                    echo=True,
+                    logprobs=1,
+                )
+            )
+            if done is None:
+                raise ContextOverflowError(f"A prompt does not fit the context of {self.endpoint.context} tokens.")
+            scored = done.choices[0].logprobs
+            if scored is None or not done.choices[0].text.startswith(context):
+                raise CapabilityError(f"{self.endpoint.base_url} does not echo the prompt with its log-probabilities.")
+            end = len(context) + len(continuation)
+            # A token that straddles the border belongs to the continuation.
+            values = [
+                value
+                for token, value, offset in zip(scored.tokens, scored.token_logprobs, scored.text_offset, strict=True)
+                if offset + len(token) > len(context) and offset < end and value is not None
+            ]
+            return Loglikelihood(
+                math.fsum(values), len(values), done.usage.prompt_tokens, time.perf_counter() - start
+            )
+
+        return self._many("loglikelihood", {}, [list(p) for p in pairs], ask, Loglikelihood, label)
+
+    # ------------------------------------------------------------------------------------------------------ plumbing
+
+    def _chat(self, messages: Messages, parameters: Mapping[str, Any]) -> Reply:
+        completion, seconds = self._request(messages, parameters)
+        if completion is None:
+            return Reply("", "overflow", 0, 0, seconds)
+        choice = completion.choices[0]
+        content = choice.logprobs.content if choice.logprobs else None
+        return Reply(
+            text=choice.message.content or "",
+            status="cut" if choice.finish_reason == "length" else "complete",
+            prompt_tokens=completion.usage.prompt_tokens,
+            generated_tokens=completion.usage.completion_tokens,
+            seconds=seconds,
+            first_token={a.token: a.logprob for a in content[0].top_logprobs} if content else {},
+        )
+
+    def _request(self, messages: Messages, parameters: Mapping[str, Any]) -> tuple[Any, float]:
+        body = {k: v for k, v in parameters.items() if k != "extra"}
+        start = time.perf_counter()
+        completion = self._guard(
+            lambda: self._client.chat.completions.create(
+                model=self.endpoint.model, messages=list(messages), extra_body=dict(parameters["extra"]), **body
+            )
+        )
+        return completion, time.perf_counter() - start
+
+    def _guard(self, request: Callable[[], Any]) -> Any:  # noqa: ANN401  # a completion of either kind
+        """The server's answer, or None when the prompt is too long for the context."""
+        where = f"{self.endpoint.model} at {self.endpoint.base_url}"
+        try:
+            return request()
+        except openai.BadRequestError as error:
+            if _is_overflow(str(error)):
+                return None
+            raise LlmError(f"{where} refused a request: {error}") from None
+        except openai.AuthenticationError:
+            raise LlmError(f"{where} refused the key. Set LLM_API_KEY.") from None
+        except openai.APIConnectionError as error:
+            raise LlmError(
+                f"{where} does not answer ({error.__cause__ or error}). What was answered is kept: mend the server "
+                "and run again. For an embedded server see _build/logs/llm.log."
+            ) from None
+        except openai.APIStatusError as error:
+            raise LlmError(f"{where} failed with HTTP {error.status_code} in spite of retries: {error}") from None
+
+    def _many(
+        self,
+        kind: str,
+        parameters: Mapping[str, Any],
+        items: Sequence[Any],
+        ask: Callable[[Any], Answer],
+        answer_type: Callable[..., Answer],
+        label: str,
+    ) -> list[Answer]:
+        """Answer each distinct item once, from the disk where it is there."""
+        start = time.perf_counter()
+        keys = [self._key(kind, parameters, item) for item in items]
+        distinct = dict(zip(keys, items, strict=True))
+        found: dict[str, Answer] = {}
+        if self._cache is not None:
+            for key in distinct:
+                if (kept := self._cache.get(key)) is not None:
+                    found[key] = answer_type(**{**kept, "cached": True})
+        missing = [key for key in distinct if key not in found]
+        fresh: dict[str, Answer] = {}
+        with ThreadPoolExecutor(self.concurrency) as pool:
+            futures = {pool.submit(ask, distinct[key]): key for key in missing}
+            try:
+                bar = tqdm(as_completed(futures), total=len(missing), desc=label, unit="req", disable=not missing)
+                for future in bar:
+                    key, answer = futures[future], future.result()
+                    fresh[key] = answer
+                    if self._cache is not None:
+                        kept = asdict(answer)  # type: ignore[call-overload]  # all three answers are dataclasses
+                        kept.pop("cached")
+                        self._cache.set(key, kept)
+            except BaseException:
+                pool.shutdown(wait=False, cancel_futures=True)
+                raise
+        self._count(keys, fresh, time.perf_counter() - start)
+        return [fresh[key] if key in fresh else found[key] for key in keys]
+
+    def _count(self, keys: Sequence[str], fresh: Mapping[str, Any], seconds: float) -> None:
+        with self._lock:
+            self.usage.requests += len(keys)
+            self.usage.cached += len(keys) - len(fresh)
+            self.usage.seconds += seconds if fresh else 0.0
+            for answer in fresh.values():
+                self.usage.prompt_tokens += answer.prompt_tokens
+                self.usage.generated_tokens += getattr(answer, "generated_tokens", 0)
+                self.usage.overflows += getattr(answer, "status", "") == "overflow"
+
+    def _key(self, kind: str, parameters: Mapping[str, Any], item: object) -> str:
+        e = self.endpoint
+        # weights without a digest are told apart by where they are served
+        weights = e.model_sha256 or f"{e.base_url} {e.model}"
+        decides = [kind, weights, e.engine, e.version, e.context, parameters, item]
+        return hashlib.sha256(json.dumps(decides, sort_keys=True, ensure_ascii=False).encode()).hexdigest()
+
+
+def connect(model: str, **options: Any) -> LLM:  # noqa: ANN401  # handed to LLM
+    """The LLM of the settings, else an embedded one that serves `model`. See `services.llm_endpoint` for errors."""
+    return LLM(llm_endpoint(model), **options)
+
+
+def choice_logprobs(
+    steps: Iterable[tuple[str, Mapping[str, float]]], choices: Sequence[str]
+) -> dict[str, float]:
+    """Log-probability of each choice, from the tokens of one constrained answer and their alternatives.
+
+    At each step of the answer, the alternatives that still lead to some choice share that step's probability; one that
+    leads to exactly one choice gives its share to it, and the token taken carries the rest to the next step. A choice
+    that no alternative leads to gets -inf. Choices that share an alternative with another that was not taken split its
+    share evenly, which is exact for two choices.
+
+    Args:
+        steps: (token, {alternative: log-probability}) of each generated token.
+        choices: the answers as the constraint spells them.
+    """
+    mass = dict.fromkeys(choices, 0.0)
+    written, carried = "", 1.0
+    for token, alternatives in steps:
+        led = {a: [c for c in choices if _leads(written + a, c)] for a in {**alternatives, token: 0.0} if a}
+        weights = {a: math.exp(alternatives.get(a, -math.inf)) for a, to in led.items() if to}
+        total = math.fsum(weights.values())
+        for alternative, weight in weights.items():
+            if alternative == token:
+                continue
+            for choice in led[alternative]:
+                mass[choice] += carried * weight / total / len(led[alternative]) if total else 0.0
+        carried *= weights.get(token, 0.0) / total if total else 1.0
+        written += token
+        remaining = [c for c in choices if _leads(written, c)]
+        if len(remaining) <= 1:
+            break
+    for choice in (c for c in choices if _leads(written, c)):
+        mass[choice] += carried
+    return {c: math.log(m) if m > 0 else -math.inf for c, m in mass.items()}
+
+
+def _leads(text: str, choice: str) -> bool:
+    return choice.startswith(text) or text.startswith(choice)
+
+
+def label_probability(first_token: Mapping[str, float], positive: str = "YES", negative: str = "NO") -> float | None:
+    """Probability of the positive label against the negative, from the likeliest first tokens of a free answer.
+
+    A token counts for a label that it begins, whatever its case and leading space (`Y`, ` Yes`). None when no token
+    begins either label.
+    """
+    mass = {positive: 0.0, negative: 0.0}
+    for token, logprob in first_token.items():
+        text = token.strip().upper()
+        begun = [label for label in mass if text and (label.startswith(text) or text.startswith(label))]
+        if len(begun) == 1:
+            mass[begun[0]] += math.exp(logprob)
+    total = sum(mass.values())
+    return mass[positive] / total if total else None
+
+
+def _constraint(engine: str, choices: Sequence[str]) -> tuple[dict[str, Any], bool]:
+    """Body fields that make `engine` answer one of `choices`, and whether the answer comes as a JSON string.
+
+    Each engine ignores the others' way without a word, so the answer is checked too.
+    """
+    if engine == "vllm":
+        return {"structured_outputs": {"choice": list(choices)}}, False
+    if engine == "llamacpp":
+        return {"grammar": "root ::= " + " | ".join(json.dumps(c, ensure_ascii=False) for c in choices)}, False
+    schema = {"name": "choice", "schema": {"type": "string", "enum": list(choices)}}
+    return {"response_format": {"type": "json_schema", "json_schema": schema}}, True
+
+
+def _is_overflow(message: str) -> bool:
+    return any(sign in message.lower() for sign in ("context length", "context size", "maximum model length"))
+
+
+def _open_cache(folder: Path) -> diskcache.Cache:
+    """The answers' store; a corrupt one is set aside, never deleted."""
+    options: dict[str, Any] = {"disk": diskcache.JSONDisk, "size_limit": 2**36, "eviction_policy": "none"}
+    try:
+        cache = diskcache.Cache(str(folder), **options)
+        cache.get("probe")
+    except sqlite3.DatabaseError as error:
+        aside = folder.with_name(f"{folder.name}.corrupt-{time.strftime('%Y%m%dT%H%M%S')}")
+        folder.rename(aside)
+        warnings.warn(f"The kept answers could not be read ({error}). Set aside as {aside}; starting anew.", stacklevel=3)
+        cache = diskcache.Cache(str(folder), **options)
+    return cache

@@ -1,0 +1,298 @@
+"""Runs a notebook headless: resolves its parameters from a profile, executes it by papermill, keeps what it leaves.
+
+    python -m helpers.run parameters --profile laptop      write _build/params/laptop/*.yml, touching only what changed
+    python -m helpers.run notebook NB --profile laptop     execute one notebook
+    python -m helpers.run reference --profile laptop       keep this machine's run as the reference
+"""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import difflib
+import hashlib
+import json
+import logging
+import os
+import shutil
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from helpers.settings import (
+    BUILD,
+    NOTEBOOKS,
+    PROFILES,
+    PUBLISHED,
+    RESULTS,
+    ROOT,
+    SettingsError,
+    settings,
+)
+
+REFERENCE = ROOT / "book" / "reference"
+REFERENCE_LIMIT = 500_000
+"""Bytes that an executed notebook kept in git may have."""
+
+
+class ParameterError(ValueError):
+    """A profile is unknown, or gives a notebook a parameter that it does not have."""
+
+
+# ------------------------------------------------------------------------------------------------------- parameters
+
+
+def profile_defaults(profile: str) -> dict[str, Any]:
+    """The values that a profile gives every notebook that declares them."""
+    return dict(_profile(profile).get("defaults") or {})
+
+
+def _profile(profile: str) -> dict[str, Any]:
+    path = PROFILES / f"{profile}.yml"
+    if not path.exists():
+        have = ", ".join(sorted(p.stem for p in PROFILES.glob("*.yml")))
+        raise ParameterError(f"There is no profile {profile!r}. Set PROFILE to one of: {have}.")
+    try:
+        return dict(yaml.safe_load(path.read_text(encoding="utf-8")) or {})
+    except yaml.YAMLError as error:
+        raise ParameterError(f"{path.relative_to(ROOT)} is not valid YAML: {error}") from None
+
+
+def declared(notebook: Path) -> dict[str, Any]:
+    """Parameters that a notebook declares in its cell tagged `parameters`, with their defaults.
+
+    Raises:
+        ParameterError: there is no such cell, or it holds more than plain assignments of literals.
+    """
+    cells = json.loads(notebook.read_text(encoding="utf-8"))["cells"]
+    tagged = [c for c in cells if "parameters" in c.get("metadata", {}).get("tags", [])]
+    if len(tagged) != 1:
+        raise ParameterError(f"{notebook.name} needs one cell tagged `parameters`; it has {len(tagged)}.")
+    values: dict[str, Any] = {}
+    for node in ast.parse("".join(tagged[0]["source"])).body:
+        if not (isinstance(node, ast.Assign) and len(node.targets) == 1 and isinstance(node.targets[0], ast.Name)):
+            raise ParameterError(f"{notebook.name}: the cell `parameters` may hold only `name = value` lines.")
+        values[node.targets[0].id] = ast.literal_eval(node.value)
+    return values
+
+
+def parameters(notebook: str, profile: str) -> dict[str, Any]:
+    """What a profile and the settings give a notebook.
+
+    The profile's section for the notebook goes before its defaults; `LLM_MODEL` goes before both.
+
+    Raises:
+        ParameterError: the profile names a notebook or a parameter that does not exist.
+    """
+    whole = _profile(profile)
+    known = declared(NOTEBOOKS / f"{notebook}.ipynb")
+    section = dict(whole.get(notebook) or {})
+    for name in section:
+        if name not in known:
+            near = difflib.get_close_matches(name, known, n=3)
+            raise ParameterError(
+                f"notebooks/profiles/{profile}.yml gives {notebook} the parameter {name!r}, which it does not declare."
+                + (f" Did you mean {' or '.join(near)}?" if near else f" It declares: {', '.join(known)}.")
+            )
+    values = {k: v for k, v in (whole.get("defaults") or {}).items() if k in known} | section
+    if "profile" in known:
+        values["profile"] = profile
+    if "llm_model" in known and settings().llm_model:
+        values["llm_model"] = settings().llm_model
+    return values
+
+
+def _check_profile(profile: str, notebooks: list[str]) -> None:
+    """Every key of a profile is a notebook or `defaults`, and every default is declared by some notebook."""
+    whole = _profile(profile)
+    for key in whole:
+        if key != "defaults" and key not in notebooks:
+            near = difflib.get_close_matches(key, notebooks, n=2)
+            raise ParameterError(
+                f"notebooks/profiles/{profile}.yml has a section {key!r}, but there is no such notebook."
+                + (f" Did you mean {near[0]!r}?" if near else "")
+            )
+    everything = {name for nb in notebooks for name in declared(NOTEBOOKS / f"{nb}.ipynb")}
+    for name in whole.get("defaults") or {}:
+        if name not in everything:
+            near = difflib.get_close_matches(name, everything, n=2)
+            raise ParameterError(
+                f"notebooks/profiles/{profile}.yml has the default {name!r}, which no notebook declares."
+                + (f" Did you mean {near[0]!r}?" if near else "")
+            )
+
+
+def write_parameters(profile: str) -> None:
+    """Write each notebook's parameters to `_build/params`, leaving a file alone when nothing in it changed.
+
+    A comment holds a digest of what else decides the notebook's numbers: the published numbers of its paper and its
+    entries of the data registry. So make sees a change of either.
+    """
+    folder = BUILD / "params" / profile
+    folder.mkdir(parents=True, exist_ok=True)
+    notebooks = sorted(p.stem for p in NOTEBOOKS.glob("*.ipynb"))
+    _check_profile(profile, notebooks)
+    for notebook in notebooks:
+        text = f"# inputs: {_inputs_digest(notebook)}\n" + yaml.safe_dump(parameters(notebook, profile))
+        path = folder / f"{notebook}.yml"
+        if not path.exists() or path.read_text() != text:
+            path.write_text(text)
+
+
+def _inputs_digest(notebook: str) -> str:
+    registry = yaml.safe_load((ROOT / "data" / "registry.yml").read_text(encoding="utf-8"))
+    entries = registry.get("entries", registry)
+    read = [e for e in entries if notebook in (e.get("readers") or ())] if isinstance(entries, list) else entries
+    paper = next((p for p in PUBLISHED.glob("*.yml") if p.stem in notebook), None)
+    published = paper.read_text(encoding="utf-8") if paper else ""
+    return hashlib.sha256((json.dumps(read, sort_keys=True, default=str) + published).encode()).hexdigest()[:16]
+
+
+# --------------------------------------------------------------------------------------------------------- execution
+
+
+class _Progress(logging.Handler):
+    """Shows a notebook's own progress bars and messages, as they come, under the name of the notebook."""
+
+    def __init__(self, notebook: str) -> None:
+        super().__init__()
+        self.notebook = notebook
+        self.shown = 0.0
+
+    def emit(self, record: logging.LogRecord) -> None:
+        for line in record.getMessage().replace("\r", "\n").splitlines():
+            text = line.strip()
+            if not text:
+                continue
+            moving = "%|" in text and "100%|" not in text
+            # a bar moves many times a second: in a terminal in place, in a log a line every ten seconds
+            wait = 0.2 if sys.stderr.isatty() else 10.0
+            if moving and time.monotonic() - self.shown < wait:
+                continue
+            if moving:
+                self.shown = time.monotonic()
+            width = shutil.get_terminal_size().columns - len(self.notebook) - 4
+            end = "\r" if moving and sys.stderr.isatty() else "\n"
+            sys.stderr.write(f"\r  {self.notebook}: {text[:width].ljust(width if sys.stderr.isatty() else 0)}{end}")
+            sys.stderr.flush()
+
+
+def execute(notebook: str, profile: str) -> int:
+    """Execute a notebook with its profile's parameters.
+
+    The result is moved into place only when every cell ran and the run record was written. A failed run is kept under
+    `_build/failed`, its error shown in place, and the end of its traceback printed.
+
+    Returns:
+        0, or 1 when the notebook failed.
+    """
+    import papermill  # noqa: PLC0415  # a second to import, which writing parameters should not cost
+    from papermill.exceptions import PapermillExecutionError  # noqa: PLC0415
+
+    target = BUILD / "executed" / profile / f"{notebook}.ipynb"
+    failed = BUILD / "failed" / profile / f"{notebook}.ipynb"
+    record = BUILD / "records" / profile / f"{notebook}.json"
+    part = target.with_suffix(".ipynb.part")
+    for path in (target, failed):
+        path.parent.mkdir(parents=True, exist_ok=True)
+    others = sorted(p.stem for p in NOTEBOOKS.glob("*.ipynb"))
+    sys.stderr.write(f"[{others.index(notebook) + 1}/{len(others)}] {notebook} ({profile})\n")
+    logger = logging.getLogger("papermill")
+    logger.handlers, logger.propagate = [_Progress(notebook)], False
+    logger.setLevel(logging.INFO)
+    start = time.time()
+    values = yaml.safe_load((BUILD / "params" / profile / f"{notebook}.yml").read_text()) or {}
+    try:
+        papermill.execute_notebook(
+            str(NOTEBOOKS / f"{notebook}.ipynb"),
+            str(part),
+            parameters=values,
+            cwd=str(ROOT),
+            progress_bar=False,
+            log_output=True,
+            kernel_name="python3",
+        )
+        if not record.exists() or record.stat().st_mtime < start:
+            raise FileNotFoundError(f"{notebook} ended without a run record at {record.relative_to(ROOT)}: it must "
+                                    "call record.start(...) and save().")
+    except PapermillExecutionError as error:
+        part.replace(failed)
+        tail = "\n".join(str(error).splitlines()[-25:])
+        sys.stderr.write(f"\n{tail}\n\n{notebook} failed. Up to its error it is kept as {failed.relative_to(ROOT)}; "
+                         "what was computed is kept too, and the next run goes on from there.\n")
+        return 1
+    except FileNotFoundError as error:
+        part.replace(failed)
+        sys.stderr.write(f"{error}\n")
+        return 1
+    except BaseException:
+        part.unlink(missing_ok=True)
+        raise
+    part.replace(target)
+    failed.unlink(missing_ok=True)
+    sys.stderr.write(f"  {notebook}: done in {time.time() - start:.0f} s\n")
+    return 0
+
+
+# --------------------------------------------------------------------------------------------------------- reference
+
+
+def keep_reference(profile: str) -> int:
+    """Keep this machine's runs of a profile in git: records in `data/results`, notebooks in `book/reference`.
+
+    Runs on the sample are refused: a reference is a run on real data.
+    """
+    kept = 0
+    for executed in sorted((BUILD / "executed" / profile).glob("*.ipynb")):
+        record = BUILD / "records" / profile / f"{executed.stem}.json"
+        content = json.loads(record.read_text(encoding="utf-8"))
+        if content["sample"]:
+            sys.stderr.write(f"{executed.stem}: not kept, it ran on SAMPLE data\n")
+            continue
+        if executed.stat().st_size > REFERENCE_LIMIT:
+            sys.stderr.write(
+                f"{executed.stem} has {executed.stat().st_size:,} bytes; at most {REFERENCE_LIMIT:,} are kept in git. "
+                "Draw fewer points, or a picture in place of a vector figure.\n"
+            )
+            return 1
+        for source, folder in ((record, RESULTS / profile), (executed, REFERENCE)):
+            folder.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(source, folder / source.name)
+        kept += 1
+        sys.stderr.write(f"{executed.stem}: kept as the reference\n")
+    if not kept:
+        sys.stderr.write(f"There is no run of profile {profile} to keep. Run `make reproduce PROFILE={profile}`.\n")
+        return 1
+    return 0
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """The command line."""
+    parser = argparse.ArgumentParser(prog="python -m helpers.run", description="Run notebooks headless.")
+    commands = parser.add_subparsers(dest="command", required=True)
+    for name in ("parameters", "notebook", "reference"):
+        sub = commands.add_parser(name)
+        sub.add_argument("--profile", default=os.environ.get("PROFILE", "laptop"))
+        if name == "notebook":
+            sub.add_argument("notebook")
+    options = parser.parse_args(arguments)
+    try:
+        if options.command == "parameters":
+            write_parameters(options.profile)
+        elif options.command == "reference":
+            return keep_reference(options.profile)
+        else:
+            return execute(options.notebook, options.profile)
+    except (ParameterError, SettingsError) as error:
+        sys.stderr.write(f"{error}\n")
+        return 1
+    except KeyboardInterrupt:
+        return 130
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

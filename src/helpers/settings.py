@@ -1,0 +1,86 @@
+"""What the user may set, from the environment or `.env`, and where things lie."""
+
+from __future__ import annotations
+
+import os
+from functools import lru_cache
+from pathlib import Path
+from typing import Literal
+
+from pydantic import Field, SecretStr, ValidationError, field_validator
+from pydantic_settings import BaseSettings, SettingsConfigDict
+
+Profile = Literal["smoke", "laptop", "paper"]
+
+ROOT = Path(os.environ.get("MEDRAG_ROOT", Path(__file__).resolve().parents[2]))
+"""The project's folder. `MEDRAG_ROOT` moves it, so that a test can work in a folder of its own."""
+BUILD = ROOT / "_build"
+DATA = ROOT / "data"
+RAW = DATA / "raw"
+DERIVED = DATA / "derived"
+SAMPLE = DATA / "sample"
+PUBLISHED = DATA / "published"
+RESULTS = DATA / "results"
+LOGS = BUILD / "logs"
+NOTEBOOKS = ROOT / "notebooks"
+PROFILES = NOTEBOOKS / "profiles"
+
+
+class SettingsError(ValueError):
+    """A setting that cannot be used; the message says which, what was found and what to do."""
+
+
+class Settings(BaseSettings):
+    """Every setting, with its default. An empty variable counts as unset."""
+
+    model_config = SettingsConfigDict(env_file=ROOT / ".env", extra="ignore", env_ignore_empty=True)
+
+    neo4j_uri: str | None = Field(None, description="a Neo4j 5 server, for example bolt://localhost:7687")
+    neo4j_user: str = "neo4j"
+    neo4j_password: SecretStr | None = None
+    neo4j_database: str = "neo4j"
+    neo4j_reader_user: str | None = Field(None, description="a user without write rights, for generated Cypher")
+    neo4j_reader_password: SecretStr | None = None
+
+    llm_base_url: str | None = Field(None, description="an OpenAI-compatible server, for example http://gpu:8000/v1")
+    llm_model: str | None = Field(None, description="the model to ask for; unset: the profile's")
+    llm_api_key: SecretStr | None = None
+    llm_engine: Literal["auto", "vllm", "llamacpp"] = Field("auto", description="the embedded engine")
+
+    data_mirror: str | None = Field(None, description="a folder or URL that is asked for data before its source")
+    profile: Profile = "laptop"
+
+    @field_validator("neo4j_uri")
+    @classmethod
+    def _bolt(cls, value: str | None) -> str | None:
+        schemes = ("bolt://", "bolt+s://", "bolt+ssc://", "neo4j://", "neo4j+s://", "neo4j+ssc://")
+        if value is not None and not value.startswith(schemes):
+            raise ValueError(f"must start with one of {', '.join(schemes)}")
+        return value
+
+    @field_validator("llm_base_url")
+    @classmethod
+    def _http(cls, value: str | None) -> str | None:
+        if value is not None and not value.startswith(("http://", "https://")):
+            raise ValueError("must start with http:// or https:// (and end with /v1 for most servers)")
+        return value.rstrip("/") if value else value
+
+
+@lru_cache
+def settings() -> Settings:
+    """The settings of this process.
+
+    Raises:
+        SettingsError: a variable holds a value that is not understood.
+    """
+    try:
+        return Settings()  # type: ignore[call-arg]  # every field is filled from the environment
+    except ValidationError as error:
+        lines = [
+            f"{'.'.join(map(str, e['loc'])).upper()}={e.get('input')!r}: {e['msg']}. Correct it in the environment or "
+            f"in {ROOT / '.env'}, or unset it to use the default."
+            for e in error.errors(include_url=False)
+            # a password that does not validate must not be printed
+            if "password" not in str(e["loc"]) and "key" not in str(e["loc"])
+        ]
+        raise SettingsError("\n".join(lines) or "A password or key is not text.") from None

@@ -1,0 +1,479 @@
+"""Drug side effects (side_effects.md): the data, the arms, and the authors' released predictions.
+
+The paper asks "Is E an adverse effect of D?" of a closed-book LLM, of text RAG over two formats of SIDER, and of a
+graph. Here each arm is one function of the same signature: questions in, predictions out.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from helpers.graph import Graph
+from helpers.llm import LLM, Reply, label_probability
+from helpers.vectors import Encoder, Index
+
+ARMS = ("closed_book", "format_a", "format_b", "graphrag")
+ARM_NAMES = {
+    "closed_book": "Closed-book LLM",
+    "format_a": "Text RAG, Format A",
+    "format_b": "Text RAG, Format B",
+    "graphrag": "GraphRAG",
+}
+METRICS = ("accuracy", "f1", "precision", "sensitivity", "specificity")
+
+QUESTION = "Is {side_effect} an adverse effect of {drug}?"
+OPENING_A = "The drug {drug} may be associated with the following side effects or adverse reactions: "
+SENTENCE_B = "The drug {drug} may cause {side_effect} as an adverse effect, adverse reaction, or side effect."
+
+# The prompt of "Prompt structure" in the paper's Results; without evidence it loses the sentences about evidence.
+INSTRUCTION = (
+    "You are asked to answer the following question with a single word: YES or NO. Base your answer strictly on the "
+    "RAG Results provided below. After your YES or NO answer, briefly explain your reasoning using the information "
+    "from the RAG Results. Do not infer or speculate beyond the information provided. Question:\n\n"
+)
+INSTRUCTION_CLOSED_BOOK = (
+    "You are asked to answer the following question with a single word: YES or NO. After your YES or NO answer, "
+    "briefly explain your reasoning. Question:\n\n"
+)
+RECOGNITION = (
+    "Extract the drug and the side effect from the question. Copy both exactly as they are written. Answer in one line "
+    "of the form: drug: ...; side effect: ..."
+)
+# Neither pair is in any data set here: no test item may stand in a prompt.
+RECOGNITION_EXAMPLES = (
+    ("drugname", "ringing in the left ear"),
+    ("compound 17-x", "itching, severe"),
+)
+
+
+@dataclass(frozen=True)
+class Question:
+    """One pair of the forward benchmark, with its true label."""
+
+    drug: str
+    side_effect: str
+    label: bool
+
+    @property
+    def text(self) -> str:
+        """The question in words."""
+        return QUESTION.format(side_effect=self.side_effect, drug=self.drug)
+
+
+@dataclass(frozen=True)
+class Prediction:
+    """What an arm answered to one question.
+
+    Attributes:
+        answer: True for YES, False for NO, None where neither was found in the reply.
+        p_yes: probability of YES against NO at the first token; None where neither stood among the likeliest.
+        evidence: whether retrieval found the pair; None for an arm that retrieves nothing.
+        reply: the LLM's words; empty for an arm without an LLM.
+    """
+
+    answer: bool | None
+    p_yes: float | None = None
+    evidence: bool | None = None
+    reply: str = ""
+
+
+Arm = Callable[[Sequence[Question]], list[Prediction]]
+"""An architecture under comparison: questions in, one prediction for each out."""
+
+
+# --------------------------------------------------------------------------------------------------------------- data
+
+
+def read_knowledge(format_a: Path, vocabulary: Iterable[str]) -> dict[str, tuple[str, ...]]:
+    """The drugs and their side effects, from the released Format A file.
+
+    A list is split at ", " unless the joined pieces are a known term: some MedDRA terms hold a comma ("hallucination,
+    visual"), and a plain split makes two wrong effects of each.
+
+    Args:
+        format_a: CSV with columns drug, text, format.
+        vocabulary: known side-effect terms.
+
+    Returns:
+        Side effects of each drug, in the order of the file.
+    """
+    with_comma = {term for term in vocabulary if ", " in term}
+    table = pd.read_csv(format_a)
+    return {str(d): tuple(split_effects(t.partition(": ")[2], with_comma)) for d, t in zip(table.drug, table.text, strict=True)}
+
+
+def split_effects(text: str, with_comma: Iterable[str] = ()) -> list[str]:
+    """The terms of a comma-separated list, keeping together those of `with_comma`."""
+    pieces = [piece.strip() for piece in text.strip().rstrip(".").split(", ")]
+    known = set(with_comma)
+    longest = max((term.count(", ") + 1 for term in known), default=1)
+    terms: list[str] = []
+    i = 0
+    while i < len(pieces):
+        size = next((n for n in range(longest, 1, -1) if ", ".join(pieces[i : i + n]) in known), 1)
+        terms.append(", ".join(pieces[i : i + size]))
+        i += size
+    return [term for term in terms if term]
+
+
+def read_questions(path: Path) -> list[Question]:
+    """The forward benchmark: CSV with columns drug, side_effect, label (0 or 1)."""
+    table = pd.read_csv(path)
+    return [Question(d, s, bool(y)) for d, s, y in zip(table.drug, table.side_effect, table.label, strict=True)]
+
+
+def stratified(
+    questions: Sequence[Question], n: int, seed: int, exclude_drugs: Iterable[str] = ()
+) -> list[Question]:
+    """A balanced subset spread over as many drugs as possible.
+
+    Drugs are shuffled once; each round takes one positive and one negative of every drug until `n` are taken.
+
+    Args:
+        questions: the whole benchmark.
+        n: how many to take; all of them if there are no more.
+        seed: of the shuffle.
+        exclude_drugs: drugs to leave out, for a split that shares none.
+
+    Raises:
+        ValueError: `n` is odd or not positive.
+    """
+    if n <= 0 or n % 2:
+        raise ValueError(f"A balanced subset needs an even, positive number of pairs; got {n}.")
+    banned = set(exclude_drugs)
+    rng = np.random.default_rng(seed)
+    # sorted first, so that the draw depends on the data and the seed alone and not on the order of the file
+    pool = sorted({q for q in questions if q.drug not in banned}, key=lambda q: (q.drug, q.side_effect, q.label))
+    order = [pool[i] for i in rng.permutation(len(pool))]
+    drugs = [sorted({q.drug for q in pool})[i] for i in rng.permutation(len({q.drug for q in pool}))]
+    waiting: dict[tuple[str, bool], list[Question]] = {}
+    for question in order:
+        waiting.setdefault((question.drug, question.label), []).append(question)
+    taken: list[Question] = []
+    while len(taken) < n and any(waiting.values()):
+        for drug in drugs:
+            pair = [waiting.get((drug, label), []) for label in (True, False)]
+            if all(pair) and len(taken) < n:
+                taken += [stack.pop() for stack in pair]
+        if not any(waiting.get((d, True)) and waiting.get((d, False)) for d in drugs):
+            break
+    return taken
+
+
+def format_a_documents(knowledge: Mapping[str, Sequence[str]]) -> list[str]:
+    """Format A: one document a drug, its effects as a list (Fig. 1b)."""
+    return [OPENING_A.format(drug=drug) + ", ".join(effects) for drug, effects in knowledge.items()]
+
+
+def format_b_sentences(knowledge: Mapping[str, Sequence[str]]) -> list[str]:
+    """Format B: one sentence a drug and effect (Fig. 1b)."""
+    return [SENTENCE_B.format(drug=d, side_effect=e) for d, effects in knowledge.items() for e in effects]
+
+
+def load_graph(graph: Graph, knowledge: Mapping[str, Sequence[str]], digest: str) -> bool:
+    """Make the bipartite graph Drug -may_cause_side_effect-> SideEffect (Fig. 2a), unless it is there already.
+
+    Args:
+        graph: where to load it.
+        knowledge: side effects of each drug.
+        digest: of what `knowledge` was made from; decides whether a graph that is there is the same.
+
+    Returns:
+        Whether anything was loaded.
+    """
+    if graph.loaded("side_effects", digest):
+        return False
+    graph.clear("Drug", "SideEffect")
+    for label in ("Drug", "SideEffect"):
+        graph.constraint(label, "name")
+    effects = sorted({e for of_drug in knowledge.values() for e in of_drug})
+    graph.load_nodes("Drug", [{"name": d} for d in knowledge], key="name")
+    graph.load_nodes("SideEffect", [{"name": e} for e in effects], key="name")
+    graph.load_edges(
+        "may_cause_side_effect",
+        [{"drug": d, "side_effect": e} for d, of_drug in knowledge.items() for e in of_drug],
+        start=("Drug", "name", "drug"),
+        end=("SideEffect", "name", "side_effect"),
+    )
+    graph.mark_loaded("side_effects", digest)
+    return True
+
+
+# ------------------------------------------------------------------------------------------------ entity recognition
+
+
+@dataclass(frozen=True)
+class Entities:
+    """Drug and side effect as an LLM read them from a question; empty where the line could not be parsed."""
+
+    drug: str = ""
+    side_effect: str = ""
+
+
+_ENTITIES = re.compile(r"drug\s*:\s*(?P<drug>.+?)\s*;\s*side\s*effect\s*:\s*(?P<effect>.+)", re.IGNORECASE)
+
+
+def parse_entities(reply: str) -> Entities:
+    """The second stage of the paper's entity recognition: a regular expression over the LLM's line."""
+    found = _ENTITIES.search(reply)
+    if not found:
+        return Entities()
+    drug, effect = (_clean(found[name]) for name in ("drug", "effect"))
+    return Entities(drug, effect)
+
+
+def _clean(text: str) -> str:
+    return text.splitlines()[0].strip().strip("\"'`*").removesuffix(".").strip().lower()
+
+
+def recognition_prompt(question: Question) -> list[dict[str, str]]:
+    """The first stage: the messages that ask the LLM for the two names, with two made-up examples."""
+    messages = [{"role": "system", "content": RECOGNITION}]
+    for drug, effect in RECOGNITION_EXAMPLES:
+        messages += [
+            {"role": "user", "content": QUESTION.format(side_effect=effect, drug=drug)},
+            {"role": "assistant", "content": f"drug: {drug}; side effect: {effect}"},
+        ]
+    return [*messages, {"role": "user", "content": question.text}]
+
+
+def recognise(llm: LLM, questions: Sequence[Question], *, temperature: float = 0.1, top_p: float = 0.9) -> list[Entities]:
+    """Drug and side effect of each question (Methods, "Entity recognition module": temperature 0.1, then regex)."""
+    replies = llm.chat_many(
+        [recognition_prompt(q) for q in questions],
+        max_tokens=64,
+        temperature=temperature,
+        top_p=top_p,
+        stop=["\n"],
+        label="entity recognition",
+    )
+    return [parse_entities(reply.text) for reply in replies]
+
+
+# --------------------------------------------------------------------------------------------------------------- arms
+
+
+@dataclass(frozen=True)
+class Asking:
+    """How an arm asks its LLM (Methods, "LLM inference")."""
+
+    llm: LLM
+    max_tokens: int = 512
+    temperature: float = 0.1
+    top_p: float = 0.9
+
+    def answers(self, prompts: Sequence[list[dict[str, str]]], label: str) -> list[Reply]:
+        """One free reply a prompt, with the likeliest first tokens."""
+        return self.llm.chat_many(
+            prompts,
+            max_tokens=self.max_tokens,
+            temperature=self.temperature,
+            top_p=self.top_p,
+            logprobs=True,
+            label=label,
+        )
+
+
+_LABEL = re.compile(r"^\W*(yes|no)\b", re.IGNORECASE)
+
+
+def parse_label(reply: str) -> bool | None:
+    """YES or NO if the reply begins with it, whatever its case; else None, to be counted."""
+    found = _LABEL.match(reply)
+    return None if found is None else found[1].lower() == "yes"
+
+
+def closed_book_prompt(question: Question) -> list[dict[str, str]]:
+    """The question alone."""
+    return [{"role": "user", "content": INSTRUCTION_CLOSED_BOOK + question.text}]
+
+
+def evidence_prompt(question: Question, evidence: str) -> list[dict[str, str]]:
+    """The question followed by what retrieval found, as one sentence."""
+    return [{"role": "user", "content": f"{INSTRUCTION}{question.text}\n\nRAG Results:\n\n{evidence}"}]
+
+
+def text_evidence(entities: Entities, *, found: bool) -> str:
+    """The sentence that the filtering module of text RAG writes."""
+    if found:
+        return (
+            f"Yes, the side effect {entities.side_effect} is listed as an adverse effect, adverse reaction or side "
+            f"effect of the drug {entities.drug}"
+        )
+    return (
+        f"No, the side effect {entities.side_effect} is not listed as an adverse effect, adverse reaction or side "
+        f"effect of the drug {entities.drug}"
+    )
+
+
+def graph_evidence(entities: Entities, *, found: bool) -> str:
+    """The sentence that GraphRAG makes of the Cypher query's answer."""
+    negation = "" if found else "not "
+    return f"{entities.drug.capitalize()} is {negation}known to be associated with {entities.side_effect} as a side effect"
+
+
+def closed_book(asking: Asking) -> Arm:
+    """The LLM alone."""
+
+    def arm(questions: Sequence[Question]) -> list[Prediction]:
+        replies = asking.answers([closed_book_prompt(q) for q in questions], "closed-book")
+        return [Prediction(parse_label(r.text), label_probability(r.first_token), None, r.text) for r in replies]
+
+    return arm
+
+
+@dataclass(frozen=True)
+class TextStore:
+    """A text representation of the knowledge with its vector index.
+
+    Attributes:
+        texts: the retrieved units, (n,).
+        pairs: (drug, effects) that each unit states, as a filter reads them off its text.
+        index: over the encoded units.
+        encoder: encodes the question.
+    """
+
+    texts: Sequence[str]
+    pairs: Sequence[tuple[str, frozenset[str]]]
+    index: Index
+    encoder: Encoder
+
+    def search(self, questions: Sequence[Question], k: int) -> NDArray[np.int64]:
+        """Numbers of the k nearest units of each question, (n_questions, k)."""
+        vectors = self.encoder.encode([q.text for q in questions])
+        return self.index.search(vectors, k)[1]
+
+
+_DOCUMENT_A = re.compile(r"The drug (?P<drug>.+?) (?:may be associated with|causes) the following .*?: (?P<effects>.*)", re.DOTALL)
+_SENTENCE_B = re.compile(r"The drug (?P<drug>.+?) may cause (?P<effect>.+) as an adverse effect, adverse reaction")
+
+
+def read_format_a(text: str, with_comma: Iterable[str] = ()) -> tuple[str, frozenset[str]]:
+    """(drug, effects) that a Format A document states; a cut document states fewer. ("", {}) for another text."""
+    found = _DOCUMENT_A.match(text)
+    return (found["drug"], frozenset(split_effects(found["effects"], with_comma))) if found else ("", frozenset())
+
+
+def read_format_b(text: str) -> tuple[str, frozenset[str]]:
+    """(drug, {effect}) that a Format B sentence states; ("", {}) for another text."""
+    found = _SENTENCE_B.match(text)
+    return (found["drug"], frozenset({found["effect"]})) if found else ("", frozenset())
+
+
+def text_rag(
+    asking: Asking, store: TextStore, k: int, recognised: Mapping[Question, Entities], label: str
+) -> Arm:
+    """Text RAG: retrieve k units, check whether one of them states the pair, tell the LLM (Fig. 1c, d).
+
+    The filter, not the LLM, reads the retrieved text: the LLM sees its verdict as a sentence.
+    """
+
+    def arm(questions: Sequence[Question]) -> list[Prediction]:
+        hits = store.search(questions, k)
+        found = []
+        for question, numbers in zip(questions, hits, strict=True):
+            e = recognised[question]
+            units = (store.pairs[i] for i in numbers if i >= 0)
+            found.append(any(drug == e.drug and e.side_effect in effects for drug, effects in units))
+        return _answer_from_evidence(asking, questions, recognised, found, text_evidence, label)
+
+    return arm
+
+
+def graph_rag(asking: Asking, graph: Graph, recognised: Mapping[Question, Entities]) -> Arm:
+    """GraphRAG: ask the graph for the edge, tell the LLM (Fig. 2b; Methods, "GraphRAG framework")."""
+
+    def arm(questions: Sequence[Question]) -> list[Prediction]:
+        found = [edge_exists(graph, recognised[q]) for q in questions]
+        return _answer_from_evidence(asking, questions, recognised, found, graph_evidence, "GraphRAG")
+
+    return arm
+
+
+EDGE = """
+MATCH (d:Drug)-[:may_cause_side_effect]->(s:SideEffect)
+WHERE d.name = $drug AND s.name = $side_effect
+RETURN d.name AS drug, s.name AS side_effect
+"""
+
+
+def edge_exists(graph: Graph, entities: Entities) -> bool:
+    """Whether the graph has the edge, by the paper's query with its values as parameters."""
+    return bool(graph.read(EDGE, drug=entities.drug, side_effect=entities.side_effect))
+
+
+def _answer_from_evidence(
+    asking: Asking,
+    questions: Sequence[Question],
+    recognised: Mapping[Question, Entities],
+    found: Sequence[bool],
+    sentence: Callable[..., str],
+    label: str,
+) -> list[Prediction]:
+    prompts = [
+        evidence_prompt(q, sentence(recognised[q], found=f)) for q, f in zip(questions, found, strict=True)
+    ]
+    replies = asking.answers(prompts, label)
+    return [
+        Prediction(parse_label(r.text), label_probability(r.first_token), f, r.text)
+        for r, f in zip(replies, found, strict=True)
+    ]
+
+
+def majority(label: bool) -> Arm:
+    """The floor: the more frequent label, whatever is asked."""
+    return lambda questions: [Prediction(label) for _ in questions]
+
+
+def lookup(knowledge: Mapping[str, Sequence[str]]) -> Arm:
+    """The ceiling: a set in memory, asked with the true names and no LLM."""
+    edges = {(d, e) for d, effects in knowledge.items() for e in effects}
+    return lambda questions: [Prediction((q.drug, q.side_effect) in edges) for q in questions]
+
+
+# ------------------------------------------------------------------------------------------ the authors' predictions
+
+
+@dataclass(frozen=True)
+class Released:
+    """The predictions that the authors released for one arm and model, one row a pair."""
+
+    table: pd.DataFrame = field(repr=False)
+    """Columns drug, side_effect, label (bool), answer (True, False, or None for UNKNOWN)."""
+
+
+def read_released(path: Path) -> Released:
+    """One released prediction file: JSON with `detailed_results`."""
+    table = pd.DataFrame(json.loads(path.read_text(encoding="utf-8"))["detailed_results"])
+    answers = {"YES": True, "NO": False}
+    return Released(
+        pd.DataFrame(
+            {
+                "drug": table.drug,
+                "side_effect": table.side_effect,
+                "label": table.true_label.astype(bool),
+                "answer": [answers.get(p) for p in table.predicted],
+            }
+        )
+    )
+
+
+def effect_offsets(format_a: Path, released: Released) -> pd.DataFrame:
+    """How far down its drug's document each documented effect stands, and whether the arm found it.
+
+    Returns:
+        Columns offset (characters into the released Format A text) and found, a row for each positive pair.
+    """
+    texts = dict(pd.read_csv(format_a)[["drug", "text"]].itertuples(index=False))
+    positives = released.table[released.table.label]
+    offsets = [texts[d].find(e) for d, e in zip(positives.drug, positives.side_effect, strict=True)]
+    table = pd.DataFrame({"offset": offsets, "found": (positives.answer == True).to_numpy()})  # noqa: E712
+    return table[table.offset >= 0]
