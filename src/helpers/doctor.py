@@ -1,6 +1,6 @@
 """Says what a run will use and why, what is missing, and the line that mends it.
 
-    python -m helpers.doctor [--install] [--browser]
+python -m helpers.doctor [--install] [--browser]
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ import psutil
 from rich.console import Console
 from rich.table import Table
 
-from helpers import datasets, engines, run, services
-from helpers.settings import BUILD, ROOT, SettingsError, settings
+from helpers import datasets, engines, services
+from helpers.settings import BUILD, ROOT, SettingsError, profile_model, settings
 
 DISK_NEEDED = 12 * engines.GIB
 """Bytes that engine, weights and indexes of the laptop profile take together, with room."""
@@ -57,15 +57,19 @@ def install_browser(say: Callable[[str], None]) -> None:
         done = [subprocess.run(c, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=False) for c in commands]
         if done[-1].returncode == 0:
             return
-    raise RuntimeError("The tests of the book need Chromium. Install it (Debian: apt-get install chromium), or set "
-                       "CHROMIUM to its path.")
+    raise RuntimeError(
+        "The tests of the book need Chromium. Install it (Debian: apt-get install chromium), or set "
+        "CHROMIUM to its path."
+    )
 
 
 def _machine() -> Finding:
     cores = os.cpu_count() or 1
     memory = psutil.virtual_memory().total / engines.GIB
     free = shutil.disk_usage(ROOT).free
-    uses = f"Python {platform.python_version()}, {cores} cores, {memory:.0f} GiB memory, {free / engines.GIB:.0f} GiB disk"
+    uses = (
+        f"Python {platform.python_version()}, {cores} cores, {memory:.0f} GiB memory, {free / engines.GIB:.0f} GiB disk"
+    )
     mend = "" if free > DISK_NEEDED else f"free disk: {DISK_NEEDED / engines.GIB:.0f} GiB are needed at first set-up"
     return Finding("machine", uses, mend)
 
@@ -89,14 +93,14 @@ def _answers_bolt() -> str:
 
     try:
         graph.connect().close()
-    except Exception as error:  # noqa: BLE001  # whatever is wrong is what the reader of this table wants to know
+    except Exception as error:  # whatever is wrong is what the reader of this table wants to know
         return str(error)
     return ""
 
 
 def _llm() -> Finding:
     s = settings()
-    model = s.llm_model or run.profile_defaults(s.profile).get("llm_model", "")
+    model = profile_model(s.profile)
     if s.llm_base_url:
         try:
             services.llm_endpoint(model)
@@ -121,7 +125,9 @@ def _data() -> Finding:
     s = settings()
     names = [n for n, e in datasets.registry().items() if e.kind == "data"]
     missing = [n for n in names if not (datasets.RAW / n).exists()]
-    source = f"DATA_MIRROR={s.data_mirror}, then the sources" if s.data_mirror else "the sources (DATA_MIRROR is not set)"
+    source = (
+        f"DATA_MIRROR={s.data_mirror}, then the sources" if s.data_mirror else "the sources (DATA_MIRROR is not set)"
+    )
     here = f"{len(names) - len(missing)} of {len(names)} files are here; the rest from {source}"
     return Finding("data", here, "make data (or leave it: each is fetched on first need)" if missing else "")
 
@@ -137,7 +143,7 @@ def findings() -> list[Finding]:
     for part in (_machine, _profile, _graph, _llm, _models, _data, _browser):
         try:
             found.append(part())
-        except (SettingsError, datasets.DataError, engines.EngineError, run.ParameterError) as error:
+        except (SettingsError, datasets.DataError, engines.EngineError) as error:
             found.append(Finding(part.__name__.strip("_"), "cannot be told", str(error)))
     return found
 
@@ -152,17 +158,19 @@ def main(arguments: list[str] | None = None) -> int:
     try:
         s = settings()
         if options.install and not s.llm_base_url:
-            engine, _ = engines.choose_engine(s.llm_model or run.profile_defaults(s.profile)["llm_model"])
+            engine, _ = engines.choose_engine(profile_model(s.profile))
             if not engines.installed(engine):
                 engines.install(engine, console.print)
         if options.browser:
             install_browser(console.print)
-    except (SettingsError, engines.EngineError, run.ParameterError, RuntimeError) as error:
+    except (SettingsError, engines.EngineError, RuntimeError) as error:
         console.print(str(error), markup=False, style="red")
         return 1
     if options.install or options.browser:
         return 0
-    table = Table("part", "what will be used, and why", "what is missing, and what mends it", title=f"doctor: {BUILD.parent.name}")
+    table = Table(
+        "part", "what will be used, and why", "what is missing, and what mends it", title=f"doctor: {BUILD.parent.name}"
+    )
     for finding in findings():
         style = "yellow" if finding.mend else "green"
         table.add_row(finding.part, finding.uses, finding.mend or "-", style=style)

@@ -17,11 +17,11 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal, TypeVar, cast
 
 import diskcache
 import openai
-from tqdm.auto import tqdm
+from tqdm import tqdm
 
 from helpers.services import LlmEndpoint, llm_endpoint
 from helpers.settings import DERIVED
@@ -70,7 +70,7 @@ class Reply:
 
 @dataclass(frozen=True)
 class Choice:
-    """One constrained answer: the choice and the log-probability of each choice under the constraint (they sum to 1)."""
+    """One constrained answer, and the log-probability of each choice under the constraint (probabilities sum to 1)."""
 
     answer: str
     logprobs: dict[str, float]
@@ -119,6 +119,7 @@ class LLM:
         cache_folder: Path | None = CACHE_FOLDER,
         concurrency: int | None = None,
     ) -> None:
+        """Open the client and the store of answers; the server is not asked yet."""
         self.endpoint = endpoint
         self.concurrency = concurrency or endpoint.concurrency
         self.usage = Usage()
@@ -230,9 +231,7 @@ class LLM:
             if not content:
                 raise CapabilityError(f"{self.endpoint.base_url} gives no log-probabilities, which `choose` needs.")
             spelled = {json.dumps(c, ensure_ascii=False) if quote else c: c for c in choices}
-            steps = [
-                (t.token, {t.token: t.logprob, **{a.token: a.logprob for a in t.top_logprobs}}) for t in content
-            ]
+            steps = [(t.token, {t.token: t.logprob, **{a.token: a.logprob for a in t.top_logprobs}}) for t in content]
             logprobs = choice_logprobs(steps, list(spelled))
             return Choice(
                 answer,
@@ -287,9 +286,7 @@ class LLM:
                 for token, value, offset in zip(scored.tokens, scored.token_logprobs, scored.text_offset, strict=True)
                 if offset + len(token) > len(context) and offset < end and value is not None
             ]
-            return Loglikelihood(
-                math.fsum(values), len(values), done.usage.prompt_tokens, time.perf_counter() - start
-            )
+            return Loglikelihood(math.fsum(values), len(values), done.usage.prompt_tokens, time.perf_counter() - start)
 
         return self._many("loglikelihood", {}, [list(p) for p in pairs], ask, Loglikelihood, label)
 
@@ -315,7 +312,7 @@ class LLM:
         start = time.perf_counter()
         completion = self._guard(
             lambda: self._client.chat.completions.create(
-                model=self.endpoint.model, messages=list(messages), extra_body=dict(parameters["extra"]), **body
+                model=self.endpoint.model, messages=cast(Any, messages), extra_body=dict(parameters["extra"]), **body
             )
         )
         return completion, time.perf_counter() - start
@@ -399,9 +396,7 @@ def connect(model: str, **options: Any) -> LLM:  # noqa: ANN401  # handed to LLM
     return LLM(llm_endpoint(model), **options)
 
 
-def choice_logprobs(
-    steps: Iterable[tuple[str, Mapping[str, float]]], choices: Sequence[str]
-) -> dict[str, float]:
+def choice_logprobs(steps: Iterable[tuple[str, Mapping[str, float]]], choices: Sequence[str]) -> dict[str, float]:
     """Log-probability of each choice, from the tokens of one constrained answer and their alternatives.
 
     At each step of the answer, the alternatives that still lead to some choice share that step's probability; one that
@@ -480,6 +475,8 @@ def _open_cache(folder: Path) -> diskcache.Cache:
     except sqlite3.DatabaseError as error:
         aside = folder.with_name(f"{folder.name}.corrupt-{time.strftime('%Y%m%dT%H%M%S')}")
         folder.rename(aside)
-        warnings.warn(f"The kept answers could not be read ({error}). Set aside as {aside}; starting anew.", stacklevel=3)
+        warnings.warn(
+            f"The kept answers could not be read ({error}). Set aside as {aside}; starting anew.", stacklevel=3
+        )
         cache = diskcache.Cache(str(folder), **options)
     return cache

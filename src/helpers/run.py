@@ -1,8 +1,8 @@
 """Runs a notebook headless: resolves its parameters from a profile, executes it by papermill, keeps what it leaves.
 
-    python -m helpers.run parameters --profile laptop      write _build/params/laptop/*.yml, touching only what changed
-    python -m helpers.run notebook NB --profile laptop     execute one notebook
-    python -m helpers.run reference --profile laptop       keep this machine's run as the reference
+python -m helpers.run parameters --profile laptop      write _build/params/laptop/*.yml, touching only what changed
+python -m helpers.run notebook NB --profile laptop     execute one notebook
+python -m helpers.run reference --profile laptop       keep this machine's run as the reference
 """
 
 from __future__ import annotations
@@ -22,14 +22,15 @@ from typing import Any
 
 import yaml
 
+from helpers import datasets
 from helpers.settings import (
     BUILD,
     NOTEBOOKS,
-    PROFILES,
     PUBLISHED,
     RESULTS,
     ROOT,
     SettingsError,
+    read_profile,
     settings,
 )
 
@@ -38,27 +39,11 @@ REFERENCE_LIMIT = 500_000
 """Bytes that an executed notebook kept in git may have."""
 
 
-class ParameterError(ValueError):
-    """A profile is unknown, or gives a notebook a parameter that it does not have."""
+class ParameterError(SettingsError):
+    """A profile gives a notebook a parameter that it does not have, or a notebook declares none."""
 
 
 # ------------------------------------------------------------------------------------------------------- parameters
-
-
-def profile_defaults(profile: str) -> dict[str, Any]:
-    """The values that a profile gives every notebook that declares them."""
-    return dict(_profile(profile).get("defaults") or {})
-
-
-def _profile(profile: str) -> dict[str, Any]:
-    path = PROFILES / f"{profile}.yml"
-    if not path.exists():
-        have = ", ".join(sorted(p.stem for p in PROFILES.glob("*.yml")))
-        raise ParameterError(f"There is no profile {profile!r}. Set PROFILE to one of: {have}.")
-    try:
-        return dict(yaml.safe_load(path.read_text(encoding="utf-8")) or {})
-    except yaml.YAMLError as error:
-        raise ParameterError(f"{path.relative_to(ROOT)} is not valid YAML: {error}") from None
 
 
 def declared(notebook: Path) -> dict[str, Any]:
@@ -87,7 +72,7 @@ def parameters(notebook: str, profile: str) -> dict[str, Any]:
     Raises:
         ParameterError: the profile names a notebook or a parameter that does not exist.
     """
-    whole = _profile(profile)
+    whole = read_profile(profile)
     known = declared(NOTEBOOKS / f"{notebook}.ipynb")
     section = dict(whole.get(notebook) or {})
     for name in section:
@@ -107,7 +92,7 @@ def parameters(notebook: str, profile: str) -> dict[str, Any]:
 
 def _check_profile(profile: str, notebooks: list[str]) -> None:
     """Every key of a profile is a notebook or `defaults`, and every default is declared by some notebook."""
-    whole = _profile(profile)
+    whole = read_profile(profile)
     for key in whole:
         if key != "defaults" and key not in notebooks:
             near = difflib.get_close_matches(key, notebooks, n=2)
@@ -143,9 +128,7 @@ def write_parameters(profile: str) -> None:
 
 
 def _inputs_digest(notebook: str) -> str:
-    registry = yaml.safe_load((ROOT / "data" / "registry.yml").read_text(encoding="utf-8"))
-    entries = registry.get("entries", registry)
-    read = [e for e in entries if notebook in (e.get("readers") or ())] if isinstance(entries, list) else entries
+    read = [e.model_dump(mode="json") for e in datasets.registry().values() if notebook in e.readers]
     paper = next((p for p in PUBLISHED.glob("*.yml") if p.stem in notebook), None)
     published = paper.read_text(encoding="utf-8") if paper else ""
     return hashlib.sha256((json.dumps(read, sort_keys=True, default=str) + published).encode()).hexdigest()[:16]
@@ -216,13 +199,17 @@ def execute(notebook: str, profile: str) -> int:
             kernel_name="python3",
         )
         if not record.exists() or record.stat().st_mtime < start:
-            raise FileNotFoundError(f"{notebook} ended without a run record at {record.relative_to(ROOT)}: it must "
-                                    "call record.start(...) and save().")
+            raise FileNotFoundError(
+                f"{notebook} ended without a run record at {record.relative_to(ROOT)}: it must "
+                "call record.start(...) and save()."
+            )
     except PapermillExecutionError as error:
         part.replace(failed)
         tail = "\n".join(str(error).splitlines()[-25:])
-        sys.stderr.write(f"\n{tail}\n\n{notebook} failed. Up to its error it is kept as {failed.relative_to(ROOT)}; "
-                         "what was computed is kept too, and the next run goes on from there.\n")
+        sys.stderr.write(
+            f"\n{tail}\n\n{notebook} failed. Up to its error it is kept as {failed.relative_to(ROOT)}; "
+            "what was computed is kept too, and the next run goes on from there.\n"
+        )
         return 1
     except FileNotFoundError as error:
         part.replace(failed)
@@ -286,7 +273,7 @@ def main(arguments: list[str] | None = None) -> int:
             return keep_reference(options.profile)
         else:
             return execute(options.notebook, options.profile)
-    except (ParameterError, SettingsError) as error:
+    except (SettingsError, datasets.DataError) as error:
         sys.stderr.write(f"{error}\n")
         return 1
     except KeyboardInterrupt:

@@ -31,7 +31,7 @@ from filelock import FileLock
 
 from helpers import engines
 from helpers.engines import EngineError, Launch, write_secret
-from helpers.settings import BUILD, LOGS, SettingsError, settings
+from helpers.settings import BUILD, LOGS, SettingsError, profile_model, settings
 
 SERVICES = BUILD / "services"
 GRACE = 60.0
@@ -105,7 +105,9 @@ def graph_endpoint() -> GraphEndpoint:
     s = settings()
     if s.neo4j_uri:
         if s.neo4j_password is None:
-            raise SettingsError(f"NEO4J_URI={s.neo4j_uri} is set but NEO4J_PASSWORD is not. Set it, or unset NEO4J_URI.")
+            raise SettingsError(
+                f"NEO4J_URI={s.neo4j_uri} is set but NEO4J_PASSWORD is not. Set it, or unset NEO4J_URI."
+            )
         reader = s.neo4j_reader_password or s.neo4j_password
         return GraphEndpoint(
             uri=s.neo4j_uri,
@@ -265,9 +267,7 @@ def _alive(pid: int, created: str) -> bool:
     # a process id is used again; its creation time tells the two apart
     try:
         process = psutil.Process(pid)
-        return (
-            abs(process.create_time() - float(created or 0)) < 1 and process.status() != psutil.STATUS_ZOMBIE
-        )
+        return abs(process.create_time() - float(created or 0)) < 1 and process.status() != psutil.STATUS_ZOMBIE
     except (psutil.NoSuchProcess, ValueError):
         return False
 
@@ -355,6 +355,7 @@ def supervise(folder: Path) -> int:
             server = psutil.Popen(
                 spec.command,
                 env={**os.environ, **spec.environment},
+                cwd=LOGS,  # ArcadeDB writes a log of its own where it is started
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=subprocess.STDOUT,
@@ -362,16 +363,16 @@ def supervise(folder: Path) -> int:
         write_secret(
             folder / "pids.json", json.dumps({"supervisor": me, "server": (server.pid, str(server.create_time()))})
         )
-        reason = ""
+        reason, wanted = "", True
         for reason in _watch(spec, server, folder):
             if reason == "ready":
                 state = {"supervisor": me[0], "supervisor_created": me[1], "endpoint": spec.endpoint}
                 write_secret(folder / "endpoint.json", json.dumps(state))
-            if reason == "idle" or stop_requested or (folder / "stop").exists():
-                reason = "stopped"
+            wanted = not (reason == "idle" or stop_requested or (folder / "stop").exists())
+            if not wanted:
                 break
         _terminate(server)
-        if reason == "stopped":
+        if not wanted:
             _forget(folder)
             return 0
         _stamped_log(spec.name, f"{reason}; {'giving up' if last_chance else 'restarting it once'}")
@@ -409,10 +410,7 @@ def _watch(spec: Launch, server: psutil.Popen, folder: Path) -> Iterator[str]:
             if ready and failures >= UNHEALTHY_AFTER:
                 yield f"the {spec.name} server stopped answering"
                 return
-            if _living_leases(folder):
-                idle_since = None
-            else:
-                idle_since = idle_since or now
+            idle_since = None if _living_leases(folder) else idle_since or now
             yield "idle" if idle_since and now - idle_since > GRACE else "running"
             time.sleep(0.2)
 
@@ -515,12 +513,10 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def _start_by_hand(service: str, model: str | None) -> None:
-    from helpers.run import profile_defaults  # noqa: PLC0415  # the profile is only needed here
-
     if service in ("all", "graph"):
         graph_endpoint()
     if service in ("all", "llm"):
-        llm_endpoint(model or profile_defaults(settings().profile)["llm_model"])
+        llm_endpoint(model or profile_model(settings().profile))
     for folder in SERVICES.glob("*"):
         if _running(folder):
             (folder / "leases" / "pinned").touch()

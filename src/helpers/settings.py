@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 from functools import lru_cache
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
+import yaml
 from pydantic import Field, SecretStr, ValidationError, field_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
@@ -84,3 +85,24 @@ def settings() -> Settings:
             if "password" not in str(e["loc"]) and "key" not in str(e["loc"])
         ]
         raise SettingsError("\n".join(lines) or "A password or key is not text.") from None
+
+
+def read_profile(profile: str) -> dict[str, Any]:
+    """A profile as it is written: `defaults`, and a section for each notebook that takes more.
+
+    Raises:
+        SettingsError: there is no such profile, or it is not YAML.
+    """
+    path = PROFILES / f"{profile}.yml"
+    if not path.exists():
+        have = ", ".join(sorted(p.stem for p in PROFILES.glob("*.yml")))
+        raise SettingsError(f"There is no profile {profile!r}. Set PROFILE to one of: {have}.")
+    try:
+        return dict(yaml.safe_load(path.read_text(encoding="utf-8")) or {})
+    except yaml.YAMLError as error:
+        raise SettingsError(f"{path.relative_to(ROOT)} is not valid YAML: {error}") from None
+
+
+def profile_model(profile: str) -> str:
+    """The model that a profile asks for, unless `LLM_MODEL` names another."""
+    return settings().llm_model or str((read_profile(profile).get("defaults") or {}).get("llm_model", ""))

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -18,15 +18,12 @@ from numpy.typing import NDArray
 
 from helpers.graph import Graph
 from helpers.llm import LLM, Reply, label_probability
-from helpers.vectors import Encoder, Index
+from helpers.metrics import Score, proportion
+from helpers.vectors import Encoder, Index, cached_index
 
 ARMS = ("closed_book", "format_a", "format_b", "graphrag")
-ARM_NAMES = {
-    "closed_book": "Closed-book LLM",
-    "format_a": "Text RAG, Format A",
-    "format_b": "Text RAG, Format B",
-    "graphrag": "GraphRAG",
-}
+MODELS = {"qwen": "table1", "llama": "table2"}
+"""The paper's two models, by the table that holds their results."""
 METRICS = ("accuracy", "f1", "precision", "sensitivity", "specificity")
 
 QUESTION = "Is {side_effect} an adverse effect of {drug}?"
@@ -107,7 +104,10 @@ def read_knowledge(format_a: Path, vocabulary: Iterable[str]) -> dict[str, tuple
     """
     with_comma = {term for term in vocabulary if ", " in term}
     table = pd.read_csv(format_a)
-    return {str(d): tuple(split_effects(t.partition(": ")[2], with_comma)) for d, t in zip(table.drug, table.text, strict=True)}
+    return {
+        str(d): tuple(split_effects(t.partition(": ")[2], with_comma))
+        for d, t in zip(table.drug, table.text, strict=True)
+    }
 
 
 def split_effects(text: str, with_comma: Iterable[str] = ()) -> list[str]:
@@ -130,9 +130,7 @@ def read_questions(path: Path) -> list[Question]:
     return [Question(d, s, bool(y)) for d, s, y in zip(table.drug, table.side_effect, table.label, strict=True)]
 
 
-def stratified(
-    questions: Sequence[Question], n: int, seed: int, exclude_drugs: Iterable[str] = ()
-) -> list[Question]:
+def stratified(questions: Sequence[Question], n: int, seed: int, exclude_drugs: Iterable[str] = ()) -> list[Question]:
     """A balanced subset spread over as many drugs as possible.
 
     Drugs are shuffled once; each round takes one positive and one negative of every drug until `n` are taken.
@@ -245,7 +243,9 @@ def recognition_prompt(question: Question) -> list[dict[str, str]]:
     return [*messages, {"role": "user", "content": question.text}]
 
 
-def recognise(llm: LLM, questions: Sequence[Question], *, temperature: float = 0.1, top_p: float = 0.9) -> list[Entities]:
+def recognise(
+    llm: LLM, questions: Sequence[Question], *, temperature: float = 0.1, top_p: float = 0.9
+) -> list[Entities]:
     """Drug and side effect of each question (Methods, "Entity recognition module": temperature 0.1, then regex)."""
     replies = llm.chat_many(
         [recognition_prompt(q) for q in questions],
@@ -256,6 +256,12 @@ def recognise(llm: LLM, questions: Sequence[Question], *, temperature: float = 0
         label="entity recognition",
     )
     return [parse_entities(reply.text) for reply in replies]
+
+
+def recognition_score(recognised: Mapping[Question, Entities], questions: Sequence[Question]) -> Score:
+    """Share of questions whose two names were both read exactly; a line that could not be parsed is counted."""
+    exact = sum(recognised[q] == Entities(q.drug, q.side_effect) for q in questions)
+    return proportion(exact, len(questions), unparsed=sum(recognised[q] == Entities() for q in questions))
 
 
 # --------------------------------------------------------------------------------------------------------------- arms
@@ -269,6 +275,7 @@ class Asking:
     max_tokens: int = 512
     temperature: float = 0.1
     top_p: float = 0.9
+    stop: tuple[str, ...] = ()
 
     def answers(self, prompts: Sequence[list[dict[str, str]]], label: str) -> list[Reply]:
         """One free reply a prompt, with the likeliest first tokens."""
@@ -277,6 +284,7 @@ class Asking:
             max_tokens=self.max_tokens,
             temperature=self.temperature,
             top_p=self.top_p,
+            stop=self.stop,
             logprobs=True,
             label=label,
         )
@@ -317,7 +325,9 @@ def text_evidence(entities: Entities, *, found: bool) -> str:
 def graph_evidence(entities: Entities, *, found: bool) -> str:
     """The sentence that GraphRAG makes of the Cypher query's answer."""
     negation = "" if found else "not "
-    return f"{entities.drug.capitalize()} is {negation}known to be associated with {entities.side_effect} as a side effect"
+    return (
+        f"{entities.drug.capitalize()} is {negation}known to be associated with {entities.side_effect} as a side effect"
+    )
 
 
 def closed_book(asking: Asking) -> Arm:
@@ -352,7 +362,9 @@ class TextStore:
         return self.index.search(vectors, k)[1]
 
 
-_DOCUMENT_A = re.compile(r"The drug (?P<drug>.+?) (?:may be associated with|causes) the following .*?: (?P<effects>.*)", re.DOTALL)
+_DOCUMENT_A = re.compile(
+    r"The drug (?P<drug>.+?) (?:may be associated with|causes) the following .*?: (?P<effects>.*)", re.DOTALL
+)
 _SENTENCE_B = re.compile(r"The drug (?P<drug>.+?) may cause (?P<effect>.+) as an adverse effect, adverse reaction")
 
 
@@ -368,9 +380,7 @@ def read_format_b(text: str) -> tuple[str, frozenset[str]]:
     return (found["drug"], frozenset({found["effect"]})) if found else ("", frozenset())
 
 
-def text_rag(
-    asking: Asking, store: TextStore, k: int, recognised: Mapping[Question, Entities], label: str
-) -> Arm:
+def text_rag(asking: Asking, store: TextStore, k: int, recognised: Mapping[Question, Entities], label: str) -> Arm:
     """Text RAG: retrieve k units, check whether one of them states the pair, tell the LLM (Fig. 1c, d).
 
     The filter, not the LLM, reads the retrieved text: the LLM sees its verdict as a sentence.
@@ -418,14 +428,38 @@ def _answer_from_evidence(
     sentence: Callable[..., str],
     label: str,
 ) -> list[Prediction]:
-    prompts = [
-        evidence_prompt(q, sentence(recognised[q], found=f)) for q, f in zip(questions, found, strict=True)
-    ]
+    prompts = [evidence_prompt(q, sentence(recognised[q], found=f)) for q, f in zip(questions, found, strict=True)]
     replies = asking.answers(prompts, label)
     return [
         Prediction(parse_label(r.text), label_probability(r.first_token), f, r.text)
         for r, f in zip(replies, found, strict=True)
     ]
+
+
+def format_a_store(knowledge: Mapping[str, Sequence[str]], encoder: Encoder) -> tuple[TextStore, int]:
+    """Format A indexed, one unit a drug ("chunked at newlines"), and how many documents the encoder saw in part."""
+    comma_terms = {e for effects in knowledge.values() for e in effects if ", " in e}
+    texts = format_a_documents(knowledge)
+    index, cut = _indexed("side-effects-format-a", texts, encoder)
+    return TextStore(texts, [read_format_a(t, comma_terms) for t in texts], index, encoder), cut
+
+
+def format_b_store(knowledge: Mapping[str, Sequence[str]], encoder: Encoder) -> tuple[TextStore, int]:
+    """Format B indexed, one unit a pair, and how many sentences the encoder saw in part."""
+    texts = format_b_sentences(knowledge)
+    index, cut = _indexed("side-effects-format-b", texts, encoder)
+    return TextStore(texts, [read_format_b(t) for t in texts], index, encoder), cut
+
+
+def _indexed(name: str, texts: Sequence[str], encoder: Encoder) -> tuple[Index, int]:
+    return cached_index(name, texts, encoder), encoder.count_truncated(texts)
+
+
+def shortened(store: TextStore, characters: int) -> TextStore:
+    """The same index over Format A documents of which the filter sees the first `characters` only."""
+    comma_terms = {e for _, effects in store.pairs for e in effects if ", " in e}
+    texts = [text[:characters] for text in store.texts]
+    return TextStore(texts, [read_format_a(t, comma_terms) for t in texts], store.index, store.encoder)
 
 
 def majority(label: bool) -> Arm:
@@ -439,41 +473,76 @@ def lookup(knowledge: Mapping[str, Sequence[str]]) -> Arm:
     return lambda questions: [Prediction((q.drug, q.side_effect) in edges) for q in questions]
 
 
+def correct(questions: Sequence[Question], predictions: Sequence[Prediction]) -> NDArray[np.bool_]:
+    """Whether each prediction is right; one that did not parse counts as NO."""
+    return np.array([bool(p.answer) == q.label for q, p in zip(questions, predictions, strict=True)])
+
+
 # ------------------------------------------------------------------------------------------ the authors' predictions
 
 
-@dataclass(frozen=True)
-class Released:
-    """The predictions that the authors released for one arm and model, one row a pair."""
+def read_released(path: Path) -> pd.DataFrame:
+    """One released prediction file: JSON with `detailed_results`, a row a pair.
 
-    table: pd.DataFrame = field(repr=False)
-    """Columns drug, side_effect, label (bool), answer (True, False, or None for UNKNOWN)."""
-
-
-def read_released(path: Path) -> Released:
-    """One released prediction file: JSON with `detailed_results`."""
+    Returns:
+        Columns drug, side_effect, label (bool), answer (True, False, or None for UNKNOWN).
+    """
     table = pd.DataFrame(json.loads(path.read_text(encoding="utf-8"))["detailed_results"])
     answers = {"YES": True, "NO": False}
-    return Released(
-        pd.DataFrame(
-            {
-                "drug": table.drug,
-                "side_effect": table.side_effect,
-                "label": table.true_label.astype(bool),
-                "answer": [answers.get(p) for p in table.predicted],
-            }
-        )
+    return pd.DataFrame(
+        {
+            "drug": table.drug,
+            "side_effect": table.side_effect,
+            "label": table.true_label.astype(bool),
+            "answer": pd.Series([answers.get(p) for p in table.predicted], dtype=object),
+        }
     )
 
 
-def effect_offsets(format_a: Path, released: Released) -> pd.DataFrame:
+def released_name(arm: str, model: str) -> str:
+    """The registry's name of an arm's released predictions; `model` is qwen or llama."""
+    return f"side_effects/released/{arm}_{model}.json"
+
+
+def effect_offsets(format_a: Path, released: pd.DataFrame) -> pd.DataFrame:
     """How far down its drug's document each documented effect stands, and whether the arm found it.
 
     Returns:
         Columns offset (characters into the released Format A text) and found, a row for each positive pair.
     """
-    texts = dict(pd.read_csv(format_a)[["drug", "text"]].itertuples(index=False))
-    positives = released.table[released.table.label]
+    texts: dict[str, str] = dict(pd.read_csv(format_a)[["drug", "text"]].itertuples(index=False))
+    positives = released[released.label]
     offsets = [texts[d].find(e) for d, e in zip(positives.drug, positives.side_effect, strict=True)]
-    table = pd.DataFrame({"offset": offsets, "found": (positives.answer == True).to_numpy()})  # noqa: E712
+    table = pd.DataFrame({"offset": offsets, "found": [answer is True for answer in positives.answer]})
     return table[table.offset >= 0]
+
+
+def false_positives(released: pd.DataFrame, knowledge: Mapping[str, Sequence[str]]) -> pd.Series:
+    """What the pairs that an arm wrongly called known have in common with the drug's documented effects.
+
+    Returns:
+        Number of false positives by the first relation that holds.
+    """
+    wrong = released[~released.label & (released.answer == True)]  # noqa: E712  # None is neither
+    kinds = [relation(effect, knowledge[drug]) for drug, effect in zip(wrong.drug, wrong.side_effect, strict=True)]
+    return pd.Series(kinds, dtype=object).value_counts().reindex(list(RELATIONS), fill_value=0)
+
+
+RELATIONS = (
+    "holds a documented effect (asked: oral disorder; documented: disorder)",
+    "stands within a documented effect",
+    "shares a word with a documented effect",
+    "has no word in common with any",
+)
+
+
+def relation(effect: str, documented: Sequence[str]) -> str:
+    """The first of `RELATIONS` that holds between an effect and a drug's documented ones."""
+    words = set(effect.split())
+    if any(set(e.split()) < words for e in documented):
+        return RELATIONS[0]
+    if any(words < set(e.split()) for e in documented):
+        return RELATIONS[1]
+    if any(words & set(e.split()) for e in documented):
+        return RELATIONS[2]
+    return RELATIONS[3]

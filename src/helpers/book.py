@@ -1,0 +1,315 @@
+"""Builds the book: stages pages and notebooks, runs Jupyter Book with warnings as errors, and looks the result over.
+
+    python -m helpers.book build        _build/html/index.html
+
+Jupyter Book ends well on an errored notebook, on an unknown key of `_config.yml`, and on a page that loads something
+from another site. Here each of these is an error.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterable, Iterator, Mapping
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any, Final
+from urllib.parse import unquote, urlsplit
+
+import jinja2
+import jupyter_book
+import yaml
+
+from helpers.pages import Chapter, PageError, Pages, chapters, heading, read_notebook, run_line
+from helpers.record import Record, RecordError
+from helpers.settings import BUILD, ROOT, SettingsError
+
+BOOK: Final = ROOT / "book"
+STAGED: Final = BUILD / "book-src"
+SITE: Final = BUILD / "html"
+NOT_STAGED: Final = ("ext", "reference")
+WIDGETS: Final = "application/vnd.jupyter.widget"
+
+
+class BookError(RuntimeError):
+    """The book cannot be built; the message says what is wrong, where, and what to do."""
+
+
+def build() -> Path:
+    """Stage the book, build it and check it.
+
+    Returns:
+        The path of the first page.
+
+    Raises:
+        BookError: the configuration, a page, a notebook or the built site is not right.
+    """
+    check_config(ROOT / "_config.yml")
+    try:
+        stage()
+    except (PageError, RecordError) as error:
+        raise BookError(str(error)) from error
+    _jupyter_book()
+    _forget_old_pages()
+    if problems := sorted(check_site(SITE)):
+        raise BookError("The built site is not right:\n" + "\n".join(f"  {problem}" for problem in problems))
+    return SITE / "index.html"
+
+
+# -- before -----------------------------------------------------------------------------------------------------------
+
+
+def check_config(path: Path) -> None:
+    """Refuse a key of `_config.yml` that Jupyter Book does not know, and would pass over without a word.
+
+    Raises:
+        BookError: there is such a key.
+    """
+    package = Path(jupyter_book.__file__).parent
+    known = yaml.safe_load((package / "default_config.yml").read_text(encoding="utf-8"))
+    schema = json.loads((package / "config_schema.json").read_text(encoding="utf-8"))
+    for key, part in schema["properties"].items():
+        if known.get(key) is None or isinstance(known[key], dict):
+            known[key] = (known.get(key) or {}) | dict.fromkeys(part.get("properties", {}))
+    given = yaml.safe_load(path.read_text(encoding="utf-8"))
+    unknown = [
+        f"{key}.{below}" if below else key
+        for key, value in given.items()
+        for below in (value if isinstance(value, dict) and isinstance(known.get(key), dict) else ("",))
+        if key not in known or (below and known[key] and below not in known[key])
+    ]
+    if unknown:
+        raise BookError(f"{path.name} has unknown keys: {', '.join(unknown)}. Known are {', '.join(sorted(known))}.")
+
+
+def stage() -> None:
+    """Bring `_build/book-src` up to date: write what changed, delete what is gone.
+
+    Raises:
+        PageError: a page or notebook cannot be shown.
+        BookError: the table of contents and the notebooks do not fit together, or a notebook holds an error.
+    """
+    every = chapters()
+    files: dict[str, bytes] = {}
+    for path in sorted(BOOK.rglob("*")):
+        place = path.relative_to(BOOK)
+        if path.is_file() and place.parts[0] not in NOT_STAGED and not path.name.startswith("."):
+            files[place.as_posix()] = path.read_bytes()
+    files["_toc.yml"] = yaml.safe_dump(_contents(every), sort_keys=False).encode()
+    for chapter in every:
+        files |= {f"notebooks/{name}.ipynb": text.encode() for name, text in _notebooks(chapter)}
+    pages = Pages(every)
+    files |= _rendered({name: content for name, content in files.items() if name.endswith(".md")}, pages)
+    files |= {f"downloads/{name}": text.encode() for name, text in pages.files().items()}
+    _sync(files, STAGED)
+
+
+def _sync(files: Mapping[str, bytes], folder: Path) -> None:
+    for name, content in files.items():
+        path = folder / name
+        if not path.is_file() or path.read_bytes() != content:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(content)
+    for path in sorted(folder.rglob("*"), reverse=True):
+        if path.is_file() and path.relative_to(folder).as_posix() not in files:
+            path.unlink()
+        elif path.is_dir() and not any(path.iterdir()):
+            path.rmdir()
+
+
+def _contents(every: list[Chapter]) -> dict[str, Any]:
+    """The table of contents, with a run on the sample below its chapter."""
+    contents: dict[str, Any] = yaml.safe_load((BOOK / "_toc.yml").read_text(encoding="utf-8"))
+    beside = {f"notebooks/{chapter.name}" for chapter in every if chapter.beside}
+    listed: set[str] = set()
+    for part in contents["parts"]:
+        for page in part["chapters"]:
+            listed.add(page["file"])
+            if page["file"] in beside:
+                page.setdefault("sections", []).append({"file": f"{page['file']}_sample"})
+    wanted = {f"notebooks/{chapter.name}" for chapter in every}
+    lacking = sorted(wanted - listed) + sorted(p for p in listed - wanted if p.startswith("notebooks/"))
+    if lacking:
+        raise BookError(
+            f"book/_toc.yml and the folder notebooks/ do not fit together: {', '.join(lacking)}. "
+            "Each notebook needs one entry, and each entry a notebook."
+        )
+    return contents
+
+
+def _rendered(sources: Mapping[str, bytes], pages: Pages) -> dict[str, bytes]:
+    environment = jinja2.Environment(  # noqa: S701  # the pages are Markdown, and their functions escape what they show
+        undefined=jinja2.StrictUndefined, keep_trailing_newline=True
+    )
+    environment.globals.update(pages.functions())
+    rendered = {}
+    for name, source in sources.items():
+        try:
+            rendered[name] = environment.from_string(source.decode()).render().encode()
+        except (jinja2.TemplateError, PageError, RecordError, TypeError) as error:
+            raise BookError(f"book/{name}: {error}. The functions of a page are in helpers.pages.") from error
+    return rendered
+
+
+# -- notebooks --------------------------------------------------------------------------------------------------------
+
+
+def _notebooks(chapter: Chapter) -> Iterator[tuple[str, str]]:
+    """The staged notebooks of a chapter: name, content."""
+    banners = {
+        "yours": ("note", "Your run", "Made on this machine, on real data"),
+        "reference": ("note", "Reference run", "Kept with the project. `make reproduce` puts your own in its place"),
+        "none": ("important", "Not run yet", "This is the source alone. `make reproduce` runs it"),
+    }
+    kind, title, text = banners[chapter.origin]
+    if chapter.beside:
+        text += f". Beside it stands [a run on the sample]({chapter.name}_sample.ipynb)"
+    yield chapter.name, _staged(chapter.notebook, _banner(kind, title, text, chapter.record), "")
+    if chapter.beside:
+        path, record = chapter.beside
+        mark = "SAMPLE run" if record.sample else "smoke run"
+        text = (
+            "Made from the small sample that comes with the project: it shows that everything works, and says nothing "
+            f"about the paper. The chapter itself is [here]({chapter.name}.ipynb)"
+        )
+        yield f"{chapter.name}_sample", _staged(path, _banner("warning", mark, text, record), f" ({mark})")
+
+
+def _banner(kind: str, title: str, text: str, record: Record | None) -> str:
+    run = f"{run_line(record)}.\n" if record else ""
+    return f":::{{admonition}} {title}\n:class: {kind}\n{text}. {run}:::"
+
+
+def _staged(path: Path, banner: str, suffix: str) -> str:
+    """A notebook as the book shows it: the banner below its title, no widgets, and no errors.
+
+    Raises:
+        BookError: a cell ended in an error.
+    """
+    title = heading(path)
+    notebook = read_notebook(path)
+    _refuse_errors(path, notebook["cells"])
+    notebook["metadata"] = {k: v for k, v in notebook["metadata"].items() if k not in ("widgets", "papermill")}
+    for cell in notebook["cells"]:
+        if cell["cell_type"] == "code":
+            cell["outputs"] = [o for o in cell["outputs"] if not any(m.startswith(WIDGETS) for m in o.get("data", ()))]
+        elif suffix:
+            # the chapter beside it has the same targets
+            cell["source"] = re.sub(r"(?m)^\([\w-]+\)=\n", "", cell["source"])
+    first = notebook["cells"][0]
+    first["source"] = f"# {title}{suffix}\n\n{banner}\n{first['source'].partition(chr(10))[2]}"
+    return json.dumps(notebook)
+
+
+def _refuse_errors(path: Path, cells: Iterable[Mapping[str, Any]]) -> None:
+    for number, cell in enumerate(cells, 1):
+        for output in cell.get("outputs", ()):
+            if output["output_type"] == "error" and "raises-exception" not in cell["metadata"].get("tags", ()):
+                shown = path.relative_to(ROOT) if path.is_relative_to(ROOT) else path
+                raise BookError(
+                    f"{shown}: cell {number} ended in {output['ename']}: {output['evalue']}. A notebook with an error is no "
+                    "result. Mend it and run it again."
+                )
+
+
+# -- the build itself -------------------------------------------------------------------------------------------------
+
+
+def _jupyter_book() -> None:
+    command = [str(Path(sys.executable).with_name("jupyter-book")), "build", str(STAGED)]
+    command += ["--config", str(ROOT / "_config.yml"), "--path-output", str(ROOT), "-W", "--keep-going", "-q"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    if done.returncode:
+        # what Sphinx has read it does not read again, and so would not warn of again
+        shutil.rmtree(BUILD / ".doctrees", ignore_errors=True)
+        said = re.sub(r"\x1b\[[0-9;]*m", "", done.stdout + done.stderr)
+        lines = [line for line in said.splitlines() if re.search(r"WARNING|ERROR|Error|error", line)]
+        raise BookError("Jupyter Book failed:\n" + "\n".join(lines or said.splitlines()[-20:]))
+
+
+def _forget_old_pages() -> None:
+    """Delete what an earlier build made from pages that are no longer there."""
+    made = {"genindex", "search"} | {
+        path.relative_to(STAGED).with_suffix("").as_posix()
+        for path in STAGED.rglob("*.*")
+        if path.suffix in (".md", ".ipynb")
+    }
+    for path in SITE.rglob("*.html"):
+        page = path.relative_to(SITE)
+        if not page.parts[0].startswith("_") and page.with_suffix("").as_posix() not in made:
+            path.unlink()
+
+
+# -- after ------------------------------------------------------------------------------------------------------------
+
+
+class _Links(HTMLParser):
+    """Anchors, links and loaded files of one page."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.ids: set[str] = set()
+        self.links: set[str] = set()
+        self.loads: set[str] = set()
+        self.without_alt = 0
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        given = {name: value or "" for name, value in attrs}
+        self.ids |= {given["id"]} if "id" in given else set()
+        if tag == "a" and "href" in given:
+            self.links.add(given["href"])
+        if tag == "link" and given.get("rel") in ("stylesheet", "preload", "modulepreload", "icon"):
+            self.loads.add(given.get("href", ""))
+        if "src" in given:
+            self.loads.add(given["src"])
+        self.without_alt += tag == "img" and "alt" not in given
+
+
+def check_site(site: Path) -> Iterator[str]:
+    """What is wrong with a built site: broken links, files from elsewhere, images without alternative text."""
+    pages = {
+        path: _Links(path.read_text(encoding="utf-8"))
+        for path in site.rglob("*.html")
+        if not path.relative_to(site).parts[0].startswith("_")
+    }
+    for path, page in pages.items():
+        name = path.relative_to(site)
+        if page.without_alt:
+            yield f"{name}: {page.without_alt} images have no alternative text"
+        yield from (f"{name}: asks another site for {url}" for url in page.loads if _elsewhere(url))
+        for url in {*page.links, *page.loads}:
+            parts = urlsplit(url)
+            if parts.scheme or _elsewhere(url) or url in ("", "#"):
+                continue
+            target = (path.parent / unquote(parts.path)).resolve() if parts.path else path
+            if not target.exists():
+                yield f"{name}: {url} leads nowhere"
+            elif target in pages and parts.fragment and unquote(parts.fragment) not in pages[target].ids:
+                yield f"{name}: {url} names a place that its page does not have"
+
+
+def _elsewhere(url: str) -> bool:
+    return url.startswith(("http:", "https:", "//"))
+
+
+def main(arguments: Iterable[str] | None = None) -> int:
+    """The command line: `build`. Returns the exit status."""
+    parser = argparse.ArgumentParser(prog="python -m helpers.book", description="Build the book.")
+    parser.add_argument("command", choices=["build"])
+    parser.parse_args(None if arguments is None else list(arguments))
+    try:
+        page = build()
+    except (BookError, SettingsError) as error:
+        sys.stderr.write(f"{error}\n")
+        return 1
+    sys.stdout.write(f"The book is built: open {page}\n")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

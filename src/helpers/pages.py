@@ -1,0 +1,676 @@
+"""What the book's pages may say of a result: each function is called from a template in `book/*.md`.
+
+A function gives Markdown or HTML, drawn from the published numbers and from the records of the runs that are shown.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import types
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Final, Literal, Union, get_args, get_origin
+
+import pandas as pd
+from markupsafe import Markup, escape
+
+from helpers import figures
+from helpers.datasets import registry
+from helpers.record import RECORDS, Number, Record, ledger, published, records, scoreboard
+from helpers.settings import BUILD, NOTEBOOKS, RESULTS, ROOT, Profile, Settings, settings
+
+REFERENCE: Final = ROOT / "book" / "reference"
+REAL_PROFILES: Final[tuple[Profile, ...]] = ("laptop", "paper")
+
+PAPERS: Final = {
+    "side_effects": "nygren2025side",
+    "drug_interactions": "mohamed_drugrag",
+    "biomedrag": "li2024biomedrag",
+    "clinical_notes": "clinicalnotes",
+    "qa_rag": "kim2024qarag",
+}
+"""The papers in the order of the book, with their keys in `book/references.bib`. A notebook has its paper's name in
+its own."""
+SUBJECTS: Final = {
+    "side_effects": "drug side effects",
+    "drug_interactions": "drug interactions",
+    "biomedrag": "extraction and classification",
+    "clinical_notes": "notes on neurological patients",
+    "qa_rag": "regulatory guidance",
+}
+
+Kind = Literal["rescored", "rerun"]
+
+
+class PageError(ValueError):
+    """A page or notebook that cannot be shown; the message says which, why, and what to do."""
+
+
+# -- which run is shown -----------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Chapter:
+    """A notebook and the runs of it that can be shown.
+
+    Attributes:
+        name: of the notebook, without its suffix.
+        origin: "yours" if `notebook` is this machine's run on real data, "reference" if it is the kept one, "none" if
+            it is the bare source.
+        notebook: the one to show.
+        record: that of the run that is shown, if there is one.
+        beside: this machine's run on the sample, or of the smoke profile: notebook and record.
+        failed: the notebook of this machine's last run, if that failed.
+    """
+
+    name: str
+    origin: Literal["yours", "reference", "none"]
+    notebook: Path
+    record: Record | None = None
+    beside: tuple[Path, Record] | None = None
+    failed: Path | None = None
+
+    @property
+    def title(self) -> str:
+        """The notebook's heading."""
+        return heading(self.notebook)
+
+
+def heading(notebook: Path) -> str:
+    """The title of a notebook: the first line of its first cell.
+
+    Raises:
+        PageError: it does not begin with a title.
+    """
+    cells = read_notebook(notebook)["cells"]
+    match = re.match(r"# +(.+)", cells[0]["source"]) if cells and cells[0]["cell_type"] == "markdown" else None
+    if match is None:
+        raise PageError(f"{notebook.name} has no title. Begin its first cell, of Markdown, with a line `# Title`.")
+    return match.group(1).strip()
+
+
+def read_notebook(path: Path) -> dict[str, Any]:
+    """A notebook as its JSON says, each cell's source as one text.
+
+    Raises:
+        PageError: it is no notebook of format 4.
+    """
+    # nbformat would validate it, at the price of several seconds of imports
+    try:
+        notebook: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+        for cell in notebook["cells"]:
+            cell["source"] = "".join(cell["source"])
+    except (ValueError, KeyError, TypeError) as error:
+        raise PageError(
+            f"{path.name} is not a notebook of format 4 ({error!r}). Save it again from Jupyter."
+        ) from error
+    return notebook
+
+
+def shown_profile() -> Profile:
+    """The profile whose runs the book shows.
+
+    It is the setting PROFILE where that has a run on real data; a run of this machine goes before a kept one. The
+    smoke profile is never the book's.
+    """
+    wanted = [p for p in dict.fromkeys((settings().profile, *REAL_PROFILES)) if p != "smoke"]
+    for folder in (RECORDS, RESULTS):
+        for profile in wanted:
+            if any(not record.sample for record in records(profile, folder)):
+                return profile
+    return wanted[0]
+
+
+def chapters() -> list[Chapter]:
+    """Every notebook of the project, with what there is to show of it."""
+    profile = shown_profile()
+    every = tuple(dict.fromkeys((profile, *get_args(Profile))))
+    mine = {p: {record.notebook: record for record in records(p)} for p in every}
+    kept = {record.notebook: record for record in records(profile, RESULTS)}
+    return [_chapter(path.stem, profile, mine, kept) for path in sorted(NOTEBOOKS.glob("*.ipynb"))]
+
+
+def _chapter(name: str, profile: Profile, mine: dict[Profile, dict[str, Record]], kept: dict[str, Record]) -> Chapter:
+    runs = [(_executed(name, p), found[name]) for p, found in mine.items() if name in found]
+    runs = [(path, record) for path, record in runs if path.is_file()]
+    beside = next(((path, record) for path, record in runs if record.sample or record.profile == "smoke"), None)
+    failed = next((path for p in mine if (path := BUILD / "failed" / p / f"{name}.ipynb").is_file()), None)
+    own = [(path, record) for path, record in runs if record.profile == profile and not record.sample]
+    reference = REFERENCE / f"{name}.ipynb"
+    if own:
+        return Chapter(name, "yours", *own[0], beside=beside, failed=failed)
+    if reference.is_file() and name in kept:
+        return Chapter(name, "reference", reference, kept[name], beside, failed)
+    return Chapter(name, "none", NOTEBOOKS / f"{name}.ipynb", None, beside, failed)
+
+
+def _executed(name: str, profile: Profile) -> Path:
+    return BUILD / "executed" / profile / f"{name}.ipynb"
+
+
+# -- small pieces -----------------------------------------------------------------------------------------------------
+
+
+def verdict(text: str) -> Markup:
+    """A verdict with its mark; colour is never its only sign."""
+    return Markup('<span class="rag-verdict" data-verdict="{0}">{0}</span>').format(text)
+
+
+def run_line(record: Record) -> str:
+    """One line that says which run this is: date, profile, commit, models, duration."""
+    machine = record.provenance
+    commit = f"commit {machine.commit[:10]}" if machine.commit else "outside version control"
+    models = ", ".join(_answering(record))
+    return "; ".join(
+        part
+        for part in (
+            f"{record.created:%d %B %Y}".lstrip("0"),
+            f"profile {record.profile}",
+            commit + (" with changes" if machine.dirty else ""),
+            models,
+            duration(record.seconds),
+        )
+        if part
+    )
+
+
+def _answering(record: Record) -> list[str]:
+    """The language models whose answers the rerun numbers are made of, with their engines."""
+    served = {model.name: f"{model.name} on {model.engine} {model.version}" for model in record.provenance.models}
+    names = dict.fromkeys(value.model for value in record.values if value.kind == "rerun" and value.model)
+    return [served.get(name, name) for name in names]
+
+
+def duration(seconds: float) -> str:
+    """Seconds as a person says them: `48 s`, `12 min`, `1 h 05 min`."""
+    if seconds < 90:
+        return f"{seconds:.0f} s"
+    minutes = round(seconds / 60)
+    return f"{minutes} min" if minutes < 60 else f"{minutes // 60} h {minutes % 60:02} min"
+
+
+def _spaced(text: str) -> str:
+    """`62.90%` as `62.90 %`, and a true minus sign."""
+    return text.replace("%", " %").replace("-", "\N{MINUS SIGN}")
+
+
+def _bare(text: str) -> str:
+    return re.sub(r"[^\d.,+\N{MINUS SIGN}-]", "", text)
+
+
+def _absent(status: str, why: str) -> Markup:
+    words = "not run yet" if status == "not run" else status
+    return Markup('<span class="rag-absent" title="{}">{}</span>').format(why, words)
+
+
+@dataclass(frozen=True)
+class _Measured:
+    """A value of the scoreboard, written as the paper writes the number."""
+
+    number: Number
+    row: dict[str, Any]
+    group: str
+
+    @property
+    def there(self) -> bool:
+        # a value from the sample never stands where a real one belongs
+        return not pd.isna(self.row[self.group]) and self["verdict"] != "SAMPLE"
+
+    def html(self, *, bounds: bool = True) -> Markup:
+        if not self.there:
+            return _absent(self.verdict, self["why"])
+        text = Markup('<span class="rag-number">{}</span>').format(self._show(self.row[self.group]))
+        return text + Markup(" ") + self.bounds() if bounds and self.bounds() else text
+
+    def bounds(self) -> Markup:
+        """The interval, if there is one."""
+        if pd.isna(self["low"]):
+            return Markup()
+        low, high = (_bare(self._show(self[end])) for end in ("low", "high"))
+        return Markup('<span class="rag-interval">[{}, {}]</span>').format(low, high)
+
+    def basis(self) -> Markup:
+        """The interval and n, as the small print below the value."""
+        parts = [self.bounds()] if self.there else []
+        if self.there and not pd.isna(self["n"]):
+            parts.append(Markup("n = {}").format(figures.number(self["n"], "count")))
+        return Markup(", ").join(part for part in parts if part)
+
+    def text(self) -> str:
+        """The value alone, or the word for why there is none."""
+        return self._show(self.row[self.group]) if self.there else self.verdict
+
+    @property
+    def verdict(self) -> str:
+        return "not run" if self["verdict"] == "SAMPLE" else self["verdict"]
+
+    def _show(self, value: float) -> str:
+        return _spaced(self.number.show(value))
+
+    def __getitem__(self, key: str) -> Any:  # noqa: ANN401  # as pandas gives it
+        return self.row[f"{self.group}_{key}"]
+
+
+# -- what the templates call ------------------------------------------------------------------------------------------
+
+
+class Pages:
+    """The functions of the templates, bound to the runs that this build shows."""
+
+    def __init__(self, all_chapters: Sequence[Chapter]) -> None:
+        """Make them for these chapters."""
+        self.chapters = all_chapters
+
+    def functions(self) -> dict[str, Callable[..., str]]:
+        """The functions by the names that a template uses."""
+        names = (
+            "asked value printed picture headline tally papers shown_run scoreboard ledger downloads runs software "
+            "models sources data parameters timings settings_table"
+        )
+        return {name: getattr(self, name) for name in names.split()} | {"verdict": verdict}
+
+    @cached_property
+    def board(self) -> pd.DataFrame:
+        """The scoreboard of the profile that is shown."""
+        return scoreboard(profile=shown_profile())
+
+    @cached_property
+    def claims(self) -> pd.DataFrame:
+        """The ledger of the profile that is shown."""
+        return ledger(profile=shown_profile())
+
+    @cached_property
+    def _rows(self) -> dict[str, dict[str, Any]]:
+        return {str(row["id"]): {str(key): item for key, item in row.items()} for row in self.board.to_dict("records")}
+
+    def _measured(self, id: str, kind: Kind) -> _Measured:
+        row = self._rows[id]
+        group: str = kind
+        if kind == "rerun" and not self._own(row):
+            group = "reference"
+        return _Measured(_number(id), row, group)
+
+    @staticmethod
+    def _own(row: dict[str, Any]) -> bool:
+        """Whether this machine's run on real data has something to say of a number, if only why it has no value."""
+        if row["rerun_verdict"] == "SAMPLE":
+            return False
+        return not pd.isna(row["rerun"]) or (bool(row["rerun_notebook"]) and pd.isna(row["reference"]))
+
+    def asked(self, id: str) -> str:
+        """How many questions a printed number was measured on."""
+        return figures.number(_number(id).n, "count")
+
+    def printed(self, id: str) -> str:
+        """A number as it is printed."""
+        return Markup('<span class="rag-number">{}</span>').format(_spaced(_number(id).printed))
+
+    def value(self, id: str, kind: Kind = "rerun") -> str:
+        """A rescored or rerun number with its interval, or why there is none."""
+        return self._measured(id, kind).html()
+
+    def _select(self, prefix: str, column: str) -> list[str]:
+        ids = [id for id in self._rows if id.startswith(f"{prefix}.") and id.endswith(f".{column}")]
+        if not ids:
+            raise PageError(f"No printed number begins with {prefix} and ends with {column}; see data/published.")
+        return ids
+
+    def headline(self, prefix: str, column: str) -> str:
+        """A small table of one column of a paper's table: printed, rescored, rerun."""
+        rows = []
+        for id in self._select(prefix, column):
+            rescored, rerun = self._measured(id, "rescored"), self._measured(id, "rerun")
+            rows.append(
+                {
+                    "Arm": _label(id, rerun.number),
+                    "Printed": self.printed(id),
+                    "Rescored": rescored.html(bounds=False),
+                    "Rerun": rerun.html(bounds=False) + _why(rerun.basis()),
+                }
+            )
+        number = rerun.number
+        caption = f"{number.column.capitalize()}: {number.table}" + (f", {number.model}" if number.model else "")
+        return _flat(figures.table(pd.DataFrame(rows), f"{caption}, beside the run that is shown here"))
+
+    def picture(self, prefix: str, column: str) -> str:
+        """The scoreboard's picture of one column of a paper's table, for wide and for narrow screens."""
+        ids = self._select(prefix, column)
+        rows, said, models = [], [], []
+        for id in ids:
+            rescored, rerun = self._measured(id, "rescored"), self._measured(id, "rerun")
+            number = rerun.number
+            label, colour = _label(id, number), figures.ARMS.get(id.split(".")[2], ("", "#808080"))[1]
+            row: dict[str, Any] = {"label": label, "colour": colour, "printed": number.value}
+            for kind, cell in (("rescored", rescored), ("rerun", rerun)):
+                row |= {kind: cell.row[cell.group], f"{kind}_low": cell["low"], f"{kind}_high": cell["high"]}
+            rows.append(row)
+            said.append(f"{label}: printed {_spaced(number.printed)}, rescored {rescored.text()}, rerun {rerun.text()}")
+            models += [rerun["model"]] if rerun.there and rerun["model"] else []
+        by = f", rerun with {', '.join(dict.fromkeys(models))}" if models else ", not rerun yet"
+        caption = (
+            f"{number.column.capitalize()} of each arm. Printed for {number.model} ({number.table}), rescored from the "
+            f"authors' released answers{by}. Bars are 95\N{NO-BREAK SPACE}% intervals."
+        )
+        figures.use_style()
+        frame, parts = pd.DataFrame(rows), []
+        for narrow, name in ((False, "wide"), (True, "narrow")):
+            drawn = figures.figure(
+                figures.scoreboard_picture(frame, narrow=narrow), alt="; ".join(said) + ".", caption=caption
+            )
+            parts.append(f'<div class="rag-{name}">{_flat(drawn)}</div>')
+        return "".join(parts)
+
+    def tally(self) -> str:
+        """How many numbers and claims were settled, in two sentences."""
+        board, claims = self.board, self.claims
+        real = board["rescored"].notna() & board["rescored_verdict"].ne("SAMPLE")
+        agree = int((real & board["rescored_verdict"].eq("agrees")).sum())
+        rerun = [self._measured(id, "rerun") for id in self._rows]
+        done = [cell for cell in rerun if cell.there]
+        same = sum(cell["verdict"] == "agrees" for cell in done)
+        settled = claims["verdict"].isin(["agrees", "differs"])
+        return (
+            f"Of {len(board)} printed numbers, {int(real.sum())} are rescored from released files; {agree} of these "
+            f"match to the last digit; {len(done)} are rerun in the run shown here, and {same} of these lie within the "
+            f"stated tolerance. Of {len(claims)} claims in words, {int(settled.sum())} are tested on that run's "
+            f"answers, and {int(claims['verdict'].eq('agrees').sum())} hold there."
+        )
+
+    def papers(self) -> str:
+        """The papers as a list, each with its citation and its chapters."""
+        lines = []
+        for paper, key in PAPERS.items():
+            own = [chapter for chapter in self.chapters if paper in chapter.name]
+            links = ", ".join(f"[{chapter.title}](notebooks/{chapter.name}.ipynb)" for chapter in own)
+            lines.append(f"- {SUBJECTS[paper].capitalize()} {{cite:p}}`{key}`: {links or 'no chapter yet'}")
+        return "\n".join(lines)
+
+    def shown_run(self) -> str:
+        """Which run the rerun numbers are from."""
+        shown = [(chapter, chapter.record) for chapter in self.chapters if chapter.record]
+        if not shown:
+            return "No notebook has been run yet; the cells say so."
+        words = {"yours": "your run", "reference": "the reference run"}
+        lines = [
+            f"[{chapter.title}](notebooks/{chapter.name}.ipynb): {words[chapter.origin]} ({run_line(record)})"
+            for chapter, record in shown
+        ]
+        return "The rerun numbers are from " + "; from ".join(lines) + "."
+
+    # -- the scoreboard page
+
+    def scoreboard(self) -> str:
+        """Every printed number beside what became of it; the page's script adds sorting and filters."""
+        several = self.board["paper"].nunique() > 1
+        rows = []
+        for id, row in self._rows.items():
+            rescored, rerun = self._measured(id, "rescored"), self._measured(id, "rerun")
+            place = escape(row["row"]) + _why(row["column"])
+            notebook = rerun["notebook"] or rescored["notebook"]
+            if any(chapter.name == notebook for chapter in self.chapters):
+                place = _link(notebook, row["row"]) + _why(row["column"])
+            rows.append(
+                ({"Paper": SUBJECTS.get(row["paper"], row["paper"])} if several else {})
+                | {
+                    "Table": row["table"],
+                    "Quantity": place,
+                    "Printed": self.printed(id),
+                    "Rescored": self._cell(rescored),
+                    "Rerun": self._cell(rerun),
+                    "Verdict": self._summary(row),
+                }
+            )
+        table = figures.table(
+            pd.DataFrame(rows),
+            f"Every printed number, {len(rows)} in all",
+            classes="rag-sortable rag-cards rag-board",
+        )
+        return _flat(table)
+
+    @staticmethod
+    def _cell(cell: _Measured) -> Markup:
+        small: list[str] = []
+        if not cell.there:
+            # that nothing has been run needs no second sentence
+            small += [cell["why"]] if cell["notebook"] or cell.verdict != "not run" else []
+        else:
+            small += [verdict("differs")] if cell.verdict == "differs" else []
+            small += [f"n = {figures.number(cell['n'], 'count')}"] if not pd.isna(cell["n"]) else []
+            small += [f"{cell['unparsed']} unparsed"] if not pd.isna(cell["unparsed"]) and cell["unparsed"] else []
+            small += [text for text in (cell["model"], "reference run" * (cell.group == "reference")) if text]
+        return cell.html() + _why(Markup("; ").join(small))
+
+    def _summary(self, row: dict[str, Any]) -> Markup:
+        settled = row["verdict"] in ("agrees", "differs", "not compared")
+        return verdict("not run" if row["verdict"] == "SAMPLE" else row["verdict"]) + _why(
+            row["why"] if settled else ""
+        )
+
+    def ledger(self) -> str:
+        """The claims with the test and the verdict of the run that is shown."""
+        rows = []
+        for row in self.claims.to_dict("records"):
+            own = row["rerun_verdict"] in ("agrees", "differs") or row["reference_verdict"] == "not run"
+            group = "rerun" if own else "reference"
+            rows.append(
+                {
+                    "Claim": row["claim"],
+                    "Where": row["where"],
+                    "Test": row[f"{group}_test"],
+                    "p": "" if pd.isna(row[f"{group}_p"]) else _p(row[f"{group}_p"]),
+                    "Verdict": verdict("not run" if row["verdict"] == "SAMPLE" else row["verdict"])
+                    + _why(row[f"{group}_why"] if row[f"{group}_notebook"] else ""),
+                }
+            )
+        table = figures.table(pd.DataFrame(rows), f"{len(rows)} claims", classes="rag-sortable rag-cards")
+        return _flat(table)
+
+    def downloads(self) -> str:
+        """Links to the scoreboard as data, which `files` writes."""
+        return ", ".join(f'<a href="{name}" download>{name}</a>' for name in self.files())
+
+    def files(self) -> dict[str, str]:
+        """The scoreboard as data: file name and content."""
+        return {
+            "scoreboard.csv": self.board.to_csv(index=False),
+            "scoreboard.json": self.board.to_json(orient="records", indent=1) or "",
+            "claims.json": self.claims.to_json(orient="records", indent=1) or "",
+        }
+
+    # -- the provenance page
+
+    def runs(self) -> str:
+        """Each notebook: what is shown, and how its last run on this machine ended."""
+        words = {"yours": "your run", "reference": "reference run", "none": "not run yet"}
+        rows = []
+        for chapter in self.chapters:
+            common = {"Notebook": _link(chapter.name, chapter.title)}
+            rows.append(common | {"Shown": words[chapter.origin]} | _run_columns(chapter.record))
+            if chapter.beside:
+                mark = "SAMPLE run" if chapter.beside[1].sample else "smoke run"
+                sample = {"Notebook": _link(f"{chapter.name}_sample", f"{chapter.title} ({mark})")}
+                rows.append(sample | {"Shown": "beside it"} | _run_columns(chapter.beside[1]))
+            if chapter.failed:
+                rows.append(common | {"Shown": f"last run failed: {_failure(chapter.failed)}"} | _run_columns(None))
+        return self._table(rows, "Notebooks")
+
+    def software(self) -> str:
+        """Python, machine, engines and packages of the runs that are shown."""
+        facts: dict[str, dict[str, None]] = {}
+        for record in self._records:
+            machine = record.provenance
+            stated = {
+                "Python": machine.python,
+                "Platform": machine.platform,
+                "Processor": f"{machine.cpu}, {machine.cores} cores, {machine.memory_gb:g} GB",
+                **machine.packages,
+            }
+            for name, version in stated.items():
+                facts.setdefault(name, {})[version] = None
+        return self._table(
+            [{"Name": name, "Version": ", ".join(versions)} for name, versions in facts.items()],
+            "What the runs shown were made with",
+        )
+
+    def models(self) -> str:
+        """The models that answered, with engine and digest."""
+        licences = {entry.sha256: entry.licence for entry in registry().values()}
+        rows = {
+            (model.name, model.role, model.sha256): {
+                "Model": model.name,
+                "Role": model.role,
+                "Engine": f"{model.engine} {model.version}",
+                "Licence": licences.get(model.sha256 or "", ""),
+                "SHA-256": _hash(model.sha256) if model.sha256 else "",
+            }
+            for record in self._records
+            for model in record.provenance.models
+        }
+        return self._table(list(rows.values()), "Models")
+
+    def sources(self) -> str:
+        """Where the registry's data come from: one row for each place, with its licence and what to cite."""
+        groups: dict[tuple[str, str, str], list[int]] = {}
+        for entry in registry().values():
+            if entry.kind == "data":
+                place = entry.origin.rpartition("/") if entry.origin else (entry.name, "", "")
+                key = (f"{place[0]} {place[2][:10]}".strip(), entry.licence, entry.citation)
+                groups.setdefault(key, []).append(entry.bytes)
+        rows = [
+            {"Source": source, "Licence": licence, "Cite": cite, "Files": len(sizes), "Bytes": sum(sizes)}
+            for (source, licence, cite), sizes in groups.items()
+        ]
+        return self._table(rows, "Sources of the data")
+
+    def data(self) -> str:
+        """The data files that the runs shown have read, or all of the registry if there is no run."""
+        read = {used.name: used for record in self._records for used in record.provenance.data}
+        rows = [
+            {
+                "File": escape(entry.name) + _why(entry.what) + Markup("<br>") + _hash(entry.sha256),
+                "Bytes": entry.bytes,
+                "Had from": read[entry.name].source if entry.name in read else "not read yet",
+            }
+            for entry in registry().values()
+            if entry.kind == "data" and (entry.name in read or not read)
+        ]
+        return self._table(rows, "Data files, each with its SHA-256")
+
+    def parameters(self) -> str:
+        """The parameters of each run that is shown."""
+        rows = [
+            {"Notebook": record.notebook, "Parameter": name, "Value": str(value)}
+            for record in self._records
+            for name, value in record.provenance.parameters.items()
+        ]
+        return self._table(rows, "Parameters")
+
+    def timings(self) -> str:
+        """What the steps of each run took."""
+        rows = []
+        for record in self._records:
+            for step in record.provenance.timings:
+                counts = ", ".join(f"{name} {figures.number(count, 'count')}" for name, count in step.counts.items())
+                rows.append(
+                    {
+                        "Notebook": record.notebook,
+                        "Step": step.name,
+                        "Counts": counts,
+                        "Seconds": f"{step.seconds:,.1f}",
+                    }
+                )
+            rows.append(
+                {"Notebook": record.notebook, "Step": "whole notebook", "Seconds": f"{record.seconds:,.1f}"}
+                | {
+                    "Counts": ", ".join(
+                        f"{k} {figures.number(v, 'count')}" for k, v in record.provenance.tokens.items()
+                    )
+                }
+            )
+        return self._table(rows, "Seconds")
+
+    def settings_table(self) -> str:
+        """Every setting with its default and its meaning, from the class that reads them."""
+        rows = []
+        for name, field in Settings.model_fields.items():
+            choices = _choices(field.annotation)
+            meaning = "; ".join(part for part in (field.description, " | ".join(choices)) if part)
+            default = "unset" if field.default is None else str(field.default)
+            rows.append(
+                {"Variable": Markup("<code>{}</code>").format(name.upper()), "Default": default, "Meaning": meaning}
+            )
+        return self._table(rows, "Settings")
+
+    @property
+    def _records(self) -> list[Record]:
+        return [chapter.record for chapter in self.chapters if chapter.record]
+
+    @staticmethod
+    def _table(rows: list[dict[str, Any]], caption: str) -> str:
+        if not rows:
+            return "Not run yet."
+        return _flat(figures.table(pd.DataFrame(rows).astype(object), caption, classes="rag-cards"))
+
+
+def _number(id: str) -> Number:
+    return published(id.partition(".")[0]).number(id)
+
+
+def _label(id: str, number: Number) -> str:
+    return figures.ARMS[arm][0] if (arm := id.split(".")[2]) in figures.ARMS else number.row
+
+
+def _why(text: str) -> Markup:
+    return Markup('<span class="rag-why">{}</span>').format(text) if text else Markup()
+
+
+def _p(p: float) -> str:
+    return "< 0.001" if p < 0.001 else f"{p:.3f}"
+
+
+def _hash(sha256: str) -> Markup:
+    return Markup('<span class="rag-hash">{}</span>').format(sha256)
+
+
+def _link(page: str, title: str) -> Markup:
+    return Markup('<a href="notebooks/{}.html">{}</a>').format(page, title)
+
+
+def _run_columns(record: Record | None) -> dict[str, str]:
+    names = ("Profile", "Data", "Model", "Date", "Commit", "Took")
+    if record is None:
+        return dict.fromkeys(names, "")
+    machine = record.provenance
+    values = (
+        record.profile,
+        "SAMPLE" if record.sample else "real",
+        ", ".join(_answering(record)),
+        f"{record.created:%Y-%m-%d}",
+        f"{machine.commit[:10]}{' with changes' if machine.dirty else ''}" if machine.commit else "unknown",
+        duration(record.seconds),
+    )
+    return dict(zip(names, values, strict=True))
+
+
+def _failure(notebook: Path) -> str:
+    for cell in read_notebook(notebook)["cells"]:
+        for output in cell.get("outputs", ()):
+            if output["output_type"] == "error":
+                return f"{output['ename']}: {output['evalue']}".splitlines()[0][:200]
+    return "it left no run record"
+
+
+def _choices(annotation: object) -> list[str]:
+    if get_origin(annotation) is Literal:
+        return [str(choice) for choice in get_args(annotation)]
+    if get_origin(annotation) in (Union, types.UnionType):
+        return [choice for part in get_args(annotation) for choice in _choices(part)]
+    return []
+
+
+def _flat(shown: figures.Html) -> str:
+    """HTML on one line, so that Markdown takes it as one block."""
+    return re.sub(r"\s*\n\s*", " ", shown.html)

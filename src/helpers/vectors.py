@@ -1,0 +1,464 @@
+"""Sentence vectors and FAISS: encode, build, search, save, load.
+
+The default encoder is all-MiniLM-L6-v2 (Reimers & Gurevych 2019), read from its ONNX file and run by OpenVINO on the
+processor: no torch, no hub. It stands in for the hosted ada-002 of side_effects.md (Methods, "Text RAG framework");
+vectors have length 1, so that an inner product is the cosine similarity that the paper's store used.
+
+Activations stay in floating point (bfloat16 where the processor has instructions for it, else float32). They are not
+quantised on the fly: that takes its scale from the whole batch, and a text would get another vector in other company.
+Texts are batched by equal length and never padded, so a text's vector does not depend on what is encoded beside it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+import os
+import sys
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Sequence
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, Literal, get_args
+
+import faiss
+import numpy as np
+import numpy.typing as npt
+from filelock import FileLock
+from tokenizers import Tokenizer
+from tqdm.auto import tqdm
+
+from helpers import datasets
+from helpers.settings import DERIVED
+
+# OpenVINO reports its use to its maker on import if this package can be imported; without it, it takes its own stub.
+sys.modules["openvino_telemetry"] = None  # type: ignore[assignment]
+import openvino as ov  # noqa: E402
+
+log = logging.getLogger(__name__)
+
+Floats = npt.NDArray[np.float32]
+Integers = npt.NDArray[np.int64]
+Kind = Literal["flat", "ivf", "hnsw"]
+
+DEFAULT_ENCODER = "all-MiniLM-L6-v2"
+INDEXES = DERIVED / "indexes"
+BATCH_TOKENS = 2048
+"""Tokens encoded at once by one thread: enough to keep it busy, few enough to stay in its cache."""
+TOKENISED_AT_ONCE = 8192
+
+
+class EncoderUnavailable(RuntimeError):  # noqa: N818
+    """No encoder of that name can be loaded; the message says what to install."""
+
+
+class StaleIndex(ValueError):  # noqa: N818
+    """The saved index was built from something else, or there is none; build it again."""
+
+
+class CorruptIndex(ValueError):  # noqa: N818
+    """The saved index cannot be read, or its content is not what was saved."""
+
+
+# -------------------------------------------------------------------------------------------------------- encoders
+
+
+class Encoder(ABC):
+    """Turns texts into vectors of length 1.
+
+    Attributes:
+        name: the model's name.
+        engine: what runs it, with version and precision, for the record.
+        digest: SHA-256 of what decides the vectors (weights and tokeniser).
+        dimension: numbers in a vector.
+        max_tokens: tokens of a text that the model sees, its two special tokens included.
+        truncated: texts of the last `encode` that were longer; what follows `max_tokens` left no trace in their vector.
+    """
+
+    name: str
+    engine: str
+    digest: str
+    dimension: int
+    max_tokens: int
+    truncated: int = 0
+
+    def encode(self, texts: Sequence[str], progress: bool = True) -> Floats:
+        """Vectors of `texts`, float32 of shape (n, dimension), each of Euclidean length 1.
+
+        A text that occurs several times is encoded once. Texts over `max_tokens` are counted in `truncated` and in a
+        logged warning.
+
+        Raises:
+            TypeError: `texts` is one string, or holds something that is not a string.
+        """
+        if isinstance(texts, str):
+            raise TypeError("encode takes a list of texts, not one string. Write encode([text]).")
+        texts = list(texts)
+        for row, text in enumerate(texts):
+            if not isinstance(text, str):
+                raise TypeError(f"encode takes strings; text {row} is {text!r}. Drop or fill missing values first.")
+        unique = {text: row for row, text in enumerate(dict.fromkeys(texts))}
+        rows = np.fromiter((unique[text] for text in texts), dtype=np.int64, count=len(texts))
+        vectors, cut = self._encode(list(unique), progress)
+        self.truncated = int(cut[rows].sum())
+        if self.truncated:
+            log.warning(
+                "%d of %d texts are longer than the %d tokens that %s sees; the rest of them was left out.",
+                self.truncated,
+                len(texts),
+                self.max_tokens,
+                self.name,
+            )
+        return vectors[rows]
+
+    @abstractmethod
+    def _encode(self, texts: list[str], progress: bool) -> tuple[Floats, npt.NDArray[np.bool_]]:
+        """Vectors of distinct texts, and which texts were cut."""
+
+
+class MiniLM(Encoder):
+    """all-MiniLM-L6-v2: mean of the last hidden states, int8 weights, 256 tokens as in its own configuration."""
+
+    name = DEFAULT_ENCODER
+    max_tokens = 256
+
+    def __init__(self) -> None:
+        """Fetch the weights if need be and compile them for this processor."""
+        weights = datasets.fetch(f"models/{self.name}/model.onnx")
+        tokenizer = datasets.fetch(f"models/{self.name}/tokenizer.json")
+        self.digest = _digest([datasets.digest(weights), datasets.digest(tokenizer)])
+        self._tokenizer = Tokenizer.from_file(str(tokenizer))
+        self._tokenizer.no_padding()
+        self._tokenizer.enable_truncation(self.max_tokens)
+        self._threads = threads()
+        self._model = ov.Core().compile_model(
+            weights,
+            "CPU",
+            {
+                # one stream of work a thread beats one stream on all threads by a quarter
+                "NUM_STREAMS": self._threads,
+                "INFERENCE_NUM_THREADS": self._threads,
+                # other notebooks and the LLM server use the same cores
+                "ENABLE_CPU_PINNING": False,
+                "DYNAMIC_QUANTIZATION_GROUP_SIZE": 0,
+            },
+        )
+        self.dimension = self._model.output(0).get_partial_shape()[2].get_length()
+        precision = self._model.get_property("INFERENCE_PRECISION_HINT").to_string()
+        self.engine = f"openvino {ov.get_version().partition('-')[0]} {precision}"
+
+    def _encode(self, texts: list[str], progress: bool) -> tuple[Floats, npt.NDArray[np.bool_]]:
+        vectors = np.empty((len(texts), self.dimension), dtype=np.float32)
+        tokens, cut = self._tokens(texts)
+        queue = ov.AsyncInferQueue(self._model, self._threads)
+        with tqdm(total=len(texts), desc=f"encode by {self.name}", unit="text", disable=not progress) as bar:
+
+            def keep(request: ov.InferRequest, rows: Integers) -> None:
+                means = request.get_output_tensor(0).data.mean(axis=1)
+                vectors[rows] = means / np.linalg.norm(means, axis=1, keepdims=True)
+                bar.update(len(rows))
+
+            queue.set_callback(keep)
+            for rows in _batches(tokens):
+                ids = np.stack([tokens[row] for row in rows]).astype(np.int64)
+                inputs = {
+                    "input_ids": ids,
+                    "attention_mask": np.ones_like(ids),
+                    "token_type_ids": np.zeros_like(ids),
+                }
+                queue.start_async(inputs, rows)
+            queue.wait_all()
+        return vectors, cut
+
+    def _tokens(self, texts: list[str]) -> tuple[list[npt.NDArray[np.int32]], npt.NDArray[np.bool_]]:
+        tokens: list[npt.NDArray[np.int32]] = []
+        cut = np.zeros(len(texts), dtype=np.bool_)
+        # in parts, for an encoding takes a hundred times the memory of its token numbers
+        for start in range(0, len(texts), TOKENISED_AT_ONCE):
+            for encoding in self._tokenizer.encode_batch_fast(texts[start : start + TOKENISED_AT_ONCE]):
+                cut[len(tokens)] = bool(encoding.overflowing)
+                tokens.append(np.array(encoding.ids, dtype=np.int32))
+        return tokens, cut
+
+
+class SentenceTransformers(Encoder):
+    """Any sentence-transformers model by name, from a hub or a folder; needs the extra `encoders`."""
+
+    def __init__(self, name: str) -> None:
+        """Load the model.
+
+        Raises:
+            EncoderUnavailable: sentence-transformers is not installed, or it cannot load the model.
+        """
+        try:
+            import sentence_transformers  # noqa: PLC0415  # an extra: the default needs no torch
+        except ImportError:
+            raise EncoderUnavailable(
+                f"The encoder {name!r} needs sentence-transformers, which is not installed. Install the extra "
+                f"`encoders` (pip install '.[encoders]'), or use {DEFAULT_ENCODER!r}, which needs nothing more."
+            ) from None
+        try:
+            self._model = sentence_transformers.SentenceTransformer(name)
+        except (OSError, ValueError) as error:
+            raise EncoderUnavailable(
+                f"The encoder {name!r} could not be loaded: {error}. Check its name and that a model hub can be "
+                f"reached, or use {DEFAULT_ENCODER!r}."
+            ) from error
+        self.name = name
+        self.engine = f"sentence-transformers {sentence_transformers.__version__} on {self._model.device}"
+        self.dimension = int(self._model.get_sentence_embedding_dimension() or 0)
+        self.max_tokens = int(self._model.get_max_seq_length() or sys.maxsize)
+        weights = hashlib.sha256()
+        for key, tensor in sorted(self._model.state_dict().items()):
+            weights.update(key.encode())
+            weights.update(tensor.float().cpu().numpy().tobytes())
+        self.digest = weights.hexdigest()
+
+    def _encode(self, texts: list[str], progress: bool) -> tuple[Floats, npt.NDArray[np.bool_]]:
+        lengths = [len(ids) for ids in self._model.tokenizer(texts, verbose=False)["input_ids"]] if texts else []
+        vectors = self._model.encode(
+            texts, normalize_embeddings=True, convert_to_numpy=True, show_progress_bar=progress
+        )
+        cut = np.array(lengths, dtype=np.int64) > self.max_tokens
+        return np.asarray(vectors, dtype=np.float32).reshape(-1, self.dimension), cut
+
+
+@lru_cache(maxsize=2)
+def encoder(name: str = DEFAULT_ENCODER) -> Encoder:
+    """The encoder of that name, loaded once a process.
+
+    Args:
+        name: all-MiniLM-L6-v2, which needs no hub, or any sentence-transformers model where the extra `encoders` is
+            installed.
+
+    Raises:
+        EncoderUnavailable: the name needs something that is not installed or cannot be loaded.
+        helpers.datasets.DataUnavailable: the weights are not here and no source gave them.
+    """
+    return MiniLM() if name == DEFAULT_ENCODER else SentenceTransformers(name)
+
+
+def threads() -> int:
+    """Threads to compute with: `OMP_NUM_THREADS`, else the processors that this process may use."""
+    wanted = os.environ.get("OMP_NUM_THREADS", "")
+    if wanted.isdecimal() and int(wanted) > 0:
+        return int(wanted)
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def _batches(tokens: list[npt.NDArray[np.int32]]) -> Iterator[Integers]:
+    """Rows of equally long texts, the longest first, about `BATCH_TOKENS` tokens at a time."""
+    lengths = np.array([len(ids) for ids in tokens], dtype=np.int64)
+    for length in np.unique(lengths)[::-1]:
+        rows = np.flatnonzero(lengths == length)
+        yield from np.split(rows, range(size := max(1, BATCH_TOKENS // int(length)), len(rows), size))
+
+
+# ----------------------------------------------------------------------------------------------------------- index
+
+
+class Index:
+    """A FAISS index over vectors of length 1, searched by inner product (cosine).
+
+    Attributes:
+        kind: flat (exact), ivf or hnsw (approximate, for more vectors than an exact search is fast enough for).
+        size: number of vectors; a vector's id is its row when built.
+        dimension: numbers in a vector.
+    """
+
+    def __init__(self, index: faiss.Index, kind: Kind) -> None:
+        """Wrap a FAISS index; use `build` or `load`."""
+        self._index = index
+        self.kind = kind
+        self.size = int(index.ntotal)
+        self.dimension = int(index.d)
+
+    @classmethod
+    def build(cls, vectors: Floats, kind: Kind = "flat", **parameters: int) -> Index:
+        """An index of `vectors`, float32 of shape (n, d).
+
+        Args:
+            vectors: one vector a row, normalised to length 1 if scores are to be cosines.
+            kind: flat is exact; ivf looks into the nearest of `nlist` clusters; hnsw walks a graph of near neighbours.
+            parameters: by FAISS's names. ivf: `nlist` clusters (default 4 sqrt(n), at most n / 39, for FAISS asks for 39
+                vectors a cluster), of which a search looks into `nprobe` (16). hnsw: `M` neighbours a vector (32),
+                `efConstruction` and `efSearch` candidates while it builds and searches (128 each).
+
+        Raises:
+            ValueError: no vectors, a wrong shape, a number that is not finite, an unknown kind or parameter.
+        """
+        vectors = _checked(vectors)
+        n, d = vectors.shape
+        if n == 0:
+            raise ValueError("An index needs at least one vector, and there is none.")
+        if kind not in get_args(Kind):
+            raise ValueError(f"kind must be one of {', '.join(get_args(Kind))}, not {kind!r}.")
+        known = {
+            "flat": {},
+            "ivf": {"nlist": max(1, min(int(4 * n**0.5), n // 39)), "nprobe": 16},
+            "hnsw": {"M": 32, "efConstruction": 128, "efSearch": 128},
+        }[kind]
+        if unknown := sorted(parameters.keys() - known.keys()):
+            raise ValueError(f"A {kind} index has no {', '.join(unknown)}. It takes: {', '.join(known) or 'nothing'}.")
+        chosen = known | parameters
+        faiss.omp_set_num_threads(threads())
+        recipe = {"flat": "Flat", "ivf": "IVF{nlist},Flat", "hnsw": "HNSW{M},Flat"}[kind].format(**chosen)
+        index = faiss.index_factory(d, recipe, faiss.METRIC_INNER_PRODUCT)
+        for parameter in chosen.keys() - {"nlist", "M"}:
+            faiss.ParameterSpace().set_index_parameter(index, parameter, chosen[parameter])
+        index.train(vectors)
+        index.add(vectors)
+        return cls(index, kind)
+
+    def search(self, queries: Floats, k: int) -> tuple[Floats, Integers]:
+        """Scores and ids of the `k` nearest vectors of each query, best first.
+
+        Args:
+            queries: float32 of shape (m, d).
+            k: how many; an index with fewer vectors returns all of them.
+
+        Returns:
+            Scores (float32) and ids (int64), both of shape (m, min(k, size)). An approximate index that finds fewer
+            fills up with the id -1.
+
+        Raises:
+            ValueError: `k` below 1, or queries of another dimension.
+        """
+        if k < 1:
+            raise ValueError(f"k must be at least 1, not {k}.")
+        queries = _checked(queries)
+        if queries.shape[1] != self.dimension:
+            raise ValueError(
+                f"The queries have {queries.shape[1]} numbers each and the index {self.dimension}: encode both with "
+                "the same encoder."
+            )
+        faiss.omp_set_num_threads(threads())
+        scores, ids = self._index.search(queries, min(k, self.size))
+        return scores, ids
+
+    def save(self, folder: Path, built_from: str) -> None:
+        """Write the index to `folder`, which then holds `index.faiss` and `index.json`.
+
+        Args:
+            folder: made if need be; an index in it is replaced.
+            built_from: SHA-256 of what the index was built from; `load` asks for the same.
+
+        Raises:
+            OSError: it cannot be written, for example because the disk is full; no half index is left.
+        """
+        folder.mkdir(parents=True, exist_ok=True)
+        part = folder / "index.faiss.part"
+        about = folder / "index.json.part"
+        try:
+            try:
+                faiss.write_index(self._index, str(part))
+            except RuntimeError as error:
+                raise OSError(f"The index could not be written to {folder}: {error}. Is the disk full?") from error
+            about.write_text(
+                json.dumps(
+                    {
+                        "built_from": built_from,
+                        "kind": self.kind,
+                        "size": self.size,
+                        "dimension": self.dimension,
+                        "sha256": datasets.digest(part),
+                        "faiss": faiss.__version__,
+                    },
+                    indent=1,
+                )
+            )
+            # the description last: it vouches for the file that it names
+            part.replace(folder / "index.faiss")
+            about.replace(folder / "index.json")
+        finally:
+            part.unlink(missing_ok=True)
+            about.unlink(missing_ok=True)
+
+    @classmethod
+    def load(cls, folder: Path, built_from: str) -> Index:
+        """The index saved in `folder`.
+
+        Raises:
+            StaleIndex: there is none, or it was built from something else.
+            CorruptIndex: its files are damaged.
+        """
+        about, file = folder / "index.json", folder / "index.faiss"
+        if not about.exists():
+            raise StaleIndex(f"There is no index in {folder}. Build and save it first.")
+        try:
+            stated = json.loads(about.read_text())
+            found, kind, sha256 = stated["built_from"], stated["kind"], stated["sha256"]
+        except (ValueError, KeyError, TypeError) as error:
+            raise CorruptIndex(f"{about} cannot be read ({error!r}). Delete {folder} and build it again.") from None
+        if found != built_from:
+            raise StaleIndex(
+                f"The index in {folder} was built from {found[:12]}; {built_from[:12]} was asked for. Build it again."
+            )
+        if not file.exists() or datasets.digest(file) != sha256:
+            raise CorruptIndex(f"{file} is missing or damaged: its SHA-256 should be {sha256}. Build it again.")
+        return cls(faiss.read_index(str(file)), kind)
+
+
+def cached_index(
+    name: str,
+    texts: Sequence[str],
+    encoder: Encoder,
+    kind: Kind = "flat",
+    *,
+    progress: bool = True,
+    **parameters: int,
+) -> Index:
+    """The index of `texts`, loaded if it was built before from the same texts, encoder, kind and parameters.
+
+    It lies in `data/derived/indexes/<name>-<start of that hash>`. Notebooks that want the same one wait for the first
+    to build it. A damaged one is set aside, with a logged warning, and built again.
+
+    Args:
+        name: what the index holds, for its folder.
+        texts: the texts; a text's id is its place in them.
+        encoder: turns them into vectors.
+        kind: of the index, as in `Index.build`.
+        progress: whether to show a progress bar while encoding.
+        parameters: for `Index.build`.
+    """
+    settled = json.dumps({"encoder": encoder.digest, "kind": kind, **parameters}, sort_keys=True)
+    built_from = _digest([settled, *texts])
+    folder = INDEXES / f"{name}-{built_from[:12]}"
+    INDEXES.mkdir(parents=True, exist_ok=True)
+    with FileLock(f"{folder}.lock"):
+        try:
+            return Index.load(folder, built_from)
+        except StaleIndex:
+            pass
+        except CorruptIndex as error:
+            aside = folder.with_name(f"{folder.name}.bad-{os.urandom(4).hex()}")
+            folder.rename(aside)
+            log.warning("%s It was set aside as %s and is built again.", error, aside)
+        index = Index.build(encoder.encode(texts, progress), kind, **parameters)
+        index.save(folder, built_from)
+        return index
+
+
+def _checked(vectors: Floats) -> Floats:
+    """The vectors as FAISS wants them.
+
+    Raises:
+        ValueError: not a matrix, or not all of its numbers are finite.
+    """
+    vectors = np.ascontiguousarray(vectors, dtype=np.float32)
+    if vectors.ndim != 2:
+        raise ValueError(f"Vectors must be a matrix with one vector a row; this has the shape {vectors.shape}.")
+    if not np.isfinite(vectors).all():
+        raise ValueError("Every number of a vector must be finite; some are not.")
+    return vectors
+
+
+def _digest(texts: Sequence[Any]) -> str:
+    """SHA-256 of a sequence of strings, of each with its length so that ["ab"] is not ["a", "b"]."""
+    content = hashlib.sha256()
+    for text in texts:
+        coded = text.encode("utf-8", "surrogatepass")
+        content.update(len(coded).to_bytes(8, "little"))
+        content.update(coded)
+    return content.hexdigest()

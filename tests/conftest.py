@@ -1,0 +1,55 @@
+"""What several test files share: a small real LLM, and a project folder of a test's own."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from helpers import services
+from helpers.services import LlmEndpoint
+
+REPOSITORY = Path(__file__).resolve().parents[1]
+SMALL_MODEL = "SmolLM2-135M-Instruct"
+
+
+@pytest.fixture(scope="session")
+def small_llm() -> LlmEndpoint:
+    """The smoke profile's model behind the embedded engine; shared with the notebooks of the same run."""
+    return services.llm_endpoint(SMALL_MODEL)
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    """A project folder of the test's own: the code and the Makefile copied, the environment shared, no notebook."""
+    root = tmp_path / "project"
+    root.mkdir()
+    for name in ("Makefile", "pyproject.toml", "requirements.lock", "_config.yml"):
+        if (REPOSITORY / name).exists():
+            shutil.copy2(REPOSITORY / name, root / name)
+    shutil.copytree(REPOSITORY / "src", root / "src", ignore=shutil.ignore_patterns("__pycache__"))
+    (root / ".venv").symlink_to(Path(sys.prefix), target_is_directory=True)
+    (root / "notebooks" / "profiles").mkdir(parents=True)
+    (root / "data" / "published").mkdir(parents=True)
+    return root
+
+
+@pytest.fixture
+def run_in(project: Path) -> Iterator[Callable[..., subprocess.CompletedProcess[str]]]:
+    """Run a command in the test's own project, with settings of the test's choosing only."""
+    ours = {"NEO4J_URI", "LLM_BASE_URL", "LLM_MODEL", "LLM_API_KEY", "LLM_ENGINE", "DATA_MIRROR", "PROFILE"}
+    clean = {k: v for k, v in os.environ.items() if k not in ours and not k.startswith(("MAKE", "MFLAGS"))}
+
+    def run(*command: str, timeout: float = 240, **variables: str) -> subprocess.CompletedProcess[str]:
+        environment = clean | {"MEDRAG_ROOT": str(project), "PYTHONPATH": str(project / "src")} | variables
+        return subprocess.run(
+            command, cwd=project, env=environment, capture_output=True, text=True, timeout=timeout, check=False
+        )
+
+    yield run
+    run(sys.executable, "-m", "helpers.services", "stop")

@@ -1,0 +1,256 @@
+"""Asking an LLM: constraints that constrain, log-probabilities, the kept answers, and servers that misbehave."""
+
+from __future__ import annotations
+
+import json
+import math
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from helpers.llm import LLM, CapabilityError, ContextOverflowError, LlmError, choice_logprobs, label_probability
+from helpers.services import LlmEndpoint
+
+
+def ask(text: str) -> list[dict[str, str]]:
+    return [{"role": "user", "content": text}]
+
+
+# ----------------------------------------------------------------------------------------------- log-probabilities
+
+
+@given(st.floats(-8, -0.01), st.floats(-8, -0.01))
+def test_the_probabilities_of_two_choices_sum_to_one(yes, no):
+    result = choice_logprobs([("YES", {"YES": yes, "NO": no, "MAYBE": -1.0})], ["YES", "NO"])
+    assert math.isclose(sum(math.exp(v) for v in result.values()), 1.0, abs_tol=1e-9)
+    assert math.isclose(result["YES"] - result["NO"], yes - no, abs_tol=1e-9)
+
+
+def test_a_choice_may_be_reached_by_several_first_tokens():
+    # "YES" as YES or as Y-ES; the quote may come alone or with the first letter
+    steps = [
+        ('"', {'"': math.log(0.8), '"N': math.log(0.2)}),
+        ("YES", {"YES": math.log(0.5), "Y": math.log(0.25), "NO": math.log(0.25)}),
+    ]
+    result = choice_logprobs(steps, ['"YES"', '"NO"'])
+    assert math.isclose(math.exp(result['"YES"']), 0.8 * 0.75)
+    assert math.isclose(math.exp(result['"NO"']), 0.2 + 0.8 * 0.25)
+
+
+def test_choices_that_part_late_are_told_apart_there():
+    steps = [("side", {"side": 0.0}), (" A", {" A": math.log(0.3), " B": math.log(0.7)})]
+    result = choice_logprobs(steps, ["side A", "side B"])
+    assert math.isclose(math.exp(result["side A"]), 0.3)
+
+
+def test_the_label_probability_counts_every_spelling_of_the_label():
+    tokens = {"YES": math.log(0.3), " Yes": math.log(0.1), "N": math.log(0.2), "The": math.log(0.4)}
+    assert math.isclose(label_probability(tokens) or 0, 0.4 / 0.6)
+    assert label_probability({"The": -0.1}) is None
+    assert label_probability({}) is None
+
+
+# ------------------------------------------------------------------------------------------------ servers that fail
+
+
+@contextmanager
+def server(status: int, body: object) -> Iterator[str]:
+    """A real HTTP server on loopback that answers every request alike."""
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self):
+            self.rfile.read(int(self.headers["Content-Length"]))
+            content = body.encode() if isinstance(body, str) else json.dumps(body).encode()
+            self.send_response(status)
+            self.send_header("Content-Type", "application/json")
+            self.send_header("Content-Length", str(len(content)))
+            self.end_headers()
+            self.wfile.write(content)
+
+        def log_message(self, *args):
+            pass
+
+    http = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    threading.Thread(target=http.serve_forever, daemon=True).start()
+    try:
+        yield f"http://127.0.0.1:{http.server_port}/v1"
+    finally:
+        http.shutdown()
+
+
+def completion(text: str) -> dict[str, object]:
+    return {
+        "id": "1",
+        "object": "chat.completion",
+        "created": 0,
+        "model": "m",
+        "choices": [{"index": 0, "finish_reason": "stop", "message": {"role": "assistant", "content": text}}],
+        "usage": {"prompt_tokens": 3, "completion_tokens": 1, "total_tokens": 4},
+    }
+
+
+def client(url: str, cache: Path | None = None, engine: str = "openai") -> LLM:
+    model = LLM(LlmEndpoint(url, "m", "key", engine, "", "", 100, 2), cache_folder=cache)
+    model._client = model._client.with_options(max_retries=0)
+    return model
+
+
+def test_a_server_that_ignores_the_constraint_is_an_error():
+    with (
+        server(200, completion("perhaps")) as url,
+        pytest.raises(CapabilityError, match=r"ignored the constraint.*perhaps"),
+    ):
+        client(url).choose_many([ask("?")], ["YES", "NO"])
+
+
+def test_a_server_without_logprobs_cannot_choose():
+    with server(200, completion('"YES"')) as url, pytest.raises(CapabilityError, match="log-probabilities"):
+        client(url).choose_many([ask("?")], ["YES", "NO"])
+
+
+def test_an_overflow_is_an_error_or_a_counted_status():
+    message = {"error": {"message": "This model's maximum context length is 100 tokens.", "code": 400}}
+    with server(400, message) as url:
+        with pytest.raises(ContextOverflowError, match=r"Prompt 0 of 1 .* 100 tokens"):
+            client(url).chat_many([ask("long")], max_tokens=5)
+        model = client(url)
+        assert model.chat_many([ask("long")], max_tokens=5, overflow="record")[0].status == "overflow"
+        assert model.usage.overflows == 1
+
+
+@pytest.mark.parametrize(("status", "said"), [(500, "HTTP 500"), (401, "Set LLM_API_KEY"), (400, "refused a request")])
+def test_a_failing_server_is_named(status, said):
+    with server(status, {"error": {"message": "broken"}}) as url, pytest.raises(LlmError, match=said):
+        client(url).chat_many([ask("?")], max_tokens=5)
+
+
+def test_a_server_that_is_gone_says_what_to_do():
+    with server(200, {}) as url:
+        pass
+    with pytest.raises(LlmError, match=r"does not answer .* mend the server and run again"):
+        client(url).chat_many([ask("?")], max_tokens=5)
+
+
+# --------------------------------------------------------------------------------------------------- kept answers
+
+
+def test_an_answer_is_asked_for_once(tmp_path):
+    with server(200, completion("YES")) as url:
+        first = client(url, tmp_path / "cache")
+        first.chat_many([ask("a"), ask("a"), ask("b")], max_tokens=5)
+        assert (first.usage.requests, first.usage.cached) == (3, 1)
+    second = client(url, tmp_path / "cache")  # the server is gone
+    replies = second.chat_many([ask("b"), ask("a")], max_tokens=5)
+    assert [r.text for r in replies] == ["YES", "YES"]
+    assert all(r.cached for r in replies)
+    with pytest.raises(LlmError):
+        second.chat_many([ask("a")], max_tokens=6)  # another parameter is another question
+
+
+def test_an_interrupted_run_keeps_what_had_come(tmp_path):
+    asked = []
+
+    class Stops(LLM):
+        def _chat(self, messages, parameters):
+            asked.append(messages[0]["content"])
+            if messages[0]["content"] == "5":
+                raise KeyboardInterrupt
+            return super()._chat(messages, parameters)
+
+    with server(200, completion("YES")) as url:
+        endpoint = LlmEndpoint(url, "m", "key", "openai", "", "", 100, 1)
+        prompts = [ask(str(i)) for i in range(10)]
+        with pytest.raises(KeyboardInterrupt):
+            Stops(endpoint, cache_folder=tmp_path / "cache", concurrency=1).chat_many(prompts, max_tokens=5)
+        again = LLM(endpoint, cache_folder=tmp_path / "cache")
+        again.chat_many(prompts, max_tokens=5)
+        assert again.usage.cached >= 4
+
+
+def test_a_corrupt_store_is_set_aside(tmp_path):
+    folder = tmp_path / "cache"
+    with server(200, completion("YES")) as url:
+        client(url, folder).chat_many([ask("a")], max_tokens=5)
+        for file in folder.glob("cache.db*"):
+            file.write_bytes(b"not a database" * 100)
+        with pytest.warns(UserWarning, match="Set aside"):
+            model = client(url, folder)
+        assert model.chat_many([ask("a")], max_tokens=5)[0].text == "YES"
+    assert list(tmp_path.glob("cache.corrupt-*"))
+
+
+@pytest.mark.parametrize("choices", [[], ["YES"], ["YES", "YES"], ["NO", "NOT"]])
+def test_choices_that_cannot_be_told_apart_are_refused(choices):
+    with pytest.raises(ValueError, match="Choices must be"):
+        client("http://127.0.0.1:9/v1").choose_many([ask("?")], choices)
+
+
+# ------------------------------------------------------------------------------------------------- a real small LLM
+
+
+@pytest.fixture(scope="module")
+def model(small_llm: LlmEndpoint) -> LLM:
+    return LLM(small_llm, cache_folder=None)
+
+
+@pytest.mark.engine
+def test_the_constraint_constrains(model):
+    prompt = ask("Write a long poem about the sea.")
+    free = model.chat_many([prompt], max_tokens=12)[0]
+    chosen = model.choose_many([prompt], ["ZEBRA", "GIRAFFE"])[0]
+    assert not free.text.startswith(("ZEBRA", "GIRAFFE"))
+    assert chosen.answer in {"ZEBRA", "GIRAFFE"}
+    assert math.isclose(sum(map(math.exp, chosen.logprobs.values())), 1.0, abs_tol=1e-6)
+    assert chosen.logprobs[chosen.answer] == max(chosen.logprobs.values())
+
+
+@pytest.mark.engine
+def test_many_answers_come_back_in_order(model):
+    prompts = [ask(f"Repeat exactly: {word}") for word in ("apple", "river", "stone", "cloud")] * 3
+    replies = model.chat_many(prompts, max_tokens=8, logprobs=True)
+    assert [r.text for r in replies[:4]] == [r.text for r in replies[4:8]]
+    assert all(r.first_token and r.prompt_tokens for r in replies)
+
+
+@pytest.mark.engine
+def test_an_answer_cut_short_says_so(model):
+    assert model.chat_many([ask("Count from one to one hundred in words.")], max_tokens=3)[0].status == "cut"
+
+
+@pytest.mark.engine
+def test_a_prompt_beyond_the_context_is_never_cut_silently(model):
+    prompt = ask("word " * (model.endpoint.context + 100))
+    with pytest.raises(ContextOverflowError):
+        model.chat_many([prompt], max_tokens=4)
+    assert model.chat_many([prompt], max_tokens=4, overflow="record")[0].status == "overflow"
+
+
+@pytest.mark.engine
+def test_a_likely_continuation_scores_above_an_unlikely_one(model):
+    if model.endpoint.engine == "llamacpp":
+        with pytest.raises(CapabilityError, match="LLM_ENGINE=vllm"):
+            model.loglikelihood_many([("a", "b")])
+        return
+    paris, rome = model.loglikelihood_many(
+        [("The capital of France is", " Paris"), ("The capital of France is", " Rome")]
+    )
+    assert paris.total > rome.total
+    assert paris.tokens == rome.tokens == 1
+
+
+@pytest.mark.engine
+def test_the_key_is_needed(small_llm):
+    wrong = LlmEndpoint(**{**small_llm.__dict__, "api_key": "wrong"})
+    with pytest.raises(LlmError, match="refused the key"):
+        LLM(wrong, cache_folder=None).chat_many([ask("?")], max_tokens=2)
+
+
+def test_an_endpoint_does_not_show_its_key():
+    endpoint = LlmEndpoint("http://127.0.0.1:1/v1", "m", "s3cret", "vllm", "", "", 0, 1)
+    assert "s3cret" not in repr(endpoint)

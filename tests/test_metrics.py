@@ -1,0 +1,391 @@
+"""Covers metrics.py: values by hand and against scikit-learn and statsmodels, intervals, paired tests, bad input."""
+
+from __future__ import annotations
+
+import time
+import warnings
+from itertools import pairwise
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from sklearn import metrics as sk
+from statsmodels.stats.contingency_tables import mcnemar as statsmodels_mcnemar
+from statsmodels.stats.proportion import proportion_confint
+
+from helpers.metrics import (
+    auc,
+    binary_scores,
+    bootstrap,
+    holm,
+    mcnemar,
+    p50,
+    p95,
+    proportion,
+    set_scores,
+    threshold,
+)
+
+NAMES = ["accuracy", "f1", "precision", "sensitivity", "specificity"]
+ANSWERS = st.lists(
+    st.tuples(st.booleans(), st.sampled_from([True, False, None]), st.sampled_from("abcde")), min_size=1, max_size=60
+)
+PROBABILITIES = st.lists(
+    st.tuples(st.booleans(), st.floats(0, 1, allow_subnormal=False)), min_size=2, max_size=40
+).filter(lambda rows: len({label for label, _ in rows}) == 2)
+
+
+def columns(rows):
+    return [list(column) for column in zip(*rows, strict=True)]
+
+
+# --- YES/NO scores -------------------------------------------------------------------------------------------------
+
+
+def test_scores_by_hand():
+    # tp 2, fn 1, fp 1, tn 4
+    truth = [True, True, True, False, False, False, False, False]
+    answer = [True, True, False, True, False, False, False, False]
+    scores = binary_scores(truth, answer)
+    assert {name: (score.value, score.n) for name, score in scores.items()} == {
+        "accuracy": (6 / 8, 8),
+        "f1": (2 / 3, 8),
+        "precision": (2 / 3, 3),
+        "sensitivity": (2 / 3, 3),
+        "specificity": (4 / 5, 5),
+    }
+    assert (scores["accuracy"].low, scores["accuracy"].high) == pytest.approx(proportion_confint(6, 8, method="wilson"))
+
+
+@given(ANSWERS)
+def test_scores_agree_with_sklearn_when_an_unread_answer_counts_as_no(rows):
+    truth, answer, _ = columns(rows)
+    scores = binary_scores(truth, answer, draws=100)
+    said = [bool(a) for a in answer]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        expected = [
+            sk.accuracy_score(truth, said),
+            sk.f1_score(truth, said, zero_division=0),
+            sk.precision_score(truth, said, zero_division=0),
+            sk.recall_score(truth, said, zero_division=0),
+            sk.recall_score(truth, said, pos_label=False, zero_division=0),
+        ]
+    assert [scores[name].value for name in NAMES] == pytest.approx(expected)
+
+
+@given(ANSWERS, st.booleans(), st.sampled_from([True, False, None]))
+def test_intervals_contain_the_value_and_lie_in_0_to_1(rows, clustered, unparsed_as):
+    truth, answer, drugs = columns(rows)
+    if unparsed_as is None and set(answer) == {None}:
+        return
+    scores = binary_scores(truth, answer, clusters=drugs if clustered else None, unparsed_as=unparsed_as, draws=100)
+    for score in scores.values():
+        assert 0 <= score.low <= score.value <= score.high <= 1
+        assert score.unparsed == answer.count(None)
+
+
+@given(ANSWERS, st.booleans(), st.randoms(use_true_random=False))
+def test_the_order_of_the_rows_does_not_matter(rows, clustered, random):
+    shuffled = random.sample(rows, len(rows))
+    results = []
+    for each in (rows, shuffled):
+        truth, answer, drugs = columns(each)
+        results.append(binary_scores(truth, answer, clusters=drugs if clustered else None, draws=100))
+    assert results[0] == results[1]
+
+
+@given(st.integers(0, 40), st.integers(0, 40), st.integers(0, 40), st.integers(0, 40))
+def test_f1_follows_from_the_counts(tp, fp, fn, tn):
+    if tp + fp + fn + tn == 0:
+        return
+    truth = [True] * tp + [False] * fp + [True] * fn + [False] * tn
+    answer = [True] * (tp + fp) + [False] * (fn + tn)
+    expected = 2 * tp / (2 * tp + fp + fn) if tp + fp + fn else 0.0
+    assert binary_scores(truth, answer, draws=100)["f1"].value == expected
+
+
+def test_an_unread_answer_counts_as_told_and_is_always_counted():
+    truth, answer = [True, True, False, False], [True, None, None, False]
+    as_no = binary_scores(truth, answer)
+    as_yes = binary_scores(truth, answer, unparsed_as=True)
+    left_out = binary_scores(truth, answer, unparsed_as=None)
+    assert [s["sensitivity"].value for s in (as_no, as_yes, left_out)] == [0.5, 1.0, 1.0]
+    assert [s["specificity"].value for s in (as_no, as_yes, left_out)] == [1.0, 0.5, 1.0]
+    assert [s["accuracy"].n for s in (as_no, as_yes, left_out)] == [4, 4, 2]
+    assert {s["f1"].unparsed for s in (as_no, as_yes, left_out)} == {2}
+
+
+def test_a_score_without_denominator_is_0_of_0_with_the_widest_interval():
+    precision = binary_scores([True, False], [False, False])["precision"]
+    assert (precision.value, precision.n, precision.low, precision.high) == (0.0, 0, 0.0, 1.0)
+
+
+def test_the_bootstrap_of_drugs_is_the_same_for_the_same_seed_and_another_for_another():
+    rng = np.random.default_rng(1)
+    truth, answer, drugs = rng.random(200) < 0.5, rng.random(200) < 0.5, rng.integers(20, size=200)
+    same = [binary_scores(truth, answer, clusters=drugs, seed=3) for _ in range(2)]
+    assert same[0] == same[1]
+    assert same[0] != binary_scores(truth, answer, clusters=drugs, seed=4)
+
+
+def test_answers_that_hang_together_widen_the_interval():
+    right = np.repeat([True] * 30 + [False] * 20, 20)  # a drug is all right or all wrong
+    drugs = np.repeat(np.arange(50), 20)
+    truth = np.ones(1000, dtype=bool)
+    alone, together = binary_scores(truth, right), binary_scores(truth, right, clusters=drugs)
+    assert together["accuracy"].value == alone["accuracy"].value
+    # 50 drugs say as much as 50 rows
+    by_drug = proportion(30, 50)
+    assert together["accuracy"].high - together["accuracy"].low == pytest.approx(by_drug.high - by_drug.low, abs=0.02)
+    assert together["f1"].high - together["f1"].low > 3 * (alone["f1"].high - alone["f1"].low)
+
+
+def test_100_percent_is_not_certainty():
+    truth = [True, False] * 500
+    perfect = binary_scores(truth, truth, clusters=[i // 10 for i in range(1000)])
+    assert (perfect["accuracy"].value, perfect["accuracy"].high) == (1, 1)
+    assert perfect["accuracy"].low == pytest.approx(proportion_confint(100, 100, method="wilson")[0])
+    assert perfect["f1"].low == perfect["accuracy"].low
+
+
+def test_the_clustered_bootstrap_agrees_with_drawing_drugs_one_by_one():
+    rng = np.random.default_rng(2)
+    drugs = np.repeat(np.arange(40), 10)
+    truth = np.tile([True] * 5 + [False] * 5, 40)
+    answer = truth ^ (rng.random(400) < np.repeat(rng.beta(1, 3, 40), 10))
+    slow = []
+    for _ in range(600):
+        rows = np.concatenate([np.flatnonzero(drugs == drug) for drug in rng.integers(40, size=40)])
+        slow.append(sk.f1_score(truth[rows], answer[rows]))
+    f1 = binary_scores(truth, answer, clusters=drugs)["f1"]
+    assert [f1.low, f1.high] == pytest.approx(np.percentile(slow, [2.5, 97.5]), abs=0.015)
+
+
+def test_a_full_benchmark_is_scored_within_a_second_and_a_half():
+    rng = np.random.default_rng(0)
+    truth = np.tile([True] * 10 + [False] * 10, 976)
+    answer = truth ^ (rng.random(19520) < 0.2)
+    drugs = [f"drug {i // 20}" for i in range(19520)]
+    for clusters in (None, drugs):
+        start = time.perf_counter()
+        binary_scores(truth, answer, clusters=clusters)
+        assert time.perf_counter() - start < 1.5
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (([], []), "at least one row"),
+        (([True, False], [True]), "y_true 2, y_pred 1"),
+        (([True, None], [True, False]), "1 of 2 have neither"),
+        (([True, False], ["YES", "NO"]), "found 'YES'. Parse the answers first"),
+        (([True, False], [2, 0]), "found 2"),
+        (([[True, False]], [[True, False]]), r"\(1, 2\)"),
+    ],
+)
+def test_input_that_cannot_be_scored_is_refused_with_what_was_found(arguments, message):
+    with pytest.raises(ValueError, match=message):
+        binary_scores(*arguments)
+
+
+def test_clusters_need_a_name_in_every_row_and_a_bootstrap_needs_draws():
+    with pytest.raises(ValueError, match="1 rows have none"):
+        binary_scores([True, False], [True, False], clusters=["a", None])
+    with pytest.raises(ValueError, match="at least 100 draws"):
+        binary_scores([True, False], [True, False], draws=10)
+    with pytest.raises(ValueError, match="None of the 2 answers could be read"):
+        binary_scores([True, False], [None, None], unparsed_as=None)
+
+
+@given(st.integers(1, 10_000), st.data())
+def test_a_proportion_has_wilsons_interval(n, data):
+    k = data.draw(st.integers(0, n))
+    score = proportion(k, n)
+    assert (score.low, score.high) == pytest.approx(proportion_confint(k, n, method="wilson"), abs=1e-12)
+    assert 0 <= score.low <= score.value <= score.high <= 1
+
+
+@pytest.mark.parametrize(("k", "n"), [(0, 0), (3, 2), (-1, 2)])
+def test_a_proportion_of_nothing_is_refused(k, n):
+    with pytest.raises(ValueError, match=f"found k={k}, n={n}"):
+        proportion(k, n)
+
+
+# --- paired tests --------------------------------------------------------------------------------------------------
+
+
+def test_mcnemar_by_hand():
+    # 10 rows that only a has right, 2 that only b has right: 2 * P(X <= 2 | 12, 1/2) = 2 * 79 / 4096
+    a = [True] * 10 + [False] * 2 + [True] * 8
+    b = [False] * 10 + [True] * 2 + [True] * 8
+    result = mcnemar(a, b)
+    assert (result.n, result.b, result.c) == (20, 10, 2)
+    assert result.p == pytest.approx(158 / 4096)
+    assert result.difference == pytest.approx(8 / 20)
+    assert 0 < result.low < result.difference < result.high < 1
+
+
+@given(st.lists(st.tuples(st.booleans(), st.booleans()), min_size=1, max_size=80))
+def test_mcnemar_is_symmetric_and_agrees_with_statsmodels(rows):
+    a, b = (np.array(column) for column in columns(rows))
+    there, back = mcnemar(a, b), mcnemar(b, a)
+    assert there.p == back.p
+    assert (there.b, there.c, there.difference) == (back.c, back.b, -back.difference)
+    assert (there.low, there.high) == pytest.approx((-back.high, -back.low))
+    assert -1 <= there.low <= there.difference <= there.high <= 1
+    table = [[(a & b).sum(), (a & ~b).sum()], [(~a & b).sum(), (~a & ~b).sum()]]
+    assert there.p == pytest.approx(statsmodels_mcnemar(table, exact=True).pvalue)
+
+
+def test_mcnemar_needs_the_same_rows_and_whole_answers():
+    with pytest.raises(ValueError, match="a_correct 2, b_correct 1"):
+        mcnemar([True, False], [True])
+    with pytest.raises(ValueError, match="b_correct needs True or False"):
+        mcnemar([True, False], [True, None])
+
+
+def test_holm_by_hand():
+    assert holm([0.01, 0.04, 0.03]) == pytest.approx([0.03, 0.06, 0.06])
+    assert holm([]) == []
+
+
+@settings(max_examples=30)  # statsmodels takes its time
+@given(st.lists(st.floats(0, 1), min_size=1, max_size=12))
+def test_holm_never_lowers_a_p_value_and_keeps_their_order(ps):
+    adjusted = holm(ps)
+    assert all(p - 1e-12 <= q <= 1 for p, q in zip(ps, adjusted, strict=True))
+    by_p = [q for _, q in sorted(zip(ps, adjusted, strict=True))]
+    assert all(a <= b + 1e-12 for a, b in pairwise(by_p))
+
+
+@pytest.mark.parametrize("p", [-0.1, 1.1, float("nan")])
+def test_holm_refuses_what_is_no_p_value(p):
+    with pytest.raises(ValueError, match="within 0 and 1"):
+        holm([0.5, p])
+
+
+# --- probabilities -------------------------------------------------------------------------------------------------
+
+
+@given(PROBABILITIES)
+def test_auc_agrees_with_sklearn_and_its_interval_contains_it(rows):
+    truth, p = columns(rows)
+    score = auc(truth, p)
+    assert score.value == pytest.approx(sk.roc_auc_score(truth, p))
+    assert 0 <= score.low <= score.value <= score.high <= 1
+
+
+def test_auc_has_delongs_interval():
+    rng = np.random.default_rng(5)
+    truth = rng.random(300) < 0.4
+    p = rng.normal(truth * 1.0)
+    yes, no = p[truth], p[~truth]
+    above = (yes[:, None] > no[None, :]).astype(float)
+    delong = np.sqrt(above.mean(axis=1).var(ddof=1) / len(yes) + above.mean(axis=0).var(ddof=1) / len(no))
+    score = auc(truth, p)
+    half = 1.959964 * delong / (score.value * (1 - score.value))
+    logit = np.log(score.value / (1 - score.value))
+    assert [score.low, score.high] == pytest.approx(1 / (1 + np.exp(-(logit + np.array([-half, half])))), abs=5e-4)
+
+
+def test_the_interval_of_auc_over_drugs_covers_what_a_bootstrap_over_drugs_does():
+    rng = np.random.default_rng(6)
+    drugs = np.repeat(np.arange(60), 10)
+    truth = np.tile([True] * 5 + [False] * 5, 60)
+    p = rng.normal(truth * 1.0 + np.repeat(rng.normal(scale=2, size=60), 10))
+    draws = []
+    for _ in range(600):
+        rows = (rng.integers(60, size=60)[:, None] * 10 + np.arange(10)).ravel()
+        draws.append(sk.roc_auc_score(truth[rows], p[rows]))
+    score = auc(truth, p, clusters=drugs)
+    assert [score.low, score.high] == pytest.approx(np.percentile(draws, [2.5, 97.5]), abs=0.015)
+
+
+def test_a_perfect_order_is_not_certainty_and_one_label_has_no_auc():
+    score = auc([True] * 20 + [False] * 30, [0.9] * 20 + [0.1] * 30)
+    assert (score.value, score.low) == (1, pytest.approx(proportion_confint(20, 20, method="wilson")[0]))
+    with pytest.raises(ValueError, match="found 2 YES and 0 NO"):
+        auc([True, True], [0.2, 0.3])
+    with pytest.raises(ValueError, match="p_yes needs finite numbers; 1 of 2"):
+        auc([True, False], [0.2, float("nan")])
+
+
+@given(PROBABILITIES)
+def test_no_threshold_is_right_more_often_than_the_one_chosen(rows):
+    truth, p = (np.array(column) for column in columns(rows))
+    chosen = ((p >= threshold(truth, p)) == truth).sum()
+    others = [*np.unique(p), 2.0]
+    assert chosen == max(((p >= t) == truth).sum() for t in others)
+
+
+def test_thresholds_by_hand():
+    assert threshold([False, False, True, True], [0.1, 0.2, 0.4, 0.9]) == pytest.approx(0.3)
+    # never YES but for a small share of the mass: the answer is known, its threshold is not
+    assert threshold([False, True], [0.01, 0.05]) == pytest.approx(0.03)
+    # all YES and all NO are right equally often here as any: the nearest to one half is taken
+    assert threshold([True, True], [0.6, 0.7]) == pytest.approx(0.6)
+
+
+# --- sets, speeds, anything else -----------------------------------------------------------------------------------
+
+
+def test_set_scores_by_hand():
+    assert set_scores(["a", "b", "c", "c"], ["b", "c", "d", "e"]) == {
+        "recall": 0.5,
+        "precision": pytest.approx(2 / 3),
+        "f1": pytest.approx(4 / 7),
+    }
+    assert set_scores([], ["a"]) == {"recall": 0.0, "precision": 0.0, "f1": 0.0}
+    with pytest.raises(ValueError, match="relevant set is empty"):
+        set_scores(["a"], [])
+
+
+@given(st.sets(st.sampled_from("abcdefgh")), st.sets(st.sampled_from("abcdefgh"), min_size=1))
+def test_the_f1_of_a_set_is_the_harmonic_mean(returned, relevant):
+    scores = set_scores(returned, relevant)
+    recall, precision = scores["recall"], scores["precision"]
+    expected = 2 * recall * precision / (recall + precision) if recall + precision else 0
+    assert scores["f1"] == pytest.approx(expected)
+
+
+VALUES = st.lists(st.floats(-1e6, 1e6), min_size=1, max_size=30)
+
+
+@given(VALUES, st.randoms(use_true_random=False))
+def test_a_bootstrap_contains_its_value_whatever_the_order(values, random):
+    score = bootstrap(values, draws=100)
+    assert score.value == pytest.approx(np.mean(values), abs=1e-6)
+    assert score.low <= score.value <= score.high
+    assert score == bootstrap(random.sample(values, len(values)), draws=100)
+
+
+def test_a_bootstrap_of_the_mean_has_about_the_textbook_interval():
+    values = np.random.default_rng(7).normal(10, 2, size=400)
+    score = bootstrap(values)
+    assert score.n == 400
+    assert (score.high - score.low) / 2 == pytest.approx(1.96 * values.std() / 20, rel=0.1)
+
+
+def test_a_bootstrap_over_drugs_draws_whole_drugs():
+    # one value a drug, ten times over: the rows say no more than the drugs
+    drugs = np.repeat(np.arange(30), 10)
+    values = np.repeat(np.random.default_rng(8).normal(size=30), 10)
+    rows, clustered = bootstrap(values), bootstrap(values, clusters=drugs)
+    assert clustered.high - clustered.low > 2.5 * (rows.high - rows.low)
+    assert clustered == bootstrap(values[::-1], clusters=drugs[::-1])
+
+
+def test_percentiles_and_their_intervals():
+    values = list(range(1, 102))
+    assert (p50(values), p95(values)) == (51, 96)
+    score = bootstrap(values, p95)
+    assert score.low < score.value == 96 < score.high
+    with pytest.raises(ValueError, match="at least one row"):
+        p50([])
+
+
+def test_all_right_in_a_bootstrap_has_the_interval_of_a_proportion():
+    score = bootstrap([1.0] * 50)
+    assert (score.value, score.low) == (1, pytest.approx(proportion_confint(50, 50, method="wilson")[0]))

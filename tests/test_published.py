@@ -1,0 +1,123 @@
+"""Covers data/published: ids, sources, arithmetic of the printed numbers, and that kept records know every id."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+
+import pytest
+
+from helpers import datasets, record
+from helpers.record import Number
+from helpers.settings import RESULTS
+
+PAPERS = record.papers()
+NUMBERS = [pytest.param(number, id=number.id) for paper in PAPERS for number in record.published(paper).numbers]
+SIDE_EFFECTS = {number.id: number for number in record.published("side_effects").numbers}
+ARMS = ("closed_book", "format_a", "format_b", "graphrag")
+
+
+def value(*path: str) -> float:
+    return SIDE_EFFECTS[".".join(("side_effects", *path))].value
+
+
+def last_digit(*path: str) -> float:
+    """Half of the last printed digit: how far a rounded number may lie from the true one."""
+    return SIDE_EFFECTS[".".join(("side_effects", *path))].within("rescored") or 0
+
+
+def test_ids_are_unique_across_papers_and_well_formed():
+    entries = [
+        entry for paper in PAPERS for entry in (*record.published(paper).numbers, *record.published(paper).claims)
+    ]
+    ids = Counter(entry.id for entry in entries)
+    assert [id for id, times in ids.items() if times > 1] == []
+    assert [id for id in ids if not re.fullmatch(r"[a-z0-9_]+(\.[a-z0-9_]+){2,3}", id)] == []
+
+
+def test_every_place_in_a_paper_is_stated_once():
+    for paper in PAPERS:
+        places = Counter((n.table, n.row, n.column, n.model) for n in record.published(paper).numbers)
+        assert [place for place, times in places.items() if times > 1] == []
+
+
+@pytest.mark.parametrize("number", NUMBERS)
+def test_what_a_number_is_rescored_from_is_in_the_registry(number: Number):
+    for name in number.rescore_from:
+        assert name in datasets.registry(), f"{number.id} names {name}, which data/registry.yml does not have"
+
+
+@pytest.mark.parametrize("number", NUMBERS)
+def test_a_printed_number_agrees_with_itself_and_not_with_its_neighbours(number: Number):
+    tolerance = number.within("rescored")
+    assert tolerance is not None
+    assert tolerance > 0
+    shown = re.search(r"\d[\d,.]*", number.show(number.value))
+    assert shown is not None
+    assert shown[0] in number.printed
+    # the next number that could have been printed is beyond the tolerance
+    assert number.show(number.value + 2 * tolerance) != number.show(number.value)
+
+
+def test_every_table_of_side_effects_is_whole():
+    tables = Counter(number.table for number in SIDE_EFFECTS.values())
+    assert {name: tables[name] for name in tables if name != "Text"} == {
+        "Table 1": 4 * 5,
+        "Table 2": 4 * 5,
+        "Table 3": 4 * 3,
+        "Table 4": 3 * 5,
+        "Table 5": 3 * 2,
+    }
+
+
+@pytest.mark.parametrize("arm", ARMS)
+def test_table_3_repeats_tables_1_and_2_and_its_differences_follow(arm):
+    qwen, llama = value("table3", arm, "qwen"), value("table3", arm, "llama")
+    assert (qwen, llama) == (value("table1", arm, "accuracy"), value("table2", arm, "accuracy"))
+    assert value("table3", arm, "difference") == pytest.approx(100 * (qwen - llama), abs=1e-9)
+
+
+@pytest.mark.parametrize("arm", ARMS)
+@pytest.mark.parametrize("table", ["table1", "table2"])
+def test_the_scores_of_tables_1_and_2_fit_each_other(table, arm):
+    accuracy, f1, precision, sensitivity, specificity = (
+        value(table, arm, name) for name in ("accuracy", "f1", "precision", "sensitivity", "specificity")
+    )
+    half = 0.0005
+    # as many positives as negatives: accuracy is the mean of sensitivity and specificity
+    assert accuracy == pytest.approx((sensitivity + specificity) / 2, abs=half + last_digit(table, arm, "accuracy"))
+    assert f1 == pytest.approx(2 * precision * sensitivity / (precision + sensitivity), abs=3 * half)
+    assert precision == pytest.approx(sensitivity / (sensitivity + 1 - specificity), abs=3 * half)
+
+
+@pytest.mark.parametrize("arm", ["format_a", "format_b", "graphrag"])
+def test_throughput_of_table_4_is_one_over_latency(arm):
+    latency, throughput = value("table4", arm, "latency"), value("table4", arm, "throughput")
+    slow, fast = (1 / (latency + side * last_digit("table4", arm, "latency")) for side in (1, -1))
+    rounding = last_digit("table4", arm, "throughput")
+    assert slow - rounding <= throughput <= fast + rounding
+
+
+@pytest.mark.parametrize("arm", ["format_b", "graphrag"])
+def test_the_recovery_in_the_text_follows_from_table_5(arm):
+    recovered = value("table5", "normalised", arm) / value("table5", "correct", arm)
+    assert recovered == pytest.approx(value("text", "recovery", arm), abs=0.0051)
+    assert 1 - recovered == pytest.approx(value("text", "degradation_left", arm), abs=0.0051)
+
+
+def test_the_benchmark_is_ten_and_ten_for_each_drug():
+    each = value("text", "positives_per_drug") + value("text", "negatives_per_drug")
+    assert value("text", "drugs") * each == value("text", "pairs")
+    assert {n.n for n in SIDE_EFFECTS.values() if n.table in ("Table 1", "Table 2", "Table 3")} == {
+        value("text", "pairs")
+    }
+
+
+@pytest.mark.parametrize("path", sorted(RESULTS.glob("*/*.json")), ids=lambda path: f"{path.parent.name}/{path.stem}")
+def test_a_kept_record_is_on_real_data_and_knows_every_id(path):
+    kept = record.load(path)
+    numbers = {number.id for number in record.published(kept.paper).numbers}
+    claims = {claim.id for claim in record.published(kept.paper).claims}
+    assert not kept.sample
+    assert {entry.id for entry in (*kept.values, *kept.reasons)} <= numbers
+    assert {finding.id for finding in kept.claims} <= claims

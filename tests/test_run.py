@@ -1,0 +1,206 @@
+"""Parameters from profiles, and make: what reruns, what fails, what is left behind."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import nbformat
+import pytest
+import yaml
+
+from helpers import dependencies, run
+from helpers.settings import NOTEBOOKS, PROFILES
+
+PUBLISHED = """
+paper: demo
+title: Demonstration
+numbers:
+  - {id: demo.table1.row.accuracy, table: Table 1, row: Row, column: Accuracy, printed: 50.0%, value: 0.5,
+     unit: fraction, n: 10, why_not: nothing is released}
+claims: []
+"""
+
+
+def write_notebook(project: Path, name: str, *cells: str, parameters: str = "profile = 'smoke'\nsize = 1") -> None:
+    save = f"""
+from helpers import record
+run = record.start(notebook={name!r}, paper="demo", profile=profile, parameters={{"size": size}})
+run.rerun("demo.table1.row.accuracy", 0.5)
+run.save()
+"""
+    notebook = nbformat.v4.new_notebook()
+    notebook.metadata["kernelspec"] = {"name": "python3", "display_name": "Python 3", "language": "python"}
+    tagged = nbformat.v4.new_code_cell(parameters)
+    tagged.metadata["tags"] = ["parameters"]
+    notebook.cells = [tagged, *(nbformat.v4.new_code_cell(cell) for cell in cells), nbformat.v4.new_code_cell(save)]
+    nbformat.write(notebook, project / "notebooks" / f"{name}.ipynb")
+
+
+@pytest.fixture
+def demo(project: Path) -> Path:
+    """A project with two small notebooks."""
+    (project / "data" / "published" / "demo.yml").write_text(PUBLISHED)
+    (project / "data" / "registry.yml").write_text("files: {}\n")
+    (project / "notebooks" / "profiles" / "smoke.yml").write_text("defaults:\n  size: 2\n")
+    write_notebook(project, "01_demo_first", "from helpers import metrics\nprint(size)")
+    write_notebook(project, "02_demo_second")
+    os.utime(project / "requirements.lock", (0, 0))
+    return project
+
+
+def make(run_in, *targets: str, **variables: str) -> subprocess.CompletedProcess[str]:
+    return run_in("make", "--no-print-directory", "PROFILE=smoke", f"PYTHON={sys.executable}", *targets, **variables)
+
+
+def executed(project: Path, name: str) -> Path:
+    return project / "_build" / "executed" / "smoke" / f"{name}.ipynb"
+
+
+# ------------------------------------------------------------------------------------------------------- parameters
+
+
+def test_every_profile_fits_every_notebook():
+    names = [p.stem for p in NOTEBOOKS.glob("*.ipynb")]
+    assert names
+    for profile in (p.stem for p in PROFILES.glob("*.yml")):
+        for name in names:
+            assert run.parameters(name, profile)["profile"] == profile
+
+
+def test_notebooks_are_stored_without_outputs():
+    for path in NOTEBOOKS.glob("*.ipynb"):
+        cells = json.loads(path.read_text())["cells"]
+        assert not any(c.get("outputs") or c.get("execution_count") for c in cells), path.name
+
+
+def test_a_helper_used_through_another_is_a_dependency(tmp_path):
+    used = dependencies.used_modules(NOTEBOOKS / "01_side_effects_forward.ipynb")
+    assert {"side_effects", "llm", "services", "engines", "settings"} <= set(used)
+    assert "book" not in used
+
+
+@pytest.mark.parametrize(
+    ("profile", "said"),
+    [
+        ({"defaults": {"sise": 2}}, "Did you mean 'size'"),
+        ({"01_demo_first": {"sise": 2}}, "Did you mean size"),
+        ({"01_demo_frist": {"size": 2}}, "Did you mean '01_demo_first'"),
+    ],
+)
+def test_a_misspelt_parameter_or_section_is_named(demo, run_in, profile, said):
+    (demo / "notebooks" / "profiles" / "smoke.yml").write_text(yaml.safe_dump(profile))
+    done = run_in(sys.executable, "-m", "helpers.run", "parameters", "--profile", "smoke")
+    assert done.returncode == 1
+    assert said in done.stderr
+
+
+def test_an_unknown_profile_is_named(demo, run_in):
+    done = run_in("make", "PROFILE=huge", "reproduce")
+    assert done.returncode == 2
+    assert "There is no profile 'huge'" in done.stderr
+    assert "smoke" in done.stderr
+
+
+def test_a_notebook_without_parameters_cell_is_named(demo, run_in):
+    path = demo / "notebooks" / "01_demo_first.ipynb"
+    path.write_text(path.read_text().replace('"parameters"', '"other"'))
+    done = run_in(sys.executable, "-m", "helpers.run", "parameters", "--profile", "smoke")
+    assert "needs one cell tagged `parameters`" in done.stderr
+
+
+# -------------------------------------------------------------------------------------------------------------- make
+
+
+@pytest.fixture
+def ready(demo: Path) -> Path:
+    """The demo with its environment marked as set up."""
+    # the stamp lies in the shared environment: touch nothing there that a real set-up would not have
+    stamp = demo / ".venv" / "installed"
+    if not stamp.exists():
+        stamp.touch()
+    return demo
+
+
+def test_only_what_an_edit_touches_runs_again(ready, run_in):
+    first = make(run_in, "notebooks")
+    assert first.returncode == 0, first.stderr
+    assert yaml.safe_load((ready / "_build/params/smoke/01_demo_first.yml").read_text())["size"] == 2
+
+    began = time.monotonic()
+    assert "done in" not in make(run_in, "notebooks").stderr
+    assert time.monotonic() - began < 5
+
+    time.sleep(1.1)
+    (ready / "src/helpers/metrics.py").touch()  # used by the first only, through no other helper of the second
+    again = make(run_in, "notebooks").stderr
+    assert "01_demo_first: done" in again
+
+    write_notebook(ready, "02_demo_second", "print('edited')")
+    again = make(run_in, "notebooks").stderr
+    assert "02_demo_second: done" in again
+    assert "01_demo_first" not in again
+
+    (ready / "notebooks/profiles/smoke.yml").write_text("defaults:\n  size: 2\n02_demo_second:\n  size: 3\n")
+    again = make(run_in, "notebooks").stderr
+    assert "02_demo_second: done" in again
+    assert "01_demo_first" not in again
+
+
+def test_a_failing_notebook_is_kept_told_and_tried_again(ready, run_in):
+    write_notebook(ready, "01_demo_first", "before = 'computed'\nprint(before)", "raise ValueError('planted fault')")
+    done = make(run_in, "-k", "notebooks")
+    assert done.returncode != 0
+    assert "ValueError: planted fault" in done.stderr
+    assert "02_demo_second: done" in done.stderr  # the others still run
+    assert not executed(ready, "01_demo_first").exists()
+    kept = (ready / "_build/failed/smoke/01_demo_first.ipynb").read_text()
+    assert "computed" in kept
+    assert "planted fault" in kept
+
+    write_notebook(ready, "01_demo_first")
+    assert make(run_in, "notebooks").returncode == 0
+    assert executed(ready, "01_demo_first").exists()
+    assert not (ready / "_build/failed/smoke/01_demo_first.ipynb").exists()
+
+
+def test_a_notebook_without_a_record_fails(ready, run_in):
+    path = ready / "notebooks" / "01_demo_first.ipynb"
+    path.write_text(path.read_text().replace("run.save()", "pass"))
+    done = make(run_in, "notebooks")
+    assert done.returncode != 0
+    assert "without a run record" in done.stderr
+
+
+@pytest.mark.engine
+def test_ctrl_c_leaves_no_server_and_no_half_written_output(ready, run_in):
+    write_notebook(
+        ready,
+        "01_demo_first",
+        "import time\nfrom helpers import services\nservices.graph_endpoint()\ntime.sleep(120)",
+    )
+    environment = {**os.environ, "MEDRAG_ROOT": str(ready), "PYTHONPATH": str(ready / "src")}
+    process = subprocess.Popen(
+        ["make", "--no-print-directory", "PROFILE=smoke", "notebook", "NB=01_demo_first"],
+        cwd=ready,
+        env=environment,
+        start_new_session=True,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    endpoint = ready / "_build" / "services" / "graph" / "endpoint.json"
+    deadline = time.monotonic() + 60
+    while not endpoint.exists() and time.monotonic() < deadline:
+        time.sleep(0.2)
+    assert endpoint.exists()
+    pid = json.loads((endpoint.parent / "pids.json").read_text())["server"][0]
+    os.killpg(process.pid, signal.SIGINT)
+    assert process.wait(timeout=60) != 0
+    assert not Path(f"/proc/{pid}").exists()
+    assert not list((ready / "_build").rglob("*.part"))
+    assert not executed(ready, "01_demo_first").exists()

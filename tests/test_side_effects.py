@@ -1,0 +1,168 @@
+"""The first paper's parsers, sampling and arms."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from helpers import side_effects as se
+from helpers.side_effects import Entities, Question
+
+term = st.text(st.characters(codec="ascii", categories=["Ll"]), min_size=1, max_size=8)
+terms = st.lists(term, min_size=1, max_size=12, unique=True)
+
+
+@given(terms)
+def test_a_list_of_plain_terms_is_read_back(effects):
+    assert se.split_effects(", ".join(effects)) == effects
+
+
+@given(terms, terms)
+def test_terms_with_a_comma_stay_whole_when_known(effects, kinds):
+    mixed = [*effects, *(f"hallucination, {kind}0" for kind in kinds)]
+    known = {t for t in mixed if ", " in t}
+    assert se.split_effects(", ".join(mixed), known) == mixed
+
+
+def test_a_comma_term_of_three_pieces_is_not_mistaken_for_one_of_two():
+    known = {"a, b", "a, b, c"}
+    assert se.split_effects("x, a, b, c, y", known) == ["x", "a, b, c", "y"]
+
+
+@given(drug=term, effects=terms)
+def test_format_a_is_read_back(drug, effects):
+    document = se.format_a_documents({drug: effects})[0]
+    assert se.read_format_a(document) == (drug, frozenset(effects))
+
+
+@given(drug=term, effect=term)
+def test_format_b_is_read_back(drug, effect):
+    sentence = se.format_b_sentences({drug: [effect]})[0]
+    assert se.read_format_b(sentence) == (drug, frozenset({effect}))
+
+
+def test_a_text_of_another_form_states_nothing():
+    assert se.read_format_a("Aspirin is a drug.") == ("", frozenset())
+    assert se.read_format_b("Aspirin is a drug.") == ("", frozenset())
+
+
+@pytest.mark.parametrize(
+    ("reply", "answer"),
+    [
+        ("YES", True),
+        ("Yes, it is listed.", True),
+        ("**NO**. Because", False),
+        ("no", False),
+        ("Notably, yes", None),
+        ("Yesterday", None),
+        ("The answer is YES", None),
+        ("", None),
+    ],
+)
+def test_only_a_reply_that_begins_with_the_label_counts(reply, answer):
+    assert se.parse_label(reply) is answer
+
+
+@pytest.mark.parametrize(
+    ("line", "entities"),
+    [
+        ("drug: metformin; side effect: lactic acidosis", Entities("metformin", "lactic acidosis")),
+        ("Drug: Metformin ; Side Effect: Lactic acidosis.", Entities("metformin", "lactic acidosis")),
+        (
+            'drug: "5-fluorocytosine"; side effect: hallucination, visual',
+            Entities("5-fluorocytosine", "hallucination, visual"),
+        ),
+        ("drug: x; side effect: y\ndrug: z; side effect: w", Entities("x", "y")),
+        ("I do not know", Entities()),
+    ],
+)
+def test_the_recognised_line_is_parsed(line, entities):
+    assert se.parse_entities(line) == entities
+
+
+def benchmark(drugs: int, each: int = 10) -> list[Question]:
+    return [
+        Question(f"drug{d}", f"{'p' if label else 'n'}{i}", label)
+        for d in range(drugs)
+        for label in (True, False)
+        for i in range(each)
+    ]
+
+
+@given(drugs=st.integers(1, 30), half=st.integers(1, 200), seed=st.integers(0, 5))
+def test_a_subset_is_balanced_distinct_and_spread(drugs, half, seed):
+    whole = benchmark(drugs, each=4)
+    n = 2 * half
+    subset = se.stratified(whole, n, seed)
+    assert len(subset) == len(set(subset)) == min(n, len(whole))
+    labels = Counter(q.label for q in subset)
+    assert labels[True] == labels[False]
+    per_drug = Counter(q.drug for q in subset)
+    assert max(per_drug.values()) - min((per_drug[f"drug{d}"] for d in range(drugs)), default=0) <= 2
+
+
+def test_a_subset_depends_on_the_seed_and_not_on_the_order_of_the_file():
+    whole = benchmark(20)
+    assert se.stratified(whole, 40, 1) == se.stratified(whole[::-1], 40, 1)
+    assert se.stratified(whole, 40, 1) != se.stratified(whole, 40, 2)
+
+
+def test_a_held_out_split_shares_no_drug():
+    whole = benchmark(20)
+    test = se.stratified(whole, 20, 1)
+    held_out = se.stratified(whole, 20, 1, exclude_drugs={q.drug for q in test})
+    assert held_out
+    assert not {q.drug for q in test} & {q.drug for q in held_out}
+
+
+@pytest.mark.parametrize("n", [0, -2, 7])
+def test_a_subset_that_cannot_be_balanced_is_refused(n):
+    with pytest.raises(ValueError, match="even, positive"):
+        se.stratified(benchmark(2), n, 1)
+
+
+def test_no_benchmark_pair_stands_in_the_recognition_prompt():
+    question = Question("metformin", "nausea", True)
+    prompt = se.recognition_prompt(question)
+    examples = " ".join(m["content"] for m in prompt[:-1]).lower()
+    assert "metformin" not in examples
+    assert "nausea" not in examples
+    assert prompt[-1]["content"] == question.text
+
+
+def test_floor_and_ceiling():
+    questions = [Question("a", "x", True), Question("a", "y", False)]
+    assert [p.answer for p in se.majority(label=True)(questions)] == [True, True]
+    assert [p.answer for p in se.lookup({"a": ["x"]})(questions)] == [True, False]
+
+
+def test_released_predictions_keep_unknown_apart(tmp_path):
+    path = tmp_path / "released.json"
+    rows = [
+        {"drug": "a", "side_effect": "x", "true_label": 1, "predicted": "YES", "confidence": 0.9},
+        {"drug": "a", "side_effect": "y", "true_label": 0, "predicted": "UNKNOWN", "confidence": 0.0},
+    ]
+    path.write_text(json.dumps({"detailed_results": rows}))
+    table = se.read_released(path)
+    assert table.answer.tolist() == [True, None]
+    assert table.label.tolist() == [True, False]
+
+
+def test_offsets_are_where_the_effect_stands_in_the_text(tmp_path):
+    knowledge = tmp_path / "a.csv"
+    knowledge.write_text('drug,text,format\na,"The drug a causes the following side effects: nausea, rash",A\n')
+    released = tmp_path / "released.json"
+    rows = [
+        {"drug": "a", "side_effect": "rash", "true_label": 1, "predicted": "NO"},
+        {"drug": "a", "side_effect": "nausea", "true_label": 1, "predicted": "YES"},
+        {"drug": "a", "side_effect": "fever", "true_label": 0, "predicted": "NO"},
+    ]
+    released.write_text(json.dumps({"detailed_results": rows}))
+    table = se.effect_offsets(knowledge, se.read_released(released))
+    text = "The drug a causes the following side effects: nausea, rash"
+    assert table.offset.tolist() == [text.index("rash"), text.index("nausea")]
+    assert table.found.tolist() == [False, True]
