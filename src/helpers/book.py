@@ -1,6 +1,7 @@
 """Builds the book: stages pages and notebooks, runs Jupyter Book with warnings as errors, and looks the result over.
 
-    python -m helpers.book build        _build/html/index.html
+    python -m helpers.book build                 _build/html/index.html
+    python -m helpers.book picture FILE.svg      the scoreboard's picture alone, for a page outside the book
 
 Jupyter Book ends well on an errored notebook, on an unknown key of `_config.yml`, and on a page that loads something
 from another site. Here each of these is an error.
@@ -30,8 +31,11 @@ from helpers.settings import BUILD, ROOT, SettingsError
 
 BOOK: Final = ROOT / "book"
 STAGED: Final = BUILD / "book-src"
+WORK: Final = BUILD / "book-work"
 SITE: Final = BUILD / "html"
 NOT_STAGED: Final = ("ext", "reference")
+HEADLINE: Final = ("side_effects.table1", "accuracy")
+"""What the scoreboard's picture shows: the beginning and the end of the ids."""
 WIDGETS: Final = "application/vnd.jupyter.widget"
 
 
@@ -40,23 +44,28 @@ class BookError(RuntimeError):
 
 
 def build() -> Path:
-    """Stage the book, build it and check it.
+    """Stage the book, build it anew, check it, and put it in the place of the last one.
+
+    Sphinx would not renew the navigation of a page that did not change itself, nor warn again of what it has read
+    before. Nearly all the time goes into imports, so a build from nothing costs little more.
 
     Returns:
         The path of the first page.
 
     Raises:
-        BookError: the configuration, a page, a notebook or the built site is not right.
+        BookError: the configuration, a page, a notebook or the built site is not right. The last book stays.
     """
     check_config(ROOT / "_config.yml")
+    shutil.rmtree(WORK, ignore_errors=True)
     try:
         stage()
     except (PageError, RecordError) as error:
         raise BookError(str(error)) from error
-    _jupyter_book()
-    _forget_old_pages()
-    if problems := sorted(check_site(SITE)):
+    built = _jupyter_book()
+    if problems := sorted(check_site(built)):
         raise BookError("The built site is not right:\n" + "\n".join(f"  {problem}" for problem in problems))
+    shutil.rmtree(SITE, ignore_errors=True)
+    built.rename(SITE)
     return SITE / "index.html"
 
 
@@ -87,7 +96,7 @@ def check_config(path: Path) -> None:
 
 
 def stage() -> None:
-    """Bring `_build/book-src` up to date: write what changed, delete what is gone.
+    """Write what Jupyter Book shall read to `_build/book-src`.
 
     Raises:
         PageError: a page or notebook cannot be shown.
@@ -105,20 +114,11 @@ def stage() -> None:
     pages = Pages(every)
     files |= _rendered({name: content for name, content in files.items() if name.endswith(".md")}, pages)
     files |= {f"downloads/{name}": text.encode() for name, text in pages.files().items()}
-    _sync(files, STAGED)
-
-
-def _sync(files: Mapping[str, bytes], folder: Path) -> None:
+    shutil.rmtree(STAGED, ignore_errors=True)
     for name, content in files.items():
-        path = folder / name
-        if not path.is_file() or path.read_bytes() != content:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_bytes(content)
-    for path in sorted(folder.rglob("*"), reverse=True):
-        if path.is_file() and path.relative_to(folder).as_posix() not in files:
-            path.unlink()
-        elif path.is_dir() and not any(path.iterdir()):
-            path.rmdir()
+        path = STAGED / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(content)
 
 
 def _contents(every: list[Chapter]) -> dict[str, Any]:
@@ -180,8 +180,8 @@ def _notebooks(chapter: Chapter) -> Iterator[tuple[str, str]]:
 
 
 def _banner(kind: str, title: str, text: str, record: Record | None) -> str:
-    run = f"{run_line(record)}.\n" if record else ""
-    return f":::{{admonition}} {title}\n:class: {kind}\n{text}. {run}:::"
+    run = f" {run_line(record)}." if record else ""
+    return f":::{{admonition}} {title}\n:class: {kind}\n{text}.{run}\n:::"
 
 
 def _staged(path: Path, banner: str, suffix: str) -> str:
@@ -211,37 +211,24 @@ def _refuse_errors(path: Path, cells: Iterable[Mapping[str, Any]]) -> None:
             if output["output_type"] == "error" and "raises-exception" not in cell["metadata"].get("tags", ()):
                 shown = path.relative_to(ROOT) if path.is_relative_to(ROOT) else path
                 raise BookError(
-                    f"{shown}: cell {number} ended in {output['ename']}: {output['evalue']}. A notebook with an error is no "
-                    "result. Mend it and run it again."
+                    f"{shown}: cell {number} ended in {output['ename']}: {output['evalue']}. A notebook with an error "
+                    "is no result. Mend it and run it again."
                 )
 
 
 # -- the build itself -------------------------------------------------------------------------------------------------
 
 
-def _jupyter_book() -> None:
+def _jupyter_book() -> Path:
+    """Run Jupyter Book on what is staged; returns the folder of the site."""
     command = [str(Path(sys.executable).with_name("jupyter-book")), "build", str(STAGED)]
-    command += ["--config", str(ROOT / "_config.yml"), "--path-output", str(ROOT), "-W", "--keep-going", "-q"]
+    command += ["--config", str(ROOT / "_config.yml"), "--path-output", str(WORK), "-W", "--keep-going", "-q"]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     if done.returncode:
-        # what Sphinx has read it does not read again, and so would not warn of again
-        shutil.rmtree(BUILD / ".doctrees", ignore_errors=True)
         said = re.sub(r"\x1b\[[0-9;]*m", "", done.stdout + done.stderr)
         lines = [line for line in said.splitlines() if re.search(r"WARNING|ERROR|Error|error", line)]
         raise BookError("Jupyter Book failed:\n" + "\n".join(lines or said.splitlines()[-20:]))
-
-
-def _forget_old_pages() -> None:
-    """Delete what an earlier build made from pages that are no longer there."""
-    made = {"genindex", "search"} | {
-        path.relative_to(STAGED).with_suffix("").as_posix()
-        for path in STAGED.rglob("*.*")
-        if path.suffix in (".md", ".ipynb")
-    }
-    for path in SITE.rglob("*.html"):
-        page = path.relative_to(SITE)
-        if not page.parts[0].startswith("_") and page.with_suffix("").as_posix() not in made:
-            path.unlink()
+    return WORK / "_build" / "html"
 
 
 # -- after ------------------------------------------------------------------------------------------------------------
@@ -298,16 +285,19 @@ def _elsewhere(url: str) -> bool:
 
 
 def main(arguments: Iterable[str] | None = None) -> int:
-    """The command line: `build`. Returns the exit status."""
+    """The command line. Returns the exit status."""
     parser = argparse.ArgumentParser(prog="python -m helpers.book", description="Build the book.")
-    parser.add_argument("command", choices=["build"])
-    parser.parse_args(None if arguments is None else list(arguments))
+    commands = parser.add_subparsers(dest="command", required=True)
+    commands.add_parser("build", help="the whole book, under _build/html")
+    commands.add_parser("picture", help="the scoreboard's picture alone").add_argument("file", type=Path)
+    given = parser.parse_args(None if arguments is None else list(arguments))
     try:
-        page = build()
-    except (BookError, SettingsError) as error:
+        picture = given.command == "picture"
+        made = Pages(chapters()).drawn(*HEADLINE).save(given.file) if picture else build()
+    except (BookError, PageError, RecordError, SettingsError) as error:
         sys.stderr.write(f"{error}\n")
         return 1
-    sys.stdout.write(f"The book is built: open {page}\n")
+    sys.stdout.write(f"Made: {made}\n")
     return 0
 
 

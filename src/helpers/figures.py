@@ -27,10 +27,10 @@ INK: Final = "#102030"
 """Stands for "the colour of the text around" in matplotlib; `figure` turns it into `currentColor`."""
 
 ARMS: Final[dict[str, tuple[str, str]]] = {
-    "closed_book": ("Closed book", "#c8500a"),
-    "format_a": ("RAG, Format A", "#b0609a"),
-    "format_b": ("RAG, Format B", "#0f7fd0"),
-    "graphrag": ("GraphRAG", "#0a8f6c"),
+    "closed_book": ("Closed book", "#c35410"),
+    "format_a": ("RAG, Format A", "#af219d"),
+    "format_b": ("RAG, Format B", "#125ee0"),
+    "graphrag": ("GraphRAG", "#079c6b"),
     "majority": ("Majority (floor)", "#808080"),
     "lookup": ("Lookup (ceiling)", "#808080"),
 }

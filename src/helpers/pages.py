@@ -332,36 +332,38 @@ class Pages:
                 }
             )
         number = rerun.number
-        caption = f"{number.column.capitalize()}: {number.table}" + (f", {number.model}" if number.model else "")
+        caption = f"{number.column}: {number.table}" + (f", {number.model}" if number.model else "")
         return _flat(figures.table(pd.DataFrame(rows), f"{caption}, beside the run that is shown here"))
 
-    def picture(self, prefix: str, column: str) -> str:
-        """The scoreboard's picture of one column of a paper's table, for wide and for narrow screens."""
-        ids = self._select(prefix, column)
+    def drawn(self, prefix: str, column: str, *, narrow: bool = False) -> figures.Picture:
+        """One column of a paper's table as a picture: printed, rescored and rerun of each arm."""
         rows, said, models = [], [], []
-        for id in ids:
+        for id in self._select(prefix, column):
             rescored, rerun = self._measured(id, "rescored"), self._measured(id, "rerun")
-            number = rerun.number
-            label, colour = _label(id, number), figures.ARMS.get(id.split(".")[2], ("", "#808080"))[1]
-            row: dict[str, Any] = {"label": label, "colour": colour, "printed": number.value}
+            number, arm = rerun.number, id.split(".")[2]
+            colour = figures.arm_colour(arm) if arm in figures.ARMS else "#808080"
+            row: dict[str, Any] = {"label": _label(id, number), "colour": colour, "printed": number.value}
             for kind, cell in (("rescored", rescored), ("rerun", rerun)):
-                row |= {kind: cell.row[cell.group], f"{kind}_low": cell["low"], f"{kind}_high": cell["high"]}
+                ends = {f"{kind}_{end}": cell[end] if cell.there else None for end in ("low", "high")}
+                row |= {kind: cell.row[cell.group] if cell.there else None} | ends
             rows.append(row)
-            said.append(f"{label}: printed {_spaced(number.printed)}, rescored {rescored.text()}, rerun {rerun.text()}")
-            models += [rerun["model"]] if rerun.there and rerun["model"] else []
-        by = f", rerun with {', '.join(dict.fromkeys(models))}" if models else ", not rerun yet"
-        caption = (
-            f"{number.column.capitalize()} of each arm. Printed for {number.model} ({number.table}), rescored from the "
-            f"authors' released answers{by}. Bars are 95\N{NO-BREAK SPACE}% intervals."
-        )
-        figures.use_style()
-        frame, parts = pd.DataFrame(rows), []
-        for narrow, name in ((False, "wide"), (True, "narrow")):
-            drawn = figures.figure(
-                figures.scoreboard_picture(frame, narrow=narrow), alt="; ".join(said) + ".", caption=caption
+            said.append(
+                f"{row['label']}: printed {_spaced(number.printed)}, rescored {rescored.text()}, rerun {rerun.text()}"
             )
-            parts.append(f'<div class="rag-{name}">{_flat(drawn)}</div>')
-        return "".join(parts)
+            models += [rerun["model"]] if rerun.there and rerun["model"] else []
+        frame = pd.DataFrame(rows)
+        caption = f"{number.column} of each arm, as printed for {number.model} ({number.table})"
+        caption += ", rescored from the authors' released answers" if frame["rescored"].notna().any() else ""
+        caption += f", rerun with {', '.join(dict.fromkeys(models))}" if models else "; not rerun yet"
+        caption += ". Bars are 95 % intervals." if frame[["rescored", "rerun"]].notna().any(axis=None) else "."
+        figures.use_style()
+        drawn = figures.scoreboard_picture(frame, narrow=narrow)
+        return figures.figure(drawn, alt="; ".join(said) + ".", caption=caption)
+
+    def picture(self, prefix: str, column: str) -> str:
+        """The same for a page: one picture for wide screens, one for narrow ones."""
+        wide, narrow = self.drawn(prefix, column), self.drawn(prefix, column, narrow=True)
+        return f'<div class="rag-wide">{_flat(wide)}</div><div class="rag-narrow">{_flat(narrow)}</div>'
 
     def tally(self) -> str:
         """How many numbers and claims were settled, in two sentences."""
@@ -372,6 +374,8 @@ class Pages:
         done = [cell for cell in rerun if cell.there]
         same = sum(cell["verdict"] == "agrees" for cell in done)
         settled = claims["verdict"].isin(["agrees", "differs"])
+        if not (real.any() or done or settled.any()):
+            return f"{len(board)} numbers and {len(claims)} claims are printed. None of them has been tested here yet."
         return (
             f"Of {len(board)} printed numbers, {int(real.sum())} are rescored from released files; {agree} of these "
             f"match to the last digit; {len(done)} are rerun in the run shown here, and {same} of these lie within the "
@@ -408,10 +412,10 @@ class Pages:
         rows = []
         for id, row in self._rows.items():
             rescored, rerun = self._measured(id, "rescored"), self._measured(id, "rerun")
-            place = escape(row["row"]) + _why(row["column"])
+            place = Markup('<span id="{}">{}</span>').format(id, row["row"]) + _why(row["column"])
             notebook = rerun["notebook"] or rescored["notebook"]
             if any(chapter.name == notebook for chapter in self.chapters):
-                place = _link(notebook, row["row"]) + _why(row["column"])
+                place = Markup('<span id="{}">{}</span>').format(id, _link(notebook, row["row"])) + _why(row["column"])
             rows.append(
                 ({"Paper": SUBJECTS.get(row["paper"], row["paper"])} if several else {})
                 | {
@@ -453,7 +457,8 @@ class Pages:
         """The claims with the test and the verdict of the run that is shown."""
         rows = []
         for row in self.claims.to_dict("records"):
-            own = row["rerun_verdict"] in ("agrees", "differs") or row["reference_verdict"] == "not run"
+            says = bool(row["rerun_notebook"]) and row["rerun_verdict"] != "SAMPLE"
+            own = row["rerun_verdict"] in ("agrees", "differs") or (says and row["reference_verdict"] == "not run")
             group = "rerun" if own else "reference"
             rows.append(
                 {
@@ -461,7 +466,7 @@ class Pages:
                     "Where": row["where"],
                     "Test": row[f"{group}_test"],
                     "p": "" if pd.isna(row[f"{group}_p"]) else _p(row[f"{group}_p"]),
-                    "Verdict": verdict("not run" if row["verdict"] == "SAMPLE" else row["verdict"])
+                    "Verdict": verdict(row[f"{group}_verdict"])
                     + _why(row[f"{group}_why"] if row[f"{group}_notebook"] else ""),
                 }
             )
@@ -495,7 +500,7 @@ class Pages:
                 rows.append(sample | {"Shown": "beside it"} | _run_columns(chapter.beside[1]))
             if chapter.failed:
                 rows.append(common | {"Shown": f"last run failed: {_failure(chapter.failed)}"} | _run_columns(None))
-        return self._table(rows, "Notebooks")
+        return self._table(rows, "Notebooks, and the run of each that is shown")
 
     def software(self) -> str:
         """Python, machine, engines and packages of the runs that are shown."""
@@ -529,7 +534,7 @@ class Pages:
             for record in self._records
             for model in record.provenance.models
         }
-        return self._table(list(rows.values()), "Models")
+        return self._table(list(rows.values()), "Models and engines of the runs shown")
 
     def sources(self) -> str:
         """Where the registry's data come from: one row for each place, with its licence and what to cite."""
@@ -566,7 +571,7 @@ class Pages:
             for record in self._records
             for name, value in record.provenance.parameters.items()
         ]
-        return self._table(rows, "Parameters")
+        return self._table(rows, "Parameters of the runs shown")
 
     def timings(self) -> str:
         """What the steps of each run took."""
@@ -590,7 +595,7 @@ class Pages:
                     )
                 }
             )
-        return self._table(rows, "Seconds")
+        return self._table(rows, "Steps of the runs shown, in seconds")
 
     def settings_table(self) -> str:
         """Every setting with its default and its meaning, from the class that reads them."""
@@ -602,7 +607,7 @@ class Pages:
             rows.append(
                 {"Variable": Markup("<code>{}</code>").format(name.upper()), "Default": default, "Meaning": meaning}
             )
-        return self._table(rows, "Settings")
+        return self._table(rows, "Environment variables, or lines of .env")
 
     @property
     def _records(self) -> list[Record]:

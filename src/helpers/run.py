@@ -143,14 +143,20 @@ class _Progress(logging.Handler):
     def __init__(self, notebook: str) -> None:
         super().__init__()
         self.notebook = notebook
+        self.cells = len(json.loads((NOTEBOOKS / f"{notebook}.ipynb").read_text(encoding="utf-8"))["cells"])
         self.shown = 0.0
 
     def emit(self, record: logging.LogRecord) -> None:
+        # papermill logs what a cell shows as INFO and what it writes to stderr, messages and bars, as WARNING
+        if record.levelno < logging.WARNING and not record.getMessage().startswith("Executing Cell"):
+            return
         for line in record.getMessage().replace("\r", "\n").splitlines():
-            text = line.strip()
+            text = line.strip().rstrip("-")
+            if text.startswith("Executing Cell "):
+                text = f"cell {text.removeprefix('Executing Cell ')} of {self.cells}"
             if not text:
                 continue
-            moving = "%|" in text and "100%|" not in text
+            moving = text.startswith("cell ") or ("%|" in text and "100%|" not in text)
             # a bar moves many times a second: in a terminal in place, in a log a line every ten seconds
             wait = 0.2 if sys.stderr.isatty() else 10.0
             if moving and time.monotonic() - self.shown < wait:

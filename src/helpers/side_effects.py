@@ -187,22 +187,21 @@ def load_graph(graph: Graph, knowledge: Mapping[str, Sequence[str]], digest: str
     Returns:
         Whether anything was loaded.
     """
-    if graph.loaded("side_effects", digest):
-        return False
-    graph.clear("Drug", "SideEffect")
-    for label in ("Drug", "SideEffect"):
-        graph.constraint(label, "name")
-    effects = sorted({e for of_drug in knowledge.values() for e in of_drug})
-    graph.load_nodes("Drug", [{"name": d} for d in knowledge], key="name")
-    graph.load_nodes("SideEffect", [{"name": e} for e in effects], key="name")
-    graph.load_edges(
-        "may_cause_side_effect",
-        [{"drug": d, "side_effect": e} for d, of_drug in knowledge.items() for e in of_drug],
-        start=("Drug", "name", "drug"),
-        end=("SideEffect", "name", "side_effect"),
-    )
-    graph.mark_loaded("side_effects", digest)
-    return True
+    with graph.load_once("side_effects", digest) as missing:
+        if missing:
+            graph.clear("Drug", "SideEffect")
+            for label in ("Drug", "SideEffect"):
+                graph.constraint(label, "name")
+            effects = sorted({e for of_drug in knowledge.values() for e in of_drug})
+            graph.load_nodes("Drug", [{"name": d} for d in knowledge], key="name")
+            graph.load_nodes("SideEffect", [{"name": e} for e in effects], key="name")
+            graph.load_edges(
+                "may_cause_side_effect",
+                [{"drug": d, "side_effect": e} for d, of_drug in knowledge.items() for e in of_drug],
+                start=("Drug", "name", "drug"),
+                end=("SideEffect", "name", "side_effect"),
+            )
+    return missing
 
 
 # ------------------------------------------------------------------------------------------------ entity recognition
@@ -387,7 +386,7 @@ def text_rag(asking: Asking, store: TextStore, k: int, recognised: Mapping[Quest
     """
 
     def arm(questions: Sequence[Question]) -> list[Prediction]:
-        hits = store.search(questions, k)
+        hits: Iterable[NDArray[np.int64]] = store.search(questions, k) if questions else ()
         found = []
         for question, numbers in zip(questions, hits, strict=True):
             e = recognised[question]

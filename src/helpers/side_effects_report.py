@@ -185,13 +185,13 @@ def paired_tests(right: Mapping[str, NDArray[np.bool_]]) -> pd.DataFrame:
 
 @dataclass(frozen=True)
 class Calibrated:
-    """An arm whose threshold on P(YES) was set on drugs that are not in the test."""
+    """An arm whose threshold on P(YES) was set on drugs that are not in the test; None where no drug was left."""
 
     arm: str
-    threshold: float
+    threshold: float | None
     auc: Score
     plain: Score
-    calibrated: Score
+    calibrated: Score | None
 
 
 def calibrate(
@@ -204,12 +204,24 @@ def calibrate(
 
     A prediction without a probability takes the one that its parsed answer stands for (1, 0, or one half).
     """
-    cut = threshold([q.label for q in held_out[0]], _p_yes(held_out[1]))
     labels, p_yes = [q.label for q in test[0]], _p_yes(test[1])
     drugs = [q.drug for q in test[0]]
     plain = binary_scores(labels, [p.answer for p in test[1]], clusters=drugs, draws=draws)["accuracy"]
+    area = auc(labels, p_yes, clusters=drugs)
+    if not held_out[0]:
+        return Calibrated(arm, None, area, plain, None)
+    cut = threshold([q.label for q in held_out[0]], _p_yes(held_out[1]))
     moved = binary_scores(labels, [bool(p >= cut) for p in p_yes], clusters=drugs, draws=draws)["accuracy"]
-    return Calibrated(arm, cut, auc(labels, p_yes, clusters=drugs), plain, moved)
+    return Calibrated(arm, cut, area, plain, moved)
+
+
+def report_calibrated(run: Run, rows: Sequence[Calibrated]) -> None:
+    """Keep AUC and calibrated accuracy in the record; the paper prints neither."""
+    for row in rows:
+        label = figures.arm_label(row.arm)
+        run.extra(f"auc.{row.arm}", f"AUC, {label}", row.auc)
+        if row.calibrated:
+            run.extra(f"calibrated.{row.arm}", f"accuracy at a held-out threshold, {label}", row.calibrated)
 
 
 def _p_yes(predictions: Sequence[Prediction]) -> list[float]:

@@ -49,15 +49,15 @@ BATCH_TOKENS = 2048
 TOKENISED_AT_ONCE = 8192
 
 
-class EncoderUnavailable(RuntimeError):  # noqa: N818
+class EncoderUnavailable(RuntimeError):
     """No encoder of that name can be loaded; the message says what to install."""
 
 
-class StaleIndex(ValueError):  # noqa: N818
+class StaleIndex(ValueError):
     """The saved index was built from something else, or there is none; build it again."""
 
 
-class CorruptIndex(ValueError):  # noqa: N818
+class CorruptIndex(ValueError):
     """The saved index cannot be read, or its content is not what was saved."""
 
 
@@ -113,6 +113,10 @@ class Encoder(ABC):
         return vectors[rows]
 
     @abstractmethod
+    def count_truncated(self, texts: Sequence[str]) -> int:
+        """How many of `texts` are longer than `max_tokens`, without encoding them."""
+
+    @abstractmethod
     def _encode(self, texts: list[str], progress: bool) -> tuple[Floats, npt.NDArray[np.bool_]]:
         """Vectors of distinct texts, and which texts were cut."""
 
@@ -147,6 +151,10 @@ class MiniLM(Encoder):
         self.dimension = self._model.output(0).get_partial_shape()[2].get_length()
         precision = self._model.get_property("INFERENCE_PRECISION_HINT").to_string()
         self.engine = f"openvino {ov.get_version().partition('-')[0]} {precision}"
+
+    def count_truncated(self, texts: Sequence[str]) -> int:
+        """How many of `texts` are longer than `max_tokens`, without encoding them."""
+        return int(self._tokens(list(texts))[1].sum())
 
     def _encode(self, texts: list[str], progress: bool) -> tuple[Floats, npt.NDArray[np.bool_]]:
         vectors = np.empty((len(texts), self.dimension), dtype=np.float32)
@@ -216,12 +224,18 @@ class SentenceTransformers(Encoder):
         self.digest = weights.hexdigest()
 
     def _encode(self, texts: list[str], progress: bool) -> tuple[Floats, npt.NDArray[np.bool_]]:
-        lengths = [len(ids) for ids in self._model.tokenizer(texts, verbose=False)["input_ids"]] if texts else []
         vectors = self._model.encode(
             texts, normalize_embeddings=True, convert_to_numpy=True, show_progress_bar=progress
         )
-        cut = np.array(lengths, dtype=np.int64) > self.max_tokens
-        return np.asarray(vectors, dtype=np.float32).reshape(-1, self.dimension), cut
+        return np.asarray(vectors, dtype=np.float32).reshape(-1, self.dimension), self._cut(texts)
+
+    def count_truncated(self, texts: Sequence[str]) -> int:
+        """How many of `texts` are longer than `max_tokens`, without encoding them."""
+        return int(self._cut(list(texts)).sum())
+
+    def _cut(self, texts: list[str]) -> npt.NDArray[np.bool_]:
+        lengths = [len(ids) for ids in self._model.tokenizer(texts, verbose=False)["input_ids"]] if texts else []
+        return np.array(lengths, dtype=np.int64) > self.max_tokens
 
 
 @lru_cache(maxsize=2)
@@ -281,8 +295,8 @@ class Index:
         Args:
             vectors: one vector a row, normalised to length 1 if scores are to be cosines.
             kind: flat is exact; ivf looks into the nearest of `nlist` clusters; hnsw walks a graph of near neighbours.
-            parameters: by FAISS's names. ivf: `nlist` clusters (default 4 sqrt(n), at most n / 39, for FAISS asks for 39
-                vectors a cluster), of which a search looks into `nprobe` (16). hnsw: `M` neighbours a vector (32),
+            parameters: by FAISS's names. ivf: `nlist` clusters (default 4 sqrt(n), at most n / 39, for FAISS asks for
+                39 vectors a cluster), of which a search looks into `nprobe` (32). hnsw: `M` neighbours a vector (32),
                 `efConstruction` and `efSearch` candidates while it builds and searches (128 each).
 
         Raises:
@@ -296,7 +310,7 @@ class Index:
             raise ValueError(f"kind must be one of {', '.join(get_args(Kind))}, not {kind!r}.")
         known = {
             "flat": {},
-            "ivf": {"nlist": max(1, min(int(4 * n**0.5), n // 39)), "nprobe": 16},
+            "ivf": {"nlist": max(1, min(int(4 * n**0.5), n // 39)), "nprobe": 32},
             "hnsw": {"M": 32, "efConstruction": 128, "efSearch": 128},
         }[kind]
         if unknown := sorted(parameters.keys() - known.keys()):

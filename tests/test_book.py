@@ -1,0 +1,587 @@
+"""The book as a reader meets it: it builds with any run or none, fails on faults, and works in a browser."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import http.server
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+import yaml
+from playwright.sync_api import Browser, Page, sync_playwright
+
+from helpers import book, figures, record
+from helpers.datasets import Located
+from helpers.metrics import Score, proportion
+
+REPOSITORY = Path(__file__).resolve().parents[1]
+CHAPTER = "01_side_effects_forward"
+MODEL = "Stand-in-1B"
+PAGES = [
+    "index",
+    "how-to-read",
+    "scoreboard",
+    f"notebooks/{CHAPTER}",
+    f"notebooks/{CHAPTER}_sample",
+    "provenance",
+    "your-own",
+    "bibliography",
+]
+WEIGHT = 2_000_000
+"""Bytes that a page may load, all its files together."""
+ARMS = {"closed_book": (262, 12_278), "format_a": (351, 16_924), "format_b": (387, 18_844), "graphrag": (399, 19_520)}
+"""Right answers in the fixture's rerun (of 400) and in what it rescored (of 19,520)."""
+
+
+# -- a project with runs ----------------------------------------------------------------------------------------------
+
+
+def cell(kind: str, source: str, **more: Any) -> dict[str, Any]:
+    code: dict[str, Any] = {"outputs": [], "execution_count": None} if kind == "code" else {}
+    return {"cell_type": kind, "metadata": {}, "source": source} | code | more
+
+
+def shown(html: figures.Html) -> list[dict[str, Any]]:
+    data = {"text/html": html.html, "text/plain": repr(html)}
+    return [{"output_type": "execute_result", "execution_count": 1, "metadata": {}, "data": data}]
+
+
+def notebook(*, sample: bool = False, source: bool = False, title: str = "Forward questions") -> dict[str, Any]:
+    """A small notebook; as it ran, or its source without outputs."""
+    figures.use_style()
+    frame = pd.DataFrame({"label": ["GraphRAG"], "colour": ["#079c6b"], "printed": [1.0]})
+    for name in ("rescored", "rerun"):
+        frame[[name, f"{name}_low", f"{name}_high"]] = [0.9, 0.8, 0.95]
+    table = figures.table(pd.DataFrame({"Accuracy": [proportion(399, 400)]}), "By arm", sample=sample)
+    picture = figures.figure(figures.scoreboard_picture(frame), alt="GraphRAG is best.", sample=sample)
+    prompt = figures.prompt_box([{"role": "user", "content": "Is <b>rash</b> an effect?\n\nAnswer YES or NO."}])
+    cells = [
+        cell("markdown", f"# {title}\n\n(target)=\nThe paper {{cite}}`nygren2025side` asks a question."),
+        cell("code", "pairs = 400", metadata={"tags": ["parameters"]}),
+        *(cell("code", f"{html.text.split()[0]}()", outputs=shown(html)) for html in (table, picture, prompt)),
+    ]
+    for each in cells if source else ():
+        each.update({"outputs": []} if each["cell_type"] == "code" else {})
+    kernel = {"name": "python3", "display_name": "Python 3", "language": "python"}
+    return {"nbformat": 4, "nbformat_minor": 4, "metadata": {"kernelspec": kernel}, "cells": cells}
+
+
+def write(path: Path, content: dict[str, Any]) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(content), encoding="utf-8")
+    return path
+
+
+def save_record(path: Path, profile: str, *, sample: bool, right: int = 0) -> Path:
+    """A record made by the API of the notebooks; `right` further answers are right in every arm but GraphRAG."""
+    run = record.start(notebook=CHAPTER, paper="side_effects", profile=profile, parameters={"pairs": 400})  # type: ignore[arg-type]
+    run.data(Located("side_effects/evaluation_dataset.csv", Path("x"), sample, "a" * 64, "DATA_MIRROR"))
+    run.model(MODEL, "b" * 64, engine="vLLM", version="0.0", role="answers the questions")
+    run.timing("answers", 12.5, requests=1600)
+    for arm, (again, released) in ARMS.items():
+        for table in ("table1", "table2"):
+            run.rescored(f"side_effects.{table}.{arm}.accuracy", proportion(released, 19_520))
+        more = right if arm != "graphrag" else 0
+        run.rerun(f"side_effects.table1.{arm}.accuracy", proportion(again + more, 400, unparsed=1), model=MODEL)
+        run.rerun(f"side_effects.table1.{arm}.f1", Score(0.5, 400, 0.4, 0.6), model=MODEL)
+        run.not_run(f"side_effects.table2.{arm}.accuracy", "one model is served here")
+    run.claim("side_effects.claim.pairs_beat_lists", "agrees", "36 of 400 answers more", p=0.00001)
+    return run.save(path)
+
+
+@dataclass
+class Project:
+    """A project folder of its own: the book's sources, and whatever runs a test puts beside them."""
+
+    root: Path
+    settings: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def site(self) -> Path:
+        return self.root / "_build" / "html"
+
+    def command(self, *arguments: str) -> subprocess.CompletedProcess[str]:
+        kept = {name: os.environ[name] for name in ("PATH", "HOME", "TMPDIR") if name in os.environ}
+        environment = kept | {"MEDRAG_ROOT": str(self.root), "PYTHONPATH": str(REPOSITORY / "src")} | self.settings
+        command = [sys.executable, "-m", "helpers.book", *arguments]
+        return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300, check=False)
+
+    def build(self) -> str:
+        """Build; returns what it said, and fails the test if the build failed."""
+        done = self.command("build")
+        assert done.returncode == 0, done.stdout + done.stderr
+        return done.stdout
+
+    def refused(self) -> str:
+        """Build, which must fail; returns the error."""
+        done = self.command("build")
+        assert done.returncode == 1, done.stdout + done.stderr
+        assert "Traceback" not in done.stderr
+        return done.stderr
+
+    def text(self, page: str) -> str:
+        return (self.site / f"{page}.html").read_text(encoding="utf-8")
+
+    def run(self, profile: str, *, sample: bool, right: int = 0) -> None:
+        """Leave what a run of this machine leaves."""
+        build = self.root / "_build"
+        write(build / "executed" / profile / f"{CHAPTER}.ipynb", notebook(sample=sample))
+        save_record(build / "records" / profile / f"{CHAPTER}.json", profile, sample=sample, right=right)
+
+    def keep_reference(self) -> None:
+        write(self.root / "book" / "reference" / f"{CHAPTER}.ipynb", notebook())
+        save_record(self.root / "data" / "results" / "laptop" / f"{CHAPTER}.json", "laptop", sample=False)
+
+
+def new_project(root: Path) -> Project:
+    shutil.copytree(REPOSITORY / "book", root / "book", ignore=shutil.ignore_patterns("reference", "__pycache__"))
+    shutil.copytree(REPOSITORY / "data" / "published", root / "data" / "published")
+    shutil.copy(REPOSITORY / "data" / "registry.yml", root / "data")
+    shutil.copy(REPOSITORY / "_config.yml", root)
+    contents = yaml.safe_load((root / "book" / "_toc.yml").read_text(encoding="utf-8"))
+    for page in (page for part in contents["parts"] for page in part["chapters"]):
+        if page["file"].startswith("notebooks/"):
+            write(root / f"{page['file']}.ipynb", notebook(source=True))
+    return Project(root)
+
+
+@pytest.fixture(scope="module")
+def project(tmp_path_factory: pytest.TempPathFactory) -> Project:
+    """A built book with a reference run and a run on the sample, on GitHub."""
+    project = new_project(tmp_path_factory.mktemp("book"))
+    project.settings = {"REPOSITORY_URL": "https://github.com/owner/name"}
+    project.keep_reference()
+    project.run("smoke", sample=True)
+    project.build()
+    return project
+
+
+@pytest.fixture
+def empty(tmp_path: Path) -> Project:
+    """A project that has never run anything."""
+    return new_project(tmp_path / "project")
+
+
+# -- without a build --------------------------------------------------------------------------------------------------
+
+
+def test_the_configuration_of_this_repository_is_known() -> None:
+    book.check_config(REPOSITORY / "_config.yml")
+
+
+@pytest.mark.parametrize("line", ["titel: A book", "html: {favicn: x}", "execute: {execute_notebook: off}"])
+def test_an_unknown_key_of_the_configuration_is_named(tmp_path: Path, line: str) -> None:
+    path = tmp_path / "_config.yml"
+    path.write_text(line, encoding="utf-8")
+    word = re.findall(r"titel|favicn|execute_notebook\b", line)[-1]
+    with pytest.raises(book.BookError, match=word):
+        book.check_config(path)
+
+
+def test_a_built_site_is_searched_for_what_a_reader_would_trip_over(tmp_path: Path) -> None:
+    (tmp_path / "a.html").write_text('<p id="here"><a href="b.html#there">x</a><a href="#here">y</a>', encoding="utf-8")
+    (tmp_path / "b.html").write_text(
+        '<a href="c.html">x</a><img src="https://example.org/x.png"><script src="//cdn.example.org/x.js"></script>'
+        '<a href="https://example.org">fine</a><a href="a.html#nowhere">x</a>',
+        encoding="utf-8",
+    )
+    assert sorted(book.check_site(tmp_path)) == [
+        "a.html: b.html#there names a place that its page does not have",
+        "b.html: 1 images have no alternative text",
+        "b.html: a.html#nowhere names a place that its page does not have",
+        "b.html: asks another site for //cdn.example.org/x.js",
+        "b.html: asks another site for https://example.org/x.png",
+        "b.html: c.html leads nowhere",
+    ]
+
+
+# -- builds -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.book
+def test_a_project_that_never_ran_has_a_book_that_says_so(empty: Project) -> None:
+    empty.build()
+    assert "None of them has been tested here yet" in empty.text("index")
+    assert "Not run yet" in empty.text(f"notebooks/{CHAPTER}")
+    board = empty.text("scoreboard")
+    printed = record.published("side_effects")
+    assert f"{len(printed.numbers)} in all" in board
+    assert "data-verdict=agrees" not in board.replace('"', "")
+    assert not (empty.site / f"notebooks/{CHAPTER}_sample.html").exists()
+    assert "github.com/owner" not in board, "no repository, no buttons"
+    assert (empty.site / "scoreboard.json").exists()
+
+
+@pytest.mark.book
+def test_your_own_run_takes_the_references_place_and_leaves_it_when_it_is_gone(empty: Project) -> None:
+    empty.keep_reference()
+    empty.run("laptop", sample=False, right=10)
+    empty.build()
+    chapter = empty.text(f"notebooks/{CHAPTER}")
+    assert "Your run" in chapter
+    assert "Reference run" not in chapter
+    closed = f"{(ARMS['closed_book'][0] + 10) / 4:.2f} %"
+    assert closed in empty.text("index")
+    shutil.rmtree(empty.root / "_build" / "executed")
+    shutil.rmtree(empty.root / "_build" / "records")
+    empty.build()
+    assert "Reference run" in empty.text(f"notebooks/{CHAPTER}")
+    assert closed not in empty.text("index")
+
+
+@pytest.mark.book
+def test_a_run_on_the_sample_never_stands_in_the_place_of_a_chapter(empty: Project) -> None:
+    empty.run("laptop", sample=True)
+    empty.build()
+    assert "Not run yet" in empty.text(f"notebooks/{CHAPTER}")
+    assert "SAMPLE run" in empty.text(f"notebooks/{CHAPTER}_sample")
+    board, landing = empty.text("scoreboard"), empty.text("index")
+    for right, _ in ARMS.values():
+        assert f">{right / 4:.2f} %<" not in board + landing
+    shutil.rmtree(empty.root / "_build" / "records")
+    empty.build()
+    assert not (empty.site / f"notebooks/{CHAPTER}_sample.html").exists(), "a page that is gone is gone from the site"
+
+
+@pytest.mark.book
+def test_a_broken_link_fails_the_build_each_time_until_it_is_mended(empty: Project) -> None:
+    page = empty.root / "book" / "how-to-read.md"
+    right = page.read_text(encoding="utf-8")
+    page.write_text(right + "\n[A page that is not there](nowhere.md)\n", encoding="utf-8")
+    empty.site.mkdir(parents=True)
+    (empty.site / "index.html").write_text("the last book", encoding="utf-8")
+    for _ in range(2):
+        error = empty.refused()
+        assert "how-to-read.md" in error
+        assert "nowhere.md" in error
+        assert empty.text("index") == "the last book"
+    page.write_text(right, encoding="utf-8")
+    empty.build()
+    assert "the last book" not in empty.text("index")
+
+
+@pytest.mark.book
+def test_a_notebook_with_an_error_fails_the_build(empty: Project) -> None:
+    empty.keep_reference()
+    broken = notebook()
+    broken["cells"][2]["outputs"] = [{"output_type": "error", "ename": "ValueError", "evalue": "no", "traceback": []}]
+    write(empty.root / "book" / "reference" / f"{CHAPTER}.ipynb", broken)
+    error = empty.refused()
+    assert f"book/reference/{CHAPTER}.ipynb: cell 3 ended in ValueError: no" in error
+
+
+@pytest.mark.book
+def test_an_unknown_key_in_the_configuration_fails_the_build(empty: Project) -> None:
+    with (empty.root / "_config.yml").open("a", encoding="utf-8") as file:
+        file.write("\nexecut: {}\n")
+    assert "_config.yml has unknown keys: execut." in empty.refused()
+
+
+@pytest.mark.book
+def test_a_misspelt_id_in_a_page_is_an_error_that_names_the_page_and_the_nearest_id(empty: Project) -> None:
+    with (empty.root / "book" / "index.md").open("a", encoding="utf-8") as file:
+        file.write('\n{{ value("side_effects.table1.graphrag.acuracy") }}\n')
+    error = empty.refused()
+    assert "book/index.md" in error
+    assert "side_effects.table1.graphrag.accuracy" in error
+
+
+@pytest.mark.book
+def test_a_notebook_without_a_place_in_the_contents_is_an_error(empty: Project) -> None:
+    write(empty.root / "notebooks" / "99_new.ipynb", notebook(source=True))
+    assert "notebooks/99_new" in empty.refused()
+
+
+@pytest.mark.book
+def test_a_failed_run_is_reported_and_shown_nowhere_else(empty: Project) -> None:
+    broken = notebook()
+    broken["cells"][2]["outputs"] = [{"output_type": "error", "ename": "OSError", "evalue": "full", "traceback": []}]
+    write(empty.root / "_build" / "failed" / "laptop" / f"{CHAPTER}.ipynb", broken)
+    empty.build()
+    assert "last run failed: OSError: full" in empty.text("provenance")
+    assert "Not run yet" in empty.text(f"notebooks/{CHAPTER}")
+
+
+@pytest.mark.book
+def test_the_same_runs_give_the_same_book(project: Project) -> None:
+    before = {path: path.read_bytes() for path in project.site.rglob("*.html")}
+    project.build()
+    assert before == {path: path.read_bytes() for path in project.site.rglob("*.html")}
+
+
+@pytest.mark.book
+def test_the_picture_for_the_readme_is_made_of_the_same_numbers(project: Project, tmp_path: Path) -> None:
+    assert project.command("picture", str(tmp_path / "a.svg")).returncode == 0
+    text = (tmp_path / "a.svg").read_text(encoding="utf-8")
+    assert f"rerun {ARMS['format_b'][0] / 4:.2f} %" in text
+
+
+@pytest.mark.book
+def test_the_buttons_lead_to_the_notebook_that_a_reader_can_run(project: Project) -> None:
+    for page in (f"notebooks/{CHAPTER}", f"notebooks/{CHAPTER}_sample"):
+        links = re.findall(r'href="(https://(?:mybinder|colab|github)[^"]+)"', project.text(page))
+        opened = [link for link in links if link.endswith(".ipynb")]
+        assert len(opened) >= 3, "Binder, Colab, edit"
+        assert all(re.search(rf"(?<!book)/notebooks/{CHAPTER}\.ipynb$", link) for link in opened), opened
+    assert "https://github.com/owner/name/edit/main/book/index.md" in project.text("index")
+
+
+# -- in a browser -----------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def address(project: Project) -> Iterator[str]:
+    """The book served on this machine, without a line of log for each request."""
+    quiet = type("Quiet", (http.server.SimpleHTTPRequestHandler,), {"log_message": lambda *_: None})
+    handler = functools.partial(quiet, directory=str(project.site))
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{server.server_port}"
+        server.shutdown()
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    """Chromium, from `CHROMIUM` or the path."""
+    names = ("chromium", "chromium-browser", "google-chrome")
+    found = os.environ.get("CHROMIUM") or next(filter(None, map(shutil.which, names)), None)
+    if found is None:
+        pytest.skip("no Chromium on this machine: install it (apt-get install chromium) or name it in CHROMIUM")
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=found, args=["--no-sandbox"])
+        yield browser
+        browser.close()
+
+
+@dataclass
+class Visit:
+    """What a page did while it was open."""
+
+    page: Page
+    errors: list[str] = field(default_factory=list)
+    elsewhere: list[str] = field(default_factory=list)
+    missing: list[str] = field(default_factory=list)
+    weight: int = 0
+
+
+@contextlib.contextmanager
+def visit(browser: Browser, url: str, *, width: int = 1280, theme: str = "light") -> Iterator[Visit]:
+    context = browser.new_context(
+        viewport={"width": width, "height": 900},
+        color_scheme=theme,  # type: ignore[arg-type]
+    )
+    seen = Visit(context.new_page())
+    home = "/".join(url.split("/")[:3])
+    seen.page.on("console", lambda message: seen.errors.append(message.text) if message.type == "error" else None)
+    seen.page.on("pageerror", lambda error: seen.errors.append(str(error)))
+    seen.page.on("request", lambda r: None if r.url.startswith((home, "data:")) else seen.elsewhere.append(r.url))
+
+    def weigh(response: Any) -> None:
+        seen.weight += int(response.headers.get("content-length", 0))
+        if response.status >= 400:
+            seen.missing.append(response.url)
+
+    seen.page.on("response", weigh)
+    seen.page.goto(url)
+    seen.page.wait_for_load_state("networkidle")
+    yield seen
+    context.close()
+
+
+@pytest.mark.book
+@pytest.mark.parametrize("theme", ["light", "dark"])
+@pytest.mark.parametrize("width", [1280, 390])
+def test_every_page_is_whole_and_keeps_to_itself(browser: Browser, address: str, theme: str, width: int) -> None:
+    for name in [*PAGES, "search", "genindex"]:
+        with visit(browser, f"{address}/{name}.html", width=width, theme=theme) as seen:
+            page = seen.page
+            assert not seen.errors, (name, seen.errors)
+            assert not seen.elsewhere, (name, seen.elsewhere)
+            assert not seen.missing, (name, seen.missing)
+            assert seen.weight < WEIGHT, (name, seen.weight)
+            assert page.evaluate("document.documentElement.dataset.theme") == theme
+            assert page.locator("h1").count() >= 1, name
+            wide = page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth")
+            assert wide == 0, (name, "wider than the screen by", wide)
+            assert page.locator("img:not([alt])").count() == 0, name
+            assert page.evaluate("[...document.images].every((i) => i.complete && i.naturalWidth > 0)"), name
+            assert page.locator("svg[role=img]:not([aria-label])").count() == 0, name
+            assert ":::" not in page.inner_text("body"), name
+
+
+@pytest.mark.book
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_text_can_be_read_in_both_themes(browser: Browser, address: str, theme: str) -> None:
+    contrast = """(element) => {
+        const parse = (text) => (text.match(/[\\d.]+/g) ?? [0, 0, 0, 0]).map(Number);
+        const light = ([r, g, b]) => [r, g, b]
+            .map((v) => v / 255).map((v) => (v <= 0.04045 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4))
+            .reduce((sum, v, i) => sum + v * [0.2126, 0.7152, 0.0722][i], 0);
+        let ground = element, colour;
+        do { colour = parse(getComputedStyle(ground).backgroundColor); ground = ground.parentElement; }
+        while (ground && colour[3] === 0);
+        const [a, b] = [light(parse(getComputedStyle(element).color)), light(colour)].sort((x, y) => y - x);
+        return (a + 0.05) / (b + 0.05);
+    }"""
+    places = [
+        ("index", "figcaption, .rag-table td, .rag-why, .rag-interval, p"),
+        ("scoreboard", ".rag-verdict, .rag-absent, .rag-why, .rag-tools label, .rag-tools output, th button"),
+        (f"notebooks/{CHAPTER}_sample", ".rag-sample, .rag-turn pre, .rag-role, .rag-table td, .admonition p"),
+        ("provenance", ".rag-hash, .rag-table td"),
+    ]
+    for name, selector in places:
+        with visit(browser, f"{address}/{name}.html", theme=theme) as seen:
+            found = [e for e in seen.page.query_selector_all(f".bd-article :is({selector})") if e.is_visible()]
+            assert found, (name, selector)
+            for element in found[:150]:
+                ratio = element.evaluate(contrast)
+                assert ratio >= 4.5, (name, element.get_attribute("class"), element.inner_text()[:40], ratio)
+
+
+@pytest.mark.book
+def test_every_number_on_the_scoreboard_is_that_of_its_record(browser: Browser, address: str, project: Project) -> None:
+    kept = project.root / "data" / "results" / "laptop" / f"{CHAPTER}.json"
+    values = {(value["kind"], value["id"]): value for value in json.loads(kept.read_text(encoding="utf-8"))["values"]}
+    with visit(browser, f"{address}/scoreboard.html") as seen:
+        rows = seen.page.evaluate(
+            """[...document.querySelectorAll('.rag-board tbody tr')].map((row) => [row.querySelector('[id]').id,
+                Object.fromEntries([...row.cells].map((cell) => [cell.dataset.label, cell.innerText]))])"""
+        )
+    numbers = {number.id: number for number in record.published("side_effects").numbers}
+    assert {id for id, _ in rows} == set(numbers)
+    for id, cells in rows:
+        number = numbers[id]
+        assert cells["Printed"] == number.printed.replace("%", " %").replace("-", "\N{MINUS SIGN}")
+        for kind in ("rescored", "rerun"):
+            value = values.get((kind, id))
+            text = cells[kind.capitalize()]
+            if value is None:
+                assert re.match("not run yet|cannot be run|not run", text), (id, text)
+                continue
+            shown = [float(figure) for figure in re.findall(r"\d+\.\d+", text)[:3]]
+            scale = 100 if "%" in number.printed else 1
+            assert shown == pytest.approx([scale * value[end] for end in ("value", "low", "high")], abs=0.005)
+            assert f"n = {value['n']:,}" in text
+        if id.endswith("accuracy") and "table1" in id:
+            assert MODEL in cells["Rerun"]
+            assert "1 unparsed" in cells["Rerun"]
+        if id.endswith("accuracy") and "table2" in id:
+            assert "one model is served here" in cells["Rerun"]
+
+
+@pytest.mark.book
+def test_the_scoreboard_is_sorted_and_filtered_by_hand_and_by_keyboard(browser: Browser, address: str) -> None:
+    with visit(browser, f"{address}/scoreboard.html") as seen:
+        page = seen.page
+        tools = page.get_by_role("search", name="Every printed number")
+        every = page.locator(".rag-board tbody tr")
+        visible = page.locator(".rag-board tbody tr:visible")
+        assert tools.locator("output").inner_text() == f"{every.count()} of {every.count()} rows"
+        tools.get_by_label("Contains").fill("graphrag accuracy")
+        assert 0 < visible.count() < every.count()
+        assert all("GraphRAG" in text for text in visible.all_inner_texts())
+        tools.get_by_label("Contains").fill("")
+        tools.get_by_label("Verdict").select_option("agrees")
+        assert visible.count() == page.locator(".rag-board td:last-child > .rag-verdict[data-verdict=agrees]").count()
+        tools.get_by_label("Verdict").select_option("")
+        page.get_by_role("button", name="Printed").first.focus()
+        page.keyboard.press("Enter")
+        assert page.locator(".rag-board th[aria-sort=ascending]").inner_text().startswith("Printed")
+        texts = page.locator(".rag-board td[data-label=Printed]").all_inner_texts()
+        read = [float(re.sub(r"[^\d.-]", "", text.replace("\N{MINUS SIGN}", "-"))) for text in texts]
+        assert read == sorted(read)
+
+
+@pytest.mark.book
+def test_the_table_of_the_scoreboard_becomes_cards_on_a_phone(browser: Browser, address: str) -> None:
+    with visit(browser, f"{address}/scoreboard.html", width=390) as seen:
+        box = seen.page.locator(".rag-board tbody tr").first.bounding_box()
+        assert box
+        assert box["x"] + box["width"] <= 390
+        label = "getComputedStyle(document.querySelector('.rag-board td[data-label=Printed]'), '::before').content"
+        assert seen.page.evaluate(label) == '"Printed"'
+
+
+@pytest.mark.book
+def test_search_finds_a_word_of_the_book(browser: Browser, address: str) -> None:
+    with visit(browser, f"{address}/search.html?q=GraphRAG") as seen:
+        hit = seen.page.locator("ul.search li a").first
+        hit.wait_for()
+        found = seen.page.locator("ul.search li a").all_inner_texts()
+        assert "How to read this book" in found
+
+
+@pytest.mark.book
+def test_links_and_citations_lead_somewhere(browser: Browser, address: str) -> None:
+    with visit(browser, f"{address}/index.html") as seen:
+        page = seen.page
+        page.locator("a", has_text="Nygren").first.click()
+        page.wait_for_url("**/bibliography.html#*")
+        name = page.url.split("#")[1]
+        assert "Nygren" in page.locator(f"[id='{name}']").inner_text()
+        page.goto(f"{address}/scoreboard.html")
+        page.locator(".rag-board tbody a").first.click()
+        page.wait_for_url(f"**/notebooks/{CHAPTER}.html")
+        page.locator(".admonition a").first.click()
+        page.wait_for_url(f"**/notebooks/{CHAPTER}_sample.html")
+        assert "SAMPLE run" in page.locator("h1").inner_text()
+        page.keyboard.press("Tab")
+        assert page.evaluate("document.activeElement.textContent").strip() == "Skip to main content"
+
+
+@pytest.mark.book
+def test_the_run_on_the_sample_is_marked_wherever_it_shows_something(browser: Browser, address: str) -> None:
+    with visit(browser, f"{address}/notebooks/{CHAPTER}_sample.html") as seen:
+        page = seen.page
+        assert page.locator(".admonition-title").first.inner_text() == "SAMPLE run"
+        for caption in page.locator(".rag-table caption, .rag-figure figcaption").all_inner_texts():
+            assert caption.startswith("SAMPLE")
+        assert page.locator(".rag-figure svg text", has_text="SAMPLE").count() == 1
+    with visit(browser, f"{address}/notebooks/{CHAPTER}.html") as seen:
+        assert seen.page.locator(".admonition-title").first.inner_text() == "Reference run"
+        assert seen.page.locator(".rag-sample").count() == 0
+        assert "Is <b>rash</b> an effect?" in seen.page.inner_text(".rag-turn pre")
+
+
+@pytest.mark.book
+def test_the_book_opens_from_the_disk_without_a_server(browser: Browser, project: Project) -> None:
+    page = browser.new_page()
+    errors: list[str] = []
+    page.on("console", lambda message: errors.append(message.text) if message.type == "error" else None)
+    page.on("pageerror", lambda error: errors.append(str(error)))
+    page.goto((project.site / "scoreboard.html").as_uri())
+    assert "rows" in page.locator(".rag-tools output").first.inner_text()
+    page.goto((project.site / "search.html").as_uri() + "?q=GraphRAG")
+    page.locator("ul.search li a").first.wait_for()
+    assert not errors
+    page.close()
+
+
+@pytest.mark.book
+def test_the_scoreboard_can_be_taken_along(project: Project) -> None:
+    rows = json.loads((project.site / "scoreboard.json").read_text(encoding="utf-8"))
+    csv = pd.read_csv(project.site / "scoreboard.csv")
+    assert [row["id"] for row in rows] == csv["id"].tolist()
+    of = {row["id"]: row for row in rows}["side_effects.table1.graphrag.accuracy"]
+    assert of["reference"] == ARMS["graphrag"][0] / 400
+    claims = json.loads((project.site / "claims.json").read_text(encoding="utf-8"))
+    assert {claim["id"] for claim in claims} == {claim.id for claim in record.published("side_effects").claims}
+
+
+@pytest.mark.book
+def test_every_setting_is_on_the_page_that_explains_them(project: Project) -> None:
+    page = project.text("your-own")
+    for name in ("NEO4J_URI", "LLM_BASE_URL", "LLM_ENGINE", "DATA_MIRROR", "PROFILE"):
+        assert f"<code>{name}</code>" in page

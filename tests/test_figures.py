@@ -1,0 +1,230 @@
+"""The book's look: numbers, tables, figures and prompts as a reader meets them, in light and dark, safe to show."""
+
+from __future__ import annotations
+
+import itertools
+import re
+from html.parser import HTMLParser
+from pathlib import Path
+
+import matplotlib.pyplot as plt
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from markupsafe import Markup
+from matplotlib.colors import to_rgb
+from matplotlib.figure import Figure
+
+from helpers import figures
+from helpers.metrics import Score, proportion
+
+NBSP = "\N{NO-BREAK SPACE}"
+WHITE, DARK = "#ffffff", "#121212"
+
+# Machado, Oliveira and Fernandes (2009), "A Physiologically-based Model for Simulation of Color Vision Deficiency",
+# severity 1, on linear RGB
+COLOUR_BLIND = {
+    "protan": [[0.152286, 1.052583, -0.204868], [0.114503, 0.786281, 0.099216], [-0.003882, -0.048116, 1.051998]],
+    "deutan": [[0.367322, 0.860646, -0.227968], [0.280085, 0.672501, 0.047413], [-0.011820, 0.042940, 0.968881]],
+    "tritan": [[1.255528, -0.076749, -0.178779], [-0.078411, 0.930809, 0.147602], [0.004733, 0.691367, 0.303900]],
+}
+
+
+class Page(HTMLParser):
+    """Text and tags of a piece of HTML."""
+
+    def __init__(self, html: str) -> None:
+        super().__init__()
+        self.tags: list[str] = []
+        self.text = ""
+        self.feed(html)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append(tag)
+
+    def handle_data(self, data: str) -> None:
+        self.text += data
+
+
+def linear(colour: str) -> np.ndarray:
+    rgb = np.array(to_rgb(colour))
+    return np.where(rgb <= 0.04045, rgb / 12.92, ((rgb + 0.055) / 1.055) ** 2.4)
+
+
+def luminance(colour: str) -> float:
+    return float(linear(colour) @ [0.2126, 0.7152, 0.0722])
+
+
+def lab(rgb: np.ndarray) -> np.ndarray:
+    xyz = np.array([[0.4124, 0.3576, 0.1805], [0.2126, 0.7152, 0.0722], [0.0193, 0.1192, 0.9505]]) @ np.clip(rgb, 0, 1)
+    x, y, z = np.cbrt(np.maximum(xyz / [0.9505, 1.0, 1.089], 1e-6))
+    return np.array([116 * y - 16, 500 * (x - y), 200 * (y - z)])
+
+
+def a_plot() -> Figure:
+    figures.use_style()
+    fig, axes = plt.subplots()
+    axes.plot([0, 1], [0, 1], "o-", color=figures.arm_colour("graphrag"), label=figures.arm_label("graphrag"))
+    axes.set_xlabel("characters")
+    axes.legend()
+    return fig
+
+
+def test_a_score_is_written_with_its_interval() -> None:
+    assert figures.score_text(Score(0.965, 400, 0.959, 0.970)) == "96.5 % [95.9, 97.0]"
+    assert figures.score_text(Score(0.5, 4, 0.15, 0.85, unparsed=2)) == "50.0 % [15.0, 85.0], 2 unparsed"
+    assert figures.score_text(Score(0.09, 121, 0.08, 0.1), "seconds") == "0.09 s [0.08, 0.10]"
+    assert figures.score_text(None) == "\N{EN DASH}"
+
+
+@pytest.mark.parametrize(
+    ("value", "unit", "text"),
+    [
+        (0.965, "fraction", "96.5 %"),
+        (19520, "count", "19,520"),
+        (11.0, "per_second", "11 /s"),
+        (0.012, "per_second", "0.012 /s"),
+        (-0.31, "percentage_points", "\N{MINUS SIGN}0.31 pp"),
+        (float("nan"), "fraction", "\N{EN DASH}"),
+        (None, "seconds", "\N{EN DASH}"),
+    ],
+)
+def test_each_unit_is_written_in_its_own_way(value: float | None, unit: str, text: str) -> None:
+    assert figures.number(value, unit) == text
+
+
+@given(st.floats(0, 1), st.integers(0, 4))
+def test_a_written_fraction_reads_back_to_within_its_last_digit(value: float, digits: int) -> None:
+    read = float(figures.number(value, digits=digits).removesuffix(" %")) / 100
+    assert abs(read - value) <= 0.5 * 10.0 ** (-digits - 2) + 1e-12
+
+
+def test_an_unknown_unit_or_arm_names_those_there_are() -> None:
+    with pytest.raises(ValueError, match="The units are fraction"):
+        figures.number(1.0, "furlongs")
+    with pytest.raises(KeyError, match="The arms are closed_book"):
+        figures.arm_label("graph_rag")
+
+
+def test_numbers_and_scores_stand_to_the_right_and_text_to_the_left() -> None:
+    frame = pd.DataFrame({"Arm": ["A", "B"], "n": [1234, 2], "Accuracy": [proportion(1, 2), None], "F1": [0.5, np.nan]})
+    html = figures.table(frame, "Results").html
+    assert re.findall(r'<th scope="col"( class="num")?>', html) == ["", *[' class="num"'] * 3]
+    assert '<td data-label="n" class="num">1,234</td>' in html
+    assert '<td data-label="F1" class="num">0.500</td>' in html
+    assert html.count("\N{EN DASH}</td>") == 2
+    assert "<caption>Results</caption>" in html
+    assert 'role="region" tabindex="0" aria-label="Results"' in html
+
+
+def test_formats_go_by_column_and_a_wrong_column_is_named() -> None:
+    frame = pd.DataFrame({"a": [0.25], "b": [2.5]})
+    html = figures.table(frame, "x", formats={"a": "fraction", "b": lambda value: f"<{value}>"}).html
+    assert ">25.0 %<" in html.replace(NBSP, " ")
+    assert "&lt;2.5&gt;" in html
+    with pytest.raises(ValueError, match=r"\['c'\].*\['a', 'b'\]"):
+        figures.table(frame, "x", formats={"c": "fraction"})
+
+
+def test_only_a_named_index_is_shown() -> None:
+    frame = pd.DataFrame({"value": [1]}, index=["row"])
+    assert "row" not in figures.table(frame, "x").html.replace("<tbody><tr>", "").replace("</tr>", "").split("tbody")[1]
+    assert "<td" in (named := figures.table(frame.rename_axis("name"), "x").html)
+    assert ">row</td>" in named
+
+
+def test_columns_of_several_levels_are_refused() -> None:
+    with pytest.raises(ValueError, match="several levels"):
+        figures.table(pd.DataFrame([[1]], columns=pd.MultiIndex.from_tuples([("a", "b")])), "x")
+
+
+def test_a_table_without_rows_still_has_its_columns() -> None:
+    assert ">what</th>" in figures.table(pd.DataFrame({"what": []}), "Nothing found").html
+
+
+@given(st.text(), st.text())
+def test_no_text_becomes_markup(cell: str, caption: str) -> None:
+    bare = set(Page(figures.table(pd.DataFrame({"a": ["x"]}), "y").html).tags)
+    page = Page(figures.table(pd.DataFrame({"a": [cell]}), caption, sample=False).html)
+    assert set(page.tags) == bare
+    assert figures.table(pd.DataFrame({"a": [Markup("<b>bold</b>")]}), "y").html.count("<b>bold</b>") == 1
+
+
+@given(st.text(alphabet=st.characters(exclude_categories=["Cs", "Cc"]), min_size=1))
+def test_a_prompt_is_shown_to_the_letter(content: str) -> None:
+    page = Page(figures.prompt_box([{"role": "user", "content": content}], answer="NO").html)
+    assert content in page.text
+    assert "answer" in page.text
+    assert set(page.tags) <= {"div", "style", "span", "pre"}
+
+
+def test_a_sample_is_marked_in_tables_and_figures() -> None:
+    table = figures.table(pd.DataFrame({"a": [1]}), "Results", sample=True)
+    assert '<strong class="rag-sample">SAMPLE</strong> Results' in table.html
+    assert repr(table).startswith("SAMPLE. ")
+    picture = figures.figure(a_plot(), alt="A line.", sample=True)
+    assert ">SAMPLE</text>" in picture.svg
+    assert '<figcaption><strong class="rag-sample">SAMPLE</strong>' in picture.html
+    assert "SAMPLE" not in figures.figure(a_plot(), alt="A line.").html
+
+
+def test_a_figure_takes_the_ink_of_its_page_and_says_what_it_shows() -> None:
+    picture = figures.figure(a_plot(), alt='Sensitivity falls "like a stone" <fast>.', caption="It falls.")
+    assert 'role="img"' in picture.svg
+    assert 'aria-label="Sensitivity falls &#34;like a stone&#34; &lt;fast&gt;."' in picture.svg
+    assert "currentColor" in picture.svg
+    assert figures.INK not in picture.svg.lower()
+    assert ">characters</text>" in picture.svg, "text stays text"
+    assert "<figcaption>It falls.</figcaption>" in picture.html
+    assert not plt.get_fignums(), "the figure is closed, so that it is not shown twice"
+
+
+def test_a_figure_without_a_description_is_refused() -> None:
+    with pytest.raises(ValueError, match="alt"):
+        figures.figure(a_plot(), alt=" ")
+
+
+def test_the_same_figure_is_the_same_file_and_its_names_are_its_own() -> None:
+    first, second = (figures.figure(a_plot(), alt="A line.").svg for _ in range(2))
+    assert first == second
+    names = re.findall(r' id="([^"]+)"', first)
+    assert len(names) == len(set(names))
+    assert all(re.search(rf"#{re.escape(name)}\b", first) for name in names), "no name that nothing refers to"
+    assert "<style" not in first, "a style of its own would reach the page around it"
+
+
+def test_a_saved_picture_stands_alone_in_both_themes(tmp_path: Path) -> None:
+    path = figures.figure(a_plot(), alt="A line.").save(tmp_path / "new" / "a.svg")
+    text = path.read_text(encoding="utf-8")
+    assert text.startswith("<svg xmlns=")
+    assert "prefers-color-scheme:dark" in text
+
+
+def test_every_colour_is_seen_on_white_and_on_the_dark_theme() -> None:
+    for arm in figures.ARMS:
+        for ground in (WHITE, DARK):
+            light, dark = sorted((luminance(figures.arm_colour(arm)), luminance(ground)), reverse=True)
+            assert (light + 0.05) / (dark + 0.05) >= 3, (arm, ground)
+
+
+def test_the_arms_stay_apart_for_colour_blind_readers() -> None:
+    colours = figures.palette(["closed_book", "format_a", "format_b", "graphrag"])
+    for kind, matrix in {"none": np.eye(3), **COLOUR_BLIND}.items():
+        seen = {arm: lab(np.array(matrix) @ linear(colour)) for arm, colour in colours.items()}
+        for one, other in itertools.combinations(seen, 2):
+            assert np.linalg.norm(seen[one] - seen[other]) > 15, (kind, one, other)
+
+
+def test_the_scoreboard_picture_leaves_out_what_there_is_not() -> None:
+    nothing = dict.fromkeys(f"{kind}{end}" for kind in ("rescored", "rerun") for end in ("", "_low", "_high"))
+    rows = [{"label": "GraphRAG", "colour": "#079c6b", "printed": 1.0, **nothing}]
+    full = rows[0] | {"rescored": 0.9, "rescored_low": None, "rerun": 0.8, "rerun_low": 0.7, "rerun_high": 0.85}
+    figures.use_style()
+    for narrow in (False, True):
+        bare = figures.figure(figures.scoreboard_picture(pd.DataFrame(rows), narrow=narrow), alt="x").svg
+        drawn = figures.figure(figures.scoreboard_picture(pd.DataFrame([full]), narrow=narrow), alt="x").svg
+        assert ">100.0 %<" in bare
+        assert ">80.0 %<" not in bare
+        assert all(f">{text} %<" in drawn for text in ("100.0", "90.0", "80.0"))

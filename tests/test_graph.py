@@ -1,0 +1,306 @@
+"""The graph through Bolt: loading, reading, reloading, schema text, and errors that say what to do."""
+
+from __future__ import annotations
+
+import json
+import socket
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given
+from hypothesis import settings as examples
+from hypothesis import strategies as st
+
+from helpers import engines, graph, services
+from helpers.graph import CypherRejected, Graph, GraphError
+from helpers.services import GraphEndpoint
+from helpers.settings import settings
+
+
+@contextmanager
+def embedded_server(root: Path) -> Iterator[GraphEndpoint]:
+    """A graph server of the tests' own, with its data under `root`."""
+
+    @contextmanager
+    def ours() -> Iterator[None]:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setenv("MEDRAG_ROOT", str(root))
+            patch.delenv("NEO4J_URI", raising=False)
+            patch.setattr(services, "SERVICES", root / "services")
+            patch.setattr(services, "LOGS", root / "_build" / "logs")
+            patch.setattr(engines, "LOGS", root / "_build" / "logs")
+            patch.setattr(engines, "GRAPH_FOLDER", root / "graph")
+            settings.cache_clear()
+            yield
+        settings.cache_clear()
+
+    with ours():
+        endpoint = services.graph_endpoint()
+    try:
+        yield endpoint
+    finally:
+        with ours():
+            services.stop("graph")
+
+
+@pytest.fixture(scope="module")
+def endpoint(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GraphEndpoint]:
+    with embedded_server(tmp_path_factory.mktemp("graph")) as found:
+        yield found
+
+
+@pytest.fixture(scope="module")
+def connection(endpoint: GraphEndpoint) -> Iterator[Graph]:
+    with graph.connect(endpoint) as connected:
+        yield connected
+
+
+@pytest.fixture
+def db(connection: Graph, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Graph:
+    """An empty graph."""
+    monkeypatch.setattr(graph, "BUILD", tmp_path)
+    connection.clear_all()
+    return connection
+
+
+def load_pairs(db: Graph, pairs: list[tuple[str, str]]) -> None:
+    for label, names in (("Drug", {d for d, _ in pairs}), ("Effect", {e for _, e in pairs})):
+        db.constraint(label, "name")
+        db.load_nodes(label, [{"name": name} for name in names], "name", progress=False)
+    rows = [{"drug": drug, "effect": effect} for drug, effect in pairs]
+    db.load_edges("MAY_CAUSE", rows, ("Drug", "name", "drug"), ("Effect", "name", "effect"), progress=False)
+
+
+def stored_pairs(db: Graph) -> list[tuple[str, str]]:
+    rows = db.read("MATCH (d:Drug)-[:MAY_CAUSE]->(e:Effect) RETURN d.name AS drug, e.name AS effect")
+    return sorted((row["drug"], row["effect"]) for row in rows)
+
+
+# ------------------------------------------------------------------------------------------------- without a server
+
+
+@pytest.mark.parametrize("name", ["", "1st", "a b", "a`b", "Drug) DETACH DELETE (n", "é", "a-b", "a\n"])
+def test_a_name_that_is_no_identifier_is_refused(name: str) -> None:
+    with pytest.raises(ValueError, match="cannot be a label"):
+        graph._name(name)
+
+
+@given(st.lists(st.text(max_size=40), max_size=60), st.integers(1, 7), st.integers(40, 90))
+def test_batches_keep_all_rows_in_order_and_stay_in_bounds(texts: list[str], rows: int, characters: int) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(graph, "BATCH_ROWS", rows)
+        patch.setattr(graph, "BATCH_CHARACTERS", characters)
+        batches = list(graph._batches({"text": text} for text in texts))
+    assert [row["text"] for batch in batches for row in batch] == texts
+    assert all(0 < len(batch) <= rows for batch in batches)
+    assert all(sum(len(row["text"]) for row in batch) <= characters for batch in batches)
+
+
+def test_a_row_that_no_message_can_hold_is_an_error_not_a_hang() -> None:
+    with pytest.raises(ValueError, match="too large"):
+        list(graph._batches([{"text": "x" * 5_000_000}]))
+
+
+def unreachable(uri: str) -> GraphEndpoint:
+    return GraphEndpoint(uri, "neo4j", "s3cret-word", "neo4j", "reader", "s3cret-too", "neo4j", "", embedded=False)
+
+
+def test_a_server_that_is_not_there_is_an_error_that_says_what_to_do() -> None:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        uri = f"bolt://neo4j:s3cret-word@127.0.0.1:{free.getsockname()[1]}"
+    with pytest.raises(GraphError) as caught:
+        graph.connect(unreachable(uri.replace("neo4j:s3cret-word@", "")))
+    message = str(caught.value)
+    assert "NEO4J_URI=bolt://127.0.0.1:" in message
+    assert "Start it, or unset NEO4J_URI to use the embedded server." in message
+    assert "s3cret" not in str(graph._explained(unreachable(uri), "neo4j", OSError("no")))
+
+
+def test_a_server_that_accepts_and_says_nothing_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(graph, "WAIT", 1.0)
+    with socket.socket() as silent:
+        silent.bind(("127.0.0.1", 0))
+        silent.listen()
+        start = time.monotonic()
+        with pytest.raises(GraphError, match="did not answer within 1 s"):
+            graph.connect(unreachable(f"bolt://127.0.0.1:{silent.getsockname()[1]}"))
+    assert time.monotonic() - start < 5
+
+
+# ---------------------------------------------------------------------------------------------------- with a server
+
+
+@pytest.mark.engine
+def test_a_wrong_password_and_a_missing_database_say_so(endpoint: GraphEndpoint) -> None:
+    with pytest.raises(GraphError, match=r"refused the user 'root'. Check NEO4J_USER and NEO4J_PASSWORD") as caught:
+        graph.connect(replace(endpoint, password="s3cret-word"))
+    assert "s3cret" not in str(caught.value)
+    with pytest.raises(GraphError, match=r"no database 'nothere'. Set NEO4J_DATABASE"):
+        graph.connect(replace(endpoint, database="nothere"))
+
+
+@pytest.mark.engine
+def test_what_is_loaded_comes_back_and_loading_again_changes_nothing(db: Graph) -> None:
+    pairs = [("metformin", "urticaria"), ("metformin", "hallucination, visual"), ("aspirin", "urticaria")]
+    for _ in range(2):
+        load_pairs(db, pairs)
+        assert stored_pairs(db) == sorted(pairs)
+        assert db.read("MATCH (n) RETURN count(n) AS n") == [{"n": 4}]
+
+
+@pytest.mark.engine
+def test_more_rows_than_a_batch_holds(db: Graph) -> None:
+    pairs = [(f"drug {i % 3}", f"effect {i}") for i in range(graph.BATCH_ROWS + 1)]
+    load_pairs(db, pairs)
+    assert stored_pairs(db) == sorted(pairs)
+
+
+names = st.text(min_size=1, max_size=12)
+
+
+@pytest.mark.engine
+@examples(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.lists(st.tuples(names, names), min_size=1, max_size=40))
+def test_the_graph_agrees_with_plain_python(db: Graph, pairs: list[tuple[str, str]]) -> None:
+    db.clear("Drug", "Effect")
+    load_pairs(db, pairs)
+    assert stored_pairs(db) == sorted(set(pairs))
+    for effect in {effect for _, effect in pairs}:
+        rows = db.read("MATCH (d:Drug)-[:MAY_CAUSE]->(:Effect {name: $effect}) RETURN d.name AS drug", effect=effect)
+        assert sorted(row["drug"] for row in rows) == sorted({d for d, e in pairs if e == effect})
+    drug = pairs[0][0]
+    for effect in ("nothing has this name", pairs[-1][1]):
+        query = "MATCH (:Drug {name: $drug})-[r:MAY_CAUSE]->(:Effect {name: $effect}) RETURN count(r) AS n"
+        assert db.read(query, drug=drug, effect=effect) == [{"n": int((drug, effect) in pairs)}]
+
+
+HOSTILE_VALUES = [
+    "'; MATCH (n) DETACH DELETE n //",
+    "' OR 1=1 //",
+    '"}) DETACH DELETE n //',
+    "`) DELETE n",
+    "\\u0027 \\' \\\\",
+    "$name",
+    "{name: 1}",
+    "naïve 药物 😀 \u202e",
+    "line\nbreak\ttab",
+    "",
+]
+
+
+@pytest.mark.engine
+def test_values_stay_values(db: Graph) -> None:
+    db.load_nodes("Drug", [{"name": v, "also": [v]} for v in HOSTILE_VALUES], "name", progress=False)
+    for value in HOSTILE_VALUES:
+        found = db.read("MATCH (d:Drug {name: $name}) RETURN d.name AS name, d.also AS also", name=value)
+        assert found == [{"name": value, "also": [value]}]
+        untrusted = db.read_untrusted("MATCH (d:Drug {name: $name}) RETURN count(d) AS n", name=value)
+        assert untrusted.rows == [{"n": 1}]
+    assert db.read("MATCH (n) RETURN count(n) AS n") == [{"n": len(HOSTILE_VALUES)}]
+
+
+@pytest.mark.engine
+def test_an_edge_to_a_node_that_is_not_there_is_an_error_and_loads_nothing(db: Graph) -> None:
+    load_pairs(db, [("a", "x")])
+    with pytest.raises(GraphError, match=r"exactly one node. Found: Drug 'c' \(0 nodes\), Effect 'y' \(0 nodes\)"):
+        load_edges = [{"drug": "a", "effect": "y"}, {"drug": "c", "effect": "x"}]
+        db.load_edges("MAY_CAUSE", load_edges, ("Drug", "name", "drug"), ("Effect", "name", "effect"), progress=False)
+    assert stored_pairs(db) == [("a", "x")]
+
+
+@pytest.mark.engine
+def test_a_row_without_its_key_is_an_error(db: Graph) -> None:
+    with pytest.raises(ValueError, match="row 1 has no value for the name of Drug"):
+        db.load_nodes("Drug", [{"name": "a"}, {"title": "b"}], "name", progress=False)
+
+
+@pytest.mark.engine
+def test_properties_of_nodes_and_edges(db: Graph) -> None:
+    db.index("Drug", "dose")
+    db.load_nodes("Drug", [{"name": "a", "dose": 1.5}, {"name": "b"}], "name", progress=False)
+    db.load_nodes("Drug", [{"name": "a", "oral": True}], "name", progress=False)
+    ends = ("Drug", "name", "one"), ("Drug", "name", "two")
+    db.load_edges("INTERACTS", [{"one": "a", "two": "b", "severity": 3}], *ends, progress=False)
+    a = {"labels": ["Drug"], "properties": {"name": "a", "dose": 1.5, "oral": True}}
+    b = {"labels": ["Drug"], "properties": {"name": "b"}}
+    edge = {"type": "INTERACTS", "start": a, "end": b, "properties": {"severity": 3}}
+    row = db.read(
+        "MATCH p = (a)-[r:INTERACTS]->(b) RETURN a, r, p, datetime('2026-01-02T03:04:05Z') AS t, 1.0 / 0 AS i"
+    )[0]
+    assert row["a"] == a
+    assert row["r"] == edge
+    assert row["p"] == {"nodes": [a, b], "relationships": [edge]}
+    assert row["t"].startswith("2026-01-02T03:04:05")
+    assert row["i"] == "inf"
+    assert json.loads(json.dumps(row, allow_nan=False)) == row
+    assert db.schema() == (
+        "Nodes:\n  (:Drug {dose: FLOAT, name: STRING, oral: BOOLEAN})  2 nodes\n"
+        "Relationships:\n  (:Drug)-[:INTERACTS {severity: INTEGER}]->(:Drug)  1 relationships"
+    )
+
+
+@pytest.mark.engine
+def test_a_data_set_is_loaded_once_and_again_when_it_changes(db: Graph) -> None:
+    for sha256, expected in (("one", True), ("one", False), ("two", True), ("two", False), ("one", True)):
+        with db.load_once("pairs", sha256) as missing:
+            assert missing is expected
+        assert db.loaded("pairs", sha256)
+    assert not db.loaded("pairs", "two")
+    assert not db.loaded("others", "one")
+    assert "LoadedData" not in db.schema()
+
+
+@pytest.mark.engine
+def test_an_interrupted_load_is_done_again(db: Graph) -> None:
+    db.mark_loaded("pairs", "old")
+    with pytest.raises(KeyboardInterrupt), db.load_once("pairs", "new"):
+        load_pairs(db, [("a", "x")])
+        raise KeyboardInterrupt
+    assert not db.loaded("pairs", "new")
+    assert not db.loaded("pairs", "old")
+    with db.load_once("pairs", "new") as missing:
+        assert missing
+        load_pairs(db, [("a", "x"), ("a", "y")])
+    assert stored_pairs(db) == [("a", "x"), ("a", "y")]
+
+
+@pytest.mark.engine
+def test_clear_takes_its_labels_and_what_vouches_for_them(endpoint: GraphEndpoint, db: Graph) -> None:
+    with graph.connect(endpoint) as first, graph.connect(endpoint) as second:
+        load_pairs(first, [("a", "x")])
+        first.mark_loaded("pairs", "1")
+        second.load_nodes("Other", [{"name": "kept"}], "name", progress=False)
+        second.mark_loaded("others", "2")
+    db.clear("Drug", "Effect")
+    assert not db.loaded("pairs", "1")
+    assert db.loaded("others", "2")
+    assert db.schema().splitlines() == ["Nodes:", "  (:Other {name: STRING})  1 nodes", "Relationships:"]
+    with pytest.raises(ValueError, match="clear_all"):
+        db.clear()
+
+
+@pytest.mark.engine
+def test_untrusted_rows_are_cut_and_said_to_be(db: Graph) -> None:
+    load_pairs(db, [("a", f"effect {i}") for i in range(30)])
+    query = "MATCH (:Drug {name: $drug})-->(e) RETURN e.name AS effect ORDER BY effect;"
+    some = db.read_untrusted(query, drug="a", max_rows=10)
+    every = db.read_untrusted(query, drug="a", max_rows=30)
+    assert (len(some.rows), some.truncated) == (10, True)
+    assert (len(every.rows), every.truncated) == (30, False)
+    assert every.rows[:10] == some.rows
+    assert every.seconds > 0
+    with pytest.raises(ValueError, match="max_rows"):
+        db.read_untrusted(query, drug="a", max_rows=0)
+
+
+@pytest.mark.engine
+def test_the_server_says_what_is_wrong_with_a_statement(db: Graph) -> None:
+    with pytest.raises(GraphError, match="refused a statement"):
+        db.read("MATCH (n RETURN n")
+    with pytest.raises(CypherRejected, match="The graph server refused it"):
+        db.read_untrusted("MATCH (n RETURN n")
