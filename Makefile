@@ -27,7 +27,7 @@ export JUPYTER_PREFER_ENV_PATH := 1
 export OMP_NUM_THREADS ?= $(shell cores=$$(nproc 2>/dev/null || sysctl -n hw.ncpu); n=$$((cores / $(JOBS))); echo $$((n > 0 ? n : 1)))
 
 .PHONY: help setup doctor data services start stop status reproduce notebooks notebook book serve lab test test-fast lint \
-        bench reference lock clean force
+        bench reference scoreboard lock clean force
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1|\2/p' Makefile | column -t -s '|'
@@ -95,6 +95,10 @@ endif
 
 reference: $(READY) ## keep this machine's run as the reference that a fresh clone shows
 	@$(PY) -m helpers.run reference --profile $(PROFILE)
+	@$(PY) -m helpers.book picture book/reference/scoreboard.svg
+
+scoreboard: $(READY) ## print the scoreboard and the ledger of claims
+	@$(PY) -m helpers.record
 
 # -------------------------------------------------------------------------------------------------------------- book
 SOURCES := $(shell find book data/published data/results -type f 2>/dev/null) _config.yml data/registry.yml \

@@ -225,10 +225,11 @@ def test_properties_of_nodes_and_edges(db: Graph) -> None:
     db.load_nodes("Drug", [{"name": "a", "dose": 1.5}, {"name": "b"}], "name", progress=False)
     db.load_nodes("Drug", [{"name": "a", "oral": True}], "name", progress=False)
     ends = ("Drug", "name", "one"), ("Drug", "name", "two")
-    db.load_edges("INTERACTS", [{"one": "a", "two": "b", "severity": 3}], *ends, progress=False)
+    for rows in ([{"severity": 1}, {"severity": 3}], [{"since": 1990}]):
+        db.load_edges("INTERACTS", [{"one": "a", "two": "b", **row} for row in rows], *ends, progress=False)
     a = {"labels": ["Drug"], "properties": {"name": "a", "dose": 1.5, "oral": True}}
     b = {"labels": ["Drug"], "properties": {"name": "b"}}
-    edge = {"type": "INTERACTS", "start": a, "end": b, "properties": {"severity": 3}}
+    edge = {"type": "INTERACTS", "start": a, "end": b, "properties": {"severity": 3, "since": 1990}}
     row = db.read(
         "MATCH p = (a)-[r:INTERACTS]->(b) RETURN a, r, p, datetime('2026-01-02T03:04:05Z') AS t, 1.0 / 0 AS i"
     )[0]
@@ -240,7 +241,7 @@ def test_properties_of_nodes_and_edges(db: Graph) -> None:
     assert json.loads(json.dumps(row, allow_nan=False)) == row
     assert db.schema() == (
         "Nodes:\n  (:Drug {dose: FLOAT, name: STRING, oral: BOOLEAN})  2 nodes\n"
-        "Relationships:\n  (:Drug)-[:INTERACTS {severity: INTEGER}]->(:Drug)  1 relationships"
+        "Relationships:\n  (:Drug)-[:INTERACTS {severity: INTEGER, since: INTEGER}]->(:Drug)  1 relationships"
     )
 
 

@@ -202,5 +202,5 @@ def test_ctrl_c_leaves_no_server_and_no_half_written_output(ready, run_in):
     os.killpg(process.pid, signal.SIGINT)
     assert process.wait(timeout=60) != 0
     assert not Path(f"/proc/{pid}").exists()
-    assert not list((ready / "_build").rglob("*.part"))
+    assert not list((ready / "_build").rglob("*.part*"))
     assert not executed(ready, "01_demo_first").exists()

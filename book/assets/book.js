@@ -7,11 +7,10 @@
   // a verdict stands before its reason
   const said = (cell) => (cell.querySelector(".rag-verdict") ?? cell).textContent.trim();
 
-  const key = (cell) => {
-    const text = said(cell).replace(/\u2212/g, "-");
-    const number = parseFloat(text.replace(/,/g, ""));
-    return { text, number: Number.isNaN(number) ? Infinity : number };
-  };
+  const key = (cell) => ({
+    number: Number(cell.querySelector("data")?.value ?? Infinity),
+    text: said(cell),
+  });
 
   const labelled = (text, control) => {
     const label = document.createElement("label");

@@ -166,7 +166,9 @@ class Graph:
         *,
         progress: bool = True,
     ) -> int:
-        """Create or update one relationship for each row; loading the same rows again changes nothing.
+        """Create or update one relationship for each pair of ends; loading the same rows again changes nothing.
+
+        One process at a time may load a type; `load_once` sees to it.
 
         Args:
             type: of the relationships.
@@ -183,10 +185,15 @@ class Graph:
             GraphError: a row names a node that is not there, or that is there twice. Batches before it stay loaded.
         """
         (start_label, start_key, start_field), (end_label, end_key, end_field) = start, end
+        # what MERGE would do, which on the embedded server walks through all edges of the first node for each row
         statement = (
             f"UNWIND $rows AS row MATCH (a:{_name(start_label)} {{{_name(start_key)}: row.start}}) "
             f"MATCH (b:{_name(end_label)} {{{_name(end_key)}: row.end}}) "
-            f"MERGE (a)-[r:{_name(type)}]->(b) SET r += row.properties RETURN count(*) AS matched"
+            f"OPTIONAL MATCH (a)-[old:{_name(type)}]->(b) "
+            "FOREACH (_ IN CASE WHEN old IS NULL THEN [1] ELSE [] END | "
+            f"CREATE (a)-[r:{_name(type)}]->(b) SET r += row.properties) "
+            "FOREACH (r IN CASE WHEN old IS NULL THEN [] ELSE [old] END | SET r += row.properties) "
+            "RETURN count(*) AS matched"
         )
 
         def bolt(row: Mapping[str, Any]) -> Row:
@@ -210,18 +217,16 @@ class Graph:
         total = len(rows) if isinstance(rows, Sized) else None
         with tqdm(total=total, desc=what, unit="row", disable=not progress) as bar:
             for batch in _batches(map(bolt, rows)):
+                distinct: dict[tuple[Any, ...], Row] = {}
                 for number, row in enumerate(batch, start=count):
                     for end, (label, key) in ends.items():
                         if row[end] is None:
                             raise ValueError(f"{what}: row {number} has no value for the {key} of {label}.")
-
-                def work(transaction: neo4j.ManagedTransaction, batch: list[Row] = batch) -> None:
-                    matched = transaction.run(statement, rows=batch).single(strict=True)["matched"]
-                    if matched != len(batch):
-                        raise _ends_missing(transaction, batch, ends, what)
+                    same = distinct.setdefault(tuple(row[end] for end in ends), row)
+                    same["properties"] |= row["properties"]
 
                 with self._session() as session, self._explaining():
-                    session.execute_write(work)
+                    session.execute_write(_load_batch, statement, list(distinct.values()), ends, what)
                 count += len(batch)
                 bar.update(len(batch))
         return count
@@ -481,6 +486,15 @@ def _explained(endpoint: GraphEndpoint, user: str, error: Exception) -> GraphErr
 
 def _first_line(error: Exception) -> str:
     return (str(error) or type(error).__name__).splitlines()[0]
+
+
+def _load_batch(
+    transaction: neo4j.ManagedTransaction, statement: str, rows: list[Row], ends: dict[str, tuple[str, str]], what: str
+) -> None:
+    """Load rows; an error, which undoes them all, unless each end of each row is exactly one node."""
+    matched = transaction.run(statement, rows=rows).single(strict=True)["matched"]
+    if matched != len(rows):
+        raise _ends_missing(transaction, rows, ends, what)
 
 
 def _ends_missing(

@@ -201,6 +201,11 @@ def _bare(text: str) -> str:
     return re.sub(r"[^\d.,+\N{MINUS SIGN}-]", "", text)
 
 
+def _figure(value: float, text: str) -> Markup:
+    """A number as it is read, with the value that it is sorted by."""
+    return Markup('<data class="rag-number" value="{!r}">{}</data>').format(float(value), text)
+
+
 def _absent(status: str, why: str) -> Markup:
     words = "not run yet" if status == "not run" else status
     return Markup('<span class="rag-absent" title="{}">{}</span>').format(why, words)
@@ -222,7 +227,8 @@ class _Measured:
     def html(self, *, bounds: bool = True) -> Markup:
         if not self.there:
             return _absent(self.verdict, self["why"])
-        text = Markup('<span class="rag-number">{}</span>').format(self._show(self.row[self.group]))
+        value = self.row[self.group]
+        text = _figure(value, self._show(value))
         return text + Markup(" ") + self.bounds() if bounds and self.bounds() else text
 
     def bounds(self) -> Markup:
@@ -287,11 +293,9 @@ class Pages:
         return {str(row["id"]): {str(key): item for key, item in row.items()} for row in self.board.to_dict("records")}
 
     def _measured(self, id: str, kind: Kind) -> _Measured:
-        row = self._rows[id]
-        group: str = kind
-        if kind == "rerun" and not self._own(row):
-            group = "reference"
-        return _Measured(_number(id), row, group)
+        number, row = _number(id), self._rows[id]
+        group = "reference" if kind == "rerun" and not self._own(row) else kind
+        return _Measured(number, row, group)
 
     @staticmethod
     def _own(row: dict[str, Any]) -> bool:
@@ -306,7 +310,8 @@ class Pages:
 
     def printed(self, id: str) -> str:
         """A number as it is printed."""
-        return Markup('<span class="rag-number">{}</span>').format(_spaced(_number(id).printed))
+        number = _number(id)
+        return _figure(number.value, _spaced(number.printed))
 
     def value(self, id: str, kind: Kind = "rerun") -> str:
         """A rescored or rerun number with its interval, or why there is none."""
@@ -465,7 +470,7 @@ class Pages:
                     "Claim": row["claim"],
                     "Where": row["where"],
                     "Test": row[f"{group}_test"],
-                    "p": "" if pd.isna(row[f"{group}_p"]) else _p(row[f"{group}_p"]),
+                    "p": "" if pd.isna(row[f"{group}_p"]) else _figure(row[f"{group}_p"], _p(row[f"{group}_p"])),
                     "Verdict": verdict(row[f"{group}_verdict"])
                     + _why(row[f"{group}_why"] if row[f"{group}_notebook"] else ""),
                 }

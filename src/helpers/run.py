@@ -164,8 +164,10 @@ class _Progress(logging.Handler):
             if moving:
                 self.shown = time.monotonic()
             width = shutil.get_terminal_size().columns - len(self.notebook) - 4
-            end = "\r" if moving and sys.stderr.isatty() else "\n"
-            sys.stderr.write(f"\r  {self.notebook}: {text[:width].ljust(width if sys.stderr.isatty() else 0)}{end}")
+            if sys.stderr.isatty():
+                sys.stderr.write(f"\r  {self.notebook}: {text[:width].ljust(width)}" + ("" if moving else "\n"))
+            else:
+                sys.stderr.write(f"  {self.notebook}: {text}\n")
             sys.stderr.flush()
 
 
@@ -180,11 +182,12 @@ def execute(notebook: str, profile: str) -> int:
     """
     import papermill  # noqa: PLC0415  # a second to import, which writing parameters should not cost
     from papermill.exceptions import PapermillExecutionError  # noqa: PLC0415
+    from traitlets.config import Config  # noqa: PLC0415
 
     target = BUILD / "executed" / profile / f"{notebook}.ipynb"
     failed = BUILD / "failed" / profile / f"{notebook}.ipynb"
     record = BUILD / "records" / profile / f"{notebook}.json"
-    part = target.with_suffix(".ipynb.part")
+    part = target.with_suffix(".part.ipynb")
     for path in (target, failed):
         path.parent.mkdir(parents=True, exist_ok=True)
     others = sorted(p.stem for p in NOTEBOOKS.glob("*.ipynb"))
@@ -203,6 +206,8 @@ def execute(notebook: str, profile: str) -> int:
             progress_bar=False,
             log_output=True,
             kernel_name="python3",
+            # sockets in the file system in place of TCP ports that others on the machine could connect to
+            config=Config({"KernelManager": {"transport": "ipc"}}) if sys.platform != "win32" else None,
         )
         if not record.exists() or record.stat().st_mtime < start:
             raise FileNotFoundError(

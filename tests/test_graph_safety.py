@@ -1,0 +1,305 @@
+"""Cypher that nobody should run: none of it changes the graph, holds up the caller, or fails without saying why."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from test_graph import embedded_server, load_pairs
+
+from helpers import graph
+from helpers.graph import CypherRejected, Graph
+from helpers.services import GraphEndpoint
+
+LIMIT = 1.5
+"""Seconds that a statement may take here."""
+
+WRITES = [
+    "CREATE (n:Drug {name: 'planted'})",
+    "CREATE (n:Planted)",
+    "MATCH (d:Drug), (e:Effect) CREATE (d)-[:MAY_CAUSE]->(e)",
+    "MERGE (n:Drug {name: 'planted'}) RETURN n",
+    "MERGE (n:Drug {name: 'aspirin'}) ON MATCH SET n.name = 'gone' RETURN n",
+    "MATCH (n) DELETE n",
+    "MATCH (n) DETACH DELETE n",
+    "MATCH (n) NODETACH DELETE n",
+    "MATCH ()-[r]->() DELETE r",
+    "match (n) detach delete n return count(*)",
+    "MATCH (n:Drug) SET n.name = 'gone'",
+    "MATCH (n:Drug) SET n.name = 'gone' RETURN n.name",
+    "MATCH (n:Drug) SET n += {name: 'gone'} RETURN n LIMIT 1",
+    "MATCH (n:Drug) SET n:Effect RETURN n",
+    "MATCH (n:Drug) REMOVE n.name RETURN n",
+    "MATCH (n:Drug) REMOVE n:Drug",
+    "MATCH ()-[r:MAY_CAUSE]->() SET r.weight = 1 RETURN r",
+    "FOREACH (x IN range(1, 9) | CREATE (:Planted {x: x}))",
+    "MATCH (n:Drug) FOREACH (x IN [1] | SET n.x = x) RETURN n",
+    "UNWIND range(1, 1000) AS x CREATE (:Planted {x: x}) RETURN count(*)",
+    "CALL { MATCH (n) DETACH DELETE n } RETURN 1",
+    "CALL () { CREATE (n:Planted) RETURN n } RETURN n",
+    "MATCH (n) CALL { WITH n DETACH DELETE n } IN TRANSACTIONS OF 10 ROWS",
+    "INSERT (:Planted {name: 'x'})",
+    "MATCH (n) RETURN n UNION MATCH (m) DETACH DELETE m RETURN m AS n",
+]
+HIDDEN = [
+    "// harmless\nMATCH (n) DETACH DELETE n",
+    "MATCH (n) /* RETURN n */ DETACH /* only */ DELETE n",
+    "MATCH (n) RETURN n // */\nUNION MATCH (n) DELETE n RETURN n",
+    "/* MATCH (n) RETURN n */ CREATE (:Planted)",
+    "MATCH (n) WHERE n.name = '// ' DETACH DELETE n",
+    "MATCH (n) WHERE n.name <> '/*' DETACH DELETE n RETURN '*/'",
+    'MATCH (n) WHERE n.name <> "\'" DETACH DELETE n RETURN "\'"',
+    "MATCH (n) WHERE n.name <> '\\'' DELETE n",
+    "MATCH (n) \\u0044ELETE n",
+    "MATCH (n) \\u0044\\u0045\\u004c\\u0045\\u0054\\u0045 n",
+    "MATCH (n) RETURN '\\u0027 + n.name DETACH DELETE n //'",
+    "MATCH (n) RETURN '\\u0027 AS x UNION MATCH (n) DETACH DELETE n RETURN \\u0027'",
+    "MATCH (n) \uff24\uff25\uff2c\uff25\uff34\uff25 n",
+    "MATCH (n) D\u0415LETE n",
+    "MATCH (n) DEL\u200bETE n",
+    "MATCH (n)\u00a0DETACH\u00a0DELETE\u00a0n",
+    "MATCH (n)\u2028DELETE n",
+    "MATCH (n)\rDELETE n",
+    "MATCH(n)DETACH DELETE(n)",
+    "MATCH (n) WITH n AS `x` DETACH DELETE `x`",
+    "MATCH (n) RETURN n; MATCH (n) DETACH DELETE n",
+    "RETURN 1; RETURN 2",
+    "MATCH (n) RETURN n;;;CREATE (:Planted)",
+    "EXPLAIN MATCH (n) DETACH DELETE n",
+    "PROFILE CREATE (n:Planted) RETURN n",
+    "CYPHER runtime=slotted CREATE (n:Planted)",
+]
+SCHEMA_AND_SYSTEM = [
+    "CREATE INDEX FOR (n:Drug) ON (n.dose)",
+    "CREATE CONSTRAINT FOR (n:Drug) REQUIRE n.dose IS UNIQUE",
+    "DROP CONSTRAINT constraint_Drug_name_unique",
+    "DROP INDEX `Drug[name]` IF EXISTS",
+    "CREATE DATABASE planted",
+    "DROP DATABASE neo4j",
+    "STOP DATABASE neo4j",
+    "CREATE USER planted SET PASSWORD 'planted-1'",
+    "ALTER USER reader SET PASSWORD 'planted-1'",
+    "GRANT ROLE admin TO reader",
+    "SHOW USERS",
+    "SHOW TRANSACTIONS",
+    "TERMINATE TRANSACTIONS 'neo4j-transaction-1'",
+    "USE system SHOW USERS",
+    "USE system MATCH (n) RETURN n",
+]
+PROCEDURES_AND_FILES = [
+    "CALL db.labels()",
+    "CALL db.labels",
+    "CALL dbms.listConfig() YIELD name RETURN name",
+    "CALL dbms.security.createUser('planted', 'x', false)",
+    "CALL db.createLabel('Planted')",
+    "CALL apoc.cypher.run('CREATE (n:Planted)', {}) YIELD value RETURN value",
+    "CALL apoc.cypher.doIt('MATCH (n) DETACH DELETE n', {})",
+    "CALL apoc.load.json('http://127.0.0.1:1/') YIELD value RETURN value",
+    "CALL apoc.periodic.iterate('MATCH (n) RETURN n', 'DELETE n', {})",
+    "MATCH (n) CALL apoc.create.setProperty(n, 'name', 'gone') YIELD node RETURN node",
+    "RETURN apoc.cypher.runFirstColumnSingle('CREATE (n:Planted) RETURN n', {}) AS x",
+    "CALL `apoc`.`cypher`.`doIt`('CREATE (n:Planted)', {})",
+    "LOAD CSV FROM 'file:///etc/passwd' AS line RETURN line",
+    "LOAD CSV WITH HEADERS FROM 'http://127.0.0.1:1/x.csv' AS line RETURN line",
+    "MATCH (n) LOAD  CSV FROM 'file:///etc/hosts' AS line RETURN line",
+]
+BROKEN = [
+    "",
+    "   \n\t ",
+    ";",
+    "// nothing",
+    "/* nothing */",
+    "nonsense",
+    "I am sorry, but I cannot answer that.",
+    "SELECT * FROM drugs; DROP TABLE drugs",
+    "```cypher\nMATCH (n) RETURN n\n```",
+    "MATCH (n",
+    "MATCH (n) RETURN",
+    "MATCH (n) RETURN m",
+    "MATCH (n) RETURN 'open",
+    "MATCH (n) RETURN n /* open",
+    "MATCH (n) WHERE n.name = $missing RETURN n",
+    "RETURN \u0000",
+    "RETURN '\ud800'",
+    "RETURN '" + "x" * 100_000 + "'",
+    "RETURN " + "(" * 4_000 + "1" + ")" * 4_000,
+    "RETURN " + "[" * 4_500,
+    "RETURN " + "-" * 9_000 + "1",
+    "RETURN " + "1+" * 4_500 + "1",
+    "MATCH " + "()--" * 2_000 + "() RETURN 1",
+    "RETURN toInteger('x') / 0",
+    "RETURN 1 / 0",
+    "RETURN 9223372036854775807 + 1",
+    "RETURN range(1, 1000000000)",
+    "UNWIND range(1, 1000000000) AS x RETURN x",
+    "MATCH (n) RETURN n.name.name.name",
+]
+BOMBS = [
+    "UNWIND range(1, 1000000) AS a UNWIND range(1, 1000000) AS b WITH a, b WHERE a + b = 1 RETURN count(*)",
+    "MATCH (a), (b), (c), (d), (e), (f), (g), (h) WHERE a.name + h.name = '' RETURN count(*)",
+    "RETURN reduce(s = 0, x IN range(1, 3000000) | s + reduce(t = 0, y IN range(1, 3000000) | t + y)) AS x",
+    "WITH reduce(s = 'a', i IN range(1, 40) | s + s) AS x RETURN size(x)",
+]
+HOSTILE = WRITES + HIDDEN + SCHEMA_AND_SYSTEM + PROCEDURES_AND_FILES + BROKEN
+PAIRS = [(f"drug {i % 5}", f"effect {i}") for i in range(40)] + [("aspirin", "urticaria")]
+
+
+@pytest.fixture(scope="module")
+def endpoint(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GraphEndpoint]:
+    with embedded_server(tmp_path_factory.mktemp("graph")) as found, graph.connect(found) as db:
+        load_pairs(db, PAIRS)
+        yield found
+
+
+@pytest.fixture
+def db(endpoint: GraphEndpoint) -> Iterator[Graph]:
+    """A loaded graph that is the same after the test as before."""
+    with graph.connect(endpoint) as connected:
+        before = content(connected)
+        assert before["nodes"] == len({d for d, _ in PAIRS}) + len({e for _, e in PAIRS})
+        assert before["edges"] == len(PAIRS)
+        yield connected
+        assert content(connected) == before
+
+
+def content(db: Graph) -> dict[str, object]:
+    """Counts, a hash of every node and edge, the schema and the users."""
+    nodes = db.read("MATCH (n) RETURN labels(n) AS labels, properties(n) AS properties")
+    edges = db.read("MATCH (a)-[r]->(b) RETURN a, r, b")
+    constraints = db.read("SHOW CONSTRAINTS YIELD name RETURN name ORDER BY name")
+    indexes = db.read("SHOW INDEXES YIELD name RETURN name ORDER BY name")
+    everything = json.dumps([sorted(json.dumps(row, sort_keys=True) for row in rows) for rows in (nodes, edges)])
+    return {
+        "nodes": len(nodes),
+        "edges": len(edges),
+        "sha256": hashlib.sha256(everything.encode()).hexdigest(),
+        "schema": [constraints, indexes],
+        "users": db._write("SHOW USERS"),
+    }
+
+
+def attempt(db: Graph, statement: str) -> CypherRejected | None:
+    """Run it within the limits; the error, if any, explains itself and tells no secret."""
+    start = time.monotonic()
+    try:
+        result = db.read_untrusted(statement, max_rows=20, timeout=LIMIT)
+        rejected = None
+        assert len(result.rows) <= 20
+        json.dumps(result.rows, allow_nan=False)
+    except CypherRejected as error:
+        rejected = error
+        assert 10 < len(str(error)) < 3_000
+        assert db.endpoint.password not in str(error)
+        assert db.endpoint.reader_password not in str(error)
+    assert time.monotonic() - start < LIMIT + 2
+    return rejected
+
+
+# ------------------------------------------------------------------------------------------------- without a server
+
+
+@pytest.mark.parametrize("statement", WRITES + SCHEMA_AND_SYSTEM + PROCEDURES_AND_FILES)
+def test_what_is_plainly_not_reading_is_refused_before_it_is_sent(statement: str) -> None:
+    with pytest.raises(CypherRejected):
+        graph._checked_statement(statement)
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "MATCH (d:Drug {name: 'aspirin'})-[:MAY_CAUSE]->(e:Effect) RETURN e.name",
+        "match (d:Drug) return d.name order by d.name limit 5;",
+        "OPTIONAL MATCH (d:Drug) RETURN d",
+        "MATCH (n) WHERE n.name = 'CREATE or DELETE; CALL db.labels()' RETURN n // SET it",
+        'MATCH (n) WHERE n.name IN ["LOAD CSV", "DROP"] RETURN n',
+        "MATCH (n:Set)-[:CREATE|DELETE]->(m:`DETACH DELETE`) RETURN n.set, m.delete, {create: 1, merge: 2} AS map",
+        "MATCH (n) WHERE n.offset > 1 AND n.created IS NOT NULL AND n.settings = $set RETURN n.use",
+        "MATCH (d:Drug) WHERE EXISTS { (d)-[:MAY_CAUSE]->() } RETURN count { (d)--() } AS n",
+        "MATCH (d:Drug) CALL { WITH d MATCH (d)--(e) RETURN count(e) AS n } RETURN d.name, n",
+        "MATCH (d:Drug) CALL (d) { MATCH (d)--(e) RETURN count(e) AS n } RETURN d.name, n",
+        "RETURN date.truncate('month', date('2026-01-02')) AS d, duration.between(date(), date()) AS n",
+        "MATCH (n) WHERE n.name IN (['a']) AND (n.x) > 1 RETURN n",
+        "WITH 1 AS x RETURN x UNION RETURN 2 AS x",
+        "/* first */ UNWIND [1, 2] AS x // then\nRETURN x",
+    ],
+)
+def test_reading_is_let_through(statement: str) -> None:
+    assert graph._checked_statement(statement) == statement.rstrip(";")
+
+
+@given(st.text(alphabet=st.sampled_from(list("/*'\"`\\\n; .(u0027aDELT")), max_size=400))
+def test_the_look_at_the_text_ends_on_any_text(text: str) -> None:
+    start = time.monotonic()
+    try:
+        assert graph._checked_statement("RETURN " + text).startswith("RETURN")
+    except CypherRejected as error:
+        assert str(error)
+    assert time.monotonic() - start < 1
+
+
+@pytest.mark.parametrize("unit", ["'", "\\'", '"', "`", "/*", "//", "a.", "a .", "\\u0027", "CALL ", "( ", "/*'"])
+def test_the_look_at_the_text_is_fast_at_its_full_length(unit: str) -> None:
+    start = time.monotonic()
+    try:
+        graph._checked_statement("RETURN " + unit * (9_900 // len(unit)))
+    except CypherRejected as error:
+        assert str(error)
+    assert time.monotonic() - start < 2
+
+
+# ---------------------------------------------------------------------------------------------------- with a server
+
+
+@pytest.mark.engine
+@pytest.mark.parametrize("number", range(0, len(HOSTILE), 10))
+def test_hostile_statements_change_nothing(db: Graph, number: int) -> None:
+    for statement in HOSTILE[number : number + 10]:
+        rejected = attempt(db, statement)
+        assert rejected or statement in BROKEN + HIDDEN, statement
+
+
+@pytest.mark.engine
+@pytest.mark.parametrize("number", range(0, len(HOSTILE), 10))
+def test_the_reader_may_not_write_even_if_the_look_at_the_text_misses_it(
+    db: Graph, number: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(graph, "_checked_statement", lambda statement: statement)
+    for statement in HOSTILE[number : number + 10]:
+        rejected = attempt(db, statement)
+        assert rejected or statement not in WRITES, statement
+
+
+@pytest.mark.engine
+def test_a_writer_as_reader_still_leaves_no_data_behind(db: Graph, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(graph, "_checked_statement", lambda statement: statement)
+    strong = replace(db.endpoint, reader_user=db.endpoint.user, reader_password=db.endpoint.password)
+    with graph.connect(strong) as careless:
+        for statement in ("MATCH (n) DETACH DELETE n", "CREATE (:Drug {name: 'planted'}) RETURN 1 AS x"):
+            with pytest.raises(CypherRejected, match="would change the graph"):
+                careless.read_untrusted(statement)
+        careless.read_untrusted("MATCH (n) SET n.name = 'gone' RETURN n.name", max_rows=1)
+
+
+@pytest.mark.engine
+@pytest.mark.parametrize("statement", BOMBS)
+def test_a_runaway_is_stopped_and_the_server_goes_on(db: Graph, statement: str) -> None:
+    rejected = attempt(db, statement)
+    assert rejected is not None
+    assert "was stopped" in str(rejected) or "server" in str(rejected)
+    assert db.read_untrusted("MATCH (n:Drug {name: 'aspirin'}) RETURN n.name AS name").rows == [{"name": "aspirin"}]
+
+
+@pytest.mark.engine
+def test_it_works_inside_a_running_event_loop(db: Graph) -> None:
+    import asyncio
+
+    async def notebook() -> int:
+        return len(db.read_untrusted("MATCH (n:Drug) RETURN n.name AS name").rows)
+
+    assert asyncio.run(notebook()) == 6

@@ -1,0 +1,75 @@
+"""The smoke profile end to end: make runs the notebook through the real servers, and the book shows it as SAMPLE."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import time
+
+import nbformat
+import pytest
+
+from helpers.settings import BUILD, ROOT
+
+pytestmark = [pytest.mark.engine, pytest.mark.timeout(1200)]
+NAME = "01_side_effects_forward"
+
+
+def make(*targets: str) -> subprocess.CompletedProcess[str]:
+    clean = {k: v for k, v in os.environ.items() if not k.startswith(("MAKE", "MFLAGS"))}
+    return subprocess.run(
+        ["make", "--no-print-directory", "PROFILE=smoke", *targets],
+        cwd=ROOT,
+        env=clean | {"PROFILE": "smoke"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+@pytest.fixture(scope="module")
+def reproduced() -> str:
+    done = make("reproduce")
+    assert done.returncode == 0, done.stderr[-3000:]
+    return done.stderr
+
+
+def test_the_record_says_what_ran(reproduced):
+    record = json.loads((BUILD / "records" / "smoke" / f"{NAME}.json").read_text())
+    assert record["sample"] is True
+    reruns = {v["id"] for v in record["values"] if v["kind"] == "rerun"}
+    for arm in ("closed_book", "format_a", "format_b", "graphrag"):
+        assert f"side_effects.table1.{arm}.accuracy" in reruns
+    assert all(v["n"] and v["low"] is not None for v in record["values"] if v["kind"] == "rerun")
+    engines = {m["engine"] for m in record["provenance"]["models"]}
+    assert engines & {"vllm", "llamacpp"}
+    assert engines & {"arcadedb", "neo4j"}
+    tokens = record["provenance"]["tokens"]
+    assert tokens["requests"] > 0
+
+
+def test_every_table_and_figure_says_sample(reproduced):
+    notebook = nbformat.read(BUILD / "executed" / "smoke" / f"{NAME}.ipynb", as_version=4)
+    tables = [
+        html
+        for cell in notebook.cells
+        for output in cell.get("outputs", [])
+        if "rag-table" in (html := str(output.get("data", {}).get("text/html", "")))
+    ]
+    measured = [t for t in tables if "as printed" not in t]
+    assert len(measured) > 5
+    assert all("SAMPLE" in t for t in measured)
+
+
+def test_a_second_make_does_nothing_and_takes_no_time(reproduced):
+    began = time.monotonic()
+    again = make("reproduce")
+    assert again.returncode == 0
+    assert "done in" not in again.stderr
+    assert time.monotonic() - began < 5
+
+
+def test_the_book_shows_the_sample_run_beside_the_reference(reproduced):
+    pages = {p.relative_to(BUILD / "html").as_posix(): p.read_text() for p in (BUILD / "html").rglob("*.html")}
+    assert any("SAMPLE" in text and NAME in name for name, text in pages.items())
