@@ -119,6 +119,22 @@ def test_numbers_and_scores_stand_to_the_right_and_text_to_the_left() -> None:
     assert 'role="region" tabindex="0" aria-label="Results"' in html
 
 
+def test_numbers_that_are_written_already_stand_to_the_right_too() -> None:
+    written = [
+        "96.5 % [95.9, 97.0]",
+        "62.90%",
+        "0.494",
+        "",
+        "\N{EN DASH}",
+        "50.0 % [15.0, 85.0], 2 unparsed",
+        "< 0.001",
+    ]
+    frame = pd.DataFrame({"written": written, "words": ["1 of 2 answers", *["x"] * 6]})
+    html = figures.table(frame, "x").html
+    assert '<th scope="col" class="num">written</th><th scope="col">words</th>' in html
+    assert '<td data-label="written" class="num"></td>' in html, "an empty text is no missing value"
+
+
 def test_formats_go_by_column_and_a_wrong_column_is_named() -> None:
     frame = pd.DataFrame({"a": [0.25], "b": [2.5]})
     html = figures.table(frame, "x", formats={"a": "fraction", "b": lambda value: f"<{value}>"}).html

@@ -142,7 +142,7 @@ BROKEN = [
 ]
 BOMBS = [
     "UNWIND range(1, 1000000) AS a UNWIND range(1, 1000000) AS b WITH a, b WHERE a + b = 1 RETURN count(*)",
-    "MATCH (a), (b), (c), (d), (e), (f), (g), (h) WHERE a.name + h.name = '' RETURN count(*)",
+    "MATCH (a), (b), (c), (d), (e), (f), (g), (h) RETURN count(a.name + h.name)",
     "RETURN reduce(s = 0, x IN range(1, 3000000) | s + reduce(t = 0, y IN range(1, 3000000) | t + y)) AS x",
     "WITH reduce(s = 'a', i IN range(1, 40) | s + s) AS x RETURN size(x)",
 ]
@@ -188,9 +188,9 @@ def attempt(db: Graph, statement: str) -> CypherRejected | None:
     """Run it within the limits; the error, if any, explains itself and tells no secret."""
     start = time.monotonic()
     try:
-        result = db.read_untrusted(statement, max_rows=20, timeout=LIMIT)
+        result = db.read_untrusted(statement, max_rows=50, timeout=LIMIT)
         rejected = None
-        assert len(result.rows) <= 20
+        assert len(result.rows) <= 50
         json.dumps(result.rows, allow_nan=False)
     except CypherRejected as error:
         rejected = error
@@ -271,8 +271,9 @@ def test_the_reader_may_not_write_even_if_the_look_at_the_text_misses_it(
 ) -> None:
     monkeypatch.setattr(graph, "_checked_statement", lambda statement: statement)
     for statement in HOSTILE[number : number + 10]:
-        rejected = attempt(db, statement)
-        assert rejected or statement not in WRITES, statement
+        if "\ud800" not in statement:  # the driver cannot even send it
+            rejected = attempt(db, statement)
+            assert rejected or statement not in WRITES, statement
 
 
 @pytest.mark.engine
@@ -283,7 +284,7 @@ def test_a_writer_as_reader_still_leaves_no_data_behind(db: Graph, monkeypatch: 
         for statement in ("MATCH (n) DETACH DELETE n", "CREATE (:Drug {name: 'planted'}) RETURN 1 AS x"):
             with pytest.raises(CypherRejected, match="would change the graph"):
                 careless.read_untrusted(statement)
-        careless.read_untrusted("MATCH (n) SET n.name = 'gone' RETURN n.name", max_rows=1)
+        assert careless.read_untrusted("MATCH (n) SET n.planted = 1 RETURN n.planted", max_rows=1).truncated
 
 
 @pytest.mark.engine

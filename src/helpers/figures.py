@@ -41,6 +41,7 @@ KINDS: Final = ("printed", "rescored", "rerun")
 
 _EMPTY: Final = "\N{EN DASH}"
 _MINUS: Final = "\N{MINUS SIGN}"
+_WRITTEN: Final = re.compile(rf"{_EMPTY}|[<~+{_MINUS}-]? ?\d[\d,.]*( ?%| s| pp| /s)?( \[[^]]*\])?(, [\d,]+ unparsed)?")
 _FONT: Final = "var(--pst-font-family-base, system-ui), sans-serif"
 
 # Enough for a notebook opened outside the book; the book's own style sheet has the rest.
@@ -197,7 +198,7 @@ def table(
 ) -> Html:
     """A table in the book's look, in a frame that scrolls sideways where the screen is narrow.
 
-    Numbers and scores stand to the right, text to the left, and an empty cell is a dash. A named index becomes the
+    Numbers and scores, also if written already, stand to the right, text to the left; a missing value is a dash. A named index becomes the
     first column, an unnamed one is left out. On a phone each cell can carry its column's name (`data-label`).
 
     Args:
@@ -262,12 +263,17 @@ def _is_number(value: object) -> bool:
 
 
 def _is_missing(value: object) -> bool:
-    return value is None or value == "" or (isinstance(value, float) and math.isnan(value)) or value is pd.NA
+    return value is None or (isinstance(value, float) and math.isnan(value)) or value is pd.NA
 
 
 def _is_numeric(column: pd.Series) -> bool:
-    values = [value for value in column if not _is_missing(value)]
-    return bool(values) and all(_is_score(value) or _is_number(value) for value in values)
+    values = [value for value in column if not _is_missing(value) and value != ""]
+    return bool(values) and all(_is_score(value) or _is_number(value) or _is_written(value) for value in values)
+
+
+def _is_written(value: object) -> bool:
+    """Whether a text is a number as `number` or `score_text` or a paper writes it."""
+    return isinstance(value, str) and not isinstance(value, Markup) and bool(_WRITTEN.fullmatch(value))
 
 
 def _cell(value: object, fmt: str | Callable[[Any], str] | None) -> str:

@@ -1,0 +1,289 @@
+"""Sentence vectors and FAISS: normalised, exact, saved with what they were built from, rebuilt when that changed."""
+
+from __future__ import annotations
+
+import json
+import logging
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from helpers import vectors
+from helpers.vectors import CorruptIndex, Encoder, EncoderUnavailable, Floats, Index, StaleIndex, cached_index
+
+SENTENCE = "The drug {} may cause {} as an adverse effect, adverse reaction, or side effect."
+TEXTS = [
+    SENTENCE.format("metformin", "urticaria"),
+    SENTENCE.format("metformin", "nausea"),
+    SENTENCE.format("aspirin", "hallucination, visual"),
+    "Der Patient hat Fieber. 😀",
+    "",
+    "word " * 90,
+]
+
+
+@pytest.fixture(scope="module")
+def minilm() -> Encoder:
+    return vectors.encoder()
+
+
+def unit(rows: Sequence[Sequence[float]]) -> Floats:
+    matrix = np.array(rows, dtype=np.float32)
+    return matrix / np.linalg.norm(matrix, axis=1, keepdims=True)
+
+
+def random_unit(n: int, d: int, seed: int = 0) -> Floats:
+    return unit(np.random.default_rng(seed).standard_normal((n, d)).tolist())
+
+
+class CountingEncoder(Encoder):
+    """A quick encoder of the tests' own, so that what is encoded can be counted."""
+
+    name, engine, digest, dimension, max_tokens = "letters", "test", "letters-1", 26, 1000
+
+    def __init__(self) -> None:
+        self.encoded: list[str] = []
+
+    def _encode(self, texts: list[str], progress: bool) -> tuple[Floats, np.ndarray]:
+        self.encoded += texts
+        counts = np.array([[1e-3 + text.count(chr(97 + i)) for i in range(26)] for text in texts], dtype=np.float32)
+        return unit(counts.reshape(-1, 26).tolist()), np.zeros(len(texts), dtype=np.bool_)
+
+
+@pytest.fixture
+def indexes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setattr(vectors, "INDEXES", tmp_path / "indexes")
+    return tmp_path / "indexes"
+
+
+# ----------------------------------------------------------------------------------------------------------- index
+
+
+@given(st.integers(1, 60), st.integers(1, 12), st.integers(1, 30), st.integers(0, 10_000))
+def test_an_exact_search_agrees_with_brute_force(n: int, d: int, k: int, seed: int) -> None:
+    stored, queries = random_unit(n, d, seed), random_unit(3, d, seed + 1)
+    scores, ids = Index.build(stored).search(queries, k)
+    brute = queries @ stored.T
+    assert scores.shape == ids.shape == (3, min(k, n))
+    np.testing.assert_allclose(scores, -np.sort(-brute, axis=1)[:, :k], atol=1e-5)
+    np.testing.assert_allclose(scores, np.take_along_axis(brute, ids, axis=1), atol=1e-5)
+    assert all(len(set(row)) == len(row) for row in ids.tolist())
+
+
+@pytest.mark.parametrize("kind", ["flat", "ivf", "hnsw"])
+def test_every_kind_finds_a_vector_by_itself_and_survives_saving(kind: vectors.Kind, tmp_path: Path) -> None:
+    stored = random_unit(500, 16)
+    index = Index.build(stored, kind)
+    scores, ids = index.search(stored[:50], 3)
+    assert (ids[:, 0] == np.arange(50)).mean() > 0.95
+    assert (np.diff(scores, axis=1) <= 1e-6).all()
+    index.save(tmp_path / "index", built_from="abc")
+    again = Index.load(tmp_path / "index", built_from="abc")
+    assert (again.kind, again.size, again.dimension) == (kind, 500, 16)
+    for mine, theirs in zip(index.search(stored[:50], 3), again.search(stored[:50], 3), strict=True):
+        np.testing.assert_array_equal(mine, theirs)
+    assert not list(tmp_path.glob("**/*.part"))
+
+
+def test_more_effort_finds_more() -> None:
+    stored, queries = random_unit(2000, 32), random_unit(100, 32, seed=1)
+    exact = Index.build(stored).search(queries, 10)[1]
+
+    def recall(index: Index) -> float:
+        found = index.search(queries, 10)[1]
+        return float(np.mean([len(set(a) & set(b)) / 10 for a, b in zip(exact.tolist(), found.tolist(), strict=True)]))
+
+    few, many = (recall(Index.build(stored, "ivf", nlist=40, nprobe=n)) for n in (2, 40))
+    assert few < many == 1.0
+    assert recall(Index.build(stored, "hnsw", efSearch=512)) > 0.95
+
+
+def test_what_cannot_be_indexed_or_searched_is_an_error() -> None:
+    with pytest.raises(ValueError, match="at least one vector"):
+        Index.build(np.empty((0, 4), dtype=np.float32))
+    with pytest.raises(ValueError, match="finite"):
+        Index.build(np.array([[np.nan, 1.0]], dtype=np.float32))
+    with pytest.raises(ValueError, match="one vector a row"):
+        Index.build(np.ones(4, dtype=np.float32))
+    with pytest.raises(ValueError, match="flat, ivf, hnsw, not 'tree'"):
+        Index.build(random_unit(3, 4), "tree")  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="flat index has no nprobe"):
+        Index.build(random_unit(3, 4), nprobe=3)
+    index = Index.build(random_unit(3, 4))
+    with pytest.raises(ValueError, match="same encoder"):
+        index.search(random_unit(1, 5), 1)
+    with pytest.raises(ValueError, match="k must be at least 1"):
+        index.search(random_unit(1, 4), 0)
+
+
+def test_a_saved_index_says_what_it_was_built_from(tmp_path: Path) -> None:
+    with pytest.raises(StaleIndex, match="no index"):
+        Index.load(tmp_path, built_from="new")
+    Index.build(random_unit(3, 4)).save(tmp_path, built_from="old")
+    with pytest.raises(StaleIndex, match=r"built from old; new was asked for"):
+        Index.load(tmp_path, built_from="new")
+
+
+@pytest.mark.parametrize("damage", ["cut", "flip", "gone", "about"])
+def test_a_damaged_index_is_told_apart(tmp_path: Path, damage: str) -> None:
+    Index.build(random_unit(30, 4)).save(tmp_path, built_from="x")
+    file = tmp_path / "index.faiss"
+    content = bytearray(file.read_bytes())
+    if damage == "cut":
+        file.write_bytes(content[:-20])
+    elif damage == "flip":
+        content[len(content) // 2] ^= 1
+        file.write_bytes(content)
+    elif damage == "gone":
+        file.unlink()
+    else:
+        (tmp_path / "index.json").write_text('{"built_from": "x"')
+    with pytest.raises(CorruptIndex):
+        Index.load(tmp_path, built_from="x")
+
+
+def test_an_index_that_cannot_be_written_is_an_error_and_leaves_the_old_one(tmp_path: Path) -> None:
+    Index.build(random_unit(3, 4)).save(tmp_path, built_from="x")
+    (tmp_path / "index.faiss.part").mkdir()  # nothing can be written under that name
+    try:
+        with pytest.raises(OSError, match=r"could not be written|directory|not permitted"):
+            Index.build(random_unit(5, 4)).save(tmp_path, built_from="x")
+    finally:
+        (tmp_path / "index.faiss.part").rmdir()
+    assert Index.load(tmp_path, built_from="x").size == 3
+
+
+# ---------------------------------------------------------------------------------------------------- cached index
+
+
+def test_an_index_is_built_once_and_again_when_anything_changed(indexes: Path) -> None:
+    encoder = CountingEncoder()
+    texts = ["alpha", "beta", "gamma"]
+
+    def encoded(texts: list[str], kind: vectors.Kind = "flat", **parameters: int) -> int:
+        before = len(encoder.encoded)
+        index = cached_index("letters", texts, encoder, kind, progress=False, **parameters)
+        assert index.size == len(texts)
+        return len(encoder.encoded) - before
+
+    assert encoded(texts) == 3
+    assert encoded(texts) == 0
+    assert encoded([*texts, "delta"]) == 4
+    assert encoded(["al", "phabeta", "gamma"]) == 3
+    assert encoded(texts[::-1]) == 3
+    assert encoded(texts, "hnsw") == 3
+    assert encoded(texts, "hnsw", M=8) == 3
+    encoder.digest = "letters-2"
+    assert encoded(texts) == 3
+    assert encoded(texts) == 0
+
+
+def test_a_damaged_cached_index_is_set_aside_and_built_again(indexes: Path, caplog: pytest.LogCaptureFixture) -> None:
+    encoder = CountingEncoder()
+    texts = ["alpha", "beta", "gamma"]
+    cached_index("letters", texts, encoder, progress=False)
+    folder = next(path for path in indexes.iterdir() if path.is_dir())
+    (folder / "index.faiss").write_bytes(b"damaged")
+    with caplog.at_level(logging.WARNING):
+        index = cached_index("letters", texts, encoder, progress=False)
+    assert index.search(encoder.encode(["gamma"], progress=False), 1)[1].tolist() == [[2]]
+    assert len(encoder.encoded) == 7
+    aside = next(path for path in indexes.iterdir() if ".bad-" in path.name)
+    assert (aside / "index.faiss").read_bytes() == b"damaged"
+    assert str(aside) in caplog.text
+    cached_index("letters", texts, encoder, progress=False)
+    assert len(encoder.encoded) == 7
+
+
+# -------------------------------------------------------------------------------------------------------- encoders
+
+
+def test_vectors_have_length_one_and_the_stated_shape(minilm: Encoder) -> None:
+    encoded = minilm.encode(TEXTS, progress=False)
+    assert encoded.shape == (len(TEXTS), minilm.dimension) == (len(TEXTS), 384)
+    assert encoded.dtype == np.float32
+    np.testing.assert_allclose(np.linalg.norm(encoded, axis=1), 1, atol=1e-5)
+    assert minilm.encode([], progress=False).shape == (0, 384)
+    assert minilm.engine.startswith("openvino ")
+
+
+def test_a_text_has_the_same_vector_in_any_company(minilm: Encoder) -> None:
+    many = TEXTS + [SENTENCE.format(f"drug {i}", "rash " * (i % 7 + 1)) for i in range(200)]
+    together = minilm.encode(many, progress=False)
+    alone = np.concatenate([minilm.encode([text], progress=False) for text in TEXTS])
+    np.testing.assert_allclose(together[: len(TEXTS)], alone, atol=1e-6)
+    order = np.random.default_rng(0).permutation(len(many))
+    shuffled = minilm.encode([many[i] for i in order] + many[:3], progress=False)
+    np.testing.assert_allclose(shuffled[: len(many)], together[order], atol=1e-6)
+    np.testing.assert_array_equal(shuffled[len(many) :], shuffled[[order.tolist().index(i) for i in range(3)]])
+
+
+def test_equal_texts_are_encoded_once() -> None:
+    encoder = CountingEncoder()
+    encoded = encoder.encode(["a", "b", "a", "a"], progress=False)
+    assert encoder.encoded == ["a", "b"]
+    assert encoded.argmax(axis=1).tolist() == [0, 1, 0, 0]
+
+
+def test_texts_beyond_what_the_model_sees_are_counted_and_said(
+    minilm: Encoder, caplog: pytest.LogCaptureFixture
+) -> None:
+    fits, long = "word " * 254, "word " * 255  # and two special tokens
+    with caplog.at_level(logging.WARNING):
+        encoded = minilm.encode([fits, long, long, long + "entirely different ending"], progress=False)
+    assert minilm.truncated == 3
+    assert "3 of 4 texts are longer than the 256 tokens" in caplog.text
+    np.testing.assert_allclose(encoded[0], encoded[3], atol=1e-6)
+    caplog.clear()
+    minilm.encode([fits], progress=False)
+    assert minilm.truncated == 0
+    assert not caplog.text
+
+
+def test_near_in_meaning_is_near_in_the_index(minilm: Encoder) -> None:
+    pairs = [
+        (d, e) for d in ("metformin", "aspirin", "ibuprofen") for e in ("urticaria", "nausea", "insomnia", "anaemia")
+    ]
+    index = Index.build(minilm.encode([SENTENCE.format(*pair) for pair in pairs], progress=False))
+    for row, (drug, effect) in enumerate(pairs):
+        question = minilm.encode([f"Is {effect} an adverse effect of {drug}?"], progress=False)
+        assert index.search(question, 1)[1].tolist() == [[row]]
+    sick, also_sick, car = minilm.encode(["feeling sick", "nausea and vomiting", "a red sports car"], progress=False)
+    assert sick @ also_sick > sick @ car + 0.2
+
+
+def test_what_is_no_list_of_texts_is_an_error(minilm: Encoder) -> None:
+    with pytest.raises(TypeError, match="not one string"):
+        minilm.encode("a text")
+    with pytest.raises(TypeError, match="text 1 is nan"):
+        minilm.encode(["a", float("nan")])  # type: ignore[list-item]
+
+
+def test_another_encoder_needs_its_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "sentence_transformers", None)
+    with pytest.raises(EncoderUnavailable, match=r"'no/such-model' needs sentence-transformers.*extra `encoders`"):
+        vectors.encoder("no/such-model")
+
+
+@pytest.mark.parametrize(("set_to", "expected"), [("3", 3), ("", None), ("many", None), ("0", None)])
+def test_threads_follow_the_setting(monkeypatch: pytest.MonkeyPatch, set_to: str, expected: int | None) -> None:
+    monkeypatch.setenv("OMP_NUM_THREADS", set_to)
+    assert vectors.threads() == expected if expected else vectors.threads() >= 1
+
+
+def test_nothing_reports_the_use_of_the_encoder() -> None:
+    assert sys.modules["openvino_telemetry"] is None
+    assert not [name for name in sys.modules if name.startswith("openvino_telemetry.")]
+
+
+def test_the_description_of_an_index_is_complete(indexes: Path) -> None:
+    cached_index("letters", ["alpha", "beta"], CountingEncoder(), progress=False)
+    about = json.loads(next(indexes.glob("letters-*/index.json")).read_text())
+    assert about["kind"] == "flat"
+    assert about["size"] == 2
+    assert len(about["built_from"]) == len(about["sha256"]) == 64
