@@ -102,9 +102,9 @@ scoreboard: $(READY) ## print the scoreboard and the ledger of claims
 
 # -------------------------------------------------------------------------------------------------------------- book
 SOURCES := $(shell find book data/published data/results -type f 2>/dev/null) _config.yml data/registry.yml \
-           $(addprefix src/helpers/,book.py figures.py record.py settings.py datasets.py)
+           $(addprefix src/helpers/,$(addsuffix .py,book datasets figures metrics pages provenance record settings))
 book: $(BOOK) ## build the book from the runs, or from the kept reference where there is none
-$(BOOK): $(SOURCES) $(wildcard $(BUILD)/executed/*/*.ipynb) $(wildcard $(BUILD)/records/*/*.json) | $(READY)
+$(BOOK): $(SOURCES) $(wildcard $(BUILD)/executed/*/*.ipynb $(BUILD)/failed/*/*.ipynb $(BUILD)/records/*/*.json) | $(READY)
 	@$(PY) -m helpers.book build
 	@echo "The book is in $@"
 

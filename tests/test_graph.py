@@ -89,6 +89,7 @@ def test_a_name_that_is_no_identifier_is_refused(name: str) -> None:
         graph._name(name)
 
 
+@examples(deadline=None)
 @given(st.lists(st.text(max_size=40), max_size=60), st.integers(1, 7), st.integers(40, 90))
 def test_batches_keep_all_rows_in_order_and_stay_in_bounds(texts: list[str], rows: int, characters: int) -> None:
     with pytest.MonkeyPatch.context() as patch:

@@ -10,11 +10,12 @@ from dataclasses import replace
 
 import pytest
 from hypothesis import given
+from hypothesis import settings as examples
 from hypothesis import strategies as st
 from test_graph import embedded_server, load_pairs
 
 from helpers import graph
-from helpers.graph import CypherRejected, Graph
+from helpers.graph import CypherRejected, Graph, GraphError
 from helpers.services import GraphEndpoint
 
 LIMIT = 1.5
@@ -201,6 +202,17 @@ def attempt(db: Graph, statement: str) -> CypherRejected | None:
     return rejected
 
 
+def names_once_it_answers(db: Graph) -> list[dict[str, str]]:
+    """A plain read. The server may be busy with a statement that nobody waits for, until its own limit stops that."""
+    deadline = time.monotonic() + 60
+    while True:
+        try:
+            return db.read_untrusted("MATCH (n:Drug {name: 'aspirin'}) RETURN n.name AS name").rows
+        except (CypherRejected, GraphError):
+            if time.monotonic() > deadline:
+                raise
+
+
 # ------------------------------------------------------------------------------------------------- without a server
 
 
@@ -233,6 +245,7 @@ def test_reading_is_let_through(statement: str) -> None:
     assert graph._checked_statement(statement) == statement.rstrip(";")
 
 
+@examples(deadline=None)
 @given(st.text(alphabet=st.sampled_from(list("/*'\"`\\\n; .(u0027aDELT")), max_size=400))
 def test_the_look_at_the_text_ends_on_any_text(text: str) -> None:
     start = time.monotonic()
@@ -293,7 +306,7 @@ def test_a_runaway_is_stopped_and_the_server_goes_on(db: Graph, statement: str) 
     rejected = attempt(db, statement)
     assert rejected is not None
     assert "was stopped" in str(rejected) or "server" in str(rejected)
-    assert db.read_untrusted("MATCH (n:Drug {name: 'aspirin'}) RETURN n.name AS name").rows == [{"name": "aspirin"}]
+    assert names_once_it_answers(db) == [{"name": "aspirin"}]
 
 
 @pytest.mark.engine

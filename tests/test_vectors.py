@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from hypothesis import given
+from hypothesis import settings as examples
 from hypothesis import strategies as st
 
 from helpers import vectors
@@ -52,7 +53,10 @@ class CountingEncoder(Encoder):
     def _encode(self, texts: list[str], progress: bool) -> tuple[Floats, np.ndarray]:
         self.encoded += texts
         counts = np.array([[1e-3 + text.count(chr(97 + i)) for i in range(26)] for text in texts], dtype=np.float32)
-        return unit(counts.reshape(-1, 26).tolist()), np.zeros(len(texts), dtype=np.bool_)
+        return unit(counts.reshape(-1, 26).tolist()), self._cut(texts)
+
+    def _cut(self, texts: list[str]) -> np.ndarray:
+        return np.array([len(text) > self.max_tokens for text in texts], dtype=np.bool_)
 
 
 @pytest.fixture
@@ -64,6 +68,7 @@ def indexes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 # ----------------------------------------------------------------------------------------------------------- index
 
 
+@examples(deadline=None)
 @given(st.integers(1, 60), st.integers(1, 12), st.integers(1, 30), st.integers(0, 10_000))
 def test_an_exact_search_agrees_with_brute_force(n: int, d: int, k: int, seed: int) -> None:
     stored, queries = random_unit(n, d, seed), random_unit(3, d, seed + 1)
@@ -236,7 +241,7 @@ def test_texts_beyond_what_the_model_sees_are_counted_and_said(
     fits, long = "word " * 254, "word " * 255  # and two special tokens
     with caplog.at_level(logging.WARNING):
         encoded = minilm.encode([fits, long, long, long + "entirely different ending"], progress=False)
-    assert minilm.truncated == 3
+    assert minilm.truncated == minilm.count_truncated([long, fits, long, long]) == 3
     assert "3 of 4 texts are longer than the 256 tokens" in caplog.text
     np.testing.assert_allclose(encoded[0], encoded[3], atol=1e-6)
     caplog.clear()

@@ -55,7 +55,7 @@ class RegistryError(DataError):
     """The registry cannot be read, or has no entry of that name."""
 
 
-class DataUnavailable(DataError):  # noqa: N818
+class DataUnavailable(DataError):
     """No source gave the file."""
 
 

@@ -32,11 +32,11 @@ class DataError(RuntimeError):
     """Something about a data file is wrong; the message says what was needed, what was found and what to do."""
 
 
-class HashMismatch(DataError):  # noqa: N818
+class HashMismatch(DataError):
     """A file has other content than it must have. It was set aside and is never used."""
 
 
-class NotEnoughSpace(DataError):  # noqa: N818
+class NotEnoughSpace(DataError):
     """The disk has no room for the file."""
 
 

@@ -198,8 +198,9 @@ def table(
 ) -> Html:
     """A table in the book's look, in a frame that scrolls sideways where the screen is narrow.
 
-    Numbers and scores, also if written already, stand to the right, text to the left; a missing value is a dash. A named index becomes the
-    first column, an unnamed one is left out. On a phone each cell can carry its column's name (`data-label`).
+    Numbers and scores, also if written already, stand to the right, text to the left; a missing value is a dash. A
+    named index becomes the first column, an unnamed one is left out. On a phone each cell can carry its column's name
+    (`data-label`).
 
     Args:
         df: one row per line. A cell of type `markupsafe.Markup` is taken as HTML, any other text is escaped.

@@ -24,7 +24,7 @@ from neo4j.exceptions import AuthError, DriverError, Neo4jError
 from neo4j.graph import Node, Path, Relationship
 from neo4j.spatial import Point
 from neo4j.time import Date, DateTime, Duration, Time
-from tqdm.auto import tqdm
+from tqdm import tqdm
 
 from helpers import services
 from helpers.services import GraphEndpoint
@@ -44,8 +44,10 @@ MARKER = "LoadedData"
 
 IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
-# The server's remarks (an unknown label, a deprecated word) are not for the reader of a notebook.
-logging.getLogger("neo4j.notifications").setLevel(logging.ERROR)
+# The server's remarks (an unknown label, a deprecated word) are not for the reader of a notebook; a broken connection
+# is told by the error that follows.
+for _noisy in ("neo4j.notifications", "neo4j.io"):
+    logging.getLogger(_noisy).setLevel(logging.CRITICAL)
 
 
 class GraphError(RuntimeError):
@@ -457,7 +459,6 @@ def _driving() -> dict[str, Any]:
         "connection_timeout": WAIT,
         # bounds the handshake too, with a server that accepts a connection and then says nothing
         "connection_acquisition_timeout": WAIT,
-        "notifications_min_severity": neo4j.NotificationMinimumSeverity.OFF,
     }
 
 

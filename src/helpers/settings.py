@@ -37,19 +37,19 @@ class Settings(BaseSettings):
     model_config = SettingsConfigDict(env_file=ROOT / ".env", extra="ignore", env_ignore_empty=True)
 
     neo4j_uri: str | None = Field(None, description="a Neo4j 5 server, for example bolt://localhost:7687")
-    neo4j_user: str = "neo4j"
-    neo4j_password: SecretStr | None = None
-    neo4j_database: str = "neo4j"
+    neo4j_user: str = Field("neo4j", description="who loads the graphs there")
+    neo4j_password: SecretStr | None = Field(None, description="that user's password; needed with NEO4J_URI")
+    neo4j_database: str = Field("neo4j", description="the database that the graphs are loaded into")
     neo4j_reader_user: str | None = Field(None, description="a user without write rights, for generated Cypher")
-    neo4j_reader_password: SecretStr | None = None
+    neo4j_reader_password: SecretStr | None = Field(None, description="that user's password")
 
     llm_base_url: str | None = Field(None, description="an OpenAI-compatible server, for example http://gpu:8000/v1")
     llm_model: str | None = Field(None, description="the model to ask for; unset: the profile's")
-    llm_api_key: SecretStr | None = None
+    llm_api_key: SecretStr | None = Field(None, description="the server's key, if it asks for one")
     llm_engine: Literal["auto", "vllm", "llamacpp"] = Field("auto", description="the embedded engine")
 
     data_mirror: str | None = Field(None, description="a folder or URL that is asked for data before its source")
-    profile: Profile = "laptop"
+    profile: Profile = Field("laptop", description="sizes and models: smoke, laptop or paper")
 
     @field_validator("neo4j_uri")
     @classmethod
