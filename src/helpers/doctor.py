@@ -82,8 +82,9 @@ def _graph() -> Finding:
     s = settings()
     if s.neo4j_uri:
         mend = "" if s.neo4j_password else "set NEO4J_PASSWORD"
-        if not mend:
-            mend = _answers_bolt()
+        mend = mend or _answers_bolt()
+        if not mend and not s.neo4j_reader_user:
+            mend = "for generated Cypher, a user without write rights: NEO4J_READER_USER and NEO4J_READER_PASSWORD"
         return Finding("graph", f"{s.neo4j_uri}, database {s.neo4j_database} (NEO4J_URI)", mend)
     return Finding("graph", "embedded ArcadeDB over Bolt on loopback (NEO4J_URI is not set)")
 

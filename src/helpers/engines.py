@@ -298,8 +298,11 @@ def _vllm_launch(
         # Blocks of 32 tokens: at the default of 128 the instructions that all prompts share are shorter than a block
         # and nothing is reused. Compiled mode takes a minute to start and gains little on a CPU.
         command += [f"--max-num-seqs={concurrency}", "--block-size=32", "--enforce-eager"]
+        command += ["--max-num-batched-tokens=1024"]
         environment |= {
             "VLLM_CPU_KVCACHE_SPACE": "1",
+            "MALLOC_ARENA_MAX": "2",
+            "MALLOC_TRIM_THRESHOLD_": "131072",
             # the default binding was seen to use one core only
             "VLLM_CPU_OMP_THREADS_BIND": ",".join(map(str, cores)),
         }
@@ -401,7 +404,8 @@ def graph_launch(folder: Path, port: int, http_port: int, passwords: dict[str, s
         "bolt.port": port,
         "bolt.defaultDatabase": database,
         "server.defaultDatabases": f"{database}[reader:{passwords['reader']}:reader]",
-        "command.timeout": 30_000,  # milliseconds; the driver's own timeouts are not obeyed
+        # milliseconds; the driver's own timeouts are not obeyed, and what a client gives up on runs on until then
+        "command.timeout": 15_000,
         "opencypher.loadCsv.allowFileUrls": "false",
         "opencypher.loadCsv.allowRemoteUrls": "false",
     }

@@ -250,21 +250,32 @@ def keep_reference(profile: str) -> int:
         if content["sample"]:
             sys.stderr.write(f"{executed.stem}: not kept, it ran on SAMPLE data\n")
             continue
-        if executed.stat().st_size > REFERENCE_LIMIT:
+        notebook = _without_progress(executed)
+        if len(notebook) > REFERENCE_LIMIT:
             sys.stderr.write(
-                f"{executed.stem} has {executed.stat().st_size:,} bytes; at most {REFERENCE_LIMIT:,} are kept in git. "
+                f"{executed.stem} has {len(notebook):,} bytes; at most {REFERENCE_LIMIT:,} are kept in git. "
                 "Draw fewer points, or a picture in place of a vector figure.\n"
             )
             return 1
-        for source, folder in ((record, RESULTS / profile), (executed, REFERENCE)):
-            folder.mkdir(parents=True, exist_ok=True)
-            shutil.copyfile(source, folder / source.name)
+        (RESULTS / profile).mkdir(parents=True, exist_ok=True)
+        REFERENCE.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(record, RESULTS / profile / record.name)
+        (REFERENCE / executed.name).write_bytes(notebook)
         kept += 1
         sys.stderr.write(f"{executed.stem}: kept as the reference\n")
     if not kept:
         sys.stderr.write(f"There is no run of profile {profile} to keep. Run `make reproduce PROFILE={profile}`.\n")
         return 1
     return 0
+
+
+def _without_progress(executed: Path) -> bytes:
+    """An executed notebook as JSON, without what its cells wrote to stderr: progress bars and messages."""
+    notebook = json.loads(executed.read_text(encoding="utf-8"))
+    for cell in notebook["cells"]:
+        if "outputs" in cell:
+            cell["outputs"] = [o for o in cell["outputs"] if o.get("name") != "stderr"]
+    return (json.dumps(notebook, indent=1, ensure_ascii=False) + "\n").encode()
 
 
 def main(arguments: list[str] | None = None) -> int:

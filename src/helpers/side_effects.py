@@ -7,6 +7,7 @@ graph. Here each arm is one function of the same signature: questions in, predic
 from __future__ import annotations
 
 import json
+import math
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -40,6 +41,13 @@ INSTRUCTION_CLOSED_BOOK = (
     "You are asked to answer the following question with a single word: YES or NO. After your YES or NO answer, "
     "briefly explain your reasoning. Question:\n\n"
 )
+# The paper prints no closed-book prompt, so its wording is open; these differ in what a model may fall for.
+CLOSED_BOOK_WORDINGS = {
+    "as the retrieval arms ask": INSTRUCTION_CLOSED_BOOK,
+    "no explanation asked": "You are asked to answer the following question with a single word: YES or NO. "
+    "Question:\n\n",
+    "label first": "Answer with a single word, YES or NO. ",
+}
 RECOGNITION = (
     "Extract the drug and the side effect from the question. Copy both exactly as they are written. Answer in one line "
     "of the form: drug: ...; side effect: ..."
@@ -298,9 +306,9 @@ def parse_label(reply: str) -> bool | None:
     return None if found is None else found[1].lower() == "yes"
 
 
-def closed_book_prompt(question: Question) -> list[dict[str, str]]:
+def closed_book_prompt(question: Question, instruction: str = INSTRUCTION_CLOSED_BOOK) -> list[dict[str, str]]:
     """The question alone."""
-    return [{"role": "user", "content": INSTRUCTION_CLOSED_BOOK + question.text}]
+    return [{"role": "user", "content": instruction + question.text}]
 
 
 def evidence_prompt(question: Question, evidence: str) -> list[dict[str, str]]:
@@ -329,12 +337,23 @@ def graph_evidence(entities: Entities, *, found: bool) -> str:
     )
 
 
-def closed_book(asking: Asking) -> Arm:
+def closed_book(asking: Asking, instruction: str = INSTRUCTION_CLOSED_BOOK) -> Arm:
     """The LLM alone."""
 
     def arm(questions: Sequence[Question]) -> list[Prediction]:
-        replies = asking.answers([closed_book_prompt(q) for q in questions], "closed-book")
+        replies = asking.answers([closed_book_prompt(q, instruction) for q in questions], "closed-book")
         return [Prediction(parse_label(r.text), label_probability(r.first_token), None, r.text) for r in replies]
+
+    return arm
+
+
+def constrained_closed_book(llm: LLM, instruction: str = INSTRUCTION_CLOSED_BOOK) -> Arm:
+    """The LLM alone, decoding constrained to YES or NO, at temperature 0."""
+
+    def arm(questions: Sequence[Question]) -> list[Prediction]:
+        prompts = [closed_book_prompt(q, instruction) for q in questions]
+        choices = llm.choose_many(prompts, ["YES", "NO"], label="closed-book, constrained")
+        return [Prediction(c.answer == "YES", math.exp(c.logprobs["YES"]), None, c.answer) for c in choices]
 
     return arm
 

@@ -422,6 +422,30 @@ def calibration_table(rows: Sequence[Calibrated]) -> pd.DataFrame:
     )
 
 
+def report_wordings(
+    run: Run, questions: Sequence[Question], answers: Mapping[str, Sequence[Prediction]], draws: int
+) -> pd.DataFrame:
+    """Closed-book by wording: keep accuracy and AUC in the record, and give the table of both."""
+    labels, drugs = [q.label for q in questions], [q.drug for q in questions]
+    rows = []
+    for wording, predictions in answers.items():
+        scores = binary_scores(labels, [p.answer for p in predictions], clusters=drugs, draws=draws)
+        area = auc(labels, _p_yes(predictions), clusters=drugs)
+        name = "".join(c if c.isalnum() else "_" for c in wording)
+        run.extra(f"wording.{name}.accuracy", f"closed-book accuracy, {wording}", scores["accuracy"])
+        run.extra(f"wording.{name}.auc", f"closed-book AUC, {wording}", area)
+        rows.append(
+            {
+                "wording": wording,
+                "answers YES": proportion(sum(p.answer is True for p in predictions), len(predictions)),
+                "accuracy": _without_unparsed(scores["accuracy"]),
+                "AUC": area,
+                "unparsed": scores["accuracy"].unparsed,
+            }
+        )
+    return pd.DataFrame(rows)
+
+
 def cut_table(printed: Published, whole: Scores, cut: Scores, at: int) -> pd.DataFrame:
     """Sensitivity and specificity of Format A with whole documents, with cut ones, and as printed."""
     rows = []
