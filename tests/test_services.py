@@ -112,6 +112,8 @@ def test_the_setting_llm_model_takes_the_place_of_the_profiles(named):
     named(llm_base_url=f"http://127.0.0.1:{http.server_port}/v1", llm_model="mine")
     endpoint = services.llm_endpoint("the profile's")
     assert (endpoint.model, endpoint.engine, endpoint.context) == ("mine", "vllm", 512)
+    with pytest.raises(ServiceError, match="does not serve 'a second one'"):
+        services.llm_endpoint("a second one", exact=True)
     http.shutdown()
 
 

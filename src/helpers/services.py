@@ -133,18 +133,19 @@ def graph_endpoint() -> GraphEndpoint:
     return _as(GraphEndpoint, _ensure("graph", {"database": s.neo4j_database}, launch))
 
 
-def llm_endpoint(model: str, context: int = CONTEXT) -> LlmEndpoint:
+def llm_endpoint(model: str, context: int = CONTEXT, *, exact: bool = False) -> LlmEndpoint:
     """The LLM server of `LLM_BASE_URL`, else an embedded one that serves `model`, started if need be.
 
     Args:
         model: the profile's model; `LLM_MODEL` takes its place.
         context: tokens of prompt and answer that an embedded server should accept.
+        exact: ask for `model` whatever `LLM_MODEL` says, for a second model beside the first.
 
     Raises:
         ServiceError: the server does not answer, or does not have the model.
     """
     s = settings()
-    model = s.llm_model or model
+    model = model if exact else s.llm_model or model
     if s.llm_base_url:
         return _external_llm(s.llm_base_url, model, s.llm_api_key.get_secret_value() if s.llm_api_key else "none")
 

@@ -318,10 +318,10 @@ def _percent(score: Score) -> str:
     return f"{100 * score.value:.1f} % [{100 * score.low:.1f}, {100 * score.high:.1f}], n = {score.n:,}"
 
 
-def decide_models_claim(run: Run, first: Mapping[str, Scores], second: Mapping[str, Scores] | None) -> None:
+def decide_models_claim(run: Run, first: Mapping[str, Scores], second: Mapping[str, Scores]) -> None:
     """Whether the choice of model matters less than the choice of architecture; needs runs of two models."""
     claim = "side_effects.claim.model_difference_small"
-    if second is None:
+    if not second:
         run.claim(claim, "not run", "This run asked one model.")
         return
     accuracy = [[scores[arm]["accuracy"].value for arm in ARMS] for scores in (first, second)]
