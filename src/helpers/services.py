@@ -20,7 +20,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
@@ -367,7 +367,6 @@ def supervise(folder: Path) -> int:
         reason, wanted = "", True
         for reason in _watch(spec, server, folder):
             if reason == "ready":
-                _lower_priority(server, spec.yielding)
                 state = {"supervisor": me[0], "supervisor_created": me[1], "endpoint": spec.endpoint}
                 write_secret(folder / "endpoint.json", json.dumps(state))
             wanted = not (reason == "idle" or stop_requested or (folder / "stop").exists())
@@ -382,14 +381,6 @@ def supervise(folder: Path) -> int:
     (folder / "endpoint.json").unlink(missing_ok=True)
     (folder / "failed.txt").write_text(f"{reason}. The last lines of its log:\n  " + "\n  ".join(tail))
     return 1
-
-
-def _lower_priority(server: psutil.Process, names: Sequence[str]) -> None:
-    """Let some of a server's processes yield to its others."""
-    for process in server.children(recursive=True):
-        with contextlib.suppress(psutil.Error):
-            if any(name in " ".join([process.name(), *process.cmdline()]) for name in names):
-                process.nice(15)
 
 
 def _watch(spec: Launch, server: psutil.Popen, folder: Path) -> Iterator[str]:

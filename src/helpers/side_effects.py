@@ -48,9 +48,10 @@ CLOSED_BOOK_WORDINGS = {
     "Question:\n\n",
     "label first": "Answer with a single word, YES or NO. ",
 }
+# The answer is short because each token of it costs as much as ten of the question.
 RECOGNITION = (
-    "Extract the drug and the side effect from the question. Copy both exactly as they are written. Answer in one line "
-    "of the form: drug: ...; side effect: ..."
+    "Extract the drug and the side effect from the question. Copy both exactly as they are written. Answer in one "
+    "line: the drug, a vertical bar, the side effect."
 )
 # Neither pair is in any data set here: no test item may stand in a prompt.
 RECOGNITION_EXAMPLES = (
@@ -223,7 +224,9 @@ class Entities:
     side_effect: str = ""
 
 
-_ENTITIES = re.compile(r"drug\s*:\s*(?P<drug>.+?)\s*;\s*side\s*effect\s*:\s*(?P<effect>.+)", re.IGNORECASE)
+_ENTITIES = re.compile(
+    r"^\s*(?:drug\s*:\s*)?(?P<drug>[^|\n]+?)\s*\|\s*(?:side\s*effect\s*:\s*)?(?P<effect>[^|\n]+)", re.IGNORECASE
+)
 
 
 def parse_entities(reply: str) -> Entities:
@@ -245,7 +248,7 @@ def recognition_prompt(question: Question) -> list[dict[str, str]]:
     for drug, effect in RECOGNITION_EXAMPLES:
         messages += [
             {"role": "user", "content": QUESTION.format(side_effect=effect, drug=drug)},
-            {"role": "assistant", "content": f"drug: {drug}; side effect: {effect}"},
+            {"role": "assistant", "content": f"{drug} | {effect}"},
         ]
     return [*messages, {"role": "user", "content": question.text}]
 
