@@ -128,8 +128,8 @@ class LLM:
         self._client = openai.OpenAI(
             base_url=endpoint.base_url,
             api_key=endpoint.api_key,
-            # with the client's back-off of up to 8 s this outlasts the restart of an embedded server
-            max_retries=8,
+            # with the client's back-off of up to 8 s this is some 100 s, longer than an embedded server's restart
+            max_retries=16,
             timeout=600,
         )
 
