@@ -46,7 +46,8 @@ FILES = {
 """SIDER's files, by their own name."""
 
 ATC_SHA256 = "b457e124cc13c482bbe3afcf76c43bd53764c14d40da563785e20146c2e0f229"
-"""Digest of the `drug_atc.tsv` that SIDER 4.1 was published with, 1,560 lines. The fetched file goes on after them."""
+"""Digest of `drug_atc.tsv` in a copy of SIDER 4.1 with nothing added, 1,560 lines (Git LFS pointer in
+github.com/soluchi07/ADE-project). The fetched file goes on after them."""
 
 TRIPLE = ("associations", "marketed_drugs", "preferred_terms")
 """The ids, after `side_effects.text.`, of the three counts that the paper prints for its filtered SIDER."""
@@ -165,7 +166,7 @@ def read_atc(path: Path) -> pd.DataFrame:
 
 
 def atc_digest(atc: pd.DataFrame) -> str:
-    """SHA-256 of SIDER's own part of the list, as a file; `ATC_SHA256` if it is what SIDER published."""
+    """SHA-256 of SIDER's own part of the list, as a file; `ATC_SHA256` if nothing was added or lost."""
     own = atc[atc.own]
     text = "".join(f"{flat}\t{code}\n" for flat, code in zip(own.flat, own.code, strict=True))
     return hashlib.sha256(text.encode()).hexdigest()
@@ -435,8 +436,9 @@ def origins(
     """
     edges = {(drug, effect) for drug, effects in released.items() for effect in effects}
     graph = {(drug, effect) for effect, drugs in truth.items() for drug in drugs}
-    of_effect = sider.terms.groupby("effect").name.agg(set)
+    of_effect = sider.terms.groupby("effect").name.agg(set).to_dict()
     equal = sum(set(drugs) == of_effect.get(effect) for effect, drugs in older.items())
+    no_term = len(older.keys() - of_effect.keys())
     outside = {q.side_effect for q in benchmark} - {effect for _, effect in edges}
     rows = [
         ("Format A", len(released), len({e for _, e in edges}), len(edges), "see the rules above"),
@@ -459,7 +461,7 @@ def origins(
             len({d for drugs in older.values() for d in drugs}),
             len(older),
             sum(map(len, older.values())),
-            f"{equal} of {len(older)} answers are all of SIDER, no ATC code needed",
+            f"{equal} of {len(older)} answers are all of SIDER's drugs, {no_term} terms are no PT",
         ),
     ]
     return pd.DataFrame(rows, columns=["file", "drugs", "terms", "pairs", "against the others"])
