@@ -1,0 +1,243 @@
+"""The data notebook: SIDER's files as read, ways to count them, the choice of drugs, redraws, the authors' reports."""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from helpers import datasets, figures, record
+from helpers import side_effects_data as sd
+from helpers.side_effects import Question
+
+# flat, stereo, label concept, kind, UMLS id, effect; compounds 1 and 2 share a name but for its case
+LINES = [
+    ("CID100000001", "CID000000001", "C1", "LLT", "C1", "Feeling sick"),
+    ("CID100000001", "CID000000001", "C1", "PT", "C2", "Nausea"),
+    ("CID100000001", "CID000000001", "C2", "PT", "C2", "Nausea"),
+    ("CID100000001", "CID000000011", "C2", "PT", "C2", "Nausea"),
+    ("CID100000002", "CID000000002", "C3", "PT", "C3", "Oedema"),
+    ("CID100000002", "CID000000002", "C2", "PT", "C2", "Nausea"),
+    ("CID100000003", "CID000000003", "C3", "PT", "C3", "Oedema"),
+    ("CID100000003", "CID000000003", "C4", "", "C4", "Odd"),
+]
+NAMES = "stitch_id\tdrug_name\nstitch_id\tdrug_name\nCID100000001\tInsulin\nCID100000002\tinsulin\nCID100000003\tzinc\n"
+OWN = "CID100000001\tA10AB01\nCID100000002\tA10AE05\nCID100000002\tD03AX01\n"
+ADDED = "CID100000003\tA12CB01"
+
+
+@pytest.fixture
+def sider(tmp_path: Path) -> sd.Sider:
+    with gzip.open(tmp_path / "se.tsv.gz", "wt", encoding="utf-8") as file:
+        file.write("".join("\t".join(line) + "\n" for line in LINES))
+    (tmp_path / "names.tsv").write_text(NAMES, encoding="utf-8")
+    (tmp_path / "atc.tsv").write_text(OWN + ADDED, encoding="utf-8")
+    return sd.read_sider(tmp_path / "se.tsv.gz", tmp_path / "names.tsv", tmp_path / "atc.tsv")
+
+
+def test_header_lines_within_the_names_are_no_drugs(sider):
+    assert set(sider.lines.written) == {"Insulin", "insulin", "zinc"}
+    assert set(sider.lines.name) == {"insulin", "zinc"}
+
+
+def test_a_compound_without_a_name_is_an_error(tmp_path, sider):
+    (tmp_path / "names.tsv").write_text("CID100000001\tInsulin\n", encoding="utf-8")
+    with pytest.raises(ValueError, match="no drug for 2 compounds, such as CID100000002"):
+        sd.read_sider(tmp_path / "se.tsv.gz", tmp_path / "names.tsv", tmp_path / "atc.tsv")
+
+
+def test_sider_s_own_codes_end_where_the_order_breaks(tmp_path, sider):
+    assert sider.coded == {"CID100000001", "CID100000002", "CID100000003"}, "still in order: nothing shows an addition"
+    (tmp_path / "atc.tsv").write_text(OWN + "CID100000001\tV01AA01\n" + ADDED, encoding="utf-8")
+    atc = sd.read_atc(tmp_path / "atc.tsv")
+    assert atc.own.tolist() == [True, True, True, False, False]
+    assert sd.atc_digest(atc) == hashlib.sha256(OWN.encode()).hexdigest()
+
+
+@given(st.lists(st.tuples(st.sampled_from("abcd"), st.sampled_from("xyz")), min_size=1, unique=True))
+def test_a_list_in_order_is_sider_s_own_whole(tmp_path_factory, rows):
+    path = tmp_path_factory.mktemp("atc") / "atc.tsv"
+    path.write_text("".join(f"{flat}\t{code}\n" for flat, code in sorted(rows)), encoding="utf-8")
+    assert sd.read_atc(path).own.all()
+
+
+def frequencies(sider: sd.Sider) -> pd.DataFrame:
+    return sider.lines.iloc[:0]
+
+
+def test_each_reading_counts_what_it_says(sider):
+    kept = sd.filters(sd.Sider(sider.lines, sider.atc.assign(own=sider.atc.index < 3)), frequencies(sider))
+    tried = sd.readings(kept, record.published("side_effects"))
+
+    def count(what: str, counted: str, drug: str) -> tuple[int, int, int]:
+        row = tried[(tried.kept == what) & (tried.counted == counted) & (tried.drug == drug)]
+        assert len(row) == 1
+        return row.associations.item(), row.drugs.item(), row.effects.item()
+
+    assert count("any term", "lines", "compound") == (8, 3, 4)
+    assert count("preferred terms", "lines", "compound") == (6, 3, 2)
+    assert count("preferred terms", "pairs", "compound") == (4, 3, 2)
+    assert count("preferred terms", "pairs", "stereoisomer") == (5, 4, 2)
+    assert count("preferred terms, ATC code in SIDER", "pairs", "name as written") == (3, 2, 2)
+    assert count("preferred terms, ATC code in SIDER", "pairs", "name in lower case") == (2, 1, 2)
+    assert count("preferred terms, ATC code in SIDER", "lines", "name in lower case") == (5, 1, 2)
+    assert count("preferred terms, ATC code in SIDER or added since", "lines", "compound") == (6, 3, 2)
+    assert len(sd.readings_table(tried)) == len(kept)
+
+
+def test_the_reported_triple_is_the_nearest_reading(sider):
+    tried = sd.readings(sd.filters(sider, frequencies(sider)), record.published("side_effects"))
+    tried.loc[5, ["associations", "drugs", "effects", "off"]] = [141_209, 1_106, 4_073, 0.0]
+    run = record.start(notebook="00_x", paper="side_effects", profile="laptop", parameters={})
+    assert list(sd.report_triple(run, tried).values()) == [141_209, 1_106, 4_073]
+
+
+def test_without_sider_the_numbers_have_a_reason(tmp_path):
+    run = record.start(notebook="00_x", paper="side_effects", profile="smoke", parameters={})
+    assert sd.report_triple(run, None) == sd.report_edges(run, None) == {}
+    sd.decide_all_drugs(run, None, {})
+    kept = record.load(run.save(tmp_path / "record.json"))
+    assert {r.id.rpartition(".")[2] for r in kept.reasons} == {*sd.TRIPLE, "reverse_truth_edges"}
+    assert [c.verdict for c in kept.claims] == ["not run"]
+
+
+drugs = st.dictionaries(st.text("abc", min_size=1, max_size=4), st.integers(0, 25), max_size=20)
+
+
+@given(drugs, st.integers(0, 10))
+def test_the_drugs_with_the_most_effects_are_taken(sizes, n):
+    knowledge = {name: frozenset(map(str, range(size))) for name, size in sizes.items()}
+    taken = sd.with_most(knowledge, n, least=5)
+    left = [name for name, size in sizes.items() if size >= 5 and name not in taken]
+    assert len(taken) == min(n, len(taken) + len(left))
+    assert taken == sorted(taken, key=lambda d: (-sizes[d], d))
+    assert all((-sizes[d], d) < (-sizes[o], o) for d in taken for o in left)
+
+
+def test_a_rule_is_held_against_the_release(sider):
+    of_two = sd.Sider(sider.lines, sider.atc.assign(own=sider.atc.index < 3))
+    table = sd.hypotheses(of_two, {"insulin": frozenset({"nausea", "oedema"})})
+    assert (table.drugs == 0).all(), "nobody has ten terms"
+    assert set(table["released, not taken"]) == {1}
+    assert sd.shared_names(of_two, {"insulin": frozenset()}).compounds.tolist() == [2]
+
+
+@given(st.integers(0, 3))
+def test_a_redraw_asks_for_ten_known_and_ten_other_terms(seed):
+    vocabulary = [f"t{i}" for i in range(20)]
+    one = {"a": frozenset(vocabulary[:10])}
+    assert sd.redrawn_terms(one, vocabulary, 3, seed).tolist() == [20, 20, 20]
+    with pytest.raises(ValueError, match="b has 11 effects and 9 others"):
+        sd.redrawn_terms({"b": frozenset(vocabulary[:11])}, vocabulary, 1, seed)
+
+
+def test_the_hash_seed_decides_the_draw_and_not_the_seed_alone():
+    knowledge = {f"d{i}": frozenset(f"effect {i} {j}" for j in range(60)) for i in range(20)}
+    first, again, other = (sd.drawn_under(h, knowledge) for h in (0, 0, 1))
+    assert first == again != other
+    assert all(len(effects) == sd.PER_LABEL and effects <= knowledge[d] for d, effects in other.items())
+    table = sd.overlap_table({"first": first, "again": again, "other": other}, knowledge)
+    assert table.positives.tolist() == [200, 200]
+    assert table.shared.iloc[0] == 200
+    assert table["shared by chance"].iloc[0] == round(20 * 100 / 60)
+
+
+def test_every_effect_falls_into_one_tier():
+    knowledge = {f"d{i}": frozenset({"all"} | ({"few"} if i < 3 else set())) for i in range(120)}
+    table = sd.tiers_table({"x": knowledge})
+    assert table["effects, x"].to_dict() == {
+        "under 5": 1,
+        "5 to 19 (rare)": 0,
+        "20 to 99 (small)": 0,
+        "100 to 499 (medium)": 1,
+        "500 and more (large)": 0,
+    }
+    assert table["share of pairs, x"].sum() == pytest.approx(1)
+
+
+def test_a_drug_left_out_is_left_out_for_one_reason(sider):
+    of_two = sd.Sider(sider.lines, sider.atc.assign(own=sider.atc.index < 3))
+    table = sd.left_out(of_two, {"insulin": frozenset({"nausea"})})
+    alimentary = table.loc["Alimentary tract and metabolism"]
+    assert alimentary.to_dict() == {"released": 1, "too few effects": 0, "code added since": 1, "share": 0.5}
+    assert table.loc["Dermatologicals", "share"] == 0
+    assert sd.left_out(of_two, {})["too few effects"].to_dict()["Dermatologicals"] == 1
+
+
+def test_labels_that_sider_speaks_against_are_counted(sider):
+    run = record.start(notebook="00_x", paper="side_effects", profile="laptop", parameters={})
+    benchmark = [
+        Question("insulin", "nausea", True),
+        Question("insulin", "oedema", True),
+        Question("zinc", "odd", False),
+        Question("zinc", "nausea", False),
+    ]
+    rows = [("CID100000001", "PT", "nausea"), ("CID100000003", "PT", "oedema"), ("CID100000002", "LLT", "oedema")]
+    indications = pd.DataFrame(rows, columns=["flat", "kind", "effect"])
+    table = sd.report_labels(run, benchmark, sider, indications)
+    assert table.pairs.tolist() == [1, 1]
+    assert [score.value for score in table.share] == [0.5, 0.5]
+
+
+def test_both_forms_of_report_are_read(tmp_path):
+    by_heading = tmp_path / "september.md"
+    by_heading.write_text(
+        "### Qwen2.5-7B Results\n\n| Architecture | Accuracy |\n|---|---|\n| **Pure LLM** | 62.90% |\n"
+        "| **Format A (Drug)** | 86.67% |\n\n### Llama-3.1-8B Results\n| Architecture | Accuracy |\n|---|---|\n"
+        "| **GraphRAG (Neo4j)** | 99.96% |\n\n## Latency of Qwen\n| Architecture | Seconds |\n|---|---|\n"
+        "| Pure LLM | 1 |\n",
+        encoding="utf-8",
+    )
+    assert sd.read_accuracies(by_heading) == {
+        ("closed_book", "qwen"): "62.90 %",
+        ("format_a", "qwen"): "86.67 %",
+        ("graphrag", "llama"): "99.96 %",
+    }
+    by_column = tmp_path / "november.md"
+    by_column.write_text(
+        "## Results\n| Architecture | Model | Accuracy |\n|---|---|---|\n| Format B | Llama3 | 98.36% |\n",
+        encoding="utf-8",
+    )
+    assert sd.read_accuracies(by_column) == {("format_b", "llama"): "98.36 %"}
+
+
+def test_placeholders_are_no_answers(tmp_path):
+    path = tmp_path / "queries.csv"
+    rows = ["a?,\"['nausea', 'rash']\"", "b?,\"['aspirin_high_conf_effect_0']\"", "b?,"]
+    path.write_text("\n".join(["query,ground_truth", *rows]) + "\n", encoding="utf-8")
+    bare = tmp_path / "bare.csv"
+    bare.write_text("query,drug\nc?,x\n", encoding="utf-8")
+    table = sd.inventory({"with": path, "without": bare})
+    assert table.drop(columns="set").to_numpy().tolist() == [[3, 2, 1, 1], [1, 1, 0, 0]]
+
+
+def test_the_figures_and_the_statistics_stand_on_small_data(tmp_path):
+    figures.use_style()
+    knowledge = {"a": frozenset({"x", "y"}), "b": frozenset({"x"})}
+    for sets in ({"released": knowledge}, {"SIDER": knowledge, "coded": knowledge, "released": knowledge}):
+        assert "released" in figures.figure(sd.draw_reach(sets), alt="reach").svg
+    redraws = sd.draw_redraws(np.array([10, 12, 14]), {"printed": 11, "released": 12})
+    assert "printed: 11" in figures.figure(redraws, alt="redraws").svg
+    assert sd.spread(np.array([10, 12, 14])).value == 12
+    (tmp_path / "s.txt").write_text("Statistics\n=====\nunique_drugs: 976\n", encoding="utf-8")
+    assert sd.read_statistics(tmp_path / "s.txt") == {"unique_drugs": 976}
+
+
+@pytest.fixture(scope="module")
+def real() -> sd.Sider:
+    names = [sd.FILES[name] for name in ("meddra_all_se.tsv.gz", "drug_names.tsv", "drug_atc.tsv")]
+    if not all((datasets.RAW / name).is_file() for name in names):
+        pytest.skip("SIDER has not been fetched")
+    return sd.read_sider(*(datasets.fetch(name) for name in names))
+
+
+def test_the_paper_s_filter_gives_the_printed_triple(real):
+    assert sd.atc_digest(real.atc) == sd.ATC_SHA256
+    assert (len(real.kept), real.kept.written.nunique(), real.kept.effect.nunique()) == (141_209, 1_106, 4_073)
+    assert len(sd.with_most(sd.by_name(real.kept), 976)) == 976
