@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from helpers import figures, record
 from helpers import side_effects as se
 from helpers import side_effects_reverse as sr
 from helpers import side_effects_reverse_report as report
@@ -360,3 +361,112 @@ def test_the_seconds_a_name_costs_are_found_again():
     relevant = np.array([5, 50, 200, 600, 900])
     cost = report.cost_per_name(pd.DataFrame({"relevant": relevant, "seconds": 2 + 0.33 * relevant}), "relevant")
     assert (cost.fixed, cost.per_name, cost.r2) == (pytest.approx(2), pytest.approx(0.33), pytest.approx(1))
+
+
+# -------------------------------------------------------------------------------------------------------------- report
+
+
+def made_up_run() -> tuple[list[Query], dict[str, pd.DataFrame]]:
+    """Thirty queries of two tiers, and arms of which it is known what they do."""
+    sizes = [5 + i for i in range(15)] + [20 + 5 * i for i in range(15)]
+    queries = [Query(f"effect {n}", frozenset(f"drug{j}" for j in range(n))) for n in sizes]
+
+    def table(share: float, wrong: int, seconds: Callable[[int], float]) -> pd.DataFrame:
+        results = [
+            Result(
+                frozenset(sorted(q.drugs)[: round(share * len(q.drugs))]) | {f"other{i}" for i in range(wrong)},
+                {"retrieve": 0.001, "read": seconds(len(q.drugs)), "parse": 0.0001},
+                replies=(", ".join(sorted(q.drugs)),),
+            )
+            for q in queries
+        ]
+        return sr.score(queries, results)
+
+    return queries, {
+        "graph_only": table(1, 0, lambda n: 0.001),
+        "graph_llm": table(1, 1, lambda n: 0.05 * n),
+        "format_b_llm": table(0.98, 0, lambda n: 0.1 * n),
+        "format_b_filter": table(1, 0, lambda n: 0.02),
+        "format_a_llm": table(0.2, 1, lambda n: 3.0),
+        "format_a_filter": table(0.3, 0, lambda n: 0.02),
+        "format_a_top": table(0.1, 0, lambda n: 0.02),
+        "dense": table(0.8, 2, lambda n: 0.02),
+    }
+
+
+def test_a_run_reports_every_printed_number_and_decides_every_claim(tmp_path):
+    queries, tables = made_up_run()
+    run = record.start(notebook="02_x", paper="side_effects", profile="smoke", parameters={})
+    benchmark = pd.DataFrame({"tier": [q.tier for q in queries]})
+    report.report_arms(run, tables, benchmark, "some model", 200)
+    report.decide_claims(run, tables, ((30, 10), (5, 200)), 200)
+    kept = record.load(run.save(tmp_path / "record.json"))
+
+    rerun = {v.id: v for v in kept.values if v.kind == "rerun"}
+    printed = {n.id for n in run.printed.numbers if n.table == "Table 4"}
+    assert set(rerun) == printed
+    exact = rerun["side_effects.table4.graphrag.recall"]
+    assert exact.value == 1
+    assert exact.low is not None
+    assert exact.low < 1
+    assert rerun["side_effects.table4.format_b.throughput"].value == pytest.approx(
+        1 / rerun["side_effects.table4.format_b.latency"].value
+    )
+    verdicts = {c.id.removeprefix("side_effects.claim."): c.verdict for c in kept.claims}
+    assert verdicts == {
+        "graph_returns_exact_sets": "differs",  # the LLM added a name
+        "graph_is_near_instant": "agrees",
+        "graph_is_faster_than_text": "agrees",
+        "pairs_nearly_exact_on_sets": "agrees",
+        "pairs_slow_with_set_size": "agrees",
+        "lists_under_retrieve": "agrees",
+        "lists_fail_by_window": "agrees",
+    }
+
+
+def test_nothing_beyond_the_window_decides_nothing(tmp_path):
+    _, tables = made_up_run()
+    run = record.start(notebook="02_x", paper="side_effects", profile="smoke", parameters={})
+    report.decide_claims(run, tables, ((30, 10), (0, 0)), 200)
+    verdicts = {c.id: c.verdict for c in run.claims}
+    assert verdicts["side_effects.claim.lists_fail_by_window"] == "not run"
+
+
+def test_tables_and_figures_of_a_run():
+    queries, tables = made_up_run()
+    benchmark = pd.DataFrame({"tier": [q.tier for q in queries]})
+    arms = report.arms_table(tables, benchmark, 100)
+    assert arms.loc[arms["100 % by construction?"].str.startswith("yes"), "arm"].tolist() == [
+        "GraphRAG, graph only",
+        "RAG, Format B, filter",
+    ]
+    latency = report.latency_table(tables)
+    assert latency[latency.tier == "all"].arm.tolist() == list(report.LABELS.values())
+    steps = report.steps_table(tables, ["format_b_llm"])
+    assert [float(share.split()[0]) > 99 for share in steps["share of the LLM"]] == [True, True]
+    figures.use_style()
+    picture = figures.figure(
+        report.draw_by_size(tables, list(report.LABELS), {}, record.published("side_effects")), alt="Drawn."
+    )
+    assert all(label in picture.svg for label in report.LABELS.values())
+
+
+def test_losses_are_told_apart(stores):
+    queries = queries_of("nausea")
+    everything = sr.format_b_filter(stores[1], 1000)(queries)
+    said = "aspirin, 1,25(oh)2d3, v, 5-fu, ibuprofen"
+    read = [Result(frozenset(), {}, replies=(said,))]
+    table = report.losses_table(queries, everything, read, frozenset({"1,25(oh)2d3"})).set_index("after")
+    lost, others = table["lost so far"], table["others there"]
+    assert lost.tolist() == [0, 2, 2, 4]
+    assert others["parsed, names with a comma kept whole"] == 1
+    assert others["parsed, split at every comma"] == 2
+
+
+def test_the_window_tells_where_an_effect_stands(stores):
+    queries = queries_of("gastric ulcer")
+    # of aspirin, 5-fu and 1,25(oh)2d3, only the last has it early in its list
+    text = stores[0].texts[list(KNOWLEDGE).index("1,25(oh)2d3")]
+    characters = text.index("gastric ulcer") + len("gastric ulcer")
+    inside, beyond = report.window_counts(queries, [Result(frozenset({"1,25(oh)2d3"}), {})], stores[0], characters)
+    assert (inside, beyond) == ((1, 0), (0, 2))

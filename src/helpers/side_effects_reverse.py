@@ -465,7 +465,7 @@ def lists_within(store: TextStore, row: int, effect: str, characters: int) -> bo
     shown = text[:characters]
     if text[characters : characters + 1] not in ("", ","):
         # the last term is cut within a word, and could be another term by chance
-        shown = shown.rpartition(", ")[0]
+        shown = shown.rpartition(",")[0]
     return effect in effects and effect in read_format_a(shown, {e for e in effects if ", " in e})[1]
 
 
