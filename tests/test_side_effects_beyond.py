@@ -200,11 +200,11 @@ def test_the_graph_is_extended_once_and_the_first_graph_stays_as_it_was(loaded, 
 @pytest.mark.engine
 def test_what_a_reload_of_the_first_graph_took_away_comes_back(loaded, facts):
     beyond.extend_graph(loaded, facts)
-    held = loaded.read(beyond._HELD)
+    held = beyond.held(loaded)
     assert se.load_graph(loaded, facts.effects, "second")
-    assert loaded.read(beyond._HELD) != held
+    assert beyond.held(loaded) != held
     assert beyond.extend_graph(loaded, facts)
-    assert loaded.read(beyond._HELD) == held
+    assert beyond.held(loaded) == held
     assert not se.load_graph(loaded, facts.effects, "second")
     assert not beyond.extend_graph(loaded, facts)
 
@@ -214,7 +214,7 @@ def test_other_facts_replace_those_that_were_there(loaded, facts):
     beyond.extend_graph(loaded, facts)
     fewer = beyond.collect(facts.effects, {"aspirin": ["N02BA01"]}, {("aspirin", "nausea"): 0.5}, {"rash": "skin"})
     assert beyond.extend_graph(loaded, fewer)
-    assert loaded.read(beyond._HELD) == [{"frequency": 1, "classes": len(fewer.classes["aspirin"]), "organs": 1}]
+    assert beyond.held(loaded) == {"frequency": 1, "classes": len(fewer.classes["aspirin"]), "organs": 1}
     assert not beyond.extend_graph(loaded, fewer)
     assert beyond.extend_graph(loaded, facts)
 

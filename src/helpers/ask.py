@@ -407,11 +407,12 @@ def show(given: Answer, *, sample: bool = False) -> figures.Html:
     )
 
 
-def box(ask: Callable[[str], Answer] | None = None) -> ipywidgets.VBox:
+def box(ask: Callable[[str], Answer] | None = None, *, sample: bool = False) -> ipywidgets.VBox:
     """A text box that answers: type a question, press Enter. It needs a running kernel.
 
     Args:
         ask: answers one question; default: `answer` on the graph of the settings, without a language model.
+        sample: the graph holds the bundled sample.
     """
     import ipywidgets  # noqa: PLC0415  # only for who has a notebook open
     from IPython.display import display  # noqa: PLC0415
@@ -423,7 +424,7 @@ def box(ask: Callable[[str], Answer] | None = None) -> ipywidgets.VBox:
     def respond(_: object) -> None:
         output.clear_output()
         with output:
-            display(show((ask or _ask_once)(text.value or EXAMPLES[0])))
+            display(show((ask or _ask_once)(text.value or EXAMPLES[0]), sample=sample))
 
     button.on_click(respond)
     text.observe(respond, names="value")

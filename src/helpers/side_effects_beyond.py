@@ -293,11 +293,16 @@ def read_sample(knowledge: Mapping[str, Sequence[str]], path: Path) -> Facts:
 DATA_SET = "side_effects_beyond"
 LABELS = frozenset({"Drug", "SideEffect", "AtcClass", "OrganClass"})
 TYPES = frozenset({"may_cause_side_effect", "in_class", "in_organ_class"})
-_HELD = """
-MATCH (:Drug)-[r:may_cause_side_effect]->(:SideEffect) WITH count(r.frequency) AS frequency
-OPTIONAL MATCH (:Drug)-[c:in_class]->(:AtcClass) WITH frequency, count(c) AS classes
-OPTIONAL MATCH (:SideEffect)-[o:in_organ_class]->(:OrganClass) RETURN frequency, classes, count(o) AS organs
-"""
+HELD = {
+    "frequency": "MATCH (:Drug)-[r:may_cause_side_effect]->(:SideEffect) RETURN count(r.frequency) AS count",
+    "classes": "MATCH (:Drug)-[r:in_class]->(:AtcClass) RETURN count(r) AS count",
+    "organs": "MATCH (:SideEffect)-[r:in_organ_class]->(:OrganClass) RETURN count(r) AS count",
+}
+
+
+def held(graph: Graph) -> dict[str, int]:
+    """How much of what `extend_graph` adds is in the graph: edges with a frequency, and edges of either new type."""
+    return {what: graph.read(query)[0]["count"] for what, query in HELD.items()}
 
 
 def extend_graph(graph: Graph, facts: Facts) -> bool:
@@ -315,8 +320,8 @@ def extend_graph(graph: Graph, facts: Facts) -> bool:
         "organs": len(facts.organs),
     }
     with graph.load_once(DATA_SET, facts.digest) as missing:
-        held = graph.read(_HELD)[0]
-        if not missing and held == wanted:
+        there = held(graph)
+        if not missing and there == wanted:
             return False
         graph.clear("AtcClass", "OrganClass")
         # changes no drug, but ties the note on this data set to them: whoever clears the drugs clears it too
@@ -340,7 +345,7 @@ def extend_graph(graph: Graph, facts: Facts) -> bool:
             end=("OrganClass", "name", "organ"),
         )
         pairs: Iterable[tuple[str, str]] = facts.frequency
-        if held["frequency"]:  # some of other facts: a missing value removes what an edge has
+        if there["frequency"]:  # some of other facts: a missing value removes what an edge has
             pairs = [(drug, effect) for drug, of_drug in facts.effects.items() for effect in of_drug]
         graph.load_edges(
             "may_cause_side_effect",

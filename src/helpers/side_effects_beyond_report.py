@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -229,20 +230,22 @@ def report_questions(run: Run, outcomes: Outcomes, draws: int) -> None:
 # --------------------------------------------------------------------------------------------------------- label lock
 
 
-def lock_scores(readings: Sequence[Reading]) -> dict[str, Score]:
-    """Shares of answers whose label, and whose label or words, contradict the evidence."""
-    n, none = len(readings), sum(r.label is None for r in readings)
+def lock_scores(readings: Sequence[Reading], draws: int) -> dict[str, Score]:
+    """Shares of answers whose label, and whose label or words, contradict the evidence; intervals over drugs."""
+    drugs = [r.question.drug for r in readings]
+    none = sum(r.label is None for r in readings)
+    flags = {"label": [r.wrong_label for r in readings], "any": [r.contradicts for r in readings]}
     return {
-        "label": proportion(sum(r.wrong_label for r in readings), n, unparsed=none),
-        "any": proportion(sum(r.contradicts for r in readings), n, unparsed=none),
+        name: replace(bootstrap(np.array(flag, dtype=float), clusters=drugs, draws=draws), unparsed=none)
+        for name, flag in flags.items()
     }
 
 
-def lock_table(readings: Mapping[str, Sequence[Reading]]) -> pd.DataFrame:
+def lock_table(readings: Mapping[str, Sequence[Reading]], draws: int) -> pd.DataFrame:
     """How often the answers contradict their evidence, by way of answering."""
     rows = []
     for name, mine in readings.items():
-        scores = lock_scores(mine)
+        scores = lock_scores(mine, draws)
         rows.append(
             {
                 "answers": LOCKS[name],
@@ -274,19 +277,20 @@ def contradictions_table(readings: Mapping[str, Sequence[Reading]], most: int = 
     )
 
 
-def report_lock(run: Run, readings: Mapping[str, Sequence[Reading]]) -> None:
+def report_lock(run: Run, readings: Mapping[str, Sequence[Reading]], draws: int) -> None:
     """Keep the shares in the record, and decide whether the lock gives fidelity."""
     for name, mine in readings.items():
-        scores = lock_scores(mine)
+        scores = lock_scores(mine, draws)
         run.extra(f"label_lock.{name}.label", f"label contradicts the evidence, {LOCKS[name]}", scores["label"])
         run.extra(f"label_lock.{name}.any", f"label or words contradict the evidence, {LOCKS[name]}", scores["any"])
     replaced = proportion(sum(r.replaced for r in readings["locked"]), len(readings["locked"]))
     run.extra("label_lock.locked.replaced", "wording that the lock replaced", replaced)
-    kept, free, led = (lock_scores(readings[name])["any"] for name in ("locked", "unlocked", "leading"))
+    texts = {}
+    for name, mine in readings.items():
+        score = replace(lock_scores(mine, draws)["any"], unparsed=0)
+        texts[name] = f"{LOCKS[name]} {figures.score_text(score)}"
     run.claim(
         "side_effects.claim.label_lock_gives_fidelity",
-        "agrees" if kept.value == 0 else "differs",
-        f"Contradict their evidence: locked {figures.score_text(kept)}, unlocked "
-        f"{figures.score_text(Score(free.value, free.n, free.low, free.high))}, unlocked with a leading question "
-        f"{figures.score_text(Score(led.value, led.n, led.low, led.high))}, of {kept.n} answers each.",
+        "differs" if any(r.contradicts for r in readings["locked"]) else "agrees",
+        f"Contradict their evidence, of {len(readings['locked'])} answers each: {'; '.join(texts.values())}.",
     )
