@@ -319,7 +319,9 @@ def _vllm_launch(
         # Blocks of 32 tokens: at the default of 128 the instructions that all prompts share are shorter than a block
         # and nothing is reused. Compiled mode takes a minute to start and gains little on a CPU.
         command += [f"--max-num-seqs={concurrency}", "--block-size=32", "--enforce-eager"]
-        command += ["--max-num-batched-tokens=1024"]
+        # A prompt computed in parts ends the CPU build ("CPU Generator does not use offset") if its request has a seed,
+        # so each is computed in one.
+        command += ["--no-enable-chunked-prefill", f"--max-num-batched-tokens={max(context, 2048)}"]
         environment |= {
             "VLLM_CPU_KVCACHE_SPACE": "1",
             "MALLOC_ARENA_MAX": "2",
