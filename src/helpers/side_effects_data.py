@@ -412,7 +412,8 @@ def shared_names(sider: Sider, released: Knowledge) -> pd.DataFrame:
         for name, flats in compounds.items()
         if len(flats) > 1
     ]
-    return pd.DataFrame(rows).sort_values(["compounds", "terms"], ascending=False, kind="stable")
+    table = pd.DataFrame(rows, columns=["name", "compounds", "terms", "ATC groups"])
+    return table.sort_values(["compounds", "terms"], ascending=False, kind="stable")
 
 
 # ------------------------------------------------------------------------------------------------- other released data
