@@ -126,6 +126,7 @@ def test_a_rule_is_held_against_the_release(sider):
     assert (table.drugs == 0).all(), "nobody has ten terms"
     assert set(table["released, not taken"]) == {1}
     assert sd.shared_names(of_two, {"insulin": frozenset()}).compounds.tolist() == [2]
+    assert sd.shared_names(of_two, {}).empty
 
 
 @given(st.integers(0, 3))

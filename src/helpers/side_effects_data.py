@@ -267,7 +267,7 @@ def report_triple(run: Run, tried: pd.DataFrame | None) -> dict[str, float]:
         for id in ids:
             run.not_run(id, "SIDER is not part of the bundled sample.", kind="rescored")
         return {}
-    best = tried.loc[tried.off.idxmin()]
+    best = tried.iloc[int(tried.off.to_numpy().argmin())]
     pairs = tried[(tried.kept == best.kept) & (tried.drug == best.drug) & (tried.counted == "pairs")].iloc[0]
     note = (
         f"The nearest of {len(tried)} readings: {best.kept}; a drug is a {best.drug}; associations are {best.counted}. "
@@ -406,13 +406,14 @@ def shared_names(sider: Sider, released: Knowledge) -> pd.DataFrame:
         {
             "name": name,
             "compounds": len(flats),
-            "terms": len(released[name]),
+            "terms": len(released[str(name)]),
             "ATC groups": ", ".join(GROUPS[g] for g in sorted({g for flat in flats for g in codes[flat]})),
         }
         for name, flats in compounds.items()
         if len(flats) > 1
     ]
-    return pd.DataFrame(rows).sort_values(["compounds", "terms"], ascending=False, kind="stable")
+    table = pd.DataFrame(rows, columns=["name", "compounds", "terms", "ATC groups"])
+    return table.sort_values(["compounds", "terms"], ascending=False, kind="stable")
 
 
 # ------------------------------------------------------------------------------------------------- other released data
