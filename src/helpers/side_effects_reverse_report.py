@@ -364,10 +364,16 @@ def by_tier_table(tables: Tables, draws: int) -> pd.DataFrame:
                     "arm": LABELS[arm] if i == 0 else "",
                     "tier": tier,
                     "queries": len(of),
-                    **{{"f1": "F1"}.get(m, m): figures.score_text(bootstrap(of[m], draws=draws)) for m in METRICS},
+                    **{{"f1": "F1"}.get(m, m): _mean(of[m], draws) for m in METRICS},
                 }
             )
     return pd.DataFrame(rows)
+
+
+def _mean(values: pd.Series, draws: int) -> str:
+    """The mean with its interval; one query alone has none."""
+    score = bootstrap(values, draws=draws)
+    return figures.score_text(score) if len(values) > 1 else figures.number(score.value)
 
 
 def latency_table(tables: Tables) -> pd.DataFrame:
@@ -501,8 +507,8 @@ def result_table(
         rerun = summary(tables[ours], weights(benchmark), draws)
         for column in (*METRICS, "latency", "throughput"):
             number = printed.number(_cell(arm, column))
-            digits = {"fraction": 2, "seconds": 3, "per_second": 3}[number.unit]
             old = rescored[first][arm][column] if rescored else None
+            digits = {"fraction": 2, "seconds": 4 if rerun[column].value < 0.1 else 2}.get(number.unit)
             rows.append(
                 {
                     "architecture": LABELS[ours] if column == "recall" else "",
@@ -578,7 +584,8 @@ def decide_claims(
     run.claim(
         claim + "pairs_nearly_exact_on_sets",
         "agrees" if exactness.low >= 0.95 else "differs",
-        f"F1 of Format B with the LLM is {_percent(exactness)}.",
+        f"F1 of Format B with the LLM is {_percent(exactness)}."
+        + (" The interval of so few queries is wide." if exactness.low < 0.95 <= exactness.value else ""),
     )
     rho = spearmanr(text.relevant, text.seconds)
     run.claim(
