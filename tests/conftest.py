@@ -9,10 +9,15 @@ import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import hypothesis
 import pytest
 
 from helpers import services
 from helpers.services import LlmEndpoint
+
+# how long an example takes depends on what else the machine does, and says nothing of the code
+hypothesis.settings.register_profile("book", deadline=None)
+hypothesis.settings.load_profile("book")
 
 REPOSITORY = Path(__file__).resolve().parents[1]
 SMALL_MODEL = "SmolLM2-135M-Instruct"
