@@ -177,7 +177,7 @@ def test_the_dictionary_knows_trade_names_and_answers_in_our_names():
         None,
         None,
     ]
-    assert drugs_of(mm.by_dictionary(["paracetamol", "fluoxetine"]), "tylenol", "floxetine") == [
+    assert drugs_of(mm.by_dictionary(["paracetamol", "fluoxetine"]), "tylenol", "fluoxetinne") == [
         "paracetamol",
         "fluoxetine",
     ]
