@@ -663,11 +663,16 @@ def draw_by_size(tables: Tables, arms: Sequence[str], released: Tables, printed:
                 fontsize=9,
                 color=colour,
             )
-    top.set(xscale="log", yscale="log", ylabel="seconds to the complete set")
+    top.set(xscale="log", yscale="log", ylabel="time to the complete set")
     bottom.set(xlabel="drugs that match the query", ylabel="F1")
     bottom.set_ylim(-0.03, 1.06)
     bottom.yaxis.set_major_formatter(lambda value, _: f"{100 * value:.0f} %")
-    bottom.xaxis.set_major_formatter(lambda value, _: f"{value:,.0f}")
+    low, high = bottom.get_xlim()
+    ticks = [n for n in (5, 10, 20, 50, 100, 200, 500, 1000) if low <= n <= high]
+    bottom.set_xticks(ticks, [f"{n:,}" for n in ticks])
+    bottom.minorticks_off()
+    top.yaxis.set_major_formatter(lambda value, _: f"{value:g} s")
+    top.minorticks_off()
     top.grid(visible=True, axis="y")
     bottom.grid(visible=True, axis="y")
     handles, labels = top.get_legend_handles_labels()
