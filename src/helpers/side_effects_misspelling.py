@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -206,7 +207,7 @@ def group(query: Query) -> str:
 
 
 def ambiguous(queries: Sequence[Query], vocabulary: Iterable[str]) -> Score:
-    """Share of perturbed names to which another drug's name is as near as the right one: no speller could know."""
+    """Share of perturbed names that are no more edits away from another drug's name than from the right one."""
     drugs = sorted(set(vocabulary))
     mine = [q for q in queries if q.kind in EDITS]
     distances = process.cdist(
@@ -252,7 +253,7 @@ def unchanged(vocabulary: Iterable[str]) -> Normaliser:
     return lambda names: [Normalised(name if name in known else None) for name in names]
 
 
-SIMILARITIES = {
+SIMILARITIES: dict[str, Any] = {
     "damerau_levenshtein": DamerauLevenshtein.normalized_similarity,
     "jaro_winkler": JaroWinkler.normalized_similarity,
 }

@@ -280,7 +280,7 @@ def benchmark_table(queries: Sequence[Query]) -> pd.DataFrame:
         mine = [q for q in queries if q.kind == kind]
         if not mine:
             continue
-        example = max(mine, key=lambda q: (q.edits == 2, -len(q.typed)))
+        example = max(mine, key=lambda q: (q.edits == 1, -abs(len(q.typed) - 11)))
         by_edits = {f"{n} edit{'s' * (n > 1)}": sum(q.edits == n for q in mine) for n in (1, 2, 3)}
         rows.append(
             {"names": meaning}
@@ -380,16 +380,16 @@ def cost_table(outcomes: Outcomes) -> pd.DataFrame:
 
 def paper_names_table(queries: Sequence[Query], truths: Mapping[str, str], outcomes: Outcomes) -> pd.DataFrame:
     """The paper's names one by one; of the language model what it wrote."""
-    return pd.DataFrame(
-        [
-            {"typed": query.typed, "meant": truths[query.typed] + ("" if query.drug else " (not in the knowledge)")}
-            | {
-                label(name): (results[i].words if name == "llm" else results[i].drug) or None
-                for name, results in outcomes.items()
-            }
-            for i, query in enumerate(queries)
-        ]
-    )
+    rows = []
+    for i, query in enumerate(queries):
+        row: dict[str, str | None] = {
+            "typed": query.typed,
+            "meant": truths[query.typed] + ("" if query.drug else " (not in the knowledge)"),
+        }
+        for name, results in outcomes.items():
+            row[label(name)] = (results[i].words if name == "llm" else results[i].drug) or None
+        rows.append(row)
+    return pd.DataFrame(rows)
 
 
 def paired_table(queries: Sequence[Query], outcomes: Outcomes) -> pd.DataFrame:
