@@ -307,7 +307,11 @@ def test_questions_are_asked_under_another_name():
 def test_the_graph_finds_only_what_was_normalised(tmp_path):
     knowledge = {"aspirin": ["nausea", "rash"], "ibuprofen": ["rash"]}
     questions = [Question(d, e, e in of) for d, of in knowledge.items() for e in ("nausea", "rash")]
-    queries = [Query("aspirn", "aspirin", "delete", 1), Query("holiday", None, "absent")]
+    queries = [
+        Query("aspirn", "aspirin", "delete", 1),
+        Query("holiday", None, "absent"),
+        Query("ibuprofen", "ibuprofen", "correct"),
+    ]
     with embedded_server(tmp_path) as server, graph.connect(server) as g:
         se.load_graph(g, knowledge, "0" * 64)
         pairs = [(q.drug, q.side_effect) for q in questions]
@@ -318,9 +322,9 @@ def test_the_graph_finds_only_what_was_normalised(tmp_path):
             questions,
             queries,
             {
-                "right": [Normalised("aspirin"), Normalised("ibuprofen")],
-                "wrong": [Normalised("ibuprofen"), Normalised(None)],
-                "none": [Normalised(None), Normalised(None)],
+                "right": [Normalised("aspirin"), Normalised("ibuprofen"), Normalised("ibuprofen")],
+                "wrong": [Normalised("ibuprofen"), Normalised(None), Normalised(None)],
+                "none": [Normalised(None), Normalised(None), Normalised(None)],
             },
         )
     assert followed["right"].drugs == ["aspirin"] * 2

@@ -206,6 +206,11 @@ def group(query: Query) -> str:
     return "misspelt" if query.kind in EDITS else query.kind
 
 
+def to_mend(query: Query) -> bool:
+    """Whether a drug of the knowledge is meant that is not typed as the knowledge spells it."""
+    return query.drug is not None and query.drug != query.typed
+
+
 def ambiguous(queries: Sequence[Query], vocabulary: Iterable[str]) -> Score:
     """Share of perturbed names that are no more edits away from another drug's name than from the right one."""
     drugs = sorted(set(vocabulary))
@@ -591,7 +596,8 @@ def downstream(
 ) -> dict[str, Answered]:
     """Every question about the drug of every query, answered by the graph's edges under the name that was found.
 
-    Queries without a drug are left out. A name that was not found has no edges.
+    Right names, which have nothing to recover, and names of no drug are left out. A name that was not found has no
+    edges.
 
     Args:
         graph: holds the edges.
@@ -602,7 +608,7 @@ def downstream(
     of_drug: dict[str, list[Question]] = {}
     for question in questions:
         of_drug.setdefault(question.drug, []).append(question)
-    asked = [(i, question) for i, q in enumerate(queries) if q.drug for question in of_drug.get(q.drug, ())]
+    asked = [(i, question) for i, q in enumerate(queries) if to_mend(q) for question in of_drug.get(q.drug or "", ())]
     pairs = {
         name: [(results[i].drug or "", question.side_effect) for i, question in asked]
         for name, results in outcomes.items()
