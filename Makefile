@@ -104,7 +104,8 @@ scoreboard: $(READY) ## print the scoreboard and the ledger of claims
 SOURCES := $(shell find book data/published data/results -type f 2>/dev/null) _config.yml data/registry.yml \
            $(addprefix src/helpers/,$(addsuffix .py,book datasets figures metrics pages provenance record settings))
 book: $(BOOK) ## build the book from the runs, or from the kept reference where there is none
-$(BOOK): $(SOURCES) $(wildcard $(BUILD)/executed/*/*.ipynb $(BUILD)/failed/*/*.ipynb $(BUILD)/records/*/*.json) | $(READY)
+# A run's record stands for it: the executed notebook has a rule, and building the book shall run nothing.
+$(BOOK): $(SOURCES) $(wildcard $(BUILD)/failed/*/*.ipynb $(BUILD)/records/*/*.json) | $(READY)
 	@$(PY) -m helpers.book build
 	@echo "The book is in $@"
 
