@@ -270,8 +270,10 @@ def keep_reference(profile: str) -> int:
 
 
 def _without_progress(executed: Path) -> bytes:
-    """An executed notebook as JSON, without what its cells wrote to stderr: progress bars and messages."""
+    """An executed notebook as JSON, without what its cells wrote to stderr, and without this machine's paths."""
     notebook = json.loads(executed.read_text(encoding="utf-8"))
+    for path in ("input_path", "output_path"):
+        notebook["metadata"].get("papermill", {}).pop(path, None)
     for cell in notebook["cells"]:
         if "outputs" in cell:
             cell["outputs"] = [o for o in cell["outputs"] if o.get("name") != "stderr"]
