@@ -62,9 +62,10 @@ status: $(READY) ## list the embedded servers that run
 	@$(PY) -m helpers.services status
 
 # --------------------------------------------------------------------------------------------------------- notebooks
-# Servers that a run started end with it, however it ends.
+# Servers that a run started end with it, however it ends; those that were there before are left alone.
 define with-services
-trap '[ -z "$$(ls $(BUILD)/services/*/pids.json 2>/dev/null)" ] || $(PY) -m helpers.services stop --only-idle' EXIT; \
+mkdir -p $(BUILD); began=$$(mktemp $(BUILD)/.began.XXXXXX); \
+trap '[ -z "$$(find $(BUILD)/services -name pids.json -newer $$began 2>/dev/null)" ] || $(PY) -m helpers.services stop --only-idle; rm -f $$began' EXIT; \
 trap 'exit 130' INT TERM; \
 $(1)
 endef

@@ -435,14 +435,14 @@ def stop(name: str = "", *, only_idle: bool = False, wait: float = 30.0) -> list
     Args:
         name: graph or llm; empty for all.
         only_idle: leave alone what a living process still holds after `wait` seconds.
-        wait: seconds to wait for the end.
+        wait: seconds to wait, in all, for their holders to end.
 
     Returns:
         Names of the folders whose servers were stopped.
     """
     stopped = []
+    deadline = time.monotonic() + wait
     for folder in sorted(SERVICES.glob(f"{name}*")):
-        deadline = time.monotonic() + wait
         while only_idle and _living_leases(folder) and time.monotonic() < deadline:
             time.sleep(0.2)
         if only_idle and _living_leases(folder):
