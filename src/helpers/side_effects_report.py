@@ -119,8 +119,9 @@ def rescore(run: Run, released: Mapping[tuple[str, str], pd.DataFrame], draws: i
 def _difference(first: pd.DataFrame, second: pd.DataFrame, draws: int) -> Score:
     """Accuracy of the first less that of the second in percentage points, bootstrapped over drugs."""
     both = first.merge(second, on=["drug", "side_effect", "label"], validate="one_to_one")
-    gain = (both.answer_x == both.label).astype(float) - (both.answer_y == both.label).astype(float)
-    return bootstrap(100 * gain.to_numpy(), clusters=both.drug.to_numpy(), draws=draws)
+    label, first_answer, second_answer = (both[c].to_numpy() for c in ("label", "answer_x", "answer_y"))
+    gain = (first_answer == label).astype(float) - (second_answer == label).astype(float)
+    return bootstrap(100 * gain, clusters=both.drug.to_numpy(), draws=draws)
 
 
 # ----------------------------------------------------------------------------------------------- what a run reports
