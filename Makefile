@@ -120,12 +120,13 @@ lab: $(READY) ## edit the notebooks in JupyterLab
 lint: $(READY) ## ruff and mypy
 	@$(VENV)/bin/ruff check -q . && $(VENV)/bin/ruff format -q --check . && $(VENV)/bin/mypy
 
+FAST_TESTS := $(VENV)/bin/python -m pytest -q -n auto --dist worksteal -m "not engine and not book and not bench"
 test-fast: lint ## the tests that start no server and no browser
-	@$(VENV)/bin/python -m pytest -q -m "not engine and not book and not bench"
+	@$(FAST_TESTS)
 
 test: lint ## everything: unit and property tests, the smoke profile end to end, the book in a browser
 	@$(PY) -m helpers.doctor --install --browser
-	@$(call with-services,$(VENV)/bin/python -m pytest -q -m "not engine and not book and not bench" && \
+	@$(call with-services,$(FAST_TESTS) && \
 	  $(VENV)/bin/python -m pytest -q -m "engine or book")
 
 bench: $(READY) ## measure speed side by side with the naive way and with the engine's own rate
