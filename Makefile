@@ -99,11 +99,11 @@ reference: $(READY) ## keep this machine's run as the reference that a fresh clo
 	@$(PY) -m helpers.book picture book/reference/scoreboard.svg
 
 scoreboard: $(READY) ## print the scoreboard and the ledger of claims
-	@$(PY) -m helpers.record
+	@$(PY) -m helpers.scoreboard
 
 # -------------------------------------------------------------------------------------------------------------- book
 SOURCES := $(shell find book data/published data/results -type f 2>/dev/null) _config.yml data/registry.yml \
-           $(addprefix src/helpers/,$(addsuffix .py,book datasets figures metrics pages provenance record settings))
+           $(addprefix src/helpers/,$(addsuffix .py,book datasets figures metrics pages provenance published record scoreboard settings))
 book: $(BOOK) ## build the book from the runs, or from the kept reference where there is none
 # A run's record stands for it: the executed notebook has a rule, and building the book shall run nothing.
 $(BOOK): $(SOURCES) $(wildcard $(BUILD)/failed/*/*.ipynb $(BUILD)/records/*/*.json) | $(READY)
