@@ -701,7 +701,8 @@ def draw_reach(sets: Mapping[str, Knowledge]) -> Figure:
         counts = (np.array([len(effects) for effects in knowledge.values()]), drugs_of_effects(knowledge).to_numpy())
         look = {"color": figures.arm_colour(arm), "linestyle": line, "label": label}
         for axis, values in zip(axes, counts, strict=True):
-            sns.ecdfplot(x=values, stat="count", complementary=True, ax=axis, **look)
+            at, n = np.unique(values, return_counts=True)
+            axis.step(at, len(values) - n.cumsum(), where="post", **look)
     axes[0].set(xscale="log", xlabel="effects of a drug", ylabel="drugs with more")
     axes[1].set(xscale="log", yscale="log", xlabel="drugs of an effect", ylabel="effects with more")
     axes[1].yaxis.set_major_formatter(lambda y, _: f"{y:,.0f}")
