@@ -544,14 +544,57 @@ def decide_larger_claim(
 # ----------------------------------------------------------------------------------------------------------- figures
 
 
-def draw_edits(
-    queries: Sequence[Query], outcomes: Mapping[str, tuple[Sequence[Query], Sequence[Normalised]]]
-) -> Figure:
+Drawn = Mapping[str, tuple[Sequence[Query], Sequence[Normalised]]]
+"""Queries and outcomes of each normaliser, which need not have been asked the same ones."""
+
+
+def describe_edits(drawn: Drawn) -> str:
+    """What `draw_edits` shows, in words made of its values: per cent given the right drug, by number of edits."""
+    parts = []
+    for name, (asked, results) in drawn.items():
+        edits = [correction(asked, results, "correct"), *(_where(asked, results, edits=n) for n in (1, 2, 3))]
+        parts.append(f"{label(name)} {', '.join(_per_cent(score) for score in edits)}")
+    return (
+        "Share of names given the right drug, in per cent, for right names and after one, two and three edits: "
+        f"{'; '.join(parts)}."
+    )
+
+
+def describe_trade_off(curves: Mapping[str, pd.DataFrame], drawn: Drawn, forced: float = 0.1) -> str:
+    """What `draw_trade_off` shows, in words made of its values.
+
+    Args:
+        curves: as drawn.
+        drawn: as drawn.
+        forced: the share of names of no drug at which the lines are read off.
+    """
+    marks = [
+        f"{label(name)} {_per_cent(hit)} and {100 * (1 - left.value):.0f}"
+        for name, (asked, results) in drawn.items()
+        if (hit := correction(asked, results, "misspelt")) and (left := correction(asked, results, "absent"))
+    ]
+    lines = [
+        f"{label(name)} {100 * curve.corrected[curve.forced <= forced].max():.0f}"
+        for name, curve in curves.items()
+        if (curve.forced <= forced).any()
+    ]
+    return (
+        "Misspelt names corrected against names of no drug forced onto one, in per cent. "
+        f"The marks: {'; '.join(marks)}. "
+        f"Where at most {100 * forced:.0f} per cent are forced, the lines reach: {'; '.join(lines)}."
+    )
+
+
+def _per_cent(score: Score | None) -> str:
+    return "none asked" if score is None else f"{100 * score.value:.0f}"
+
+
+def draw_edits(queries: Sequence[Query], outcomes: Drawn) -> Figure:
     """Share of right outcomes by the number of edits, 0 being the right name, with 95 % intervals.
 
     Args:
         queries: the whole benchmark, for the axis.
-        outcomes: queries and outcomes of each normaliser, which need not have been asked the same ones.
+        outcomes: of each normaliser.
     """
     fig, axes = plt.subplots(figsize=(7.2, 4.6))
     edits = sorted({q.edits for q in queries if q.kind in (*EDITS, "correct")})
@@ -574,14 +617,12 @@ def draw_edits(
     return fig
 
 
-def draw_trade_off(
-    curves: Mapping[str, pd.DataFrame], points: Mapping[str, tuple[Sequence[Query], Sequence[Normalised]]]
-) -> Figure:
+def draw_trade_off(curves: Mapping[str, pd.DataFrame], points: Drawn) -> Figure:
     """Misspelt names corrected against names of no drug that are forced onto one.
 
     Args:
         curves: `trade_off` of the normalisers that have a cut-off.
-        points: queries and outcomes of each normaliser as it was run.
+        points: of each normaliser as it was run.
     """
     fig, axes = plt.subplots(figsize=(7.2, 4.4))
     for name, curve in curves.items():
