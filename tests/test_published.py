@@ -121,3 +121,11 @@ def test_a_kept_record_is_on_real_data_and_knows_every_id(path):
     assert not kept.sample
     assert {entry.id for entry in (*kept.values, *kept.reasons)} <= numbers
     assert {finding.id for finding in kept.claims} <= claims
+
+
+@pytest.mark.parametrize("path", sorted(RESULTS.glob("*/*.json")), ids=lambda path: f"{path.parent.name}/{path.stem}")
+def test_a_kept_run_read_the_data_that_the_registry_lists_it_for(path):
+    kept = record.load(path)
+    listed = {name for name, entry in datasets.registry().items() if kept.notebook in entry.readers}
+    read = {used.name for used in kept.provenance.data}
+    assert {name for name in listed ^ read if not name.startswith("models/")} == set()
