@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
+from typing import Any
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -46,6 +47,8 @@ NORMALISERS = {
     "in_turn": ("dictionary, then edit distance", "#0b7a8f", "*"),
 }
 """Label, colour and marker of each normaliser."""
+AROUND = "in_turn"
+"""Drawn large and hollow: on misspelt names it does what edit distance does, and would hide it."""
 
 GROUPS = {"misspelt": "misspelt", "brand": "trade names", "spelling": "other spellings", "synonym": "other names"}
 PROMPTED = ("floxetine", "ropirinole", "grisefulvin")
@@ -607,14 +610,17 @@ def draw_edits(queries: Sequence[Query], outcomes: Drawn) -> Figure:
         y = [s.value for _, s in points]
         error = [[s.value - s.low for _, s in points], [s.high - s.value for _, s in points]]
         n = sum(s.n for _, s in points)
-        axes.errorbar(
-            x, y, yerr=error, color=colour, marker=marker, markersize=6, linewidth=1.2, label=f"{words} ({n:,})"
-        )
+        label_n = f"{words} ({n:,})"
+        axes.errorbar(x, y, yerr=error, color=colour, marker=marker, linewidth=1.2, label=label_n, **_mark(name, 6))
     axes.set_xticks(edits, ["right name" if n == 0 else f"{n} edit{'s' * (n > 1)}" for n in edits])
     axes.set(ylabel="given the right drug", ylim=(-0.02, 1.02))
     axes.yaxis.set_major_formatter(PercentFormatter(1, symbol=" %"))
     fig.legend(loc="outside lower center", ncols=2, fontsize=9)
     return fig
+
+
+def _mark(name: str, size: float) -> dict[str, Any]:
+    return {"markersize": 1.9 * size, "markerfacecolor": "none"} if name == AROUND else {"markersize": size}
 
 
 def draw_trade_off(curves: Mapping[str, pd.DataFrame], points: Drawn) -> Figure:
@@ -639,11 +645,11 @@ def draw_trade_off(curves: Mapping[str, pd.DataFrame], points: Drawn) -> Figure:
                 yerr=[[hit.value - hit.low], [hit.high - hit.value]],
                 color=colour,
                 marker=marker,
-                markersize=8,
                 linewidth=1,
                 linestyle="none",
                 label=words,
                 clip_on=False,
+                **_mark(name, 8),
             )
     axes.set(xlabel="names of no drug forced onto one", ylabel="misspelt names corrected", ylim=(-0.02, 1.02))
     axes.set_xlim(-0.02, 1.02)
