@@ -113,6 +113,12 @@ def test_the_benchmark_is_ten_and_ten_for_each_drug():
     }
 
 
+def test_a_claim_that_no_notebook_decides_says_why():
+    row = record.ledger("side_effects").set_index("id").loc["side_effects.claim.larger_models_also_struggle"]
+    assert (row.verdict, row.reference_verdict) == ("not run", "not run")
+    assert "hosted services" in row.why
+
+
 @pytest.mark.parametrize("path", sorted(RESULTS.glob("*/*.json")), ids=lambda path: f"{path.parent.name}/{path.stem}")
 def test_a_kept_record_is_on_real_data_and_knows_every_id(path):
     kept = record.load(path)
