@@ -502,6 +502,20 @@ def test_few_queries_can_be_nearly_exact_if_their_sets_are(f1, sure):
     assert score.low < 1
 
 
+def test_an_arm_that_was_not_asked_in_every_tier_has_no_mean_and_that_is_said():
+    queries, tables = made_up_run()
+    benchmark = pd.DataFrame({"tier": [q.tier for q in queries]})
+    some = tables | {"graph_llm": tables["graph_llm"][:2], "format_b_llm": tables["format_b_llm"][13:16]}
+    arms = report.arms_table(some, benchmark, 100).set_index("arm")
+    assert arms.loc["GraphRAG, graph + LLM", "F1"] == "\N{EN DASH}"
+    assert "%" in str(arms.loc["RAG, Format B, LLM", "F1"])
+    said = report.gaps(some, benchmark)
+    assert "GraphRAG, graph + LLM was not asked in tier small" in said
+    assert "RAG, Format B, LLM was asked one query in tier small" in said
+    assert report.gaps(tables, benchmark) == ""
+    assert report.describe_by_size(some, ["graph_only", "graph_llm"]).endswith(" none.")
+
+
 def test_slips_of_copying_are_told_apart():
     query = Query("e", frozenset({"aspirin", "miglitol", "lithium", "zinc", "ibuprofen"}))
     said = ("aspirin, miglitool", "lithium, metformin, the texts")

@@ -115,6 +115,11 @@ def mean_over_tiers(table: pd.DataFrame, column: str, of_tier: Weights, *, draws
     return Score(float(mean), len(values), float(min(low, mean)), float(max(high, mean)))
 
 
+def asked_all(table: pd.DataFrame, of_tier: Weights) -> bool:
+    """Whether an arm was asked in every tier that has a weight, so that it has a mean over them."""
+    return set(of_tier) <= set(table.tier)
+
+
 def rate(seconds: Score) -> Score:
     """Queries a second, from the mean seconds a query."""
     return Score(1 / seconds.value, seconds.n, 1 / seconds.high, 1 / seconds.low)
@@ -320,13 +325,13 @@ def report_arms(run: Run, tables: Tables, benchmark: pd.DataFrame, model: str, d
             note = f"{score.n} queries, weighted by tier as the benchmark is"
             run.rerun(_cell(arm, column), score, model="" if arm == "graphrag" else model, note=note)
     for ours, table in tables.items():
-        for metric in METRICS:
+        for metric in METRICS if asked_all(table, macro(benchmark)) else ():
             run.extra(
                 f"reverse.{ours}.{metric}_macro",
                 f"{LABELS[ours]}: {metric}, mean of the tiers' means",
                 mean_over_tiers(table, metric, macro(benchmark), draws=draws),
             )
-        for tier in macro(benchmark):
+        for tier in macro(table):
             of = table[table.tier == tier]
             run.extra(f"reverse.{ours}.{tier}_f1", f"{LABELS[ours]}: F1, tier {tier}", bootstrap(of.f1, draws=draws))
             run.extra(
@@ -337,25 +342,46 @@ def report_arms(run: Run, tables: Tables, benchmark: pd.DataFrame, model: str, d
 
 
 def arms_table(tables: Tables, benchmark: pd.DataFrame, draws: int) -> pd.DataFrame:
-    """Every arm: scores weighted as the benchmark, F1 as the mean of tiers, and what did not fit or was cut."""
+    """Every arm: scores weighted as the benchmark, F1 as the mean of tiers, and what did not fit or was cut.
+
+    An arm that was not asked in every tier has no such means; its scores are in `by_tier_table`.
+    """
     rows = []
     for arm, table in tables.items():
-        plain = weights(benchmark)
+        means = [(m, weights(benchmark)) for m in METRICS] + [("f1", macro(benchmark))]
+        names = ("recall", "precision", "F1", "F1, mean of tiers")
+        every = asked_all(table, macro(benchmark))
         rows.append(
             {
                 "arm": LABELS[arm],
                 "queries": len(table),
                 **{
-                    {"f1": "F1"}.get(m, m): figures.score_text(mean_over_tiers(table, m, plain, draws=draws))
-                    for m in METRICS
+                    name: figures.score_text(mean_over_tiers(table, metric, of, draws=draws) if every else None)
+                    for name, (metric, of) in zip(names, means, strict=True)
                 },
-                "F1, mean of tiers": figures.score_text(mean_over_tiers(table, "f1", macro(benchmark), draws=draws)),
                 "prompts too long": int(table.overflow.sum()),
                 "answers cut": int(table.cut.sum()),
                 "100 % by construction?": BY_CONSTRUCTION.get(arm, "no"),
             }
         )
     return pd.DataFrame(rows)
+
+
+def gaps(tables: Tables, benchmark: pd.DataFrame) -> str:
+    """What the profile's sizes take from the table of all arms, in words; empty if nothing."""
+    short = {arm: [t for t in macro(benchmark) if (table.tier == t).sum() == 0] for arm, table in tables.items()}
+    alone = {arm: [t for t in macro(table) if (table.tier == t).sum() == 1] for arm, table in tables.items()}
+    said = [f"{LABELS[arm]} was not asked in {_and(of)}, so it has no mean." for arm, of in short.items() if of]
+    said += [
+        f"{LABELS[arm]} was asked one query in {_and(of)}: its intervals hold nothing of the spread there."
+        for arm, of in alone.items()
+        if of
+    ]
+    return " ".join(said)
+
+
+def _and(tiers: Sequence[str]) -> str:
+    return f"tier{'s' * (len(tiers) > 1)} {' and '.join(tiers)}"
 
 
 def by_tier_table(tables: Tables, draws: int) -> pd.DataFrame:
@@ -623,8 +649,7 @@ def decide_claims(
         claim + "graph_returns_exact_sets",
         "agrees" if exact["alone"] == len(alone) and exact["worded"] == len(worded) else "differs",
         f"The graph alone returns {exact['alone']} of {len(alone)} sets exactly, by construction; with the LLM wording "
-        f"them {exact['worded']} of {len(worded)} are exact, {int(worded.overflow.sum())} lists did not fit the "
-        "context.",
+        f"them {exact['worded']} of {len(worded)} are exact (of at most {int(worded.relevant.max()):,} names).",
     )
     slow = p95(alone.seconds)
     run.claim(
@@ -749,15 +774,15 @@ def draw_by_size(tables: Tables, arms: Sequence[str], released: Tables, printed:
 def describe_by_size(tables: Tables, arms: Sequence[str]) -> str:
     """What `draw_by_size` shows, in words made of its values: each arm's median latency and mean F1 by tier."""
     latency, exactness = [], []
+    tiers = [tier for tier in TIERS if any((tables[arm].tier == tier).any() for arm in arms)]
     for arm in arms:
         by_tier = tables[arm].groupby("tier")
-        tiers = [tier for tier in TIERS if tier in by_tier.groups]
-        seconds, f1 = by_tier.seconds.median(), by_tier.f1.mean()
-        latency.append(f"{LABELS[arm]} {' '.join(_short(seconds[tier]) for tier in tiers)}")
-        exactness.append(f"{LABELS[arm]} {' '.join(f'{100 * f1[tier]:.1f}' for tier in tiers)}")
+        seconds, f1 = by_tier.seconds.median().to_dict(), by_tier.f1.mean().to_dict()
+        latency.append(f"{LABELS[arm]} {' '.join(_short(seconds[t]) if t in seconds else 'none' for t in tiers)}")
+        exactness.append(f"{LABELS[arm]} {' '.join(f'{100 * f1[t]:.1f}' if t in f1 else 'none' for t in tiers)}")
     return (
         f"Two panels against the number of matching drugs. Above, latency, in median seconds of the tiers "
-        f"{', '.join(macro(tables[arms[0]]))}: {'; '.join(latency)}. Below, F1, in mean per cent of the same tiers: "
+        f"{', '.join(tiers)}: {'; '.join(latency)}. Below, F1, in mean per cent of the same tiers: "
         f"{'; '.join(exactness)}."
     )
 
