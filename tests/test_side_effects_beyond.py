@@ -156,6 +156,33 @@ def test_the_statement_is_read_from_the_reply(reply, statement):
     assert cypher.read_statement(reply) == statement
 
 
+@pytest.mark.parametrize("form", sq.FORMS, ids=lambda form: form.name)
+def test_nothing_is_wrong_with_the_queries_written_here(form):
+    assert cypher.slips(form.cypher, []) == []
+
+
+@pytest.mark.parametrize(
+    ("statement", "slip"),
+    [
+        ("MATCH (d:Drug {name: 'Aspirin'}) RETURN d.name", "name"),
+        ('MATCH (d:Drug {name: "aspirin, visual"}) RETURN d.name', "name"),
+        ("MATCH (d:Medicine {name: 'aspirin'}) RETURN d.name", "label"),
+        ("MATCH (d:Drug {name: 'aspirin'})-[:causes]->(e) RETURN e.name", "label"),
+        ("MATCH (d:Drug {title: 'aspirin'}) RETURN d.name", "label"),
+        ("MATCH (d:Drug {name: 'aspirin'}) RETURN d.title", "label"),
+        ("MATCH (d:Drug {name: 'aspirin'})<-[:may_cause_side_effect]-(e:SideEffect) RETURN e.name", "edge"),
+        ("MATCH (d:Drug)-[:in_class]->(c:AtcClass) MATCH (c)-[:in_class]->(d) RETURN d.name", "edge"),
+        ("MATCH (d:Drug)-[:in_organ_class]->(o:OrganClass) RETURN d.name", "edge"),
+        ("MATCH (o:OrganClass)-[:in_organ_class]-(e) WHERE e.name = 'aspirin' RETURN e.name", ""),
+        ("MATCH (d:Drug)-[r:may_cause_side_effect]->(e) WHERE r.frequency >= 0.1 RETURN e.name", ""),
+    ],
+)
+def test_what_is_wrong_with_a_statement_is_seen(statement, slip):
+    found = cypher.slips(statement, ["aspirin"])
+    assert len(found) == bool(slip)
+    assert all(slip in words for words in found)
+
+
 names = st.frozensets(st.sampled_from("abcdef"), max_size=6)
 
 

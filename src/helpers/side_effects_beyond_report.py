@@ -15,7 +15,7 @@ from helpers import figures
 from helpers.label_lock import Reading
 from helpers.metrics import Paired, Score, bootstrap, mcnemar, p50, proportion, set_scores
 from helpers.record import Run
-from helpers.side_effects_cypher import Outcome
+from helpers.side_effects_cypher import Outcome, slips
 from helpers.side_effects_facts import Facts
 from helpers.side_effects_questions import FORMS, KINDS
 
@@ -170,6 +170,29 @@ def reasons_table(outcomes: Outcomes) -> pd.DataFrame:
     )
 
 
+def slips_table(outcomes: Sequence[Outcome]) -> pd.DataFrame:
+    """What is wrong at sight with the last statements of failed questions, and of those that are right."""
+    counts: dict[bool, Counter[str]] = {False: Counter(), True: Counter()}
+    for outcome in outcomes:
+        counts[outcome.exact].update(_slips(outcome) or ["none of these"])
+    total = Counter(o.exact for o in outcomes)
+    found = sorted(counts[False] | counts[True], key=lambda slip: (slip == "none of these", -counts[False][slip]))
+    return pd.DataFrame(
+        [
+            {
+                "in the last statement": slip,
+                f"of {total[False]} that failed": counts[False][slip],
+                f"of {total[True]} that are right": counts[True][slip],
+            }
+            for slip in found
+        ]
+    )
+
+
+def _slips(outcome: Outcome) -> list[str]:
+    return slips(outcome.attempts[-1].cypher, map(str, outcome.asked.parameters.values()))
+
+
 def failures_table(outcomes: Sequence[Outcome], most: int = 6) -> pd.DataFrame:
     """Some failed questions, of different reasons first, with the statement and what was wrong."""
     failed = [o for o in outcomes if not o.exact]
@@ -184,12 +207,13 @@ def failures_table(outcomes: Sequence[Outcome], most: int = 6) -> pd.DataFrame:
                 "question": o.asked.text,
                 "last statement": o.attempts[-1].cypher,
                 "reason": o.reason,
+                "wrong at sight": "; ".join(_slips(o)),
                 "right": len(o.asked.answer),
                 "returned": len(o.returned),
             }
             for _, _, o in sorted(order, key=lambda entry: entry[:2])[:most]
         ],
-        columns=["question", "last statement", "reason", "right", "returned"],
+        columns=["question", "last statement", "reason", "wrong at sight", "right", "returned"],
     )
 
 

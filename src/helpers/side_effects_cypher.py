@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
 from helpers.graph import CypherRejected, Graph
 from helpers.llm import LLM
+from helpers.side_effects_facts import EDGES, LABELS, PROPERTIES, TYPES
 from helpers.side_effects_questions import FORMS, Answer, Asked, Form, Parameters
 from helpers.vocabulary import Vocabulary
 
@@ -180,6 +181,41 @@ def text_to_cypher(
         if not open_:
             break
     return [Outcome(q, tuple(of_question)) for q, of_question in zip(questions, attempts, strict=True)]
+
+
+_STRING = re.compile(r"'([^']*)'|\"([^\"]*)\"")
+_NODE = r"\(\s*(\w*)\s*(?::\s*(\w+))?[^()]*\)"
+_EDGE = re.compile(rf"(?={_NODE}\s*(<?)-\[\s*\w*\s*:\s*(\w+)[^\]]*\]-(>?)\s*{_NODE})")
+_PROPERTY = re.compile(r"\b[A-Za-z_]\w*\.([A-Za-z_]\w*)|[{,]\s*(\w+)\s*:")
+
+
+def slips(cypher: str, names: Iterable[str]) -> list[str]:
+    """What is wrong with a statement at sight, whatever it is meant to ask.
+
+    Args:
+        cypher: the statement.
+        names: of the question; any other text in quotes is a slip.
+    """
+    found = []
+    if {a or b for a, b in _STRING.findall(cypher)} - set(names):
+        found.append("a name that is not the question's")
+    bare = _STRING.sub("''", cypher)
+    nodes, edges = re.findall(_NODE, bare), _EDGE.findall(bare)
+    used = {label for _, label in nodes if label} | {type_ for _, _, _, type_, *_ in edges}
+    if used - LABELS - TYPES or {a or b for a, b in _PROPERTY.findall(bare)} - PROPERTIES:
+        found.append("a label, type or property that the graph does not have")
+    labels = {variable: label for variable, label in nodes if variable and label}
+    for a, label_a, left, type_, right, b, label_b in edges:
+        ends = (label_a or labels.get(a), label_b or labels.get(b))
+        ways = [ends] * (left == "") + [ends[::-1]] * (right == "")
+        if type_ in TYPES and not any(_joins(start, type_, end) for start, end in ways):
+            found.append("an edge between the wrong nodes or against its direction")
+            break
+    return found
+
+
+def _joins(start: str | None, type_: str, end: str | None) -> bool:
+    return any(type_ == t and start in (None, s) and end in (None, e) for s, t, e in EDGES)
 
 
 def written_cypher(graph: Graph, questions: Sequence[Asked]) -> list[Outcome]:

@@ -273,8 +273,14 @@ def read_sample(knowledge: Mapping[str, Sequence[str]], path: Path) -> Facts:
 # -------------------------------------------------------------------------------------------------------------- graph
 
 DATA_SET = "side_effects_beyond"
-LABELS = frozenset({"Drug", "SideEffect", "AtcClass", "OrganClass"})
-TYPES = frozenset({"may_cause_side_effect", "in_class", "in_organ_class"})
+EDGES = (
+    ("Drug", "may_cause_side_effect", "SideEffect"),
+    ("Drug", "in_class", "AtcClass"),
+    ("SideEffect", "in_organ_class", "OrganClass"),
+)
+LABELS = frozenset(label for start, _, end in EDGES for label in (start, end))
+TYPES = frozenset(type_ for _, type_, _ in EDGES)
+PROPERTIES = frozenset({"name", "code", "frequency"})
 WITH_FREQUENCY = """
 MATCH (d:Drug)-[r:may_cause_side_effect]->(e:SideEffect) WHERE r.frequency IS NOT NULL
 RETURN d.name AS drug, e.name AS effect
