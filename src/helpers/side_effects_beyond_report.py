@@ -256,6 +256,18 @@ def draw_accuracy(outcomes: Outcomes) -> Figure:
     return fig
 
 
+def accuracy_words(outcomes: Outcomes) -> str:
+    """What `draw_accuracy` shows, in words."""
+    arms = []
+    for arm, of_arm in outcomes.items():
+        shares = (
+            f"{words} {figures.number(exact_score([o for o in of_arm if o.asked.form.kind == kind]).value, digits=0)}"
+            for kind, words in KINDS.items()
+        )
+        arms.append(f"{ARMS[arm][0]}: {', '.join(shares)}.")
+    return " ".join(["Share of questions answered exactly, with 95 % intervals.", *arms])
+
+
 def report_questions(run: Run, outcomes: Outcomes, draws: int) -> None:
     """Keep execution accuracy and F1 in the record, and decide whether the graph extends as announced."""
     for arm, of_arm in outcomes.items():
