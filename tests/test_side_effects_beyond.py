@@ -213,8 +213,10 @@ def test_the_opening_says_what_the_run_found(facts):
 
     assert "5 of 5 questions" in opening(right, good)
     assert "extends as announced" not in opening(wrong, good)
-    assert "It does in 0.0 %" in opening(right, good)
-    assert "It does in 100.0 %" in opening(right, bad)
+    assert "is no obstacle" in opening(right, good)
+    assert "is another matter" in opening(wrong, good)
+    assert "kept to its evidence" in opening(right, good)
+    assert "contradicts it in 100.0 %" in opening(right, bad)
     assert "1 of 1 sentences" in opening(right, bad)
 
 

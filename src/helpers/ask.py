@@ -112,8 +112,9 @@ def answer(question: str, graph: Graph, *, vocabulary: Vocabulary | None = None,
         not have, is answered by saying so.
     """
     seconds: dict[str, float] = {}
-    with _timed(seconds, "read the names of the graph"):
-        vocabulary = vocabulary or Vocabulary.read(graph)
+    if vocabulary is None:
+        with _timed(seconds, "read the names of the graph"):
+            vocabulary = Vocabulary.read(graph)
     with _timed(seconds, "understand the question"):
         kind, spans = parse(question, vocabulary)
     with _timed(seconds, "normalise the names"):
@@ -181,9 +182,13 @@ def _worded(kind: str, names: Sequence[Normalised], rows: Sequence[Mapping[str, 
 def _listing(names: Sequence[str], what: str) -> str:
     if not names:
         return f"No {what} is"
-    count = f"1 {what} is" if len(names) == 1 else f"{len(names):,} {what}s are"
+    count = f"{_count(names, what)} {'is' if len(names) == 1 else 'are'}"
     shown = "; ".join(names[:ROWS]) + (f"; and {len(names) - ROWS:,} more" if len(names) > ROWS else "")
     return f"{shown}: {count}"
+
+
+def _count(things: Sequence[object], what: str) -> str:
+    return f"{len(things):,} {what}{'' if len(things) == 1 else 's'}"
 
 
 @contextmanager
@@ -206,12 +211,11 @@ def show(given: Answer, *, sample: bool = False) -> figures.Html:
     )
     evidence = "; ".join(", ".join(f"{k}: {v}" for k, v in row.items() if v is not None) for row in given.rows[:5])
     more = f"; and {len(given.rows) - 5:,} more rows" if len(given.rows) > 5 else ""
-    results = {
-        "read the names of the graph": "",
+    results = {step: "" for step in given.seconds if step.startswith("read")} | {
         "understand the question": given.kind,
         "normalise the names": read,
         "ask the graph": f"{given.cypher}   parameters: {given.parameters}" if given.cypher else "not asked",
-        "evidence": f"{len(given.rows):,} rows: {evidence}{more}" if given.rows else "no rows",
+        "evidence": f"{_count(given.rows, 'row')}: {evidence}{more}" if given.rows else "no rows",
         "word the answer": given.text,
     }
     table = pd.DataFrame(

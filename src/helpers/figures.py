@@ -298,7 +298,7 @@ def _cell(value: object, fmt: str | Callable[[Any], str] | None) -> str:
 # -- figures ----------------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)  # or the dataclass' own would repeat the whole figure as plain text
 class Picture(Html):
     """A figure as `figure` made it; `save` writes it to a file of its own."""
 

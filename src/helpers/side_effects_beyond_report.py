@@ -43,19 +43,22 @@ def opening(
     """The page's answer, in Markdown, from what the run found."""
     written, chosen, generated = (exact_score(outcomes[arm]) for arm in ("written", "chosen", "generated"))
     right = sum(o.exact for o in outcomes["written"])
+    best = max(chosen.value, generated.value)
+    strays = any(r.contradicts for name in ("unlocked", "leading") for r in readings[name])
     shares = {name: figures.score_text(_contradicting(mine, draws)) for name, mine in readings.items()}
     replaced = sum(r.replaced for r in readings["checked"])
     lines = (
         f"**The graph {'extends as announced' if written.value == 1 else 'does not answer everything'}.** "
         f"{right} of {written.n} questions about drug classes, frequency, organ classes, two drugs and paths are "
         "answered by one query each exactly as plain Python answers them on the same data.",
-        f"**Understanding the question is another matter.** {model} gets the exact answer to "
+        f"**Understanding the question {'is another matter' if best < 1 else 'is no obstacle'}.** {model} gets the "
+        f"exact answer to "
         f"{figures.score_text(chosen)} of the questions if it picks the query, "
         f"to {figures.score_text(generated)} if it writes the Cypher.",
-        f"**Without a lock the model can contradict its evidence.** It does in {shares['unlocked']} of the answers, in "
-        f"{shares['leading']} where the question suggests the opposite. With the label locked, its words still do in "
-        f"{shares['label']}; with the words checked too none can, for which {replaced} of {len(readings['checked'])} "
-        "sentences had to be replaced.",
+        f"**Without a lock the model {'contradicts its evidence' if strays else 'kept to its evidence here'}.** It "
+        f"contradicts it in {shares['unlocked']} of the answers, in {shares['leading']} where the question suggests "
+        f"the opposite. With the label locked, its words do in {shares['label']}; with the words checked too none "
+        f"can, for which {replaced} of {len(readings['checked'])} sentences had to be replaced.",
     )
     return "\n".join([*(["**SAMPLE**", ""] if sample else []), *(f"- {line}" for line in lines)])
 
