@@ -49,6 +49,7 @@ def test_good_wording_is_kept_and_bad_wording_is_replaced():
         ("Metformin isn't linked to nausea.", False, False),
         ("Metformin isn't linked to nausea.", True, True),
         ("NO. Your pharmacist says that it is listed, but it is not listed.", False, False),
+        ('NO. It is not. This answers the question "Is nausea an adverse effect of metformin?"', False, False),
         ("I cannot say.", True, False),
     ],
 )

@@ -36,7 +36,7 @@ def states(text: str, names: Iterable[str] = ()) -> bool | None:
     """Whether the words of an answer, its YES or NO left aside, say that the effect is listed; None if unclear.
 
     A sentence that mentions an association denies it if a negation stands before the mention; a text that both affirms
-    and denies says nothing clear. What the answer says the pharmacist said does not count.
+    and denies says nothing clear. What the answer says the pharmacist said, or the question asked, does not count.
 
     Args:
         text: the answer.
@@ -46,9 +46,10 @@ def states(text: str, names: Iterable[str] = ()) -> bool | None:
     for name in names:
         text = re.sub(re.escape(name), "it", text, flags=re.IGNORECASE)
     said = set()
-    for sentence in re.split(r"(?<=[.!?;])\s+|\n+", _LABEL.sub("", text.strip())):
-        if "pharmacist" in sentence.lower():
+    for whole in re.split(r"(?<=[.!?;])\s+|\n+", _LABEL.sub("", text.strip())):
+        if "pharmacist" in whole.lower():
             continue
+        sentence = re.split(r"\bquestion\b", whole, flags=re.IGNORECASE)[0]
         if _DENIES.search(sentence):
             said.add(False)
         elif _AFFIRMS.search(sentence):

@@ -52,8 +52,7 @@ def opening(
         f"{right} of {written.n} questions about drug classes, frequency, organ classes, two drugs and paths are "
         "answered by one query each exactly as plain Python answers them on the same data.",
         f"**Understanding the question {'is another matter' if best < 1 else 'is no obstacle'}.** {model} gets the "
-        f"exact answer to "
-        f"{figures.score_text(chosen)} of the questions if it picks the query, "
+        f"exact answer to {figures.score_text(chosen)} of the questions if it picks the query, "
         f"to {figures.score_text(generated)} if it writes the Cypher.",
         f"**Without a lock the model {'contradicts its evidence' if strays else 'kept to its evidence here'}.** It "
         f"contradicts it in {shares['unlocked']} of the answers, in {shares['leading']} where the question suggests "

@@ -207,7 +207,8 @@ def slips(cypher: str, names: Iterable[str]) -> list[str]:
     labels = {variable: label for variable, label in nodes if variable and label}
     for a, label_a, left, type_, right, b, label_b in edges:
         ends = (label_a or labels.get(a), label_b or labels.get(b))
-        ways = [ends] * (left == "") + [ends[::-1]] * (right == "")
+        both = bool(left) == bool(right)  # <-[]-> is either direction, like -[]-
+        ways = [ends] * (both or bool(right)) + [ends[::-1]] * (both or bool(left))
         if type_ in TYPES and not any(_joins(start, type_, end) for start, end in ways):
             found.append("an edge between the wrong nodes or against its direction")
             break
