@@ -174,7 +174,7 @@ def test_nothing_is_wrong_with_the_queries_written_here(form):
         ("MATCH (d:Drug)-[:in_class]->(c:AtcClass) MATCH (c)-[:in_class]->(d) RETURN d.name", "edge"),
         ("MATCH (d:Drug)-[:in_organ_class]->(o:OrganClass) RETURN d.name", "edge"),
         ("MATCH (o:OrganClass)-[:in_organ_class]-(e) WHERE e.name = 'aspirin' RETURN e.name", ""),
-        ("MATCH (e:SideEffect)<-[:may_cause_side_effect]->(d:Drug) RETURN e.name", ""),
+        ("MATCH (e:SideEffect)<-[:may_cause_side_effect]->(d:Drug) RETURN e.name", "arrowhead"),
         ("MATCH (d:Drug)-[r:may_cause_side_effect]->(e) WHERE r.frequency >= 0.1 RETURN e.name", ""),
     ],
 )

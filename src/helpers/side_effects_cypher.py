@@ -205,9 +205,13 @@ def slips(cypher: str, names: Iterable[str]) -> list[str]:
     if used - LABELS - TYPES or {a or b for a, b in _PROPERTY.findall(bare)} - PROPERTIES:
         found.append("a label, type or property that the graph does not have")
     labels = {variable: label for variable, label in nodes if variable and label}
+    if any(left and right for _, _, left, _, right, *_ in edges):
+        found.append(
+            "an arrowhead at both ends of an edge"
+        )  # read as either direction by some servers, refused by others
     for a, label_a, left, type_, right, b, label_b in edges:
         ends = (label_a or labels.get(a), label_b or labels.get(b))
-        both = bool(left) == bool(right)  # <-[]-> is either direction, like -[]-
+        both = bool(left) == bool(right)
         ways = [ends] * (both or bool(right)) + [ends[::-1]] * (both or bool(left))
         if type_ in TYPES and not any(_joins(start, type_, end) for start, end in ways):
             found.append("an edge between the wrong nodes or against its direction")
