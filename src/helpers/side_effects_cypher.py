@@ -206,9 +206,8 @@ def slips(cypher: str, names: Iterable[str]) -> list[str]:
         found.append("a label, type or property that the graph does not have")
     labels = {variable: label for variable, label in nodes if variable and label}
     if any(left and right for _, _, left, _, right, *_ in edges):
-        found.append(
-            "an arrowhead at both ends of an edge"
-        )  # read as either direction by some servers, refused by others
+        # some servers read it as either direction, others refuse it
+        found.append("an arrowhead at both ends of an edge")
     for a, label_a, left, type_, right, b, label_b in edges:
         ends = (label_a or labels.get(a), label_b or labels.get(b))
         both = bool(left) == bool(right)
