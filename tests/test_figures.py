@@ -188,6 +188,7 @@ def test_a_sample_is_marked_in_tables_and_figures() -> None:
     picture = figures.figure(a_plot(), alt="A line.", sample=True)
     assert ">SAMPLE</text>" in picture.svg
     assert '<figcaption><strong class="rag-sample">SAMPLE</strong>' in picture.html
+    assert repr(picture) == "SAMPLE. A line.", "a terminal shows the words, not the drawing"
     assert "SAMPLE" not in figures.figure(a_plot(), alt="A line.").html
 
 
