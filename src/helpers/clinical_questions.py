@@ -13,14 +13,16 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date
-from typing import Literal, TypeVar
+from typing import Any, Literal, TypeVar
 
 import numpy as np
 import pandas as pd
+import yaml
 
 from helpers.clinical_charts import Chart, Charts, Fact
-from helpers.clinical_query import INTENTS, Intent
+from helpers.clinical_query import INTENTS, Intent, Lexicon
 from helpers.clinical_retrieval import Chunk
+from helpers.settings import DATA
 
 Variant = Literal["generic", "brand", "abbreviation", "misspelt", "none"]
 Split = Literal["tune", "test"]
@@ -28,6 +30,7 @@ FactT = TypeVar("FactT", bound=Fact)
 Names = Mapping[str, Mapping[Variant, Sequence[str]]]
 """Drug -> its names by kind; without misspellings, which are made here."""
 
+DRUG_LIST = DATA / "clinical_drugs.yml"
 MOST_RELEVANT = 100
 """A question that more facts answer is too wide to rank passages by, and is left out."""
 
@@ -230,6 +233,26 @@ class _Case:
     facts: tuple[Fact, ...]
 
 
+def antiseizure_names() -> dict[str, dict[Variant, list[str]]]:
+    """The antiseizure drugs that questions are asked about, with their names by kind."""
+    drugs = yaml.safe_load(DRUG_LIST.read_text("utf-8"))["antiseizure"]
+    return {
+        drug: {"brand": of.get("brands", []), "abbreviation": of.get("abbreviations", [])} for drug, of in drugs.items()
+    }
+
+
+def lexicon_of(charts: Charts) -> Lexicon:
+    """What the parser may know: the dictionary of drugs, the symptoms that occur, the patients' identifiers."""
+    groups = yaml.safe_load(DRUG_LIST.read_text("utf-8"))
+    drugs = {drug: [name for names in _lists(of) for name in names] for g in groups.values() for drug, of in g.items()}
+    symptoms = {symptom.name: () for chart in charts for symptom in chart.symptoms}
+    return Lexicon(drugs, symptoms, [chart.patient_id for chart in charts])
+
+
+def _lists(of: Mapping[str, Any]) -> list[list[str]]:
+    return [of.get(key, []) for key in ("brands", "abbreviations", "other")]
+
+
 # ------------------------------------------------------------------------------------------------------- what to ask
 
 
@@ -246,7 +269,8 @@ def write_questions(charts: Charts, names: Names, per_intent: int, seed: int, tu
     rng = np.random.default_rng(seed)
     by_kind: dict[str, list[_Case]] = defaultdict(list)
     for case in _cases(charts):
-        if 1 <= len(case.facts) <= MOST_RELEVANT:
+        about = {drug for brace, drug in case.fills if brace in ("d", "d2")}
+        if 1 <= len(case.facts) <= MOST_RELEVANT and about <= names.keys():
             by_kind[case.kind].append(case)
     questions: list[Question] = []
     for intent in INTENTS:
@@ -272,7 +296,7 @@ def _cases(charts: Charts) -> Iterator[_Case]:
     everything = list(charts)
     for chart in everything:
         yield from _patient_cases(chart)
-    meds = [m for chart in everything for m in chart.medications]
+    meds = [m for chart in everything for m in chart.medications if not m.past]
     effects = [s for c in everything for s in c.symptoms if s.role == "side effect" and s.context == "affirmed"]
     yield from _grouped("works", [m for m in meds if m.effectiveness], lambda m: {"d": m.drug})
     yield from _grouped("cohort_effect", effects, lambda s: {"d": s.drug, "s": s.name})
@@ -292,20 +316,20 @@ def _cases(charts: Charts) -> Iterator[_Case]:
 
 
 def _patient_cases(chart: Chart) -> Iterator[_Case]:
-    p = chart.patient_id
-    began = [m for m in chart.medications if m.action in ("start", "switch")]
+    p, meds = chart.patient_id, [m for m in chart.medications if not m.past]
+    began = [m for m in meds if m.action in ("start", "switch")]
     yield from _grouped("start", began, lambda m: {"p": p, "d": m.drug})
-    dosed = [m for m in chart.medications if m.dose_mg is not None and m.times_per_day]
+    dosed = [m for m in meds if m.dose_mg is not None and m.times_per_day]
     yield from _grouped("dose", dosed, lambda m: {"p": p, "d": m.drug, "month": _month(m.date)})
-    ended = [(m, m.drug) for m in chart.medications if m.action == "stop" and m.reason]
-    ended += [(m, m.replaces) for m in chart.medications if m.action == "switch" and m.replaces and m.reason]
+    ended = [(m, m.drug) for m in meds if m.action == "stop" and m.reason]
+    ended += [(m, m.replaces) for m in meds if m.action == "switch" and m.replaces and m.reason]
     for drug in dict.fromkeys(drug for _, drug in ended):
         yield _Case("stop", (("p", p), ("d", drug)), tuple(m for m, of in ended if of == drug))
     yield from _grouped("symptom", chart.symptoms, lambda s: {"p": p, "s": s.name})
     yield from _grouped("seizures", chart.seizures, lambda s: {"p": p, "year": str(s.date.year)})
     yield from _grouped("eeg", chart.eegs, lambda _: {"p": p})
     yield from _grouped("family", chart.family, lambda _: {"p": p})
-    yield from _grouped("helped", [m for m in chart.medications if m.effectiveness], lambda m: {"p": p, "d": m.drug})
+    yield from _grouped("helped", [m for m in meds if m.effectiveness], lambda m: {"p": p, "d": m.drug})
     for drug, (first, last) in exposures(chart).items():
         facts = tuple(s for s in chart.seizures if first < s.date <= last)
         yield _Case("free_on", (("p", p), ("d", drug)), facts)
@@ -315,7 +339,7 @@ def exposures(chart: Chart) -> dict[str, tuple[date, date]]:
     """First and last day that the chart's own sentences (no copies) have the patient on each drug taken regularly."""
     days: dict[str, list[date]] = defaultdict(list)
     for m in chart.medications:
-        if m.copied_from is None and (m.times_per_day or m.action in ("stop", "switch")):
+        if m.copied_from is None and not m.past and (m.times_per_day or m.action in ("stop", "switch")):
             days[m.drug].append(m.date)
             if m.replaces:
                 days[m.replaces].append(m.date)
