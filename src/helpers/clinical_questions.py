@@ -19,7 +19,7 @@ import numpy as np
 import pandas as pd
 import yaml
 
-from helpers.clinical_charts import Chart, Charts, Fact
+from helpers.clinical_gold import Chart, Charts, Fact
 from helpers.clinical_query import INTENTS, Intent, Lexicon
 from helpers.clinical_retrieval import Chunk
 from helpers.settings import DATA
@@ -320,7 +320,7 @@ def _patient_cases(chart: Chart) -> Iterator[_Case]:
     began = [m for m in meds if m.action in ("start", "switch")]
     yield from _grouped("start", began, lambda m: {"p": p, "d": m.drug})
     dosed = [m for m in meds if m.dose_mg is not None and m.times_per_day]
-    yield from _grouped("dose", dosed, lambda m: {"p": p, "d": m.drug, "month": _month(m.date)})
+    yield from _grouped("dose", dosed, lambda m: {"p": p, "d": m.drug, "month": month_and_year(m.date)})
     ended = [(m, m.drug) for m in meds if m.action == "stop" and m.reason]
     ended += [(m, m.replaces) for m in meds if m.action == "switch" and m.replaces and m.reason]
     for drug in dict.fromkeys(drug for _, drug in ended):
@@ -356,7 +356,8 @@ def _grouped(kind: str, facts: Iterable[FactT], key: Callable[[FactT], Mapping[s
         yield _Case(kind, fills, tuple(of))
 
 
-def _month(day: date) -> str:
+def month_and_year(day: date) -> str:
+    """A day's month in words: "March 2021"."""
     return f"{calendar.month_name[day.month]} {day.year}"
 
 
