@@ -154,8 +154,8 @@ class MeanPooled:
     """The paper's reranker: cosine of mean-pooled encodings of question and passage.
 
     The paper calls it a cross-encoder and names BioLinkBERT-base, an encoder that was never trained to score pairs;
-    question and passage do not meet in it. With the encoder that FAISS was searched with, its score *is* the semantic
-    score, under a weight of its own.
+    question and passage do not meet in it. With the encoder that FAISS was searched with, its score is the semantic
+    score once more, but for the generic names of drugs that the search adds to the question.
     """
 
     def __init__(self, chunks: Sequence[Chunk], of: Encoder, *, progress: bool = True) -> None:
@@ -564,7 +564,10 @@ class Retriever:
         return {row: score for row, score in zip(ids[0].tolist(), scores[0].tolist(), strict=True) if row >= 0}
 
     def _lexical(self, text: str, keep: Bools, k: int) -> dict[int, float]:
-        scores = np.where(keep, self.bm25.get_scores(_tokens([text])[0]), 0.0)
+        words = _tokens([text])[0]
+        if not words:  # a question of nothing but the commonest words
+            return {}
+        scores = np.where(keep, self.bm25.get_scores(words), 0.0)
         best = np.argpartition(-scores, min(k, len(scores)) - 1)[:k]
         return {row: score for row, score in zip(best.tolist(), scores[best].tolist(), strict=True) if score > 0}
 

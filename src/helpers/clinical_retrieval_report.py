@@ -16,6 +16,7 @@ from matplotlib.figure import Figure
 from tqdm import tqdm
 
 from helpers import figures
+from helpers.clinical_gold import Charts
 from helpers.clinical_query import INTENTS, parse
 from helpers.clinical_questions import Question
 from helpers.clinical_retrieval import (
@@ -32,7 +33,7 @@ from helpers.clinical_retrieval import (
     weighted,
 )
 from helpers.metrics import Paired, Score, bootstrap, holm, p50, p95, paired_means, proportion
-from helpers.record import Run
+from helpers.record import Published, Run
 
 MEASURES = {"P@5": P @ 5, "R@10": R @ 10, "MRR": RR, "AP": AP, "nDCG@10": nDCG @ 10}
 """The paper's four metrics ("Evaluation framework"), and nDCG, which tells a sentence from its copy."""
@@ -394,6 +395,76 @@ def spread(prepared: Sequence[Prepared], n: int) -> list[Prepared]:
     return [p for intent in INTENTS for p in [p for p in prepared if p.question.intent == intent][:each]][:n]
 
 
+def rerankers_table(
+    run: Run,
+    prepared: Sequence[Prepared],
+    rerankers: Sequence[str],
+    missing: Mapping[str, str],
+    chunks: Sequence[Chunk],
+    draws: int,
+) -> pd.DataFrame:
+    """Each reranker alone and in the paper's hybrid, tested against the hybrid without one; and those that did not run."""
+    without = evaluate(prepared, ablations(rerankers[0])["without the reranker"], chunks)
+    inside = {name: evaluate(prepared, Arm(PAPER, name), chunks) for name in rerankers}
+    tests = {name: paired_means(of[MAIN], without[MAIN], draws=draws) for name, of in inside.items()}
+    rows = []
+    for (name, test), p in zip(tests.items(), holm([t.p for t in tests.values()]), strict=True):
+        alone = bootstrap(evaluate(prepared, single_arms(name)["reranker alone"], chunks)[MAIN].to_numpy(), draws=draws)
+        hybrid = bootstrap(inside[name][MAIN].to_numpy(), draws=draws)
+        run.extra(f"retrieval.reranker.{_id(name)}.alone", f"{MAIN}, {name} alone", alone)
+        run.extra(f"retrieval.reranker.{_id(name)}.hybrid", f"{MAIN}, hybrid with {name}", hybrid)
+        rows.append(
+            {
+                "reranker": name,
+                f"{MAIN} alone": alone,
+                f"{MAIN} in the hybrid": hybrid,
+                "less the hybrid without it, points": points(test),
+                "p (Holm)": p_text(p),
+                "not run, because": None,
+            }
+        )
+    rows += [{"reranker": name, "not run, because": why} for name, why in missing.items()]
+    return pd.DataFrame(rows)
+
+
+def pointwise_table(run: Run, llm: Pointwise, name: str, depth: int, draws: int) -> tuple[pd.DataFrame, Paired]:
+    """Measures of the hybrid's first passages before and after the model reordered them, and the paired test."""
+    test = paired_means(llm.after[MAIN], llm.before[MAIN], draws=draws)
+    rows = []
+    for words, table in (("as the hybrid has them", llm.before), (f"by {name}", llm.after)):
+        scores = {m: bootstrap(table[m].to_numpy(), draws=draws) for m in ("P@5", "MRR", MAIN)}
+        for m, score in scores.items():
+            run.extra(f"retrieval.llm.{_id(words)}.{_id(m)}", f"{m} of the first {depth}, {words}", score)
+        rows.append({f"first {depth} passages": words, "questions": len(table), **scores})
+    return pd.DataFrame(rows), test
+
+
+def summary(
+    scores: Mapping[str, pd.DataFrame], single: Mapping[str, tuple[Paired, float]], tuned: pd.DataFrame, draws: int
+) -> str:
+    """The page's answer, from the run's values."""
+    hybrid = bootstrap(scores[HYBRID][MAIN].to_numpy(), draws=draws)
+    beaten = [name for name, (t, p) in single.items() if t.difference > 0 and p < 0.05]
+    lost = [name for name, (t, p) in single.items() if t.difference < 0 and p < 0.05]
+    even = [name for name in single if name not in beaten and name not in lost]
+    parts = [
+        f"it is better than {_listed(beaten)}" if beaten else "",
+        f"worse than {_listed(lost)}" if lost else "",
+        f"not distinguishable from {_listed(even)}" if even else "",
+    ]
+    best = max(scores, key=lambda name: float(scores[name][MAIN].mean()))
+    own = bootstrap(tuned[MAIN].to_numpy(), draws=draws)
+    return (
+        f"**With the paper's weights the hybrid retriever reaches {MAIN} {figures.score_text(hybrid)} on {hybrid.n} "
+        f"labelled questions; {', '.join(part for part in parts if part)}** (paired tests, Holm). Best of the four is {best}. "
+        f"Weights chosen on other questions bring the hybrid to {figures.score_text(own)}."
+    )
+
+
+def _listed(names: Sequence[str]) -> str:
+    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
+
+
 # ------------------------------------------------------------------------------------------------------------- claims
 
 
@@ -440,11 +511,118 @@ def decide_claims(
         CLAIM + "reranker_sees_more",
         "agrees" if same_order.high < 0.95 and reranked.difference > 0 and p < 0.05 else "differs",
         f"Rank correlation of the reranker's scores with FAISS's: {correlation}"
-        + (", for one encoder makes both." if one_encoder else "."),
+        + ("; one encoder makes both, and only the search adds a drug's generic name." if one_encoder else "."),
     )
 
 
 # -------------------------------------------------------------------------------------------------------- the figures
+
+
+def marked(charts: Charts, caption: str) -> str:
+    """A caption that says first what the charts are."""
+    return f"{charts.mark}. {caption}"
+
+
+def settings_table(printed: Published) -> pd.DataFrame:
+    """The parameters that the paper states."""
+    return pd.DataFrame(
+        [{"parameter": s.name, "value": s.value, "where": s.where, "note": s.note} for s in printed.settings]
+    )
+
+
+def claims_table(run: Run) -> pd.DataFrame:
+    """The claims that this run decided."""
+    return pd.DataFrame(
+        [
+            {"claim": run.printed.claim(c.id).text, "verdict": c.verdict, "because": c.why, "decided by": c.test}
+            for c in run.claims
+        ]
+    )
+
+
+def overview(charts: Charts, chunks: Sequence[Chunk], truncated: int, sees: int) -> pd.DataFrame:
+    """What there is to search, in numbers."""
+    notes = charts.notes()
+    rows = {
+        "patients": len(charts),
+        "notes": len(notes),
+        "characters of a note, median": float(np.median([len(note.text) for note in notes])),
+        "passages": len(chunks),
+        "characters of a passage, median": float(np.median([chunk.end - chunk.start for chunk in chunks])),
+        f"passages longer than the {sees} tokens that the encoder sees": truncated,
+        "passages that name a drug": sum(bool(chunk.drugs) for chunk in chunks),
+    }
+    return pd.DataFrame({"what": list(rows), "count": list(rows.values())})
+
+
+def by_intent_words(tables: Mapping[str, pd.DataFrame], questions: Sequence[Question]) -> str:
+    """What the figure by intent shows, in words."""
+    parts = []
+    for intent in INTENTS:
+        means = {
+            arm: float(table.loc[_intents(table, questions) == intent, MAIN].mean()) for arm, table in tables.items()
+        }
+        best = max(means, key=lambda arm: means[arm])
+        parts.append(f"{intent} questions: best is {best} with {figures.number(means[best])}, {_others(means, best)}")
+    return f"{MAIN} by intent. {'; '.join(parts)}."
+
+
+def _others(means: Mapping[str, float], but: str) -> str:
+    return ", ".join(f"{arm} {figures.number(value)}" for arm, value in means.items() if arm != but)
+
+
+def distributions_words(apart: Mapping[str, float]) -> str:
+    """What the score distributions show, in words."""
+    parts = ", ".join(f"{name} {figures.number(value)}" for name, value in apart.items())
+    return f"Normalised scores of candidates. An answering passage scores above one that does not answer with: {parts}."
+
+
+def contributions_words(parts: pd.DataFrame) -> str:
+    """What the components' figure shows, in words."""
+    first, last = parts.iloc[0], parts.iloc[-1]
+    words = ", ".join(f"{name} {first[name]:.2f} to {last[name]:.2f}" for name in parts.columns)
+    return f"Stacked bars of the mean parts of the score, from rank 1 to rank {parts.index[-1]}: {words}."
+
+
+def per_question_words(table: pd.DataFrame, questions: Sequence[Question]) -> str:
+    """What the figure of every question shows, in words."""
+    intent = _intents(table, questions)
+    parts = []
+    for name in INTENTS:
+        of = table.loc[intent == name, MAIN]
+        if len(of):
+            parts.append(f"{name}: {(of == 0).sum()} of {len(of)} at 0, {(of > 0.999).sum()} perfect")
+    return f"{MAIN} of every question by intent. {'; '.join(parts)}."
+
+
+def dashboard_words(tables: Mapping[str, pd.DataFrame], prepared: Sequence[Prepared], seconds: pd.DataFrame) -> str:
+    """What the dashboard shows, in words."""
+    means = "; ".join(f"{arm} {figures.number(float(table[MAIN].mean()))}" for arm, table in tables.items())
+    read = sum(p.found.query.intent == p.question.intent for p in prepared)
+    return (
+        f"Four panels. {MAIN}: {means}. The parser read the intent of {read} of {len(prepared)} questions. A question "
+        f"takes {1000 * float(seconds['total'].median()):.0f} ms at the median."
+    )
+
+
+def weights_table(run: Run, arms: Mapping[str, Arm], tables: Mapping[str, pd.DataFrame], draws: int) -> pd.DataFrame:
+    """Weights beside what they reach."""
+    rows = []
+    for name, arm in arms.items():
+        score = bootstrap(tables[name][MAIN].to_numpy(), draws=draws)
+        run.extra(f"retrieval.weights.{_id(name)}", f"{MAIN}, {name}", score)
+        s = arm.settings
+        rows.append(
+            {
+                "weights": name,
+                "reranker": s.w_rerank,
+                "semantic": s.w_semantic,
+                "lexical": s.w_lexical,
+                "boost": s.boost,
+                MAIN: score,
+            }
+        )
+    return pd.DataFrame(rows)
 
 
 def draw_by_intent(tables: Mapping[str, pd.DataFrame], questions: Sequence[Question], draws: int) -> Figure:
