@@ -132,7 +132,7 @@ def test_the_timeline_has_a_lane_a_drug_and_its_words_name_them(charts):
     names = list(cq.antiseizure_names())
     chart = report.richest(charts.charts, names, 1)[0]
     doses = report.daily_doses(chart, names)
-    figure = report.draw_timeline(chart, doses)
+    figure = report.draw_timeline(doses, report.seizure_rates(chart))
     lanes = [label.get_text() for label in figure.axes[0].get_yticklabels()]
     assert sorted(lanes) == sorted(set(doses.drug))
     words = report.timeline_words(chart, doses)

@@ -20,8 +20,8 @@ import pandas as pd
 
 from helpers.clinical_gold import Chart, Charts, Fact, MedicationEvent, Note
 from helpers.clinical_query import Lexicon
-from helpers.clinical_questions import FactT, Names, Place, exposures, month_and_year, name_drug
-from helpers.clinical_retrieval import Chunk, Retriever, Settings
+from helpers.clinical_questions import FactT, Names, Place, by_note, exposures, month_and_year, name_drug
+from helpers.clinical_retrieval import PAPER, Chunk, Retriever, Settings
 from helpers.llm import LLM, Reply
 
 Kind = Literal["medications", "dose", "outcome", "timeline", "effectiveness", "frequency", "symptoms"]
@@ -236,24 +236,49 @@ def answer_prompt(question: ChartQuestion, passages: Sequence[Chunk]) -> list[di
     ]
 
 
-def answer_by_rag(
-    model: LLM,
-    retriever: Retriever,
-    questions: Sequence[ChartQuestion],
-    *,
-    k: int,
-    settings: Settings,
-    max_tokens: int = 64,
-) -> list[Cited]:
-    """Retrieve `k` passages for each question, put them in order of date, and let the model answer."""
-    shown = []
+def retrieved(
+    retriever: Retriever, questions: Sequence[ChartQuestion], k: int, settings: Settings = PAPER
+) -> list[tuple[Chunk, ...]]:
+    """The `k` best passages for each question, in order of date."""
+    found = []
     for question in questions:
         results = retriever.retrieve(question.text, k=k, settings=settings).results
-        shown.append(tuple(sorted((r.chunk for r in results), key=lambda c: (c.date, c.id))))
+        found.append(tuple(sorted((r.chunk for r in results), key=_by_date)))
+    return found
+
+
+def holding(questions: Sequence[ChartQuestion], chunks: Sequence[Chunk], k: int) -> list[tuple[Chunk, ...]]:
+    """Passages that hold the answer of each question, as a perfect retriever would give them.
+
+    Of more than `k`, the first and the last by date, in equal shares: what began and what came of it.
+    """
+    of_note = by_note(chunks)
+    found = []
+    for question in questions:
+        right = {c.id: c for p in question.places for c in of_note.get(p.note, ()) if c.covers(p.start, p.end)}
+        ordered = sorted(right.values(), key=_by_date)
+        found.append(tuple(ordered if len(ordered) <= k else [*ordered[: k // 2], *ordered[k // 2 - k :]]))
+    return found
+
+
+def _by_date(chunk: Chunk) -> tuple[date, str]:
+    return chunk.date, chunk.id
+
+
+def answer_from(
+    model: LLM,
+    questions: Sequence[ChartQuestion],
+    shown: Sequence[tuple[Chunk, ...]],
+    lexicon: Lexicon,
+    *,
+    max_tokens: int = 64,
+    label: str = "answer from passages",
+) -> list[Cited]:
+    """The model's answer to each question from the passages shown with it; a prompt over the context is an overflow."""
     prompts = [answer_prompt(q, passages) for q, passages in zip(questions, shown, strict=True)]
-    replies = model.chat_many(prompts, max_tokens=max_tokens, overflow="record", label="answer from passages")
+    replies = model.chat_many(prompts, max_tokens=max_tokens, overflow="record", label=label)
     return [
-        read_answer(question, reply, passages, retriever.lexicon)
+        read_answer(question, reply, passages, lexicon)
         for question, reply, passages in zip(questions, replies, shown, strict=True)
     ]
 
@@ -392,8 +417,7 @@ def _frequency(rows: pd.DataFrame, _: frozenset[str]) -> Value | None:
 
 
 def _symptoms(rows: pd.DataFrame, _: frozenset[str]) -> Value | None:
-    names = {name.strip() for text in rows.seizure_symptoms.dropna() for name in re.split(r"[;,|]", str(text))}
-    return frozenset(names - {""}) or None
+    return frozenset(name for names in rows.seizure_symptoms for name in names) or None
 
 
 _FROM_ROWS: dict[Kind, Callable[[pd.DataFrame, frozenset[str]], Value | None]] = {
@@ -426,7 +450,7 @@ def gold_registry(charts: Charts) -> pd.DataFrame:
                 "intake_times_per_day": None,
                 "medication_effectiveness": None,
                 "seizure_status": "positive" if "positive" in status else "negative" if status else "unknown",
-                "seizure_symptoms": "; ".join(dict.fromkeys(s.name for s in symptoms)) or None,
+                "seizure_symptoms": sorted({s.name for s in symptoms}),
             }
             events = [m for m in _own(chart.medications, note) if not m.past and m.action != "single dose"]
             rows += [

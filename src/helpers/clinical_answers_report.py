@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from helpers import figures
@@ -20,6 +21,7 @@ from helpers.clinical_answers import (
     citation_counts,
     is_right,
     is_unparsed,
+    read_dose,
     supports,
 )
 from helpers.clinical_gold import Chart
@@ -29,9 +31,12 @@ from helpers.metrics import Paired, Score, mcnemar, proportion
 from helpers.record import Run
 
 CLAIM = "clinical_notes.claim."
-RAG = "language model with passages"
-CODE = "code on the registry"
-CEILING = "code on a registry without errors"
+GROUPS = (*KINDS, "not in the chart")
+MARKERS = ("o", "s", "D", "^")
+RAG = "model, retrieved passages"
+ORACLE = "model, right passages"
+CODE = "code, extracted registry"
+CEILING = "code, registry without errors"
 COLOURS = ("#125ee0", "#c35410", "#af219d", "#079c6b", "#8a6d00", "#5b5bd6", "#b3261e", "#4b7f52")
 
 
@@ -39,10 +44,15 @@ COLOURS = ("#125ee0", "#c35410", "#af219d", "#079c6b", "#8a6d00", "#5b5bd6", "#b
 
 
 def correctness(
-    questions: Sequence[ChartQuestion], answers: Sequence[Cited], by_code: Mapping[str, Sequence[Value | None]]
+    questions: Sequence[ChartQuestion],
+    by_model: Mapping[str, Sequence[Cited]],
+    by_code: Mapping[str, Sequence[Value | None]],
 ) -> dict[str, list[bool]]:
     """Which questions each way of answering has right, in their order."""
-    right = {RAG: [answers_right(q, a) for q, a in zip(questions, answers, strict=True)]}
+    right = {
+        name: [answers_right(q, a) for q, a in zip(questions, answers, strict=True)]
+        for name, answers in by_model.items()
+    }
     return right | {
         name: [is_right(q, value) for q, value in zip(questions, values, strict=True)]
         for name, values in by_code.items()
@@ -54,24 +64,70 @@ def group(question: ChartQuestion) -> str:
     return question.kind if question.answerable else "not in the chart"
 
 
+def questions_table(questions: Sequence[ChartQuestion]) -> pd.DataFrame:
+    """How many questions of each kind there are, with one as an example and its answer."""
+    rows = []
+    for name in GROUPS:
+        of = [q for q in questions if group(q) == name]
+        if of:
+            right = " or ".join(spoken(v) for v in of[0].truth) if of[0].truth else NOT_FOUND
+            rows.append({"kind": name, "n": len(of), "for example": of[0].text, "right is": right})
+    return pd.DataFrame(rows)
+
+
 def accuracy_table(
-    run: Run, questions: Sequence[ChartQuestion], answers: Sequence[Cited], right: Mapping[str, Sequence[bool]]
+    run: Run,
+    questions: Sequence[ChartQuestion],
+    by_model: Mapping[str, Sequence[Cited]],
+    right: Mapping[str, Sequence[bool]],
 ) -> pd.DataFrame:
     """Share of right answers by kind and way, kept in the record; unread answers of the model are counted as wrong."""
     rows = []
-    for name in (*KINDS, "not in the chart", "all"):
+    for name in (*GROUPS, "all"):
         of = [i for i, q in enumerate(questions) if name in (group(q), "all")]
         if not of:
             continue
-        unread = sum(is_unparsed(answers[i]) for i in of)
         row: dict[str, object] = {"question": name, "n": len(of)}
         for way, flags in right.items():
-            k = sum(flags[i] for i in of)
-            score = proportion(k, len(of), unparsed=unread if way == RAG else 0)
+            unread = sum(is_unparsed(by_model[way][i]) for i in of) if way in by_model else 0
+            score = proportion(sum(flags[i] for i in of), len(of), unparsed=unread)
             run.extra(f"answers.{_id(way)}.{_id(name)}", f"right answers, {way}, {name}", score)
-            row[way] = Score(score.value, score.n, score.low, score.high)
-        rows.append(row | {"answers that could not be read": unread})
+            row[way] = score
+        rows.append(row)
     return pd.DataFrame(rows)
+
+
+def draw_accuracy(questions: Sequence[ChartQuestion], right: Mapping[str, Sequence[bool]]) -> Figure:
+    """Right answers by kind of question and way of answering, with 95 % intervals."""
+    names = [name for name in GROUPS if any(group(q) == name for q in questions)]
+    fig, axes = plt.subplots(figsize=(7.2, 0.5 * len(names) + 1.5))
+    for i, (way, flags) in enumerate(right.items()):
+        scores = []
+        for name in names:
+            of = [flag for q, flag in zip(questions, flags, strict=True) if group(q) == name]
+            scores.append(proportion(sum(of), len(of)))
+        at = np.arange(len(names)) + 0.19 * (i - (len(right) - 1) / 2)
+        axes.hlines(at, [s.low for s in scores], [s.high for s in scores], color=COLOURS[i], linewidth=1.6)
+        axes.plot([s.value for s in scores], at, MARKERS[i], color=COLOURS[i], markersize=6, label=way, clip_on=False)
+    axes.set_yticks(range(len(names)), names)
+    axes.set_ylim(len(names) - 0.5, -0.5)
+    axes.set_xlim(0, 1)
+    axes.xaxis.set_major_formatter(lambda x, _: f"{100 * x:.0f} %")
+    axes.grid(axis="x")
+    axes.tick_params(axis="y", length=0)
+    fig.legend(*axes.get_legend_handles_labels(), loc="outside lower center", ncols=2)
+    return fig
+
+
+def accuracy_words(questions: Sequence[ChartQuestion], right: Mapping[str, Sequence[bool]]) -> str:
+    """What the figure of right answers shows, in words."""
+    parts = []
+    for name in GROUPS:
+        of = [i for i, q in enumerate(questions) if group(q) == name]
+        if of:
+            counts = ", ".join(f"{way} {sum(flags[i] for i in of)}" for way, flags in right.items())
+            parts.append(f"{name}, of {len(of)}: {counts}")
+    return f"Right answers by kind of question. {'; '.join(parts)}."
 
 
 def citations_table(run: Run, questions: Sequence[ChartQuestion], answers: Sequence[Cited]) -> pd.DataFrame:
@@ -128,7 +184,7 @@ def report_comparison(run: Run, test: Paired) -> None:
 def examples(questions: Sequence[ChartQuestion], answers: Sequence[Cited], each: int = 1) -> pd.DataFrame:
     """Of each kind, questions with the model's words beside what is right."""
     rows = []
-    for name in (*KINDS, "not in the chart"):
+    for name in GROUPS:
         of = [i for i, q in enumerate(questions) if group(q) == name][:each]
         for i in of:
             q, a = questions[i], answers[i]
@@ -137,14 +193,15 @@ def examples(questions: Sequence[ChartQuestion], answers: Sequence[Cited], each:
                     "question": q.text,
                     "answer": a.reply.text or a.reply.status,
                     "cites": ", ".join(c.id for c in a.passages) or "nothing shown",
-                    "right is": " or ".join(_spoken(v) for v in q.truth) if q.truth else NOT_FOUND,
+                    "right is": " or ".join(spoken(v) for v in q.truth) if q.truth else NOT_FOUND,
                     "verdict": "right" if answers_right(q, a) else "not read" if is_unparsed(a) else "wrong",
                 }
             )
     return pd.DataFrame(rows)
 
 
-def _spoken(value: Value) -> str:
+def spoken(value: Value) -> str:
+    """A value as a reader says it."""
     if isinstance(value, frozenset):
         return ", ".join(sorted(value))
     if isinstance(value, tuple):
@@ -206,7 +263,8 @@ def summary(right: Mapping[str, Sequence[bool]], model: str) -> str:
         f"**{model} with retrieved passages answers {figures.score_text(shares[RAG])} of {n} questions of the paper's "
         f"seven kinds; a few lines of code on the registry answer {figures.score_text(shares[CODE])} of the same.** "
         f"{words} ({points(test)} points for the code, p {p_text(test.p)}); on a registry without extraction errors "
-        f"the code would reach {figures.score_text(shares[CEILING])}."
+        f"the code would reach {figures.score_text(shares[CEILING])}, and the model, given the right passages, "
+        f"{figures.score_text(shares[ORACLE])}."
     )
 
 
@@ -229,49 +287,87 @@ def daily_doses(chart: Chart, antiseizure: Sequence[str]) -> pd.DataFrame:
     return table.sort_values("date", kind="stable").reset_index(drop=True)
 
 
-def draw_timeline(chart: Chart, doses: pd.DataFrame) -> Figure:
-    """Swim lanes: a lane a drug, whose bar is as high as its dose is large, and below them the seizures.
+def registry_doses(registry: pd.DataFrame, patient: str, antiseizure: Sequence[str]) -> pd.DataFrame:
+    """The same table as `daily_doses`, from a registry's rows; a registry knows no actions."""
+    rows = registry[(registry.patient_id == patient) & registry.medication.isin(list(antiseizure))]
+    once = [read_dose(str(text)) if text else None for text in rows.medication_dosage]
+    times = pd.to_numeric(rows.intake_times_per_day, errors="coerce").to_numpy()
+    table = pd.DataFrame(
+        {
+            "drug": rows.medication.to_numpy(),
+            "date": pd.to_datetime(rows.note_date).to_numpy(),
+            "mg": np.array([np.nan if mg is None else mg for mg in once], dtype=float) * times,
+            "action": "continue",
+        }
+    )
+    return table.sort_values("date", kind="stable").reset_index(drop=True)
+
+
+def registry_words(gold: pd.DataFrame, found: pd.DataFrame) -> str:
+    """How the registry's timeline differs from the gold one, in words."""
+    missed, invented = sorted(set(gold.drug) - set(found.drug)), sorted(set(found.drug) - set(gold.drug))
+    doses = set(zip(found.drug, found.date, found.mg, strict=True))
+    known = gold.dropna(subset="mg")
+    same = sum(row in doses for row in zip(known.drug, known.date, known.mg, strict=True))
+    return (
+        f"{same} of the {len(known)} dated daily doses are in the registry as they are; drugs that it lacks: "
+        f"{', '.join(missed) or 'none'}; drugs that it adds: {', '.join(invented) or 'none'}."
+    )
+
+
+def draw_timeline(doses: pd.DataFrame, seizures: pd.DataFrame | None = None) -> Figure:
+    """Swim lanes: a lane a drug, whose bar is as high as its daily dose is large, and below them the seizures.
 
     Args:
-        chart: whose seizures are drawn.
-        doses: from `daily_doses`.
+        doses: drug, date, mg a day, action; as `daily_doses` gives them.
+        seizures: date and rate a month, or None to leave them out.
     """
-    spans = exposures(chart)
     drugs = list(dict.fromkeys(doses.drug))[::-1]  # the first one on top
-    fig, (lanes, below) = plt.subplots(
-        2, 1, figsize=(7.2, 0.62 * len(drugs) + 2.6), sharex=True, height_ratios=[max(1.0, 0.62 * len(drugs)), 1.1]
-    )
+    height = max(1.0, 0.62 * len(drugs))
+    if seizures is None:
+        fig, lanes = plt.subplots(figsize=(7.2, height + 0.8))
+    else:
+        fig, (lanes, below) = plt.subplots(2, 1, figsize=(7.2, height + 2.2), sharex=True, height_ratios=[height, 1.1])
+        _draw_seizures(below, seizures)
+        fig.legend(*below.get_legend_handles_labels(), loc="outside lower center", ncols=2)
     for lane, drug in enumerate(drugs):
         of = doses[doses.drug == drug]
         known = of.dropna(subset="mg").drop_duplicates("date", keep="last")
-        colour, end = COLOURS[lane % len(COLOURS)], pd.Timestamp(spans[drug][1])
-        top = known.mg.max() if len(known) else 1.0
-        days = [*known.date, max(end, known.date.max())] if len(known) else []
+        colour, top = COLOURS[lane % len(COLOURS)], known.mg.max() if len(known) else 1.0
+        days = [*known.date, of.date.max()]
         for begin, until, mg in zip(days[:-1], days[1:], known.mg, strict=True):
-            lanes.fill_between([begin, until], lane, lane + 0.75 * mg / top, color=colour, alpha=0.75, linewidth=0)
+            lanes.fill_between([begin, until], lane, lane + 0.7 * mg / top, color=colour, alpha=0.75, linewidth=0)
+        lanes.plot(known.date, np.full(len(known), lane), "|", color=figures.INK, markersize=5, markeredgewidth=1)
         changed = known[known.mg.diff().fillna(1) != 0]
         for begin, mg in zip(changed.date, changed.mg, strict=True):
-            lanes.annotate(
-                f"{mg:g}", (begin, lane), xytext=(1, -9), textcoords="offset points", fontsize=7.5, clip_on=False
-            )
+            lanes.annotate(f"{mg:g}", (begin, lane), xytext=(1, -10), textcoords="offset points", fontsize=7.5)
         stopped = of[of.action == "stop"]
-        lanes.plot(stopped.date, np.full(len(stopped), lane + 0.12), "X", color=figures.INK, markersize=6)
-    lanes.set_yticks(np.arange(len(drugs)) + 0.35, drugs)
-    lanes.set_ylim(-0.35, len(drugs))
-    lanes.tick_params(axis="both", length=0)
+        lanes.plot(stopped.date, np.full(len(stopped), lane), "X", color=figures.INK, markersize=6.5)
+    lanes.set_yticks(np.arange(len(drugs)) + 0.3, drugs)
+    lanes.set_ylim(-0.4, len(drugs))
+    lanes.tick_params(axis="y", length=0)
     lanes.spines["left"].set_visible(False)
-    own = [(pd.Timestamp(s.date), s.per_month) for s in chart.seizures if s.copied_from is None]
-    rates = pd.DataFrame(own, columns=["date", "rate"]).dropna().sort_values("date")
-    below.plot(rates.date, rates.rate, color="#808080", linewidth=1, zorder=1)
-    free = rates.rate == 0
-    below.plot(rates.date[~free], rates.rate[~free], "o", color="#b3261e", markersize=5, label="seizures")
-    below.plot(rates.date[free], rates.rate[free], "o", color="#079c6b", markersize=5, label="seizure-free")
-    below.set_yscale("symlog", linthresh=1)
-    below.set_ylim(-0.3, max(30.0, rates.rate.max() if len(rates) else 1) * 1.4)
-    below.yaxis.set_major_formatter(lambda y, _: f"{y:g}")
-    below.set_ylabel("seizures\na month")
-    fig.legend(*below.get_legend_handles_labels(), loc="outside lower center", ncols=2)
     return fig
+
+
+def _draw_seizures(axes: Axes, seizures: pd.DataFrame) -> None:
+    axes.plot(seizures.date, seizures.rate, color="#808080", linewidth=1, zorder=1)
+    free = seizures.rate == 0
+    for of, colour, label in ((~free, "#b3261e", "seizures"), (free, "#079c6b", "seizure-free")):
+        axes.plot(seizures.date[of], seizures.rate[of], "o", color=colour, markersize=5, label=label, clip_on=False)
+    axes.set_yscale("symlog", linthresh=1)
+    axes.set_ylim(-0.25, max(30.0, seizures.rate.max() if len(seizures) else 1.0) * 1.4)
+    axes.set_yticks([0, 1, 4, 12, 30])
+    axes.set_yticks([], minor=True)
+    axes.yaxis.set_major_formatter(lambda y, _: f"{y:g}")
+    axes.set_ylabel("seizures\na month")
+
+
+def seizure_rates(chart: Chart) -> pd.DataFrame:
+    """Dated seizures a month of a chart, from its own sentences that give a number: date, rate."""
+    own = [(pd.Timestamp(s.date), s.per_month) for s in chart.seizures if s.copied_from is None]
+    table = pd.DataFrame(own, columns=["date", "rate"]).dropna()
+    return table.sort_values("date").reset_index(drop=True)
 
 
 def timeline_words(chart: Chart, doses: pd.DataFrame) -> str:
@@ -282,7 +378,7 @@ def timeline_words(chart: Chart, doses: pd.DataFrame) -> str:
         known = of.mg.dropna()
         dose = f", {known.iloc[0]:g} to {known.max():g} mg a day" if len(known) else ""
         parts.append(f"{drug} from {spans[str(drug)][0]} to {spans[str(drug)][1]}{dose}")
-    rates = [s.per_month for s in chart.seizures if s.copied_from is None and s.per_month is not None]
+    rates = seizure_rates(chart).rate.tolist()
     course = f"Seizures a month from {rates[0]:g} at first to {rates[-1]:g} at last" if rates else "No seizure counts"
     return f"Swim lanes of patient {chart.patient_id}: {'; '.join(parts)}. {course}; outcome {chart.outcome}."
 

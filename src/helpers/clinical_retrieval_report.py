@@ -403,7 +403,7 @@ def rerankers_table(
     chunks: Sequence[Chunk],
     draws: int,
 ) -> pd.DataFrame:
-    """Each reranker alone and in the paper's hybrid, tested against the hybrid without one; and those that did not run."""
+    """Each reranker alone and in the hybrid, tested against the hybrid without one; and those that did not run."""
     without = evaluate(prepared, ablations(rerankers[0])["without the reranker"], chunks)
     inside = {name: evaluate(prepared, Arm(PAPER, name), chunks) for name in rerankers}
     tests = {name: paired_means(of[MAIN], without[MAIN], draws=draws) for name, of in inside.items()}
@@ -456,7 +456,8 @@ def summary(
     own = bootstrap(tuned[MAIN].to_numpy(), draws=draws)
     return (
         f"**With the paper's weights the hybrid retriever reaches {MAIN} {figures.score_text(hybrid)} on {hybrid.n} "
-        f"labelled questions; {', '.join(part for part in parts if part)}** (paired tests, Holm). Best of the four is {best}. "
+        f"labelled questions; {', '.join(part for part in parts if part)}** (paired tests, Holm). "
+        f"Best of the four is {best}. "
         f"Weights chosen on other questions bring the hybrid to {figures.score_text(own)}."
     )
 
