@@ -656,7 +656,7 @@ def draw_distributions(prepared: Sequence[Prepared], reranker: str, chunks: Sequ
     for panel, name in zip(panels, ("rerank", "semantic", "lexical"), strict=True):
         for answers, colour in ((False, "#808080"), (True, COLOURS[name])):
             values = np.concatenate([_normalised(p, name, reranker)[_answers(p, chunks) == answers] for p in prepared])
-            label = "answers" if answers else "does not"
+            label = "answers" if answers else "does not answer"
             panel.hist(
                 values,
                 bins,
