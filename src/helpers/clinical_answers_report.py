@@ -8,6 +8,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
+from matplotlib.dates import DateFormatter, YearLocator
 from matplotlib.figure import Figure
 
 from helpers import figures
@@ -37,7 +38,8 @@ RAG = "model, retrieved passages"
 ORACLE = "model, right passages"
 CODE = "code, extracted registry"
 CEILING = "code, registry without errors"
-COLOURS = ("#125ee0", "#c35410", "#af219d", "#079c6b", "#8a6d00", "#5b5bd6", "#b3261e", "#4b7f52")
+COLOURS = ("#125ee0", "#c35410", "#af219d", "#079c6b")
+LANE = "#125ee0"
 
 
 # -------------------------------------------------------------------------------------------------------------- scores
@@ -323,30 +325,35 @@ def draw_timeline(doses: pd.DataFrame, seizures: pd.DataFrame | None = None) -> 
         seizures: date and rate a month, or None to leave them out.
     """
     drugs = list(dict.fromkeys(doses.drug))[::-1]  # the first one on top
-    height = max(1.0, 0.62 * len(drugs))
+    height = max(1.0, 0.55 * len(drugs))
     if seizures is None:
-        fig, lanes = plt.subplots(figsize=(7.2, height + 0.8))
+        fig, lanes = plt.subplots(figsize=(7.2, height + 0.6))
     else:
-        fig, (lanes, below) = plt.subplots(2, 1, figsize=(7.2, height + 2.2), sharex=True, height_ratios=[height, 1.1])
+        fig, (lanes, below) = plt.subplots(2, 1, figsize=(7.2, height + 2.0), sharex=True, height_ratios=[height, 1.2])
         _draw_seizures(below, seizures)
-        fig.legend(*below.get_legend_handles_labels(), loc="outside lower center", ncols=2)
+    # numbers nearer to each other than this would overlap
+    apart = (doses.date.max() - doses.date.min()) / 22
     for lane, drug in enumerate(drugs):
         of = doses[doses.drug == drug]
         known = of.dropna(subset="mg").drop_duplicates("date", keep="last")
-        colour, top = COLOURS[lane % len(COLOURS)], known.mg.max() if len(known) else 1.0
+        top = known.mg.max() if len(known) else 1.0
         days = [*known.date, of.date.max()]
         for begin, until, mg in zip(days[:-1], days[1:], known.mg, strict=True):
-            lanes.fill_between([begin, until], lane, lane + 0.7 * mg / top, color=colour, alpha=0.75, linewidth=0)
-        lanes.plot(known.date, np.full(len(known), lane), "|", color=figures.INK, markersize=5, markeredgewidth=1)
-        changed = known[known.mg.diff().fillna(1) != 0]
+            lanes.fill_between([begin, until], lane, lane + 0.62 * mg / top, color=LANE, alpha=0.6, linewidth=0)
+        lanes.plot(of.date, np.full(len(of), lane), "|", color=figures.INK, markersize=5, markeredgewidth=1)
+        changed, written = known[known.mg.diff().fillna(1) != 0], None
         for begin, mg in zip(changed.date, changed.mg, strict=True):
-            lanes.annotate(f"{mg:g}", (begin, lane), xytext=(1, -10), textcoords="offset points", fontsize=7.5)
+            if written is None or begin - written >= apart:
+                lanes.annotate(f"{mg:g}", (begin, lane), xytext=(1, -10), textcoords="offset points", fontsize=7.5)
+                written = begin
         stopped = of[of.action == "stop"]
         lanes.plot(stopped.date, np.full(len(stopped), lane), "X", color=figures.INK, markersize=6.5)
-    lanes.set_yticks(np.arange(len(drugs)) + 0.3, drugs)
+    lanes.set_yticks(np.arange(len(drugs)) + 0.25, drugs)
     lanes.set_ylim(-0.4, len(drugs))
     lanes.tick_params(axis="y", length=0)
     lanes.spines["left"].set_visible(False)
+    lanes.xaxis.set_major_locator(YearLocator())
+    lanes.xaxis.set_major_formatter(DateFormatter("%Y"))
     return fig
 
 
@@ -354,13 +361,15 @@ def _draw_seizures(axes: Axes, seizures: pd.DataFrame) -> None:
     axes.plot(seizures.date, seizures.rate, color="#808080", linewidth=1, zorder=1)
     free = seizures.rate == 0
     for of, colour, label in ((~free, "#b3261e", "seizures"), (free, "#079c6b", "seizure-free")):
-        axes.plot(seizures.date[of], seizures.rate[of], "o", color=colour, markersize=5, label=label, clip_on=False)
+        if of.any():
+            axes.plot(seizures.date[of], seizures.rate[of], "o", color=colour, markersize=5, label=label)
     axes.set_yscale("symlog", linthresh=1)
-    axes.set_ylim(-0.25, max(30.0, seizures.rate.max() if len(seizures) else 1.0) * 1.4)
-    axes.set_yticks([0, 1, 4, 12, 30])
+    axes.set_ylim(-0.35, 100)
+    axes.set_yticks([0, 1, 4, 12, 30], ["0", "1", "4", "12", "30"])
     axes.set_yticks([], minor=True)
-    axes.yaxis.set_major_formatter(lambda y, _: f"{y:g}")
+    axes.tick_params(axis="y", labelsize=8.5)
     axes.set_ylabel("seizures\na month")
+    axes.legend(loc="upper right", ncols=2)
 
 
 def seizure_rates(chart: Chart) -> pd.DataFrame:
@@ -376,7 +385,8 @@ def timeline_words(chart: Chart, doses: pd.DataFrame) -> str:
     parts = []
     for drug, of in doses.groupby("drug", sort=False):
         known = of.mg.dropna()
-        dose = f", {known.iloc[0]:g} to {known.max():g} mg a day" if len(known) else ""
+        steps = list(dict.fromkeys(f"{mg:g}" for mg in (known.iloc[0], known.max()))) if len(known) else []
+        dose = f", {' to '.join(steps)} mg a day" if steps else ""
         parts.append(f"{drug} from {spans[str(drug)][0]} to {spans[str(drug)][1]}{dose}")
     rates = seizure_rates(chart).rate.tolist()
     course = f"Seizures a month from {rates[0]:g} at first to {rates[-1]:g} at last" if rates else "No seizure counts"
