@@ -121,9 +121,3 @@ def test_a_kept_record_is_on_real_data_and_knows_every_id(path):
     assert not kept.sample
     assert {entry.id for entry in (*kept.values, *kept.reasons)} <= numbers
     assert {finding.id for finding in kept.claims} <= claims
-
-
-def test_a_paper_that_prints_no_result_has_an_empty_scoreboard_and_a_ledger():
-    assert record.published("clinical_notes").numbers == ()
-    assert len(record.scoreboard("clinical_notes")) == 0
-    assert len(record.ledger("clinical_notes")) == len(record.published("clinical_notes").claims)

@@ -633,8 +633,6 @@ def scoreboard(paper: str | None = None, profile: Profile | None = None) -> pd.D
     rows = []
     for name in [paper] if paper else papers():
         rows += [_row(name, number, own, kept) for number in published(name).numbers]
-    if not rows:  # a paper that prints no result, or none at all
-        return pd.DataFrame(columns=["id", "paper", "table"])
     frame = pd.DataFrame(rows)
     counts = [column for column in frame.columns if column.endswith(("_n", "_unparsed"))]
     floats = [f"{group}{end}" for group in ("rescored", "reference", "rerun") for end in ("", "_low", "_high")]
