@@ -33,7 +33,7 @@ from helpers.clinical_retrieval import (
     weighted,
 )
 from helpers.metrics import Paired, Score, bootstrap, holm, p50, p95, paired_means, proportion
-from helpers.record import Published, Run
+from helpers.record import Run
 
 MEASURES = {"P@5": P @ 5, "R@10": R @ 10, "MRR": RR, "AP": AP, "nDCG@10": nDCG @ 10}
 """The paper's four metrics ("Evaluation framework"), and nDCG, which tells a sentence from its copy."""
@@ -524,10 +524,10 @@ def marked(charts: Charts, caption: str) -> str:
     return f"{charts.mark}. {caption}"
 
 
-def settings_table(printed: Published) -> pd.DataFrame:
+def settings_table(run: Run) -> pd.DataFrame:
     """The parameters that the paper states."""
     return pd.DataFrame(
-        [{"parameter": s.name, "value": s.value, "where": s.where, "note": s.note} for s in printed.settings]
+        [{"parameter": s.name, "value": s.value, "where": s.where, "note": s.note} for s in run.printed.settings]
     )
 
 
