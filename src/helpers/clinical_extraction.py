@@ -452,19 +452,23 @@ def classify(texts: Sequence[Text], spans: Sequence[tuple[int, int]], *, own_rul
 # ------------------------------------------------------------------------------------------------ rules, dictionary
 
 
-def by_rules(*, slips: int = 1, drugs: Mapping[str, str] | None = None) -> Namer:
+def by_rules(*, slips: int = 1, drugs: Iterable[str] | None = None, anywhere: bool = False) -> Namer:
     """medspaCy's target rules: the drug dictionary, and patterns for what belongs to a drug.
 
     Args:
         slips: letters that may be wrong in a drug's name of seven letters or more; 0 for exact names only.
-        drugs: names to look for; the project's dictionary if left out. An abbreviation in capitals must stand so.
+        drugs: names to look for; the project's dictionary if left out. Its abbreviations must stand in capitals.
+        anywhere: keep doses and times in sentences without a drug too ("daily" is said of much else).
     """
     terms, nlp = words(TERMS), spacy.blank("en")
     matcher = TargetMatcher(nlp, rules=None)
-    known = aliases() if drugs is None else drugs
-    short = {a for kind in ("antiseizure", "rescue") for d in words(DRUGS)[kind].values() for a in d["abbreviations"]}
+    known = sorted(aliases() if drugs is None else {name.lower() for name in drugs})
+    lists = words(DRUGS)
+    short = {a for kind in ("antiseizure", "rescue") for d in lists[kind].values() for a in d["abbreviations"]}
+    if drugs is not None:
+        short = set()
     rules = [TargetRule(name, "DRUG") for name in known if name.upper() not in short]
-    rules += [TargetRule(name, "DRUG", pattern=[{"TEXT": name}]) for name in sorted(short) if name.lower() in known]
+    rules += [TargetRule(name, "DRUG", pattern=[{"TEXT": name}]) for name in sorted(short)]
     for label, group in (("FREQUENCY", "frequencies"), ("ROUTE", "routes"), ("FORM", "forms")):
         either = "|".join(f"(?:{pattern})" for pattern, _ in terms[group])
         rules.append(TargetRule(label, label, pattern=rf"\b(?:{either})\b"))
@@ -493,11 +497,23 @@ def by_rules(*, slips: int = 1, drugs: Mapping[str, str] | None = None) -> Namer
             if slips:
                 spans += misspelt(doc, {i for s in spans for i in range(s.start, s.end)})
             with_drug = {s.sent.start for s in spans if s.label_ == "DRUG"}
-            # "daily" is of a drug only where there is one
-            out.append([s for s in spans if s.sent.start in with_drug])
+            out.append([s for s in spans if anywhere or s.sent.start in with_drug])
         return out
 
     return name
+
+
+def names_in_dictionary(texts: Iterable[str]) -> set[str]:
+    """Drug names in these texts that the package drug-named-entity-recognition has in its dictionary, in lower case."""
+    # seconds to load, and it opens a file of the home folder; so only where it is asked for
+    from drug_named_entity_recognition import find_drugs  # noqa: PLC0415
+
+    found = set()
+    for text in texts:
+        tokens = re.findall(r"[A-Za-z][\w-]*", text)
+        for _, first, last in find_drugs(tokens, is_fuzzy_match=False):
+            found.add(" ".join(tokens[first : last + 1]).lower())
+    return found
 
 
 def given(drugs: Mapping[str, Sequence[tuple[int, int]]], rules: Namer, order: Sequence[str]) -> Namer:

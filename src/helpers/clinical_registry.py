@@ -7,21 +7,20 @@ and classes of ConText; every interval is a bootstrap over patients.
 from __future__ import annotations
 
 import json
-import random
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeVar
 
+import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from helpers.clinical_charts import CONTEXTS, LABELS, Chart, Context, ContextMention, Label, Note
 from helpers.clinical_extraction import (
-    Extractor,
     Medication,
     Passage,
     Reading,
@@ -172,6 +171,7 @@ def gold_status(chart: Chart) -> dict[str, Status]:
     return found
 
 
+T = TypeVar("T")
 Item = tuple[str, ...]
 """One thing that is right or wrong: (note, what, ...)."""
 
@@ -354,10 +354,15 @@ def context_mentions(charts: Iterable[Chart]) -> list[tuple[Note, ContextMention
     ]
 
 
+def some(items: Sequence[T], n: int, seed: int) -> list[T]:
+    """So many of them, drawn evenly and kept in their order; all if there are no more."""
+    chosen = np.random.default_rng(seed).choice(len(items), size=min(n, len(items)), replace=False)
+    return [items[i] for i in sorted(chosen)]
+
+
 def stratified(mentions: Sequence[tuple[Note, ContextMention]], n: int, seed: int) -> list[tuple[Note, ContextMention]]:
     """So many mentions, dealt out evenly over the classes as far as these have them."""
-    order = list(mentions)
-    random.Random(seed).shuffle(order)  # noqa: S311  # no secret
+    order = [mentions[i] for i in np.random.default_rng(seed).permutation(len(mentions))]
     waiting = [[m for m in order if m[1].context == context] for context in CONTEXTS]
     taken: list[tuple[Note, ContextMention]] = []
     while len(taken) < min(n, len(order)):
@@ -491,8 +496,3 @@ def fired(readings: Sequence[Reading]) -> Mapping[str, int]:
         counts.update(entity.label for entity in reading.entities)
         counts.update(f"{f.kind}, {f.context}" for f in reading.findings)
     return counts
-
-
-def run_all(extractors: Mapping[str, Extractor], notes: Sequence[Note]) -> dict[str, list[Reading]]:
-    """What each extractor reads in these notes."""
-    return {name: extractor(notes) for name, extractor in extractors.items()}
