@@ -531,16 +531,6 @@ def settings_table(run: Run) -> pd.DataFrame:
     )
 
 
-def claims_table(run: Run) -> pd.DataFrame:
-    """The claims that this run decided."""
-    return pd.DataFrame(
-        [
-            {"claim": run.printed.claim(c.id).text, "verdict": c.verdict, "because": c.why, "decided by": c.test}
-            for c in run.claims
-        ]
-    )
-
-
 def overview(charts: Charts, chunks: Sequence[Chunk], truncated: int, sees: int) -> pd.DataFrame:
     """What there is to search, in numbers."""
     notes = charts.notes()
