@@ -463,7 +463,8 @@ def summary(
 
 
 def _listed(names: Sequence[str]) -> str:
-    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
+    words = [name.replace("reranker", "the reranker") for name in names]
+    return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} and {words[-1]}"
 
 
 # ------------------------------------------------------------------------------------------------------------- claims
