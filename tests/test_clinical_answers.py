@@ -48,6 +48,7 @@ def answer(kind: ca.Kind, text: str, truth: tuple[ca.Value, ...] | None = ("x",)
         ("effectiveness", "partially effective", "partial"),
         ("effectiveness", "not effective", "ineffective"),
         ("effectiveness", "not tolerated, though effective", "not tolerated"),
+        ("effectiveness", "effective, partial, ineffective, or not tolerated", None),
         ("timeline", "From 2019-01-02 [1] to 2020-05-06 [2].", (date(2019, 1, 2), date(2020, 5, 6))),
         ("timeline", "2019-02-31", None),
         ("symptoms", "lip smacking [2]", frozenset({"lip smacking"})),

@@ -343,7 +343,8 @@ def _word(options: Sequence[str]) -> Callable[[str, Lexicon], str | None]:
         lowered = words.lower().replace("partially effective", "partial").replace("partly effective", "partial")
         lowered = lowered.replace("not effective", "ineffective").replace("not successful", "refractory")
         found = [(m.start(), word) for word in options if (m := re.search(rf"\b{word}", lowered))]
-        return min(found)[1] if found else None
+        # who repeats the list of choices has not chosen
+        return min(found)[1] if 0 < len(found) < len(options) else None
 
     return read
 
