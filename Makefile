@@ -99,11 +99,11 @@ reference: $(READY) ## keep this machine's run as the reference that a fresh clo
 	@$(PY) -m helpers.book picture book/reference/scoreboard.svg
 
 scoreboard: $(READY) ## print the scoreboard and the ledger of claims
-	@$(PY) -m helpers.record
+	@$(PY) -m helpers.scoreboard
 
 # -------------------------------------------------------------------------------------------------------------- book
 SOURCES := $(shell find book data/published data/results -type f 2>/dev/null) _config.yml data/registry.yml \
-           $(addprefix src/helpers/,$(addsuffix .py,book datasets figures metrics pages provenance record settings))
+           $(addprefix src/helpers/,$(addsuffix .py,book datasets figures metrics pages provenance published record scoreboard settings))
 book: $(BOOK) ## build the book from the runs, or from the kept reference where there is none
 # A run's record stands for it: the executed notebook has a rule, and building the book shall run nothing.
 $(BOOK): $(SOURCES) $(wildcard $(BUILD)/failed/*/*.ipynb $(BUILD)/records/*/*.json) | $(READY)
@@ -120,12 +120,13 @@ lab: $(READY) ## edit the notebooks in JupyterLab
 lint: $(READY) ## ruff and mypy
 	@$(VENV)/bin/ruff check -q . && $(VENV)/bin/ruff format -q --check . && $(VENV)/bin/mypy
 
+FAST_TESTS := $(VENV)/bin/python -m pytest -q -n auto --dist worksteal -m "not engine and not book and not bench"
 test-fast: lint ## the tests that start no server and no browser
-	@$(VENV)/bin/python -m pytest -q -m "not engine and not book and not bench"
+	@$(FAST_TESTS)
 
 test: lint ## everything: unit and property tests, the smoke profile end to end, the book in a browser
 	@$(PY) -m helpers.doctor --install --browser
-	@$(call with-services,$(VENV)/bin/python -m pytest -q -m "not engine and not book and not bench" && \
+	@$(call with-services,$(FAST_TESTS) && \
 	  $(VENV)/bin/python -m pytest -q -m "engine or book")
 
 bench: $(READY) ## measure speed side by side with the naive way and with the engine's own rate

@@ -22,7 +22,7 @@ import pytest
 import yaml
 from playwright.sync_api import Browser, Page, sync_playwright
 
-from helpers import book, figures, record
+from helpers import book, figures, published, record
 from helpers.datasets import Located
 from helpers.metrics import Score, proportion
 
@@ -220,7 +220,7 @@ def test_a_project_where_no_run_went_well_has_a_book_that_says_so(empty: Project
     assert "None of them has been tested here yet" in empty.text("index")
     assert "Not run yet" in empty.text(f"notebooks/{CHAPTER}")
     board = empty.text("scoreboard")
-    printed = record.published("side_effects")
+    printed = published.published("side_effects")
     assert f"{len(printed.numbers)} in all" in board
     assert "data-verdict=agrees" not in board.replace('"', "")
     assert not (empty.site / f"notebooks/{CHAPTER}_sample.html").exists()
@@ -442,7 +442,7 @@ def test_every_number_on_the_scoreboard_is_that_of_its_record(browser: Browser, 
             """[...document.querySelectorAll('.rag-board tbody tr')].map((row) => [row.querySelector('[id]').id,
                 Object.fromEntries([...row.cells].map((cell) => [cell.dataset.label, cell.innerText]))])"""
         )
-    numbers = {number.id: number for number in record.published("side_effects").numbers}
+    numbers = {number.id: number for number in published.published("side_effects").numbers}
     assert {id for id, _ in rows} == set(numbers)
     for id, cells in rows:
         number = numbers[id]
@@ -482,7 +482,7 @@ def test_the_scoreboard_is_sorted_and_filtered_by_hand_and_by_keyboard(browser: 
         page.get_by_role("button", name="Printed").first.focus()
         page.keyboard.press("Enter")
         assert page.locator(".rag-board th[aria-sort=ascending]").inner_text().startswith("Printed")
-        numbers = {number.id: number.value for number in record.published("side_effects").numbers}
+        numbers = {number.id: number.value for number in published.published("side_effects").numbers}
         order = [numbers[id] for id in page.eval_on_selector_all(".rag-board [id]", "(all) => all.map((e) => e.id)")]
         assert order == sorted(numbers.values())
 
@@ -560,7 +560,7 @@ def test_the_scoreboard_can_be_taken_along(project: Project) -> None:
     of = {row["id"]: row for row in rows}["side_effects.table1.graphrag.accuracy"]
     assert of["reference"] == ARMS["graphrag"][0] / 400
     claims = json.loads((project.site / "claims.json").read_text(encoding="utf-8"))
-    assert {claim["id"] for claim in claims} == {claim.id for claim in record.published("side_effects").claims}
+    assert {claim["id"] for claim in claims} == {claim.id for claim in published.published("side_effects").claims}
 
 
 @pytest.mark.book

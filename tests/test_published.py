@@ -7,13 +7,13 @@ from collections import Counter
 
 import pytest
 
-from helpers import datasets, record
-from helpers.record import Number
+from helpers import datasets, published, record
+from helpers.published import Number
 from helpers.settings import RESULTS
 
-PAPERS = record.papers()
-NUMBERS = [pytest.param(number, id=number.id) for paper in PAPERS for number in record.published(paper).numbers]
-SIDE_EFFECTS = {number.id: number for number in record.published("side_effects").numbers}
+PAPERS = published.papers()
+NUMBERS = [pytest.param(number, id=number.id) for paper in PAPERS for number in published.published(paper).numbers]
+SIDE_EFFECTS = {number.id: number for number in published.published("side_effects").numbers}
 ARMS = ("closed_book", "format_a", "format_b", "graphrag")
 
 
@@ -28,7 +28,7 @@ def last_digit(*path: str) -> float:
 
 def test_ids_are_unique_across_papers_and_well_formed():
     entries = [
-        entry for paper in PAPERS for entry in (*record.published(paper).numbers, *record.published(paper).claims)
+        entry for paper in PAPERS for entry in (*published.published(paper).numbers, *published.published(paper).claims)
     ]
     ids = Counter(entry.id for entry in entries)
     assert [id for id, times in ids.items() if times > 1] == []
@@ -37,7 +37,7 @@ def test_ids_are_unique_across_papers_and_well_formed():
 
 def test_every_place_in_a_paper_is_stated_once():
     for paper in PAPERS:
-        places = Counter((n.table, n.row, n.column, n.model) for n in record.published(paper).numbers)
+        places = Counter((n.table, n.row, n.column, n.model) for n in published.published(paper).numbers)
         assert [place for place, times in places.items() if times > 1] == []
 
 
@@ -116,8 +116,8 @@ def test_the_benchmark_is_ten_and_ten_for_each_drug():
 @pytest.mark.parametrize("path", sorted(RESULTS.glob("*/*.json")), ids=lambda path: f"{path.parent.name}/{path.stem}")
 def test_a_kept_record_is_on_real_data_and_knows_every_id(path):
     kept = record.load(path)
-    numbers = {number.id for number in record.published(kept.paper).numbers}
-    claims = {claim.id for claim in record.published(kept.paper).claims}
+    numbers = {number.id for number in published.published(kept.paper).numbers}
+    claims = {claim.id for claim in published.published(kept.paper).claims}
     assert not kept.sample
     assert {entry.id for entry in (*kept.values, *kept.reasons)} <= numbers
     assert {finding.id for finding in kept.claims} <= claims

@@ -1,4 +1,4 @@
-"""Covers record.py and provenance.py: what a run may report, the file it leaves, the scoreboard, the ledger, drift."""
+"""What a run may report, the file it leaves, the scoreboard, the ledger, drift: published, record, scoreboard."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from helpers import provenance, record
+from helpers import provenance, published, record, scoreboard
 from helpers.datasets import Located
 from helpers.metrics import Score, proportion
-from helpers.record import RecordError, UnknownId
+from helpers.published import RecordError, UnknownId
 from helpers.settings import ROOT, settings
 
 TOY = """
@@ -47,13 +47,13 @@ QWEN = "Qwen2.5-7B-Instruct"
 @pytest.fixture(autouse=True)
 def toy(tmp_path, monkeypatch):
     """A paper of the test's own, and folders of its own for records."""
-    for name in ("PUBLISHED", "RECORDS", "RESULTS"):
+    for module, name in ((published, "PUBLISHED"), (record, "RECORDS"), (scoreboard, "RESULTS")):
         (tmp_path / name.lower()).mkdir()
-        monkeypatch.setattr(record, name, tmp_path / name.lower())
-    (record.PUBLISHED / "toy.yml").write_text(TOY)
-    record.published.cache_clear()
+        monkeypatch.setattr(module, name, tmp_path / name.lower())
+    (published.PUBLISHED / "toy.yml").write_text(TOY)
+    published.published.cache_clear()
     yield
-    record.published.cache_clear()
+    published.published.cache_clear()
 
 
 def start(notebook: str = "01_toy", **parameters) -> record.Run:
@@ -66,11 +66,11 @@ def located(sample: bool = False, source: str = "https://example.org/released.js
 
 def keep(run: record.Run) -> Path:
     """Save a run as the kept reference."""
-    return run.save(record.RESULTS / "laptop" / f"{run.notebook}.json")
+    return run.save(scoreboard.RESULTS / "laptop" / f"{run.notebook}.json")
 
 
 def board() -> pd.DataFrame:
-    return record.scoreboard("toy", "laptop").set_index("id")
+    return scoreboard.scoreboard("toy", "laptop").set_index("id")
 
 
 # --- what is printed -----------------------------------------------------------------------------------------------
@@ -91,19 +91,19 @@ def board() -> pd.DataFrame:
 )
 def test_a_slip_in_the_published_numbers_is_an_error_that_names_it(change, message):
     old, new = change
-    (record.PUBLISHED / "toy.yml").write_text(TOY.replace(old, new, 1))
+    (published.PUBLISHED / "toy.yml").write_text(TOY.replace(old, new, 1))
     with pytest.raises(RecordError, match=message) as error:
-        record.published("toy")
+        published.published("toy")
     assert "toy.yml" in str(error.value)
 
 
 def test_an_unknown_paper_names_those_there_are():
     with pytest.raises(RecordError, match="There are: toy"):
-        record.published("toi")
+        published.published("toi")
 
 
 def test_a_value_is_shown_the_way_it_is_printed():
-    shown = {number.id: number.show(number.value) for number in record.published("toy").numbers}
+    shown = {number.id: number.show(number.value) for number in published.published("toy").numbers}
     assert shown == {
         ACCURACY: "62.90%",
         F1: "0.858",
@@ -111,7 +111,7 @@ def test_a_value_is_shown_the_way_it_is_printed():
         DIFFERENCE: "-0.31 points",
         PAIRS: "19,520",
     }
-    assert record.published("toy").number(ACCURACY).show(0.62899, 1) == "62.899%"
+    assert published.published("toy").number(ACCURACY).show(0.62899, 1) == "62.899%"
 
 
 # --- what a run may report -----------------------------------------------------------------------------------------
@@ -442,7 +442,7 @@ def test_sample_data_never_gives_a_verdict_nor_takes_the_place_of_real_data():
     assert tuple(rows.loc[ACCURACY, ["verdict", "decided_by"]]) == ("agrees", "reference")
     assert tuple(rows.loc[F1, ["rescored", "rescored_verdict", "rerun_verdict"]]) == (0.858, "agrees", "SAMPLE")
     assert tuple(rows.loc[LATENCY, ["rescored", "rescored_verdict"]]) == (1.0, "SAMPLE")
-    claim = record.ledger("toy", "laptop").iloc[0]
+    claim = scoreboard.ledger("toy", "laptop").iloc[0]
     assert (claim["rerun_verdict"], claim["reference_verdict"], claim["verdict"]) == ("SAMPLE", "agrees", "agrees")
 
 
@@ -485,7 +485,7 @@ def test_a_reason_of_this_machine_does_not_hide_what_the_reference_rescored():
 
 
 def test_the_ledger_says_what_decided_each_claim_and_why_one_is_open():
-    empty = record.ledger("toy", "laptop").iloc[0]
+    empty = scoreboard.ledger("toy", "laptop").iloc[0]
     assert (empty["verdict"], empty["why"], empty["rerun_test"]) == (
         "not run",
         "not yet run on this machine",
@@ -494,7 +494,7 @@ def test_the_ledger_says_what_decided_each_claim_and_why_one_is_open():
     run = start()
     run.claim(CLAIM, "differs", "2 points", test="McNemar, 400 pairs", p=0.4)
     run.save()
-    row = record.ledger("toy", "laptop").iloc[0]
+    row = scoreboard.ledger("toy", "laptop").iloc[0]
     assert (row["verdict"], row["rerun_p"], row["rerun_test"], row["why"]) == (
         "differs",
         0.4,
@@ -506,13 +506,13 @@ def test_the_ledger_says_what_decided_each_claim_and_why_one_is_open():
 # --- drift ---------------------------------------------------------------------------------------------------------
 
 
-def drifts(report_now, report_then) -> list[record.Drift]:
+def drifts(report_now, report_then) -> list[scoreboard.Drift]:
     runs = []
     for report in (report_now, report_then):
         run = start()
         report(run)
         runs.append(record.load(run.save()))
-    return record.compare(*runs)
+    return scoreboard.compare(*runs)
 
 
 def rerun(id: str, score: Score | float, model: str = QWEN):
@@ -550,18 +550,18 @@ def test_sample_runs_do_not_drift():
 def test_check_exits_1_on_drift_and_names_it(capsys, monkeypatch):
     monkeypatch.setenv("COLUMNS", "200")
     check = ["--check", "--profile", "laptop"]
-    assert record.main(check) == 2
+    assert scoreboard.main(check) == 2
     assert "Nothing to compare" in capsys.readouterr().out
     for value, save in ((0.6, keep), (0.6, record.Run.save)):
         run = start()
         run.rerun(ACCURACY, value, model=QWEN)
         save(run)
-    assert record.main(check) == 0
+    assert scoreboard.main(check) == 0
     assert "No drift" in capsys.readouterr().out
     run = start()
     run.rerun(ACCURACY, 0.7, model=QWEN)
     run.save()
-    assert record.main(check) == 1
+    assert scoreboard.main(check) == 1
     assert f"{ACCURACY} (rerun): now 70.0000%, reference 60.0000%" in capsys.readouterr().out
 
 
@@ -570,9 +570,9 @@ def test_the_terminal_shows_scoreboard_and_ledger(capsys, monkeypatch):
     run = start()
     run.rerun(ACCURACY, 0.7, model="SmolLM2-135M")
     run.save()
-    assert record.main(["--profile", "laptop"]) == 0
+    assert scoreboard.main(["--profile", "laptop"]) == 0
     out = capsys.readouterr().out
     assert "70.00% (stand-in)" in out
     assert "Pairs beat lists." in out
     with pytest.raises(SystemExit):
-        record.main(["--paper", "toi"])
+        scoreboard.main(["--paper", "toi"])

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from helpers import datasets, figures, record
+from helpers import datasets, figures, published, record
 from helpers import side_effects_data as sd
 from helpers.side_effects import Question
 
@@ -73,7 +73,7 @@ def frequencies(sider: sd.Sider) -> pd.DataFrame:
 
 def test_each_reading_counts_what_it_says(sider):
     kept = sd.filters(sd.Sider(sider.lines, sider.atc.assign(own=sider.atc.index < 3)), frequencies(sider))
-    tried = sd.readings(kept, record.published("side_effects"))
+    tried = sd.readings(kept, published.published("side_effects"))
 
     def count(what: str, counted: str, drug: str) -> tuple[int, int, int]:
         row = tried[(tried.kept == what) & (tried.counted == counted) & (tried.drug == drug)]
@@ -92,7 +92,7 @@ def test_each_reading_counts_what_it_says(sider):
 
 
 def test_the_reported_triple_is_the_nearest_reading(sider):
-    tried = sd.readings(sd.filters(sider, frequencies(sider)), record.published("side_effects"))
+    tried = sd.readings(sd.filters(sider, frequencies(sider)), published.published("side_effects"))
     tried.loc[5, ["associations", "drugs", "effects", "off"]] = [141_209, 1_106, 4_073, 0.0]
     run = record.start(notebook="00_x", paper="side_effects", profile="laptop", parameters={})
     assert list(sd.report_triple(run, tried).values()) == [141_209, 1_106, 4_073]

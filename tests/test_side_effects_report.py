@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from helpers import record
+from helpers import published, record
 from helpers import side_effects as se
 from helpers import side_effects_report as report
 from helpers.side_effects import Prediction, Question
@@ -136,7 +136,9 @@ def test_rescoring_fills_every_cell_of_the_three_tables(run):
     report.rescore(run, released, draws=200)
     given_ids = {v["id"] for v in [value.model_dump() for value in run._values.values()]}
     wanted = {
-        n.id for n in record.published("side_effects").numbers if n.id.split(".")[1] in ("table1", "table2", "table3")
+        n.id
+        for n in published.published("side_effects").numbers
+        if n.id.split(".")[1] in ("table1", "table2", "table3")
     }
     assert given_ids == wanted
 

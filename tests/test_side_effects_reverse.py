@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from helpers import figures, record
+from helpers import figures, published, record
 from helpers import side_effects as se
 from helpers import side_effects_reverse as sr
 from helpers import side_effects_reverse_report as report
@@ -446,7 +446,7 @@ def test_tables_and_figures_of_a_run():
     assert [float(share.split()[0]) > 99 for share in steps["share of the LLM"]] == [True, True]
     figures.use_style()
     picture = figures.figure(
-        report.draw_by_size(tables, list(report.LABELS), {}, record.published("side_effects")), alt="Drawn."
+        report.draw_by_size(tables, list(report.LABELS), {}, published.published("side_effects")), alt="Drawn."
     )
     assert all(label in picture.svg for label in report.LABELS.values())
 

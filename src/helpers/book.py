@@ -26,7 +26,8 @@ import jupyter_book
 import yaml
 
 from helpers.pages import Chapter, PageError, Pages, chapters, heading, read_notebook, run_line
-from helpers.record import Record, RecordError
+from helpers.published import RecordError
+from helpers.record import Record
 from helpers.settings import BUILD, ROOT, SettingsError
 
 BOOK: Final = ROOT / "book"

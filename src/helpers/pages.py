@@ -19,7 +19,9 @@ from markupsafe import Markup, escape
 
 from helpers import figures
 from helpers.datasets import registry
-from helpers.record import RECORDS, Number, Record, ledger, published, records, scoreboard
+from helpers.published import Number, published
+from helpers.record import RECORDS, Record, records
+from helpers.scoreboard import ledger, scoreboard
 from helpers.settings import BUILD, NOTEBOOKS, RESULTS, ROOT, Profile, Settings, settings
 
 REFERENCE: Final = ROOT / "book" / "reference"

@@ -27,7 +27,8 @@ from numpy.typing import NDArray
 
 from helpers import figures
 from helpers.metrics import Score, proportion
-from helpers.record import Published, Run
+from helpers.published import Published
+from helpers.record import Run
 from helpers.side_effects import MODELS, Question
 
 Knowledge = Mapping[str, frozenset[str]]

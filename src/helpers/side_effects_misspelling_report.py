@@ -16,7 +16,8 @@ from matplotlib.ticker import PercentFormatter
 
 from helpers import figures
 from helpers.metrics import Score, binary_scores, mcnemar, proportion
-from helpers.record import Published, Run
+from helpers.published import Published
+from helpers.record import Run
 from helpers.side_effects_misspelling import (
     EDITS,
     Answered,

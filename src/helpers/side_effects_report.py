@@ -15,7 +15,8 @@ from numpy.typing import NDArray
 
 from helpers import figures
 from helpers.metrics import Score, auc, binary_scores, bootstrap, holm, mcnemar, proportion, threshold
-from helpers.record import Published, Run
+from helpers.published import Published
+from helpers.record import Run
 from helpers.side_effects import (
     ARMS,
     METRICS,

@@ -13,7 +13,8 @@ from scipy.stats import fisher_exact, linregress, spearmanr
 
 from helpers import figures
 from helpers.metrics import DRAWS, Score, bootstrap, p50, p95, proportion
-from helpers.record import Published, Run
+from helpers.published import Published
+from helpers.record import Run
 from helpers.side_effects import TextStore
 from helpers.side_effects_reverse import (
     METRICS,
