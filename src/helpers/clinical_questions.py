@@ -17,12 +17,11 @@ from typing import Any, Literal, TypeVar
 
 import numpy as np
 import pandas as pd
-import yaml
 
 from helpers.clinical_gold import Chart, Charts, Fact
 from helpers.clinical_query import INTENTS, Intent, Lexicon
 from helpers.clinical_retrieval import Chunk
-from helpers.settings import DATA
+from helpers.clinical_wording import DRUGS, words
 
 Variant = Literal["generic", "brand", "abbreviation", "misspelt", "none"]
 Split = Literal["tune", "test"]
@@ -30,7 +29,6 @@ FactT = TypeVar("FactT", bound=Fact)
 Names = Mapping[str, Mapping[Variant, Sequence[str]]]
 """Drug -> its names by kind; without misspellings, which are made here."""
 
-DRUG_LIST = DATA / "clinical_drugs.yml"
 MOST_RELEVANT = 100
 """A question that more facts answer is too wide to rank passages by, and is left out."""
 
@@ -235,7 +233,7 @@ class _Case:
 
 def antiseizure_names() -> dict[str, dict[Variant, list[str]]]:
     """The antiseizure drugs that questions are asked about, with their names by kind."""
-    drugs = yaml.safe_load(DRUG_LIST.read_text("utf-8"))["antiseizure"]
+    drugs = words(DRUGS)["antiseizure"]
     return {
         drug: {"brand": of.get("brands", []), "abbreviation": of.get("abbreviations", [])} for drug, of in drugs.items()
     }
@@ -243,7 +241,7 @@ def antiseizure_names() -> dict[str, dict[Variant, list[str]]]:
 
 def lexicon_of(charts: Charts) -> Lexicon:
     """What the parser may know: the dictionary of drugs, the symptoms that occur, the patients' identifiers."""
-    groups = yaml.safe_load(DRUG_LIST.read_text("utf-8"))
+    groups = words(DRUGS)
     drugs = {drug: [name for names in _lists(of) for name in names] for g in groups.values() for drug, of in g.items()}
     symptoms = {symptom.name: () for chart in charts for symptom in chart.symptoms}
     return Lexicon(drugs, symptoms, [chart.patient_id for chart in charts])
