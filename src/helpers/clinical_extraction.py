@@ -109,6 +109,7 @@ def _cleaner() -> re.Pattern[str]:
     return re.compile(rf"(?P<hidden>{hidden})|(?P<short>(?<![\w/.])(?i:{short})(?![\w/]))|(?P<odd>{odd})")
 
 
+@lru_cache(maxsize=2048)
 def clean(text: str) -> Cleaned:
     """Redactions and numbers of records and telephones to one mark, odd characters to plain ones, short forms in full.
 
@@ -341,6 +342,7 @@ _CLASSES: Final[tuple[tuple[str, Context], ...]] = (
     ("NEGATED_EXISTENCE", "negated"),
     ("FAMILY", "family"),
     ("HISTORICAL", "historical"),
+    ("ALLERGY", "historical"),
 )
 """ConText's categories, the first that holds counting: "no driving until free of seizures" tells of no seizure."""
 
