@@ -516,7 +516,7 @@ def names_in_dictionary(texts: Iterable[str]) -> set[str]:
     for text in texts:
         tokens = re.findall(r"[A-Za-z][\w-]*", text)
         for _, first, last in find_drugs(tokens, is_fuzzy_match=False):
-            found.add(" ".join(tokens[first : last + 1]).lower())
+            found.add(" ".join(tokens[first:last]).lower())
     return found
 
 
