@@ -272,3 +272,7 @@ def test_a_prompt_shows_the_cleaned_line_alone():
     assert "00-1234567" not in message["content"]
     assert "Plan" not in message["content"]
     assert "Denies seizures" in message["content"]
+
+
+def test_the_packages_dictionary_gives_the_names_in_a_text():
+    assert ex.names_in_dictionary(["He took levetiracetam and Methotrexate."]) == {"levetiracetam", "methotrexate"}

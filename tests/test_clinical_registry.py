@@ -71,6 +71,14 @@ def test_the_registry_comes_back_as_it_was_written(tmp_path, charts, readings):
     assert (back.note_id.str.split("-").str[0] == back.patient_id).all()
 
 
+def test_the_table_of_columns_counts_what_is_filled(tmp_path, charts, readings):
+    rows = reg.read(reg.write(reg.build(charts.notes(), readings), tmp_path / "registry.parquet"))
+    table = report.schema_table(rows).set_index("column")
+    assert len(table) == 19
+    assert table.loc["note_text", "rows with a value"] == 1
+    assert 0 < float(str(table.loc["seizure_symptoms", "rows with a value"])) < 1
+
+
 def test_another_parquet_file_is_refused(tmp_path):
     path = tmp_path / "other.parquet"
     pd.DataFrame({"a": [1]}).to_parquet(path)
@@ -212,6 +220,7 @@ def test_no_planted_identifier_reaches_a_table_or_the_record(tmp_path):
     readings = {"rules": ex.reader(ex.by_rules())(notes)}
     run = record.start(notebook="t", paper="clinical_notes", profile="smoke", parameters={})
     measured = report.measure(test, readings, {"med7": "it is not installed"}, DRAWS)
+    measured.statuses["rules_default"] = measured.statuses["rules"]
     report.report_measured(run, measured)
     mentions = reg.context_mentions(test)
     classes: list[Context] = ["affirmed"] * len(mentions)

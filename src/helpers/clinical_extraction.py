@@ -109,6 +109,7 @@ def _cleaner() -> re.Pattern[str]:
     return re.compile(rf"(?P<hidden>{hidden})|(?P<short>(?<![\w/.])(?i:{short})(?![\w/]))|(?P<odd>{odd})")
 
 
+@lru_cache(maxsize=2048)
 def clean(text: str) -> Cleaned:
     """Redactions and numbers of records and telephones to one mark, odd characters to plain ones, short forms in full.
 
@@ -341,6 +342,7 @@ _CLASSES: Final[tuple[tuple[str, Context], ...]] = (
     ("NEGATED_EXISTENCE", "negated"),
     ("FAMILY", "family"),
     ("HISTORICAL", "historical"),
+    ("ALLERGY", "historical"),
 )
 """ConText's categories, the first that holds counting: "no driving until free of seizures" tells of no seizure."""
 
@@ -514,7 +516,7 @@ def names_in_dictionary(texts: Iterable[str]) -> set[str]:
     for text in texts:
         tokens = re.findall(r"[A-Za-z][\w-]*", text)
         for _, first, last in find_drugs(tokens, is_fuzzy_match=False):
-            found.add(" ".join(tokens[first : last + 1]).lower())
+            found.add(" ".join(tokens[first:last]).lower())
     return found
 
 
