@@ -113,7 +113,7 @@ def _cleaner() -> re.Pattern[str]:
 def clean(text: str) -> Cleaned:
     """Redactions and numbers of records and telephones to one mark, odd characters to plain ones, short forms in full.
 
-    An abbreviation that began with a capital letter keeps one. Cleaning a cleaned text changes nothing.
+    An abbreviation that began with a capital letter keeps one.
     """
     short = words(TERMS)["abbreviations"]
     out, starts, ends, at = "", [], [], 0

@@ -484,7 +484,7 @@ def unseen_table(passages: Sequence[Passage], readings: Mapping[str, Sequence[Re
         row: dict[str, object] = {"given": kind}
         for name, of in counts.items():
             row[f"{label(name)}: times"] = of[kind]
-            row[f"{label(name)}: in 1,000 words"] = round(1000 * of[kind] / length, 1) if length else None
+            row[f"{label(name)}: in 1,000 words"] = f"{1000 * of[kind] / length:.1f}" if length else None
         rows.append(row)
     return pd.DataFrame(rows)
 
