@@ -7,6 +7,7 @@ import math
 import re
 from collections.abc import Sequence
 from functools import lru_cache
+from pathlib import Path
 from typing import Literal, TypeVar
 
 import yaml
@@ -182,6 +183,12 @@ class Published(Strict):
 def papers() -> list[str]:
     """The papers that have a file in `data/published`."""
     return sorted(path.stem for path in PUBLISHED.glob("*.yml"))
+
+
+def paper_of(notebook: Path) -> str | None:
+    """The paper that a notebook reports on, as it says to `record.start`; None if it does not say."""
+    named = re.search(r'paper=\\?"(\w+)', notebook.read_text("utf-8"))
+    return named[1] if named else None
 
 
 @lru_cache

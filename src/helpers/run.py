@@ -23,6 +23,7 @@ from typing import Any
 import yaml
 
 from helpers import datasets
+from helpers.published import paper_of
 from helpers.settings import (
     BUILD,
     NOTEBOOKS,
@@ -129,8 +130,8 @@ def write_parameters(profile: str) -> None:
 
 def _inputs_digest(notebook: str) -> str:
     read = [e.model_dump(mode="json") for e in datasets.registry().values() if notebook in e.readers]
-    paper = next((p for p in PUBLISHED.glob("*.yml") if p.stem in notebook), None)
-    published = paper.read_text(encoding="utf-8") if paper else ""
+    paper = PUBLISHED / f"{paper_of(NOTEBOOKS / f'{notebook}.ipynb')}.yml"
+    published = paper.read_text(encoding="utf-8") if paper.is_file() else ""
     return hashlib.sha256((json.dumps(read, sort_keys=True, default=str) + published).encode()).hexdigest()[:16]
 
 

@@ -64,8 +64,9 @@ def opening(outcomes: Outcomes, readings: Mapping[str, Sequence[Reading]], *, mo
         f"exact answer to {figures.score_text(chosen)} of the questions if it picks the query, "
         f"to {figures.score_text(generated)} if it writes the Cypher.",
         f"**Without a lock the model {strength}.** It contradicts it in {shares['unlocked']} of the answers; where the "
-        f"question suggests the opposite, in {swayed}. With the label locked, its words do in {shares['label']}; with the "
-        f"words checked too none can, for which {replaced} of {len(readings['checked'])} sentences had to be replaced.",
+        f"question suggests the opposite, in {swayed}. With the label locked, its words do in {shares['label']}; with "
+        f"the words checked too none can, for which {replaced} of {len(readings['checked'])} sentences had to be "
+        "replaced.",
     )
     return "\n".join([*(["**SAMPLE**", ""] if sample else []), *(f"- {line}" for line in lines)])
 
