@@ -193,14 +193,15 @@ def test_a_sample_is_marked_in_tables_and_figures() -> None:
 
 
 def test_a_figure_takes_the_ink_of_its_page_and_says_what_it_shows() -> None:
-    picture = figures.figure(a_plot(), alt='Sensitivity falls "like a stone" <fast>.', caption="It falls.")
+    plot = a_plot()
+    picture = figures.figure(plot, alt='Sensitivity falls "like a stone" <fast>.', caption="It falls.")
     assert 'role="img"' in picture.svg
     assert 'aria-label="Sensitivity falls &#34;like a stone&#34; &lt;fast&gt;."' in picture.svg
     assert "currentColor" in picture.svg
     assert figures.INK not in picture.svg.lower()
     assert ">characters</text>" in picture.svg, "text stays text"
     assert "<figcaption>It falls.</figcaption>" in picture.html
-    assert not plt.get_fignums(), "the figure is closed, so that it is not shown twice"
+    assert not plt.fignum_exists(plot.number), "the figure is closed, so that it is not shown twice"
 
 
 def test_a_figure_without_a_description_is_refused() -> None:
