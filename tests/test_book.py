@@ -177,6 +177,11 @@ def empty(tmp_path: Path) -> Project:
 # -- without a build --------------------------------------------------------------------------------------------------
 
 
+def printed_numbers() -> dict[str, published.Number]:
+    """Every printed number of every paper, by its id."""
+    return {number.id: number for paper in published.papers() for number in published.published(paper).numbers}
+
+
 def test_the_configuration_of_this_repository_is_known() -> None:
     book.check_config(REPOSITORY / "_config.yml")
 
@@ -220,8 +225,7 @@ def test_a_project_where_no_run_went_well_has_a_book_that_says_so(empty: Project
     assert "None of them has been tested here yet" in empty.text("index")
     assert "Not run yet" in empty.text(f"notebooks/{CHAPTER}")
     board = empty.text("scoreboard")
-    printed = published.published("side_effects")
-    assert f"{len(printed.numbers)} in all" in board
+    assert f"{len(printed_numbers())} in all" in board
     assert "data-verdict=agrees" not in board.replace('"', "")
     assert not (empty.site / f"notebooks/{CHAPTER}_sample.html").exists()
     assert "github.com/owner" not in board, "no repository, no buttons"
@@ -442,7 +446,7 @@ def test_every_number_on_the_scoreboard_is_that_of_its_record(browser: Browser, 
             """[...document.querySelectorAll('.rag-board tbody tr')].map((row) => [row.querySelector('[id]').id,
                 Object.fromEntries([...row.cells].map((cell) => [cell.dataset.label, cell.innerText]))])"""
         )
-    numbers = {number.id: number for number in published.published("side_effects").numbers}
+    numbers = printed_numbers()
     assert {id for id, _ in rows} == set(numbers)
     for id, cells in rows:
         number = numbers[id]
@@ -482,7 +486,7 @@ def test_the_scoreboard_is_sorted_and_filtered_by_hand_and_by_keyboard(browser: 
         page.get_by_role("button", name="Printed").first.focus()
         page.keyboard.press("Enter")
         assert page.locator(".rag-board th[aria-sort=ascending]").inner_text().startswith("Printed")
-        numbers = {number.id: number.value for number in published.published("side_effects").numbers}
+        numbers = {id: number.value for id, number in printed_numbers().items()}
         order = [numbers[id] for id in page.eval_on_selector_all(".rag-board [id]", "(all) => all.map((e) => e.id)")]
         assert order == sorted(numbers.values())
 
@@ -560,7 +564,8 @@ def test_the_scoreboard_can_be_taken_along(project: Project) -> None:
     of = {row["id"]: row for row in rows}["side_effects.table1.graphrag.accuracy"]
     assert of["reference"] == ARMS["graphrag"][0] / 400
     claims = json.loads((project.site / "claims.json").read_text(encoding="utf-8"))
-    assert {claim["id"] for claim in claims} == {claim.id for claim in published.published("side_effects").claims}
+    printed = [claim.id for paper in published.papers() for claim in published.published(paper).claims]
+    assert {claim["id"] for claim in claims} == set(printed)
 
 
 @pytest.mark.book
