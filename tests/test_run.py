@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import signal
@@ -13,6 +14,8 @@ from pathlib import Path
 import nbformat
 import pytest
 import yaml
+from nbclient.client import NotebookClient
+from nbclient.exceptions import DeadKernelError
 
 from helpers import dependencies, run
 from helpers.settings import NOTEBOOKS, PROFILES
@@ -202,6 +205,15 @@ def test_a_notebook_without_a_record_fails(ready, run_in):
     done = make(run_in, "notebooks")
     assert done.returncode != 0
     assert "without a run record" in done.stderr
+
+
+def test_ctrl_c_between_two_looks_at_the_kernel_ends_the_wait_too():
+    """Else nbclient waits for ever for a cell of the kernel that it has stopped, one time in ten or so."""
+    run._interruptible()
+    client = NotebookClient(nbformat.v4.new_notebook())
+    client.kc = None  # as the interrupt leaves it
+    with pytest.raises(DeadKernelError):
+        asyncio.run(client._async_check_alive())
 
 
 @pytest.mark.engine

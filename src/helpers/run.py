@@ -172,6 +172,25 @@ class _Progress(logging.Handler):
             sys.stderr.flush()
 
 
+def _interruptible() -> None:
+    """Make nbclient end when it is interrupted.
+
+    On Ctrl-C it stops the kernel and forgets its connection. If that happens between two looks at whether the kernel
+    is alive, the next look fails on the forgotten connection, and the wait for the cell's answer never ends.
+    """
+    from nbclient.client import NotebookClient  # noqa: PLC0415
+    from nbclient.exceptions import DeadKernelError  # noqa: PLC0415
+
+    look = NotebookClient._async_check_alive
+
+    async def look_if_connected(self: NotebookClient) -> None:
+        if self.kc is None:
+            raise DeadKernelError("The run was interrupted.")
+        await look(self)
+
+    NotebookClient._async_check_alive = look_if_connected  # type: ignore[method-assign]
+
+
 def execute(notebook: str, profile: str) -> int:
     """Execute a notebook with its profile's parameters.
 
@@ -196,6 +215,7 @@ def execute(notebook: str, profile: str) -> int:
     logger = logging.getLogger("papermill")
     logger.handlers, logger.propagate = [_Progress(notebook)], False
     logger.setLevel(logging.INFO)
+    _interruptible()
     start = time.time()
     values = yaml.safe_load((BUILD / "params" / profile / f"{notebook}.yml").read_text()) or {}
     try:
