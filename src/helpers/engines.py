@@ -322,8 +322,9 @@ def _vllm_launch(
         # A prompt computed in parts ends the CPU build ("CPU Generator does not use offset") if its request has a seed,
         # so each is computed in one.
         command += ["--no-enable-chunked-prefill", f"--max-num-batched-tokens={max(context, 2048)}"]
+        # half a GiB holds 18,000 tokens of the default model; more requests than fit wait
+        command += [f"--kv-cache-memory-bytes={512 * 2**20}"]
         environment |= {
-            "VLLM_CPU_KVCACHE_SPACE": "1",
             "MALLOC_ARENA_MAX": "2",
             "MALLOC_TRIM_THRESHOLD_": "131072",
             # the default binding was seen to use one core only
