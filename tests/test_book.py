@@ -543,6 +543,19 @@ def test_the_run_on_the_sample_is_marked_wherever_it_shows_something(browser: Br
 
 
 @pytest.mark.book
+def test_a_chapter_opens_with_what_its_run_says_of_the_claims(browser: Browser, address: str) -> None:
+    claim = published.published("side_effects").claim("side_effects.claim.pairs_beat_lists")
+    for page, verdict in ((CHAPTER, "agrees"), (f"{CHAPTER}_sample", "SAMPLE")):
+        with visit(browser, f"{address}/notebooks/{page}.html") as seen:
+            opening = seen.page.locator(".rag-findings li")
+            words = [text.strip() for text in opening.first.inner_text().splitlines()]
+            assert words == [f"{verdict} {claim.text}", "36 of 400 answers more"]
+            first_code = seen.page.locator(".bd-article .cell").first.bounding_box()
+            assert opening.first.bounding_box()["y"] < first_code["y"]
+            assert not seen.page.get_by_text("pairs = 400").first.is_visible(), "parameters are folded"
+
+
+@pytest.mark.book
 def test_the_book_opens_from_the_disk_without_a_server(browser: Browser, project: Project) -> None:
     page = browser.new_page()
     errors: list[str] = []

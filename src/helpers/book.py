@@ -25,7 +25,7 @@ import jinja2
 import jupyter_book
 import yaml
 
-from helpers.pages import Chapter, PageError, Pages, chapters, heading, read_notebook, run_line
+from helpers.pages import Chapter, PageError, Pages, chapters, findings, heading, read_notebook, run_line
 from helpers.published import RecordError
 from helpers.record import Record
 from helpers.settings import BUILD, ROOT, SettingsError
@@ -169,7 +169,7 @@ def _notebooks(chapter: Chapter) -> Iterator[tuple[str, str]]:
     kind, title, text = banners[chapter.origin]
     if chapter.beside:
         text += f". Beside it stands [a run on the sample]({chapter.name}_sample.ipynb)"
-    yield chapter.name, _staged(chapter.notebook, _banner(kind, title, text, chapter.record), "")
+    yield chapter.name, _staged(chapter.notebook, _banner(kind, title, text, chapter.record), chapter.record)
     if chapter.beside:
         path, record = chapter.beside
         mark = "SAMPLE run" if record.sample else "smoke run"
@@ -177,7 +177,7 @@ def _notebooks(chapter: Chapter) -> Iterator[tuple[str, str]]:
             "Made from the small sample that comes with the project: it shows that everything works, and says nothing "
             f"about the paper. The chapter itself is [here]({chapter.name}.ipynb)"
         )
-        yield f"{chapter.name}_sample", _staged(path, _banner("warning", mark, text, record), f" ({mark})")
+        yield f"{chapter.name}_sample", _staged(path, _banner("warning", mark, text, record), record, f" ({mark})")
 
 
 def _banner(kind: str, title: str, text: str, record: Record | None) -> str:
@@ -185,8 +185,10 @@ def _banner(kind: str, title: str, text: str, record: Record | None) -> str:
     return f":::{{admonition}} {title}\n:class: {kind}\n{text}.{run}\n:::"
 
 
-def _staged(path: Path, banner: str, suffix: str) -> str:
-    """A notebook as the book shows it: the banner below its title, no widgets, and no errors.
+def _staged(path: Path, banner: str, record: Record | None, suffix: str = "") -> str:
+    """A notebook as the book shows it: the banner below its title, and its findings before its parameters.
+
+    It has no widgets and no errors.
 
     Raises:
         BookError: a cell ended in an error.
@@ -197,12 +199,17 @@ def _staged(path: Path, banner: str, suffix: str) -> str:
     notebook["metadata"] = {k: v for k, v in notebook["metadata"].items() if k not in ("widgets", "papermill")}
     for cell in notebook["cells"]:
         if cell["cell_type"] == "code":
+            tags = cell["metadata"].setdefault("tags", [])
+            if {"parameters", "injected-parameters"} & set(tags):
+                tags.append("hide-input")
             cell["outputs"] = [o for o in cell["outputs"] if not any(m.startswith(WIDGETS) for m in o.get("data", ()))]
         elif suffix:
             # the chapter beside it has the same targets
             cell["source"] = re.sub(r"(?m)^\([\w-]+\)=\n", "", cell["source"])
     first = notebook["cells"][0]
     first["source"] = f"# {title}{suffix}\n\n{banner}\n{first['source'].partition(chr(10))[2]}"
+    if record:
+        first["source"] += f"\n\n{findings(record)}"
     return json.dumps(notebook)
 
 

@@ -35,6 +35,8 @@ PAPERS: Final = {
     "qa_rag": "kim2024qarag",
 }
 """The papers in the order of the book, with their keys in `book/references.bib`."""
+_NO_LLM = frozenset({"graph", "encoder", "spaCy"})
+"""Engines, as records name them, that serve no language model."""
 SUBJECTS: Final = {
     "side_effects": "drug side effects",
     "drug_interactions": "drug interactions",
@@ -183,10 +185,30 @@ def run_line(record: Record) -> str:
     )
 
 
+def findings(record: Record) -> Markup:
+    """The paper's claims that a run decides, each with its verdict and the reason; empty if it decides none."""
+    decided = {finding.id: finding for finding in record.claims}
+    items = [
+        Markup("<li>{} {}{}</li>").format(
+            verdict("SAMPLE" if record.sample and found.verdict in ("agrees", "differs") else found.verdict),
+            claim.text,
+            _why(found.why),
+        )
+        for claim in published(record.paper).claims
+        if (found := decided.get(claim.id))
+    ]
+    if not items:
+        return Markup()
+    lead = Markup('<p class="rag-lead">The paper\N{RIGHT SINGLE QUOTATION MARK}s claims, on this run</p>')
+    return lead + Markup('<ul class="rag-findings">{}</ul>').format(Markup("\n").join(items))
+
+
 def _answering(record: Record) -> list[str]:
-    """The language models whose answers the rerun numbers are made of, with their engines."""
+    """The language models whose answers the numbers are made of, with their engines."""
     served = {model.name: f"{model.name} on {model.engine} {model.version}" for model in record.provenance.models}
     names = dict.fromkeys(value.model for value in record.values if value.kind == "rerun" and value.model)
+    if not names:  # a run that answers questions which the paper does not ask
+        names = dict.fromkeys(model.name for model in record.provenance.models if model.engine not in _NO_LLM)
     return [served.get(name, name) for name in names]
 
 

@@ -112,7 +112,7 @@ def organ_table(facts: Facts) -> pd.DataFrame:
 
 
 def forms_table(outcomes: Sequence[Outcome]) -> pd.DataFrame:
-    """The forms, each with its first question, and how its parameterised query did."""
+    """The forms, each with its first question: names in an answer, answers as plain Python has them, median ms."""
     rows = []
     for form in FORMS:
         mine = [o for o in outcomes if o.asked.form is form]
@@ -122,10 +122,10 @@ def forms_table(outcomes: Sequence[Outcome]) -> pd.DataFrame:
                     "kind": KINDS[form.kind],
                     "for example": mine[0].asked.text,
                     "questions": len(mine),
-                    "names in an answer": f"{min(len(o.asked.answer) for o in mine)} to "
+                    "names": f"{min(len(o.asked.answer) for o in mine)} to "
                     f"{max(len(o.asked.answer) for o in mine)}",
-                    "as plain Python says": sum(o.exact for o in mine),
-                    "median ms": 1000 * p50([o.attempts[-1].seconds for o in mine]),
+                    "right": sum(o.exact for o in mine),
+                    "ms": 1000 * p50([o.attempts[-1].seconds for o in mine]),
                 }
             )
     return pd.DataFrame(rows)

@@ -305,11 +305,14 @@ def _decide_pairs(run: Run, claim: str, tests: pd.DataFrame, pairs: Sequence[tup
     holds, words, ps = True, [], []
     for first, second in pairs:
         row = tests[tests.better.isin([first, second]) & tests.other.isin([first, second])].iloc[0]
-        gain = row.difference if row.better == first else -row.difference
+        gain = row.difference if row.better == first else 0.0 - row.difference
         holds &= bool(gain > 0 and row.p_holm < 0.05)
-        words.append(f"{first} {100 * gain:+.1f} points over {second} (p {_p(row.p_holm)})")
+        words.append(
+            f"{figures.arm_label(first)} less {figures.arm_label(second)}: {100 * gain:+.1f} points "
+            f"(p {_p(row.p_holm)})"
+        )
         ps.append(float(row.p_holm))
-    run.claim(claim, "agrees" if holds else "differs", "; ".join(words).replace("_", "-") + ".", p=max(ps))
+    run.claim(claim, "agrees" if holds else "differs", "; ".join(words) + ".", p=max(ps))
 
 
 def _p(p: float) -> str:
