@@ -550,8 +550,8 @@ def test_a_chapter_opens_with_what_its_run_says_of_the_claims(browser: Browser, 
             opening = seen.page.locator(".rag-findings li")
             words = [text.strip() for text in opening.first.inner_text().splitlines()]
             assert words == [f"{verdict} {claim.text}", "36 of 400 answers more"]
-            first_code = seen.page.locator(".bd-article .cell").first.bounding_box()
-            assert opening.first.bounding_box()["y"] < first_code["y"]
+            blocks = seen.page.locator(".rag-findings, .bd-article .cell")
+            assert blocks.first.get_attribute("class") == "rag-findings", "the answer comes before the first code"
             assert not seen.page.get_by_text("pairs = 400").first.is_visible(), "parameters are folded"
 
 

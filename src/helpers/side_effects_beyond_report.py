@@ -122,8 +122,7 @@ def forms_table(outcomes: Sequence[Outcome]) -> pd.DataFrame:
                     "kind": KINDS[form.kind],
                     "for example": mine[0].asked.text,
                     "questions": len(mine),
-                    "names": f"{min(len(o.asked.answer) for o in mine)} to "
-                    f"{max(len(o.asked.answer) for o in mine)}",
+                    "names": f"{min(len(o.asked.answer) for o in mine)} to {max(len(o.asked.answer) for o in mine)}",
                     "right": sum(o.exact for o in mine),
                     "ms": 1000 * p50([o.attempts[-1].seconds for o in mine]),
                 }
