@@ -256,7 +256,7 @@ def interaction_by_patterns(pair: Candidate) -> str | None:
     """
     sentence = pair.sentence
     one, other = sentence.entities[pair.first], sentence.entities[pair.second]
-    text = sentence.text.lower()
+    text = _lower(sentence.text)
     between = _without(sentence, text, one.end, other.start, pair)
     if one.end >= other.start or _LISTED.fullmatch(between) or sentence.name(one) == sentence.name(other):
         return None
@@ -282,10 +282,15 @@ def effect_by_patterns(pair: Candidate) -> str | None:
     """Whether the words between a drug and an effect say that the one caused the other."""
     sentence = pair.sentence
     drug, effect = sentence.entities[pair.first], sentence.entities[pair.second]
-    text = sentence.text.lower()
+    text = _lower(sentence.text)
     if drug.start < effect.start:
         return ADVERSE if _CAUSED_AFTER.search(text[drug.end : effect.start]) else None
     return ADVERSE if _CAUSED_BEFORE.search(text[effect.end : drug.start]) else None
+
+
+def _lower(text: str) -> str:
+    """Lower case, letter by letter, so that places stay what they are."""
+    return "".join(low if len(low := letter.lower()) == 1 else letter for letter in text)
 
 
 def _without(sentence: Sentence, text: str, start: int, end: int, pair: Candidate) -> str:

@@ -317,13 +317,35 @@ def shared_table(gold: KnowledgeGraph, found: KnowledgeGraph) -> pd.DataFrame:
 
 def sums_table(printed: Published) -> pd.DataFrame:
     """What follows from the printed numbers by arithmetic, beside what is printed."""
+    return pd.DataFrame(
+        [
+            {"what": what, "computed as": how, "computed": f"{computed:,.4g}", "printed": f"{stated:,.4g}"}
+            for what, how, computed, stated in _sums(printed)
+        ]
+    )
+
+
+def sums_words(printed: Published) -> str:
+    """Which of the sums come out as printed, to 2 %, and which do not, in Markdown; the gains are decided as claims."""
+    near = {
+        what: abs(computed - stated) <= 0.02 * stated
+        for what, _, computed, stated in _sums(printed)
+        if not what.startswith("Gain")
+    }
+    return "\n".join(
+        f"- {words}: {'; '.join(what for what, holds in near.items() if holds is wanted)}."
+        for words, wanted in (("As printed, within 2 %", True), ("Not as printed", False))
+    )
+
+
+def _sums(printed: Published) -> list[tuple[str, str, float, float]]:
     value = {n.id.removeprefix("drug_interactions."): n.value for n in printed.numbers}
     t1 = {key.removeprefix("table1."): v for key, v in value.items() if key.startswith("table1.")}
     large = {arm: value[f"table2.{arm}.llama_70b"] for arm in ("no_retrieval", "rag_text", "drugrag")}
     pairs = t1["interacts_with"] / 2
     rating = value["text.rating_of_five"]
     weights = value["text.small_model_parameters"] * value["text.small_model_bits"] / 8
-    rows = [
+    return [
         ("Drugs, side effects and compounds", "sum", t1["drugs"] + t1["side_effects"] + t1["compounds"], t1["nodes"]),
         ("Edges of both types", "sum", t1["interacts_with"] + t1["causes_side_effect"], t1["edges"]),
         ("Average degree", "2 x edges / nodes", 2 * t1["edges"] / t1["nodes"], t1["average_degree"]),
@@ -345,12 +367,6 @@ def sums_table(printed: Published) -> pd.DataFrame:
         ),
         ("GB of the small model's weights", "parameters x bits / 8", weights, value["text.video_memory"]),
     ]
-    return pd.DataFrame(
-        [
-            {"what": what, "computed as": how, "computed": f"{computed:,.4g}", "printed": f"{stated:,.4g}"}
-            for what, how, computed, stated in rows
-        ]
-    )
 
 
 def contradictions_table(printed: Published) -> pd.DataFrame:
@@ -575,6 +591,16 @@ def draw_degrees(graphs: Mapping[str, KnowledgeGraph]) -> Figure:
     handles, labels = axes[0].get_legend_handles_labels()
     fig.legend(handles, labels, loc="outside lower center", ncols=len(graphs))
     return fig
+
+
+def spread_words(graph: KnowledgeGraph) -> str:
+    """What an average degree hides: how few nodes have half of all ends of edges."""
+    degrees = np.sort([len(of) for of in graph.neighbours.values()])[::-1]
+    few = int(np.searchsorted(np.cumsum(degrees), degrees.sum() / 2)) + 1
+    return (
+        f"The average of {degrees.mean():.2f} neighbours hides this spread: {few:,} of {len(degrees):,} nodes "
+        f"({figures.number(few / len(degrees))}) have half of all ends of edges."
+    )
 
 
 def degree_words(graph: KnowledgeGraph) -> str:
