@@ -8,6 +8,7 @@ of names as `tidy` writes them.
 from __future__ import annotations
 
 import ast
+import gzip
 import json
 import math
 import re
@@ -51,6 +52,10 @@ WORDING = (
     "You are given the drugs that a knowledge graph associates with an adverse effect. Answer the question by listing "
     "every one of them and no other. Give only the names, written as in the graph, separated by commas.\n\nDrugs of "
     "the graph: "
+)
+PICKING = (
+    "You are given a question about drugs and a list of adverse effects. Which adverse effect does the question ask "
+    "about? Answer with its number, or with 0 if it is none of them."
 )
 TEMPLATES = (
     "{side_effect}",
@@ -330,6 +335,15 @@ def extraction_prompt(effect: str, texts: Sequence[str]) -> list[dict[str, str]]
     return [{"role": "user", "content": f"{EXTRACTION}{listed}\n\nQuestion: {_question(effect)}"}]
 
 
+def picking_prompt(question: str, effects: Sequence[str]) -> list[dict[str, str]]:
+    """The messages that ask which of some effects a question is about."""
+    listed = "\n".join(f"{number}. {effect}" for number, effect in enumerate(effects, start=1))
+    return [
+        {"role": "system", "content": PICKING},
+        {"role": "user", "content": f"Question: {question}\n\n{listed}\n0. none of them"},
+    ]
+
+
 def _question(effect: str) -> str:
     return QUESTION.format(side_effect=effect)
 
@@ -350,19 +364,23 @@ def graph_only(graph: Graph) -> Arm:
     return lambda queries: [one(query) for query in queries]
 
 
-def graph_llm(graph: Graph, asking: Asking) -> Arm:
+def graph_llm(graph: Graph, asking: Asking, chunk: int) -> Arm:
     """GraphRAG with the LLM at the end: it words the graph's list, and what it says is what counts.
 
-    A list too long for the context is not shortened: nothing is returned, and the overflow is counted.
+    Args:
+        graph: gives the list.
+        asking: the LLM.
+        chunk: names a prompt, so that no list is too long for the context.
     """
 
     def one(query: Query) -> Result:
         began = time.perf_counter()
         drugs = sorted(expand(graph, query.effect))
+        chunks = [drugs[start : start + chunk] for start in range(0, len(drugs), chunk)]
         steps = {"retrieve": time.perf_counter() - began}
-        prompts = [wording_prompt(query.effect, drugs)] if drugs else []
+        prompts = [wording_prompt(query.effect, part) for part in chunks]
         counts = {"retrieved": len(drugs), "prompted": len(drugs)}
-        return asking.read(prompts, len(drugs), steps, "graph and LLM", **counts)
+        return asking.read(prompts, min(chunk, len(drugs)), steps, "graph and LLM", **counts)
 
     return lambda queries: [one(query) for query in queries]
 
@@ -410,6 +428,57 @@ def format_b_llm(store: TextStore, k: int, asking: Asking, chunk: int) -> Arm:
         prompts = [extraction_prompt(query.effect, part) for part in chunks]
         counts = {"retrieved": len(texts), "prompted": len(texts)}
         return asking.read(prompts, min(chunk, len(texts)), steps, "Format B", **counts)
+
+    return lambda queries: [one(query) for query in queries]
+
+
+def nearest_effects(store: TextStore, text: str, n: int) -> list[str]:
+    """The first `n` distinct effects of the sentences nearest to a text, nearest first."""
+    vector = store.encoder.encode([text], progress=False)
+    k = 16 * n
+    while True:
+        ids = [i for i in store.index.search(vector, k)[1][0] if i >= 0]
+        effects = list(dict.fromkeys(effect for i in ids for effect in store.pairs[i][1]))
+        if len(effects) >= n or k >= store.index.size:
+            return effects[:n]
+        k *= 4
+
+
+def format_b_pick(store: TextStore, k: int, llm: LLM, candidates: int = 9) -> Arm:
+    """Format B, with the LLM to understand the question and no LLM to copy the answer.
+
+    Sentences near the question name some effects; the LLM says which of them is asked about (one number, by constrained
+    decoding); then all sentences of that effect are retrieved and the drugs read from them by position. What the LLM
+    writes does not grow with the set. Unlike the other arms of Format B this one is not told the effect, but has to
+    find it from the words of the question.
+
+    Args:
+        store: one sentence a pair.
+        k: how many sentences to retrieve; those about another effect are filtered out.
+        llm: chooses.
+        candidates: effects to choose among, at most 9, so that no number begins another.
+    """
+
+    def one(query: Query) -> Result:
+        began = time.perf_counter()
+        # in alphabetical order, so that the order does not tell which one the encoder prefers
+        effects = sorted(nearest_effects(store, query.text, candidates))
+        found = time.perf_counter() - began
+        (choice,) = llm.choose_many(
+            [picking_prompt(query.text, effects)], list(map(str, range(candidates + 1))), label="Format B, pick"
+        )
+        number = int(choice.answer)
+        picked = effects[number - 1] if 0 < number <= len(effects) else ""
+        began = time.perf_counter()
+        drugs = sentences_of(store, picked, k) if picked else []
+        return Result(
+            frozenset(drugs),
+            {"retrieve": found + time.perf_counter() - began, "read": choice.seconds},
+            retrieved=len(drugs),
+            prompt_tokens=choice.prompt_tokens,
+            generated_tokens=choice.generated_tokens,
+            replies=(picked,),
+        )
 
     return lambda queries: [one(query) for query in queries]
 
@@ -606,10 +675,12 @@ def read_released(path: Path) -> dict[str, pd.DataFrame]:
 
 
 def keep_sets(path: Path, queries: Mapping[str, Sequence[Query]], results: Mapping[str, Sequence[Result]]) -> Path:
-    """Keep every returned set as compact JSON: names once, sets as their numbers.
+    """Keep every returned set as compressed JSON: names once, sets as their numbers.
+
+    The same sets make the same file.
 
     Args:
-        path: where to.
+        path: where to, ending in .json.gz.
         queries: of each arm.
         results: of each arm.
     """
@@ -630,14 +701,15 @@ def keep_sets(path: Path, queries: Mapping[str, Sequence[Query]], results: Mappi
     }
     path.parent.mkdir(parents=True, exist_ok=True)
     part = path.with_suffix(".part")
-    part.write_text(json.dumps(content, separators=(",", ":"), ensure_ascii=False) + "\n", encoding="utf-8")
+    text = json.dumps(content, separators=(",", ":"), ensure_ascii=False) + "\n"
+    part.write_bytes(gzip.compress(text.encode(), mtime=0))
     part.replace(path)
     return path
 
 
 def read_sets(path: Path) -> tuple[dict[str, frozenset[str]], dict[str, dict[str, frozenset[str]]]]:
     """What `keep_sets` kept: the relevant drugs of each effect, and the returned ones of each arm and effect."""
-    content = json.loads(path.read_text(encoding="utf-8"))
+    content = json.loads(gzip.decompress(path.read_bytes()))
     names = content["names"]
     relevant = {effect: frozenset(names[i] for i in ids) for effect, ids in content["relevant"].items()}
     returned = {
