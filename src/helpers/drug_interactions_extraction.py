@@ -129,8 +129,20 @@ class Recogniser:
         return [replace(s, entities=self.find(s.text), relations=()) for s in sentences]
 
 
+def drugbank_names(sentences: Iterable[Sentence], shortest: int = 5) -> list[str]:
+    """Names of drugs of at least so many letters from the package `drug-named-entity-recognition`.
+
+    It holds the names and synonyms that DrugBank gives away, and those of MeSH. The package takes no notice of the
+    corpora here. To save time, names with a word that stands in none of the sentences are left out: they cannot match.
+    """
+    from drug_named_entity_recognition.drugs_finder import drug_variant_to_canonical  # noqa: PLC0415  # takes seconds
+
+    words = {word for sentence in sentences for word in TOKEN.findall(sentence.text.lower())}
+    return [n for n in drug_variant_to_canonical if len(n) >= shortest and words.issuperset(TOKEN.findall(n.lower()))]
+
+
 def dictionary(training: Sequence[Sentence], drugs: Iterable[str], effects: Iterable[str]) -> dict[str, Label]:
-    """The dictionary: names marked in the training text, and drugs and effects of SIDER.
+    """The dictionary: names marked in the training text, and lists of drugs and effects.
 
     A name gets the label that it has most often. One that occurs in the training text and is a marked mention in less
     than `LEAST_PRECISION` of its occurrences is left out. Drugs are judged by the DDI corpus, where every mention is

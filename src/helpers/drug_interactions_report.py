@@ -557,9 +557,9 @@ def draw_neighbourhood(found: KnowledgeGraph, gold: KnowledgeGraph) -> tuple[Fig
                 text, (x, y), (8 * side, 0), textcoords="offset points", va="center", ha="left" if side > 0 else "right"
             )
     ax.plot(0, 0, "o", color=LABEL_COLOURS["Drug"], markersize=14, zorder=3)
-    ax.annotate(centre, (0, 0), (0, 13), textcoords="offset points", ha="center", weight="bold")
-    for x, words in ((-0.6, "INTERACTS_WITH"), (0.6, "CAUSES_SIDE_EFFECT")):
-        ax.text(x, 1.22, words, ha="center", fontsize=10)
+    ax.text(0, 1.2, centre, ha="center", weight="bold")
+    for x, words in ((-1.2, "INTERACTS_WITH"), (1.2, "CAUSES_SIDE_EFFECT")):
+        ax.text(x, 1.2, words, ha="center", fontsize=10)
     ax.set_xlim(-2.1, 2.1)
     ax.set_ylim(-1.2, 1.4)
     ax.axis("off")

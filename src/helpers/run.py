@@ -14,6 +14,7 @@ import hashlib
 import json
 import logging
 import os
+import re
 import shutil
 import sys
 import time
@@ -129,8 +130,10 @@ def write_parameters(profile: str) -> None:
 
 def _inputs_digest(notebook: str) -> str:
     read = [e.model_dump(mode="json") for e in datasets.registry().values() if notebook in e.readers]
-    paper = next((p for p in PUBLISHED.glob("*.yml") if p.stem in notebook), None)
-    published = paper.read_text(encoding="utf-8") if paper else ""
+    # not by the notebook's name: 05_interactions_graph reports on drug_interactions
+    named = re.search(r'paper=\\?"(\w+)', (NOTEBOOKS / f"{notebook}.ipynb").read_text(encoding="utf-8"))
+    paper = PUBLISHED / f"{named[1]}.yml" if named else None
+    published = paper.read_text(encoding="utf-8") if paper and paper.is_file() else ""
     return hashlib.sha256((json.dumps(read, sort_keys=True, default=str) + published).encode()).hexdigest()[:16]
 
 
