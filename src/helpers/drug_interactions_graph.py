@@ -133,9 +133,11 @@ def load_graph(graph: Graph, content: KnowledgeGraph) -> bool:
             graph.clear(*LABELS.values())
             for label, stored in LABELS.items():
                 graph.constraint(stored, "name")
-                graph.load_nodes(stored, [{"name": n} for n, of in content.nodes.items() if of == label], "name")
+                names = [{"name": name} for name, of in content.nodes.items() if of == label]
+                graph.load_nodes(stored, names, "name", progress=False)
             for (type, start, end), rows in _directed(content).items():
-                graph.load_edges(type, rows, (LABELS[start], "name", "start"), (LABELS[end], "name", "end"))
+                ends = (LABELS[start], "name", "start"), (LABELS[end], "name", "end")
+                graph.load_edges(type, rows, *ends, progress=False)
     return missing
 
 
