@@ -484,8 +484,8 @@ def answer(
         lines.append(line)
     same = max((m for m in read if m != "llm"), key=lambda m: read[m]["f1"].value)
     lines.append(
-        f"- **A small language model** that reads whole chunks reaches F1 {figures.score_text(read['llm']['f1'])}; on the "
-        f"same chunks {METHODS[same][0].lower()}: {figures.score_text(read[same]['f1'])}."
+        f"- **A small language model** that reads whole chunks reaches F1 {figures.score_text(read['llm']['f1'])}; on "
+        f"the same chunks {METHODS[same][0].lower()}: {figures.score_text(read[same]['f1'])}."
     )
     return "\n".join(
         [
