@@ -18,7 +18,7 @@ from helpers import side_effects as se
 from helpers import side_effects_reverse as sr
 from helpers import side_effects_reverse_report as report
 from helpers.graph import connect
-from helpers.llm import LLM, Choice, Reply
+from helpers.llm import LLM, Reply
 from helpers.side_effects_reverse import Asking, Query, Result, Window, canonical, parse_drugs
 from helpers.vectors import encoder
 
@@ -202,12 +202,6 @@ class Scripted(LLM):
         self.asked += [(p, options) for p in prompts]
         return [self.answer(p[0]["content"]) for p in prompts]
 
-    def choose_many(self, prompts, choices, **options):
-        self.asked += [(p, options) for p in prompts]
-        answers = [self.answer(p[1]["content"]).text for p in prompts]
-        assert set(answers) <= set(choices)
-        return [Choice(answer, {}, 30, 1, 0.5) for answer in answers]
-
 
 def overflow(_: str) -> Reply:
     """What the client records for a prompt that does not fit."""
@@ -232,37 +226,15 @@ def test_format_b_merges_its_chunks_and_counts(stores):
     assert result.seconds == pytest.approx(sum(result.steps.values()))
 
 
-def pick_by_words(prompt: str) -> Reply:
-    """What a model that understands the question would answer: the number of the effect that stands in it."""
-    question, _, listed = prompt.partition("\n\n")
-    named = [line.split(". ") for line in listed.splitlines() if question.endswith(f"cause {line.split('. ')[1]}?")]
-    return Reply(named[0][0] if named else "0", "complete", 30, 1, 0.5)
-
-
-def test_an_llm_that_picks_the_effect_copies_no_name(stores):
+def test_an_llm_that_names_the_effect_copies_no_drug(stores):
     queries = queries_of("nausea", "hallucination, visual", "pain")
-    llm = Scripted(pick_by_words)
-    results = sr.format_b_pick(stores[1], stores[1].index.size, llm, candidates=6)(queries)
-    assert [r.drugs for r in results] == [q.drugs for q in queries]
-    assert [r.replies for r in results] == [(q.effect,) for q in queries]
-    assert {r.generated_tokens for r in results} == {1}
+    said = iter([' "Nausea."', "hallucination, visual", "the pain"])
+    llm = Scripted(lambda _: Reply(next(said), "complete", 30, 4, 0.5))
+    results = sr.format_b_named(stores[1], stores[1].index.size, Asking(llm))(queries)
+    assert [r.drugs for r in results] == [queries[0].drugs, queries[1].drugs, frozenset()]
+    assert [r.replies for r in results] == [("nausea",), ("hallucination, visual",), ("the pain",)]
     assert all(r.steps["read"] == 0.5 and r.steps["retrieve"] > 0 for r in results)
-    # the order of the candidates does not tell which one is nearest
-    listed = [line.partition(". ")[2] for line in llm.asked[0][0][1]["content"].splitlines()[2:-1]]
-    assert listed == sorted(listed)
-
-
-def test_an_llm_that_picks_no_effect_gets_no_drug(stores):
-    none = Scripted(lambda _: Reply("0", "complete", 30, 1, 0.5))
-    (result,) = sr.format_b_pick(stores[1], 1000, none, candidates=3)(queries_of("nausea"))
-    assert (result.drugs, result.replies) == (frozenset(), ("",))
-
-
-def test_the_nearest_effects_are_distinct_and_no_more_than_there_are(stores):
-    effects = sr.nearest_effects(stores[1], "Which drugs cause nausea?", 4)
-    assert len(set(effects)) == len(effects) == 4
-    assert "nausea" in effects
-    assert set(sr.nearest_effects(stores[1], "nausea", 100)) == set(TRUTH)
+    assert [messages[-1]["content"] for messages, _ in llm.asked] == [q.text for q in queries]
 
 
 def test_an_overflow_is_counted_and_nothing_is_returned_for_it(stores):
@@ -289,7 +261,9 @@ def test_format_a_shows_the_model_the_beginning_of_each_document(stores):
 
 
 def test_no_drug_or_effect_stands_in_an_instruction():
-    fixed = (sr.EXTRACTION + sr.WORDING + "".join(sr.TEMPLATES)).lower()
+    examples = " ".join(message["content"] for message in sr.naming_prompt("")).lower()
+    assert not any(effect in examples for effect in TRUTH)
+    fixed = (sr.EXTRACTION + sr.WORDING + examples + "".join(sr.TEMPLATES)).lower()
     assert not any(f" {drug} " in fixed or f"{drug}," in fixed for drug in KNOWLEDGE if len(drug) > 1)
 
 
@@ -428,7 +402,7 @@ def made_up_run() -> tuple[list[Query], dict[str, pd.DataFrame]]:
         "graph_only": table(1, 0, lambda n: 0.001),
         "graph_llm": table(1, 1, lambda n: 0.05 * n),
         "format_b_llm": table(0.98, 0, lambda n: 0.1 * n),
-        "format_b_pick": table(1, 0, lambda n: 0.5),
+        "format_b_named": table(1, 0, lambda n: 0.5),
         "format_b_filter": table(1, 0, lambda n: 0.02),
         "format_a_llm": table(0.2, 1, lambda n: 3.0),
         "format_a_filter": table(0.3, 0, lambda n: 0.02),
@@ -511,7 +485,7 @@ def test_an_arm_that_was_not_asked_in_every_tier_has_no_mean_and_that_is_said():
     assert "%" in str(arms.loc["RAG, Format B, LLM", "F1"])
     said = report.gaps(some, benchmark)
     assert "GraphRAG, graph + LLM was not asked in tier small" in said
-    assert "RAG, Format B, LLM was asked one query in tier small" in said
+    assert "one query in tier small, whose spread the intervals do not hold: RAG, Format B, LLM." in said
     assert report.gaps(tables, benchmark) == ""
     assert report.describe_by_size(some, ["graph_only", "graph_llm"]).endswith(" none.")
 

@@ -53,10 +53,12 @@ WORDING = (
     "every one of them and no other. Give only the names, written as in the graph, separated by commas.\n\nDrugs of "
     "the graph: "
 )
-PICKING = (
-    "You are given a question about drugs and a list of adverse effects. Which adverse effect does the question ask "
-    "about? Answer with its number, or with 0 if it is none of them."
+NAMING = (
+    "Which adverse effect does the question ask about? Answer with its name alone, letter for letter as it stands in "
+    "the question."
 )
+# None is an effect: no test item may stand in a prompt.
+NAMING_EXAMPLES = ("glassy elbow", "singing, nocturnal", "blue laughter syndrome")
 TEMPLATES = (
     "{side_effect}",
     "Which drugs cause {side_effect}?",
@@ -326,7 +328,8 @@ class Asking:
 
 def wording_prompt(effect: str, drugs: Sequence[str]) -> list[dict[str, str]]:
     """The drugs that the graph gave, for the LLM to answer with."""
-    return [{"role": "user", "content": f"{WORDING}{', '.join(drugs)}\n\nQuestion: {_question(effect)}"}]
+    asked = f"Question: {_question(effect)}\nAll {len(drugs)} drugs, separated by commas:"
+    return [{"role": "user", "content": f"{WORDING}{', '.join(drugs)}\n\n{asked}"}]
 
 
 def extraction_prompt(effect: str, texts: Sequence[str]) -> list[dict[str, str]]:
@@ -335,13 +338,12 @@ def extraction_prompt(effect: str, texts: Sequence[str]) -> list[dict[str, str]]
     return [{"role": "user", "content": f"{EXTRACTION}{listed}\n\nQuestion: {_question(effect)}"}]
 
 
-def picking_prompt(question: str, effects: Sequence[str]) -> list[dict[str, str]]:
-    """The messages that ask which of some effects a question is about."""
-    listed = "\n".join(f"{number}. {effect}" for number, effect in enumerate(effects, start=1))
-    return [
-        {"role": "system", "content": PICKING},
-        {"role": "user", "content": f"Question: {question}\n\n{listed}\n0. none of them"},
-    ]
+def naming_prompt(question: str) -> list[dict[str, str]]:
+    """The messages that ask which effect a question is about, with made-up examples."""
+    messages = [{"role": "system", "content": NAMING}]
+    for effect in NAMING_EXAMPLES:
+        messages += [{"role": "user", "content": _question(effect)}, {"role": "assistant", "content": effect}]
+    return [*messages, {"role": "user", "content": question}]
 
 
 def _question(effect: str) -> str:
@@ -432,52 +434,38 @@ def format_b_llm(store: TextStore, k: int, asking: Asking, chunk: int) -> Arm:
     return lambda queries: [one(query) for query in queries]
 
 
-def nearest_effects(store: TextStore, text: str, n: int) -> list[str]:
-    """The first `n` distinct effects of the sentences nearest to a text, nearest first."""
-    vector = store.encoder.encode([text], progress=False)
-    k = 16 * n
-    while True:
-        ids = [i for i in store.index.search(vector, k)[1][0] if i >= 0]
-        effects = list(dict.fromkeys(effect for i in ids for effect in store.pairs[i][1]))
-        if len(effects) >= n or k >= store.index.size:
-            return effects[:n]
-        k *= 4
-
-
-def format_b_pick(store: TextStore, k: int, llm: LLM, candidates: int = 9) -> Arm:
+def format_b_named(store: TextStore, k: int, asking: Asking) -> Arm:
     """Format B, with the LLM to understand the question and no LLM to copy the answer.
 
-    Sentences near the question name some effects; the LLM says which of them is asked about (one number, by constrained
-    decoding); then all sentences of that effect are retrieved and the drugs read from them by position. What the LLM
-    writes does not grow with the set. Unlike the other arms of Format B this one is not told the effect, but has to
-    find it from the words of the question.
+    The LLM names the effect that the question is about, all sentences of that effect are retrieved, and the drugs are
+    read from them by the template. What the LLM writes does not grow with the set.
 
     Args:
         store: one sentence a pair.
         k: how many sentences to retrieve; those about another effect are filtered out.
-        llm: chooses.
-        candidates: effects to choose among, at most 9, so that no number begins another.
+        asking: the LLM.
     """
 
     def one(query: Query) -> Result:
-        began = time.perf_counter()
-        # in alphabetical order, so that the order does not tell which one the encoder prefers
-        effects = sorted(nearest_effects(store, query.text, candidates))
-        found = time.perf_counter() - began
-        (choice,) = llm.choose_many(
-            [picking_prompt(query.text, effects)], list(map(str, range(candidates + 1))), label="Format B, pick"
+        (reply,) = asking.llm.chat_many(
+            [naming_prompt(query.text)],
+            max_tokens=48,
+            temperature=asking.temperature,
+            top_p=asking.top_p,
+            stop=["\n"],
+            label="Format B, the effect's name",
         )
-        number = int(choice.answer)
-        picked = effects[number - 1] if 0 < number <= len(effects) else ""
         began = time.perf_counter()
-        drugs = sentences_of(store, picked, k) if picked else []
+        named = canonical(reply.text.strip(" \t\"'`*."))
+        drugs = sentences_of(store, named, k) if named else []
         return Result(
             frozenset(drugs),
-            {"retrieve": found + time.perf_counter() - began, "read": choice.seconds},
+            {"retrieve": time.perf_counter() - began, "read": reply.seconds},
             retrieved=len(drugs),
-            prompt_tokens=choice.prompt_tokens,
-            generated_tokens=choice.generated_tokens,
-            replies=(picked,),
+            cut=int(reply.status == "cut"),
+            prompt_tokens=reply.prompt_tokens,
+            generated_tokens=reply.generated_tokens,
+            replies=(named,),
         )
 
     return lambda queries: [one(query) for query in queries]

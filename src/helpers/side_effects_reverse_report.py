@@ -34,7 +34,7 @@ LABELS = {
     "graph_only": "GraphRAG, graph only",
     "graph_llm": "GraphRAG, graph + LLM",
     "format_b_llm": "RAG, Format B, LLM",
-    "format_b_pick": "RAG, Format B, LLM picks the effect",
+    "format_b_named": "RAG, Format B, LLM names the effect",
     "format_b_filter": "RAG, Format B, filter",
     "format_a_llm": "RAG, Format A, LLM",
     "format_a_filter": "RAG, Format A, filter",
@@ -45,7 +45,7 @@ FAMILY = {
     "graph_only": "graphrag",
     "graph_llm": "graphrag",
     "format_b_llm": "format_b",
-    "format_b_pick": "format_b",
+    "format_b_named": "format_b",
     "format_b_filter": "format_b",
     "format_a_llm": "format_a",
     "format_a_filter": "format_a",
@@ -55,7 +55,7 @@ FAMILY = {
 """Whose colour an arm has in the figures."""
 BY_CONSTRUCTION = {
     "graph_only": "yes: the truth is the graph that is asked",
-    "format_b_pick": "no: another effect may be picked; what follows is read back from the template",
+    "format_b_named": "no: another effect may be named; what follows is read back from the template",
     "format_b_filter": "yes, once every sentence is retrieved: the filter reads back the template",
 }
 RERUN = {"graphrag": "graph_only", "format_b": "format_b_llm", "format_a": "format_a_llm"}
@@ -323,8 +323,8 @@ def report_arms(run: Run, tables: Tables, benchmark: pd.DataFrame, model: str, d
     for arm, ours in RERUN.items():
         plain = weights(benchmark)
         for column, score in summary(tables[ours], plain, draws).items():
-            note = f"{score.n} queries, weighted by tier as the benchmark is"
-            run.rerun(_cell(arm, column), score, model="" if arm == "graphrag" else model, note=note)
+            note = f"{score.n} queries, weighted by tier as the benchmark is. {gaps({ours: tables[ours]}, benchmark)}"
+            run.rerun(_cell(arm, column), score, model="" if arm == "graphrag" else model, note=note.strip())
     for ours, table in tables.items():
         for metric in METRICS if asked_all(table, macro(benchmark)) else ():
             run.extra(
@@ -370,14 +370,17 @@ def arms_table(tables: Tables, benchmark: pd.DataFrame, draws: int) -> pd.DataFr
 
 def gaps(tables: Tables, benchmark: pd.DataFrame) -> str:
     """What the profile's sizes take from the table of all arms, in words; empty if nothing."""
-    short = {arm: [t for t in macro(benchmark) if (table.tier == t).sum() == 0] for arm, table in tables.items()}
-    alone = {arm: [t for t in macro(table) if (table.tier == t).sum() == 1] for arm, table in tables.items()}
-    said = [f"{LABELS[arm]} was not asked in {_and(of)}, so it has no mean." for arm, of in short.items() if of]
-    said += [
-        f"{LABELS[arm]} was asked one query in {_and(of)}: its intervals hold nothing of the spread there."
-        for arm, of in alone.items()
-        if of
-    ]
+    none: dict[str, list[str]] = {}
+    one: dict[str, list[str]] = {}
+    for arm, table in tables.items():
+        for tier in macro(benchmark):
+            asked, there = ((of.tier == tier).sum() for of in (table, benchmark))
+            if asked < min(2, there):
+                (one if asked else none).setdefault(LABELS[arm], []).append(tier)
+    said = [f"{arm} was not asked in {_and(tiers)}, so it has no mean." for arm, tiers in none.items()]
+    for tiers in sorted({_and(tiers) for tiers in one.values()}):
+        arms = "; ".join(arm for arm, of in one.items() if _and(of) == tiers)
+        said.append(f"Asked one query in {tiers}, whose spread the intervals do not hold: {arms}.")
     return " ".join(said)
 
 
@@ -671,12 +674,12 @@ def decide_claims(
         "queries).",
     )
     exactness = pairs_exactness(text, weights(benchmark), draws)
-    picked = mean_over_tiers(tables["format_b_pick"], "f1", weights(benchmark), draws=draws)
+    named = mean_over_tiers(tables["format_b_named"], "f1", weights(benchmark), draws=draws)
     run.claim(
         claim + "pairs_nearly_exact_on_sets",
         "agrees" if exactness.low >= 0.95 else "differs",
         f"F1 of Format B with the LLM copying the names is {_percent(exactness)}, over {len(text)} queries with "
-        f"{int(text.relevant.sum()):,} names. With the LLM only picking the effect it is {_percent(picked)}."
+        f"{int(text.relevant.sum()):,} names. With the LLM only naming the effect it is {_percent(named)}."
         + (" The interval of so few queries is wide." if exactness.low < 0.95 <= exactness.value else ""),
     )
     rho = spearmanr(text.relevant, text.seconds)
@@ -740,7 +743,8 @@ def draw_by_size(tables: Tables, arms: Sequence[str], released: Tables, printed:
     for arm, table in released.items():
         colour = figures.arm_colour(arm)
         for axes, column in ((top, "seconds"), (bottom, "f1")):
-            axes.plot(table.relevant, table[column], ".", markersize=3.5, color=colour, alpha=0.45)
+            # as a picture: hundreds of dots behind the others, and two fifths of the file otherwise
+            axes.plot(table.relevant, table[column], ".", markersize=3.5, color=colour, alpha=0.45, rasterized=True)
         at = table.relevant.mean()
         for axes, column in ((top, "latency"), (bottom, "f1")):
             number = printed.number(_cell(arm, column))
