@@ -19,7 +19,7 @@ from markupsafe import Markup, escape
 
 from helpers import figures
 from helpers.datasets import registry
-from helpers.published import Number, published
+from helpers.published import Number, paper_of, published
 from helpers.record import RECORDS, Record, records
 from helpers.scoreboard import ledger, scoreboard
 from helpers.settings import BUILD, NOTEBOOKS, RESULTS, ROOT, Profile, Settings, settings
@@ -34,8 +34,7 @@ PAPERS: Final = {
     "clinical_notes": "clinicalnotes",
     "qa_rag": "kim2024qarag",
 }
-"""The papers in the order of the book, with their keys in `book/references.bib`. A notebook has its paper's name in
-its own."""
+"""The papers in the order of the book, with their keys in `book/references.bib`."""
 SUBJECTS: Final = {
     "side_effects": "drug side effects",
     "drug_interactions": "drug interactions",
@@ -79,6 +78,11 @@ class Chapter:
     def title(self) -> str:
         """The notebook's heading."""
         return heading(self.notebook)
+
+    @property
+    def paper(self) -> str | None:
+        """The paper that the notebook reports on."""
+        return paper_of(self.notebook)
 
 
 def heading(notebook: Path) -> str:
@@ -394,7 +398,7 @@ class Pages:
         """The papers as a list, each with its citation and its chapters."""
         lines = []
         for paper, key in PAPERS.items():
-            own = [chapter for chapter in self.chapters if paper in chapter.name]
+            own = [chapter for chapter in self.chapters if chapter.paper == paper]
             links = ", ".join(f"[{chapter.title}](notebooks/{chapter.name}.ipynb)" for chapter in own)
             lines.append(f"- {SUBJECTS[paper].capitalize()} {{cite:p}}`{key}`: {links or 'no chapter yet'}")
         return "\n".join(lines)

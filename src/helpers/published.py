@@ -7,6 +7,7 @@ import math
 import re
 from collections.abc import Sequence
 from functools import lru_cache
+from pathlib import Path
 from typing import Literal, TypeVar
 
 import yaml
@@ -217,6 +218,12 @@ def published(paper: str) -> Published:
         return Published.model_validate(yaml.safe_load(path.read_text("utf-8")))
     except (yaml.YAMLError, ValidationError) as error:
         raise RecordError(f"{path} cannot be used. Correct this and try again:\n{error}") from error
+
+
+def paper_of(notebook: Path) -> str | None:
+    """The paper that a notebook reports on: the one that it names to `record.start`, whatever its own name is."""
+    named = re.search(r'\bpaper=\\?"(\w+)', notebook.read_text("utf-8"))
+    return named[1] if named else None
 
 
 def _find(id: str, entries: Sequence[EntryT], what: str) -> EntryT:

@@ -14,7 +14,6 @@ import hashlib
 import json
 import logging
 import os
-import re
 import shutil
 import sys
 import time
@@ -24,6 +23,7 @@ from typing import Any
 import yaml
 
 from helpers import datasets
+from helpers.published import paper_of
 from helpers.settings import (
     BUILD,
     NOTEBOOKS,
@@ -130,10 +130,9 @@ def write_parameters(profile: str) -> None:
 
 def _inputs_digest(notebook: str) -> str:
     read = [e.model_dump(mode="json") for e in datasets.registry().values() if notebook in e.readers]
-    # not by the notebook's name: 05_interactions_graph reports on drug_interactions
-    named = re.search(r'paper=\\?"(\w+)', (NOTEBOOKS / f"{notebook}.ipynb").read_text(encoding="utf-8"))
-    paper = PUBLISHED / f"{named[1]}.yml" if named else None
-    published = paper.read_text(encoding="utf-8") if paper and paper.is_file() else ""
+    paper = paper_of(NOTEBOOKS / f"{notebook}.ipynb")
+    path = PUBLISHED / f"{paper}.yml"
+    published = path.read_text(encoding="utf-8") if path.is_file() else ""
     return hashlib.sha256((json.dumps(read, sort_keys=True, default=str) + published).encode()).hexdigest()[:16]
 
 
