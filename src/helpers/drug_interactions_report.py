@@ -566,16 +566,16 @@ def draw_neighbourhood(found: KnowledgeGraph, gold: KnowledgeGraph) -> tuple[Fig
             right += holds
             ax.plot([0, x], [0, y], "-" if holds else "--", color=LABEL_COLOURS[label], linewidth=1.4, zorder=1)
             ax.plot(x, y, "s" if label == "SideEffect" else "o", color=LABEL_COLOURS[label], markersize=9, zorder=2)
-            text = name if len(name) <= 34 else f"{name[:32]}..."
+            text = name if len(name) <= 30 else f"{name[:28]}..."
             ax.annotate(
                 text, (x, y), (8 * side, 0), textcoords="offset points", va="center", ha="left" if side > 0 else "right"
             )
     ax.plot(0, 0, "o", color=LABEL_COLOURS["Drug"], markersize=14, zorder=3)
     ax.text(0, 1.2, centre, ha="center", weight="bold")
     for x, words in ((-1.2, "INTERACTS_WITH"), (1.2, "CAUSES_SIDE_EFFECT")):
-        ax.text(x, 1.2, words, ha="center", fontsize=10)
-    ax.set_xlim(-2.1, 2.1)
-    ax.set_ylim(-1.2, 1.4)
+        ax.text(x, -1.3, words, ha="center", fontsize=10)
+    ax.set_xlim(-2.5, 2.5)
+    ax.set_ylim(-1.4, 1.4)
     ax.axis("off")
     total = len(partners) + len(effects)
     words = (
