@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from pathlib import Path
 
 import pytest
 
-from helpers import datasets, published, record, scoreboard
+from helpers import datasets, pages, published, record, scoreboard
 from helpers.published import Number
-from helpers.settings import RESULTS
+from helpers.settings import NOTEBOOKS, RESULTS
 
 PAPERS = published.papers()
 NUMBERS = [pytest.param(number, id=number.id) for paper in PAPERS for number in published.published(paper).numbers]
@@ -136,3 +137,16 @@ def test_a_kept_run_read_the_data_that_the_registry_lists_it_for(path):
     read = {used.name for used in kept.provenance.data}
     made = "clinical_notes/synthetic_charts"  # by the notebook itself, from a seed
     assert {name for name in listed ^ read if name != made and not name.startswith("models/")} == set()
+
+
+@pytest.mark.parametrize("notebook", sorted(NOTEBOOKS.glob("*.ipynb")), ids=lambda path: path.stem)
+def test_every_notebook_names_a_paper_of_the_book(notebook: Path):
+    assert published.paper_of(notebook) in pages.PAPERS
+
+
+def test_a_contradiction_names_numbers_that_are_there():
+    says = [{"where": "a", "what": "b"}] * 2
+    entry = {"id": "toy.contradiction.one", "about": "x", "says": says, "numbers": ["toy.no.id"]}
+    toy = {"paper": "toy", "title": "Toy", "numbers": [], "claims": [], "contradictions": [entry]}
+    with pytest.raises(ValueError, match=r"toy\.no\.id"):
+        published.Published.model_validate(toy)

@@ -143,6 +143,21 @@ class Setting(Strict):
     note: str = ""
 
 
+class Statement(Strict):
+    """What the paper says in one place."""
+
+    where: str
+    what: str
+
+
+class Contradiction(Entry):
+    """Places where the paper does not agree with itself, and the ids of the printed numbers that are at odds."""
+
+    about: str
+    says: tuple[Statement, ...] = Field(min_length=2)
+    numbers: tuple[str, ...] = ()
+
+
 class Published(Strict):
     """All that one paper prints."""
 
@@ -151,16 +166,20 @@ class Published(Strict):
     settings: tuple[Setting, ...] = ()
     numbers: tuple[Number, ...]
     claims: tuple[Claim, ...]
+    contradictions: tuple[Contradiction, ...] = ()
 
     @model_validator(mode="after")
     def _ids(self) -> Published:
-        entries: tuple[Entry, ...] = (*self.numbers, *self.claims)
+        entries: tuple[Entry, ...] = (*self.numbers, *self.claims, *self.contradictions)
         ids = [entry.id for entry in entries]
         for id in ids:
             if ids.count(id) > 1:
                 raise ValueError(f"{id}: the id is used twice")
             if not id.startswith(f"{self.paper}."):
                 raise ValueError(f"{id}: an id starts with {self.paper}.")
+        for contradiction in self.contradictions:
+            for id in contradiction.numbers:
+                self.number(id)
         return self
 
     def number(self, id: str) -> Number:
@@ -205,6 +224,12 @@ def published(paper: str) -> Published:
         return Published.model_validate(yaml.safe_load(path.read_text("utf-8")))
     except (yaml.YAMLError, ValidationError) as error:
         raise RecordError(f"{path} cannot be used. Correct this and try again:\n{error}") from error
+
+
+def paper_of(notebook: Path) -> str | None:
+    """The paper that a notebook reports on: the one that it names to `record.start`, whatever its own name is."""
+    named = re.search(r'\bpaper=\\?"(\w+)', notebook.read_text("utf-8"))
+    return named[1] if named else None
 
 
 def _find(id: str, entries: Sequence[EntryT], what: str) -> EntryT:
