@@ -86,11 +86,6 @@ class Chapter:
         """The notebook's heading."""
         return heading(self.notebook)
 
-    @property
-    def paper(self) -> str | None:
-        """The paper that the notebook reports on."""
-        return paper_of(self.notebook)
-
 
 def heading(notebook: Path) -> str:
     """The title of a notebook: the first line of its first cell.

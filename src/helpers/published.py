@@ -206,7 +206,7 @@ def papers() -> list[str]:
 
 def paper_of(notebook: Path) -> str | None:
     """The paper that a notebook reports on, as it says to `record.start`; None if it does not say."""
-    named = re.search(r'paper=\\?"(\w+)', notebook.read_text("utf-8"))
+    named = re.search(r'\bpaper=\\?"(\w+)', notebook.read_text("utf-8"))
     return named[1] if named else None
 
 
@@ -224,12 +224,6 @@ def published(paper: str) -> Published:
         return Published.model_validate(yaml.safe_load(path.read_text("utf-8")))
     except (yaml.YAMLError, ValidationError) as error:
         raise RecordError(f"{path} cannot be used. Correct this and try again:\n{error}") from error
-
-
-def paper_of(notebook: Path) -> str | None:
-    """The paper that a notebook reports on: the one that it names to `record.start`, whatever its own name is."""
-    named = re.search(r'\bpaper=\\?"(\w+)', notebook.read_text("utf-8"))
-    return named[1] if named else None
 
 
 def _find(id: str, entries: Sequence[EntryT], what: str) -> EntryT:
