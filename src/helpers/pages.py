@@ -17,9 +17,11 @@ from typing import Any, Final, Literal, Union, get_args, get_origin
 import pandas as pd
 from markupsafe import Markup, escape
 
-from helpers import figures
+from helpers import costs, figures
 from helpers.datasets import registry
+from helpers.launch import repository_url
 from helpers.published import Number, published
+from helpers.published import papers as declared_papers
 from helpers.record import RECORDS, Record, records
 from helpers.scoreboard import ledger, scoreboard
 from helpers.settings import BUILD, NOTEBOOKS, RESULTS, ROOT, Profile, Settings, settings
@@ -276,7 +278,7 @@ class Pages:
         """The functions by the names that a template uses."""
         names = (
             "asked value printed picture headline tally papers shown_run scoreboard ledger downloads runs software "
-            "models sources data parameters timings settings_table"
+            "models sources data parameters timings settings_table launch_links costs rates memory file"
         )
         return {name: getattr(self, name) for name in names.split()} | {"verdict": verdict}
 
@@ -393,10 +395,12 @@ class Pages:
     def papers(self) -> str:
         """The papers as a list, each with its citation and its chapters."""
         lines = []
-        for paper, key in PAPERS.items():
+        for paper in dict.fromkeys((*PAPERS, *declared_papers())):
             own = [chapter for chapter in self.chapters if paper in chapter.name]
             links = ", ".join(f"[{chapter.title}](notebooks/{chapter.name}.ipynb)" for chapter in own)
-            lines.append(f"- {SUBJECTS[paper].capitalize()} {{cite:p}}`{key}`: {links or 'no chapter yet'}")
+            subject = SUBJECTS[paper].capitalize() if paper in SUBJECTS else published(paper).title
+            cited = f" {{cite:p}}`{PAPERS[paper]}`" if paper in PAPERS else ""
+            lines.append(f"- {subject}{cited}: {links or 'no chapter yet'}")
         return "\n".join(lines)
 
     def shown_run(self) -> str:
@@ -616,6 +620,62 @@ class Pages:
             )
         return self._table(rows, "Environment variables, or lines of .env")
 
+    # -- the pages on scale and on one's own
+
+    def launch_links(self) -> str:
+        """Where the buttons of this build lead, in a sentence."""
+        if url := repository_url():
+            return f"The rocket above a notebook opens it from [{url.removeprefix('https://')}]({url})."
+        return (
+            "This build knows no public address of the project, so its pages have no launch buttons: name one in "
+            "`CITATION.cff` (`repository-code`) or by `REPOSITORY_URL`."
+        )
+
+    def costs(self) -> str:
+        """Requests, tokens and hours of each notebook in each profile, from the records."""
+        rows: list[dict[str, Any]] = []
+        for profile in costs.profiles():
+            each = costs.costs(profile)
+            for cost in each:
+                scaled = cost.basis != cost.profile
+                hours = (cost.tokens.high / cost.rate + cost.other) / 3600 if cost.rate and not scaled else None
+                rows.append(
+                    {
+                        "Profile": profile,
+                        "Notebook": _link(cost.notebook, cost.notebook),
+                        "Counts": f"scaled from {cost.basis}" if scaled else "recorded",
+                        "Requests": _span(cost.requests),
+                        "Tokens read": _span(cost.prompt),
+                        "Tokens written": _span(cost.generated),
+                        "Hours as recorded": figures.number(hours, "count", digits=2) if hours is not None else "",
+                        "Hours at 10,000 tokens a second": _span(cost.tokens.times(1 / 3.6e7, 1 / 3.6e7), digits=2),
+                    }
+                )
+        return self._table(rows, "What each profile asks of the language model, with no answer kept from before")
+
+    def rates(self) -> str:
+        """The tokens a second that the recorded runs reached, in a sentence."""
+        said = [
+            f"{figures.number(round(cost.rate), 'count')} in `{record.notebook}` ({', '.join(_answering(record))}; "
+            f"{record.provenance.cores} cores)"
+            for record in self._records
+            if (cost := costs.recorded(record)) and cost.rate
+        ]
+        return f"Tokens a second, read and written: {'; '.join(said)}." if said else "No run has been timed yet."
+
+    def memory(self) -> str:
+        """The models that each profile names, and the memory that serving them takes."""
+        rows = [
+            {"Profile": profile, "Model": model, "Memory": costs.memory(model)}
+            for profile in costs.profiles()
+            for model in costs.models(profile)
+        ]
+        return self._table(rows, "Memory for the language models of each profile")
+
+    def file(self, path: str) -> str:
+        """A file of the project as it is, to be put into a block of code."""
+        return (ROOT / path).read_text(encoding="utf-8").rstrip()
+
     @property
     def _records(self) -> list[Record]:
         return [chapter.record for chapter in self.chapters if chapter.record]
@@ -649,6 +709,11 @@ def _hash(sha256: str) -> Markup:
 
 def _link(page: str, title: str) -> Markup:
     return Markup('<a href="notebooks/{}.html">{}</a>').format(page, title)
+
+
+def _span(of: costs.Range, digits: int = 0) -> str:
+    low, high = (figures.number(end, "count", digits=digits) for end in (of.low, of.high))
+    return low if low == high else f"{low} to {high}"
 
 
 def _run_columns(record: Record | None) -> dict[str, str]:
