@@ -1,0 +1,208 @@
+"""What the papers print: every number and every claim, stated once in `data/published/<paper>.yml`."""
+
+from __future__ import annotations
+
+import difflib
+import math
+import re
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import Literal, TypeVar
+
+import yaml
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+
+from helpers.settings import PUBLISHED
+
+Unit = Literal["fraction", "percentage_points", "seconds", "per_second", "count"]
+Kind = Literal["rescored", "rerun"]
+
+RERUN_TOLERANCE: dict[Unit, float | None] = {
+    "fraction": 0.02,
+    "percentage_points": 2.0,
+    "count": 0.5,
+    "seconds": None,
+    "per_second": None,
+}
+"""How far a rerun may lie from the printed number, unless the number states its own. None: not compared, because speed
+is a property of the machine."""
+
+ID = r"^[a-z0-9_]+(\.[a-z0-9_]+)+$"
+_NUMERAL = re.compile(r"\d[\d,]*(?:\.(\d+))?")
+
+EntryT = TypeVar("EntryT", bound="Entry")
+
+
+class RecordError(ValueError):
+    """Something about a published number or a record is wrong; the message says what, and what to do."""
+
+
+class UnknownId(RecordError):
+    """An id that the paper's file in `data/published` does not have; the message names the nearest ones."""
+
+
+class Strict(BaseModel):
+    """A model that knows its fields, and no other."""
+
+    model_config = ConfigDict(extra="forbid", allow_inf_nan=False, frozen=True)
+
+
+class Entry(Strict):
+    """What has an id: `paper.place.row.column`."""
+
+    id: str = Field(pattern=ID)
+
+
+class Tolerance(Strict):
+    """How far a value may lie from the printed one, in the number's unit; what is left out takes the default."""
+
+    rescored: float | None = Field(default=None, ge=0, description="default: half of the last printed digit")
+    rerun: float | None = Field(default=None, ge=0, description="default: RERUN_TOLERANCE of the unit")
+    drift: float | None = Field(default=None, ge=0, description="from the kept reference; default: see `compare`")
+
+
+class Number(Entry):
+    """One printed number and its place in the paper.
+
+    A fraction is stored within 0 and 1 however it is printed; a difference in percentage points as points.
+    """
+
+    table: str
+    row: str
+    column: str
+    value: float
+    printed: str = Field(description="as it stands in the paper, with its digits and its unit")
+    unit: Unit
+    n: int | None = Field(default=None, ge=1, description="what the paper says it was measured on")
+    model: str | None = Field(
+        default=None, description="the language model that made it, if one did; `A or B` if unsaid"
+    )
+    tolerance: Tolerance = Tolerance()
+    rescore_from: tuple[str, ...] = Field(default=(), description="names in data/registry.yml")
+    why_not: str | None = Field(default=None, description="why it cannot be rescored")
+    why_no_rerun: str | None = Field(default=None, description="why it cannot be rerun by anyone")
+    also: tuple[str, ...] = Field(default=(), description="other places where the paper prints it")
+    note: str = ""
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Number:
+        if bool(self.rescore_from) == bool(self.why_not):
+            raise ValueError(f"{self.id}: needs either rescore_from or why_not")
+        numeral = _NUMERAL.search(self.printed)
+        if numeral is None:
+            raise ValueError(f"{self.id}: printed {self.printed!r} holds no number")
+        stated = float(numeral[0].replace(",", "")) * self._scale
+        value = abs(self.value) if self.unit == "percentage_points" else self.value
+        if not math.isclose(stated, value, rel_tol=1e-12, abs_tol=1e-12):
+            raise ValueError(f"{self.id}: printed {self.printed!r} is {stated}, not {self.value}")
+        return self
+
+    @property
+    def _scale(self) -> float:
+        return 0.01 if self.unit == "fraction" and "%" in self.printed else 1.0
+
+    @property
+    def _decimals(self) -> int:
+        numeral = _NUMERAL.search(self.printed)
+        return len(numeral[1] or "") if numeral else 0
+
+    def within(self, kind: Kind) -> float | None:
+        """The tolerance that holds for a value of this kind; None if it is not compared."""
+        if kind == "rerun":
+            stated = self.tolerance.rerun
+            return RERUN_TOLERANCE[self.unit] if stated is None else stated
+        stated = self.tolerance.rescored
+        return 0.5 * 10**-self._decimals * self._scale if stated is None else stated
+
+    def show(self, value: float, digits: int = 0) -> str:
+        """A value written as the paper writes this number, with so many digits more."""
+        places = self._decimals + digits
+        if self.unit == "percentage_points":
+            return f"{value:+.{places}f} points"
+        suffix = {"seconds": " s", "per_second": " per second"}.get(self.unit, "%" if self._scale != 1 else "")
+        return f"{value / self._scale:,.{places}f}{suffix}"
+
+
+class Claim(Entry):
+    """A finding in words, and the test that decides it on a run's own data."""
+
+    text: str
+    where: str
+    test: str
+    note: str = ""
+
+
+class Setting(Strict):
+    """A parameter that the paper states; not a result."""
+
+    name: str
+    value: str
+    where: str
+    note: str = ""
+
+
+class Published(Strict):
+    """All that one paper prints."""
+
+    paper: str
+    title: str
+    settings: tuple[Setting, ...] = ()
+    numbers: tuple[Number, ...]
+    claims: tuple[Claim, ...]
+
+    @model_validator(mode="after")
+    def _ids(self) -> Published:
+        entries: tuple[Entry, ...] = (*self.numbers, *self.claims)
+        ids = [entry.id for entry in entries]
+        for id in ids:
+            if ids.count(id) > 1:
+                raise ValueError(f"{id}: the id is used twice")
+            if not id.startswith(f"{self.paper}."):
+                raise ValueError(f"{id}: an id starts with {self.paper}.")
+        return self
+
+    def number(self, id: str) -> Number:
+        """The number of that id.
+
+        Raises:
+            UnknownId: there is none.
+        """
+        return _find(id, self.numbers, f"printed number of {self.paper}")
+
+    def claim(self, id: str) -> Claim:
+        """The claim of that id.
+
+        Raises:
+            UnknownId: there is none.
+        """
+        return _find(id, self.claims, f"claim of {self.paper}")
+
+
+def papers() -> list[str]:
+    """The papers that have a file in `data/published`."""
+    return sorted(path.stem for path in PUBLISHED.glob("*.yml"))
+
+
+@lru_cache
+def published(paper: str) -> Published:
+    """What a paper prints, from `data/published/<paper>.yml`.
+
+    Raises:
+        RecordError: there is no such file, or an entry of it is wrong.
+    """
+    path = PUBLISHED / f"{paper}.yml"
+    if not path.is_file():
+        raise RecordError(f"No published numbers for {paper!r}: {path} is missing. There are: {', '.join(papers())}.")
+    try:
+        return Published.model_validate(yaml.safe_load(path.read_text("utf-8")))
+    except (yaml.YAMLError, ValidationError) as error:
+        raise RecordError(f"{path} cannot be used. Correct this and try again:\n{error}") from error
+
+
+def _find(id: str, entries: Sequence[EntryT], what: str) -> EntryT:
+    ids = [entry.id for entry in entries]
+    if id in ids:
+        return entries[ids.index(id)]
+    near = difflib.get_close_matches(id, ids, n=3, cutoff=0.4)
+    hint = f"Nearest: {', '.join(near)}." if near else "None is like it."
+    raise UnknownId(f"{id!r} is not the id of a {what}. {hint} The ids stand in data/published.")
