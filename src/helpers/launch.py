@@ -105,14 +105,9 @@ def missing(requirements: Iterable[str]) -> list[str]:
 def repository_url() -> str:
     """The repository's address on GitHub; empty where it is not known.
 
-    The variable `REPOSITORY_URL` goes first, for a fork; then `repository-code` of CITATION.cff, the one place where
-    the project's own address is kept; then git's remote `origin`.
+    The variable `REPOSITORY_URL` goes first, for a fork; then CITATION.cff; then git's remote `origin`.
     """
-    url = os.environ.get("REPOSITORY_URL", "")
-    citation = ROOT / "CITATION.cff"
-    if not url and citation.is_file():
-        found = re.search(r"^repository-code: *[\"']?([^\"'\s]+)", citation.read_text(encoding="utf-8"), re.MULTILINE)
-        url = found[1] if found else ""
+    url = os.environ.get("REPOSITORY_URL", "") or cited_url()
     if not url:
         command = ["git", "-C", str(ROOT), "remote", "get-url", "origin"]
         url = subprocess.run(command, capture_output=True, text=True, check=False).stdout.strip()
@@ -120,9 +115,17 @@ def repository_url() -> str:
     return match[1] if match else ""
 
 
+def cited_url() -> str:
+    """The project's own address, `repository-code` of CITATION.cff; empty where that has none."""
+    citation = ROOT / "CITATION.cff"
+    text = citation.read_text(encoding="utf-8") if citation.is_file() else ""
+    found = re.search(r"^repository-code: *[\"']?([^\"'\s]+)", text, re.MULTILINE)
+    return found[1] if found else ""
+
+
 def cell_for(notebook: str) -> str:
     """The launch cell of a notebook."""
-    return CELL.format(url=repository_url(), notebook=notebook)
+    return CELL.format(url=cited_url(), notebook=notebook)
 
 
 def with_cell(content: dict[str, Any], notebook: str) -> dict[str, Any]:

@@ -27,14 +27,15 @@ def read(path: str | Path) -> dict[str, tuple[str, ...]]:
     Raises:
         TableError: a column is missing, a name is empty, or there is no row.
     """
-    table = pd.read_csv(path, dtype=str)
+    # as it is written: a name may be "NA" or "None"
+    table = pd.read_csv(path, dtype=str, keep_default_na=False)
     if lacking := [column for column in COLUMNS if column not in table]:
         found = ", ".join(map(str, table.columns)) or "none"
         raise TableError(
             f"{path} needs the columns {', '.join(COLUMNS)}; {', '.join(lacking)} is missing among: {found}."
         )
     pairs = table[list(COLUMNS)].apply(lambda column: column.str.strip().str.lower())
-    empty = pairs.isna() | pairs.eq("")
+    empty = pairs.isna() | pairs.eq("")  # a short row has no cell at all
     if table.empty or empty.any(axis=None):
         where = f"line {int(empty.any(axis=1).to_numpy().argmax()) + 2} lacks a name" if len(table) else "it has no row"
         raise TableError(f"{path}: {where}. Each row needs a drug and a side effect.")
