@@ -46,6 +46,9 @@ SUBJECTS: Final = {
     "qa_rag": "regulatory guidance",
 }
 
+QUICK: Final = 10_000
+"""Tokens a second, read and written, by which the page on scale counts the time of a server that was not measured."""
+
 Kind = Literal["rescored", "rerun"]
 
 
@@ -632,13 +635,14 @@ class Pages:
         )
 
     def costs(self) -> str:
-        """Requests, tokens and hours of each notebook in each profile, from the records."""
+        """Requests, tokens and time of each notebook in each profile, from the records."""
         rows: list[dict[str, Any]] = []
         for profile in costs.profiles():
             each = costs.costs(profile)
             for cost in each:
                 scaled = cost.basis != cost.profile
-                hours = (cost.tokens.high / cost.rate + cost.other) / 3600 if cost.rate and not scaled else None
+                seconds = cost.tokens.high / cost.rate + cost.other if cost.rate and not scaled else None
+                quick = cost.tokens.times(1 / QUICK, 1 / QUICK)
                 rows.append(
                     {
                         "Profile": profile,
@@ -647,8 +651,8 @@ class Pages:
                         "Requests": _span(cost.requests),
                         "Tokens read": _span(cost.prompt),
                         "Tokens written": _span(cost.generated),
-                        "Hours as recorded": figures.number(hours, "count", digits=2) if hours is not None else "",
-                        "Hours at 10,000 tokens a second": _span(cost.tokens.times(1 / 3.6e7, 1 / 3.6e7), digits=2),
+                        "Time at the recorded rate": duration(seconds) if seconds is not None else "",
+                        f"Time at {QUICK:,} tokens a second": _span(quick, duration),
                     }
                 )
         return self._table(rows, "What each profile asks of the language model, with no answer kept from before")
@@ -711,8 +715,8 @@ def _link(page: str, title: str) -> Markup:
     return Markup('<a href="notebooks/{}.html">{}</a>').format(page, title)
 
 
-def _span(of: costs.Range, digits: int = 0) -> str:
-    low, high = (figures.number(end, "count", digits=digits) for end in (of.low, of.high))
+def _span(of: costs.Range, show: Callable[[float], str] = "{:,.0f}".format) -> str:
+    low, high = show(of.low), show(of.high)
     return low if low == high else f"{low} to {high}"
 
 
