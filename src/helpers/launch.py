@@ -15,6 +15,7 @@ import importlib.util
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 import tomllib
@@ -57,7 +58,7 @@ def set_up(notebook: str) -> dict[str, Any]:
         so that what stands in the notebook holds.
 
     Raises:
-        LaunchError: Python is too old or too new, or pip failed.
+        LaunchError: Python is too old or too new, or something could not be installed.
     """
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     if not (3, 11) <= sys.version_info[:2] < (3, 14):
@@ -71,8 +72,9 @@ def set_up(notebook: str) -> dict[str, Any]:
     if importlib.util.find_spec("ensurepip") is None:
         # Debian and Ubuntu, so Colab too, keep apart what the LLM engine's own environment is made with
         package = f"python{sys.version_info.major}.{sys.version_info.minor}-venv"
-        if subprocess.run(["apt-get", "install", "-y", "-qq", package], check=False).returncode:
-            raise LaunchError(f"{package} is needed for the LLM engine. Install it: sudo apt-get install {package}")
+        install = ["apt-get", "install", "-y", "-qq", package]
+        if shutil.which("apt-get") is None or subprocess.run(install, check=False).returncode:
+            raise LaunchError(f"{package} is needed for the LLM engine. Install it: sudo {' '.join(install)}")
     os.chdir(ROOT)
     profile = os.environ.get("PROFILE")
     if not profile:

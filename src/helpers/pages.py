@@ -6,6 +6,7 @@ A function gives Markdown or HTML, drawn from the published numbers and from the
 from __future__ import annotations
 
 import json
+import math
 import re
 import types
 from collections.abc import Callable, Sequence
@@ -652,7 +653,7 @@ class Pages:
                         "Tokens read": _span(cost.prompt),
                         "Tokens written": _span(cost.generated),
                         "Time at the recorded rate": duration(seconds) if seconds is not None else "",
-                        f"Time at {QUICK:,} tokens a second": _span(quick, duration),
+                        f"Time at {QUICK:,} tokens a second": _lasting(quick),
                     }
                 )
         return self._table(rows, "What each profile asks of the language model, with no answer kept from before")
@@ -715,9 +716,16 @@ def _link(page: str, title: str) -> Markup:
     return Markup('<a href="notebooks/{}.html">{}</a>').format(page, title)
 
 
-def _span(of: costs.Range, show: Callable[[float], str] = "{:,.0f}".format) -> str:
-    low, high = show(of.low), show(of.high)
-    return low if low == high else f"{low} to {high}"
+def _span(of: costs.Range) -> str:
+    """A count; one that is between bounds with two digits that mean something, rounded away from the middle."""
+    if of.low == of.high:
+        return f"{of.low:,.0f}"
+    unit = [10.0 ** (math.floor(math.log10(end)) - 1) if end >= 10 else 1.0 for end in (of.low, of.high)]
+    return f"{math.floor(of.low / unit[0]) * unit[0]:,.0f} to {math.ceil(of.high / unit[1]) * unit[1]:,.0f}"
+
+
+def _lasting(of: costs.Range) -> str:
+    return duration(of.low) if of.low == of.high else f"{duration(of.low)} to {duration(of.high)}"
 
 
 def _run_columns(record: Record | None) -> dict[str, str]:
