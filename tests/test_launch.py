@@ -13,7 +13,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-from helpers import dependencies, launch
+from helpers import dependencies, launch, settings
+from helpers.engines import EMBEDDED_MODELS
 from helpers.settings import NOTEBOOKS
 
 REPOSITORY = Path(__file__).resolve().parents[1]
@@ -153,8 +154,11 @@ def test_no_run_depends_on_how_a_notebook_was_opened() -> None:
 def test_binder_installs_the_locked_versions() -> None:
     folder = REPOSITORY / ".binder"
     environment = yaml.safe_load((folder / "environment.yml").read_text())
-    [pip] = [part["pip"] for part in environment["dependencies"] if isinstance(part, dict)]
-    assert [(folder / line.removeprefix("-r ")).resolve() for line in pip] == [REPOSITORY / "requirements.lock"]
+    script = (folder / "postBuild").read_text()
+    [lock] = re.findall(r"pip install .*--require-hashes -r (\S+)", script)
+    assert (REPOSITORY / lock).is_file()
+    [model] = re.findall(r"helpers\.datasets --fetch (\S+)", script)
+    assert model == EMBEDDED_MODELS[settings.read_profile("smoke")["defaults"]["llm_model"]].source
     minimum = (REPOSITORY / ".python-version").read_text().strip()
     assert f"python={minimum}" in environment["dependencies"]
     for script in ("postBuild", "start"):
