@@ -647,16 +647,20 @@ class Pages:
                 rows.append(
                     {
                         "Profile": profile,
-                        "Notebook": _link(cost.notebook, cost.notebook),
-                        "Counts": f"scaled from {cost.basis}" if scaled else "recorded",
+                        "Notebook": _link(cost.notebook, Markup("_<wbr>").join(cost.notebook.split("_")))
+                        + _why(f"scaled from {cost.basis}" if scaled else "recorded"),
                         "Requests": _span(cost.requests),
-                        "Tokens read": _span(cost.prompt),
-                        "Tokens written": _span(cost.generated),
-                        "Time at the recorded rate": duration(seconds) if seconds is not None else "",
-                        f"Time at {QUICK:,} tokens a second": _lasting(quick),
+                        "Tokens in": _span(cost.prompt),
+                        "Tokens out": _span(cost.generated),
+                        "Took": duration(seconds) if seconds is not None else "\N{EN DASH}",
+                        "Fast server": _lasting(quick),
                     }
                 )
-        return self._table(rows, "What each profile asks of the language model, with no answer kept from before")
+        caption = (
+            "What each profile asks of the language model, with no answer kept from before. Took: at the rate of the "
+            f"recorded run; fast server: at {QUICK:,} tokens a second, in and out"
+        )
+        return self._table(rows, caption)
 
     def rates(self) -> str:
         """The tokens a second that the recorded runs reached, in a sentence."""
