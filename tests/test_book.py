@@ -92,7 +92,8 @@ def write(path: Path, content: dict[str, Any]) -> Path:
 
 def save_record(path: Path, profile: str, *, sample: bool, right: int = 0) -> Path:
     """A record made by the API of the notebooks; `right` further answers are right in every arm but GraphRAG."""
-    run = record.start(notebook=CHAPTER, paper="side_effects", profile=profile, parameters={"pairs": 400})  # type: ignore[arg-type]
+    sizes: dict[str, Any] = {"pairs": 400, "second_model": ""}
+    run = record.start(notebook=CHAPTER, paper="side_effects", profile=profile, parameters=sizes)  # type: ignore[arg-type]
     run.data(Located("side_effects/evaluation_dataset.csv", Path("x"), sample, "a" * 64, "DATA_MIRROR"))
     run.model(MODEL, "b" * 64, engine="vLLM", version="0.0", role="answers the questions")
     run.timing("answers", 12.5, requests=1600)

@@ -111,7 +111,7 @@ def scaled(cost: Cost, record: Record, profile: Profile) -> Cost:
     grown = [now / then for name, then, now in _both(before, after) if not _is(PER_PROMPT, name)]
     longer = [now / then for name, then, now in _both(before, after) if _is(PER_PROMPT, name)]
     low, high = min(grown, default=1.0), max(grown, default=1.0)
-    models = sum(name.endswith("_model") and not before.get(name) and bool(value) for name, value in after.items())
+    models = sum(name.endswith("_model") and before.get(name) == "" and bool(value) for name, value in after.items())
     high *= 1 + models
     requests = cost.requests.times(low, high)
     prompt = cost.prompt.times(low * min([1.0, *longer]), high * max([1.0, *longer]))
