@@ -663,7 +663,7 @@ def test_the_forward_notebook_reads_what_it_needs() -> None:
     read = {name for name, entry in registry().items() if "01_side_effects_forward" in entry.readers}
     arms = ("closed_book", "format_a", "format_b", "graphrag")
     assert read >= {f"side_effects/released/{arm}_{model}.json" for arm in arms for model in ("qwen", "llama")}
-    assert read >= {f"side_effects/{n}.csv" for n in ("evaluation_dataset", "data_format_a", "drug_names")}
+    assert read >= {f"side_effects/{n}.csv" for n in ("evaluation_dataset", "data_format_a", "side_effects")}
 
 
 def test_the_registry_agrees_with_the_mirror_s_manifest() -> None:

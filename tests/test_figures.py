@@ -176,6 +176,11 @@ def test_a_prompt_is_shown_to_the_letter(content: str) -> None:
     assert set(page.tags) <= {"div", "style", "span", "pre"}
 
 
+def test_a_terminal_shows_the_words_and_not_the_whole_figure() -> None:
+    assert repr(figures.figure(a_plot(), alt="A line.", caption="What rises.")) == "What rises."
+    assert repr(figures.figure(a_plot(), alt="A line.")) == "A line."
+
+
 def test_a_sample_is_marked_in_tables_and_figures() -> None:
     table = figures.table(pd.DataFrame({"a": [1]}), "Results", sample=True)
     assert '<strong class="rag-sample">SAMPLE</strong> Results' in table.html
@@ -183,6 +188,7 @@ def test_a_sample_is_marked_in_tables_and_figures() -> None:
     picture = figures.figure(a_plot(), alt="A line.", sample=True)
     assert ">SAMPLE</text>" in picture.svg
     assert '<figcaption><strong class="rag-sample">SAMPLE</strong>' in picture.html
+    assert repr(picture) == "SAMPLE. A line.", "a terminal shows the words, not the drawing"
     assert "SAMPLE" not in figures.figure(a_plot(), alt="A line.").html
 
 

@@ -287,6 +287,17 @@ def test_clear_takes_its_labels_and_what_vouches_for_them(endpoint: GraphEndpoin
 
 
 @pytest.mark.engine
+def test_of_two_data_sets_that_one_connection_loads_each_vouches_for_its_own_labels(db: Graph) -> None:
+    with db.load_once("others", "1"):
+        db.load_nodes("Other", [{"name": "x"}], "name", progress=False)
+    with db.load_once("pairs", "1"):
+        load_pairs(db, [("a", "x")])
+    db.clear("Other")
+    assert db.loaded("pairs", "1")
+    assert not db.loaded("others", "1")
+
+
+@pytest.mark.engine
 def test_untrusted_rows_are_cut_and_said_to_be(db: Graph) -> None:
     load_pairs(db, [("a", f"effect {i}") for i in range(30)])
     query = "MATCH (:Drug {name: $drug})-->(e) RETURN e.name AS effect ORDER BY effect;"

@@ -7,7 +7,7 @@ from collections import Counter
 
 import pytest
 
-from helpers import datasets, published, record
+from helpers import datasets, published, record, scoreboard
 from helpers.published import Number
 from helpers.settings import RESULTS
 
@@ -113,6 +113,12 @@ def test_the_benchmark_is_ten_and_ten_for_each_drug():
     }
 
 
+def test_a_claim_that_no_notebook_decides_says_why():
+    row = scoreboard.ledger("side_effects").set_index("id").loc["side_effects.claim.larger_models_also_struggle"]
+    assert (row.verdict, row.reference_verdict) == ("not run", "not run")
+    assert "hosted services" in row.why
+
+
 @pytest.mark.parametrize("path", sorted(RESULTS.glob("*/*.json")), ids=lambda path: f"{path.parent.name}/{path.stem}")
 def test_a_kept_record_is_on_real_data_and_knows_every_id(path):
     kept = record.load(path)
@@ -121,3 +127,11 @@ def test_a_kept_record_is_on_real_data_and_knows_every_id(path):
     assert not kept.sample
     assert {entry.id for entry in (*kept.values, *kept.reasons)} <= numbers
     assert {finding.id for finding in kept.claims} <= claims
+
+
+@pytest.mark.parametrize("path", sorted(RESULTS.glob("*/*.json")), ids=lambda path: f"{path.parent.name}/{path.stem}")
+def test_a_kept_run_read_the_data_that_the_registry_lists_it_for(path):
+    kept = record.load(path)
+    listed = {name for name, entry in datasets.registry().items() if kept.notebook in entry.readers}
+    read = {used.name for used in kept.provenance.data}
+    assert {name for name in listed ^ read if not name.startswith("models/")} == set()

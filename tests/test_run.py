@@ -85,6 +85,33 @@ def test_a_helper_used_through_another_is_a_dependency(tmp_path):
     assert "book" not in used
 
 
+def test_a_data_file_that_a_helper_names_is_a_dependency():
+    needed = dependencies.needs(NOTEBOOKS / "03_side_effects_misspelling.ipynb")
+    assert "data/other_names.yml" in needed
+    assert "data/other_names.yml" not in dependencies.needs(NOTEBOOKS / "02_side_effects_reverse.ipynb")
+    assert "data/registry.yml" not in needed  # its entries are part of the parameters
+    assert all((NOTEBOOKS.parent / path).is_file() for path in needed)
+
+
+def test_a_reference_keeps_what_was_saved_beside_the_record(tmp_path, monkeypatch):
+    build, results, reference = (tmp_path / name for name in ("build", "results", "reference"))
+    for name, folder in {"BUILD": build, "RESULTS": results, "REFERENCE": reference}.items():
+        monkeypatch.setattr(run, name, folder)
+    files = {
+        "executed/laptop/01_x.ipynb": '{"cells": [], "metadata": {}}',
+        "records/laptop/01_x.json": '{"sample": false}',
+        "records/laptop/01_x.sets.json.gz": "sets",
+        "records/laptop/01_x_other.json": '{"sample": false}',
+    }
+    for name, text in files.items():
+        (build / name).parent.mkdir(parents=True, exist_ok=True)
+        (build / name).write_text(text)
+    assert run.keep_reference("laptop") == 0
+    assert sorted(path.name for path in (results / "laptop").iterdir()) == ["01_x.json", "01_x.sets.json.gz"]
+    (build / "records/laptop/01_x.sets.json.gz").write_bytes(bytes(run.REFERENCE_LIMIT + 1))
+    assert run.keep_reference("laptop") == 1
+
+
 @pytest.mark.parametrize(
     ("profile", "said"),
     [

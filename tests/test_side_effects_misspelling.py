@@ -430,3 +430,8 @@ def test_tables_and_figures_hold_every_normaliser(queries):
     assert [t.get_text() for t in figure.axes[0].get_xticklabels()] == ["right name", "1 edit", "2 edits", "3 edits"]
     curves = {"edits": mm.trade_off(RANKERS["edits"], queries, [0.2, 0.6])}
     assert report.draw_trade_off(curves, drawn).axes[0].get_xlabel()
+    said = report.describe_edits(drawn)
+    assert "no normalisation 100, 0, 0, 0;" in said
+    assert all(report.label(name) in said for name in drawn)
+    assert "lines reach: edit distance" in report.describe_trade_off(curves, drawn, forced=1.0)
+    assert "no normalisation 0 and 0;" in report.describe_trade_off(curves, drawn)

@@ -11,6 +11,7 @@ import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from test_graph import embedded_server
 
 from helpers import figures, published, record
 from helpers import side_effects as se
@@ -225,6 +226,17 @@ def test_format_b_merges_its_chunks_and_counts(stores):
     assert result.seconds == pytest.approx(sum(result.steps.values()))
 
 
+def test_an_llm_that_names_the_effect_copies_no_drug(stores):
+    queries = queries_of("nausea", "hallucination, visual", "pain")
+    said = iter([' "Nausea."', "hallucination, visual", "the pain"])
+    llm = Scripted(lambda _: Reply(next(said), "complete", 30, 4, 0.5))
+    results = sr.format_b_named(stores[1], stores[1].index.size, Asking(llm))(queries)
+    assert [r.drugs for r in results] == [queries[0].drugs, queries[1].drugs, frozenset()]
+    assert [r.replies for r in results] == [("nausea",), ("hallucination, visual",), ("the pain",)]
+    assert all(r.steps["read"] == 0.5 and r.steps["retrieve"] > 0 for r in results)
+    assert [messages[-1]["content"] for messages, _ in llm.asked] == [q.text for q in queries]
+
+
 def test_an_overflow_is_counted_and_nothing_is_returned_for_it(stores):
     arm = sr.format_b_llm(stores[1], 1000, Asking(Scripted(overflow)), chunk=200)
     (result,) = arm(queries_of("nausea"))
@@ -249,22 +261,24 @@ def test_format_a_shows_the_model_the_beginning_of_each_document(stores):
 
 
 def test_no_drug_or_effect_stands_in_an_instruction():
-    fixed = (sr.EXTRACTION + sr.WORDING + "".join(sr.TEMPLATES)).lower()
+    examples = " ".join(message["content"] for message in sr.naming_prompt("")).lower()
+    assert not any(effect in examples for effect in TRUTH)
+    fixed = (sr.EXTRACTION + sr.WORDING + examples + "".join(sr.TEMPLATES)).lower()
     assert not any(f" {drug} " in fixed or f"{drug}," in fixed for drug in KNOWLEDGE if len(drug) > 1)
 
 
 @pytest.mark.engine
-def test_the_graph_returns_the_catalogued_sets_and_nothing_for_the_unknown(small_llm):
-    with connect() as graph:
+def test_the_graph_returns_the_catalogued_sets_and_nothing_for_the_unknown(small_llm, tmp_path):
+    # a server of the test's own: on the shared one it would put its few drugs in the place of a running notebook's
+    with embedded_server(tmp_path) as endpoint, connect(endpoint) as graph:
         se.load_graph(graph, KNOWLEDGE, "test of reverse queries")
         queries = queries_of("nausea", "hallucination, visual", "pain")
         assert [r.drugs for r in sr.graph_only(graph)(queries)] == [q.drugs for q in queries]
         assert sr.expand(graph, " NAUSEA ") != []
         assert sr.expand(graph, "it's \\' } RETURN 1 //") == []
-        worded = sr.graph_llm(graph, Asking(LLM(small_llm, cache_folder=None)))(queries)
-        assert all(
-            r.replies and r.prompt_tokens and r.retrieved == len(q.drugs) for q, r in zip(queries, worded, strict=True)
-        )
+        worded = sr.graph_llm(graph, Asking(LLM(small_llm, cache_folder=None)), chunk=4)(queries)
+        assert [len(r.replies) for r in worded] == [2, 1, 1]
+        assert all(r.prompt_tokens and r.retrieved == len(q.drugs) for q, r in zip(queries, worded, strict=True))
 
 
 # ------------------------------------------------------------------------------------------------------------- results
@@ -285,10 +299,12 @@ def test_scores_of_a_result():
 def test_kept_sets_are_read_back(tmp_path):
     queries = benchmark()[:3]
     sets = [frozenset({"d0", "hallucinated, name"}), frozenset(), queries[2].drugs]
-    path = sr.keep_sets(tmp_path / "sets" / "x.json", {"arm": queries}, {"arm": results_of(*sets)})
+    path = sr.keep_sets(tmp_path / "sets" / "x.json.gz", {"arm": queries}, {"arm": results_of(*sets)})
     relevant, returned = sr.read_sets(path)
     assert relevant == {q.effect: q.drugs for q in queries}
     assert returned == {"arm": {q.effect: s for q, s in zip(queries, sets, strict=True)}}
+    once = path.read_bytes()
+    assert sr.keep_sets(path, {"arm": queries}, {"arm": results_of(*sets)}).read_bytes() == once
 
 
 def released_run(tmp_path):
@@ -386,6 +402,7 @@ def made_up_run() -> tuple[list[Query], dict[str, pd.DataFrame]]:
         "graph_only": table(1, 0, lambda n: 0.001),
         "graph_llm": table(1, 1, lambda n: 0.05 * n),
         "format_b_llm": table(0.98, 0, lambda n: 0.1 * n),
+        "format_b_named": table(1, 0, lambda n: 0.5),
         "format_b_filter": table(1, 0, lambda n: 0.02),
         "format_a_llm": table(0.2, 1, lambda n: 3.0),
         "format_a_filter": table(0.3, 0, lambda n: 0.02),
@@ -399,7 +416,7 @@ def test_a_run_reports_every_printed_number_and_decides_every_claim(tmp_path):
     run = record.start(notebook="02_x", paper="side_effects", profile="smoke", parameters={})
     benchmark = pd.DataFrame({"tier": [q.tier for q in queries]})
     report.report_arms(run, tables, benchmark, "some model", 200)
-    report.decide_claims(run, tables, ((30, 10), (5, 200)), 200)
+    report.decide_claims(run, tables, benchmark, ((30, 10), (5, 200)), 200)
     kept = record.load(run.save(tmp_path / "record.json"))
 
     rerun = {v.id: v for v in kept.values if v.kind == "rerun"}
@@ -425,9 +442,9 @@ def test_a_run_reports_every_printed_number_and_decides_every_claim(tmp_path):
 
 
 def test_nothing_beyond_the_window_decides_nothing(tmp_path):
-    _, tables = made_up_run()
+    queries, tables = made_up_run()
     run = record.start(notebook="02_x", paper="side_effects", profile="smoke", parameters={})
-    report.decide_claims(run, tables, ((30, 10), (0, 0)), 200)
+    report.decide_claims(run, tables, pd.DataFrame({"tier": [q.tier for q in queries]}), ((30, 10), (0, 0)), 200)
     verdicts = {c.id: c.verdict for c in run.claims}
     assert verdicts["side_effects.claim.lists_fail_by_window"] == "not run"
 
@@ -449,6 +466,50 @@ def test_tables_and_figures_of_a_run():
         report.draw_by_size(tables, list(report.LABELS), {}, published.published("side_effects")), alt="Drawn."
     )
     assert all(label in picture.svg for label in report.LABELS.values())
+
+
+@pytest.mark.parametrize(("f1", "sure"), [((1.0, 1.0, 1.0), True), ((1.0, 0.999, 1.0), True), ((1.0, 0.7, 1.0), False)])
+def test_few_queries_can_be_nearly_exact_if_their_sets_are(f1, sure):
+    table = pd.DataFrame({"tier": ["rare", "large", "large"], "relevant": [7, 500, 900], "f1": f1})
+    score = report.pairs_exactness(table, report.weights(table), 200)
+    assert (score.low >= 0.95) == sure
+    assert score.low < 1
+
+
+def test_an_arm_that_was_not_asked_in_every_tier_has_no_mean_and_that_is_said():
+    queries, tables = made_up_run()
+    benchmark = pd.DataFrame({"tier": [q.tier for q in queries]})
+    some = tables | {"graph_llm": tables["graph_llm"][:2], "format_b_llm": tables["format_b_llm"][13:16]}
+    arms = report.arms_table(some, benchmark, 100).set_index("arm")
+    assert arms.loc["GraphRAG, graph + LLM", "F1"] == "\N{EN DASH}"
+    assert "%" in str(arms.loc["RAG, Format B, LLM", "F1"])
+    said = report.gaps(some, benchmark)
+    assert "GraphRAG, graph + LLM was not asked in tier small" in said
+    assert "RAG, Format B, LLM was asked one query in tier small" in said
+    assert report.gaps(tables, benchmark) == ""
+    assert report.describe_by_size(some, ["graph_only", "graph_llm"]).endswith(" none.")
+
+
+def test_slips_of_copying_are_told_apart():
+    query = Query("e", frozenset({"aspirin", "miglitol", "lithium", "zinc", "ibuprofen"}))
+    said = ("aspirin, miglitool", "lithium, metformin, the texts")
+    result = Result(frozenset().union(*map(parse_drugs, said)), {}, cut=1, replies=(*said, ""))
+    (row,) = report.slips_table([query], [result], frozenset(), query.drugs | {"metformin"}).to_dict("records")
+    told = {column: row[column] for column in ("left out", "altered", "other drugs", "no drug", "empty", "cut")}
+    assert told == {"left out": 2, "altered": 1, "other drugs": 1, "no drug": 1, "empty": 1, "cut": 1}
+    assert row["for example"] == "miglitol as miglitool; the texts"
+
+
+def test_what_a_figure_says_of_itself_is_made_of_its_values():
+    _, tables = made_up_run()
+    words = report.describe_by_size(tables, ["graph_only", "format_b_llm"])
+    assert "tiers rare, small" in words
+    assert "GraphRAG, graph only 0.0021 0.0021; RAG, Format B, LLM 1.2 5.5" in words
+    assert words.endswith("GraphRAG, graph only 100.0 100.0; RAG, Format B, LLM 100.0 98.9.")
+    line = pd.DataFrame({"relevant": [5, 50, 900], "seconds": [2.0, 11.0, 181.0]})
+    said = report.describe_cost({"20251103": {"format_b": line}})
+    assert "explains 100 %" in said
+    assert "2.0 to 181 seconds" in said
 
 
 def test_losses_are_told_apart(stores):

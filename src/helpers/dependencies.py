@@ -1,4 +1,6 @@
-"""Which helper modules each notebook uses, as rules for make. Standard library only: it runs before anything is set up.
+"""Which helpers and kept data files each notebook uses, as rules for make.
+
+Standard library only: it runs before anything is set up.
 
 python3 src/helpers/dependencies.py > _build/dependencies.mk
 """
@@ -14,6 +16,9 @@ ROOT = Path(__file__).resolve().parents[2]
 HELPERS = ROOT / "src" / "helpers"
 # without the module that brings the project to where it is missing: no number depends on that
 MODULES = {path.stem for path in HELPERS.glob("*.py")} - {"launch"}
+DATA = ROOT / "data"
+REGISTRY = "registry.yml"
+"""Not a dependency: the entries that a notebook reads are part of its parameters' digest (see `run`)."""
 
 
 def imported(source: str) -> set[str]:
@@ -47,11 +52,24 @@ def used_modules(path: Path) -> list[str]:
     return sorted(used)
 
 
+def named_data(source: str) -> set[str]:
+    """Files that lie in `data/` itself and that Python source names, as `DATA / "other_names.yml"` does."""
+    texts = {node.value for node in ast.walk(ast.parse(source)) if isinstance(node, ast.Constant)}
+    return {path.name for path in DATA.glob("*.*") if path.is_file() and path.name in texts} - {REGISTRY}
+
+
+def needs(notebook: Path) -> list[str]:
+    """Paths of what a notebook's executed copy depends on, from the root of the repository."""
+    modules = used_modules(notebook)
+    sources = [notebook_source(notebook), *((HELPERS / f"{name}.py").read_text(encoding="utf-8") for name in modules)]
+    data = sorted(set().union(*map(named_data, sources)))
+    return [*(f"src/helpers/{name}.py" for name in modules), *(f"data/{name}" for name in data)]
+
+
 def main() -> None:
-    """Write one rule a notebook: its executed copy depends on the helpers it uses."""
+    """Write one rule a notebook: its executed copy depends on the helpers and the data files it uses."""
     for notebook in sorted((ROOT / "notebooks").glob("*.ipynb")):
-        helpers = " ".join(f"src/helpers/{name}.py" for name in used_modules(notebook))
-        sys.stdout.write(f"$(EXECUTED)/{notebook.stem}.ipynb: {helpers}\n")
+        sys.stdout.write(f"$(EXECUTED)/{notebook.stem}.ipynb: {' '.join(needs(notebook))}\n")
 
 
 if __name__ == "__main__":

@@ -298,7 +298,7 @@ def _cell(value: object, fmt: str | Callable[[Any], str] | None) -> str:
 # -- figures ----------------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)  # a repr of its own would hold the whole figure, twice
 class Picture(Html):
     """A figure as `figure` made it; `save` writes it to a file of its own."""
 

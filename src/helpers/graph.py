@@ -293,6 +293,7 @@ class Graph:
         with FileLock(BUILD / "graph-load.lock"):
             missing = not self.loaded(name, sha256)
             if missing:
+                self._loaded_labels.clear()  # those of another data set must not tie this one's note to them
                 # from here on the graph is neither the old version nor the new one
                 self._write(f"MATCH (m:{_name(MARKER)} {{name: $name}}) DELETE m", name=name)
             yield missing

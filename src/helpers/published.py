@@ -130,6 +130,7 @@ class Claim(Entry):
     where: str
     test: str
     note: str = ""
+    why_not: str = Field(default="", description="why no notebook decides it")
 
 
 class Setting(Strict):

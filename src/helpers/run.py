@@ -36,7 +36,7 @@ from helpers.settings import (
 
 REFERENCE = ROOT / "book" / "reference"
 REFERENCE_LIMIT = 500_000
-"""Bytes that an executed notebook kept in git may have."""
+"""Bytes that a file of a run kept in git may have: an executed notebook, a record, what a run saved beside it."""
 
 
 class ParameterError(SettingsError):
@@ -241,7 +241,8 @@ def execute(notebook: str, profile: str) -> int:
 def keep_reference(profile: str) -> int:
     """Keep this machine's runs of a profile in git: records in `data/results`, notebooks in `book/reference`.
 
-    Runs on the sample are refused: a reference is a run on real data.
+    What a notebook saved beside its record under the record's name (`<notebook>.<what>`) is kept with it. Runs on the
+    sample are refused: a reference is a run on real data.
     """
     kept = 0
     for executed in sorted((BUILD / "executed" / profile).glob("*.ipynb")):
@@ -251,15 +252,19 @@ def keep_reference(profile: str) -> int:
             sys.stderr.write(f"{executed.stem}: not kept, it ran on SAMPLE data\n")
             continue
         notebook = _without_progress(executed)
-        if len(notebook) > REFERENCE_LIMIT:
-            sys.stderr.write(
-                f"{executed.stem} has {len(notebook):,} bytes; at most {REFERENCE_LIMIT:,} are kept in git. "
-                "Draw fewer points, or a picture in place of a vector figure.\n"
-            )
+        beside = sorted(path for path in record.parent.glob(f"{executed.stem}.*") if path.suffix != ".part")
+        large = {path.name: path.stat().st_size for path in beside} | {executed.name: len(notebook)}
+        if large := {name: size for name, size in large.items() if size > REFERENCE_LIMIT}:
+            for name, size in large.items():
+                sys.stderr.write(
+                    f"{name} has {size:,} bytes; at most {REFERENCE_LIMIT:,} are kept in git. "
+                    "Draw fewer points, or a picture in place of a vector figure; keep fewer values.\n"
+                )
             return 1
         (RESULTS / profile).mkdir(parents=True, exist_ok=True)
         REFERENCE.mkdir(parents=True, exist_ok=True)
-        shutil.copyfile(record, RESULTS / profile / record.name)
+        for path in beside:
+            shutil.copyfile(path, RESULTS / profile / path.name)
         (REFERENCE / executed.name).write_bytes(notebook)
         kept += 1
         sys.stderr.write(f"{executed.stem}: kept as the reference\n")

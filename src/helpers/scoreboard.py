@@ -89,8 +89,8 @@ def ledger(paper: str | None = None, profile: Profile | None = None) -> pd.DataF
     for name in [paper] if paper else papers():
         for claim in published(name).claims:
             row = {"id": claim.id, "paper": name, "claim": claim.text, "where": claim.where, "note": claim.note}
-            reference = _decided(claim, kept, "no reference run decides it yet")
-            rerun = _decided(claim, own, "not yet run on this machine")
+            reference = _decided(claim, kept, claim.why_not or "no reference run decides it yet")
+            rerun = _decided(claim, own, claim.why_not or "not yet run on this machine")
             for group, decided in (("reference", reference), ("rerun", rerun)):
                 row |= {f"{group}_{key}": value for key, value in decided.items()}
             settled = ("agrees", "differs")

@@ -53,6 +53,9 @@ github.com/soluchi07/ADE-project). The fetched file goes on after them."""
 TRIPLE = ("associations", "marketed_drugs", "preferred_terms")
 """The ids, after `side_effects.text.`, of the three counts that the paper prints for its filtered SIDER."""
 
+LEFT = 0.7
+"""Where a logarithmic axis of whole numbers begins."""
+
 IDENTITIES = {
     "flat": "compound",
     "stereo": "stereoisomer",
@@ -702,11 +705,14 @@ def draw_reach(sets: Mapping[str, Knowledge]) -> Figure:
         counts = (np.array([len(effects) for effects in knowledge.values()]), drugs_of_effects(knowledge).to_numpy())
         look = {"color": figures.arm_colour(arm), "linestyle": line, "label": label}
         for axis, values in zip(axes, counts, strict=True):
-            sns.ecdfplot(x=values, stat="count", complementary=True, ax=axis, **look)
+            at, n = np.unique(values, return_counts=True)
+            # a point a value, not a drug; the first shows that all have more than none
+            axis.step([LEFT, *at], [len(values), *(len(values) - n.cumsum())], where="post", **look)
     axes[0].set(xscale="log", xlabel="effects of a drug", ylabel="drugs with more")
     axes[1].set(xscale="log", yscale="log", xlabel="drugs of an effect", ylabel="effects with more")
-    axes[1].yaxis.set_major_formatter(lambda y, _: f"{y:,.0f}")
     for axis in axes:
+        axis.set_xlim(left=LEFT)
+        axis.yaxis.set_major_formatter(lambda y, _: f"{y:,.0f}")
         axis.xaxis.set_major_formatter(lambda x, _: f"{x:,.0f}")
         axis.grid()
     handles, labels = axes[0].get_legend_handles_labels()

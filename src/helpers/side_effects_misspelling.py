@@ -358,17 +358,10 @@ def in_turn(*normalisers: Normaliser) -> Normaliser:
 
 # ------------------------------------------------------------------------------------------- language-model normalisers
 
+# No examples: of six wordings tried on names outside the test, those with examples made a small model repeat its input.
 SPELLING = (
     "You are given the name of a drug as somebody typed it. Answer with the drug's generic name, spelt correctly, and "
     "nothing else. If the name is right already, repeat it."
-)
-# None is a drug: no test item may stand in a prompt.
-SPELLING_EXAMPLES = (
-    ("brantolxein", "brantolexin"),
-    ("quilivastol", "quilivastol"),
-    ("zemiprodone", "zemiprodone"),
-    ("ordevazole", "ordevirazole"),
-    ("murtafennil", "murtafenil"),
 )
 CHOOSING = (
     "You are given the name of a drug as somebody typed it: perhaps misspelt, perhaps a trade name. Which drug of the "
@@ -377,11 +370,8 @@ CHOOSING = (
 
 
 def spelling_prompt(typed: str) -> list[dict[str, str]]:
-    """The messages that ask for the right spelling, with made-up examples."""
-    messages = [{"role": "system", "content": SPELLING}]
-    for wrong, right in SPELLING_EXAMPLES:
-        messages += [{"role": "user", "content": wrong}, {"role": "assistant", "content": right}]
-    return [*messages, {"role": "user", "content": typed}]
+    """The messages that ask for the right spelling."""
+    return [{"role": "system", "content": SPELLING}, {"role": "user", "content": typed}]
 
 
 def parse_spelling(reply: str) -> str:

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
+from typing import Any
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -47,6 +48,8 @@ NORMALISERS = {
     "in_turn": ("dictionary, then edit distance", "#0b7a8f", "*"),
 }
 """Label, colour and marker of each normaliser."""
+AROUND = "in_turn"
+"""Drawn large and hollow: on misspelt names it does what edit distance does, and would hide it."""
 
 GROUPS = {"misspelt": "misspelt", "brand": "trade names", "spelling": "other spellings", "synonym": "other names"}
 PROMPTED = ("floxetine", "ropirinole", "grisefulvin")
@@ -545,14 +548,57 @@ def decide_larger_claim(
 # ----------------------------------------------------------------------------------------------------------- figures
 
 
-def draw_edits(
-    queries: Sequence[Query], outcomes: Mapping[str, tuple[Sequence[Query], Sequence[Normalised]]]
-) -> Figure:
+Drawn = Mapping[str, tuple[Sequence[Query], Sequence[Normalised]]]
+"""Queries and outcomes of each normaliser, which need not have been asked the same ones."""
+
+
+def describe_edits(drawn: Drawn) -> str:
+    """What `draw_edits` shows, in words made of its values: per cent given the right drug, by number of edits."""
+    parts = []
+    for name, (asked, results) in drawn.items():
+        edits = [correction(asked, results, "correct"), *(_where(asked, results, edits=n) for n in (1, 2, 3))]
+        parts.append(f"{label(name)} {', '.join(_per_cent(score) for score in edits)}")
+    return (
+        "Share of names given the right drug, in per cent, for right names and after one, two and three edits: "
+        f"{'; '.join(parts)}."
+    )
+
+
+def describe_trade_off(curves: Mapping[str, pd.DataFrame], drawn: Drawn, forced: float = 0.1) -> str:
+    """What `draw_trade_off` shows, in words made of its values.
+
+    Args:
+        curves: as drawn.
+        drawn: as drawn.
+        forced: the share of names of no drug at which the lines are read off.
+    """
+    marks = [
+        f"{label(name)} {_per_cent(hit)} and {100 * (1 - left.value):.0f}"
+        for name, (asked, results) in drawn.items()
+        if (hit := correction(asked, results, "misspelt")) and (left := correction(asked, results, "absent"))
+    ]
+    lines = [
+        f"{label(name)} {100 * curve.corrected[curve.forced <= forced].max():.0f}"
+        for name, curve in curves.items()
+        if (curve.forced <= forced).any()
+    ]
+    return (
+        "Misspelt names corrected against names of no drug forced onto one, in per cent. "
+        f"The marks: {'; '.join(marks)}. "
+        f"Where at most {100 * forced:.0f} per cent are forced, the lines reach: {'; '.join(lines)}."
+    )
+
+
+def _per_cent(score: Score | None) -> str:
+    return "none asked" if score is None else f"{100 * score.value:.0f}"
+
+
+def draw_edits(queries: Sequence[Query], outcomes: Drawn) -> Figure:
     """Share of right outcomes by the number of edits, 0 being the right name, with 95 % intervals.
 
     Args:
         queries: the whole benchmark, for the axis.
-        outcomes: queries and outcomes of each normaliser, which need not have been asked the same ones.
+        outcomes: of each normaliser.
     """
     fig, axes = plt.subplots(figsize=(7.2, 4.6))
     edits = sorted({q.edits for q in queries if q.kind in (*EDITS, "correct")})
@@ -565,9 +611,8 @@ def draw_edits(
         y = [s.value for _, s in points]
         error = [[s.value - s.low for _, s in points], [s.high - s.value for _, s in points]]
         n = sum(s.n for _, s in points)
-        axes.errorbar(
-            x, y, yerr=error, color=colour, marker=marker, markersize=6, linewidth=1.2, label=f"{words} ({n:,})"
-        )
+        label_n = f"{words} ({n:,})"
+        axes.errorbar(x, y, yerr=error, color=colour, marker=marker, linewidth=1.2, label=label_n, **_mark(name, 6))
     axes.set_xticks(edits, ["right name" if n == 0 else f"{n} edit{'s' * (n > 1)}" for n in edits])
     axes.set(ylabel="given the right drug", ylim=(-0.02, 1.02))
     axes.yaxis.set_major_formatter(PercentFormatter(1, symbol=" %"))
@@ -575,14 +620,16 @@ def draw_edits(
     return fig
 
 
-def draw_trade_off(
-    curves: Mapping[str, pd.DataFrame], points: Mapping[str, tuple[Sequence[Query], Sequence[Normalised]]]
-) -> Figure:
+def _mark(name: str, size: float) -> dict[str, Any]:
+    return {"markersize": 1.9 * size, "markerfacecolor": "none"} if name == AROUND else {"markersize": size}
+
+
+def draw_trade_off(curves: Mapping[str, pd.DataFrame], points: Drawn) -> Figure:
     """Misspelt names corrected against names of no drug that are forced onto one.
 
     Args:
         curves: `trade_off` of the normalisers that have a cut-off.
-        points: queries and outcomes of each normaliser as it was run.
+        points: of each normaliser as it was run.
     """
     fig, axes = plt.subplots(figsize=(7.2, 4.4))
     for name, curve in curves.items():
@@ -599,11 +646,11 @@ def draw_trade_off(
                 yerr=[[hit.value - hit.low], [hit.high - hit.value]],
                 color=colour,
                 marker=marker,
-                markersize=8,
                 linewidth=1,
                 linestyle="none",
                 label=words,
                 clip_on=False,
+                **_mark(name, 8),
             )
     axes.set(xlabel="names of no drug forced onto one", ylabel="misspelt names corrected", ylim=(-0.02, 1.02))
     axes.set_xlim(-0.02, 1.02)

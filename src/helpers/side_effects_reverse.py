@@ -8,6 +8,7 @@ of names as `tidy` writes them.
 from __future__ import annotations
 
 import ast
+import gzip
 import json
 import math
 import re
@@ -52,6 +53,12 @@ WORDING = (
     "every one of them and no other. Give only the names, written as in the graph, separated by commas.\n\nDrugs of "
     "the graph: "
 )
+NAMING = (
+    "Which adverse effect does the question ask about? Answer with its name alone, letter for letter as it stands in "
+    "the question."
+)
+# None is an effect: no test item may stand in a prompt.
+NAMING_EXAMPLES = ("glassy elbow", "singing, nocturnal", "blue laughter syndrome")
 TEMPLATES = (
     "{side_effect}",
     "Which drugs cause {side_effect}?",
@@ -321,13 +328,22 @@ class Asking:
 
 def wording_prompt(effect: str, drugs: Sequence[str]) -> list[dict[str, str]]:
     """The drugs that the graph gave, for the LLM to answer with."""
-    return [{"role": "user", "content": f"{WORDING}{', '.join(drugs)}\n\nQuestion: {_question(effect)}"}]
+    asked = f"Question: {_question(effect)}\nAll {len(drugs)} drugs, separated by commas:"
+    return [{"role": "user", "content": f"{WORDING}{', '.join(drugs)}\n\n{asked}"}]
 
 
 def extraction_prompt(effect: str, texts: Sequence[str]) -> list[dict[str, str]]:
     """Retrieved texts, for the LLM to list the drugs."""
     listed = "\n".join(texts)
     return [{"role": "user", "content": f"{EXTRACTION}{listed}\n\nQuestion: {_question(effect)}"}]
+
+
+def naming_prompt(question: str) -> list[dict[str, str]]:
+    """The messages that ask which effect a question is about, with made-up examples."""
+    messages = [{"role": "system", "content": NAMING}]
+    for effect in NAMING_EXAMPLES:
+        messages += [{"role": "user", "content": _question(effect)}, {"role": "assistant", "content": effect}]
+    return [*messages, {"role": "user", "content": question}]
 
 
 def _question(effect: str) -> str:
@@ -350,19 +366,23 @@ def graph_only(graph: Graph) -> Arm:
     return lambda queries: [one(query) for query in queries]
 
 
-def graph_llm(graph: Graph, asking: Asking) -> Arm:
+def graph_llm(graph: Graph, asking: Asking, chunk: int) -> Arm:
     """GraphRAG with the LLM at the end: it words the graph's list, and what it says is what counts.
 
-    A list too long for the context is not shortened: nothing is returned, and the overflow is counted.
+    Args:
+        graph: gives the list.
+        asking: the LLM.
+        chunk: names a prompt, so that no list is too long for the context.
     """
 
     def one(query: Query) -> Result:
         began = time.perf_counter()
         drugs = sorted(expand(graph, query.effect))
+        chunks = [drugs[start : start + chunk] for start in range(0, len(drugs), chunk)]
         steps = {"retrieve": time.perf_counter() - began}
-        prompts = [wording_prompt(query.effect, drugs)] if drugs else []
+        prompts = [wording_prompt(query.effect, part) for part in chunks]
         counts = {"retrieved": len(drugs), "prompted": len(drugs)}
-        return asking.read(prompts, len(drugs), steps, "graph and LLM", **counts)
+        return asking.read(prompts, min(chunk, len(drugs)), steps, "graph and LLM", **counts)
 
     return lambda queries: [one(query) for query in queries]
 
@@ -410,6 +430,43 @@ def format_b_llm(store: TextStore, k: int, asking: Asking, chunk: int) -> Arm:
         prompts = [extraction_prompt(query.effect, part) for part in chunks]
         counts = {"retrieved": len(texts), "prompted": len(texts)}
         return asking.read(prompts, min(chunk, len(texts)), steps, "Format B", **counts)
+
+    return lambda queries: [one(query) for query in queries]
+
+
+def format_b_named(store: TextStore, k: int, asking: Asking) -> Arm:
+    """Format B, with the LLM to understand the question and no LLM to copy the answer.
+
+    The LLM names the effect that the question is about, all sentences of that effect are retrieved, and the drugs are
+    read from them by the template. What the LLM writes does not grow with the set.
+
+    Args:
+        store: one sentence a pair.
+        k: how many sentences to retrieve; those about another effect are filtered out.
+        asking: the LLM.
+    """
+
+    def one(query: Query) -> Result:
+        (reply,) = asking.llm.chat_many(
+            [naming_prompt(query.text)],
+            max_tokens=48,
+            temperature=asking.temperature,
+            top_p=asking.top_p,
+            stop=["\n"],
+            label="Format B, the effect's name",
+        )
+        began = time.perf_counter()
+        named = canonical(reply.text.strip(" \t\"'`*."))
+        drugs = sentences_of(store, named, k) if named else []
+        return Result(
+            frozenset(drugs),
+            {"retrieve": time.perf_counter() - began, "read": reply.seconds},
+            retrieved=len(drugs),
+            cut=int(reply.status == "cut"),
+            prompt_tokens=reply.prompt_tokens,
+            generated_tokens=reply.generated_tokens,
+            replies=(named,),
+        )
 
     return lambda queries: [one(query) for query in queries]
 
@@ -606,10 +663,12 @@ def read_released(path: Path) -> dict[str, pd.DataFrame]:
 
 
 def keep_sets(path: Path, queries: Mapping[str, Sequence[Query]], results: Mapping[str, Sequence[Result]]) -> Path:
-    """Keep every returned set as compact JSON: names once, sets as their numbers.
+    """Keep every returned set as compressed JSON: names once, sets as their numbers.
+
+    The same sets make the same file.
 
     Args:
-        path: where to.
+        path: where to, ending in .json.gz.
         queries: of each arm.
         results: of each arm.
     """
@@ -630,14 +689,15 @@ def keep_sets(path: Path, queries: Mapping[str, Sequence[Query]], results: Mappi
     }
     path.parent.mkdir(parents=True, exist_ok=True)
     part = path.with_suffix(".part")
-    part.write_text(json.dumps(content, separators=(",", ":"), ensure_ascii=False) + "\n", encoding="utf-8")
+    text = json.dumps(content, separators=(",", ":"), ensure_ascii=False) + "\n"
+    part.write_bytes(gzip.compress(text.encode(), mtime=0))
     part.replace(path)
     return path
 
 
 def read_sets(path: Path) -> tuple[dict[str, frozenset[str]], dict[str, dict[str, frozenset[str]]]]:
     """What `keep_sets` kept: the relevant drugs of each effect, and the returned ones of each arm and effect."""
-    content = json.loads(path.read_text(encoding="utf-8"))
+    content = json.loads(gzip.decompress(path.read_bytes()))
     names = content["names"]
     relevant = {effect: frozenset(names[i] for i in ids) for effect, ids in content["relevant"].items()}
     returned = {

@@ -9,6 +9,8 @@ import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
+from rapidfuzz import process
+from rapidfuzz.distance import DamerauLevenshtein
 from scipy.stats import fisher_exact, linregress, spearmanr
 
 from helpers import figures
@@ -32,6 +34,7 @@ LABELS = {
     "graph_only": "GraphRAG, graph only",
     "graph_llm": "GraphRAG, graph + LLM",
     "format_b_llm": "RAG, Format B, LLM",
+    "format_b_named": "RAG, Format B, LLM names the effect",
     "format_b_filter": "RAG, Format B, filter",
     "format_a_llm": "RAG, Format A, LLM",
     "format_a_filter": "RAG, Format A, filter",
@@ -42,6 +45,7 @@ FAMILY = {
     "graph_only": "graphrag",
     "graph_llm": "graphrag",
     "format_b_llm": "format_b",
+    "format_b_named": "format_b",
     "format_b_filter": "format_b",
     "format_a_llm": "format_a",
     "format_a_filter": "format_a",
@@ -51,6 +55,7 @@ FAMILY = {
 """Whose colour an arm has in the figures."""
 BY_CONSTRUCTION = {
     "graph_only": "yes: the truth is the graph that is asked",
+    "format_b_named": "no: another effect may be named; what follows is read back from the template",
     "format_b_filter": "yes, once every sentence is retrieved: the filter reads back the template",
 }
 RERUN = {"graphrag": "graph_only", "format_b": "format_b_llm", "format_a": "format_a_llm"}
@@ -109,6 +114,11 @@ def mean_over_tiers(table: pd.DataFrame, column: str, of_tier: Weights, *, draws
         drawn += weight * of[rng.integers(len(of), size=(draws, len(of)))].mean(axis=1)
     low, high = np.percentile(drawn, [2.5, 97.5])
     return Score(float(mean), len(values), float(min(low, mean)), float(max(high, mean)))
+
+
+def asked_all(table: pd.DataFrame, of_tier: Weights) -> bool:
+    """Whether an arm was asked in every tier that has a weight, so that it has a mean over them."""
+    return set(of_tier) <= set(table.tier)
 
 
 def rate(seconds: Score) -> Score:
@@ -313,16 +323,16 @@ def report_arms(run: Run, tables: Tables, benchmark: pd.DataFrame, model: str, d
     for arm, ours in RERUN.items():
         plain = weights(benchmark)
         for column, score in summary(tables[ours], plain, draws).items():
-            note = f"{score.n} queries, weighted by tier as the benchmark is"
-            run.rerun(_cell(arm, column), score, model="" if arm == "graphrag" else model, note=note)
+            note = f"{score.n} queries, weighted by tier as the benchmark is. {gaps({ours: tables[ours]}, benchmark)}"
+            run.rerun(_cell(arm, column), score, model="" if arm == "graphrag" else model, note=note.strip())
     for ours, table in tables.items():
-        for metric in METRICS:
+        for metric in METRICS if asked_all(table, macro(benchmark)) else ():
             run.extra(
                 f"reverse.{ours}.{metric}_macro",
                 f"{LABELS[ours]}: {metric}, mean of the tiers' means",
                 mean_over_tiers(table, metric, macro(benchmark), draws=draws),
             )
-        for tier in macro(benchmark):
+        for tier in macro(table):
             of = table[table.tier == tier]
             run.extra(f"reverse.{ours}.{tier}_f1", f"{LABELS[ours]}: F1, tier {tier}", bootstrap(of.f1, draws=draws))
             run.extra(
@@ -333,25 +343,46 @@ def report_arms(run: Run, tables: Tables, benchmark: pd.DataFrame, model: str, d
 
 
 def arms_table(tables: Tables, benchmark: pd.DataFrame, draws: int) -> pd.DataFrame:
-    """Every arm: scores weighted as the benchmark, F1 as the mean of tiers, and what did not fit or was cut."""
+    """Every arm: scores weighted as the benchmark, F1 as the mean of tiers, and what did not fit or was cut.
+
+    An arm that was not asked in every tier has no such means; its scores are in `by_tier_table`.
+    """
     rows = []
     for arm, table in tables.items():
-        plain = weights(benchmark)
+        means = [(m, weights(benchmark)) for m in METRICS] + [("f1", macro(benchmark))]
+        names = ("recall", "precision", "F1", "F1, mean of tiers")
+        every = asked_all(table, macro(benchmark))
         rows.append(
             {
                 "arm": LABELS[arm],
                 "queries": len(table),
                 **{
-                    {"f1": "F1"}.get(m, m): figures.score_text(mean_over_tiers(table, m, plain, draws=draws))
-                    for m in METRICS
+                    name: figures.score_text(mean_over_tiers(table, metric, of, draws=draws) if every else None)
+                    for name, (metric, of) in zip(names, means, strict=True)
                 },
-                "F1, mean of tiers": figures.score_text(mean_over_tiers(table, "f1", macro(benchmark), draws=draws)),
                 "prompts too long": int(table.overflow.sum()),
                 "answers cut": int(table.cut.sum()),
                 "100 % by construction?": BY_CONSTRUCTION.get(arm, "no"),
             }
         )
     return pd.DataFrame(rows)
+
+
+def gaps(tables: Tables, benchmark: pd.DataFrame) -> str:
+    """What the profile's sizes take from the table of all arms, in words; empty if nothing."""
+    short = {arm: [t for t in macro(benchmark) if (table.tier == t).sum() == 0] for arm, table in tables.items()}
+    alone = {arm: [t for t in macro(table) if (table.tier == t).sum() == 1] for arm, table in tables.items()}
+    said = [f"{LABELS[arm]} was not asked in {_and(of)}, so it has no mean." for arm, of in short.items() if of]
+    said += [
+        f"{LABELS[arm]} was asked one query in {_and(of)}: its intervals hold nothing of the spread there."
+        for arm, of in alone.items()
+        if of
+    ]
+    return " ".join(said)
+
+
+def _and(tiers: Sequence[str]) -> str:
+    return f"tier{'s' * (len(tiers) > 1)} {' and '.join(tiers)}"
 
 
 def by_tier_table(tables: Tables, draws: int) -> pd.DataFrame:
@@ -465,6 +496,51 @@ def losses_table(
     return pd.DataFrame(rows)
 
 
+def slips_table(
+    queries: Sequence[Query], results: Sequence[Result], with_comma: frozenset[str], known: frozenset[str]
+) -> pd.DataFrame:
+    """What an LLM that copies names did to each query's set: left out, altered, added, cut.
+
+    A returned name that is not relevant is told apart: a missed name with a slip in it (at least 80 % of the letters,
+    by edits), another drug of the knowledge, or no drug at all.
+
+    Args:
+        queries: those that the LLM was asked.
+        results: what it made of them.
+        with_comma: names that hold a comma.
+        known: all drugs of the knowledge.
+    """
+    rows = []
+    for query, result in zip(queries, results, strict=True):
+        missed, others = sorted(query.drugs - result.drugs), sorted(result.drugs - query.drugs)
+        altered = {name: near[0] for name in others if (near := _near(name, missed))}
+        drugs = [name for name in others if name in known and name not in altered]
+        nothing = [name for name in others if name not in known and name not in altered]
+        examples = [f"{drug} as {name}" for name, drug in altered.items()] + nothing + drugs
+        read = [parse_drugs(reply, with_comma) for reply in result.replies]
+        rows.append(
+            {
+                "effect": query.effect,
+                "tier": query.tier,
+                "names": len(query.drugs),
+                "left out": len(set(missed) - set(altered.values())),
+                "altered": len(altered),
+                "other drugs": len(drugs),
+                "no drug": len(nothing),
+                "answers": len(read),
+                "empty": sum(not of_reply for of_reply in read),
+                "cut": result.cut,
+                "for example": "; ".join(example[:40] for example in examples[:2]),
+            }
+        )
+    return pd.DataFrame(rows)
+
+
+def _near(name: str, missed: Sequence[str]) -> tuple[str, float] | None:
+    found = process.extractOne(name, missed, scorer=DamerauLevenshtein.normalized_similarity, score_cutoff=0.8)
+    return None if found is None else (found[0], found[1])
+
+
 def _said(drug: str, replies: Sequence[str]) -> bool:
     return any(drug in reply.casefold() for reply in replies)
 
@@ -539,9 +615,22 @@ def window_counts(
     return (counts[True, True], counts[True, False]), (counts[False, True], counts[False, False])
 
 
+def pairs_exactness(table: pd.DataFrame, of_tier: Weights, draws: int) -> Score:
+    """Mean F1 of Format B with an interval that few queries can pass, if their sets are exact.
+
+    The bootstrap over queries, within tiers. Where it says nothing because every set is exact, the names are what was
+    tried: Wilson's interval for the share of relevant names returned.
+    """
+    if (table.f1 == 1).all():
+        names = int(table.relevant.sum())
+        return proportion(names, names)
+    return mean_over_tiers(table, "f1", of_tier, draws=draws)
+
+
 def decide_claims(
     run: Run,
     tables: Tables,
+    benchmark: pd.DataFrame,
     window: tuple[tuple[int, int], tuple[int, int]],
     draws: int,
 ) -> None:
@@ -550,6 +639,7 @@ def decide_claims(
     Args:
         run: takes the verdicts.
         tables: a row a query, by arm.
+        benchmark: the tier of each query of the whole benchmark.
         window: of `window_counts`, for Format A with the LLM.
         draws: of the bootstraps.
     """
@@ -560,8 +650,7 @@ def decide_claims(
         claim + "graph_returns_exact_sets",
         "agrees" if exact["alone"] == len(alone) and exact["worded"] == len(worded) else "differs",
         f"The graph alone returns {exact['alone']} of {len(alone)} sets exactly, by construction; with the LLM wording "
-        f"them {exact['worded']} of {len(worded)} are exact, {int(worded.overflow.sum())} lists did not fit the "
-        "context.",
+        f"them {exact['worded']} of {len(worded)} are exact (of at most {int(worded.relevant.max()):,} names).",
     )
     slow = p95(alone.seconds)
     run.claim(
@@ -581,11 +670,13 @@ def decide_claims(
         f"the LLM, a filter over the same sentences takes {unread:.0f} times as long as the graph (medians, all "
         "queries).",
     )
-    exactness = bootstrap(text.f1, draws=draws)
+    exactness = pairs_exactness(text, weights(benchmark), draws)
+    named = mean_over_tiers(tables["format_b_named"], "f1", weights(benchmark), draws=draws)
     run.claim(
         claim + "pairs_nearly_exact_on_sets",
         "agrees" if exactness.low >= 0.95 else "differs",
-        f"F1 of Format B with the LLM is {_percent(exactness)}."
+        f"F1 of Format B with the LLM copying the names is {_percent(exactness)}, over {len(text)} queries with "
+        f"{int(text.relevant.sum()):,} names. With the LLM only naming the effect it is {_percent(named)}."
         + (" The interval of so few queries is wide." if exactness.low < 0.95 <= exactness.value else ""),
     )
     rho = spearmanr(text.relevant, text.seconds)
@@ -639,7 +730,7 @@ def draw_by_size(tables: Tables, arms: Sequence[str], released: Tables, printed:
         printed: whose Table 4 is marked, at the mean number of drugs of the released queries.
     """
     fig, (top, bottom) = plt.subplots(2, 1, sharex=True, figsize=(7.2, 7.6))
-    markers = dict(zip(LABELS, "osDvP^Xd", strict=True))
+    markers = dict(zip(LABELS, "osD*vP^Xd", strict=True))
     for arm in arms:
         table, colour = tables[arm], figures.arm_colour(FAMILY[arm])
         filled = colour if arm in ("graph_only", "format_b_llm", "format_a_llm", "dense") else "none"
@@ -649,7 +740,8 @@ def draw_by_size(tables: Tables, arms: Sequence[str], released: Tables, printed:
     for arm, table in released.items():
         colour = figures.arm_colour(arm)
         for axes, column in ((top, "seconds"), (bottom, "f1")):
-            axes.plot(table.relevant, table[column], ".", markersize=3.5, color=colour, alpha=0.45)
+            # as a picture: hundreds of dots behind the others, and two fifths of the file otherwise
+            axes.plot(table.relevant, table[column], ".", markersize=3.5, color=colour, alpha=0.45, rasterized=True)
         at = table.relevant.mean()
         for axes, column in ((top, "latency"), (bottom, "f1")):
             number = printed.number(_cell(arm, column))
@@ -679,6 +771,37 @@ def draw_by_size(tables: Tables, arms: Sequence[str], released: Tables, printed:
     handles, labels = top.get_legend_handles_labels()
     fig.legend(handles, labels, loc="outside lower center", ncols=2, handletextpad=0.3)
     return fig
+
+
+def describe_by_size(tables: Tables, arms: Sequence[str]) -> str:
+    """What `draw_by_size` shows, in words made of its values: each arm's median latency and mean F1 by tier."""
+    latency, exactness = [], []
+    tiers = [tier for tier in TIERS if any((tables[arm].tier == tier).any() for arm in arms)]
+    for arm in arms:
+        by_tier = tables[arm].groupby("tier")
+        seconds, f1 = by_tier.seconds.median().to_dict(), by_tier.f1.mean().to_dict()
+        latency.append(f"{LABELS[arm]} {' '.join(_short(seconds[t]) if t in seconds else 'none' for t in tiers)}")
+        exactness.append(f"{LABELS[arm]} {' '.join(f'{100 * f1[t]:.1f}' if t in f1 else 'none' for t in tiers)}")
+    return (
+        f"Two panels against the number of matching drugs. Above, latency, in median seconds of the tiers "
+        f"{', '.join(tiers)}: {'; '.join(latency)}. Below, F1, in mean per cent of the same tiers: "
+        f"{'; '.join(exactness)}."
+    )
+
+
+def _short(seconds: float) -> str:
+    return f"{seconds:.1f}" if seconds >= 1 else f"{seconds:.2g}"
+
+
+def describe_cost(released: Mapping[str, Tables]) -> str:
+    """What `draw_cost` shows, in words made of its values."""
+    table = released[next(iter(RUNS))]["format_b"]
+    cost = cost_per_name(table, "relevant")
+    return (
+        f"Latency against the number of names for the released run. A straight line explains {100 * cost.r2:.0f} % of "
+        f"the variance of Format B's {len(table)} points, which range from {table.seconds.min():.1f} to "
+        f"{table.seconds.max():.0f} seconds."
+    )
 
 
 def draw_cost(released: Mapping[str, Tables]) -> Figure:

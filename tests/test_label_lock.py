@@ -1,0 +1,76 @@
+"""The label lock: a locked answer says what the graph says, and contradictions are seen in label and words."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from helpers import label_lock
+from helpers import side_effects as se
+from helpers.label_lock import Reading
+from helpers.side_effects import Question
+
+drugs = st.sampled_from(["metformin", "1,25(oh)2d3", "o'drug"])
+effects = st.sampled_from(["nausea", "hallucination, visual", "no adverse event"])
+sentences = st.one_of(
+    st.text(max_size=80),
+    st.lists(
+        st.sampled_from(["YES", "NO", "not", "metformin", "nausea", "is", "known", "listed", "associated", ".", "no"]),
+        max_size=14,
+    ).map(" ".join),
+)
+
+
+@given(drug=drugs, effect=effects, listed=st.booleans(), wording=sentences)
+def test_a_locked_answer_says_what_the_graph_says_whatever_the_model_wrote(drug, effect, listed, wording):
+    text, _ = label_lock.lock(drug, effect, listed=listed, wording=wording)
+    assert se.parse_label(text) == listed
+    assert not label_lock.contradicts(text, drug, effect, listed=listed)
+
+
+def test_good_wording_is_kept_and_bad_wording_is_replaced():
+    good = "Nausea has been reported with metformin."
+    assert label_lock.lock("metformin", "nausea", listed=True, wording=f"YES. {good}") == (f"YES. {good}", False)
+    assert label_lock.lock("metformin", "nausea", listed=False, wording=good) == (
+        "NO. Nausea is not listed as a side effect of metformin.",
+        True,
+    )
+    assert label_lock.lock("metformin", "nausea", listed=True, wording="It is known.")[1]
+
+
+@pytest.mark.parametrize(
+    ("text", "listed", "contradiction"),
+    [
+        ("YES. Metformin is known to be associated with nausea.", True, False),
+        ("NO. Metformin is known to be associated with nausea.", True, True),
+        ("YES. Metformin is not known to be associated with nausea.", True, True),
+        ("NO. There is no evidence that metformin causes nausea.", False, False),
+        ("Metformin isn't linked to nausea.", False, False),
+        ("Metformin isn't linked to nausea.", True, True),
+        ("NO. Your pharmacist says that it is listed, but it is not listed.", False, False),
+        ('NO. It is not. This answers the question "Is nausea an adverse effect of metformin?"', False, False),
+        ("I cannot say.", True, False),
+    ],
+)
+def test_contradictions_are_seen_in_label_and_words(text, listed, contradiction):
+    assert label_lock.contradicts(text, "metformin", "nausea", listed=listed) is contradiction
+
+
+def test_the_label_is_held_against_the_graph_and_not_the_benchmark():
+    pairs = [Question("aspirin", "nausea", False), Question("aspirin", "cough", True)]
+    held = label_lock.supported({"aspirin": frozenset({"nausea"})}, pairs)
+    assert [pair.label for pair in held] == [True, False]
+
+
+def test_a_sentence_that_strays_is_counted_before_the_check_and_not_after():
+    pair = Question("aspirin", "nausea", True)
+    stray = Reading(pair, "YES. Nausea is not known as a side effect of aspirin.")
+    assert (stray.wrong_label, stray.contradicts) == (False, True)
+    (mended,) = label_lock.checked([stray])
+    assert (mended.contradicts, mended.replaced) == (False, True)
+
+
+def test_a_leading_question_suggests_the_opposite_of_the_evidence():
+    for listed in (True, False):
+        assert ("not" in label_lock.LEADING[listed]) == listed

@@ -1,0 +1,341 @@
+"""Beyond the paper: SIDER's files, the questions, what counts as right, and the graph against plain Python."""
+
+from __future__ import annotations
+
+import gzip
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import yaml
+from hypothesis import given
+from hypothesis import strategies as st
+from test_graph import embedded_server
+
+from helpers import datasets, graph
+from helpers import side_effects as se
+from helpers import side_effects_beyond_report as report
+from helpers import side_effects_cypher as cypher
+from helpers import side_effects_facts as sf
+from helpers import side_effects_questions as sq
+from helpers.graph import Graph
+from helpers.label_lock import Reading
+from helpers.llm import LLM, Reply
+from helpers.side_effects_cypher import Attempt, Outcome
+from helpers.side_effects_facts import Facts
+
+COUNTS = """
+MATCH (d:Drug) WITH count(d) AS drugs MATCH (e:SideEffect) WITH drugs, count(e) AS effects
+MATCH (:Drug)-[r:may_cause_side_effect]->(:SideEffect) RETURN drugs, effects, count(r) AS edges
+"""
+
+
+@pytest.fixture(scope="module")
+def knowledge() -> dict[str, tuple[str, ...]]:
+    file = datasets.locate("side_effects/data_format_a.csv", "sample")
+    return se.read_knowledge(file.path, ["hallucination, visual"])
+
+
+@pytest.fixture(scope="module")
+def facts(knowledge: dict[str, tuple[str, ...]]) -> Facts:
+    return sf.load_facts(knowledge, sample=True)[0]
+
+
+# --------------------------------------------------------------------------------------------------------------- data
+
+
+def test_every_line_of_the_sample_file_is_used(facts):
+    """A drug or effect that the sample's knowledge lacks would be left out without a word: a slip in the file."""
+    table = yaml.safe_load(sf.SAMPLE_FILE.read_text(encoding="utf-8"))
+    written = [(d, e) for d, words in table["frequency"].items() for effects in words.values() for e in effects]
+    assert sorted(written) == sorted(facts.frequency)
+    assert sorted(e for effects in table["organs"].values() for e in effects) == sorted(facts.organs)
+    assert set(table["atc"]) == set(facts.effects)
+
+
+def test_a_class_has_one_name_and_a_name_one_class():
+    assert len(set(sf.CLASS_NAMES.values())) == len(sf.CLASS_NAMES)
+
+
+def test_siders_files_are_read(tmp_path: Path):
+    (tmp_path / "names.tsv").write_text("stitch_id\tdrug_name\nCID1\tAlpha\nCID2\tbeta\nCID3\talpha\nCID9\tother\n")
+    # the order breaks after CID9: what follows was added to SIDER's own list
+    (tmp_path / "atc.tsv").write_text("CID1\tC10AA01\nCID3\tN06AB02\nCID9\tA01AA01\nCID2\tA10BK01\n")
+    rows = [
+        ("CID1", "", "5%", 0.05, "PT", "Nausea"),
+        ("CID1", "", "2%", 0.02, "PT", "Nausea"),
+        ("CID3", "", "common", 0.01, "PT", "Nausea"),
+        ("CID1", "placebo", "40%", 0.4, "PT", "Nausea"),
+        ("CID1", "", "60%", 0.6, "LLT", "Nausea"),
+        ("CID2", "", "postmarketing", 0.0, "PT", "Rash"),
+        ("CID2", "", "9%", 0.09, "PT", "Not documented"),
+    ]
+    with gzip.open(tmp_path / "freq.tsv.gz", "wt") as file:
+        for compound, placebo, word, lower, kind, effect in rows:
+            print(compound, "x", "C0", placebo, word, lower, 1.0, kind, "C0", effect, sep="\t", file=file)
+    (tmp_path / "organs.csv").write_text(
+        'query,organ_filter,ground_truth\nq,skin,"[\'rash\', ""grover\'s disease""]"\nq,gut,"[\'nausea\']"\n'
+    )
+    facts = sf.read_facts(
+        {"alpha": ["nausea"], "beta": ["rash", "grover's disease"]},
+        names=tmp_path / "names.tsv",
+        atc=tmp_path / "atc.tsv",
+        frequency=tmp_path / "freq.tsv.gz",
+        organs=tmp_path / "organs.csv",
+    )
+    assert facts.frequency == {("alpha", "nausea"): 0.05, ("beta", "rash"): 0.0}
+    assert {"statins", "SSRIs", "cardiovascular drugs", "C10"} <= facts.classes["alpha"]
+    assert facts.classes["beta"] == frozenset()
+    assert facts.organs == {"rash": "skin", "grover's disease": "skin", "nausea": "gut"}
+    assert facts.members["statins"] == {"alpha"}
+
+
+def test_an_effect_in_two_organ_classes_is_an_error(tmp_path: Path):
+    path = tmp_path / "organs.csv"
+    path.write_text("query,organ_filter,ground_truth\nq,skin,\"['rash']\"\nq,gut,\"['rash']\"\n")
+    with pytest.raises(ValueError, match="rash is both skin and gut"):
+        sf.read_organs(path)
+
+
+def test_the_digest_follows_the_facts_and_not_their_order(knowledge, facts):
+    turned, _ = sf.load_facts(dict(reversed(knowledge.items())), sample=True)
+    assert turned.digest == facts.digest
+    assert sf.collect(knowledge, {}, facts.frequency, facts.organs).digest != facts.digest
+
+
+# ---------------------------------------------------------------------------------------------------------- questions
+
+
+def test_the_benchmark_has_every_kind_and_form_and_depends_on_the_seed_alone(facts, knowledge):
+    questions = sq.make_questions(facts, 6, 1)
+    assert [q.form.kind for q in questions] == [kind for kind in sq.KINDS for _ in range(6)]
+    assert len({q.text for q in questions}) == len(questions)
+    assert {q.form.name for q in questions} == {form.name for form in sq.FORMS}
+    assert any(q.paraphrased for q in questions)
+    turned, _ = sf.load_facts(dict(reversed(knowledge.items())), sample=True)
+    assert [q.text for q in sq.make_questions(turned, 6, 1)] == [q.text for q in questions]
+    assert [q.text for q in sq.make_questions(facts, 6, 2)] != [q.text for q in questions]
+
+
+def test_every_question_can_be_answered_and_names_what_its_query_needs(facts):
+    for question in sq.make_questions(facts, 9, 3):
+        assert 1 <= len(question.answer) <= sq.LARGEST
+        assert "{" not in question.text
+        assert cypher.read_parameters(question.form, question.text, facts.vocabulary) == question.parameters
+
+
+def test_a_question_that_lacks_a_name_gives_no_parameters(facts):
+    form = next(form for form in sq.FORMS if form.name == "compare_shared")
+    with pytest.raises(LookupError):
+        cypher.read_parameters(form, "Which side effects does aspirin have?", facts.vocabulary)
+
+
+def test_more_questions_than_the_data_give_are_refused(facts):
+    with pytest.raises(ValueError, match="Ask for fewer"):
+        sq.make_questions(facts, 5000, 1)
+
+
+def test_no_name_of_the_data_stands_in_the_examples_of_the_prompt(facts):
+    examples = " ".join(text for example in cypher.EXAMPLES for text in example)
+    assert not any(facts.vocabulary.link(examples.replace("'", " ")).values())
+
+
+@pytest.mark.parametrize(
+    ("reply", "statement"),
+    [
+        ("MATCH (n) RETURN n", "MATCH (n) RETURN n"),
+        ("```cypher\nMATCH (n)\nRETURN n;\n```\nThis finds ...", "MATCH (n)\nRETURN n"),
+        ("Here it is:\n```\nmatch (n) return n", "match (n) return n"),
+        ("MATCH (n) RETURN n; MATCH (m) RETURN m", "MATCH (n) RETURN n"),
+        ("MATCH (n) RETURN n\n\nIt returns all nodes.", "MATCH (n) RETURN n"),
+        ("I cannot do that.", ""),
+        ("", ""),
+    ],
+)
+def test_the_statement_is_read_from_the_reply(reply, statement):
+    assert cypher.read_statement(reply) == statement
+
+
+@pytest.mark.parametrize("form", sq.FORMS, ids=lambda form: form.name)
+def test_nothing_is_wrong_with_the_queries_written_here(form):
+    assert cypher.slips(form.cypher, []) == []
+
+
+@pytest.mark.parametrize(
+    ("statement", "slip"),
+    [
+        ("MATCH (d:Drug {name: 'Aspirin'}) RETURN d.name", "name"),
+        ('MATCH (d:Drug {name: "aspirin, visual"}) RETURN d.name', "name"),
+        ("MATCH (d:Medicine {name: 'aspirin'}) RETURN d.name", "label"),
+        ("MATCH (d:Drug {name: 'aspirin'})-[:causes]->(e) RETURN e.name", "label"),
+        ("MATCH (d:Drug {title: 'aspirin'}) RETURN d.name", "label"),
+        ("MATCH (d:Drug {name: 'aspirin'}) RETURN d.title", "label"),
+        ("MATCH (d:Drug {name: 'aspirin'})<-[:may_cause_side_effect]-(e:SideEffect) RETURN e.name", "edge"),
+        ("MATCH (d:Drug)-[:in_class]->(c:AtcClass) MATCH (c)-[:in_class]->(d) RETURN d.name", "edge"),
+        ("MATCH (d:Drug)-[:in_organ_class]->(o:OrganClass) RETURN d.name", "edge"),
+        ("MATCH (o:OrganClass)-[:in_organ_class]-(e) WHERE e.name = 'aspirin' RETURN e.name", ""),
+        ("MATCH (e:SideEffect)<-[:may_cause_side_effect]->(d:Drug) RETURN e.name", "arrowhead"),
+        ("MATCH (d:Drug)-[r:may_cause_side_effect]->(e) WHERE r.frequency >= 0.1 RETURN e.name", ""),
+    ],
+)
+def test_what_is_wrong_with_a_statement_is_seen(statement, slip):
+    found = cypher.slips(statement, ["aspirin"])
+    assert len(found) == bool(slip)
+    assert all(slip in words for words in found)
+
+
+names = st.frozensets(st.sampled_from("abcdef"), max_size=6)
+
+
+@given(right=names.filter(bool), returned=names)
+def test_right_means_the_same_set_and_every_failure_has_a_reason(right, returned):
+    asked = sq.Asked(sq.FORMS[0], "?", False, {}, right)
+    problem = "" if returned else "No rows: it matches nothing."
+    for attempts in ((Attempt("x", returned, problem),), (Attempt("x"), Attempt("y", returned, problem))):
+        outcome = Outcome(asked, attempts)
+        assert outcome.exact == (returned == right)
+        assert (outcome.stage == "failed") == bool(outcome.reason)
+        assert outcome.stage != ("repaired" if len(attempts) == 1 else "first try")
+
+
+def test_the_opening_says_what_the_run_found(facts):
+    """No sentence of it may stand whatever came out."""
+    questions = sq.make_questions(facts, 1, 1)
+    right = [Outcome(q, (Attempt(q.form.cypher, q.answer),)) for q in questions]
+    wrong = [Outcome(q, (Attempt("x"),)) for q in questions]
+    pair = se.Question("aspirin", "nausea", True)
+    good = [Reading(pair, "YES. Nausea is listed as a side effect of aspirin.")]
+    bad = [Reading(pair, "NO. Nausea is not listed as a side effect of aspirin.", replaced=True)]
+
+    def opening(outcomes: list[Outcome], readings: list[Reading]) -> str:
+        return report.opening(
+            dict.fromkeys(report.ARMS, outcomes), dict.fromkeys(report.LOCKS, readings), 100, model="m", sample=False
+        )
+
+    assert "5 of 5 questions" in opening(right, good)
+    assert "extends as announced" not in opening(wrong, good)
+    assert "is no obstacle" in opening(right, good)
+    assert "is another matter" in opening(wrong, good)
+    assert "kept to its evidence" in opening(right, good)
+    assert "contradicts it in 100.0 %" in opening(right, bad)
+    assert "1 of 1 sentences" in opening(right, bad)
+
+
+# ----------------------------------------------------------------------------------------------------- with the graph
+
+
+@pytest.fixture(scope="module")
+def loaded(tmp_path_factory: pytest.TempPathFactory, facts: Facts) -> Iterator[Graph]:
+    with embedded_server(tmp_path_factory.mktemp("graph")) as endpoint, graph.connect(endpoint) as connection:
+        se.load_graph(connection, facts.effects, "first")
+        yield connection
+
+
+def held(connection: Graph) -> dict[str, int]:
+    counts = {
+        "frequency": "MATCH (:Drug)-[r:may_cause_side_effect]->(:SideEffect) RETURN count(r.frequency) AS count",
+        "classes": "MATCH (:Drug)-[r:in_class]->(:AtcClass) RETURN count(r) AS count",
+        "organs": "MATCH (:SideEffect)-[r:in_organ_class]->(:OrganClass) RETURN count(r) AS count",
+    }
+    return {what: connection.read(query)[0]["count"] for what, query in counts.items()}
+
+
+@pytest.mark.engine
+def test_the_graph_is_extended_once_and_the_first_graph_stays_as_it_was(loaded, facts):
+    before = loaded.read(COUNTS)
+    assert sf.extend_graph(loaded, facts)
+    assert loaded.read(COUNTS) == before
+    assert not sf.extend_graph(loaded, facts)
+    assert not se.load_graph(loaded, facts.effects, "first")
+    assert held(loaded) == {
+        "frequency": len(facts.frequency),
+        "classes": sum(map(len, facts.classes.values())),
+        "organs": len(facts.organs),
+    }
+
+
+@pytest.mark.engine
+def test_what_a_reload_of_the_first_graph_took_away_comes_back(loaded, facts):
+    sf.extend_graph(loaded, facts)
+    there = held(loaded)
+    assert se.load_graph(loaded, facts.effects, "second")
+    assert held(loaded) != there
+    assert sf.extend_graph(loaded, facts)
+    assert held(loaded) == there
+    assert not se.load_graph(loaded, facts.effects, "second")
+    assert not sf.extend_graph(loaded, facts)
+
+
+@pytest.mark.engine
+def test_other_facts_replace_those_that_were_there(loaded, facts):
+    sf.extend_graph(loaded, facts)
+    fewer = sf.collect(facts.effects, {"aspirin": ["N02BA01"]}, {("aspirin", "nausea"): 0.5}, {"rash": "skin"})
+    assert sf.extend_graph(loaded, fewer)
+    assert held(loaded) == {"frequency": 1, "classes": len(fewer.classes["aspirin"]), "organs": 1}
+    assert not sf.extend_graph(loaded, fewer)
+
+
+@pytest.mark.engine
+def test_every_query_gives_what_plain_python_gives(loaded, facts):
+    sf.extend_graph(loaded, facts)
+    outcomes = cypher.written_cypher(loaded, sq.make_questions(facts, 9, 1))
+    assert [o.asked.text for o in outcomes if not o.exact] == []
+
+
+@pytest.mark.engine
+def test_the_schema_names_what_a_query_needs_and_nothing_else(loaded, facts):
+    sf.extend_graph(loaded, facts)
+    loaded.load_nodes("Foreign", [{"name": "x"}], key="name", progress=False)
+    text = sf.schema_text(loaded)
+    assert "(:Drug)-[:in_class]->(:AtcClass)" in text
+    assert "frequency: FLOAT" in text
+    assert "Foreign" not in text
+
+
+@pytest.mark.engine
+@pytest.mark.parametrize(
+    ("statement", "problem"),
+    [
+        ("", "No statement"),
+        ("MATCH (d:Drug) DETACH DELETE d", "Not allowed"),
+        ("MATCH (d:Drug RETURN d", "Refused"),
+        ("MATCH (d:Drug {name: 'nobody'}) RETURN d.name AS answer", "No rows"),
+        ("MATCH (d:Drug) RETURN d.name AS name, d.name AS other", "Wrong column"),
+        ("MATCH (d:Drug) RETURN d", "Wrong column"),
+        ("MATCH (d:Drug)-[r]->() RETURN d.name AS answer", "Too many rows"),
+        ("MATCH (d:Drug) RETURN d.name", ""),
+        ("MATCH (d:Drug) RETURN 1 AS n, d.name AS answer", ""),
+    ],
+)
+def test_a_statement_that_does_not_do_says_why(loaded, facts, statement, problem):
+    attempt = cypher.run_statement(loaded, statement)
+    assert attempt.problem.split(":")[0] == problem
+    assert bool(attempt.returned) == (not problem)
+    if problem:
+        asked = sq.make_questions(facts, 1, 1)[0]
+        assert Outcome(asked, (attempt,)).reason
+
+
+class Scripted(LLM):
+    """Gives the replies that a test wrote, and keeps what it was asked."""
+
+    def __init__(self, *turns: list[str]) -> None:
+        self.turns = list(turns)
+        self.asked: list[list[list[dict[str, str]]]] = []
+
+    def chat_many(self, prompts, **_):
+        self.asked.append(list(prompts))
+        return [Reply(text, "complete", 0, 0, 0.0) for text in self.turns.pop(0)]
+
+
+@pytest.mark.engine
+def test_only_a_statement_that_failed_goes_back_and_with_the_reason(loaded, facts):
+    sf.extend_graph(loaded, facts)
+    questions = sq.make_questions(facts, 1, 1)[:2]
+    works, fails = "MATCH (d:Drug) RETURN d.name AS answer", "MATCH (d:Drug {name: 'nobody'}) RETURN d.name AS answer"
+    model = Scripted([works, fails], [works])
+    first, second = cypher.text_to_cypher(model, loaded, "schema", questions, repairs=2)
+    assert [len(first.attempts), len(second.attempts)] == [1, 2]
+    assert second.returned == set(facts.effects)
+    assert "No rows" in model.asked[1][0][-1]["content"]
+    assert model.asked[1][0][-2]["content"] == fails
