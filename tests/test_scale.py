@@ -57,9 +57,14 @@ def test_every_make_target_of_the_page_exists() -> None:
 # -- the array --------------------------------------------------------------------------------------------------------
 
 
-def test_a_task_of_the_array_runs_its_notebook_and_brings_everything_back(
-    project: Path, run_in: Callable[..., subprocess.CompletedProcess[str]], tmp_path: Path
-) -> None:
+def run_as(root: Path, *command: str, **variables: str) -> subprocess.CompletedProcess[str]:
+    """Run a command in a folder, with no setting of this machine's but those given."""
+    ours = ("PYTHONPATH", "PROFILE", "MEDRAG_ROOT", "LLM_", "NEO4J_", "MAKE", "MFLAGS")
+    kept = {k: v for k, v in os.environ.items() if not k.startswith(ours)}
+    return subprocess.run(command, cwd=root, env=kept | variables, capture_output=True, text=True, check=False)
+
+
+def test_a_task_of_the_array_runs_its_notebook_and_brings_everything_back(project: Path, tmp_path: Path) -> None:
     (project / "data" / "published" / "demo.yml").write_text(PUBLISHED)
     (project / "data" / "registry.yml").write_text("files: {}\n")
     (project / "notebooks" / "profiles" / "smoke.yml").write_text("defaults:\n  size: 2\n")
@@ -70,8 +75,7 @@ def test_a_task_of_the_array_runs_its_notebook_and_brings_everything_back(
     node = tmp_path / "node"
     node.mkdir()
     slurm = {"SLURM_SUBMIT_DIR": str(project), "SLURM_ARRAY_TASK_ID": "2", "TMPDIR": str(node), "PROFILE": "smoke"}
-    # MEDRAG_ROOT is the tests' own: on a node, the copy is the project
-    done = run_in("env", "-u", "MEDRAG_ROOT", "-u", "PYTHONPATH", "bash", str(REPOSITORY / "slurm.sh"), **slurm)
+    done = run_as(project, "bash", str(REPOSITORY / "slurm.sh"), **slurm)
     assert done.returncode == 0, done.stderr
     build = project / "_build"
     saved = json.loads((build / "records" / "smoke" / "02_demo_second.json").read_text())
@@ -80,15 +84,14 @@ def test_a_task_of_the_array_runs_its_notebook_and_brings_everything_back(
     assert (build / "answers" / "smoke" / "02_demo_second" / "answer").read_text() == "kept"
     assert not list(node.iterdir()), "nothing stays on the node"
     target = "_build/executed/smoke/02_demo_second.ipynb"
-    again = run_in("make", "--no-print-directory", f"PYTHON={sys.executable}", "PROFILE=smoke", target)
+    again = run_as(project, "make", "--no-print-directory", f"PYTHON={sys.executable}", "PROFILE=smoke", target)
     assert again.returncode == 0, again.stderr
     assert "done in" not in again.stderr, "make takes it for its own run"
 
 
-def test_a_task_without_a_notebook_says_so(
-    project: Path, run_in: Callable[..., subprocess.CompletedProcess[str]]
-) -> None:
-    done = run_in("bash", str(REPOSITORY / "slurm.sh"), SLURM_SUBMIT_DIR=str(project), SLURM_ARRAY_TASK_ID="9")
+def test_a_task_without_a_notebook_says_so(project: Path) -> None:
+    slurm = {"SLURM_SUBMIT_DIR": str(project), "SLURM_ARRAY_TASK_ID": "9"}
+    done = run_as(project, "bash", str(REPOSITORY / "slurm.sh"), **slurm)
     assert done.returncode == 2
     assert "no notebook number 9" in done.stderr
 
