@@ -22,6 +22,7 @@ from helpers.metrics import (
     mcnemar,
     p50,
     p95,
+    paired_means,
     proportion,
     set_scores,
     threshold,
@@ -389,3 +390,21 @@ def test_percentiles_and_their_intervals():
 def test_all_right_in_a_bootstrap_has_the_interval_of_a_proportion():
     score = bootstrap([1.0] * 50)
     assert (score.value, score.low) == (1, pytest.approx(proportion_confint(50, 50, method="wilson")[0]))
+
+
+@given(st.lists(st.tuples(st.floats(0, 1), st.floats(0, 1)), min_size=1, max_size=30))
+def test_a_paired_difference_of_means_turns_its_sign_with_its_arms(rows):
+    a, b = np.array(rows).T
+    one, other = paired_means(a, b, draws=100), paired_means(b, a, draws=100)
+    assert one.difference == pytest.approx(-other.difference)
+    assert (one.b, one.c, one.p) == (other.c, other.b, other.p)
+    assert one.low <= one.difference <= one.high
+    assert 0 < one.p <= 1
+
+
+def test_a_clear_paired_difference_is_significant_and_none_is_not():
+    rng = np.random.default_rng(0)
+    base = rng.random(80)
+    assert paired_means(base + 0.1 + rng.normal(0, 0.05, 80), base).p < 0.01
+    assert paired_means(base, base).p == 1
+    assert paired_means(base + rng.normal(0, 0.1, 80), base, seed=1).p > 0.01

@@ -134,4 +134,5 @@ def test_a_kept_run_read_the_data_that_the_registry_lists_it_for(path):
     kept = record.load(path)
     listed = {name for name, entry in datasets.registry().items() if kept.notebook in entry.readers}
     read = {used.name for used in kept.provenance.data}
-    assert {name for name in listed ^ read if not name.startswith("models/")} == set()
+    made = "clinical_notes/synthetic_charts"  # by the notebook itself, from a seed
+    assert {name for name in listed ^ read if name != made and not name.startswith("models/")} == set()

@@ -158,7 +158,7 @@ def test_the_statement_is_read_from_the_reply(reply, statement):
 
 @pytest.mark.parametrize("form", sq.FORMS, ids=lambda form: form.name)
 def test_nothing_is_wrong_with_the_queries_written_here(form):
-    assert cypher.slips(form.cypher, []) == []
+    assert cypher.slips(form.cypher, {}) == []
 
 
 @pytest.mark.parametrize(
@@ -173,13 +173,14 @@ def test_nothing_is_wrong_with_the_queries_written_here(form):
         ("MATCH (d:Drug {name: 'aspirin'})<-[:may_cause_side_effect]-(e:SideEffect) RETURN e.name", "edge"),
         ("MATCH (d:Drug)-[:in_class]->(c:AtcClass) MATCH (c)-[:in_class]->(d) RETURN d.name", "edge"),
         ("MATCH (d:Drug)-[:in_organ_class]->(o:OrganClass) RETURN d.name", "edge"),
+        ("MATCH (d:AtcClass {name: 'aspirin'}) RETURN d.name", "another kind"),
         ("MATCH (o:OrganClass)-[:in_organ_class]-(e) WHERE e.name = 'aspirin' RETURN e.name", ""),
         ("MATCH (e:SideEffect)<-[:may_cause_side_effect]->(d:Drug) RETURN e.name", "arrowhead"),
         ("MATCH (d:Drug)-[r:may_cause_side_effect]->(e) WHERE r.frequency >= 0.1 RETURN e.name", ""),
     ],
 )
 def test_what_is_wrong_with_a_statement_is_seen(statement, slip):
-    found = cypher.slips(statement, ["aspirin"])
+    found = cypher.slips(statement, {"aspirin": "Drug"})
     assert len(found) == bool(slip)
     assert all(slip in words for words in found)
 
@@ -209,7 +210,7 @@ def test_the_opening_says_what_the_run_found(facts):
 
     def opening(outcomes: list[Outcome], readings: list[Reading]) -> str:
         return report.opening(
-            dict.fromkeys(report.ARMS, outcomes), dict.fromkeys(report.LOCKS, readings), 100, model="m", sample=False
+            dict.fromkeys(report.ARMS, outcomes), dict.fromkeys(report.LOCKS, readings), model="m", sample=False
         )
 
     assert "5 of 5 questions" in opening(right, good)
@@ -219,6 +220,15 @@ def test_the_opening_says_what_the_run_found(facts):
     assert "kept to its evidence" in opening(right, good)
     assert "contradicts it in 100.0 %" in opening(right, bad)
     assert "1 of 1 sentences" in opening(right, bad)
+
+
+def test_a_model_that_always_says_no_is_seen_in_the_table():
+    """Of a listed and an unlisted pair a drug, half of its answers are right: the halves must be told apart."""
+    listed = Reading(se.Question("aspirin", "nausea", True), "NO")
+    unlisted = Reading(se.Question("aspirin", "cough", False), "NO")
+    table = report.lock_table({"leading": [listed, unlisted]})
+    assert [score.value for score in table["label contradicts"]] == [1.0, 0.0]
+    assert [score.n for score in table["label contradicts"]] == [1, 1]
 
 
 # ----------------------------------------------------------------------------------------------------- with the graph

@@ -293,3 +293,17 @@ def test_the_description_of_an_index_is_complete(indexes: Path) -> None:
     assert about["kind"] == "flat"
     assert about["size"] == 2
     assert len(about["built_from"]) == len(about["sha256"]) == 64
+
+
+@pytest.mark.parametrize("kind", ["flat", "ivf", "hnsw"])
+def test_a_search_within_some_ids_returns_these_alone(kind: vectors.Kind):
+    rng = np.random.default_rng(3)
+    many = rng.normal(size=(2000, 16)).astype(np.float32)
+    index = vectors.Index.build(many / np.linalg.norm(many, axis=1, keepdims=True), kind)
+    within = np.sort(rng.choice(2000, 60, replace=False))
+    scores, ids = index.search(many[:3], 100, within=within)
+    assert set(ids.ravel()) <= {*within, -1}
+    assert (np.diff(scores, axis=1) <= 1e-6).all()
+    if kind == "flat":
+        assert all(set(row) == set(within) for row in ids)
+    assert index.search(many[:3], 5, within=within[:0])[1].shape == (3, 0)

@@ -174,6 +174,32 @@ def mcnemar(a_correct: Column, b_correct: Column) -> Paired:
     return Paired("McNemar, exact", n, only_a, only_b, difference, low, high, p)
 
 
+def paired_means(a: Column, b: Column, *, seed: int = 0, draws: int = DRAWS) -> Paired:
+    """Difference of the means of two arms measured on the same rows, for values that are no yes or no.
+
+    The p-value is that of the two-sided paired randomisation test, which turns the sign of each row's difference by
+    chance (Smucker et al. 2007, for rankings); the interval is bootstrapped over rows. `b` and `c` count the rows where
+    the first and where the second arm is better.
+
+    Raises:
+        ValueError: lengths differ, there are no rows, a value is not finite, or there are fewer than 100 draws.
+    """
+    first, second = _finite(a, "a"), _finite(b, "b")
+    _same_length(a=first, b=second)
+    gain = first - second
+    mean = bootstrap(gain, seed=seed, draws=draws)
+    moved = gain[gain != 0]
+    if len(moved):
+        flips = np.random.default_rng(seed).choice([-1.0, 1.0], size=(draws, len(moved)))
+        # the arrangement that was measured is one of those that chance could give
+        extreme = np.abs(flips @ moved) >= np.abs(moved.sum()) * (1 - 1e-9)
+        p = (1 + int(extreme.sum())) / (draws + 1)
+    else:
+        p = 1.0
+    better, worse = int((gain > 0).sum()), int((gain < 0).sum())
+    return Paired("paired randomisation", len(gain), better, worse, mean.value, mean.low, mean.high, p)
+
+
 def holm(ps: Sequence[float]) -> list[float]:
     """P-values adjusted by Holm's step-down rule for that many tests, in the order given.
 

@@ -15,7 +15,7 @@ from helpers import figures
 from helpers.label_lock import Reading
 from helpers.metrics import Paired, Score, bootstrap, mcnemar, p50, proportion, set_scores
 from helpers.record import Run
-from helpers.side_effects_cypher import Outcome, slips
+from helpers.side_effects_cypher import Outcome, named, slips
 from helpers.side_effects_facts import Facts
 from helpers.side_effects_questions import FORMS, KINDS
 
@@ -35,17 +35,26 @@ LOCKS = {
     "checked": "label locked, words checked",
 }
 """Label of the ways to get an answer from evidence."""
+EVIDENCE = {"effects that are listed": True, "effects that are not": False}
 
 
-def opening(
-    outcomes: Outcomes, readings: Mapping[str, Sequence[Reading]], draws: int, *, model: str, sample: bool
-) -> str:
+def opening(outcomes: Outcomes, readings: Mapping[str, Sequence[Reading]], *, model: str, sample: bool) -> str:
     """The page's answer, in Markdown, from what the run found."""
     written, chosen, generated = (exact_score(outcomes[arm]) for arm in ("written", "chosen", "generated"))
     right = sum(o.exact for o in outcomes["written"])
     best = max(chosen.value, generated.value)
-    strays = any(r.contradicts for name in ("unlocked", "leading") for r in readings[name])
-    shares = {name: figures.score_text(_contradicting(mine, draws)) for name, mine in readings.items()}
+    strays = {name: any(r.contradicts for r in mine) for name, mine in readings.items()}
+    strength = "kept to its evidence here"
+    if strays["leading"]:
+        strength = "can be talked out of its evidence"
+    if strays["unlocked"]:
+        strength = "contradicts its evidence"
+    shares = {name: figures.score_text(contradicting(mine)) for name, mine in readings.items()}
+    swayed = " and ".join(
+        f"{figures.score_text(contradicting(mine))} of those about {what}"
+        for what, listed in EVIDENCE.items()
+        if (mine := [r for r in readings["leading"] if r.question.label == listed])
+    )
     replaced = sum(r.replaced for r in readings["checked"])
     lines = (
         f"**The graph {'extends as announced' if written.value == 1 else 'does not answer everything'}.** "
@@ -54,10 +63,9 @@ def opening(
         f"**Understanding the question {'is another matter' if best < 1 else 'is no obstacle'}.** {model} gets the "
         f"exact answer to {figures.score_text(chosen)} of the questions if it picks the query, "
         f"to {figures.score_text(generated)} if it writes the Cypher.",
-        f"**Without a lock the model {'contradicts its evidence' if strays else 'kept to its evidence here'}.** It "
-        f"contradicts it in {shares['unlocked']} of the answers, in {shares['leading']} where the question suggests "
-        f"the opposite. With the label locked, its words do in {shares['label']}; with the words checked too none "
-        f"can, for which {replaced} of {len(readings['checked'])} sentences had to be replaced.",
+        f"**Without a lock the model {strength}.** It contradicts it in {shares['unlocked']} of the answers; where the "
+        f"question suggests the opposite, in {swayed}. With the label locked, its words do in {shares['label']}; with the "
+        f"words checked too none can, for which {replaced} of {len(readings['checked'])} sentences had to be replaced.",
     )
     return "\n".join([*(["**SAMPLE**", ""] if sample else []), *(f"- {line}" for line in lines)])
 
@@ -192,7 +200,7 @@ def slips_table(outcomes: Sequence[Outcome]) -> pd.DataFrame:
 
 
 def _slips(outcome: Outcome) -> list[str]:
-    return slips(outcome.attempts[-1].cypher, map(str, outcome.asked.parameters.values()))
+    return slips(outcome.attempts[-1].cypher, named(outcome.asked))
 
 
 def failures_table(outcomes: Sequence[Outcome], most: int = 6) -> pd.DataFrame:
@@ -295,36 +303,32 @@ def report_questions(run: Run, outcomes: Outcomes, draws: int) -> None:
 # --------------------------------------------------------------------------------------------------------- label lock
 
 
-def lock_scores(readings: Sequence[Reading], draws: int) -> dict[str, Score]:
-    """Shares of answers whose label, and whose label or words, contradict the evidence; intervals over drugs."""
-    drugs = [r.question.drug for r in readings]
-    none = sum(r.label is None for r in readings)
-    flags = {"label": [r.wrong_label for r in readings], "any": [r.contradicts for r in readings]}
-    return {
-        name: replace(bootstrap(np.array(flag, dtype=float), clusters=drugs, draws=draws), unparsed=none)
-        for name, flag in flags.items()
-    }
+def contradicting(readings: Sequence[Reading], *, label_only: bool = False) -> Score:
+    """Share of answers whose label or words contradict the evidence, or whose label alone does."""
+    return proportion(sum(r.wrong_label if label_only else r.contradicts for r in readings), len(readings))
 
 
-def _contradicting(readings: Sequence[Reading], draws: int) -> Score:
-    return replace(lock_scores(readings, draws)["any"], unparsed=0)
+def lock_table(readings: Mapping[str, Sequence[Reading]]) -> pd.DataFrame:
+    """How often the answers contradict their evidence, by way of answering and by what the evidence says.
 
-
-def lock_table(readings: Mapping[str, Sequence[Reading]], draws: int) -> pd.DataFrame:
-    """How often the answers contradict their evidence, by way of answering."""
+    A drug has one pair of each kind as long as there are enough drugs, so the answers of a row are independent.
+    """
     rows = []
-    for name, mine in readings.items():
-        scores = lock_scores(mine, draws)
-        rows.append(
-            {
-                "answers": LOCKS[name],
-                "n": len(mine),
-                "label contradicts": replace(scores["label"], unparsed=0),
-                "label or words contradict": replace(scores["any"], unparsed=0),
-                "no YES or NO": scores["any"].unparsed,
-                "sentences replaced": sum(r.replaced for r in mine) if name == "checked" else None,
-            }
-        )
+    for name, of_way in readings.items():
+        for what, listed in EVIDENCE.items():
+            mine = [r for r in of_way if r.question.label == listed]
+            if mine:
+                rows.append(
+                    {
+                        "answers": LOCKS[name],
+                        "about": what,
+                        "n": len(mine),
+                        "label contradicts": contradicting(mine, label_only=True),
+                        "label or words contradict": contradicting(mine),
+                        "no YES or NO": sum(r.label is None for r in mine),
+                        "sentences replaced": sum(r.replaced for r in mine) if name == "checked" else None,
+                    }
+                )
     return pd.DataFrame(rows)
 
 
@@ -345,18 +349,22 @@ def contradictions_table(readings: Mapping[str, Sequence[Reading]], most: int = 
     )
 
 
-def report_lock(run: Run, readings: Mapping[str, Sequence[Reading]], draws: int) -> None:
+def report_lock(run: Run, readings: Mapping[str, Sequence[Reading]]) -> None:
     """Keep the shares in the record, and decide whether locking the label gives fidelity.
 
     The words of the last way are made to fit by the same rules that judge them, so the one before decides.
     """
     for name, mine in readings.items():
-        scores = lock_scores(mine, draws)
-        run.extra(f"label_lock.{name}.label", f"label contradicts the evidence, {LOCKS[name]}", scores["label"])
-        run.extra(f"label_lock.{name}.any", f"label or words contradict the evidence, {LOCKS[name]}", scores["any"])
+        label = replace(contradicting(mine, label_only=True), unparsed=sum(r.label is None for r in mine))
+        run.extra(f"label_lock.{name}.label", f"label contradicts the evidence, {LOCKS[name]}", label)
+        run.extra(f"label_lock.{name}.any", f"label or words contradict, {LOCKS[name]}", contradicting(mine))
+        for what, listed in EVIDENCE.items():
+            if some := [r for r in mine if r.question.label == listed]:
+                words = f"label or words contradict, {what}, {LOCKS[name]}"
+                run.extra(f"label_lock.{name}.{'listed' if listed else 'not_listed'}", words, contradicting(some))
     replaced = proportion(sum(r.replaced for r in readings["checked"]), len(readings["checked"]))
     run.extra("label_lock.checked.replaced", "sentences that the check replaced", replaced)
-    texts = [f"{LOCKS[name]} {figures.score_text(_contradicting(mine, draws))}" for name, mine in readings.items()]
+    texts = [f"{LOCKS[name]} {figures.score_text(contradicting(mine))}" for name, mine in readings.items()]
     run.claim(
         "side_effects.claim.label_lock_gives_fidelity",
         "differs" if any(r.contradicts for r in readings["label"]) else "agrees",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -189,16 +189,27 @@ _EDGE = re.compile(rf"(?={_NODE}\s*(<?)-\[\s*\w*\s*:\s*(\w+)[^\]]*\]-(>?)\s*{_NO
 _PROPERTY = re.compile(r"\b[A-Za-z_]\w*\.([A-Za-z_]\w*)|[{,]\s*(\w+)\s*:")
 
 
-def slips(cypher: str, names: Iterable[str]) -> list[str]:
+_NAMED = re.compile(r":\s*(\w+)\s*\{\s*name\s*:\s*(?:'([^']*)'|\"([^\"]*)\")")
+_KIND = {"drug": "Drug", "a": "Drug", "b": "Drug", "effect": "SideEffect", "cls": "AtcClass", "organ": "OrganClass"}
+
+
+def named(asked: Asked) -> dict[str, str]:
+    """The names in a question, with the label of the node that each is the name of."""
+    return {asked.parameters[role]: label for role, label in _KIND.items() if role in asked.parameters}
+
+
+def slips(cypher: str, names: Mapping[str, str]) -> list[str]:
     """What is wrong with a statement at sight, whatever it is meant to ask.
 
     Args:
         cypher: the statement.
-        names: of the question; any other text in quotes is a slip.
+        names: of the question, with the label of each; any other text in quotes is a slip.
     """
     found = []
     if {a or b for a, b in _STRING.findall(cypher)} - set(names):
         found.append("a name that is not the question's")
+    if any(label in LABELS and names.get(a or b, label) != label for label, a, b in _NAMED.findall(cypher)):
+        found.append("a name as that of another kind of node")
     bare = _STRING.sub("''", cypher)
     nodes, edges = re.findall(_NODE, bare), _EDGE.findall(bare)
     used = {label for _, label in nodes if label} | {type_ for _, _, _, type_, *_ in edges}

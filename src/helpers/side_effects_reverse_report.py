@@ -370,14 +370,17 @@ def arms_table(tables: Tables, benchmark: pd.DataFrame, draws: int) -> pd.DataFr
 
 def gaps(tables: Tables, benchmark: pd.DataFrame) -> str:
     """What the profile's sizes take from the table of all arms, in words; empty if nothing."""
-    short = {arm: [t for t in macro(benchmark) if (table.tier == t).sum() == 0] for arm, table in tables.items()}
-    alone = {arm: [t for t in macro(table) if (table.tier == t).sum() == 1] for arm, table in tables.items()}
-    said = [f"{LABELS[arm]} was not asked in {_and(of)}, so it has no mean." for arm, of in short.items() if of]
-    said += [
-        f"{LABELS[arm]} was asked one query in {_and(of)}: its intervals hold nothing of the spread there."
-        for arm, of in alone.items()
-        if of
-    ]
+    none: dict[str, list[str]] = {}
+    one: dict[str, list[str]] = {}
+    for arm, table in tables.items():
+        for tier in macro(benchmark):
+            asked, there = ((of.tier == tier).sum() for of in (table, benchmark))
+            if asked < min(2, there):
+                (one if asked else none).setdefault(LABELS[arm], []).append(tier)
+    said = [f"{arm} was not asked in {_and(tiers)}, so it has no mean." for arm, tiers in none.items()]
+    for tiers in sorted({_and(tiers) for tiers in one.values()}):
+        arms = "; ".join(arm for arm, of in one.items() if _and(of) == tiers)
+        said.append(f"Asked one query in {tiers}, whose spread the intervals do not hold: {arms}.")
     return " ".join(said)
 
 

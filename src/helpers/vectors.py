@@ -21,7 +21,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any, Literal, cast, get_args
 
 import faiss
 import numpy as np
@@ -325,16 +325,17 @@ class Index:
         index.add(vectors)
         return cls(index, kind)
 
-    def search(self, queries: Floats, k: int) -> tuple[Floats, Integers]:
+    def search(self, queries: Floats, k: int, within: Integers | None = None) -> tuple[Floats, Integers]:
         """Scores and ids of the `k` nearest vectors of each query, best first.
 
         Args:
             queries: float32 of shape (m, d).
             k: how many; an index with fewer vectors returns all of them.
+            within: distinct ids to search among, for a filter that goes before the search; all of them if left out.
 
         Returns:
-            Scores (float32) and ids (int64), both of shape (m, min(k, size)). An approximate index that finds fewer
-            fills up with the id -1.
+            Scores (float32) and ids (int64), both of shape (m, min(k, size or ids given)). An approximate index that
+            finds fewer fills up with the id -1.
 
         Raises:
             ValueError: `k` below 1, or queries of another dimension.
@@ -348,7 +349,20 @@ class Index:
                 "the same encoder."
             )
         faiss.omp_set_num_threads(threads())
-        scores, ids = self._index.search(queries, min(k, self.size))
+        if within is None:
+            scores, ids = self._index.search(queries, min(k, self.size))
+            return scores, ids
+        k = min(k, len(within))
+        if not k:  # FAISS takes no search for nothing
+            return np.empty((len(queries), 0), np.float32), np.empty((len(queries), 0), np.int64)
+        ids_of, engine, index = np.ascontiguousarray(within, dtype=np.int64), cast(Any, faiss), cast(Any, self._index)
+        if self.kind == "flat":  # looks at these ids alone
+            parameters = engine.SearchParameters(sel=engine.IDSelectorArray(ids_of))
+        elif self.kind == "ivf":
+            parameters = engine.SearchParametersIVF(sel=engine.IDSelectorBatch(ids_of), nprobe=index.nprobe)
+        else:
+            parameters = engine.SearchParametersHNSW(sel=engine.IDSelectorBatch(ids_of), efSearch=index.hnsw.efSearch)
+        scores, ids = index.search(queries, k, params=parameters)
         return scores, ids
 
     def save(self, folder: Path, built_from: str) -> None:

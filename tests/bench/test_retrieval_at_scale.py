@@ -1,0 +1,78 @@
+"""Time and memory of retrieval over 100,000 passages of synthetic charts: index built, questions searched.
+
+A processor encodes some dozens of long passages a second, so only a part of them is encoded here, and the rate of that
+is printed. The index is filled with those vectors, each repeated with a little noise: FAISS's time and memory depend on
+how many vectors there are, not on what they say. BM25, the filters and the metadata work on all texts as they are.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from dataclasses import replace
+from itertools import islice
+
+import numpy as np
+import psutil
+import pytest
+
+from helpers import clinical_questions as cq
+from helpers import clinical_retrieval as cr
+from helpers import vectors
+from helpers.clinical_charts import generate
+from helpers.metrics import p50, p95
+
+PASSAGES = 100_000
+ENCODED = 1_000
+QUESTIONS = 100
+BUDGET_MS = 150
+pytestmark = [pytest.mark.bench, pytest.mark.timeout(1800)]
+
+
+def megabytes() -> float:
+    return psutil.Process().memory_info().rss / 2**20
+
+
+@pytest.mark.parametrize("kind", ["flat", "ivf"])
+def test_one_hundred_thousand_passages_are_searched_within_the_budget(kind: vectors.Kind, capsys):
+    charts = generate(240, 11)
+    lexicon = cq.lexicon_of(charts)
+    own = cr.chunk_notes(charts.notes(), lexicon)
+    copies = -(-PASSAGES // len(own))
+    # every copy is of other patients, so that a filter on a patient means what it does in a large hospital
+    chunks = [
+        replace(c, id=f"{copy}-{c.id}", patient=f"{c.patient}-{copy}" if copy else c.patient)
+        for copy in range(copies)
+        for c in own
+    ][:PASSAGES]
+    encode = vectors.encoder()
+
+    start = time.perf_counter()
+    some = encode.encode([c.text for c in islice(own, ENCODED)], progress=False)
+    encoding = ENCODED / (time.perf_counter() - start)
+    rng = np.random.default_rng(0)
+    many = some[rng.integers(len(some), size=len(chunks))] + rng.normal(0, 0.02, (len(chunks), some.shape[1]))
+    many = (many / np.linalg.norm(many, axis=1, keepdims=True)).astype(np.float32)
+
+    before, start = megabytes(), time.perf_counter()
+    index = vectors.Index.build(many, kind)
+    faiss_seconds, faiss_megabytes = time.perf_counter() - start, megabytes() - before
+    before, start = megabytes(), time.perf_counter()
+    retriever = cr.Retriever(chunks, lexicon, encode, index=index, progress=False)
+    rest_seconds, rest_megabytes = time.perf_counter() - start, megabytes() - before
+
+    questions = [q.text for q in cq.write_questions(charts, cq.antiseizure_names(), QUESTIONS // 4, 11)]
+    retriever.retrieve(questions[0])
+    milliseconds = []
+    for question in questions:
+        start = time.perf_counter()
+        retriever.retrieve(question)
+        milliseconds.append(1000 * (time.perf_counter() - start))
+    with capsys.disabled():
+        sys.stdout.write(
+            f"\n{len(chunks):,} passages, {kind}: encoding {encoding:.0f} passages/s "
+            f"({len(chunks) / encoding / 60:.0f} min for all); FAISS {faiss_seconds:.1f} s, {faiss_megabytes:.0f} MB; "
+            f"BM25 and metadata {rest_seconds:.1f} s, {rest_megabytes:.0f} MB; one question {p50(milliseconds):.0f} ms "
+            f"(median), {p95(milliseconds):.0f} ms (95th percentile), {len(questions)} questions\n"
+        )
+    assert p50(milliseconds) <= BUDGET_MS

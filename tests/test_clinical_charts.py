@@ -1,0 +1,191 @@
+"""The synthetic charts: the gold points at what it says, the same seed gives the same charts, patients stay apart."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from collections import Counter
+from itertools import pairwise
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from helpers.clinical_charts import CONTEXTS, LABELS, Chart, Charts, MedicationEvent, generate
+from helpers.clinical_extraction import milligrams
+from helpers.clinical_wording import DRUGS, WORDING, words
+from helpers.settings import ROOT
+
+SEED = 7
+
+
+@pytest.fixture(scope="module")
+def charts() -> Charts:
+    return generate(60, SEED)
+
+
+def texts(chart: Chart) -> dict[str, str]:
+    return {note.note_id: note.text for note in chart.notes}
+
+
+def test_there_are_years_of_notes_of_every_kind(charts):
+    kinds = Counter(note.kind for note in charts.notes())
+    assert set(kinds) == {"clinic visit", "phone call", "admission", "discharge summary", "EEG report"}
+    years = [(c.notes[-1].date - c.notes[0].date).days / 365 for c in charts]
+    assert sorted(years)[len(years) // 2] > 2
+    for chart in charts:
+        assert all(a.date <= b.date for a, b in pairwise(chart.notes)), chart.patient_id
+
+
+def test_every_fact_lies_in_a_note_of_its_own_patient(charts):
+    for chart in charts:
+        text = texts(chart)
+        for fact in chart.facts:
+            assert fact.patient_id == chart.patient_id
+            assert 0 <= fact.start < fact.end <= len(text[fact.note_id])
+            passage = text[fact.note_id][fact.start : fact.end]
+            assert passage == passage.strip()
+            assert "\n" not in passage
+            assert fact.copied_from is None or fact.copied_from in text
+
+
+def test_every_gold_dose_stands_in_its_passage(charts):
+    doses = 0
+    for chart in charts:
+        text = texts(chart)
+        for event in chart.medications:
+            if event.dose_mg is not None:
+                doses += 1
+                passage = text[event.note_id][event.start : event.end].replace("\N{NO-BREAK SPACE}", " ")
+                stated = {milligrams(m[0]) for m in re.finditer(r"\d[\d,.]* ?(?:mgs?|g)\b", passage)}
+                assert event.dose_mg / event.units in stated, (event, passage)
+    assert doses > 1000
+
+
+def test_every_drug_of_an_event_has_a_span_in_its_passage(charts):
+    for chart in charts:
+        spans = {(m.note_id, m.start): m for m in chart.mentions if m.label == "DRUG"}
+        for event in chart.medications:
+            inside = [
+                m.drug for (note, at), m in spans.items() if note == event.note_id and event.start <= at < event.end
+            ]
+            assert event.drug in inside
+
+
+def test_spans_say_what_they_stand_for(charts):
+    names = words(DRUGS)
+    for chart in charts:
+        text = texts(chart)
+        for mention in chart.mentions:
+            shown = text[mention.note_id][mention.start : mention.end]
+            assert shown == shown.strip() != ""
+            if mention.label == "STRENGTH":
+                assert f"{milligrams(shown):g} mg" == mention.value
+            entry = names["antiseizure"].get(mention.drug, {})
+            if mention.label == "DRUG" and shown in entry.get("brands", []):
+                assert mention.value == mention.drug
+        for mention in chart.contexts:
+            assert text[mention.note_id][mention.start : mention.end].lower() == mention.term
+
+
+def test_spans_of_med7_do_not_overlap(charts):
+    for chart in charts:
+        of = sorted((m.note_id, m.start, m.end) for m in chart.mentions)
+        assert all(a[0] != b[0] or a[2] <= b[1] for a, b in pairwise(of))
+
+
+def test_all_labels_contexts_and_actions_occur_often(charts):
+    labels = Counter(m.label for c in charts for m in c.mentions)
+    contexts = Counter(m.context for c in charts for m in c.contexts)
+    actions = Counter(m.action for c in charts for m in c.medications)
+    assert set(labels) == set(LABELS)
+    assert min(labels.values()) > 50
+    assert set(contexts) == set(CONTEXTS)
+    assert min(contexts.values()) > 50
+    assert {"start", "increase", "decrease", "stop", "continue", "switch", "single dose"} == set(actions)
+    assert {c.outcome for c in charts} == {"successful", "refractory", "undetermined"}
+
+
+def test_the_split_is_by_patient_and_held_out_wording_is_in_the_test_only(charts):
+    patients = {split: {c.patient_id for c in charts.split(split)} for split in ("train", "dev", "test")}
+    assert sum(map(len, patients.values())) == len(charts) == len(set().union(*patients.values()))
+    for chart in charts:
+        held_out = [m.held_out for m in (*chart.mentions, *chart.contexts)]
+        assert any(held_out) == (chart.split == "test")
+
+
+def test_a_held_out_sentence_stands_in_no_training_note(charts):
+    trained = " ".join(note.text for split in ("train", "dev") for note in charts.notes(split))
+    for name, bank in words(WORDING).items():
+        if isinstance(bank, dict) and "held_out" in bank:
+            for template in bank["held_out"]:
+                longest = max(re.split(r"\{[^}]*\}", template), key=len).strip()
+                shared = " ".join(bank["shared"])
+                if len(longest) > 12 and longest not in shared:
+                    assert longest not in trained, (name, template)
+
+
+def test_a_patient_is_the_same_whatever_the_number_of_patients(charts):
+    assert generate(4, SEED).charts == charts.charts[:4]
+    assert generate(4, SEED + 1).charts != charts.charts[:4]
+
+
+def test_charts_do_not_depend_on_the_hash_seed():
+    code = f"from helpers.clinical_charts import generate; print(generate(3, {SEED}).sha256)"
+    digests = {
+        subprocess.run(
+            [sys.executable, "-c", code],
+            env=os.environ | {"PYTHONHASHSEED": seed, "PYTHONPATH": str(ROOT / "src")},
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout.strip()
+        for seed in ("1", "2")
+    }
+    assert digests == {generate(3, SEED).sha256}
+
+
+def test_doses_follow_from_one_visit_to_the_next(charts):
+    """An increase is above, a decrease below the dose that was stated last."""
+    for chart in charts:
+        last: dict[str, float] = {}
+        for event in chart.medications:
+            if event.copied_from or event.past or event.action == "single dose" or event.dose_mg is None:
+                continue
+            if event.action == "increase":
+                assert event.dose_mg > last.get(event.drug, 0)
+            if event.action == "decrease" and event.drug in last:
+                assert event.dose_mg < last[event.drug]
+            last[event.drug] = event.dose_mg
+
+
+def test_a_stop_or_switch_says_why(charts):
+    stops = [m for c in charts for m in c.medications if m.action in ("stop", "switch") and not m.past]
+    assert stops
+    assert all(isinstance(m, MedicationEvent) and m.reason for m in stops)
+
+
+def test_identifiers_are_those_that_the_notes_give_away(charts):
+    given_away = [(c, i) for c in charts for i in c.identifiers]
+    assert given_away
+    for chart, identifier in given_away:
+        assert any(identifier in note.text for note in chart.notes)
+
+
+@settings(max_examples=8)
+@given(seed=st.integers(0, 2**31 - 1))
+def test_any_seed_gives_valid_charts(seed):
+    for chart in generate(2, seed):
+        text = texts(chart)
+        assert len(text) == len(chart.notes)
+        places = [(s.note_id, s.start, s.end) for s in chart.mentions]
+        places += [(s.note_id, s.start, s.end) for s in chart.contexts]
+        places += [(s.note_id, s.start, s.end) for s in chart.facts]
+        assert all(text[note][start:end].strip() for note, start, end in places)
+
+
+def test_no_patients_is_an_error():
+    with pytest.raises(ValueError, match="patients"):
+        generate(0, SEED)

@@ -1,0 +1,358 @@
+"""Covers retrieval over clinical notes: passages, parsing, filters before search, fusion, audit, privacy."""
+
+from __future__ import annotations
+
+import json
+import logging
+import re
+import zlib
+from datetime import date
+from itertools import pairwise
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from helpers import clinical_questions as cq
+from helpers import clinical_retrieval as cr
+from helpers import clinical_retrieval_report as report
+from helpers import record, vectors
+from helpers.clinical_charts import generate
+from helpers.clinical_gold import Note
+from helpers.clinical_query import Lexicon, parse
+
+LEXICON = Lexicon(
+    {"levetiracetam": ["Keppra", "LEV"], "lamotrigine": ["Lamictal"], "perampanel": ["Fycompa", "PER"]},
+    {"lip smacking": [], "rash": ["skin eruption"]},
+    ["P0001", "P0002", "P0003"],
+)
+
+
+class WordsEncoder(vectors.Encoder):
+    """Texts as sums of one random direction a word: quick, and near for texts that share words."""
+
+    name, engine, digest, dimension, max_tokens = "words", "numpy", "words", 64, 10**9
+
+    def _encode(self, texts, progress):
+        result = np.zeros((len(texts), self.dimension), dtype=np.float32)
+        for row, text in enumerate(texts):
+            for word in ["", *re.findall(r"\w+", text.lower())]:
+                result[row] += np.random.default_rng(zlib.crc32(word.encode())).normal(size=self.dimension)
+        return result / np.linalg.norm(result, axis=1, keepdims=True), np.zeros(len(texts), dtype=bool)
+
+    def _cut(self, texts):
+        return np.zeros(len(texts), dtype=bool)
+
+
+@pytest.fixture(autouse=True)
+def _indexes_of_its_own(tmp_path, monkeypatch):
+    monkeypatch.setattr(vectors, "INDEXES", tmp_path / "indexes")
+
+
+def chunk(n: int, patient: str, day: str, text: str) -> cr.Chunk:
+    return cr.Chunk(
+        f"{patient}-{n}", f"n{n}", patient, date.fromisoformat(day), 0, len(text), text, LEXICON.drugs_in(text)
+    )
+
+
+def retriever(chunks: list[cr.Chunk], reranker: cr.Reranker | None = None) -> cr.Retriever:
+    encode = WordsEncoder()
+    index = vectors.Index.build(encode.encode([c.text for c in chunks], progress=False))
+    return cr.Retriever(chunks, LEXICON, encode, reranker, index=index)
+
+
+# ---------------------------------------------------------------------------------------------------------- passages
+
+PROSE = st.text(alphabet=st.sampled_from("abc de. \n"), max_size=600)
+
+
+@given(PROSE, st.integers(20, 200), st.floats(0, 0.49))
+def test_passages_cover_the_text_and_none_is_too_long(text, size, share):
+    overlap = int(size * share)
+    spans = cr.chunk_spans(text, size, overlap)
+    assert bool(spans) == bool(text)
+    covered = 0
+    for i, (start, end) in enumerate(spans):
+        assert 0 < end - start <= size
+        assert start <= covered < end
+        if i:
+            assert covered - start <= overlap
+            assert start > spans[i - 1][0]
+        covered = end
+    assert covered == len(text)
+
+
+def test_a_paragraph_that_fits_is_not_cut():
+    paragraphs = [f"Paragraph {i}. " + "word " * 40 for i in range(12)]
+    text = "\n\n".join(paragraphs)
+    pieces = [text[a:b] for a, b in cr.chunk_spans(text, 500, 100)]
+    assert all(any(p.strip() in piece for piece in pieces) for p in paragraphs)
+    assert all(piece.startswith("Paragraph") for piece in pieces)
+
+
+def test_a_long_paragraph_repeats_its_end_in_the_next_passage():
+    text = "word " * 400
+    spans = cr.chunk_spans(text, 500, 100)
+    assert all(80 <= a_end - b_start <= 100 for (_, a_end), (b_start, _) in pairwise(spans))
+
+
+def test_an_overlap_of_half_the_size_is_refused():
+    with pytest.raises(ValueError, match="below half"):
+        cr.chunk_spans("text", 100, 50)
+
+
+@given(st.text(max_size=200))
+def test_masking_keeps_every_place(text):
+    assert len(cr.masked(text)) == len(text)
+
+
+@pytest.mark.parametrize("identifier", ["(555) 014-1234", "00-1234567", "115154574", "a.b@clinic.org", "555-014-1234"])
+def test_identifiers_are_masked_and_doses_and_dates_are_not(identifier):
+    text = f"Seen 2021-03-04, MRN {identifier}. Keppra 1500 mg BID, sodium 130, EEG 10-20 system."
+    hidden = cr.masked(text)
+    assert identifier not in hidden
+    assert hidden.replace("#", "") == text.replace(identifier, "").replace("#", "") or "#" in hidden
+    for kept in ("2021-03-04", "1500 mg", "130", "10-20"):
+        assert kept in hidden
+
+
+# ----------------------------------------------------------------------------------------------------------- parsing
+
+
+@pytest.mark.parametrize(
+    ("question", "intent", "patients", "drugs"),
+    [
+        ("When was patient P0001 started on Keppra?", "patient", {"P0001"}, {"levetiracetam"}),
+        ("Did lev help p0002?", "effectiveness", {"P0002"}, {"levetiracetam"}),
+        ("How effective was lamotrigien for P0003?", "effectiveness", {"P0003"}, {"lamotrigine"}),
+        ("Which patients developed rash on Lamictal?", "cohort", set(), {"lamotrigine"}),
+        ("Which patients responded to LEV?", "cohort", set(), {"levetiracetam"}),
+        ("adverse effects of PER", "general", set(), {"perampanel"}),
+        ("seizures, two per month", "general", set(), set()),
+        ("What did patient 115154574 take in 2023?", "patient", {"115154574"}, set()),
+    ],
+)
+def test_intent_patient_and_drug_are_read_off_a_question(question, intent, patients, drugs):
+    query = parse(question, LEXICON)
+    assert (query.intent, query.patients, query.drugs) == (intent, patients, drugs)
+
+
+@pytest.mark.parametrize(
+    ("words", "since", "until"),
+    [
+        ("in 2021", "2021-01-01", "2021-12-31"),
+        ("in February 2020", "2020-02-01", "2020-02-29"),
+        ("between 2021-03-01 and 2021-05-02", "2021-03-01", "2021-05-02"),
+        ("from March 2020 to May 2021", "2020-03-01", "2021-05-31"),
+        ("since 2019", "2019-01-01", None),
+        ("after 2019", "2020-01-01", None),
+        ("before June 2021", None, "2021-05-31"),
+        ("until 2021", None, "2021-12-31"),
+        ("on 2021-02-31", None, None),
+        ("at 1500 mg", None, None),
+    ],
+)
+def test_dates_are_read_off_a_question(words, since, until):
+    query = parse(f"seizures of patient P0001 {words}", LEXICON)
+    assert (query.since, query.until) == tuple(d and date.fromisoformat(d) for d in (since, until))
+
+
+@given(st.text(max_size=80))
+def test_any_text_is_a_question(text):
+    assert parse(text, LEXICON).text == text
+
+
+def test_symptoms_are_named_as_the_lexicon_does():
+    assert parse("skin eruption, lip smacking?", LEXICON).symptoms == {"rash", "lip smacking"}
+
+
+# ----------------------------------------------------------------------------------------------------------- filters
+
+WORDS = st.sampled_from(["seizure", "keppra", "lamictal", "rash", "mg", "EEG", "daily", "denies"])
+CHUNKS = st.lists(
+    st.tuples(
+        st.sampled_from(["P0001", "P0002", "P0003", "Q9"]),
+        st.dates(date(2019, 1, 1), date(2022, 12, 31)),
+        st.lists(WORDS, min_size=1, max_size=6).map(" ".join),
+    ),
+    min_size=1,
+    max_size=30,
+)
+
+
+@settings(max_examples=60)
+@given(
+    CHUNKS,
+    st.sampled_from(["P0001", "P0002", "P0003", "P0777"]),
+    st.lists(WORDS, max_size=4),
+    st.sampled_from([1, 200]),
+)
+def test_a_filter_on_a_patient_never_returns_another_patients_passage(parts, patient, words, candidates):
+    store = retriever([chunk(i, p, d.isoformat(), t) for i, (p, d, t) in enumerate(parts)])
+    few = cr.Settings(candidates=candidates)
+    found = store.retrieve(f"Patient {patient}: {' '.join(words)} since 2020?", k=50, settings=few)
+    assert all(r.chunk.patient == patient and r.chunk.date >= date(2020, 1, 1) for r in found.results)
+    assert found.audit.counts["returned"] == len(found.results)
+    given = store.retrieve(" ".join(words), patient=patient, k=50, settings=few)
+    assert {r.chunk.patient for r in given.results} <= {patient}
+
+
+def test_an_unknown_patient_finds_nothing_rather_than_everyone():
+    store = retriever([chunk(0, "P0001", "2020-01-01", "seizure"), chunk(1, "P0002", "2020-01-01", "seizure")])
+    found = store.retrieve("What did patient 99887766 take?")
+    assert found.results == ()
+    assert found.audit.counts["after filters"] == 0
+    assert "99887766" in str(found)
+
+
+def test_what_the_caller_names_goes_before_what_the_question_names():
+    store = retriever([chunk(0, "P0001", "2020-01-01", "seizure"), chunk(1, "P0002", "2021-01-01", "seizure")])
+    found = store.retrieve("Seizures of patient P0001 in 2020", patient="P0002", since=date(2021, 1, 1))
+    assert [r.chunk.patient for r in found.results] == []
+    found = store.retrieve("Seizures of patient P0001", patient="P0002")
+    assert [r.chunk.patient for r in found.results] == ["P0002"]
+
+
+# ------------------------------------------------------------------------------------------------- fusion and audit
+
+
+def test_components_add_up_to_the_score_and_the_order_follows_it():
+    texts = ["keppra 500 mg daily", "lamictal rash", "denies seizure", "keppra stopped for mood", "EEG normal"]
+    chunks = [chunk(i, "P0001", "2020-01-01", t) for i, t in enumerate(texts)]
+    encode = WordsEncoder()
+    store = retriever(chunks, cr.MeanPooled(chunks, encode, progress=False))
+    found = store.retrieve("Why was levetiracetam stopped in patient P0001?")
+    scores = [r.score for r in found.results]
+    assert scores == sorted(scores, reverse=True)
+    for r in found.results:
+        assert r.score == pytest.approx(r.rerank + r.semantic + r.lexical + r.medication)
+        assert r.medication == (0.2 if "levetiracetam" in r.chunk.drugs else -0.05)
+    # found by its brand name
+    assert found.results[0].chunk.text == "keppra stopped for mood"
+    assert found.audit.counts["FAISS"] == 5
+    assert "patient P0001" in str(found)
+
+
+@given(st.lists(st.one_of(st.floats(-100, 100), st.just(float("nan"))), max_size=20))
+def test_normalised_scores_lie_within_0_and_1_and_what_was_not_found_has_0(scores):
+    raw = np.array(scores)
+    scaled = cr.min_max(raw)
+    assert ((scaled >= 0) & (scaled <= 1)).all()
+    assert (scaled[np.isnan(raw)] == 0).all()
+    if np.isfinite(raw).any():
+        assert scaled[np.nanargmax(raw)] == 1
+
+
+def test_the_papers_reranker_with_the_same_encoder_repeats_the_semantic_order():
+    chunks = [chunk(i, "P0001", "2020-01-01", " ".join(f"w{(i * j) % 7}" for j in range(9))) for i in range(20)]
+    mean = cr.MeanPooled(chunks, WordsEncoder(), progress=False)
+    store = retriever(chunks, mean)
+    found = store.candidates(parse("w1 w2 w3", LEXICON))
+    assert mean.score("w1 w2 w3", found.rows) == pytest.approx(found.semantic, abs=1e-5)
+
+
+def test_the_best_sentence_counts_in_its_reranker():
+    long = "Sleep is fair. " * 20 + "Keppra was stopped for rash. " + "Mood is stable. " * 20
+    chunks = [chunk(0, "P0001", "2020-01-01", "Sleep was stopped for long."), chunk(1, "P0001", "2020-01-01", long)]
+    question, rows = "Keppra stopped for rash", np.array([0, 1])
+    assert np.argmax(cr.BestSentence(chunks, WordsEncoder(), progress=False).score(question, rows)) == 1
+
+
+def test_a_cross_encoder_that_cannot_be_had_is_said_and_not_replaced():
+    with pytest.raises(cr.RerankerUnavailable, match=r"cross-encoder.*hub"):
+        cr.CrossEncoder([chunk(0, "P0001", "2020-01-01", "text")], "nobody/no-such-model")
+
+
+# --------------------------------------------------------------------------------------------------------- measures
+
+
+def test_measures_are_those_of_the_field_and_a_question_without_results_has_0():
+    grades = {"a": {"x": 2, "y": 1}, "b": {"z": 2}}
+    table = report.measure(grades, {"a": ["y", "w", "x"], "b": []})
+    assert list(table.loc["a", ["P@5", "R@10", "MRR"]]) == [0.4, 1.0, 1.0]
+    assert table.loc["a", "AP"] == pytest.approx((1 + 2 / 3) / 2)
+    assert table.loc["a", "nDCG@10"] == pytest.approx((1 + 2 / 2) / (2 + 1 / np.log2(3)))
+    assert list(table.loc["b"]) == [0] * 5
+
+
+@given(
+    st.permutations(list("abcdefghijkl")), st.dictionaries(st.sampled_from("abcdefxyz"), st.integers(1, 2), min_size=1)
+)
+def test_the_quick_ndcg_of_the_weight_search_is_that_of_ir_measures(order, grades):
+    assert report._ndcg(grades, order) == pytest.approx(report.measure({"q": grades}, {"q": order}).loc["q", "nDCG@10"])
+
+
+# ------------------------------------------------------------------------------------------- questions and their gold
+
+
+@pytest.fixture(scope="module")
+def charts():
+    return generate(14, 5)
+
+
+def test_every_question_is_answered_by_passages_that_hold_its_sentences(charts):
+    notes = {note.note_id: note for note in charts.notes()}
+    lexicon = cq.lexicon_of(charts)
+    chunks = cq.by_note(cr.chunk_notes(charts.notes(), lexicon))
+    questions = cq.write_questions(charts, cq.antiseizure_names(), 24, 1)
+    assert {q.intent for q in questions} == {"patient", "cohort", "effectiveness", "general"}
+    assert {q.split for q in questions} == {"tune", "test"}
+    assert len({q.id for q in questions}) == len(questions)
+    for question in questions:
+        graded = cq.relevant(question, chunks)
+        assert graded
+        for place in question.places:
+            sentence = cr.masked(notes[place.note].text)[place.start : place.end]
+            assert any(sentence in c.text for c in chunks[place.note] if c.id in graded)
+        if question.patient:
+            assert {notes[p.note].patient_id for p in question.places} == {question.patient}
+    assert questions == cq.write_questions(charts, cq.antiseizure_names(), 24, 1)
+
+
+def test_every_name_that_a_question_gives_a_drug_is_read_as_that_drug(charts):
+    lexicon = cq.lexicon_of(charts)
+    names = cq.antiseizure_names()
+    rng = np.random.default_rng(0)
+    for drug in names:
+        for _ in range(20):
+            called, variant = cq.name_drug(drug, names, rng)
+            assert lexicon.drugs_in(f"Was {called} stopped?") == {drug}, (called, variant)
+
+
+# ----------------------------------------------------------------------------------------------------------- privacy
+
+
+def test_neither_identifiers_nor_note_text_leave_for_record_audit_or_log(charts, tmp_path, caplog):
+    caplog.set_level(logging.DEBUG)
+    planted = Note(
+        note_id="P9999-N001",
+        patient_id="P9999",
+        date=date(2020, 1, 1),
+        kind="phone call",
+        text="Call back (555) 014-9876, MRN 00-7654321. Seizure clusters reported by the neighbour at dawn.",
+    )
+    notes = [*charts.notes(), planted]
+    secrets = [*(i for chart in charts for i in chart.identifiers), "(555) 014-9876", "00-7654321"]
+    assert len(secrets) > 2
+    lexicon = cq.lexicon_of(charts)
+    chunks = cr.chunk_notes(notes, lexicon)
+    assert not [s for s in secrets for c in chunks if s in c.text]
+
+    store = cr.Retriever(chunks, lexicon, WordsEncoder(), progress=False)
+    questions = cq.write_questions(charts, cq.antiseizure_names(), 4, 1)
+    grades = {q.id: cq.relevant(q, cq.by_note(chunks)) for q in questions}
+    run = record.start(notebook="privacy", paper="clinical_notes", profile="smoke", parameters={})
+    prepared = report.prepare(store, questions, grades, [])
+    report.parser_table(run, prepared)
+    tables = {"FAISS alone": report.evaluate(prepared, report.single_arms("")["FAISS alone"], chunks)}
+    report.scores_table(run, tables, "retrieval", 100)
+    shown = [str(store.retrieve("Seizure clusters at dawn", k=50)), repr(store.retrieve("Call back MRN").results)]
+    left = [json.dumps(json.loads(run.save(tmp_path / "record.json").read_text())), caplog.text, *shown]
+    pieces = {note.text[i : i + 30] for note in notes for i in range(0, len(note.text) - 30, 30)}
+    for text in left:
+        assert not [s for s in secrets if s in text]
+        assert not [piece for piece in pieces if piece in text]
+    saved = [path.read_bytes() for path in (tmp_path / "indexes").rglob("*") if path.is_file()]
+    assert saved
+    assert not [s for s in secrets for content in saved if s.encode() in content]
