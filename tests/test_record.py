@@ -578,12 +578,12 @@ def test_the_terminal_shows_scoreboard_and_ledger(capsys, monkeypatch):
         scoreboard.main(["--paper", "toi"])
 
 
-def test_a_run_says_which_of_its_answers_were_kept_from_before():
+def test_a_run_says_how_many_of_its_answers_came_from_the_disk():
     cold, warm = start(), start("02_toy")
     cold.tokens(prompt=100, generated=10, requests=5)
     warm.tokens(prompt=20, generated=2, requests=5, cached=4)
     for run in (cold, warm):
         run.save()
     lines = {r.notebook: pages.run_line(r) for r in record.records("laptop")}
-    assert "kept from before" not in lines["01_toy"]
-    assert lines["02_toy"].endswith("with 4 of 5 answers kept from before")
+    assert "from disk" not in lines["01_toy"]
+    assert lines["02_toy"].endswith(", 4 of 5 answers read from disk")

@@ -192,8 +192,8 @@ def run_line(record: Record) -> str:
 
 
 def _kept(tokens: Mapping[str, int]) -> str:
-    """Says of a duration that it holds answers which were on the disk already."""
-    return f" with {tokens['cached']:,} of {tokens['requests']:,} answers kept from before" if tokens["cached"] else ""
+    """Says of a duration that it holds answers which were on the disk already, or were asked for twice."""
+    return f", {tokens['cached']:,} of {tokens['requests']:,} answers read from disk" if tokens["cached"] else ""
 
 
 def findings(record: Record) -> Markup:
