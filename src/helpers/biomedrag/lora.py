@@ -110,7 +110,7 @@ def train(name: str, rows: Sequence[tuple[Sequence[dict[str, str]], str]], train
             part = folder.with_name(folder.name + ".part")
             shutil.rmtree(part, ignore_errors=True)
             part.mkdir()
-            settings |= {"folder": str(part), "model": engines.served_folder(training.model, _say)}
+            settings |= {"folder": str(part), "model": engines.model_folder(training.model, "bf16", _say)}
             began = time.perf_counter()
             _run(settings, part / "settings.json", training.steps)
             report = json.loads((part / "losses.json").read_text())
