@@ -1,1 +1,1 @@
-"""BiomedRAG (biomedrag.md): corpora, relational memory, tailored chunk scorer, arms, and what a run reports."""
+"""BiomedRAG (biomedrag.md): corpora, scoring, what is released, the method and its notebooks' reports."""
