@@ -380,7 +380,7 @@ def _output(command: list[str]) -> str:
 
 
 def model_folder(model: str, precision: str, say: Callable[[str], None]) -> str:
-    """What vLLM or a trainer loads for a model: the folder of its unpacked weights, or the name if it is none of ours."""
+    """What vLLM or a trainer loads for a model: the folder of its unpacked weights, or its name if it is not ours."""
     weights = EMBEDDED_MODELS.get(model)
     return str(_dequantised(model, weights, precision, say)) if weights else model
 

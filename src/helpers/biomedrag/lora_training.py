@@ -4,17 +4,20 @@ Reads a JSON file of settings (`model`, `rows`, `folder`, `rank`, `alpha`, `step
 `longest`) and writes the adapter and `losses.json` to `folder`.
 """
 
+from __future__ import annotations
+
 import json
 import random
 import sys
 from pathlib import Path
+from typing import Any
 
 import torch
 from peft import LoraConfig, get_peft_model
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 
-def encode(tokenizer, row, longest):
+def encode(tokenizer: Any, row: dict[str, Any], longest: int) -> tuple[list[int], list[int]] | None:  # noqa: ANN401
     """Token numbers of prompt and answer, and labels that leave the prompt out; None if they are too long."""
     prompt = tokenizer.apply_chat_template(row["messages"], tokenize=False, add_generation_prompt=True)
     start = tokenizer(prompt, add_special_tokens=False)["input_ids"]
@@ -24,7 +27,7 @@ def encode(tokenizer, row, longest):
     return start + end, [-100] * len(start) + end
 
 
-def padded(rows, filler):
+def padded(rows: list[tuple[list[int], list[int]]], filler: int) -> dict[str, torch.Tensor]:
     """One batch of token numbers, mask and labels, padded on the right."""
     width = max(len(ids) for ids, _ in rows)
     ids = [ids + [filler] * (width - len(ids)) for ids, _ in rows]
@@ -33,10 +36,10 @@ def padded(rows, filler):
     return {"input_ids": torch.tensor(ids), "attention_mask": torch.tensor(mask), "labels": torch.tensor(labels)}
 
 
-def main(settings):
+def main(settings: dict[str, Any]) -> None:
     """Train, one line of progress to stderr each step."""
     torch.manual_seed(settings["seed"])
-    draw = random.Random(settings["seed"])
+    draw = random.Random(settings["seed"])  # noqa: S311  # no secret is drawn
     device = "cuda" if torch.cuda.is_available() else "cpu"
     tokenizer = AutoTokenizer.from_pretrained(settings["model"])
     model = AutoModelForCausalLM.from_pretrained(settings["model"], dtype=torch.bfloat16).to(device)
@@ -61,7 +64,9 @@ def main(settings):
         optimiser, settings["learning_rate"], total_steps=settings["steps"], pct_start=0.1
     )
     filler = tokenizer.pad_token_id if tokenizer.pad_token_id is not None else tokenizer.eos_token_id
-    waiting, losses, seen = [], [], 0
+    waiting: list[tuple[list[int], list[int]]] = []
+    losses: list[float] = []
+    seen = 0
     model.train()
     for step in range(settings["steps"]):
         if len(waiting) < settings["batch"]:

@@ -207,7 +207,7 @@ def whole_shot(example: Example) -> Shot:
 
 
 def permute(shots: Sequence[Shot]) -> list[Document]:
-    """Every ordered selection of one or more shots, the shorter first (section 4.2.2: two shots give four documents)."""
+    """Every ordered selection of the shots, the shorter first: two shots give four documents (section 4.2.2)."""
     return [Document(taken) for size in range(1, len(shots) + 1) for taken in permutations(shots, size)]
 
 
