@@ -9,7 +9,7 @@ import json
 import math
 import re
 import types
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -185,10 +185,15 @@ def run_line(record: Record) -> str:
             f"profile {record.profile}",
             commit + (" with changes" if machine.dirty else ""),
             models,
-            duration(record.seconds),
+            duration(record.seconds) + _kept(machine.tokens),
         )
         if part
     )
+
+
+def _kept(tokens: Mapping[str, int]) -> str:
+    """Says of a duration that it holds answers which were on the disk already."""
+    return f" with {tokens['cached']:,} of {tokens['requests']:,} answers kept from before" if tokens["cached"] else ""
 
 
 def findings(record: Record) -> Markup:
