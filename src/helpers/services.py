@@ -156,24 +156,6 @@ def llm_endpoint(model: str, context: int = CONTEXT, *, exact: bool = False) -> 
     return _as(LlmEndpoint, _ensure("llm", config, launch))
 
 
-def adapter_endpoint(model: str, name: str, folder: Path, *, rank: int, context: int = CONTEXT) -> LlmEndpoint:
-    """An embedded server of `model` that serves the LoRA adapter in `folder` beside it, as the model `name`.
-
-    It is embedded whatever `LLM_BASE_URL` says, for an adapter that was trained here is on no other server.
-
-    Raises:
-        ServiceError: the server did not start.
-        EngineError: the engine here is not vLLM.
-    """
-
-    def launch(say: Callable[[str], None]) -> Launch:
-        key = secrets.token_urlsafe(24)
-        return engines.llm_launch(model, _free_port(), key, context, say, {name: folder}, rank)
-
-    config = {"model": model, "context": context, "engine": f"lora-{folder.name}"}
-    return _as(LlmEndpoint, _ensure("llm", config, launch))
-
-
 def _external_llm(base_url: str, model: str, api_key: str) -> LlmEndpoint:
     headers = {"Authorization": f"Bearer {api_key}"}
     mend = "Start it or correct LLM_BASE_URL, or unset LLM_BASE_URL to use the embedded engine."
