@@ -1,4 +1,4 @@
-"""What a run of BiomedRAG's method reports: scores beside the printed ones, tests, what scorers chose, claims, figures."""
+"""What a run of BiomedRAG's method reports: scores beside the printed ones, tests, scorers' choices, figures."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 import matplotlib.pyplot as plt
-import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 
@@ -166,18 +165,17 @@ def blanks_words(run: Run, corpora: Mapping[str, Corpus]) -> str:
     said = []
     for name, corpus in corpora.items():
         printed = printed_value(run, name)
-        plain = ceiling(corpus.test, single_blanks).triple
-        if printed > ceiling(corpus.test).triple:
+        whole, plain = ceiling(corpus.test).triple, ceiling(corpus.test, single_blanks).triple
+        if printed > whole:
             said.append(
-                f"On **{name}** the printed F1 ({_percent(printed)}) is above the most that any extractor can have right "
-                f"that sees the released sentence and gives one answer to it ({_percent(ceiling(corpus.test).triple)}): "
-                "the rows repeat sentences with other pairs. The paper's rows must have held more than the sentence, or "
-                "were counted otherwise."
+                f"On **{name}** the printed F1 ({_percent(printed)}) is above the most that any extractor can have "
+                f"right that sees the released sentence and gives one answer to it ({_percent(whole)}): rows repeat a "
+                "sentence with other pairs. The paper's rows held more than the sentence, or were counted otherwise."
             )
         elif printed > plain:
             said.append(
                 f"On **{name}** the printed F1 ({_percent(printed)}) is above what the words can decide "
-                f"({_percent(plain)}): without the blanks that mark the pair, rows with the same words have different "
+                f"({_percent(plain)}): without the blanks that mark the pair, rows of the same words differ in their "
                 "answers."
             )
     return "\n\n".join(said) or "No printed score lies above what the text of the rows can decide."
