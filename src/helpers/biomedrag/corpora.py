@@ -181,6 +181,35 @@ def divided(corpus: Corpus, *, seed: int, train: float = 0.4, validation: float 
     return replace(corpus, train=parts["train"], validation=parts["validation"], test=parts["test"])
 
 
+def stratified(examples: Sequence[Example], n: int, seed: int) -> list[Example]:
+    """At most n rows, of each label its share, in the order of the rows.
+
+    Args:
+        examples: to draw from.
+        n: how many.
+        seed: of the draw.
+    """
+    draw = random.Random(seed)  # noqa: S311  # no secret is drawn
+    mixed = sorted(range(len(examples)), key=lambda _: draw.random())
+    by_label = sorted(mixed, key=lambda i: examples[i].label)
+    n = min(n, len(examples))
+    # evenly spaced places in the rows by label give each label its share
+    offset = draw.random()
+    chosen = {by_label[int((i + offset) * len(examples) / n)] for i in range(n)}
+    return [examples[i] for i in sorted(chosen)]
+
+
+def shortened(corpus: Corpus, words: int) -> Corpus:
+    """A corpus whose texts end after so many words, for a model that reads slowly; 0 leaves them whole."""
+    if not words:
+        return corpus
+
+    def cut(examples: Sequence[Example]) -> tuple[Example, ...]:
+        return tuple(replace(e, text=" ".join(e.text.split()[:words])) for e in examples)
+
+    return replace(corpus, train=cut(corpus.train), validation=cut(corpus.validation), test=cut(corpus.test))
+
+
 # ---------------------------------------------------------------------------------------------------------- readers
 
 
