@@ -26,6 +26,11 @@ from helpers.vectors import Encoder, Index
 
 FORMAT: Final = "head entity|relation|tail entity"
 """Output format of the released prompts."""
+QUESTIONS: Final = {
+    "relations": "Which relation of the head entity to the tail entity does the sentence state?",
+    "classification": "To which class does the text belong?",
+    "links": "Which relation holds between the two?",
+}
 ANSWER_TOKENS: Final = {"triples": 48, "relations": 12, "classification": 12, "links": 12}
 
 
@@ -211,33 +216,32 @@ class Asking:
     """How an arm asks its LLM.
 
     Attributes:
-        llm: the model.
-        labels: the labels that the prompt offers.
+        llm: the model; None where only prompts are made.
         task: what is asked for.
-        entities: what the relation joins, in words.
+        labels: that an answer may have.
         tokens: longest answer; 0 takes that of the task.
+        question: in place of the task's own.
+        offered: whether the prompt lists the labels.
     """
 
-    llm: LLM
+    llm: LLM | None
     task: str
     labels: tuple[str, ...]
     tokens: int = 0
     question: str = ""
+    offered: bool = True
 
     def instruction(self) -> str:
         """I of section 4.2.4: what is the same in every prompt stands first, so that the server computes it once."""
-        offered = ", ".join(self.labels)
+        labels = ", ".join(self.labels)
         if self.task == "triples":
+            offered = f"The relation is one of: {labels}. " if self.offered else ""
             return (
                 "Extract the relation that the sentence states between two of its entities. Copy both entities from "
-                f"the sentence. The relation is one of: {offered}. Answer in one line: {FORMAT}"
+                f"the sentence. {offered}Answer in one line: {FORMAT}"
             )
-        what = self.question or {
-            "relations": "Which relation of the head entity to the tail entity does the sentence state?",
-            "classification": "To which class does the text belong?",
-            "links": "Which relation holds between the two?",
-        }.get(self.task, "")
-        return f"{what} Answer with one of these and nothing else: {offered}."
+        what = self.question or QUESTIONS[self.task]
+        return f"{what} Answer with one of these and nothing else: {labels}." if self.offered else what
 
     def messages(self, example: Example, shots: Sequence[Shot]) -> list[dict[str, str]]:
         """I, then the document, then x (section 4.2.4)."""
@@ -273,6 +277,11 @@ def _pair(triples: Sequence[Triple]) -> str:
     return "".join(f" Head entity: {t.head}. Tail entity: {t.tail}." for t in triples)
 
 
+def answer_line(example: Example, task: str) -> str:
+    """The true answer as a model should write it."""
+    return triple_line(example.triples) if task == "triples" else example.label
+
+
 def triple_line(triples: Sequence[Triple]) -> str:
     """Triples in the output format of the released prompts."""
     return "\n".join(f"{t.head}|{t.relation}|{t.tail}" for t in triples)
@@ -281,7 +290,13 @@ def triple_line(triples: Sequence[Triple]) -> str:
 def ask(
     asking: Asking, examples: Sequence[Example], documents: Sequence[Document | None], name: str
 ) -> list[Prediction]:
-    """The information extractor of section 4.2.4: one prompt an example, with its document if it has one."""
+    """The information extractor of section 4.2.4: one prompt an example, with its document if it has one.
+
+    Raises:
+        ValueError: there is no model to ask.
+    """
+    if asking.llm is None:
+        raise ValueError("There is no model to ask; give Asking one.")
     replies = asking.llm.chat_many(
         [asking.messages(e, d.shots if d else ()) for e, d in zip(examples, documents, strict=True)],
         max_tokens=asking.tokens or ANSWER_TOKENS[asking.task],
@@ -328,15 +343,19 @@ def biomed_rag(
     """BiomedRAG: of the candidates of each input, the document that the scorer weighs highest goes into the prompt."""
 
     def answer(examples: Sequence[Example]) -> list[Prediction]:
-        texts = [e.text for e in examples]
-        candidates = memory.candidates(texts, diverse=diverse, permuted=permuted)
-        inputs = memory.encoder.encode(texts, progress=False)
-        chosen = [
-            documents[scorer.choose(x, vectors)]
-            for x, documents, vectors in zip(
-                inputs, candidates, document_vectors(candidates, memory.encoder), strict=True
-            )
-        ]
-        return ask(asking, examples, chosen, name)
+        return ask(
+            asking, examples, choose_documents(memory, scorer, examples, diverse=diverse, permuted=permuted), name
+        )
 
     return answer
+
+
+def choose_documents(
+    memory: Memory, scorer: Scorer, examples: Sequence[Example], *, diverse: bool = True, permuted: int = 2
+) -> list[Document]:
+    """The document of each example's candidates that the scorer weighs highest."""
+    texts = [e.text for e in examples]
+    candidates = memory.candidates(texts, diverse=diverse, permuted=permuted)
+    inputs = memory.encoder.encode(texts, progress=False)
+    vectors = document_vectors(candidates, memory.encoder)
+    return [of_x[scorer.choose(x, v)] for x, of_x, v in zip(inputs, candidates, vectors, strict=True)]

@@ -7,8 +7,7 @@ the floors are scored on that subset too wherever they stand beside them.
 from __future__ import annotations
 
 import time
-from collections import Counter
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -149,49 +148,7 @@ def score(
     return score_labels(rows, [p.label for p in predictions], draws=draws)
 
 
-# ----------------------------------------------------------------------------------------- what a sentence can tell
-
-
-@dataclass(frozen=True)
-class Ceiling:
-    """How many rows an extractor can have right that sees the text alone and gives one answer to each text.
-
-    Attributes:
-        rows: rows of the split.
-        texts: distinct texts.
-        triple: share of rows that the best answer to each text has right.
-        relation: the same of the relation alone.
-    """
-
-    rows: int
-    texts: int
-    triple: float
-    relation: float
-
-
-def ceiling(examples: Sequence[Example], read: Callable[[str], str] = str) -> Ceiling:
-    """The best that one answer to each text can do, where rows repeat a text with different answers.
-
-    Args:
-        examples: rows with their triples.
-        read: what of a text the extractor sees, for example without repeated blanks.
-    """
-    triples: dict[str, Counter[Hashable]] = {}
-    relations: dict[str, Counter[Hashable]] = {}
-    for example in examples:
-        seen = read(example.text)
-        triples.setdefault(seen, Counter())[example.triples] += 1
-        relations.setdefault(seen, Counter())[example.label] += 1
-
-    def best(counts: Mapping[str, Counter[Hashable]]) -> float:
-        return sum(max(of_text.values()) for of_text in counts.values()) / len(examples)
-
-    return Ceiling(len(examples), len(triples), best(triples), best(relations))
-
-
-def single_blanks(text: str) -> str:
-    """A text with its runs of blanks as single ones."""
-    return " ".join(text.split())
+# ------------------------------------------------------------------------------------------- what was chosen, and paid
 
 
 def documents_chosen(choices: Choices, taught: Sequence[Taught], name: str) -> int:

@@ -11,18 +11,19 @@ from matplotlib.figure import Figure
 
 from helpers import figures
 from helpers.biomedrag.arms import marked_entities, marks_the_pair
+from helpers.biomedrag.balance import Balance
 from helpers.biomedrag.corpora import Corpus
 from helpers.biomedrag.experiment import (
     Lesson,
     Study,
-    ceiling,
     cost,
     documents_chosen,
     label_hits,
-    single_blanks,
 )
+from helpers.biomedrag.scorer import Floats, cosine_scorer
 from helpers.biomedrag.scoring import MEASURES, PARTS, Scores
-from helpers.metrics import DRAWS, Paired, Score, bootstrap, holm, paired_means, proportion
+from helpers.lora import TrainingLog
+from helpers.metrics import DRAWS, Paired, Score, bootstrap, holm, mcnemar, paired_means, proportion
 from helpers.record import Run
 
 ARMS: Final = {
@@ -107,78 +108,72 @@ def report_parts(run: Run, name: str, parts: Mapping[str, Scores], model: str, n
             run.rerun(identity, of_part[measure], model=model, note=note)
 
 
-def explain_rest(run: Run, prefixes: Sequence[str], why: Mapping[str, str], done: Iterable[str]) -> None:
-    """Say of every printed number under some prefixes that was not rerun why it was not.
-
-    Args:
-        run: takes the reasons.
-        prefixes: beginnings of ids.
-        why: reason by the row's name in the id; the empty name is for all other rows.
-        done: ids that have a rerun.
-    """
-    have = set(done)
-    for number in run.printed.numbers:
-        if number.id in have or number.why_no_rerun or not number.id.startswith(tuple(prefixes)):
-            continue
-        row = number.id.split(".")[2]
-        run.not_run(number.id, why.get(row, why[""]))
-
-
+OTHER_SYSTEM: Final = "Another system with code and training of its own; this notebook reruns the paper's method."
 WHY_NOT: Final = {
-    "": "Another system with code and training of its own; this notebook reruns the paper's method.",
-    "gpt4": "A hosted model; name one by LLM_BASE_URL and LLM_MODEL, and its answers stand in the rows of the LLM.",
-    "medllama": "This profile asks one model, which stands in the rows of LLaMA2 13B.",
-    "medllama_br": "This profile asks one model, which stands in the rows of LLaMA2 13B.",
+    "gpt4": "A hosted model; name one by LLM_BASE_URL and LLM_MODEL, and its answers stand in the rows of LLaMA2 13B.",
+    "medllama": "This run asks one model, which stands in the rows of LLaMA2 13B.",
+    "medllama_br": "This run asks one model, which stands in the rows of LLaMA2 13B.",
 }
+
+
+def explain_rest(run: Run, names: Sequence[str]) -> None:
+    """Say of the printed numbers of some corpora that have no rerun why they have none."""
+    for number in run.printed.numbers:
+        _, table, row, column = number.id.split(".", 3)
+        if number.why_no_rerun:
+            continue
+        key = column.rsplit("_", 1)[0]
+        if table == "table1" and key in {COLUMNS[n] for n in names} and row not in PRINTED_ROWS.values():
+            run.not_run(number.id, WHY_NOT.get(row, OTHER_SYSTEM))
+        elif table == "table3" and "GIT" in names and not row.startswith("llama2_br_"):
+            run.not_run(number.id, OTHER_SYSTEM)
+        elif table == "text" and row == "gain" and column in {f"{COLUMNS[n]}_medllama" for n in names}:
+            run.not_run(number.id, WHY_NOT["medllama"])
+        elif table == "text" and row in {COLUMNS[n] for n in names}:
+            run.not_run(number.id, OTHER_SYSTEM)
 
 
 # --------------------------------------------------------------------------------------- what the sentences give away
 
 
-def blanks_table(run: Run, corpora: Mapping[str, Corpus]) -> pd.DataFrame:
-    """How far the text alone decides the answer: repeated texts, and blanks around the gold entities."""
+def blanks_table(run: Run, corpora: Mapping[str, Corpus], floors: Mapping[str, Mapping[str, Scores]]) -> pd.DataFrame:
+    """How often blanks mark the gold pair, and what a classifier gains by reading them."""
     rows = []
     for name, corpus in corpora.items():
-        whole, plain = ceiling(corpus.test), ceiling(corpus.test, single_blanks)
         marked = proportion(sum(marks_the_pair(e) for e in corpus.test), len(corpus.test))
         run.extra(f"{COLUMNS[name]}.marked_pairs", f"{name}: blanks single out the gold pair", marked)
-        for kind, of_kind in {"": whole, "_single_blanks": plain}.items():
-            best = proportion(round(of_kind.triple * whole.rows), whole.rows)
-            run.extra(f"{COLUMNS[name]}.ceiling{kind}", f"{name}: best with one answer a text{kind}", best)
         rows.append(
             {
-                "corpus": name,
-                "test rows": whole.rows,
-                "distinct texts": whole.texts,
+                "data": name,
                 "blanks mark exactly the gold pair": marked,
-                "most that one triple a text can reach": whole.triple,
-                "the same with single blanks": plain.triple,
-                "most for the relation alone": whole.relation,
-                "printed F1": printed_value(run, name),
+                "F1, reading the blanks": floors[name]["blanks"]["f1"],
+                "F1, without": floors[name]["names"]["f1"],
+                "printed F1, LLaMA2 13B": _percent(printed_value(run, name, "llama2")),
+                "with BiomedRAG": _percent(printed_value(run, name)),
             }
         )
     return pd.DataFrame(rows)
 
 
-def blanks_words(run: Run, corpora: Mapping[str, Corpus]) -> str:
+def ceilings_words(run: Run, balances: Sequence[Balance]) -> str:
     """Which printed scores lie above what the text of a row can decide."""
     said = []
-    for name, corpus in corpora.items():
-        printed = printed_value(run, name)
-        whole, plain = ceiling(corpus.test).triple, ceiling(corpus.test, single_blanks).triple
-        if printed > whole:
+    for b in balances:
+        printed = printed_value(run, b.name)
+        if printed > b.ceiling_as_released.value:
             said.append(
-                f"On **{name}** the printed F1 ({_percent(printed)}) is above the most that any extractor can have "
-                f"right that sees the released sentence and gives one answer to it ({_percent(whole)}): rows repeat a "
-                "sentence with other pairs. The paper's rows held more than the sentence, or were counted otherwise."
+                f"On **{b.name}** the printed F1 ({_percent(printed)}) is above the most that any extractor can have "
+                f"right that sees the released sentence and gives one answer to it "
+                f"({_percent(b.ceiling_as_released.value)}): rows repeat a sentence with other pairs. The paper's rows "
+                "held more than the sentence, or were counted otherwise."
             )
-        elif printed > plain:
+        elif printed > b.ceiling.value:
             said.append(
-                f"On **{name}** the printed F1 ({_percent(printed)}) is above what the words can decide "
-                f"({_percent(plain)}): without the blanks that mark the pair, rows of the same words differ in their "
-                "answers."
+                f"On **{b.name}** the printed F1 ({_percent(printed)}) is above what the words can decide "
+                f"({_percent(b.ceiling.value)}): rows of the same words differ in their answers, and only the blanks "
+                "tell them apart."
             )
-    return "\n\n".join(said) or "No printed score lies above what the text of the rows can decide."
+    return "\n\n".join(said) or "No printed F1 lies above what the text of the rows can decide."
 
 
 def blanks_example(corpora: Mapping[str, Corpus]) -> list[dict[str, str]]:
@@ -421,3 +416,284 @@ def _p(p: float) -> str:
 
 def _points(test: Paired) -> str:
     return f"{100 * test.difference:+.1f} points [{100 * test.low:+.1f}, {100 * test.high:+.1f}]"
+
+
+# ---------------------------------------------------------------------------------------------- what stands on a page
+
+
+def candidates_table(lesson: Lesson, inputs_vectors: tuple[Floats, Sequence[Floats]], row: int = 0) -> pd.DataFrame:
+    """The documents of one input, with what the LLM and two scorers make of each.
+
+    Args:
+        lesson: what was taught.
+        inputs_vectors: E(x) of all inputs, and E(d) of the documents of each.
+        row: which input.
+    """
+    taught = lesson.taught[row]
+    x, documents = inputs_vectors[0][row], inputs_vectors[1][row]
+    cosine = cosine_scorer(len(x), lesson.scorer.eta)
+    return pd.DataFrame(
+        {
+            "document": [" + ".join(f"{s.text} → {s.label}" for s in d.shots) for d in taught.documents],
+            "log P(y | d, x)": [f"{value:.2f}" for value in taught.loglikelihoods],
+            "cosine, as P(d | x)": cosine.weights(x, documents),
+            "scorer, P(d | x)": lesson.scorer.weights(x, documents),
+        }
+    )
+
+
+def triples_summary(
+    run: Run,
+    *,
+    floors: Mapping[str, Mapping[str, Scores]],
+    scores: Mapping[str, Mapping[str, Scores]],
+    tests: Mapping[str, Mapping[str, Paired]],
+    lessons: Mapping[str, Lesson],
+    model: str,
+    draws: int,
+) -> str:
+    """What the chapter on triples found, for the top of its page."""
+    read = ", ".join(
+        f"{_percent(of_one['blanks']['f1'].value)} on {name} ({_percent(of_one['names']['f1'].value)} without)"
+        for name, of_one in floors.items()
+    )
+    gains = "; ".join(
+        f"{name} {_percent(of_one['biomedrag']['f1'].value)} against {_percent(of_one['zero_shot']['f1'].value)} alone "
+        f"({_points(tests[name]['zero_shot'])})"
+        for name, of_one in scores.items()
+    )
+    printed = ", ".join(f"{_percent(printed_value(run, name))} on {name}" for name in scores)
+    return (
+        "**In short.** The released sentences of GIT and ChemProt set extra blanks around the two entities that are "
+        f"asked for. A linear classifier that reads these blanks has an F1 of {read}. The paper prints {printed} for "
+        f"a fine-tuned 13B model with BiomedRAG. Prompted {model} with BiomedRAG: {gains}. "
+        f"Trained scorer against plain cosine: {choices_words(lessons, draws)}"
+    )
+
+
+def relations_summary(
+    run: Run,
+    *,
+    floors: Mapping[str, Scores],
+    scores: Mapping[str, Scores],
+    test: Paired,
+    adapted: Mapping[str, Scores],
+    lesson: Lesson,
+    model: str,
+    draws: int,
+) -> str:
+    """What the chapter on relations found, for the top of its page."""
+    best = max(FLOORS, key=lambda arm: floors[arm]["f1"].value)
+    said = (
+        f"**In short.** On GIT-RE the best arm without a language model ({label(best).lower()}) has "
+        f"{_percent(floors[best]['f1'].value)}, the commonest label {_percent(floors['majority']['f1'].value)}. Prompted "
+        f"{model} has {_percent(scores['zero_shot']['f1'].value)} alone and "
+        f"{_percent(scores['biomedrag']['f1'].value)} with BiomedRAG ({_points(test)}); the paper prints "
+        f"{_percent(printed_value(run, 'GIT-RE', 'llama2'))} and {_percent(printed_value(run, 'GIT-RE'))} for a "
+        f"fine-tuned 13B model. Trained scorer against plain cosine: {choices_words({'GIT-RE': lesson}, draws)}"
+    )
+    if adapted:
+        said += (
+            " Adapted by LoRA for a few steps, a far smaller model reaches "
+            f"{_percent(adapted['lora']['f1'].value)}, and {_percent(adapted['lora_rag']['f1'].value)} with BiomedRAG's "
+            "documents in training and test."
+        )
+    return said
+
+
+# ----------------------------------------------------------------------------------------------------- the ablation
+
+
+def ablation_table(run: Run, studies: Mapping[str, Study], draws: int, model: str, note: str) -> pd.DataFrame:
+    """Table 4: the whole, without scorer, without diversity, printed and rerun; each rerun is reported."""
+    places = {"GIT": "te", "GIT-RE": "re"}
+    rows = []
+    for name, study in studies.items():
+        scores = study.scores(draws=draws)
+        for arm, row in {"biomedrag": "whole", "cosine": "without_scorer", "plain": "without_diversity"}.items():
+            for measure in MEASURES:
+                identity = f"biomedrag.table4.{places[name]}_{row}.{measure}"
+                run.rerun(identity, scores[arm][measure], model=model, note=note)
+            printed = run.printed.number(f"biomedrag.table4.{places[name]}_{row}.f1")
+            rows.append({"data": name, "arm": label(arm), "printed F1": printed.printed, "rerun F1": scores[arm]["f1"]})
+    return pd.DataFrame(rows)
+
+
+def chunk_table(
+    run: Run, studies: Mapping[str, Mapping[int, Study]], draws: int, model: str, note: str
+) -> pd.DataFrame:
+    """Figure 3: F1 by length of a chunk, printed and rerun; each rerun is reported (m = 5 is the row of Table 1)."""
+    rows = []
+    for name, of_one in studies.items():
+        for words, study in of_one.items():
+            by_part = {part: study.scores(part, draws)["biomedrag"] for part in (PARTS if name == "GIT" else PARTS[:1])}
+            for part, scores in by_part.items():
+                middle = f"git_{part}" if name == "GIT" else "git_re"
+                for measure in MEASURES if words != 5 else ():
+                    identity = f"biomedrag.figure3.{middle}_{measure}.m{words}"
+                    run.rerun(identity, scores[measure], model=model, note=note)
+            printed = (
+                printed_value(run, name)
+                if words == 5
+                else run.printed.number(
+                    f"biomedrag.figure3.{'git_triple' if name == 'GIT' else 'git_re'}_f1.m{words}"
+                ).value
+            )
+            rows.append(
+                {
+                    "data": name,
+                    "m": words,
+                    "printed F1": _percent(printed),
+                    **{f"rerun F1, {part}": scores["f1"] for part, scores in by_part.items()},
+                }
+            )
+    return pd.DataFrame(rows)
+
+
+def knn_name(n: int) -> str:
+    """The arm RA-KNN-n in a study."""
+    return f"knn_{n}"
+
+
+def draw_knn(studies: Mapping[str, Study], counts: Sequence[int], draws: int) -> Figure:
+    """Figure 2: F1 against n, and the prompt's length beside it, a line a corpus; dots at the right are BiomedRAG."""
+    fig, (left, right) = plt.subplots(1, 2, figsize=(8.6, 3.6))
+    for colour, (name, study) in zip(("#125ee0", "#c35410"), studies.items(), strict=False):
+        scores = study.scores(draws=draws)
+        f1 = [scores[knn_name(n)]["f1"] for n in counts]
+        at = range(len(counts))
+        left.errorbar(
+            at,
+            [s.value for s in f1],
+            yerr=[[s.value - s.low for s in f1], [s.high - s.value for s in f1]],
+            color=colour,
+            marker="o",
+            capsize=3,
+            label=name,
+        )
+        best = scores["biomedrag"]["f1"]
+        left.errorbar(
+            len(counts),
+            best.value,
+            yerr=[[best.value - best.low], [best.high - best.value]],
+            color=colour,
+            marker="D",
+            capsize=3,
+        )
+        right.plot(at, [cost(study.answers[knn_name(n)])["prompt"] for n in counts], color=colour, marker="o")
+        right.plot(len(counts), cost(study.answers["biomedrag"])["prompt"], "D", color=colour)
+    for panel, words in ((left, "F1"), (right, "prompt tokens")):
+        panel.set_xticks(range(len(counts) + 1), [*map(str, counts), "BR"])
+        panel.set_xlabel("n nearest sentences; BR: BiomedRAG")
+        panel.set_ylabel(words)
+        panel.set_ylim(bottom=0)
+    fig.legend(loc="outside lower center", ncols=len(studies))
+    return fig
+
+
+def knn_words(studies: Mapping[str, Study], counts: Sequence[int], draws: int) -> str:
+    """The curves in words."""
+    said = []
+    for name, study in studies.items():
+        scores = study.scores(draws=draws)
+        curve = ", ".join(f"n = {n}: {_percent(scores[knn_name(n)]['f1'].value)}" for n in counts)
+        said.append(f"{name}: {curve}, BiomedRAG: {_percent(scores['biomedrag']['f1'].value)}")
+    return "F1 and prompt length by number of nearest sentences. " + "; ".join(said) + "."
+
+
+def decide_ablation(
+    run: Run,
+    studies: Mapping[str, Study],
+    chunks: Mapping[str, Mapping[int, Study]],
+    counts: Sequence[int],
+    draws: int,
+) -> None:
+    """The claims of the ablation chapter, each by the test that `data/published/biomedrag.yml` states."""
+    claim = "biomedrag.claim."
+    for identity, other in (("scorer_beats_cosine", "cosine"), ("diversity_helps", "plain")):
+        decide_gain(run, claim + identity, {n: s.against("biomedrag", [other])[other] for n, s in studies.items()})
+    lengths = {
+        f"{name}, m = 5 against {words}": mcnemar(of_one[5].right("biomedrag"), study.right("biomedrag"))
+        for name, of_one in chunks.items()
+        for words, study in of_one.items()
+        if words != 5 and 5 in of_one
+    }
+    if lengths:
+        decide_gain(run, claim + "longest_chunks_best", lengths)
+    else:
+        run.claim(claim + "longest_chunks_best", "not run", "This profile tries one length of chunk.")
+    retrieved = [n for n in counts if n]
+    decide_gain(
+        run,
+        claim + "one_chunk_beats_many",
+        {
+            f"{name}, n = {n}": study.against("biomedrag", [knn_name(n)])[knn_name(n)]
+            for name, study in studies.items()
+            for n in retrieved
+        },
+    )
+    tops, shorter = {}, {}
+    for name, study in studies.items():
+        scores = study.scores(draws=draws)
+        tops[name] = max(counts, key=lambda n, of=scores: of[knn_name(n)]["f1"].value)  # type: ignore[misc]
+        ours = cost(study.answers["biomedrag"])["prompt"]
+        shorter[name] = {n: cost(study.answers[knn_name(n)])["prompt"] - ours for n in retrieved if n >= 5}
+    run.claim(
+        claim + "more_documents_do_not_help",
+        "agrees" if all(top < max(counts) for top in tops.values()) else "differs",
+        "F1 is highest at "
+        + ", ".join(f"n = {top} on {name}" for name, top in tops.items())
+        + f"; the largest n tried is {max(counts)}.",
+    )
+    if any(shorter.values()):
+        run.claim(
+            claim + "shorter_input",
+            "agrees" if all(more > 0 for of in shorter.values() for more in of.values()) else "differs",
+            "RA-KNN-n has, in prompt tokens more than BiomedRAG: "
+            + "; ".join(f"{name}, n = {n}: {more:+.0f}" for name, of in shorter.items() for n, more in of.items())
+            + ".",
+        )
+    else:
+        run.claim(claim + "shorter_input", "not run", "This profile tries no n of 5 or more.")
+
+
+def ablation_summary(studies: Mapping[str, Study], counts: Sequence[int], draws: int, model: str) -> str:
+    """What the ablation found, for the top of its page."""
+    said = []
+    for name, study in studies.items():
+        scores = {arm: of_arm["f1"] for arm, of_arm in study.scores(draws=draws).items()}
+        tests = study.against("biomedrag", ["cosine", "plain"])
+        top = max(counts, key=lambda n, of=scores: of[knn_name(n)].value)  # type: ignore[misc]
+        said.append(
+            f"On {name} BiomedRAG has {_percent(scores['biomedrag'].value)}; less plain cosine {_points(tests['cosine'])}, "
+            f"less the variant without permutations {_points(tests['plain'])}; the best RA-KNN-n is n = {top} with "
+            f"{_percent(scores[knn_name(top)].value)}."
+        )
+    return f"**In short** ({model}, {len(next(iter(studies.values())).rows)} rows each). " + " ".join(said)
+
+
+# ---------------------------------------------------------------------------------------------------------- training
+
+
+def draw_training(logs: Mapping[str, TrainingLog]) -> Figure:
+    """LoRA's losses by step: training full, validation dashed, a colour an adapter."""
+    fig, ax = plt.subplots(figsize=(6.4, 3.2))
+    for name, log in logs.items():
+        colour = ARMS[name][1]
+        ax.plot([loss.step for loss in log.train], [loss.value for loss in log.train], color=colour, label=label(name))
+        validation = [(loss.step, loss.value) for loss in log.validation]
+        ax.plot(*zip(*validation, strict=True), color=colour, linestyle="--")
+    ax.set_xlabel("step")
+    ax.set_ylabel("loss of an answer's token")
+    ax.set_ylim(bottom=0)
+    fig.legend(loc="outside lower center", ncols=len(logs))
+    return fig
+
+
+def training_words(logs: Mapping[str, TrainingLog]) -> str:
+    """The losses in words."""
+    return " ".join(
+        f"{label(name)}: training loss {log.train[0].value:.2f} to {log.train[-1].value:.2f}, validation loss "
+        f"{log.validation[0].value:.2f} to {log.validation[-1].value:.2f}, in {log.settings['steps']:.0f} steps."
+        for name, log in logs.items()
+    )
