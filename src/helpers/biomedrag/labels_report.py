@@ -21,10 +21,13 @@ from helpers.vectors import Encoder
 
 PROMPTED: Final = {"zero_shot": "gpt4", "biomedrag": "gpt4_br"}
 """The row of Table 2 beside which an arm stands: a prompted model, without and with BiomedRAG."""
-KNN: Final = {"ADE-corpus-v2": "ade.top1", "UMLS": "umls.top10", "ADInt": "adint.top15"}
-"""The point of Figure 2 whose n is told."""
-NEIGHBOURS: Final = {"ADE-corpus-v2": 1, "MTSamples": 1, "UMLS": 10, "ADInt": 15}
-"""n of RA-KNN-n: that of the same figure; for MTSamples the smallest."""
+KNN: Final = {("ADE-corpus-v2", 1): "ade.top1", ("UMLS", 10): "umls.top10", ("ADInt", 15): "adint.top15"}
+"""The points of Figure 2 whose n is told, by data set and n."""
+QUESTIONS: Final = {
+    "ADE-corpus-v2": "Does the sentence tell of an adverse effect that a drug caused?",
+    "MTSamples": "To which medical specialty does the report belong?",
+}
+"""What a prompt asks of a text."""
 TRAINED: Final = ("nearest", "tfidf", "encoded", "pair", "pair_new")
 """Arms that learn from the training split without a language model."""
 _WHY: Final = {
@@ -116,11 +119,61 @@ def _share(given: Sequence[Prediction], study: Study, told: Sequence[bool], *, w
     return proportion(sum(of), len(of)) if of else None
 
 
+def pairs_words(corpora: Mapping[str, Corpus]) -> str:
+    """How many names there are, and how often training knows both of a test pair, in Markdown."""
+    said = []
+    for name, corpus in corpora.items():
+        names = {n for split in corpus.splits.values() for e in split for t in e.triples for n in (t.head, t.tail)}
+        known = known_names(corpus)
+        said.append(
+            f"{name} has {len(names):,} names. Training has both of a test pair in "
+            f"{figures.score_text(proportion(sum(known), len(known)))} of the test rows."
+        )
+    return " ".join(said)
+
+
+def above_words(run: Run, floors: Mapping[str, Study], draws: int = DRAWS) -> str:
+    """Which arms without a language model have their whole interval above all that Table 2 prints, in Markdown."""
+    said = []
+    for name, study in floors.items():
+        top = max(
+            (n for n in run.printed.numbers if n.table == "Table 2" and n.id.endswith(f".{KEYS[name]}_f1")),
+            key=lambda number: number.value,
+        )
+        above = [
+            f"*{method.label(arm)}* ({figures.score_text(scores['f1'])})"
+            for arm, scores in study.scores(draws=draws).items()
+            if scores["f1"].low > top.value
+        ]
+        held = f"above it lies {' and '.join(above)}" if above else "no arm here lies above it with its whole interval"
+        said.append(f"The highest F1 printed for **{name}** is {top.printed} ({top.row}); {held}.")
+    return " ".join(said)
+
+
 # ----------------------------------------------------------------------------------------------- the language model
 
 
-def report_arms(run: Run, name: str, study: Study, model: str, note: str, draws: int = DRAWS) -> dict[str, Scores]:
-    """Score the arms on the rows that the model read; prompted arms stand beside Table 2, the rest as extras."""
+def add_floors(study: Study, whole: Study) -> None:
+    """Add the answers of the arms without a language model, for the rows of a study that read some of the test."""
+    kept = {row.id for row in study.rows}
+    for arm, given in whole.answers.items():
+        study.answers[arm] = [p for row, p in zip(whole.rows, given, strict=True) if row.id in kept]
+
+
+def report_arms(
+    run: Run, name: str, study: Study, nearest: int, model: str, note: str, draws: int = DRAWS
+) -> dict[str, Scores]:
+    """Score the arms on the rows that the model read; prompted arms stand beside Table 2, the rest as extras.
+
+    Args:
+        run: takes the scores.
+        name: of the data set.
+        study: with the answers.
+        nearest: n of RA-KNN-n.
+        model: that was asked.
+        note: to each rerun.
+        draws: of the bootstraps.
+    """
     scores = study.scores(draws=draws)
     for arm, of_arm in scores.items():
         if arm in PROMPTED:
@@ -128,8 +181,8 @@ def report_arms(run: Run, name: str, study: Study, model: str, note: str, draws:
                 run.rerun(
                     f"biomedrag.table2.{PROMPTED[arm]}.{KEYS[name]}_{measure}", of_arm[measure], model=model, note=note
                 )
-        elif arm == "knn" and name in KNN:
-            run.rerun(f"biomedrag.figure2.{KNN[name]}", of_arm["f1"], model=model, note=note)
+        elif arm == "knn" and (point := KNN.get((name, nearest))):
+            run.rerun(f"biomedrag.figure2.{point}", of_arm["f1"], model=model, note=note)
         else:
             run.extra(
                 f"biomedrag.{KEYS[name]}_subset.{arm}", f"F1 on {name}, subset: {method.label(arm)}", of_arm["f1"]
@@ -151,19 +204,25 @@ def explain_rest(run: Run, names: Sequence[str]) -> None:
                 run.not_run(number.id, _WHY["llama2"])
 
 
-def decide_on_par(run: Run, claim: str, tests: Mapping[str, tuple[str, Paired]]) -> None:
-    """A claim that small models do as well: BiomedRAG is significantly better on no data set.
+def beside_printed(run: Run, name: str, scores: Mapping[str, Scores]) -> pd.DataFrame:
+    """The arms on one data set, with the printed F1 of GPT-4 where an arm is a prompted model."""
+    rows: list[dict[str, object]] = []
+    for arm, of_arm in scores.items():
+        row = PROMPTED.get(arm)
+        printed = run.printed.number(f"biomedrag.table2.{row}.{KEYS[name]}_f1").printed if row else None
+        rows.append({"arm": method.label(arm), **{m: of_arm[m] for m in MEASURES}, "printed F1, GPT-4": printed})
+    return pd.DataFrame(rows)
 
-    Args:
-        run: takes the verdict.
-        claim: its id.
-        tests: of each data set the best arm without a language model, and BiomedRAG against it.
-    """
-    adjusted = holm([test.p for _, test in tests.values()])
-    beaten = [t.difference > 0 and p < 0.05 for (_, t), p in zip(tests.values(), adjusted, strict=True)]
+
+def decide_on_par(run: Run, claim: str, studies: Mapping[str, Study]) -> None:
+    """A claim that small models do as well: on no data set is BiomedRAG significantly better than the best of them."""
+    best = {name: best_trained(study) for name, study in studies.items()}
+    tests = {name: study.against("biomedrag", [best[name]])[best[name]] for name, study in studies.items()}
+    adjusted = holm([test.p for test in tests.values()])
+    beaten = [test.difference > 0 and p < 0.05 for test, p in zip(tests.values(), adjusted, strict=True)]
     words = "; ".join(
-        f"{name}: BiomedRAG less '{method.label(arm)}' {_points(test)}, n = {test.n}"
-        for name, (arm, test) in tests.items()
+        f"{name}: BiomedRAG less '{method.label(best[name])}' {_points(test)}, n = {test.n}"
+        for name, test in tests.items()
     )
     run.claim(claim, "differs" if any(beaten) else "agrees", f"{words}.", p=min(adjusted))
 
@@ -191,7 +250,7 @@ def summary(run: Run, floors: Mapping[str, Study], studies: Mapping[str, Study],
         test = studies[name].against("biomedrag", ["zero_shot"])["zero_shot"]
         lines.append(
             f"- **{name}**: without any language model the best is *{method.label(best)}* with "
-            f"{figures.score_text(full)} of {full.n:,} test rows; the paper prints {printed} for LLaMA2 13B + BiomedRAG. "
+            f"{figures.score_text(full)} of {full.n:,} test rows; printed is {printed} for LLaMA2 13B + BiomedRAG. "
             f"On {test.n} rows {model} has {figures.score_text(scores['zero_shot']['f1'])} when asked alone and "
             f"{figures.score_text(scores['biomedrag']['f1'])} with BiomedRAG ({_points(test)}); on these rows "
             f"*{method.label(best)}* has {figures.score_text(scores[best]['f1'])}."

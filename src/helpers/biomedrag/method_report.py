@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 
 from helpers import figures
 from helpers.biomedrag.arms import marked_entities, marks_the_pair
-from helpers.biomedrag.balance import Balance
+from helpers.biomedrag.balance import KEYS, Balance
 from helpers.biomedrag.corpora import Corpus
 from helpers.biomedrag.experiment import (
     Lesson,
@@ -31,6 +31,8 @@ ARMS: Final = {
     "nearest": ("Nearest neighbour's label", "#808080"),
     "tfidf": ("TF-IDF and logistic regression", "#125ee0"),
     "encoded": ("Encoder and logistic regression", "#125ee0"),
+    "pair": ("Head and tail, logistic regression", "#079c6b"),
+    "pair_new": ("Head and tail, no triple twice", "#079c6b"),
     "blanks": ("Blanks and a linear classifier", "#079c6b"),
     "names": ("Known names and a linear classifier", "#079c6b"),
     "zero_shot": ("LLM alone", "#c35410"),
@@ -46,7 +48,7 @@ ARMS: Final = {
 FLOORS: Final = ("majority", "nearest", "tfidf", "encoded")
 PRINTED_ROWS: Final = {"zero_shot": "llama2", "biomedrag": "llama2_br"}
 """The row of Table 1 beside which an arm stands: the paper's main model without and with BiomedRAG."""
-COLUMNS: Final = {"GIT": "git", "DDI": "ddi", "ChemProt": "chemprot", "GIT-RE": "git_re"}
+COLUMNS: Final = KEYS
 SCORERS: Final = {
     "text": "trained, the printed loss",
     "code": "trained, the released code's loss",
