@@ -488,8 +488,8 @@ def relations_summary(
     best = max(FLOORS, key=lambda arm: floors[arm]["f1"].value)
     said = (
         f"**In short.** On GIT-RE the best arm without a language model ({label(best).lower()}) has "
-        f"{_percent(floors[best]['f1'].value)}, the commonest label {_percent(floors['majority']['f1'].value)}. Prompted "
-        f"{model} has {_percent(scores['zero_shot']['f1'].value)} alone and "
+        f"{_percent(floors[best]['f1'].value)}, the commonest label {_percent(floors['majority']['f1'].value)}. "
+        f"Prompted {model} has {_percent(scores['zero_shot']['f1'].value)} alone and "
         f"{_percent(scores['biomedrag']['f1'].value)} with BiomedRAG ({_points(test)}); the paper prints "
         f"{_percent(printed_value(run, 'GIT-RE', 'llama2'))} and {_percent(printed_value(run, 'GIT-RE'))} for a "
         f"fine-tuned 13B model. Trained scorer against plain cosine: {choices_words({'GIT-RE': lesson}, draws)}"
@@ -497,8 +497,8 @@ def relations_summary(
     if adapted:
         said += (
             " Adapted by LoRA for a few steps, a far smaller model reaches "
-            f"{_percent(adapted['lora']['f1'].value)}, and {_percent(adapted['lora_rag']['f1'].value)} with BiomedRAG's "
-            "documents in training and test."
+            f"{_percent(adapted['lora']['f1'].value)}, and {_percent(adapted['lora_rag']['f1'].value)} with "
+            "BiomedRAG's documents in training and test."
         )
     return said
 
@@ -667,11 +667,11 @@ def ablation_summary(studies: Mapping[str, Study], counts: Sequence[int], draws:
         tests = study.against("biomedrag", ["cosine", "plain"])
         top = max(counts, key=lambda n, of=scores: of[knn_name(n)].value)  # type: ignore[misc]
         said.append(
-            f"On {name} BiomedRAG has {_percent(scores['biomedrag'].value)}; less plain cosine {_points(tests['cosine'])}, "
-            f"less the variant without permutations {_points(tests['plain'])}; the best RA-KNN-n is n = {top} with "
-            f"{_percent(scores[knn_name(top)].value)}."
+            f"On {name} ({len(study.rows)} rows) BiomedRAG has {_percent(scores['biomedrag'].value)}; less plain "
+            f"cosine {_points(tests['cosine'])}, less the variant without permutations {_points(tests['plain'])}. The best of "
+            f"n nearest sentences is n = {top} with {_percent(scores[knn_name(top)].value)}."
         )
-    return f"**In short** ({model}, {len(next(iter(studies.values())).rows)} rows each). " + " ".join(said)
+    return f"**In short** ({model}). " + " ".join(said)
 
 
 # ---------------------------------------------------------------------------------------------------------- training
@@ -699,3 +699,84 @@ def training_words(logs: Mapping[str, TrainingLog]) -> str:
         f"{log.validation[0].value:.2f} to {log.validation[-1].value:.2f}, in {log.settings['steps']:.0f} steps."
         for name, log in logs.items()
     )
+
+
+def knn_table(
+    run: Run, studies: Mapping[str, Study], counts: Sequence[int], draws: int, model: str, note: str
+) -> pd.DataFrame:
+    """F1 and cost of RA-KNN-n and of BiomedRAG; what Figure 2 prints for a known n is reported."""
+    printed = {number.id for number in run.printed.numbers}
+    rows = []
+    for name, study in studies.items():
+        scores = study.scores(draws=draws)
+        arms = {f"{n} nearest" if n else "none": (knn_name(n), n) for n in counts} | {"BiomedRAG": ("biomedrag", None)}
+        for words, (arm, n) in arms.items():
+            identity = f"biomedrag.figure2.{COLUMNS[name]}.llama2_top{n}"
+            if identity in printed:
+                run.rerun(identity, scores[arm]["f1"], model=model, note=note)
+            elif n is not None:
+                run.extra(f"{COLUMNS[name]}.{arm}.f1", f"F1 on {name}: RA-KNN-{n}", scores[arm]["f1"])
+            spent = cost(study.answers[arm])
+            rows.append(
+                {
+                    "data": name,
+                    "shown": words,
+                    "F1": scores[arm]["f1"],
+                    "prompt tokens": spent["prompt"],
+                    "longest prompt": spent["longest"],
+                    "seconds, with others at once": spent["seconds"],
+                    "did not fit": spent["overflows"],
+                }
+            )
+    return pd.DataFrame(rows)
+
+
+def draw_chunks(studies: Mapping[str, Mapping[int, Study]], draws: int) -> Figure:
+    """Figure 3: F1 of BiomedRAG by words of a chunk, a line a corpus."""
+    fig, ax = plt.subplots(figsize=(5.6, 3.2))
+    for shift, colour, (name, of_one) in zip((-0.04, 0.04), ("#125ee0", "#c35410"), studies.items(), strict=False):
+        f1 = {m: study.scores(draws=draws)["biomedrag"]["f1"] for m, study in of_one.items()}
+        ax.errorbar(
+            [m + shift for m in f1],
+            [s.value for s in f1.values()],
+            yerr=[[s.value - s.low for s in f1.values()], [s.high - s.value for s in f1.values()]],
+            color=colour,
+            marker="o",
+            capsize=3,
+            label=name,
+        )
+        ax.set_xticks(list(f1))
+    ax.set_xlabel("m, words of a chunk")
+    ax.set_ylabel("F1")
+    ax.set_ylim(bottom=0)
+    fig.legend(loc="outside lower center", ncols=len(studies))
+    return fig
+
+
+def chunks_words(studies: Mapping[str, Mapping[int, Study]], draws: int) -> str:
+    """The figure in words."""
+    return "F1 of BiomedRAG. " + " ".join(
+        f"{name}: "
+        + ", ".join(f"m = {m} {_percent(s.scores(draws=draws)['biomedrag']['f1'].value)}" for m, s in of_one.items())
+        + "."
+        for name, of_one in studies.items()
+    )
+
+
+def explain_figures(run: Run, counts: Sequence[int], words: Sequence[int], model: str) -> None:
+    """Say of the printed points of Figures 2 and 3 that were not rerun why they were not."""
+    for number in run.printed.numbers:
+        _, table, row, column = number.id.split(".", 3)
+        if number.why_no_rerun:
+            continue
+        if table == "figure2" and row in ("git", "git_re") and column not in {f"llama2_top{n}" for n in counts}:
+            why = (
+                f"This run asks one model, {model}, which stands beside LLaMA2 13B."
+                if column.startswith("medllama")
+                else f"This profile tries n = {', '.join(map(str, counts))}."
+            )
+            run.not_run(number.id, why)
+        elif table == "figure2" and row in ("ddi", "chemprot"):
+            run.not_run(number.id, "This notebook varies n on GIT and GIT-RE.")
+        elif table == "figure3" and column not in {f"m{m}" for m in words}:
+            run.not_run(number.id, f"This profile tries chunks of {', '.join(map(str, words))} words.")
