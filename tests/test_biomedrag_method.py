@@ -10,8 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from helpers import vectors
-from helpers.biomedrag import arms, scorer
+from helpers import record, vectors
+from helpers.biomedrag import arms, printed_tests, scorer
+from helpers.biomedrag import method_report as report
 from helpers.biomedrag.arms import Asking, PairReader, marked_entities, marks_the_pair, triple_line
 from helpers.biomedrag.corpora import Corpus, Example, Triple
 from helpers.biomedrag.experiment import Study, draw
@@ -24,7 +25,10 @@ from helpers.biomedrag.scorer import (
     loss_and_gradient,
     train,
 )
-from helpers.biomedrag.scoring import parse_triples
+from helpers.biomedrag.scoring import PARTS, parse_triples
+from helpers.metrics import Paired, Score
+from helpers.published import Number
+from helpers.record import load
 
 LABELS = {"TREATS": "a treatment cures or relieves a disease", "INHIBITS": "one substance blocks another"}
 
@@ -329,3 +333,61 @@ def test_a_draw_repeats_no_row_and_depends_on_its_seed_alone(n, seed):
     drawn = draw(rows, n, seed)
     assert len({e.id for e in drawn}) == len(drawn) == min(n, 30)
     assert drawn == draw(rows, n, seed)
+
+
+# ------------------------------------------------------------------------------------------------- printed, reported
+
+
+@pytest.fixture
+def run():
+    return record.start(notebook="07_biomedrag_triples", paper="biomedrag", profile="smoke", parameters={})
+
+
+def test_a_printed_difference_needs_rows_to_be_one():
+    number = Number(
+        id="a.b.c", table="T", row="r", column="c", printed="80.00%", value=0.80, unit="fraction", n=1376, why_not="-"
+    )
+    same, worse = (number.model_copy(update={"value": value}) for value in (0.7961, 0.70))
+    table = printed_tests.tests(number, {"nearly the same": same, "worse": worse})
+    assert table["p (Holm)"].tolist()[0] > 0.5
+    assert table["p (Holm)"].tolist()[1] < 0.001
+    with pytest.raises(ValueError, match="has no n"):
+        printed_tests.tests(number.model_copy(update={"n": None}), {"worse": worse})
+
+
+def test_both_claims_about_printed_numbers_are_decided(run):
+    table = printed_tests.decide(run)
+    assert {claim.id.rsplit(".", 1)[1] for claim in run.claims} == {"significant_on_git", "better_on_ddi"}
+    assert len(table) > 10
+
+
+def test_every_printed_number_of_a_corpus_has_a_rerun_or_a_reason(run, tmp_path):
+    names = ("GIT", "DDI", "ChemProt")
+    score = {m: Score(0.5, 10, 0.2, 0.8) for m in ("precision", "recall", "f1")}
+    pair = Paired("McNemar, exact", 10, 2, 1, 0.1, -0.2, 0.4, 1.0)
+    for name in names:
+        report.report_scores(run, name, dict.fromkeys(report.PRINTED_ROWS, score), "a model", "")
+        report.report_parts(run, name, dict.fromkeys(PARTS, score), "a model", "")
+        report.report_gain(run, name, pair, "a model", "")
+    report.explain_rest(run, names)
+    saved = load(run.save(tmp_path / "record.json"))
+    told = {entry.id for entry in (*saved.values, *saved.reasons) if entry.kind == "rerun"}
+    columns = tuple(report.COLUMNS[name] for name in names)
+    for number in run.printed.numbers:
+        _, table, row, column = number.id.split(".", 3)
+        ours = (
+            (table == "table1" and column.rsplit("_", 1)[0] in columns)
+            or table == "table3"
+            or (table == "text" and (row in columns or (row == "gain" and column.rsplit("_", 1)[0] in columns)))
+        )
+        assert not ours or number.why_no_rerun or number.id in told, number.id
+
+
+def test_a_gain_is_decided_by_all_its_corpora(run):
+    better = Paired("McNemar, exact", 100, 30, 2, 0.28, 0.18, 0.37, 1e-6)
+    same = Paired("McNemar, exact", 100, 5, 5, 0.0, -0.06, 0.06, 1.0)
+    report.decide_gain(run, "biomedrag.claim.beats_llm_triples", {"GIT": better, "DDI": better})
+    assert run.claims[-1].verdict == "agrees"
+    report.decide_gain(run, "biomedrag.claim.beats_llm_triples", {"GIT": better, "DDI": same})
+    assert run.claims[-1].verdict == "differs"
+    assert "DDI: +0.0 points" in run.claims[-1].why

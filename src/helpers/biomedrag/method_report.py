@@ -668,8 +668,8 @@ def ablation_summary(studies: Mapping[str, Study], counts: Sequence[int], draws:
         top = max(counts, key=lambda n, of=scores: of[knn_name(n)].value)  # type: ignore[misc]
         said.append(
             f"On {name} ({len(study.rows)} rows) BiomedRAG has {_percent(scores['biomedrag'].value)}; less plain "
-            f"cosine {_points(tests['cosine'])}, less the variant without permutations {_points(tests['plain'])}. The best of "
-            f"n nearest sentences is n = {top} with {_percent(scores[knn_name(top)].value)}."
+            f"cosine {_points(tests['cosine'])}, less the variant without permutations {_points(tests['plain'])}. The "
+            f"best of n nearest sentences is n = {top} with {_percent(scores[knn_name(top)].value)}."
         )
     return f"**In short** ({model}). " + " ".join(said)
 
