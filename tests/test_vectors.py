@@ -307,3 +307,22 @@ def test_a_search_within_some_ids_returns_these_alone(kind: vectors.Kind):
     if kind == "flat":
         assert all(set(row) == set(within) for row in ids)
     assert index.search(many[:3], 5, within=within[:0])[1].shape == (3, 0)
+
+
+def test_an_encoder_that_remembers_gives_the_same_vectors_and_encodes_no_text_twice(monkeypatch):
+    inner = vectors.encoder()
+    asked: list[str] = []
+    once = inner._encode
+
+    def spy(texts, progress):
+        asked.extend(texts)
+        return once(texts, progress)
+
+    monkeypatch.setattr(inner, "_encode", spy)
+    remembering = vectors.Remembering(inner)
+    first = remembering.encode(["nausea", "rash", "nausea"], progress=False)
+    again = remembering.encode(["rash", "fever"], progress=False)
+    assert sorted(asked) == ["fever", "nausea", "rash"]
+    np.testing.assert_array_equal(first[1], again[0])
+    np.testing.assert_allclose(again[1], inner.encode(["fever"], progress=False)[0], atol=1e-6)
+    assert remembering.encode([], progress=False).shape == (0, inner.dimension)

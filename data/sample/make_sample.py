@@ -1,14 +1,18 @@
-"""Write the bundled samples from `side_effects.yml` and `drug_interactions.yml`, in the format of the real files.
+"""Write the bundled samples from the `.yml` files beside this script, in the format of the real files.
 
 Run as `python data/sample/make_sample.py`. Side effects: each drug gets ten positive pairs (effects listed for it) and
 ten negative ones (effects listed for other drugs only), as in the paper's benchmark (Methods, "Evaluation subset").
 Drug interactions: sentences with drugs put in, as the archive of the DDI corpus and as the files of ADE-Corpus-V2.
+BiomedRAG: sentences with names put in, as the files of its eight data sets, with what is odd about them: entities set
+off by spaces, every test line of GIT twice, one row a pair in DDI, the same pair with two relations in UMLS.
 """
 
 from __future__ import annotations
 
 import csv
 import hashlib
+import itertools
+import json
 import re
 import xml.etree.ElementTree as ET
 import zipfile
@@ -150,6 +154,88 @@ def _few(seed: str, items: Sequence[Any], n: int) -> list[Any]:
     return sorted(items, key=lambda item: hashlib.sha256(f"{SEED}/{seed}/{item}".encode()).digest())[:n]
 
 
+# -------------------------------------------------------------------------------------------------------- BiomedRAG
+
+
+def write_biomedrag(folder: Path = HERE / "biomedrag") -> None:
+    """Write the files of the eight BiomedRAG samples to `folder`, the same bytes each time."""
+    source = yaml.safe_load((HERE / "biomedrag.yml").read_text(encoding="utf-8"))
+    interactions = yaml.safe_load((HERE / "drug_interactions.yml").read_text(encoding="utf-8"))
+
+    for split, rows in _split(_marked(source["GIT"])).items():
+        keys = ("PREDICATE", "SUBJECT_TEXT", "OBJECT_TEXT", "SENTENCE")
+        lines = [dict(zip(keys, (relation, head, tail, text), strict=True)) for text, head, relation, tail in rows]
+        _jsonl(folder / "GIT" / f"{split}.jsonl", lines * 2 if split == "test" else lines)
+    for name, found in (("DDI", _pairs(interactions)), ("ChemProt", _marked(source["ChemProt"]))):
+        for split, rows in _split(found).items():
+            listed = [{"text": text, "triple_list": [[head, relation, tail]]} for text, head, relation, tail in rows]
+            (folder / name).mkdir(parents=True, exist_ok=True)
+            (folder / name / f"{split}.json").write_text(json.dumps(listed), encoding="utf-8")
+
+    effects, _, negatives = _ade_lines(interactions)
+    told = [{"text": line.split("|")[1], "label": 1} for line in effects]
+    told += [{"text": line.split(" ", 2)[2], "label": 0} for line in negatives]
+    told = _few("ADE", told, len(told))
+    _jsonl(folder / "ADE" / "test.json", told[:20])
+    _jsonl(folder / "ADE" / "train.json", told[15:60])  # some test sentences stand in it, as in the real file
+    _jsonl(folder / "ADE" / "pool.json", told[15:])
+
+    reports = [
+        {"medical_specialty": specialty, "transcription": text.format(w=word)}
+        for specialty, texts in source["MTSamples"]["reports"].items()
+        for text, word in itertools.product(texts, source["MTSamples"]["words"])
+    ]
+    _jsonl(folder / "MTSamples" / "test.json", _few("MTSamples", reports, len(reports)))
+
+    facts = [(h, relation, t) for relation, pairs in source["UMLS"]["triples"].items() for h, t in pairs]
+    (folder / "UMLS").mkdir(parents=True, exist_ok=True)
+    for split, rows in _split(facts).items():
+        (folder / "UMLS" / f"{split}.txt").write_text("".join("\t".join(row) + "\n" for row in rows), encoding="utf-8")
+    pairs = _few("ADInt", list(itertools.permutations(source["ADInt"]["names"], 2)), 78)
+    labels = itertools.cycle([label for label, times in source["ADInt"]["shares"].items() for _ in range(times)])
+    asked = [
+        {"text": f"what is the relationship between {head} and {tail} ?", "label": label}
+        for (head, tail), label in zip(pairs, labels, strict=False)
+    ]
+    for split, rows in _split(asked).items():
+        _jsonl(folder / "ADInt" / f"{split}.jsonl", rows)
+
+
+def _split(rows: Sequence[Any]) -> dict[str, list[Any]]:
+    """A half for training, a quarter for validation, a quarter for testing, by a hash of the row."""
+    mixed = _few("split", rows, len(rows))
+    first, second = len(mixed) // 2, 3 * len(mixed) // 4
+    return {"train": mixed[:first], "dev": mixed[first:second], "test": mixed[second:]}
+
+
+def _marked(source: Mapping[str, Any]) -> list[tuple[str, str, str, str]]:
+    """Text, head, relation and tail; head and tail are set off by a second space on both sides."""
+    return [
+        (text.format(h=f" {head} ", t=f" {tail} "), head, relation, tail)
+        for relation, texts in source["sentences"].items()
+        for text in texts
+        for head, tail in zip(_few(text, source["heads"], 6), _few(text, source["tails"], 6), strict=True)
+    ]
+
+
+def _pairs(source: Mapping[str, Any]) -> list[tuple[str, str, str, str]]:
+    """Text, head, relation and tail for each pair of each sentence; most pairs have the relation `None`."""
+    rows = []
+    for template, number in itertools.product(source["interactions"], range(4)):
+        names = dict(zip("abc", _few(f"DDI {template['text']} {number}", list(source["substances"]), 3), strict=True))
+        known = {frozenset(pair[:2]): pair[2] for pair in template["pairs"]}
+        text, places = _filled(template["text"], names)
+        for one, other in itertools.combinations(sorted(places), 2):
+            rows.append((text, names[one], known.get(frozenset((one, other)), "None"), names[other]))
+    return rows
+
+
+def _jsonl(path: Path, rows: Iterable[Mapping[str, Any]]) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+
+
 if __name__ == "__main__":
     write_sample()
     write_interactions()
+    write_biomedrag()

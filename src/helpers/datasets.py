@@ -14,11 +14,11 @@ import logging
 import os
 import re
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache, partial
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal, TypeVar
 from urllib.parse import quote
 
 import yaml
@@ -49,6 +49,8 @@ from helpers.settings import DATA, RAW, ROOT, SAMPLE, SettingsError, settings
 log = logging.getLogger(__name__)
 
 REGISTRY = DATA / "registry.yml"
+
+EntryT = TypeVar("EntryT", bound=BaseModel)
 
 
 class RegistryError(DataError):
@@ -137,6 +139,15 @@ class Entry(BaseModel):
         return (Url(url=url), *self.sources)
 
 
+class Absent(BaseModel):
+    """A file that is published but not pinned: no digest is known, so it is not fetched."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+    name: str
+    what: str
+    url: str = Field(pattern="^https?://")
+
+
 @dataclass(frozen=True)
 class Located:
     """The file to open for `name`, and where its content came from."""
@@ -154,21 +165,39 @@ def registry() -> dict[str, Entry]:
     Raises:
         RegistryError: the file is missing, is not YAML, or an entry is wrong.
     """
+    return _current()[0]
+
+
+def absent() -> dict[str, Absent]:
+    """The files that `data/registry.yml` names as published and not pinned, by name.
+
+    Raises:
+        RegistryError: as for `registry`.
+    """
+    return _current()[1]
+
+
+def _current() -> tuple[dict[str, Entry], dict[str, Absent]]:
     if not REGISTRY.is_file():
         raise RegistryError(f"The data registry {REGISTRY} is missing. Restore it from version control.")
     return _read(REGISTRY, REGISTRY.stat().st_mtime_ns)
 
 
 @lru_cache(maxsize=4)
-def _read(path: Path, _mtime: int) -> dict[str, Entry]:
+def _read(path: Path, _mtime: int) -> tuple[dict[str, Entry], dict[str, Absent]]:
     try:
-        files = dict(yaml.safe_load(path.read_text(encoding="utf-8"))["files"])
+        whole = yaml.safe_load(path.read_text(encoding="utf-8"))
+        files, missing = dict(whole["files"]), dict(whole.get("absent") or {})
     except (yaml.YAMLError, KeyError, TypeError, ValueError) as error:
         raise RegistryError(f"{path} must be YAML with a mapping `files`, name: fields. Found: {error}") from None
+    return _entries(path, files, Entry), _entries(path, missing, Absent)
+
+
+def _entries(path: Path, fields_of: Mapping[str, Any], kind: type[EntryT]) -> dict[str, EntryT]:
     entries = {}
-    for name, fields in files.items():
+    for name, fields in fields_of.items():
         try:
-            entries[name] = Entry.model_validate({"name": name, **fields})
+            entries[name] = kind.model_validate({"name": name, **fields})
         except (ValidationError, TypeError) as error:
             raise RegistryError(f"{path}: correct the entry {name}: {error}") from None
     return entries

@@ -239,6 +239,29 @@ class SentenceTransformers(Encoder):
 
 
 @lru_cache(maxsize=2)
+class Remembering(Encoder):
+    """Another encoder's vectors, each text encoded once however often it is asked for."""
+
+    def __init__(self, inner: Encoder) -> None:
+        """Begin with nothing remembered."""
+        self.name, self.engine, self.digest = inner.name, inner.engine, inner.digest
+        self.dimension, self.max_tokens = inner.dimension, inner.max_tokens
+        self._inner = inner
+        self._known: dict[str, tuple[Floats, bool]] = {}
+
+    def _encode(self, texts: list[str], progress: bool) -> tuple[Floats, npt.NDArray[np.bool_]]:
+        new = [text for text in texts if text not in self._known]
+        if new:
+            vectors, cut = self._inner._encode(new, progress)
+            self._known |= {text: (vectors[row], bool(cut[row])) for row, text in enumerate(new)}
+        rows = [self._known[text] for text in texts]
+        vectors = np.stack([vector for vector, _ in rows]) if rows else np.empty((0, self.dimension), np.float32)
+        return vectors, np.array([cut for _, cut in rows], dtype=np.bool_)
+
+    def _cut(self, texts: list[str]) -> npt.NDArray[np.bool_]:
+        return self._inner._cut(texts)
+
+
 def encoder(name: str = DEFAULT_ENCODER) -> Encoder:
     """The encoder of that name, loaded once a process.
 

@@ -1,0 +1,1 @@
+"""BiomedRAG (biomedrag.md): corpora, scoring, what is released, the method and its notebooks' reports."""

@@ -1,0 +1,105 @@
+"""What data/published/biomedrag.yml holds fits together where the paper does, and nowhere else."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+
+from helpers.published import published
+
+PAPER = published("biomedrag")
+NUMBERS = {number.id.removeprefix("biomedrag."): number for number in PAPER.numbers}
+AT_ODDS = {id for contradiction in PAPER.contradictions for id in contradiction.numbers}
+ROWS = sorted({id.removesuffix("precision") for id in NUMBERS if id.endswith("precision")})
+GAINS = sorted(id for id in NUMBERS if id.startswith("text.gain."))
+TABLE_OF = {"git": 1, "ddi": 1, "chemprot": 1, "git_re": 1, "ade": 2, "mtsamples": 2, "umls": 2, "adint": 2}
+PARTS = ("triple", "head", "tail", "relation")
+MEASURES = ("precision", "recall", "f1")
+
+
+def percent(id: str) -> float:
+    return 100 * NUMBERS[id].value
+
+
+def test_every_table_and_figure_is_whole():
+    places = Counter(number.table.partition(" (")[0] for number in PAPER.numbers)
+    assert {name: count for name, count in places.items() if name != "Text"} == {
+        "Table 1": 11 * 9 + 11 * 3,
+        "Table 2": 9 * 12,
+        "Table 3": 6 * 12,
+        "Table 4": 6 * 3,
+        "Table 5": 3 * 5,
+        "Table 6": 4 * 3,
+        "Figure 2": 8 + 50,  # n is told for 8; the values at n = 0 are those of the tables
+        "Figure 3": 2 * (12 + 3),  # m = 5 stands in the tables
+    }
+
+
+@pytest.mark.parametrize("row", ROWS)
+def test_f1_is_the_harmonic_mean_unless_the_paper_is_at_odds(row: str):
+    precision, recall, f1 = (percent(f"{row}{measure}") for measure in MEASURES)
+    # some rows of Table 2 are whole per cents
+    half = 0.5 if all(value == int(value) for value in (precision, recall, f1)) else 0.01
+    low, high = (2 * (precision + s) * (recall + s) / (precision + recall + 2 * s) for s in (-half, half))
+    holds = low - half <= f1 <= high + half
+    permuted = "onerel" in row
+    assert holds != (permuted or (f"biomedrag.{row}f1" in AT_ODDS and "f1" in _why(row)))
+    if permuted:
+        assert precision == pytest.approx(2 * recall * f1 / (recall + f1), abs=0.02)
+
+
+def _why(row: str) -> str:
+    """The contradictions, by the ends of their ids, that name the F1 of this row."""
+    return " ".join(c.id.rsplit(".", 1)[1] for c in PAPER.contradictions if f"biomedrag.{row}f1" in c.numbers)
+
+
+@pytest.mark.parametrize("gain", GAINS)
+def test_what_biomedrag_adds_follows_from_the_tables(gain: str):
+    data, _, model = gain.removeprefix("text.gain.").rpartition("_")
+    table = f"table{TABLE_OF[data]}"
+    difference = percent(f"{table}.{model}_br.{data}_f1") - percent(f"{table}.{model}.{data}_f1")
+    assert NUMBERS[gain].value == pytest.approx(difference, abs=0.011)
+
+
+@pytest.mark.parametrize("row", ["uie_large_ddi", "llama2_br_ddi", "e2h_large_chemprot", "llama2_br_chemprot",
+                                 "onerel_git", "llama2_br_git"])  # fmt: skip
+def test_table_3_repeats_the_triples_of_table_1(row: str):
+    system, _, data = row.rpartition("_")
+    for measure in MEASURES:
+        assert percent(f"table3.{row}.triple_{measure}") == percent(f"table1.{system}.{data}_{measure}")
+
+
+def test_table_4_repeats_the_whole_method():
+    for measure in MEASURES:
+        assert percent(f"table4.te_whole.{measure}") == percent(f"table1.llama2_br.git_{measure}")
+        assert percent(f"table4.re_whole.{measure}") == percent(f"table1.llama2_br.git_re_{measure}")
+
+
+@pytest.mark.parametrize("part", PARTS)
+def test_no_part_of_a_triple_is_harder_than_the_triple(part: str):
+    for row in ("llama2_br_ddi", "llama2_br_chemprot", "llama2_br_git", "uie_large_ddi", "e2h_large_chemprot"):
+        assert percent(f"table3.{row}.{part}_f1") >= percent(f"table3.{row}.triple_f1")
+
+
+def test_umls_is_the_sum_of_its_splits():
+    splits = sum(NUMBERS[f"table6.umls.{split}"].value for split in ("train", "dev", "test"))
+    assert splits == NUMBERS["text.data_sets.umls_triples"].value
+
+
+def test_every_n_is_the_test_size_that_the_paper_states():
+    sizes = {
+        f"{name}.test": NUMBERS[f"{table}.{name}.test"].value
+        for table, name in (
+            ("table5", "ddi"),
+            ("table5", "chemprot"),
+            ("table5", "git"),
+            ("table6", "ade"),
+            ("table6", "umls"),
+        )
+    }
+    assert sizes == {"ddi.test": 1376, "chemprot.test": 3438, "git.test": 465, "ade.test": 500, "umls.test": 661}
+    for id, number in NUMBERS.items():
+        for name in ("ddi", "chemprot", "umls"):
+            if number.n and name in id:
+                assert number.n == sizes[f"{name}.test"], id

@@ -1,0 +1,195 @@
+"""What the data of biomedrag.md decide by themselves, and what its released outputs give."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from helpers import datasets, figures, record
+from helpers.biomedrag import balance as bal
+from helpers.biomedrag import corpora, released
+from helpers.biomedrag.corpora import Corpus, CorpusError, Example, Triple
+from helpers.published import published
+
+PRINTED = published("biomedrag")
+
+
+def row(id: int, text: str, label: str, *triples: Triple) -> Example:
+    return Example(str(id), text, label, triples)
+
+
+def corpus(test: list[Example], train: tuple[Example, ...] = (), name: str = "DDI", **others) -> Corpus:
+    return Corpus(name, others.pop("task", "triples"), train, others.pop("validation", ()), tuple(test), {})
+
+
+# ----------------------------------------------------------------------------------------------------------- balance
+
+
+def test_one_answer_a_text_cannot_have_all_pairs_of_a_sentence():
+    pairs = [
+        row(i, "a and b with c", "None", Triple(h, "None", t))
+        for i, (h, t) in enumerate([("a", "b"), ("a", "c"), ("b", "c")])
+    ]
+    counted = bal.balance(corpus([*pairs, row(3, "d with e", "effect", Triple("d", "effect", "e"))]))
+    assert counted.ceiling.value == pytest.approx(2 / 4)
+    assert counted.texts == 2
+    assert counted.floor_label == "None"
+    assert counted.floor.value == pytest.approx(3 / 4)
+    assert counted.in_training is None
+
+
+def test_blanks_that_mark_the_pair_lift_the_ceiling():
+    texts = ["of  a  and b with c", "of  a  and b with  c "]
+    rows = [row(i, text, "R", Triple("a", "R", tail)) for i, (text, tail) in enumerate(zip(texts, "bc", strict=True))]
+    counted = bal.balance(corpus(rows, name="ChemProt"))
+    assert counted.ceiling.value == pytest.approx(1 / 2)
+    assert counted.ceiling_as_released.value == 1
+
+
+def test_overlap_tells_the_answer_that_stands_in_training_from_another_one():
+    test = [row(0, "p and q", "isa"), row(1, "P and  q", "affects"), row(2, "r and s", "isa"), row(3, "p and q", "isa")]
+    train = (row(0, "p and q", "isa"), row(1, "t and u", "affects"), row(2, "v and w", "isa"))
+    counted = bal.balance(corpus(test, train, name="UMLS", task="links", validation=(row(9, "r and s", "isa"),)))
+    assert counted.in_training and counted.in_training.value == pytest.approx(3 / 4)
+    assert counted.same_answer and counted.same_answer.value == pytest.approx(2 / 3)
+    assert counted.other_answer and counted.other_answer.value == pytest.approx(1 / 3)
+    assert counted.in_validation and counted.in_validation.value == pytest.approx(1 / 4)
+    assert counted.repeats == 1
+
+
+def test_a_pair_that_the_task_gives_tells_rows_of_one_text_apart():
+    rows = [row(i, "a, b and c", "R", Triple("a", "R", tail)) for i, tail in enumerate("bc")]
+    assert bal.balance(corpus(rows, name="GIT-RE", task="relations")).ceiling.value == 1
+
+
+@given(st.integers(1, 3000).flatmap(lambda n: st.tuples(st.just(n), st.lists(st.integers(0, n), min_size=1))))
+def test_a_count_that_was_printed_is_found_possible(counts: tuple[int, list[int]]):
+    n, hits = counts
+    cut = [(10_000 * k // n) / 100 for k in hits]
+    rounded = [((20_000 * k + n) // (2 * n)) / 100 for k in hits]
+    for recalls in (cut, rounded):
+        grain = bal.grain("DDI", recalls, n, "rows")
+        assert grain.possible == tuple(sorted(set(recalls)))
+        assert 0 <= grain.p <= 1
+
+
+def test_an_impossible_proportion_is_found():
+    assert bal.grain("ADE-corpus-v2", [99.89], 500, "rows").possible == ()
+    assert bal.grain("ADE-corpus-v2", [99.8], 500, "rows").possible == (99.8,)
+
+
+def test_the_digits_of_ddi_are_held_against_both_counts():
+    found = bal.grains(PRINTED, {"DDI": (368, "those with a relation")})
+    of_ddi = [g for g in found if g.name == "DDI"]
+    assert [g.n for g in of_ddi] == [1376, 368]
+    assert len(of_ddi[1].possible) > len(of_ddi[0].possible)
+    assert {g.name for g in found} == set(corpora.NAMES)
+    assert "1,376" in bal.grain_words(*of_ddi)
+    assert len(bal.grains_table(found)) == len(found)
+
+
+@pytest.fixture(scope="module")
+def balances() -> list[bal.Balance]:
+    return [bal.balance(corpora.load(name, "sample")) for name in corpora.NAMES]
+
+
+def test_every_data_set_is_drawn_and_told(balances: list[bal.Balance]):
+    words = bal.balance_words(balances, PRINTED), bal.overlap_words(balances)
+    for text, fig in zip(words, (bal.draw_balance(balances, PRINTED), bal.draw_overlap(balances)), strict=True):
+        assert all(name in text for name in corpora.NAMES)
+        assert "<svg" in figures.figure(fig, alt=text).html
+    assert len(bal.balance_table(balances, PRINTED)) == len(bal.overlap_table(balances)) == len(corpora.NAMES)
+
+
+def test_shares_sum_to_one(balances: list[bal.Balance]):
+    for b in balances:
+        assert sum(b.shares.values()) == pytest.approx(1)
+        assert b.floor.value == pytest.approx(b.shares.get(b.floor_label, 0))
+
+
+# ---------------------------------------------------------------------------------------------------------- released
+
+PROMPT = (
+    "### Instruction:\nextract. response Format: a|r|b. Context: {document} Response: {shown}\n\n"
+    "### Input:\nyoga eases pain.\n\n### Response:\n{answer}\n\n### Context:\nyoga eases"
+)
+
+
+def generation(path: Path, answer: str, shown: str = "x|USES|y") -> list[released.Generation]:
+    told = {
+        "sentence": "yoga eases pain.",
+        "ground_truth": "yoga|TREATS|pain",
+        "predicted": PROMPT.format(document="x of y", shown=shown, answer=answer),
+    }
+    path.write_text(json.dumps(told) + "\n", encoding="utf-8")
+    return released.read_generations(path)
+
+
+def test_a_released_answer_ends_at_the_first_empty_line(tmp_path: Path):
+    (found,) = generation(tmp_path / "g.json", "yoga|TREATS|pain")
+    assert found.triples == [Triple("yoga", "TREATS", "pain")]
+    assert (found.document, found.document_label) == ("x of y", "USES")
+    assert found.example.triples == (Triple("yoga", "TREATS", "pain"),)
+
+
+@pytest.mark.parametrize("answer", ["yoga|TREATS|pain|pain", "yoga treats pain", "yoga|TREATS|"])
+def test_a_released_answer_that_is_no_triple_is_unparsed(answer: str, tmp_path: Path):
+    (found,) = generation(tmp_path / "g.json", answer)
+    assert found.triples is None
+
+
+def test_a_released_row_without_its_parts_is_refused(tmp_path: Path):
+    path = tmp_path / "g.json"
+    path.write_text(json.dumps({"sentence": "s", "ground_truth": "a|b|c", "predicted": "no marks"}) + "\n")
+    with pytest.raises(CorpusError, match="row 1"):
+        released.read_generations(path)
+    path.write_text("{\n")
+    with pytest.raises(CorpusError, match="line 1: needed JSON"):
+        released.read_generations(path)
+
+
+def test_documents_are_read_from_prompts_for_relations_and_for_triples(tmp_path: Path):
+    rows = [
+        {"instruction": "Examples:  Context: a of b. Response: USES", "context": "s", "response": "USES"},
+        {
+            "instruction": "Examples: 1. Context:a of b.Response:a|TREATS|b 2. Context:{}. Response: {}",
+            "context": "s",
+            "response": "c|USES|d",
+        },
+    ]
+    path = tmp_path / "c.json"
+    path.write_text("".join(json.dumps(r) + "\n" for r in rows), encoding="utf-8")
+    first, second = released.read_choices(path)
+    assert (first.document, first.document_label, first.hit) == ("a of b.", "USES", True)
+    assert (second.document, second.document_label, second.label, second.hit) == ("a of b.", "TREATS", "USES", False)
+
+
+def test_the_released_answers_give_every_cell_that_they_cover():
+    run = record.start(notebook="07_toy", paper="biomedrag", profile="smoke", parameters={})
+    try:
+        generations, scores = released.rescore(run, draws=100)
+        choices = released.released_choices(run)
+    except datasets.DataUnavailable:
+        pytest.skip("the released files are not to be had")
+    covered = {number.id for number in PRINTED.numbers if released.GENERATIONS in number.rescore_from}
+    values = {value.id: value.value for value in run._values.values()}
+    assert set(values) == covered
+    for id in covered:
+        number = PRINTED.number(id)
+        assert abs(values[id] - number.value) <= (number.within("rescored") or 0), id
+    assert scores["triple"]["f1"].unparsed == sum(g.triples is None for g in generations)
+    released.decide_scorer_claim(run, choices)
+    assert run.claims[0].verdict == "differs"
+    assert all(len(of) == len(generations) for of in choices.values())
+    assert sum(released.answers_by_document(generations)["sentences"]) == len(generations)
+
+
+def test_sizes_are_reported_for_real_data_alone():
+    run = record.start(notebook="07_toy", paper="biomedrag", profile="smoke", parameters={})
+    table = released.report_sizes(run, [corpora.load(name, "sample") for name in corpora.NAMES])
+    assert not run._values
+    assert set(table["data"]) == set(corpora.NAMES) - {"GIT-RE"}
