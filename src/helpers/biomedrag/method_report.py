@@ -282,7 +282,7 @@ def choices_table(run: Run, name: str, lesson: Lesson, draws: int = DRAWS) -> pd
                 "p (Holm)": _p(adjusted[scorer]) if test else None,
                 "same document as cosine": float((choices.rows[scorer] == choices.rows["cosine"]).mean()),
                 "different documents": documents_chosen(choices, lesson.taught, scorer),
-                "has the true label": label_hits(choices, lesson.taught, scorer),
+                "shows the true label": label_hits(choices, lesson.taught, scorer),
             }
         )
     return pd.DataFrame(rows)
