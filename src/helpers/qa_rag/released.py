@@ -1,0 +1,266 @@
+"""What the authors released of their results, question by question, with the tests that the paper lacks.
+
+Released are the RAGAS scores of each test question for four rankings (of those below 4 MiB), the final answers of five
+arms, and the mean BERTScore of each arm. BERTScore per question is not, so it is computed again from the answers, by
+the encoder at hand.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import combinations
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+from scipy.stats import rankdata
+
+from helpers import datasets
+from helpers.datasets import Located
+from helpers.metrics import Paired, Score, bootstrap, holm, mcnemar, paired_means
+from helpers.qa_rag.data import CONTEXTS, PAIRS, SHINGLE, Data, QaRagDataError, answer_passages, words
+from helpers.record import Run
+
+ARMS = {
+    "qa_rag": "QA-RAG",
+    "hypothetical": "Only hypothetical answer",
+    "hyde": "HyDE",
+    "multiquery": "Multiquery",
+    "question": "Only question",
+    "ablation_hypothetical": "Only hypothetical answer, 12",
+    "ablation_question": "Only question, 12",
+}
+"""Arms of Tables 2 to 5; the last two are those of the ablation, with half as many candidates."""
+RAGAS = {arm: f"qa_rag/ragas/{arm}.csv" for arm in ("qa_rag", "question", "hypothetical", "ablation_hypothetical")}
+ANSWERS = {arm: f"qa_rag/answers/{arm}.json" for arm in ("qa_rag", "multiquery", "hyde", "question", "hypothetical")}
+BERTSCORE = "qa_rag/bertscore.csv"
+METRICS = ("precision", "recall", "f1")
+WHOLE = 0.95
+"""Share of an answer's word sequences from which on a passage holds all of it, but for what OCR may have garbled."""
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Released:
+    """The released results, one row a test question in the order of `Data.test`.
+
+    Attributes:
+        ragas: arm -> columns precision and recall (of contexts, by the authors' judge).
+        answers: arm -> final answers.
+        means: one row an arm with the mean precision, recall and f1 of its answers, as the authors computed them.
+        files: what was read.
+    """
+
+    ragas: Mapping[str, pd.DataFrame]
+    answers: Mapping[str, Sequence[str]]
+    means: pd.DataFrame
+    files: Sequence[Located]
+
+
+def load(data: Data) -> Released:
+    """Every released result, checked against the test questions. There is no sample of them.
+
+    Raises:
+        helpers.datasets.DataUnavailable: no source gives a file.
+        QaRagDataError: a file is not of these questions.
+    """
+    files = datasets.locate_all([*RAGAS.values(), *ANSWERS.values(), BERTSCORE], "real")
+    asked = [question.text for question in data.test]
+    return Released(
+        ragas={arm: read_ragas(files[name].path, asked) for arm, name in RAGAS.items()},
+        answers={arm: read_answers(files[name].path, len(asked)) for arm, name in ANSWERS.items()},
+        means=read_bertscore(files[BERTSCORE].path),
+        files=tuple(files.values()),
+    )
+
+
+def read_ragas(path: Path, asked: Sequence[str]) -> pd.DataFrame:
+    """Context precision and recall of each question, as RAGAS wrote them.
+
+    Raises:
+        QaRagDataError: a column or a score is missing, or the questions are not those asked, in that order.
+    """
+    table = pd.read_csv(path, usecols=lambda name: name in ("question", "context_precision", "context_recall"))
+    if table.shape[1] != 3 or table.isna().any(axis=None):
+        raise QaRagDataError(f"{path} should have question, context_precision and context_recall in every row.")
+    # some titles are spelled in other characters than in the file of pairs, so the end of the question decides
+    same = [words(a)[-60:] == words(b)[-60:] for a, b in zip(table.question, asked, strict=False)]
+    if len(table) != len(asked) or not all(same):
+        raise QaRagDataError(f"{path} should hold the {len(asked)} test questions in order; it has {len(table)} rows.")
+    return table.rename(columns={"context_precision": "precision", "context_recall": "recall"})[["precision", "recall"]]
+
+
+def read_answers(path: Path, n: int) -> list[str]:
+    """The final answers of one arm.
+
+    Raises:
+        QaRagDataError: not a list of `n` texts.
+    """
+    answers = json.loads(path.read_text(encoding="utf-8"))
+    if not isinstance(answers, list) or len(answers) != n or not all(isinstance(a, str) and a.strip() for a in answers):
+        raise QaRagDataError(f"{path} should be a list of {n} answers, none of them empty.")
+    return answers
+
+
+def read_bertscore(path: Path) -> pd.DataFrame:
+    """The authors' means: one row an arm of `ANSWERS`, columns precision, recall, f1.
+
+    Raises:
+        QaRagDataError: an arm or a column is missing.
+    """
+    names = {
+        "QA_RAG": "qa_rag",
+        "Multiquery_questions": "multiquery",
+        "HyDE_with_reranker": "hyde",
+        "Only_question": "question",
+        "Only_hypothetical_answer": "hypothetical",
+    }
+    table = pd.read_csv(path, index_col=0).rename(index=names)
+    if set(table.index) != set(ANSWERS) or set(table.columns) != set(METRICS):
+        raise QaRagDataError(f"{path} should have the rows {sorted(names)} and the columns {list(METRICS)}.")
+    return table.loc[list(ANSWERS), list(METRICS)]
+
+
+# ------------------------------------------------------------------------------------------------------------ scoring
+
+
+def rescore(run: Run, data: Data, released: Released, draws: int) -> None:
+    """Report every printed number that a released file gives: of Tables 2 to 5 and the text."""
+    n = len(data.test)
+    for arm, table in released.ragas.items():
+        for metric in ("precision", "recall"):
+            score = bootstrap(table[metric], draws=draws)
+            ids = [f"table5.{arm.removeprefix('ablation_')}.{metric}"] if arm in ("qa_rag", *_ABLATION) else []
+            if arm not in _ABLATION:
+                ids += [f"table3.{arm}.{metric}", f"table2.{arm}.{metric}_reranker"]
+            for id in ids:
+                run.rescored(f"qa_rag.{id}", score, source=RAGAS[arm])
+    for arm in ANSWERS:
+        for metric in METRICS:
+            value = float(released.means[metric][arm])
+            note = "The authors' mean; no value per question is released."
+            run.rescored(f"qa_rag.table4.{arm}.{metric}", value, n=n, source=BERTSCORE, note=note)
+    loss = released.ragas["qa_rag"].precision - released.ragas["ablation_hypothetical"].precision
+    run.rescored("qa_rag.text.ablation_loss", float(loss.mean()), n=n, source=RAGAS["ablation_hypothetical"])
+    run.rescored("qa_rag.text.pairs", float(len(data.questions)), source=PAIRS)
+    run.rescored("qa_rag.text.test_share", n / len(data.questions), n=len(data.questions), source=CONTEXTS["qa_rag"])
+    kept = np.mean([len(of) for of in data.released["qa_rag"].values()])
+    run.rescored("qa_rag.text.kept", float(kept), n=n, source=CONTEXTS["qa_rag"])
+
+
+_ABLATION = ("ablation_hypothetical",)
+
+
+# -------------------------------------------------------------------------------------------------------------- tests
+
+
+def against(first: str, values: Mapping[str, Floats], draws: int) -> pd.DataFrame:
+    """One arm against each other on the same questions: paired randomisation tests, adjusted by Holm.
+
+    Args:
+        first: the arm whose gain is tested.
+        values: arm -> one value a question.
+        draws: of the tests and the intervals.
+
+    Returns:
+        A row an arm: other, n, better, worse (questions), difference, low, high (95 %), p, p_holm.
+    """
+    others = [arm for arm in values if arm != first]
+    return _table(others, [paired_means(values[first], values[arm], draws=draws) for arm in others])
+
+
+def _table(others: Sequence[Any], tests: Sequence[Paired]) -> pd.DataFrame:
+    rows = [
+        (other, t.n, t.b, t.c, t.difference, t.low, t.high, t.p, p)
+        for other, t, p in zip(others, tests, holm([t.p for t in tests]), strict=True)
+    ]
+    names = ["other", "n", "better", "worse", "difference", "low", "high", "p", "p_holm"]
+    return pd.DataFrame(rows, columns=names)
+
+
+def holding(data: Data, at_least: float = WHOLE) -> pd.DataFrame:
+    """Whether a passage of each released ranking holds the FDA's answer word by word: a row a question.
+
+    This needs no judge. An answer of fewer than eight words is not looked for: its row is missing.
+    """
+    rows = {}
+    for question in data.test:
+        if len(words(question.answer).split()) >= SHINGLE:
+            there = set(answer_passages(question, data.corpus, at_least))
+            rows[question.id] = {arm: bool(there & set(ranking[question.id])) for arm, ranking in data.released.items()}
+    return pd.DataFrame.from_dict(rows, orient="index", columns=list(data.released)).rename_axis("question")
+
+
+def holding_tests(held: pd.DataFrame, first: str = "qa_rag") -> pd.DataFrame:
+    """McNemar's exact test of one arm against each other, adjusted by Holm; columns as of `against`."""
+    others = [arm for arm in held if arm != first]
+    return _table(others, [mcnemar(held[first], held[arm]) for arm in others])
+
+
+def judged_where(data: Data, released: Released, draws: int) -> dict[str, dict[str, Score]]:
+    """The judge's context recall where the answer tells what it should be.
+
+    Returns:
+        arm -> mean over the questions of which a passage holds the FDA's whole answer (`held`: it should be 1), and
+        over those of which no passage holds any eight words of it in a row (`none`).
+    """
+    whole, some = holding(data, WHOLE), holding(data, sys.float_info.min)
+    place = {question.id: row for row, question in enumerate(data.test)}
+    scores = {}
+    for arm, table in released.ragas.items():
+        groups = {"held": whole.index[whole[arm]], "none": some.index[~some[arm]]}
+        scores[arm] = {
+            name: bootstrap(table.recall.to_numpy()[[place[id] for id in ids]], draws=draws)
+            for name, ids in groups.items()
+            if len(ids)
+        }
+    return scores
+
+
+def judged_twice(data: Data, released: Released) -> pd.DataFrame:
+    """Where two arms have the same passages in the same order, so that the judge was asked the same question twice.
+
+    Returns:
+        One row such a pair: question, first, second, recall_first, recall_second.
+    """
+    rows = []
+    for row, question in enumerate(data.test):
+        for first, second in combinations(released.ragas, 2):
+            if data.released[first][question.id] == data.released[second][question.id]:
+                recalls = [float(released.ragas[arm].recall.iloc[row]) for arm in (first, second)]
+                rows.append((question.id, first, second, *recalls))
+    return pd.DataFrame(rows, columns=["question", "first", "second", "recall_first", "recall_second"])
+
+
+def carries_over(
+    contexts: Mapping[str, Floats], answers: Mapping[str, Floats], seed: int, draws: int
+) -> tuple[float, float]:
+    """Whether the arm with the better contexts has the better answer to the same question.
+
+    Args:
+        contexts: arm -> a score of its contexts, one a question.
+        answers: arm -> a score of its answers, one a question; at least these arms.
+        seed: of the shuffles.
+        draws: shuffles.
+
+    Returns:
+        Rank correlation over questions and arms of both scores less each question's mean, and its two-sided p-value by
+        shuffling the arms within each question.
+    """
+    first, second = (np.array([of[arm] for arm in contexts]).T for of in (contexts, answers))
+    x, y = (values - values.mean(axis=1, keepdims=True) for values in (first, second))
+
+    def correlation(a: Floats, b: Floats) -> float:
+        ranks = rankdata(a.ravel()), rankdata(b.ravel())
+        return float(np.corrcoef(*ranks)[0, 1]) if ranks[0].std() and ranks[1].std() else 0.0
+
+    measured = correlation(x, y)
+    rng = np.random.default_rng(seed)
+    chance = [correlation(rng.permuted(x, axis=1), y) for _ in range(draws)]
+    return measured, (1 + sum(abs(r) >= abs(measured) - 1e-12 for r in chance)) / (draws + 1)
