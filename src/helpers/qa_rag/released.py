@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 from pathlib import Path
@@ -130,31 +130,38 @@ def read_bertscore(path: Path) -> pd.DataFrame:
 # ------------------------------------------------------------------------------------------------------------ scoring
 
 
-def rescore(run: Run, data: Data, released: Released, draws: int) -> None:
-    """Report every printed number that a released file gives: of Tables 2 to 5 and the text."""
+def rescore(run: Run, data: Data, released: Released, draws: int) -> dict[str, Score | float]:
+    """Report every printed number that a released file gives: of Tables 2 to 5 and of the text.
+
+    Returns:
+        What was reported, by id; with an interval where values per question are released.
+    """
     n = len(data.test)
+    found: dict[str, Score | float] = {}
+
+    def report(id: str, value: Score | float, source: str, note: str = "") -> None:
+        found[f"qa_rag.{id}"] = value
+        run.rescored(f"qa_rag.{id}", value, n=n, source=source, note=note)
+
     for arm, table in released.ragas.items():
         for metric in ("precision", "recall"):
             score = bootstrap(table[metric], draws=draws)
-            ids = [f"table5.{arm.removeprefix('ablation_')}.{metric}"] if arm in ("qa_rag", *_ABLATION) else []
-            if arm not in _ABLATION:
-                ids += [f"table3.{arm}.{metric}", f"table2.{arm}.{metric}_reranker"]
-            for id in ids:
-                run.rescored(f"qa_rag.{id}", score, source=RAGAS[arm])
+            if arm != "ablation_hypothetical":
+                report(f"table2.{arm}.{metric}_reranker", score, RAGAS[arm])
+                report(f"table3.{arm}.{metric}", score, RAGAS[arm])
+            if arm in ("qa_rag", "ablation_hypothetical"):
+                report(f"table5.{arm.removeprefix('ablation_')}.{metric}", score, RAGAS[arm])
     for arm in ANSWERS:
         for metric in METRICS:
-            value = float(released.means[metric][arm])
             note = "The authors' mean; no value per question is released."
-            run.rescored(f"qa_rag.table4.{arm}.{metric}", value, n=n, source=BERTSCORE, note=note)
+            report(f"table4.{arm}.{metric}", float(released.means[metric][arm]), BERTSCORE, note)
     loss = released.ragas["qa_rag"].precision - released.ragas["ablation_hypothetical"].precision
-    run.rescored("qa_rag.text.ablation_loss", float(loss.mean()), n=n, source=RAGAS["ablation_hypothetical"])
-    run.rescored("qa_rag.text.pairs", float(len(data.questions)), source=PAIRS)
-    run.rescored("qa_rag.text.test_share", n / len(data.questions), n=len(data.questions), source=CONTEXTS["qa_rag"])
+    report("text.ablation_loss", float(loss.mean()), RAGAS["ablation_hypothetical"])
+    report("text.pairs", float(len(data.questions)), PAIRS)
+    report("text.test_share", n / len(data.questions), CONTEXTS["qa_rag"])
     kept = np.mean([len(of) for of in data.released["qa_rag"].values()])
-    run.rescored("qa_rag.text.kept", float(kept), n=n, source=CONTEXTS["qa_rag"])
-
-
-_ABLATION = ("ablation_hypothetical",)
+    report("text.kept", float(kept), CONTEXTS["qa_rag"])
+    return found
 
 
 # -------------------------------------------------------------------------------------------------------------- tests
@@ -173,6 +180,11 @@ def against(first: str, values: Mapping[str, Floats], draws: int) -> pd.DataFram
     """
     others = [arm for arm in values if arm != first]
     return _table(others, [paired_means(values[first], values[arm], draws=draws) for arm in others])
+
+
+def paired(first: Iterable[float], second: Iterable[float], draws: int) -> Paired:
+    """One arm against another on the same questions: the paired randomisation test."""
+    return paired_means(list(first), list(second), draws=draws)
 
 
 def _table(others: Sequence[Any], tests: Sequence[Paired]) -> pd.DataFrame:
