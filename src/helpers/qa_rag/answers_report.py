@@ -280,6 +280,7 @@ def summary(
         )
     told.append(cuts)
     told.append(
-        f"With passages, {model}'s answers gain {span(test)} in F1 over its own knowledge, on {test.n} questions ({p_words(test.p)})."
+        f"With passages, {model}'s answers gain {span(test)} in F1 over its own knowledge, on {test.n} questions "
+        f"({p_words(test.p)})."
     )
     return " ".join(told)
