@@ -34,6 +34,7 @@ Pair = tuple[str | Sequence[Mapping[str, str]], str]
 ADAPTERS = DERIVED / "adapters"
 WEIGHTS = "adapter_model.safetensors"
 LOG = "training.json"
+SCRIPT = Path(__file__).with_name("lora_train.py")
 
 
 @dataclass(frozen=True)
@@ -176,7 +177,8 @@ def trained(name: str, pairs: Sequence[Pair], validation: Sequence[Pair], base: 
     """
     weights = engines.EMBEDDED_MODELS.get(base)
     digest = datasets.registry()[weights.source].sha256 if weights else ""
-    decides = json.dumps([list(pairs), list(validation), base, digest, settings], sort_keys=True, ensure_ascii=False)
+    decided_by = [list(pairs), list(validation), base, digest, settings, datasets.digest(SCRIPT)]
+    decides = json.dumps(decided_by, sort_keys=True, ensure_ascii=False)
     folder = ADAPTERS / f"{name}-{hashlib.sha256(decides.encode()).hexdigest()[:12]}"
     ADAPTERS.mkdir(parents=True, exist_ok=True)
     with FileLock(f"{folder}.lock"):
@@ -197,7 +199,8 @@ def _run(job: Mapping[str, Any], out: Path, steps: int) -> list[dict[str, Any]]:
     path = LOGS / "lora.log"
     described = out.with_name("job.json")
     described.write_text(json.dumps(job), encoding="utf-8")
-    command = [str(engines.engine_python("vllm")), str(Path(__file__).with_name("lora_train.py"))]
+    # -P: the modules beside the script are not importable there, for `datasets` is a package that PEFT may import
+    command = [str(engines.engine_python("vllm")), "-P", str(SCRIPT)]
     quiet = {"HF_HUB_OFFLINE": "1", "TOKENIZERS_PARALLELISM": "false"} if Path(job["base"]).exists() else {}
     lines: list[dict[str, Any]] = []
     with path.open("ab") as errors, tqdm(total=steps, desc="train by LoRA", unit="step") as bar:
@@ -214,9 +217,8 @@ def _run(job: Mapping[str, Any], out: Path, steps: int) -> list[dict[str, Any]]:
         try:
             assert process.stdout is not None
             for text in process.stdout:
-                if text.startswith("{"):
-                    lines.append(json.loads(text))
-                    bar.update(lines[-1].get("step", bar.n) - bar.n)
+                lines.append(json.loads(text))
+                bar.update(lines[-1].get("step", bar.n) - bar.n)
             process.wait()
         finally:
             process.kill()

@@ -25,6 +25,7 @@ from transformers import (
 )
 
 IGNORED = -100
+PARENT = sys.stdout
 
 
 def end_with_parent() -> None:
@@ -35,8 +36,8 @@ def end_with_parent() -> None:
 
 def say(**line: Any) -> None:  # noqa: ANN401  # numbers, for JSON
     """Write one line for the parent."""
-    sys.stdout.write(json.dumps(line) + "\n")
-    sys.stdout.flush()
+    PARENT.write(json.dumps(line) + "\n")
+    PARENT.flush()
 
 
 class Tell(TrainerCallback):
@@ -131,5 +132,6 @@ def main(job: dict[str, Any], folder: Path) -> None:
 
 
 if __name__ == "__main__":
+    sys.stdout = sys.stderr  # the libraries print too, and the parent reads lines of its own
     threading.Thread(target=end_with_parent, daemon=True).start()
     main(json.loads(Path(sys.argv[1]).read_text(encoding="utf-8")), Path(sys.argv[2]))
