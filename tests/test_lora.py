@@ -36,7 +36,7 @@ def llamacpp(monkeypatch):
 
 
 def test_vllm_is_asked_for_a_rank_that_it_knows_and_that_is_large_enough(monkeypatch, adapter):
-    monkeypatch.setattr(engines, "weights_folder", lambda model, say: ("/models/base", "cd" * 32))
+    monkeypatch.setattr(engines, "weights_folder", lambda model, say, precision: ("/models/base", "cd" * 32))
     monkeypatch.setattr(engines, "_engine_version", lambda engine, package: "vllm 0")
     monkeypatch.setattr(engines, "install", lambda engine, say: None)
     monkeypatch.setattr(engines, "choose_engine", lambda model: ("vllm", "a test"))
