@@ -16,6 +16,7 @@ import psutil
 import pytest
 
 from helpers import services, settings
+from helpers.engines import Adapter
 from helpers.llm import LLM
 from helpers.services import ServiceError
 
@@ -104,6 +105,16 @@ def test_an_llm_server_that_cannot_be_used_says_why(named, body, status, said):
     named(llm_base_url=f"http://127.0.0.1:{http.server_port}/v1")
     with pytest.raises(ServiceError, match=said):
         services.llm_endpoint("m")
+    http.shutdown()
+
+
+def test_an_llm_server_without_an_adapter_says_how_to_serve_it(named):
+    http = answering({"data": [{"id": "m", "owned_by": "vllm"}, {"id": "here"}]})
+    named(llm_base_url=f"http://127.0.0.1:{http.server_port}/v1")
+    here, missing = (Adapter(name, Path("/adapters") / name, "") for name in ("here", "missing"))
+    assert services.llm_endpoint("m", adapters=[here]).model == "m"
+    with pytest.raises(ServiceError, match="--lora-modules missing=/adapters/missing,"):
+        services.llm_endpoint("m", adapters=[here, missing])
     http.shutdown()
 
 

@@ -23,6 +23,7 @@ import diskcache
 import openai
 from tqdm import tqdm
 
+from helpers.engines import Adapter
 from helpers.services import LlmEndpoint, llm_endpoint
 from helpers.settings import DERIVED
 
@@ -124,6 +125,7 @@ class LLM:
         self.concurrency = concurrency or endpoint.concurrency
         self.usage = Usage()
         self._lock = threading.Lock()
+        self._cache_folder = cache_folder
         self._cache = _open_cache(cache_folder) if cache_folder else None
         self._client = openai.OpenAI(
             base_url=endpoint.base_url,
@@ -132,6 +134,11 @@ class LLM:
             max_retries=16,
             timeout=600,
         )
+
+    def adapted(self, adapter: Adapter) -> LLM:
+        """The model with one of the adapters that its server was asked to serve."""
+        endpoint = self.endpoint.adapted(adapter)
+        return LLM(endpoint, cache_folder=self._cache_folder, concurrency=self.concurrency)
 
     # ------------------------------------------------------------------------------------------------ the three asks
 
@@ -391,18 +398,25 @@ class LLM:
         return hashlib.sha256(json.dumps(decides, sort_keys=True, ensure_ascii=False).encode()).hexdigest()
 
 
-def connect(model: str, *, exact: bool = False, **options: Any) -> LLM:  # noqa: ANN401  # handed to LLM
+def connect(
+    model: str,
+    *,
+    exact: bool = False,
+    adapters: Sequence[Adapter] = (),
+    **options: Any,  # noqa: ANN401  # handed to LLM
+) -> LLM:
     """The LLM of the settings, else an embedded one that serves `model`.
 
     Args:
         model: the model to ask.
         exact: ask this one even if `LLM_MODEL` names another.
+        adapters: LoRA adapters to serve beside it; `LLM.adapted` asks one of them.
         options: for `LLM`.
 
     Raises:
         ServiceError: see `services.llm_endpoint`.
     """
-    return LLM(llm_endpoint(model, exact=exact), **options)
+    return LLM(llm_endpoint(model, exact=exact, adapters=adapters), **options)
 
 
 def choice_logprobs(steps: Iterable[tuple[str, Mapping[str, float]]], choices: Sequence[str]) -> dict[str, float]:

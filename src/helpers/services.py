@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import hashlib
 import json
 import os
 import secrets
@@ -20,8 +21,8 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, fields
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +31,7 @@ import psutil
 from filelock import FileLock
 
 from helpers import engines
-from helpers.engines import EngineError, Launch, write_secret
+from helpers.engines import Adapter, EngineError, Launch, write_secret
 from helpers.settings import BUILD, LOGS, SettingsError, profile_model, settings
 
 SERVICES = BUILD / "services"
@@ -87,6 +88,11 @@ class LlmEndpoint:
     context: int
     concurrency: int
 
+    def adapted(self, adapter: Adapter) -> LlmEndpoint:
+        """The same server's model with one of its adapters."""
+        digest = hashlib.sha256(f"{self.model_sha256} {adapter.sha256}".encode()).hexdigest()
+        return replace(self, model=adapter.name, model_sha256=digest)
+
     def __repr__(self) -> str:
         """Without the key."""
         return f"LlmEndpoint({self.base_url}, model={self.model}, engine={self.engine})"
@@ -133,30 +139,40 @@ def graph_endpoint() -> GraphEndpoint:
     return _as(GraphEndpoint, _ensure("graph", {"database": s.neo4j_database}, launch))
 
 
-def llm_endpoint(model: str, context: int = CONTEXT, *, exact: bool = False) -> LlmEndpoint:
+def llm_endpoint(
+    model: str, context: int = CONTEXT, *, exact: bool = False, adapters: Sequence[Adapter] = ()
+) -> LlmEndpoint:
     """The LLM server of `LLM_BASE_URL`, else an embedded one that serves `model`, started if need be.
 
     Args:
         model: the profile's model; `LLM_MODEL` takes its place.
         context: tokens of prompt and answer that an embedded server should accept.
         exact: ask for `model` whatever `LLM_MODEL` says, for a second model beside the first.
+        adapters: LoRA adapters of the model; `LlmEndpoint.adapted` gives the endpoint of one.
 
     Raises:
-        ServiceError: the server does not answer, or does not have the model.
+        ServiceError: the server does not answer, or does not have the model or an adapter.
+        EngineError: the embedded engine cannot serve the model or an adapter.
     """
     s = settings()
     model = model if exact else s.llm_model or model
     if s.llm_base_url:
-        return _external_llm(s.llm_base_url, model, s.llm_api_key.get_secret_value() if s.llm_api_key else "none")
+        key = s.llm_api_key.get_secret_value() if s.llm_api_key else "none"
+        return _external_llm(s.llm_base_url, model, key, adapters)
 
     def launch(say: Callable[[str], None]) -> Launch:
-        return engines.llm_launch(model, _free_port(), secrets.token_urlsafe(24), context, say)
+        return engines.llm_launch(model, _free_port(), secrets.token_urlsafe(24), context, say, adapters)
 
-    config = {"model": model, "context": context, "engine": s.llm_engine}
+    config = {
+        "model": model,
+        "context": context,
+        "engine": s.llm_engine,
+        "adapters": [f"{adapter.name} {adapter.sha256}" for adapter in adapters],
+    }
     return _as(LlmEndpoint, _ensure("llm", config, launch))
 
 
-def _external_llm(base_url: str, model: str, api_key: str) -> LlmEndpoint:
+def _external_llm(base_url: str, model: str, api_key: str, adapters: Sequence[Adapter]) -> LlmEndpoint:
     headers = {"Authorization": f"Bearer {api_key}"}
     mend = "Start it or correct LLM_BASE_URL, or unset LLM_BASE_URL to use the embedded engine."
     try:
@@ -176,6 +192,12 @@ def _external_llm(base_url: str, model: str, api_key: str) -> LlmEndpoint:
     if card is None:
         have = ", ".join(m["id"] for m in listed) or "none"
         raise ServiceError(f"{base_url} does not serve {model!r}. It has: {have}. Set LLM_MODEL to one of them.")
+    if missing := [adapter for adapter in adapters if adapter.name not in {m["id"] for m in listed}]:
+        modules = " ".join(f"{adapter.name}={adapter.folder}" for adapter in missing)
+        raise ServiceError(
+            f"{base_url} does not serve the LoRA adapters {', '.join(a.name for a in missing)}. Start vLLM there with "
+            f"--enable-lora --lora-modules {modules}, or unset LLM_BASE_URL to use the embedded engine."
+        )
     engine = {"vllm": "vllm", "llamacpp": "llamacpp"}.get(card.get("owned_by", ""), "openai")
     version = ""
     if engine == "vllm":
@@ -244,7 +266,10 @@ def _folder(name: str, config: dict[str, Any]) -> Path:
     """One folder a configuration, so that two models can be served side by side."""
     if name == "graph":
         return SERVICES / "graph"
-    return SERVICES / f"{name}-{config['model'].replace('/', '--')}-{config['context']}-{config['engine']}"
+    folder = f"{name}-{config['model'].replace('/', '--')}-{config['context']}-{config['engine']}"
+    if config["adapters"]:
+        folder += f"-{hashlib.sha256(' '.join(config['adapters']).encode()).hexdigest()[:8]}"
+    return SERVICES / folder
 
 
 def _lease(folder: Path) -> None:

@@ -1,0 +1,115 @@
+"""LoRA: what can be checked without training, and a training that must be seen in the answers."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+from helpers import engines, lora, settings
+from helpers.engines import Adapter, EngineError
+from helpers.llm import connect
+from helpers.services import LlmEndpoint
+
+SMALL = "SmolLM2-135M-Instruct"
+QUESTION = [{"role": "user", "content": "Which bird keeps the seal?"}]
+ANSWER = "The heron of the north gate keeps the seal."
+
+
+@pytest.fixture
+def adapter(tmp_path: Path) -> Adapter:
+    folder = tmp_path / "mine"
+    folder.mkdir()
+    (folder / "adapter_config.json").write_text(json.dumps({"r": 12}))
+    return Adapter("mine", folder, "ab" * 32)
+
+
+@pytest.fixture
+def llamacpp(monkeypatch):
+    monkeypatch.setenv("LLM_ENGINE", "llamacpp")
+    settings.settings.cache_clear()
+    yield
+    monkeypatch.undo()
+    settings.settings.cache_clear()
+
+
+def test_vllm_is_asked_for_a_rank_that_it_knows_and_that_is_large_enough(monkeypatch, adapter):
+    monkeypatch.setattr(engines, "weights_folder", lambda model, say, precision: ("/models/base", "cd" * 32))
+    monkeypatch.setattr(engines, "_engine_version", lambda engine, package: "vllm 0")
+    monkeypatch.setattr(engines, "install", lambda engine, say: None)
+    monkeypatch.setattr(engines, "choose_engine", lambda model: ("vllm", "a test"))
+    launch = engines.llm_launch("base", 1, "key", 512, lambda text: None, [adapter])
+    assert {"--enable-lora", "--max-lora-rank=16", f"mine={adapter.folder}"} <= set(launch.command)
+    assert "--enable-lora" not in engines.llm_launch("base", 1, "key", 512, lambda text: None).command
+
+
+def test_llamacpp_says_that_it_serves_no_adapters(llamacpp, adapter):
+    with pytest.raises(EngineError, match=r"llamacpp .* serves no LoRA adapters; mine need vLLM"):
+        engines.llm_launch(SMALL, 1, "key", 512, lambda text: None, [adapter])
+
+
+def test_llamacpp_says_that_it_cannot_train(llamacpp, tmp_path):
+    with pytest.raises(EngineError, match=r"needs torch and PEFT, .* Set LLM_ENGINE=vllm"):
+        lora.train([("a", "b")], [("a", "b")], SMALL, tmp_path / "adapter", steps=1)
+
+
+@pytest.mark.parametrize("wrong", [{"steps": 0}, {"steps": 1, "rate": -1.0}])
+def test_a_number_that_cannot_be_is_named(tmp_path, wrong):
+    with pytest.raises(ValueError, match=next(name for name in wrong if wrong[name] <= 0)):
+        lora.train([("a", "b")], [("a", "b")], SMALL, tmp_path / "adapter", **wrong)
+
+
+def test_no_pair_to_validate_on_is_an_error(tmp_path):
+    with pytest.raises(ValueError, match="found 1, 0"):
+        lora.train([("a", "b")], [], SMALL, tmp_path / "adapter", steps=1)
+
+
+def test_the_answers_of_two_adapters_are_not_confused(adapter):
+    base = LlmEndpoint("http://127.0.0.1:1/v1", "base", "key", "vllm", "0", "ef" * 32, 512, 4)
+    other = Adapter("mine", adapter.folder, "ba" * 32)
+    digests = {base.model_sha256, base.adapted(adapter).model_sha256, base.adapted(other).model_sha256}
+    assert len(digests) == 3
+    assert base.adapted(adapter).model == "mine"
+
+
+@pytest.mark.engine
+def test_what_was_trained_is_answered_and_kept(tmp_path, monkeypatch, caplog):
+    monkeypatch.setattr(lora, "ADAPTERS", tmp_path)
+    pairs, recipe = (
+        [(QUESTION, ANSWER)] * 8,
+        {"steps": 24, "batch": 4, "rate": 5e-3, "evaluations": 3, "max_tokens": 64},
+    )
+    log = lora.trained("seal", pairs, pairs[:2], SMALL, **recipe)
+    assert [loss.step for loss in log.validation] == [0, 8, 16, 24]
+    assert log.validation[0].value > 1
+    assert log.validation[-1].value < 0.2
+    assert 0 < log.trained_parameters < log.parameters / 20
+    assert log.cut == 0
+
+    model = connect(SMALL, exact=True, adapters=[log.adapter], cache_folder=None)
+    adapted = model.adapted(log.adapter)
+    assert adapted.chat_many([QUESTION], max_tokens=24)[0].text.strip() == ANSWER
+    assert model.chat_many([QUESTION], max_tokens=24)[0].text.strip() != ANSWER
+
+    trained_at = (log.adapter.folder / lora.LOG).stat().st_mtime_ns
+    assert lora.trained("seal", pairs, pairs[:2], SMALL, **recipe) == log
+    assert (log.adapter.folder / lora.LOG).stat().st_mtime_ns == trained_at
+
+    with (log.adapter.folder / lora.WEIGHTS).open("ab") as weights:
+        weights.write(b"damage")
+    with pytest.raises(ValueError, match="is damaged"):
+        lora.load(log.adapter.folder)
+    again = lora.trained("seal", pairs, pairs[:2], SMALL, **recipe)
+    assert again.adapter.sha256 == log.adapter.sha256
+    assert "trained again" in caplog.text
+    assert list(tmp_path.glob("seal-*.bad-*"))
+    shutil.rmtree(tmp_path)
+
+
+@pytest.mark.engine
+def test_a_training_that_fails_says_why_and_leaves_nothing(tmp_path):
+    with pytest.raises(EngineError, match=r"ended with code 1:\n(.*\n)*.*no/such"):
+        lora.train([("a", "b")], [("a", "b")], "no/such-model-here", tmp_path / "adapter", steps=1)
+    assert list(tmp_path.iterdir()) == []
