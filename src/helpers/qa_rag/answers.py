@@ -142,7 +142,7 @@ def excerpts(question: str, passages: Sequence[Passage], cut: Cut, characters: i
         return tuple(Excerpt(passage, passage.text) for passage in passages)
     if cut == "heads":
         share = characters // max(1, len(passages))
-        return tuple(Excerpt(passage, passage.text[:share].rsplit(maxsplit=1)[0]) for passage in passages)
+        return tuple(Excerpt(p, text) for p in passages for text in (windows(p.text, share)[:1] if share else ()))
     parts = {(row, place): text for row, p in enumerate(passages) for place, text in enumerate(windows(p.text))}
     order = list(parts)
     kept: dict[int, dict[int, str]] = {}
@@ -172,13 +172,13 @@ def _joined(parts: Mapping[int, str]) -> str:
 
 
 def _ranked(query: str, texts: Sequence[str]) -> list[int]:
-    """Places of the texts, those with most of the query's words (BM25) first."""
-    tokens = [bm25s.tokenize(of, return_ids=False, show_progress=False) for of in (list(texts), [query])]
-    if not texts or not any(tokens[0]):
-        return []
+    """Places of the texts, those with most of the query's words (BM25) first; equals stay in order."""
+    corpus, (asked,) = (bm25s.tokenize(list(of), return_ids=False, show_progress=False) for of in (texts, [query]))
+    if not asked or not any(corpus):
+        return list(range(len(texts)))
     index = bm25s.BM25()
-    index.index(tokens[0], show_progress=False)
-    scores = index.get_scores(tokens[1][0])
+    index.index(corpus, show_progress=False)
+    scores = index.get_scores(asked)
     return sorted(range(len(texts)), key=lambda row: -scores[row])
 
 

@@ -1,43 +1,36 @@
-"""Ask guidance documents in words: the hypothetical answer, the passages of both tracks, the answer, its sources.
+"""Ask a folder of guidance documents in words: the passages of both tracks, the answer, and the sources it names.
 
 The steps are the paper's (qa_rag.md, Figure 1): a language model answers from what it knows; half of the passages are
-found by the question and half by that answer; they are ranked anew by the question, and the model answers from the best.
+found by the question and half by that answer; they are ranked anew by the question; the model answers from the best.
 """
 
 from __future__ import annotations
 
+import logging
+import re
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Protocol
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pandas as pd
+from markupsafe import escape
 
-from helpers import figures
+from helpers import figures, vectors
 from helpers.llm import LLM
 from helpers.qa_rag.answers import Excerpt, excerpts, left_of, prompt, read
 from helpers.qa_rag.data import Passage
+from helpers.qa_rag.retrieval import CANDIDATES, KEPT, BestWindow, Searcher, fuse, read_folder, rerank
 
 if TYPE_CHECKING:
     import ipywidgets
 
-EACH = 12
-"""Passages by the question, and as many by the hypothetical answer (section 3.3)."""
-KEPT = 6
-"""Passages after ranking (section 3.3)."""
+log = logging.getLogger(__name__)
+
 CHARACTERS = 4800
 """Of passages in the prompt: about 1,200 tokens."""
-
-
-class Library(Protocol):
-    """What can be asked: passages, found by a text and ranked by one."""
-
-    def find(self, text: str, k: int) -> Sequence[Passage]:
-        """The `k` passages nearest to a text, best first."""
-
-    def rank(self, question: str, passages: Sequence[Passage]) -> Sequence[Passage]:
-        """The passages, those that answer the question best first."""
 
 
 @dataclass(frozen=True)
@@ -88,47 +81,75 @@ class Answer:
         return f"{self.text}\n{cited or 'It names no source.'}"
 
 
-def answer(question: str, library: Library, llm: LLM, *, characters: int = CHARACTERS, max_tokens: int = 160) -> Answer:
-    """Answer a question from a library of guidance documents.
+def library(folder: Path, encoder: str = vectors.DEFAULT_ENCODER) -> Searcher:
+    """A folder of guidance documents, ready to be asked; files without text are named in a logged warning.
+
+    Args:
+        folder: with .pdf, .txt, .md or .mmd files, also in folders within it.
+        encoder: as in `vectors.encoder`.
+
+    Raises:
+        helpers.qa_rag.retrieval.FolderError: there is no such folder, or nothing in it can be read.
+    """
+    corpus, empty = read_folder(folder)
+    if empty:
+        log.warning("%d files hold no text and were left out: %s. Run OCR on them.", len(empty), ", ".join(empty))
+    return Searcher(corpus, vectors.encoder(encoder))
+
+
+def write_folder(passages: Iterable[Passage], folder: Path) -> Path:
+    """Write passages as a folder of text files, one a document, named by its title."""
+    folder.mkdir(parents=True, exist_ok=True)
+    texts: dict[str, list[str]] = {}
+    for passage in passages:
+        texts.setdefault(passage.document, []).append(passage.text)
+    for title, parts in texts.items():
+        name = re.sub(r"[^\w()-]+", " ", title).strip()[:120] or "untitled"
+        (folder / f"{name}.txt").write_text("\n\n".join(parts), encoding="utf-8")
+    return folder
+
+
+def answer(
+    question: str, searcher: Searcher, llm: LLM, *, characters: int = CHARACTERS, max_tokens: int = 160
+) -> Answer:
+    """Answer a question from guidance documents.
 
     Args:
         question: in words.
-        library: to search.
+        searcher: of the documents, as `library` gives it.
         llm: writes the hypothetical answer and the answer.
-        characters: of passages in the prompt; from longer ones the parts nearest to the question are shown.
+        characters: of passages in the prompt; of longer ones the parts nearest to the question are shown.
         max_tokens: longest answer.
 
     Raises:
-        ValueError: the question is empty, or the library has no passage.
+        ValueError: there is no question.
         helpers.llm.ContextOverflowError: the prompt does not fit; ask for fewer characters.
     """
     if not question.strip():
-        raise ValueError("There is no question. Write one, such as: May a batch record be kept on paper alone?")
+        raise ValueError("There is no question. Write one, such as: How long should reference samples be kept?")
     seconds: dict[str, float] = {}
     with _timed(seconds, "answer without sources"):
         guess = llm.chat_many([prompt(question, ())], max_tokens=96, label="hypothetical answer")[0].text.strip()
     with _timed(seconds, "find passages"):
-        tracks = {"question": library.find(question, EACH), "hypothetical answer": library.find(guess, EACH)}
-    pool = {passage.id: passage for of in tracks.values() for passage in of}
-    if not pool:
-        raise ValueError("The library has no passage. Give a folder with .pdf, .txt or .md files that hold text.")
-    with _timed(seconds, "rank passages"):
-        best = library.rank(question, list(pool.values()))[:KEPT]
+        # an empty hypothetical answer finds nothing
+        tracks = {"question": question, "hypothetical answer": guess or question}
+        found = dict(zip(tracks, searcher.search(list(tracks.values()), CANDIDATES // 2, by="windows"), strict=True))
+        ranked = rerank({"": fuse(found.values())}, BestWindow(searcher), {"": question})[""][:KEPT]
+    best = [searcher.corpus.passages[row] for row in ranked]
+    by = {
+        passage.id: " and ".join(track for track, rows in found.items() if row in rows)
+        for row, passage in zip(ranked, best, strict=True)
+    }
     shown = excerpts(question, best, "windows", characters)
     with _timed(seconds, "answer from passages"):
         reply = llm.chat_many([prompt(question, shown)], max_tokens=max_tokens, label="answer")[0]
     given = read("", reply, shown)
     sources = tuple(
-        Source(number, excerpt, _found_by(excerpt.passage, tracks), number in given.cited)
+        Source(number, excerpt, by[excerpt.passage.id], number in given.cited)
         for number, excerpt in enumerate(shown, start=1)
     )
     quoted = left_of(given.text, [excerpt.text for excerpt in shown])
     return Answer(question, guess, given.text, sources, quoted, given.refused, seconds)
-
-
-def _found_by(passage: Passage, tracks: dict[str, Sequence[Passage]]) -> str:
-    names = [name for name, of in tracks.items() if any(passage.id == other.id for other in of)]
-    return " and ".join(names)
 
 
 @contextmanager
@@ -163,7 +184,7 @@ def show(given: Answer, *, sample: bool = False) -> figures.Html:
     text = " ".join(facts)
     table = figures.table(pd.DataFrame(rows), f"Sources of the answer to: {given.question}", sample=sample)
     head = figures.prompt_box([{"role": "question", "content": given.question}], answer=given.text)
-    html = f"{head.html}<p>{figures.escape(text)}</p>{table.html}"
+    html = f"{head.html}<p>{escape(text)}</p>{table.html}"
     return figures.Html(html, f"{given.question}\n{given.text}\n{text}\n{table.text}")
 
 
@@ -171,8 +192,8 @@ def box(ask: Callable[[str], Answer], *, sample: bool = False) -> ipywidgets.VBo
     """A text box that answers: type a question, press Enter. It needs a running kernel.
 
     Args:
-        ask: answers one question, for example `lambda question: answer(question, library, llm)`.
-        sample: the library is the bundled sample.
+        ask: answers one question, for example `lambda question: answer(question, searcher, llm)`.
+        sample: the documents are the bundled sample.
     """
     import ipywidgets  # noqa: PLC0415  # only for who has a notebook open
     from IPython.display import display  # noqa: PLC0415

@@ -269,7 +269,8 @@ def carries_over(
     x, y = (values - values.mean(axis=1, keepdims=True) for values in (first, second))
 
     def correlation(a: Floats, b: Floats) -> float:
-        ranks = rankdata(a.ravel()), rankdata(b.ravel())
+        # equal scores of a question stay equal, whatever their mean leaves of them
+        ranks = [rankdata(np.round(of.ravel(), 12)) for of in (a, b)]
         return float(np.corrcoef(*ranks)[0, 1]) if ranks[0].std() and ranks[1].std() else 0.0
 
     measured = correlation(x, y)
