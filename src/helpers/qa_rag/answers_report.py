@@ -134,8 +134,9 @@ def score_table(
     scores: Mapping[str, BertScores],
     similarity: Mapping[str, np.ndarray],
     draws: int,
+    suffix: str = "",
 ) -> pd.DataFrame:
-    """Scores of each arm's answers, kept in the record."""
+    """Scores of each arm's answers, kept in the record under the arm's name and the suffix."""
     rows = []
     for arm, of in answers.items():
         label = {**ARMS, **WHOLE_ARMS}[arm].label
@@ -146,7 +147,7 @@ def score_table(
         citing = proportion(sum(bool(a.cited) for a in shown), len(shown)) if shown else None
         for name, score in {**own, "quoting": quoting, "citing": citing}.items():
             if score is not None:
-                run.extra(f"qa_rag.answers.{arm}.{name}", f"{label}: {name}", score)
+                run.extra(f"qa_rag.answers.{arm}{suffix}.{name}", f"{label}: {name}", score)
         rows.append(
             {
                 "answers from": label,

@@ -8,6 +8,7 @@ the encoder at hand.
 from __future__ import annotations
 
 import json
+import re
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -39,6 +40,7 @@ ARMS = {
 RAGAS = {arm: f"qa_rag/ragas/{arm}.csv" for arm in ("qa_rag", "question", "hypothetical", "ablation_hypothetical")}
 ANSWERS = {arm: f"qa_rag/answers/{arm}.json" for arm in ("qa_rag", "multiquery", "hyde", "question", "hypothetical")}
 BERTSCORE = "qa_rag/bertscore.csv"
+NOTEBOOK = "qa_rag/answer_evaluation.ipynb"
 METRICS = ("precision", "recall", "f1")
 WHOLE = 0.95
 """Share of an answer's word sequences from which on a passage holds all of it, but for what OCR may have garbled."""
@@ -54,12 +56,14 @@ class Released:
         ragas: arm -> columns precision and recall (of contexts, by the authors' judge).
         answers: arm -> final answers.
         means: one row an arm with the mean precision, recall and f1 of its answers, as the authors computed them.
+        encoder: of those means, as the authors' notebook names it.
         files: what was read.
     """
 
     ragas: Mapping[str, pd.DataFrame]
     answers: Mapping[str, Sequence[str]]
     means: pd.DataFrame
+    encoder: str
     files: Sequence[Located]
 
 
@@ -70,12 +74,13 @@ def load(data: Data) -> Released:
         helpers.datasets.DataUnavailable: no source gives a file.
         QaRagDataError: a file is not of these questions.
     """
-    files = datasets.locate_all([*RAGAS.values(), *ANSWERS.values(), BERTSCORE], "real")
+    files = datasets.locate_all([*RAGAS.values(), *ANSWERS.values(), BERTSCORE, NOTEBOOK], "real")
     asked = [question.text for question in data.test]
     return Released(
         ragas={arm: read_ragas(files[name].path, asked) for arm, name in RAGAS.items()},
         answers={arm: read_answers(files[name].path, len(asked)) for arm, name in ANSWERS.items()},
         means=read_bertscore(files[BERTSCORE].path),
+        encoder=read_encoder(files[NOTEBOOK].path),
         files=tuple(files.values()),
     )
 
@@ -125,6 +130,18 @@ def read_bertscore(path: Path) -> pd.DataFrame:
     if set(table.index) != set(ANSWERS) or set(table.columns) != set(METRICS):
         raise QaRagDataError(f"{path} should have the rows {sorted(names)} and the columns {list(METRICS)}.")
     return table.loc[list(ANSWERS), list(METRICS)]
+
+
+def read_encoder(path: Path) -> str:
+    """The encoder that the authors' notebook gives to BERTScore.
+
+    Raises:
+        QaRagDataError: it names none, or several.
+    """
+    named = set(re.findall(r"model_type=\\?['\"]([^'\"\\]+)", path.read_text(encoding="utf-8")))
+    if len(named) != 1:
+        raise QaRagDataError(f"{path} should name one model_type; found {sorted(named) or 'none'}.")
+    return named.pop()
 
 
 # ------------------------------------------------------------------------------------------------------------ scoring

@@ -13,8 +13,9 @@ from helpers import figures
 from helpers.clinical_notes.retrieval_report import p_text
 from helpers.metrics import Paired, Score, bootstrap, holm, proportion
 from helpers.qa_rag.answers import quotes
-from helpers.qa_rag.data import Data
+from helpers.qa_rag.data import Data, twins
 from helpers.qa_rag.released import ARMS, METRICS, Floats, Released, against, carries_over, paired
+from helpers.qa_rag.retrieval import KEPT
 from helpers.qa_rag.similarity import BertScores
 from helpers.record import Run
 
@@ -79,6 +80,20 @@ def tests_table(tests: pd.DataFrame) -> pd.DataFrame:
             "p": [p_text(p) for p in tests.p],
             "p (Holm)": [p_text(p) for p in tests.p_holm],
         }
+    )
+
+
+def release_words(data: Data) -> str:
+    """What is released, counted, beside what the text says of it."""
+    passages = data.corpus.passages
+    fewer = {arm: sum(len(of) < KEPT for of in ranking.values()) for arm, ranking in data.released.items()}
+    short = "; ".join(f"{count} of {ARMS[arm]}" for arm, count in fewer.items() if count) or "none"
+    again = len(twins(data.test, [q for q in data.questions if q not in data.test]))
+    return (
+        f"Counted in the release: {len(data.questions):,} pairs of question and answer; {len(data.test)} test questions, "
+        f"{figures.number(len(data.test) / len(data.questions))} of them; {again} of these share their words or their "
+        f"answer with another pair; {len(passages):,} distinct passages, the longest of "
+        f"{max(len(p.text) for p in passages):,} characters. Rankings with fewer than {KEPT} passages: {short}."
     )
 
 
