@@ -260,11 +260,11 @@ def report_table_four(run: Run, scores: Mapping[str, BertScores], model: str, en
 
 
 def summary(
-    run: Run, tests: pd.DataFrame, judged: Mapping[str, Mapping[str, Score]], cuts: str, test: Paired, model: str
+    run: Run, tests: pd.DataFrame | None, judged: Mapping[str, Mapping[str, Score]], cuts: str, test: Paired, model: str
 ) -> str:
     """The page's answer, built from this run's values; without the released files, what the served model showed."""
     told = []
-    if len(tests):
+    if tests is not None:
         sure = tests[tests.p_holm < ALPHA]
         printed = [run.printed.number(f"qa_rag.table4.{arm}.f1").printed for arm in ("qa_rag", "question")]
         words = f"of four differences to other methods {len(sure)} {'is' if len(sure) == 1 else 'are'} more than chance"
