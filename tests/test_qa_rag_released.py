@@ -143,6 +143,28 @@ def test_the_same_contexts_are_found_however_the_judge_differs(sample: data.Data
     assert "0.75 apart on average" in report.twice_words(one)
 
 
+def test_a_passage_that_the_smaller_pool_kept_and_the_larger_lost_is_found(
+    sample: data.Data, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def ranking(*passages: tuple[str, float]) -> dict[str, tuple[data.Context, ...]]:
+        return {"q": tuple(data.Context("q", "D", text, relevance) for text, relevance in passages)}
+
+    made = {
+        "qa_rag": ranking(("a", 3.0), ("b", 1.0)),
+        "question": ranking(("a", 3.0), ("b", 1.0)),
+        "hypothetical": ranking(("d", 2.0), ("e", 1.0)),
+        "ablation_question": ranking(("c", 2.0), ("e", 0.5)),  # c outranks b; e does not
+        "ablation_hypothetical": ranking(("d", 2.0), ("f", 0.5)),
+    }
+    by_path = {file.path: arm for arm, name in data.CONTEXTS.items() for file in sample.files if file.name == name}
+    monkeypatch.setattr(released, "read_contexts", lambda path: made[by_path[path]])
+    rows = released.outranked(sample).set_index(["larger", "smaller"])
+    assert rows.passages["question", "ablation_question"] == 1
+    assert rows.passages["hypothetical", "ablation_hypothetical"] == 0
+    assert rows.questions["qa_rag", "ablation_hypothetical"] == 1
+    assert len(report.outranked_table(rows.reset_index())) == len(released.LARGER)
+
+
 def test_every_number_that_a_file_gives_is_reported(sample: data.Data, made: Released, run: record.Run) -> None:
     found = released.rescore(run, sample, made, draws=200)
     named = {n.id for n in run.printed.numbers if n.rescore_from}

@@ -24,7 +24,7 @@ from scipy.stats import rankdata
 from helpers import datasets
 from helpers.datasets import Located
 from helpers.metrics import Paired, Score, bootstrap, holm, mcnemar, paired_means
-from helpers.qa_rag.data import CONTEXTS, PAIRS, SHINGLE, Data, QaRagDataError, answer_passages, words
+from helpers.qa_rag.data import CONTEXTS, PAIRS, SHINGLE, Data, QaRagDataError, answer_passages, read_contexts, words
 from helpers.record import Run
 
 ARMS = {
@@ -230,6 +230,41 @@ def holding_tests(held: pd.DataFrame, first: str = "qa_rag") -> pd.DataFrame:
     """McNemar's exact test of one arm against each other, adjusted by Holm; columns as of `against`."""
     others = [arm for arm in held if arm != first]
     return _table(others, [mcnemar(held[first], held[arm]) for arm in others])
+
+
+LARGER = (
+    ("question", "ablation_question"),
+    ("hypothetical", "ablation_hypothetical"),
+    ("qa_rag", "ablation_question"),
+    ("qa_rag", "ablation_hypothetical"),
+)
+"""Pairs of rankings of which the first was chosen from all that the second was chosen from, and more (section 3.3)."""
+
+
+def outranked(data: Data) -> pd.DataFrame:
+    """Whether what the smaller pool gave is missing where the larger pool should have given it too.
+
+    Both were cut to six by the same reranker's relevance. So a passage that the smaller pool kept, and that is more
+    relevant than the last one that the larger pool kept, must be among these six, too.
+
+    Returns:
+        One row a pair of `LARGER`: larger, smaller, questions (in which such a passage is missing), of, passages
+        (missing), kept (by the smaller pool, in all).
+    """
+    located = {file.name: file.path for file in data.files}
+    contexts = {arm: read_contexts(located[name]) for arm, name in CONTEXTS.items()}
+    rows = []
+    for larger, smaller in LARGER:
+        missing = []
+        for question, kept in contexts[larger].items():
+            there = {(context.document, context.text) for context in kept}
+            last = min(context.relevance for context in kept)
+            missing.append(
+                sum(c.relevance > last and (c.document, c.text) not in there for c in contexts[smaller][question])
+            )
+        of = sum(map(len, contexts[smaller].values()))
+        rows.append((larger, smaller, sum(map(bool, missing)), len(missing), sum(missing), of))
+    return pd.DataFrame(rows, columns=["larger", "smaller", "questions", "of", "passages", "kept"])
 
 
 def judged_where(data: Data, released: Released, draws: int) -> dict[str, dict[str, Score]]:

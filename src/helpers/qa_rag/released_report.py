@@ -129,6 +129,27 @@ def held_table(run: Run, held: pd.DataFrame, tests: pd.DataFrame) -> pd.DataFram
     return pd.DataFrame(rows)
 
 
+def outranked_table(rows: pd.DataFrame) -> pd.DataFrame:
+    """`released.outranked` as a reader sees it."""
+    return pd.DataFrame(
+        {
+            "chosen from more": [_pool(arm) for arm in rows.larger],
+            "chosen from part of it": [_pool(arm) for arm in rows.smaller],
+            "questions where a more relevant passage of the part is missing": [
+                proportion(k, n) for k, n in zip(rows.questions, rows.of, strict=True)
+            ],
+            "such passages": rows.passages,
+            "of": rows.kept,
+        }
+    )
+
+
+def _pool(arm: str) -> str:
+    return {"qa_rag": "QA-RAG: question, 12, and hypothetical answer, 12"}.get(
+        arm, ARMS[arm] if arm.startswith("ablation") else f"{ARMS[arm]}, 24"
+    )
+
+
 def draw_judge(judged: Mapping[str, Mapping[str, Score]]) -> Figure:
     """The judge's context recall where the answer is held, and where no eight words of it are."""
     fig, axes = plt.subplots(figsize=(7.2, 0.62 * len(judged) + 1.5))
