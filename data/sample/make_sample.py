@@ -1,10 +1,12 @@
 """Write the bundled samples from the `.yml` files beside this script, in the format of the real files.
+"""Write the bundled samples from the YAML files beside this script, in the format of the real files.
 
 Run as `python data/sample/make_sample.py`. Side effects: each drug gets ten positive pairs (effects listed for it) and
 ten negative ones (effects listed for other drugs only), as in the paper's benchmark (Methods, "Evaluation subset").
 Drug interactions: sentences with drugs put in, as the archive of the DDI corpus and as the files of ADE-Corpus-V2.
 BiomedRAG: sentences with names put in, as the files of its eight data sets, with what is odd about them: entities set
 off by spaces, every test line of GIT twice, one row a pair in DDI, the same pair with two relations in UMLS.
+QA-RAG: pairs of questions and answers, and the passages that five rankings give for some of them.
 """
 
 from __future__ import annotations
@@ -35,6 +37,11 @@ PARTS = {
 }
 """Documents of each part of the DDI archive."""
 ARTICLES = 30
+RANKINGS = ("qa_rag", "question", "hypothetical", "ablation_question", "ablation_hypothetical")
+TESTED = 2
+"""Questions of each topic that the rankings of the QA-RAG sample answer."""
+SHOWN = 6
+RULE = "-" * 20
 
 
 def write_sample(folder: Path = HERE / "side_effects") -> None:
@@ -233,9 +240,43 @@ def _pairs(source: Mapping[str, Any]) -> list[tuple[str, str, str, str]]:
 def _jsonl(path: Path, rows: Iterable[Mapping[str, Any]]) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+# ------------------------------------------------------------------------------------------------------------ QA-RAG
+
+
+def write_qa_rag(folder: Path = HERE / "qa_rag") -> None:
+    """Write the pairs and the five rankings of the QA-RAG sample to `folder`, the same bytes each time."""
+    topics = yaml.safe_load((HERE / "qa_rag.yml").read_text(encoding="utf-8"))
+    (folder / "contexts").mkdir(parents=True, exist_ok=True)
+    pairs, passages, asked = [], [], []
+    for topic in topics:
+        named = f"As described in {topic['guideline']} , "
+        for fact in topic["facts"]:
+            told = f"Question: {fact['question']}\n  Answer: {fact['answer']}\n  "
+            title = f"{topic['source'].replace(' ', '_')}.mmd"
+            pairs.append((title, named + fact["question"], fact["answer"], topic["guideline"], told))
+        asked += [named + fact["question"] for fact in _few(topic["source"], topic["facts"], TESTED)]
+        for title, pieces in (
+            (topic["guideline"], [fact["rule"] for fact in topic["facts"]]),
+            (topic["source"], [f"{fact['question']}\n\n{fact['answer']}" for fact in topic["facts"]]),
+        ):
+            passages += [(title, "\n\n".join(pieces[i : i + 2])) for i in range(0, len(pieces), 2)]
+    _write(folder / "QnA.csv", ["Title", "Question", "Answer", "Relevant_doc", "Question_answer"], pairs)
+    for number, name in enumerate(RANKINGS):
+        shown = {}
+        for place, question in enumerate(asked):
+            # every passage comes up in some ranking, whatever the lot
+            fixed = [passages[(number * len(asked) + place) % len(passages)]]
+            drawn = [p for p in _few(name + question, passages, SHOWN) if p not in fixed]
+            shown[question] = [
+                f"\n{RULE}\nQuestion: {question}\n{RULE}\nContext: {text}\n{RULE}\nContext title: {title}\n{RULE}\n"
+                f"Relevance with the question: {3 - 0.5 * rank}"
+                for rank, (title, text) in enumerate([*fixed, *drawn][:SHOWN])
+            ]
+        (folder / "contexts" / f"{name}.json").write_text(json.dumps(shown, indent=1) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":
     write_sample()
     write_interactions()
     write_biomedrag()
+    write_qa_rag()

@@ -121,7 +121,8 @@ class Number(Entry):
         if self.unit == "percentage_points":
             return f"{value:+.{places}f} points"
         suffix = {"seconds": " s", "per_second": " per second"}.get(self.unit, "%" if self._scale != 1 else "")
-        return f"{value / self._scale:,.{places}f}{suffix}"
+        grouped = "" if re.search(r"\d{4}", self.printed) else ","
+        return f"{value / self._scale:{grouped}.{places}f}{suffix}"
 
 
 class Claim(Entry):

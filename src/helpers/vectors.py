@@ -18,7 +18,7 @@ import logging
 import os
 import sys
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, Literal, cast, get_args
@@ -48,6 +48,8 @@ INDEXES = DERIVED / "indexes"
 BATCH_TOKENS = 2048
 """Tokens encoded at once by one thread: enough to keep it busy, few enough to stay in its cache."""
 TOKENISED_AT_ONCE = 8192
+MATCHING_LAYERS = {"microsoft/deberta-xlarge-mnli": 40}
+"""The layer whose token vectors BERTScore takes, where its authors tuned one on human judgements (WMT16)."""
 
 
 class EncoderUnavailable(RuntimeError):
@@ -117,6 +119,17 @@ class Encoder(ABC):
         """How many of `texts` are longer than `max_tokens`, without encoding them."""
         return int(self._cut(list(texts)).sum())
 
+    def token_vectors(self, texts: Sequence[str], progress: bool = True) -> list[Floats]:
+        """Hidden states of each text's own tokens (no [CLS], no [SEP]), float32 of shape (tokens, d), each of length 1.
+
+        What BERTScore matches (Zhang et al. 2020, section 3). An empty text has none. Texts longer than the model has
+        positions for are counted in `truncated`.
+
+        Raises:
+            EncoderUnavailable: this encoder gives one vector a text and no more.
+        """
+        raise EncoderUnavailable(f"{self.name} gives no vectors of tokens. Use {DEFAULT_ENCODER!r} or a hub's model.")
+
     @abstractmethod
     def _encode(self, texts: list[str], progress: bool) -> tuple[Floats, npt.NDArray[np.bool_]]:
         """Vectors of distinct texts, and which texts were cut."""
@@ -131,6 +144,8 @@ class MiniLM(Encoder):
 
     name = DEFAULT_ENCODER
     max_tokens = 256
+    positions = 512
+    """Tokens that the model can see at all. Its own configuration stops at 256 for vectors of whole texts."""
 
     def __init__(self) -> None:
         """Fetch the weights if need be and compile them for this processor."""
@@ -139,7 +154,6 @@ class MiniLM(Encoder):
         self.digest = _digest([datasets.digest(weights), datasets.digest(tokenizer)])
         self._tokenizer = Tokenizer.from_file(str(tokenizer))
         self._tokenizer.no_padding()
-        self._tokenizer.enable_truncation(self.max_tokens)
         self._threads = threads()
         self._model = ov.Core().compile_model(
             weights,
@@ -157,18 +171,44 @@ class MiniLM(Encoder):
         precision = self._model.get_property("INFERENCE_PRECISION_HINT").to_string()
         self.engine = f"openvino {ov.get_version().partition('-')[0]} {precision}"
 
+    def token_vectors(self, texts: Sequence[str], progress: bool = True) -> list[Floats]:
+        """See `Encoder.token_vectors`; the last hidden states, of the first 512 tokens."""
+        unique = {text: row for row, text in enumerate(dict.fromkeys(texts))}
+        tokens, cut = self._tokens(list(unique), self.positions)
+        found: list[Floats] = [np.empty((0, self.dimension), np.float32)] * len(unique)
+
+        def keep(states: Floats, rows: Integers) -> None:
+            lengths = np.linalg.norm(states, axis=2, keepdims=True)
+            for row, vectors in zip(rows, (states / lengths)[:, 1:-1], strict=True):
+                found[row] = vectors
+
+        self._run(tokens, keep, progress)
+        self.truncated = sum(bool(cut[unique[text]]) for text in texts)
+        return [found[unique[text]] for text in texts]
+
     def _encode(self, texts: list[str], progress: bool) -> tuple[Floats, npt.NDArray[np.bool_]]:
         vectors = np.empty((len(texts), self.dimension), dtype=np.float32)
-        tokens, cut = self._tokens(texts)
-        queue = ov.AsyncInferQueue(self._model, self._threads)
-        with tqdm(total=len(texts), desc=f"encode by {self.name}", unit="text", disable=not progress) as bar:
+        tokens, cut = self._tokens(texts, self.max_tokens)
 
-            def keep(request: ov.InferRequest, rows: Integers) -> None:
-                means = request.get_output_tensor(0).data.mean(axis=1)
-                vectors[rows] = means / np.linalg.norm(means, axis=1, keepdims=True)
+        def keep(states: Floats, rows: Integers) -> None:
+            means = states.mean(axis=1)
+            vectors[rows] = means / np.linalg.norm(means, axis=1, keepdims=True)
+
+        self._run(tokens, keep, progress)
+        return vectors, cut
+
+    def _run(
+        self, tokens: list[npt.NDArray[np.int32]], keep: Callable[[Floats, Integers], None], progress: bool
+    ) -> None:
+        """Give the last hidden states of each batch, (texts, tokens, d), and the rows of its texts to `keep`."""
+        queue = ov.AsyncInferQueue(self._model, self._threads)
+        with tqdm(total=len(tokens), desc=f"encode by {self.name}", unit="text", disable=not progress) as bar:
+
+            def done(request: ov.InferRequest, rows: Integers) -> None:
+                keep(request.get_output_tensor(0).data, rows)
                 bar.update(len(rows))
 
-            queue.set_callback(keep)
+            queue.set_callback(done)
             for rows in _batches(tokens):
                 ids = np.stack([tokens[row] for row in rows]).astype(np.int64)
                 inputs = {
@@ -178,14 +218,14 @@ class MiniLM(Encoder):
                 }
                 queue.start_async(inputs, rows)
             queue.wait_all()
-        return vectors, cut
 
     def _cut(self, texts: list[str]) -> npt.NDArray[np.bool_]:
-        return self._tokens(texts)[1]
+        return self._tokens(texts, self.max_tokens)[1]
 
-    def _tokens(self, texts: list[str]) -> tuple[list[npt.NDArray[np.int32]], npt.NDArray[np.bool_]]:
+    def _tokens(self, texts: list[str], longest: int) -> tuple[list[npt.NDArray[np.int32]], npt.NDArray[np.bool_]]:
         tokens: list[npt.NDArray[np.int32]] = []
         cut = np.zeros(len(texts), dtype=np.bool_)
+        self._tokenizer.enable_truncation(longest)
         # in parts, for an encoding takes a hundred times the memory of its token numbers
         for start in range(0, len(texts), TOKENISED_AT_ONCE):
             for encoding in self._tokenizer.encode_batch_fast(texts[start : start + TOKENISED_AT_ONCE]):
@@ -232,6 +272,28 @@ class SentenceTransformers(Encoder):
             texts, normalize_embeddings=True, convert_to_numpy=True, show_progress_bar=progress
         )
         return np.asarray(vectors, dtype=np.float32).reshape(-1, self.dimension), self._cut(texts)
+
+    def token_vectors(self, texts: Sequence[str], progress: bool = True) -> list[Floats]:
+        """See `Encoder.token_vectors`; of the layer that `MATCHING_LAYERS` names, else of the last."""
+        import torch  # noqa: PLC0415  # comes with the extra
+
+        layer = MATCHING_LAYERS.get(self.name, -1)
+        found: dict[str, Floats] = {}
+        for text in tqdm(list(dict.fromkeys(texts)), desc=f"encode by {self.name}", unit="text", disable=not progress):
+            fields = self._model.tokenizer(
+                text,
+                truncation=True,
+                max_length=self.max_tokens,
+                return_special_tokens_mask=True,
+                return_tensors="pt",
+            )
+            own = fields.pop("special_tokens_mask")[0] == 0
+            with torch.inference_mode():
+                states = self._model[0].auto_model(**fields.to(self._model.device), output_hidden_states=True)
+            vectors = states.hidden_states[layer][0].float().cpu()[own]
+            found[text] = torch.nn.functional.normalize(vectors, dim=1).numpy()
+        self.truncated = self.count_truncated(texts)
+        return [found[text] for text in texts]
 
     def _cut(self, texts: list[str]) -> npt.NDArray[np.bool_]:
         lengths = [len(ids) for ids in self._model.tokenizer(texts, verbose=False)["input_ids"]] if texts else []

@@ -1,0 +1,1 @@
+"""QA-RAG: regulatory questions answered from guidance by two tracks (qa_rag.md)."""

@@ -1,0 +1,391 @@
+"""The data of QA-RAG: pairs of question and answer, test questions, released contexts and the corpus they make.
+
+The paper's pairs come from documents in which the FDA answers questions (qa_rag.md, section 2.3). Each released
+question names a guideline before it asks: "As described in <guideline>, ...". So two documents belong to a question:
+the one that it was taken from (`source`, where the answer stands) and the one that it names (`guideline`).
+
+The paper indexes 1,404 documents in chunks of 10,000 characters (section 2.2) and does not release them. What can be
+had is every chunk that one of the released rankings holds: that is the corpus here, and it favours what those rankings
+found.
+"""
+
+from __future__ import annotations
+
+import csv
+import hashlib
+import json
+import random
+import re
+import unicodedata
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property, lru_cache
+from pathlib import Path
+from typing import Literal
+
+from helpers import datasets
+from helpers.datasets import Located
+
+PAIRS = "qa_rag/QnA.csv"
+CONTEXTS = {
+    "qa_rag": "qa_rag/contexts/qa_rag.json",
+    "question": "qa_rag/contexts/question.json",
+    "hypothetical": "qa_rag/contexts/hypothetical.json",
+    "ablation_question": "qa_rag/contexts/ablation_question.json",
+    "ablation_hypothetical": "qa_rag/contexts/ablation_hypothetical.json",
+}
+"""The released rankings of Tables 3 and 5 that a mirror of files below 4 MiB can hold: arm -> name in the registry."""
+SHARES = (0.85, 0.10, 0.05)
+"""Training, validation, test (section 2.3)."""
+SHINGLE = 8
+"""Words of a sequence that is looked for in a passage."""
+HOLDS = 0.5
+"""Share of an answer's sequences from which on a passage counts as holding the answer."""
+
+Part = Literal["train", "validation", "test"]
+
+
+class QaRagDataError(ValueError):
+    """A released file is not what it was; the message says what was expected and what was found."""
+
+
+@dataclass(frozen=True)
+class Question:
+    """One released pair.
+
+    Attributes:
+        id: `q` and its row in the file of pairs.
+        text: the question as released, which names a guideline first.
+        answer: the FDA's answer; empty in one row.
+        guideline: title of the guideline that the question names; empty where none was given.
+        source: title of the document of questions and answers that the pair was taken from.
+        body: the question alone, without the guideline's title.
+    """
+
+    id: str
+    text: str
+    answer: str
+    guideline: str
+    source: str
+    body: str
+
+
+@dataclass(frozen=True)
+class Passage:
+    """One chunk of a guidance document: `document` is the title that the release gives it."""
+
+    id: str
+    document: str
+    text: str = field(repr=False)
+
+
+@dataclass(frozen=True)
+class Corpus:
+    """Passages to search, in the order of their documents' titles."""
+
+    passages: tuple[Passage, ...]
+
+    def __len__(self) -> int:
+        """Passages."""
+        return len(self.passages)
+
+    @cached_property
+    def documents(self) -> tuple[str, ...]:
+        """Distinct titles, in order."""
+        return tuple(dict.fromkeys(passage.document for passage in self.passages))
+
+    @cached_property
+    def of_id(self) -> dict[str, Passage]:
+        """Passages by id."""
+        return {passage.id: passage for passage in self.passages}
+
+    @cached_property
+    def sha256(self) -> str:
+        """Digest of all titles and texts."""
+        parts = [part for passage in self.passages for part in (passage.document, passage.text)]
+        return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
+
+
+@dataclass(frozen=True)
+class Context:
+    """One passage that a released ranking gave for a question, and the BGE reranker's score of it."""
+
+    question: str
+    document: str
+    text: str = field(repr=False)
+    relevance: float
+
+
+@dataclass(frozen=True)
+class Data:
+    """All that the chapter's experiments read.
+
+    Attributes:
+        questions: every pair.
+        test: the questions that the released rankings answer, in their order.
+        corpus: every distinct passage of the released rankings.
+        released: arm -> question id -> passage ids, best first.
+        files: what was read.
+        sample: whether it is the bundled sample.
+    """
+
+    questions: tuple[Question, ...]
+    test: tuple[Question, ...]
+    corpus: Corpus
+    released: Mapping[str, Mapping[str, tuple[str, ...]]]
+    files: tuple[Located, ...]
+    sample: bool
+
+
+# ----------------------------------------------------------------------------------------------------------- reading
+
+
+def load(data: str = "auto") -> Data:
+    """The pairs, the test questions and the corpus.
+
+    Args:
+        data: real, sample or auto, as `datasets.locate_all` takes it.
+
+    Raises:
+        helpers.datasets.DataUnavailable: no source gives a file, and the sample is not asked for.
+        QaRagDataError: a file is not what it was.
+    """
+    files = datasets.locate_all([PAIRS, *CONTEXTS.values()], data)
+    questions = read_questions(files[PAIRS].path)
+    contexts = {arm: read_contexts(files[name].path) for arm, name in CONTEXTS.items()}
+    corpus = corpus_of(context for rankings in contexts.values() for of in rankings.values() for context in of)
+    test = match(list(contexts["qa_rag"]), questions)
+    place = {(passage.document, passage.text): passage.id for passage in corpus.passages}
+    asked = dict(zip(contexts["qa_rag"], test, strict=True))
+    released = {
+        arm: {asked[text].id: tuple(place[c.document, c.text] for c in of) for text, of in rankings.items()}
+        for arm, rankings in contexts.items()
+    }
+    located = tuple(files.values())
+    return Data(questions, test, corpus, released, located, any(file.sample for file in located))
+
+
+def read_questions(path: Path) -> tuple[Question, ...]:
+    """The pairs of `QnA.csv` (columns Title, Question, Answer, Relevant_doc, Question_answer), in their order.
+
+    Raises:
+        QaRagDataError: a column is missing, or a row does not repeat its question.
+    """
+    with path.open(encoding="utf-8", newline="") as file:
+        rows = list(csv.DictReader(file))
+    needed = {"Title", "Question", "Answer", "Relevant_doc", "Question_answer"}
+    if not rows or (missing := needed - rows[0].keys()):
+        raise QaRagDataError(f"{path} should have the columns {sorted(needed)}; missing: {sorted(missing)}.")
+    return tuple(_question(number, row, path) for number, row in enumerate(rows))
+
+
+_TOLD = re.compile(r"Question: (.*?)\n\s*Answer:", re.DOTALL)
+_NO_TITLE = re.compile(r"none\Z|nan\Z|i'm sorry", re.IGNORECASE)
+
+
+def _question(number: int, row: Mapping[str, str], path: Path) -> Question:
+    told = _TOLD.match(row["Question_answer"])
+    if told is None:
+        raise QaRagDataError(f"{path}, pair {number}: Question_answer should begin with 'Question: ' and go on.")
+    guideline = " ".join(row["Relevant_doc"].split())
+    return Question(
+        id=f"q{number:04}",
+        text=row["Question"].strip(),
+        answer=row["Answer"].strip(),
+        # the language model that chose the guideline did not always name one
+        guideline="" if _NO_TITLE.match(guideline) else guideline,
+        source=row["Title"].removesuffix(".mmd").replace("_", " ").strip(),
+        body=told[1].strip(),
+    )
+
+
+_RULE = r"\s*-{20}\s*"
+_CONTEXT = re.compile(
+    rf"{_RULE}Question: (?P<question>.*?){_RULE}Context: (?P<text>.*){_RULE}Context title: (?P<title>.*?)"
+    rf"{_RULE}Relevance with the question: (?P<relevance>\S+)\s*\Z",
+    re.DOTALL,
+)
+
+
+def read_contexts(path: Path) -> dict[str, tuple[Context, ...]]:
+    """A released ranking: question -> its passages, best first.
+
+    Each passage is released as the text that the language model saw: the question once more, the chunk, its title and
+    the reranker's score, between rules of dashes.
+
+    Raises:
+        QaRagDataError: a passage is not built like that.
+    """
+    ranking = {}
+    for question, shown in json.loads(path.read_text(encoding="utf-8")).items():
+        parts = [_CONTEXT.match(text) for text in shown]
+        if not all(parts):
+            raise QaRagDataError(
+                f"{path}: passage {parts.index(None) + 1} of {question[:60]!r} should hold Question, Context, Context "
+                "title and Relevance with the question, between rules of 20 dashes."
+            )
+        ranking[question.strip()] = tuple(
+            Context(question.strip(), " ".join(p["title"].split()), p["text"].strip(), float(p["relevance"]))
+            for p in parts
+            if p is not None
+        )
+    return ranking
+
+
+def corpus_of(contexts: Iterable[Context]) -> Corpus:
+    """Every distinct passage, in the order of titles and then of texts."""
+    distinct = sorted({(context.document, context.text) for context in contexts})
+    return Corpus(tuple(Passage(f"p{number:04}", *of) for number, of in enumerate(distinct)))
+
+
+def match(texts: Sequence[str], questions: Sequence[Question]) -> tuple[Question, ...]:
+    """The pair of each text of a test question; characters that the two files write differently do not count.
+
+    Raises:
+        QaRagDataError: no pair, or several with different answers, belong to a text.
+    """
+    by_text, by_words = defaultdict(list), [words(question.body) for question in questions]
+    for question in questions:
+        by_text[words(question.text)].append(question)
+    matched = []
+    for text in texts:
+        plain = words(text)
+        found = by_text[plain] or [q for q, body in zip(questions, by_words, strict=True) if plain.endswith(body)]
+        if len({words(q.answer) for q in found}) != 1:
+            raise QaRagDataError(f"One pair was expected for the test question {text[:80]!r}; found {len(found)}.")
+        matched.append(found[0])
+    return tuple(matched)
+
+
+# ------------------------------------------------------------------------------------------------------------- splits
+
+
+def split_rows(
+    questions: Sequence[Question], seed: int, test: Sequence[Question] | None = None
+) -> dict[Part, tuple[Question, ...]]:
+    """The paper's split, 85/10/5 by rows (section 2.3): pairs of one document, or one pair twice, fall on both sides.
+
+    Args:
+        questions: all pairs; those without an answer are left out.
+        seed: of the shuffle.
+        test: the questions that the paper tested on; the rest is then divided 85 to 10. If left out, 5 % are drawn.
+    """
+    rows = [question for question in questions if question.answer]
+    random.Random(seed).shuffle(rows)  # noqa: S311  # a shuffle, not a secret
+    if test is None:
+        test = rows[: round(SHARES[2] * len(rows))]
+    held_out = {question.id for question in test}
+    rest = [question for question in rows if question.id not in held_out]
+    n = round(len(rest) * SHARES[1] / (SHARES[0] + SHARES[1]))
+    return {"train": tuple(rest[n:]), "validation": tuple(rest[:n]), "test": tuple(test)}
+
+
+def split_documents(questions: Sequence[Question], seed: int) -> dict[Part, tuple[Question, ...]]:
+    """A split whose parts share no source document, with shares as near to 85/10/5 as whole documents allow.
+
+    Test and then validation take documents in an order drawn by `seed` as long as these fit into their share, and at
+    least the smallest one; training takes the rest.
+
+    Raises:
+        QaRagDataError: there are fewer than three source documents.
+    """
+    by_source = defaultdict(list)
+    for question in questions:
+        if question.answer:
+            by_source[question.source].append(question)
+    if len(by_source) < len(SHARES):
+        raise QaRagDataError(f"A split by documents needs at least {len(SHARES)} of them; found {len(by_source)}.")
+    left = sorted(by_source)
+    random.Random(seed).shuffle(left)  # noqa: S311  # a shuffle, not a secret
+    total = sum(map(len, by_source.values()))
+    parts: dict[Part, tuple[Question, ...]] = {}
+    shares: dict[Part, float] = {"test": SHARES[2], "validation": SHARES[1]}
+    for needed, (part, share) in zip((2, 1), shares.items(), strict=True):  # documents that the next parts need
+        taken: list[str] = []
+        for source in left:
+            fits = sum(len(by_source[name]) for name in (*taken, source)) <= share * total
+            if fits and len(left) - len(taken) > needed:
+                taken.append(source)
+        taken = taken or [min(left, key=lambda name: len(by_source[name]))]
+        parts[part] = tuple(question for name in taken for question in by_source[name])
+        left = [name for name in left if name not in taken]
+    parts["train"] = tuple(question for name in left for question in by_source[name])
+    return parts
+
+
+def twins(questions: Sequence[Question], others: Sequence[Question]) -> list[Question]:
+    """Those questions whose words, or whose answer's words, one of the others repeats: a split by rows parts them."""
+    bodies = {words(other.body) for other in others}
+    answers = {words(other.answer) for other in others}
+    return [q for q in questions if words(q.body) in bodies or words(q.answer) in answers]
+
+
+# --------------------------------------------------------------------------------------------------------------- gold
+
+
+def words(text: str) -> str:
+    """A text reduced to its lower-case letters and digits, one space between words."""
+    plain = unicodedata.normalize("NFKC", text).lower()
+    return " ".join(re.findall(r"[a-z0-9]+", plain))
+
+
+def shingles(text: str, size: int = SHINGLE) -> frozenset[str]:
+    """Every sequence of `size` words; the whole text if it is shorter, and nothing if it has no word."""
+    of = words(text).split()
+    if len(of) <= size:
+        return frozenset([" ".join(of)] if of else [])
+    return frozenset(" ".join(of[i : i + size]) for i in range(len(of) - size + 1))
+
+
+def held(answer: str, passage: str) -> float:
+    """Share of an answer's word sequences that a passage holds word by word, within 0 and 1."""
+    wanted = shingles(answer)
+    if len(wanted) <= 1:  # no longer than one sequence
+        return float(any(f" {text} " in f" {words(passage)} " for text in wanted))
+    return len(wanted & _shingled(passage)) / len(wanted)
+
+
+@lru_cache(maxsize=4096)
+def _shingled(passage: str) -> frozenset[str]:
+    return shingles(passage)
+
+
+def answer_passages(question: Question, corpus: Corpus, at_least: float = HOLDS) -> dict[str, float]:
+    """Passages that hold the FDA's answer word by word, at least that share of it: id -> share.
+
+    The documents of questions and answers are guidance too, and the paper's index holds them: where one is found, the
+    answer has been found, and no judge is needed to say so. An answer of fewer words than a sequence has is not looked
+    for, for it would be found by chance.
+    """
+    if len(words(question.answer).split()) < SHINGLE:
+        return {}
+    shares = {passage.id: held(question.answer, passage.text) for passage in corpus.passages}
+    return {id: share for id, share in shares.items() if share >= at_least}
+
+
+def source_documents(question: Question, corpus: Corpus) -> frozenset[str]:
+    """Titles in the corpus of the document that a question was taken from.
+
+    That is the one whose title has all words of the source's title but its date, and every one with a passage that
+    holds the answer. Empty where the corpus has neither.
+    """
+    wanted = set(words(_DATE.sub("", question.source)).split())
+    titled = {title for title in corpus.documents if _alike(wanted, set(words(title).split()))}
+    return frozenset(titled | {corpus.of_id[id].document for id in answer_passages(question, corpus)})
+
+
+def named_documents(question: Question, corpus: Corpus) -> frozenset[str]:
+    """Titles in the corpus of the guideline that a question names."""
+    wanted = words(question.guideline)
+    return frozenset(title for title in corpus.documents if wanted and words(title) == wanted)
+
+
+_DATE = re.compile(r"\b[A-Z]{3,9} (19|20)\d\d\Z")  # "... Guidance for Industry JUNE 2021"
+_COMMON = {"guidance", "for", "industry", "and", "fda", "staff", "the", "of", "a", "in", "on"}
+
+
+def _alike(wanted: set[str], title: set[str]) -> bool:
+    """Whether two titles have the same words, but for the commonest and for one that was garbled."""
+    a, b = wanted - _COMMON, title - _COMMON
+    return bool(a) and len(a & b) / len(a | b) >= 0.85
