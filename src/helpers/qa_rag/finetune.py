@@ -1,8 +1,8 @@
 """Fine-tuning a model on the FDA's answers (qa_rag.md, section 2.3; Table 1, Figure 2).
 
 One small model, two adapters: one trained on the paper's split by rows, which leaves pairs of one document on both
-sides, and one on a split by documents. What the adapter learnt of the manner of the FDA's answers shows in both; what it
-learnt of their content can only show in the first.
+sides, and one on a split by documents. What the adapter learnt of the manner of the FDA's answers shows in both; what
+it learnt of their content can only show in the first.
 """
 
 from __future__ import annotations
