@@ -30,6 +30,7 @@ MAIN = f"R@{KEPT}"
 ANSWER, PRECISION, NAMED = "answer among the six", "precision without a judge", "named guideline among the six"
 MEASURES = (ANSWER, *DOCUMENT_MEASURES, PRECISION, NAMED)
 NEEDS = {ANSWER: "passages", PRECISION: "passages", NAMED: "named", **dict.fromkeys(DOCUMENT_MEASURES, "sources")}
+AS_FOUND = "as found (fused ranks)"
 PAPER_COLOUR, OTHER_COLOUR, CEILING_COLOUR = "#125ee0", "#c35410", "#808080"
 
 
@@ -224,6 +225,12 @@ def reranker_of(name: str, searcher: Searcher) -> tuple[Reranker, dict[str, str]
         return BestWindow(searcher), {name: str(error)}
 
 
+def orders(searcher: Searcher, best: Reranker, *others: Reranker) -> dict[str, Reranker | None]:
+    """The orders to compare, by name: as the search found them, by the encoder's best window, and by each reranker."""
+    rerankers = {reranker.name: reranker for reranker in (BestWindow(searcher), best, *others)}
+    return {AS_FOUND: None, **rerankers}
+
+
 def rerankers_table(
     run: Run, tables: Mapping[str, pd.DataFrame], against: str, missing: Mapping[str, str], draws: int
 ) -> tuple[pd.DataFrame, dict[str, tuple[Paired, float]]]:
@@ -373,7 +380,7 @@ def decide_claims(
     draws: int,
 ) -> None:
     """The paper's statements about its retrieval, by the tests that `data/published/qa_rag.yml` states."""
-    agent_less = {name: test for name, test in reranked.items() if not name.startswith("as found")}
+    agent_less = {name: test for name, test in reranked.items() if name != AS_FOUND}
     holds = any(test.difference < 0 and p < 0.05 for test, p in agent_less.values())
     words = "; ".join(
         f"{name}: {figures.number(-100 * test.difference, 'count', digits=1)} points over the agent, p {p_text(p)}"
