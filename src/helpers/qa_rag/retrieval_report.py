@@ -95,7 +95,8 @@ def measure(rankings: Mapping[str, Sequence[str]], gold: Gold, corpus: Corpus) -
         id: {title: 1 / place for place, title in enumerate(documents_of(rankings[id], corpus), start=1)}
         for id in wanted
     }
-    for value in ir_measures.iter_calc(list(names), wanted, {id: of for id, of in run.items() if of}):
+    run = {id: of for id, of in run.items() if of}  # who found nothing has 0
+    for value in ir_measures.iter_calc(list(names), wanted, run) if run else ():
         table.loc[value.query_id, names[value.measure]] = value.value
     return table
 
