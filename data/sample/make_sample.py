@@ -2,13 +2,15 @@
 
 Run as `python data/sample/make_sample.py`. Side effects: each drug gets ten positive pairs (effects listed for it) and
 ten negative ones (effects listed for other drugs only), as in the paper's benchmark (Methods, "Evaluation subset").
-Drug interactions: sentences with drugs put in, as the archive of the DDI corpus and as the files of ADE-Corpus-V2.
+Drug interactions: sentences with drugs put in, as the archive of the DDI corpus and as the files of ADE-Corpus-V2, and
+answered questions, as the archive of MedQuAD's judged answers.
 """
 
 from __future__ import annotations
 
 import csv
 import hashlib
+import io
 import re
 import xml.etree.ElementTree as ET
 import zipfile
@@ -69,7 +71,7 @@ def _write(path: Path, columns: list[str], rows: Iterable[Sequence[object]]) -> 
 
 
 def write_interactions(folder: Path = HERE / "drug_interactions") -> None:
-    """Write the four files of the drug-interaction sample to `folder`, the same bytes each time."""
+    """Write the five files of the drug-interaction sample to `folder`, the same bytes each time."""
     source = yaml.safe_load((HERE / "drug_interactions.yml").read_text(encoding="utf-8"))
     folder.mkdir(parents=True, exist_ok=True)
     # stored, not deflated: the bytes do not depend on a library's version
@@ -83,6 +85,16 @@ def write_interactions(folder: Path = HERE / "drug_interactions") -> None:
     effects, doses, negatives = _ade_lines(source)
     for name, lines in (("DRUG-AE.rel", effects), ("DRUG-DOSE.rel", doses), ("ADE-NEG.txt", negatives)):
         (folder / name).write_bytes("".join(f"{line}\n" for line in lines).encode())
+    table = io.StringIO()
+    writer = csv.writer(table, lineterminator="\n")
+    writer.writerow(["AnswerID", "Answer"])
+    for number, (question, text) in enumerate(source["answers"].items()):
+        # of these two addresses MedQuAD has the first for drugs alone
+        page = "healthtopics" if question.startswith("What is (are)") else "druginfo/meds"
+        url = f"https://medlineplus.example/{page}/s{number}.html"
+        writer.writerow([f"Sample_{number}.txt", f"Question: {question}\nURL: {url}\nAnswer: {text}) \n"])
+    with zipfile.ZipFile(folder / "medquad_answers.zip", "w", zipfile.ZIP_STORED) as archive:
+        archive.writestr(zipfile.ZipInfo("answers/All-Answers.csv"), table.getvalue())
 
 
 def _ddi_document(id: str, source: Mapping[str, Any], *, marks_pairs: bool) -> bytes:
