@@ -88,7 +88,7 @@ $(NAMES:%=$(PARAMS)/%.yml): $(PARAMS)/.written ;
 $(EXECUTED)/%.ipynb: notebooks/%.ipynb $(PARAMS)/%.yml
 	@$(PY) -m helpers.run notebook $* --profile $(PROFILE)
 
-$(BUILD)/dependencies.mk: $(wildcard notebooks/*.ipynb) $(wildcard src/helpers/*.py)
+$(BUILD)/dependencies.mk: $(wildcard notebooks/*.ipynb src/helpers/*.py src/helpers/*/*.py)
 	@mkdir -p $(BUILD) && $(PYTHON) src/helpers/dependencies.py > $@
 ifeq ($(filter help clean,$(MAKECMDGOALS)),)
 include $(BUILD)/dependencies.mk

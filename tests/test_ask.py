@@ -9,10 +9,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from test_graph import embedded_server
 
-from helpers import ask, graph
-from helpers import side_effects as se
-from helpers.ask import Vocabulary
+from helpers import graph
 from helpers.graph import Graph, GraphError
+from helpers.side_effects import ask
+from helpers.side_effects import forward as se
+from helpers.side_effects.ask import Vocabulary
 
 KNOWN = {
     "metformin": ["nausea", "lactic acidosis", "hallucination, visual"],

@@ -8,12 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from helpers import clinical_answers as ca
-from helpers import clinical_answers_report as report
-from helpers import clinical_questions as cq
-from helpers.clinical_charts import generate
-from helpers.clinical_query import Lexicon
-from helpers.clinical_retrieval import Chunk
+from helpers.clinical_notes import answers as ca
+from helpers.clinical_notes import answers_report as report
+from helpers.clinical_notes import questions as cq
+from helpers.clinical_notes.charts import generate
+from helpers.clinical_notes.query import Lexicon
+from helpers.clinical_notes.retrieval import Chunk
 from helpers.llm import Reply
 
 LEXICON = Lexicon({"levetiracetam": ["Keppra"], "lamotrigine": ["Lamictal"]}, {"lip smacking": []})

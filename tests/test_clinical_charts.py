@@ -13,9 +13,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from helpers.clinical_charts import CONTEXTS, LABELS, Chart, Charts, MedicationEvent, generate
-from helpers.clinical_extraction import milligrams
-from helpers.clinical_wording import DRUGS, WORDING, words
+from helpers.clinical_notes.charts import CONTEXTS, LABELS, Chart, Charts, MedicationEvent, generate
+from helpers.clinical_notes.extraction import milligrams
+from helpers.clinical_notes.wording import DRUGS, WORDING, words
 from helpers.settings import ROOT
 
 SEED = 7
@@ -133,7 +133,7 @@ def test_a_patient_is_the_same_whatever_the_number_of_patients(charts):
 
 
 def test_charts_do_not_depend_on_the_hash_seed():
-    code = f"from helpers.clinical_charts import generate; print(generate(3, {SEED}).sha256)"
+    code = f"from helpers.clinical_notes.charts import generate; print(generate(3, {SEED}).sha256)"
     digests = {
         subprocess.run(
             [sys.executable, "-c", code],

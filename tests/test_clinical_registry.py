@@ -11,11 +11,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from helpers import clinical_extraction as ex
-from helpers import clinical_registry as reg
-from helpers import clinical_registry_report as report
 from helpers import figures, record
-from helpers.clinical_charts import Charts, Context, Mention, Note, generate
+from helpers.clinical_notes import extraction as ex
+from helpers.clinical_notes import registry as reg
+from helpers.clinical_notes import registry_report as report
+from helpers.clinical_notes.charts import Charts, Context, Mention, Note, generate
 from helpers.datasets import locate
 
 DRAWS = 100

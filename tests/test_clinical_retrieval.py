@@ -14,13 +14,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from helpers import clinical_questions as cq
-from helpers import clinical_retrieval as cr
-from helpers import clinical_retrieval_report as report
 from helpers import record, vectors
-from helpers.clinical_charts import generate
-from helpers.clinical_gold import Note
-from helpers.clinical_query import Lexicon, parse
+from helpers.clinical_notes import questions as cq
+from helpers.clinical_notes import retrieval as cr
+from helpers.clinical_notes import retrieval_report as report
+from helpers.clinical_notes.charts import generate
+from helpers.clinical_notes.gold import Note
+from helpers.clinical_notes.query import Lexicon, parse
 
 LEXICON = Lexicon(
     {"levetiracetam": ["Keppra", "LEV"], "lamotrigine": ["Lamictal"], "perampanel": ["Fycompa", "PER"]},

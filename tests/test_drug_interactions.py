@@ -15,11 +15,10 @@ from hypothesis import strategies as st
 from test_graph import embedded_server
 
 from helpers import datasets, graph, published, record
-from helpers import drug_interactions as di
-from helpers import drug_interactions_extraction as extraction
-from helpers import drug_interactions_graph as kg
-from helpers import drug_interactions_report as report
-from helpers.drug_interactions import CAUSES, INTERACTS, Entity, Fact, Relation, Sentence
+from helpers.drug_interactions import corpora as di
+from helpers.drug_interactions import extraction, report
+from helpers.drug_interactions import graph as kg
+from helpers.drug_interactions.corpora import CAUSES, INTERACTS, Entity, Fact, Relation, Sentence
 from helpers.graph import Graph
 from helpers.services import GraphEndpoint
 from helpers.settings import SAMPLE

@@ -19,7 +19,7 @@ from test_graph import embedded_server, load_pairs
 from helpers import graph, services
 from helpers.graph import CypherRejected, Graph, GraphError
 from helpers.services import GraphEndpoint
-from helpers.side_effects_cypher import read_statement, run_statement
+from helpers.side_effects.cypher import read_statement, run_statement
 
 LIMIT = 1.5
 """Seconds that a statement may take here."""

@@ -84,8 +84,9 @@ def test_notebooks_are_stored_without_outputs():
 
 def test_a_helper_used_through_another_is_a_dependency(tmp_path):
     used = dependencies.used_modules(NOTEBOOKS / "01_side_effects_forward.ipynb")
-    assert {"side_effects", "llm", "services", "engines", "settings"} <= set(used)
+    assert {"side_effects.forward", "llm", "services", "engines", "settings"} <= set(used)
     assert "book" not in used
+    assert not {name for name in used if name.startswith(("clinical_notes", "drug_interactions"))}
 
 
 def test_a_data_file_that_a_helper_names_is_a_dependency():

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from helpers import side_effects as se
-from helpers.side_effects import Entities, Question
+from helpers.side_effects import forward as se
+from helpers.side_effects.forward import Entities, Question
 
 term = st.text(st.characters(codec="ascii", categories=["Ll"]), min_size=1, max_size=8)
 terms = st.lists(term, min_size=1, max_size=12, unique=True)

@@ -13,16 +13,16 @@ from hypothesis import strategies as st
 from test_graph import embedded_server
 
 from helpers import datasets, graph
-from helpers import side_effects as se
-from helpers import side_effects_beyond_report as report
-from helpers import side_effects_cypher as cypher
-from helpers import side_effects_facts as sf
-from helpers import side_effects_questions as sq
 from helpers.graph import Graph
-from helpers.label_lock import Reading
 from helpers.llm import LLM, Reply
-from helpers.side_effects_cypher import Attempt, Outcome
-from helpers.side_effects_facts import Facts
+from helpers.side_effects import beyond_report as report
+from helpers.side_effects import cypher
+from helpers.side_effects import facts as sf
+from helpers.side_effects import forward as se
+from helpers.side_effects import questions as sq
+from helpers.side_effects.cypher import Attempt, Outcome
+from helpers.side_effects.facts import Facts
+from helpers.side_effects.label_lock import Reading
 
 COUNTS = """
 MATCH (d:Drug) WITH count(d) AS drugs MATCH (e:SideEffect) WITH drugs, count(e) AS effects

@@ -13,8 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from helpers import datasets, figures, published, record
-from helpers import side_effects_data as sd
-from helpers.side_effects import Question
+from helpers.side_effects import data as sd
+from helpers.side_effects.forward import Question
 
 # flat, stereo, label concept, kind, UMLS id, effect; compounds 1 and 2 share a name but for its case
 LINES = [

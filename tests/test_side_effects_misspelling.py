@@ -15,13 +15,13 @@ from rapidfuzz.distance import DamerauLevenshtein
 from test_graph import embedded_server
 
 from helpers import graph, record
-from helpers import side_effects as se
-from helpers import side_effects_misspelling as mm
-from helpers import side_effects_misspelling_report as report
 from helpers.llm import LLM
 from helpers.settings import RAW, SAMPLE
-from helpers.side_effects import Question
-from helpers.side_effects_misspelling import Answered, Normalised, Query
+from helpers.side_effects import forward as se
+from helpers.side_effects import misspelling as mm
+from helpers.side_effects import misspelling_report as report
+from helpers.side_effects.forward import Question
+from helpers.side_effects.misspelling import Answered, Normalised, Query
 
 DRUGS = sorted(yaml.safe_load((SAMPLE / "side_effects.yml").read_text(encoding="utf-8")))
 names = st.text(st.characters(codec="ascii", categories=["Ll"]), min_size=1, max_size=14)

@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from helpers import published, record
-from helpers import side_effects as se
-from helpers import side_effects_report as report
-from helpers.side_effects import Prediction, Question
+from helpers.side_effects import forward as se
+from helpers.side_effects import forward_report as report
+from helpers.side_effects.forward import Prediction, Question
 
 
 @pytest.fixture

@@ -14,12 +14,12 @@ from hypothesis import strategies as st
 from test_graph import embedded_server
 
 from helpers import figures, published, record
-from helpers import side_effects as se
-from helpers import side_effects_reverse as sr
-from helpers import side_effects_reverse_report as report
 from helpers.graph import connect
 from helpers.llm import LLM, Reply
-from helpers.side_effects_reverse import Asking, Query, Result, Window, canonical, parse_drugs
+from helpers.side_effects import forward as se
+from helpers.side_effects import reverse as sr
+from helpers.side_effects import reverse_report as report
+from helpers.side_effects.reverse import Asking, Query, Result, Window, canonical, parse_drugs
 from helpers.vectors import encoder
 
 KNOWLEDGE = sr.tidy(

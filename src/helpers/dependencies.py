@@ -14,23 +14,26 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 HELPERS = ROOT / "src" / "helpers"
-MODULES = {path.stem for path in HELPERS.glob("*.py")}
+MODULES = {
+    ".".join(path.relative_to(HELPERS).with_suffix("").parts): path
+    for path in HELPERS.rglob("*.py")
+    if path.name != "__init__.py"
+}
+"""Path of each helper by its dotted name, as `llm` or `side_effects.forward`."""
 DATA = ROOT / "data"
 REGISTRY = "registry.yml"
 """Not a dependency: the entries that a notebook reads are part of its parameters' digest (see `run`)."""
 
 
 def imported(source: str) -> set[str]:
-    """Names of the helper modules that Python source imports, wherever in it."""
-    found: set[str] = set()
+    """Dotted names of the helper modules that Python source imports, wherever in it."""
+    named: set[str] = set()
     for node in ast.walk(ast.parse(source)):
-        if isinstance(node, ast.ImportFrom) and node.module == "helpers":
-            found |= {alias.name for alias in node.names}
-        elif isinstance(node, ast.ImportFrom) and (node.module or "").startswith("helpers."):
-            found.add((node.module or "").split(".")[1])
+        if isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] == "helpers":
+            named |= {str(node.module), *(f"{node.module}.{alias.name}" for alias in node.names)}
         elif isinstance(node, ast.Import):
-            found |= {alias.name.split(".")[1] for alias in node.names if alias.name.startswith("helpers.")}
-    return found & MODULES
+            named |= {alias.name for alias in node.names}
+    return {name.removeprefix("helpers.") for name in named} & set(MODULES)
 
 
 def notebook_source(path: Path) -> str:
@@ -47,7 +50,7 @@ def used_modules(path: Path) -> list[str]:
     while waiting:
         name = waiting.pop()
         used.add(name)
-        waiting |= imported((HELPERS / f"{name}.py").read_text(encoding="utf-8")) - used
+        waiting |= imported(MODULES[name].read_text(encoding="utf-8")) - used
     return sorted(used)
 
 
@@ -60,9 +63,9 @@ def named_data(source: str) -> set[str]:
 def needs(notebook: Path) -> list[str]:
     """Paths of what a notebook's executed copy depends on, from the root of the repository."""
     modules = used_modules(notebook)
-    sources = [notebook_source(notebook), *((HELPERS / f"{name}.py").read_text(encoding="utf-8") for name in modules)]
+    sources = [notebook_source(notebook), *(MODULES[name].read_text(encoding="utf-8") for name in modules)]
     data = sorted(set().union(*map(named_data, sources)))
-    return [*(f"src/helpers/{name}.py" for name in modules), *(f"data/{name}" for name in data)]
+    return [*(MODULES[name].relative_to(ROOT).as_posix() for name in modules), *(f"data/{name}" for name in data)]
 
 
 def main() -> None:

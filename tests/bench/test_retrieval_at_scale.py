@@ -16,10 +16,10 @@ import numpy as np
 import psutil
 import pytest
 
-from helpers import clinical_questions as cq
-from helpers import clinical_retrieval as cr
 from helpers import vectors
-from helpers.clinical_charts import generate
+from helpers.clinical_notes import questions as cq
+from helpers.clinical_notes import retrieval as cr
+from helpers.clinical_notes.charts import generate
 from helpers.metrics import p50, p95
 
 PASSAGES = 100_000

@@ -15,9 +15,9 @@ import httpx
 import pytest
 
 from helpers import datasets, engines, services, settings
-from helpers import side_effects as se
 from helpers.llm import LLM
 from helpers.services import LlmEndpoint
+from helpers.side_effects import forward as se
 
 REQUESTS = 64
 TOKENS = 8

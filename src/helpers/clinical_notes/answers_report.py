@@ -12,7 +12,7 @@ from matplotlib.dates import DateFormatter, YearLocator
 from matplotlib.figure import Figure
 
 from helpers import figures
-from helpers.clinical_answers import (
+from helpers.clinical_notes.answers import (
     KINDS,
     NOT_FOUND,
     ChartQuestion,
@@ -25,9 +25,9 @@ from helpers.clinical_answers import (
     read_dose,
     supports,
 )
-from helpers.clinical_gold import Chart
-from helpers.clinical_questions import exposures
-from helpers.clinical_retrieval_report import p_text
+from helpers.clinical_notes.gold import Chart
+from helpers.clinical_notes.questions import exposures
+from helpers.clinical_notes.retrieval_report import p_text
 from helpers.metrics import Paired, Score, mcnemar, proportion
 from helpers.record import Run
 

@@ -17,11 +17,11 @@ from pathlib import Path
 
 import yaml
 
-from helpers import side_effects_data
 from helpers.datasets import Located, locate_all
 from helpers.graph import Graph
 from helpers.settings import SAMPLE
-from helpers.vocabulary import Vocabulary
+from helpers.side_effects import data as side_effects_data
+from helpers.side_effects.vocabulary import Vocabulary
 
 CLASS_NAMES = {
     # anatomical main groups

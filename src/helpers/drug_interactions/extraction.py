@@ -22,7 +22,7 @@ from spacy.tokens import Doc
 from spacy.util import filter_spans
 from spacy.vocab import Vocab
 
-from helpers.drug_interactions import (
+from helpers.drug_interactions.corpora import (
     ADVERSE,
     CAUSES,
     INTERACTS,

@@ -19,8 +19,8 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from helpers.clinical_charts import CONTEXTS, LABELS, Chart, Context, ContextMention, Label, Note
-from helpers.clinical_extraction import (
+from helpers.clinical_notes.charts import CONTEXTS, LABELS, Chart, Context, ContextMention, Label, Note
+from helpers.clinical_notes.extraction import (
     Medication,
     Passage,
     Reading,
@@ -30,7 +30,7 @@ from helpers.clinical_extraction import (
     normal,
     window,
 )
-from helpers.clinical_wording import words
+from helpers.clinical_notes.wording import words
 from helpers.metrics import Score, binary_scores, bootstrap, proportion
 from helpers.settings import DATA, DERIVED
 

@@ -29,7 +29,7 @@ from helpers import figures
 from helpers.metrics import Score, proportion
 from helpers.published import Published
 from helpers.record import Run
-from helpers.side_effects import MODELS, Question
+from helpers.side_effects.forward import MODELS, Question
 
 Knowledge = Mapping[str, frozenset[str]]
 """Side effects of each drug, by name."""

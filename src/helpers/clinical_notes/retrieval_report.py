@@ -16,10 +16,10 @@ from matplotlib.figure import Figure
 from tqdm import tqdm
 
 from helpers import figures
-from helpers.clinical_gold import Charts
-from helpers.clinical_query import INTENTS, parse
-from helpers.clinical_questions import Question
-from helpers.clinical_retrieval import (
+from helpers.clinical_notes.gold import Charts
+from helpers.clinical_notes.query import INTENTS, parse
+from helpers.clinical_notes.questions import Question
+from helpers.clinical_notes.retrieval import (
     PAPER,
     Candidates,
     Chunk,

@@ -12,12 +12,12 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 from helpers import figures
-from helpers.label_lock import Reading
 from helpers.metrics import Paired, Score, bootstrap, mcnemar, p50, proportion, set_scores
 from helpers.record import Run
-from helpers.side_effects_cypher import Outcome, named, slips
-from helpers.side_effects_facts import Facts
-from helpers.side_effects_questions import FORMS, KINDS
+from helpers.side_effects.cypher import Outcome, named, slips
+from helpers.side_effects.facts import Facts
+from helpers.side_effects.label_lock import Reading
+from helpers.side_effects.questions import FORMS, KINDS
 
 Outcomes = Mapping[str, Sequence[Outcome]]
 

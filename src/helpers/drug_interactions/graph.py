@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import get_args
 
-from helpers.drug_interactions import CAUSES, INTERACTS, Fact, Label, Sentence, facts
+from helpers.drug_interactions.corpora import CAUSES, INTERACTS, Fact, Label, Sentence, facts
 from helpers.graph import Graph
 
 DATA_SET = "drug_interactions"

@@ -1,7 +1,7 @@
 """Synthetic neurology charts with gold truth (clinical_notes.md, "Data organization").
 
 The paper's notes are private and its evaluation is empty. So this module makes patients whose course over the years is
-known, has their notes worded by `helpers.clinical_wording`, and keeps for every fact the passage that states it.
+known, has their notes worded by `helpers.clinical_notes.wording`, and keeps for every fact the passage that states it.
 Nothing here is about anybody. Part of the wording is held out: it occurs in the test patients' notes only.
 """
 
@@ -14,7 +14,7 @@ from typing import Any, Final, Literal
 
 import numpy as np
 
-from helpers.clinical_gold import (
+from helpers.clinical_notes.gold import (
     CONTEXTS,
     LABELS,
     SPLITS,
@@ -39,7 +39,7 @@ from helpers.clinical_gold import (
     Split,
     Symptom,
 )
-from helpers.clinical_wording import DRUGS, Author, Page, Sentence, Slot, words
+from helpers.clinical_notes.wording import DRUGS, Author, Page, Sentence, Slot, words
 
 __all__ = [
     "CONTEXTS",

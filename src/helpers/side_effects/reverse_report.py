@@ -17,8 +17,8 @@ from helpers import figures
 from helpers.metrics import DRAWS, Score, bootstrap, p50, p95, proportion
 from helpers.published import Published
 from helpers.record import Run
-from helpers.side_effects import TextStore
-from helpers.side_effects_reverse import (
+from helpers.side_effects.forward import TextStore
+from helpers.side_effects.reverse import (
     METRICS,
     TIERS,
     Query,

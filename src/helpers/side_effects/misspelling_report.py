@@ -19,7 +19,8 @@ from helpers import figures
 from helpers.metrics import Score, binary_scores, mcnemar, proportion
 from helpers.published import Published
 from helpers.record import Run
-from helpers.side_effects_misspelling import (
+from helpers.side_effects.forward_report import paired_tests
+from helpers.side_effects.misspelling import (
     EDITS,
     Answered,
     Normalised,
@@ -30,7 +31,6 @@ from helpers.side_effects_misspelling import (
     right,
     spelt,
 )
-from helpers.side_effects_report import paired_tests
 
 ARMS = ("format_b", "graphrag")
 """The architectures of Table 5."""

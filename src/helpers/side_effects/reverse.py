@@ -23,7 +23,7 @@ import pandas as pd
 from helpers.graph import Graph
 from helpers.llm import LLM, Reply
 from helpers.metrics import set_scores
-from helpers.side_effects import TextStore, read_format_a
+from helpers.side_effects.forward import TextStore, read_format_a
 
 TIERS: dict[str, tuple[int, float]] = {
     "rare": (5, 19),

@@ -1,6 +1,6 @@
 """What a synthetic chart holds: notes, the facts stated in them, and the spans that name things.
 
-Every fact points at the passage that states it, every span at its characters. `helpers.clinical_charts` makes them.
+Facts point at the passages that state them, spans at their characters. `helpers.clinical_notes.charts` makes them.
 """
 
 from __future__ import annotations

@@ -18,10 +18,10 @@ from typing import Literal, TypeAlias
 import numpy as np
 import pandas as pd
 
-from helpers.clinical_gold import Chart, Charts, Fact, MedicationEvent, Note
-from helpers.clinical_query import Lexicon
-from helpers.clinical_questions import FactT, Names, Place, by_note, exposures, month_and_year, name_drug
-from helpers.clinical_retrieval import PAPER, Chunk, Retriever, Settings
+from helpers.clinical_notes.gold import Chart, Charts, Fact, MedicationEvent, Note
+from helpers.clinical_notes.query import Lexicon
+from helpers.clinical_notes.questions import FactT, Names, Place, by_note, exposures, month_and_year, name_drug
+from helpers.clinical_notes.retrieval import PAPER, Chunk, Retriever, Settings
 from helpers.llm import LLM, Reply
 
 Kind = Literal["medications", "dose", "outcome", "timeline", "effectiveness", "frequency", "symptoms"]

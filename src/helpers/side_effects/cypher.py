@@ -9,9 +9,9 @@ from typing import Any, Literal
 
 from helpers.graph import CypherRejected, Graph
 from helpers.llm import LLM
-from helpers.side_effects_facts import EDGES, LABELS, PROPERTIES, TYPES
-from helpers.side_effects_questions import FORMS, Answer, Asked, Form, Parameters
-from helpers.vocabulary import Vocabulary
+from helpers.side_effects.facts import EDGES, LABELS, PROPERTIES, TYPES
+from helpers.side_effects.questions import FORMS, Answer, Asked, Form, Parameters
+from helpers.side_effects.vocabulary import Vocabulary
 
 Stage = Literal["first try", "repaired", "failed"]
 

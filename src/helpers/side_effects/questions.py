@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from helpers.side_effects_facts import CLASS_NAMES, Facts
+from helpers.side_effects.facts import CLASS_NAMES, Facts
 
 Parameters = dict[str, Any]
 Answer = frozenset[str]

@@ -17,9 +17,9 @@ import pandas as pd
 
 from helpers import figures, graph
 from helpers.graph import Graph
-from helpers.label_lock import lock, locked_prompt
 from helpers.llm import LLM
-from helpers.vocabulary import Normalised, Vocabulary
+from helpers.side_effects.label_lock import lock, locked_prompt
+from helpers.side_effects.vocabulary import Normalised, Vocabulary
 
 if TYPE_CHECKING:
     import ipywidgets

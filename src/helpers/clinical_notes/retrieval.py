@@ -25,8 +25,8 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from helpers.clinical_gold import Note
-from helpers.clinical_query import Lexicon, Query, parse
+from helpers.clinical_notes.gold import Note
+from helpers.clinical_notes.query import Lexicon, Query, parse
 from helpers.llm import LLM
 from helpers.vectors import Encoder, Index, Kind, cached_index
 

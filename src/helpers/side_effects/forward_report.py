@@ -17,7 +17,7 @@ from helpers import figures
 from helpers.metrics import Score, auc, binary_scores, bootstrap, holm, mcnemar, proportion, threshold
 from helpers.published import Published
 from helpers.record import Run
-from helpers.side_effects import (
+from helpers.side_effects.forward import (
     ARMS,
     METRICS,
     MODELS,

@@ -14,9 +14,9 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import PercentFormatter
 
 from helpers import figures
-from helpers.clinical_charts import CONTEXTS, LABELS, SPLITS, Chart, Charts, Context, ContextMention, Note
-from helpers.clinical_extraction import Passage, Reading, Training, clean
-from helpers.clinical_registry import (
+from helpers.clinical_notes.charts import CONTEXTS, LABELS, SPLITS, Chart, Charts, Context, ContextMention, Note
+from helpers.clinical_notes.extraction import Passage, Reading, Training, clean
+from helpers.clinical_notes.registry import (
     ATTRIBUTES,
     SCHEMA,
     Scores,

@@ -19,7 +19,7 @@ from typing import Any, Final
 import numpy as np
 import yaml
 
-from helpers.clinical_gold import (
+from helpers.clinical_notes.gold import (
     Action,
     Context,
     ContextMention,

@@ -18,10 +18,10 @@ from typing import Any, Literal, TypeVar
 import numpy as np
 import pandas as pd
 
-from helpers.clinical_gold import Chart, Charts, Fact
-from helpers.clinical_query import INTENTS, Intent, Lexicon
-from helpers.clinical_retrieval import Chunk
-from helpers.clinical_wording import DRUGS, words
+from helpers.clinical_notes.gold import Chart, Charts, Fact
+from helpers.clinical_notes.query import INTENTS, Intent, Lexicon
+from helpers.clinical_notes.retrieval import Chunk
+from helpers.clinical_notes.wording import DRUGS, words
 
 Variant = Literal["generic", "brand", "abbreviation", "misspelt", "none"]
 Split = Literal["tune", "test"]

@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from helpers.side_effects import Asking, Entities, Question, evidence_prompt, graph_evidence, parse_label
+from helpers.side_effects.forward import Asking, Entities, Question, evidence_prompt, graph_evidence, parse_label
 
 LOCK = (
     "The answer is already decided by a database and must not be changed. Write one plain sentence for a patient that "

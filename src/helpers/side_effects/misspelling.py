@@ -25,7 +25,7 @@ from helpers.graph import BATCH_ROWS, Graph
 from helpers.llm import LLM
 from helpers.metrics import Score, bootstrap, proportion
 from helpers.settings import DATA
-from helpers.side_effects import Arm, Entities, Prediction, Question, TextStore
+from helpers.side_effects.forward import Arm, Entities, Prediction, Question, TextStore
 from helpers.vectors import Index
 
 EDITS = ("insert", "delete", "substitute", "transpose")

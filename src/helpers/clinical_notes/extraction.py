@@ -28,8 +28,8 @@ from spacy.training import Example
 from spacy.util import filter_spans, fix_random_seed, minibatch
 from tqdm import tqdm
 
-from helpers.clinical_charts import CONTEXTS, LABELS, Chart, Context, Label, Role
-from helpers.clinical_wording import DRUGS, words
+from helpers.clinical_notes.charts import CONTEXTS, LABELS, Chart, Context, Label, Role
+from helpers.clinical_notes.wording import DRUGS, words
 from helpers.llm import LLM
 from helpers.settings import DATA
 

@@ -12,9 +12,9 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 from helpers import figures
-from helpers.drug_interactions import CAUSES, INTERACTS, Chunk, Corpus, Sentence, facts
-from helpers.drug_interactions_extraction import Reading, Relater
-from helpers.drug_interactions_graph import Asked, KnowledgeGraph
+from helpers.drug_interactions.corpora import CAUSES, INTERACTS, Chunk, Corpus, Sentence, facts
+from helpers.drug_interactions.extraction import Reading, Relater
+from helpers.drug_interactions.graph import Asked, KnowledgeGraph
 from helpers.metrics import Score, binary_scores, p50, p95
 from helpers.published import Published
 from helpers.record import Run

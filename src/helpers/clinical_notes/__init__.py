@@ -1,0 +1,1 @@
+"""Clinical notes: charts with known truth, registry, hybrid retrieval, answers (data/published/clinical_notes.yml)."""

@@ -1,0 +1,1 @@
+"""Drug interactions: text to graph to answer (data/published/drug_interactions.yml)."""

@@ -1,0 +1,1 @@
+"""Drug side effects: retrieval over SIDER as text and as a graph (data/published/side_effects.yml)."""
