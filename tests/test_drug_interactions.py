@@ -396,7 +396,7 @@ def test_loading_twice_gives_the_same_graph_and_leaves_others_alone(
         assert not kg.load_graph(db, content)
         assert stored(db) == first
         # the work itself, not only the note that it was done
-        db.mark_loaded(kg.DATA_SET, "another")
+        db.mark_loaded(kg.INGESTED.data_set, "another")
         assert kg.load_graph(db, content)
         assert stored(db) == first
         assert db.loaded("side_effects", "1")
