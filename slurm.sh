@@ -1,0 +1,37 @@
+#!/bin/bash
+# Runs the notebooks as a Slurm array, one a task, each on a copy of the project on the node's own disk. What it leaves
+# comes back to the folder that it was sent from, and so do the answers it had if it was cut short: send it again.
+#   sbatch --array=1-$(ls notebooks/*.ipynb | wc -l) slurm.sh
+#SBATCH --job-name=medical-rag-book
+#SBATCH --cpus-per-task=4
+#SBATCH --mem=16G
+#SBATCH --time=24:00:00
+#SBATCH --signal=B:TERM@180
+set -euo pipefail
+home=${SLURM_SUBMIT_DIR:?is set by sbatch}
+export PROFILE=${PROFILE:-paper}
+name=$(cd "$home/notebooks" && printf '%s\n' *.ipynb | sed -n "${SLURM_ARRAY_TASK_ID:?send this with --array}s/\.ipynb$//p")
+[ -n "$name" ] || { echo "There is no notebook number $SLURM_ARRAY_TASK_ID in $home/notebooks." >&2; exit 2; }
+
+work=$(mktemp -d "${SLURM_TMPDIR:-${TMPDIR:-/tmp}}/$name.XXXXXX")
+answers=$home/_build/answers/$PROFILE/$name
+bring_back() {
+  mkdir -p "$home/_build" "$answers"
+  for part in params executed failed records sets; do
+    [ ! -d "$work/_build/$part" ] || cp -a "$work/_build/$part" "$home/_build/"
+  done
+  [ ! -d "$work/data/derived/llm_cache" ] || cp -a "$work/data/derived/llm_cache/." "$answers/"
+  rm -rf "$work"
+}
+trap bring_back EXIT
+trap 'kill "$run"; wait "$run"; exit 143' TERM
+
+# the rest is large, made anew, or only read: the environments and the fetched files are linked
+tar -C "$home" -c --exclude=./_build --exclude='./.venv*' --exclude=./data/raw --exclude=./data/derived . | tar -C "$work" -x
+for shared in .venv .venv-llm data/raw; do [ ! -e "$home/$shared" ] || ln -s "$home/$shared" "$work/$shared"; done
+mkdir -p "$work/data/derived/llm_cache"
+[ ! -d "$answers" ] || cp -a "$answers/." "$work/data/derived/llm_cache/"
+
+make -C "$work" --no-print-directory notebook NB="$name" &
+run=$!
+wait "$run"

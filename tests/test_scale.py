@@ -1,0 +1,177 @@
+"""Servers by address, an array of notebooks, and what it all costs."""
+
+from __future__ import annotations
+
+import functools
+import json
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from hypothesis import given
+from hypothesis import strategies as st
+from test_run import PUBLISHED, write_notebook
+
+from helpers import costs, record, settings
+
+REPOSITORY = Path(__file__).resolve().parents[1]
+COMPOSE = (REPOSITORY / "compose.yaml").read_text()
+SERVICES: dict[str, Any] = yaml.safe_load(COMPOSE)["services"]
+
+
+# -- servers ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", SERVICES)
+def test_a_server_is_pinned_watched_and_reachable_from_this_machine_only(name: str) -> None:
+    service = SERVICES[name]
+    assert re.search(r":v?\d+\.\d+\.\d+(-\w+)?$", service["image"]), "an exact version"
+    assert service["healthcheck"]["test"]
+    assert all(port.startswith("127.0.0.1:") for port in service["ports"])
+
+
+def test_the_servers_secrets_come_from_the_environment_and_nothing_starts_without_them() -> None:
+    secrets = [
+        value for service in SERVICES.values() for key, value in service["environment"].items() if "memory" not in key
+    ]
+    assert all("${" in value for value in secrets)
+    assert set(re.findall(r"\$\{(\w+):\?", COMPOSE)) == {"NEO4J_PASSWORD", "LLM_API_KEY"}
+    explained = (REPOSITORY / ".env.example").read_text()
+    for name in re.findall(r"\$\{(\w+)", COMPOSE):
+        assert re.search(rf"^#?{name}=", explained, re.MULTILINE), f"{name} is not in .env.example"
+
+
+def test_every_make_target_of_the_page_exists() -> None:
+    targets = re.findall(r"^([a-z-]+):", (REPOSITORY / "Makefile").read_text(), re.MULTILINE)
+    for page in ("scale", "launch", "own-model", "own-table", "own-paper"):
+        text = (REPOSITORY / "book" / f"{page}.md").read_text()
+        assert set(re.findall(r"(?:^|`|&& )make ([a-z-]+)", text, re.MULTILINE)) <= set(targets)
+
+
+# -- the array --------------------------------------------------------------------------------------------------------
+
+
+def run_as(root: Path, *command: str, **variables: str) -> subprocess.CompletedProcess[str]:
+    """Run a command in a folder, with no setting of this machine's but those given."""
+    ours = ("PYTHONPATH", "PROFILE", "MEDRAG_ROOT", "LLM_", "NEO4J_", "MAKE", "MFLAGS")
+    kept = {k: v for k, v in os.environ.items() if not k.startswith(ours)}
+    return subprocess.run(command, cwd=root, env=kept | variables, capture_output=True, text=True, check=False)
+
+
+def test_a_task_of_the_array_runs_its_notebook_and_brings_everything_back(project: Path, tmp_path: Path) -> None:
+    (project / "data" / "published" / "demo.yml").write_text(PUBLISHED)
+    (project / "data" / "registry.yml").write_text("files: {}\n")
+    (project / "notebooks" / "profiles" / "smoke.yml").write_text("defaults:\n  size: 2\n")
+    answer = "from helpers.settings import DERIVED\n(DERIVED / 'llm_cache' / 'answer').write_text('kept')"
+    write_notebook(project, "01_demo_first", "raise SystemExit('another task, that shall not run')")
+    write_notebook(project, "02_demo_second", answer)
+    os.utime(project / "requirements.lock", (0, 0))
+    node = tmp_path / "node"
+    node.mkdir()
+    slurm = {"SLURM_SUBMIT_DIR": str(project), "SLURM_ARRAY_TASK_ID": "2", "TMPDIR": str(node), "PROFILE": "smoke"}
+    done = run_as(project, "bash", str(REPOSITORY / "slurm.sh"), **slurm)
+    assert done.returncode == 0, done.stderr
+    build = project / "_build"
+    saved = json.loads((build / "records" / "smoke" / "02_demo_second.json").read_text())
+    assert saved["provenance"]["parameters"] == {"size": 2}
+    assert not (build / "records" / "smoke" / "01_demo_first.json").exists()
+    assert (build / "answers" / "smoke" / "02_demo_second" / "answer").read_text() == "kept"
+    assert not list(node.iterdir()), "nothing stays on the node"
+    target = "_build/executed/smoke/02_demo_second.ipynb"
+    again = run_as(project, "make", "--no-print-directory", f"PYTHON={sys.executable}", "PROFILE=smoke", target)
+    assert again.returncode == 0, again.stderr
+    assert "done in" not in again.stderr, "make takes it for its own run"
+
+
+def test_a_task_without_a_notebook_says_so(project: Path) -> None:
+    slurm = {"SLURM_SUBMIT_DIR": str(project), "SLURM_ARRAY_TASK_ID": "9"}
+    done = run_as(project, "bash", str(REPOSITORY / "slurm.sh"), **slurm)
+    assert done.returncode == 2
+    assert "no notebook number 9" in done.stderr
+
+
+# -- costs ------------------------------------------------------------------------------------------------------------
+
+
+@functools.cache
+def empty_record() -> record.Record:
+    run = record.start(notebook="01_side_effects_forward", paper="side_effects", profile="laptop", parameters={})
+    return record.load(run.save(settings.BUILD / "test_scale.json"))
+
+
+def made(parameters: dict[str, Any], **tokens: int) -> record.Record:
+    """A record with these parameters and token counts, and 50 s of answers."""
+    timings = [record.Timing(name="answers", seconds=50.0, counts={"requests": tokens["requests"] - tokens["cached"]})]
+    changes = {"parameters": parameters, "tokens": tokens, "timings": timings}
+    return empty_record().model_copy(update={"provenance": empty_record().provenance.model_copy(update=changes)})
+
+
+@pytest.fixture
+def planned(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
+    return lambda **sizes: monkeypatch.setattr(costs, "_planned", lambda notebook, profile: sizes)
+
+
+def test_answers_that_were_kept_are_counted_as_if_they_had_been_asked_for() -> None:
+    cost = costs.recorded(made({"pairs": 10}, prompt=1000, generated=100, requests=40, cached=30))
+    assert cost
+    assert (cost.requests.high, cost.prompt.high, cost.generated.high) == (40, 4000, 400)
+    assert cost.rate == 1100 / 50
+
+
+def test_a_run_that_asked_nothing_costs_nothing_that_could_be_counted() -> None:
+    assert costs.recorded(made({"pairs": 10}, prompt=0, generated=0, requests=40, cached=40)) is None
+
+
+@given(
+    sizes=st.dictionaries(
+        st.sampled_from(["pairs", "names", "patients"]), st.tuples(*[st.integers(1, 500)] * 3), min_size=1
+    )
+)
+def test_the_bounds_hold_whatever_each_question_of_each_kind_costs(sizes: dict[str, tuple[int, int, int]]) -> None:
+    """Each size: how many then, how many now, requests for each."""
+    then = sum(before * each for before, _, each in sizes.values())
+    now = sum(after * each for _, after, each in sizes.values())
+    done = made(
+        {name: before for name, (before, _, _) in sizes.items()}, prompt=then, generated=then, requests=then, cached=0
+    )
+    cost = costs.recorded(done)
+    assert cost
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(costs, "_planned", lambda *_: {name: after for name, (_, after, _) in sizes.items()})
+        scaled = costs.scaled(cost, done, "paper")
+    for of in (scaled.requests, scaled.prompt, scaled.generated):
+        assert of.low <= now * (1 + 1e-9)
+        assert of.high >= now * (1 - 1e-9)
+
+
+def test_longer_answers_longer_prompts_and_a_second_model_raise_the_upper_bound_alone(
+    planned: Callable[..., None],
+) -> None:
+    before = {"pairs": 10, "answer_tokens": 8, "chunk": 50, "draws": 9, "second_model": ""}
+    done = made(before, prompt=1000, generated=100, requests=10, cached=0)
+    cost = costs.recorded(done)
+    assert cost
+    planned(pairs=20, answer_tokens=512, chunk=200, draws=9000, second_model="Another-8B")
+    scaled = costs.scaled(cost, done, "paper")
+    assert scaled.requests == costs.Range(20, 40)
+    assert scaled.prompt == costs.Range(2000, 16_000)
+    assert scaled.generated == costs.Range(200, 40 * 512)
+
+
+def test_memory_is_measured_or_follows_from_the_models_name() -> None:
+    assert costs.memory("SmolLM2-135M-Instruct") == "3.5 GiB with vllm, 1.5 GiB with llamacpp, as measured"
+    assert costs.memory("Qwen/Qwen2.5-72B-Instruct").startswith("144 GB for weights")
+    assert costs.memory("gpt-something") == "not told by its name"
+
+
+def test_the_kept_runs_have_a_cost_in_every_profile() -> None:
+    kept = {r.notebook for r in record.records("laptop", settings.RESULTS) if costs.recorded(r)}
+    assert kept
+    for profile in costs.profiles():
+        assert kept <= {cost.notebook for cost in costs.costs(profile)}
