@@ -462,8 +462,9 @@ def make_follow_ups(graph: KnowledgeGraph, n: int, seed: int) -> list[FollowUp]:
         source = Source(graph, {}, np.random.default_rng([seed, 100 + number]))
         drawn = _drawn(form, source)
         for i in range(n // len(forms) + (number < n % len(forms))):
-            first, then = next(drawn, None), next(drawn, None)
-            if first and then and first.parameters != then.parameters:
+            first = next(drawn, None)
+            then = next((q for q in drawn if first and q.parameters != first.parameters), None)
+            if first and then:
                 follow_up = _worded(then, form.follow_ups, i % len(form.follow_ups))
                 pairs.append(FollowUp(_worded(first, form.wordings, 0), follow_up))
     return pairs
