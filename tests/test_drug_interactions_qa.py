@@ -7,6 +7,7 @@ import io
 import zipfile
 from collections import Counter
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -582,3 +583,68 @@ def test_why_a_statement_failed_is_told() -> None:
     assert reason("about alpha", problem="Refused: x") == "statement refused or unreadable"
     assert reason("about nothing", "delta") == "a name of the question is not in the statement"
     assert reason("about alpha", "beta", "gamma") == ""
+
+
+def test_tables_and_figures_say_what_the_answers_show(bench: report.Bench, questions: list[Asked]) -> None:
+    run = record.start(notebook="06_interactions_qa", paper="drug_interactions", profile="smoke", parameters={})
+    model = Answering(questions)
+    of = bench.judge(model, bench.measure(model), 1)
+    labels = {arm: report.label(arm) for arm in answering.ARMS}
+    shown = report.sets_overview(of.sets, labels, 200).set_index("arm")
+    assert shown["exactly right"]["DrugRAG"].value == 1
+    assert shown["exactly right"]["Text RAG"].unparsed == len(questions)
+    assert len(report.sets_by_kind(of.sets, labels, 200)) == len(asking.KINDS)
+    assert "two hops: No retrieval 0 %" in report.by_kind_words(of.sets)
+    report.draw_by_kind(of.sets, 200)
+    report.draw_figure_four(run, of, 200)
+    assert "DrugRAG 1.00" in report.figure_four_words(of)
+
+    assert report.questions_table(questions).questions.sum() == len(questions)
+    assert report.medquad_table(bench.medquad, bench.medquad[:2])["asked here"].sum() == 2
+    failed = [replace(r, tried=(cypher.Tried("relaxed", cypher.Attempt("x")),)) for r in retrieved_right(questions)]
+    reasons = report.reasons_table(questions, failed)
+    assert reasons.questions.sum() == sum(not r.exact(q) for q, r in zip(questions, failed, strict=True))
+    assert report.reasons_table(questions, retrieved_right(questions)).empty
+    assert report.cypher_by_kind(questions, failed).n.iloc[-1] == len(questions)
+
+    search = answering.Search(("a", "b"), ((1, 2, 3), (3, 4, 5)))
+    costs = report.costs_table(run, of, [search] * len(questions), 200).set_index("arm")
+    assert costs["over the context"].sum() == 0
+    assert run._extras["questions.agentic.again"].value == pytest.approx(1 / 3)
+    nearest = report.similarity_table(run, of, bench.medquad, 200)
+    assert nearest.n.iloc[0] == len(bench.medquad) == nearest.n.iloc[1:].sum()
+    sources = report.sources_table(
+        {arm: of.known[arm] for arm in ("drugrag", "hybrid")}, [replace(r, by_keyword=True) for r in failed]
+    )
+    assert sources["search for names"].tolist() == [len(questions)] * 2
+    tests = report.compare({arm: of.marks(arm) for arm in answering.ARMS}, "rating", 200)
+    assert report.tests_table(tests)["better in"].min() > 0
+
+    agreement = report.self_agreement(of, 200)
+    assert agreement["same"].value == agreement["kappa"].value == 1
+    judged = report.judge_table(run, agreement, None, {"shown": None, "not shown": report.proportion(3, 4)})
+    assert judged.value.tolist()[2] == "\N{EN DASH}"
+    pairs = [asking.FollowUp(q, q) for q in questions]
+    table = report.follow_up_table(
+        run, pairs, {"with": retrieved_right(questions), "without": failed}, of.known["drugrag"], bench.vocabulary, 200
+    ).set_index("what")
+    assert table["exactly right"]["statement, with"].value == 1 > table["exactly right"]["statement, without"].value
+    right = [report.right_words(q) for q in questions]
+    assert report.examples_table(bench.texts, right, of.known, [0, 1]).shape == (2, 7)
+    assert report.within_reach(questions, bench.evidence, bench.vocabulary, 200)["text"].value == 0
+
+
+def test_two_models_fill_both_columns_of_table_two(bench: report.Bench, questions: list[Asked]) -> None:
+    run = record.start(notebook="06_interactions_qa", paper="drug_interactions", profile="smoke", parameters={})
+    model, other = Answering(questions), Answering([])
+    other.endpoint = type("Endpoint", (), {"model": "smaller"})()
+    two = [bench.judge(model, bench.measure(m), 1) for m in (model, other)]
+    report.table_two(run, two, True, 200)
+    for size, name in (("70b", "scripted"), ("8b", "smaller")):
+        assert run._values["rerun", f"drug_interactions.table2.drugrag.llama_{size}"].model == name
+    compared = report.compare(
+        {arm: two[0].sets[arm].f1.to_numpy() for arm in answering.ARMS}, "F1 of the answer set", 200
+    )
+    example = report.example_test(questions, retrieved_right(questions), retrieved_right(questions))
+    report.decide_claims(run, two, questions, compared, example, True, 200)
+    assert run._claims["drug_interactions.claim.larger_model_answers_better"].verdict == "agrees"

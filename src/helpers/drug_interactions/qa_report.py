@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import TypeVar
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -48,6 +49,9 @@ from helpers.side_effects.vocabulary import Vocabulary
 from helpers.vectors import Encoder
 
 PAPER = "drug_interactions"
+Way = TypeVar("Way", bound=str)
+"""An arm, or a way of answering without a model."""
+
 LABELS: dict[Arm, tuple[str, str]] = {
     "none": ("No retrieval", "#c35410"),
     "text": ("Text RAG", "#af219d"),
@@ -94,7 +98,7 @@ def set_summary(table: pd.DataFrame, draws: int) -> dict[str, Score]:
     return found | {name: bootstrap(table[name], draws=draws) for name in COLUMNS[1:]}
 
 
-def sets_overview(tables: Mapping[str, pd.DataFrame], labels: Mapping[str, str], draws: int) -> pd.DataFrame:
+def sets_overview(tables: Mapping[Way, pd.DataFrame], labels: Mapping[Way, str], draws: int) -> pd.DataFrame:
     """One row an arm: exactly right, precision, recall and F1 over all questions."""
     return pd.DataFrame([{"arm": labels[arm], **set_summary(table, draws)} for arm, table in tables.items()]).rename(
         columns={"exact": "exactly right", "f1": "F1"}
@@ -102,7 +106,7 @@ def sets_overview(tables: Mapping[str, pd.DataFrame], labels: Mapping[str, str],
 
 
 def sets_by_kind(
-    tables: Mapping[str, pd.DataFrame], labels: Mapping[str, str], draws: int, column: str = "f1"
+    tables: Mapping[Way, pd.DataFrame], labels: Mapping[Way, str], draws: int, column: str = "f1"
 ) -> pd.DataFrame:
     """One row a kind of question, a column an arm: the mean of one score."""
     rows = []
@@ -115,7 +119,7 @@ def sets_by_kind(
     return pd.DataFrame(rows)
 
 
-def keep_sets(run: Run, tables: Mapping[str, pd.DataFrame], labels: Mapping[str, str], prefix: str, draws: int) -> None:
+def keep_sets(run: Run, tables: Mapping[Way, pd.DataFrame], labels: Mapping[Way, str], prefix: str, draws: int) -> None:
     """Keep the scores of each arm in the record, over all questions and by kind."""
     for arm, table in tables.items():
         for name, score in set_summary(table, draws).items():
