@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from test_graph import embedded_server
 
 from helpers import datasets, graph, record, vectors
-from helpers.drug_interactions import answering, corpora, cypher, judge
+from helpers.drug_interactions import answering, corpora, cypher, cypher_report, judge, judge_report
 from helpers.drug_interactions import graph as kg
 from helpers.drug_interactions import qa_report as report
 from helpers.drug_interactions import questions as asking
@@ -449,24 +449,24 @@ def test_turning_the_scale_round_keeps_what_the_marks_mean() -> None:
 
 
 def test_planted_answers_are_half_right_and_half_wrong(questions: list[Asked]) -> None:
-    judged, right = report.planted(questions, reference=True)
+    judged, right = judge_report.planted(questions, reference=True)
     assert sum(right) * 2 == len(right) > 10
     for entry, is_right in zip(judged, right, strict=True):
         assert (entry.answer == entry.reference) == is_right
-    assert all(not entry.reference for entry in report.planted(questions, reference=False)[0])
+    assert all(not entry.reference for entry in judge_report.planted(questions, reference=False)[0])
 
 
 def test_a_judge_is_useful_only_if_it_tells_right_from_wrong() -> None:
     right = [True, False] * 40
     good = [Rating(5 if r else 1, 3) for r in right]
     blind = [Rating(4, 3) for _ in right]
-    assert report.useful(report.tells_apart(right, good))
-    assert not report.useful(report.tells_apart(right, blind))
-    assert report.tells_apart([True] * 4, good[:4]) is None
+    assert judge.useful(judge_report.tells_apart(right, good))
+    assert not judge.useful(judge_report.tells_apart(right, blind))
+    assert judge_report.tells_apart([True] * 4, good[:4]) is None
     agreement = {"same": report.proportion(1, 2)}
-    words = report.verdict_on_judge(agreement, report.tells_apart(right, blind), {"shown": None})
+    words = judge_report.verdict_on_judge(agreement, judge_report.tells_apart(right, blind), {"shown": None})
     assert "useless" in words
-    assert "useless" not in report.verdict_on_judge(agreement, report.tells_apart(right, good), {})
+    assert "useless" not in judge_report.verdict_on_judge(agreement, judge_report.tells_apart(right, good), {})
 
 
 # ------------------------------------------------------------------------------------------------------------- report
@@ -531,14 +531,14 @@ def test_every_number_and_claim_is_decided_or_has_a_reason(bench: report.Bench, 
     of = bench.judge(model, bench.measure(model), 1)
     retrieved = retrieved_right(questions)
     compared = report.compare({arm: of.sets[arm].f1.to_numpy() for arm in answering.ARMS}, "F1 of the answer set", 200)
-    truth = report.truth_of_ratings(of, questions)
-    assert report.useful(truth)
-    table = report.cypher_table(run, questions, retrieved, "writer").set_index("step that gave the right names")
+    truth = judge_report.truth_of_ratings(of, questions)
+    assert judge.useful(truth)
+    table = cypher_report.cypher_table(run, questions, retrieved, "writer").set_index("step that gave the right names")
     assert table.here["first try"].value == 1
     assert table["printed, of 100"].tolist()[:3] == ["85", "10", "5"]
     report.table_two(run, [of], True, 200)
     report.report_text_numbers(run, of, retrieved, "writer", compared, 200)
-    example = report.example_test(questions, retrieved, retrieved)
+    example = cypher_report.example_test(questions, retrieved, retrieved)
     report.decide_claims(run, [of], questions, compared, example, True, 200)
     for number in run.printed.numbers:
         elsewhere = number.why_no_rerun or "table1" in number.id
@@ -602,10 +602,10 @@ def test_tables_and_figures_say_what_the_answers_show(bench: report.Bench, quest
     assert report.questions_table(questions).questions.sum() == len(questions)
     assert report.medquad_table(bench.medquad, bench.medquad[:2])["asked here"].sum() == 2
     failed = [replace(r, tried=(cypher.Tried("relaxed", cypher.Attempt("x")),)) for r in retrieved_right(questions)]
-    reasons = report.reasons_table(questions, failed)
+    reasons = cypher_report.reasons_table(questions, failed)
     assert reasons.questions.sum() == sum(not r.exact(q) for q, r in zip(questions, failed, strict=True))
-    assert report.reasons_table(questions, retrieved_right(questions)).empty
-    assert report.cypher_by_kind(questions, failed).n.iloc[-1] == len(questions)
+    assert cypher_report.reasons_table(questions, retrieved_right(questions)).empty
+    assert cypher_report.cypher_by_kind(questions, failed).n.iloc[-1] == len(questions)
 
     search = answering.Search(("a", "b"), ((1, 2, 3), (3, 4, 5)))
     costs = report.costs_table(run, of, [search] * len(questions), 200).set_index("arm")
@@ -620,9 +620,9 @@ def test_tables_and_figures_say_what_the_answers_show(bench: report.Bench, quest
     tests = report.compare({arm: of.marks(arm) for arm in answering.ARMS}, "rating", 200)
     assert report.tests_table(tests)["better in"].min() > 0
 
-    agreement = report.self_agreement(of, 200)
+    agreement = judge_report.self_agreement(of, 200)
     assert agreement["same"].value == agreement["kappa"].value == 1
-    judged = report.judge_table(run, agreement, None, {"shown": None, "not shown": report.proportion(3, 4)})
+    judged = judge_report.judge_table(run, agreement, None, {"shown": None, "not shown": report.proportion(3, 4)})
     assert judged.value.tolist()[2] == "\N{EN DASH}"
     pairs = [asking.FollowUp(q, q) for q in questions]
     table = report.follow_up_table(
@@ -645,6 +645,6 @@ def test_two_models_fill_both_columns_of_table_two(bench: report.Bench, question
     compared = report.compare(
         {arm: two[0].sets[arm].f1.to_numpy() for arm in answering.ARMS}, "F1 of the answer set", 200
     )
-    example = report.example_test(questions, retrieved_right(questions), retrieved_right(questions))
+    example = cypher_report.example_test(questions, retrieved_right(questions), retrieved_right(questions))
     report.decide_claims(run, two, questions, compared, example, True, 200)
     assert run._claims["drug_interactions.claim.larger_model_answers_better"].verdict == "agrees"

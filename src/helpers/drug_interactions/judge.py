@@ -13,6 +13,7 @@ from itertools import product
 import numpy as np
 
 from helpers.llm import LLM, Message
+from helpers.metrics import Score
 
 MARKS = range(1, 6)
 CHOICES = tuple(f"{correctness} {clarity}" for correctness, clarity in product(MARKS, MARKS))
@@ -92,3 +93,8 @@ def rate(llm: LLM, judged: Sequence[Judged], *, downwards: bool = False, seed: i
         correctness, clarity = choice.answer.split()
         ratings[i] = Rating(int(correctness), int(clarity))
     return [rating for rating in ratings if rating]
+
+
+def useful(truth: Score | None) -> bool:
+    """Whether a judge can tell right from wrong: its area under the curve is above chance, interval and all."""
+    return truth is not None and truth.low > 0.5

@@ -15,7 +15,6 @@ import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 from scipy.stats import levene
-from sklearn.metrics import cohen_kappa_score
 
 from helpers import figures
 from helpers.drug_interactions.answering import (
@@ -29,8 +28,8 @@ from helpers.drug_interactions.answering import (
     names_in_evidence,
     read_answer,
 )
-from helpers.drug_interactions.cypher import STEPS, Retrieved
-from helpers.drug_interactions.judge import Judged, Rating, rate
+from helpers.drug_interactions.cypher import Retrieved
+from helpers.drug_interactions.judge import Judged, Rating, rate, useful
 from helpers.drug_interactions.questions import (
     FORMS,
     KINDS,
@@ -43,7 +42,7 @@ from helpers.drug_interactions.questions import (
     answer_of,
 )
 from helpers.llm import LLM
-from helpers.metrics import Paired, Score, auc, bootstrap, holm, mcnemar, p50, p95, paired_means, proportion, set_scores
+from helpers.metrics import Paired, Score, bootstrap, holm, p50, p95, paired_means, proportion, set_scores
 from helpers.record import Run
 from helpers.side_effects.vocabulary import Vocabulary
 from helpers.vectors import Encoder
@@ -187,78 +186,6 @@ def medquad_table(references: Sequence[Reference], asked: Sequence[Reference]) -
             for sort, n in there.most_common()
         ]
     )
-
-
-# ------------------------------------------------------------------------------------------------------------- Cypher
-
-
-def cypher_counts(questions: Sequence[Asked], retrieved: Sequence[Retrieved]) -> dict[str, int]:
-    """How many questions have the right names, by the step that first gave them, and how many have not."""
-    steps = Counter(r.step if r.exact(q) else "failed" for q, r in zip(questions, retrieved, strict=True))
-    return {step: steps[step] for step in (*STEPS, "failed")}
-
-
-def cypher_table(run: Run, questions: Sequence[Asked], retrieved: Sequence[Retrieved], writer: str) -> pd.DataFrame:
-    """The steps beside the printed 85, 10 and 5 of 100; kept in the record. `writer` is the model."""
-    ids: dict[str, str] = {"first try": "first_try", "repaired": "repaired", "relaxed": "simplified"}
-    rows = []
-    for step, count in cypher_counts(questions, retrieved).items():
-        share = proportion(count, len(questions))
-        number = run.printed.number(f"{PAPER}.text.cypher.{ids[step]}") if step in ids else None
-        if number:
-            of_hundred = Score(100 * share.value, share.n, 100 * share.low, 100 * share.high)
-            run.rerun(number.id, of_hundred, model=writer, note=f"{count} of {len(questions)}")
-        run.extra(f"questions.cypher.{step.replace(' ', '_')}", f"Cypher, {step}", share)
-        rows.append(
-            {"step that gave the right names": step, "printed, of 100": number and number.printed, "here": share}
-        )
-    return pd.DataFrame(rows)
-
-
-def cypher_by_kind(questions: Sequence[Asked], retrieved: Sequence[Retrieved]) -> pd.DataFrame:
-    """Execution accuracy by kind of question, after the first statement and after the last."""
-    rows = []
-    for kind, name in {**KINDS, "": "all"}.items():
-        of = [(q, r) for q, r in zip(questions, retrieved, strict=True) if kind in ("", q.form.kind)]
-        if of:
-            first = sum(answer_of(q.form, r.tried[0].attempt.returned) == q.answer for q, r in of)
-            rows.append(
-                {
-                    "questions": name,
-                    "n": len(of),
-                    "first statement": proportion(first, len(of)),
-                    "last statement": proportion(sum(r.exact(q) for q, r in of), len(of)),
-                }
-            )
-    return pd.DataFrame(rows)
-
-
-def reasons_table(questions: Sequence[Asked], retrieved: Sequence[Retrieved]) -> pd.DataFrame:
-    """Why statements failed, with one of each."""
-    failed = [(r.reason(q), q, r) for q, r in zip(questions, retrieved, strict=True) if not r.exact(q)]
-    counts = Counter(reason for reason, _, _ in failed)
-    rows = []
-    for reason, count in counts.most_common():
-        _, question, of = next(entry for entry in failed if entry[0] == reason)
-        rows.append(
-            {
-                "reason": reason,
-                "questions": count,
-                "for example": question.text,
-                "last statement": of.tried[-1].attempt.cypher,
-                "right is": ", ".join(sorted(question.answer)),
-            }
-        )
-    return pd.DataFrame(rows, columns=["reason", "questions", "for example", "last statement", "right is"])
-
-
-def example_test(questions: Sequence[Asked], with_example: Sequence[Retrieved], without: Sequence[Retrieved]) -> Paired:
-    """McNemar's exact test of the first statements: one example against none, on the same questions."""
-    first = [
-        [answer_of(q.form, r.tried[0].attempt.returned) == q.answer for q, r in zip(questions, of, strict=True)]
-        for of in (with_example, without)
-    ]
-    return mcnemar(*first)
 
 
 def follow_up_table(
@@ -463,121 +390,6 @@ def points(test: Paired) -> str:
 def p_text(p: float) -> str:
     """A p-value as it is printed."""
     return "< 0.001" if p < 0.001 else f"{p:.3f}"
-
-
-# -------------------------------------------------------------------------------------------------------------- judge
-
-
-def planted(known: Sequence[Asked], *, reference: bool) -> tuple[list[Judged], list[bool]]:
-    """Answers known to be right and wrong, half and half, to see whether the judge can tell them apart.
-
-    The right one says what is right, the wrong one what is right of another question of this kind of answer.
-
-    Args:
-        known: questions with known answers.
-        reference: whether the judge is shown the right answer.
-    """
-    judged, right = [], []
-    for i, question in enumerate(known):
-        others = [q for q in [*known[i + 1 :], *known[:i]] if q.form.role == question.form.role]
-        wrong = next((q for q in others if q.answer.isdisjoint(question.answer)), None)
-        if wrong is None:
-            continue
-        for answer, is_right in ((question, True), (wrong, False)):
-            shown = right_words(question) if reference else ""
-            judged.append(Judged(question.text, right_words(answer), shown))
-            right.append(is_right)
-    return judged, right
-
-
-def tells_apart(
-    right: Sequence[bool], ratings: Sequence[Rating], clusters: Sequence[str] | None = None
-) -> Score | None:
-    """Area under the curve of the correctness marks of right and wrong answers; None if there are not both."""
-    if len(set(right)) < 2:
-        return None
-    return auc(list(right), [r.correctness for r in ratings], clusters=clusters)
-
-
-def truth_of_ratings(measured: Measured, known: Sequence[Asked]) -> Score | None:
-    """Whether the judge rates exactly right answers above others, over all arms; clustered by question."""
-    right, ratings, clusters = [], [], []
-    for arm in ARMS:
-        right += [bool(exact) for exact in measured.sets[arm].exact]
-        ratings += list(measured.ratings[arm][: len(known)])
-        clusters += [q.text for q in known]
-    return tells_apart(right, ratings, clusters)
-
-
-def self_agreement(measured: Measured, draws: int) -> dict[str, Score]:
-    """The judge against itself, the scale turned round: the share of equal overall marks, and weighted kappa."""
-    one, two = (
-        np.array([2 * r.overall for arm in ARMS for r in of[arm]], dtype=int)
-        for of in (measured.ratings, measured.again)
-    )
-
-    def kappa(rows: np.ndarray) -> float:
-        a, b = one[rows.astype(int)], two[rows.astype(int)]
-        # marks that are all the same agree no more than chance would have them
-        return 0.0 if len({*a, *b}) < 2 else float(cohen_kappa_score(a, b, weights="quadratic"))
-
-    same = proportion(int((one == two).sum()), len(one))
-    return {"same": same, "kappa": bootstrap(np.arange(len(one)), kappa, draws=min(draws, 500))}
-
-
-def judge_table(
-    run: Run, agreement: Mapping[str, Score], truth: Score | None, planted_scores: Mapping[str, Score | None]
-) -> pd.DataFrame:
-    """What the judge is worth, kept in the record."""
-    rows: list[tuple[str, str, Score | None, str]] = [
-        ("same", "same overall mark when the scale is turned round", agreement["same"], "fraction"),
-        ("kappa", "weighted kappa of the two times (0: chance, 1: always the same)", agreement["kappa"], "count"),
-        ("truth", "right answers of the arms rated above wrong ones (0.5: chance)", truth, "count"),
-    ]
-    rows += [
-        (f"planted_{_id(way)}", f"planted right answers rated above wrong ones, {way}", score, "count")
-        for way, score in planted_scores.items()
-    ]
-    for name, words, score, _ in rows:
-        if score is not None:
-            run.extra(f"questions.judge.{name}", words, score)
-    return pd.DataFrame(
-        [
-            {
-                "what": words,
-                "n": score.n if score else 0,
-                "value": figures.score_text(score, unit, digits=2 if unit == "count" else None),
-            }
-            for _, words, score, unit in rows
-        ]
-    )
-
-
-def useful(truth: Score | None) -> bool:
-    """Whether the judge can tell right from wrong: its area under the curve is above chance, interval and all."""
-    return truth is not None and truth.low > 0.5
-
-
-def verdict_on_judge(
-    agreement: Mapping[str, Score], truth: Score | None, planted_scores: Mapping[str, Score | None]
-) -> str:
-    """What to think of the judge, in Markdown."""
-    if truth is None:
-        return (
-            "**Whether this judge can tell right from wrong cannot be said**: all answers are right, or all are wrong."
-        )
-    words = (
-        "**This judge can tell right from wrong.**"
-        if useful(truth)
-        else "**This judge is useless here: it cannot tell right answers from wrong ones.**"
-    )
-    shown = [f"{figures.score_text(score, 'count', digits=2)} {way}" for way, score in planted_scores.items() if score]
-    return (
-        f"{words} Of a right and a wrong answer of the arms it rates the right one higher with a chance of "
-        f"{figures.score_text(truth, 'count', digits=2)}, where 0.5 is a toss of a coin; of planted ones "
-        f"{', '.join(shown) or 'no pairs could be made'}. With the scale turned round it gives the same mark in "
-        f"{figures.score_text(agreement['same'])}."
-    )
 
 
 # ----------------------------------------------------------------------------------------------------------- Table II
