@@ -436,6 +436,38 @@ def test_what_a_mirror_lacks_or_has_wrong_comes_from_the_next_source(place: Plac
     assert (mirror / "set/file.bin").read_bytes() == b"stale"
 
 
+def test_a_member_of_an_archive_made_on_demand_is_taken_and_verified(place: Place, mirror: Path) -> None:
+    held = mirror / "github/owner/repo/archive/x.zip"
+    held.parent.mkdir(parents=True)
+    with zipfile.ZipFile(held, "w") as archive:
+        archive.writestr("repo-x/file.bin", CONTENT)
+    source = {"archive": "https://github.com/owner/repo/archive/x.zip", "member": "repo-x/file.bin"}
+    name = place.add(sources=[source])
+    assert fetch(name).read_bytes() == CONTENT
+    assert locate(name).source == "DATA_MIRROR/github/owner/repo/archive/x.zip"
+    assert list((place.raw / name).parent.glob("*part*")) == []
+
+
+@pytest.mark.parametrize(
+    ("member", "error", "what"),
+    [("other.bin", download.SourceError, "no member"), ("file.bin", HashMismatch, "needed")],
+)
+def test_an_archive_over_http_without_the_right_member_is_told(
+    place: Place, tmp_path: Path, member: str, error: type[Exception], what: str
+) -> None:
+    content = io.BytesIO()
+    with zipfile.ZipFile(content, "w") as archive:
+        archive.writestr("file.bin", b"stale")
+    place.server.files["/x.zip"] = content.getvalue()
+    part = tmp_path / "file.bin.part"
+    with pytest.raises(error, match=what):
+        download.take_member(f"{place.server.url}/x.zip", member, "0" * 64, part)
+    place.server.files["/x.zip"] = b"no archive"
+    with pytest.raises(download.SourceError, match="cannot be opened"):
+        download.take_member(f"{place.server.url}/x.zip", member, "0" * 64, part)
+    assert [path.name for path in tmp_path.iterdir() if ".archive" in path.name] == []
+
+
 def test_a_relative_mirror_is_sought_here_and_then_in_the_project(
     place: Place, mirror: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

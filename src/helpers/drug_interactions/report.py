@@ -398,21 +398,6 @@ def printed_table(printed: Published) -> pd.DataFrame:
 
 # ------------------------------------------------------------------------------------------------------------ claims
 
-ABSENT = (
-    "Needs the question-answering arms (no retrieval, text, agentic, DrugRAG), which no notebook of this book runs yet."
-)
-
-
-def explain_missing(run: Run) -> None:
-    """Say of each printed number and claim that no notebook decides why it is not."""
-    for number in run.printed.numbers:
-        if number.why_no_rerun is None:
-            run.not_run(number.id, ABSENT)
-    decided = {claim.id for claim in run.claims}
-    for claim in run.printed.claims:
-        if claim.id not in decided:
-            run.claim(claim.id, "not run", ABSENT)
-
 
 def decide_graph_claims(run: Run, asked: Sequence[Asked]) -> None:
     """Decide what the paper says of queries to the graph."""

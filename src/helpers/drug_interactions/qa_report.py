@@ -1,0 +1,749 @@
+"""What a run of the drug-interaction questions reports (drug_interactions.md, Table II, Figure 4).
+
+Every score of a set counts a yes, a no and "not known" as sets of one, so that each question has a right answer.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TypeVar
+
+import matplotlib.pyplot as plt
+import numpy as np
+import pandas as pd
+from matplotlib.figure import Figure
+from scipy.stats import levene
+
+from helpers import figures
+from helpers.drug_interactions.answering import (
+    ARMS,
+    Answered,
+    Arm,
+    Evidence,
+    ReadAnswer,
+    Search,
+    answer_all,
+    names_in_evidence,
+    read_answer,
+)
+from helpers.drug_interactions.cypher import Retrieved
+from helpers.drug_interactions.judge import Judged, Rating, rate, useful
+from helpers.drug_interactions.questions import (
+    FORMS,
+    KINDS,
+    NO,
+    NOT_KNOWN,
+    YES,
+    Asked,
+    FollowUp,
+    Reference,
+    answer_of,
+)
+from helpers.llm import LLM
+from helpers.metrics import Paired, Score, bootstrap, holm, p50, p95, paired_means, proportion, set_scores
+from helpers.record import Run
+from helpers.side_effects.vocabulary import Vocabulary
+from helpers.vectors import Encoder
+
+PAPER = "drug_interactions"
+Way = TypeVar("Way", bound=str)
+"""An arm, or a way of answering without a model."""
+
+LABELS: dict[Arm, tuple[str, str]] = {
+    "none": ("No retrieval", "#c35410"),
+    "text": ("Text RAG", "#af219d"),
+    "agentic": ("Agentic RAG", "#808080"),
+    "drugrag": ("DrugRAG", "#125ee0"),
+    "hybrid": ("Graph, else text", "#079c6b"),
+}
+"""Name and colour of each arm."""
+PRINTED: dict[Arm, str] = {"none": "no_retrieval", "text": "rag_text", "agentic": "graphrag", "drugrag": "drugrag"}
+"""The row of Table II that each arm is held against; the row called GraphRAG has the rating of agentic RAG."""
+BASELINES: tuple[Arm, ...] = ("none", "text", "agentic")
+PLAIN = {
+    "query": "Right query, names as asked",
+    "linked": "Right query, brands translated",
+    "keyword": "Facts about the names, all of them",
+    "passages": "All names in five passages",
+}
+"""Ways of answering in which no language model takes part."""
+COLUMNS = ("exact", "precision", "recall", "f1")
+
+
+def label(arm: Arm) -> str:
+    """The name of an arm as a reader sees it."""
+    return LABELS[arm][0]
+
+
+# -------------------------------------------------------------------------------------------------------------- sets
+
+
+def set_table(questions: Sequence[Asked], answers: Sequence[ReadAnswer]) -> pd.DataFrame:
+    """One row a question: kind, whether the set is exactly right, its precision, recall and F1, and if it was read."""
+    rows = []
+    for question, read in zip(questions, answers, strict=True):
+        scores = set_scores(read.answer, question.answer)
+        exact = read.answer == question.answer
+        rows.append({"kind": question.form.kind, "exact": float(exact), **scores, "unparsed": read.unparsed})
+    return pd.DataFrame(rows, columns=["kind", *COLUMNS, "unparsed"])
+
+
+def set_summary(table: pd.DataFrame, draws: int) -> dict[str, Score]:
+    """The mean of each score over the questions, with its interval."""
+    unread = int(table.unparsed.sum())
+    found = {"exact": proportion(int(table.exact.sum()), len(table), unparsed=unread)}
+    return found | {name: bootstrap(table[name], draws=draws) for name in COLUMNS[1:]}
+
+
+def sets_overview(tables: Mapping[Way, pd.DataFrame], labels: Mapping[Way, str], draws: int) -> pd.DataFrame:
+    """One row an arm: exactly right, precision, recall and F1 over all questions."""
+    return pd.DataFrame([{"arm": labels[arm], **set_summary(table, draws)} for arm, table in tables.items()]).rename(
+        columns={"exact": "exactly right", "f1": "F1"}
+    )
+
+
+def sets_by_kind(
+    tables: Mapping[Way, pd.DataFrame], labels: Mapping[Way, str], draws: int, column: str = "f1"
+) -> pd.DataFrame:
+    """One row a kind of question, a column an arm: the mean of one score."""
+    rows = []
+    first = next(iter(tables.values()))
+    for kind, name in KINDS.items():
+        n = int((first.kind == kind).sum())
+        if n:
+            of = {labels[arm]: bootstrap(t[column][t.kind == kind], draws=draws) for arm, t in tables.items()}
+            rows.append({"questions": name, "n": n, **of})
+    return pd.DataFrame(rows)
+
+
+def keep_sets(run: Run, tables: Mapping[Way, pd.DataFrame], labels: Mapping[Way, str], prefix: str, draws: int) -> None:
+    """Keep the scores of each arm in the record, over all questions and by kind."""
+    for arm, table in tables.items():
+        for name, score in set_summary(table, draws).items():
+            run.extra(f"questions.{prefix}.{arm}.{name}", f"{labels[arm]}: {name}", score)
+        for kind, words in KINDS.items():
+            of_kind = table.f1[table.kind == kind]
+            if len(of_kind):
+                name = f"questions.{prefix}.{arm}.{kind}.f1"
+                run.extra(name, f"{labels[arm]}, {words}: f1", bootstrap(of_kind, draws=draws))
+
+
+def by_names(questions: Sequence[Asked], found: Sequence[frozenset[str]]) -> list[ReadAnswer]:
+    """What names that were found say as answers."""
+    return [ReadAnswer(answer_of(q.form, names)) for q, names in zip(questions, found, strict=True)]
+
+
+def by_lines(questions: Sequence[Asked], evidence: Sequence[Evidence], vocabulary: Vocabulary) -> list[frozenset[str]]:
+    """All names of the right kind in the passages or facts of each question."""
+    return [names_in_evidence(q, e, vocabulary) for q, e in zip(questions, evidence, strict=True)]
+
+
+def within_reach(
+    questions: Sequence[Asked], found: Mapping[Arm, Sequence[Evidence]], vocabulary: Vocabulary, draws: int
+) -> dict[Arm, Score]:
+    """Share of the right names that stand in the evidence, on the questions whose answer is names."""
+    shares: dict[Arm, Score] = {}
+    rows = [i for i, q in enumerate(questions) if q.answer not in (YES, NO, NOT_KNOWN)]
+    for arm, evidence in found.items():
+        told = [names_in_evidence(questions[i], evidence[i], vocabulary) for i in rows]
+        recall = [len(t & questions[i].answer) / len(questions[i].answer) for t, i in zip(told, rows, strict=True)]
+        if recall:
+            shares[arm] = bootstrap(recall, draws=draws)
+    return shares
+
+
+# ---------------------------------------------------------------------------------------------------------- questions
+
+
+def questions_table(questions: Sequence[Asked]) -> pd.DataFrame:
+    """The forms, each with a question and its right answer, how many there are and how many names answers have."""
+    rows = []
+    for form in FORMS:
+        of = [q for q in questions if q.form is form]
+        if of:
+            sizes = [len(q.answer) for q in of]
+            rows.append(
+                {
+                    "kind": KINDS[form.kind],
+                    "for example": of[0].text,
+                    "right is": ", ".join(sorted(of[0].answer)),
+                    "questions": len(of),
+                    "names": f"{min(sizes)} to {max(sizes)}",
+                }
+            )
+    return pd.DataFrame(rows)
+
+
+def medquad_table(references: Sequence[Reference], asked: Sequence[Reference]) -> pd.DataFrame:
+    """MedQuAD's questions about drugs by what they ask for: how many there are, and how many are asked here."""
+    there, here = (Counter(r.sort for r in of) for of in (references, asked))
+    first = {r.sort: r.text for r in reversed(references)}
+    return pd.DataFrame(
+        [
+            {"about": sort, "for example": first[sort], "with an answer": n, "asked here": here[sort]}
+            for sort, n in there.most_common()
+        ]
+    )
+
+
+def follow_up_table(
+    run: Run,
+    pairs: Sequence[FollowUp],
+    ways: Mapping[str, Sequence[Retrieved]],
+    answers: Sequence[Answered],
+    vocabulary: Vocabulary,
+    draws: int,
+) -> pd.DataFrame:
+    """Questions that need their history: execution accuracy with and without it, and the answers with it.
+
+    Args:
+        run: keeps the scores.
+        pairs: the questions.
+        ways: what was retrieved, by the name of the way.
+        answers: to the follow-ups, with their history.
+        vocabulary: the graph's names.
+        draws: of the bootstrap.
+    """
+    then = [pair.then for pair in pairs]
+    rows = []
+    for way, retrieved in ways.items():
+        score = proportion(sum(r.exact(q) for q, r in zip(then, retrieved, strict=True)), len(then))
+        run.extra(f"questions.follow_up.{_id(way)}", f"follow-ups, Cypher {way}: execution accuracy", score)
+        rows.append({"what": f"statement, {way}", "n": len(then), "exactly right": score, "F1": None})
+    summary = set_summary(set_table(then, read_all(then, answers, vocabulary)), draws)
+    run.extra("questions.follow_up.answers", "follow-ups, answers with history: f1", summary["f1"])
+    rows.append(
+        {"what": "answer, with history", "n": len(then), "exactly right": summary["exact"], "F1": summary["f1"]}
+    )
+    return pd.DataFrame(rows)
+
+
+# ------------------------------------------------------------------------------------------------------------ answers
+
+
+def read_all(questions: Sequence[Asked], answers: Sequence[Answered], vocabulary: Vocabulary) -> list[ReadAnswer]:
+    """What each answer says, as a set."""
+    return [read_answer(q, a.text, vocabulary) for q, a in zip(questions, answers, strict=True)]
+
+
+@dataclass(frozen=True)
+class Measured:
+    """All that is known of one model's answers, a list an arm.
+
+    Attributes:
+        model: that answered.
+        known: answers to the questions with known sets.
+        medquad: answers to MedQuAD's questions.
+        sets: the scores of `known`.
+        similarity: cosine of each answer of `medquad` to its reference.
+        ratings: of all answers, those of `known` first; the judge's first time.
+        again: its second time.
+    """
+
+    model: str
+    known: Mapping[Arm, Sequence[Answered]]
+    medquad: Mapping[Arm, Sequence[Answered]]
+    sets: Mapping[Arm, pd.DataFrame]
+    similarity: Mapping[Arm, np.ndarray]
+    ratings: Mapping[Arm, Sequence[Rating]] = field(default_factory=dict)
+    again: Mapping[Arm, Sequence[Rating]] = field(default_factory=dict)
+
+    def marks(self, arm: Arm, *, medquad: bool | None = None) -> np.ndarray:
+        """The normalised ratings of an arm: of MedQuAD's questions, of the others, or of all."""
+        values = np.array([rating.normalised for rating in self.ratings[arm]])
+        n = len(self.known[arm])
+        return values if medquad is None else values[n:] if medquad else values[:n]
+
+
+@dataclass(frozen=True)
+class Bench:
+    """The questions that models answer, and the evidence that each arm found for them.
+
+    Attributes:
+        known: questions with known answers.
+        medquad: questions with reference answers.
+        evidence: of each arm, one entry a question, those of `known` first.
+        vocabulary: the graph's names, to read answers by.
+        encoder: to compare answers with references by.
+    """
+
+    known: Sequence[Asked]
+    medquad: Sequence[Reference]
+    evidence: Mapping[Arm, Sequence[Evidence]]
+    vocabulary: Vocabulary
+    encoder: Encoder
+
+    @property
+    def texts(self) -> list[str]:
+        """All questions in words, those of `known` first."""
+        return [*(q.text for q in self.known), *(r.text for r in self.medquad)]
+
+    def measure(self, llm: LLM, **options: float) -> Measured:
+        """A model's answers from the evidence of each arm, scored but for the judge's ratings.
+
+        Args:
+            llm: the model.
+            options: of `answer_all`.
+        """
+        n = len(self.known)
+        answers = answer_all(llm, self.texts, self.evidence, **options)  # type: ignore[arg-type]
+        known, medquad = ({arm: of[part] for arm, of in answers.items()} for part in (slice(n), slice(n, None)))
+        sets = {arm: set_table(self.known, read_all(self.known, of, self.vocabulary)) for arm, of in known.items()}
+        cosine = {arm: similarity(self.encoder, of, self.medquad) for arm, of in medquad.items()}
+        return Measured(llm.endpoint.model, known, medquad, sets, cosine)
+
+    def judge(self, llm: LLM, measured: Measured, seed: int) -> Measured:
+        """The same with a judge's ratings, given twice: once with the scale upwards and once downwards."""
+        texts = self.texts
+        right = [right_words(q) for q in self.known] + [_short(r.answer, 600) for r in self.medquad]
+        judged = [
+            Judged(texts[i], answered.text, right[i])
+            for arm in ARMS
+            for i, answered in enumerate([*measured.known[arm], *measured.medquad[arm]])
+        ]
+        times = (rate(llm, judged, downwards=downwards, seed=seed + downwards) for downwards in (False, True))
+        first, second = ({arm: of[i * len(texts) : (i + 1) * len(texts)] for i, arm in enumerate(ARMS)} for of in times)
+        return replace(measured, ratings=first, again=second)
+
+
+def similarity(encoder: Encoder, answers: Sequence[Answered], references: Sequence[Reference]) -> np.ndarray:
+    """Cosine of each answer to its reference; 0 for an answer of no words."""
+    texts = [a.text for a in answers]
+    vectors = encoder.encode([*texts, *(r.answer for r in references)], progress=False)
+    cosine = (vectors[: len(texts)] * vectors[len(texts) :]).sum(axis=1)
+    return np.where([bool(t) for t in texts], cosine, 0.0)
+
+
+def examples_table(
+    questions: Sequence[str], right: Sequence[str], answers: Mapping[Arm, Sequence[Answered]], rows: Sequence[int]
+) -> pd.DataFrame:
+    """Some questions with what is right and what each arm answered."""
+    return pd.DataFrame(
+        [
+            {"question": questions[i], "right is": _short(right[i])}
+            | {label(arm): _short(of[i].text) or of[i].reply.status for arm, of in answers.items()}
+            for i in rows
+        ]
+    )
+
+
+def _short(text: str, most: int = 160) -> str:
+    return text if len(text) <= most else f"{text[: most - 3]}..."
+
+
+def right_words(asked: Asked) -> str:
+    """The right answer to a question in words, for a judge and a reader."""
+    if asked.answer == NOT_KNOWN:
+        return "Not known; there is no such drug."
+    words = ", ".join(sorted(asked.answer))
+    return f"{words[0].upper()}{words[1:]}."
+
+
+# ------------------------------------------------------------------------------------------------------- paired tests
+
+
+@dataclass(frozen=True)
+class Compared:
+    """An arm against another on the same questions, its p-value adjusted by Holm within its family."""
+
+    better: Arm
+    other: Arm
+    measure: str
+    test: Paired
+    adjusted: float
+
+
+def compare(values: Mapping[Arm, Sequence[float] | np.ndarray], measure: str, draws: int) -> list[Compared]:
+    """DrugRAG against each baseline, by a paired randomisation test, adjusted for their number."""
+    tests = [paired_means(values["drugrag"], values[arm], draws=draws) for arm in BASELINES]
+    adjusted = holm([test.p for test in tests])
+    return [Compared("drugrag", a, measure, t, p) for a, t, p in zip(BASELINES, tests, adjusted, strict=True)]
+
+
+def tests_table(compared: Sequence[Compared]) -> pd.DataFrame:
+    """The paired tests as a reader sees them."""
+    return pd.DataFrame(
+        [
+            {
+                "measure": c.measure,
+                "arm": label(c.better),
+                "against": label(c.other),
+                "n": c.test.n,
+                "better in": c.test.b,
+                "worse in": c.test.c,
+                "difference in points": points(c.test),
+                "p (Holm)": p_text(c.adjusted),
+            }
+            for c in compared
+        ]
+    )
+
+
+def points(test: Paired) -> str:
+    """A difference in points with its interval."""
+    value, low, high = 100 * test.difference, 100 * test.low, 100 * test.high
+    return figures.number(value, "count", digits=1) + figures.interval(low, high, "count", digits=1)
+
+
+def p_text(p: float) -> str:
+    """A p-value as it is printed."""
+    return "< 0.001" if p < 0.001 else f"{p:.3f}"
+
+
+# ----------------------------------------------------------------------------------------------------------- Table II
+
+
+def table_two(run: Run, measured: Sequence[Measured], judge_useful: bool, draws: int) -> pd.DataFrame:
+    """Table II, printed and here: the normalised rating of MedQuAD's questions, and what else is known of each arm."""
+    rows = []
+    worth = "" if judge_useful else " The judge cannot tell right from wrong on questions whose answer is known."
+    for arm in ARMS:
+        row: dict[str, object] = {"setting": label(arm)}
+        for size, of in zip(("70b", "8b"), [*measured, None][:2], strict=True):
+            number = run.printed.number(f"{PAPER}.table2.{PRINTED[arm]}.llama_{size}") if arm in PRINTED else None
+            row[f"printed, {size.upper()}"] = number.printed if number else None
+            if of is None:
+                if number:
+                    run.not_run(number.id, "One model is served; it stands in for the larger one.")
+                continue
+            score = bootstrap(of.marks(arm, medquad=True), draws=draws)
+            row[f"rating, {of.model}"] = score
+            row[f"F1, {of.model}"] = bootstrap(of.sets[arm].f1, draws=draws)
+            run.extra(f"questions.rating.{size}.{arm}", f"{label(arm)}, MedQuAD: normalised rating", score)
+            if number:
+                note = f"Normalised rating of MedQuAD's drug questions by {of.model}.{worth}"
+                run.rerun(number.id, score, model=of.model, note=note)
+        rows.append(row)
+    return pd.DataFrame(rows)
+
+
+def report_text_numbers(
+    run: Run, of: Measured, retrieved: Sequence[Retrieved], writer: str, compared: Sequence[Compared], draws: int
+) -> None:
+    """Report the numbers of the paper's running text that these answers measure; `writer` wrote the Cypher."""
+    text = f"{PAPER}.text."
+    rating = {arm: bootstrap(of.marks(arm, medquad=True), draws=draws) for arm in ARMS}
+    note = "Normalised rating of MedQuAD's drug questions."
+    for id, arm in (
+        ("normalised.drugrag", "drugrag"),
+        ("normalised.rag_text", "text"),
+        ("normalised.no_retrieval", "none"),
+        ("normalised.agentic", "agentic"),
+        ("agentic", "agentic"),
+    ):
+        run.rerun(text + id, rating[arm], model=of.model, note=note)  # type: ignore[index]
+    cosine: tuple[tuple[str, Arm], ...] = (("similarity", "drugrag"), ("similarity_next_best", "agentic"))
+    for id, arm in cosine:
+        score = bootstrap(of.similarity[arm], draws=draws)
+        run.rerun(text + id, score, model=of.model, note="Cosine to MedQuAD's answer, by the encoder of this run.")
+    gains: tuple[tuple[str, Arm], ...] = (("gain_no_retrieval", "none"), ("gain_rag_text", "text"))
+    for id, arm in gains:
+        if rating[arm].value:
+            relative = rating["drugrag"].value / rating[arm].value - 1
+            run.rerun(text + id, relative, model=of.model, note="Relative gain of the normalised rating.")
+        else:
+            run.not_run(text + id, "The baseline's rating is zero, so that no relative gain exists.")
+    largest = max(c.adjusted for c in compared)
+    run.rerun(text + "p", largest, model=of.model, note=f"The largest of three, on {compared[0].measure}.")
+    run.rerun(
+        text + "cypher_seconds",
+        bootstrap([r.seconds for r in retrieved], p95, draws=draws),
+        model=writer,
+        note="95th percentile, repairs and waiting for other requests included.",
+    )
+    spent = [a.reply.seconds for a in of.known["drugrag"]]
+    for end, share in (("low", 5), ("high", 95)):
+        run.rerun(
+            f"{text}answer_seconds.{end}",
+            float(np.percentile(spent, share)),
+            model=of.model,
+            note=f"{share}th percentile of DrugRAG's answers, waiting for other requests included.",
+        )
+
+
+def similarity_table(run: Run, of: Measured, references: Sequence[Reference], draws: int) -> pd.DataFrame:
+    """Mean cosine to MedQuAD's answers by arm, over all and for each sort of question; kept in the record."""
+    rows = []
+    for sort in (None, *dict.fromkeys(r.sort for r in references)):
+        at = [i for i, r in enumerate(references) if sort in (None, r.sort)]
+        row: dict[str, object] = {"about": sort or "all", "n": len(at)}
+        for arm in ARMS:
+            score = bootstrap(of.similarity[arm][at], draws=draws)
+            row[label(arm)] = figures.score_text(score, "count", digits=2)
+            if sort is None:
+                run.extra(f"questions.similarity.{arm}", f"{label(arm)}, MedQuAD: cosine to the reference", score)
+        rows.append(row)
+    return pd.DataFrame(rows)
+
+
+def sources_table(answers: Mapping[Arm, Sequence[Answered]], retrieved: Sequence[Retrieved]) -> pd.DataFrame:
+    """From what each graph arm answered: a query's rows, the search for names, passages, or nothing."""
+    rows = []
+    for arm in ("drugrag", "hybrid"):
+        kinds = Counter(
+            "passages"
+            if a.evidence.source == "passages"
+            else "nothing found"
+            if not a.evidence.lines
+            else "search for names"
+            if r.by_keyword
+            else "rows of a query"
+            for a, r in zip(answers[arm], retrieved, strict=True)
+        )
+        rows.append({"arm": LABELS[arm][0], "n": len(retrieved), **kinds})
+    return pd.DataFrame(rows).fillna(0)
+
+
+def costs_table(run: Run, of: Measured, searches: Sequence[Search], draws: int) -> pd.DataFrame:
+    """Tokens of the prompt of the answer and seconds of it, by arm; kept in the record."""
+    rows = []
+    for arm in ARMS:
+        replies = [a.reply for a in of.known[arm] if a.reply.status != "overflow"]
+        tokens = bootstrap([r.prompt_tokens for r in replies], draws=draws)
+        run.extra(f"questions.prompt_tokens.{arm}", f"{label(arm)}: tokens of the answer's prompt", tokens)
+        rows.append(
+            {
+                "arm": label(arm),
+                "tokens of the prompt": figures.score_text(tokens, "count"),
+                "over the context": len(of.known[arm]) - len(replies),
+                "cut answers": sum(r.status == "cut" for r in replies),
+                "median seconds": p50([r.seconds for r in replies]),
+            }
+        )
+    again = sum(search.again for search in searches)
+    run.extra(
+        "questions.agentic.again",
+        "agentic RAG: passages of the second round that the first had",
+        proportion(again, sum(len(s.rounds[1]) for s in searches)),
+    )
+    return pd.DataFrame(rows)
+
+
+# ------------------------------------------------------------------------------------------------------------- claims
+
+
+def decide_claims(
+    run: Run,
+    measured: Sequence[Measured],
+    known: Sequence[Asked],
+    compared: Sequence[Compared],
+    example: Paired,
+    judge_useful: bool,
+    draws: int,
+) -> None:
+    """Decide the paper's claims about its answers by the tests that `data/published/drug_interactions.yml` states."""
+    of = measured[0]
+    f1 = {arm: of.sets[arm].f1.to_numpy() for arm in ARMS}
+    rated = "" if judge_useful else " The judge cannot tell right from wrong, so that its ratings decide little."
+
+    def claim(name: str, agrees: bool, why: str, p: float | None = None, test: str = "") -> None:
+        run.claim(f"{PAPER}.claim.{name}", "agrees" if agrees else "differs", why, p=p, test=test)
+
+    on_sets = [c for c in compared if c.measure == "F1 of the answer set"]
+    claim(
+        "drugrag_beats_baselines",
+        all(c.test.difference > 0 and c.adjusted < 0.05 for c in on_sets),
+        "F1 of DrugRAG's answer set in points less that of: "
+        + "; ".join(f"{label(c.other).lower()} {points(c.test)}, p {p_text(c.adjusted)}" for c in on_sets)
+        + f", on {len(known)} questions.",
+        p=max(c.adjusted for c in on_sets),
+    )
+    extra = paired_means(f1["agentic"], f1["text"], draws=draws)
+    rest = float(f1["drugrag"].mean() - f1["agentic"].mean())
+    claim(
+        "agentic_adds_little",
+        extra.low > 0 and extra.high < rest,
+        f"F1 of agentic RAG less text RAG: {points(extra)} points; of DrugRAG less agentic RAG: {100 * rest:.1f}.",
+    )
+    marks = {arm: of.marks(arm) for arm in ARMS}
+    others = [arm for arm in ARMS if arm not in ("drugrag", "hybrid")]
+    spread = {arm: float(np.std(marks[arm], ddof=1)) for arm in ("drugrag", *others)}
+    tests = [_levene(marks["drugrag"], marks[arm]) for arm in others]
+    adjusted = holm(tests)
+    claim(
+        "drugrag_varies_least",
+        all(spread["drugrag"] < spread[arm] for arm in others) and max(adjusted) < 0.05,
+        "Standard deviations of the normalised rating: "
+        + ", ".join(f"{label(arm).lower()} {value:.2f}" for arm, value in spread.items())
+        + f"; the largest p of Levene's tests is {p_text(max(adjusted))}.{rated}",
+        p=max(adjusted),
+    )
+    hops = [i for i, q in enumerate(known) if q.form.kind == "two"]
+    chained = paired_means(f1["drugrag"][hops], f1["text"][hops], draws=draws)
+    claim(
+        "multi_hop",
+        chained.difference > 0 and chained.p < 0.05,
+        f"On {len(hops)} two-hop questions DrugRAG's F1 less text RAG's is {points(chained)} points, "
+        f"p {p_text(chained.p)}.",
+        p=chained.p,
+    )
+    tokens = {arm: [a.reply.prompt_tokens for a in of.known[arm]] for arm in ("drugrag", "text")}
+    shorter = paired_means(tokens["drugrag"], tokens["text"], draws=draws)
+    claim(
+        "smaller_prompt",
+        shorter.high < 0,
+        f"The prompt of the answer has {np.mean(tokens['drugrag']):.0f} tokens with facts and "
+        f"{np.mean(tokens['text']):.0f} with five passages.",
+        p=shorter.p,
+    )
+    claim(
+        "one_example_helps",
+        example.difference > 0 and example.p < 0.05,
+        f"Right at the first try with one example less without, in points: {points(example)}, p {p_text(example.p)}, "
+        f"on {example.n} questions.",
+        p=example.p,
+    )
+    by_judge = _ranking({arm: float(of.marks(arm, medquad=False).mean()) for arm in ARMS})
+    by_truth = _ranking({arm: float(f1[arm].mean()) for arm in ARMS})
+    claim(
+        "judge_ranks_as_humans",
+        by_judge == by_truth,
+        f"By the judge: {_listed(by_judge)}. By the F1 of the answer sets: {_listed(by_truth)}.{rated}",
+    )
+    _decide_larger(run, measured, draws)
+
+
+def _levene(a: np.ndarray, b: np.ndarray) -> float:
+    """P-value of Levene's test; 1 where neither varies."""
+    return float(levene(a, b).pvalue) if len({*a}) > 1 or len({*b}) > 1 else 1.0
+
+
+def _ranking(means: Mapping[Arm, float]) -> list[Arm]:
+    return sorted(means, key=lambda arm: -means[arm])
+
+
+def _listed(arms: Sequence[Arm]) -> str:
+    return ", ".join(label(arm) for arm in arms)
+
+
+def _decide_larger(run: Run, measured: Sequence[Measured], draws: int) -> None:
+    name = f"{PAPER}.claim.larger_model_answers_better"
+    if len(measured) < 2:
+        run.claim(name, "not run", "One model is served, so that there are no two to compare.")
+        return
+    large, small = measured
+    test = paired_means(large.sets["drugrag"].f1, small.sets["drugrag"].f1, draws=draws)
+    run.claim(
+        name,
+        "agrees" if test.difference > 0 and test.p < 0.05 else "differs",
+        f"F1 of DrugRAG's answers by {large.model} less {small.model}: {points(test)} points.",
+        p=test.p,
+    )
+
+
+# ------------------------------------------------------------------------------------------------------------- answer
+
+
+def answer(
+    of: Measured, known: Sequence[Asked], retrieved: Sequence[Retrieved], truth: Score | None, draws: int
+) -> str:
+    """The page's answer in Markdown, from the values of the run.
+
+    Args:
+        of: the larger model's answers.
+        known: the questions with known answers that it was asked.
+        retrieved: what DrugRAG took from the graph, for all questions of the Cypher test.
+        truth: whether the judge rates right answers above wrong ones.
+        draws: of the bootstrap.
+    """
+    f1 = {arm: bootstrap(of.sets[arm].f1, draws=draws) for arm in ARMS}
+    best = max(ARMS, key=lambda arm: f1[arm].value)
+    others = "; ".join(f"{label(arm).lower()} {figures.score_text(f1[arm])}" for arm in ARMS if arm != best)
+    cosine = {arm: float(of.similarity[arm].mean()) for arm in ARMS}
+    nearest = max(ARMS, key=lambda arm: cosine[arm])
+    told = figures.score_text(truth, "count", digits=2) if truth else "not measurable"
+    return "\n".join(
+        [
+            f"**In short.** Where the right answer is known ({len(known)} questions, answered by {of.model}), the best "
+            f"arm is **{label(best)}**, with an F1 of its answer sets of {figures.score_text(f1[best])} ({others}).",
+            "",
+            f"On MedQuAD's questions about drugs, which a graph of interactions was not made for, the answers of "
+            f"{label(nearest)} come nearest to the references (mean cosine {cosine[nearest]:.2f}; DrugRAG "
+            f"{cosine['drugrag']:.2f}). The language model as judge "
+            + ("can" if useful(truth) else "cannot")
+            + f" tell right answers from wrong ones (area under the curve {told}; 0.5 is chance), "
+            + (
+                "so that its ratings can be read."
+                if useful(truth)
+                else "so that its ratings, Table II's measure, say little."
+            ),
+        ]
+    )
+
+
+# ------------------------------------------------------------------------------------------------------------ figures
+
+
+def draw_by_kind(tables: Mapping[Arm, pd.DataFrame], draws: int) -> Figure:
+    """Mean F1 of the answer sets by kind of question and arm, with 95 % intervals."""
+    kinds = [kind for kind in KINDS if (next(iter(tables.values())).kind == kind).any()]
+    fig, axes = plt.subplots(figsize=(7.2, 0.7 * len(kinds) + 1.4))
+    for i, (arm, table) in enumerate(tables.items()):
+        scores = [bootstrap(table.f1[table.kind == kind], draws=draws) for kind in kinds]
+        at = np.arange(len(kinds)) + 0.15 * (i - (len(tables) - 1) / 2)
+        colour = LABELS[arm][1]
+        axes.hlines(at, [s.low for s in scores], [s.high for s in scores], color=colour, linewidth=1.6)
+        axes.plot(
+            [s.value for s in scores], at, "osD^v"[i], color=colour, markersize=6, label=label(arm), clip_on=False
+        )
+    axes.set_yticks(range(len(kinds)), [KINDS[kind] for kind in kinds])
+    axes.set_ylim(len(kinds) - 0.5, -0.5)
+    axes.set_xlim(0, 1)
+    axes.xaxis.set_major_formatter(lambda x, _: figures.number(x, digits=0))
+    axes.set_xlabel("F1 of the answer set")
+    axes.grid(axis="x")
+    fig.legend(loc="outside lower center", ncols=3)
+    return fig
+
+
+def by_kind_words(tables: Mapping[Arm, pd.DataFrame]) -> str:
+    """What `draw_by_kind` shows, in words."""
+    parts = []
+    for kind, name in KINDS.items():
+        of = {arm: float(t.f1[t.kind == kind].mean()) for arm, t in tables.items() if (t.kind == kind).any()}
+        if of:
+            means = ", ".join(f"{label(arm)} {figures.number(value, digits=0)}" for arm, value in of.items())
+            parts.append(f"{name}: {means}")
+    return f"Mean F1 by kind of question. {'; '.join(parts)}."
+
+
+_PANELS: tuple[tuple[str, Callable[[Measured, Arm], np.ndarray]], ...] = (
+    ("rating by the judge\n(MedQuAD)", lambda of, arm: of.marks(arm, medquad=True)),
+    ("similarity to the\nreference (MedQuAD)", lambda of, arm: of.similarity[arm]),
+    ("F1 of the answer set\n(known answers)", lambda of, arm: of.sets[arm].f1.to_numpy()),
+)
+
+
+def draw_figure_four(run: Run, of: Measured, draws: int) -> Figure:
+    """Figure 4: each arm by the judge and by similarity, and here also by the truth; Table II as printed beside it."""
+    fig, axes = plt.subplots(1, len(_PANELS), figsize=(7.6, 3.4), sharey=True)
+    for number, (ax, (title, values)) in enumerate(zip(axes, _PANELS, strict=True)):
+        for y, arm in enumerate(ARMS):
+            score = bootstrap(values(of, arm), draws=draws)
+            ax.hlines(y, score.low, score.high, color=LABELS[arm][1], linewidth=2.2)
+            ax.plot(score.value, y, "o", color=LABELS[arm][1], clip_on=False, zorder=3)
+            if number == 0 and arm in PRINTED:
+                printed = run.printed.number(f"{PAPER}.table2.{PRINTED[arm]}.llama_70b").value
+                ax.plot(printed, y, "D", color=LABELS[arm][1], markerfacecolor="none", clip_on=False)
+        ax.set_title(title, fontsize=10.5)
+        ax.set_xlim(0, 1)
+        ax.set_xticks([0, 0.5, 1])
+        ax.grid(axis="x")
+    axes[0].set_yticks(range(len(ARMS)), [label(arm) for arm in ARMS])
+    axes[0].set_ylim(len(ARMS) - 0.5, -0.5)
+    return fig
+
+
+def figure_four_words(of: Measured) -> str:
+    """What `draw_figure_four` shows, in words."""
+    parts = []
+    for title, values in _PANELS:
+        means = ", ".join(f"{label(arm)} {values(of, arm).mean():.2f}" for arm in ARMS)
+        parts.append(f"{' '.join(title.split())}: {means}")
+    return f"Means by arm. {'; '.join(parts)}."
+
+
+def _id(name: str) -> str:
+    return "".join(c if c.isalnum() else "_" for c in name.lower()).strip("_")
