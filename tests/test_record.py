@@ -484,6 +484,17 @@ def test_a_reason_of_this_machine_does_not_hide_what_the_reference_rescored():
     assert tuple(rows.loc[ACCURACY, ["rescored_verdict", "rescored_why"]]) == ("cannot be run", "the file is gone")
 
 
+def test_a_notebook_that_leaves_a_claim_open_does_not_undo_what_another_decided():
+    run = start("02_toy")
+    run.claim(CLAIM, "differs", "3 of 4 answers less")
+    run.save()
+    later = start("01_toy")
+    later.claim(CLAIM, "not run", "another notebook asks this")
+    later.save()
+    row = scoreboard.ledger("toy", "laptop").iloc[0]
+    assert (row["verdict"], row["rerun_notebook"]) == ("differs", "02_toy")
+
+
 def test_the_ledger_says_what_decided_each_claim_and_why_one_is_open():
     empty = scoreboard.ledger("toy", "laptop").iloc[0]
     assert (empty["verdict"], empty["why"], empty["rerun_test"]) == (
