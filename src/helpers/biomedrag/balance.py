@@ -356,12 +356,21 @@ def grains_table(found: Iterable[Grain]) -> pd.DataFrame:
                 "rows": f"{g.n:,}, {g.what}",
                 "printed recalls": len(g.printed),
                 "a whole number of these rows": len(g.possible),
-                "expected by chance": g.by_chance,
-                "p": g.p,
+                "expected by chance": f"{g.by_chance:.1f}",
+                "p": "< 0.001" if g.p < 0.001 else f"{g.p:.3f}",
             }
             for g in found
         ]
     )
+
+
+def impossible_words(found: Iterable[Grain]) -> str:
+    """Which printed recalls are no whole number of the rows, in Markdown."""
+    said = []
+    for g in found:
+        odd = ", ".join(f"{x:.2f}" for x in g.printed if x not in g.possible)
+        said.append(f"{g.name}, {g.n:,} rows: {odd or 'none'}.")
+    return f"Printed recalls (in per cent) that no count of the rows gives, rounded or cut off: {' '.join(said)}"
 
 
 def grain_words(one: Grain, other: Grain) -> str:
