@@ -1,10 +1,11 @@
 """The tailored chunk scorer of BiomedRAG (biomedrag.md, section 4.2.3), taught by the LLM.
 
-P_LLM(y | d, x) is read from the served model's log-likelihoods, one request for each input x, document d and answer y, and
-kept for ever. vLLM computes a prompt anew when it is asked for its log-probabilities, cached prefix or not, so these
-prompts hold nothing that all have in common: no instruction, just document, input and answer. P_T(d | x) is a softmax over
-similarities of encoder vectors after a learned projection W, which begins as the identity: an untrained scorer is plain
-cosine. The encoder stays frozen, so training takes seconds.
+P_LLM(y | d, x) is read from the served model's log-likelihoods, one request for each input x, document d and answer y,
+and kept for ever. vLLM computes a prompt anew when it is asked for its log-probabilities, cached prefix or not, so
+these prompts hold nothing that all have in common: no instruction, just document, input and answer.
+
+P_T(d | x) is a softmax over similarities of encoder vectors after a learned projection W, which begins as the identity:
+an untrained scorer is plain cosine. The encoder stays frozen, so training takes seconds.
 
 The printed objective compares two maxima, max_d P_T(d | x) and max_d P_LLM(y | d, x), and is blind to *which* document
 attains them. It is the default here, for it is the text; the other objectives are named in `Objective`.
