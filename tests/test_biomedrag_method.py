@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from itertools import pairwise
 
@@ -297,6 +298,14 @@ def test_the_answer_is_not_in_the_prompt():
         prompt = "".join(m["content"] for m in asking(task).messages(VALIDATION[0], []))
         assert "cream|TREATS" not in prompt
         assert ("Head entity: cream" in prompt) == (task == "relations")
+
+
+def test_a_chunk_shows_its_label_or_wrapped_its_triple():
+    chunk = Shot("relieved the", "TREATS", VALIDATION[0].triples, "x.1", False)
+    text = asking("triples").messages(VALIDATION[1], [chunk])[1]["content"]
+    assert "Example: relieved the\nAnswer: TREATS\n" in text
+    wrapped = dataclasses.replace(asking("triples"), wrapped=True).messages(VALIDATION[1], [chunk])[1]["content"]
+    assert "Example: cream relieved the rash\nAnswer: cream|TREATS|rash\n" in wrapped
 
 
 def test_replies_are_read_strictly():
