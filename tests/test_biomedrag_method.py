@@ -196,6 +196,13 @@ def test_an_untrained_scorer_is_plain_cosine():
     assert weights == pytest.approx(np.exp(d[0] @ x[0] / 0.5) / np.exp(d[0] @ x[0] / 0.5).sum(), rel=1e-5)
 
 
+def test_a_scorer_that_was_never_trained_follows_neither_the_teacher_nor_cosine():
+    choices = cross_validate(*lesson(6, n=200), objectives=["kl"], epochs=20)
+    same = (choices.rows["random"] == choices.rows["cosine"]).mean()
+    assert 0.05 < same < 0.6
+    assert choices.values["random"].mean() < choices.values["kl"].mean()
+
+
 def test_scorers_that_cannot_be_trained_say_why():
     with pytest.raises(ValueError, match="objective"):
         train(*lesson(5), objective="best")  # type: ignore[arg-type]
