@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from itertools import pairwise
 
@@ -154,7 +155,7 @@ def lesson(seed: int, n: int = 30, dimension: int = 6):
 def test_the_gradient_is_the_slope_of_the_loss(seed, objective: Objective):
     x, d, values = lesson(seed, n=5)
     d[2], values[2] = d[2][:2], values[2][:2]  # inputs differ in their number of documents
-    batch = scorer._padded(x, d)
+    batch = scorer._padded(x, d, np.float64)
     taught = np.full(batch.mask.shape, -np.inf)
     for row, of_row in enumerate(values):
         taught[row, : len(of_row)] = of_row
@@ -192,7 +193,14 @@ def test_the_printed_loss_does_not_see_which_document_is_best():
 def test_an_untrained_scorer_is_plain_cosine():
     x, d, _ = lesson(4)
     weights = cosine_scorer(6, eta=0.5).weights(x[0], d[0])
-    assert weights == pytest.approx(np.exp(d[0] @ x[0] / 0.5) / np.exp(d[0] @ x[0] / 0.5).sum())
+    assert weights == pytest.approx(np.exp(d[0] @ x[0] / 0.5) / np.exp(d[0] @ x[0] / 0.5).sum(), rel=1e-5)
+
+
+def test_a_scorer_that_was_never_trained_follows_neither_the_teacher_nor_cosine():
+    choices = cross_validate(*lesson(6, n=200), objectives=["kl"], epochs=20)
+    same = (choices.rows["random"] == choices.rows["cosine"]).mean()
+    assert 0.05 < same < 0.6
+    assert choices.values["random"].mean() < choices.values["kl"].mean()
 
 
 def test_scorers_that_cannot_be_trained_say_why():
@@ -299,6 +307,14 @@ def test_the_answer_is_not_in_the_prompt():
         assert ("Head entity: cream" in prompt) == (task == "relations")
 
 
+def test_a_chunk_shows_its_label_or_wrapped_its_triple():
+    chunk = Shot("relieved the", "TREATS", VALIDATION[0].triples, "x.1", False)
+    text = asking("triples").messages(VALIDATION[1], [chunk])[1]["content"]
+    assert "Example: relieved the\nAnswer: TREATS\n" in text
+    wrapped = dataclasses.replace(asking("triples"), wrapped=True).messages(VALIDATION[1], [chunk])[1]["content"]
+    assert "Example: cream relieved the rash\nAnswer: cream|TREATS|rash\n" in wrapped
+
+
 def test_replies_are_read_strictly():
     assert asking("relations").read(" treats.")[0] == "TREATS"
     assert asking("relations").read("It treats it")[0] is None
@@ -371,7 +387,7 @@ def test_every_printed_number_of_a_corpus_has_a_rerun_or_a_reason(run, tmp_path)
         report.report_gain(run, name, pair, "a model", "")
     report.explain_rest(run, names)
     saved = load(run.save(tmp_path / "record.json"))
-    told = {entry.id for entry in (*saved.values, *saved.reasons) if entry.kind == "rerun"}
+    told = {value.id for value in saved.values} | {reason.id for reason in saved.reasons}
     columns = tuple(report.COLUMNS[name] for name in names)
     for number in run.printed.numbers:
         _, table, row, column = number.id.split(".", 3)

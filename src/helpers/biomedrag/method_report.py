@@ -206,7 +206,7 @@ def beside_printed(run: Run, name: str, scores: Mapping[str, Scores]) -> pd.Data
             {
                 "arm": label(arm),
                 **{measure: of_arm[measure] for measure in MEASURES},
-                "printed F1, LLaMA2 13B": printed_value(run, name, row) if row else None,
+                "printed F1, LLaMA2 13B": _percent(printed_value(run, name, row)) if row else None,
             }
         )
     return pd.DataFrame(rows)
@@ -282,7 +282,7 @@ def choices_table(run: Run, name: str, lesson: Lesson, draws: int = DRAWS) -> pd
                 "p (Holm)": _p(adjusted[scorer]) if test else None,
                 "same document as cosine": float((choices.rows[scorer] == choices.rows["cosine"]).mean()),
                 "different documents": documents_chosen(choices, lesson.taught, scorer),
-                "has the true label": label_hits(choices, lesson.taught, scorer),
+                "shows the true label": label_hits(choices, lesson.taught, scorer),
             }
         )
     return pd.DataFrame(rows)

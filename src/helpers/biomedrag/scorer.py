@@ -1,8 +1,11 @@
 """The tailored chunk scorer of BiomedRAG (biomedrag.md, section 4.2.3), taught by the LLM.
 
 P_LLM(y | d, x) is read from the served model's log-likelihoods, one request for each input x, document d and answer y,
-and kept for ever. P_T(d | x) is a softmax over similarities of encoder vectors after a learned projection W, which
-begins as the identity: an untrained scorer is plain cosine. The encoder stays frozen, so training takes seconds.
+and kept for ever. vLLM computes a prompt anew when it is asked for its log-probabilities, cached prefix or not, so
+these prompts hold nothing that all have in common: no instruction, just document, input and answer.
+
+P_T(d | x) is a softmax over similarities of encoder vectors after a learned projection W, which begins as the identity:
+an untrained scorer is plain cosine. The encoder stays frozen, so training takes seconds.
 
 The printed objective compares two maxima, max_d P_T(d | x) and max_d P_LLM(y | d, x), and is blind to *which* document
 attains them. It is the default here, for it is the text; the other objectives are named in `Objective`.
@@ -21,7 +24,7 @@ from helpers.biomedrag.corpora import Example
 from helpers.biomedrag.memory import Document
 from helpers.llm import LLM, Loglikelihood
 
-Floats = NDArray[np.float64]
+Floats = NDArray[np.floating]
 
 Objective = Literal["text", "code", "each", "kl"]
 """text: | max P_T - max P_LLM |, as printed. code: max P_LLM - max P_T with its sign, as in the released code, where a
@@ -89,12 +92,14 @@ class Scorer:
         eta: temperature.
         losses: of each epoch, before its step; empty for the plain cosine.
         objective: what it was trained on; empty for the plain cosine.
+        of_documents: another projection for the documents; None takes the same.
     """
 
     projection: Floats
     eta: float = ETA
     losses: tuple[float, ...] = ()
     objective: str = ""
+    of_documents: Floats | None = None
 
     def weights(self, x: NDArray[np.floating], documents: NDArray[np.floating]) -> Floats:
         """P_T(d | x) of each document.
@@ -103,7 +108,8 @@ class Scorer:
             x: E(x), of shape (dimension,).
             documents: E(d), of shape (documents, dimension).
         """
-        return _softmax(_cosines(self.projection, _padded([x], [documents])), self.eta)[0]
+        other = self.projection if self.of_documents is None else self.of_documents
+        return _softmax(_cosines(self.projection, other, _padded([x], [documents])), self.eta)[0]
 
     def choose(self, x: NDArray[np.floating], documents: NDArray[np.floating]) -> int:
         """Row of the likeliest document; of equals the first."""
@@ -112,16 +118,18 @@ class Scorer:
 
 def cosine_scorer(dimension: int, eta: float = ETA) -> Scorer:
     """The untrained scorer: plain cosine (the paper's ablation WTCS)."""
-    return Scorer(np.eye(dimension), eta)
+    return Scorer(np.eye(dimension, dtype=np.float32), eta)
 
 
 def random_scorer(dimension: int, seed: int, eta: float = ETA) -> Scorer:
-    """A projection drawn at random and never trained.
+    """Two projections drawn at random, of inputs and of documents, and never trained.
 
-    The released training loop makes a new scorer at each step, gives its weights to no optimiser, and saves it.
+    The released scorer is one attention head with a projection for each. Its training loop makes it anew at each step,
+    gives its weights to no optimiser, and saves it.
     """
-    drawn = np.random.default_rng(seed).normal(size=(dimension, dimension)) / np.sqrt(dimension)
-    return Scorer(drawn, eta, objective="random")
+    draw = np.random.default_rng(seed)
+    x, d = (draw.normal(size=(dimension, dimension)).astype(np.float32) for _ in range(2))
+    return Scorer(x, eta, objective="random", of_documents=d)
 
 
 def train(
@@ -131,8 +139,8 @@ def train(
     *,
     objective: Objective = "text",
     eta: float = ETA,
-    epochs: int = 200,
-    learning_rate: float = 2e-3,
+    epochs: int = 100,
+    learning_rate: float = 3e-3,
     decay: float = 1e-2,
 ) -> Scorer:
     """Fit W by Adam on all inputs at once, from the identity.
@@ -159,16 +167,16 @@ def train(
     if objective not in get_args(Objective):
         raise ValueError(f"The objective is one of {', '.join(get_args(Objective))}; found {objective!r}.")
     batch = _padded(inputs, documents)
-    taught = np.full(batch.mask.shape, -np.inf)
+    taught = np.full(batch.mask.shape, -np.inf, dtype=np.float32)
     for row, values in enumerate(loglikelihoods):
         taught[row, : len(values)] = values
-    projection = np.eye(batch.x.shape[1])
-    moments = np.zeros((2, *projection.shape))
+    projection = identity = np.eye(batch.x.shape[1], dtype=np.float32)
+    moments = np.zeros((2, *projection.shape), dtype=np.float32)
     losses = []
     for epoch in range(1, epochs + 1):
         loss, gradient = loss_and_gradient(projection, batch, taught, objective, eta)
         losses.append(loss)
-        gradient += 2 * decay * (projection - np.eye(len(projection)))
+        gradient += 2 * decay * (projection - identity)
         moments[0] = 0.9 * moments[0] + 0.1 * gradient
         moments[1] = 0.999 * moments[1] + 0.001 * gradient**2
         step = moments[0] / (1 - 0.9**epoch) / (np.sqrt(moments[1] / (1 - 0.999**epoch)) + 1e-8)
@@ -211,7 +219,9 @@ def loss_and_gradient(
         np.einsum("nj,njk->nk", by_similarity, v_unit) - (by_similarity * cosine).sum(1, keepdims=True) * u_unit
     ) / u_length
     by_v = by_similarity[..., None] * (u_unit[:, None] - cosine[..., None] * v_unit) / v_length
-    return loss, np.einsum("nk,nm->km", by_u, batch.x) + np.einsum("njk,njm->km", by_v, batch.d)
+    # as one matrix product each, which einsum would not make of them
+    dimension = len(projection)
+    return loss, by_u.T @ batch.x + by_v.reshape(-1, dimension).T @ batch.d.reshape(-1, dimension)
 
 
 def _objective(
@@ -242,16 +252,21 @@ def _softmax(similarities: Floats, eta: float) -> Floats:
     return normal
 
 
-def _cosines(projection: Floats, batch: Batch) -> Floats:
-    u, v = batch.x @ projection.T, batch.d @ projection.T
+def _cosines(projection: Floats, of_documents: Floats, batch: Batch) -> Floats:
+    u, v = batch.x @ projection.T, batch.d @ of_documents.T
     lengths = np.linalg.norm(u, axis=-1)[:, None] * np.where(batch.mask, np.linalg.norm(v, axis=-1), 1.0)
     return np.where(batch.mask, np.einsum("nk,njk->nj", u, v) / lengths, -np.inf)
 
 
-def _padded(inputs: Sequence[NDArray[np.floating]], documents: Sequence[NDArray[np.floating]]) -> Batch:
-    x = np.stack([np.asarray(vector, dtype=np.float64) for vector in inputs])
+def _padded(
+    inputs: Sequence[NDArray[np.floating]],
+    documents: Sequence[NDArray[np.floating]],
+    dtype: type[np.floating] = np.float32,
+) -> Batch:
+    x: Floats = np.stack([np.asarray(vector, dtype=dtype) for vector in inputs])
     most = max(len(of_one) for of_one in documents)
-    d, mask = np.zeros((len(x), most, x.shape[1])), np.zeros((len(x), most), dtype=np.bool_)
+    d: Floats = np.zeros((len(x), most, x.shape[1]), dtype=dtype)
+    mask = np.zeros((len(x), most), dtype=np.bool_)
     for row, of_one in enumerate(documents):
         d[row, : len(of_one)], mask[row, : len(of_one)] = of_one, True
     return Batch(x, d, mask)
@@ -284,7 +299,7 @@ def cross_validate(
     folds: int = 5,
     seed: int = 0,
     eta: float = ETA,
-    epochs: int = 200,
+    epochs: int = 100,
 ) -> Choices:
     """Let each scorer choose for every input, trained on the other folds' inputs.
 
