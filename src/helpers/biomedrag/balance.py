@@ -223,7 +223,7 @@ def report_balance(run: Run, balances: Iterable[Balance]) -> None:
 
 def draw_balance(balances: Sequence[Balance], printed: Published) -> Figure:
     """Each label's share of the test as one bar, with the printed F1 of the paper's method as a mark."""
-    fig, ax = plt.subplots(figsize=(7.4, 0.8 + 0.42 * len(balances)))
+    fig, ax = plt.subplots(figsize=(7.4, 1.4 + 0.45 * len(balances)))
     for row, b in enumerate(balances):
         left = 0.0
         for label, share in b.shares.items():
@@ -250,7 +250,7 @@ def _short(label: str) -> str:
 
 def draw_overlap(balances: Sequence[Balance]) -> Figure:
     """Share of test rows whose text stands in training (same answer or another) and in validation."""
-    fig, ax = plt.subplots(figsize=(7.4, 0.8 + 0.5 * len(balances)))
+    fig, ax = plt.subplots(figsize=(7.4, 1.8 + 0.5 * len(balances)))
     for row, b in enumerate(balances):
         if b.in_training is None:
             ax.text(1, row - 0.18, "training not at hand", va="center", fontsize=9)
