@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from itertools import pairwise
 
@@ -195,6 +196,13 @@ def test_an_untrained_scorer_is_plain_cosine():
     assert weights == pytest.approx(np.exp(d[0] @ x[0] / 0.5) / np.exp(d[0] @ x[0] / 0.5).sum(), rel=1e-5)
 
 
+def test_a_scorer_that_was_never_trained_follows_neither_the_teacher_nor_cosine():
+    choices = cross_validate(*lesson(6, n=200), objectives=["kl"], epochs=20)
+    same = (choices.rows["random"] == choices.rows["cosine"]).mean()
+    assert 0.05 < same < 0.6
+    assert choices.values["random"].mean() < choices.values["kl"].mean()
+
+
 def test_scorers_that_cannot_be_trained_say_why():
     with pytest.raises(ValueError, match="objective"):
         train(*lesson(5), objective="best")  # type: ignore[arg-type]
@@ -297,6 +305,14 @@ def test_the_answer_is_not_in_the_prompt():
         prompt = "".join(m["content"] for m in asking(task).messages(VALIDATION[0], []))
         assert "cream|TREATS" not in prompt
         assert ("Head entity: cream" in prompt) == (task == "relations")
+
+
+def test_a_chunk_shows_its_label_or_wrapped_its_triple():
+    chunk = Shot("relieved the", "TREATS", VALIDATION[0].triples, "x.1", False)
+    text = asking("triples").messages(VALIDATION[1], [chunk])[1]["content"]
+    assert "Example: relieved the\nAnswer: TREATS\n" in text
+    wrapped = dataclasses.replace(asking("triples"), wrapped=True).messages(VALIDATION[1], [chunk])[1]["content"]
+    assert "Example: cream relieved the rash\nAnswer: cream|TREATS|rash\n" in wrapped
 
 
 def test_replies_are_read_strictly():

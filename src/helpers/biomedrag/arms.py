@@ -222,6 +222,8 @@ class Asking:
         tokens: longest answer; 0 takes that of the task.
         question: in place of the task's own.
         offered: whether the prompt lists the labels.
+        wrapped: for triples, show a chunk between the head and the tail of its sentence, and their triple as its
+            answer. The released prompts do so, with a pair of that relation drawn by chance; the text shows the label.
     """
 
     llm: LLM | None
@@ -230,6 +232,7 @@ class Asking:
     tokens: int = 0
     question: str = ""
     offered: bool = True
+    wrapped: bool = False
 
     def instruction(self) -> str:
         """I of section 4.2.4: what is the same in every prompt stands first, so that the server computes it once."""
@@ -245,18 +248,23 @@ class Asking:
 
     def messages(self, example: Example, shots: Sequence[Shot]) -> list[dict[str, str]]:
         """I, then the document, then x (section 4.2.4)."""
-        shown = "".join(f"Example: {s.text}{self._pair_of(s)}\nAnswer: {self.answer_of(s)}\n" for s in shots)
+        shown = "".join(f"Example: {self._text_of(s)}\nAnswer: {self.answer_of(s)}\n" for s in shots)
         return [
             {"role": "system", "content": self.instruction()},
             {"role": "user", "content": f"{shown}Text: {given(example, self.task)}\nAnswer:"},
         ]
 
-    def _pair_of(self, shot: Shot) -> str:
-        return _pair(shot.triples) if self.task == "relations" and shot.whole else ""
+    def _text_of(self, shot: Shot) -> str:
+        if self._wraps(shot):
+            return f"{shot.triples[0].head} {shot.text} {shot.triples[0].tail}"
+        return shot.text + (_pair(shot.triples) if self.task == "relations" and shot.whole else "")
+
+    def _wraps(self, shot: Shot) -> bool:
+        return self.wrapped and self.task == "triples" and not shot.whole and bool(shot.triples)
 
     def answer_of(self, shot: Shot) -> str:
-        """What a shot shows as its answer: a triple for a whole sentence, else the label alone."""
-        if self.task == "triples" and shot.whole:
+        """What a shot shows as its answer: a triple for a whole sentence or a wrapped chunk, else the label alone."""
+        if self.task == "triples" and (shot.whole or self._wraps(shot)):
             return triple_line(shot.triples)
         return shot.label
 

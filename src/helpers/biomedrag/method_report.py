@@ -206,7 +206,7 @@ def beside_printed(run: Run, name: str, scores: Mapping[str, Scores]) -> pd.Data
             {
                 "arm": label(arm),
                 **{measure: of_arm[measure] for measure in MEASURES},
-                "printed F1, LLaMA2 13B": printed_value(run, name, row) if row else None,
+                "printed F1, LLaMA2 13B": _percent(printed_value(run, name, row)) if row else None,
             }
         )
     return pd.DataFrame(rows)

@@ -63,7 +63,7 @@ def decide(run: Run) -> pd.DataFrame:
     for claim, (first, others) in against_others(run.printed).items():
         table = tests(first, others)
         clear = (table["p (Holm)"] < 0.05) & (table["difference, points"] > 0)
-        weakest = table.loc[table["p (Holm)"].idxmax()]
+        weakest = table.sort_values("p (Holm)").iloc[-1]
         run.claim(
             f"biomedrag.claim.{claim}",
             "agrees" if clear.all() else "differs",
@@ -71,6 +71,6 @@ def decide(run: Run) -> pd.DataFrame:
             f"is {weakest['difference, points']:+.2f} points over {weakest.against} (p = {weakest['p (Holm)']:.3f}).",
             p=float(weakest["p (Holm)"]),
         )
-        tables.append(table.assign(claim=run.printed.claim(f"biomedrag.claim.{claim}").text))
-    joined = pd.concat(tables, ignore_index=True)
-    return joined[["claim", "against", "printed", "difference, points", "p (Holm)"]]
+        tables.append(table.assign(printed_first=f"{first.row}, {first.column}: {first.printed}"))
+    joined = pd.concat(tables, ignore_index=True).rename(columns={"printed_first": "printed"} | {"printed": "theirs"})
+    return joined[["printed", "against", "theirs", "difference, points", "p (Holm)"]]

@@ -1,9 +1,11 @@
 """The tailored chunk scorer of BiomedRAG (biomedrag.md, section 4.2.3), taught by the LLM.
 
 P_LLM(y | d, x) is read from the served model's log-likelihoods, one request for each input x, document d and answer y,
-and kept for ever. vLLM computes a prompt anew when it is asked for its log-probabilities, cached prefix or not, so these
-prompts hold nothing that all have in common: no instruction, just document, input and answer. P_T(d | x) is a softmax over similarities of encoder vectors after a learned projection W, which
-begins as the identity: an untrained scorer is plain cosine. The encoder stays frozen, so training takes seconds.
+and kept for ever. vLLM computes a prompt anew when it is asked for its log-probabilities, cached prefix or not, so
+these prompts hold nothing that all have in common: no instruction, just document, input and answer.
+
+P_T(d | x) is a softmax over similarities of encoder vectors after a learned projection W, which begins as the identity:
+an untrained scorer is plain cosine. The encoder stays frozen, so training takes seconds.
 
 The printed objective compares two maxima, max_d P_T(d | x) and max_d P_LLM(y | d, x), and is blind to *which* document
 attains them. It is the default here, for it is the text; the other objectives are named in `Objective`.
@@ -90,12 +92,14 @@ class Scorer:
         eta: temperature.
         losses: of each epoch, before its step; empty for the plain cosine.
         objective: what it was trained on; empty for the plain cosine.
+        of_documents: another projection for the documents; None takes the same.
     """
 
     projection: Floats
     eta: float = ETA
     losses: tuple[float, ...] = ()
     objective: str = ""
+    of_documents: Floats | None = None
 
     def weights(self, x: NDArray[np.floating], documents: NDArray[np.floating]) -> Floats:
         """P_T(d | x) of each document.
@@ -104,7 +108,8 @@ class Scorer:
             x: E(x), of shape (dimension,).
             documents: E(d), of shape (documents, dimension).
         """
-        return _softmax(_cosines(self.projection, _padded([x], [documents])), self.eta)[0]
+        other = self.projection if self.of_documents is None else self.of_documents
+        return _softmax(_cosines(self.projection, other, _padded([x], [documents])), self.eta)[0]
 
     def choose(self, x: NDArray[np.floating], documents: NDArray[np.floating]) -> int:
         """Row of the likeliest document; of equals the first."""
@@ -117,12 +122,14 @@ def cosine_scorer(dimension: int, eta: float = ETA) -> Scorer:
 
 
 def random_scorer(dimension: int, seed: int, eta: float = ETA) -> Scorer:
-    """A projection drawn at random and never trained.
+    """Two projections drawn at random, of inputs and of documents, and never trained.
 
-    The released training loop makes a new scorer at each step, gives its weights to no optimiser, and saves it.
+    The released scorer is one attention head with a projection for each. Its training loop makes it anew at each step,
+    gives its weights to no optimiser, and saves it.
     """
-    drawn = np.random.default_rng(seed).normal(size=(dimension, dimension)) / np.sqrt(dimension)
-    return Scorer(drawn.astype(np.float32), eta, objective="random")
+    draw = np.random.default_rng(seed)
+    x, d = (draw.normal(size=(dimension, dimension)).astype(np.float32) for _ in range(2))
+    return Scorer(x, eta, objective="random", of_documents=d)
 
 
 def train(
@@ -245,8 +252,8 @@ def _softmax(similarities: Floats, eta: float) -> Floats:
     return normal
 
 
-def _cosines(projection: Floats, batch: Batch) -> Floats:
-    u, v = batch.x @ projection.T, batch.d @ projection.T
+def _cosines(projection: Floats, of_documents: Floats, batch: Batch) -> Floats:
+    u, v = batch.x @ projection.T, batch.d @ of_documents.T
     lengths = np.linalg.norm(u, axis=-1)[:, None] * np.where(batch.mask, np.linalg.norm(v, axis=-1), 1.0)
     return np.where(batch.mask, np.einsum("nk,njk->nj", u, v) / lengths, -np.inf)
 
