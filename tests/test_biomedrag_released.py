@@ -80,6 +80,9 @@ def test_a_count_that_was_printed_is_found_possible(counts: tuple[int, list[int]
 def test_an_impossible_proportion_is_found():
     assert bal.grain("ADE-corpus-v2", [99.89], 500, "rows").possible == ()
     assert bal.grain("ADE-corpus-v2", [99.8], 500, "rows").possible == (99.8,)
+    words = bal.impossible_words([bal.grain("ADE-corpus-v2", [99.8, 99.89], 500, "rows")])
+    assert "99.89" in words
+    assert "99.80" not in words
 
 
 def test_the_digits_of_ddi_are_held_against_both_counts():

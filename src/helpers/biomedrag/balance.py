@@ -223,7 +223,7 @@ def report_balance(run: Run, balances: Iterable[Balance]) -> None:
 
 def draw_balance(balances: Sequence[Balance], printed: Published) -> Figure:
     """Each label's share of the test as one bar, with the printed F1 of the paper's method as a mark."""
-    fig, ax = plt.subplots(figsize=(7.4, 0.8 + 0.42 * len(balances)))
+    fig, ax = plt.subplots(figsize=(7.4, 1.4 + 0.45 * len(balances)))
     for row, b in enumerate(balances):
         left = 0.0
         for label, share in b.shares.items():
@@ -250,7 +250,7 @@ def _short(label: str) -> str:
 
 def draw_overlap(balances: Sequence[Balance]) -> Figure:
     """Share of test rows whose text stands in training (same answer or another) and in validation."""
-    fig, ax = plt.subplots(figsize=(7.4, 0.8 + 0.5 * len(balances)))
+    fig, ax = plt.subplots(figsize=(7.4, 1.8 + 0.5 * len(balances)))
     for row, b in enumerate(balances):
         if b.in_training is None:
             ax.text(1, row - 0.18, "training not at hand", va="center", fontsize=9)
@@ -356,12 +356,21 @@ def grains_table(found: Iterable[Grain]) -> pd.DataFrame:
                 "rows": f"{g.n:,}, {g.what}",
                 "printed recalls": len(g.printed),
                 "a whole number of these rows": len(g.possible),
-                "expected by chance": g.by_chance,
-                "p": g.p,
+                "expected by chance": f"{g.by_chance:.1f}",
+                "p": "< 0.001" if g.p < 0.001 else f"{g.p:.3f}",
             }
             for g in found
         ]
     )
+
+
+def impossible_words(found: Iterable[Grain]) -> str:
+    """Which printed recalls are no whole number of the rows, in Markdown."""
+    said = []
+    for g in found:
+        odd = ", ".join(f"{x:.2f}" for x in g.printed if x not in g.possible)
+        said.append(f"{g.name}, {g.n:,} rows: {odd or 'none'}.")
+    return f"Printed recalls (in per cent) that no count of the rows gives, rounded or cut off: {' '.join(said)}"
 
 
 def grain_words(one: Grain, other: Grain) -> str:
