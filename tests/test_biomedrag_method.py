@@ -300,6 +300,12 @@ def test_a_prompt_is_instruction_then_document_then_input():
     assert text.index("eased the itch") < text.index("cream|TREATS|rash") < text.index(VALIDATION[1].text)
 
 
+def test_labels_are_listed_with_their_definitions_or_not_at_all():
+    defined = dataclasses.replace(asking("relations"), definitions=LABELS).instruction()
+    assert f"TREATS: {LABELS['TREATS']}" in defined
+    assert "TREATS" not in dataclasses.replace(asking("triples"), offered=False).instruction()
+
+
 def test_the_answer_is_not_in_the_prompt():
     for task in ("triples", "relations"):
         prompt = "".join(m["content"] for m in asking(task).messages(VALIDATION[0], []))

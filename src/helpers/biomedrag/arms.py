@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Final
 
 from sklearn.feature_extraction.text import TfidfVectorizer
@@ -224,6 +224,7 @@ class Asking:
         offered: whether the prompt lists the labels.
         wrapped: for triples, show a chunk between the head and the tail of its sentence, and their triple as its
             answer. The released prompts do so, with a pair of that relation drawn by chance; the text shows the label.
+        definitions: of the labels in words, listed with them (section 4.3.1); none by default.
     """
 
     llm: LLM | None
@@ -233,18 +234,22 @@ class Asking:
     question: str = ""
     offered: bool = True
     wrapped: bool = False
+    definitions: Mapping[str, str] = field(default_factory=dict)
 
     def instruction(self) -> str:
         """I of section 4.2.4: what is the same in every prompt stands first, so that the server computes it once."""
-        labels = ", ".join(self.labels)
+        if self.definitions:
+            offered = "\n" + "\n".join(f"{label}: {self.definitions[label]}" for label in self.labels) + "\n"
+        else:
+            offered = f" {', '.join(self.labels)}. "
         if self.task == "triples":
-            offered = f"The relation is one of: {labels}. " if self.offered else ""
+            relations = f"The relation is one of these:{offered}" if self.offered else ""
             return (
                 "Extract the relation that the sentence states between two of its entities. Copy both entities from "
-                f"the sentence. {offered}Answer in one line: {FORMAT}"
+                f"the sentence. {relations}Answer in one line: {FORMAT}"
             )
         what = self.question or QUESTIONS[self.task]
-        return f"{what} Answer with one of these and nothing else: {labels}." if self.offered else what
+        return f"{what} Answer with one of these and nothing else:{offered}".rstrip() if self.offered else what
 
     def messages(self, example: Example, shots: Sequence[Shot]) -> list[dict[str, str]]:
         """I, then the document, then x (section 4.2.4)."""
