@@ -90,9 +90,9 @@ def release_words(data: Data) -> str:
     short = "; ".join(f"{count} of {ARMS[arm]}" for arm, count in fewer.items() if count) or "none"
     again = len(twins(data.test, [q for q in data.questions if q not in data.test]))
     return (
-        f"Counted in the release: {len(data.questions):,} pairs of question and answer; {len(data.test)} test questions, "
-        f"{figures.number(len(data.test) / len(data.questions))} of them; {again} of these share their words or their "
-        f"answer with another pair; {len(passages):,} distinct passages, the longest of "
+        f"Counted in the release: {len(data.questions):,} pairs of question and answer; {len(data.test)} test "
+        f"questions, {figures.number(len(data.test) / len(data.questions))} of them; {again} of these share their "
+        f"words or their answer with another pair; {len(passages):,} distinct passages, the longest of "
         f"{max(len(p.text) for p in passages):,} characters. Rankings with fewer than {KEPT} passages: {short}."
     )
 
