@@ -27,7 +27,7 @@ export PYTHONPATH := $(CURDIR)/src
 export JUPYTER_PREFER_ENV_PATH := 1
 export OMP_NUM_THREADS ?= $(shell cores=$$(nproc 2>/dev/null || sysctl -n hw.ncpu); n=$$((cores / $(JOBS))); echo $$((n > 0 ? n : 1)))
 
-.PHONY: help setup doctor data services start stop status reproduce notebooks notebook book serve lab test test-fast lint \
+.PHONY: help setup doctor data services start stop status reproduce notebooks notebook book pdf serve lab test test-fast lint \
         bench reference new-experiment scoreboard lock clean force
 
 help: ## this list
@@ -115,6 +115,9 @@ book: $(BOOK) ## build the book from the runs, or from the kept reference where 
 $(BOOK): $(SOURCES) $(wildcard $(BUILD)/failed/*/*.ipynb $(BUILD)/records/*/*.json) | $(READY)
 	@$(PY) -m helpers.book build
 	@echo "The book is in $@"
+
+pdf: book ## print the book as one PDF; needs Chromium
+	@$(PY) -m helpers.pdf
 
 serve: book ## serve the book on http://127.0.0.1:8000
 	@$(VENV)/bin/python -m http.server 8000 --bind 127.0.0.1 --directory $(BUILD)/html

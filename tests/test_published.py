@@ -141,7 +141,7 @@ def test_a_kept_run_read_the_data_that_the_registry_lists_it_for(path):
 
 @pytest.mark.parametrize("notebook", sorted(NOTEBOOKS.glob("*.ipynb")), ids=lambda path: path.stem)
 def test_every_notebook_names_a_paper_of_the_book(notebook: Path):
-    assert published.paper_of(notebook) in pages.PAPERS
+    assert published.paper_of(notebook) in {*pages.PAPERS, "across_papers"}
 
 
 def test_a_contradiction_names_numbers_that_are_there():

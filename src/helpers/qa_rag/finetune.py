@@ -1,21 +1,22 @@
 """Fine-tuning a model on the FDA's answers (qa_rag.md, section 2.3; Table 1, Figure 2).
 
 One small model, two adapters: one trained on the paper's split by rows, which leaves pairs of one document on both
-sides, and one on a split by documents. What the adapter learnt of the manner of the FDA's answers shows in both; what it
-learnt of their content can only show in the first.
+sides, and one on a split by documents. What the adapter learnt of the manner of the FDA's answers shows in both; what
+it learnt of their content can only show in the first.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 
-from helpers import figures, lora
+from helpers import figures, llm, lora
 from helpers.figures import Html
 from helpers.llm import LLM, Reply
 from helpers.lora import Pair, TrainingLog
@@ -26,7 +27,7 @@ from helpers.qa_rag.similarity import BertScores, bertscore
 from helpers.record import Run
 from helpers.vectors import Encoder
 
-SYSTEM = "You are an expert of the FDA. Answer the question about regulatory guidance."
+INSTRUCTION = "Answer this question about regulatory guidance as the FDA would."
 SPLITS = {"rows": "by rows, as in the paper", "documents": "by documents"}
 COLOURS = {"rows": "#125ee0", "documents": "#c35410"}
 CLAIM = "qa_rag.claim."
@@ -45,8 +46,11 @@ def splits(of: Data, seed: int) -> dict[str, dict[Part, tuple[Question, ...]]]:
 
 
 def prompt(question: Question) -> list[dict[str, str]]:
-    """What a model without any document is asked, in training and after it."""
-    return [{"role": "system", "content": SYSTEM}, {"role": "user", "content": question.text}]
+    """What a model without any document is asked, in training and after it.
+
+    No system message: the templates of some models, Mistral's among them, have none.
+    """
+    return [{"role": "user", "content": f"{INSTRUCTION}\n\n{question.text}"}]
 
 
 def pairs(questions: Sequence[Question], longest: int, most: int | None = None) -> list[Pair]:
@@ -60,33 +64,83 @@ def pairs(questions: Sequence[Question], longest: int, most: int | None = None) 
 
 
 def train(
-    name: str,
-    split: Mapping[Part, Sequence[Question]],
-    base: str,
-    *,
-    longest: int,
-    most: int | None,
-    validate: int | None,
-    **settings: float,
+    split_name: str, split: Mapping[Part, Sequence[Question]], settings: Mapping[str, Any], seed: int
 ) -> TrainingLog:
-    """The adapter of one split, trained now or kept from an earlier run of the same.
+    """The adapter of one split, trained now or kept from an earlier run with the same settings.
 
     Args:
-        name: of the split.
+        split_name: for the adapter's name.
         split: its parts.
-        base: the model.
-        longest: characters of question and answer together; longer pairs are left out.
-        most: pairs to train on; all if None.
-        validate: pairs to validate on; all if None.
-        settings: for `lora.train`.
+        settings: `base`; `longest`, characters of question and answer together, beyond which a pair is left out;
+            `pairs` and `validation_pairs`, how many to take (all if None); the rest is for `lora.train`.
+        seed: of the training.
     """
-    learned, checked = pairs(split["train"], longest, most), pairs(split["validation"], longest, validate)
-    return lora.trained(f"qa-rag-{name}", learned, checked, base, **settings)
+    chosen = dict(settings)
+    base, longest = chosen.pop("base"), chosen.pop("longest")
+    learned = pairs(split["train"], longest, chosen.pop("pairs"))
+    checked = pairs(split["validation"], longest, chosen.pop("validation_pairs"))
+    return lora.trained(f"qa-rag-{split_name}", learned, checked, base, seed=seed, **chosen)
+
+
+def connect(logs: Mapping[str, TrainingLog]) -> dict[str, LLM]:
+    """The base under the name `base`, and each split's fine-tuned model under the split's, served together."""
+    (base,) = {log.base for log in logs.values()}
+    served = llm.connect(base, exact=True, adapters=[log.adapter for log in logs.values()])
+    return {"base": served, **{name: served.adapted(log.adapter) for name, log in logs.items()}}
 
 
 def answers(model: LLM, questions: Sequence[Question], max_tokens: int, label: str) -> list[Reply]:
     """A model's answers without any document: the hypothetical answers that the retrieval asks with."""
     return model.chat_many([prompt(question) for question in questions], max_tokens=max_tokens, label=label)
+
+
+@dataclass(frozen=True)
+class Hypothetical:
+    """Hypothetical answers to the test questions.
+
+    Attributes:
+        queries: `tuned` and `base`: question id -> the answer, where there is one.
+        log: the training of the adapter.
+        models: `base` and `rows`, the fine-tuned one.
+    """
+
+    queries: Mapping[str, Mapping[str, Sequence[str]]]
+    log: TrainingLog
+    models: Mapping[str, LLM]
+
+
+def hypothetical(of: Data, settings: Mapping[str, Any], seed: int, max_tokens: int) -> Hypothetical:
+    """What the retrieval asks with: answers of the model fine-tuned on the paper's split by rows, and of its base.
+
+    Adapter and answers are kept from 15_qarag_finetune where it ran before with the same settings.
+    """
+    log = train("rows", splits(of, seed)["rows"], settings, seed)
+    models = connect({"rows": log})
+    told = {
+        "tuned": answers(models["rows"], of.test, max_tokens, "hypothetical answers, fine-tuned"),
+        "base": answers(models["base"], of.test, max_tokens, "hypothetical answers, base"),
+    }
+    queries = {
+        kind: {q.id: [reply.text] for q, reply in zip(of.test, replies, strict=True) if reply.text.strip()}
+        for kind, replies in told.items()
+    }
+    return Hypothetical(queries, log, models)
+
+
+def note_models(run: Run, models: Mapping[str, LLM], role: str) -> None:
+    """Put the models and what was asked of them into the record."""
+    for model in models.values():
+        run.model(
+            model.endpoint.model,
+            model.endpoint.model_sha256,
+            engine=model.endpoint.engine,
+            version=model.endpoint.version,
+            role=role,
+        )
+        usage = model.usage
+        run.tokens(
+            prompt=usage.prompt_tokens, generated=usage.generated_tokens, requests=usage.requests, cached=usage.cached
+        )
 
 
 # -------------------------------------------------------------------------------------------------------- evaluation

@@ -1,0 +1,136 @@
+"""One set of questions for all architectures: does a drug have an effect, asked in five ways that people ask.
+
+All have the answer YES or NO, half of them each within every kind, so that a guess is right in half of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from helpers.side_effects.forward import Question, stratified
+from helpers.side_effects.misspelling import EDITS, other_names, perturb
+
+KINDS = {
+    "plain": "as the data name it",
+    "worded": "in other words",
+    "misspelt": "drug misspelt",
+    "brand": "trade name",
+    "both": "two drugs",
+}
+WORDINGS = (
+    "Should {drug} be expected to cause {side_effect}?",
+    "A patient takes {drug} and now has {side_effect}. Is that a documented reaction to the drug?",
+    "Does the label of {drug} name {side_effect} among its adverse reactions?",
+)
+BOTH = "Do both {first} and {second} cause {side_effect}?"
+
+Knowledge = Mapping[str, Sequence[str]]
+
+
+@dataclass(frozen=True)
+class Asked:
+    """One question, in words, with its right answer.
+
+    Attributes:
+        kind: one of `KINDS`.
+        text: the question.
+        label: True for YES.
+        drugs: whom it is about, by the names of the knowledge.
+        side_effect: which effect, by the name of the knowledge.
+    """
+
+    kind: str
+    text: str
+    label: bool
+    drugs: tuple[str, ...]
+    side_effect: str
+
+
+def ask(benchmark: Sequence[Question], knowledge: Knowledge, per_kind: int, seed: int) -> list[Asked]:
+    """`per_kind` questions of each kind, as far as the data have them; no two kinds share a pair of drug and effect.
+
+    Args:
+        benchmark: labelled pairs (side_effects.md, Methods, "Evaluation subset").
+        knowledge: side effects of each drug.
+        per_kind: how many of each kind; even.
+        seed: of every draw.
+
+    Raises:
+        ValueError: `per_kind` is odd or not positive.
+    """
+    if per_kind <= 0 or per_kind % 2:
+        raise ValueError(f"Half of each kind have the answer YES, so it needs an even number of them; got {per_kind}.")
+    rng = np.random.default_rng(seed)
+    # drawn at random over drugs, in pairs of one YES and one NO about the same drug
+    pool = stratified(benchmark, len(benchmark) - len(benchmark) % 2, seed)
+    couples = _couples(pool)
+    makers: dict[str, Callable[[Question], str | None]] = {
+        "plain": lambda q: q.text,
+        "worded": lambda q: str(rng.choice(WORDINGS)).format(drug=q.drug, side_effect=q.side_effect),
+        "misspelt": lambda q: _misspelt(q, knowledge, rng),
+        "brand": _branded(knowledge),
+    }
+    asked: list[Asked] = []
+    waiting = list(couples)
+    for kind, make in makers.items():
+        taken = 0
+        for couple in list(waiting):
+            texts = [make(question) for question in couple] if taken < per_kind else []
+            if texts and all(texts):
+                waiting.remove(couple)
+                asked += [
+                    Asked(kind, str(text), q.label, (q.drug,), q.side_effect)
+                    for q, text in zip(couple, texts, strict=True)
+                ]
+                taken += 2
+    return [*asked, *_both([q for couple in waiting for q in couple], knowledge, per_kind, rng)]
+
+
+def _couples(pool: Sequence[Question]) -> Iterator[tuple[Question, Question]]:
+    """A YES and a NO of the same drug, in the order of the pool."""
+    waiting: dict[tuple[str, bool], list[Question]] = {}
+    for question in pool:
+        partners = waiting.get((question.drug, not question.label))
+        if partners:
+            yield (question, partners.pop(0)) if question.label else (partners.pop(0), question)
+        else:
+            waiting.setdefault((question.drug, question.label), []).append(question)
+
+
+def _misspelt(question: Question, knowledge: Knowledge, rng: np.random.Generator) -> str | None:
+    typed = perturb(question.drug, str(rng.choice(EDITS)), 1, rng)
+    if typed is None or typed in knowledge:
+        return None
+    return Question(typed, question.side_effect, question.label).text
+
+
+def _branded(knowledge: Knowledge) -> Callable[[Question], str | None]:
+    brands = {query.drug: query.typed for query in other_names(knowledge) if query.kind == "brand"}
+
+    def make(question: Question) -> str | None:
+        brand = brands.get(question.drug)
+        return brand and Question(brand, question.side_effect, question.label).text
+
+    return make
+
+
+def _both(pool: Sequence[Question], knowledge: Knowledge, n: int, rng: np.random.Generator) -> list[Asked]:
+    """Questions about two drugs: YES where both have the effect, NO where only one of them has it."""
+    drugs = sorted(knowledge)
+    effects = {drug: frozenset(of_drug) for drug, of_drug in knowledge.items()}
+    asked: list[Asked] = []
+    for question in (q for q in pool if q.label):
+        if len(asked) == n:
+            break
+        wanted = len(asked) % 2 == 0
+        others = [d for d in drugs if d != question.drug and (question.side_effect in effects[d]) == wanted]
+        if not others:
+            continue
+        pair = (question.drug, str(rng.choice(others)))
+        first, second = pair if rng.integers(2) else pair[::-1]
+        text = BOTH.format(first=first, second=second, side_effect=question.side_effect)
+        asked.append(Asked("both", text, wanted, (first, second), question.side_effect))
+    return asked[: len(asked) - len(asked) % 2]

@@ -1,0 +1,464 @@
+"""What a run of QA-RAG's retrieval reports: measures without a judge, paired tests, rerankers, the judge, figures."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+import ir_measures
+import matplotlib.pyplot as plt
+import numpy as np
+import pandas as pd
+from ir_measures import RR, R, nDCG
+from matplotlib.figure import Figure
+
+from helpers import figures
+from helpers.clinical_notes.retrieval import RerankerUnavailable
+from helpers.llm import LLM
+from helpers.metrics import Paired, auc, bootstrap, holm, paired_means, proportion
+from helpers.qa_rag import data
+from helpers.qa_rag.data import Corpus, Data, Question
+from helpers.qa_rag.finetune import p_text, points
+from helpers.qa_rag.judge import Quality, Verdicts, context_precision
+from helpers.qa_rag.retrieval import ABLATIONS, ARMS, KEPT, BestWindow, Crossed, Reranker, Searcher
+from helpers.record import Run
+
+CLAIM = "qa_rag.claim."
+DOCUMENT_MEASURES = {f"R@{KEPT}": R @ KEPT, "MRR": RR, f"nDCG@{KEPT}": nDCG @ KEPT}
+"""Of documents, a document standing where its first passage stands."""
+MAIN = f"R@{KEPT}"
+ANSWER, PRECISION, NAMED = "answer among the six", "precision without a judge", "named guideline among the six"
+MEASURES = (ANSWER, *DOCUMENT_MEASURES, PRECISION, NAMED)
+NEEDS = {ANSWER: "passages", PRECISION: "passages", NAMED: "named", **dict.fromkeys(DOCUMENT_MEASURES, "sources")}
+AS_FOUND = "as found (fused ranks)"
+PAPER_COLOUR, OTHER_COLOUR, CEILING_COLOUR = "#125ee0", "#c35410", "#808080"
+
+
+@dataclass(frozen=True)
+class Gold:
+    """What is to be found for each question; a question stands in a table only if the corpus has it.
+
+    Attributes:
+        passages: passages that hold the FDA's answer word by word.
+        sources: titles of the document that the question was taken from.
+        named: titles of the guideline that the question names.
+    """
+
+    passages: Mapping[str, frozenset[str]]
+    sources: Mapping[str, frozenset[str]]
+    named: Mapping[str, frozenset[str]]
+
+    def of(self, kind: str) -> Mapping[str, frozenset[str]]:
+        """One of the three by name."""
+        return {"passages": self.passages, "sources": self.sources, "named": self.named}[kind]
+
+
+def gold_of(questions: Sequence[Question], corpus: Corpus) -> Gold:
+    """The gold of each question that has some in the corpus."""
+    return Gold(
+        {q.id: frozenset(holding) for q in questions if (holding := data.answer_passages(q, corpus))},
+        {q.id: titles for q in questions if (titles := data.source_documents(q, corpus))},
+        {q.id: titles for q in questions if (titles := data.named_documents(q, corpus))},
+    )
+
+
+# ---------------------------------------------------------------------------------------------------------- measures
+
+
+def documents_of(ranking: Iterable[str], corpus: Corpus) -> list[str]:
+    """Titles of ranked passages, each where its first passage stands."""
+    return list(dict.fromkeys(corpus.of_id[id].document for id in ranking))
+
+
+def measure(rankings: Mapping[str, Sequence[str]], gold: Gold, corpus: Corpus) -> pd.DataFrame:
+    """Every measure of every question; missing where the corpus holds nothing to be found.
+
+    Args:
+        rankings: question id -> passage ids, best first.
+        gold: what is to be found.
+        corpus: the passages.
+    """
+    table = pd.DataFrame(np.nan, index=list(rankings), columns=list(MEASURES))
+    for id, ranking in rankings.items():
+        six = list(ranking[:KEPT])
+        if id in gold.passages:
+            holds = [passage in gold.passages[id] for passage in six]
+            table.loc[id, ANSWER] = float(any(holds))
+            table.loc[id, PRECISION] = context_precision(holds)
+        if id in gold.named:
+            table.loc[id, NAMED] = float(bool(gold.named[id] & set(documents_of(six, corpus))))
+        if id in gold.sources:
+            table.loc[id, list(DOCUMENT_MEASURES)] = 0.0
+    names = {measure: name for name, measure in DOCUMENT_MEASURES.items()}
+    wanted = {id: dict.fromkeys(gold.sources[id], 1) for id in rankings if id in gold.sources}
+    run = {
+        id: {title: 1 / place for place, title in enumerate(documents_of(rankings[id], corpus), start=1)}
+        for id in wanted
+    }
+    run = {id: of for id, of in run.items() if of}  # who found nothing has 0
+    for value in ir_measures.iter_calc(list(names), wanted, run) if run else ():
+        table.loc[value.query_id, names[value.measure]] = value.value
+    return table
+
+
+def ids_of(rankings: Mapping[str, Sequence[int]], corpus: Corpus) -> dict[str, list[str]]:
+    """Rankings of rows as rankings of passage ids."""
+    return {id: [corpus.passages[row].id for row in rows] for id, rows in rankings.items()}
+
+
+def label(arm: str) -> str:
+    """An arm's name as a reader sees it."""
+    return {**ARMS, **ABLATIONS}[arm].label
+
+
+# ------------------------------------------------------------------------------------------------------------ tables
+
+
+def corpus_table(of: Data, gold: Gold, searcher: Searcher) -> pd.DataFrame:
+    """What is searched and what is to be found in it, in numbers."""
+    shown = sum(len(rows) for ranking in of.released.values() for rows in ranking.values())
+    corpus, tested = of.corpus, len(of.test)
+    lengths = [len(passage.text) for passage in corpus.passages]
+    rows = {
+        "released rankings": len(of.released),
+        "passages that they show": shown,
+        "distinct passages, the corpus here": len(corpus),
+        "documents of these": len(corpus.documents),
+        "characters of a passage, median": float(np.median(lengths)),
+        f"passages longer than the {searcher.encode.max_tokens} tokens that the encoder reads": searcher.cut,
+        "windows that the passages are cut into": len(searcher.windows),
+        "test questions": tested,
+        "whose document of questions and answers is in the corpus": len(gold.sources),
+        "whose answer stands word by word in some passage": len(gold.passages),
+        "who name a guideline that is in the corpus": len(gold.named),
+        "whose document is another than the guideline they name": sum(
+            not gold.sources.get(q.id, frozenset()) & gold.named.get(q.id, frozenset())
+            for q in of.test
+            if q.id in gold.sources and q.id in gold.named
+        ),
+    }
+    return pd.DataFrame({"what": list(rows), "count": list(rows.values())})
+
+
+def scores_table(run: Run, tables: Mapping[str, pd.DataFrame], prefix: str, draws: int) -> pd.DataFrame:
+    """Every measure of every arm, with its interval over the questions that have something to be found."""
+    rows = []
+    for arm, table in tables.items():
+        row: dict[str, object] = {"passages found by": label(arm) if arm in {**ARMS, **ABLATIONS} else arm}
+        row["questions"] = int(table[MAIN].notna().sum())
+        for name in MEASURES:
+            values = table[name].dropna().to_numpy()
+            if len(values):
+                row[name] = score = bootstrap(values, draws=draws)
+                run.extra(f"{prefix}.{_id(arm)}.{_id(name)}", f"{name}, {row['passages found by']}", score)
+        rows.append(row)
+    return pd.DataFrame(rows)
+
+
+def compare(
+    tables: Mapping[str, pd.DataFrame], against: str, others: Sequence[str], draws: int, measure_name: str = ANSWER
+) -> dict[str, tuple[Paired, float]]:
+    """One arm less each other, on the questions that both answered, with Holm's adjustment over the others."""
+    tests = {}
+    for other in others:
+        both = pd.concat([tables[against][measure_name], tables[other][measure_name]], axis=1, join="inner").dropna()
+        if len(both):
+            tests[other] = paired_means(both.iloc[:, 0].to_numpy(), both.iloc[:, 1].to_numpy(), draws=draws)
+    adjusted = holm([test.p for test in tests.values()])
+    return dict(zip(tests, zip(tests.values(), adjusted, strict=True), strict=True))
+
+
+def tests_table(tests: Mapping[str, tuple[Paired, float]], against: str, what: str = ANSWER) -> pd.DataFrame:
+    """The paired tests as a reader sees them."""
+    return pd.DataFrame(
+        [
+            {
+                f"{against}, less": label(name) if name in {**ARMS, **ABLATIONS} else name,
+                "questions": test.n,
+                "only the first finds it": test.b,
+                "only the other": test.c,
+                f"difference in '{what}', points": points(test),
+                "p (Holm)": p_text(p),
+            }
+            for name, (test, p) in tests.items()
+        ]
+    )
+
+
+def cut_table(start: Mapping[str, pd.DataFrame], windows: Mapping[str, pd.DataFrame], draws: int) -> pd.DataFrame:
+    """What an encoder that reads only a passage's beginning costs: each arm by the beginning and by the best window."""
+    rows = []
+    for arm in start:
+        both = pd.concat([windows[arm][ANSWER], start[arm][ANSWER]], axis=1, join="inner").dropna()
+        if not len(both):
+            continue
+        test = paired_means(both.iloc[:, 0].to_numpy(), both.iloc[:, 1].to_numpy(), draws=draws)
+        rows.append(
+            {
+                "asked with": label(arm),
+                "questions": len(both),
+                "by the beginning": bootstrap(both.iloc[:, 1].to_numpy(), draws=draws),
+                "by the best window": bootstrap(both.iloc[:, 0].to_numpy(), draws=draws),
+                "difference, points": points(test),
+                "p": p_text(test.p),
+            }
+        )
+    return pd.DataFrame(rows)
+
+
+# --------------------------------------------------------------------------------------------------------- rerankers
+
+
+def reranker_of(name: str, searcher: Searcher) -> tuple[Reranker, dict[str, str]]:
+    """The reranker to use, and those that cannot be, with the reason.
+
+    Args:
+        name: a cross-encoder of a hub, the paper's is BAAI/bge-reranker-large; empty for the encoder on windows.
+        searcher: the corpus.
+    """
+    if not name:
+        return BestWindow(searcher), {
+            "BAAI/bge-reranker-large": "no package carries it; name it as `reranker` where a hub can be reached"
+        }
+    try:
+        return Crossed(searcher, name), {}
+    except RerankerUnavailable as error:
+        return BestWindow(searcher), {name: str(error)}
+
+
+def orders(searcher: Searcher, best: Reranker, *others: Reranker) -> dict[str, Reranker | None]:
+    """The orders to compare, by name: as the search found them, by the encoder's best window, and by each reranker."""
+    rerankers = {reranker.name: reranker for reranker in (BestWindow(searcher), best, *others)}
+    return {AS_FOUND: None, **rerankers}
+
+
+def rerankers_table(
+    run: Run, tables: Mapping[str, pd.DataFrame], against: str, missing: Mapping[str, str], draws: int
+) -> tuple[pd.DataFrame, dict[str, tuple[Paired, float]]]:
+    """Rerankers of the same candidates (Table 2), each tested against the scoring agent; and those that did not run."""
+    main = f"nDCG@{KEPT}"
+    tests = compare(tables, against, [name for name in tables if name != against], draws, main)
+    rows: list[dict[str, object]] = []
+    for name, table in tables.items():
+        row: dict[str, object] = {"order of the candidates": name, "questions": int(table[main].notna().sum())}
+        for measure_name in (ANSWER, "MRR", main):
+            values = table[measure_name].dropna().to_numpy()
+            if len(values):
+                row[measure_name] = score = bootstrap(values, draws=draws)
+                run.extra(f"rerank.{_id(name)}.{_id(measure_name)}", f"{measure_name}, {name}", score)
+        if name in tests:
+            flipped = tests[name][0]
+            turned = Paired(
+                flipped.test,
+                flipped.n,
+                flipped.c,
+                flipped.b,
+                -flipped.difference,
+                -flipped.high,
+                -flipped.low,
+                flipped.p,
+            )
+            row |= {"less the scoring agent, points": points(turned), "p (Holm)": p_text(tests[name][1])}
+        rows.append(row)
+    rows += [{"order of the candidates": name, "not run, because": why} for name, why in missing.items()]
+    return pd.DataFrame(rows), tests
+
+
+# ------------------------------------------------------------------------------------------------------- generation
+
+MULTIQUERY = (
+    "Write three different versions of the question, each from another point of view, to find documents that answer "
+    "it. One version a line, nothing else."
+)
+HYDE = "Please write a passage to answer the question."
+"""HyDE's prompt for web search (Gao et al. 2022, as the paper says in section 3.4)."""
+
+
+def multiquery_prompt(question: Question) -> list[dict[str, str]]:
+    """Three more questions, in place of GPT-4 and langchain's prompt."""
+    return [{"role": "user", "content": f"{MULTIQUERY}\n\nQuestion: {question.text}"}]
+
+
+def hyde_prompt(question: Question) -> list[dict[str, str]]:
+    """A hypothetical document."""
+    return [{"role": "user", "content": f"{HYDE}\nQuestion: {question.text}\nPassage:"}]
+
+
+def read_queries(text: str, most: int = 3) -> list[str]:
+    """The questions of an answer, one a line, without numbers or bullets; at most three."""
+    lines = [line.strip().lstrip("-*0123456789.) ").strip() for line in text.splitlines()]
+    return [line for line in lines if len(line.split()) >= 3][:most]
+
+
+def generated(
+    model: LLM, questions: Sequence[Question], multiquery_tokens: int, hyde_tokens: int
+) -> tuple[dict[str, dict[str, list[str]]], int]:
+    """Queries of the arms multiquery and HyDE, and how many answers held fewer than three questions."""
+    asked = model.chat_many([multiquery_prompt(q) for q in questions], max_tokens=multiquery_tokens, label="multiquery")
+    read = {q.id: read_queries(reply.text) for q, reply in zip(questions, asked, strict=True)}
+    documents = model.chat_many([hyde_prompt(q) for q in questions], max_tokens=hyde_tokens, label="HyDE")
+    few = sum(len(texts) < 3 for texts in read.values())
+    return {
+        "multi": {id: texts for id, texts in read.items() if texts},
+        "hyde": {q.id: [reply.text] for q, reply in zip(questions, documents, strict=True) if reply.text.strip()},
+    }, few
+
+
+# --------------------------------------------------------------------------------------------------------- the judge
+
+
+def quality_table(run: Run, quality: Quality) -> pd.DataFrame:
+    """How often the judge is right where the verdict is known."""
+    rows = []
+    for name, told in (
+        ("useful to arrive at the answer", quality.useful),
+        ("statement stands there", quality.supported),
+    ):
+        truth, p = np.array(quality.truth), np.array(told)
+        yes = p >= 0.5
+        of = {
+            "right": proportion(int((yes == truth).sum()), len(truth)),
+            "of passages that hold the answer, called so": proportion(int((yes & truth).sum()), int(truth.sum())),
+            "of others, called so too": proportion(int((yes & ~truth).sum()), int((~truth).sum())),
+            "AUC": auc(truth, p),
+        }
+        for what, score in of.items():
+            run.extra(f"judge.{_id(name)}.{_id(what)}", f"the judge, {name}: {what}", score)
+        rows.append({"asked": name, "passages": len(truth), **of})
+    return pd.DataFrame(rows)
+
+
+def ragas_table(
+    run: Run, verdicts: Mapping[str, Mapping[str, Verdicts]], judge: str, draws: int, note: str
+) -> pd.DataFrame:
+    """Context precision and recall by the served model, beside the printed ones; kept as reruns of Tables 2 and 3."""
+    rows = []
+    for arm, of in verdicts.items():
+        row = ARMS[arm].row
+        values = {
+            "precision": bootstrap([v.precision for v in of.values()], draws=draws),
+            "recall": bootstrap([v.recall for v in of.values()], draws=draws),
+        }
+        shown: dict[str, object] = {"passages found by": label(arm), "questions": len(of)}
+        for name, score in values.items():
+            if row:
+                shown[f"context {name}, printed"] = run.printed.number(f"qa_rag.table3.{row}.{name}").printed
+                run.rerun(f"qa_rag.table3.{row}.{name}", score, model=judge, note=note)
+                run.rerun(f"qa_rag.table2.{row}.{name}_reranker", score, model=judge, note=note)
+            else:
+                run.extra(f"ragas.{_id(arm)}.{name}", f"context {name}, {label(arm)}", score)
+            shown[f"context {name}, by {judge}"] = score
+        rows.append(shown)
+    return pd.DataFrame(rows)
+
+
+def not_rerun(run: Run, judged: Iterable[str]) -> None:
+    """Say why the other numbers of Tables 2, 3 and 5 have no rerun in this run."""
+    done = {ARMS[arm].row for arm in judged}
+    for row in ("qa_rag", "multiquery", "hyde", "question", "hypothetical"):
+        for name in ("precision", "recall"):
+            if row not in done:
+                why = "The judge of this profile reads the contexts of other arms only; measured without a judge."
+                run.not_run(f"qa_rag.table3.{row}.{name}", why)
+                run.not_run(f"qa_rag.table2.{row}.{name}_reranker", why)
+            run.not_run(
+                f"qa_rag.table2.{row}.{name}_agent",
+                "The scoring agent is measured without a judge here, on the candidates of QA-RAG.",
+            )
+    for row in ("qa_rag", "question", "hypothetical"):
+        for name in ("precision", "recall"):
+            run.not_run(f"qa_rag.table5.{row}.{name}", "The ablation is measured without a judge here.")
+
+
+# ------------------------------------------------------------------------------------------------------------- claims
+
+
+def decide_claims(
+    run: Run,
+    reranked: Mapping[str, tuple[Paired, float]],
+    tables: Mapping[str, pd.DataFrame],
+    unread: int,
+    draws: int,
+) -> None:
+    """The paper's statements about its retrieval, by the tests that `data/published/qa_rag.yml` states."""
+    agent_less = {name: test for name, test in reranked.items() if name != AS_FOUND}
+    holds = any(test.difference < 0 and p < 0.05 for test, p in agent_less.values())
+    words = "; ".join(
+        f"{name}: {figures.number(-100 * test.difference, 'count', digits=1)} points over the agent, p {p_text(p)}"
+        for name, (test, p) in agent_less.items()
+    )
+    run.claim(
+        CLAIM + "reranker_beats_agent",
+        "agrees" if holds else "differs",
+        f"nDCG@{KEPT} over the same candidates, {next(iter(agent_less.values()))[0].n} questions. {words}. Of the "
+        f"agent's answers {unread} held no score.",
+        p=min(p for _, p in agent_less.values()),
+    )
+    test = compare(tables, "tuned", ["base"], draws, MAIN)["base"][0]
+    run.claim(
+        CLAIM + "fine_tuned_beats_hyde",
+        "agrees" if test.difference > 0 and test.p < 0.05 else "differs",
+        f"{MAIN} of documents, answers of the fine-tuned model less those of its base: {points(test)} points on "
+        f"{test.n} questions.",
+        p=test.p,
+    )
+
+
+# ------------------------------------------------------------------------------------------------------------ figures
+
+
+def draw_arms(tables: Mapping[str, pd.DataFrame], draws: int) -> Figure:
+    """Share of questions whose answer, and whose named guideline, is among the six, by arm with 95 % intervals."""
+    fig, panels = plt.subplots(1, 2, figsize=(9.4, 0.42 * len(tables) + 1.4), sharey=True)
+    for panel, name in zip(panels, (ANSWER, NAMED), strict=True):
+        for place, (arm, table) in enumerate(tables.items()):
+            values = table[name].dropna().to_numpy()
+            if not len(values):
+                continue
+            score = bootstrap(values, draws=draws)
+            colour = _colour(arm)
+            panel.hlines(place, score.low, score.high, color=colour)
+            panel.plot(score.value, place, "o", color=colour, markersize=6)
+        panel.set_title(name)
+        panel.set_xlim(-0.02, 1.02)
+        panel.xaxis.set_major_formatter(lambda x, _: f"{100 * x:.0f} %")
+        panel.grid(axis="x")
+    panels[0].set_yticks(range(len(tables)), [label(arm) if arm in {**ARMS, **ABLATIONS} else arm for arm in tables])
+    panels[0].set_ylim(len(tables) - 0.5, -0.5)
+    return fig
+
+
+def arms_words(tables: Mapping[str, pd.DataFrame], name: str = ANSWER) -> str:
+    """What the figure of the arms shows, in words."""
+    means = {arm: float(table[name].mean()) for arm, table in tables.items() if table[name].notna().any()}
+    order = sorted(means, key=lambda arm: -means[arm])
+    said = ", ".join(f"{label(arm) if arm in ARMS else arm} {figures.number(means[arm])}" for arm in order)
+    return f"Share of questions with the {name}, from most to least: {said}."
+
+
+def _colour(arm: str) -> str:
+    if arm == "reference":
+        return CEILING_COLOUR
+    return PAPER_COLOUR if {**ARMS, **ABLATIONS}[arm].row else OTHER_COLOUR
+
+
+def summary(tables: Mapping[str, pd.DataFrame], released: Mapping[str, pd.DataFrame], draws: int) -> str:
+    """The page's answer, from the run's values."""
+    mean = {arm: bootstrap(tables[arm][ANSWER].dropna().to_numpy(), draws=draws) for arm in tables}
+    theirs = {arm: bootstrap(table[ANSWER].dropna().to_numpy(), draws=draws) for arm, table in released.items()}
+    best = max((arm for arm in mean if arm != "reference"), key=lambda arm: mean[arm].value)
+    leak = compare(tables, "bare", ["question"], draws)["question"][0]
+    return (
+        f"**The released contexts can be scored without a judge: for {theirs['qa_rag'].n} test questions the FDA's "
+        f"answer stands word by word in the corpus, and the six passages of QA-RAG hold it for "
+        f"{figures.score_text(theirs['qa_rag'])}, those of only question for {figures.score_text(theirs['question'])}, "
+        f"those of only hypothetical answer for {figures.score_text(theirs['hypothetical'])}.** The questions name a "
+        f"guideline first, mostly not the one with the answer: in the rerun, asking without it moves only question by "
+        f"{points(leak)} points (p {p_text(leak.p)}). QA-RAG with this run's models finds "
+        f"{figures.score_text(mean['qa_rag'])}; most is found by {label(best)}: {figures.score_text(mean[best])}."
+    )
+
+
+def _id(name: str) -> str:
+    words = "".join(c if c.isalnum() else " " for c in name.lower().replace("@", " at ")).split()
+    return "_".join(words)

@@ -1,0 +1,195 @@
+"""QA-RAG's retrieval: folders, search by beginning, window and word, arms, rerankers, measures, the judge's scores."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from pathlib import Path
+
+import matplotlib as mpl
+import matplotlib.pyplot as plt
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from helpers import vectors
+from helpers.qa_rag import data, judge
+from helpers.qa_rag import retrieval as qr
+from helpers.qa_rag import retrieval_report as report
+from helpers.qa_rag.data import Corpus, Passage
+
+FILLER = "Records are kept in good order and are shown to an inspector who asks for them. "
+
+
+@pytest.fixture(scope="module")
+def sample() -> data.Data:
+    return data.load("sample")
+
+
+@pytest.fixture(scope="module")
+def searcher(sample: data.Data) -> qr.Searcher:
+    return qr.Searcher(sample.corpus, vectors.encoder(), progress=False)
+
+
+# ------------------------------------------------------------------------------------------------------------ folders
+
+
+def write_pdf(path: Path, pages: list[str]) -> None:
+    from matplotlib.backends.backend_pdf import PdfPages
+
+    with mpl.rc_context({"pdf.fonttype": 42}), PdfPages(path) as pdf:
+        for text in pages:
+            figure = plt.figure()
+            figure.text(0.1, 0.5, text)
+            pdf.savefig(figure)
+            plt.close(figure)
+
+
+def test_a_folder_of_text_and_pdf_becomes_chunks(tmp_path: Path) -> None:
+    (tmp_path / "sub").mkdir()
+    long = " ".join(f"Rule {i} says that {FILLER}" for i in range(320))
+    (tmp_path / "sub" / "long.txt").write_text(long, encoding="utf-8")
+    write_pdf(tmp_path / "two.pdf", ["Storage of samples", "Transport of samples"])
+    (tmp_path / "empty.md").write_text(" \n")
+    (tmp_path / "image.png").write_bytes(b"no document")
+    corpus, empty = qr.read_folder(tmp_path)
+    assert empty == ("empty.md",)
+    assert set(corpus.documents) == {"sub/long.txt", "two.pdf"}
+    chunks = [p.text for p in corpus.passages if p.document == "sub/long.txt"]
+    assert len(chunks) == 4
+    assert all(len(chunk) <= qr.CHUNK for chunk in chunks)
+    for one, two in pairwise(chunks):
+        shared = next(n for n in range(len(two), 0, -1) if one.endswith(two[:n]))
+        assert qr.OVERLAP / 2 < shared <= qr.OVERLAP
+    (pdf,) = [p.text for p in corpus.passages if p.document == "two.pdf"]
+    assert "Storage of samples" in pdf
+    assert "Transport of samples" in pdf
+
+
+def test_a_folder_without_text_says_what_it_found(tmp_path: Path) -> None:
+    with pytest.raises(qr.FolderError, match="There is no folder"):
+        qr.read_folder(tmp_path / "none")
+    write_pdf(tmp_path / "scan.pdf", [""])
+    with pytest.raises(qr.FolderError, match=r"1 files .* 1 of them without text. Run OCR"):
+        qr.read_folder(tmp_path)
+    (tmp_path / "broken.pdf").write_bytes(b"%PDF-1.7 and nothing more")
+    with pytest.raises(qr.FolderError, match=r"broken\.pdf cannot be read as PDF"):
+        qr.read_folder(tmp_path)
+
+
+# ------------------------------------------------------------------------------------------------------------- search
+
+
+def test_what_lies_behind_the_encoders_end_is_found_by_its_window_and_its_words_only() -> None:
+    asked = "How are kangaroos counted at the aquarium?"
+    hidden = FILLER * 30 + "Kangaroos at the aquarium are counted by two divers. " + FILLER * 10
+    others = [f"Passage {i} on the aquarium. {FILLER * 20}" for i in range(6)]
+    corpus = Corpus(tuple(Passage(f"p{i}", f"d{i}", text) for i, text in enumerate([*others, hidden])))
+    search = qr.Searcher(corpus, vectors.encoder(), progress=False)
+    assert search.cut == 7
+    assert search.search([asked], 1, "windows") == [[6]]
+    assert search.search([asked], 1, "words") == [[6]]
+    assert search.search([asked], 3, "start")[0].count(6) == 0
+    assert "two divers" in search.excerpts(asked, [6])[0]
+    assert all(len(window) <= qr.WINDOW for window in search.windows)
+
+
+def test_words_that_stand_nowhere_find_nothing(searcher: qr.Searcher) -> None:
+    assert searcher.search(["zyxwv qqqq"], 5, "words") == [[]]
+    assert searcher.search(["the of and"], 5, "words") == [[]]
+
+
+@given(st.lists(st.lists(st.integers(0, 30), unique=True, max_size=12), max_size=4))
+def test_fusion_keeps_each_row_once_and_a_lone_order_as_it_is(rankings: list[list[int]]) -> None:
+    fused = qr.fuse(rankings)
+    assert sorted(fused) == sorted({row for ranking in rankings for row in ranking})
+    if len(rankings) == 1:
+        assert fused == rankings[0]
+
+
+def test_fusion_prefers_what_both_found() -> None:
+    assert qr.fuse([[1, 2, 3], [4, 2, 5]])[0] == 2
+
+
+def test_an_arm_asks_only_what_all_of_its_queries_know(sample: data.Data, searcher: qr.Searcher) -> None:
+    queries = qr.plain_queries(sample.test)
+    ids = [question.id for question in sample.test]
+    assert qr.candidates(searcher, qr.ARMS["qa_rag"], queries, ids) == {}
+    queries["tuned"] = {ids[0]: [sample.test[0].answer]}
+    found = qr.candidates(searcher, qr.ARMS["qa_rag"], queries, ids)
+    assert list(found) == ids[:1]
+    assert 12 <= len(found[ids[0]]) <= 24
+    assert len(set(found[ids[0]])) == len(found[ids[0]])
+
+
+def test_the_answer_as_a_query_finds_the_passage_that_holds_it(sample: data.Data, searcher: qr.Searcher) -> None:
+    gold = report.gold_of(sample.test, sample.corpus)
+    queries = qr.plain_queries(sample.test)
+    ranked = qr.rank(searcher, qr.ARMS["reference"], queries, sample.test, None)
+    table = report.measure(report.ids_of(ranked, sample.corpus), gold, sample.corpus)
+    assert table[report.ANSWER].mean() == 1.0
+    reranked = qr.rank(searcher, qr.ARMS["reference"], queries, sample.test, qr.BestWindow(searcher))
+    assert {id: set(rows) for id, rows in reranked.items()} == {id: set(rows) for id, rows in ranked.items()}
+
+
+# ----------------------------------------------------------------------------------------------------- reading answers
+
+
+@pytest.mark.parametrize(
+    ("text", "score"),
+    [("8", 8.0), ("Score: 7.5/10", 7.5), ("10", 10.0), ("0", 0.0), ("11", None), ("very", None), ("", None)],
+)
+def test_a_score_is_read_or_counted_as_unread(text: str, score: float | None) -> None:
+    assert qr.read_score(text) == score
+
+
+def test_three_questions_are_read_off_a_list() -> None:
+    text = "1. How long are samples kept?\n\n- When may samples be destroyed?\n3) Who keeps the samples?\n4. And why?"
+    assert report.read_queries(text) == [
+        "How long are samples kept?",
+        "When may samples be destroyed?",
+        "Who keeps the samples?",
+    ]
+    assert report.read_queries("Sure!") == []
+
+
+@given(st.text(min_size=1, max_size=300))
+def test_statements_come_from_the_answer(answer: str) -> None:
+    found = judge.statements(answer)
+    assert 1 <= len(found) <= judge.STATEMENTS
+    assert all(statement in answer for statement in found)
+
+
+# ------------------------------------------------------------------------------------------------------------ measures
+
+
+def test_context_precision_is_ragas() -> None:
+    # two useful ones at places 3 and 4: (1/3 + 2/4) / 2
+    assert judge.context_precision([False, False, True, True, False]) == pytest.approx(5 / 12)
+    assert judge.context_precision([True, False]) == 1.0
+    assert judge.context_precision([False]) == 0.0
+
+
+@given(st.lists(st.booleans(), min_size=1, max_size=8))
+def test_context_precision_never_falls_when_a_useful_context_moves_up(useful: list[bool]) -> None:
+    assert judge.context_precision(sorted(useful, reverse=True)) >= judge.context_precision(useful)
+
+
+def test_documents_stand_where_their_first_passage_stands() -> None:
+    corpus = Corpus(tuple(Passage(f"p{i}", f"d{i // 2}", f"text {i}") for i in range(8)))
+    gold = report.Gold(
+        {"q": frozenset({"p7"})}, {"q": frozenset({"d3"}), "r": frozenset({"d0"})}, {"q": frozenset({"d0"})}
+    )
+    table = report.measure({"q": ["p0", "p1", "p2", "p6", "p7"], "r": [], "s": ["p0"]}, gold, corpus)
+    assert table.loc["q", "MRR"] == pytest.approx(1 / 3)  # documents d0, d1, d3
+    assert table.loc["q", report.ANSWER] == 1
+    assert table.loc["q", report.PRECISION] == pytest.approx(1 / 5)
+    assert table.loc["q", report.NAMED] == 1
+    assert (table.loc["r", list(report.DOCUMENT_MEASURES)] == 0).all()
+    assert table[report.ANSWER].isna().tolist() == [False, True, True]
+    assert table.loc["s"].isna().all()
+
+
+def test_a_reranker_that_cannot_be_had_is_said(searcher: qr.Searcher) -> None:
+    chosen, missing = report.reranker_of("nobody/no-such-model", searcher)
+    assert isinstance(chosen, qr.BestWindow)
+    assert "hub" in missing["nobody/no-such-model"]
