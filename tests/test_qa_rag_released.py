@@ -99,6 +99,18 @@ def test_a_constant_gain_is_significant_and_none_is_not() -> None:
     assert (tests.p_holm >= tests.p).all()
 
 
+def test_the_difference_that_so_many_questions_show_is_found_by_the_test_as_often_as_said() -> None:
+    rng = np.random.default_rng(1)
+    second, noise = rng.random(60), rng.normal(0, 0.1, 60)
+    needed = released.detectable(second + noise, second)
+    found = 0
+    for _ in range(100):
+        first = second + needed + rng.normal(0, noise.std(ddof=1), 60)
+        found += released.paired(first, second, draws=200).p < 0.05
+    assert 65 <= found <= 95
+    assert released.detectable(second + noise, second, power=0.95) > needed
+
+
 def test_contexts_that_carry_over_do_so_within_questions() -> None:
     contexts = {arm: RNG.random(60) for arm in "abc"}
     level = 10 * RNG.random(60)  # an easy question is easy for every arm: no part of the matter
@@ -202,6 +214,7 @@ def test_answers_are_compared_and_shown(sample: data.Data, made: Released, run: 
     table = report.answers_table(run, sample, made, scores, dict.fromkeys(ANSWERS, base), draws=200)
     assert table.iloc[0]["released answers of"] == "QA-RAG"
     figures.use_style()
+    assert f"{n} questions" in report.power_words(run, scores)
     alt = report.differences_words(run, tests)
     assert "printed +0.010" in alt
     assert figures.figure(report.draw_differences(run, tests), alt=alt).svg

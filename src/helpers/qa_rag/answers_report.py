@@ -100,13 +100,17 @@ def draw_cuts(scores: Sequence[Left]) -> Figure:
         low, high = [score.left.low for score in of], [score.left.high for score in of]
         axes.fill_between(x, low, high, color=colour, alpha=0.12)
     axes.set_xscale("log")
-    axes.xaxis.set_major_formatter(lambda x, _: f"{x:,.0f}")
+    most = max(score.characters for score in scores)
+    ticks = [at for power in (100, 1_000, 10_000) for at in (power, 2 * power, 5 * power) if at < 1.3 * most]
+    axes.set_xticks(ticks, [f"{at:,}" for at in ticks])
+    axes.minorticks_off()
+    axes.set_xlim(0.8 * min(score.characters for score in scores), 1.15 * most)
     axes.set_ylim(0, None)
     axes.yaxis.set_major_formatter(lambda y, _: figures.number(y, digits=0))
     axes.set_xlabel("characters of passages in the prompt")
     axes.set_ylabel("of the FDA's answer left")
     axes.grid()
-    fig.legend(loc="outside lower center", ncols=3)
+    fig.legend(loc="outside lower center", ncols=2)
     return fig
 
 

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
-from scipy.stats import rankdata
+from scipy.stats import norm, rankdata
 
 from helpers import datasets
 from helpers.datasets import Located
@@ -202,6 +202,18 @@ def against(first: str, values: Mapping[str, Floats], draws: int) -> pd.DataFram
 def paired(first: Iterable[float], second: Iterable[float], draws: int) -> Paired:
     """One arm against another on the same questions: the paired randomisation test."""
     return paired_means(list(first), list(second), draws=draws)
+
+
+def detectable(first: Floats, second: Floats, power: float = 0.8) -> float:
+    """The true difference that a two-sided paired test at 5 % would find with this power, by the normal approximation.
+
+    Args:
+        first: one value a question.
+        second: the other arm's; their spread from question to question is what hides a difference.
+        power: share of repetitions of the experiment that would find it.
+    """
+    spread = float(np.std(first - second, ddof=1))
+    return float(norm.ppf(0.975) + norm.ppf(power)) * spread / len(first) ** 0.5
 
 
 def _table(others: Sequence[Any], tests: Sequence[Paired]) -> pd.DataFrame:

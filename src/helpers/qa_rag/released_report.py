@@ -14,7 +14,7 @@ from helpers.clinical_notes.retrieval_report import p_text
 from helpers.metrics import Paired, Score, bootstrap, holm, proportion
 from helpers.qa_rag.answers import quotes
 from helpers.qa_rag.data import Data, twins
-from helpers.qa_rag.released import ARMS, METRICS, Floats, Released, against, carries_over, paired
+from helpers.qa_rag.released import ARMS, METRICS, Floats, Released, against, carries_over, detectable, paired
 from helpers.qa_rag.retrieval import KEPT
 from helpers.qa_rag.similarity import BertScores
 from helpers.record import Run
@@ -90,9 +90,9 @@ def release_words(data: Data) -> str:
     short = "; ".join(f"{count} of {ARMS[arm]}" for arm, count in fewer.items() if count) or "none"
     again = len(twins(data.test, [q for q in data.questions if q not in data.test]))
     return (
-        f"Counted in the release: {len(data.questions):,} pairs of question and answer; {len(data.test)} test questions, "
-        f"{figures.number(len(data.test) / len(data.questions))} of them; {again} of these share their words or their "
-        f"answer with another pair; {len(passages):,} distinct passages, the longest of "
+        f"Counted in the release: {len(data.questions):,} pairs of question and answer; {len(data.test)} test "
+        f"questions, {figures.number(len(data.test) / len(data.questions))} of them; {again} of these share their "
+        f"words or their answer with another pair; {len(passages):,} distinct passages, the longest of "
         f"{max(len(p.text) for p in passages):,} characters. Rankings with fewer than {KEPT} passages: {short}."
     )
 
@@ -330,6 +330,19 @@ def differences_words(run: Run, tests: pd.DataFrame) -> str:
     """The same in words."""
     return "QA-RAG's F1 less that of each method: " + "; ".join(
         f"{ARMS[row.other]} {span(row)}, printed {signed(_printed_gain(run, row.other))}" for _, row in tests.iterrows()
+    )
+
+
+def power_words(run: Run, scores: Mapping[str, BertScores]) -> str:
+    """How large a difference must be for so many questions to show it, beside the printed ones, in two sentences."""
+    others = [arm for arm in scores if arm != FIRST]
+    needed = [detectable(scores[FIRST].f1, scores[arm].f1) for arm in others]
+    printed = [_printed_gain(run, arm) for arm in others]
+    return (
+        f"By this encoder, the true difference between two methods must be {min(needed):.3f} to {max(needed):.3f} for "
+        f"{len(scores[FIRST].f1)} questions to show it four times out of five (a paired test at 5 %, before any "
+        f"adjustment). The printed differences are {min(printed):.3f} to {max(printed):.3f}, on the scale of another "
+        "encoder."
     )
 
 
