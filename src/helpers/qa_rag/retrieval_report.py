@@ -456,8 +456,8 @@ def summary(tables: Mapping[str, pd.DataFrame], released: Mapping[str, pd.DataFr
         f"{figures.score_text(theirs['qa_rag'])}, those of only question for {figures.score_text(theirs['question'])}, "
         f"those of only hypothetical answer for {figures.score_text(theirs['hypothetical'])}.** In the rerun, on "
         f"a smaller corpus, QA-RAG finds {figures.score_text(mean['qa_rag'])} and only question "
-        f"{figures.score_text(mean['question'])}. Asking without the guideline that the question names moves the latter "
-        f"by {points(title)} points (p {p_text(p_title)}), reading all of a passage and not its beginning by "
+        f"{figures.score_text(mean['question'])}. Asking without the guideline that the question names moves the "
+        f"latter by {points(title)} points (p {p_text(p_title)}), reading all of a passage and not its beginning by "
         f"{points(read)} (p {p_text(p_read)}). Most is found by {label(best)}: {figures.score_text(mean[best])}."
     )
 
