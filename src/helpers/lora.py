@@ -12,6 +12,7 @@ import logging
 import os
 import shutil
 import subprocess
+import sys
 import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -133,8 +134,8 @@ def train(
             f"Training needs torch and PEFT, which come with vLLM's environment; this machine uses {engine} ({why}). "
             "Set LLM_ENGINE=vllm, or train on a machine that runs vLLM."
         )
-    engines.install("vllm", log.info)
-    folder, _ = engines.weights_folder(base, log.info)
+    engines.install("vllm", _say)
+    folder, _ = engines.weights_folder(base, _say)
     job = {
         **settings,
         "modules": MODULES,
@@ -201,6 +202,11 @@ def trained(name: str, pairs: Sequence[Pair], validation: Sequence[Pair], base: 
             folder.rename(aside)
             log.warning("%s It was set aside as %s and is trained again.", error, aside.name)
         return train(pairs, validation, base, folder, **settings)
+
+
+def _say(text: str) -> None:
+    sys.stderr.write(text + "\n")
+    sys.stderr.flush()
 
 
 def _run(job: Mapping[str, Any], out: Path, steps: int) -> list[dict[str, Any]]:
