@@ -8,7 +8,7 @@ different scales: an answer's score means something only beside another answer's
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -57,23 +57,47 @@ def bertscore(
         ValueError: the numbers of texts differ, or a reference is empty.
         EncoderUnavailable: the encoder gives no token vectors.
     """
-    if len(answers) != len(references):
-        raise ValueError(
-            f"Each answer needs one reference; found {len(answers)} answers, {len(references)} references."
-        )
+    return bertscore_arms({"": answers}, references, encoder, progress=progress)[""]
+
+
+def bertscore_arms(
+    arms: Mapping[str, Sequence[str]], references: Sequence[str], encoder: Encoder, *, progress: bool = True
+) -> dict[str, BertScores]:
+    """`bertscore` of several arms' answers to the same questions; the references are encoded once.
+
+    Args:
+        arms: name -> n answers.
+        references: n texts.
+        encoder: gives the token vectors.
+        progress: whether to show progress bars.
+
+    Raises:
+        ValueError: see `bertscore`.
+        EncoderUnavailable: see `bertscore`.
+    """
+    for answers in arms.values():
+        _paired(answers, references)
     if blank := [row for row, text in enumerate(references) if not text.strip()]:
         raise ValueError(f"An empty reference cannot be matched: row {blank[0]}. Drop such rows and count them.")
-    precision, recall = np.zeros(len(answers)), np.zeros(len(answers))
-    cut = 0
-    for start in range(0, len(answers), PAIRS_AT_ONCE):
-        these, those = answers[start : start + PAIRS_AT_ONCE], references[start : start + PAIRS_AT_ONCE]
-        vectors = encoder.token_vectors([*these, *those], progress)
-        cut += encoder.truncated
-        for row in range(len(these)):
-            precision[start + row], recall[start + row] = match(vectors[row], vectors[len(these) + row])
-    both = precision + recall
-    f1 = np.divide(2 * precision * recall, both, out=np.zeros_like(both), where=both > 0)
-    return BertScores(precision, recall, f1, cut)
+    matched: dict[str, list[tuple[float, float]]] = {arm: [] for arm in arms}
+    cut = dict.fromkeys(arms, 0)
+    for start in range(0, len(references), PAIRS_AT_ONCE):
+        rows = slice(start, start + PAIRS_AT_ONCE)
+        wanted = encoder.token_vectors(references[rows], progress)
+        cut_references = encoder.truncated
+        for arm, answers in arms.items():
+            given = encoder.token_vectors(answers[rows], progress)
+            cut[arm] += encoder.truncated + cut_references
+            matched[arm] += [match(a, b) for a, b in zip(given, wanted, strict=True)]
+    return {arm: _scores(matched[arm], cut[arm]) for arm in arms}
+
+
+def _scores(matched: Sequence[tuple[float, float]], cut: int) -> BertScores:
+    precision, recall = np.array(matched, dtype=float).reshape(-1, 2).T
+    # a mean cosine below 0 is possible, a harmonic mean of it is not
+    usable = (precision > 0) & (recall > 0)
+    both = np.where(usable, precision + recall, 1.0)
+    return BertScores(precision, recall, np.where(usable, 2 * precision * recall / both, 0.0), cut)
 
 
 def match(answer: Floats, reference: Floats) -> tuple[float, float]:
@@ -97,10 +121,7 @@ def sentence_similarity(
     Raises:
         ValueError: the numbers of texts differ.
     """
-    if len(answers) != len(references):
-        raise ValueError(
-            f"Each answer needs one reference; found {len(answers)} answers, {len(references)} references."
-        )
+    _paired(answers, references)
     vectors = encoder.encode([*answers, *references], progress).astype(np.float64)
     return (vectors[: len(answers)] * vectors[len(answers) :]).sum(axis=1)
 
