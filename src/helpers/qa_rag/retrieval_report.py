@@ -444,18 +444,21 @@ def _colour(arm: str) -> str:
 
 def summary(tables: Mapping[str, pd.DataFrame], released: Mapping[str, pd.DataFrame], draws: int) -> str:
     """The page's answer, from the run's values."""
-    mean = {arm: bootstrap(tables[arm][ANSWER].dropna().to_numpy(), draws=draws) for arm in tables}
+    mean = {arm: bootstrap(tables[arm][ANSWER].dropna().to_numpy(), draws=draws) for arm in tables if len(tables[arm])}
     theirs = {arm: bootstrap(table[ANSWER].dropna().to_numpy(), draws=draws) for arm, table in released.items()}
     best = max((arm for arm in mean if arm != "reference"), key=lambda arm: mean[arm].value)
-    leak = compare(tables, "bare", ["question"], draws)["question"][0]
+    (title, p_title), (read, p_read) = (
+        compare(tables, arm, ["question"], draws)["question"] for arm in ("bare", "windows")
+    )
     return (
         f"**The released contexts can be scored without a judge: for {theirs['qa_rag'].n} test questions the FDA's "
         f"answer stands word by word in the corpus, and the six passages of QA-RAG hold it for "
         f"{figures.score_text(theirs['qa_rag'])}, those of only question for {figures.score_text(theirs['question'])}, "
-        f"those of only hypothetical answer for {figures.score_text(theirs['hypothetical'])}.** The questions name a "
-        f"guideline first, mostly not the one with the answer: in the rerun, asking without it moves only question by "
-        f"{points(leak)} points (p {p_text(leak.p)}). QA-RAG with this run's models finds "
-        f"{figures.score_text(mean['qa_rag'])}; most is found by {label(best)}: {figures.score_text(mean[best])}."
+        f"those of only hypothetical answer for {figures.score_text(theirs['hypothetical'])}.** In the rerun, on "
+        f"a smaller corpus, QA-RAG finds {figures.score_text(mean['qa_rag'])} and only question "
+        f"{figures.score_text(mean['question'])}. Asking without the guideline that the question names moves the "
+        f"latter by {points(title)} points (p {p_text(p_title)}), reading all of a passage and not its beginning by "
+        f"{points(read)} (p {p_text(p_read)}). Most is found by {label(best)}: {figures.score_text(mean[best])}."
     )
 
 
