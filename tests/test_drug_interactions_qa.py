@@ -613,9 +613,8 @@ def test_tables_and_figures_say_what_the_answers_show(bench: report.Bench, quest
     assert run._extras["questions.agentic.again"].value == pytest.approx(1 / 3)
     nearest = report.similarity_table(run, of, bench.medquad, 200)
     assert nearest.n.iloc[0] == len(bench.medquad) == nearest.n.iloc[1:].sum()
-    sources = report.sources_table(
-        {arm: of.known[arm] for arm in ("drugrag", "hybrid")}, [replace(r, by_keyword=True) for r in failed]
-    )
+    told = {arm: list(bench.evidence[arm][: len(questions)]) for arm in answering.ARMS}
+    sources = report.sources_table(told, [replace(r, by_keyword=True) for r in failed])
     assert sources["search for names"].tolist() == [len(questions)] * 2
     tests = report.compare({arm: of.marks(arm) for arm in answering.ARMS}, "rating", 200)
     assert report.tests_table(tests)["better in"].min() > 0

@@ -406,7 +406,9 @@ def test_a_clear_paired_difference_is_significant_and_none_is_not():
     rng = np.random.default_rng(0)
     base = rng.random(80)
     assert paired_means(base + 0.1 + rng.normal(0, 0.05, 80), base).p < 0.01
-    assert paired_means(base, base).p == 1
+    same = paired_means(base, base)
+    assert same.p == 1
+    assert same.low == -same.high < 0
     assert paired_means(base + rng.normal(0, 0.1, 80), base, seed=1).p > 0.01
 
 

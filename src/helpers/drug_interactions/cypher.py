@@ -92,6 +92,7 @@ class Retrieved:
         statement = self.tried[-1].attempt.cypher.lower()
         problem = self.tried[-1].attempt.problem.split(":")[0]
         reasons = {
+            "no statement in the reply": problem == "No statement",
             "a name of the question is not in the statement": any(
                 n not in statement for n in asked.parameters.values()
             ),

@@ -471,28 +471,31 @@ def similarity_table(run: Run, of: Measured, references: Sequence[Reference], dr
         row: dict[str, object] = {"about": sort or "all", "n": len(at)}
         for arm in ARMS:
             score = bootstrap(of.similarity[arm][at], draws=draws)
-            row[label(arm)] = figures.score_text(score, "count", digits=2)
+            # a few answers of one sort say nothing of how sure their mean is
+            row[label(arm)] = figures.number(score.value, "count", digits=2)
             if sort is None:
+                row[label(arm)] = figures.score_text(score, "count", digits=2)
                 run.extra(f"questions.similarity.{arm}", f"{label(arm)}, MedQuAD: cosine to the reference", score)
         rows.append(row)
     return pd.DataFrame(rows)
 
 
-def sources_table(answers: Mapping[Arm, Sequence[Answered]], retrieved: Sequence[Retrieved]) -> pd.DataFrame:
-    """From what each graph arm answered: a query's rows, the search for names, passages, or nothing."""
+def sources_table(evidence: Mapping[Arm, Sequence[Evidence]], retrieved: Sequence[Retrieved]) -> pd.DataFrame:
+    """What each graph arm answered from: a query's rows, the search for names, passages, or nothing."""
     rows = []
-    for arm in ("drugrag", "hybrid"):
+    graph_arms: tuple[Arm, ...] = ("drugrag", "hybrid")
+    for arm in graph_arms:
         kinds = Counter(
             "passages"
-            if a.evidence.source == "passages"
+            if found.source == "passages"
             else "nothing found"
-            if not a.evidence.lines
+            if not found.lines
             else "search for names"
             if r.by_keyword
             else "rows of a query"
-            for a, r in zip(answers[arm], retrieved, strict=True)
+            for found, r in zip(evidence[arm], retrieved, strict=True)
         )
-        rows.append({"arm": LABELS[arm][0], "n": len(retrieved), **kinds})
+        rows.append({"arm": label(arm), "n": len(retrieved), **kinds})
     return pd.DataFrame(rows).fillna(0)
 
 
@@ -546,7 +549,7 @@ def decide_claims(
         "drugrag_beats_baselines",
         all(c.test.difference > 0 and c.adjusted < 0.05 for c in on_sets),
         "F1 of DrugRAG's answer set in points less that of: "
-        + "; ".join(f"{label(c.other).lower()} {points(c.test)}, p {p_text(c.adjusted)}" for c in on_sets)
+        + "; ".join(f"{label(c.other)} {points(c.test)}, p {p_text(c.adjusted)}" for c in on_sets)
         + f", on {len(known)} questions.",
         p=max(c.adjusted for c in on_sets),
     )
@@ -566,7 +569,7 @@ def decide_claims(
         "drugrag_varies_least",
         all(spread["drugrag"] < spread[arm] for arm in others) and max(adjusted) < 0.05,
         "Standard deviations of the normalised rating: "
-        + ", ".join(f"{label(arm).lower()} {value:.2f}" for arm, value in spread.items())
+        + ", ".join(f"{label(arm)} {value:.2f}" for arm, value in spread.items())
         + f"; the largest p of Levene's tests is {p_text(max(adjusted))}.{rated}",
         p=max(adjusted),
     )
@@ -650,7 +653,7 @@ def answer(
     """
     f1 = {arm: bootstrap(of.sets[arm].f1, draws=draws) for arm in ARMS}
     best = max(ARMS, key=lambda arm: f1[arm].value)
-    others = "; ".join(f"{label(arm).lower()} {figures.score_text(f1[arm])}" for arm in ARMS if arm != best)
+    others = "; ".join(f"{label(arm)} {figures.score_text(f1[arm])}" for arm in ARMS if arm != best)
     cosine = {arm: float(of.similarity[arm].mean()) for arm in ARMS}
     nearest = max(ARMS, key=lambda arm: cosine[arm])
     told = figures.score_text(truth, "count", digits=2) if truth else "not measurable"
