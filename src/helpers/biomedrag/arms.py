@@ -85,7 +85,7 @@ def tfidf(corpus: Corpus) -> Arm:
     """Logistic regression on TF-IDF of words and pairs of words, classes weighted alike."""
     model = make_pipeline(
         TfidfVectorizer(ngram_range=(1, 2), min_df=2, sublinear_tf=True),
-        LogisticRegression(max_iter=100, class_weight="balanced", C=10.0),
+        LogisticRegression(max_iter=300, tol=1e-3, class_weight="balanced", C=10.0),
     )
     model.fit([given(e, corpus.task) for e in corpus.train], [e.label for e in corpus.train])
 
@@ -97,7 +97,7 @@ def tfidf(corpus: Corpus) -> Arm:
 
 def encoded(corpus: Corpus, encoder: Encoder) -> Arm:
     """Logistic regression on the encoder's vectors, classes weighted alike."""
-    model = LogisticRegression(max_iter=1000, class_weight="balanced", C=10.0)
+    model = LogisticRegression(max_iter=1000, tol=1e-3, class_weight="balanced", C=10.0)
     vectors = encoder.encode([given(e, corpus.task) for e in corpus.train], progress=False)
     model.fit(vectors, [e.label for e in corpus.train])
 
