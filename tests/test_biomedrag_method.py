@@ -24,9 +24,11 @@ from helpers.biomedrag.scorer import (
     cross_validate,
     likelihood_prompt,
     loss_and_gradient,
+    teach,
     train,
 )
 from helpers.biomedrag.scoring import PARTS, parse_triples
+from helpers.llm import LLM
 from helpers.metrics import Paired, Score
 from helpers.published import Number
 from helpers.record import load
@@ -218,6 +220,20 @@ def test_the_likelihood_is_of_the_label_after_document_and_input():
     )
     assert continuation == " TREATS"
     assert context.index("eased the itch => TREATS") < context.index(VALIDATION[0].text)
+
+
+@pytest.mark.engine
+def test_each_likelihood_is_asked_for_once_and_rises_with_a_document_of_the_true_label(small_llm, tmp_path):
+    model = LLM(small_llm, cache_folder=tmp_path)
+    documents = [
+        Document((Shot("the salve relieved the itch", label, (), "y", False),)) for label in ("TREATS", "INHIBITS")
+    ]
+    first = teach(model, [VALIDATION[0]] * 2, [documents, documents])
+    # the same input with the same documents is the same request
+    assert model.usage.requests - model.usage.cached == 2
+    assert first[0].loglikelihoods[0] > first[0].loglikelihoods[1]
+    again = teach(LLM(small_llm, cache_folder=tmp_path), [VALIDATION[0]], [documents])
+    assert np.array_equal(again[0].loglikelihoods, first[0].loglikelihoods)
 
 
 # -------------------------------------------------------------------------------------------------------------- arms
