@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from helpers import record, vectors
 from helpers.biomedrag import arms, printed_tests, scorer
 from helpers.biomedrag import method_report as report
+from helpers.biomedrag.adapted import Retrieval, training_pairs
 from helpers.biomedrag.arms import Asking, PairReader, marked_entities, marks_the_pair, triple_line
 from helpers.biomedrag.corpora import Corpus, Example, Triple
 from helpers.biomedrag.experiment import Study, draw
@@ -342,6 +343,16 @@ def test_replies_are_read_strictly():
     assert asking("relations").read("It treats it")[0] is None
     assert asking("triples").read("a|TREATS|b") == ("TREATS", (Triple("a", "TREATS", "b"),))
     assert asking("triples").read("a TREATS b") == (None, ())
+
+
+def test_lora_learns_answers_from_prompts_with_or_without_a_document(memory):
+    corpus = Corpus("GIT", "triples", MARKED, VALIDATION, VALIDATION, LABELS)
+    plain = training_pairs(corpus, MARKED[:1], None)
+    shown = training_pairs(corpus, MARKED[:1], Retrieval(memory, cosine_scorer(memory.encoder.dimension), 2))
+    assert plain[0][1] == shown[0][1] == "cream|TREATS|rash"
+    texts = ["".join(m["content"] for m in prompt) for prompt, _ in (plain[0], shown[0])]
+    assert ["Example:" in text for text in texts] == [False, True]
+    assert not any("INHIBITS" in text for text in texts[:1])
 
 
 @given(st.lists(st.builds(Triple, *[st.text("abc", min_size=1, max_size=5)] * 3), min_size=1, max_size=3, unique=True))

@@ -10,6 +10,7 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 from helpers import figures
+from helpers.biomedrag.adapted import Adapted
 from helpers.biomedrag.arms import marked_entities, marks_the_pair
 from helpers.biomedrag.balance import KEYS, Balance
 from helpers.biomedrag.corpora import Corpus
@@ -680,6 +681,22 @@ def ablation_summary(studies: Mapping[str, Study], counts: Sequence[int], draws:
 
 
 # ---------------------------------------------------------------------------------------------------------- training
+
+
+def report_adapted(run: Run, name: str, adapted: Adapted, scores: Mapping[str, Scores]) -> None:
+    """Keep the adapted model, its training and its scores in the record; the paper adapts other models."""
+    endpoint = adapted.base.endpoint
+    run.model(
+        endpoint.model,
+        endpoint.model_sha256,
+        engine=endpoint.engine,
+        version=endpoint.version,
+        role="is adapted by LoRA",
+    )
+    for arm, of_arm in scores.items():
+        run.extra(f"{COLUMNS[name]}.{arm}.f1", f"F1 on {name}: {label(arm)} ({endpoint.model})", of_arm["f1"])
+    for arm, log in adapted.logs.items():
+        run.timing(f"LoRA training, {label(arm)}", log.seconds, steps=log.settings["steps"], pairs=log.pairs)
 
 
 def draw_training(logs: Mapping[str, TrainingLog]) -> Figure:
