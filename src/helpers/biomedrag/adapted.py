@@ -17,8 +17,7 @@ from helpers.biomedrag.scorer import Scorer
 from helpers.llm import LLM
 from helpers.lora import Pair, TrainingLog
 
-BATCH = 8
-HELD_OUT = 24
+HELD_OUT = 8
 """Validation rows whose loss is followed."""
 LONGEST = 256
 """Tokens of a prompt and its answer that training sees."""
@@ -48,14 +47,15 @@ class Adapted:
     arms: Mapping[str, Arm]
 
 
-def adapt(corpus: Corpus, retrieval: Retrieval, model: str, *, steps: int, rank: int, seed: int) -> Adapted:
+def adapt(corpus: Corpus, retrieval: Retrieval, model: str, *, steps: int, batch: int, rank: int, seed: int) -> Adapted:
     """Train both adapters on so many steps of training rows, and serve them beside their base.
 
     Args:
         corpus: the data.
         retrieval: what chooses the documents, in training and after.
         model: the base, see `helpers.lora.train`.
-        steps: of eight rows each.
+        steps: of training.
+        batch: rows of a step.
         rank: of the adapters.
         seed: of the rows and of training.
 
@@ -63,7 +63,7 @@ def adapt(corpus: Corpus, retrieval: Retrieval, model: str, *, steps: int, rank:
         EngineError: this machine's engine cannot train or serve adapters.
         ServiceError: the server did not start.
     """
-    rows, held_out = draw(corpus.train, steps * BATCH, seed), draw(corpus.validation, HELD_OUT, seed)
+    rows, held_out = draw(corpus.train, steps * batch, seed), draw(corpus.validation, HELD_OUT, seed)
     logs = {
         name: lora.trained(
             f"{corpus.name.lower()}-{name}",
@@ -73,7 +73,7 @@ def adapt(corpus: Corpus, retrieval: Retrieval, model: str, *, steps: int, rank:
             steps=steps,
             rank=rank,
             seed=seed,
-            batch=BATCH,
+            batch=batch,
             max_tokens=LONGEST,
             evaluations=4,
         )
