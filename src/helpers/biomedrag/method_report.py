@@ -159,18 +159,30 @@ def blanks_table(run: Run, corpora: Mapping[str, Corpus], floors: Mapping[str, M
     return pd.DataFrame(rows)
 
 
-def ceilings_words(run: Run, balances: Sequence[Balance]) -> str:
-    """Which printed scores lie above what the text of a row can decide."""
+def ceilings_words(run: Run, balances: Sequence[Balance], related: Mapping[str, Balance]) -> str:
+    """Which printed scores lie above what the text of a row can decide.
+
+    Args:
+        run: has the printed numbers.
+        balances: of the test files.
+        related: of those rows alone that state a relation, where a file has others too.
+    """
     said = []
     for b in balances:
         printed = printed_value(run, b.name)
         if printed > b.ceiling_as_released.value:
-            said.append(
+            words = (
                 f"On **{b.name}** the printed F1 ({_percent(printed)}) is above the most that any extractor can have "
                 f"right that sees the released sentence and gives one answer to it "
-                f"({_percent(b.ceiling_as_released.value)}): rows repeat a sentence with other pairs. The paper's rows "
-                "held more than the sentence, or were counted otherwise."
+                f"({_percent(b.ceiling_as_released.value)}): rows repeat a sentence with other pairs. So it was counted "
+                "on other rows, or with more than the sentence."
             )
+            if other := related.get(b.name):
+                words += (
+                    f" Of the {other.rows:,} rows that state a relation, one answer a text can have "
+                    f"{_percent(other.ceiling_as_released.value)} right."
+                )
+            said.append(words)
         elif printed > b.ceiling.value:
             said.append(
                 f"On **{b.name}** the printed F1 ({_percent(printed)}) is above what the words can decide "
@@ -244,7 +256,7 @@ def tests_table(tests: Mapping[str, Mapping[str, Paired]], arm: str = "biomedrag
                 f"only {label(arm)} right": test.b,
                 "only the other right": test.c,
                 "difference": _points(test),
-                "p (Holm)": _p(p),
+                "p (Holm)": _p(p).removeprefix("= "),
             }
             for (where, other, test), p in zip(flat, adjusted, strict=True)
         ]
@@ -281,7 +293,7 @@ def choices_table(run: Run, name: str, lesson: Lesson, draws: int = DRAWS) -> pd
                 "scorer": words,
                 "mean log P(y | d, x)": figures.score_text(mean, "count", digits=2),
                 "less cosine": f"{test.difference:+.2f} [{test.low:+.2f}, {test.high:+.2f}]" if test else None,
-                "p (Holm)": _p(adjusted[scorer]) if test else None,
+                "p (Holm)": _p(adjusted[scorer]).removeprefix("= ") if test else None,
                 "same document as cosine": float((choices.rows[scorer] == choices.rows["cosine"]).mean()),
                 "different documents": documents_chosen(choices, lesson.taught, scorer),
                 "shows the true label": label_hits(choices, lesson.taught, scorer),
