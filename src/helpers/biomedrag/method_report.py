@@ -174,8 +174,8 @@ def ceilings_words(run: Run, balances: Sequence[Balance], related: Mapping[str, 
             words = (
                 f"On **{b.name}** the printed F1 ({_percent(printed)}) is above the most that any extractor can have "
                 f"right that sees the released sentence and gives one answer to it "
-                f"({_percent(b.ceiling_as_released.value)}): rows repeat a sentence with other pairs. So it was counted "
-                "on other rows, or with more than the sentence."
+                f"({_percent(b.ceiling_as_released.value)}): rows repeat a sentence with other pairs. So it was "
+                "counted on other rows, or with more than the sentence."
             )
             if other := related.get(b.name):
                 words += (
