@@ -37,6 +37,7 @@ ARMS: Final = {
     "blanks": ("Blanks and a linear classifier", "#079c6b"),
     "names": ("Known names and a linear classifier", "#079c6b"),
     "zero_shot": ("LLM alone", "#c35410"),
+    "told": ("LLM, told what blanks mark", "#c35410"),
     "knn": ("LLM, nearest sentence (RA-KNN-1)", "#c35410"),
     "knn_n": ("LLM, n nearest inputs (RA-KNN-n)", "#c35410"),
     "cosine": ("BiomedRAG without scorer", "#af219d"),
