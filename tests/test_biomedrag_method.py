@@ -350,7 +350,7 @@ def test_lora_learns_answers_from_prompts_with_or_without_a_document(memory):
     plain = training_pairs(corpus, MARKED[:1], None)
     shown = training_pairs(corpus, MARKED[:1], Retrieval(memory, cosine_scorer(memory.encoder.dimension), 2))
     assert plain[0][1] == shown[0][1] == "cream|TREATS|rash"
-    texts = ["".join(m["content"] for m in prompt) for prompt, _ in (plain[0], shown[0])]
+    texts = [str(prompt) for prompt, _ in (plain[0], shown[0])]
     assert ["Example:" in text for text in texts] == [False, True]
     assert not any("INHIBITS" in text for text in texts[:1])
 
