@@ -440,3 +440,46 @@ def test_a_gain_is_decided_by_all_its_corpora(run):
     report.decide_gain(run, "biomedrag.claim.beats_llm_triples", {"GIT": better, "DDI": same})
     assert run.claims[-1].verdict == "differs"
     assert "DDI: +0.0 points" in run.claims[-1].why
+
+
+def answered(task: str, names: dict[str, int]) -> Study:
+    """A study whose arms have so many of the nine rows right, with prompts of ten tokens more for each right one."""
+    rows = (*MARKED, *VALIDATION)
+    study = Study(task, rows)  # type: ignore[arg-type]
+    for name, right in names.items():
+        study.answers[name] = [
+            arms.Prediction(e.label, e.triples, prompt_tokens=100 + 10 * right, generated_tokens=5)
+            if i < right
+            else arms.Prediction(None, prompt_tokens=100 + 10 * right)
+            for i, e in enumerate(rows)
+        ]
+    return study
+
+
+def test_the_ablation_leaves_no_printed_number_and_no_claim_untold(run, tmp_path):
+    counts, words = [0, 1, 5], [3, 5]
+    right = {"biomedrag": 9, "cosine": 4, "plain": 1} | {report.knn_name(n): n for n in counts}
+    studies = {name: answered(task, right) for name, task in (("GIT", "triples"), ("GIT-RE", "relations"))}
+    chunks_ = {name: {m: answered(study.task, {"biomedrag": m}) for m in words} for name, study in studies.items()}
+    report.ablation_table(run, studies, 100, "a model", "")
+    report.knn_table(run, studies, counts, 100, "a model", "")
+    report.chunk_table(run, chunks_, 100, "a model", "")
+    report.decide_ablation(run, studies, chunks_, counts, 100)
+    report.explain_figures(run, counts, words, "a model")
+    saved = load(run.save(tmp_path / "record.json"))
+    told = {value.id for value in saved.values} | {reason.id for reason in saved.reasons}
+    for number in run.printed.numbers:
+        ours = number.id.startswith(
+            ("biomedrag.table4.", "biomedrag.figure3.", "biomedrag.figure2.git.", "biomedrag.figure2.git_re.")
+        )
+        assert not ours or number.why_no_rerun or number.id in told, number.id
+    verdicts = {claim.id.rsplit(".", 1)[1]: claim.verdict for claim in run.claims}
+    assert verdicts == {
+        "scorer_beats_cosine": "differs",  # 5 discordant rows are too few for a significant difference
+        "diversity_helps": "agrees",
+        "longest_chunks_best": "differs",
+        "one_chunk_beats_many": "differs",
+        "more_documents_do_not_help": "differs",
+        "shorter_input": "differs",
+    }
+    assert "n = 5 with" in report.ablation_summary(studies, counts, 100, "a model")
