@@ -130,7 +130,7 @@ def test_a_prompted_model_must_be_significantly_better(llm: int, trained: int, v
 
 def test_prompted_arms_stand_beside_gpt4_and_the_rest_is_explained(run: record.Run):
     study = toy(40, 10, 20, 30)
-    study.answers["knn"] = answered(study, 15)
+    study.answers["knn_n"] = answered(study, 15)
     scores = report.report_arms(run, "ADE-corpus-v2", study, 1, "toy", "a note", draws=100)
     report.explain_rest(run, ["ADE-corpus-v2"])
     values = {value.id: value.value for value in run._values.values()}

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from helpers import record, vectors
 from helpers.biomedrag import arms, printed_tests, scorer
 from helpers.biomedrag import method_report as report
+from helpers.biomedrag.adapted import Retrieval, training_pairs
 from helpers.biomedrag.arms import Asking, PairReader, marked_entities, marks_the_pair, triple_line
 from helpers.biomedrag.corpora import Corpus, Example, Triple
 from helpers.biomedrag.experiment import Study, draw
@@ -24,9 +25,11 @@ from helpers.biomedrag.scorer import (
     cross_validate,
     likelihood_prompt,
     loss_and_gradient,
+    teach,
     train,
 )
 from helpers.biomedrag.scoring import PARTS, parse_triples
+from helpers.llm import LLM
 from helpers.metrics import Paired, Score
 from helpers.published import Number
 from helpers.record import load
@@ -220,6 +223,20 @@ def test_the_likelihood_is_of_the_label_after_document_and_input():
     assert context.index("eased the itch => TREATS") < context.index(VALIDATION[0].text)
 
 
+@pytest.mark.engine
+def test_each_likelihood_is_asked_for_once_and_rises_with_a_document_of_the_true_label(small_llm, tmp_path):
+    model = LLM(small_llm, cache_folder=tmp_path)
+    documents = [
+        Document((Shot("the salve relieved the itch", label, (), "y", False),)) for label in ("TREATS", "INHIBITS")
+    ]
+    first = teach(model, [VALIDATION[0]] * 2, [documents, documents])
+    # the same input with the same documents is the same request
+    assert model.usage.requests - model.usage.cached == 2
+    assert first[0].loglikelihoods[0] > first[0].loglikelihoods[1]
+    again = teach(LLM(small_llm, cache_folder=tmp_path), [VALIDATION[0]], [documents])
+    assert np.array_equal(again[0].loglikelihoods, first[0].loglikelihoods)
+
+
 # -------------------------------------------------------------------------------------------------------------- arms
 
 
@@ -328,6 +345,16 @@ def test_replies_are_read_strictly():
     assert asking("triples").read("a TREATS b") == (None, ())
 
 
+def test_lora_learns_answers_from_prompts_with_or_without_a_document(memory):
+    corpus = Corpus("GIT", "triples", MARKED, VALIDATION, VALIDATION, LABELS)
+    plain = training_pairs(corpus, MARKED[:1], None)
+    shown = training_pairs(corpus, MARKED[:1], Retrieval(memory, cosine_scorer(memory.encoder.dimension), 2))
+    assert plain[0][1] == shown[0][1] == "cream|TREATS|rash"
+    texts = [str(prompt) for prompt, _ in (plain[0], shown[0])]
+    assert ["Example:" in text for text in texts] == [False, True]
+    assert not any("INHIBITS" in text for text in texts[:1])
+
+
 @given(st.lists(st.builds(Triple, *[st.text("abc", min_size=1, max_size=5)] * 3), min_size=1, max_size=3, unique=True))
 def test_triples_are_read_back_from_the_line_that_shows_them(triples):
     assert parse_triples(triple_line(triples)) == triples
@@ -413,3 +440,46 @@ def test_a_gain_is_decided_by_all_its_corpora(run):
     report.decide_gain(run, "biomedrag.claim.beats_llm_triples", {"GIT": better, "DDI": same})
     assert run.claims[-1].verdict == "differs"
     assert "DDI: +0.0 points" in run.claims[-1].why
+
+
+def answered(task: str, names: dict[str, int]) -> Study:
+    """A study whose arms have so many of the nine rows right, with prompts of ten tokens more for each right one."""
+    rows = (*MARKED, *VALIDATION)
+    study = Study(task, rows)  # type: ignore[arg-type]
+    for name, right in names.items():
+        study.answers[name] = [
+            arms.Prediction(e.label, e.triples, prompt_tokens=100 + 10 * right, generated_tokens=5)
+            if i < right
+            else arms.Prediction(None, prompt_tokens=100 + 10 * right)
+            for i, e in enumerate(rows)
+        ]
+    return study
+
+
+def test_the_ablation_leaves_no_printed_number_and_no_claim_untold(run, tmp_path):
+    counts, words = [0, 1, 5], [3, 5]
+    right = {"biomedrag": 9, "cosine": 4, "plain": 1} | {report.knn_name(n): n for n in counts}
+    studies = {name: answered(task, right) for name, task in (("GIT", "triples"), ("GIT-RE", "relations"))}
+    chunks_ = {name: {m: answered(study.task, {"biomedrag": m}) for m in words} for name, study in studies.items()}
+    report.ablation_table(run, studies, 100, "a model", "")
+    report.knn_table(run, studies, counts, 100, "a model", "")
+    report.chunk_table(run, chunks_, 100, "a model", "")
+    report.decide_ablation(run, studies, chunks_, counts, 100)
+    report.explain_figures(run, counts, words, "a model")
+    saved = load(run.save(tmp_path / "record.json"))
+    told = {value.id for value in saved.values} | {reason.id for reason in saved.reasons}
+    for number in run.printed.numbers:
+        ours = number.id.startswith(
+            ("biomedrag.table4.", "biomedrag.figure3.", "biomedrag.figure2.git.", "biomedrag.figure2.git_re.")
+        )
+        assert not ours or number.why_no_rerun or number.id in told, number.id
+    verdicts = {claim.id.rsplit(".", 1)[1]: claim.verdict for claim in run.claims}
+    assert verdicts == {
+        "scorer_beats_cosine": "differs",  # 5 discordant rows are too few for a significant difference
+        "diversity_helps": "agrees",
+        "longest_chunks_best": "differs",
+        "one_chunk_beats_many": "differs",
+        "more_documents_do_not_help": "differs",
+        "shorter_input": "differs",
+    }
+    assert "n = 5 with" in report.ablation_summary(studies, counts, 100, "a model")

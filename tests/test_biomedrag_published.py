@@ -6,6 +6,7 @@ from collections import Counter
 
 import pytest
 
+from helpers.biomedrag.balance import grain
 from helpers.published import published
 
 PAPER = published("biomedrag")
@@ -103,3 +104,16 @@ def test_every_n_is_the_test_size_that_the_paper_states():
         for name in ("ddi", "chemprot", "umls"):
             if number.n and name in id:
                 assert number.n == sizes[f"{name}.test"], id
+
+
+def test_the_digits_of_ade_and_ddi_are_at_odds_with_the_sizes_stated():
+    assert grain("ADE-corpus-v2", [percent("table2.medllama_br.ade_recall")], 500, "").possible == ()
+    recalls = [
+        round(percent(id.removeprefix("biomedrag.")), 2)
+        for contradiction in PAPER.contradictions
+        if contradiction.id.endswith("digits_ddi")
+        for id in contradiction.numbers
+        if id.endswith("recall")
+    ]
+    assert grain("DDI", recalls, 1376, "").possible == ()
+    assert len(grain("DDI", recalls, 368, "").possible) == len(set(recalls)) == 5

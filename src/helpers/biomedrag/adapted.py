@@ -6,16 +6,93 @@ The adapted model's prompts hold no list of labels, which it learns from the ans
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
+from helpers import llm, lora
 from helpers.biomedrag.arms import Arm, Asking, answer_line, biomed_rag, choose_documents, zero_shot
 from helpers.biomedrag.corpora import Corpus, Example
+from helpers.biomedrag.experiment import draw
 from helpers.biomedrag.memory import Document, Memory
 from helpers.biomedrag.scorer import Scorer
 from helpers.llm import LLM
 from helpers.lora import Pair, TrainingLog
 
-Retrieval = tuple[Memory, Scorer, int]
-"""Memory, scorer, and how many retrieved pairs are permuted."""
+HELD_OUT = 8
+"""Validation rows whose loss is followed."""
+LONGEST = 256
+"""Tokens of a prompt and its answer that training sees."""
+
+
+@dataclass(frozen=True)
+class Retrieval:
+    """How documents are chosen: memory, scorer, and how many retrieved pairs are permuted."""
+
+    memory: Memory
+    scorer: Scorer
+    permuted: int
+
+
+@dataclass(frozen=True)
+class Adapted:
+    """A small model with two adapters.
+
+    Attributes:
+        logs: of training, `lora` on plain prompts and `lora_rag` on prompts with BiomedRAG's document.
+        base: the model itself; its server has both adapters.
+        arms: the model alone (`small`), and with each adapter.
+    """
+
+    logs: Mapping[str, TrainingLog]
+    base: LLM
+    arms: Mapping[str, Arm]
+
+
+def adapt(corpus: Corpus, retrieval: Retrieval, model: str, *, steps: int, batch: int, rank: int, seed: int) -> Adapted:
+    """Train both adapters on so many steps of training rows, and serve them beside their base.
+
+    Args:
+        corpus: the data.
+        retrieval: what chooses the documents, in training and after.
+        model: the base, see `helpers.lora.train`.
+        steps: of training.
+        batch: rows of a step.
+        rank: of the adapters.
+        seed: of the rows and of training.
+
+    Raises:
+        EngineError: this machine's engine cannot train or serve adapters.
+        ServiceError: the server did not start.
+    """
+    rows, held_out = draw(corpus.train, steps * batch, seed), draw(corpus.validation, HELD_OUT, seed)
+    logs = {
+        name: lora.trained(
+            f"{corpus.name.lower()}-{name}",
+            training_pairs(corpus, rows, documents),
+            training_pairs(corpus, held_out, None),
+            model,
+            steps=steps,
+            rank=rank,
+            seed=seed,
+            batch=batch,
+            max_tokens=LONGEST,
+            evaluations=4,
+        )
+        for name, documents in {"lora": None, "lora_rag": retrieval}.items()
+    }
+    base = llm.connect(model, exact=True, adapters=[log.adapter for log in logs.values()])
+    labels = tuple(corpus.labels)
+    plain, shown = (
+        Asking(base.adapted(log.adapter), corpus.task, labels, offered=False)
+        for log in (logs["lora"], logs["lora_rag"])
+    )
+    arms = {
+        "small": zero_shot(Asking(base, corpus.task, labels)),
+        "lora": zero_shot(plain),
+        "lora_rag": biomed_rag(
+            shown, retrieval.memory, retrieval.scorer, permuted=retrieval.permuted, name="LoRA and BiomedRAG"
+        ),
+    }
+    return Adapted(logs, base, arms)
 
 
 def training_pairs(corpus: Corpus, examples: Sequence[Example], retrieval: Retrieval | None) -> list[Pair]:
@@ -23,38 +100,8 @@ def training_pairs(corpus: Corpus, examples: Sequence[Example], retrieval: Retri
     asking = Asking(None, corpus.task, tuple(corpus.labels), offered=False)
     documents: Sequence[Document | None] = [None] * len(examples)
     if retrieval:
-        memory, scorer, permuted = retrieval
-        documents = choose_documents(memory, scorer, examples, permuted=permuted)
+        documents = choose_documents(retrieval.memory, retrieval.scorer, examples, permuted=retrieval.permuted)
     return [
         (asking.messages(e, d.shots if d else ()), answer_line(e, corpus.task))
         for e, d in zip(examples, documents, strict=True)
     ]
-
-
-def adapted_arms(
-    corpus: Corpus,
-    base: LLM,
-    logs: Mapping[str, TrainingLog],
-    memory: Memory,
-    scorer: Scorer,
-    permuted: int,
-) -> dict[str, Arm]:
-    """The base model alone, adapted, and adapted with BiomedRAG.
-
-    Args:
-        corpus: the data.
-        base: the model, whose server has the adapters.
-        logs: `lora`, trained on plain prompts, and `lora_rag`, trained on prompts with documents.
-        memory: of the corpus.
-        scorer: that chose the documents of training.
-        permuted: see `Memory.candidates`.
-    """
-    labels = tuple(corpus.labels)
-    plain, with_documents = (
-        Asking(base.adapted(logs[name].adapter), corpus.task, labels, offered=False) for name in ("lora", "lora_rag")
-    )
-    return {
-        "small": zero_shot(Asking(base, corpus.task, labels)),
-        "lora": zero_shot(plain),
-        "lora_rag": biomed_rag(with_documents, memory, scorer, permuted=permuted, name="LoRA and BiomedRAG"),
-    }

@@ -26,6 +26,8 @@ from helpers.vectors import Encoder, Index
 
 FORMAT: Final = "head entity|relation|tail entity"
 """Output format of the released prompts."""
+BLANKS_HINT: Final = "Each of the two entities has a doubled blank before it and after it. "
+"""What the blanks of the released sentences mark, told to a language model."""
 QUESTIONS: Final = {
     "relations": "Which relation of the head entity to the tail entity does the sentence state?",
     "classification": "To which class does the text belong?",
@@ -85,7 +87,7 @@ def tfidf(corpus: Corpus) -> Arm:
     """Logistic regression on TF-IDF of words and pairs of words, classes weighted alike."""
     model = make_pipeline(
         TfidfVectorizer(ngram_range=(1, 2), min_df=2, sublinear_tf=True),
-        LogisticRegression(max_iter=100, class_weight="balanced", C=10.0),
+        LogisticRegression(max_iter=300, tol=1e-3, class_weight="balanced", C=10.0),
     )
     model.fit([given(e, corpus.task) for e in corpus.train], [e.label for e in corpus.train])
 
@@ -97,7 +99,7 @@ def tfidf(corpus: Corpus) -> Arm:
 
 def encoded(corpus: Corpus, encoder: Encoder) -> Arm:
     """Logistic regression on the encoder's vectors, classes weighted alike."""
-    model = LogisticRegression(max_iter=1000, class_weight="balanced", C=10.0)
+    model = LogisticRegression(max_iter=1000, tol=1e-3, class_weight="balanced", C=10.0)
     vectors = encoder.encode([given(e, corpus.task) for e in corpus.train], progress=False)
     model.fit(vectors, [e.label for e in corpus.train])
 
@@ -225,6 +227,7 @@ class Asking:
         wrapped: for triples, show a chunk between the head and the tail of its sentence, and their triple as its
             answer. The released prompts do so, with a pair of that relation drawn by chance; the text shows the label.
         definitions: of the labels in words, listed with them (section 4.3.1); none by default.
+        hint: a sentence more for triples.
     """
 
     llm: LLM | None
@@ -235,6 +238,7 @@ class Asking:
     offered: bool = True
     wrapped: bool = False
     definitions: Mapping[str, str] = field(default_factory=dict)
+    hint: str = ""
 
     def instruction(self) -> str:
         """I of section 4.2.4: what is the same in every prompt stands first, so that the server computes it once."""
@@ -246,7 +250,7 @@ class Asking:
             relations = f"The relation is one of these:{offered}" if self.offered else ""
             return (
                 "Extract the relation that the sentence states between two of its entities. Copy both entities from "
-                f"the sentence. {relations}Answer in one line: {FORMAT}"
+                f"the sentence. {self.hint}{relations}Answer in one line: {FORMAT}"
             )
         what = self.question or QUESTIONS[self.task]
         return f"{what} Answer with one of these and nothing else:{offered}".rstrip() if self.offered else what

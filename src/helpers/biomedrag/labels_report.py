@@ -181,7 +181,7 @@ def report_arms(
                 run.rerun(
                     f"biomedrag.table2.{PROMPTED[arm]}.{KEYS[name]}_{measure}", of_arm[measure], model=model, note=note
                 )
-        elif arm == "knn" and (point := KNN.get((name, nearest))):
+        elif arm == "knn_n" and (point := KNN.get((name, nearest))):
             run.rerun(f"biomedrag.figure2.{point}", of_arm["f1"], model=model, note=note)
         else:
             run.extra(
