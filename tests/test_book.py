@@ -453,6 +453,7 @@ def test_every_number_on_the_scoreboard_is_that_of_its_record(browser: Browser, 
     kept = project.root / "data" / "results" / "laptop" / f"{CHAPTER}.json"
     values = {(value["kind"], value["id"]): value for value in json.loads(kept.read_text(encoding="utf-8"))["values"]}
     with visit(browser, f"{address}/scoreboard.html") as seen:
+        seen.page.locator(".rag-board + .rag-more, .rag-more").first.click()
         rows = seen.page.evaluate(
             """[...document.querySelectorAll('.rag-board tbody tr')].map((row) => [row.querySelector('[id]').id,
                 Object.fromEntries([...row.cells].map((cell) => [cell.dataset.label, cell.innerText]))])"""
@@ -487,6 +488,9 @@ def test_the_scoreboard_is_sorted_and_filtered_by_hand_and_by_keyboard(browser: 
         every = page.locator(".rag-board tbody tr")
         visible = page.locator(".rag-board tbody tr:visible")
         assert tools.locator("output").inner_text() == f"{every.count()} of {every.count()} rows"
+        assert visible.count() == 40, "a page without end helps nobody"
+        page.get_by_role("button", name=f"Show all {every.count()} rows").first.click()
+        assert visible.count() == every.count()
         tools.get_by_label("Contains").fill("graphrag accuracy")
         assert 0 < visible.count() < every.count()
         assert all("GraphRAG" in text for text in visible.all_inner_texts())
@@ -500,6 +504,25 @@ def test_the_scoreboard_is_sorted_and_filtered_by_hand_and_by_keyboard(browser: 
         numbers = {id: number.value for id, number in printed_numbers().items()}
         order = [numbers[id] for id in page.eval_on_selector_all(".rag-board [id]", "(all) => all.map((e) => e.id)")]
         assert order == sorted(numbers.values())
+
+
+@pytest.mark.book
+def test_the_scoreboard_begins_with_a_row_an_experiment(browser: Browser, address: str) -> None:
+    with visit(browser, f"{address}/scoreboard.html") as seen:
+        first = seen.page.locator(".bd-article table").first
+        row = first.locator("tbody tr", has=seen.page.locator(f"a[href*='{CHAPTER}.html']"))
+        cells = dict(zip(first.locator("th").all_inner_texts(), row.locator("td").all_inner_texts(), strict=True))
+        assert cells["Claims"] == "1 of 1"
+        assert re.fullmatch(r"\d+ of 8", cells["Rescored"])
+        assert re.fullmatch(r"\d+ of 8", cells["Rerun"])
+        assert cells["Run"].startswith("reference run")
+
+
+@pytest.mark.book
+def test_a_link_to_a_number_shows_its_row(browser: Browser, address: str) -> None:
+    last = list(printed_numbers())[-1]
+    with visit(browser, f"{address}/scoreboard.html#{last}") as seen:
+        assert seen.page.locator(f"[id='{last}']").is_visible()
 
 
 @pytest.mark.book

@@ -484,6 +484,17 @@ def test_a_reason_of_this_machine_does_not_hide_what_the_reference_rescored():
     assert tuple(rows.loc[ACCURACY, ["rescored_verdict", "rescored_why"]]) == ("cannot be run", "the file is gone")
 
 
+def test_a_notebook_that_leaves_a_claim_open_does_not_undo_what_another_decided():
+    run = start("02_toy")
+    run.claim(CLAIM, "differs", "3 of 4 answers less")
+    run.save()
+    later = start("01_toy")
+    later.claim(CLAIM, "not run", "another notebook asks this")
+    later.save()
+    row = scoreboard.ledger("toy", "laptop").iloc[0]
+    assert (row["verdict"], row["rerun_notebook"]) == ("differs", "02_toy")
+
+
 def test_the_ledger_says_what_decided_each_claim_and_why_one_is_open():
     empty = scoreboard.ledger("toy", "laptop").iloc[0]
     assert (empty["verdict"], empty["why"], empty["rerun_test"]) == (
@@ -578,12 +589,12 @@ def test_the_terminal_shows_scoreboard_and_ledger(capsys, monkeypatch):
         scoreboard.main(["--paper", "toi"])
 
 
-def test_a_run_says_which_of_its_answers_were_kept_from_before():
+def test_a_run_says_how_many_of_its_answers_came_from_the_disk():
     cold, warm = start(), start("02_toy")
     cold.tokens(prompt=100, generated=10, requests=5)
     warm.tokens(prompt=20, generated=2, requests=5, cached=4)
     for run in (cold, warm):
         run.save()
     lines = {r.notebook: pages.run_line(r) for r in record.records("laptop")}
-    assert "kept from before" not in lines["01_toy"]
-    assert lines["02_toy"].endswith("with 4 of 5 answers kept from before")
+    assert "from disk" not in lines["01_toy"]
+    assert lines["02_toy"].endswith(", 4 of 5 answers read from disk")

@@ -3,6 +3,8 @@
 
 (() => {
   const FILTERS = ["Paper", "Table", "Verdict"];
+  // rows that are shown at first: more would make a page without end
+  const FIRST = 40;
 
   // a verdict stands before its reason
   const said = (cell) => (cell.querySelector(".rag-verdict") ?? cell).textContent.trim();
@@ -44,18 +46,42 @@
     tools.append(count);
     table.closest(".rag-scroll").before(tools);
 
+    const more = document.createElement("button");
+    more.type = "button";
+    more.className = "rag-more";
+    table.closest(".rag-scroll").after(more);
+    let all = false;
+
     const filter = () => {
       const words = search.value.toLowerCase().split(/\s+/).filter(Boolean);
-      rows.forEach((row) => {
+      const found = [...body.rows].filter((row) => {
         const text = row.textContent.toLowerCase();
-        row.hidden =
-          !words.every((word) => text.includes(word)) ||
-          !selects.every(({ select, column }) => !select.value || said(row.cells[column]) === select.value);
+        return (
+          words.every((word) => text.includes(word)) &&
+          selects.every(({ select, column }) => !select.value || said(row.cells[column]) === select.value)
+        );
       });
-      count.textContent = `${rows.filter((row) => !row.hidden).length} of ${rows.length} rows`;
+      const shown = new Set(all ? found : found.slice(0, FIRST));
+      rows.forEach((row) => { row.hidden = !shown.has(row); });
+      count.textContent = `${found.length} of ${rows.length} rows`;
+      more.hidden = shown.size === found.length;
+      more.textContent = `Show all ${found.length} rows`;
     };
+    more.addEventListener("click", () => { all = true; filter(); });
     tools.addEventListener("input", filter);
+    // a link to one row shows it, whatever stands before it
+    const target = () => {
+      const row = location.hash && document.getElementById(decodeURIComponent(location.hash.slice(1)))?.closest("tr");
+      if (!row || !rows.includes(row) || !row.hidden) return;
+      all = true;
+      filter();
+      row.scrollIntoView();
+    };
+    addEventListener("hashchange", target);
+    // printed, the whole table is wanted
+    addEventListener("beforeprint", () => { all = true; filter(); });
     filter();
+    target();
 
     headers.forEach((header, column) => {
       const button = document.createElement("button");
@@ -72,6 +98,7 @@
           .sort((a, b) => a.number - b.number || a.text.localeCompare(b.text, "en", { numeric: true }));
         if (down) sorted.reverse();
         body.append(...sorted.map(({ row }) => row));
+        filter();
       });
     });
   };

@@ -38,6 +38,7 @@ PAPERS: Final = {
     "qa_rag": "kim2024qarag",
 }
 """The papers in the order of the book, with their keys in `book/references.bib`."""
+_NONE: Final = "\N{EN DASH}"
 _NO_LLM = frozenset({"graph", "encoder", "spaCy"})
 """Engines, as records name them, that serve no language model."""
 SUBJECTS: Final = {
@@ -192,8 +193,8 @@ def run_line(record: Record) -> str:
 
 
 def _kept(tokens: Mapping[str, int]) -> str:
-    """Says of a duration that it holds answers which were on the disk already."""
-    return f" with {tokens['cached']:,} of {tokens['requests']:,} answers kept from before" if tokens["cached"] else ""
+    """Says of a duration that it holds answers which were on the disk already, or were asked for twice."""
+    return f", {tokens['cached']:,} of {tokens['requests']:,} answers read from disk" if tokens["cached"] else ""
 
 
 def findings(record: Record) -> Markup:
@@ -302,6 +303,14 @@ class _Measured:
 # -- what the templates call ------------------------------------------------------------------------------------------
 
 
+def _in_order(table: pd.DataFrame) -> pd.DataFrame:
+    """The rows by paper, in the order of `PAPERS`, others last; within a paper as they were."""
+    place = {paper: i for i, paper in enumerate(PAPERS)}
+    return table.sort_values(
+        "paper", key=lambda names: names.map(lambda name: place.get(name, len(place))), kind="stable"
+    ).reset_index(drop=True)
+
+
 class Pages:
     """The functions of the templates, bound to the runs that this build shows."""
 
@@ -312,20 +321,20 @@ class Pages:
     def functions(self) -> dict[str, Callable[..., str]]:
         """The functions by the names that a template uses."""
         names = (
-            "asked value printed picture headline tally papers shown_run scoreboard ledger downloads runs software "
+            "asked value printed picture headline tally papers experiments scoreboard ledger downloads runs software "
             "models sources data parameters timings settings_table launch_links costs rates memory file"
         )
         return {name: getattr(self, name) for name in names.split()} | {"verdict": verdict}
 
     @cached_property
     def board(self) -> pd.DataFrame:
-        """The scoreboard of the profile that is shown."""
-        return scoreboard(profile=shown_profile())
+        """The scoreboard of the profile that is shown, the papers in the order of the book."""
+        return _in_order(scoreboard(profile=shown_profile()))
 
     @cached_property
     def claims(self) -> pd.DataFrame:
-        """The ledger of the profile that is shown."""
-        return ledger(profile=shown_profile())
+        """The ledger of the profile that is shown, the papers in the order of the book."""
+        return _in_order(ledger(profile=shown_profile()))
 
     @cached_property
     def _rows(self) -> dict[str, dict[str, Any]]:
@@ -438,19 +447,48 @@ class Pages:
             lines.append(f"- {subject}{cited}: {links or 'no chapter yet'}")
         return "\n".join(lines)
 
-    def shown_run(self) -> str:
-        """Which run the rerun numbers are from."""
-        shown = [(chapter, chapter.record) for chapter in self.chapters if chapter.record]
-        if not shown:
-            return "No notebook has been run yet; the cells say so."
-        words = {"yours": "your run", "reference": "the reference run"}
-        lines = [
-            f"[{chapter.title}](notebooks/{chapter.name}.ipynb): {words[chapter.origin]} ({run_line(record)})"
-            for chapter, record in shown
-        ]
-        return "The rerun numbers are from " + "; from ".join(lines) + "."
-
     # -- the scoreboard page
+
+    def experiments(self) -> str:
+        """One row an experiment: what became of its numbers and claims, and which run that is from."""
+        words = {"yours": "your run", "reference": "reference run", "none": "not run yet"}
+        rows = []
+        for chapter in self.chapters:
+            experiment = _link(chapter.name, chapter.title)
+            if chapter.paper and chapter.paper in SUBJECTS:
+                experiment += _why(SUBJECTS[chapter.paper])
+            told = run_line(chapter.record) if chapter.record else ""
+            rows.append(
+                {
+                    "Experiment": experiment,
+                    "Rescored": self._share(chapter.name, "rescored"),
+                    "Rerun": self._share(chapter.name, "rerun"),
+                    "Claims": self._held(chapter.name),
+                    "Run": escape(words[chapter.origin]) + _why(told),
+                }
+            )
+        caption = "numbers rescored to the last printed digit, numbers rerun within tolerance, claims that hold"
+        return self._table(rows, f"{len(rows)} experiments: {caption}")
+
+    def _share(self, notebook: str, kind: Kind) -> Markup:
+        """How many of a notebook's values of this kind agree with the printed ones; speed is not compared."""
+        cells = [self._measured(id, kind) for id in self._rows]
+        mine = [c for c in cells if c.there and c["notebook"] == notebook and c["verdict"] != "not compared"]
+        agree = sum(cell["verdict"] == "agrees" for cell in mine)
+        return _figure(agree / len(mine), f"{agree} of {len(mine)}") if mine else escape(_NONE)
+
+    def _held(self, notebook: str) -> Markup:
+        """How many of the claims that a notebook's shown run tests hold in it."""
+        settled = [
+            row[f"{group}_verdict"]
+            for row in self.claims.to_dict("records")
+            for group in ("rerun", "reference")
+            if row["verdict"] == row[f"{group}_verdict"] in ("agrees", "differs")
+            and row[f"{group}_notebook"] == notebook
+            and (group == "rerun" or row["rerun_verdict"] not in ("agrees", "differs"))
+        ]
+        held = settled.count("agrees")
+        return _figure(held / len(settled), f"{held} of {len(settled)}") if settled else escape(_NONE)
 
     def scoreboard(self) -> str:
         """Every printed number beside what became of it; the page's script adds sorting and filters."""

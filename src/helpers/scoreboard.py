@@ -29,6 +29,9 @@ DRIFT_FLOOR: dict[Unit, float | None] = {
 }
 """How far a rerun may always lie from the kept reference. None: not compared."""
 
+SETTLED = ("agrees", "differs")
+"""Verdicts that decide something."""
+
 T = TypeVar("T")
 
 
@@ -93,8 +96,7 @@ def ledger(paper: str | None = None, profile: Profile | None = None) -> pd.DataF
             rerun = _decided(claim, own, claim.why_not or "not yet run on this machine")
             for group, decided in (("reference", reference), ("rerun", rerun)):
                 row |= {f"{group}_{key}": value for key, value in decided.items()}
-            settled = ("agrees", "differs")
-            chosen = reference if reference["verdict"] in settled and rerun["verdict"] not in settled else rerun
+            chosen = reference if reference["verdict"] in SETTLED and rerun["verdict"] not in SETTLED else rerun
             rows.append({**row, "verdict": chosen["verdict"], "why": chosen["why"]})
     return pd.DataFrame(rows).astype({"reference_p": "float64", "rerun_p": "float64"})
 
@@ -222,11 +224,13 @@ def _judge(number: Number, value: Value) -> tuple[str, str]:
 
 
 def _decided(claim: Claim, runs: Sequence[Record], empty: str) -> dict[str, Any]:
-    """What the newest of these runs says about a claim."""
-    run, found = _latest(runs, lambda run: (f for f in run.claims if f.id == claim.id))
+    """What the newest of these runs says about a claim; one that decides it goes before one that only says why not."""
+    run, found = _latest(runs, lambda run: (f for f in run.claims if f.id == claim.id and f.verdict in SETTLED))
+    if not run:
+        run, found = _latest(runs, lambda run: (f for f in run.claims if f.id == claim.id))
     if not (run and found):
         return {"verdict": "not run", "why": empty, "test": claim.test, "p": None, "notebook": ""}
-    verdict = "SAMPLE" if run.sample and found.verdict in ("agrees", "differs") else found.verdict
+    verdict = "SAMPLE" if run.sample and found.verdict in SETTLED else found.verdict
     return {"verdict": verdict, "why": found.why, "test": found.test, "p": found.p, "notebook": run.notebook}
 
 
