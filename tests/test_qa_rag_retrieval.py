@@ -7,11 +7,12 @@ from pathlib import Path
 
 import matplotlib as mpl
 import matplotlib.pyplot as plt
+import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from helpers import vectors
+from helpers import record, vectors
 from helpers.qa_rag import data, judge
 from helpers.qa_rag import retrieval as qr
 from helpers.qa_rag import retrieval_report as report
@@ -187,6 +188,27 @@ def test_documents_stand_where_their_first_passage_stands() -> None:
     assert (table.loc["r", list(report.DOCUMENT_MEASURES)] == 0).all()
     assert table[report.ANSWER].isna().tolist() == [False, True, True]
     assert table.loc["s"].isna().all()
+
+
+def measured(found: list[float]) -> pd.DataFrame:
+    return pd.DataFrame(dict.fromkeys(report.MEASURES, found), index=[f"q{i}" for i in range(len(found))])
+
+
+@pytest.mark.parametrize(("tuned", "verdict"), [([1.0] * 12, "agrees"), ([0.0] * 12, "differs")])
+def test_claims_are_decided_by_the_stated_tests(tuned: list[float], verdict: str) -> None:
+    run = record.start(notebook="16_qarag_retrieval", paper="qa_rag", profile="smoke", parameters={})
+    tables = {"tuned": measured(tuned), "base": measured([0.0] * 12)}
+    orders = {report.AS_FOUND: measured([1.0] * 12), "best window": measured(tuned), "agent": measured([0.0] * 12)}
+    _, tests = report.rerankers_table(run, orders, "agent", {"bge": "no hub"}, 200)
+    report.decide_claims(run, tests, tables, 3, 200)
+    assert [claim.verdict for claim in run.claims] == [verdict, verdict]
+
+
+def test_arms_are_compared_on_the_questions_that_both_answered() -> None:
+    tables = {"qa_rag": measured([1.0, 1.0, 0.0, 1.0]), "hyde": measured([0.0, 1.0])}
+    ((test, _),) = report.compare(tables, "qa_rag", ["hyde"], 200).values()
+    assert (test.n, test.b, test.c) == (2, 1, 0)
+    assert report.compare(tables | {"multiquery": measured([])}, "qa_rag", ["multiquery"], 200) == {}
 
 
 def test_a_reranker_that_cannot_be_had_is_said(searcher: qr.Searcher) -> None:

@@ -80,7 +80,7 @@ def main(job: dict[str, Any], folder: Path) -> None:
     gpu = torch.cuda.is_available()
     base = AutoModelForCausalLM.from_pretrained(job["base"], dtype=torch.bfloat16, device_map="auto" if gpu else None)
     settings = LoraConfig(
-        r=job["rank"], lora_alpha=job["alpha"], lora_dropout=0.05, target_modules="all-linear", task_type="CAUSAL_LM"
+        r=job["rank"], lora_alpha=job["alpha"], lora_dropout=0.05, target_modules=job["modules"], task_type="CAUSAL_LM"
     )
     model = get_peft_model(base, settings)
     trained, parameters = model.get_nb_trainable_parameters()

@@ -230,6 +230,8 @@ ARMS: dict[str, Arm] = {
     "fused": Arm(
         "reciprocal rank fusion of question and hypothetical answer", (("question", 24), ("tuned", 24)), reranked=False
     ),
+    "windows": Arm("only question, by the best window of a passage", (("question", 24),), by="windows", reranked=False),
+    "qa_rag_windows": Arm("QA-RAG, by the best window of a passage", (("question", 12), ("tuned", 12)), by="windows"),
     "reference": Arm("ceiling: the FDA's own answer (24)", (("reference", 24),)),
 }
 """The paper's five rows (Table 3), what they leave open, and plain baselines."""
