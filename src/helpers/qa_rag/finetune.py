@@ -256,7 +256,7 @@ def table1(run: Run, evaluated: Sequence[Evaluated], encoder: str, base: str, dr
     rows: list[dict[str, object]] = [
         {
             "model": run.printed.number(f"qa_rag.table1.{key}.f1").row + ", printed",
-            **{c: run.printed.number(f"qa_rag.table1.{key}.{c}").printed for c in columns},
+            **{c: figures.number(run.printed.number(f"qa_rag.table1.{key}.{c}").value) for c in columns},
         }
         for key in ("finetuned_gpt35", "finetuned_mistral", "gpt4")
     ]

@@ -106,9 +106,20 @@ def ids_of(rankings: Mapping[str, Sequence[int]], corpus: Corpus) -> dict[str, l
     return {id: [corpus.passages[row].id for row in rows] for id, rows in rankings.items()}
 
 
+RELEASED = {
+    "qa_rag": "question (12) + hypothetical answer (12): QA-RAG",
+    "question": "only question (24)",
+    "hypothetical": "only hypothetical answer (24)",
+    "ablation_question": "only question (12)",
+    "ablation_hypothetical": "only hypothetical answer (12)",
+}
+"""The released rankings as a reader sees them."""
+
+
 def label(arm: str) -> str:
-    """An arm's name as a reader sees it."""
-    return {**ARMS, **ABLATIONS}[arm].label
+    """An arm's name as a reader sees it; the name itself if it is none of the arms."""
+    known = {name: of.label for name, of in {**ARMS, **ABLATIONS}.items()}
+    return known.get(arm, RELEASED.get(arm, arm))
 
 
 # ------------------------------------------------------------------------------------------------------------ tables
@@ -144,8 +155,9 @@ def scores_table(run: Run, tables: Mapping[str, pd.DataFrame], prefix: str, draw
     """Every measure of every arm, with its interval over the questions that have something to be found."""
     rows = []
     for arm, table in tables.items():
-        row: dict[str, object] = {"passages found by": label(arm) if arm in {**ARMS, **ABLATIONS} else arm}
-        row["questions"] = int(table[MAIN].notna().sum())
+        row: dict[str, object] = {"passages found by": label(arm)}
+        row["questions with an answer there"] = int(table[ANSWER].notna().sum())
+        row["with their document there"] = int(table[MAIN].notna().sum())
         for name in MEASURES:
             values = table[name].dropna().to_numpy()
             if len(values):
@@ -173,7 +185,7 @@ def tests_table(tests: Mapping[str, tuple[Paired, float]], against: str, what: s
     return pd.DataFrame(
         [
             {
-                f"{against}, less": label(name) if name in {**ARMS, **ABLATIONS} else name,
+                f"{against}, less": label(name),
                 "questions": test.n,
                 "only the first finds it": test.b,
                 "only the other": test.c,
@@ -247,21 +259,17 @@ def rerankers_table(
                 row[measure_name] = score = bootstrap(values, draws=draws)
                 run.extra(f"rerank.{_id(name)}.{_id(measure_name)}", f"{measure_name}, {name}", score)
         if name in tests:
-            flipped = tests[name][0]
-            turned = Paired(
-                flipped.test,
-                flipped.n,
-                flipped.c,
-                flipped.b,
-                -flipped.difference,
-                -flipped.high,
-                -flipped.low,
-                flipped.p,
-            )
+            turned = _turned(tests[name][0])
             row |= {"less the scoring agent, points": points(turned), "p (Holm)": p_text(tests[name][1])}
         rows.append(row)
     rows += [{"order of the candidates": name, "not run, because": why} for name, why in missing.items()]
     return pd.DataFrame(rows), tests
+
+
+def _turned(test: Paired) -> Paired:
+    """The same test with its arms in the other order."""
+    # 0 less a number, for the negative of 0 would be written with its sign
+    return Paired(test.test, test.n, test.c, test.b, 0 - test.difference, 0 - test.high, 0 - test.low, test.p)
 
 
 # ------------------------------------------------------------------------------------------------------- generation
@@ -342,7 +350,9 @@ def ragas_table(
         shown: dict[str, object] = {"passages found by": label(arm), "questions": len(of)}
         for name, score in values.items():
             if row:
-                shown[f"context {name}, printed"] = run.printed.number(f"qa_rag.table3.{row}.{name}").printed
+                shown[f"context {name}, printed"] = figures.number(
+                    run.printed.number(f"qa_rag.table3.{row}.{name}").value
+                )
                 run.rerun(f"qa_rag.table3.{row}.{name}", score, model=judge, note=note)
                 run.rerun(f"qa_rag.table2.{row}.{name}_reranker", score, model=judge, note=note)
             else:
@@ -384,7 +394,7 @@ def decide_claims(
     agent_less = {name: test for name, test in reranked.items() if name != AS_FOUND}
     holds = any(test.difference < 0 and p < 0.05 for test, p in agent_less.values())
     words = "; ".join(
-        f"{name}: {figures.number(-100 * test.difference, 'count', digits=1)} points over the agent, p {p_text(p)}"
+        f"{name}: {points(_turned(test))} points over the agent, p {p_text(p)}"
         for name, (test, p) in agent_less.items()
     )
     run.claim(
@@ -423,7 +433,7 @@ def draw_arms(tables: Mapping[str, pd.DataFrame], draws: int) -> Figure:
         panel.set_xlim(-0.02, 1.02)
         panel.xaxis.set_major_formatter(lambda x, _: f"{100 * x:.0f} %")
         panel.grid(axis="x")
-    panels[0].set_yticks(range(len(tables)), [label(arm) if arm in {**ARMS, **ABLATIONS} else arm for arm in tables])
+    panels[0].set_yticks(range(len(tables)), [label(arm) for arm in tables])
     panels[0].set_ylim(len(tables) - 0.5, -0.5)
     return fig
 
@@ -432,7 +442,7 @@ def arms_words(tables: Mapping[str, pd.DataFrame], name: str = ANSWER) -> str:
     """What the figure of the arms shows, in words."""
     means = {arm: float(table[name].mean()) for arm, table in tables.items() if table[name].notna().any()}
     order = sorted(means, key=lambda arm: -means[arm])
-    said = ", ".join(f"{label(arm) if arm in ARMS else arm} {figures.number(means[arm])}" for arm in order)
+    said = ", ".join(f"{label(arm)} {figures.number(means[arm])}" for arm in order)
     return f"Share of questions with the {name}, from most to least: {said}."
 
 
