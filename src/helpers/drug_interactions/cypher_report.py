@@ -15,7 +15,7 @@ from helpers.record import Run
 
 def cypher_counts(questions: Sequence[Asked], retrieved: Sequence[Retrieved]) -> dict[str, int]:
     """How many questions have the right names, by the step that first gave them, and how many have not."""
-    steps = Counter(r.step(q) or "failed" for q, r in zip(questions, retrieved, strict=True))
+    steps: Counter[str] = Counter(r.step(q) or "failed" for q, r in zip(questions, retrieved, strict=True))
     return {step: steps[step] for step in (*STEPS, "failed")}
 
 
