@@ -236,12 +236,13 @@ def test_an_empty_statement_is_repaired_then_relaxed_then_the_graph_is_searched(
     right, repaired, relaxed, none = cypher.text_to_cypher(model, loaded, sample, texts)
     partners = frozenset(sample.partners["aspirin"])
     assert [r.names for r in (right, repaired, relaxed, none)] == [partners, partners, partners, frozenset()]
-    assert [r.step for r in (right, repaired, relaxed)] == ["first try", "repaired", "relaxed"]
     assert [r.by_keyword for r in (right, repaired, relaxed, none)] == [False, False, False, True]
     assert none.facts
     assert all("aspirin" in fact for fact in none.facts)
     assert "No rows" in model.asked[1][0][-1]["content"]
     question = asked("partners", partners, a="aspirin")
+    steps = [r.step(question) for r in (right, repaired, relaxed, none)]
+    assert steps == ["first try", "repaired", "relaxed", None]
     assert [r.exact(question) for r in (right, none)] == [True, False]
     assert right.reason(question) == ""
     assert none.reason(question)
@@ -567,6 +568,21 @@ def test_an_empty_answer_is_like_nothing() -> None:
     references = [asking.Reference("q", "alpha", "other")] * 2
     answers = [Answered(Evidence("nothing"), Reply(text, "complete", 1, 1, 0.1)) for text in ("alpha", "")]
     assert report.similarity(Words(), answers, references).tolist() == pytest.approx([1.0, 0.0], abs=1e-6)  # type: ignore[arg-type]
+
+
+def test_a_refused_statement_is_right_for_nothing_and_no_rows_are_right_for_a_no() -> None:
+    no = asked("interact", NO, a="alpha", b="gamma")
+    refused, empty = (cypher.Attempt("alpha gamma", problem=p) for p in ("Refused: x", "No rows: x"))
+    wrong = cypher.Attempt("alpha gamma", frozenset({"gamma"}))
+
+    def step(*attempts: cypher.Attempt) -> str | None:
+        tried = tuple(cypher.Tried(step, a) for step, a in zip(cypher.STEPS, attempts, strict=False))
+        return cypher.Retrieved(tried, (), False, 1.0).step(no)
+
+    assert step(refused) is step(refused, refused) is None
+    assert step(empty) == step(empty, refused) == "first try"
+    assert step(refused, empty) == "repaired"
+    assert step(empty, wrong) is None
 
 
 def test_why_a_statement_failed_is_told() -> None:

@@ -42,6 +42,15 @@ EXAMPLE = (
 )
 
 
+def is_right(asked: Asked, attempt: Attempt) -> bool:
+    """Whether a statement ran and returned exactly the right names (execution accuracy).
+
+    No rows are right for a no and for an unknown name; a statement that the server refuses is right for nothing.
+    """
+    ran = not attempt.problem or attempt.problem.startswith("No rows")
+    return ran and answer_of(asked.form, attempt.returned) == asked.answer
+
+
 @dataclass(frozen=True)
 class Tried:
     """One statement of a question's, and at which step it was tried."""
@@ -76,14 +85,15 @@ class Retrieved:
         """Whether no statement found anything."""
         return not self.names
 
-    @property
-    def step(self) -> Step:
-        """The first step that gave what the last one gives."""
-        return next(t.step for t in self.tried if t.attempt.returned == self.names)
+    def step(self, asked: Asked) -> Step | None:
+        """The first step that gave what is right, if the last one has not found anything else; None if none did."""
+        if self.names and answer_of(asked.form, self.names) != asked.answer:
+            return None
+        return next((tried.step for tried in self.tried if is_right(asked, tried.attempt)), None)
 
     def exact(self, asked: Asked) -> bool:
-        """Whether the names are exactly the right ones (execution accuracy)."""
-        return answer_of(asked.form, self.names) == asked.answer
+        """Whether the names are exactly the right ones, by a statement that ran."""
+        return self.step(asked) is not None
 
     def reason(self, asked: Asked) -> str:
         """Why it is not exact; empty if it is."""

@@ -7,15 +7,15 @@ from collections.abc import Sequence
 
 import pandas as pd
 
-from helpers.drug_interactions.cypher import STEPS, Retrieved
-from helpers.drug_interactions.questions import KINDS, Asked, answer_of
+from helpers.drug_interactions.cypher import STEPS, Retrieved, is_right
+from helpers.drug_interactions.questions import KINDS, Asked
 from helpers.metrics import Paired, Score, mcnemar, proportion
 from helpers.record import Run
 
 
 def cypher_counts(questions: Sequence[Asked], retrieved: Sequence[Retrieved]) -> dict[str, int]:
     """How many questions have the right names, by the step that first gave them, and how many have not."""
-    steps = Counter(r.step if r.exact(q) else "failed" for q, r in zip(questions, retrieved, strict=True))
+    steps: Counter[str] = Counter(r.step(q) or "failed" for q, r in zip(questions, retrieved, strict=True))
     return {step: steps[step] for step in (*STEPS, "failed")}
 
 
@@ -42,7 +42,7 @@ def cypher_by_kind(questions: Sequence[Asked], retrieved: Sequence[Retrieved]) -
     for kind, name in {**KINDS, "": "all"}.items():
         of = [(q, r) for q, r in zip(questions, retrieved, strict=True) if kind in ("", q.form.kind)]
         if of:
-            first = sum(answer_of(q.form, r.tried[0].attempt.returned) == q.answer for q, r in of)
+            first = sum(is_right(q, r.tried[0].attempt) for q, r in of)
             rows.append(
                 {
                     "questions": name,
@@ -76,7 +76,6 @@ def reasons_table(questions: Sequence[Asked], retrieved: Sequence[Retrieved]) ->
 def example_test(questions: Sequence[Asked], with_example: Sequence[Retrieved], without: Sequence[Retrieved]) -> Paired:
     """McNemar's exact test of the first statements: one example against none, on the same questions."""
     first = [
-        [answer_of(q.form, r.tried[0].attempt.returned) == q.answer for q, r in zip(questions, of, strict=True)]
-        for of in (with_example, without)
+        [is_right(q, r.tried[0].attempt) for q, r in zip(questions, of, strict=True)] for of in (with_example, without)
     ]
     return mcnemar(*first)
