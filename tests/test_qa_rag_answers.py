@@ -213,3 +213,23 @@ def test_files_without_text_are_named(tmp_path: Path, caplog: pytest.LogCaptureF
     (tmp_path / "scan.txt").write_text("  ")
     assert len(ask.library(tmp_path, vectors.DEFAULT_ENCODER).corpus) == 1
     assert "scan.txt" in caplog.text
+
+
+def test_arms_are_asked_together_and_each_gets_its_own_answers(sample: data.Data) -> None:
+    class Echo:
+        def chat_many(self, prompts: list[list[dict[str, str]]], **_: object) -> list[Reply]:
+            return [
+                reply("", "overflow") if len(p[-1]["content"]) > 900 else reply(f"{len(p)} {p[-1]['content']}")
+                for p in prompts
+            ]
+
+    questions, pairs = sample.test[:2], answers.examples(sample, 1, seed=1)
+    arms = {name: ARMS[name] for name in ("closed", "qa_rag", "zero_shot")} | {"whole": answers.WHOLE_ARMS["whole_3"]}
+    found = answers.answer_arms(Echo(), arms, sample, questions, pairs, characters=400, max_tokens=8)  # type: ignore[arg-type]
+    assert set(found) == set(arms)
+    assert all([a.question for a in of] == [q.id for q in questions] for of in found.values())
+    assert [a.text.split()[0] for a in found["qa_rag"]] == ["4", "4"]  # instruction, one example, question
+    assert [a.text.split()[0] for a in found["zero_shot"]] == ["2", "2"]
+    assert all(q.text in a.text for q, a in zip(questions, found["closed"], strict=True))
+    assert {a.status for a in found["whole"]} == {"overflow"}
+    assert all(len(a.shown) == 3 for a in found["whole"])

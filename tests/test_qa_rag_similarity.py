@@ -9,7 +9,13 @@ from hypothesis import settings as examples
 from hypothesis import strategies as st
 
 from helpers import vectors
-from helpers.qa_rag.similarity import bertscore, match, sentence_similarity
+from helpers.qa_rag.similarity import (
+    bertscore,
+    bertscore_arms,
+    match,
+    sentence_similarity,
+    sentence_similarity_arms,
+)
 from helpers.vectors import Encoder, EncoderUnavailable
 
 REFERENCE = "DMF holders can pay the fee before a letter of authorization is requested."
@@ -91,6 +97,15 @@ def test_a_score_does_not_depend_on_what_is_scored_beside_it(minilm: Encoder) ->
     alone = bertscore([NEAR], [REFERENCE], minilm, progress=False)
     among = bertscore([FAR, NEAR, "x " * 300], [FAR, REFERENCE, FAR], minilm, progress=False)
     assert among.f1[1] == pytest.approx(alone.f1[0], abs=1e-6)
+
+
+def test_arms_scored_together_score_as_each_alone(minilm: Encoder) -> None:
+    arms, references = {"near": [NEAR, FAR], "far": [FAR, FAR]}, [REFERENCE, NEAR]
+    together = bertscore_arms(arms, references, minilm, progress=False)
+    similar = sentence_similarity_arms(arms, references, minilm, progress=False)
+    for arm, answers in arms.items():
+        assert together[arm].f1 == pytest.approx(bertscore(answers, references, minilm, progress=False).f1)
+        assert similar[arm] == pytest.approx(sentence_similarity(answers, references, minilm, progress=False))
 
 
 def test_what_is_cut_is_counted_and_leaves_no_trace(minilm: Encoder) -> None:

@@ -263,36 +263,41 @@ def _asked(question: str, shown: Sequence[Excerpt]) -> str:
     return "\n\n".join([*parts, f"Question: {question}"])
 
 
-def answer_arm(
+def answer_arms(
     llm: LLM,
-    arm: Arm,
+    arms: Mapping[str, Arm],
     data: Data,
     questions: Sequence[Question],
     given: Sequence[Question],
     *,
     characters: int,
     max_tokens: int,
-) -> list[Answer]:
-    """The answers of one arm, one a question.
+) -> dict[str, list[Answer]]:
+    """The answers of each arm, one a question; all arms are asked at once, so that the server is never idle.
 
     Args:
         llm: answers, at temperature 0.
-        arm: which passages, how cut, with examples or not.
+        arms: by name: which passages, how cut, with examples or not.
         data: with the released rankings and the corpus.
         questions: to be answered.
-        given: the examples, if the arm has any.
+        given: the examples, for the arms that have any.
         characters: of the passages in one prompt.
         max_tokens: longest answer.
 
     Returns:
         Answers; one whose prompt does not fit the server's window has the status `overflow`.
     """
-    shown = [_shown(arm, data, question, characters) for question in questions]
-    prompts = [
-        prompt(question.text, of, given if arm.few_shot else ()) for question, of in zip(questions, shown, strict=True)
+    asked = [
+        (name, question, _shown(arm, data, question, characters))
+        for name, arm in arms.items()
+        for question in questions
     ]
-    replies = llm.chat_many(prompts, max_tokens=max_tokens, overflow="record", label=f"answer: {arm.label}")
-    return [read(question.id, reply, of) for question, reply, of in zip(questions, replies, shown, strict=True)]
+    prompts = [prompt(question.text, shown, given if arms[name].few_shot else ()) for name, question, shown in asked]
+    replies = llm.chat_many(prompts, max_tokens=max_tokens, overflow="record", label="answer")
+    answers: dict[str, list[Answer]] = {name: [] for name in arms}
+    for (name, question, shown), reply in zip(asked, replies, strict=True):
+        answers[name].append(read(question.id, reply, shown))
+    return answers
 
 
 def _shown(arm: Arm, data: Data, question: Question, characters: int) -> tuple[Excerpt, ...]:

@@ -271,7 +271,8 @@ def summary(
     if tests is not None:
         sure = tests[tests.p_holm < ALPHA]
         printed = [run.printed.number(f"qa_rag.table4.{arm}.f1").printed for arm in ("qa_rag", "question")]
-        words = f"of four differences to other methods {len(sure)} {'is' if len(sure) == 1 else 'are'} more than chance"
+        many = "none is" if sure.empty else f"{len(sure)} {'is' if len(sure) == 1 else 'are'}"
+        words = f"of {len(tests)} differences to other methods {many} more than chance"
         row = tests[tests.other == "question"].iloc[0]
         told.append(
             f"**Is {printed[0]} more than {printed[1]}? On the released answers, QA-RAG's F1 less that of the question "

@@ -121,9 +121,22 @@ def sentence_similarity(
     Raises:
         ValueError: the numbers of texts differ.
     """
-    _paired(answers, references)
-    vectors = encoder.encode([*answers, *references], progress).astype(np.float64)
-    return (vectors[: len(answers)] * vectors[len(answers) :]).sum(axis=1)
+    return sentence_similarity_arms({"": answers}, references, encoder, progress=progress)[""]
+
+
+def sentence_similarity_arms(
+    arms: Mapping[str, Sequence[str]], references: Sequence[str], encoder: Encoder, *, progress: bool = True
+) -> dict[str, NDArray[np.float64]]:
+    """`sentence_similarity` of several arms' answers to the same questions; all texts are encoded together.
+
+    Raises:
+        ValueError: the numbers of texts differ.
+    """
+    for answers in arms.values():
+        _paired(answers, references)
+    texts = [text for of in (references, *arms.values()) for text in of]
+    wanted, *given = np.split(encoder.encode(texts, progress).astype(np.float64), len(arms) + 1)
+    return {arm: (vectors * wanted).sum(axis=1) for arm, vectors in zip(arms, given, strict=True)}
 
 
 def _paired(answers: Sequence[str], references: Sequence[str]) -> None:
