@@ -151,6 +151,10 @@ def test_three_questions_are_read_off_a_list() -> None:
         "Who keeps the samples?",
     ]
     assert report.read_queries("Sure!") == []
+    assert report.read_queries("How long is it?\nHow long is it\nHow long, is it?\nWho keeps the samples?") == [
+        "How long is it?",
+        "Who keeps the samples?",
+    ]
 
 
 @given(st.text(min_size=1, max_size=300))

@@ -286,7 +286,7 @@ def summary(
         )
     told.append(cuts)
     told.append(
-        f"With passages, {model}'s answers gain {span(test)} in F1 over its own knowledge, on {test.n} questions "
+        f"F1 of {model}'s answers with passages less that of its own knowledge is {span(test)} on {test.n} questions "
         f"({p_words(test.p)})."
     )
     return " ".join(told)

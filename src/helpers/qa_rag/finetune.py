@@ -7,6 +7,7 @@ it learnt of their content can only show in the first.
 
 from __future__ import annotations
 
+import random
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -87,6 +88,12 @@ def connect(logs: Mapping[str, TrainingLog]) -> dict[str, LLM]:
     (base,) = {log.base for log in logs.values()}
     served = llm.connect(base, exact=True, adapters=[log.adapter for log in logs.values()])
     return {"base": served, **{name: served.adapted(log.adapter) for name, log in logs.items()}}
+
+
+def some(questions: Sequence[Question], most: int, seed: int) -> tuple[Question, ...]:
+    """At most so many of the questions, drawn by `seed`, in their order."""
+    chosen = set(random.Random(seed).sample(range(len(questions)), min(most, len(questions))))  # noqa: S311
+    return tuple(question for place, question in enumerate(questions) if place in chosen)
 
 
 def answers(model: LLM, questions: Sequence[Question], max_tokens: int, label: str) -> list[Reply]:

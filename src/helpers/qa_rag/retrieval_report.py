@@ -293,15 +293,19 @@ def hyde_prompt(question: Question) -> list[dict[str, str]]:
 
 
 def read_queries(text: str, most: int = 3) -> list[str]:
-    """The questions of an answer, one a line, without numbers or bullets; at most three."""
+    """The distinct questions of an answer, one a line, without numbers or bullets; at most three."""
     lines = [line.strip().lstrip("-*0123456789.) ").strip() for line in text.splitlines()]
-    return [line for line in lines if len(line.split()) >= 3][:most]
+    distinct: dict[str, str] = {}
+    for line in lines:
+        if len(line.split()) >= 3:
+            distinct.setdefault(data.words(line), line)
+    return list(distinct.values())[:most]
 
 
 def generated(
     model: LLM, questions: Sequence[Question], multiquery_tokens: int, hyde_tokens: int
 ) -> tuple[dict[str, dict[str, list[str]]], int]:
-    """Queries of the arms multiquery and HyDE, and how many answers held fewer than three questions."""
+    """Queries of the arms multiquery and HyDE, and how many answers held fewer than three distinct questions."""
     asked = model.chat_many([multiquery_prompt(q) for q in questions], max_tokens=multiquery_tokens, label="multiquery")
     read = {q.id: read_queries(reply.text) for q, reply in zip(questions, asked, strict=True)}
     documents = model.chat_many([hyde_prompt(q) for q in questions], max_tokens=hyde_tokens, label="HyDE")
