@@ -187,18 +187,17 @@ def paired_means(a: Column, b: Column, *, seed: int = 0, draws: int = DRAWS) -> 
     first, second = _finite(a, "a"), _finite(b, "b")
     _same_length(a=first, b=second)
     gain = first - second
-    moved = gain[gain != 0]
-    if not len(moved):  # `bootstrap` would take zeros for a proportion
-        return Paired("paired randomisation", len(gain), 0, 0, 0.0, 0.0, 0.0, 1.0)
     mean = bootstrap(gain, seed=seed, draws=draws)
-    flips = np.random.default_rng(seed).choice([-1.0, 1.0], size=(draws, len(moved)))
-    # the arrangement that was measured is one of those that chance could give
-    extreme = np.abs(flips @ moved) >= np.abs(moved.sum()) * (1 - 1e-9)
-    p = (1 + int(extreme.sum())) / (draws + 1)
+    moved = gain[gain != 0]
+    if len(moved):
+        flips = np.random.default_rng(seed).choice([-1.0, 1.0], size=(draws, len(moved)))
+        # the arrangement that was measured is one of those that chance could give
+        extreme = np.abs(flips @ moved) >= np.abs(moved.sum()) * (1 - 1e-9)
+        p = (1 + int(extreme.sum())) / (draws + 1)
+    else:
+        p = 1.0
     better, worse = int((gain > 0).sum()), int((gain < 0).sum())
-    # where no row differs, either arm may be the better one by as much
-    low = mean.low if len(moved) else -mean.high
-    return Paired("paired randomisation", len(gain), better, worse, mean.value, low, mean.high, p)
+    return Paired("paired randomisation", len(gain), better, worse, mean.value, mean.low, mean.high, p)
 
 
 def holm(ps: Sequence[float]) -> list[float]:
