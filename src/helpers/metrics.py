@@ -197,7 +197,9 @@ def paired_means(a: Column, b: Column, *, seed: int = 0, draws: int = DRAWS) -> 
     else:
         p = 1.0
     better, worse = int((gain > 0).sum()), int((gain < 0).sum())
-    return Paired("paired randomisation", len(gain), better, worse, mean.value, mean.low, mean.high, p)
+    # where no row differs, either arm may be the better one by as much
+    low = mean.low if len(moved) else -mean.high
+    return Paired("paired randomisation", len(gain), better, worse, mean.value, low, mean.high, p)
 
 
 def holm(ps: Sequence[float]) -> list[float]:
