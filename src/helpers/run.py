@@ -36,6 +36,8 @@ from helpers.settings import (
 )
 
 REFERENCE = ROOT / "book" / "reference"
+KERNEL_SECONDS = 300
+"""That a kernel may take to answer; on a machine where everything waits, a minute is not enough."""
 REFERENCE_LIMIT = 500_000
 """Bytes that a file of a run kept in git may have: an executed notebook, a record, what a run saved beside it."""
 
@@ -227,6 +229,7 @@ def execute(notebook: str, profile: str) -> int:
             progress_bar=False,
             log_output=True,
             kernel_name="python3",
+            start_timeout=KERNEL_SECONDS,
             # sockets in the file system in place of TCP ports that others on the machine could connect to
             config=Config({"KernelManager": {"transport": "ipc"}}) if sys.platform != "win32" else None,
         )
