@@ -158,6 +158,16 @@ def ready(demo: Path) -> Path:
     return demo
 
 
+def test_notebooks_that_start_at_once_have_kernels_of_their_own(ready, run_in):
+    """Sockets of two kernels in one folder took the same names: one never answered, or the two heard each other."""
+    for number in range(3, 7):
+        write_notebook(ready, f"{number:02}_demo", "print('one of many')")
+    done = run_in("make", "PROFILE=smoke", "notebooks", "-j6")
+    assert done.returncode == 0, done.stderr
+    assert done.stderr.count("done in") == 6
+    assert not [*ready.glob("*ipc*"), *(ready / "notebooks").glob("*ipc*")]
+
+
 def test_only_what_an_edit_touches_runs_again(ready, run_in):
     first = make(run_in, "notebooks")
     assert first.returncode == 0, first.stderr

@@ -16,6 +16,7 @@ import logging
 import os
 import shutil
 import sys
+import tempfile
 import time
 from pathlib import Path
 from typing import Any
@@ -221,18 +222,21 @@ def execute(notebook: str, profile: str) -> int:
     start = time.time()
     values = yaml.safe_load((BUILD / "params" / profile / f"{notebook}.yml").read_text()) or {}
     try:
-        papermill.execute_notebook(
-            str(NOTEBOOKS / f"{notebook}.ipynb"),
-            str(part),
-            parameters=values,
-            cwd=str(ROOT),
-            progress_bar=False,
-            log_output=True,
-            kernel_name="python3",
-            start_timeout=KERNEL_SECONDS,
-            # sockets in the file system in place of TCP ports that others on the machine could connect to
-            config=Config({"KernelManager": {"transport": "ipc"}}) if sys.platform != "win32" else None,
-        )
+        # Sockets in the file system in place of TCP ports that others on the machine could connect to; in a folder of
+        # this run's own, for in a shared one two kernels that start at once take the same names.
+        with tempfile.TemporaryDirectory(prefix="kernel-") as sockets:
+            own = Config({"KernelManager": {"transport": "ipc", "ip": f"{sockets}/at"}})
+            papermill.execute_notebook(
+                str(NOTEBOOKS / f"{notebook}.ipynb"),
+                str(part),
+                parameters=values,
+                cwd=str(ROOT),
+                progress_bar=False,
+                log_output=True,
+                kernel_name="python3",
+                start_timeout=KERNEL_SECONDS,
+                config=own if sys.platform != "win32" else None,
+            )
         if not record.exists() or record.stat().st_mtime < start:
             raise FileNotFoundError(
                 f"{notebook} ended without a run record at {record.relative_to(ROOT)}: it must "
