@@ -191,8 +191,8 @@ def test_the_written_query_gives_what_plain_python_does_but_for_brands(loaded: G
     as_asked = cypher.right_query(loaded, questions)
     linked = cypher.right_query(loaded, questions, names=BRANDS)
     for q, names, translated in zip(questions, as_asked, linked, strict=True):
-        assert asking.answer_of(q.form, translated) == q.answer, q.text
-        assert (asking.answer_of(q.form, names) == q.answer) == (q.form.kind != "brand")
+        assert asking.answer_of(q.form, q.parameters, translated) == q.answer, q.text
+        assert (asking.answer_of(q.form, q.parameters, names) == q.answer) == (q.form.kind != "brand")
 
 
 @pytest.mark.engine
@@ -517,7 +517,13 @@ def retrieved_right(questions: list[Asked]) -> list[cypher.Retrieved]:
     """As if every statement had returned what is right."""
     found = []
     for q in questions:
-        names = frozenset() if q.answer in (NO, NOT_KNOWN) else frozenset({"x"}) if q.answer == YES else q.answer
+        names = (
+            frozenset()
+            if q.answer in (NO, NOT_KNOWN)
+            else frozenset(q.parameters.values())
+            if q.answer == YES
+            else q.answer
+        )
         statement = " ".join(q.parameters.values())
         problem = "" if names else "No rows: it matches nothing."
         found.append(
@@ -583,6 +589,7 @@ def test_a_refused_statement_is_right_for_nothing_and_no_rows_are_right_for_a_no
     assert step(empty) == step(empty, refused) == "first try"
     assert step(refused, empty) == "repaired"
     assert step(empty, wrong) is None
+    assert step(cypher.Attempt("alpha gamma", frozenset({"beta"}))) == "first try"  # a list without the name says no
 
 
 def test_why_a_statement_failed_is_told() -> None:

@@ -48,7 +48,7 @@ def is_right(asked: Asked, attempt: Attempt) -> bool:
     No rows are right for a no and for an unknown name; a statement that the server refuses is right for nothing.
     """
     ran = not attempt.problem or attempt.problem.startswith("No rows")
-    return ran and answer_of(asked.form, attempt.returned) == asked.answer
+    return ran and answer_of(asked.form, asked.parameters, attempt.returned) == asked.answer
 
 
 @dataclass(frozen=True)
@@ -87,7 +87,7 @@ class Retrieved:
 
     def step(self, asked: Asked) -> Step | None:
         """The first step that gave what is right, if the last one has not found anything else; None if none did."""
-        if self.names and answer_of(asked.form, self.names) != asked.answer:
+        if self.names and answer_of(asked.form, asked.parameters, self.names) != asked.answer:
             return None
         return next((tried.step for tried in self.tried if is_right(asked, tried.attempt)), None)
 

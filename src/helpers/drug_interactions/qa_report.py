@@ -132,7 +132,7 @@ def keep_sets(run: Run, tables: Mapping[Way, pd.DataFrame], labels: Mapping[Way,
 
 def by_names(questions: Sequence[Asked], found: Sequence[frozenset[str]]) -> list[ReadAnswer]:
     """What names that were found say as answers."""
-    return [ReadAnswer(answer_of(q.form, names)) for q, names in zip(questions, found, strict=True)]
+    return [ReadAnswer(answer_of(q.form, q.parameters, names)) for q, names in zip(questions, found, strict=True)]
 
 
 def by_lines(questions: Sequence[Asked], evidence: Sequence[Evidence], vocabulary: Vocabulary) -> list[frozenset[str]]:

@@ -400,10 +400,13 @@ FORMS = (
 # ---------------------------------------------------------------------------------------------------------- questions
 
 
-def answer_of(form: Form, names: frozenset[str]) -> Answer:
-    """An answer from the names that a query or a reading of facts gave: a yes or no, the names, or not known."""
+def answer_of(form: Form, parameters: Parameters, names: frozenset[str]) -> Answer:
+    """An answer from the names that a query or a reading of facts gave: a yes or no, the names, or not known.
+
+    It is a yes if a name that the question holds is among them: a list of other side effects is none.
+    """
     if form.role == "yes or no":
-        return YES if names else NO
+        return YES if names.intersection(parameters.values()) else NO
     return names or NOT_KNOWN
 
 
@@ -447,7 +450,7 @@ def _drawn(form: Form, source: Source) -> Iterator[Asked]:
             truth = form.truth(source.graph, meant)
             known = truth or form.kind == "unknown" or form.role == "yes or no"
             if known and len(truth) <= LARGEST:
-                yield Asked(form, "", False, names, answer_of(form, truth), meant)
+                yield Asked(form, "", False, names, answer_of(form, meant, truth), meant)
 
 
 def _worded(question: Asked, wordings: tuple[str, ...], number: int) -> Asked:
