@@ -245,7 +245,7 @@ def _run(job: Mapping[str, Any], out: Path, steps: int) -> list[dict[str, Any]]:
     if process.returncode or not lines or not lines[-1].get("done"):
         tail = "\n".join(path.read_bytes()[start:].decode(errors="replace").splitlines()[-8:])
         raise EngineError(
-            f"Training {job['base']} by LoRA ended with code {process.returncode}:\n{tail}\nThe whole output is in {path}. With too "
-            "little memory, take a smaller base, batch or max_tokens."
+            f"Training {job['base']} by LoRA ended with code {process.returncode}:\n{tail}\n"
+            f"The whole output is in {path}. With too little memory, take a smaller base, batch or max_tokens."
         )
     return lines
