@@ -103,6 +103,7 @@ def test_a_reference_keeps_what_was_saved_beside_the_record(tmp_path, monkeypatc
         monkeypatch.setattr(run, name, folder)
     files = {
         "executed/laptop/01_x.ipynb": '{"cells": [], "metadata": {}}',
+        "executed/laptop/02_x.part.ipynb": '{"cells": [], "metadata": {}}',
         "records/laptop/01_x.json": '{"sample": false}',
         "records/laptop/01_x.sets.json.gz": "sets",
         "records/laptop/01_x_other.json": '{"sample": false}',

@@ -273,7 +273,9 @@ def keep_reference(profile: str) -> int:
     sample are refused: a reference is a run on real data.
     """
     kept = 0
-    for executed in sorted((BUILD / "executed" / profile).glob("*.ipynb")):
+    # what an interrupted run left half-written is no run
+    whole = (path for path in (BUILD / "executed" / profile).glob("*.ipynb") if not path.stem.endswith(".part"))
+    for executed in sorted(whole):
         record = BUILD / "records" / profile / f"{executed.stem}.json"
         content = json.loads(record.read_text(encoding="utf-8"))
         if content["sample"]:
