@@ -437,6 +437,8 @@ def report_text_numbers(
     cosine: tuple[tuple[str, Arm], ...] = (("similarity", "drugrag"), ("similarity_next_best", "agentic"))
     for id, arm in cosine:
         score = bootstrap(of.similarity[arm], draws=draws)
+        # the printed scale begins at 0; a bound of so few cosines can lie below
+        score = replace(score, low=max(score.low, 0.0))
         run.rerun(text + id, score, model=of.model, note="Cosine to MedQuAD's answer, by the encoder of this run.")
     gains: tuple[tuple[str, Arm], ...] = (("gain_no_retrieval", "none"), ("gain_rag_text", "text"))
     for id, arm in gains:
