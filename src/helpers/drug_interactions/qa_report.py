@@ -437,9 +437,10 @@ def report_text_numbers(
     cosine: tuple[tuple[str, Arm], ...] = (("similarity", "drugrag"), ("similarity_next_best", "agentic"))
     for id, arm in cosine:
         score = bootstrap(of.similarity[arm], draws=draws)
-        # the printed scale begins at 0; a bound of so few cosines can lie below
-        score = replace(score, low=max(score.low, 0.0))
-        run.rerun(text + id, score, model=of.model, note="Cosine to MedQuAD's answer, by the encoder of this run.")
+        # the printed scale begins at 0, a cosine does not
+        score = replace(score, value=max(score.value, 0.0), low=max(score.low, 0.0), high=max(score.high, 0.0))
+        note = "Cosine to MedQuAD's answer, by the encoder of this run; a mean below zero counts as 0."
+        run.rerun(text + id, score, model=of.model, note=note)
     gains: tuple[tuple[str, Arm], ...] = (("gain_no_retrieval", "none"), ("gain_rag_text", "text"))
     for id, arm in gains:
         if rating[arm].value:
