@@ -79,37 +79,35 @@ def best_trained(study: Study) -> str:
 
 def met_table(corpora: Mapping[str, Corpus], floors: Mapping[str, Study]) -> pd.DataFrame:
     """How often each arm is right where training has the row's text, and where it has not."""
-    rows = []
-    for name, study in floors.items():
-        texts = {" ".join(e.text.casefold().split()) for e in corpora[name].train}
-        met = [" ".join(e.text.casefold().split()) in texts for e in study.rows]
-        rows += [
-            {
-                "data": name,
-                "arm": method.label(arm),
-                "text in training": _share(given, study, met, wanted=True),
-                "text not in training": _share(given, study, met, wanted=False),
-            }
-            for arm, given in study.answers.items()
-        ]
-    return pd.DataFrame(rows)
+
+    def told(corpus: Corpus, study: Study) -> list[bool]:
+        texts = {" ".join(e.text.casefold().split()) for e in corpus.train}
+        return [" ".join(e.text.casefold().split()) in texts for e in study.rows]
+
+    met = {name: told(corpora[name], study) for name, study in floors.items()}
+    return _apart(floors, met, "text in training", "text not in training")
 
 
 def names_table(corpora: Mapping[str, Corpus], floors: Mapping[str, Study]) -> pd.DataFrame:
     """How often each arm is right where training has both names of the row, and where it has not."""
-    rows = []
-    for name, study in floors.items():
-        known = known_names(corpora[name])
-        rows += [
+    known = {name: known_names(corpora[name]) for name in floors}
+    return _apart(floors, known, "both names in training", "not both")
+
+
+def _apart(floors: Mapping[str, Study], told: Mapping[str, Sequence[bool]], yes: str, no: str) -> pd.DataFrame:
+    """How often each arm is right on the rows of which something is told, and on the others."""
+    return pd.DataFrame(
+        [
             {
                 "data": name,
                 "arm": method.label(arm),
-                "both names in training": _share(given, study, known, wanted=True),
-                "not both": _share(given, study, known, wanted=False),
+                yes: _share(given, study, told[name], wanted=True),
+                no: _share(given, study, told[name], wanted=False),
             }
+            for name, study in floors.items()
             for arm, given in study.answers.items()
         ]
-    return pd.DataFrame(rows)
+    )
 
 
 def _share(given: Sequence[Prediction], study: Study, told: Sequence[bool], *, wanted: bool) -> Score | None:

@@ -162,6 +162,14 @@ class Searcher:
             np.maximum.at(best[row], self.owner, scores[row])
         return best
 
+    def shown(self, questions: Sequence[str], rows: Sequence[Sequence[int]]) -> list[tuple[str, str]]:
+        """Each question with each excerpt of its passages, one after another."""
+        return [
+            (question, excerpt)
+            for question, chosen in zip(questions, rows, strict=True)
+            for excerpt in self.excerpts(question, chosen)
+        ]
+
     def excerpts(self, text: str, rows: Sequence[int]) -> list[str]:
         """The window of each passage that is nearest to the text: what a model with a short context is shown of it."""
         cosines = self._cosines([text])[0]
@@ -350,11 +358,7 @@ class ProbabilityOfYes:
 
     def score_many(self, questions: Sequence[str], rows: Sequence[Sequence[int]]) -> list[Scores]:
         """Probabilities."""
-        prompts = [
-            self.prompt(question, excerpt)
-            for question, chosen in zip(questions, rows, strict=True)
-            for excerpt in self._searcher.excerpts(question, chosen)
-        ]
+        prompts = [self.prompt(question, excerpt) for question, excerpt in self._searcher.shown(questions, rows)]
         choices = self._model.choose_many(prompts, ["YES", "NO"], label="rerank by P(YES)")
         return _by_question([float(np.exp(choice.logprobs["YES"])) for choice in choices], rows)
 
@@ -380,11 +384,7 @@ class ScoringAgent:
 
     def score_many(self, questions: Sequence[str], rows: Sequence[Sequence[int]]) -> list[Scores]:
         """Scores of 0 to 10; -1 where none could be read."""
-        prompts = [
-            self.prompt(question, excerpt)
-            for question, chosen in zip(questions, rows, strict=True)
-            for excerpt in self._searcher.excerpts(question, chosen)
-        ]
+        prompts = [self.prompt(question, excerpt) for question, excerpt in self._searcher.shown(questions, rows)]
         replies = self._model.chat_many(prompts, max_tokens=6, label="rerank by scoring agent")
         scores = [read_score(reply.text) for reply in replies]
         self.asked, self.unread = len(scores), scores.count(None)
