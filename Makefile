@@ -45,7 +45,7 @@ $(READY): requirements.lock
 	@touch $@
 
 setup: $(READY) ## install what the notebooks and the LLM engine need
-	@$(PY) -m helpers.doctor --install
+	@$(PY) -m helpers.doctor --install $(if $(WITH_BROWSER),--browser)
 
 doctor: $(READY) ## say what will be used and why, what is missing, and what mends it
 	@$(PY) -m helpers.doctor
@@ -130,13 +130,14 @@ lint: $(READY) ## ruff and mypy
 	@$(VENV)/bin/ruff check -q . && $(VENV)/bin/ruff format -q --check . && $(VENV)/bin/mypy
 
 FAST_TESTS := $(VENV)/bin/python -m pytest -q -n auto --dist worksteal -m "not engine and not book and not bench"
+# Two files at once: while one waits for a server or a browser, the other computes. The order is that of conftest.py.
+SLOW_TESTS := $(VENV)/bin/python -m pytest -q -n 2 --dist loadfile --no-loadscope-reorder -m "engine or book"
 test-fast: lint ## the tests that start no server and no browser
 	@$(FAST_TESTS)
 
-test: lint ## everything: unit and property tests, the smoke profile end to end, the book in a browser
-	@$(PY) -m helpers.doctor --install --browser
-	@$(call with-services,$(FAST_TESTS) && \
-	  $(VENV)/bin/python -m pytest -q -m "engine or book")
+test: $(READY) ## everything: unit and property tests, the smoke profile end to end, the book in a browser
+	@$(MAKE) --no-print-directory -j2 lint setup WITH_BROWSER=1
+	@$(call with-services,$(FAST_TESTS) && $(SLOW_TESTS))
 
 bench: $(READY) ## measure speed side by side with the naive way and with the engine's own rate
 	@$(call with-services,$(VENV)/bin/python -m pytest -q -s -m bench tests/bench)

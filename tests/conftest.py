@@ -23,6 +23,12 @@ REPOSITORY = Path(__file__).resolve().parents[1]
 SMALL_MODEL = "SmolLM2-135M-Instruct"
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """The longest first, so that no worker is left alone with it at the end."""
+    longest = ("test_smoke.py", "test_book.py", "test_lora.py")
+    items.sort(key=lambda item: longest.index(item.path.name) if item.path.name in longest else len(longest))
+
+
 @pytest.fixture(scope="session")
 def small_llm() -> LlmEndpoint:
     """The smoke profile's model behind the embedded engine; shared with the notebooks of the same run."""

@@ -82,6 +82,16 @@ def test_notebooks_are_stored_without_outputs():
         assert not any(c.get("outputs") or c.get("execution_count") for c in cells), path.name
 
 
+def test_no_run_of_this_machine_has_left_the_kept_reference():
+    """A number that moved beyond its tolerance fails the tests, and is named."""
+    check = [sys.executable, "-m", "helpers.scoreboard", "--check", "--profile", "laptop"]
+    environment = {**os.environ, "COLUMNS": "200", "PYTHONPATH": str(NOTEBOOKS.parent / "src")}
+    done = subprocess.run(check, capture_output=True, text=True, env=environment, check=False)
+    if done.returncode == 2:
+        pytest.skip(done.stdout.strip().splitlines()[-1])
+    assert done.returncode == 0, done.stdout
+
+
 def test_a_helper_used_through_another_is_a_dependency(tmp_path):
     used = dependencies.used_modules(NOTEBOOKS / "01_side_effects_forward.ipynb")
     assert {"side_effects.forward", "llm", "services", "engines", "settings"} <= set(used)

@@ -17,7 +17,7 @@ NAME = "01_side_effects_forward"
 
 
 def make(*targets: str) -> subprocess.CompletedProcess[str]:
-    clean = {k: v for k, v in os.environ.items() if not k.startswith(("MAKE", "MFLAGS"))}
+    clean = {k: v for k, v in os.environ.items() if not k.startswith(("MAKE", "MFLAGS", "OMP_"))}
     return subprocess.run(
         ["make", "--no-print-directory", "PROFILE=smoke", *targets],
         cwd=ROOT,
