@@ -379,6 +379,8 @@ def _vllm_launch(
         # half a GiB holds 18,000 tokens of the default model; more requests than fit wait
         command += [f"--kv-cache-memory-bytes={512 * 2**20}"]
         environment |= {
+            # vLLM finds the plugin by the entry point in this folder
+            "PYTHONPATH": str(Path(__file__).with_name("vllm_plugin")),
             "MALLOC_ARENA_MAX": "2",
             "MALLOC_TRIM_THRESHOLD_": "131072",
             # the default binding was seen to use one core only
