@@ -824,10 +824,10 @@ def by_kind_words(tables: Mapping[Arm, pd.DataFrame]) -> str:
 
 
 _PANELS: tuple[tuple[str, Callable[[Measured, Arm], np.ndarray]], ...] = (
-    ("rating by the judge\n(MedQuAD)", lambda of, arm: of.marks(arm, medquad=True)),
-    ("cosine to the\nreference (MedQuAD)", lambda of, arm: of.near[arm].cosine),
-    ("BERTScore F1 with the\nreference (MedQuAD)", lambda of, arm: of.near[arm].bertscore.f1),
-    ("F1 of the answer set\n(known answers)", lambda of, arm: of.sets[arm].f1.to_numpy()),
+    ("judge's rating\n(MedQuAD)", lambda of, arm: of.marks(arm, medquad=True)),
+    ("cosine\n(MedQuAD)", lambda of, arm: of.near[arm].cosine),
+    ("BERTScore F1\n(MedQuAD)", lambda of, arm: of.near[arm].bertscore.f1),
+    ("F1 of the set\n(known answers)", lambda of, arm: of.sets[arm].f1.to_numpy()),
 )
 
 
@@ -835,15 +835,16 @@ def draw_figure_four(run: Run, of: Measured, draws: int) -> Figure:
     """Figure 4: each arm by the judge and by similarity, and here also by the truth; Table II as printed beside it."""
     fig, axes = plt.subplots(1, len(_PANELS), figsize=(7.6, 3.4), sharey=True)
     for number, (ax, (title, values)) in enumerate(zip(axes, _PANELS, strict=True)):
-        for y, arm in enumerate(ARMS):
-            score = bootstrap(values(of, arm), draws=draws)
+        scores = {arm: bootstrap(values(of, arm), draws=draws) for arm in ARMS}
+        for y, (arm, score) in enumerate(scores.items()):
             ax.hlines(y, score.low, score.high, color=LABELS[arm][1], linewidth=2.2)
             ax.plot(score.value, y, "o", color=LABELS[arm][1], clip_on=False, zorder=3)
             if number == 0 and arm in PRINTED:
                 printed = run.printed.number(f"{PAPER}.table2.{PRINTED[arm]}.llama_70b").value
                 ax.plot(printed, y, "D", color=LABELS[arm][1], markerfacecolor="none", clip_on=False)
         ax.set_title(title, fontsize=10.5)
-        ax.set_xlim(0, 1)
+        # a cosine may lie below 0
+        ax.set_xlim(min(0.0, *(score.low for score in scores.values())), 1)
         ax.set_xticks([0, 0.5, 1])
         ax.grid(axis="x")
     axes[0].set_yticks(range(len(ARMS)), [label(arm) for arm in ARMS])
