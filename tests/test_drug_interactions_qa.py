@@ -647,6 +647,7 @@ def test_why_a_statement_failed_is_told() -> None:
     assert reason("about alpha", problem="No rows: x") == "no rows"
     assert reason("about alpha", problem="Refused: x") == "refused by the server"
     assert reason("about alpha", problem="Refused: x", cut=True) == "statement cut off at its longest length"
+    assert reason("about alpha", problem="No rows: x", cut=True) == "no rows"  # it ran, so nothing of it is missing
     assert reason("about alpha", problem="Stopped: x") == "ran too long"
     assert reason("about alpha", problem="Wrong column: x") == "wrong column returned"
     assert reason("about nothing", "delta") == "a name of the question is not in the statement"

@@ -108,7 +108,7 @@ class Retrieved:
         statement, problem = last.attempt.cypher.lower(), last.attempt.problem.split(":")[0]
         reasons = {
             "no statement in the reply": problem == "No statement",
-            "statement cut off at its longest length": last.cut and self.empty,
+            "statement cut off at its longest length": last.cut and problem in ("Refused", "Not allowed"),
             "a name of the question is not in the statement": any(
                 n not in statement for n in asked.parameters.values()
             ),
