@@ -62,7 +62,7 @@ def _row(run: Run, id: str, name: str, near: Nearness, words: Sequence[int], dra
         {"answer": name, "n": len(near.cosine)}
         | {measure: figures.score_text(score, "count", digits=2) for measure, score in scores.items()}
         | {
-            "words, mean": sum(words) / len(words),
+            "words, mean": round(sum(words) / len(words)),
             "texts cut for the cosine": near.cut,
             "texts cut for BERTScore": scored.cut,
         }

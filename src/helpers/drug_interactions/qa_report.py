@@ -444,7 +444,9 @@ def p_text(p: float) -> str:
 def table_two(run: Run, measured: Sequence[Measured], judge_useful: bool, draws: int) -> pd.DataFrame:
     """Table II, printed and here: the normalised rating of MedQuAD's questions, and what else is known of each arm."""
     rows = []
-    worth = "" if judge_useful else " The judge cannot tell right from wrong on questions whose answer is known."
+    worth = (
+        "" if judge_useful else " The judge was not seen to tell right from wrong on questions whose answer is known."
+    )
     for arm in ARMS:
         row: dict[str, object] = {"setting": label(arm)}
         for size, of in zip(("70b", "8b"), [*measured, None][:2], strict=True):
@@ -597,7 +599,9 @@ def decide_claims(
     """Decide the paper's claims about its answers by the tests that `data/published/drug_interactions.yml` states."""
     of = measured[0]
     f1 = {arm: of.sets[arm].f1.to_numpy() for arm in ARMS}
-    rated = "" if judge_useful else " The judge cannot tell right from wrong, so that its ratings decide little."
+    rated = (
+        "" if judge_useful else " The judge was not seen to tell right from wrong, so that its ratings decide little."
+    )
 
     def claim(name: str, agrees: bool, why: str, p: float | None = None, test: str = "") -> None:
         run.claim(f"{PAPER}.claim.{name}", "agrees" if agrees else "differs", why, p=p, test=test)
@@ -728,7 +732,6 @@ def answer(
     f1 = {arm: bootstrap(of.sets[arm].f1, draws=draws) for arm in ARMS}
     best = _leaders({arm: score.value for arm, score in f1.items()})
     others = "; ".join(f"{label(arm)} {figures.score_text(f1[arm])}" for arm in ARMS if arm not in best)
-    told = figures.score_text(truth, "count", digits=2) if truth else "not measurable"
     return "\n".join(
         [
             f"**In short.** {len(ARMS)} arms answer. Where the right answer is known ({len(known)} questions, answered "
@@ -741,15 +744,26 @@ def answer(
             f"{_nearest(of, lambda near: near.cosine, draws)}; by BERTScore's F1, those of "
             f"{_nearest(of, lambda near: near.bertscore.f1, draws)}.",
             "",
-            "The language model as judge "
-            + ("can" if useful(truth) else "cannot")
-            + f" tell right answers from wrong ones (area under the curve {told}; 0.5 is chance), "
-            + (
-                "so that its ratings can be read."
-                if useful(truth)
-                else "so that its ratings, Table II's measure, say little."
-            ),
+            _judged(truth),
         ]
+    )
+
+
+def _judged(truth: Score | None) -> str:
+    """What the judge's ratings are worth, in a sentence."""
+    if truth is None:
+        return (
+            "Whether the language model as judge can tell right from wrong cannot be said: the arms' answers are all "
+            "right, or all wrong. Its ratings are Table II's measure."
+        )
+    can, so = (
+        ("can", "so that its ratings can be read")
+        if useful(truth)
+        else ("cannot", "so that its ratings, Table II's measure, say little")
+    )
+    return (
+        f"The language model as judge {can} tell right answers from wrong ones (area under the curve "
+        f"{figures.score_text(truth, 'count', digits=2)}; 0.5 is chance), {so}."
     )
 
 
