@@ -574,6 +574,8 @@ def test_every_number_and_claim_is_decided_or_has_a_reason(bench: report.Bench, 
     words = report.answer(of, questions, compared, first, truth, 200)
     assert f"{len(answering.ARMS)} arms answer" in words
     assert "**DrugRAG, Graph, else text**" in words
+    # the three arms without facts would ask a doctor, whatever the question
+    assert f"Of all {5 * len(questions)} answers {3 * len(questions)} could not be read" in words
     assert "DrugRAG is above No retrieval, Text RAG, Agentic RAG." in words
     assert f"was right for 100.0 % [{100 * first.low:.1f}, 100.0] of {first.n} questions" in words
     assert "can tell right answers" in words

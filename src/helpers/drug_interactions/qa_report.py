@@ -732,11 +732,13 @@ def answer(
     f1 = {arm: bootstrap(of.sets[arm].f1, draws=draws) for arm in ARMS}
     best = _leaders({arm: score.value for arm, score in f1.items()})
     others = "; ".join(f"{label(arm)} {figures.score_text(f1[arm])}" for arm in ARMS if arm not in best)
+    unread = sum(int(of.sets[arm].unparsed.sum()) for arm in ARMS)
     return "\n".join(
         [
             f"**In short.** {len(ARMS)} arms answer. Where the right answer is known ({len(known)} questions, answered "
             f"by {of.model}), ahead is **{_listed(best)}**, with an F1 of the answer sets of "
-            f"{figures.score_text(f1[best[0]])}{f' ({others})' if others else ''}. {told_apart(compared)} The first "
+            f"{figures.score_text(f1[best[0]])}{f' ({others})' if others else ''}. {told_apart(compared)} Of all "
+            f"{len(ARMS) * len(known)} answers {unread} could not be read as what was asked for. The first "
             f"Cypher statement was right for {figures.score_text(cypher_first)} of {cypher_first.n} questions.",
             "",
             f"On {len(of.medquad['drugrag'])} of MedQuAD's questions about drugs, which a graph of interactions was "
