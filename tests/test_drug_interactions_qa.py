@@ -376,6 +376,7 @@ def test_each_arm_is_told_what_it_may_rely_on_and_history_comes_first() -> None:
     nothing = answering.answer_prompt("q", Evidence("nothing"))
     assert [m["role"] for m in nothing] == ["system", "user"]
     assert nothing[-1]["content"] == "Question: q"
+    assert not re.search(r"\b(yes|no)\b", nothing[0]["content"], re.IGNORECASE)  # a small model would say no more
     facts = answering.answer_prompt("And gamma?", Evidence("facts", ("beta interacts with gamma.",)), [turn])
     assert [m["content"] for m in facts[1:3]] == [turn.question, turn.answer]
     assert "- beta interacts with gamma." in facts[-1]["content"]
