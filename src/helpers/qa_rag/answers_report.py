@@ -15,8 +15,8 @@ from helpers.metrics import Paired, Score, bootstrap, paired_means, proportion
 from helpers.qa_rag.answers import ARMS, WHOLE_ARMS, Answer, Cut
 from helpers.qa_rag.data import Question
 from helpers.qa_rag.released_report import ALPHA, BLUE, CLAIM, ORANGE, PURPLE, p_words, span, three
-from helpers.qa_rag.similarity import BertScores
 from helpers.record import Run, Verdict
+from helpers.similarity import BertScores
 
 PAPER_ENCODER = "microsoft/deberta-xlarge-mnli"
 NEGLIGIBLE = 0.02
