@@ -178,15 +178,15 @@ def test_recall_by_whose_words_a_sentence_is_in():
     assert {wording: (score.value, score.n) for wording, score in scores.items()} == {
         "shared": (pytest.approx(1 / 3), 9),
         "held out": (0, 3),
-        "paraphrased": (0.5, 2),
     }
     both = reg.template_and_paraphrase(hits, DRAWS)
     assert both is not None
     assert [(score.value, score.n) for score in both] == [(0.75, 4), (0.5, 2)]
     assert reg.template_and_paraphrase(hits[:4], DRAWS) is None
-    table = report.paraphrase_table({"a": hits, "b": hits[:4]}, DRAWS)
-    assert list(table["in a model's words"]) == [2, 0]
-    assert figures.table(table, "t").html.count("<tr") == 3
+    table = report.reworded_table(report.reworded({"rules": hits, "own": hits[:4]}, DRAWS))
+    assert list(table["in the model's words"]) == [2]
+    assert list(table["read by"]) == ["Rules, one slip allowed"]
+    assert report.reworded_table({}).empty
 
 
 def test_a_status_is_not_that_of_a_copied_passage(charts):
@@ -252,24 +252,25 @@ def test_no_planted_identifier_reaches_a_table_or_the_record(tmp_path):
     report.report_measured(run, measured)
     mentions = reg.context_mentions(test)
     classes: list[Context] = ["affirmed"] * len(mentions)
+    scores = report.reworded(measured.hits | {"affirmed": reg.context_hits(mentions, classes)}, DRAWS)
+    report.report_reworded(run, scores, "Right")
     tables = [
         report.f1_table(measured),
         report.error_table(test, readings, notes),
         report.value_error_table(test, readings),
         report.context_error_table(mentions, classes),
         report.wording_table(measured),
-        report.paraphrase_table(measured.hits, DRAWS),
-        report.paraphrase_table({"affirmed": reg.context_hits(mentions, classes)}, DRAWS),
+        report.reworded_table(scores),
         report.paraphrases_table(),
         report.paraphrase_examples(),
     ]
     context = {"affirmed": reg.context_scores(mentions, classes, DRAWS)}
     shown = "".join(figures.table(t, report.marked(charts, "t")).html for t in tables)
-    shown += report.answer(charts, measured, measured, context)
+    shown += report.answer(charts, measured, measured, context, scores)
     shown += json.dumps(json.loads(run.save(tmp_path / "r.json").read_text()))
     assert "SYNTHETIC" in shown
     assert "not run" in shown
-    assert "in a language model's paraphrases" in shown
+    assert "a language model's paraphrases of the same templates" in shown
     assert not [i for i in identifiers if i in shown]
 
 

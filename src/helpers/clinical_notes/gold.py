@@ -19,11 +19,10 @@ Outcome = Literal["successful", "refractory", "undetermined"]
 Context = Literal["affirmed", "negated", "historical", "family", "hypothetical"]
 Role = Literal["current", "historical", "hypothetical", "family", "allergy"]
 Wording = Literal["shared", "held out", "paraphrased"]
+"""Whose words a sentence is in: those that all notes share, those that only test notes have, a language model's."""
 Label = Literal["DRUG", "STRENGTH", "DOSAGE", "FREQUENCY", "ROUTE", "FORM", "DURATION"]
 
 SPLITS: tuple[Split, ...] = ("train", "dev", "test")
-WORDINGS: tuple[Wording, ...] = ("shared", "held out", "paraphrased")
-"""Whose words a sentence is in: those that all notes share, those that only test notes have, a language model's."""
 LABELS: tuple[Label, ...] = ("DRUG", "STRENGTH", "DOSAGE", "FREQUENCY", "ROUTE", "FORM", "DURATION")
 """Med7's seven labels (Kormilitzin et al. 2021)."""
 CONTEXTS: tuple[Context, ...] = ("affirmed", "negated", "historical", "family", "hypothetical")
@@ -178,7 +177,7 @@ class Mention:
         value: what it stands for, in one spelling: the generic name, "500 mg", times a day, "oral", "tablet".
         drug: the generic name that it belongs to; its own for a DRUG.
         role: whether the patient takes that drug then, took it once, might, is allergic to it, or a relative takes it.
-        wording: one of `WORDINGS`; a held-out term in any sentence is held out.
+        wording: whose words the sentence is in; a held-out term in any sentence is held out.
         template: the shared wording that the sentence is in, or that was paraphrased; a held-out one is itself.
     """
 

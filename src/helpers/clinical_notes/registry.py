@@ -22,7 +22,6 @@ import pyarrow.parquet as pq
 from helpers.clinical_notes.charts import (
     CONTEXTS,
     LABELS,
-    WORDINGS,
     Chart,
     Context,
     ContextMention,
@@ -347,8 +346,9 @@ def _share(hits: Sequence[Hit], draws: int) -> Score:
 
 
 def by_wording(hits: Sequence[Hit], draws: int) -> dict[Wording, Score]:
-    """Share that is right of the mentions in shared, held-out and paraphrased wording, where there are any."""
-    parts = {wording: [h for h in hits if h.mention.wording == wording] for wording in WORDINGS}
+    """Share that is right of the mentions in shared and in held-out wording, where there are any."""
+    wordings: tuple[Wording, ...] = ("shared", "held out")
+    parts = {wording: [h for h in hits if h.mention.wording == wording] for wording in wordings}
     return {wording: _share(of, draws) for wording, of in parts.items() if of}
 
 

@@ -154,7 +154,7 @@ class Measured:
         exact, lenient: spans by label; the latter counts an overlap as found.
         values: what is said of a drug, linked to it, by attribute.
         hits: each gold span, and whether it was read exactly.
-        recalls: recall of spans by whose words their sentence is in.
+        recalls: recall of spans in shared and in held-out wording.
         statuses: accuracy of the seizure status.
         floor: the commonest status and its share.
         not_run: why an extractor has no scores.
@@ -260,14 +260,13 @@ def values_table(measured: Measured) -> pd.DataFrame:
 
 
 def wording_table(measured: Measured) -> pd.DataFrame:
-    """Recall of spans by whose words their sentence is in: shared with training notes, held out, or a model's."""
+    """Recall of spans in wording that training notes share and in wording held out of them."""
     return pd.DataFrame(
         [
             {
                 "extractor": label(name),
                 "recall, shared wording": recall.get("shared"),
                 "recall, held-out wording": recall.get("held out"),
-                "recall, paraphrased wording": recall.get("paraphrased"),
             }
             for name, recall in measured.recalls.items()
         ]
@@ -278,7 +277,7 @@ def paraphrases_table() -> pd.DataFrame:
     """What became of the paraphrases that a model was asked for, from the file that keeps them."""
     file = word_list(PARAPHRASES)
     kept = sum(len(of) for of in file["paraphrases"].values())
-    rows = [("asked for", file["asked"])]
+    rows = [(f"asked of {file['made']['model']}", file["asked"])]
     rows += [(f"refused by a check: {reason}", n) for reason, n in file["refused"].items()]
     rows += [("taken out by a reader", len(file["removed"])), ("kept", kept)]
     return pd.DataFrame(rows, columns=["paraphrases", "number"])
@@ -291,26 +290,54 @@ def paraphrase_examples(n: int = 5) -> pd.DataFrame:
     return pd.DataFrame(shown, columns=["template", "paraphrase"])
 
 
-def paraphrase_table(hits: Mapping[str, Sequence[Hit]], draws: int) -> pd.DataFrame:
-    """Share of the gold mentions that is right in templates' own words and in paraphrases of the same templates.
+Reworded = dict[str, tuple[Score, Score]]
+"""By reader: what is right in templates' own words, and in paraphrases of the same templates."""
+
+
+def reworded(hits: Mapping[str, Sequence[Hit]], draws: int) -> Reworded:
+    """Scores of each reader whose mentions were worded both ways.
 
     Args:
-        hits: each gold mention, by who read it, as a reader sees the name.
+        hits: each gold mention, by who read it: a key of `EXTRACTORS` or `CLASSIFIERS`.
         draws: of the bootstrap over patients.
     """
-    rows = []
-    for name, of in hits.items():
-        own, reworded = template_and_paraphrase(of, draws) or (None, None)
-        rows.append(
+    scores = {name: template_and_paraphrase(of, draws) for name, of in hits.items()}
+    return {name: both for name, both in scores.items() if both}
+
+
+def report_reworded(run: Run, scores: Reworded, what: str) -> None:
+    """Keep them in the record.
+
+    Args:
+        run: the run.
+        scores: by reader.
+        what: is right, as "Recall of spans".
+    """
+    for name, (own, paraphrase) in scores.items():
+        words = f"{what}, {_reader(name)}, synthetic charts"
+        run.extra(f"reworded.{name}.template", f"{words}, in the templates' own words", own)
+        run.extra(f"reworded.{name}.paraphrase", f"{words}, in paraphrases of the same templates", paraphrase)
+
+
+def _reader(name: str) -> str:
+    return label(name) if name in EXTRACTORS else CLASSIFIERS[name]
+
+
+def reworded_table(scores: Reworded) -> pd.DataFrame:
+    """A row a reader: how many mentions there are each way, and how many of them are right."""
+    return pd.DataFrame(
+        [
             {
-                "read by": name,
-                "in the template's words": own.n if own else 0,
+                "read by": _reader(name),
+                "in the template's words": own.n,
                 "right, template": own,
-                "in a model's words": reworded.n if reworded else 0,
-                "right, paraphrase": reworded,
+                "in the model's words": paraphrase.n,
+                "right, paraphrase": paraphrase,
             }
-        )
-    return pd.DataFrame(rows)
+            for name, (own, paraphrase) in scores.items()
+        ],
+        columns=["read by", "in the template's words", "right, template", "in the model's words", "right, paraphrase"],
+    )
 
 
 def status_scores_by_reader(measured: Measured, asked: Measured) -> dict[str, Score]:
@@ -643,7 +670,13 @@ def decide_claims(
     )
 
 
-def answer(charts: Charts, measured: Measured, asked: Measured, context: Mapping[str, Mapping[str, Score]]) -> str:
+def answer(
+    charts: Charts,
+    measured: Measured,
+    asked: Measured,
+    context: Mapping[str, Mapping[str, Score]],
+    paraphrased: Reworded,
+) -> str:
     """The page's answer, in Markdown, from what the run found.
 
     Args:
@@ -651,6 +684,7 @@ def answer(charts: Charts, measured: Measured, asked: Measured, context: Mapping
         measured: on all test notes.
         asked: on those that the language model read.
         context: scores by classifier on all mentions.
+        paraphrased: scores in templates' words and in paraphrases of them, of extractors and classifiers.
     """
     text, exact = figures.score_text, measured.exact
     best = max(exact, key=lambda name: exact[name]["all"].f1.value)
@@ -665,13 +699,13 @@ def answer(charts: Charts, measured: Measured, asked: Measured, context: Mapping
         if "shared" in recall and "held out" in recall:
             lines.append(
                 f"- {label(name)}: recall {text(recall['shared'])} in wording that the training notes share, "
-                f"{text(recall['held out'])} in wording held out of them"
-                + (
-                    f", {text(recall['paraphrased'])} in a language model's paraphrases."
-                    if "paraphrased" in recall
-                    else "."
-                )
+                f"{text(recall['held out'])} in wording held out of them."
             )
+    if told := [f"{_reader(name)} {text(own)}, then {text(other)}" for name, (own, other) in paraphrased.items()]:
+        lines.append(
+            "- What is right in some templates' own words, then in a language model's paraphrases of the same "
+            f"templates: {'; '.join(told)}."
+        )
     linked = (
         f"{label(name)}: drug {text(of['drug'].f1)}, strength {text(of['strength'].f1)}"
         for name, of in measured.values.items()
