@@ -2,8 +2,8 @@
 
 The charts' sentences were written by hand, and the rules that read them by the same hand. So the served model rewords
 each shared sentence of `data/clinical_wording.yml`, names in braces and all. An answer is kept only if `refusal` finds
-nothing against it; what it keeps is then read by a person, who takes out what says something else. The charts use the
-kept ones in test notes only (`helpers.clinical_notes.wording`).
+nothing against it. All that passed is then read, and what says something else is taken out by hand. The charts use the
+rest in test notes only (`helpers.clinical_notes.wording`).
 
     python -m helpers.clinical_notes.paraphrase     # or: make paraphrases
 
@@ -268,7 +268,7 @@ class Sifted:
     Attributes:
         asked: how many there were.
         refused: how many the checks refused, by reason.
-        removed: those that a person took out, as template, paraphrase and reason.
+        removed: those that were taken out on reading, as template, paraphrase and reason.
         kept: paraphrases by template.
     """
 
@@ -288,7 +288,7 @@ def sift(answers: Iterable[tuple[str, str]], removed: Mapping[tuple[str, str], s
 
     Args:
         answers: template and answer of each.
-        removed: why a person took a paraphrase out, by template and paraphrase; it stays out.
+        removed: why a paraphrase was taken out on reading, by template and paraphrase; it stays out.
     """
     out = Sifted()
     for template, answer in answers:
@@ -311,15 +311,15 @@ _HEAD: Final = """\
 #
 # asked      how many answers the model gave
 # refused    how many of them the checks refused, by the first reason that held
-# removed    those that passed the checks and that a person took out after reading all that had; they stay out when
-#            the file is made anew. To take one out, move it here from below and say why.
+# removed    those that passed the checks and were taken out by hand, when all that had passed were read; they stay out
+#            when the file is made anew. To take one out, move it here from below and say why.
 # paraphrases    what the charts use, by the sentence of clinical_wording.yml that was reworded
 
 """
 
 
 def taken_out(path: Path = PARAPHRASES) -> dict[tuple[str, str], str]:
-    """Why a person took a paraphrase out, by template and paraphrase."""
+    """Why a paraphrase was taken out on reading, by template and paraphrase."""
     if not path.exists():
         return {}
     listed = yaml.safe_load(path.read_text(encoding="utf-8"))["removed"]
@@ -359,7 +359,7 @@ def main() -> int:
     write(sifted, model.endpoint)
     sys.stdout.write(
         f"{sifted.asked} answers of {model.endpoint.model}: {sum(sifted.refused.values())} refused by the checks, "
-        f"{len(sifted.removed)} taken out by a person before, {len(sifted.all_kept)} kept in {PARAPHRASES.name}.\n"
+        f"{len(sifted.removed)} taken out on reading before, {len(sifted.all_kept)} kept in {PARAPHRASES.name}.\n"
     )
     new = [(t, p) for t, of in sifted.kept.items() for p in of if p not in known]
     if new:

@@ -279,7 +279,7 @@ def paraphrases_table() -> pd.DataFrame:
     kept = sum(len(of) for of in file["paraphrases"].values())
     rows = [(f"asked of {file['made']['model']}", file["asked"])]
     rows += [(f"refused by a check: {reason}", n) for reason, n in file["refused"].items()]
-    rows += [("taken out by a reader", len(file["removed"])), ("kept", kept)]
+    rows += [("taken out on reading", len(file["removed"])), ("kept", kept)]
     return pd.DataFrame(rows, columns=["paraphrases", "number"])
 
 
