@@ -142,7 +142,7 @@ bench: $(READY) ## measure speed side by side with the naive way and with the en
 	@$(call with-services,$(VENV)/bin/python -m pytest -q -s -m bench tests/bench)
 
 # ---------------------------------------------------------------------------------------------------------- upkeep
-paraphrases: $(READY) ## ask the LLM anew for data/clinical_paraphrases.yml; then read what it says is new
+paraphrases: $(READY) ## have the profile's LLM reword the charts' sentences anew; then read what it says is new
 	@$(call with-services,$(PY) -m helpers.clinical_notes.paraphrase)
 
 lock: ## resolve the dependencies of pyproject.toml anew
