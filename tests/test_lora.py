@@ -116,6 +116,6 @@ def test_what_was_trained_is_answered_and_kept(tmp_path, monkeypatch, caplog):
 @VLLM
 def test_a_training_that_fails_says_why_and_leaves_nothing(engine, tmp_path):
     (tmp_path / "no-model-here").mkdir()
-    with pytest.raises(EngineError, match=r"train by LoRA with .*no-model-here.* code 1:\n.* no config.json"):
+    with pytest.raises(EngineError, match=r"train by LoRA with .*no-model-here.* code 1:\n.* no config\.json"):
         lora.train([("a", "b")], [("a", "b")], str(tmp_path / "no-model-here"), tmp_path / "adapter", steps=1)
     assert [path.name for path in tmp_path.iterdir()] == ["no-model-here"]

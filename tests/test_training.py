@@ -68,7 +68,7 @@ def test_a_script_that_fails_says_why_and_leaves_what_was_there(script, base, tm
 
 def test_a_base_that_is_no_model_is_found_before_the_script_is_loaded(script, base, tmp_path, monkeypatch):
     (base / "config.json").unlink()
-    with pytest.raises(EngineError, match="it has no config.json"):
+    with pytest.raises(EngineError, match=r"it has no config\.json"):
         trained(script, base, tmp_path / "out")
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
     with pytest.raises(EngineError, match="no model hub gave a model of that name"):
@@ -78,7 +78,7 @@ def test_a_base_that_is_no_model_is_found_before_the_script_is_loaded(script, ba
 
 
 def test_what_was_made_is_kept_until_it_is_damaged_or_its_content_changes(tmp_path, caplog):
-    made = []
+    made: list[Path] = []
 
     def make(folder: Path) -> dict:
         with training.replacing(folder) as part:
