@@ -76,7 +76,7 @@ def base(tmp_path: Path) -> Path:
 @pytest.fixture
 def stand_in(tmp_path: Path, monkeypatch) -> Path:
     monkeypatch.setattr(engines, "engine_python", lambda engine: Path(sys.executable))
-    monkeypatch.setattr(training, "prepare", lambda base, memory: None)
+    monkeypatch.setattr(training, "prepare", lambda base: None)
     monkeypatch.setattr(training, "LOGS", tmp_path / "logs")
     monkeypatch.setattr(encoder_tuning, "ENCODERS", tmp_path / "encoders")
     script = tmp_path / "stand_in.py"
@@ -109,7 +109,7 @@ def test_an_encoder_that_no_hub_gives_is_an_error_that_says_so(stand_in, monkeyp
 
 def test_a_machine_without_torch_is_told_what_to_do(monkeypatch, tmp_path):
     monkeypatch.setattr(encoder_tuning, "ENCODERS", tmp_path)
-    monkeypatch.setattr(engines, "choose_engine", lambda model, memory=None: ("llamacpp", "a test"))
+    monkeypatch.setattr(engines, "choose_engine", lambda model: ("llamacpp", "a test"))
     with pytest.raises(EngineError, match="Set LLM_ENGINE=vllm"):
         tuned(lesson_of(5), "a base")
 
@@ -286,7 +286,7 @@ def test_the_loss_in_torch_is_that_of_the_projection(tmp_path, base, vllm):
         "cosines": cosines.tolist(),
         "taught": taught.tolist(),
     }
-    training.prepare(str(base), encoder_tuning.MEMORY)
+    training.prepare(str(base))
     told = training.run(script, job, tmp_path / "out", doing="compare losses", total=0)[:-1]
     assert [line["objective"] for line in told] == objectives
     p = scorer._softmax(np.where(batch.mask, cosines, -np.inf), 0.3)

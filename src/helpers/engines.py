@@ -118,14 +118,10 @@ class Launch:
 # ------------------------------------------------------------------------------------------------ LLM: which engine
 
 
-def choose_engine(model: str, memory: int | None = None) -> tuple[EngineName, str]:
+def choose_engine(model: str) -> tuple[EngineName, str]:
     """The engine that `LLM_ENGINE` asks for, or for `auto` the one that this machine can run, and why.
 
     vLLM answers batches about three times as fast; llama.cpp needs a third of the memory and runs anywhere.
-
-    Args:
-        model: that it is to serve or train.
-        memory: bytes that it needs for a model that is not one of `EMBEDDED_MODELS`; 8 GiB if left out.
     """
     wanted = settings().llm_engine
     if wanted != "auto":
@@ -136,7 +132,7 @@ def choose_engine(model: str, memory: int | None = None) -> tuple[EngineName, st
     if "avx512f" not in flags and shutil.which("nvidia-smi") is None:
         return "llamacpp", "this processor has no AVX-512, without which vLLM's lead on a CPU has not been measured"
     weights = EMBEDDED_MODELS.get(model)
-    needed = weights.memory["vllm"] if weights else memory or 8 * GIB
+    needed = weights.memory["vllm"] if weights else 8 * GIB
     free = available_memory()
     if free < needed:
         return "llamacpp", f"vLLM needs {needed / GIB:.1f} GiB for {model}; {free / GIB:.1f} GiB are free"

@@ -40,17 +40,13 @@ cost 150,000 page faults a step and a fifth of its time."""
 # ------------------------------------------------------------------------------------------------------- the process
 
 
-def prepare(base: str, memory: int | None = None) -> None:
-    """Install the environment that training needs, if it is not there.
-
-    Args:
-        base: the model that is to be trained.
-        memory: bytes that its training needs, where `engines.EMBEDDED_MODELS` does not know.
+def prepare(base: str) -> None:
+    """Install the environment that training a model needs, if it is not there.
 
     Raises:
         EngineError: this machine's LLM engine has no torch, or it cannot be installed.
     """
-    engine, why = engines.choose_engine(base, memory)
+    engine, why = engines.choose_engine(base)
     if engine != "vllm":
         raise EngineError(
             f"Training needs torch and PEFT, which come with vLLM's environment; this machine uses {engine} ({why}). "

@@ -21,7 +21,6 @@ from tokenizers import Tokenizer
 
 from helpers import datasets, training
 from helpers.biomedrag.scorer import ETA, Choices, Objective, Scorer, Taught, check, folds_of
-from helpers.engines import GIB
 from helpers.settings import DERIVED
 from helpers.vectors import Encoder, Floats, Remembering, threads
 
@@ -31,8 +30,6 @@ SCRIPT: Final = Path(__file__).with_name("encoder_train.py")
 TUNED: Final = "tuned"
 UNTUNED: Final = "untuned"
 """Names of this scorer, and of its base's plain cosine, among the others of `Choices`."""
-MEMORY: Final = 2 * GIB
-"""That a small encoder needs, with the library."""
 
 
 @dataclass(frozen=True)
@@ -193,7 +190,7 @@ def load(folder: Path) -> TuningLog:
 
 
 def _tune(inputs: Sequence[Mapping[str, Any]], base: str, settings: Mapping[str, Any], folder: Path) -> TuningLog:
-    training.prepare(base, MEMORY)
+    training.prepare(base)
     epochs, folds = settings["epochs"], settings["folds"]
     fold = np.array([one["fold"] for one in inputs])
     seen = [int((fold != held).sum()) for held in (*range(folds), -1)]
