@@ -424,7 +424,7 @@ def cost_table(study: Study) -> pd.DataFrame:
             rows.append(
                 {
                     "arm": label(arm) if arm in ARMS else arm,
-                    "prompt tokens": spent["prompt"],
+                    "prompt tokens": round(spent["prompt"]),
                     "longest prompt": spent["longest"],
                     "generated tokens": spent["generated"],
                     "seconds, with others at once": spent["seconds"],
@@ -816,7 +816,7 @@ def knn_table(
                     "data": name,
                     "shown": words,
                     "F1": scores[arm]["f1"],
-                    "prompt tokens": spent["prompt"],
+                    "prompt tokens": round(spent["prompt"]),
                     "longest prompt": spent["longest"],
                     "seconds, with others at once": spent["seconds"],
                     "did not fit": spent["overflows"],
