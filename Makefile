@@ -28,7 +28,7 @@ export JUPYTER_PREFER_ENV_PATH := 1
 export OMP_NUM_THREADS ?= $(shell cores=$$(nproc 2>/dev/null || sysctl -n hw.ncpu); n=$$((cores / $(JOBS))); echo $$((n > 0 ? n : 1)))
 
 .PHONY: help setup doctor data services start stop status reproduce notebooks notebook book pdf serve lab test test-fast lint \
-        bench reference new-experiment scoreboard lock clean force
+        bench reference new-experiment scoreboard paraphrases lock clean force
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1|\2/p' Makefile | column -t -s '|'
@@ -143,6 +143,9 @@ bench: $(READY) ## measure speed side by side with the naive way and with the en
 	@$(call with-services,$(VENV)/bin/python -m pytest -q -s -m bench tests/bench)
 
 # ---------------------------------------------------------------------------------------------------------- upkeep
+paraphrases: $(READY) ## have the profile's LLM reword the charts' sentences anew; then read what it says is new
+	@$(call with-services,$(PY) -m helpers.clinical_notes.paraphrase)
+
 lock: ## resolve the dependencies of pyproject.toml anew
 	@$(VENV)/bin/uv pip compile -q --universal --generate-hashes --python-version 3.11 pyproject.toml --extra test \
 	  -o requirements.lock --custom-compile-command "make lock"

@@ -11,8 +11,9 @@ from pathlib import Path
 
 import hypothesis
 import pytest
+from playwright.sync_api import Browser, sync_playwright
 
-from helpers import services
+from helpers import doctor, services
 from helpers.services import LlmEndpoint
 
 # how long an example takes depends on what else the machine does, and says nothing of the code
@@ -33,6 +34,17 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def small_llm() -> LlmEndpoint:
     """The smoke profile's model behind the embedded engine; shared with the notebooks of the same run."""
     return services.llm_endpoint(SMALL_MODEL)
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    """Chromium, from `CHROMIUM` or the path."""
+    if (found := doctor.browser()) is None:
+        pytest.skip("no Chromium on this machine: install it (apt-get install chromium) or name it in CHROMIUM")
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=found, args=["--no-sandbox"])
+        yield browser
+        browser.close()
 
 
 @pytest.fixture

@@ -18,7 +18,7 @@ from helpers.biomedrag.adapted import Retrieval, training_pairs
 from helpers.biomedrag.arms import Asking, PairReader, marked_entities, marks_the_pair, triple_line
 from helpers.biomedrag.corpora import Corpus, Example, Triple
 from helpers.biomedrag.experiment import Study, draw
-from helpers.biomedrag.memory import Document, Memory, Shot, chunks, document_vectors, memory_of, permute
+from helpers.biomedrag.memory import Document, Memory, Shot, chunks, memory_of, pair_vectors, permute
 from helpers.biomedrag.scorer import (
     Objective,
     cosine_scorer,
@@ -132,8 +132,10 @@ def test_without_diversity_each_pair_is_a_document_of_its_own(memory):
 
 
 def test_vectors_go_to_the_input_of_their_document(memory, encoder):
-    documents = memory.candidates([VALIDATION[0].text, VALIDATION[1].text])
-    found = document_vectors(documents, encoder)
+    texts = [VALIDATION[0].text, VALIDATION[1].text]
+    documents = memory.candidates(texts)
+    inputs, found = pair_vectors(texts, documents, encoder)
+    assert np.allclose(inputs, encoder.encode(texts, progress=False), atol=1e-5)
     assert [len(v) for v in found] == [len(d) for d in documents]
     assert np.allclose(found[1][0], encoder.encode([documents[1][0].text], progress=False)[0], atol=1e-5)
 

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import contextlib
-import functools
-import http.server
 import json
 import os
 import re
 import shutil
 import subprocess
 import sys
-import threading
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from html import unescape
@@ -21,7 +17,8 @@ from typing import Any
 import pandas as pd
 import pytest
 import yaml
-from playwright.sync_api import Browser, Page, sync_playwright
+from browsing import Theme, faults, served, visit
+from playwright.sync_api import Browser
 
 from helpers import book, figures, published, record
 from helpers.datasets import Located
@@ -45,8 +42,6 @@ PAGES = [
     "scale",
     "bibliography",
 ]
-WEIGHT = 2_000_000
-"""Bytes that a page may load, all its files together."""
 ARMS = {"closed_book": (262, 12_278), "format_a": (351, 16_924), "format_b": (387, 18_844), "graphrag": (399, 19_520)}
 """Right answers in the fixture's rerun (of 400) and in what it rescored (of 19,520)."""
 
@@ -341,87 +336,22 @@ def test_the_buttons_lead_to_the_notebook_that_a_reader_can_run(project: Project
 
 @pytest.fixture(scope="module")
 def address(project: Project) -> Iterator[str]:
-    """The book served on this machine, without a line of log for each request."""
-    quiet = type("Quiet", (http.server.SimpleHTTPRequestHandler,), {"log_message": lambda *_: None})
-    handler = functools.partial(quiet, directory=str(project.site))
-    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        yield f"http://127.0.0.1:{server.server_port}"
-        server.shutdown()
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    """Chromium, from `CHROMIUM` or the path."""
-    names = ("chromium", "chromium-browser", "google-chrome")
-    found = os.environ.get("CHROMIUM") or next(filter(None, map(shutil.which, names)), None)
-    if found is None:
-        pytest.skip("no Chromium on this machine: install it (apt-get install chromium) or name it in CHROMIUM")
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=found, args=["--no-sandbox"])
-        yield browser
-        browser.close()
-
-
-@dataclass
-class Visit:
-    """What a page did while it was open."""
-
-    page: Page
-    errors: list[str] = field(default_factory=list)
-    elsewhere: list[str] = field(default_factory=list)
-    missing: list[str] = field(default_factory=list)
-    weight: int = 0
-
-
-@contextlib.contextmanager
-def visit(browser: Browser, url: str, *, width: int = 1280, theme: str = "light") -> Iterator[Visit]:
-    context = browser.new_context(
-        viewport={"width": width, "height": 900},
-        color_scheme=theme,  # type: ignore[arg-type]
-    )
-    seen = Visit(context.new_page())
-    home = "/".join(url.split("/")[:3])
-    seen.page.on("console", lambda message: seen.errors.append(message.text) if message.type == "error" else None)
-    seen.page.on("pageerror", lambda error: seen.errors.append(str(error)))
-    seen.page.on("request", lambda r: None if r.url.startswith((home, "data:")) else seen.elsewhere.append(r.url))
-
-    def weigh(response: Any) -> None:
-        seen.weight += int(response.headers.get("content-length", 0))
-        if response.status >= 400:
-            seen.missing.append(response.url)
-
-    seen.page.on("response", weigh)
-    seen.page.goto(url)
-    seen.page.wait_for_load_state("networkidle")
-    yield seen
-    context.close()
+    """The book served on this machine."""
+    with served(project.site) as address:
+        yield address
 
 
 @pytest.mark.book
 @pytest.mark.parametrize("theme", ["light", "dark"])
 @pytest.mark.parametrize("width", [1280, 390])
-def test_every_page_is_whole_and_keeps_to_itself(browser: Browser, address: str, theme: str, width: int) -> None:
-    for name in [*PAGES, "search", "genindex"]:
-        with visit(browser, f"{address}/{name}.html", width=width, theme=theme) as seen:
-            page = seen.page
-            assert not seen.errors, (name, seen.errors)
-            assert not seen.elsewhere, (name, seen.elsewhere)
-            assert not seen.missing, (name, seen.missing)
-            assert seen.weight < WEIGHT, (name, seen.weight)
-            assert page.evaluate("document.documentElement.dataset.theme") == theme
-            assert page.locator("h1").count() >= 1, name
-            wide = page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth")
-            assert wide == 0, (name, "wider than the screen by", wide)
-            assert page.locator("img:not([alt])").count() == 0, name
-            assert page.evaluate("[...document.images].every((i) => i.complete && i.naturalWidth > 0)"), name
-            assert page.locator("svg[role=img]:not([aria-label])").count() == 0, name
-            assert ":::" not in page.inner_text("body"), name
+def test_every_page_is_whole_and_keeps_to_itself(browser: Browser, address: str, theme: Theme, width: int) -> None:
+    pages = [f"{name}.html" for name in [*PAGES, "search", "genindex"]]
+    assert not faults(browser, address, pages, width=width, theme=theme)
 
 
 @pytest.mark.book
 @pytest.mark.parametrize("theme", ["light", "dark"])
-def test_text_can_be_read_in_both_themes(browser: Browser, address: str, theme: str) -> None:
+def test_text_can_be_read_in_both_themes(browser: Browser, address: str, theme: Theme) -> None:
     contrast = """(element) => {
         const parse = (text) => (text.match(/[\\d.]+/g) ?? [0, 0, 0, 0]).map(Number);
         const light = ([r, g, b]) => [r, g, b]

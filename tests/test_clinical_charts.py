@@ -15,15 +15,15 @@ from hypothesis import strategies as st
 
 from helpers.clinical_notes.charts import CONTEXTS, LABELS, Chart, Charts, MedicationEvent, generate
 from helpers.clinical_notes.extraction import milligrams
-from helpers.clinical_notes.wording import DRUGS, WORDING, words
+from helpers.clinical_notes.wording import DRUGS, WORDING, paraphrases, words
 from helpers.settings import ROOT
 
-SEED = 7
+SEED, PARAPHRASED = 7, 0.5
 
 
 @pytest.fixture(scope="module")
 def charts() -> Charts:
-    return generate(60, SEED)
+    return generate(60, SEED, PARAPHRASED)
 
 
 def texts(chart: Chart) -> dict[str, str]:
@@ -112,8 +112,8 @@ def test_the_split_is_by_patient_and_held_out_wording_is_in_the_test_only(charts
     patients = {split: {c.patient_id for c in charts.split(split)} for split in ("train", "dev", "test")}
     assert sum(map(len, patients.values())) == len(charts) == len(set().union(*patients.values()))
     for chart in charts:
-        held_out = [m.held_out for m in (*chart.mentions, *chart.contexts)]
-        assert any(held_out) == (chart.split == "test")
+        wordings = {m.wording for m in chart.spans}
+        assert wordings == ({"shared", "held out", "paraphrased"} if chart.split == "test" else {"shared"})
 
 
 def test_a_held_out_sentence_stands_in_no_training_note(charts):
@@ -127,13 +127,48 @@ def test_a_held_out_sentence_stands_in_no_training_note(charts):
                     assert longest not in trained, (name, template)
 
 
+def test_a_paraphrase_stands_in_test_notes_and_in_no_other(charts):
+    trained = " ".join(note.text for split in ("train", "dev") for note in charts.notes(split))
+    tested = " ".join(note.text for note in charts.notes("test"))
+    own = " ".join(t for bank in words(WORDING).values() if isinstance(bank, dict) for t in bank.get("shared", []))
+    seen = 0
+    for paraphrase in (p for of in paraphrases().values() for p in of):
+        longest = max(re.split(r"\{[^}]*\}", paraphrase), key=len).strip()
+        if len(longest) > 12 and longest not in own:
+            assert longest not in trained, paraphrase
+            seen += longest in tested
+    assert seen > 5
+
+
+def test_without_paraphrases_no_wording_is_a_models(charts):
+    plain = generate(5, SEED)
+    assert "paraphrased" not in {m.wording for c in plain for m in c.spans}
+    # what the training and development patients' charts say does not depend on the share
+    assert [c for c in plain if c.split != "test"] == [c for c in charts.charts[:5] if c.split != "test"]
+
+
+def test_a_paraphrase_keeps_what_its_template_gives_the_gold(charts):
+    """A paraphrased sentence has the spans of its template: the same labels, as often."""
+    per_template: dict[str, set[tuple[str, ...]]] = {}
+    for chart in charts:
+        of: dict[tuple[str, int], list[str]] = {}
+        places = sorted({(f.note_id, f.start, f.end) for f in chart.medications})
+        for note_id, start, end in places:
+            inside = [m for m in chart.mentions if m.note_id == note_id and start <= m.start < end]
+            if inside and inside[0].wording != "held out":
+                of[note_id, start] = sorted({m.label for m in inside})
+                per_template.setdefault(inside[0].template, set()).add(tuple(of[note_id, start]))
+    assert len(per_template) > 20
+    assert all(len(labels) == 1 for labels in per_template.values()), per_template
+
+
 def test_a_patient_is_the_same_whatever_the_number_of_patients(charts):
-    assert generate(4, SEED).charts == charts.charts[:4]
-    assert generate(4, SEED + 1).charts != charts.charts[:4]
+    assert generate(4, SEED, PARAPHRASED).charts == charts.charts[:4]
+    assert generate(4, SEED + 1, PARAPHRASED).charts != charts.charts[:4]
 
 
 def test_charts_do_not_depend_on_the_hash_seed():
-    code = f"from helpers.clinical_notes.charts import generate; print(generate(3, {SEED}).sha256)"
+    code = f"from helpers.clinical_notes.charts import generate; print(generate(3, {SEED}, 0.5).sha256)"
     digests = {
         subprocess.run(
             [sys.executable, "-c", code],
@@ -144,7 +179,7 @@ def test_charts_do_not_depend_on_the_hash_seed():
         ).stdout.strip()
         for seed in ("1", "2")
     }
-    assert digests == {generate(3, SEED).sha256}
+    assert digests == {generate(3, SEED, 0.5).sha256}
 
 
 def test_doses_follow_from_one_visit_to_the_next(charts):
@@ -175,9 +210,9 @@ def test_identifiers_are_those_that_the_notes_give_away(charts):
 
 
 @settings(max_examples=8)
-@given(seed=st.integers(0, 2**31 - 1))
-def test_any_seed_gives_valid_charts(seed):
-    for chart in generate(2, seed):
+@given(seed=st.integers(0, 2**31 - 1), paraphrased=st.sampled_from([0.0, 0.5, 1.0]))
+def test_any_seed_gives_valid_charts(seed, paraphrased):
+    for chart in generate(2, seed, paraphrased):
         text = texts(chart)
         assert len(text) == len(chart.notes)
         places = [(s.note_id, s.start, s.end) for s in chart.mentions]
@@ -189,3 +224,8 @@ def test_any_seed_gives_valid_charts(seed):
 def test_no_patients_is_an_error():
     with pytest.raises(ValueError, match="patients"):
         generate(0, SEED)
+
+
+def test_a_share_above_one_is_an_error():
+    with pytest.raises(ValueError, match="share"):
+        generate(1, SEED, 30)

@@ -15,7 +15,7 @@ from helpers import figures, record
 from helpers.clinical_notes import extraction as ex
 from helpers.clinical_notes import registry as reg
 from helpers.clinical_notes import registry_report as report
-from helpers.clinical_notes.charts import Charts, Context, Mention, Note, generate
+from helpers.clinical_notes.charts import Charts, Context, Mention, Note, Wording, generate
 from helpers.datasets import locate
 
 DRAWS = 100
@@ -23,7 +23,7 @@ DRAWS = 100
 
 @pytest.fixture(scope="module")
 def charts() -> Charts:
-    return generate(8, 5)
+    return generate(8, 5, 0.5)
 
 
 @pytest.fixture(scope="module")
@@ -161,6 +161,34 @@ def test_the_rules_do_well_on_shared_wording_and_the_contexts_are_counted(charts
     assert reg.context_scores(mentions, [m.context for _, m in mentions], DRAWS)["all"].value == 1
 
 
+def test_recall_by_whose_words_a_sentence_is_in():
+    def hit(wording: Wording, template: str, right: bool) -> reg.Hit:
+        mention = Mention(
+            note_id="P1-N1", start=0, end=1, label="DRUG", value="x", drug="x", wording=wording, template=template
+        )
+        return reg.Hit("P1", mention, right)
+
+    hits = [
+        *(hit("shared", "Takes {drug}.", right) for right in (True, True, True, False)),
+        *(hit("paraphrased", "Takes {drug}.", right) for right in (True, False)),
+        *(hit("shared", "On {drug}.", False) for _ in range(5)),
+        *(hit("held out", "Takes {drug}.", False) for _ in range(3)),
+    ]
+    scores = reg.by_wording(hits, DRAWS)
+    assert {wording: (score.value, score.n) for wording, score in scores.items()} == {
+        "shared": (pytest.approx(1 / 3), 9),
+        "held out": (0, 3),
+    }
+    both = reg.template_and_paraphrase(hits, DRAWS)
+    assert both is not None
+    assert [(score.value, score.n) for score in both] == [(0.75, 4), (0.5, 2)]
+    assert reg.template_and_paraphrase(hits[:4], DRAWS) is None
+    table = report.reworded_table(report.reworded({"rules": hits, "own": hits[:4]}, DRAWS))
+    assert list(table["in the model's words"]) == [2]
+    assert list(table["read by"]) == ["Rules, one slip allowed"]
+    assert report.reworded_table({}).empty
+
+
 def test_a_status_is_not_that_of_a_copied_passage(charts):
     for chart in charts:
         status = reg.gold_status(chart)
@@ -213,7 +241,7 @@ def test_neurology_and_seizures_are_taken_from_mtsamples():
 
 
 def test_no_planted_identifier_reaches_a_table_or_the_record(tmp_path):
-    charts = generate(30, 5)
+    charts = generate(30, 5, 0.5)
     identifiers = [i for c in charts.split("test") for i in c.identifiers]
     assert identifiers
     test, notes = charts.split("test"), charts.notes("test")
@@ -224,18 +252,25 @@ def test_no_planted_identifier_reaches_a_table_or_the_record(tmp_path):
     report.report_measured(run, measured)
     mentions = reg.context_mentions(test)
     classes: list[Context] = ["affirmed"] * len(mentions)
+    scores = report.reworded(measured.hits | {"affirmed": reg.context_hits(mentions, classes)}, DRAWS)
+    report.report_reworded(run, scores, "Right")
     tables = [
         report.f1_table(measured),
         report.error_table(test, readings, notes),
         report.value_error_table(test, readings),
         report.context_error_table(mentions, classes),
+        report.wording_table(measured),
+        report.reworded_table(scores),
+        report.paraphrases_table(),
+        report.paraphrase_examples(),
     ]
     context = {"affirmed": reg.context_scores(mentions, classes, DRAWS)}
     shown = "".join(figures.table(t, report.marked(charts, "t")).html for t in tables)
-    shown += report.answer(charts, measured, measured, context)
+    shown += report.answer(charts, measured, measured, context, scores)
     shown += json.dumps(json.loads(run.save(tmp_path / "r.json").read_text()))
     assert "SYNTHETIC" in shown
     assert "not run" in shown
+    assert "a language model's paraphrases of the same templates" in shown
     assert not [i for i in identifiers if i in shown]
 
 

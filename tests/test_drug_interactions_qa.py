@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import re
 import zipfile
 from collections import Counter
 from collections.abc import Iterator, Mapping
@@ -18,19 +19,21 @@ from hypothesis import strategies as st
 from test_graph import embedded_server
 
 from helpers import datasets, graph, record, vectors
-from helpers.drug_interactions import answering, corpora, cypher, cypher_report, judge, judge_report
+from helpers.drug_interactions import answering, corpora, cypher, cypher_report, judge, judge_report, medquad_report
 from helpers.drug_interactions import graph as kg
 from helpers.drug_interactions import qa_report as report
 from helpers.drug_interactions import questions as asking
-from helpers.drug_interactions.answering import Answered, Arm, Evidence, ReadAnswer
+from helpers.drug_interactions.answering import Arm, Evidence, ReadAnswer
 from helpers.drug_interactions.corpora import CAUSES, INTERACTS, Fact
 from helpers.drug_interactions.graph import Edge, KnowledgeGraph
 from helpers.drug_interactions.judge import Judged, Rating
 from helpers.drug_interactions.questions import FORMS, NO, NOT_KNOWN, YES, Asked
 from helpers.graph import Graph
 from helpers.llm import LLM, Choice, Reply
+from helpers.published import published
 from helpers.services import GraphEndpoint
 from helpers.side_effects.vocabulary import Vocabulary
+from helpers.vectors import Encoder
 
 BRANDS = {"coumadin": "warfarin", "lasix": "furosemide"}
 FORM = {form.name: form for form in FORMS}
@@ -373,6 +376,7 @@ def test_each_arm_is_told_what_it_may_rely_on_and_history_comes_first() -> None:
     nothing = answering.answer_prompt("q", Evidence("nothing"))
     assert [m["role"] for m in nothing] == ["system", "user"]
     assert nothing[-1]["content"] == "Question: q"
+    assert not re.search(r"\b(yes|no)\b", nothing[0]["content"], re.IGNORECASE)  # a small model would say no more
     facts = answering.answer_prompt("And gamma?", Evidence("facts", ("beta interacts with gamma.",)), [turn])
     assert [m["content"] for m in facts[1:3]] == [turn.question, turn.answer]
     assert "- beta interacts with gamma." in facts[-1]["content"]
@@ -394,21 +398,31 @@ def test_the_hybrid_takes_passages_where_no_query_found_anything() -> None:
     assert answering.graph_evidence([found, empty])[1] == Evidence("facts", ("a fact.",))
 
 
-class Words:
-    """An encoder of a test: which of a few words a text holds."""
+class Words(Encoder):
+    """An encoder of a test: which of a few words a text holds; it sees eight words of a text."""
 
     name = engine = digest = "words"
+    max_tokens = 8
+    KNOWN = ("alpha", "beta", "gamma", "rash", "cough")
 
-    def encode(self, texts, progress=True):
-        words = ("alpha", "beta", "gamma", "rash", "cough")
-        vectors = np.array([[1.0 * (w in t.lower()) for w in words] + [0.1] for t in texts], dtype=np.float32)
-        return vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
+    def _encode(self, texts, progress):
+        vectors = np.array([[1.0 * (w in t.lower()) for w in self.KNOWN] + [0.1] for t in texts], dtype=np.float32)
+        return vectors / np.linalg.norm(vectors, axis=1, keepdims=True), self._cut(texts)
+
+    def _cut(self, texts):
+        return np.array([len(text.split()) > self.max_tokens for text in texts], dtype=np.bool_)
+
+    def token_vectors(self, texts, progress=True):
+        self.truncated = self.count_truncated(texts)
+        return [
+            self._encode(text.split(), False)[0] if text.split() else np.empty((0, 6), np.float32) for text in texts
+        ]
 
 
 def test_the_agent_searches_twice_and_keeps_each_passage_once() -> None:
     texts = ("alpha beta", "beta", "gamma", "rash", "cough")
     encoder = Words()
-    passages = answering.Passages(texts, encoder, vectors.Index.build(encoder.encode(texts)))  # type: ignore[arg-type]
+    passages = answering.Passages(texts, encoder, vectors.Index.build(encoder.encode(texts)))
     model = Scripted(['"alpha"', ""], ["rash", "rash"])
     one, other = answering.agentic_search(model, passages, ["What of gamma?", "What of beta?"])
     assert one.queries == ("alpha", "rash")
@@ -510,7 +524,7 @@ def bench(sample: KnowledgeGraph, questions: list[Asked]) -> report.Bench:
         "drugrag": [Evidence("facts", ("a fact.",))] * n,
         "hybrid": [Evidence("facts", ("a fact.",))] * n,
     }
-    return report.Bench(questions, references, evidence, cypher.names_of(sample), Words())  # type: ignore[arg-type]
+    return report.Bench(questions, references, evidence, cypher.names_of(sample), Words())
 
 
 def retrieved_right(questions: list[Asked]) -> list[cypher.Retrieved]:
@@ -556,10 +570,30 @@ def test_every_number_and_claim_is_decided_or_has_a_reason(bench: report.Bench, 
     assert verdicts["drugrag_beats_baselines"] == verdicts["multi_hop"] == verdicts["smaller_prompt"] == "agrees"
     assert verdicts["agentic_adds_little"] == verdicts["one_example_helps"] == "differs"
     assert verdicts["larger_model_answers_better"] == "not run"
-    words = report.answer(of, questions, retrieved, truth, 200)
-    assert "**DrugRAG**" in words
+    first = cypher_report.first_try(questions, retrieved)
+    assert (first.value, first.n) == (1, len(questions))
+    words = report.answer(of, questions, compared, first, truth, 200)
+    assert f"{len(answering.ARMS)} arms answer" in words
+    assert "**DrugRAG, Graph, else text**" in words
+    # the three arms without facts would ask a doctor, whatever the question
+    assert f"Of all {5 * len(questions)} answers {3 * len(questions)} could not be read" in words
+    assert "DrugRAG is above No retrieval, Text RAG, Agentic RAG." in words
+    assert f"was right for 100.0 % [{100 * first.low:.1f}, 100.0] of {first.n} questions" in words
     assert "can tell right answers" in words
-    assert report.answer(of, questions, retrieved, None, 200).count("cannot tell") == 1
+    blind = report.proportion(len(questions) // 2, len(questions))
+    assert "cannot tell right answers" in report.answer(of, questions, compared, first, blind, 200)
+    assert "cannot be said" in report.answer(of, questions, compared, first, None, 200)
+
+
+def test_what_is_told_apart_is_named_and_what_is_not_is_said() -> None:
+    def compared(none: float, text: float, agentic: float) -> list[report.Compared]:
+        base = np.tile([0.4, 0.6], 20)
+        values: dict[Arm, np.ndarray] = {"drugrag": base, "none": base + none, "text": base + text}
+        return report.compare(values | {"agentic": base + agentic}, "F1", 200)
+
+    words = report.told_apart(compared(-0.2, 0.3, 0.0))
+    assert "above No retrieval; below Text RAG; not told apart from Agentic RAG" in words
+    assert "None of DrugRAG's differences to its 3 baselines" in report.told_apart(compared(0.0, 0.0, 0.0))
 
 
 def test_sets_are_scored_against_the_truth(questions: list[Asked]) -> None:
@@ -570,10 +604,23 @@ def test_sets_are_scored_against_the_truth(questions: list[Asked]) -> None:
     assert report.set_summary(unread, 200)["exact"].unparsed == len(questions)
 
 
-def test_an_empty_answer_is_like_nothing() -> None:
-    references = [asking.Reference("q", "alpha", "other")] * 2
-    answers = [Answered(Evidence("nothing"), Reply(text, "complete", 1, 1, 0.1)) for text in ("alpha", "")]
-    assert report.similarity(Words(), answers, references).tolist() == pytest.approx([1.0, 0.0], abs=1e-6)  # type: ignore[arg-type]
+def test_an_answer_in_the_words_of_the_reference_is_nearest_and_an_empty_one_is_like_nothing() -> None:
+    references = [
+        asking.Reference("q", "alpha causes cough", "other"),
+        asking.Reference("q", "beta causes rash", "other"),
+    ]
+    arms = {"same": [r.answer for r in references], "half": ["alpha", "beta"], "empty": ["", " "]}
+    near = report.nearness(Words(), arms, references)
+    for values in (near["same"].cosine, near["same"].bertscore.f1):
+        assert values.tolist() == pytest.approx([1, 1], abs=1e-6)
+    assert (near["half"].cosine < 1).all()
+    # all that it says is there, but not all that is there is said
+    assert near["half"].bertscore.precision.tolist() == pytest.approx([1, 1], abs=1e-6)
+    assert (near["half"].bertscore.recall < 1).all()
+    assert near["empty"].cosine.tolist() == near["empty"].bertscore.f1.tolist() == [0, 0]
+    assert near["same"].cut == 0
+    long = report.nearness(Words(), {"long": ["alpha " * 9, "beta"]}, references)["long"]
+    assert (long.cut, long.bertscore.cut) == (1, 1)
 
 
 def test_a_refused_statement_is_right_for_nothing_and_no_rows_are_right_for_a_no() -> None:
@@ -595,15 +642,19 @@ def test_a_refused_statement_is_right_for_nothing_and_no_rows_are_right_for_a_no
 def test_why_a_statement_failed_is_told() -> None:
     question = asked("partners", frozenset({"beta", "gamma"}), a="alpha")
 
-    def reason(statement: str, *names: str, problem: str = "") -> str:
-        tried = cypher.Tried("first try", cypher.Attempt(statement, frozenset(names), problem))
+    def reason(statement: str, *names: str, problem: str = "", cut: bool = False) -> str:
+        tried = cypher.Tried("first try", cypher.Attempt(statement, frozenset(names), problem), cut)
         return cypher.Retrieved((tried,), (), False, 1.0).reason(question)
 
     assert reason("about alpha", "beta") == "some names missing"
     assert reason("about alpha", "beta", "gamma", "delta") == "names too many"
     assert reason("about alpha", "delta") == "other names"
     assert reason("about alpha", problem="No rows: x") == "no rows"
-    assert reason("about alpha", problem="Refused: x") == "statement refused or unreadable"
+    assert reason("about alpha", problem="Refused: x") == "refused by the server"
+    assert reason("about alpha", problem="Refused: x", cut=True) == "statement cut off at its longest length"
+    assert reason("about alpha", problem="No rows: x", cut=True) == "no rows"  # it ran, so nothing of it is missing
+    assert reason("about alpha", problem="Stopped: x") == "ran too long"
+    assert reason("about alpha", problem="Wrong column: x") == "wrong column returned"
     assert reason("about nothing", "delta") == "a name of the question is not in the statement"
     assert reason("about alpha", "beta", "gamma") == ""
 
@@ -623,7 +674,6 @@ def test_tables_and_figures_say_what_the_answers_show(bench: report.Bench, quest
     assert "DrugRAG 1.00" in report.figure_four_words(of)
 
     assert report.questions_table(questions).questions.sum() == len(questions)
-    assert report.medquad_table(bench.medquad, bench.medquad[:2])["asked here"].sum() == 2
     failed = [replace(r, tried=(cypher.Tried("relaxed", cypher.Attempt("x")),)) for r in retrieved_right(questions)]
     reasons = cypher_report.reasons_table(questions, failed)
     assert reasons.questions.sum() == sum(not r.exact(q) for q, r in zip(questions, failed, strict=True))
@@ -631,11 +681,12 @@ def test_tables_and_figures_say_what_the_answers_show(bench: report.Bench, quest
     assert cypher_report.cypher_by_kind(questions, failed).n.iloc[-1] == len(questions)
 
     search = answering.Search(("a", "b"), ((1, 2, 3), (3, 4, 5)))
-    costs = report.costs_table(run, of, [search] * len(questions), 200).set_index("arm")
-    assert costs["over the context"].sum() == 0
+    words = report.agentic_words(run, [search] * len(questions), bench.texts)
+    assert f"In {len(questions)} of {len(questions)} searches" in words
     assert run._extras["questions.agentic.again"].value == pytest.approx(1 / 3)
-    nearest = report.similarity_table(run, of, bench.medquad, 200)
-    assert nearest.n.iloc[0] == len(bench.medquad) == nearest.n.iloc[1:].sum()
+    costs = report.costs_table(run, of, 200).set_index("arm")
+    assert costs["over the context"].sum() == 0
+    assert set(costs.n) == {len(bench.texts)}
     told = {arm: list(bench.evidence[arm][: len(questions)]) for arm in answering.ARMS}
     sources = report.sources_table(told, [replace(r, by_keyword=True) for r in failed])
     assert sources["search for names"].tolist() == [len(questions)] * 2
@@ -646,6 +697,8 @@ def test_tables_and_figures_say_what_the_answers_show(bench: report.Bench, quest
     assert agreement["same"].value == agreement["kappa"].value == 1
     judged = judge_report.judge_table(run, agreement, None, {"shown": None, "not shown": report.proportion(3, 4)})
     assert judged.value.tolist()[2] == "\N{EN DASH}"
+    # five arms' answers to one question are no five independent ones
+    assert agreement["same"].low == pytest.approx(report.proportion(len(bench.texts), len(bench.texts)).low)
     pairs = [asking.FollowUp(q, q) for q in questions]
     table = report.follow_up_table(
         run, pairs, {"with": retrieved_right(questions), "without": failed}, of.known["drugrag"], bench.vocabulary, 200
@@ -654,6 +707,69 @@ def test_tables_and_figures_say_what_the_answers_show(bench: report.Bench, quest
     right = [report.right_words(q) for q in questions]
     assert report.examples_table(bench.texts, right, of.known, [0, 1]).shape == (2, 7)
     assert report.within_reach(questions, bench.evidence, bench.vocabulary, 200)["text"].value == 0
+
+
+def test_the_page_shows_how_near_answers_come_to_the_references(bench: report.Bench, questions: list[Asked]) -> None:
+    run = record.start(notebook="06_interactions_qa", paper="drug_interactions", profile="smoke", parameters={})
+    of = bench.measure(Answering(questions))
+    labels = {arm: report.label(arm) for arm in answering.ARMS}
+    assert medquad_report.medquad_table(bench.medquad, bench.medquad[:2])["asked here"].sum() == 2
+    alike = medquad_report.similarity_table(run, of, bench, 200).set_index("answer")
+    assert set(alike.n) == {len(bench.medquad)}
+    assert list(alike.index) == [*labels.values(), medquad_report.FLOOR]
+    kept = run._extras["questions.similarity.drugrag.bertscore_f1"]
+    assert alike["BERTScore F1"]["DrugRAG"].startswith(f"{kept.value:.2f} [{kept.low:.2f}")
+    by_sort = medquad_report.similarity_by_sort(of.near, bench.medquad)
+    assert by_sort.n.sum() == 2 * len(bench.medquad)
+    assert {c.measure for c in medquad_report.compare_similarity(of.near, 200)} == {
+        "cosine",
+        "BERTScore precision",
+        "BERTScore recall",
+        "BERTScore F1",
+    }
+
+
+def test_the_hybrid_is_tested_against_both_of_its_halves(bench: report.Bench, questions: list[Asked]) -> None:
+    of = bench.measure(Answering(questions))
+    f1 = {arm: of.sets[arm].f1.to_numpy() for arm in answering.ARMS}
+    hybrid = report.compare(f1, "F1", 200, arm="hybrid", others=("text", "drugrag"))
+    assert report.tests_table(hybrid)[["arm", "against"]].to_numpy().tolist() == [
+        ["Graph, else text", "Text RAG"],
+        ["Graph, else text", "DrugRAG"],
+    ]
+
+
+def test_the_page_says_where_table_two_and_the_text_disagree() -> None:
+    words = report.at_odds(published("drug_interactions"))
+    listed = [line for line in words.splitlines() if line.startswith("- ")]
+    assert len(listed) == int(re.findall(r"in (\d+) points", words)[0]) > 4
+    assert all("Table II: " in line for line in listed)
+
+
+def test_a_prompt_over_the_context_is_counted_in_both_sets_of_questions(
+    bench: report.Bench, questions: list[Asked]
+) -> None:
+    class Small(Answering):
+        """Has no room for five passages."""
+
+        def chat_many(self, prompts, **_):
+            replies = super().chat_many(prompts)
+            return [
+                replace(reply, text="", status="overflow") if "Passages:" in p[-1]["content"] else reply
+                for reply, p in zip(replies, prompts, strict=True)
+            ]
+
+    run = record.start(notebook="06_interactions_qa", paper="drug_interactions", profile="smoke", parameters={})
+    one_fits = {**bench.evidence, "text": [Evidence("facts"), *bench.evidence["text"][1:]]}
+    bench = replace(bench, evidence=one_fits | {"agentic": bench.evidence["drugrag"]})
+    costs = report.costs_table(run, bench.measure(Small(questions)), 200).set_index("arm")
+    assert costs["over the context"]["Text RAG"] == len(bench.texts) - 1
+    assert costs.n["Text RAG"] == 1
+    assert costs["over the context"].sum() == len(bench.texts) - 1
+    long = [Evidence("passages", ("long",))] * len(bench.texts)
+    none_fits = replace(bench, evidence={**bench.evidence, "text": long})
+    costs = report.costs_table(run, none_fits.measure(Small(questions)), 200).set_index("arm")
+    assert costs["over the context"]["Text RAG"] == len(bench.texts)
 
 
 def test_two_models_fill_both_columns_of_table_two(bench: report.Bench, questions: list[Asked]) -> None:

@@ -13,7 +13,7 @@ from helpers.llm import Reply
 from helpers.lora import Loss, TrainingLog
 from helpers.qa_rag import data
 from helpers.qa_rag import finetune as tuning
-from helpers.qa_rag.similarity import BertScores
+from helpers.similarity import BertScores
 
 
 @pytest.fixture(scope="module")

@@ -15,7 +15,7 @@ from helpers.qa_rag import data, released
 from helpers.qa_rag import released_report as report
 from helpers.qa_rag.data import QaRagDataError
 from helpers.qa_rag.released import ANSWERS, RAGAS, Released
-from helpers.qa_rag.similarity import BertScores
+from helpers.similarity import BertScores
 
 RNG = np.random.default_rng(0)
 

@@ -99,6 +99,13 @@ def test_a_helper_used_through_another_is_a_dependency(tmp_path):
     assert not {name for name in used if name.startswith(("clinical_notes", "drug_interactions"))}
 
 
+def test_a_script_that_a_helper_runs_is_a_dependency():
+    assert {"lora_train", "dequantise", "vllm_plugin.lora_on_cpu"} <= set(
+        dependencies.used_modules(NOTEBOOKS / "15_qarag_finetune.ipynb")
+    )
+    assert "lora_train" not in dependencies.used_modules(NOTEBOOKS / "01_side_effects_forward.ipynb")
+
+
 def test_a_data_file_that_a_helper_names_is_a_dependency():
     needed = dependencies.needs(NOTEBOOKS / "03_side_effects_misspelling.ipynb")
     assert "data/other_names.yml" in needed

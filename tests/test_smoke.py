@@ -9,6 +9,8 @@ import time
 
 import nbformat
 import pytest
+from browsing import Theme, faults, served
+from playwright.sync_api import Browser
 
 from helpers.settings import BUILD, ROOT
 
@@ -75,3 +77,13 @@ def test_a_second_make_does_nothing_and_takes_no_time(reproduced, small_llm):
 def test_the_book_shows_the_sample_run_beside_the_reference(reproduced):
     pages = {p.relative_to(BUILD / "html").as_posix(): p.read_text() for p in (BUILD / "html").rglob("*.html")}
     assert any("SAMPLE" in text and NAME in name for name, text in pages.items())
+
+
+@pytest.mark.parametrize(("width", "theme"), [(390, "dark"), (1280, "light")])
+def test_every_page_of_the_book_is_whole_on_a_phone_and_on_a_desk(
+    reproduced: str, browser: Browser, width: int, theme: Theme
+) -> None:
+    site = BUILD / "html"
+    pages = sorted(path.relative_to(site).as_posix() for path in site.rglob("*.html") if "_static" not in path.parts)
+    with served(site) as address:
+        assert not faults(browser, address, pages, width=width, theme=theme)

@@ -5,13 +5,11 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-from pathlib import Path
 
 import pytest
 
 from helpers import engines
 
-PLUGIN = Path(engines.__file__).with_name("vllm_plugin")
 COMPARE = """
 import json, torch
 from vllm.lora.ops.torch_ops import lora_ops as vllm_s
@@ -46,7 +44,7 @@ print(json.dumps({
 
 def compared(slots: list[int]) -> dict:
     code = COMPARE.replace("SLOTS", str(slots))
-    environment = {**os.environ, "PYTHONPATH": str(PLUGIN), "VLLM_LOGGING_LEVEL": "ERROR"}
+    environment = {**os.environ, "PYTHONPATH": str(engines.PLUGIN.parent), "VLLM_LOGGING_LEVEL": "ERROR"}
     command = [str(engines.engine_python("vllm")), "-c", code]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr[-3000:]

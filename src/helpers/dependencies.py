@@ -23,16 +23,19 @@ MODULES = {
 
 Without the module that brings the project to where it is missing: no number depends on that.
 """
+SCRIPTS = {path.name: name for name, path in MODULES.items()}
 DATA = ROOT / "data"
 REGISTRY = "registry.yml"
 """Not a dependency: the entries that a notebook reads are part of its parameters' digest (see `run`)."""
 
 
 def imported(source: str) -> set[str]:
-    """Dotted names of the helper modules that Python source imports, wherever in it."""
+    """Dotted names of the helper modules that Python source imports, wherever in it, or names as a script to run."""
     named: set[str] = set()
     for node in ast.walk(ast.parse(source)):
-        if isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] == "helpers":
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and node.value in SCRIPTS:
+            named.add(SCRIPTS[node.value])
+        elif isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] == "helpers":
             named |= {str(node.module), *(f"{node.module}.{alias.name}" for alias in node.names)}
         elif isinstance(node, ast.Import):
             named |= {alias.name for alias in node.names}

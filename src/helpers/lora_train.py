@@ -1,14 +1,11 @@
-"""Train a LoRA adapter. Run by the vLLM environment's own interpreter, never imported.
+"""Train a LoRA adapter. Run by `training_child.py`, never imported.
 
-Reads a job (JSON), writes the adapter to a folder and one JSON line a logged step to standard output:
-`{"step": 10, "loss": 2.1, "seconds": 12.3}` or `{"step": 10, "validation": 2.3, ...}`; the last line is a summary.
+Writes the adapter to a folder, and says `{"step": 10, "loss": 2.1, "seconds": 12.3}` or `{"step": 10, "validation":
+2.3, ...}` at each logged step; the last line is a summary.
 """
 
-import json
-import os
-import sys
-import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -25,33 +22,21 @@ from transformers import (
 )
 
 IGNORED = -100
-PARENT = sys.stdout
-
-
-def end_with_parent() -> None:
-    """End this process when the one that started it is gone: its end of the pipe closes then."""
-    sys.stdin.read()
-    os._exit(1)
-
-
-def say(**line: Any) -> None:  # noqa: ANN401  # numbers, for JSON
-    """Write one line for the parent."""
-    PARENT.write(json.dumps(line) + "\n")
-    PARENT.flush()
 
 
 class Tell(TrainerCallback):
     """Tells the parent of each logged loss."""
 
-    def __init__(self) -> None:
+    def __init__(self, say: Callable[..., None]) -> None:
         """Start the clock."""
+        self.say = say
         self.start = time.perf_counter()
 
     def on_log(self, args: Any, state: Any, control: Any, logs: dict[str, float], **more: Any) -> None:  # noqa: ANN401
         """Pass on the training and validation losses."""
         for name, told in (("loss", "loss"), ("eval_loss", "validation")):
             if name in logs:
-                say(step=state.global_step, seconds=time.perf_counter() - self.start, **{told: logs[name]})
+                self.say(step=state.global_step, seconds=time.perf_counter() - self.start, **{told: logs[name]})
 
 
 def tokens(tokenizer: Any, prompt: Any, completion: str, longest: int) -> dict[str, Any]:  # noqa: ANN401
@@ -70,7 +55,7 @@ def tokens(tokenizer: Any, prompt: Any, completion: str, longest: int) -> dict[s
     }
 
 
-def main(job: dict[str, Any], folder: Path) -> None:
+def main(job: dict[str, Any], folder: Path, say: Callable[..., None]) -> None:
     """Train as the job says and save the adapter."""
     set_seed(job["seed"])
     torch.set_num_threads(job["threads"])
@@ -116,7 +101,7 @@ def main(job: dict[str, Any], folder: Path) -> None:
         train_dataset=sets["pairs"],
         eval_dataset=sets["validation"],
         data_collator=DataCollatorForSeq2Seq(tokenizer, label_pad_token_id=IGNORED),
-        callbacks=[Tell()],
+        callbacks=[Tell(say)],
     )
     trainer.train()
     model.save_pretrained(folder)
@@ -129,9 +114,3 @@ def main(job: dict[str, Any], folder: Path) -> None:
         cut=cut["pairs"],
         tokens=sum(len(row["input_ids"]) for row in sets["pairs"]),
     )
-
-
-if __name__ == "__main__":
-    sys.stdout = sys.stderr  # the libraries print too, and the parent reads lines of its own
-    threading.Thread(target=end_with_parent, daemon=True).start()
-    main(json.loads(Path(sys.argv[1]).read_text(encoding="utf-8")), Path(sys.argv[2]))

@@ -437,15 +437,31 @@ class Pages:
         )
 
     def papers(self) -> str:
-        """The papers as a list, each with its citation and its chapters."""
-        lines = []
+        """Each paper: how many of its claims hold, one that does and one that does not, its chapters."""
+        told = []
         for paper in dict.fromkeys((*PAPERS, *declared_papers())):
             own = [chapter for chapter in self.chapters if chapter.paper == paper]
-            links = ", ".join(f"[{chapter.title}](notebooks/{chapter.name}.ipynb)" for chapter in own)
+            links = " · ".join(f"[{chapter.title}](notebooks/{chapter.name}.ipynb)" for chapter in own)
             subject = SUBJECTS[paper].capitalize() if paper in SUBJECTS else published(paper).title
             cited = f" {{cite:p}}`{PAPERS[paper]}`" if paper in PAPERS else ""
-            lines.append(f"- {subject}{cited}: {links or 'no chapter yet'}")
-        return "\n".join(lines)
+            told.append(f"**{subject}**{cited}. {self._tested(paper)}\n\n{links or 'No chapter yet.'}")
+        return "\n\n".join(told)
+
+    def _tested(self, paper: str) -> str:
+        """How many of a paper's claims were tested and hold; the first that holds and the first that does not."""
+        claims = [row for row in self.claims.to_dict("records") if row["paper"] == paper]
+        settled = [row for row in claims if row["verdict"] in ("agrees", "differs")]
+        if not settled:
+            return "None of its claims has been tested here yet." if claims else ""
+        hold = sum(row["verdict"] == "agrees" for row in settled)
+        first = [next((row for row in settled if row["verdict"] == word), None) for word in ("agrees", "differs")]
+        items = [
+            Markup("<li>{} {}{}</li>").format(verdict(row["verdict"]), row["claim"], _why(row["why"]))
+            for row in first
+            if row
+        ]
+        examples = Markup('<ul class="rag-findings">{}</ul>').format(Markup("").join(items))
+        return f"Of {len(settled)} claims tested, {hold} hold here.\n\n{examples}"
 
     # -- the scoreboard page
 

@@ -18,7 +18,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.svm import LinearSVC
 
 from helpers.biomedrag.corpora import Corpus, Example, Triple
-from helpers.biomedrag.memory import Document, Memory, Shot, document_vectors
+from helpers.biomedrag.memory import Document, Memory, Shot, pair_vectors
 from helpers.biomedrag.scorer import Scorer
 from helpers.biomedrag.scoring import parse_label, parse_triples
 from helpers.llm import LLM
@@ -373,6 +373,5 @@ def choose_documents(
     """The document of each example's candidates that the scorer weighs highest."""
     texts = [e.text for e in examples]
     candidates = memory.candidates(texts, diverse=diverse, permuted=permuted)
-    inputs = memory.encoder.encode(texts, progress=False)
-    vectors = document_vectors(candidates, memory.encoder)
+    inputs, vectors = pair_vectors(texts, candidates, scorer.encoder or memory.encoder)
     return [of_x[scorer.choose(x, v)] for x, of_x, v in zip(inputs, candidates, vectors, strict=True)]

@@ -12,9 +12,11 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from helpers.biomedrag import encoder_tuning
 from helpers.biomedrag.arms import Arm, Prediction
 from helpers.biomedrag.corpora import Example, Task
-from helpers.biomedrag.memory import Memory, document_vectors
+from helpers.biomedrag.encoder_tuning import TuningLog
+from helpers.biomedrag.memory import Memory, pair_vectors
 from helpers.biomedrag.scorer import (
     ETA,
     Choices,
@@ -41,8 +43,9 @@ class Lesson:
         taught: inputs, documents and the LLM's log-likelihoods.
         choices: what each scorer chose for inputs outside its training folds.
         scorer: trained on all inputs with the objective asked for; it serves the arm.
-        seconds: that the likelihoods and the training took.
+        seconds: that the likelihoods and the training took, and the fine-tuning when it was done.
         requests: (x, d, y) that were asked about.
+        tuned: the encoder that was fine-tuned, if one was; then it is the scorer's.
     """
 
     taught: tuple[Taught, ...]
@@ -50,6 +53,7 @@ class Lesson:
     scorer: Scorer
     seconds: dict[str, float]
     requests: int
+    tuned: TuningLog | None = None
 
 
 def learn(
@@ -63,6 +67,7 @@ def learn(
     seed: int = 0,
     permuted: int = 2,
     diverse: bool = True,
+    tuned_encoder: str = "",
 ) -> Lesson:
     """Ask the LLM for P_LLM(y | d, x) of each candidate of each example, and train scorers on it.
 
@@ -72,13 +77,16 @@ def learn(
         examples: inputs with answers, none of them in the memory.
         objective: of the scorer that is kept.
         eta: temperature of P_T.
-        epochs: of training.
+        epochs: of training a projection.
         seed: of the folds.
         permuted: see `Memory.candidates`.
         diverse: see `Memory.candidates`.
+        tuned_encoder: an encoder to fine-tune beside the projections, see `encoder_tuning.tuned`; it gives the scorer
+            that is kept. None is if it is empty.
 
     Raises:
         ValueError: there are fewer examples than folds.
+        helpers.engines.EngineError: the encoder cannot be loaded or fine-tuned.
         helpers.llm.CapabilityError: the engine gives no log-probabilities of a prompt.
     """
     texts = [e.text for e in examples]
@@ -86,13 +94,17 @@ def learn(
     began = time.perf_counter()
     taught = teach(llm, examples, candidates)
     asked = time.perf_counter()
-    inputs = list(memory.encoder.encode(texts, progress=False))
-    vectors = document_vectors(candidates, memory.encoder)
+    inputs, vectors = pair_vectors(texts, candidates, memory.encoder)
     values = [t.loglikelihoods for t in taught]
-    choices = cross_validate(inputs, vectors, values, folds=FOLDS, seed=seed, eta=eta, epochs=epochs)
-    scorer = train(inputs, vectors, values, objective=objective, eta=eta, epochs=epochs)
+    choices = cross_validate(list(inputs), vectors, values, folds=FOLDS, seed=seed, eta=eta, epochs=epochs)
+    scorer = train(list(inputs), vectors, values, objective=objective, eta=eta, epochs=epochs)
     seconds = {"likelihoods": asked - began, "training": time.perf_counter() - asked}
-    return Lesson(tuple(taught), choices, scorer, seconds, sum(map(len, candidates)))
+    tuned = None
+    if tuned_encoder:
+        tuned = encoder_tuning.tuned(taught, tuned_encoder, objective=objective, eta=eta, folds=FOLDS, seed=seed)
+        choices, scorer = tuned.beside(choices, taught), tuned.scorer()
+        seconds["fine-tuning"] = tuned.seconds
+    return Lesson(tuple(taught), choices, scorer, seconds, sum(map(len, candidates)), tuned)
 
 
 def draw(examples: Sequence[Example], n: int, seed: int) -> list[Example]:

@@ -211,8 +211,11 @@ def permute(shots: Sequence[Shot]) -> list[Document]:
     return [Document(taken) for size in range(1, len(shots) + 1) for taken in permutations(shots, size)]
 
 
-def document_vectors(documents: Sequence[Sequence[Document]], encoder: Encoder) -> list[Floats]:
-    """E(d) of each document of each input, one array of shape (documents, dimension) an input."""
-    vectors = encoder.encode([d.text for of_one in documents for d in of_one], progress=False)
-    ends = np.cumsum([len(of_one) for of_one in documents])
-    return list(np.split(vectors, ends[:-1]))
+def pair_vectors(
+    texts: Sequence[str], documents: Sequence[Sequence[Document]], encoder: Encoder
+) -> tuple[Floats, list[Floats]]:
+    """E(x) of each input, and E(d) of its documents: one array of shape (documents, dimension) an input."""
+    vectors = encoder.encode([*texts, *(d.text for of_one in documents for d in of_one)], progress=False)
+    ends = np.cumsum([len(texts), *(len(of_one) for of_one in documents)])
+    inputs, *of_documents = np.split(vectors, ends[:-1])
+    return inputs, of_documents

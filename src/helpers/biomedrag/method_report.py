@@ -14,6 +14,7 @@ from helpers.biomedrag.adapted import Adapted
 from helpers.biomedrag.arms import marked_entities, marks_the_pair
 from helpers.biomedrag.balance import KEYS, Balance
 from helpers.biomedrag.corpora import Corpus
+from helpers.biomedrag.encoder_tuning import TUNED, UNTUNED
 from helpers.biomedrag.experiment import (
     Lesson,
     Study,
@@ -21,11 +22,13 @@ from helpers.biomedrag.experiment import (
     documents_chosen,
     label_hits,
 )
-from helpers.biomedrag.scorer import Floats, cosine_scorer
+from helpers.biomedrag.memory import pair_vectors
+from helpers.biomedrag.scorer import Floats, Scorer, cosine_scorer
 from helpers.biomedrag.scoring import MEASURES, PARTS, Scores
 from helpers.lora import TrainingLog
 from helpers.metrics import DRAWS, Paired, Score, bootstrap, holm, mcnemar, paired_means, proportion
 from helpers.record import Run
+from helpers.vectors import Encoder
 
 ARMS: Final = {
     "majority": ("Commonest label", "#808080"),
@@ -57,6 +60,8 @@ SCORERS: Final = {
     "code": "trained, the released code's loss",
     "each": "trained, a loss for each document",
     "kl": "trained, Kullback-Leibler",
+    TUNED: "encoder fine-tuned",
+    UNTUNED: "that encoder before, plain cosine",
     "cosine": "plain cosine",
     "random": "random, never trained",
     "first": "always the nearest sentence",
@@ -283,12 +288,20 @@ def _n(tests: Iterable[Paired]) -> str:
 
 
 def choices_table(run: Run, name: str, lesson: Lesson, draws: int = DRAWS) -> pd.DataFrame:
-    """What each scorer chose for inputs outside its training folds, measured by the LLM's own likelihood."""
+    """What each scorer chose for inputs outside its training folds, measured by the LLM's own likelihood.
+
+    Where no encoder was fine-tuned, a row says so.
+    """
     choices = lesson.choices
     tests = choice_tests(lesson, draws)
     adjusted = dict(zip(tests, holm([t.p for t in tests.values()]), strict=True))
-    rows = []
-    for scorer, words in SCORERS.items():
+    rows: list[dict[str, object]] = []
+    for scorer in SCORERS:
+        words = scorer_words(lesson, scorer)
+        if scorer not in choices.values:
+            if scorer == TUNED:
+                rows.append({"scorer": f"{words}: did not run, for tuned_encoder names no encoder"})
+            continue
         mean = bootstrap(choices.values[scorer], draws=draws)
         run.extra(f"{COLUMNS[name]}.scorer.{scorer}", f"{name}: mean log P(y | chosen document, x), {words}", mean)
         test = tests.get(scorer)
@@ -303,38 +316,72 @@ def choices_table(run: Run, name: str, lesson: Lesson, draws: int = DRAWS) -> pd
                 "shows the true label": label_hits(choices, lesson.taught, scorer),
             }
         )
-    return pd.DataFrame(rows)
+    return pd.DataFrame(rows, dtype=object)
+
+
+def scorer_words(lesson: Lesson, scorer: str) -> str:
+    """A scorer in words; of a fine-tuned encoder with its loss."""
+    if scorer == TUNED and lesson.tuned:
+        return f"{SCORERS[TUNED]}, {SCORERS[lesson.tuned.settings['objective']].removeprefix('trained, ')}"
+    return SCORERS[scorer]
 
 
 def choice_tests(lesson: Lesson, draws: int = DRAWS) -> dict[str, Paired]:
     """Each scorer against plain cosine: paired randomisation test of log P_LLM(y | chosen document, x)."""
     values = lesson.choices.values
     return {
-        scorer: paired_means(values[scorer], values["cosine"], draws=draws) for scorer in SCORERS if scorer != "cosine"
+        scorer: paired_means(values[scorer], values["cosine"], draws=draws)
+        for scorer in SCORERS
+        if scorer != "cosine" and scorer in values
     }
 
 
 def choices_words(lessons: Mapping[str, Lesson], draws: int = DRAWS) -> str:
-    """Who won, the trained scorer or plain cosine, on each corpus."""
+    """Who won, the trained scorer or plain cosine, on each corpus; and the fine-tuned encoder, where one was."""
     said = []
     for name, lesson in lessons.items():
-        test = choice_tests(lesson, draws)["text"]
-        won = "neither won" if test.p >= 0.05 else "the trained scorer won" if test.difference > 0 else "cosine won"
-        said.append(
-            f"{name}: {won} (difference in log-likelihood {test.difference:+.2f}, p {_p(test.p)}, n = {test.n})"
-        )
+        tests = choice_tests(lesson, draws)
+        words = f"{name}: {_won(tests['text'])}"
+        said.append(f"{words} and, with the encoder fine-tuned, {_won(tests[TUNED])}" if TUNED in tests else words)
     return "; ".join(said) + "."
 
 
+def _won(test: Paired) -> str:
+    won = "neither won" if test.p >= 0.05 else "the trained scorer won" if test.difference > 0 else "cosine won"
+    return f"{won} (difference in log-likelihood {test.difference:+.2f}, p {_p(test.p)}, n = {test.n})"
+
+
+def report_lesson(run: Run, lesson: Lesson, name: str = "") -> None:
+    """Report what teaching took, and the encoder that was fine-tuned, if one was.
+
+    Args:
+        name: of the corpus, where a page has several.
+    """
+    of = f"{name}: " if name else ""
+    run.timing(f"{of}likelihoods", lesson.seconds["likelihoods"], requests=lesson.requests)
+    run.timing(f"{of}training the scorers", lesson.seconds["training"])
+    if log := lesson.tuned:
+        run.timing(f"{of}fine-tuning the encoder", log.seconds, inputs=len(lesson.taught), parameters=log.parameters)
+        encoder = lesson.scorer.encoder
+        run.model(
+            f"{log.base}, fine-tuned",
+            log.sha256,
+            engine="encoder",
+            version=encoder.engine if encoder else None,
+            role=f"{of}scores documents",
+        )
+
+
 def draw_losses(lessons: Mapping[str, Lesson]) -> Figure:
-    """Training loss by epoch, a panel an objective, a line a corpus, each as a share of its first value."""
-    names = ("text", "each", "kl")
-    fig, panels = plt.subplots(1, len(names), figsize=(9.0, 3.0), sharex=True)
+    """Training loss by epoch, a panel a loss of the projection and one of the fine-tuned encoder, a line a corpus."""
+    names = _drawn(lessons)
+    fig, panels = plt.subplots(1, len(names), figsize=(3.0 * len(names), 3.0))
     colours = ("#125ee0", "#c35410", "#079c6b", "#af219d")
     for panel, objective in zip(panels, names, strict=True):
         for colour, (name, lesson) in zip(colours, lessons.items(), strict=False):
-            panel.plot(lesson.choices.losses[objective], color=colour, label=name)
-        panel.set_title(SCORERS[objective].removeprefix("trained, "), fontsize=10.5)
+            losses = lesson.choices.losses[objective]
+            panel.plot(losses, "o-" if len(losses) < 20 else "-", color=colour, label=name, markersize=3)
+            panel.set_title(scorer_words(lesson, objective).removeprefix("trained, "), fontsize=10.5)
         panel.set_xlabel("epoch")
         panel.set_ylim(bottom=0)
     panels[0].set_ylabel("loss")
@@ -348,12 +395,17 @@ def losses_words(lessons: Mapping[str, Lesson]) -> str:
     return "Training loss by epoch, mean of the folds. " + " ".join(
         f"{name}: "
         + ", ".join(
-            f"{o} {_of(lesson.choices.losses[o][0])} to {_of(lesson.choices.losses[o][-1])}"
-            for o in ("text", "each", "kl")
+            f"{o} {_of(lesson.choices.losses[o][0])} to {_of(lesson.choices.losses[o][-1])}" for o in _drawn(lessons)
         )
         + "."
         for name, lesson in lessons.items()
     )
+
+
+def _drawn(lessons: Mapping[str, Lesson]) -> tuple[str, ...]:
+    """The scorers whose losses are drawn."""
+    tuned = all(lesson.tuned for lesson in lessons.values())
+    return ("text", "each", "kl", TUNED) if tuned else ("text", "each", "kl")
 
 
 def _of(value: float) -> str:
@@ -372,7 +424,7 @@ def cost_table(study: Study) -> pd.DataFrame:
             rows.append(
                 {
                     "arm": label(arm) if arm in ARMS else arm,
-                    "prompt tokens": spent["prompt"],
+                    "prompt tokens": round(spent["prompt"]),
                     "longest prompt": spent["longest"],
                     "generated tokens": spent["generated"],
                     "seconds, with others at once": spent["seconds"],
@@ -441,23 +493,26 @@ def _points(test: Paired) -> str:
 # ---------------------------------------------------------------------------------------------- what stands on a page
 
 
-def candidates_table(lesson: Lesson, inputs_vectors: tuple[Floats, Sequence[Floats]], row: int = 0) -> pd.DataFrame:
+def candidates_table(lesson: Lesson, encoder: Encoder, row: int = 0) -> pd.DataFrame:
     """The documents of one input, with what the LLM and two scorers make of each.
 
     Args:
         lesson: what was taught.
-        inputs_vectors: E(x) of all inputs, and E(d) of the documents of each.
+        encoder: of plain cosine, and of a scorer that has none of its own.
         row: which input.
     """
-    taught = lesson.taught[row]
-    x, documents = inputs_vectors[0][row], inputs_vectors[1][row]
-    cosine = cosine_scorer(len(x), lesson.scorer.eta)
+    taught, scorer = lesson.taught[row], lesson.scorer
+
+    def weights(scorer: Scorer) -> Floats:
+        inputs, documents = pair_vectors([taught.example.text], [taught.documents], scorer.encoder or encoder)
+        return scorer.weights(inputs[0], documents[0])
+
     return pd.DataFrame(
         {
             "document": [" + ".join(f"{s.text} → {s.label}" for s in d.shots) for d in taught.documents],
             "log P(y | d, x)": [f"{value:.2f}" for value in taught.loglikelihoods],
-            "cosine, as P(d | x)": cosine.weights(x, documents),
-            "scorer, P(d | x)": lesson.scorer.weights(x, documents),
+            "cosine, as P(d | x)": weights(cosine_scorer(encoder.dimension, scorer.eta)),
+            "scorer, P(d | x)": weights(scorer),
         }
     )
 
@@ -761,7 +816,7 @@ def knn_table(
                     "data": name,
                     "shown": words,
                     "F1": scores[arm]["f1"],
-                    "prompt tokens": spent["prompt"],
+                    "prompt tokens": round(spent["prompt"]),
                     "longest prompt": spent["longest"],
                     "seconds, with others at once": spent["seconds"],
                     "did not fit": spent["overflows"],

@@ -5,7 +5,8 @@ and kept for ever. vLLM computes a prompt anew when it is asked for its log-prob
 these prompts hold nothing that all have in common: no instruction, just document, input and answer.
 
 P_T(d | x) is a softmax over similarities of encoder vectors after a learned projection W, which begins as the identity:
-an untrained scorer is plain cosine. The encoder stays frozen, so training takes seconds.
+an untrained scorer is plain cosine. The encoder stays frozen, so training takes seconds; the variant that fine-tunes
+the encoder is in `encoder_tuning`.
 
 The printed objective compares two maxima, max_d P_T(d | x) and max_d P_LLM(y | d, x), and is blind to *which* document
 attains them. It is the default here, for it is the text; the other objectives are named in `Objective`.
@@ -23,6 +24,7 @@ from numpy.typing import NDArray
 from helpers.biomedrag.corpora import Example
 from helpers.biomedrag.memory import Document
 from helpers.llm import LLM, Loglikelihood
+from helpers.vectors import Encoder
 
 Floats = NDArray[np.floating]
 
@@ -93,6 +95,7 @@ class Scorer:
         losses: of each epoch, before its step; empty for the plain cosine.
         objective: what it was trained on; empty for the plain cosine.
         of_documents: another projection for the documents; None takes the same.
+        encoder: E, where it is the scorer's own; None takes that of the memory.
     """
 
     projection: Floats
@@ -100,6 +103,7 @@ class Scorer:
     losses: tuple[float, ...] = ()
     objective: str = ""
     of_documents: Floats | None = None
+    encoder: Encoder | None = None
 
     def weights(self, x: NDArray[np.floating], documents: NDArray[np.floating]) -> Floats:
         """P_T(d | x) of each document.
@@ -164,8 +168,7 @@ def train(
             f"Training needs one array of each kind an input; found {len(inputs)} inputs, {len(documents)} arrays of "
             f"documents and {len(loglikelihoods)} of likelihoods."
         )
-    if objective not in get_args(Objective):
-        raise ValueError(f"The objective is one of {', '.join(get_args(Objective))}; found {objective!r}.")
+    check(objective)
     batch = _padded(inputs, documents)
     taught = np.full(batch.mask.shape, -np.inf, dtype=np.float32)
     for row, values in enumerate(loglikelihoods):
@@ -182,6 +185,12 @@ def train(
         step = moments[0] / (1 - 0.9**epoch) / (np.sqrt(moments[1] / (1 - 0.999**epoch)) + 1e-8)
         projection = projection - learning_rate * step
     return Scorer(projection, eta, tuple(losses), objective)
+
+
+def check(objective: str) -> None:
+    """Raise a ValueError if there is no such objective."""
+    if objective not in get_args(Objective):
+        raise ValueError(f"The objective is one of {', '.join(get_args(Objective))}; found {objective!r}.")
 
 
 @dataclass(frozen=True)
@@ -290,6 +299,18 @@ class Choices:
     losses: dict[str, Floats]
 
 
+def folds_of(n: int, folds: int, seed: int) -> NDArray[np.int64]:
+    """The fold of each of n inputs, drawn by chance.
+
+    Raises:
+        ValueError: there are fewer inputs than folds.
+    """
+    if n < folds:
+        raise ValueError(f"{folds} folds need at least as many inputs; found {n}.")
+    fold: NDArray[np.int64] = np.random.default_rng(seed).permutation(n) % folds
+    return fold
+
+
 def cross_validate(
     inputs: Sequence[NDArray[np.floating]],
     documents: Sequence[NDArray[np.floating]],
@@ -310,9 +331,7 @@ def cross_validate(
         ValueError: there are fewer inputs than folds.
     """
     n = len(inputs)
-    if n < folds:
-        raise ValueError(f"{folds} folds need at least as many inputs; found {n}.")
-    fold = np.random.default_rng(seed).permutation(n) % folds
+    fold = folds_of(n, folds, seed)
     dimension = len(inputs[0])
     rows: dict[str, NDArray[np.int64]] = {name: np.zeros(n, dtype=np.int64) for name in objectives}
     losses: dict[str, Floats] = {name: np.zeros(epochs) for name in objectives}

@@ -2,7 +2,8 @@
 
 The paper's notes are private and its evaluation is empty. So this module makes patients whose course over the years is
 known, has their notes worded by `helpers.clinical_notes.wording`, and keeps for every fact the passage that states it.
-Nothing here is about anybody. Part of the wording is held out: it occurs in the test patients' notes only.
+Nothing here is about anybody. Part of the wording is held out, and part is a language model's paraphrase: both occur in
+the test patients' notes only.
 """
 
 from __future__ import annotations
@@ -38,6 +39,7 @@ from helpers.clinical_notes.gold import (
     SeizureStatus,
     Split,
     Symptom,
+    Wording,
 )
 from helpers.clinical_notes.wording import DRUGS, Author, Page, Sentence, Slot, words
 
@@ -65,6 +67,7 @@ __all__ = [
     "SeizureStatus",
     "Split",
     "Symptom",
+    "Wording",
     "generate",
 ]
 
@@ -97,11 +100,11 @@ class _Visit:
 class _Patient:
     """One patient's course over the years, written down as it goes."""
 
-    def __init__(self, number: int, seed: int) -> None:
+    def __init__(self, number: int, seed: int, paraphrased: float) -> None:
         self.id = f"P{number + 1:04}"
         self.split = _PATTERN[number % len(_PATTERN)]
         self.rng = np.random.default_rng([seed, number])
-        self.author = a = Author(self.id, self.split, self.rng)
+        self.author = a = Author(self.id, self.split, self.rng, paraphrased)
         self.lists = words(DRUGS)["antiseizure"]
         self.epilepsy: Literal["focal", "generalised"] = a.pick(["focal", "focal", "generalised"])
         kinds = [k for k, v in a.wording["kinds"].items() if v["epilepsy"] == self.epilepsy]
@@ -187,8 +190,8 @@ class _Patient:
                 "since": Slot(self.since(day)),
             }
             return a.sentence("seizure_free", slots, [SeizureStatus(**at, status="negative", per_month=0.0)])
-        text, held = a.bank(a.wording["rates"][rate if rate < 1 else int(rate)])
-        slots = {"sz": a.seizures(self.kind, "affirmed"), "rate": Slot(text, held_out=held)}
+        often = a.one_of(a.wording["rates"][rate if rate < 1 else int(rate)])
+        slots = {"sz": a.seizures(self.kind, "affirmed"), "rate": often}
         return a.sentence("seizing", slots, [SeizureStatus(**at, status="positive", kind=self.kind, per_month=rate)])
 
     def since(self, day: date) -> str:
@@ -603,15 +606,23 @@ class _Patient:
         return "refractory" if len(self.failed) >= 2 and any(year) else "undetermined"
 
 
-def generate(patients: int, seed: int) -> Charts:
-    """Charts of so many patients, always the same for the same seed.
+def generate(patients: int, seed: int, paraphrased: float = 0.0) -> Charts:
+    """Charts of so many patients, always the same for the same seed and share.
 
     A patient's chart does not depend on how many there are. Of ten patients in a row five are for training, two for
     development and three for the test.
 
+    Args:
+        patients: how many.
+        seed: of all that is drawn.
+        paraphrased: how often, from 0 to 1, a shared sentence of a test note is worded by a language model's paraphrase
+            if `data/clinical_paraphrases.yml` has one of it. Train and development notes have none.
+
     Raises:
-        ValueError: there are no patients, or more than four digits can number.
+        ValueError: there are no patients, or more than four digits can number; or the share is none.
     """
     if not 1 <= patients <= 9999:
         raise ValueError(f"From 1 to 9,999 patients can be made; found {patients}.")
-    return Charts(tuple(_Patient(number, seed).live() for number in range(patients)), seed)
+    if not 0 <= paraphrased <= 1:
+        raise ValueError(f"The share of paraphrased sentences goes from 0 to 1; found {paraphrased}.")
+    return Charts(tuple(_Patient(number, seed, paraphrased).live() for number in range(patients)), seed)

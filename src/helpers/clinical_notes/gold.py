@@ -18,6 +18,8 @@ Effectiveness = Literal["effective", "partial", "ineffective", "not tolerated"]
 Outcome = Literal["successful", "refractory", "undetermined"]
 Context = Literal["affirmed", "negated", "historical", "family", "hypothetical"]
 Role = Literal["current", "historical", "hypothetical", "family", "allergy"]
+Wording = Literal["shared", "held out", "paraphrased"]
+"""Whose words a sentence is in: those that all notes share, those that only test notes have, a language model's."""
 Label = Literal["DRUG", "STRENGTH", "DOSAGE", "FREQUENCY", "ROUTE", "FORM", "DURATION"]
 
 SPLITS: tuple[Split, ...] = ("train", "dev", "test")
@@ -175,7 +177,8 @@ class Mention:
         value: what it stands for, in one spelling: the generic name, "500 mg", times a day, "oral", "tablet".
         drug: the generic name that it belongs to; its own for a DRUG.
         role: whether the patient takes that drug then, took it once, might, is allergic to it, or a relative takes it.
-        held_out: whether the sentence is of a wording that no train note has.
+        wording: whose words the sentence is in; a held-out term in any sentence is held out.
+        template: the shared wording that the sentence is in, or that was paraphrased; a held-out one is itself.
     """
 
     note_id: str
@@ -185,7 +188,8 @@ class Mention:
     value: str
     drug: str
     role: Role = "current"
-    held_out: bool = False
+    wording: Wording = "shared"
+    template: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -197,7 +201,8 @@ class ContextMention:
     end: int
     term: str
     context: Context
-    held_out: bool = False
+    wording: Wording = "shared"
+    template: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -235,6 +240,11 @@ class Chart:
     def facts(self) -> tuple[Fact, ...]:
         """All gold facts, kind after kind."""
         return (*self.medications, *self.seizures, *self.symptoms, *self.eegs, *self.family, *self.adherence)
+
+    @property
+    def spans(self) -> tuple[Mention | ContextMention, ...]:
+        """All gold spans, kind after kind."""
+        return (*self.mentions, *self.contexts)
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,17 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from helpers.clinical_notes.charts import CONTEXTS, LABELS, Chart, Context, ContextMention, Label, Note
+from helpers.clinical_notes.charts import (
+    CONTEXTS,
+    LABELS,
+    Chart,
+    Context,
+    ContextMention,
+    Label,
+    Mention,
+    Note,
+    Wording,
+)
 from helpers.clinical_notes.extraction import (
     Medication,
     Passage,
@@ -243,10 +253,10 @@ def set_scores(
     return Scores(scores["precision"], scores["sensitivity"], scores["f1"], len(gold), len(found))
 
 
-def span_items(charts: Iterable[Chart], notes: set[str], label: Label) -> dict[Item, bool]:
-    """Gold spans of a label in these notes, and whether their wording is held out of training."""
+def span_items(charts: Iterable[Chart], notes: set[str], label: Label) -> dict[Item, Mention]:
+    """Gold spans of a label in these notes, each with its mention."""
     return {
-        (m.note_id, str(m.start), str(m.end)): m.held_out
+        (m.note_id, str(m.start), str(m.end)): m
         for chart in charts
         for m in chart.mentions
         if m.label == label and m.note_id in notes
@@ -305,19 +315,53 @@ def value_scores(charts: Sequence[Chart], readings: Sequence[Reading], draws: in
     return out
 
 
-def recall_by_wording(charts: Sequence[Chart], readings: Sequence[Reading], draws: int) -> dict[bool, Score]:
-    """Recall of all spans in wording that training notes share (False) and in held-out wording (True)."""
-    notes = {r.note_id for r in readings}
-    hits: dict[bool, list[tuple[str, bool]]] = {False: [], True: []}
+@dataclass(frozen=True)
+class Hit:
+    """One gold mention: whose it is, whose words its sentence is in, and whether a reader got it right."""
+
+    patient: str
+    mention: Mention | ContextMention
+    right: bool
+
+
+def span_hits(charts: Sequence[Chart], readings: Sequence[Reading]) -> list[Hit]:
+    """Each gold span with one of Med7's labels in the notes that were read: right is one that was read exactly so."""
+    notes, hits = {r.note_id for r in readings}, list[Hit]()
     for label in LABELS:
         found = read_spans(readings, label)
-        for item, held_out in span_items(charts, notes, label).items():
-            hits[held_out].append((patient_of(item[0]), item in found))
-    return {
-        held_out: bootstrap([float(h) for _, h in of], clusters=[p for p, _ in of], draws=draws)
-        for held_out, of in hits.items()
-        if of
-    }
+        hits += [
+            Hit(patient_of(item[0]), mention, item in found)
+            for item, mention in span_items(charts, notes, label).items()
+        ]
+    return hits
+
+
+def context_hits(mentions: Sequence[tuple[Note, ContextMention]], classes: Sequence[Context]) -> list[Hit]:
+    """Each gold mention of a seizure or symptom: right is one that got its class."""
+    return [Hit(note.patient_id, m, m.context == c) for (note, m), c in zip(mentions, classes, strict=True)]
+
+
+def _share(hits: Sequence[Hit], draws: int) -> Score:
+    return bootstrap([float(h.right) for h in hits], clusters=[h.patient for h in hits], draws=draws)
+
+
+def by_wording(hits: Sequence[Hit], draws: int) -> dict[Wording, Score]:
+    """Share that is right of the mentions in shared and in held-out wording, where there are any."""
+    wordings: tuple[Wording, ...] = ("shared", "held out")
+    parts = {wording: [h for h in hits if h.mention.wording == wording] for wording in wordings}
+    return {wording: _share(of, draws) for wording, of in parts.items() if of}
+
+
+def template_and_paraphrase(hits: Sequence[Hit], draws: int) -> tuple[Score, Score] | None:
+    """Share that is right in templates' own words, and in paraphrases of the same templates; None if there are none.
+
+    Only templates that were paraphrased somewhere in these notes count. Whether one is, is drawn alike for each of
+    them, so both shares are of about the same mixture of sentences.
+    """
+    reworded = [h for h in hits if h.mention.wording == "paraphrased"]
+    templates = {h.mention.template for h in reworded}
+    own = [h for h in hits if h.mention.wording == "shared" and h.mention.template in templates]
+    return (_share(own, draws), _share(reworded, draws)) if own and reworded else None
 
 
 def status_scores(charts: Sequence[Chart], readings: Sequence[Reading], draws: int) -> Score:

@@ -14,12 +14,24 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import PercentFormatter
 
 from helpers import figures
-from helpers.clinical_notes.charts import CONTEXTS, LABELS, SPLITS, Chart, Charts, Context, ContextMention, Note
+from helpers.clinical_notes.charts import (
+    CONTEXTS,
+    LABELS,
+    SPLITS,
+    Chart,
+    Charts,
+    Context,
+    ContextMention,
+    Note,
+    Wording,
+)
 from helpers.clinical_notes.extraction import Passage, Reading, Training, clean
 from helpers.clinical_notes.registry import (
     ATTRIBUTES,
     SCHEMA,
+    Hit,
     Scores,
+    by_wording,
     fired,
     gold_status,
     gold_values,
@@ -27,11 +39,14 @@ from helpers.clinical_notes.registry import (
     matched,
     read_spans,
     read_values,
-    recall_by_wording,
+    span_hits,
     span_items,
     status_scores,
+    template_and_paraphrase,
     value_scores,
 )
+from helpers.clinical_notes.wording import PARAPHRASES
+from helpers.clinical_notes.wording import words as word_list
 from helpers.metrics import Score, proportion
 from helpers.record import Run
 
@@ -50,6 +65,8 @@ CLASSIFIERS = {
     "own": "ConText, with the project's rules",
     "llm": "Language model",
 }
+UNSEEN: tuple[Wording, ...] = ("held out", "paraphrased")
+"""Whose words no training note is in."""
 SNIPPET = 60
 """Characters to either side of an error that a table shows."""
 
@@ -73,7 +90,7 @@ def charts_table(charts: Charts) -> pd.DataFrame:
     for split in SPLITS:
         of = charts.split(split)
         notes = charts.notes(split)
-        held_out = [m.held_out for c in of for m in c.mentions] + [m.held_out for c in of for m in c.contexts]
+        wordings = [m.wording for c in of for m in c.spans]
         rows.append(
             {
                 "split": split,
@@ -86,7 +103,12 @@ def charts_table(charts: Charts) -> pd.DataFrame:
                 "copied passages": len(
                     {(f.note_id, f.start) for c in of for f in c.facts if f.copied_from is not None}
                 ),
-                "in held-out wording": proportion(sum(held_out), len(held_out)).value if held_out else None,
+                **{
+                    f"in {wording} wording": proportion(wordings.count(wording), len(wordings)).value
+                    if wordings
+                    else None
+                    for wording in UNSEEN
+                },
             }
         )
     return pd.DataFrame(rows)
@@ -131,7 +153,8 @@ class Measured:
     Attributes:
         exact, lenient: spans by label; the latter counts an overlap as found.
         values: what is said of a drug, linked to it, by attribute.
-        recalls: recall of spans by whether their wording is held out.
+        hits: each gold span, and whether it was read exactly.
+        recalls: recall of spans in shared and in held-out wording.
         statuses: accuracy of the seizure status.
         floor: the commonest status and its share.
         not_run: why an extractor has no scores.
@@ -140,7 +163,8 @@ class Measured:
     exact: dict[str, dict[str, Scores]]
     lenient: dict[str, dict[str, Scores]]
     values: dict[str, dict[str, Scores]]
-    recalls: dict[str, dict[bool, Score]]
+    hits: dict[str, list[Hit]]
+    recalls: dict[str, dict[Wording, Score]]
     statuses: dict[str, Score]
     floor: tuple[str, Score]
     not_run: dict[str, str]
@@ -162,11 +186,13 @@ def measure(
     for name in ("dosage", "duration"):
         values.get("llm", {}).pop(name, None)
     every = {r.note_id for of in readings.values() for r in of}
+    hits = {name: span_hits(charts, of) for name, of in with_spans.items()}
     return Measured(
         {name: label_scores(charts, of, draws) for name, of in with_spans.items()},
         {name: label_scores(charts, of, draws, lenient=True) for name, of in with_spans.items()},
         values,
-        {name: recall_by_wording(charts, of, draws) for name, of in with_spans.items()},
+        hits,
+        {name: by_wording(of, draws) for name, of in hits.items()},
         {name: status_scores(charts, of, draws) for name, of in readings.items()},
         majority(charts, every),
         dict(not_run),
@@ -179,9 +205,9 @@ def report_measured(run: Run, measured: Measured) -> None:
     report_scores(run, measured.lenient, "overlaps", "Spans, overlap counts")
     report_scores(run, measured.values, "values", "Values linked to their drug")
     for name, recall in measured.recalls.items():
-        for held_out, score in recall.items():
-            words = "held_out" if held_out else "shared"
-            run.extra(f"wording.{name}.{words}", f"Recall of spans, {words} wording, {label(name)}, synthetic", score)
+        for wording, score in recall.items():
+            key = f"wording.{name}.{wording.replace(' ', '_')}"
+            run.extra(key, f"Recall of spans, {wording} wording, {label(name)}, synthetic charts", score)
     for name, score in measured.statuses.items():
         run.extra(f"status.{name}", f"Seizure status right, {label(name)}, synthetic charts", score)
 
@@ -239,11 +265,78 @@ def wording_table(measured: Measured) -> pd.DataFrame:
         [
             {
                 "extractor": label(name),
-                "recall, shared wording": recall.get(False),
-                "recall, held-out wording": recall.get(True),
+                "recall, shared wording": recall.get("shared"),
+                "recall, held-out wording": recall.get("held out"),
             }
             for name, recall in measured.recalls.items()
         ]
+    )
+
+
+def paraphrases_table() -> pd.DataFrame:
+    """What became of the paraphrases that a model was asked for, from the file that keeps them."""
+    file = word_list(PARAPHRASES)
+    kept = sum(len(of) for of in file["paraphrases"].values())
+    rows = [(f"asked of {file['made']['model']}", file["asked"])]
+    rows += [(f"refused by a check: {reason}", n) for reason, n in file["refused"].items()]
+    rows += [("taken out on reading", len(file["removed"])), ("kept", kept)]
+    return pd.DataFrame(rows, columns=["paraphrases", "number"])
+
+
+def paraphrase_examples(n: int = 5) -> pd.DataFrame:
+    """Some templates with a paraphrase each, evenly from the whole file."""
+    pairs = [(template, of[0]) for template, of in word_list(PARAPHRASES)["paraphrases"].items()]
+    shown = [pairs[i * len(pairs) // n] for i in range(min(n, len(pairs)))] if pairs else []
+    return pd.DataFrame(shown, columns=["template", "paraphrase"])
+
+
+Reworded = dict[str, tuple[Score, Score]]
+"""By reader: what is right in templates' own words, and in paraphrases of the same templates."""
+
+
+def reworded(hits: Mapping[str, Sequence[Hit]], draws: int) -> Reworded:
+    """Scores of each reader whose mentions were worded both ways.
+
+    Args:
+        hits: each gold mention, by who read it: a key of `EXTRACTORS` or `CLASSIFIERS`.
+        draws: of the bootstrap over patients.
+    """
+    scores = {name: template_and_paraphrase(of, draws) for name, of in hits.items()}
+    return {name: both for name, both in scores.items() if both}
+
+
+def report_reworded(run: Run, scores: Reworded, what: str) -> None:
+    """Keep them in the record.
+
+    Args:
+        run: the run.
+        scores: by reader.
+        what: is right, as "Recall of spans".
+    """
+    for name, (own, paraphrase) in scores.items():
+        words = f"{what}, {_reader(name)}, synthetic charts"
+        run.extra(f"reworded.{name}.template", f"{words}, in the templates' own words", own)
+        run.extra(f"reworded.{name}.paraphrase", f"{words}, in paraphrases of the same templates", paraphrase)
+
+
+def _reader(name: str) -> str:
+    return label(name) if name in EXTRACTORS else CLASSIFIERS[name]
+
+
+def reworded_table(scores: Reworded) -> pd.DataFrame:
+    """A row a reader: how many mentions there are each way, and how many of them are right."""
+    return pd.DataFrame(
+        [
+            {
+                "read by": _reader(name),
+                "in the template's words": own.n,
+                "right, template": own,
+                "in the model's words": paraphrase.n,
+                "right, paraphrase": paraphrase,
+            }
+            for name, (own, paraphrase) in scores.items()
+        ],
+        columns=["read by", "in the template's words", "right, template", "in the model's words", "right, paraphrase"],
     )
 
 
@@ -448,7 +541,7 @@ def context_error_table(
                 "given": given,
                 "times": n,
                 "for example": _snippet(note.text, mention.start, mention.end),
-                "held-out wording": "yes" if mention.held_out else "no",
+                "wording": mention.wording,
             }
         )
     return pd.DataFrame(rows)
@@ -577,7 +670,13 @@ def decide_claims(
     )
 
 
-def answer(charts: Charts, measured: Measured, asked: Measured, context: Mapping[str, Mapping[str, Score]]) -> str:
+def answer(
+    charts: Charts,
+    measured: Measured,
+    asked: Measured,
+    context: Mapping[str, Mapping[str, Score]],
+    paraphrased: Reworded,
+) -> str:
     """The page's answer, in Markdown, from what the run found.
 
     Args:
@@ -585,6 +684,7 @@ def answer(charts: Charts, measured: Measured, asked: Measured, context: Mapping
         measured: on all test notes.
         asked: on those that the language model read.
         context: scores by classifier on all mentions.
+        paraphrased: scores in templates' words and in paraphrases of them, of extractors and classifiers.
     """
     text, exact = figures.score_text, measured.exact
     best = max(exact, key=lambda name: exact[name]["all"].f1.value)
@@ -596,11 +696,16 @@ def answer(charts: Charts, measured: Measured, asked: Measured, context: Mapping
         "",
     ]
     for name, recall in measured.recalls.items():
-        if False in recall and True in recall:
+        if "shared" in recall and "held out" in recall:
             lines.append(
-                f"- {label(name)}: recall {text(recall[False])} in wording that the training notes share, "
-                f"{text(recall[True])} in wording held out of them."
+                f"- {label(name)}: recall {text(recall['shared'])} in wording that the training notes share, "
+                f"{text(recall['held out'])} in wording held out of them."
             )
+    if told := [f"{_reader(name)} {text(own)}, then {text(other)}" for name, (own, other) in paraphrased.items()]:
+        lines.append(
+            "- What is right in some templates' own words, then in a language model's paraphrases of the same "
+            f"templates: {'; '.join(told)}."
+        )
     linked = (
         f"{label(name)}: drug {text(of['drug'].f1)}, strength {text(of['strength'].f1)}"
         for name, of in measured.values.items()

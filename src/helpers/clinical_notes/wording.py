@@ -2,7 +2,8 @@
 
 The words stand in two files of the project's own: `data/clinical_drugs.yml` (names of drugs) and
 `data/clinical_wording.yml` (sentences). A sentence of the second has names in braces; what is filled in for one
-becomes a span of the note.
+becomes a span of the note. A third file, `data/clinical_paraphrases.yml`, has sentences as a language model reworded
+them (`helpers.clinical_notes.paraphrase`).
 """
 
 from __future__ import annotations
@@ -32,11 +33,13 @@ from helpers.clinical_notes.gold import (
     NoteKind,
     Role,
     Split,
+    Wording,
 )
 from helpers.settings import DATA
 
 DRUGS: Final = DATA / "clinical_drugs.yml"
 WORDING: Final = DATA / "clinical_wording.yml"
+PARAPHRASES: Final = DATA / "clinical_paraphrases.yml"
 HELD_OUT_SHARE: Final = 0.4
 """How often a test note takes a held-out wording where there is one."""
 _TYPO_SHARE, _UNICODE_SHARE = 0.02, 0.03
@@ -48,6 +51,28 @@ def words(path: Path) -> dict[str, Any]:
     """One of the project's own word lists."""
     content: dict[str, Any] = yaml.safe_load(path.read_text(encoding="utf-8"))
     return content
+
+
+@lru_cache
+def paraphrases() -> dict[str, list[str]]:
+    """The kept paraphrases of each shared sentence that has some."""
+    of: dict[str, list[str]] = words(PARAPHRASES)["paraphrases"]
+    return of
+
+
+@dataclass(frozen=True)
+class Template:
+    """One wording with its names in braces.
+
+    Attributes:
+        text: the wording.
+        wording: whose words they are.
+        source: the wording that it paraphrases; its own text where it paraphrases none.
+    """
+
+    text: str
+    wording: Wording
+    source: str
 
 
 @dataclass(frozen=True)
@@ -85,9 +110,16 @@ class Sentence:
 class Author:
     """Words one patient's facts in sentences. All that is drawn is drawn from one generator of random numbers."""
 
-    def __init__(self, patient_id: str, split: Split, rng: np.random.Generator) -> None:
-        """Begin with a patient of a random sex and age."""
+    def __init__(self, patient_id: str, split: Split, rng: np.random.Generator, paraphrased: float) -> None:
+        """Begin with a patient of a random sex and age.
+
+        Args:
+            patient_id, split: whose chart it is.
+            rng: draws all that is drawn.
+            paraphrased: how often a test note takes a paraphrase of a shared sentence that has one.
+        """
         self.patient_id, self.split, self.rng = patient_id, split, rng
+        self.paraphrased = paraphrased if split == "test" else 0.0
         self.wording, lists = words(WORDING), words(DRUGS)
         self.names: dict[str, dict[str, list[str]]] = {**lists["antiseizure"], **lists["rescue"], **lists["other"]}
         self.female = bool(rng.random() < 0.5)
@@ -104,10 +136,16 @@ class Author:
         """One of them, each as likely."""
         return options[int(self.rng.integers(len(options)))]
 
-    def bank(self, bank: Mapping[str, list[str]]) -> tuple[str, bool]:
-        """One wording, and whether it is a held-out one."""
-        held = self.split == "test" and bool(bank.get("held_out")) and self.chance(HELD_OUT_SHARE)
-        return self.pick(bank["held_out" if held else "shared"]), held
+    def bank(self, bank: Mapping[str, list[str]]) -> Template:
+        """One wording; in a test note it may be a held-out one or a paraphrase."""
+        if self.split == "test" and bank.get("held_out") and self.chance(HELD_OUT_SHARE):
+            text = self.pick(bank["held_out"])
+            return Template(text, "held out", text)
+        text = self.pick(bank["shared"])
+        reworded = paraphrases().get(text) if self.paraphrased else None
+        if reworded and self.chance(self.paraphrased):
+            return Template(self.pick(reworded), "paraphrased", text)
+        return Template(text, "shared", text)
 
     # --------------------------------------------------------------------------------------------------- slots
 
@@ -140,21 +178,23 @@ class Author:
             text = text.replace(" ", "\N{NO-BREAK SPACE}")
         return Slot(text, "STRENGTH", f"{mg:g} mg", drug, role)
 
+    def one_of(self, bank: Mapping[str, list[str]], **of: Any) -> Slot:  # noqa: ANN401  # as `Slot` has them
+        """One of a list of terms, with what it stands for."""
+        term = self.bank(bank)
+        return Slot(term.text, held_out=term.wording == "held out", **of)
+
     def term(self, group: str, key: object, drug: str, role: Role = "current") -> Slot:
         """A frequency, route or form in one of its wordings."""
         label: Label = {"frequencies": "FREQUENCY", "routes": "ROUTE", "forms": "FORM"}[group]  # type: ignore[assignment]
-        text, held = self.bank(self.wording[group][key])
-        return Slot(text, label, str(key), drug, role, held_out=held)
+        return self.one_of(self.wording[group][key], label=label, value=str(key), drug=drug, role=role)
 
     def seizures(self, kind: str, context: Context) -> Slot:
         """Seizures of the patient's own kind, in the plural."""
-        text, held = self.bank(self.wording["kinds"][kind])
-        return Slot(text, context=context, held_out=held)
+        return self.one_of(self.wording["kinds"][kind], context=context)
 
     def seizure_of(self, bank: str, context: Context) -> Slot:
         """A name of seizures from one of the lists that are not by kind."""
-        text, held = self.bank(self.wording[bank])
-        return Slot(text, context=context, held_out=held)
+        return self.one_of(self.wording[bank], context=context)
 
     def typo(self, word: str) -> str:
         """A slip inside a word: a letter left out, doubled, or swapped with the next."""
@@ -204,13 +244,13 @@ class Author:
         bank: str,
         slots: Mapping[str, Slot] | None = None,
         facts: Sequence[Fact] = (),
-        template: tuple[str, bool] | None = None,
+        template: Template | None = None,
     ) -> Sentence:
         """One sentence of a bank, filled in, with its spans and facts."""
-        pattern, held = template or self.bank(self.wording[bank])
+        template = template or self.bank(self.wording[bank])
         filled = {**self.background(), **(slots or {})}
         text, mentions, contexts = "", [], []
-        for literal, name, _, _ in string.Formatter().parse(pattern):
+        for literal, name, _, _ in string.Formatter().parse(template.text):
             text += self.noisy(literal)
             if name is None:
                 continue
@@ -224,7 +264,7 @@ class Author:
                 text += f" ({slot.second})"
                 spans.append((len(text) - 1 - len(slot.second), len(text) - 1))
             for first, last in spans:
-                unseen = held or slot.held_out
+                whose: Wording = "held out" if slot.held_out else template.wording
                 if slot.label:
                     mentions.append(
                         Mention(
@@ -235,7 +275,8 @@ class Author:
                             value=slot.value,
                             drug=slot.drug,
                             role=slot.role,
-                            held_out=unseen,
+                            wording=whose,
+                            template=template.source,
                         )
                     )
                 if slot.context:
@@ -246,7 +287,8 @@ class Author:
                             end=last,
                             term=slot.text.lower(),
                             context=slot.context,
-                            held_out=unseen,
+                            wording=whose,
+                            template=template.source,
                         )
                     )
         return Sentence(text, tuple(mentions), tuple(contexts), tuple(replace(f, end=len(text)) for f in facts))
@@ -289,9 +331,9 @@ class Author:
     ) -> Sentence:
         """A sentence about one drug, and the event that it states: no more than its wording says."""
         template = self.bank(self.wording[bank])
-        used = {name for _, name, _, _ in string.Formatter().parse(template[0]) if name}
+        used = {name for _, name, _, _ in string.Formatter().parse(template.text) if name}
         if "strength2" in used and old_mg is None:
-            raise ValueError(f"The wording {template[0]!r} needs the dose before.")
+            raise ValueError(f"The wording {template.text!r} needs the dose before.")
         slots = {"drug": self.drug(drug, role, brackets=bank.startswith("taking")), **(extra or {})}
         units = 1
         if "dosage" in used and mg is not None:
@@ -309,8 +351,8 @@ class Author:
             slots["freq"] = self.term("frequencies", times, drug, role)
         slots["route"] = self.term("routes", route, drug, role)
         slots["form"] = self.term("forms", form, drug, role)
-        duration, held = self.bank(self.wording["durations"])
-        slots["duration"] = Slot(duration, "DURATION", duration, drug, role, held_out=held)
+        duration = self.one_of(self.wording["durations"], label="DURATION", drug=drug, role=role)
+        slots["duration"] = replace(duration, value=duration.text)
         if why is not None:
             slots["why"] = why
         if effectiveness in self.wording["how"]:
@@ -382,8 +424,8 @@ class Page:
         """So many sentences of no consequence, none of them twice."""
         for _ in range(n):
             template = self.author.bank(self.author.wording[bank])
-            if template[0] not in self._said:
-                self._said.add(template[0])
+            if template.source not in self._said:
+                self._said.add(template.source)
                 self.add(self.author.sentence(bank, template=template))
 
     def note(self) -> Note:

@@ -153,9 +153,10 @@ def hybrid_evidence(retrieved: Sequence[Retrieved], texts: Sequence[Evidence]) -
 
 # ------------------------------------------------------------------------------------------------------------ answers
 
+# not a word of yes and no: told to begin with it where it fits, a small model answers Yes, and no more, to everything
 _ANSWER = (
-    "You answer questions about drugs as an expert, in one or two short sentences. Name everything that is asked for. "
-    "A question that can be answered by yes or no, begin with Yes or No. "
+    "You answer questions about drugs as an expert, in one or two short sentences. Name every drug or side effect that "
+    "is asked for. "
 )
 _RULES: dict[Source, str] = {
     "nothing": "If you do not know, write: Not known.",

@@ -53,10 +53,15 @@ def is_right(asked: Asked, attempt: Attempt) -> bool:
 
 @dataclass(frozen=True)
 class Tried:
-    """One statement of a question's, and at which step it was tried."""
+    """One statement of a question's, and at which step it was tried.
+
+    Attributes:
+        cut: whether the model's reply reached its limit of tokens, so that the statement may lack its end.
+    """
 
     step: Step
     attempt: Attempt
+    cut: bool = False
 
 
 @dataclass(frozen=True)
@@ -99,16 +104,21 @@ class Retrieved:
         """Why it is not exact; empty if it is."""
         if self.exact(asked):
             return ""
-        statement = self.tried[-1].attempt.cypher.lower()
-        problem = self.tried[-1].attempt.problem.split(":")[0]
+        last = self.tried[-1]
+        statement, problem = last.attempt.cypher.lower(), last.attempt.problem.split(":")[0]
         reasons = {
             "no statement in the reply": problem == "No statement",
+            "statement cut off at its longest length": last.cut and problem in ("Refused", "Not allowed"),
             "a name of the question is not in the statement": any(
                 n not in statement for n in asked.parameters.values()
             ),
             "a brand name, which the graph lacks": asked.form.kind == "brand",
             "no rows": problem == "No rows",
-            "statement refused or unreadable": self.empty,
+            "refused by the server": problem == "Refused",
+            "more than reading": problem == "Not allowed",
+            "ran too long": problem == "Stopped",
+            "too many rows": problem == "Too many rows",
+            "wrong column returned": problem == "Wrong column",
             "rows where there should be none": asked.form.role == "yes or no" or asked.answer == NOT_KNOWN,
             "some names missing": self.names < asked.answer,
             "names too many": self.names > asked.answer,
@@ -196,13 +206,15 @@ def text_to_cypher(
         replies = llm.chat_many([prompts[i] for i in open_], max_tokens=max_tokens, label=label)
         for i, reply in zip(open_, replies, strict=True):
             attempt = run_statement(graph, read_statement(reply.text), timeout=timeout)
-            tried[i].append(Tried("repaired" if turn else "first try", attempt))
+            tried[i].append(Tried("repaired" if turn else "first try", attempt, reply.status == "cut"))
             seconds[i] += reply.seconds
             prompts[i] = [*prompts[i], *_told(reply, attempt)]
         open_ = [i for i in open_ if tried[i][-1].attempt.problem]
     for i in open_ if fallbacks else ():
-        if statement := tried[i][-1].attempt.cypher:
-            tried[i].append(Tried("relaxed", run_statement(graph, relaxed(statement, vocabulary), timeout=timeout)))
+        last_written = tried[i][-1]
+        if statement := last_written.attempt.cypher:
+            attempt = run_statement(graph, relaxed(statement, vocabulary), timeout=timeout)
+            tried[i].append(Tried("relaxed", attempt, last_written.cut))
     found = []
     for question, of, spent in zip(questions, tried, seconds, strict=True):
         last = of[-1].attempt

@@ -19,6 +19,11 @@ def cypher_counts(questions: Sequence[Asked], retrieved: Sequence[Retrieved]) ->
     return {step: steps[step] for step in (*STEPS, "failed")}
 
 
+def first_try(questions: Sequence[Asked], retrieved: Sequence[Retrieved]) -> Score:
+    """The share of questions whose first statement gave the right names."""
+    return proportion(cypher_counts(questions, retrieved)["first try"], len(questions))
+
+
 def cypher_table(run: Run, questions: Sequence[Asked], retrieved: Sequence[Retrieved], writer: str) -> pd.DataFrame:
     """The steps beside the printed 85, 10 and 5 of 100; kept in the record. `writer` is the model."""
     ids: dict[str, str] = {"first try": "first_try", "repaired": "repaired", "relaxed": "simplified"}

@@ -13,7 +13,7 @@ from helpers.drug_interactions.answering import ARMS
 from helpers.drug_interactions.judge import Judged, Rating, useful
 from helpers.drug_interactions.qa_report import Measured, right_words
 from helpers.drug_interactions.questions import Asked
-from helpers.metrics import Score, auc, bootstrap, proportion
+from helpers.metrics import Score, auc, bootstrap
 from helpers.record import Run
 
 
@@ -59,7 +59,11 @@ def truth_of_ratings(measured: Measured, known: Sequence[Asked]) -> Score | None
 
 
 def self_agreement(measured: Measured, draws: int) -> dict[str, Score]:
-    """The judge against itself, the scale turned round: the share of equal overall marks, and weighted kappa."""
+    """The judge against itself, the scale turned round: the share of equal overall marks, and weighted kappa.
+
+    Intervals are over questions: the answers of the arms to one of them are often alike.
+    """
+    asked = [i for arm in ARMS for i in range(len(measured.ratings[arm]))]
     one, two = (
         np.array([2 * r.overall for arm in ARMS for r in of[arm]], dtype=int)
         for of in (measured.ratings, measured.again)
@@ -70,8 +74,8 @@ def self_agreement(measured: Measured, draws: int) -> dict[str, Score]:
         # marks that are all the same agree no more than chance would have them
         return 0.0 if len({*a, *b}) < 2 else float(cohen_kappa_score(a, b, weights="quadratic"))
 
-    same = proportion(int((one == two).sum()), len(one))
-    return {"same": same, "kappa": bootstrap(np.arange(len(one)), kappa, draws=min(draws, 500))}
+    same = bootstrap((one == two).astype(float), clusters=asked, draws=draws)
+    return {"same": same, "kappa": bootstrap(np.arange(len(one)), kappa, clusters=asked, draws=min(draws, 500))}
 
 
 def judge_table(

@@ -41,10 +41,12 @@ from helpers.drug_interactions.questions import (
     Reference,
     answer_of,
 )
-from helpers.llm import LLM
+from helpers.llm import LLM, Reply
 from helpers.metrics import Paired, Score, bootstrap, holm, p50, p95, paired_means, proportion, set_scores
+from helpers.published import Published
 from helpers.record import Run
 from helpers.side_effects.vocabulary import Vocabulary
+from helpers.similarity import BertScores, bertscore_arms, sentence_similarity_arms
 from helpers.vectors import Encoder
 
 PAPER = "drug_interactions"
@@ -69,6 +71,8 @@ PLAIN = {
     "passages": "All names in five passages",
 }
 """Ways of answering in which no language model takes part."""
+SHOWN = 600
+"""Characters of a MedQuAD reference that the judge is shown."""
 COLUMNS = ("exact", "precision", "recall", "f1")
 
 
@@ -176,18 +180,6 @@ def questions_table(questions: Sequence[Asked]) -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
-def medquad_table(references: Sequence[Reference], asked: Sequence[Reference]) -> pd.DataFrame:
-    """MedQuAD's questions about drugs by what they ask for: how many there are, and how many are asked here."""
-    there, here = (Counter(r.sort for r in of) for of in (references, asked))
-    first = {r.sort: r.text for r in reversed(references)}
-    return pd.DataFrame(
-        [
-            {"about": sort, "for example": first[sort], "with an answer": n, "asked here": here[sort]}
-            for sort, n in there.most_common()
-        ]
-    )
-
-
 def follow_up_table(
     run: Run,
     pairs: Sequence[FollowUp],
@@ -229,6 +221,21 @@ def read_all(questions: Sequence[Asked], answers: Sequence[Answered], vocabulary
 
 
 @dataclass(frozen=True)
+class Nearness:
+    """How near n answers are to their references.
+
+    Attributes:
+        cosine: (n,) of the vectors of answer and reference; 0 for an answer of no words.
+        bertscore: precision, recall and F1 of the tokens.
+        cut: answers and references longer than the encoder sees for its vectors; `bertscore` has its own count.
+    """
+
+    cosine: np.ndarray
+    bertscore: BertScores
+    cut: int
+
+
+@dataclass(frozen=True)
 class Measured:
     """All that is known of one model's answers, a list an arm.
 
@@ -237,7 +244,7 @@ class Measured:
         known: answers to the questions with known sets.
         medquad: answers to MedQuAD's questions.
         sets: the scores of `known`.
-        similarity: cosine of each answer of `medquad` to its reference.
+        near: how near the answers of `medquad` are to their references.
         ratings: of all answers, those of `known` first; the judge's first time.
         again: its second time.
     """
@@ -246,9 +253,13 @@ class Measured:
     known: Mapping[Arm, Sequence[Answered]]
     medquad: Mapping[Arm, Sequence[Answered]]
     sets: Mapping[Arm, pd.DataFrame]
-    similarity: Mapping[Arm, np.ndarray]
+    near: Mapping[Arm, Nearness]
     ratings: Mapping[Arm, Sequence[Rating]] = field(default_factory=dict)
     again: Mapping[Arm, Sequence[Rating]] = field(default_factory=dict)
+
+    def replies(self, arm: Arm) -> list[Reply]:
+        """An arm's replies to both sets of questions, those of `known` first."""
+        return [answered.reply for answered in (*self.known[arm], *self.medquad[arm])]
 
     def marks(self, arm: Arm, *, medquad: bool | None = None) -> np.ndarray:
         """The normalised ratings of an arm: of MedQuAD's questions, of the others, or of all."""
@@ -291,13 +302,20 @@ class Bench:
         answers = answer_all(llm, self.texts, self.evidence, **options)  # type: ignore[arg-type]
         known, medquad = ({arm: of[part] for arm, of in answers.items()} for part in (slice(n), slice(n, None)))
         sets = {arm: set_table(self.known, read_all(self.known, of, self.vocabulary)) for arm, of in known.items()}
-        cosine = {arm: similarity(self.encoder, of, self.medquad) for arm, of in medquad.items()}
-        return Measured(llm.endpoint.model, known, medquad, sets, cosine)
+        texts = {arm: [answered.text for answered in of] for arm, of in medquad.items()}
+        return Measured(llm.endpoint.model, known, medquad, sets, nearness(self.encoder, texts, self.medquad))
+
+    @property
+    def floor(self) -> Nearness:
+        """How near the references of other questions come, each that of the next: what a text is worth that answers
+        something else."""
+        texts = [reference.answer for reference in self.medquad]
+        return nearness(self.encoder, {"floor": texts[1:] + texts[:1]}, self.medquad)["floor"]
 
     def judge(self, llm: LLM, measured: Measured, seed: int) -> Measured:
         """The same with a judge's ratings, given twice: once with the scale upwards and once downwards."""
         texts = self.texts
-        right = [right_words(q) for q in self.known] + [_short(r.answer, 600) for r in self.medquad]
+        right = [right_words(q) for q in self.known] + [_short(r.answer, SHOWN) for r in self.medquad]
         judged = [
             Judged(texts[i], answered.text, right[i])
             for arm in ARMS
@@ -308,12 +326,33 @@ class Bench:
         return replace(measured, ratings=first, again=second)
 
 
-def similarity(encoder: Encoder, answers: Sequence[Answered], references: Sequence[Reference]) -> np.ndarray:
-    """Cosine of each answer to its reference; 0 for an answer of no words."""
-    texts = [a.text for a in answers]
-    vectors = encoder.encode([*texts, *(r.answer for r in references)], progress=False)
-    cosine = (vectors[: len(texts)] * vectors[len(texts) :]).sum(axis=1)
-    return np.where([bool(t) for t in texts], cosine, 0.0)
+def nearness(
+    encoder: Encoder, arms: Mapping[Way, Sequence[str]], references: Sequence[Reference]
+) -> dict[Way, Nearness]:
+    """How near the texts of each arm are to the references.
+
+    Args:
+        encoder: gives the vectors of texts and those of their tokens.
+        arms: name -> n texts.
+        references: n.
+
+    Raises:
+        ValueError: see `similarity.bertscore`.
+        EncoderUnavailable: see `similarity.bertscore`.
+    """
+    wanted = [reference.answer for reference in references]
+    named = {str(arm): texts for arm, texts in arms.items()}
+    cosines = sentence_similarity_arms(named, wanted, encoder, progress=False)
+    scores = bertscore_arms(named, wanted, encoder, progress=False)
+    return {
+        arm: Nearness(
+            # an encoder has a vector for no words, too
+            np.where([bool(text.strip()) for text in texts], cosines[arm], 0.0),
+            scores[arm],
+            encoder.count_truncated([*texts, *wanted]),
+        )
+        for arm, texts in arms.items()
+    }
 
 
 def examples_table(
@@ -355,11 +394,18 @@ class Compared:
     adjusted: float
 
 
-def compare(values: Mapping[Arm, Sequence[float] | np.ndarray], measure: str, draws: int) -> list[Compared]:
-    """DrugRAG against each baseline, by a paired randomisation test, adjusted for their number."""
-    tests = [paired_means(values["drugrag"], values[arm], draws=draws) for arm in BASELINES]
+def compare(
+    values: Mapping[Arm, Sequence[float] | np.ndarray],
+    measure: str,
+    draws: int,
+    *,
+    arm: Arm = "drugrag",
+    others: Sequence[Arm] = BASELINES,
+) -> list[Compared]:
+    """An arm against each of others, by a paired randomisation test, adjusted for their number."""
+    tests = [paired_means(values[arm], values[other], draws=draws) for other in others]
     adjusted = holm([test.p for test in tests])
-    return [Compared("drugrag", a, measure, t, p) for a, t, p in zip(BASELINES, tests, adjusted, strict=True)]
+    return [Compared(arm, other, measure, t, p) for other, t, p in zip(others, tests, adjusted, strict=True)]
 
 
 def tests_table(compared: Sequence[Compared]) -> pd.DataFrame:
@@ -398,7 +444,9 @@ def p_text(p: float) -> str:
 def table_two(run: Run, measured: Sequence[Measured], judge_useful: bool, draws: int) -> pd.DataFrame:
     """Table II, printed and here: the normalised rating of MedQuAD's questions, and what else is known of each arm."""
     rows = []
-    worth = "" if judge_useful else " The judge cannot tell right from wrong on questions whose answer is known."
+    worth = (
+        "" if judge_useful else " The judge was not seen to tell right from wrong on questions whose answer is known."
+    )
     for arm in ARMS:
         row: dict[str, object] = {"setting": label(arm)}
         for size, of in zip(("70b", "8b"), [*measured, None][:2], strict=True):
@@ -419,6 +467,18 @@ def table_two(run: Run, measured: Sequence[Measured], judge_useful: bool, draws:
     return pd.DataFrame(rows)
 
 
+def at_odds(printed: Published) -> str:
+    """Where Table II and the text disagree, as a list in Markdown."""
+    points_of = [c for c in printed.contradictions if any("Table II" in s.where for s in c.says)]
+    return "\n".join(
+        [
+            f"Table II and the text disagree in {len(points_of)} points:",
+            "",
+            *(f"- **{c.about}.** " + " ".join(f"{s.where}: {s.what}." for s in c.says) for c in points_of),
+        ]
+    )
+
+
 def report_text_numbers(
     run: Run, of: Measured, retrieved: Sequence[Retrieved], writer: str, compared: Sequence[Compared], draws: int
 ) -> None:
@@ -436,7 +496,7 @@ def report_text_numbers(
         run.rerun(text + id, rating[arm], model=of.model, note=note)  # type: ignore[index]
     cosine: tuple[tuple[str, Arm], ...] = (("similarity", "drugrag"), ("similarity_next_best", "agentic"))
     for id, arm in cosine:
-        score = bootstrap(of.similarity[arm], draws=draws)
+        score = bootstrap(of.near[arm].cosine, draws=draws)
         # the printed scale begins at 0, a cosine does not
         score = replace(score, value=max(score.value, 0.0), low=max(score.low, 0.0), high=max(score.high, 0.0))
         note = "Cosine to MedQuAD's answer, by the encoder of this run; a mean below zero counts as 0."
@@ -466,23 +526,6 @@ def report_text_numbers(
         )
 
 
-def similarity_table(run: Run, of: Measured, references: Sequence[Reference], draws: int) -> pd.DataFrame:
-    """Mean cosine to MedQuAD's answers by arm, over all and for each sort of question; kept in the record."""
-    rows = []
-    for sort in (None, *dict.fromkeys(r.sort for r in references)):
-        at = [i for i, r in enumerate(references) if sort in (None, r.sort)]
-        row: dict[str, object] = {"about": sort or "all", "n": len(at)}
-        for arm in ARMS:
-            score = bootstrap(of.similarity[arm][at], draws=draws)
-            # a few answers of one sort say nothing of how sure their mean is
-            row[label(arm)] = figures.number(score.value, "count", digits=2)
-            if sort is None:
-                row[label(arm)] = figures.score_text(score, "count", digits=2)
-                run.extra(f"questions.similarity.{arm}", f"{label(arm)}, MedQuAD: cosine to the reference", score)
-        rows.append(row)
-    return pd.DataFrame(rows)
-
-
 def sources_table(evidence: Mapping[Arm, Sequence[Evidence]], retrieved: Sequence[Retrieved]) -> pd.DataFrame:
     """What each graph arm answered from: a query's rows, the search for names, passages, or nothing."""
     rows = []
@@ -502,29 +545,43 @@ def sources_table(evidence: Mapping[Arm, Sequence[Evidence]], retrieved: Sequenc
     return pd.DataFrame(rows).fillna(0)
 
 
-def costs_table(run: Run, of: Measured, searches: Sequence[Search], draws: int) -> pd.DataFrame:
-    """Tokens of the prompt of the answer and seconds of it, by arm; kept in the record."""
+def costs_table(run: Run, of: Measured, draws: int) -> pd.DataFrame:
+    """Tokens of the prompt of the answer and seconds of it, by arm, over both sets of questions; kept in the record."""
     rows = []
     for arm in ARMS:
-        replies = [a.reply for a in of.known[arm] if a.reply.status != "overflow"]
-        tokens = bootstrap([r.prompt_tokens for r in replies], draws=draws)
-        run.extra(f"questions.prompt_tokens.{arm}", f"{label(arm)}: tokens of the answer's prompt", tokens)
+        replies = [reply for reply in of.replies(arm) if reply.status != "overflow"]
+        tokens = bootstrap([r.prompt_tokens for r in replies], draws=draws) if replies else None
+        if tokens:
+            run.extra(f"questions.prompt_tokens.{arm}", f"{label(arm)}: tokens of the answer's prompt", tokens)
         rows.append(
             {
                 "arm": label(arm),
+                "n": len(replies),
                 "tokens of the prompt": figures.score_text(tokens, "count"),
-                "over the context": len(of.known[arm]) - len(replies),
+                "over the context": len(of.replies(arm)) - len(replies),
                 "cut answers": sum(r.status == "cut" for r in replies),
-                "median seconds": p50([r.seconds for r in replies]),
+                "median seconds": p50([r.seconds for r in replies]) if replies else None,
             }
         )
-    again = sum(search.again for search in searches)
-    run.extra(
-        "questions.agentic.again",
-        "agentic RAG: passages of the second round that the first had",
-        proportion(again, sum(len(s.rounds[1]) for s in searches)),
-    )
     return pd.DataFrame(rows)
+
+
+def agentic_words(run: Run, searches: Sequence[Search], questions: Sequence[str]) -> str:
+    """What the agent's second round found that the first had, with both queries for one question; kept in the record.
+
+    The paper has "a few agentic runs" that found a passage twice (Results).
+    """
+    again = proportion(sum(search.again for search in searches), sum(len(s.rounds[1]) for s in searches))
+    run.extra("questions.agentic.again", "agentic RAG: passages of the second round that the first had", again)
+    runs = sum(search.again > 0 for search in searches)
+    (first, second), question = searches[0].queries, questions[0]
+    return (
+        f"In {runs} of {len(searches)} searches of the agent the second round brought passages again that the first "
+        f"had: {figures.score_text(again)} of all that it brought. For \N{LEFT DOUBLE QUOTATION MARK}{question}"
+        f"\N{RIGHT DOUBLE QUOTATION MARK} it looked for \N{LEFT DOUBLE QUOTATION MARK}{first}"
+        f"\N{RIGHT DOUBLE QUOTATION MARK}, then for \N{LEFT DOUBLE QUOTATION MARK}{second}"
+        f"\N{RIGHT DOUBLE QUOTATION MARK}."
+    )
 
 
 # ------------------------------------------------------------------------------------------------------------- claims
@@ -542,7 +599,9 @@ def decide_claims(
     """Decide the paper's claims about its answers by the tests that `data/published/drug_interactions.yml` states."""
     of = measured[0]
     f1 = {arm: of.sets[arm].f1.to_numpy() for arm in ARMS}
-    rated = "" if judge_useful else " The judge cannot tell right from wrong, so that its ratings decide little."
+    rated = (
+        "" if judge_useful else " The judge was not seen to tell right from wrong, so that its ratings decide little."
+    )
 
     def claim(name: str, agrees: bool, why: str, p: float | None = None, test: str = "") -> None:
         run.claim(f"{PAPER}.claim.{name}", "agrees" if agrees else "differs", why, p=p, test=test)
@@ -585,15 +644,7 @@ def decide_claims(
         f"p {p_text(chained.p)}.",
         p=chained.p,
     )
-    tokens = {arm: [a.reply.prompt_tokens for a in of.known[arm]] for arm in ("drugrag", "text")}
-    shorter = paired_means(tokens["drugrag"], tokens["text"], draws=draws)
-    claim(
-        "smaller_prompt",
-        shorter.high < 0,
-        f"The prompt of the answer has {np.mean(tokens['drugrag']):.0f} tokens with facts and "
-        f"{np.mean(tokens['text']):.0f} with five passages.",
-        p=shorter.p,
-    )
+    _decide_shorter(run, of, draws)
     claim(
         "one_example_helps",
         example.difference > 0 and example.p < 0.05,
@@ -624,6 +675,24 @@ def _listed(arms: Sequence[Arm]) -> str:
     return ", ".join(label(arm) for arm in arms)
 
 
+def _decide_shorter(run: Run, of: Measured, draws: int) -> None:
+    name = f"{PAPER}.claim.smaller_prompt"
+    replies = zip(of.replies("drugrag"), of.replies("text"), strict=True)
+    tokens = [(a.prompt_tokens, b.prompt_tokens) for a, b in replies if "overflow" not in (a.status, b.status)]
+    if not tokens:
+        run.claim(name, "not run", "Of no question do both prompts fit into the context.")
+        return
+    facts, passages = zip(*tokens, strict=True)
+    test = paired_means(facts, passages, draws=draws)
+    run.claim(
+        name,
+        "agrees" if test.high < 0 else "differs",
+        f"The prompt of the answer has {np.mean(facts):.0f} tokens with facts and {np.mean(passages):.0f} with five "
+        f"passages, on {test.n} questions.",
+        p=test.p,
+    )
+
+
 def _decide_larger(run: Run, measured: Sequence[Measured], draws: int) -> None:
     name = f"{PAPER}.claim.larger_model_answers_better"
     if len(measured) < 2:
@@ -643,40 +712,95 @@ def _decide_larger(run: Run, measured: Sequence[Measured], draws: int) -> None:
 
 
 def answer(
-    of: Measured, known: Sequence[Asked], retrieved: Sequence[Retrieved], truth: Score | None, draws: int
+    of: Measured,
+    known: Sequence[Asked],
+    compared: Sequence[Compared],
+    cypher_first: Score,
+    truth: Score | None,
+    draws: int,
 ) -> str:
     """The page's answer in Markdown, from the values of the run.
 
     Args:
         of: the larger model's answers.
         known: the questions with known answers that it was asked.
-        retrieved: what DrugRAG took from the graph, for all questions of the Cypher test.
+        compared: DrugRAG against the baselines by the F1 of the answer sets.
+        cypher_first: the share of first statements that were right.
         truth: whether the judge rates right answers above wrong ones.
         draws: of the bootstrap.
     """
     f1 = {arm: bootstrap(of.sets[arm].f1, draws=draws) for arm in ARMS}
-    best = max(ARMS, key=lambda arm: f1[arm].value)
-    others = "; ".join(f"{label(arm)} {figures.score_text(f1[arm])}" for arm in ARMS if arm != best)
-    cosine = {arm: float(of.similarity[arm].mean()) for arm in ARMS}
-    nearest = max(ARMS, key=lambda arm: cosine[arm])
-    told = figures.score_text(truth, "count", digits=2) if truth else "not measurable"
+    best = _leaders({arm: score.value for arm, score in f1.items()})
+    others = "; ".join(f"{label(arm)} {figures.score_text(f1[arm])}" for arm in ARMS if arm not in best)
+    unread = sum(int(of.sets[arm].unparsed.sum()) for arm in ARMS)
     return "\n".join(
         [
-            f"**In short.** Where the right answer is known ({len(known)} questions, answered by {of.model}), the best "
-            f"arm is **{label(best)}**, with an F1 of its answer sets of {figures.score_text(f1[best])} ({others}).",
+            f"**In short.** {len(ARMS)} arms answer. Where the right answer is known ({len(known)} questions, answered "
+            f"by {of.model}), ahead is **{_listed(best)}**, with an F1 of the answer sets of "
+            f"{figures.score_text(f1[best[0]])}{f' ({others})' if others else ''}. {told_apart(compared)} Of all "
+            f"{len(ARMS) * len(known)} answers {unread} could not be read as what was asked for. The first "
+            f"Cypher statement was right for {figures.score_text(cypher_first)} of {cypher_first.n} questions.",
             "",
-            f"On MedQuAD's questions about drugs, which a graph of interactions was not made for, the answers of "
-            f"{label(nearest)} come nearest to the references (mean cosine {cosine[nearest]:.2f}; DrugRAG "
-            f"{cosine['drugrag']:.2f}). The language model as judge "
-            + ("can" if useful(truth) else "cannot")
-            + f" tell right answers from wrong ones (area under the curve {told}; 0.5 is chance), "
-            + (
-                "so that its ratings can be read."
-                if useful(truth)
-                else "so that its ratings, Table II's measure, say little."
-            ),
+            f"On {len(of.medquad['drugrag'])} of MedQuAD's questions about drugs, which a graph of interactions was "
+            "not made for, nearest to the references are, by the cosine, the answers of "
+            f"{_nearest(of, lambda near: near.cosine, draws)}; by BERTScore's F1, those of "
+            f"{_nearest(of, lambda near: near.bertscore.f1, draws)}.",
+            "",
+            _judged(truth),
         ]
     )
+
+
+def _judged(truth: Score | None) -> str:
+    """What the judge's ratings are worth, in a sentence."""
+    if truth is None:
+        return (
+            "Whether the language model as judge can tell right from wrong cannot be said: the arms' answers are all "
+            "right, or all wrong. Its ratings are Table II's measure."
+        )
+    can, so = (
+        ("can", "so that its ratings can be read")
+        if useful(truth)
+        else ("cannot", "so that its ratings, Table II's measure, say little")
+    )
+    return (
+        f"The language model as judge {can} tell right answers from wrong ones (area under the curve "
+        f"{figures.score_text(truth, 'count', digits=2)}; 0.5 is chance), {so}."
+    )
+
+
+def told_apart(compared: Sequence[Compared], significant: float = 0.05) -> str:
+    """Which differences of DrugRAG to its baselines are more than chance, in a sentence."""
+    sure = [c for c in compared if c.adjusted < significant]
+    if not sure:
+        smallest = p_text(min(c.adjusted for c in compared))
+        return (
+            f"None of DrugRAG's differences to its {len(compared)} baselines is significant (paired tests, the "
+            f"smallest p after Holm's correction {smallest})."
+        )
+    parts = []
+    for words, of in (
+        ("above", [c.other for c in sure if c.test.difference > 0]),
+        ("below", [c.other for c in sure if c.test.difference < 0]),
+        ("not told apart from", [c.other for c in compared if c not in sure]),
+    ):
+        if of:
+            parts.append(f"{words} {_listed(of)}")
+    return f"By paired tests with Holm's correction DrugRAG is {'; '.join(parts)}."
+
+
+def _leaders(values: Mapping[Arm, float]) -> list[Arm]:
+    """The arms with the highest value: more than one if they tie."""
+    return [arm for arm in values if np.isclose(values[arm], max(values.values()))]
+
+
+def _nearest(of: Measured, measure: Callable[[Nearness], np.ndarray], draws: int) -> str:
+    """The arms whose answers are nearest to the references, with DrugRAG's value beside theirs."""
+    scores = {arm: bootstrap(measure(of.near[arm]), draws=draws) for arm in ARMS}
+    words = {arm: figures.score_text(score, "count", digits=2) for arm, score in scores.items()}
+    nearest = _leaders({arm: score.value for arm, score in scores.items()})
+    beside = "" if "drugrag" in nearest else f"; DrugRAG {words['drugrag']}"
+    return f"{_listed(nearest)} (mean {words[nearest[0]]}{beside})"
 
 
 # ------------------------------------------------------------------------------------------------------------ figures
@@ -716,9 +840,10 @@ def by_kind_words(tables: Mapping[Arm, pd.DataFrame]) -> str:
 
 
 _PANELS: tuple[tuple[str, Callable[[Measured, Arm], np.ndarray]], ...] = (
-    ("rating by the judge\n(MedQuAD)", lambda of, arm: of.marks(arm, medquad=True)),
-    ("similarity to the\nreference (MedQuAD)", lambda of, arm: of.similarity[arm]),
-    ("F1 of the answer set\n(known answers)", lambda of, arm: of.sets[arm].f1.to_numpy()),
+    ("judge's rating\n(MedQuAD)", lambda of, arm: of.marks(arm, medquad=True)),
+    ("cosine\n(MedQuAD)", lambda of, arm: of.near[arm].cosine),
+    ("BERTScore F1\n(MedQuAD)", lambda of, arm: of.near[arm].bertscore.f1),
+    ("F1 of the set\n(known answers)", lambda of, arm: of.sets[arm].f1.to_numpy()),
 )
 
 
@@ -726,15 +851,16 @@ def draw_figure_four(run: Run, of: Measured, draws: int) -> Figure:
     """Figure 4: each arm by the judge and by similarity, and here also by the truth; Table II as printed beside it."""
     fig, axes = plt.subplots(1, len(_PANELS), figsize=(7.6, 3.4), sharey=True)
     for number, (ax, (title, values)) in enumerate(zip(axes, _PANELS, strict=True)):
-        for y, arm in enumerate(ARMS):
-            score = bootstrap(values(of, arm), draws=draws)
+        scores = {arm: bootstrap(values(of, arm), draws=draws) for arm in ARMS}
+        for y, (arm, score) in enumerate(scores.items()):
             ax.hlines(y, score.low, score.high, color=LABELS[arm][1], linewidth=2.2)
             ax.plot(score.value, y, "o", color=LABELS[arm][1], clip_on=False, zorder=3)
             if number == 0 and arm in PRINTED:
                 printed = run.printed.number(f"{PAPER}.table2.{PRINTED[arm]}.llama_70b").value
                 ax.plot(printed, y, "D", color=LABELS[arm][1], markerfacecolor="none", clip_on=False)
         ax.set_title(title, fontsize=10.5)
-        ax.set_xlim(0, 1)
+        # a cosine may lie below 0
+        ax.set_xlim(min(0.0, *(score.low for score in scores.values())), 1)
         ax.set_xticks([0, 0.5, 1])
         ax.grid(axis="x")
     axes[0].set_yticks(range(len(ARMS)), [label(arm) for arm in ARMS])

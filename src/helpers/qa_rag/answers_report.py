@@ -15,8 +15,8 @@ from helpers.metrics import Paired, Score, bootstrap, paired_means, proportion
 from helpers.qa_rag.answers import ARMS, WHOLE_ARMS, Answer, Cut
 from helpers.qa_rag.data import Question
 from helpers.qa_rag.released_report import ALPHA, BLUE, CLAIM, ORANGE, PURPLE, p_words, span, three
-from helpers.qa_rag.similarity import BertScores
 from helpers.record import Run, Verdict
+from helpers.similarity import BertScores
 
 PAPER_ENCODER = "microsoft/deberta-xlarge-mnli"
 NEGLIGIBLE = 0.02
@@ -184,7 +184,7 @@ def shown_table(answers: Mapping[str, Sequence[Answer]]) -> pd.DataFrame:
                     "of them cut": sum(e.cut > 0 for e in passages),
                     "characters shown": np.mean([sum(len(e.text) for e in a.shown) for a in of]),
                     "characters of these passages left out": np.mean([sum(e.cut for e in a.shown) for a in of]),
-                    "prompt tokens": np.mean([a.prompt_tokens for a in of if a.prompt_tokens] or [0]),
+                    "prompt tokens": round(np.mean([a.prompt_tokens for a in of if a.prompt_tokens] or [0])),
                     "prompts too long": sum(a.status == "overflow" for a in of),
                 }
             )

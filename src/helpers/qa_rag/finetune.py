@@ -24,8 +24,8 @@ from helpers.lora import Pair, TrainingLog
 from helpers.metrics import Paired, Score, bootstrap, paired_means, proportion
 from helpers.qa_rag import data
 from helpers.qa_rag.data import Data, Part, Question
-from helpers.qa_rag.similarity import BertScores, bertscore
 from helpers.record import Run
+from helpers.similarity import BertScores, bertscore
 from helpers.vectors import Encoder
 
 INSTRUCTION = "Answer this question about regulatory guidance as the FDA would."

@@ -16,8 +16,8 @@ from helpers.qa_rag.answers import quotes
 from helpers.qa_rag.data import Data, twins
 from helpers.qa_rag.released import ARMS, METRICS, Floats, Released, against, carries_over, detectable, paired
 from helpers.qa_rag.retrieval import KEPT
-from helpers.qa_rag.similarity import BertScores
 from helpers.record import Run
+from helpers.similarity import BertScores
 
 CLAIM = "qa_rag.claim."
 BLUE, ORANGE, PURPLE = "#125ee0", "#c35410", "#af219d"

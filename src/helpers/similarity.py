@@ -1,9 +1,10 @@
 """How near an answer is to a reference answer: BERTScore, and the cosine of sentence vectors.
 
-BERTScore (Zhang et al. 2020; qa_rag.md, sections 2.3 and 3.1) is the paper's only score of answers. The package
-`bert-score` is not used: its last release fails with transformers 5 on just the encoder that the paper used
-(microsoft/deberta-xlarge-mnli), and needs torch where the default encoder does not. Scores of different encoders are
-different scales: an answer's score means something only beside another answer's, by the same encoder.
+BERTScore (Zhang et al. 2020) is qa_rag.md's only score of answers (sections 2.3 and 3.1); drug_interactions.md compares
+answers with references by the cosine (Setup), and has BERTScore beside it here. The package `bert-score` is not used:
+its last release fails with transformers 5 on just the encoder that qa_rag.md used (microsoft/deberta-xlarge-mnli), and
+needs torch where the default encoder does not. Scores of different encoders are different scales: an answer's score
+means something only beside another answer's, by the same encoder.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ class BertScores:
 def bertscore(
     answers: Sequence[str], references: Sequence[str], encoder: Encoder, *, progress: bool = True
 ) -> BertScores:
-    """BERTScore of each answer against its reference, without idf weights or rescaling, as in the paper.
+    """BERTScore of each answer against its reference, without idf weights or rescaling, as in qa_rag.md.
 
     The tokens [CLS] and [SEP] take no part (Zhang et al. match words; their package lets a word match [CLS] too). An
     empty answer scores 0.
@@ -49,7 +50,7 @@ def bertscore(
     Args:
         answers: n texts.
         references: n texts, one an answer.
-        encoder: gives the token vectors, for example `vectors.encoder()`; the paper's is
+        encoder: gives the token vectors, for example `vectors.encoder()`; qa_rag.md's is
             `vectors.encoder("microsoft/deberta-xlarge-mnli")`.
         progress: whether to show progress bars.
 

@@ -9,7 +9,7 @@ from hypothesis import settings as examples
 from hypothesis import strategies as st
 
 from helpers import vectors
-from helpers.qa_rag.similarity import (
+from helpers.similarity import (
     bertscore,
     bertscore_arms,
     match,

@@ -1,0 +1,60 @@
+"""Run a training script beside a parent. Run by the LLM engine's own interpreter, never imported.
+
+    python -P training_child.py SCRIPT JOB FOLDER
+
+The script defines `main(job, folder, say)`: it reads the job, writes to the folder, and says one JSON line a logged
+step, `{"step": 10, "loss": 2.1}`, and last a summary with `done`. What else it or its libraries print goes to the log.
+"""
+
+import importlib.util
+import json
+import os
+import sys
+import threading
+from pathlib import Path
+from typing import Any
+
+
+def end_with_parent() -> None:
+    """End this process when the one that started it is gone: its end of the pipe closes then."""
+    sys.stdin.read()
+    os._exit(1)
+
+
+def find(base: str) -> None:
+    """End with a message if there is no such model. Before torch is loaded, which takes seconds."""
+    if Path(base).exists():
+        if not (Path(base) / "config.json").exists():
+            sys.exit(f"{base} holds no model in Hugging Face's format: it has no config.json.")
+        return
+    import huggingface_hub  # noqa: PLC0415  # of the engine's environment, and only for a hub's name
+
+    try:
+        huggingface_hub.hf_hub_download(base, "config.json")
+    except Exception as error:
+        sys.exit(
+            f"{base} is no folder here, and no model hub gave a model of that name. Give a folder in Hugging Face's "
+            f"format, or check the name, the network and HF_ENDPOINT. The hub's client says: {error}"
+        )
+
+
+def main(script: Path, job: dict[str, Any], folder: Path) -> None:
+    """Run the script."""
+    parent, sys.stdout = sys.stdout, sys.stderr  # the libraries print too, and the parent reads lines of its own
+    threading.Thread(target=end_with_parent, daemon=True).start()
+
+    def say(**line: Any) -> None:  # noqa: ANN401  # numbers, for JSON
+        parent.write(json.dumps(line) + "\n")
+        parent.flush()
+
+    find(job["base"])
+    spec = importlib.util.spec_from_file_location(script.stem, script)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    module.main(job, folder, say)
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]), json.loads(Path(sys.argv[2]).read_text(encoding="utf-8")), Path(sys.argv[3]))

@@ -1,0 +1,111 @@
+"""Training as a process of its own: what it says, how it fails, what is kept. The scripts here need no torch."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+from helpers import engines, training
+from helpers.engines import EngineError
+
+SCRIPT = """
+from pathlib import Path
+Path({marker!r}).touch()
+
+def main(job, folder, say):
+    folder.mkdir()
+    print("a library's chatter")
+    for step in range(1, job["steps"] + 1):
+        say(step=step, loss=1 / step)
+    if job["fails"]:
+        raise RuntimeError("the loss is no number")
+    (folder / "weights").write_text("w" * job["steps"])
+    say(done=True, parameters=7)
+"""
+
+
+@pytest.fixture
+def base(tmp_path: Path) -> Path:
+    folder = tmp_path / "base"
+    folder.mkdir()
+    (folder / "config.json").write_text("{}")
+    return folder
+
+
+@pytest.fixture
+def script(tmp_path: Path, monkeypatch) -> Path:
+    monkeypatch.setattr(engines, "engine_python", lambda engine: Path(sys.executable))
+    monkeypatch.setattr(training, "LOGS", tmp_path / "logs")
+    path = tmp_path / "script.py"
+    path.write_text(SCRIPT.format(marker=str(tmp_path / "loaded")))
+    return path
+
+
+def trained(script: Path, base: object, out: Path, *, fails: bool = False) -> list[dict]:
+    job = {"base": str(base), "steps": 3, "fails": fails}
+    with training.replacing(out) as part:
+        return training.run(script, job, part, doing="train", total=3)
+
+
+def test_a_script_says_its_steps_and_leaves_its_folder(script, base, tmp_path):
+    told = trained(script, base, tmp_path / "out")
+    assert told == [*({"step": s, "loss": 1 / s} for s in (1, 2, 3)), {"parameters": 7}]
+    assert [path.name for path in (tmp_path / "out").iterdir()] == ["weights"]
+    assert "chatter" in (tmp_path / "logs" / "script.log").read_text()
+
+
+def test_a_script_that_fails_says_why_and_leaves_what_was_there(script, base, tmp_path):
+    trained(script, base, tmp_path / "out")
+    before = sorted(tmp_path.iterdir())
+    with pytest.raises(EngineError, match=r"(?s)Could not train with .*code 1:.*the loss is no number.*script.log"):
+        trained(script, base, tmp_path / "out", fails=True)
+    assert sorted(tmp_path.iterdir()) == before
+    assert (tmp_path / "out" / "weights").exists()
+
+
+def test_a_base_that_is_no_model_is_found_before_the_script_is_loaded(script, base, tmp_path, monkeypatch):
+    (base / "config.json").unlink()
+    with pytest.raises(EngineError, match=r"it has no config\.json"):
+        trained(script, base, tmp_path / "out")
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    with pytest.raises(EngineError, match="no model hub gave a model of that name"):
+        trained(script, "nobody/no-such-model", tmp_path / "out")
+    assert not (tmp_path / "loaded").exists()
+    assert not (tmp_path / "out").exists()
+
+
+def test_what_was_made_is_kept_until_it_is_damaged_or_its_content_changes(tmp_path, caplog):
+    made: list[Path] = []
+
+    def make(folder: Path) -> dict:
+        with training.replacing(folder) as part:
+            part.mkdir()
+            (part / "weights").write_text("w")
+            training.write_log(part, "weights", {"run": len(made)})
+        made.append(folder)
+        return load(folder)
+
+    def load(folder: Path) -> dict:
+        return training.read_log(folder, "weights")
+
+    def kept(*content: object) -> dict:
+        return training.kept(tmp_path, "a", content, load, make)
+
+    first = kept("a text", 1)
+    assert kept("a text", 1) == first
+    assert len(made) == 1
+    kept("a text", 2)
+    assert len(set(made)) == 2
+
+    (made[0] / "weights").write_text("damage")
+    with pytest.raises(ValueError, match="is damaged"):
+        load(made[0])
+    assert kept("a text", 1)["run"] == 2
+    (made[0] / training.LOG).write_text("{")
+    assert kept("a text", 1)["run"] == 3
+    assert caplog.text.count("made again") == 2
+    assert len(list(tmp_path.glob("a-*.bad-*"))) == 2
+    assert json.loads((made[0] / training.LOG).read_text())["run"] == 3
