@@ -310,19 +310,22 @@ def seconds_alone(
 ) -> dict[str, list[float]]:
     """Wall-clock seconds of each arm for each question, asked one at a time with nothing kept from before.
 
+    An arm takes no computed prompt from another one that showed the same evidence; its own instruction it shares.
+
     Args:
         llm: a client without a store of answers.
-        questions: whom to ask.
+        questions: what to ask; the first one warms up and is not timed.
         finders: each arm's way to evidence, made with that client.
     """
     taken: dict[str, list[float]] = {}
     for arm, make in finders.items():
-        find = make(llm)
+        own = llm.apart(arm)
+        find = make(own)
         # the first request of an arm also computes the instruction that later ones share
-        answer(llm, questions[:1], find, ARMS[arm])
+        answer(own, questions[:1], find, ARMS[arm])
         taken[arm] = []
-        for question in questions:
+        for question in questions[1:]:
             started = time.perf_counter()
-            answer(llm, [question], find, ARMS[arm])
+            answer(own, [question], find, ARMS[arm])
             taken[arm].append(time.perf_counter() - started)
     return taken

@@ -9,6 +9,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
+from matplotlib.ticker import LogLocator, NullFormatter
 
 from helpers import figures
 from helpers.across_papers.arms import ARMS, Answer
@@ -115,7 +116,7 @@ def report(run: Run, measured: Mapping[str, Measured], tests: Mapping[str, tuple
         better, other = CLAIMS[claim]
         why = (
             f"{ARMS[better]} is right in {figures.number(measured[better].accuracy.value)} of {test.n} questions, "
-            f"{ARMS[other].lower()} in {figures.number(measured[other].accuracy.value)}; {test.b} against {test.c} of "
+            f"{ARMS[other]} in {figures.number(measured[other].accuracy.value)}; {test.b} against {test.c} of "
             f"the questions that only one has right."
         )
         verdict: Verdict = "agrees" if test.difference > 0 and p < 0.05 else "differs"
@@ -166,7 +167,7 @@ def tests_table(tests: Mapping[str, tuple[Paired, float]]) -> pd.DataFrame:
 
 def draw(measured: Mapping[str, Measured]) -> Figure:
     """Right answers against seconds; the larger the dot, the more tokens a question takes."""
-    fig, ax = plt.subplots(figsize=(7.4, 4.4))
+    fig, ax = plt.subplots(figsize=(7.4, 5.2))
     most = max(m.tokens for m in measured.values())
     for arm, m in measured.items():
         x, y = m.seconds.value, 100 * m.accuracy.value
@@ -177,10 +178,13 @@ def draw(measured: Mapping[str, Measured]) -> Figure:
         ax.plot(x, y, "o", markersize=size, color=COLOURS[arm], alpha=0.85, label=label)
     ax.axhline(50, linestyle=":", color=figures.INK, linewidth=1)
     ax.set_xscale("log")
+    ax.xaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
+    ax.xaxis.set_major_formatter("{x:g}")
+    ax.xaxis.set_minor_formatter(NullFormatter())
     ax.set_xlabel("seconds for one question, asked alone (median, logarithmic)")
     ax.set_ylabel("right answers, per cent")
     ax.set_ylim(min(45.0, *(100 * m.accuracy.low - 2 for m in measured.values())), 102)
-    legend = fig.legend(loc="outside lower center", ncols=2)
+    legend = fig.legend(loc="outside lower center")
     for handle in legend.legend_handles:
         if handle is not None:
             handle.set_markersize(8)  # type: ignore[attr-defined]
