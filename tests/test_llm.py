@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -224,6 +225,19 @@ def test_many_long_prompts_with_a_seed_do_not_end_the_server(model):
     prompts = [ask(f"{i} " + "Some words to fill the prompt with. " * 60) for i in range(24)]
     replies = model.chat_many(prompts, max_tokens=2, temperature=0.5, seed=7)
     assert len(replies) == 24
+
+
+@pytest.mark.engine
+def test_requests_apart_pay_for_their_own_prompt(model):
+    if model.endpoint.engine == "llamacpp":
+        pytest.skip("llama.cpp takes no notice")
+    ratios = []
+    for i in range(3):
+        prompt = [ask(f"{i} {time.time()} " + "Some words to fill the prompt with. " * 200)]
+        one, other = model.apart(f"one {i}"), model.apart(f"other {i}")
+        first, again, apart = (asked.chat_many(prompt, max_tokens=1)[0].seconds for asked in (one, one, other))
+        ratios.append(min(first, apart) / again)
+    assert max(ratios) > 2, ratios
 
 
 @pytest.mark.engine
