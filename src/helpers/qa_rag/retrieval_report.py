@@ -433,7 +433,7 @@ def draw_arms(tables: Mapping[str, pd.DataFrame], draws: int) -> Figure:
             colour = _colour(arm)
             panel.hlines(place, score.low, score.high, color=colour)
             panel.plot(score.value, place, "o", color=colour, markersize=6)
-        panel.set_title(name)
+        panel.set_title(name.replace(" among", "\namong"))
         panel.set_xlim(-0.02, 1.02)
         panel.xaxis.set_major_formatter(lambda x, _: f"{100 * x:.0f} %")
         panel.grid(axis="x")
