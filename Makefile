@@ -130,8 +130,8 @@ lint: $(READY) ## ruff and mypy
 	@$(VENV)/bin/ruff check -q . && $(VENV)/bin/ruff format -q --check . && $(VENV)/bin/mypy
 
 FAST_TESTS := $(VENV)/bin/python -m pytest -q -n auto --dist worksteal -m "not engine and not book and not bench"
-# Two files at once: while one waits for a server or a browser, the other computes. The order is that of conftest.py.
-SLOW_TESTS := $(VENV)/bin/python -m pytest -q -n 2 --dist loadfile --no-loadscope-reorder -m "engine or book"
+# The book's tests beside those of the servers, which would only take the processor from each other (see conftest.py).
+SLOW_TESTS := $(VENV)/bin/python -m pytest -q -n 2 --dist loadgroup -m "engine or book"
 test-fast: lint ## the tests that start no server and no browser
 	@$(FAST_TESTS)
 

@@ -25,9 +25,12 @@ SMALL_MODEL = "SmolLM2-135M-Instruct"
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """The longest first, so that no worker is left alone with it at the end."""
-    longest = ("test_smoke.py", "test_book.py", "test_lora.py")
-    items.sort(key=lambda item: longest.index(item.path.name) if item.path.name in longest else len(longest))
+    """Tests of servers one after the other, the longest first, and those of the book beside them."""
+    items.sort(key=lambda item: item.path.name != "test_smoke.py")
+    for item in items:
+        for kind in ("engine", "book"):
+            if item.get_closest_marker(kind):
+                item.add_marker(pytest.mark.xdist_group(kind))
 
 
 @pytest.fixture(scope="session")
