@@ -27,7 +27,7 @@ export PYTHONPATH := $(CURDIR)/src
 export JUPYTER_PREFER_ENV_PATH := 1
 export OMP_NUM_THREADS ?= $(shell cores=$$(nproc 2>/dev/null || sysctl -n hw.ncpu); n=$$((cores / $(JOBS))); echo $$((n > 0 ? n : 1)))
 
-.PHONY: help setup doctor data services start stop status reproduce notebooks notebook book pdf serve lab test test-fast lint \
+.PHONY: help setup doctor data services start stop status reproduce notebooks notebook book pdf serve lab test test-fast test-servers test-book lint \
         bench reference new-experiment scoreboard paraphrases lock clean force
 
 help: ## this list
@@ -130,14 +130,18 @@ lint: $(READY) ## ruff and mypy
 	@$(VENV)/bin/ruff check -q . && $(VENV)/bin/ruff format -q --check . && $(VENV)/bin/mypy
 
 FAST_TESTS := $(VENV)/bin/python -m pytest -q -n auto --dist worksteal -m "not engine and not book and not bench"
-# The book's tests beside those of the servers, which would only take the processor from each other (see conftest.py).
-SLOW_TESTS := $(VENV)/bin/python -m pytest -q -n 2 --dist loadgroup -m "engine or book"
 test-fast: lint ## the tests that start no server and no browser
 	@$(FAST_TESTS)
+test-servers: $(READY) ## the tests of graph and LLM servers, and the smoke profile end to end
+	@$(VENV)/bin/python -m pytest -q -m engine
+test-book: $(READY) ## the tests of the book in a browser
+	@$(VENV)/bin/python -m pytest -q -m book
 
+# Servers' tests one after the other, for they take the processor from each other; the book's beside them.
 test: $(READY) ## everything: unit and property tests, the smoke profile end to end, the book in a browser
 	@$(MAKE) --no-print-directory -j2 lint setup WITH_BROWSER=1
-	@$(call with-services,$(FAST_TESTS) && $(SLOW_TESTS))
+	@$(FAST_TESTS)
+	@$(call with-services,$(MAKE) --no-print-directory -j2 test-servers test-book)
 
 bench: $(READY) ## measure speed side by side with the naive way and with the engine's own rate
 	@$(call with-services,$(VENV)/bin/python -m pytest -q -s -m bench tests/bench)

@@ -24,15 +24,6 @@ REPOSITORY = Path(__file__).resolve().parents[1]
 SMALL_MODEL = "SmolLM2-135M-Instruct"
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Tests of servers one after the other, the longest first, and those of the book beside them."""
-    items.sort(key=lambda item: item.path.name != "test_smoke.py")
-    for item in items:
-        for kind in ("engine", "book"):
-            if item.get_closest_marker(kind):
-                item.add_marker(pytest.mark.xdist_group(kind))
-
-
 @pytest.fixture(scope="session")
 def small_llm() -> LlmEndpoint:
     """The smoke profile's model behind the embedded engine; shared with the notebooks of the same run."""
