@@ -326,3 +326,10 @@ def test_an_encoder_that_remembers_gives_the_same_vectors_and_encodes_no_text_tw
     np.testing.assert_array_equal(first[1], again[0])
     np.testing.assert_allclose(again[1], inner.encode(["fever"], progress=False)[0], atol=1e-6)
     assert remembering.encode([], progress=False).shape == (0, inner.dimension)
+
+
+@pytest.mark.timeout(60)
+def test_an_encoder_can_be_dropped_right_after_its_work():
+    """It hung now and then: a thread of its own waited for the interpreter, and its end waited for that thread."""
+    for _ in range(8):
+        assert vectors.MiniLM().encode(["a", "b c", "d e f"], progress=False).shape == (3, 384)

@@ -19,8 +19,10 @@ import os
 import sys
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from functools import lru_cache
 from pathlib import Path
+from queue import SimpleQueue
 from typing import Any, Literal, cast, get_args
 
 import faiss
@@ -201,23 +203,26 @@ class MiniLM(Encoder):
         self, tokens: list[npt.NDArray[np.int32]], keep: Callable[[Floats, Integers], None], progress: bool
     ) -> None:
         """Give the last hidden states of each batch, (texts, tokens, d), and the rows of its texts to `keep`."""
-        queue = ov.AsyncInferQueue(self._model, self._threads)
-        with tqdm(total=len(tokens), desc=f"encode by {self.name}", unit="text", disable=not progress) as bar:
+        # Threads of Python's own, each with a request. OpenVINO's queue calls back from its threads. One of those may
+        # still wait for the interpreter when the model is dropped, and who drops it waits for that thread: a deadlock.
+        free: SimpleQueue[ov.InferRequest] = SimpleQueue()
+        for _ in range(self._threads):
+            free.put(self._model.create_infer_request())
 
-            def done(request: ov.InferRequest, rows: Integers) -> None:
-                keep(request.get_output_tensor(0).data, rows)
-                bar.update(len(rows))
+        def infer(rows: Integers) -> int:
+            ids = np.stack([tokens[row] for row in rows]).astype(np.int64)
+            request = free.get()
+            request.infer({"input_ids": ids, "attention_mask": np.ones_like(ids), "token_type_ids": np.zeros_like(ids)})
+            keep(request.get_output_tensor(0).data, rows)
+            free.put(request)
+            return len(rows)
 
-            queue.set_callback(done)
-            for rows in _batches(tokens):
-                ids = np.stack([tokens[row] for row in rows]).astype(np.int64)
-                inputs = {
-                    "input_ids": ids,
-                    "attention_mask": np.ones_like(ids),
-                    "token_type_ids": np.zeros_like(ids),
-                }
-                queue.start_async(inputs, rows)
-            queue.wait_all()
+        with (
+            ThreadPoolExecutor(self._threads) as pool,
+            tqdm(total=len(tokens), desc=f"encode by {self.name}", unit="text", disable=not progress) as bar,
+        ):
+            for texts in pool.map(infer, _batches(tokens)):
+                bar.update(texts)
 
     def _cut(self, texts: list[str]) -> npt.NDArray[np.bool_]:
         return self._tokens(texts, self.max_tokens)[1]
