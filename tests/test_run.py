@@ -252,7 +252,9 @@ def test_ctrl_c_leaves_no_server_and_no_half_written_output(ready, run_in):
         "01_demo_first",
         "import time\nfrom helpers import services\nservices.graph_endpoint()\ntime.sleep(120)",
     )
-    environment = {**os.environ, "MEDRAG_ROOT": str(ready), "PYTHONPATH": str(ready / "src")}
+    # without the flags and the jobs of a make that runs these tests
+    clean = {k: v for k, v in os.environ.items() if not k.startswith(("MAKE", "MFLAGS"))}
+    environment = {**clean, "MEDRAG_ROOT": str(ready), "PYTHONPATH": str(ready / "src")}
     process = subprocess.Popen(
         ["make", "--no-print-directory", "PROFILE=smoke", "notebook", "NB=01_demo_first"],
         cwd=ready,
