@@ -246,9 +246,10 @@ def _figure(value: float, text: str) -> Markup:
     return Markup('<data class="rag-number" value="{!r}">{}</data>').format(float(value), text)
 
 
-def _absent(status: str, why: str) -> Markup:
+def _absent(status: str, why: str = "") -> Markup:
     words = "not run yet" if status == "not run" else status
-    return Markup('<span class="rag-absent" title="{}">{}</span>').format(why, words)
+    title = Markup(' title="{}"').format(why) if why else ""
+    return Markup('<span class="rag-absent"{}>{}</span>').format(title, words)
 
 
 @dataclass(frozen=True)
@@ -545,7 +546,8 @@ class Pages:
             small += [f"n = {figures.number(cell['n'], 'count')}"] if not pd.isna(cell["n"]) else []
             small += [f"{cell['unparsed']} unparsed"] if not pd.isna(cell["unparsed"]) and cell["unparsed"] else []
             small += [text for text in (cell["model"], "reference run" * (cell.group == "reference")) if text]
-        return cell.html() + _why(Markup("; ").join(small))
+        # the reason is read below, and the page is large
+        return (cell.html() if cell.there else _absent(cell.verdict)) + _why(Markup("; ").join(small))
 
     def _summary(self, row: dict[str, Any]) -> Markup:
         settled = row["verdict"] in ("agrees", "differs", "not compared")
