@@ -42,6 +42,15 @@ def browser() -> Iterator[Browser]:
 
 
 @pytest.fixture
+def base(tmp_path: Path) -> Path:
+    """The folder of a model to train, as far as what starts the training looks into it."""
+    folder = tmp_path / "base"
+    folder.mkdir()
+    (folder / "config.json").write_text("{}")
+    return folder
+
+
+@pytest.fixture
 def project(tmp_path: Path) -> Path:
     """A project folder of the test's own: the code and the Makefile copied, the environment shared, no notebook."""
     root = tmp_path / "project"

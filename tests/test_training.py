@@ -28,14 +28,6 @@ def main(job, folder, say):
 
 
 @pytest.fixture
-def base(tmp_path: Path) -> Path:
-    folder = tmp_path / "base"
-    folder.mkdir()
-    (folder / "config.json").write_text("{}")
-    return folder
-
-
-@pytest.fixture
 def script(tmp_path: Path, monkeypatch) -> Path:
     monkeypatch.setattr(engines, "engine_python", lambda engine: Path(sys.executable))
     monkeypatch.setattr(training, "LOGS", tmp_path / "logs")
