@@ -129,18 +129,17 @@ lab: $(READY) ## edit the notebooks in JupyterLab
 lint: $(READY) ## ruff and mypy
 	@$(VENV)/bin/ruff check -q . && $(VENV)/bin/ruff format -q --check . && $(VENV)/bin/mypy
 
-FAST_TESTS := $(VENV)/bin/python -m pytest -q -n auto --dist worksteal -m "not engine and not book and not bench"
 test-fast: lint ## the tests that start no server and no browser
-	@$(FAST_TESTS)
+	@$(VENV)/bin/python -m pytest -q -n auto --dist worksteal -m "not engine and not book and not bench"
 test-servers: $(READY) ## the tests of graph and LLM servers, and the smoke profile end to end
 	@$(VENV)/bin/python -m pytest -q -m engine
 test-book: $(READY) ## the tests of the book in a browser
 	@$(VENV)/bin/python -m pytest -q -m book
 
-# Servers' tests one after the other, for they take the processor from each other; the book's beside them.
+# Fast tests while engine and weights are fetched. Servers' tests one after the other, for they take the processor from
+# each other; the book's beside them.
 test: $(READY) ## everything: unit and property tests, the smoke profile end to end, the book in a browser
-	@$(MAKE) --no-print-directory -j2 lint setup WITH_BROWSER=1
-	@$(FAST_TESTS)
+	@$(MAKE) --no-print-directory -j2 test-fast setup WITH_BROWSER=1
 	@$(call with-services,$(MAKE) --no-print-directory -j2 test-servers test-book)
 
 bench: $(READY) ## measure speed side by side with the naive way and with the engine's own rate

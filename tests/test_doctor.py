@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import shutil
 import sys
+from pathlib import Path
 
 import pytest
+from playwright.sync_api import sync_playwright
 
 from helpers import doctor, engines, settings
 
@@ -44,6 +46,18 @@ def test_a_wrong_setting_is_an_error_of_one_line(run_in, project):
     assert done.returncode == 1
     assert "LLM_ENGINE" in done.stdout
     assert "Traceback" not in done.stdout + done.stderr
+
+
+def test_a_chromium_that_playwright_installed_is_found_where_the_system_has_none(monkeypatch, tmp_path):
+    monkeypatch.delenv("CHROMIUM", raising=False)
+    monkeypatch.setattr(shutil, "which", lambda _: None)
+    monkeypatch.setenv("PLAYWRIGHT_BROWSERS_PATH", str(tmp_path))
+    assert doctor.browser() is None
+    with sync_playwright() as playwright:
+        place = Path(playwright.chromium.executable_path)
+    place.parent.mkdir(parents=True)
+    place.touch()
+    assert doctor.browser() == str(place)
 
 
 def test_little_memory_means_the_smaller_engine(monkeypatch):

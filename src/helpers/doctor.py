@@ -6,6 +6,7 @@ python -m helpers.doctor [--install] [--browser]
 from __future__ import annotations
 
 import argparse
+import importlib.util
 import os
 import platform
 import shutil
@@ -13,6 +14,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 
 import psutil
 from rich.console import Console
@@ -35,9 +37,20 @@ class Finding:
 
 
 def browser() -> str | None:
-    """Path of a Chromium that the tests can drive: `CHROMIUM`, else one that is installed."""
+    """Path of a Chromium that the tests can drive: `CHROMIUM`, else the system's, else playwright's own."""
     names = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
-    return os.environ.get("CHROMIUM") or next((path for name in names if (path := shutil.which(name))), None)
+    system = next((path for name in names if (path := shutil.which(name))), None)
+    return os.environ.get("CHROMIUM") or system or _playwrights()
+
+
+def _playwrights() -> str | None:
+    if importlib.util.find_spec("playwright") is None:
+        return None
+    from playwright.sync_api import sync_playwright  # noqa: PLC0415  # it comes with the tests only
+
+    with sync_playwright() as playwright:
+        path = playwright.chromium.executable_path
+    return path if Path(path).exists() else None
 
 
 def install_browser(say: Callable[[str], None]) -> None:
