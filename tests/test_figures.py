@@ -18,7 +18,7 @@ from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
 
 from helpers import figures
-from helpers.metrics import Score, proportion
+from helpers.metrics import Paired, Score, proportion
 
 NBSP = "\N{NO-BREAK SPACE}"
 WHITE, DARK = "#ffffff", "#121212"
@@ -99,6 +99,14 @@ def test_each_unit_is_written_in_its_own_way(value: float | None, unit: str, tex
 def test_a_written_fraction_reads_back_to_within_its_last_digit(value: float, digits: int) -> None:
     read = float(figures.number(value, digits=digits).removesuffix(" %")) / 100
     assert abs(read - value) <= 0.5 * 10.0 ** (-digits - 2) + 1e-12
+
+
+def test_a_paired_difference_has_its_sign_and_a_p_value_its_limit() -> None:
+    test = Paired("McNemar", 60, 12, 3, 0.15, -0.028, 0.262, 0.0004)
+    assert figures.points(test) == "+15.0 [\N{MINUS SIGN}2.8, +26.2]"
+    assert figures.difference(test, 3) == "+0.150 [\N{MINUS SIGN}0.028, +0.262]"
+    assert (figures.p_text(test.p), figures.p_words(test.p)) == ("< 0.001", "p < 0.001")
+    assert (figures.p_text(0.0421), figures.p_words(0.0421)) == ("0.042", "p = 0.042")
 
 
 def test_an_unknown_unit_or_arm_names_those_there_are() -> None:

@@ -386,9 +386,6 @@ def _vllm_launch(
             "MALLOC_TRIM_THRESHOLD_": "131072",
             # the default binding was seen to use one core only
             "VLLM_CPU_OMP_THREADS_BIND": ",".join(map(str, cores)),
-            # A thread that spins while it waits takes its core from the notebook, and what keeps the notebook busy then
-            # holds up the other thread. Beside one busy process a prompt took a fifth less time so, beside two a third.
-            "OMP_WAIT_POLICY": "passive",
         }
     return Launch(
         name="llm",

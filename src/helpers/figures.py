@@ -21,7 +21,7 @@ from markupsafe import Markup, escape
 from matplotlib.figure import Figure as MplFigure
 
 if TYPE_CHECKING:
-    from helpers.metrics import Score
+    from helpers.metrics import Paired, Score
 
 INK: Final = "#102030"
 """Stands for "the colour of the text around" in matplotlib; `figure` turns it into `currentColor`."""
@@ -164,6 +164,32 @@ def interval(low: float | None, high: float | None, unit: str = "fraction", *, d
         return ""
     bounds = (number(bound, unit, digits=digits).split(" ")[0] for bound in (low, high))
     return f" [{', '.join(bounds)}]"
+
+
+def signed(value: float, digits: int) -> str:
+    """A difference: `+0.010`."""
+    return f"{value:+.{digits}f}".replace("-", _MINUS)
+
+
+def difference(test: Paired | pd.Series, digits: int) -> str:
+    """What a paired test found, with its 95 % interval: `+0.010 [+0.002, +0.018]`."""
+    return f"{signed(test.difference, digits)} [{signed(test.low, digits)}, {signed(test.high, digits)}]"
+
+
+def points(test: Paired | pd.Series) -> str:
+    """A difference of shares in hundredths, with its 95 % interval: `+15.0 [+2.8, +26.2]`."""
+    bounds = (signed(100 * bound, 1) for bound in (test.low, test.high))
+    return f"{signed(100 * test.difference, 1)} [{', '.join(bounds)}]"
+
+
+def p_text(p: float) -> str:
+    """A p-value in a table: `0.042`, `< 0.001`."""
+    return "< 0.001" if p < 0.001 else f"{p:.3f}"
+
+
+def p_words(p: float) -> str:
+    """A p-value in a sentence: `p = 0.042`, `p < 0.001`."""
+    return f"p {p_text(p)}" if p < 0.001 else f"p = {p_text(p)}"
 
 
 # -- tables -----------------------------------------------------------------------------------------------------------

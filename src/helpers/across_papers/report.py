@@ -158,7 +158,7 @@ def tests_table(tests: Mapping[str, tuple[Paired, float]]) -> pd.DataFrame:
                 "only first right": test.b,
                 "only second right": test.c,
                 "difference": figures.score_text(Score(test.difference, test.n, test.low, test.high)),
-                "p, Holm": f"{p:.3f}" if p >= 0.001 else "< 0.001",
+                "p, Holm": figures.p_text(p),
             }
             for claim, (test, p) in tests.items()
         ]

@@ -357,7 +357,7 @@ def grains_table(found: Iterable[Grain]) -> pd.DataFrame:
                 "printed recalls": len(g.printed),
                 "a whole number of these rows": len(g.possible),
                 "expected by chance": f"{g.by_chance:.1f}",
-                "p": "< 0.001" if g.p < 0.001 else f"{g.p:.3f}",
+                "p": figures.p_text(g.p),
             }
             for g in found
         ]

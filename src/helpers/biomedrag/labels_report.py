@@ -15,7 +15,7 @@ from helpers.biomedrag.corpora import Corpus
 from helpers.biomedrag.experiment import Study
 from helpers.biomedrag.links import known_names, pair_classifier
 from helpers.biomedrag.scoring import MEASURES, Scores, right
-from helpers.metrics import DRAWS, Paired, Score, holm, mcnemar, proportion
+from helpers.metrics import DRAWS, Score, holm, mcnemar, proportion
 from helpers.record import Run
 from helpers.vectors import Encoder
 
@@ -219,7 +219,7 @@ def decide_on_par(run: Run, claim: str, studies: Mapping[str, Study]) -> None:
     adjusted = holm([test.p for test in tests.values()])
     beaten = [test.difference > 0 and p < 0.05 for test, p in zip(tests.values(), adjusted, strict=True)]
     words = "; ".join(
-        f"{name}: BiomedRAG less '{method.label(best[name])}' {_points(test)}, n = {test.n}"
+        f"{name}: BiomedRAG less '{method.label(best[name])}' {figures.points(test)} points, n = {test.n}"
         for name, test in tests.items()
     )
     run.claim(claim, "differs" if any(beaten) else "agrees", f"{words}.", p=min(adjusted))
@@ -232,7 +232,7 @@ def decide_prompted(run: Run, study: Study) -> None:
     run.claim(
         "biomedrag.claim.prompted_llm_best_on_mtsamples",
         "agrees" if test.difference > 0 and test.p < 0.05 else "differs",
-        f"LLM alone less '{method.label(best)}': {_points(test)}, n = {test.n}.",
+        f"LLM alone less '{method.label(best)}': {figures.points(test)} points, n = {test.n}.",
         p=test.p,
     )
 
@@ -250,11 +250,7 @@ def summary(run: Run, floors: Mapping[str, Study], studies: Mapping[str, Study],
             f"- **{name}**: without any language model the best is *{method.label(best)}* with "
             f"{figures.score_text(full)} of {full.n:,} test rows; printed is {printed} for LLaMA2 13B + BiomedRAG. "
             f"On {test.n} rows {model} has {figures.score_text(scores['zero_shot']['f1'])} when asked alone and "
-            f"{figures.score_text(scores['biomedrag']['f1'])} with BiomedRAG ({_points(test)}); on these rows "
-            f"*{method.label(best)}* has {figures.score_text(scores[best]['f1'])}."
+            f"{figures.score_text(scores['biomedrag']['f1'])} with BiomedRAG ({figures.points(test)} points); on "
+            f"these rows *{method.label(best)}* has {figures.score_text(scores[best]['f1'])}."
         )
     return "\n".join(["**In short.** How far does one get without a language model, and what does it add?", "", *lines])
-
-
-def _points(test: Paired) -> str:
-    return f"{100 * test.difference:+.1f} points [{100 * test.low:+.1f}, {100 * test.high:+.1f}]"

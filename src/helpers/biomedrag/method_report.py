@@ -264,8 +264,8 @@ def tests_table(tests: Mapping[str, Mapping[str, Paired]], arm: str = "biomedrag
                 "against": label(other),
                 f"only {label(arm)} right": test.b,
                 "only the other right": test.c,
-                "difference": _points(test),
-                "p (Holm)": _p(p).removeprefix("= "),
+                "difference, points": figures.points(test),
+                "p (Holm)": figures.p_text(p),
             }
             for (where, other, test), p in zip(flat, adjusted, strict=True)
         ]
@@ -276,7 +276,9 @@ def decide_gain(run: Run, claim: str, tests: Mapping[str, Paired]) -> None:
     """A claim that one arm beats another on each corpus: every difference positive and significant after Holm."""
     adjusted = dict(zip(tests, holm([t.p for t in tests.values()]), strict=True))
     holds = all(t.difference > 0 and adjusted[name] < 0.05 for name, t in tests.items())
-    words = "; ".join(f"{name}: {_points(t)} (p {_p(adjusted[name])})" for name, t in tests.items())
+    words = "; ".join(
+        f"{name}: {figures.points(t)} points ({figures.p_words(adjusted[name])})" for name, t in tests.items()
+    )
     run.claim(claim, "agrees" if holds else "differs", f"{words}; n = {_n(tests.values())}.", p=max(adjusted.values()))
 
 
@@ -309,8 +311,8 @@ def choices_table(run: Run, name: str, lesson: Lesson, draws: int = DRAWS) -> pd
             {
                 "scorer": words,
                 "mean log P(y | d, x)": figures.score_text(mean, "count", digits=2),
-                "less cosine": f"{test.difference:+.2f} [{test.low:+.2f}, {test.high:+.2f}]" if test else None,
-                "p (Holm)": _p(adjusted[scorer]).removeprefix("= ") if test else None,
+                "less cosine": figures.difference(test, 2) if test else None,
+                "p (Holm)": figures.p_text(adjusted[scorer]) if test else None,
                 "same document as cosine": float((choices.rows[scorer] == choices.rows["cosine"]).mean()),
                 "different documents": documents_chosen(choices, lesson.taught, scorer),
                 "shows the true label": label_hits(choices, lesson.taught, scorer),
@@ -348,7 +350,10 @@ def choices_words(lessons: Mapping[str, Lesson], draws: int = DRAWS) -> str:
 
 def _won(test: Paired) -> str:
     won = "neither won" if test.p >= 0.05 else "the trained scorer won" if test.difference > 0 else "cosine won"
-    return f"{won} (difference in log-likelihood {test.difference:+.2f}, p {_p(test.p)}, n = {test.n})"
+    return (
+        f"{won} (difference in log-likelihood {figures.signed(test.difference, 2)}, {figures.p_words(test.p)}, "
+        f"n = {test.n})"
+    )
 
 
 def report_lesson(run: Run, lesson: Lesson, name: str = "") -> None:
@@ -482,14 +487,6 @@ def _percent(value: float) -> str:
     return f"{100 * value:.1f} %"
 
 
-def _p(p: float) -> str:
-    return "< 0.001" if p < 0.001 else f"= {p:.3f}"
-
-
-def _points(test: Paired) -> str:
-    return f"{100 * test.difference:+.1f} points [{100 * test.low:+.1f}, {100 * test.high:+.1f}]"
-
-
 # ---------------------------------------------------------------------------------------------- what stands on a page
 
 
@@ -539,7 +536,7 @@ def triples_summary(
     )
     gains = "; ".join(
         f"{name} {_percent(of_one['biomedrag']['f1'].value)} against {_percent(of_one['zero_shot']['f1'].value)} alone "
-        f"({_points(tests[name]['zero_shot'])})"
+        f"({figures.points(tests[name]['zero_shot'])} points)"
         for name, of_one in scores.items()
     )
     printed = ", ".join(f"{_percent(printed_value(run, name))} on {name}" for name in scores)
@@ -568,7 +565,7 @@ def relations_summary(
         f"**In short.** On GIT-RE the best arm without a language model ({label(best).lower()}) has "
         f"{_percent(floors[best]['f1'].value)}, the commonest label {_percent(floors['majority']['f1'].value)}. "
         f"Prompted {model} has {_percent(scores['zero_shot']['f1'].value)} alone and "
-        f"{_percent(scores['biomedrag']['f1'].value)} with BiomedRAG ({_points(test)}); the paper prints "
+        f"{_percent(scores['biomedrag']['f1'].value)} with BiomedRAG ({figures.points(test)} points); the paper prints "
         f"{_percent(printed_value(run, 'GIT-RE', 'llama2'))} and {_percent(printed_value(run, 'GIT-RE'))} for "
         f"LLaMA2 13B, fine-tuned. Trained scorer against plain cosine: {choices_words({'GIT-RE': lesson}, draws)}"
     )
@@ -730,7 +727,9 @@ def decide_ablation(
             claim + "shorter_input",
             "agrees" if all(more > 0 for of in shorter.values() for more in of.values()) else "differs",
             "RA-KNN-n has, in prompt tokens more than BiomedRAG: "
-            + "; ".join(f"{name}, n = {n}: {more:+.0f}" for name, of in shorter.items() for n, more in of.items())
+            + "; ".join(
+                f"{name}, n = {n}: {figures.signed(more, 0)}" for name, of in shorter.items() for n, more in of.items()
+            )
             + ".",
         )
     else:
@@ -746,7 +745,8 @@ def ablation_summary(studies: Mapping[str, Study], counts: Sequence[int], draws:
         top = max(counts, key=lambda n, of=scores: of[knn_name(n)].value)  # type: ignore[misc]
         said.append(
             f"On {name} ({len(study.rows)} rows) BiomedRAG has {_percent(scores['biomedrag'].value)}; less plain "
-            f"cosine {_points(tests['cosine'])}, less the variant without permutations {_points(tests['plain'])}. The "
+            f"cosine {figures.points(tests['cosine'])} points, less the variant without permutations "
+            f"{figures.points(tests['plain'])} points. The "
             f"best of n nearest sentences is n = {top} with {_percent(scores[knn_name(top)].value)}."
         )
     return f"**In short** ({model}). " + " ".join(said)

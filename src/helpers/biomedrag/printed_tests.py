@@ -7,6 +7,7 @@ from collections.abc import Mapping
 import pandas as pd
 from statsmodels.stats.proportion import proportions_ztest
 
+from helpers import figures
 from helpers.metrics import holm
 from helpers.published import Number, Published
 from helpers.record import Run
@@ -68,7 +69,8 @@ def decide(run: Run) -> pd.DataFrame:
             f"biomedrag.claim.{claim}",
             "agrees" if clear.all() else "differs",
             f"{clear.sum()} of {len(table)} printed differences are significant on {first.n:,} rows; the least clear "
-            f"is {weakest['difference, points']:+.2f} points over {weakest.against} (p = {weakest['p (Holm)']:.3f}).",
+            f"is {figures.signed(weakest['difference, points'], 2)} points over {weakest.against} "
+            f"({figures.p_words(weakest['p (Holm)'])}).",
             p=float(weakest["p (Holm)"]),
         )
         tables.append(table.assign(printed_first=f"{first.row}, {first.column}: {first.printed}"))

@@ -27,7 +27,6 @@ from helpers.clinical_notes.answers import (
 )
 from helpers.clinical_notes.gold import Chart
 from helpers.clinical_notes.questions import exposures
-from helpers.clinical_notes.retrieval_report import p_text
 from helpers.metrics import Paired, Score, mcnemar, proportion
 from helpers.record import Run
 
@@ -211,12 +210,6 @@ def spoken(value: Value) -> str:
     return f"{value:g}" if isinstance(value, float) else value
 
 
-def points(test: Paired) -> str:
-    """A difference of two accuracies in points with its interval."""
-    value, low, high = 100 * test.difference, 100 * test.low, 100 * test.high
-    return figures.number(value, "count", digits=1) + figures.interval(low, high, "count", digits=1)
-
-
 def decide_claims(
     run: Run,
     questions: Sequence[ChartQuestion],
@@ -264,9 +257,9 @@ def summary(right: Mapping[str, Sequence[bool]], model: str) -> str:
     return (
         f"**{model} with retrieved passages answers {figures.score_text(shares[RAG])} of {n} questions of the paper's "
         f"seven kinds; a few lines of code on the registry answer {figures.score_text(shares[CODE])} of the same.** "
-        f"{words} ({points(test)} points for the code, p {p_text(test.p)}); on a registry without extraction errors "
-        f"the code would reach {figures.score_text(shares[CEILING])}, and the model, given the right passages, "
-        f"{figures.score_text(shares[ORACLE])}."
+        f"{words} ({figures.points(test)} points for the code, {figures.p_words(test.p)}); on a registry without "
+        f"extraction errors the code would reach {figures.score_text(shares[CEILING])}, and the model, given the right "
+        f"passages, {figures.score_text(shares[ORACLE])}."
     )
 
 

@@ -253,23 +253,12 @@ def tests_table(tests: Mapping[str, tuple[Paired, float]], what: str) -> pd.Data
                 what: name,
                 "questions better": t.b,
                 "worse": t.c,
-                f"difference in {MAIN}, points": points(t),
-                "p (Holm)": p_text(p),
+                f"difference in {MAIN}, points": figures.points(t),
+                "p (Holm)": figures.p_text(p),
             }
             for name, (t, p) in tests.items()
         ]
     )
-
-
-def points(test: Paired) -> str:
-    """A difference in points with its interval."""
-    value = Score(100 * test.difference, test.n, 100 * test.low, 100 * test.high)
-    return figures.number(value.value, "count", digits=1) + figures.interval(value.low, value.high, "count", digits=1)
-
-
-def p_text(p: float) -> str:
-    """A p-value as it is printed."""
-    return "< 0.001" if p < 0.001 else f"{p:.3f}"
 
 
 def report_tests(run: Run, tests: Mapping[str, tuple[Paired, float]], prefix: str) -> None:
@@ -418,8 +407,8 @@ def rerankers_table(
                 "reranker": name,
                 f"{MAIN} alone": alone,
                 f"{MAIN} in the hybrid": hybrid,
-                "less the hybrid without it, points": points(test),
-                "p (Holm)": p_text(p),
+                "less the hybrid without it, points": figures.points(test),
+                "p (Holm)": figures.p_text(p),
                 "not run, because": None,
             }
         )
@@ -483,7 +472,9 @@ def decide_claims(
 ) -> None:
     """The paper's statements about its design, each by the test that `data/published/clinical_notes.yml` states."""
     holds = all(t.difference > 0 and p < 0.05 for t, p in single.values())
-    words = "; ".join(f"{points(t)} points over {name} (p {p_text(p)})" for name, (t, p) in single.items())
+    words = "; ".join(
+        f"{figures.points(t)} points over {name} ({figures.p_words(p)})" for name, (t, p) in single.items()
+    )
     run.claim(
         CLAIM + "hybrid_beats_single",
         "agrees" if holds else "differs",
@@ -494,13 +485,14 @@ def decide_claims(
     run.claim(
         CLAIM + "reranking_improves",
         "agrees" if reranked.difference > 0 and p < 0.05 else "differs",
-        f"{MAIN} with the reranker less without: {points(reranked)} points.",
+        f"{MAIN} with the reranker less without: {figures.points(reranked)} points.",
         p=p,
     )
     run.claim(
         CLAIM + "medication_boost_helps",
         "agrees" if boosted.difference > 0 and boosted.p < 0.05 else "differs",
-        f"{MAIN} with the bonus less without, on {boosted.n} questions that name a drug: {points(boosted)} points.",
+        f"{MAIN} with the bonus less without, on {boosted.n} questions that name a drug: "
+        f"{figures.points(boosted)} points.",
         p=boosted.p,
     )
     run.claim(

@@ -419,23 +419,12 @@ def tests_table(compared: Sequence[Compared]) -> pd.DataFrame:
                 "n": c.test.n,
                 "better in": c.test.b,
                 "worse in": c.test.c,
-                "difference in points": points(c.test),
-                "p (Holm)": p_text(c.adjusted),
+                "difference in points": figures.points(c.test),
+                "p (Holm)": figures.p_text(c.adjusted),
             }
             for c in compared
         ]
     )
-
-
-def points(test: Paired) -> str:
-    """A difference in points with its interval."""
-    value, low, high = 100 * test.difference, 100 * test.low, 100 * test.high
-    return figures.number(value, "count", digits=1) + figures.interval(low, high, "count", digits=1)
-
-
-def p_text(p: float) -> str:
-    """A p-value as it is printed."""
-    return "< 0.001" if p < 0.001 else f"{p:.3f}"
 
 
 # ----------------------------------------------------------------------------------------------------------- Table II
@@ -611,7 +600,7 @@ def decide_claims(
         "drugrag_beats_baselines",
         all(c.test.difference > 0 and c.adjusted < 0.05 for c in on_sets),
         "F1 of DrugRAG's answer set in points less that of: "
-        + "; ".join(f"{label(c.other)} {points(c.test)}, p {p_text(c.adjusted)}" for c in on_sets)
+        + "; ".join(f"{label(c.other)} {figures.points(c.test)}, {figures.p_words(c.adjusted)}" for c in on_sets)
         + f", on {len(known)} questions.",
         p=max(c.adjusted for c in on_sets),
     )
@@ -620,7 +609,8 @@ def decide_claims(
     claim(
         "agentic_adds_little",
         extra.low > 0 and extra.high < rest,
-        f"F1 of agentic RAG less text RAG: {points(extra)} points; of DrugRAG less agentic RAG: {100 * rest:.1f}.",
+        f"F1 of agentic RAG less text RAG: {figures.points(extra)} points; of DrugRAG less agentic RAG: "
+        f"{100 * rest:.1f}.",
     )
     marks = {arm: of.marks(arm) for arm in ARMS}
     others = [arm for arm in ARMS if arm not in ("drugrag", "hybrid")]
@@ -632,7 +622,7 @@ def decide_claims(
         all(spread["drugrag"] < spread[arm] for arm in others) and max(adjusted) < 0.05,
         "Standard deviations of the normalised rating: "
         + ", ".join(f"{label(arm)} {value:.2f}" for arm, value in spread.items())
-        + f"; the largest p of Levene's tests is {p_text(max(adjusted))}.{rated}",
+        + f"; the largest p of Levene's tests is {figures.p_text(max(adjusted))}.{rated}",
         p=max(adjusted),
     )
     hops = [i for i, q in enumerate(known) if q.form.kind == "two"]
@@ -640,16 +630,16 @@ def decide_claims(
     claim(
         "multi_hop",
         chained.difference > 0 and chained.p < 0.05,
-        f"On {len(hops)} two-hop questions DrugRAG's F1 less text RAG's is {points(chained)} points, "
-        f"p {p_text(chained.p)}.",
+        f"On {len(hops)} two-hop questions DrugRAG's F1 less text RAG's is {figures.points(chained)} points, "
+        f"{figures.p_words(chained.p)}.",
         p=chained.p,
     )
     _decide_shorter(run, of, draws)
     claim(
         "one_example_helps",
         example.difference > 0 and example.p < 0.05,
-        f"Right at the first try with one example less without, in points: {points(example)}, p {p_text(example.p)}, "
-        f"on {example.n} questions.",
+        f"Right at the first try with one example less without, in points: {figures.points(example)}, "
+        f"{figures.p_words(example.p)}, on {example.n} questions.",
         p=example.p,
     )
     by_judge = _ranking({arm: float(of.marks(arm, medquad=False).mean()) for arm in ARMS})
@@ -703,7 +693,7 @@ def _decide_larger(run: Run, measured: Sequence[Measured], draws: int) -> None:
     run.claim(
         name,
         "agrees" if test.difference > 0 and test.p < 0.05 else "differs",
-        f"F1 of DrugRAG's answers by {large.model} less {small.model}: {points(test)} points.",
+        f"F1 of DrugRAG's answers by {large.model} less {small.model}: {figures.points(test)} points.",
         p=test.p,
     )
 
@@ -773,7 +763,7 @@ def told_apart(compared: Sequence[Compared], significant: float = 0.05) -> str:
     """Which differences of DrugRAG to its baselines are more than chance, in a sentence."""
     sure = [c for c in compared if c.adjusted < significant]
     if not sure:
-        smallest = p_text(min(c.adjusted for c in compared))
+        smallest = figures.p_text(min(c.adjusted for c in compared))
         return (
             f"None of DrugRAG's differences to its {len(compared)} baselines is significant (paired tests, the "
             f"smallest p after Holm's correction {smallest})."

@@ -14,7 +14,7 @@ from helpers import figures
 from helpers.metrics import Paired, Score, bootstrap, paired_means, proportion
 from helpers.qa_rag.answers import ARMS, WHOLE_ARMS, Answer, Cut
 from helpers.qa_rag.data import Question
-from helpers.qa_rag.released_report import ALPHA, BLUE, CLAIM, ORANGE, PURPLE, p_words, span, three
+from helpers.qa_rag.released_report import ALPHA, BLUE, CLAIM, ORANGE, PURPLE, three
 from helpers.record import Run, Verdict
 from helpers.similarity import BertScores
 
@@ -239,9 +239,9 @@ def decide(run: Run, id: str, test: Paired, model: str, of: str) -> None:
     """A claim that something adds to F1: agrees if it does; open if the interval still holds a gain that matters."""
     helps, open_yet = test.difference > 0 and test.p < ALPHA, test.high > NEGLIGIBLE
     verdict: Verdict = "agrees" if helps else "not run" if open_yet else "differs"
-    told = f"F1 {of}: {span(test)} on {test.n} questions by {model}"
+    told = f"F1 {of}: {figures.difference(test, 3)} on {test.n} questions by {model}"
     open_ = f"; too few questions to exclude a gain of {NEGLIGIBLE}" if verdict == "not run" else ""
-    run.claim(f"{CLAIM}{id}", verdict, f"{told}, {p_words(test.p)}{open_}.", p=test.p)
+    run.claim(f"{CLAIM}{id}", verdict, f"{told}, {figures.p_words(test.p)}{open_}.", p=test.p)
 
 
 def report_table_four(run: Run, scores: Mapping[str, BertScores], model: str, encoder: str, draws: int) -> None:
@@ -276,7 +276,7 @@ def summary(
         row = tests[tests.other == "question"].iloc[0]
         told.append(
             f"**Is {printed[0]} more than {printed[1]}? On the released answers, QA-RAG's F1 less that of the question "
-            f"alone is {span(row)} ({p_words(row.p_holm)} after adjustment); {words}.**"
+            f"alone is {figures.difference(row, 3)} ({figures.p_words(row.p_holm)} after adjustment); {words}.**"
         )
     held = judged.get("qa_rag", {}).get("held")
     if held is not None:
@@ -286,7 +286,7 @@ def summary(
         )
     told.append(cuts)
     told.append(
-        f"F1 of {model}'s answers with passages less that of its own knowledge is {span(test)} on {test.n} questions "
-        f"({p_words(test.p)})."
+        f"F1 of {model}'s answers with passages less that of its own knowledge is {figures.difference(test, 3)} on "
+        f"{test.n} questions ({figures.p_words(test.p)})."
     )
     return " ".join(told)

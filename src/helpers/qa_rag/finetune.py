@@ -303,23 +303,12 @@ def tests_table(tests: Mapping[str, Paired]) -> pd.DataFrame:
                 "questions": t.n,
                 "nearer to the FDA's answer": t.b,
                 "farther": t.c,
-                "difference in F1, points": points(t),
-                "p": p_text(t.p),
+                "difference in F1, points": figures.points(t),
+                "p": figures.p_text(t.p),
             }
             for name, t in tests.items()
         ]
     )
-
-
-def points(test: Paired) -> str:
-    """A difference in hundredths with its interval."""
-    value, low, high = 100 * test.difference, 100 * test.low, 100 * test.high
-    return figures.number(value, "count", digits=1) + figures.interval(low, high, "count", digits=1)
-
-
-def p_text(p: float) -> str:
-    """A p-value as it is printed."""
-    return "< 0.001" if p < 0.001 else f"{p:.3f}"
 
 
 def decide_claims(run: Run, logs: Mapping[str, TrainingLog], tests: Mapping[str, Paired]) -> None:
@@ -332,7 +321,9 @@ def decide_claims(run: Run, logs: Mapping[str, TrainingLog], tests: Mapping[str,
     )
     run.claim(CLAIM + "loss_falls", "agrees" if all(fell.values()) else "differs", f"Validation loss, {words}.")
     held = [t.difference > 0 and t.p < 0.05 for t in tests.values()]
-    words = "; ".join(f"split {SPLITS[name]}: {points(t)} points, p {p_text(t.p)}" for name, t in tests.items())
+    words = "; ".join(
+        f"split {SPLITS[name]}: {figures.points(t)} points, {figures.p_words(t.p)}" for name, t in tests.items()
+    )
     run.claim(
         CLAIM + "fine_tuning_helps",
         "agrees" if all(held) else "differs",
@@ -345,14 +336,14 @@ def summary(logs: Mapping[str, TrainingLog], tests: Mapping[str, Paired], base: 
     """The page's answer, from the run's values."""
     log, test = logs["rows"], tests["rows"]
     moved = "nearer to" if test.difference > 0 else "no nearer to"
-    sure = f"p {p_text(test.p)}"
+    sure = figures.p_words(test.p)
     own = tests["documents"]
     same = "the same sign" if np.sign(own.difference) == np.sign(test.difference) else "the other sign"
     return (
         f"**Trained for {int(log.settings['steps'])} steps on {log.pairs} pairs, {base} answers {moved} the FDA: "
-        f"{points(test)} points of BERTScore F1 on {test.n} test questions ({sure}).** Where no document is on both "
-        f"sides of the split, the difference is {points(own)} (p {p_text(own.p)}), of {same}. The validation loss went "
-        f"from {log.validation[0].value:.2f} to {log.validation[-1].value:.2f} nats a token."
+        f"{figures.points(test)} points of BERTScore F1 on {test.n} test questions ({sure}).** Where no document is "
+        f"on both sides of the split, the difference is {figures.points(own)} ({figures.p_words(own.p)}), of {same}. "
+        f"The validation loss went from {log.validation[0].value:.2f} to {log.validation[-1].value:.2f} nats a token."
     )
 
 

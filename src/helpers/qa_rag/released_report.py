@@ -10,8 +10,7 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 from helpers import figures
-from helpers.clinical_notes.retrieval_report import p_text
-from helpers.metrics import Paired, Score, bootstrap, holm, proportion
+from helpers.metrics import Score, bootstrap, holm, proportion
 from helpers.qa_rag.answers import quotes
 from helpers.qa_rag.data import Data, twins
 from helpers.qa_rag.released import ARMS, METRICS, Floats, Released, against, carries_over, detectable, paired
@@ -28,21 +27,6 @@ FIRST = "qa_rag"
 def three(score: Score) -> str:
     """A score of 0 to 1 as the paper writes it, with its interval: `0.591 [0.560, 0.622]`."""
     return f"{score.value:.3f} [{score.low:.3f}, {score.high:.3f}]"
-
-
-def signed(value: float) -> str:
-    """A difference of such scores: `+0.010`."""
-    return f"{value:+.3f}".replace("-", "\N{MINUS SIGN}")
-
-
-def span(test: pd.Series | Paired) -> str:
-    """The difference of one test with its interval."""
-    return f"{signed(test.difference)} [{signed(test.low)}, {signed(test.high)}]"
-
-
-def p_words(p: float) -> str:
-    """A p-value within a sentence."""
-    return f"p {p_text(p)}" if p < 0.001 else f"p = {p_text(p)}"
 
 
 def rescored_table(run: Run, rescored: Mapping[str, Score | float]) -> pd.DataFrame:
@@ -73,12 +57,12 @@ def tests_table(tests: pd.DataFrame) -> pd.DataFrame:
     return pd.DataFrame(
         {
             "QA-RAG less ...": [ARMS[arm] for arm in tests.other],
-            "difference": [span(row) for _, row in tests.iterrows()],
+            "difference": [figures.difference(row, 3) for _, row in tests.iterrows()],
             "QA-RAG better on": tests.better,
             "worse on": tests.worse,
             "of": tests.n,
-            "p": [p_text(p) for p in tests.p],
-            "p (Holm)": [p_text(p) for p in tests.p_holm],
+            "p": [figures.p_text(p) for p in tests.p],
+            "p (Holm)": [figures.p_text(p) for p in tests.p_holm],
         }
     )
 
@@ -123,7 +107,7 @@ def held_table(run: Run, held: pd.DataFrame, tests: pd.DataFrame) -> pd.DataFram
                 "QA-RAG less it": ""
                 if test.empty
                 else figures.number(100 * test.difference.iloc[0], "percentage_points", digits=1),
-                "p (McNemar, Holm)": "" if test.empty else p_text(test.p_holm.iloc[0]),
+                "p (McNemar, Holm)": "" if test.empty else figures.p_text(test.p_holm.iloc[0]),
             }
         )
     return pd.DataFrame(rows)
@@ -201,7 +185,10 @@ def decide_contexts(run: Run, released: Released, tests: Mapping[str, pd.DataFra
     """What the paper says of contexts, by the tests that `data/published/qa_rag.yml` states."""
     for metric in ("precision", "recall"):
         rows = tests[metric]
-        shown = "; ".join(f"{ARMS[row.other]} {span(row)}, {p_words(row.p_holm)}" for _, row in rows.iterrows())
+        shown = "; ".join(
+            f"{ARMS[row.other]} {figures.difference(row, 3)}, {figures.p_words(row.p_holm)}"
+            for _, row in rows.iterrows()
+        )
         best = bool(((rows.difference > 0) & (rows.p_holm < ALPHA)).all())
         run.claim(
             f"{CLAIM}context_{metric}",
@@ -214,12 +201,16 @@ def decide_contexts(run: Run, released: Released, tests: Mapping[str, pd.DataFra
     run.claim(
         f"{CLAIM}hypothetical_beats_question",
         "agrees" if answer_first.difference > 0 and answer_first.p < ALPHA else "differs",
-        f"Context precision differs by {span(answer_first)} on {answer_first.n} questions, {p_words(answer_first.p)}.",
+        f"Context precision differs by {figures.difference(answer_first, 3)} on {answer_first.n} questions, "
+        f"{figures.p_words(answer_first.p)}.",
         p=answer_first.p,
     )
     both = {m: paired(ragas[FIRST][m], ragas["ablation_hypothetical"][m], draws) for m in ("precision", "recall")}
     adjusted = holm([test.p for test in both.values()])
-    told = "; ".join(f"{m} {span(t)}, {p_words(p)}" for (m, t), p in zip(both.items(), adjusted, strict=True))
+    told = "; ".join(
+        f"{m} {figures.difference(t, 3)}, {figures.p_words(p)}"
+        for (m, t), p in zip(both.items(), adjusted, strict=True)
+    )
     run.claim(
         f"{CLAIM}both_tracks_help",
         "agrees" if all(t.difference > 0 for t in both.values()) and max(adjusted) < ALPHA else "differs",
@@ -329,7 +320,8 @@ def _printed_gain(run: Run, arm: str) -> float:
 def differences_words(run: Run, tests: pd.DataFrame) -> str:
     """The same in words."""
     return "QA-RAG's F1 less that of each method: " + "; ".join(
-        f"{ARMS[row.other]} {span(row)}, printed {signed(_printed_gain(run, row.other))}" for _, row in tests.iterrows()
+        f"{ARMS[row.other]} {figures.difference(row, 3)}, printed {figures.signed(_printed_gain(run, row.other), 3)}"
+        for _, row in tests.iterrows()
     )
 
 
@@ -358,7 +350,8 @@ def decide_answers(
         f"{CLAIM}answers_best",
         "agrees" if best else "differs",
         differences_words(run, tests)
-        + f". Adjusted p from {p_text(tests.p_holm.min())} to {p_text(tests.p_holm.max())}; QA-RAG is better on "
+        + f". Adjusted p from {figures.p_text(tests.p_holm.min())} to {figures.p_text(tests.p_holm.max())}; "
+        + "QA-RAG is better on "
         + ", ".join(f"{row.better}" for _, row in tests.iterrows())
         + f" of {int(tests.n.iloc[0])} questions.",
         p=float(tests.p_holm.max()),
@@ -374,6 +367,6 @@ def decide_answers(
         f"{CLAIM}context_carries_over",
         "agrees" if r > 0 and p < ALPHA else "differs",
         f"Within {len(scores[FIRST].f1)} questions, over {len(both)} methods, the rank correlation of context "
-        f"precision and F1 is {signed(r)}, {p_words(p)}.",
+        f"precision and F1 is {figures.signed(r, 3)}, {figures.p_words(p)}.",
         p=p,
     )

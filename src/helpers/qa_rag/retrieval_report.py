@@ -18,7 +18,6 @@ from helpers.llm import LLM
 from helpers.metrics import Paired, auc, bootstrap, holm, paired_means, proportion
 from helpers.qa_rag import data
 from helpers.qa_rag.data import Corpus, Data, Question
-from helpers.qa_rag.finetune import p_text, points
 from helpers.qa_rag.judge import Quality, Verdicts, context_precision
 from helpers.qa_rag.retrieval import ABLATIONS, ARMS, KEPT, BestWindow, Crossed, Reranker, Searcher
 from helpers.record import Run
@@ -189,8 +188,8 @@ def tests_table(tests: Mapping[str, tuple[Paired, float]], against: str, what: s
                 "questions": test.n,
                 "only the first finds it": test.b,
                 "only the other": test.c,
-                f"difference in '{what}', points": points(test),
-                "p (Holm)": p_text(p),
+                f"difference in '{what}', points": figures.points(test),
+                "p (Holm)": figures.p_text(p),
             }
             for name, (test, p) in tests.items()
         ]
@@ -211,8 +210,8 @@ def cut_table(start: Mapping[str, pd.DataFrame], windows: Mapping[str, pd.DataFr
                 "questions": len(both),
                 "by the beginning": bootstrap(both.iloc[:, 1].to_numpy(), draws=draws),
                 "by the best window": bootstrap(both.iloc[:, 0].to_numpy(), draws=draws),
-                "difference, points": points(test),
-                "p": p_text(test.p),
+                "difference, points": figures.points(test),
+                "p": figures.p_text(test.p),
             }
         )
     return pd.DataFrame(rows)
@@ -260,7 +259,10 @@ def rerankers_table(
                 run.extra(f"rerank.{_id(name)}.{_id(measure_name)}", f"{measure_name}, {name}", score)
         if name in tests:
             turned = _turned(tests[name][0])
-            row |= {"less the scoring agent, points": points(turned), "p (Holm)": p_text(tests[name][1])}
+            row |= {
+                "less the scoring agent, points": figures.points(turned),
+                "p (Holm)": figures.p_text(tests[name][1]),
+            }
         rows.append(row)
     rows += [{"order of the candidates": name, "not run, because": why} for name, why in missing.items()]
     return pd.DataFrame(rows), tests
@@ -398,7 +400,7 @@ def decide_claims(
     agent_less = {name: test for name, test in reranked.items() if name != AS_FOUND}
     holds = any(test.difference < 0 and p < 0.05 for test, p in agent_less.values())
     words = "; ".join(
-        f"{name}: {points(_turned(test))} points over the agent, p {p_text(p)}"
+        f"{name}: {figures.points(_turned(test))} points over the agent, {figures.p_words(p)}"
         for name, (test, p) in agent_less.items()
     )
     run.claim(
@@ -412,8 +414,8 @@ def decide_claims(
     run.claim(
         CLAIM + "fine_tuned_beats_hyde",
         "agrees" if test.difference > 0 and test.p < 0.05 else "differs",
-        f"{MAIN} of documents, answers of the fine-tuned model less those of its base: {points(test)} points on "
-        f"{test.n} questions.",
+        f"{MAIN} of documents, answers of the fine-tuned model less those of its base: {figures.points(test)} "
+        f"points on {test.n} questions.",
         p=test.p,
     )
 
@@ -471,8 +473,9 @@ def summary(tables: Mapping[str, pd.DataFrame], released: Mapping[str, pd.DataFr
         f"those of only hypothetical answer for {figures.score_text(theirs['hypothetical'])}.** In the rerun, on "
         f"a smaller corpus, QA-RAG finds {figures.score_text(mean['qa_rag'])} and only question "
         f"{figures.score_text(mean['question'])}. Asking without the guideline that the question names moves the "
-        f"latter by {points(title)} points (p {p_text(p_title)}), reading all of a passage and not its beginning by "
-        f"{points(read)} (p {p_text(p_read)}). Most is found by {label(best)}: {figures.score_text(mean[best])}."
+        f"latter by {figures.points(title)} points ({figures.p_words(p_title)}), reading all of a passage and not "
+        f"its beginning by {figures.points(read)} ({figures.p_words(p_read)}). Most is found by {label(best)}: "
+        f"{figures.score_text(mean[best])}."
     )
 
 

@@ -239,10 +239,9 @@ def as_score(test: Paired) -> Score:
 
 def comparison_sentence(test: Paired) -> str:
     """The test in words."""
-    p = "< 0.001" if test.p < 0.001 else f"= {test.p:.3f}"
     return (
         f"Only picking is right in {test.b} questions, only writing in {test.c}: a difference of "
-        f"{100 * test.difference:+.1f} points [{100 * test.low:.1f}, {100 * test.high:.1f}], p {p} (McNemar, exact)."
+        f"{figures.points(test)} points, {figures.p_words(test.p)} (McNemar, exact)."
     )
 
 

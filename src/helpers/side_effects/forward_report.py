@@ -283,7 +283,8 @@ def decide_arm_claims(
     run.claim(
         claim + "graphrag_reaches_ceiling",
         "agrees" if reached else "differs",
-        f"GraphRAG is at {_percent(graph)}, a plain lookup at {100 * ceiling.value:.1f} % (p {_p(against.p)}).",
+        f"GraphRAG is at {_percent(graph)}, a plain lookup at {100 * ceiling.value:.1f} % "
+        f"({figures.p_words(against.p)}).",
         p=float(against.p),
     )
     wrong = [
@@ -308,15 +309,11 @@ def _decide_pairs(run: Run, claim: str, tests: pd.DataFrame, pairs: Sequence[tup
         gain = row.difference if row.better == first else 0.0 - row.difference
         holds &= bool(gain > 0 and row.p_holm < 0.05)
         words.append(
-            f"{figures.arm_label(first)} less {figures.arm_label(second)}: {100 * gain:+.1f} points "
-            f"(p {_p(row.p_holm)})"
+            f"{figures.arm_label(first)} less {figures.arm_label(second)}: {figures.signed(100 * gain, 1)} points "
+            f"({figures.p_words(row.p_holm)})"
         )
         ps.append(float(row.p_holm))
     run.claim(claim, "agrees" if holds else "differs", "; ".join(words) + ".", p=max(ps))
-
-
-def _p(p: float) -> str:
-    return "< 0.001" if p < 0.001 else f"= {p:.3f}"
 
 
 def _percent(score: Score) -> str:
@@ -409,7 +406,7 @@ def tests_table(tests: pd.DataFrame) -> pd.DataFrame:
                 f"{100 * d:.1f} [{100 * low:.1f}, {100 * high:.1f}]"
                 for d, low, high in zip(tests.difference, tests.low, tests.high, strict=True)
             ],
-            "p (Holm)": [_p(p).removeprefix("= ") for p in tests.p_holm],
+            "p (Holm)": [figures.p_text(p) for p in tests.p_holm],
         }
     )
 

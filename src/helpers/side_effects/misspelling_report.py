@@ -409,7 +409,7 @@ def paired_table(queries: Sequence[Query], outcomes: Outcomes) -> pd.DataFrame:
                 f"{100 * d:.1f} [{100 * low:.1f}, {100 * high:.1f}]"
                 for d, low, high in zip(tests.difference, tests.low, tests.high, strict=True)
             ],
-            "p (Holm)": ["< 0.001" if p < 0.001 else f"{p:.3f}" for p in tests.p_holm],
+            "p (Holm)": [figures.p_text(p) for p in tests.p_holm],
         }
     )
 
