@@ -108,7 +108,7 @@ def test_binder_gives_a_notebook_the_smallest_sizes(checkout: Path) -> None:
     )
     assert given == {"PROFILE": "smoke", "LLM_ENGINE": "llamacpp"}
     folder = checkout / "notebooks"
-    assert opened(folder, folder / f"{FORWARD}.ipynb", "print(pairs, profile)", **given) == "8 smoke"
+    assert opened(folder, folder / f"{FORWARD}.ipynb", "print(pairs, profile)", **given) == "16 smoke"
 
 
 def test_where_the_helpers_are_there_the_cell_does_nothing(checkout: Path, tmp_path: Path) -> None:
