@@ -405,10 +405,7 @@ def paired_table(queries: Sequence[Query], outcomes: Outcomes) -> pd.DataFrame:
             "other": [label(name) for name in tests.other],
             "only the better is right": tests.only_better,
             "only the other is right": tests.only_other,
-            "difference in points": [
-                f"{100 * d:.1f} [{100 * low:.1f}, {100 * high:.1f}]"
-                for d, low, high in zip(tests.difference, tests.low, tests.high, strict=True)
-            ],
+            "difference in points": [figures.points(row) for _, row in tests.iterrows()],
             "p (Holm)": [figures.p_text(p) for p in tests.p_holm],
         }
     )
