@@ -168,7 +168,7 @@ def interval(low: float | None, high: float | None, unit: str = "fraction", *, d
 
 def signed(value: float, digits: int) -> str:
     """A difference: `+0.010`."""
-    return f"{value:+.{digits}f}".replace("-", _MINUS)
+    return f"{value:+z.{digits}f}".replace("-", _MINUS)
 
 
 def difference(test: Paired | pd.Series, digits: int) -> str:

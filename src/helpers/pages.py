@@ -283,7 +283,7 @@ class _Measured:
         """The interval and n, as the small print below the value."""
         parts = [self.bounds()] if self.there else []
         if self.there and not pd.isna(self["n"]):
-            parts.append(Markup("n = {}").format(figures.number(self["n"], "count")))
+            parts.append(Markup('<span class="rag-number">n = {}</span>').format(figures.number(self["n"], "count")))
         return Markup(", ").join(part for part in parts if part)
 
     def text(self) -> str:
