@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -333,3 +334,23 @@ def test_an_encoder_can_be_dropped_right_after_its_work():
     """It hung now and then: a thread of its own waited for the interpreter, and its end waited for that thread."""
     for _ in range(8):
         assert vectors.MiniLM().encode(["a", "b c", "d e f"], progress=False).shape == (3, 384)
+
+
+def test_threads_that_encode_first_do_not_wait_for_each_other() -> None:
+    """With slow imports, OpenVINO's first use of numpy in two threads at once always hung."""
+    code = """
+import builtins, time
+from helpers import vectors
+
+quick = builtins.__import__
+
+def slow(name, *rest, **more):
+    if name.startswith("numpy"):
+        time.sleep(0.2)
+    return quick(name, *rest, **more)
+
+builtins.__import__ = slow
+print(vectors.encoder().encode(["one text", "another, longer text"], progress=False).shape)
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120, check=False)
+    assert done.stdout == "(2, 384)\n", done.stderr

@@ -172,6 +172,14 @@ class MiniLM(Encoder):
         self.dimension = self._model.output(0).get_partial_shape()[2].get_length()
         precision = self._model.get_property("INFERENCE_PRECISION_HINT").to_string()
         self.engine = f"openvino {ov.get_version().partition('-')[0]} {precision}"
+        # OpenVINO looks numpy up at its first use; two threads that come to that at once wait for each other for ever.
+        self._states(self._model.create_infer_request(), np.zeros((1, 2), dtype=np.int64))
+
+    @staticmethod
+    def _states(request: ov.InferRequest, ids: Integers) -> Floats:
+        """The last hidden states (texts, tokens, d); the memory is the request's, until its next use."""
+        request.infer({"input_ids": ids, "attention_mask": np.ones_like(ids), "token_type_ids": np.zeros_like(ids)})
+        return cast(Floats, request.get_output_tensor(0).data)
 
     def token_vectors(self, texts: Sequence[str], progress: bool = True) -> list[Floats]:
         """See `Encoder.token_vectors`; the last hidden states, of the first 512 tokens."""
@@ -212,8 +220,7 @@ class MiniLM(Encoder):
         def infer(rows: Integers) -> int:
             ids = np.stack([tokens[row] for row in rows]).astype(np.int64)
             request = free.get()
-            request.infer({"input_ids": ids, "attention_mask": np.ones_like(ids), "token_type_ids": np.zeros_like(ids)})
-            keep(request.get_output_tensor(0).data, rows)
+            keep(self._states(request, ids), rows)
             free.put(request)
             return len(rows)
 
