@@ -23,11 +23,13 @@ PYTHON ?= python3
 export PROFILE
 # whole, for a kernel starts in its notebook's folder
 export PYTHONPATH := $(CURDIR)/src
+# images for containers often forbid Python to keep what it compiled; each of a run's many processes would compile anew
+unexport PYTHONDONTWRITEBYTECODE
 # a kernel of the environment, not one that the user has elsewhere
 export JUPYTER_PREFER_ENV_PATH := 1
 export OMP_NUM_THREADS ?= $(shell cores=$$(nproc 2>/dev/null || sysctl -n hw.ncpu); n=$$((cores / $(JOBS))); echo $$((n > 0 ? n : 1)))
 
-.PHONY: help setup doctor data services start stop status reproduce notebooks notebook book pdf serve lab test test-fast test-servers test-book lint \
+.PHONY: help setup doctor data services start stop status reproduce notebooks notebook book pdf serve lab test test-fast test-llm test-servers test-book lint \
         bench reference new-experiment scoreboard paraphrases lock clean force
 
 help: ## this list
@@ -131,16 +133,18 @@ lint: $(READY) ## ruff and mypy
 
 test-fast: lint ## the tests that start no server and no browser
 	@$(VENV)/bin/python -m pytest -q -n auto --dist worksteal -m "not engine and not book and not bench"
-test-servers: $(READY) ## the tests of graph and LLM servers, and the smoke profile end to end
-	@$(VENV)/bin/python -m pytest -q -m engine
+test-llm: $(READY) ## the tests that ask the LLM, and the smoke profile end to end
+	@$(VENV)/bin/python -m pytest -q -m "engine and llm" $$(grep -l mark.engine tests/*.py)
+test-servers: $(READY) ## the other tests that start a server: graphs, training, what dies and is restarted
+	@$(VENV)/bin/python -m pytest -q -m "engine and not llm" $$(grep -l mark.engine tests/*.py)
 test-book: $(READY) ## the tests of the book in a browser
-	@$(VENV)/bin/python -m pytest -q -m book
+	@$(VENV)/bin/python -m pytest -q -m book $$(grep -l mark.book tests/*.py)
 
-# Fast tests while engine and weights are fetched. Servers' tests one after the other, for they take the processor from
-# each other; the book's beside them.
+# Two at a time, for they take the processor from each other: the fast tests while engine and weights are fetched; the
+# other servers' and the book's while the LLM is asked.
 test: $(READY) ## everything: unit and property tests, the smoke profile end to end, the book in a browser
 	@$(MAKE) --no-print-directory -j2 test-fast setup WITH_BROWSER=1
-	@$(call with-services,$(MAKE) --no-print-directory -j2 test-servers test-book)
+	@$(call with-services,$(MAKE) --no-print-directory -j2 test-llm test-servers test-book)
 
 bench: $(READY) ## measure speed side by side with the naive way and with the engine's own rate
 	@$(call with-services,$(VENV)/bin/python -m pytest -q -s -m bench tests/bench)

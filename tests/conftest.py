@@ -24,6 +24,14 @@ REPOSITORY = Path(__file__).resolve().parents[1]
 SMALL_MODEL = "SmolLM2-135M-Instruct"
 
 
+@pytest.hookimpl(tryfirst=True)  # before tests are chosen by their marks
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark what asks the small LLM that tests and the smoke profile share."""
+    for item in items:
+        if "small_llm" in getattr(item, "fixturenames", ()) or item.path.stem == "test_smoke":
+            item.add_marker(pytest.mark.llm)
+
+
 @pytest.fixture(scope="session")
 def small_llm() -> LlmEndpoint:
     """The smoke profile's model behind the embedded engine; shared with the notebooks of the same run."""
