@@ -68,7 +68,7 @@ status: $(READY) ## list the embedded servers that run
 # Servers that a run started end with it, however it ends; those that were there before are left alone.
 define with-services
 mkdir -p $(BUILD); began=$$(mktemp $(BUILD)/.began.XXXXXX); \
-trap '[ -z "$$(find $(BUILD)/services -name pids.json -newer $$began 2>/dev/null)" ] || $(PY) -m helpers.services stop --only-idle; rm -f $$began' EXIT; \
+trap '[ -z "$$(find $(BUILD)/services -name pids.json -newer $$began 2>/dev/null)" ] || $(PY) -m helpers.services stop --only-idle --since $$began; rm -f $$began' EXIT; \
 trap 'exit 130' INT TERM; \
 $(1)
 endef

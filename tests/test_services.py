@@ -201,6 +201,21 @@ def test_what_a_killed_supervisor_leaves_behind_does_not_block_the_next_start(pr
     assert not psutil.pid_exists(pids["server"][0])
 
 
+def test_stopping_waits_for_holders_that_came_later_only(tmp_path, monkeypatch):
+    monkeypatch.setattr(services, "SERVICES", tmp_path)
+    (tmp_path / "graph").mkdir()
+    services._lease(tmp_path / "graph")
+
+    def waited(since: float) -> float:
+        began = time.monotonic()
+        assert services.stop(only_idle=True, wait=1, since=since) == []
+        return time.monotonic() - began
+
+    began = psutil.Process().create_time()
+    assert waited(since=began - 1) >= 1
+    assert waited(since=began + 1) < 0.5
+
+
 @pytest.mark.engine
 def test_stopping_only_idle_servers_spares_one_in_use(project, run_in):
     results = []

@@ -24,7 +24,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import httpx
 import psutil
@@ -154,11 +154,25 @@ def llm_endpoint(
         ServiceError: the server does not answer, or does not have the model or an adapter.
         EngineError: the embedded engine cannot serve the model or an adapter.
     """
+    return llm_planned(model, context, exact=exact, adapters=adapters)[1]()
+
+
+def llm_planned(
+    model: str, context: int = CONTEXT, *, exact: bool = False, adapters: Sequence[Adapter] = ()
+) -> tuple[LlmEndpoint, Callable[[], LlmEndpoint]]:
+    """What `llm_endpoint` would give, and the call that gives it: who finds all answers on the disk starts nothing.
+
+    The address of an embedded server that does not run yet is known only after the call.
+
+    Raises:
+        ServiceError, EngineError: see `llm_endpoint`; a server that does not start is told by the call.
+    """
     s = settings()
     model = model if exact else s.llm_model or model
     if s.llm_base_url:
         key = s.llm_api_key.get_secret_value() if s.llm_api_key else "none"
-        return _external_llm(s.llm_base_url, model, key, adapters)
+        external = _external_llm(s.llm_base_url, model, key, adapters)
+        return external, lambda: external
 
     def launch(say: Callable[[str], None]) -> Launch:
         return engines.llm_launch(model, _free_port(), secrets.token_urlsafe(24), context, say, adapters)
@@ -169,7 +183,17 @@ def llm_endpoint(
         "engine": s.llm_engine,
         "adapters": [f"{adapter.name} {adapter.sha256}" for adapter in adapters],
     }
-    return _as(LlmEndpoint, _ensure("llm", config, launch))
+
+    def start() -> LlmEndpoint:
+        # what there was to say of the launch has been said with the plan
+        return cast(LlmEndpoint, _as(LlmEndpoint, _ensure("llm", config, lambda _: launch(lambda text: None))))
+
+    if not _running(_folder("llm", config)):
+        planned = cast(LlmEndpoint, _as(LlmEndpoint, launch(_say).endpoint))
+        if planned.model_sha256:  # without a digest no kept answer is known to be this model's
+            return planned, start
+    running = start()
+    return running, lambda: running
 
 
 def _external_llm(base_url: str, model: str, api_key: str, adapters: Sequence[Adapter]) -> LlmEndpoint:
@@ -287,6 +311,14 @@ def _living_leases(folder: Path) -> list[str]:
         else:
             path.unlink(missing_ok=True)
     return living
+
+
+def _held_since(folder: Path, since: float) -> bool:
+    """Whether only processes that began at `since` or later hold a server."""
+    holders = _living_leases(folder)
+    return bool(holders) and all(
+        name != "pinned" and float((folder / "leases" / name).read_text() or 0) >= since for name in holders
+    )
 
 
 def _alive(pid: int, created: str) -> bool:
@@ -468,13 +500,14 @@ def _forget(folder: Path) -> None:
 # ------------------------------------------------------------------------------------------------------ by hand
 
 
-def stop(name: str = "", *, only_idle: bool = False, wait: float = 30.0) -> list[str]:
+def stop(name: str = "", *, only_idle: bool = False, wait: float = 30.0, since: float = 0.0) -> list[str]:
     """Stop embedded servers.
 
     Args:
         name: graph or llm; empty for all.
         only_idle: leave alone what a living process still holds after `wait` seconds.
         wait: seconds to wait, in all, for their holders to end.
+        since: not for holders that were there before (seconds since 1970): they hold on.
 
     Returns:
         Names of the folders whose servers were stopped.
@@ -482,7 +515,7 @@ def stop(name: str = "", *, only_idle: bool = False, wait: float = 30.0) -> list
     stopped = []
     deadline = time.monotonic() + wait
     for folder in sorted(SERVICES.glob(f"{name}*")):
-        while only_idle and _living_leases(folder) and time.monotonic() < deadline:
+        while only_idle and _held_since(folder, since) and time.monotonic() < deadline:
             time.sleep(0.2)
         if only_idle and _living_leases(folder):
             continue
@@ -527,6 +560,7 @@ def main(arguments: list[str] | None = None) -> int:
         sub.add_argument("service", nargs="?", choices=["graph", "llm", "all"], default="all")
         if command == "stop":
             sub.add_argument("--only-idle", action="store_true", help="leave alone what a living process holds")
+            sub.add_argument("--since", type=Path, help="wait for no process that is older than this file")
         else:
             sub.add_argument("--model", help="the model to serve; default: the profile's")
     commands.add_parser("status")
@@ -538,7 +572,8 @@ def main(arguments: list[str] | None = None) -> int:
         if options.command == "start":
             _start_by_hand(options.service, options.model)
         elif options.command == "stop":
-            for stopped in stop(options.service.replace("all", ""), only_idle=options.only_idle):
+            since = options.since.stat().st_mtime if options.since else 0.0
+            for stopped in stop(options.service.replace("all", ""), only_idle=options.only_idle, since=since):
                 _say(f"stopped {stopped}")
     except (ServiceError, EngineError, SettingsError) as error:
         _say(str(error))
