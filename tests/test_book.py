@@ -66,12 +66,15 @@ def notebook(*, sample: bool = False, source: bool = False, title: str = "Forwar
     for name in ("rescored", "rerun"):
         frame[[name, f"{name}_low", f"{name}_high"]] = [0.9, 0.8, 0.95]
     table = figures.table(pd.DataFrame({"Accuracy": [proportion(399, 400)]}), "By arm", sample=sample)
+    told = {"claim": "One text a pair is found more often than one a drug. " * 2}
+    told |= {"because": "399 of 400 are right. " * 4}
+    claims = figures.table(pd.DataFrame([told]), "Claims", sample=sample)
     picture = figures.figure(figures.scoreboard_picture(frame), alt="GraphRAG is best.", sample=sample)
     prompt = figures.prompt_box([{"role": "user", "content": "Is <b>rash</b> an effect?\n\nAnswer YES or NO."}])
     cells = [
         cell("markdown", f"# {title}\n\n(target)=\nThe paper {{cite}}`nygren2025side` asks a question."),
         cell("code", "pairs = 400", metadata={"tags": ["parameters"]}),
-        *(cell("code", f"{html.text.split()[0]}()", outputs=shown(html)) for html in (table, picture, prompt)),
+        *(cell("code", f"{html.text.split()[0]}()", outputs=shown(html)) for html in (table, claims, picture, prompt)),
     ]
     for each in cells if source else ():
         each.update({"outputs": []} if each["cell_type"] == "code" else {})
@@ -466,6 +469,13 @@ def test_the_table_of_the_scoreboard_becomes_cards_on_a_phone(browser: Browser, 
         assert box["x"] + box["width"] <= 390
         label = "getComputedStyle(document.querySelector('.rag-board td[data-label=Printed]'), '::before').content"
         assert seen.page.evaluate(label) == '"Printed"'
+
+
+@pytest.mark.book
+def test_only_tables_of_sentences_become_cards_on_a_phone(browser: Browser, address: str) -> None:
+    with visit(browser, f"{address}/notebooks/{CHAPTER}.html", width=390) as seen:
+        shown = "label => getComputedStyle(document.querySelector(`td[data-label=${label}]`)).display"
+        assert [seen.page.evaluate(shown, label) for label in ("because", "Accuracy")] == ["block", "table-cell"]
 
 
 @pytest.mark.book

@@ -1,4 +1,5 @@
-// Sort and filter for tables of class "rag-sortable". Without this script they are plain tables.
+// Sort and filter for tables of class "rag-sortable"; cards on a phone for tables of long texts. Without this script
+// they are plain tables.
 "use strict";
 
 (() => {
@@ -104,4 +105,11 @@
   };
 
   document.querySelectorAll("table.rag-sortable").forEach(enhance);
+
+  // two columns of sentences side by side leave a phone three words a line
+  const SENTENCE = 60;
+  const wordy = (row) => [...row.cells].filter((cell) => cell.textContent.length > SENTENCE).length > 1;
+  document.querySelectorAll("table.rag-table").forEach((table) => {
+    if ([...table.tBodies[0].rows].some(wordy)) table.classList.add("rag-cards");
+  });
 })();
