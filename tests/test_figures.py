@@ -87,6 +87,8 @@ def test_a_score_is_written_with_its_interval() -> None:
         (11.0, "per_second", "11 /s"),
         (0.012, "per_second", "0.012 /s"),
         (-0.31, "percentage_points", "\N{MINUS SIGN}0.31 pp"),
+        (-0.0004, "fraction", "0.0 %"),
+        (-0.4, "count", "0"),
         (float("nan"), "fraction", "\N{EN DASH}"),
         (None, "seconds", "\N{EN DASH}"),
     ],

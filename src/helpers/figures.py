@@ -131,7 +131,7 @@ def number(value: float | None, unit: str = "fraction", *, digits: int | None = 
     """One number with its unit: `96.5 %`, `0.09 s`, `11 /s`, `19,520`, `+0.31 pp`; a dash if there is none.
 
     `unit` is that of the published numbers: fraction, seconds, per_second, count or percentage_points. A fraction is
-    shown in per cent, percentage points are given as such.
+    shown in per cent, percentage points are given as such. What is rounded to nothing has no minus sign.
 
     Raises:
         ValueError: the unit is not one of these.
@@ -139,11 +139,11 @@ def number(value: float | None, unit: str = "fraction", *, digits: int | None = 
     if value is None or pd.isna(value):
         return _EMPTY
     formats: dict[str, Callable[[float, int | None], str]] = {
-        "fraction": lambda x, d: f"{100 * x:.{1 if d is None else d}f} %",
-        "seconds": lambda x, d: f"{x:,.{2 if d is None else d}f} s",
-        "per_second": lambda x, d: f"{x:,.{d}f} /s" if d is not None else f"{x:,.3g} /s",
-        "count": lambda x, d: f"{x:,.{d or 0}f}",
-        "percentage_points": lambda x, d: f"{x:+.{2 if d is None else d}f} pp",
+        "fraction": lambda x, d: f"{100 * x:z.{1 if d is None else d}f} %",
+        "seconds": lambda x, d: f"{x:z,.{2 if d is None else d}f} s",
+        "per_second": lambda x, d: f"{x:z,.{d}f} /s" if d is not None else f"{x:,.3g} /s",
+        "count": lambda x, d: f"{x:z,.{d or 0}f}",
+        "percentage_points": lambda x, d: f"{x:+z.{2 if d is None else d}f} pp",
     }
     if unit not in formats:
         raise ValueError(f"There is no unit {unit!r}. The units are {', '.join(formats)}.")
