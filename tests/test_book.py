@@ -67,7 +67,7 @@ def notebook(*, sample: bool = False, source: bool = False, title: str = "Forwar
         frame[[name, f"{name}_low", f"{name}_high"]] = [0.9, 0.8, 0.95]
     table = figures.table(pd.DataFrame({"Accuracy": [proportion(399, 400)]}), "By arm", sample=sample)
     told = {"claim": "One text a pair is found more often than one a drug. " * 2}
-    told |= {"because": "399 of 400 are right. " * 4}
+    told |= {"verdict": "agrees", "because": "399 of 400 are right. " * 4}
     claims = figures.table(pd.DataFrame([told]), "Claims", sample=sample)
     picture = figures.figure(figures.scoreboard_picture(frame), alt="GraphRAG is best.", sample=sample)
     prompt = figures.prompt_box([{"role": "user", "content": "Is <b>rash</b> an effect?\n\nAnswer YES or NO."}])

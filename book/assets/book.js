@@ -106,9 +106,9 @@
 
   document.querySelectorAll("table.rag-sortable").forEach(enhance);
 
-  // two columns of sentences side by side leave a phone three words a line
+  // on a phone a sentence in the third column has three words a line, or is out of sight
   const SENTENCE = 60;
-  const wordy = (row) => [...row.cells].filter((cell) => cell.textContent.length > SENTENCE).length > 1;
+  const wordy = ({ cells }) => cells.length > 2 && [...cells].slice(1).some((cell) => cell.textContent.length > SENTENCE);
   document.querySelectorAll("table.rag-table").forEach((table) => {
     if ([...table.tBodies[0].rows].some(wordy)) table.classList.add("rag-cards");
   });
