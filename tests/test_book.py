@@ -408,7 +408,7 @@ def test_every_number_on_the_scoreboard_is_that_of_its_record(browser: Browser, 
             shown = [float(figure) for figure in re.findall(r"\d+\.\d+", text)[:3]]
             scale = 100 if "%" in number.printed else 1
             assert shown == pytest.approx([scale * value[end] for end in ("value", "low", "high")], abs=0.005)
-            assert f"n = {value['n']:,}" in text
+            assert f"n = {value['n']:,}" in text.replace("\N{NO-BREAK SPACE}", " ")
         if id.endswith("accuracy") and "table1" in id:
             assert MODEL in cells["Rerun"]
             assert "1 unparsed" in cells["Rerun"]
@@ -475,7 +475,7 @@ def test_the_table_of_the_scoreboard_becomes_cards_on_a_phone(browser: Browser, 
 def test_only_tables_of_sentences_become_cards_on_a_phone(browser: Browser, address: str) -> None:
     with visit(browser, f"{address}/notebooks/{CHAPTER}.html", width=390) as seen:
         shown = "label => getComputedStyle(document.querySelector(`td[data-label=${label}]`)).display"
-        assert [seen.page.evaluate(shown, label) for label in ("because", "Accuracy")] == ["block", "table-cell"]
+        assert [seen.page.evaluate(shown, label) for label in ("because", "Accuracy")] == ["flow-root", "table-cell"]
 
 
 @pytest.mark.book

@@ -39,6 +39,8 @@ PAPERS: Final = {
 }
 """The papers in the order of the book, with their keys in `book/references.bib`."""
 _NONE: Final = "\N{EN DASH}"
+_TOGETHER: Final = re.compile(r"(?<=\b[np]) (?=[=<] \d)|(?<=\b[np] [=<]) (?=\d)|(?<=\d) (?=%)")
+"""Spaces at which no line may end."""
 _NO_LLM = frozenset({"graph", "encoder", "spaCy"})
 """Engines, as records name them, that serve no language model."""
 SUBJECTS: Final = {
@@ -792,7 +794,9 @@ def _label(id: str, number: Number) -> str:
 
 
 def _why(text: str) -> Markup:
-    return Markup('<span class="rag-why">{}</span>').format(text) if text else Markup()
+    """Small print. No line ends between a number and its letter or its per cent."""
+    joined = type(text)(_TOGETHER.sub("\N{NO-BREAK SPACE}", text))
+    return Markup('<span class="rag-why">{}</span>').format(joined) if text else Markup()
 
 
 def _p(p: float) -> str:
