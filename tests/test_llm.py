@@ -8,7 +8,6 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
@@ -99,7 +98,7 @@ def completion(text: str) -> dict[str, object]:
 
 def client(url: str, cache: Path | None = None, engine: str = "openai") -> LLM:
     model = LLM(LlmEndpoint(url, "m", "key", engine, "", "", 100, 2), cache_folder=cache)
-    model._client = model._opened().with_options(max_retries=0)
+    model._client = model._client.with_options(max_retries=0)
     return model
 
 
@@ -153,28 +152,6 @@ def test_an_answer_is_asked_for_once(tmp_path):
     assert all(r.cached for r in replies)
     with pytest.raises(LlmError):
         second.chat_many([ask("a")], max_tokens=6)  # another parameter is another question
-
-
-def test_a_server_is_started_at_the_first_question_that_the_disk_cannot_answer(tmp_path):
-    planned = LlmEndpoint("http://127.0.0.1:9/v1", "m", "key", "vllm", "1", "ab", 100, 2)
-    started = []
-    with server(200, completion("YES")) as url:
-
-        def start() -> LlmEndpoint:
-            started.append(url)
-            return replace(planned, base_url=url)
-
-        first = LLM(planned, cache_folder=tmp_path, start=start)
-        assert not started
-        first.chat_many([ask("a")], max_tokens=5)
-        first.chat_many([ask("b")], max_tokens=5)
-        first.apart("alone").chat_many([ask("b")], max_tokens=5)
-        assert started == [url]
-        assert LLM(planned, cache_folder=tmp_path, start=start).chat_many([ask("b")], max_tokens=5)[0].cached
-        assert started == [url]
-        other = LLM(replace(planned, engine="llamacpp"), cache_folder=tmp_path, start=start)
-        with pytest.raises(LlmError, match=r"llamacpp.* was planned .*vllm.* was started"):
-            other.chat_many([ask("a")], max_tokens=5)
 
 
 def test_an_interrupted_run_keeps_what_had_come(tmp_path):

@@ -24,7 +24,7 @@ import openai
 from tqdm import tqdm
 
 from helpers.engines import Adapter
-from helpers.services import LlmEndpoint, llm_planned
+from helpers.services import LlmEndpoint, llm_endpoint
 from helpers.settings import DERIVED
 
 Message = Mapping[str, str]
@@ -112,8 +112,6 @@ class LLM:
         cache_folder: where answers are kept; None asks the server each time.
         concurrency: requests under way at once; default: what the server is made for.
         salt: see `apart`.
-        start: gives the endpoint of a server that must be started first; called at the first question to which the
-            disk has no answer.
     """
 
     def __init__(
@@ -123,9 +121,8 @@ class LLM:
         cache_folder: Path | None = CACHE_FOLDER,
         concurrency: int | None = None,
         salt: str = "",
-        start: Callable[[], LlmEndpoint] | None = None,
     ) -> None:
-        """Open the store of answers; the server is not asked yet."""
+        """Open the client and the store of answers; the server is not asked yet."""
         self.endpoint = endpoint
         self.concurrency = concurrency or endpoint.concurrency
         self.usage = Usage()
@@ -133,31 +130,25 @@ class LLM:
         self._cache_folder = cache_folder
         self._salt = {"cache_salt": salt} if salt else {}
         self._cache = _open_cache(cache_folder) if cache_folder else None
-        self._start = start
-        self._client: openai.OpenAI | None = None
+        self._client = openai.OpenAI(
+            base_url=endpoint.base_url,
+            api_key=endpoint.api_key,
+            # with the client's back-off of up to 8 s this is some 100 s, longer than an embedded server's restart
+            max_retries=16,
+            timeout=600,
+        )
 
     def adapted(self, adapter: Adapter) -> LLM:
         """The model with one of the adapters that its server was asked to serve."""
-        start = self._start
-        return LLM(
-            self.endpoint.adapted(adapter),
-            cache_folder=self._cache_folder,
-            concurrency=self.concurrency,
-            start=(lambda: start().adapted(adapter)) if start else None,
-        )
+        endpoint = self.endpoint.adapted(adapter)
+        return LLM(endpoint, cache_folder=self._cache_folder, concurrency=self.concurrency)
 
     def apart(self, salt: str) -> LLM:
         """The model for requests that take no computed prompt from those with another salt, so that each pays its own.
 
         For measuring time. vLLM keeps them apart; another server is told, and may take no notice.
         """
-        return LLM(
-            self.endpoint,
-            cache_folder=self._cache_folder,
-            concurrency=self.concurrency,
-            salt=salt,
-            start=self._start,
-        )
+        return LLM(self.endpoint, cache_folder=self._cache_folder, concurrency=self.concurrency, salt=salt)
 
     # ------------------------------------------------------------------------------------------------ the three asks
 
@@ -291,7 +282,7 @@ class LLM:
             context, continuation = pair
             start = time.perf_counter()
             done = self._guard(
-                lambda: self._opened().completions.create(
+                lambda: self._client.completions.create(
                     model=self.endpoint.model,
                     prompt=context + continuation,
                     max_tokens=1,
@@ -318,27 +309,6 @@ class LLM:
 
     # ------------------------------------------------------------------------------------------------------ plumbing
 
-    def _opened(self) -> openai.OpenAI:
-        """The client, its server started if need be."""
-        with self._lock:
-            if self._client is None:
-                if self._start:
-                    planned, self.endpoint = self.endpoint, self._start()
-                    if _decides(planned) != _decides(self.endpoint):
-                        raise LlmError(
-                            f"{_decides(planned)} was planned and {_decides(self.endpoint)} was started: something "
-                            "about this machine has changed meanwhile. Run again, or set LLM_ENGINE."
-                        )
-                self._client = openai.OpenAI(
-                    base_url=self.endpoint.base_url,
-                    api_key=self.endpoint.api_key,
-                    # with the client's back-off of up to 8 s this is some 100 s, longer than an embedded server's
-                    # restart
-                    max_retries=16,
-                    timeout=600,
-                )
-            return self._client
-
     def _chat(self, messages: Messages, parameters: Mapping[str, Any]) -> Reply:
         completion, seconds = self._request(messages, parameters)
         if completion is None:
@@ -358,7 +328,7 @@ class LLM:
         body = {k: v for k, v in parameters.items() if k != "extra"}
         start = time.perf_counter()
         completion = self._guard(
-            lambda: self._opened().chat.completions.create(
+            lambda: self._client.chat.completions.create(
                 model=self.endpoint.model,
                 messages=cast(Any, messages),
                 extra_body={**parameters["extra"], **self._salt},
@@ -405,8 +375,6 @@ class LLM:
                 if (kept := self._cache.get(key)) is not None:
                     found[key] = answer_type(**{**kept, "cached": True})
         missing = [key for key in distinct if key not in found]
-        if missing:
-            self._opened()
         fresh: dict[str, Answer] = {}
         with ThreadPoolExecutor(self.concurrency) as pool:
             futures = {pool.submit(ask, distinct[key]): key for key in missing}
@@ -436,14 +404,11 @@ class LLM:
                 self.usage.overflows += getattr(answer, "status", "") == "overflow"
 
     def _key(self, kind: str, parameters: Mapping[str, Any], item: object) -> str:
-        decides = [kind, *_decides(self.endpoint), parameters, item]
+        e = self.endpoint
+        # weights without a digest are told apart by where they are served
+        weights = e.model_sha256 or f"{e.base_url} {e.model}"
+        decides = [kind, weights, e.engine, e.version, e.context, parameters, item]
         return hashlib.sha256(json.dumps(decides, sort_keys=True, ensure_ascii=False).encode()).hexdigest()
-
-
-def _decides(e: LlmEndpoint) -> tuple[str, str, str, int]:
-    """What of a server decides its answers: weights, engine, version, context."""
-    # weights without a digest are told apart by where they are served
-    return e.model_sha256 or f"{e.base_url} {e.model}", e.engine, e.version, e.context
 
 
 def connect(
@@ -453,7 +418,7 @@ def connect(
     adapters: Sequence[Adapter] = (),
     **options: Any,  # noqa: ANN401  # handed to LLM
 ) -> LLM:
-    """The LLM of the settings, else an embedded one that serves `model`, started at the first new question.
+    """The LLM of the settings, else an embedded one that serves `model`.
 
     Args:
         model: the model to ask.
@@ -464,8 +429,7 @@ def connect(
     Raises:
         ServiceError: see `services.llm_endpoint`.
     """
-    endpoint, start = llm_planned(model, exact=exact, adapters=adapters)
-    return LLM(endpoint, start=start, **options)
+    return LLM(llm_endpoint(model, exact=exact, adapters=adapters), **options)
 
 
 def choice_logprobs(steps: Iterable[tuple[str, Mapping[str, float]]], choices: Sequence[str]) -> dict[str, float]:

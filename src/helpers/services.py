@@ -24,7 +24,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import httpx
 import psutil
@@ -154,25 +154,11 @@ def llm_endpoint(
         ServiceError: the server does not answer, or does not have the model or an adapter.
         EngineError: the embedded engine cannot serve the model or an adapter.
     """
-    return llm_planned(model, context, exact=exact, adapters=adapters)[1]()
-
-
-def llm_planned(
-    model: str, context: int = CONTEXT, *, exact: bool = False, adapters: Sequence[Adapter] = ()
-) -> tuple[LlmEndpoint, Callable[[], LlmEndpoint]]:
-    """What `llm_endpoint` would give, and the call that gives it: who finds all answers on the disk starts nothing.
-
-    The address of an embedded server that does not run yet is known only after the call.
-
-    Raises:
-        ServiceError, EngineError: see `llm_endpoint`; a server that does not start is told by the call.
-    """
     s = settings()
     model = model if exact else s.llm_model or model
     if s.llm_base_url:
         key = s.llm_api_key.get_secret_value() if s.llm_api_key else "none"
-        external = _external_llm(s.llm_base_url, model, key, adapters)
-        return external, lambda: external
+        return _external_llm(s.llm_base_url, model, key, adapters)
 
     def launch(say: Callable[[str], None]) -> Launch:
         return engines.llm_launch(model, _free_port(), secrets.token_urlsafe(24), context, say, adapters)
@@ -183,17 +169,7 @@ def llm_planned(
         "engine": s.llm_engine,
         "adapters": [f"{adapter.name} {adapter.sha256}" for adapter in adapters],
     }
-
-    def start() -> LlmEndpoint:
-        # what there was to say of the launch has been said with the plan
-        return cast(LlmEndpoint, _as(LlmEndpoint, _ensure("llm", config, lambda _: launch(lambda text: None))))
-
-    if not _running(_folder("llm", config)):
-        planned = cast(LlmEndpoint, _as(LlmEndpoint, launch(_say).endpoint))
-        if planned.model_sha256:  # without a digest no kept answer is known to be this model's
-            return planned, start
-    running = start()
-    return running, lambda: running
+    return _as(LlmEndpoint, _ensure("llm", config, launch))
 
 
 def _external_llm(base_url: str, model: str, api_key: str, adapters: Sequence[Adapter]) -> LlmEndpoint:
@@ -299,26 +275,25 @@ def _folder(name: str, config: dict[str, Any]) -> Path:
 def _lease(folder: Path) -> None:
     leases = folder / "leases"
     leases.mkdir(exist_ok=True)
-    (leases / f"{os.getpid()}").write_text(str(psutil.Process().create_time()))
+    # moved into place whole, for a lease that cannot be read is taken for a dead process's
+    part = folder / f"lease.{os.getpid()}"
+    part.write_text(str(psutil.Process().create_time()))
+    part.replace(leases / str(os.getpid()))
 
 
-def _living_leases(folder: Path) -> list[str]:
-    """Names of the leases whose process is alive; dead ones are removed."""
-    living = []
+def _living_leases(folder: Path) -> dict[str, float]:
+    """Leases whose process is alive, and when it began; dead ones are removed."""
+    living = {}
     for path in (folder / "leases").glob("*"):
-        if path.name == "pinned" or _alive(int(path.name), path.read_text()):
-            living.append(path.name)
-        else:
-            path.unlink(missing_ok=True)
+        with contextlib.suppress(FileNotFoundError):  # another process, looking too, has removed it
+            created = path.read_text()
+            if path.name == "pinned":
+                living[path.name] = 0.0
+            elif _alive(int(path.name), created):
+                living[path.name] = float(created)
+            else:
+                path.unlink(missing_ok=True)
     return living
-
-
-def _held_since(folder: Path, since: float) -> bool:
-    """Whether only processes that began at `since` or later hold a server."""
-    holders = _living_leases(folder)
-    return bool(holders) and all(
-        name != "pinned" and float((folder / "leases" / name).read_text() or 0) >= since for name in holders
-    )
 
 
 def _alive(pid: int, created: str) -> bool:
@@ -515,7 +490,8 @@ def stop(name: str = "", *, only_idle: bool = False, wait: float = 30.0, since: 
     stopped = []
     deadline = time.monotonic() + wait
     for folder in sorted(SERVICES.glob(f"{name}*")):
-        while only_idle and _held_since(folder, since) and time.monotonic() < deadline:
+        # an old holder will not let go, so that there is nothing to wait for
+        while only_idle and min(_living_leases(folder).values(), default=0) > since and time.monotonic() < deadline:
             time.sleep(0.2)
         if only_idle and _living_leases(folder):
             continue
