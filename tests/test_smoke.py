@@ -9,7 +9,7 @@ import time
 
 import nbformat
 import pytest
-from browsing import faults, served
+from browsing import Theme, faults, served
 from playwright.sync_api import Browser
 
 from helpers.settings import BUILD, ROOT
@@ -79,8 +79,11 @@ def test_the_book_shows_the_sample_run_beside_the_reference(reproduced):
     assert any("SAMPLE" in text and NAME in name for name, text in pages.items())
 
 
-def test_every_page_of_the_book_is_whole_on_a_phone(reproduced: str, browser: Browser) -> None:
+@pytest.mark.parametrize(("width", "theme"), [(390, "dark"), (1280, "light")])
+def test_every_page_of_the_book_is_whole_on_a_phone_and_on_a_desk(
+    reproduced: str, browser: Browser, width: int, theme: Theme
+) -> None:
     site = BUILD / "html"
     pages = sorted(path.relative_to(site).as_posix() for path in site.rglob("*.html") if "_static" not in path.parts)
     with served(site) as address:
-        assert not faults(browser, address, pages, width=390, theme="dark")
+        assert not faults(browser, address, pages, width=width, theme=theme)
