@@ -22,6 +22,7 @@ from playwright.sync_api import Browser
 
 from helpers import book, figures, published, record
 from helpers.datasets import Located
+from helpers.llm import Usage
 from helpers.metrics import Score, proportion
 
 REPOSITORY = Path(__file__).resolve().parents[1]
@@ -94,8 +95,7 @@ def save_record(path: Path, profile: str, *, sample: bool, right: int = 0) -> Pa
     run = record.start(notebook=CHAPTER, paper="side_effects", profile=profile, parameters=sizes)  # type: ignore[arg-type]
     run.data(Located("side_effects/evaluation_dataset.csv", Path("x"), sample, "a" * 64, "DATA_MIRROR"))
     run.model(MODEL, "b" * 64, engine="vLLM", version="0.0", role="answers the questions")
-    run.timing("answers", 12.5, requests=1600)
-    run.tokens(prompt=160_000, generated=3_200, requests=1600)
+    run.asked(Usage(requests=1600, prompt_tokens=160_000, generated_tokens=3_200, seconds=12.5))
     for arm, (again, released) in ARMS.items():
         for table in ("table1", "table2"):
             run.rescored(f"side_effects.{table}.{arm}.accuracy", proportion(released, 19_520))

@@ -291,6 +291,46 @@ def test_auc_has_delongs_interval():
     assert [score.low, score.high] == pytest.approx(1 / (1 + np.exp(-(logit + np.array([-half, half])))), abs=5e-4)
 
 
+def error_of(score):
+    """The standard error that an interval on the logit scale was made of."""
+    return np.log(score.high / (1 - score.high) / (score.low / (1 - score.low))) / 2 / 1.959964
+
+
+def test_few_rows_of_a_label_widen_the_interval_of_auc_as_delong_has_it():
+    p_yes, p_no = np.array([0.5, 2.5, 3.5]), np.arange(200) / 100
+    above = (p_yes[:, None] > p_no[None, :]) + 0.5 * (p_yes[:, None] == p_no[None, :])
+    delong = np.sqrt(above.mean(axis=1).var(ddof=1) / 3 + above.mean(axis=0).var(ddof=1) / 200)
+    score = auc([True] * 3 + [False] * 200, np.concatenate([p_yes, p_no]))
+    assert error_of(score) * score.value * (1 - score.value) == pytest.approx(delong, rel=1e-6)
+
+
+def test_auc_over_clusters_has_obuchowskis_variance():
+    rng = np.random.default_rng(8)
+    n, drugs = 60, rng.integers(12, size=60)
+    truth = (rng.random(n) < 0.3) & (drugs < 5)  # five drugs at most have a YES
+    p = rng.normal(truth * 1.0 + 0.5 * drugs % 2)
+    above = (p[truth][:, None] > p[~truth][None, :]).astype(float)
+    value = above.mean()
+
+    def summed(values, of):
+        return np.array([(values[of == drug] - value).sum() for drug in np.unique(drugs)])
+
+    x, y = summed(above.mean(axis=1), drugs[truth]), summed(above.mean(axis=0), drugs[~truth])
+    m, k = truth.sum(), (~truth).sum()
+    with_yes, with_no, every = (len(set(of)) for of in (drugs[truth], drugs[~truth], drugs))
+    s10 = with_yes / ((with_yes - 1) * m) * (x**2).sum()
+    s01 = with_no / ((with_no - 1) * k) * (y**2).sum()
+    s11 = every / (every - 1) * (x * y).sum()
+    error = np.sqrt(s10 / m + s01 / k + 2 * s11 / (m * k))
+    score = auc(truth, p, clusters=drugs)
+    assert error_of(score) * score.value * (1 - score.value) == pytest.approx(error, rel=1e-6)
+
+
+def test_one_drug_with_a_yes_says_little_about_auc():
+    score = auc([True] * 4 + [False] * 40, [*[30.5] * 4, *range(40)], clusters=[0] * 4 + list(range(1, 41)))
+    assert score.high - score.low > 0.7
+
+
 def test_the_interval_of_auc_over_drugs_covers_what_a_bootstrap_over_drugs_does():
     rng = np.random.default_rng(6)
     drugs = np.repeat(np.arange(60), 10)
@@ -410,3 +450,27 @@ def test_a_clear_paired_difference_is_significant_and_none_is_not():
     assert same.p == 1
     assert same.low == -same.high < 0
     assert paired_means(base + rng.normal(0, 0.1, 80), base, seed=1).p > 0.01
+
+
+@pytest.mark.parametrize("worse", [1, 2, 3])
+def test_a_few_rows_that_differ_do_not_bound_the_difference_at_zero(worse):
+    a, b = np.ones(80), np.ones(80)
+    a[:worse] = 0
+    test, exact = paired_means(a, b), mcnemar(a, b)
+    assert (test.low, test.high) == pytest.approx((exact.low, exact.high), abs=0.025)
+    assert test.high > 0.005
+    back = paired_means(b, a)
+    assert (back.low, back.high) == pytest.approx((-test.high, -test.low), abs=0.015)
+
+
+def test_rows_that_belong_together_count_once_in_a_paired_test():
+    gain = np.repeat([1.0, 1.0, 1.0, -1.0], 25)  # four documents, 25 questions each
+    rows = paired_means(gain, np.zeros(100))
+    documents = paired_means(gain, np.zeros(100), clusters=np.repeat(list("abcd"), 25))
+    assert rows.difference == documents.difference == 0.5
+    assert rows.p < 0.001
+    assert documents.p > 0.3, "three of four is nothing"
+    assert documents.high - documents.low > 2 * (rows.high - rows.low)
+    assert (documents.b, documents.c) == (75, 25)
+    alone = paired_means(gain, np.zeros(100), clusters=np.arange(100))
+    assert (alone.p, alone.low, alone.high) == pytest.approx((rows.p, rows.low, rows.high), abs=0.05)

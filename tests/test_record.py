@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 
 from helpers import pages, provenance, published, record, scoreboard
 from helpers.datasets import Located
+from helpers.llm import Usage
 from helpers.metrics import Score, proportion
 from helpers.published import RecordError, UnknownId
 from helpers.settings import ROOT, settings
@@ -181,9 +182,8 @@ def test_a_record_comes_back_as_it_was_saved():
     run.data(located())
     run.model(QWEN, "1" * 64, "vllm", "0.32.0", "chat")
     run.model("hosted", None, "unknown", None, "judge")
-    run.timing("closed book", 12.5, requests=400)
-    run.tokens(prompt=100, generated=3, requests=1)
-    run.tokens(prompt=50, cached=1)
+    run.asked(Usage(requests=1, prompt_tokens=100, generated_tokens=3, seconds=12.5), "closed book")
+    run.asked(Usage(requests=1, cached=1, prompt_tokens=50, seconds=2.5, kept_seconds=2.5))
     run.rescored(F1, Score(0.8583, 19520, 0.852, 0.864, 2), source="toy/released.json")
     run.rescored(LATENCY, 82.4444, n=121)
     run.rerun(ACCURACY, proportion(240, 400, unparsed=3), model=QWEN, note="greedy", cell="score")
@@ -205,8 +205,9 @@ def test_a_record_comes_back_as_it_was_saved():
     assert back.extras[0].label == "AUC"
     made = back.provenance
     assert made.parameters == {"pairs": 400, "arms": ["format_a", "graphrag"]}
-    assert made.tokens == {"prompt": 150, "generated": 3, "requests": 1, "cached": 1}
-    assert made.timings[0].counts == {"requests": 400}
+    assert made.tokens == {"prompt": 150, "generated": 3, "requests": 2, "cached": 1}
+    assert made.timings[0].counts == {"requests": 1, "kept_seconds": 0}
+    assert (back.asking_seconds, back.took) == (15.0, back.seconds + 2.5)
     assert made.data[0].source == "https://example.org/released.json"
     assert [model.sha256 for model in made.models] == ["1" * 64, None]
     assert made.packages["pydantic"]
@@ -409,6 +410,24 @@ def test_a_rerun_agrees_within_its_tolerance(id, value, verdict):
 
 
 @pytest.mark.parametrize(
+    ("value", "verdict"),
+    [
+        (proportion(32, 50), "agrees"),  # 64 %, within two points of 62.9 %
+        (proportion(35, 50), "undecided"),  # 70 % [56, 81]: some of it lies within the tolerance
+        (proportion(45, 50), "differs"),  # 90 % [79, 96]
+        (proportion(5, 50), "differs"),
+    ],
+)
+def test_a_rerun_whose_interval_reaches_within_the_tolerance_is_undecided(value, verdict):
+    run = start()
+    run.rerun(ACCURACY, value, model=QWEN)
+    run.save()
+    row = board().loc[ACCURACY]
+    assert row["verdict"] == verdict
+    assert ("but the interval reaches within it" in row["why"]) == (verdict == "undecided")
+
+
+@pytest.mark.parametrize(
     ("model", "stand_in"),
     [(QWEN, False), ("Qwen/Qwen2.5-7B-Instruct", False), ("qwen2.5-7b-instruct", False), ("SmolLM2-135M", True)],
 )
@@ -493,6 +512,14 @@ def test_a_notebook_that_leaves_a_claim_open_does_not_undo_what_another_decided(
     later.save()
     row = scoreboard.ledger("toy", "laptop").iloc[0]
     assert (row["verdict"], row["rerun_notebook"]) == ("differs", "02_toy")
+
+
+def test_a_claim_that_a_run_is_too_small_for_is_neither_held_nor_refuted_by_it():
+    run = start()
+    run.claim(CLAIM, "undecided", "+4 [0, +18] points")
+    run.save()
+    row = scoreboard.ledger("toy", "laptop").iloc[0]
+    assert (row["verdict"], row["why"]) == ("undecided", "+4 [0, +18] points")
 
 
 def test_the_ledger_says_what_decided_each_claim_and_why_one_is_open():
@@ -591,10 +618,10 @@ def test_the_terminal_shows_scoreboard_and_ledger(capsys, monkeypatch):
 
 def test_a_run_says_how_many_of_its_answers_came_from_the_disk():
     cold, warm = start(), start("02_toy")
-    cold.tokens(prompt=100, generated=10, requests=5)
-    warm.tokens(prompt=20, generated=2, requests=5, cached=4)
+    cold.asked(Usage(requests=5, prompt_tokens=100, generated_tokens=10, seconds=600))
+    warm.asked(Usage(requests=5, cached=4, prompt_tokens=100, generated_tokens=10, seconds=600, kept_seconds=540))
     for run in (cold, warm):
         run.save()
     lines = {r.notebook: pages.run_line(r) for r in record.records("laptop")}
-    assert "from disk" not in lines["01_toy"]
-    assert lines["02_toy"].endswith(", 4 of 5 answers read from disk")
+    assert "kept" not in lines["01_toy"]
+    assert lines["02_toy"].endswith("9 min, 4 of 5 answers kept from before"), "they count with what they took"

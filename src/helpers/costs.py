@@ -1,7 +1,7 @@
 """What a profile costs in requests, tokens, hours and memory, from the token counts of the runs on record.
 
-Where a profile has been run, its counts are taken, with the answers that came from the disk counted as if they had been
-asked for. Where it has not, another profile's are scaled by the sizes of the two, between bounds: a notebook's requests
+Where a profile has been run, its counts are taken; answers that came from the disk count with what they took when they
+were made. Where it has not, another profile's are scaled by the sizes of the two, between bounds: a notebook's requests
 are a sum over its sizes, so they grow at least by the least and at most by the largest of the sizes' ratios.
 """
 
@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final, get_args
 
@@ -20,6 +20,7 @@ from helpers.settings import NOTEBOOKS, RESULTS, Profile, read_profile
 
 PER_PROMPT: Final = re.compile(r"chunk|passages|candidates|documents|k_\w+|\w*characters|\w*_depth")
 """Parameters that make a prompt longer, not prompts more."""
+ALL: Final = "all notebooks"
 NEITHER: Final = re.compile(r"seed|\w*draws|\w*_tokens|\w*temperature|top_p|retrieved|repairs")
 """Numbers that change neither: what they set is done without an LLM, or is counted apart."""
 BYTES_A_WEIGHT: Final = 2
@@ -64,6 +65,11 @@ class Cost:
     other: float
 
     @property
+    def seconds(self) -> float | None:
+        """At the rate of the recorded run; None if it was not timed."""
+        return self.tokens.high / self.rate + self.other if self.rate else None
+
+    @property
     def tokens(self) -> Range:
         """Read and written."""
         return self.prompt.plus(self.generated)
@@ -84,21 +90,31 @@ def costs(profile: Profile) -> list[Cost]:
 def recorded(record: Record) -> Cost | None:
     """What a run cost, or would have without kept answers; None where it asked nothing."""
     tokens = record.provenance.tokens
-    asked = tokens["requests"] - tokens["cached"]
-    if asked <= 0 or not tokens["prompt"]:
+    if not tokens["prompt"]:
         return None
-    share = tokens["requests"] / asked
-    seconds = sum(step.seconds for step in record.provenance.timings if "requests" in step.counts)
+    seconds = record.asking_seconds
     return Cost(
         record.notebook,
         record.profile,
         record.profile,
         _known(tokens["requests"]),
-        _known(tokens["prompt"] * share),
-        _known(tokens["generated"] * share),
+        _known(tokens["prompt"]),
+        _known(tokens["generated"]),
         (tokens["prompt"] + tokens["generated"]) / seconds if seconds else 0.0,
-        max(record.seconds - seconds, 0.0),
+        max(record.took - seconds, 0.0),
     )
+
+
+def total(each: Sequence[Cost], profile: Profile) -> Cost:
+    """The sum over notebooks; its rate is 0 unless each of them was timed."""
+    requests, prompt, generated = Range(0, 0), Range(0, 0), Range(0, 0)
+    for cost in each:
+        requests = requests.plus(cost.requests)
+        prompt, generated = prompt.plus(cost.prompt), generated.plus(cost.generated)
+    asking = sum(cost.tokens.high / cost.rate if cost.rate else math.inf for cost in each)
+    rate = prompt.plus(generated).high / asking if asking else 0.0
+    basis = profile if all(cost.basis == profile for cost in each) else each[0].basis
+    return Cost(ALL, profile, basis, requests, prompt, generated, rate, sum(cost.other for cost in each))
 
 
 def scaled(cost: Cost, record: Record, profile: Profile) -> Cost:
@@ -126,7 +142,7 @@ def memory(model: str) -> str:
     if weights := EMBEDDED_MODELS.get(model):
         each = ", ".join(f"{bytes / GIB:g} GiB with {engine}" for engine, bytes in weights.memory.items())
         return f"{each}, as measured"
-    if size := re.search(r"(\d+(?:\.\d+)?)B\b", model):
+    if size := re.search(r"(\d+(?:\.\d+)?)[Bb]\b", model):
         return f"{float(size[1]) * BYTES_A_WEIGHT:g} GB for weights in 16 bits, and room for the requests under way"
     return "not told by its name"
 

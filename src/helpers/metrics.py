@@ -154,7 +154,7 @@ def mcnemar(a_correct: Column, b_correct: Column) -> Paired:
 
     The p-value is the two-sided exact binomial one on the discordant rows. The interval of the difference is Bonett
     and Price's adjusted Wald interval (2012), which holds up with few discordant rows or none. It takes rows for
-    independent; for an interval over drugs, use `bootstrap(a - b, clusters=drugs)`.
+    independent; where they belong together (several questions about one drug), use `paired_means` with clusters.
 
     Args:
         a_correct: (n,) whether the first arm was right.
@@ -174,12 +174,20 @@ def mcnemar(a_correct: Column, b_correct: Column) -> Paired:
     return Paired("McNemar, exact", n, only_a, only_b, difference, low, high, p)
 
 
-def paired_means(a: Column, b: Column, *, seed: int = 0, draws: int = DRAWS) -> Paired:
-    """Difference of the means of two arms measured on the same rows, for values that are no yes or no.
+def paired_means(a: Column, b: Column, *, clusters: Column | None = None, seed: int = 0, draws: int = DRAWS) -> Paired:
+    """Difference of the means of two arms measured on the same rows.
 
     The p-value is that of the two-sided paired randomisation test, which turns the sign of each row's difference by
-    chance (Smucker et al. 2007, for rankings); the interval is bootstrapped over rows. `b` and `c` count the rows where
+    chance (Smucker et al. 2007, for rankings); the interval is bootstrapped over rows. Rows that belong together (all
+    questions about one drug, all rows of one document) are turned and drawn together. `b` and `c` count the rows where
     the first and where the second arm is better.
+
+    Args:
+        a: (n,) values of the first arm; for right and wrong answers 1 and 0.
+        b: (n,) values of the second arm.
+        clusters: (n,) names of what rows belong together.
+        seed: of both draws.
+        draws: of both.
 
     Raises:
         ValueError: lengths differ, there are no rows, a value is not finite, or there are fewer than 100 draws.
@@ -187,8 +195,9 @@ def paired_means(a: Column, b: Column, *, seed: int = 0, draws: int = DRAWS) -> 
     first, second = _finite(a, "a"), _finite(b, "b")
     _same_length(a=first, b=second)
     gain = first - second
-    mean = bootstrap(gain, seed=seed, draws=draws)
-    moved = gain[gain != 0]
+    mean = bootstrap(gain, clusters=clusters, seed=seed, draws=draws)
+    summed = gain if clusters is None else np.bincount(_codes(clusters), weights=gain)
+    moved = summed[np.abs(summed) > 1e-12]
     if len(moved):
         flips = np.random.default_rng(seed).choice([-1.0, 1.0], size=(draws, len(moved)))
         # the arrangement that was measured is one of those that chance could give
@@ -197,9 +206,14 @@ def paired_means(a: Column, b: Column, *, seed: int = 0, draws: int = DRAWS) -> 
     else:
         p = 1.0
     better, worse = int((gain > 0).sum()), int((gain < 0).sum())
-    # where no row differs, either arm may be the better one by as much
-    low = mean.low if len(moved) else -mean.high
-    return Paired("paired randomisation", len(gain), better, worse, mean.value, low, mean.high, p)
+    # an end of exactly 0 says that so few rows differ that some draws hold none of them: what was not seen in so many
+    # units may still be there, as often as Wilson's interval allows
+    units = len(gain) if clusters is None else len(np.unique(_codes(clusters)))
+    unseen = _wilson(0.0, units)[1] * (float(np.abs(gain).max()) or 1.0)
+    low = min(mean.low, mean.value - unseen) if mean.low == 0 else mean.low
+    high = max(mean.high, mean.value + unseen) if mean.high == 0 or not len(moved) else mean.high
+    name = "paired randomisation" if clusters is None else "paired randomisation by cluster"
+    return Paired(name, len(gain), better, worse, mean.value, low, high, p)
 
 
 def holm(ps: Sequence[float]) -> list[float]:
@@ -217,9 +231,9 @@ def holm(ps: Sequence[float]) -> list[float]:
 def auc(y_true: Column, p_yes: Column, *, clusters: Column | None = None) -> Score:
     """Area under the ROC curve: how well the probability of YES orders the rows, whatever the threshold.
 
-    The interval is DeLong's on the logit scale, with each row's contribution summed within its cluster first if there
-    are clusters (Obuchowski 1997). A perfect order has no variance; the interval is then Wilson's over the units of the
-    rarer label.
+    The interval is DeLong's on the logit scale; if there are clusters, Obuchowski's (1997), in which each label's rows
+    are summed within their cluster first, and labels that share clusters covary. A perfect order has no variance, nor
+    has one unit of a label; the interval is then Wilson's over the units of the rarer label.
 
     Args:
         y_true: (n,) True or False.
@@ -242,11 +256,15 @@ def auc(y_true: Column, p_yes: Column, *, clusters: Column | None = None) -> Sco
     placement[~truth] = 1 - (ranks[~truth] - rankdata(p[~truth])) / yes
     value = float(placement[truth].mean())
     influence = (placement - value) / np.where(truth, yes, no)
-    summed = np.bincount(units, weights=influence)
-    distinct = len(np.unique(units))
-    error = float(np.sqrt((summed**2).sum() * distinct / max(distinct - 1, 1)))
-    if error < 1e-12 or not 0 < value < 1:
-        rarer = min(len(np.unique(units[truth])), len(np.unique(units[~truth])))
+    # of each label by unit; what one unit more or less does is estimated from the units that have the label
+    of_yes, of_no = (np.bincount(units, weights=influence * mine) for mine in (truth, ~truth))
+    many_yes, many_no, many = (len(np.unique(of)) for of in (units[truth], units[~truth], units))
+    rarer = min(many_yes, many_no)
+    if rarer < 2 or not 0 < value < 1:
+        return Score(value, len(truth), *_wilson(value, rarer))
+    variances = (of_yes @ of_yes * _unbiased(many_yes), of_no @ of_no * _unbiased(many_no))
+    error = float(np.sqrt(sum(variances) + 2 * (of_yes @ of_no) * _unbiased(many)))
+    if error < 1e-12:
         return Score(value, len(truth), *_wilson(value, rarer))
     half = _z() * error / (value * (1 - value))
     low, high = (float(expit(logit(value) + side * half)) for side in (-1, 1))
@@ -403,6 +421,11 @@ def _percentiles(draws: Floats) -> tuple[float, float]:
 def _around(value: float, low: float, high: float, floor: float, ceiling: float) -> tuple[float, float]:
     """An interval held within its bounds and made to contain the value."""
     return min(max(low, floor), value), max(min(high, ceiling), value)
+
+
+def _unbiased(n: int) -> float:
+    """By what a variance about the mean of n is too small."""
+    return n / (n - 1)
 
 
 def _z() -> float:

@@ -26,6 +26,7 @@ from helpers.published import papers as declared_papers
 from helpers.record import RECORDS, Record, records
 from helpers.scoreboard import ledger, scoreboard
 from helpers.settings import BUILD, NOTEBOOKS, RESULTS, ROOT, Profile, Settings, settings
+from helpers.verdicts import TESTED
 
 REFERENCE: Final = ROOT / "book" / "reference"
 REAL_PROFILES: Final[tuple[Profile, ...]] = ("laptop", "paper")
@@ -188,15 +189,15 @@ def run_line(record: Record) -> str:
             f"profile {record.profile}",
             commit + (" with changes" if machine.dirty else ""),
             models,
-            duration(record.seconds) + _kept(machine.tokens),
+            duration(record.took) + _kept(machine.tokens),
         )
         if part
     )
 
 
 def _kept(tokens: Mapping[str, int]) -> str:
-    """Says of a duration that it holds answers which were on the disk already, or were asked for twice."""
-    return f", {tokens['cached']:,} of {tokens['requests']:,} answers read from disk" if tokens["cached"] else ""
+    """Says of a duration that it counts answers which were on the disk by what they took when they were made."""
+    return f", {tokens['cached']:,} of {tokens['requests']:,} answers kept from before" if tokens["cached"] else ""
 
 
 def findings(record: Record) -> Markup:
@@ -204,7 +205,7 @@ def findings(record: Record) -> Markup:
     decided = {finding.id: finding for finding in record.claims}
     items = [
         Markup("<li>{} {}{}</li>").format(
-            verdict("SAMPLE" if record.sample and found.verdict in ("agrees", "differs") else found.verdict),
+            verdict("SAMPLE" if record.sample and found.verdict in TESTED else found.verdict),
             claim.text,
             _why(found.why),
         )
@@ -427,16 +428,16 @@ class Pages:
         real = board["rescored"].notna() & board["rescored_verdict"].ne("SAMPLE")
         agree = int((real & board["rescored_verdict"].eq("agrees")).sum())
         rerun = [self._measured(id, "rerun") for id in self._rows]
-        done = [cell for cell in rerun if cell.there]
-        same = sum(cell["verdict"] == "agrees" for cell in done)
-        settled = claims["verdict"].isin(["agrees", "differs"])
-        if not (real.any() or done or settled.any()):
+        done = [cell["verdict"] for cell in rerun if cell.there and cell["verdict"] != "not compared"]
+        tested = list(claims["verdict"][claims["verdict"].isin(TESTED)])
+        if not (real.any() or done or tested):
             return f"{len(board)} numbers and {len(claims)} claims are printed. None of them has been tested here yet."
         return (
             f"Of {len(board)} printed numbers, {int(real.sum())} are rescored from released files; {agree} of these "
-            f"match to the last digit; {len(done)} are rerun in the run shown here, and {same} of these lie within the "
-            f"stated tolerance. Of {len(claims)} claims in words, {int(settled.sum())} are tested on that run's "
-            f"answers, and {int(claims['verdict'].eq('agrees').sum())} hold there."
+            f"match to the last digit; {len(done)} are rerun in the run shown here: {done.count('agrees')} lie within "
+            f"the stated tolerance, {done.count('differs')} beyond it, and for {done.count('undecided')} the run is "
+            f"too small to tell. Of {len(claims)} claims in words, {len(tested)} are tested, on the run's answers, the "
+            f"released ones or the printed numbers: {_balance(tested)}."
         )
 
     def papers(self) -> str:
@@ -451,20 +452,20 @@ class Pages:
         return "\n\n".join(told)
 
     def _tested(self, paper: str) -> str:
-        """How many of a paper's claims were tested and hold; the first that holds and the first that does not."""
+        """How many of a paper's claims were tested, with what result; the first that holds and that does not."""
         claims = [row for row in self.claims.to_dict("records") if row["paper"] == paper]
-        settled = [row for row in claims if row["verdict"] in ("agrees", "differs")]
-        if not settled:
+        tested = [row for row in claims if row["verdict"] in TESTED]
+        if not tested:
             return "None of its claims has been tested here yet." if claims else ""
-        hold = sum(row["verdict"] == "agrees" for row in settled)
-        first = [next((row for row in settled if row["verdict"] == word), None) for word in ("agrees", "differs")]
+        first = [next((row for row in tested if row["verdict"] == word), None) for word in ("agrees", "differs")]
         items = [
             Markup("<li>{} {}{}</li>").format(verdict(row["verdict"]), row["claim"], _why(row["why"]))
             for row in first
             if row
         ]
         examples = Markup('<ul class="rag-findings">{}</ul>').format(Markup("").join(items))
-        return f"Of {len(settled)} claims tested, {hold} hold here.\n\n{examples}"
+        balance = _balance([row["verdict"] for row in tested])
+        return f"Of {len(tested)} claims tested, {balance}.\n\n{examples}"
 
     # -- the scoreboard page
 
@@ -497,24 +498,35 @@ class Pages:
         return _figure(agree / len(mine), f"{agree} of {len(mine)}") if mine else escape(_NONE)
 
     def _held(self, notebook: str) -> Markup:
-        """How many of the claims that a notebook's shown run tests hold in it."""
-        settled = [
+        """How many of the claims that a notebook's shown run tests hold in it, and how many it leaves open."""
+        tested = [
             row[f"{group}_verdict"]
             for row in self.claims.to_dict("records")
             for group in ("rerun", "reference")
-            if row["verdict"] == row[f"{group}_verdict"] in ("agrees", "differs")
+            if row["verdict"] == row[f"{group}_verdict"] in TESTED
             and row[f"{group}_notebook"] == notebook
-            and (group == "rerun" or row["rerun_verdict"] not in ("agrees", "differs"))
+            and (group == "rerun" or row["rerun_verdict"] not in TESTED)
         ]
-        held = settled.count("agrees")
-        return _figure(held / len(settled), f"{held} of {len(settled)}") if settled else escape(_NONE)
+        if not tested:
+            return escape(_NONE)
+        held, left = tested.count("agrees"), tested.count("undecided")
+        return _figure(held / len(tested), f"{held} of {len(tested)}") + _why(f"{left} undecided" if left else "")
 
     def scoreboard(self) -> str:
-        """Every printed number beside what became of it; the page's script adds sorting and filters."""
+        """Every printed number beside what became of it; the page's script adds sorting and filters.
+
+        Each paper's numbers in the order of its tables, those first of which something became.
+        """
         several = self.board["paper"].nunique() > 1
+        measured = {id: (self._measured(id, "rescored"), self._measured(id, "rerun")) for id in self._rows}
+        papers = list(self.board["paper"].unique())
+        order = sorted(
+            measured,
+            key=lambda id: (papers.index(self._rows[id]["paper"]), not any(cell.there for cell in measured[id])),
+        )
         rows = []
-        for id, row in self._rows.items():
-            rescored, rerun = self._measured(id, "rescored"), self._measured(id, "rerun")
+        for id in order:
+            row, (rescored, rerun) = self._rows[id], measured[id]
             place = Markup('<span id="{}">{}</span>').format(id, row["row"]) + _why(row["column"])
             notebook = rerun["notebook"] or rescored["notebook"]
             if any(chapter.name == notebook for chapter in self.chapters):
@@ -544,7 +556,7 @@ class Pages:
             # that nothing has been run needs no second sentence
             small += [cell["why"]] if cell["notebook"] or cell.verdict != "not run" else []
         else:
-            small += [verdict("differs")] if cell.verdict == "differs" else []
+            small += [verdict(cell.verdict)] if cell.verdict in ("differs", "undecided") else []
             small += [f"n = {figures.number(cell['n'], 'count')}"] if not pd.isna(cell["n"]) else []
             small += [f"{cell['unparsed']} unparsed"] if not pd.isna(cell["unparsed"]) and cell["unparsed"] else []
             small += [text for text in (cell["model"], "reference run" * (cell.group == "reference")) if text]
@@ -552,7 +564,7 @@ class Pages:
         return (cell.html() if cell.there else _absent(cell.verdict)) + _why(Markup("; ").join(small))
 
     def _summary(self, row: dict[str, Any]) -> Markup:
-        settled = row["verdict"] in ("agrees", "differs", "not compared")
+        settled = row["verdict"] in (*TESTED, "not compared")
         return verdict("not run" if row["verdict"] == "SAMPLE" else row["verdict"]) + _why(
             row["why"] if settled else ""
         )
@@ -562,7 +574,7 @@ class Pages:
         rows = []
         for row in self.claims.to_dict("records"):
             says = bool(row["rerun_notebook"]) and row["rerun_verdict"] != "SAMPLE"
-            own = row["rerun_verdict"] in ("agrees", "differs") or (says and row["reference_verdict"] == "not run")
+            own = row["rerun_verdict"] in TESTED or (says and row["reference_verdict"] == "not run")
             group = "rerun" if own else "reference"
             rows.append(
                 {
@@ -692,7 +704,7 @@ class Pages:
                     }
                 )
             rows.append(
-                {"Notebook": record.notebook, "Step": "whole notebook", "Seconds": f"{record.seconds:,.1f}"}
+                {"Notebook": record.notebook, "Step": "whole notebook", "Seconds": f"{record.took:,.1f}"}
                 | {
                     "Counts": ", ".join(
                         f"{k} {figures.number(v, 'count')}" for k, v in record.provenance.tokens.items()
@@ -729,15 +741,17 @@ class Pages:
         rows: list[dict[str, Any]] = []
         for profile in costs.profiles():
             each = costs.costs(profile)
-            for cost in each:
+            singly = each if profile in REAL_PROFILES else []
+            for cost in [*singly, costs.total(each, profile)] if each else []:
                 scaled = cost.basis != cost.profile
-                seconds = cost.tokens.high / cost.rate + cost.other if cost.rate and not scaled else None
+                seconds = cost.seconds if not scaled else None
                 quick = cost.tokens.times(1 / QUICK, 1 / QUICK)
+                name = Markup("_<wbr>").join(cost.notebook.split("_"))
+                basis = _why(f"scaled from {cost.basis}" if scaled else "recorded")
                 rows.append(
                     {
                         "Profile": profile,
-                        "Notebook": _link(cost.notebook, Markup("_<wbr>").join(cost.notebook.split("_")))
-                        + _why(f"scaled from {cost.basis}" if scaled else "recorded"),
+                        "Notebook": (name if cost.notebook == costs.ALL else _link(cost.notebook, name)) + basis,
                         "Requests": _span(cost.requests),
                         "Tokens in": _span(cost.prompt),
                         "Tokens out": _span(cost.generated),
@@ -752,14 +766,18 @@ class Pages:
         return self._table(rows, caption)
 
     def rates(self) -> str:
-        """The tokens a second that the recorded runs reached, in a sentence."""
+        """The tokens a second that the recorded runs reached, a sentence for each model and machine."""
+        reached: dict[str, list[float]] = {}
+        for record in self._records:
+            if (cost := costs.recorded(record)) and cost.rate:
+                server = f"{', '.join(_answering(record))}, on {record.provenance.cores} cores"
+                reached.setdefault(server, []).append(cost.rate)
         said = [
-            f"{figures.number(round(cost.rate), 'count')} in `{record.notebook}` ({', '.join(_answering(record))}; "
-            f"{record.provenance.cores} cores)"
-            for record in self._records
-            if (cost := costs.recorded(record)) and cost.rate
+            f"{server}: {_span(costs.Range(round(min(each)), round(max(each))))} tokens a second, read and written, in "
+            f"{len(each)} notebook{'s' if len(each) > 1 else ''}."
+            for server, each in reached.items()
         ]
-        return f"Tokens a second, read and written: {'; '.join(said)}." if said else "No run has been timed yet."
+        return " ".join(said) or "No run has been timed yet."
 
     def memory(self) -> str:
         """The models that each profile names, and the memory that serving them takes."""
@@ -799,6 +817,12 @@ def _why(text: str) -> Markup:
     return Markup('<span class="rag-why">{}</span>').format(joined) if text else Markup()
 
 
+def _balance(verdicts: Sequence[str]) -> str:
+    """How many claims hold, do not, and are left open, in words."""
+    hold, fail, left = (verdicts.count(word) for word in TESTED)
+    return f"{hold} hold, {fail} do not, {left} cannot be decided by a run of this size"
+
+
 def _p(p: float) -> str:
     return "< 0.001" if p < 0.001 else f"{p:.3f}"
 
@@ -830,11 +854,11 @@ def _run_columns(record: Record | None) -> dict[str, str]:
     machine = record.provenance
     values = (
         record.profile,
-        "SAMPLE" if record.sample else "real",
+        "SAMPLE" if record.sample else "synthetic" if record.synthetic else "real",
         ", ".join(_answering(record)),
         f"{record.created:%Y-%m-%d}",
         f"{machine.commit[:10]}{' with changes' if machine.dirty else ''}" if machine.commit else "unknown",
-        duration(record.seconds),
+        duration(record.took),
     )
     return dict(zip(names, values, strict=True))
 

@@ -23,14 +23,15 @@ from helpers.metrics import Score
 from helpers.provenance import Json, Machine, machine, scrubbed, without_addresses
 from helpers.published import ID, Entry, Kind, Number, RecordError, Strict, published
 from helpers.settings import BUILD, Profile
+from helpers.verdicts import Verdict
 
 if TYPE_CHECKING:
     from helpers.datasets import Located
+    from helpers.llm import Usage
 
 log = logging.getLogger(__name__)
 
 Status = Literal["not run", "cannot be run"]
-Verdict = Literal["agrees", "differs", "not run", "cannot be run"]
 
 RECORDS = BUILD / "records"
 SCHEMA: Literal[1] = 1
@@ -135,6 +136,7 @@ class Record(Strict):
     paper: str
     profile: Profile
     sample: bool
+    synthetic: bool = False
     created: datetime
     seconds: float
     values: list[Value]
@@ -142,6 +144,16 @@ class Record(Strict):
     claims: list[Finding]
     extras: list[Extra]
     provenance: Provenance
+
+    @property
+    def asking_seconds(self) -> float:
+        """Seconds that the language models took, for kept answers those when they were made."""
+        return sum(step.seconds for step in self.provenance.timings if "kept_seconds" in step.counts)
+
+    @property
+    def took(self) -> float:
+        """Seconds of the run, and those that its kept answers took when they were made."""
+        return self.seconds + sum(step.counts.get("kept_seconds", 0.0) for step in self.provenance.timings)
 
 
 class Run:
@@ -158,6 +170,7 @@ class Run:
         self.notebook, self.paper, self.profile = notebook, paper, profile
         self.printed = published(paper)
         self.sample = False
+        self.synthetic = False
         self._parameters = parameters
         self._created, self._began = datetime.now(UTC), time.monotonic()
         self._values: dict[tuple[str, str], Value] = {}
@@ -185,10 +198,17 @@ class Run:
         checked = {key: _finite(f"{name}, {key}", count) for key, count in counts.items()}
         self._timings.append(Timing(name=name, seconds=_finite(name, seconds), counts=checked))
 
-    def tokens(self, *, prompt: int = 0, generated: int = 0, requests: int = 0, cached: int = 0) -> None:
-        """Add to the counts of tokens and requests; cached are the requests answered from the cache."""
-        for name, count in (("prompt", prompt), ("generated", generated), ("requests", requests), ("cached", cached)):
-            self._tokens[name] += count
+    def asked(self, usage: Usage, name: str = "language model") -> None:
+        """Note what was asked of a language model: tokens, requests and seconds, those of kept answers included."""
+        counts = {
+            "prompt": usage.prompt_tokens,
+            "generated": usage.generated_tokens,
+            "requests": usage.requests,
+            "cached": usage.cached,
+        }
+        for key, count in counts.items():
+            self._tokens[key] += count
+        self.timing(name, usage.seconds, requests=usage.requests, kept_seconds=usage.kept_seconds)
 
     def rescored(
         self, id: str, score: Score | float, *, n: int | None = None, note: str = "", source: str = ""
@@ -240,14 +260,14 @@ class Run:
 
         Args:
             id: of the claim.
-            verdict: agrees, differs, not run, cannot be run.
+            verdict: agrees, differs, undecided, not run, cannot be run; `verdicts` has the rules for the first three.
             why: the numbers that decided it, in a sentence.
             test: the test as carried out; the one stated for the claim if left out.
             p: its p-value, if it has one.
 
         Raises:
             UnknownId: the paper makes no such claim.
-            RecordError: the verdict is none of the four, or a reason is missing, or p is not finite.
+            RecordError: the verdict is none of these, or a reason is missing, or p is not finite.
         """
         stated = self.printed.claim(id)
         if verdict not in get_args(Verdict):
@@ -293,6 +313,7 @@ class Run:
             paper=self.paper,
             profile=self.profile,
             sample=self.sample,
+            synthetic=self.synthetic,
             created=self._created.replace(microsecond=0),
             seconds=round(time.monotonic() - self._began, 3),
             values=list(self._values.values()),

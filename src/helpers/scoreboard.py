@@ -17,6 +17,7 @@ from rich.table import Table
 from helpers.published import Claim, Kind, Number, Unit, papers, published
 from helpers.record import Record, Value, records
 from helpers.settings import RESULTS, Profile, settings
+from helpers.verdicts import TESTED
 
 SLACK = 1e-9
 """Relative slack of every comparison, so that a value on the border of its tolerance counts as within it."""
@@ -28,9 +29,6 @@ DRIFT_FLOOR: dict[Unit, float | None] = {
     "per_second": None,
 }
 """How far a rerun may always lie from the kept reference. None: not compared."""
-
-SETTLED = ("agrees", "differs")
-"""Verdicts that decide something."""
 
 T = TypeVar("T")
 
@@ -63,9 +61,10 @@ def scoreboard(paper: str | None = None, profile: Profile | None = None) -> pd.D
         One row a number: id, paper, table, row, column, unit, printed, value, printed_n, printed_model, note, and three
         groups of columns: `rescored`, `reference` (the kept run's rerun) and `rerun` (that of this machine), each with
         `_n`, `_low`, `_high`, `_unparsed`, `_verdict`, `_why`, `_model`, `_stand_in`, `_notebook` and `_note`. A
-        group's verdict is agrees, differs, not compared (speed), SAMPLE, not run or cannot be run, and there is always
-        a why. `verdict` and `why` sum the row up and `decided_by` says which group they are from: this machine's rerun
-        on real data, or else the reference, or else what was rescored. A SAMPLE takes no other value's place.
+        group's verdict is agrees, differs, undecided (only the interval reaches within the tolerance), not compared
+        (speed), SAMPLE, not run or cannot be run, and there is always a why. `verdict` and `why` sum the row up and
+        `decided_by` says which group they are from: this machine's rerun on real data, or else the reference, or else
+        what was rescored. A SAMPLE takes no other value's place.
     """
     profile = profile or settings().profile
     own, kept = records(profile), records(profile, RESULTS)
@@ -96,7 +95,7 @@ def ledger(paper: str | None = None, profile: Profile | None = None) -> pd.DataF
             rerun = _decided(claim, own, claim.why_not or "not yet run on this machine")
             for group, decided in (("reference", reference), ("rerun", rerun)):
                 row |= {f"{group}_{key}": value for key, value in decided.items()}
-            chosen = reference if reference["verdict"] in SETTLED and rerun["verdict"] not in SETTLED else rerun
+            chosen = reference if reference["verdict"] in TESTED and rerun["verdict"] not in TESTED else rerun
             rows.append({**row, "verdict": chosen["verdict"], "why": chosen["why"]})
     return pd.DataFrame(rows).astype({"reference_p": "float64", "rerun_p": "float64"})
 
@@ -215,22 +214,33 @@ def _judge(number: Number, value: Value) -> tuple[str, str]:
     tolerance = number.within(value.kind)
     if tolerance is None:
         return "not compared", "speed depends on the machine"
-    verdict = "agrees" if _near(value.value, number.value, tolerance) else "differs"
     # a rescored value is judged by its last printed digit, so it is shown with more
     more = 1 if value.kind == "rescored" else 0
     limit = number.show(tolerance, more).lstrip("+")
     apart = f"{number.show(value.value, 2 * more)} against {number.printed} printed"
-    return verdict, f"{apart}; {'within' if verdict == 'agrees' else 'beyond'} the tolerance of {limit}"
+    if _near(value.value, number.value, tolerance):
+        return "agrees", f"{apart}; within the tolerance of {limit}"
+    if value.kind == "rerun" and _reaches(value, number.value, tolerance):
+        return "undecided", f"{apart}; beyond the tolerance of {limit}, but the interval reaches within it"
+    return "differs", f"{apart}; beyond the tolerance of {limit}"
+
+
+def _reaches(value: Value, printed: float, tolerance: float) -> bool:
+    """Whether some of a value's interval lies within the tolerance."""
+    if value.low is None or value.high is None:
+        return False
+    nearest = min(max(printed, value.low), value.high)
+    return _near(nearest, printed, tolerance)
 
 
 def _decided(claim: Claim, runs: Sequence[Record], empty: str) -> dict[str, Any]:
     """What the newest of these runs says about a claim; one that decides it goes before one that only says why not."""
-    run, found = _latest(runs, lambda run: (f for f in run.claims if f.id == claim.id and f.verdict in SETTLED))
+    run, found = _latest(runs, lambda run: (f for f in run.claims if f.id == claim.id and f.verdict in TESTED))
     if not run:
         run, found = _latest(runs, lambda run: (f for f in run.claims if f.id == claim.id))
     if not (run and found):
         return {"verdict": "not run", "why": empty, "test": claim.test, "p": None, "notebook": ""}
-    verdict = "SAMPLE" if run.sample and found.verdict in SETTLED else found.verdict
+    verdict = "SAMPLE" if run.sample and found.verdict in TESTED else found.verdict
     return {"verdict": verdict, "why": found.why, "test": found.test, "p": found.p, "notebook": run.notebook}
 
 
@@ -257,7 +267,7 @@ def _stands_in(used: str, printed: str | None) -> bool:
 
 # --- in the terminal -----------------------------------------------------------------------------------------------
 
-_COLOURS = {"agrees": "green", "differs": "red", "SAMPLE": "yellow", "not compared": "cyan"}
+_COLOURS = {"agrees": "green", "differs": "red", "undecided": "magenta", "SAMPLE": "yellow", "not compared": "cyan"}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
