@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import importlib.util
+import json
+import os
 import shutil
+import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 from playwright.sync_api import sync_playwright
 
-from helpers import doctor, engines, settings
+from helpers import doctor, engines, lora, services, settings, training
 
 
 @pytest.fixture(autouse=True)
@@ -24,7 +28,8 @@ def finding(part: str) -> doctor.Finding:
 
 
 def test_every_part_is_named():
-    assert {f.part for f in doctor.findings()} == {"machine", "profile", "graph", "LLM", "weights", "data", "browser"}
+    parts = {"machine", "profile", "graph", "LLM", "encoders", "adapters", "weights", "data", "browser"}
+    assert {f.part for f in doctor.findings()} == parts
 
 
 def test_a_server_that_does_not_answer_is_told_with_the_line_that_mends_it(monkeypatch):
@@ -37,6 +42,119 @@ def test_a_server_that_does_not_answer_is_told_with_the_line_that_mends_it(monke
 def test_the_paper_profile_asks_for_a_server(monkeypatch):
     monkeypatch.setenv("PROFILE", "paper")
     assert "LLM_BASE_URL" in finding("llm").mend
+
+
+def test_encoders_of_a_hub_are_told_with_the_line_that_installs_what_loads_them(monkeypatch, capsys):
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    assert finding("encoders").mend == ""  # the laptop profile needs none
+    monkeypatch.setenv("PROFILE", "paper")
+    monkeypatch.setenv("COLUMNS", "400")
+    found = finding("encoders")
+    assert "emilyalsentzer/Bio_ClinicalBERT" in found.uses
+    assert found.mend == "pip install '.[encoders]'"
+    assert doctor.main([]) == 0
+    assert found.mend in capsys.readouterr().out
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: name)
+    assert finding("encoders").mend == ""
+
+
+def test_adapters_that_a_server_lacks_are_told_with_the_line_that_serves_them(monkeypatch, tmp_path):
+    monkeypatch.setenv("PROFILE", "paper")
+    monkeypatch.setenv("LLM_BASE_URL", "http://gpu:8000/v1")
+    monkeypatch.setattr(engines, "choose_engine", lambda model: ("vllm", "a test"))
+    monkeypatch.setattr(lora, "ADAPTERS", tmp_path)
+    for name, base in {"ours-1": "meta-llama/Llama-2-13b-hf", "ours-2": "mistralai/Mistral-7B-Instruct-v0.2"}.items():
+        (tmp_path / name).mkdir()
+        (tmp_path / name / training.LOG).write_text(json.dumps({"base": base}))
+    (tmp_path / ".half").mkdir()
+    (tmp_path / ".half" / training.LOG).write_text("{")
+    have = ["meta-llama/Llama-2-13b-hf", "ours-1"]
+    monkeypatch.setattr(services, "served", lambda url, key: [{"id": name} for name in have])
+    mend = finding("adapters").mend
+    assert "serve mistralai/Mistral-7B-Instruct-v0.2 at http://gpu:8000/v1" in mend
+    assert mend.endswith(f"--enable-lora --lora-modules ours-2={tmp_path / 'ours-2'}")
+    have += ["mistralai/Mistral-7B-Instruct-v0.2", "ours-2"]
+    assert finding("adapters").mend == ""
+    monkeypatch.setattr(engines, "choose_engine", lambda model: ("llamacpp", "a test"))
+    assert "LLM_ENGINE=vllm" in finding("adapters").mend
+
+
+def test_what_a_container_has_read_and_may_forget_counts_as_free(monkeypatch, tmp_path):
+    monkeypatch.setattr(engines, "CGROUP", tmp_path)
+    (tmp_path / "memory.max").write_text("1000000\n")
+    (tmp_path / "memory.current").write_text("900000\n")
+    assert engines.available_memory() == 100_000
+    (tmp_path / "memory.stat").write_text("anon 100000\ninactive_file 500000\nactive_file 300000\n")
+    assert engines.available_memory() == 600_000
+    (tmp_path / "memory.max").write_text("max\n")
+    assert engines.available_memory() > 1_000_000
+
+
+def test_a_renewed_lock_renews_the_engine(monkeypatch, tmp_path):
+    monkeypatch.setattr(engines, "ENVIRONMENTS", tmp_path / "environments")
+    monkeypatch.setattr(engines, "_lock", lambda extra: tmp_path / f"{extra}.txt")
+    monkeypatch.setattr(engines, "_extra", lambda engine: "llamacpp")
+    engines._stamp("llamacpp").parent.mkdir(parents=True)
+    for pins in (None, "xllamacpp==1\n", "xllamacpp==2\n"):
+        if pins:
+            (tmp_path / "llamacpp.txt").write_text(pins)
+            assert not engines.installed("llamacpp")
+        engines._stamp("llamacpp").write_text(engines._stamp_text("llamacpp"))
+        assert engines.installed("llamacpp")
+
+
+def launched(monkeypatch, model: str, port: int = 1) -> engines.Launch:
+    monkeypatch.setattr(engines, "_engine_version", lambda engine, package: "vllm 0")
+    monkeypatch.setattr(engines, "install", lambda engine, say: None)
+    monkeypatch.setattr(engines, "choose_engine", lambda model: ("vllm", "a test"))
+    return engines.llm_launch(model, port, "key", 512, lambda text: None)
+
+
+def test_a_model_of_a_folder_has_the_same_digest_on_every_port_until_it_changes(monkeypatch, tmp_path):
+    weights = tmp_path / "model.safetensors"
+    weights.write_bytes(b"one")
+    first, again = (launched(monkeypatch, str(tmp_path), port).endpoint["model_sha256"] for port in (1, 2))
+    assert first == again != ""
+    weights.write_bytes(b"two")  # as large as before
+    os.utime(weights, (0, 0))
+    assert launched(monkeypatch, str(tmp_path)).endpoint["model_sha256"] != first
+
+
+def test_a_model_of_a_hub_is_served_and_told_apart_by_its_revision(monkeypatch):
+    digests = {}
+    for revision in ("a1", "b2", ""):
+        monkeypatch.setattr(engines, "_hub_revision", lambda model, revision=revision: revision)
+        launch = launched(monkeypatch, "someone/model")
+        assert (f"--revision={revision}" in launch.command) is bool(revision)
+        digests[revision] = launch.endpoint["model_sha256"]
+    assert len(set(digests.values())) == 3
+    assert digests[""] == ""
+
+
+def test_llamacpp_listens_on_loopback_alone(tmp_path):
+    stub = """
+import os, signal, threading, types
+class CommonParams:
+    def __init__(self):
+        self.model, self.cpuparams, self.cpuparams_batch = (types.SimpleNamespace() for _ in range(3))
+class Server:
+    def __init__(self, params):
+        print(params.hostname, flush=True)
+        threading.Timer(0.2, os.kill, (os.getpid(), signal.SIGTERM)).start()
+"""
+    (tmp_path / "xllamacpp.py").write_text(stub)
+    script = Path(engines.__file__).with_name("llamacpp_server.py")
+    options = ["--model=m", "--name=n", "--port=1", "--context=1", "--parallel=1", "--threads=1"]
+    environment = {**os.environ, "PYTHONPATH": str(tmp_path), "LLAMACPP_API_KEY": "key"}
+    done = subprocess.run(
+        [sys.executable, str(script), *options],
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.stdout == "127.0.0.1\n", done.stderr
 
 
 def test_a_wrong_setting_is_an_error_of_one_line(run_in, project):

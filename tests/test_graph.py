@@ -286,6 +286,73 @@ def test_clear_takes_its_labels_and_what_vouches_for_them(endpoint: GraphEndpoin
         db.clear()
 
 
+@pytest.fixture
+def own(endpoint: GraphEndpoint, db: Graph) -> Iterator[Graph]:
+    """The same graph as a server of the user's own."""
+    with graph.connect(replace(endpoint, embedded=False)) as connected:
+        yield connected
+
+
+def load_pairs_once(db: Graph, sha256: str, pairs: list[tuple[str, str]], fail: bool = False) -> bool:
+    with db.load_once("pairs", sha256) as missing:
+        if missing:
+            db.clear("Drug", "Effect")
+            load_pairs(db, pairs)
+            if fail:
+                raise KeyboardInterrupt
+    return missing
+
+
+@pytest.mark.engine
+def test_nodes_of_the_user_are_never_cleared(db: Graph, own: Graph) -> None:
+    theirs = [{"name": "theirs"}]
+    db.load_nodes("Drug", theirs, "name", progress=False)
+    for _ in range(2):
+        with pytest.raises(GraphError, match=r"1 nodes :Drug that this project did not load.*by NEO4J_DATABASE"):
+            load_pairs_once(own, "1", [("a", "x")])
+    assert own.read("MATCH (n) RETURN labels(n) AS labels, n.name AS name") == [{"labels": ["Drug"], "name": "theirs"}]
+    own.clear_all()
+    assert load_pairs_once(own, "1", [("a", "x")])
+    assert stored_pairs(own) == [("a", "x")]
+
+
+@pytest.mark.engine
+def test_what_this_project_loaded_is_cleared_on_a_server_of_the_users_own(own: Graph) -> None:
+    assert load_pairs_once(own, "1", [("a", "x")])
+    assert not load_pairs_once(own, "1", [("a", "x")])
+    for sha256 in ("2", "3"):  # also what an interrupted load left
+        with pytest.raises(KeyboardInterrupt):
+            load_pairs_once(own, sha256, [("b", "y")], fail=True)
+        assert not own.loaded("pairs", sha256)
+    assert load_pairs_once(own, "3", [("c", "z")])
+    assert stored_pairs(own) == [("c", "z")]
+
+
+@pytest.mark.engine
+def test_a_first_load_that_was_interrupted_is_done_again_on_a_server_of_the_users_own(own: Graph) -> None:
+    with pytest.raises(KeyboardInterrupt):
+        load_pairs_once(own, "1", [("a", "x")], fail=True)
+    assert load_pairs_once(own, "1", [("a", "x"), ("b", "y")])
+    assert stored_pairs(own) == [("a", "x"), ("b", "y")]
+
+
+@pytest.mark.engine
+def test_what_a_second_data_set_added_may_be_cleared_after_the_first_was(own: Graph) -> None:
+    def add() -> bool:
+        with own.load_once("more", "1") as missing:
+            if missing:
+                own.clear("Class")
+                own.load_nodes("Drug", [{"name": "a"}], "name", progress=False)
+                own.load_nodes("Class", [{"name": "c"}], "name", progress=False)
+        return missing
+
+    load_pairs_once(own, "1", [("a", "x")])
+    assert add()
+    assert load_pairs_once(own, "2", [("a", "x"), ("b", "y")])
+    assert add()
+    assert not add()
+
+
 @pytest.mark.engine
 def test_of_two_data_sets_that_one_connection_loads_each_vouches_for_its_own_labels(db: Graph) -> None:
     with db.load_once("others", "1"):

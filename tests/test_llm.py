@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+import hashlib
 import json
 import math
 import threading
@@ -10,12 +12,22 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from helpers.llm import LLM, CapabilityError, ContextOverflowError, LlmError, choice_logprobs, label_probability
+from helpers.engines import Adapter
+from helpers.llm import (
+    LLM,
+    CapabilityError,
+    ContextOverflowError,
+    LlmError,
+    choice_logprobs,
+    continuation_logprobs,
+    label_probability,
+)
 from helpers.services import LlmEndpoint
 
 
@@ -61,12 +73,14 @@ def test_the_label_probability_counts_every_spelling_of_the_label():
 
 
 @contextmanager
-def server(status: int, body: object) -> Iterator[str]:
-    """A real HTTP server on loopback that answers every request alike."""
+def server(status: int, body: object, asked: list[dict[str, Any]] | None = None) -> Iterator[str]:
+    """A real HTTP server on loopback that answers every request alike, and notes in `asked` what it was asked."""
 
     class Handler(BaseHTTPRequestHandler):
         def do_POST(self):
-            self.rfile.read(int(self.headers["Content-Length"]))
+            request = self.rfile.read(int(self.headers["Content-Length"]))
+            if asked is not None:
+                asked.append(json.loads(request))
             content = body.encode() if isinstance(body, str) else json.dumps(body).encode()
             self.send_response(status)
             self.send_header("Content-Type", "application/json")
@@ -85,7 +99,7 @@ def server(status: int, body: object) -> Iterator[str]:
         http.shutdown()
 
 
-def completion(text: str) -> dict[str, object]:
+def completion(text: str) -> dict[str, Any]:
     return {
         "id": "1",
         "object": "chat.completion",
@@ -111,8 +125,125 @@ def test_a_server_that_ignores_the_constraint_is_an_error():
 
 
 def test_a_server_without_logprobs_cannot_choose():
-    with server(200, completion('"YES"')) as url, pytest.raises(CapabilityError, match="log-probabilities"):
+    with (
+        server(200, completion('{"answer": "YES"}')) as url,
+        pytest.raises(CapabilityError, match="log-probabilities"),
+    ):
         client(url).choose_many([ask("?")], ["YES", "NO"])
+
+
+def step(token: str, **alternatives: float) -> dict[str, object]:
+    """One generated token of an answer, with what might have stood there, by probability."""
+    found = [{"token": t, "logprob": math.log(p), "bytes": None} for t, p in alternatives.items()]
+    taken = next(f["logprob"] for f in found if f["token"] == token) if found else 0.0
+    return {"token": token, "logprob": taken, "bytes": None, "top_logprobs": found}
+
+
+@pytest.mark.parametrize(
+    "tokens",
+    [
+        [step('{"'), step("answer"), step('":'), step(' "'), step("YES", YES=0.6, NO=0.3, MAYBE=0.1), step('"}')],
+        # an alternative to the wrapping tells nothing of the answer
+        [step("{", **{"{": 0.5, '{"': 0.5}), step(' "answer" : "'), step("YES", YES=0.6, NO=0.3), step('"'), step("}")],
+        [step('{"answer":'), step('"Y', **{'"Y': 0.6, '"N': 0.3}), step('ES"}')],
+    ],
+)
+def test_a_server_of_unknown_make_chooses_within_an_object(tokens):
+    answered = completion("".join(t["token"] for t in tokens))
+    answered["choices"][0]["logprobs"] = {"content": tokens}
+    asked: list[dict[str, Any]] = []
+    with server(200, answered, asked) as url:
+        choice = client(url).choose_many([ask("?")], ["YES", "NO"])[0]
+    assert choice.answer == "YES"
+    assert math.isclose(math.exp(choice.logprobs["YES"]), 2 / 3)
+    assert math.isclose(math.exp(choice.logprobs["NO"]), 1 / 3)
+    described = asked[0]["response_format"]["json_schema"]
+    assert described["strict"] is True
+    assert described["schema"]["type"] == "object"  # no other root is taken
+    assert described["schema"]["required"] == list(described["schema"]["properties"])
+    assert described["schema"]["additionalProperties"] is False
+
+
+@pytest.mark.parametrize("engine", ["vllm", "openai", "llamacpp"])
+def test_only_vllm_is_sent_its_own_fields(engine):
+    asked: list[dict[str, Any]] = []
+    with server(200, completion("YES"), asked) as url:
+        client(url, engine=engine).apart("mine").chat_many([ask("?")], max_tokens=5)
+    assert asked[0].get("cache_salt") == ("mine" if engine == "vllm" else None)
+
+
+REFUSED = [
+    (400, {"error": {"message": "Use 'max_completion_tokens' instead.", "param": "max_tokens", "code": "unsupported"}}),
+    (422, {"detail": [{"type": "extra_forbidden", "loc": ["body", "max_tokens"], "msg": "Extra inputs"}]}),
+]
+
+
+@pytest.mark.parametrize(("status", "body"), REFUSED)
+def test_a_parameter_that_a_server_refuses_is_named_with_what_to_do(status, body):
+    with (
+        server(status, body) as url,
+        pytest.raises(LlmError, match=r"refused the parameter 'max_tokens'.* Set LLM_BASE_URL and LLM_MODEL"),
+    ):
+        client(url).chat_many([ask("?")], max_tokens=5)
+
+
+def test_a_server_on_loopback_is_asked_without_the_proxy(monkeypatch):
+    for name in ("HTTP_PROXY", "http_proxy", "ALL_PROXY"):
+        monkeypatch.setenv(name, "http://127.0.0.1:9")  # nobody listens there
+    for name in ("NO_PROXY", "no_proxy"):
+        monkeypatch.delenv(name, raising=False)
+    with server(200, completion("YES")) as url:
+        assert client(url).chat_many([ask("?")], max_tokens=5)[0].text == "YES"
+
+
+# -------------------------------------------------------------------------------------------------- log-likelihoods
+
+
+def echoed(tokens: list[str], logprobs: list[float | None], *, shown: int = 0) -> dict[str, Any]:
+    """What vLLM answers: text without the special tokens at the start, offsets that count them, one token more."""
+    offsets = [sum(map(len, tokens[:i])) for i in range(len(tokens))]
+    return {
+        "id": "1",
+        "object": "text_completion",
+        "created": 0,
+        "model": "m",
+        "choices": [
+            {
+                "index": 0,
+                "finish_reason": "length",
+                "text": "".join(tokens[shown:]),
+                "logprobs": {"tokens": tokens, "token_logprobs": logprobs, "text_offset": offsets, "top_logprobs": []},
+            }
+        ],
+        "usage": {"prompt_tokens": len(tokens) - 1, "completion_tokens": 1, "total_tokens": len(tokens)},
+    }
+
+
+@pytest.mark.parametrize(
+    ("before", "none"), [([], []), (["<s>"], [None]), (["<|begin_of_text|>"], [None])], ids=["none", "<s>", "Llama-3"]
+)
+def test_a_token_that_the_text_does_not_show_moves_no_border(before, none):
+    tokens, logprobs = (
+        ["The", " capital", " is", " Par", "is", "."],
+        [None if not none else -3.0, -2.0, -1.0, -0.5, -0.25],
+    )
+    body = echoed([*before, *tokens], [*none, *logprobs, -9.0], shown=len(before))
+    with server(200, body) as url:
+        scored = client(url, engine="vllm").loglikelihood_many([("The capital is", " Paris")])[0]
+    assert (scored.total, scored.tokens) == (-0.75, 2)
+
+
+def test_tokens_that_do_not_join_to_the_text_are_an_error_not_a_number():
+    # a tokeniser that loses the space before a word when it decodes one token alone
+    body = echoed(["The", "capital", "is", "Paris", "."], [None, -1.0, -1.0, -1.0, -1.0])
+    body["choices"][0]["text"] = "The capital is Paris."
+    with server(200, body) as url, pytest.raises(CapabilityError, match="do not join to ' Paris'"):
+        client(url, engine="vllm").loglikelihood_many([("The capital is", " Paris")])
+
+
+def test_a_token_across_the_border_belongs_to_the_continuation():
+    assert continuation_logprobs(["a", "b c", "d"], [None, -1.0, -2.0], "ab", " cd") == [-1.0, -2.0]
+    assert continuation_logprobs(["cd"], [-1.0], "ab", " cd") is None
 
 
 def test_an_overflow_is_an_error_or_a_counted_status():
@@ -145,13 +276,53 @@ def test_an_answer_is_asked_for_once(tmp_path):
     with server(200, completion("YES")) as url:
         first = client(url, tmp_path / "cache")
         first.chat_many([ask("a"), ask("a"), ask("b")], max_tokens=5)
-        assert (first.usage.requests, first.usage.cached) == (3, 1)
+        assert (first.usage.requests, first.usage.cached) == (2, 0)  # distinct ones
+        first.chat_many([ask("b")], max_tokens=5)
+        assert (first.usage.requests, first.usage.prompt_tokens) == (2, 6)
     second = client(url, tmp_path / "cache")  # the server is gone
     replies = second.chat_many([ask("b"), ask("a")], max_tokens=5)
     assert [r.text for r in replies] == ["YES", "YES"]
     assert all(r.cached for r in replies)
     with pytest.raises(LlmError):
         second.chat_many([ask("a")], max_tokens=6)  # another parameter is another question
+
+
+def test_kept_answers_count_with_the_time_that_they_took(tmp_path):
+    class Slow(LLM):
+        def _chat(self, messages, parameters):
+            time.sleep(0.2)
+            return dataclasses.replace(super()._chat(messages, parameters), seconds=0.2)
+
+    prompts = [ask(str(i)) for i in range(4)]
+    with server(200, completion("YES")) as url:
+        endpoint = LlmEndpoint(url, "m", "key", "openai", "", "", 100, 2)
+        first = Slow(endpoint, cache_folder=tmp_path / "cache")
+        first.chat_many(prompts, max_tokens=5)
+    assert first.usage.kept_seconds == 0
+    assert first.usage.seconds >= 0.4
+    second = LLM(endpoint, cache_folder=tmp_path / "cache")
+    for _ in range(2):  # each is counted once
+        second.chat_many(prompts, max_tokens=5)
+    assert (second.usage.requests, second.usage.cached) == (4, 4)
+    assert second.usage.kept_seconds == second.usage.seconds == pytest.approx(4 * 0.2 / 2)  # two at a time
+    assert second.usage.prompt_tokens == first.usage.prompt_tokens == 12
+
+
+def test_what_is_under_way_when_another_request_fails_is_kept(tmp_path):
+    class Fails(LLM):
+        def _chat(self, messages, parameters):
+            if messages[0]["content"] == "bad":
+                time.sleep(0.1)
+                raise LlmError("broken")
+            time.sleep(0.5)
+            return super()._chat(messages, parameters)
+
+    with server(200, completion("YES")) as url:
+        endpoint = LlmEndpoint(url, "m", "key", "openai", "", "", 100, 2)
+        with pytest.raises(LlmError, match="broken"):
+            Fails(endpoint, cache_folder=tmp_path / "cache").chat_many([ask("good"), ask("bad")], max_tokens=5)
+    again = LLM(endpoint, cache_folder=tmp_path / "cache")  # the server is gone
+    assert again.chat_many([ask("good")], max_tokens=5)[0].cached
 
 
 def test_an_interrupted_run_keeps_what_had_come(tmp_path):
@@ -184,6 +355,33 @@ def test_a_corrupt_store_is_set_aside(tmp_path):
             model = client(url, folder)
         assert model.chat_many([ask("a")], max_tokens=5)[0].text == "YES"
     assert list(tmp_path.glob("cache.corrupt-*"))
+
+
+def test_a_store_that_is_whole_but_cannot_be_opened_stays_where_it_is(tmp_path):
+    folder = tmp_path / "cache"
+    (folder / "cache.db").mkdir(parents=True)  # as on a full disk or with a lock: sqlite3's own error, of a whole store
+    with pytest.raises(LlmError, match=r"cannot be opened .* left as they are"):
+        client("http://127.0.0.1:9/v1", folder)
+    assert [path.name for path in tmp_path.iterdir()] == ["cache"]
+
+
+def key_of(endpoint: LlmEndpoint) -> str:
+    return LLM(endpoint, cache_folder=None)._key("chat", {"max_tokens": 5}, ask("?"))
+
+
+def test_the_answers_of_weights_with_a_digest_are_found_wherever_they_are_served():
+    served = [LlmEndpoint(f"http://127.0.0.1:{p}/v1", "m", "key", "vllm", "1", "ab" * 32, 100, 2) for p in (1, 2)]
+    assert len({key_of(endpoint) for endpoint in served}) == 1
+    # kept answers are found by this; another key asks everything anew
+    decides = ["chat", "ab" * 32, "vllm", "1", 100, {"max_tokens": 5}, ask("?")]
+    assert key_of(served[0]) == hashlib.sha256(json.dumps(decides, sort_keys=True).encode()).hexdigest()
+
+
+def test_answers_of_one_adapter_on_two_servers_without_digests_are_not_confused():
+    adapter = Adapter("mine", Path("mine"), "cd" * 32)
+    servers = [LlmEndpoint(f"http://{host}/v1", "base", "key", "vllm", "1", "", 100, 2) for host in ("one", "two")]
+    another = dataclasses.replace(servers[0], model="another base")
+    assert len({key_of(endpoint.adapted(adapter)) for endpoint in [*servers, another]}) == 3
 
 
 @pytest.mark.parametrize("choices", [[], ["YES"], ["YES", "YES"], ["NO", "NOT"]])

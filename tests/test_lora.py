@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -78,6 +79,28 @@ def test_the_answers_of_two_adapters_are_not_confused(adapter):
     digests = {base.model_sha256, base.adapted(adapter).model_sha256, base.adapted(other).model_sha256}
     assert len(digests) == 3
     assert base.adapted(adapter).model == "mine"
+
+
+@pytest.fixture
+def trained_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., str]:
+    """Name of the folder of a training with these settings; nothing is trained."""
+    monkeypatch.setattr(lora, "ADAPTERS", tmp_path)
+    loaded: list[str] = []
+    monkeypatch.setattr(lora, "load", lambda folder: loaded.append(folder.name))
+
+    def name(**settings: float) -> str:
+        lora.trained("mine", [("a", "b")], [("a", "b")], SMALL, **settings)
+        return loaded[-1]
+
+    return name
+
+
+def test_another_default_makes_another_adapter(trained_in, monkeypatch):
+    before = trained_in(steps=1)
+    assert trained_in(steps=1, rate=1e-3) == before  # the default, said
+    monkeypatch.setitem(lora.train.__kwdefaults__, "rate", 1e-2)
+    assert trained_in(steps=1) != before
+    assert trained_in(steps=1, rate=1e-3) == before
 
 
 @pytest.mark.engine

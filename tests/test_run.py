@@ -134,6 +134,25 @@ def test_a_reference_keeps_what_was_saved_beside_the_record(tmp_path, monkeypatc
     assert run.keep_reference("laptop") == 1
 
 
+def test_a_run_whose_record_is_missing_or_was_set_aside_is_not_kept_and_said(tmp_path, monkeypatch, capsys):
+    for name in ("BUILD", "RESULTS", "REFERENCE"):
+        monkeypatch.setattr(run, name, tmp_path / name)
+    files = {
+        "executed/laptop/01_x.ipynb": '{"cells": [], "metadata": {}}',
+        "executed/laptop/02_x.ipynb": '{"cells": [], "metadata": {}}',
+        "records/laptop/01_x.json": '{"sample": false}',
+        "records/laptop/01_x.json.corrupt": "{",  # of an earlier run
+        "records/laptop/02_x.json.corrupt": "{",
+    }
+    for name, text in files.items():
+        (tmp_path / "BUILD" / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / "BUILD" / name).write_text(text)
+    assert run.keep_reference("laptop") == 0
+    assert [path.name for path in (tmp_path / "RESULTS" / "laptop").iterdir()] == ["01_x.json"]
+    assert [path.name for path in (tmp_path / "REFERENCE").iterdir()] == ["01_x.ipynb"]
+    assert "02_x: not kept, its record 02_x.json is missing or damaged" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     ("profile", "said"),
     [

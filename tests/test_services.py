@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import signal
 import stat
+import subprocess
 import sys
 import threading
 import time
@@ -16,7 +18,7 @@ import psutil
 import pytest
 
 from helpers import services, settings
-from helpers.engines import Adapter
+from helpers.engines import Adapter, Launch
 from helpers.llm import LLM
 from helpers.services import ServiceError
 
@@ -53,7 +55,15 @@ def test_a_named_graph_without_password_says_what_to_set(named):
 
 
 @pytest.mark.parametrize(
-    ("name", "value"), [("neo4j_uri", "localhost:7687"), ("llm_base_url", "gpu:8000"), ("llm_engine", "ollama")]
+    ("name", "value"),
+    [
+        ("neo4j_uri", "localhost:7687"),
+        ("llm_base_url", "gpu:8000"),
+        ("llm_base_url", "http://gpu:80000/v1"),
+        ("llm_base_url", "http://[gpu]/v1"),
+        ("llm_base_url", "http:///v1"),
+        ("llm_engine", "ollama"),
+    ],
 )
 def test_a_setting_that_cannot_be_used_is_named(named, name, value):
     named(**{name: value})
@@ -123,8 +133,49 @@ def test_the_setting_llm_model_takes_the_place_of_the_profiles(named):
     named(llm_base_url=f"http://127.0.0.1:{http.server_port}/v1", llm_model="mine")
     endpoint = services.llm_endpoint("the profile's")
     assert (endpoint.model, endpoint.engine, endpoint.context) == ("mine", "vllm", 512)
-    with pytest.raises(ServiceError, match="does not serve 'a second one'"):
+    with pytest.raises(ServiceError, match=r"does not serve 'a second one'.* serve it there too") as error:
         services.llm_endpoint("a second one", exact=True)
+    assert "Set LLM_MODEL" not in str(error.value)  # it would not be heard
+    http.shutdown()
+
+
+@pytest.fixture
+def proxied(monkeypatch):
+    """A proxy that is not there, for all hosts."""
+    for name in ("HTTP_PROXY", "http_proxy", "ALL_PROXY"):
+        monkeypatch.setenv(name, "http://127.0.0.1:9")
+    for name in ("NO_PROXY", "no_proxy"):
+        monkeypatch.delenv(name, raising=False)
+
+
+def test_no_proxy_is_asked_for_a_server_on_this_machine(named, proxied):
+    http = answering({"data": [{"id": "m", "owned_by": "vllm"}], "version": "1"})
+    named(llm_base_url=f"http://127.0.0.1:{http.server_port}/v1")
+    assert services.llm_endpoint("m").version == "vllm 1"
+    http.shutdown()
+
+
+@pytest.mark.parametrize(
+    ("url", "here"),
+    [
+        ("http://127.0.0.1:8000/v1", True),
+        ("http://localhost/v1", True),
+        ("http://[::1]:8000/v1", True),
+        ("http://10.0.0.1/v1", False),
+        ("https://127.0.0.1.example.org/v1", False),
+    ],
+)
+def test_what_lies_on_this_machine_is_told(url, here):
+    assert services.is_loopback(url) is here
+
+
+def test_an_embedded_server_becomes_ready_behind_a_proxy(proxied, tmp_path, monkeypatch):
+    http = answering({})
+    monkeypatch.setattr(services, "_living_leases", lambda folder: {"me": 1.0})
+    launch = Launch("llm", [], {}, f"http://127.0.0.1:{http.server_port}/health", {}, start_timeout=20)
+    with psutil.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as server:
+        assert "ready" in itertools.islice(services._watch(launch, server, tmp_path), 20)
+        server.kill()
     http.shutdown()
 
 

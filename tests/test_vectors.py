@@ -43,6 +43,13 @@ def random_unit(n: int, d: int, seed: int = 0) -> Floats:
     return unit(np.random.default_rng(seed).standard_normal((n, d)).tolist())
 
 
+def test_an_encoder_is_loaded_once_and_remembering_it_is_a_type(minilm):
+    assert vectors.encoder(vectors.DEFAULT_ENCODER) is minilm
+    one, other = vectors.Remembering(minilm), vectors.Remembering(minilm)
+    assert one is not other  # each remembers what it was asked itself
+    assert isinstance(one, vectors.Remembering)
+
+
 class CountingEncoder(Encoder):
     """A quick encoder of the tests' own, so that what is encoded can be counted."""
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import importlib.util
+import json
 import os
 import platform
 import shutil
@@ -15,16 +16,22 @@ import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import psutil
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
-from helpers import datasets, engines, services
-from helpers.settings import BUILD, ROOT, SettingsError, profile_model, settings
+from helpers import datasets, engines, run, services
+from helpers.settings import BUILD, NOTEBOOKS, ROOT, SettingsError, profile_model, settings
 
 DISK_NEEDED = 12 * engines.GIB
 """Bytes that engine, weights and indexes of the laptop profile take together, with room."""
+
+
+ENCODERS = ("encoder", "reranker_encoder", "cross_encoder", "reranker")
+"""The notebooks' parameters that name an encoder."""
 
 
 @dataclass(frozen=True)
@@ -128,6 +135,55 @@ def _llm() -> Finding:
     return Finding("LLM", f"{model} by embedded {engine} ({why})", mend)
 
 
+def _parameters() -> list[dict[str, Any]]:
+    """What this profile gives each notebook, its own defaults included."""
+    paths = sorted(NOTEBOOKS.glob("*.ipynb"))
+    return [run.declared(path) | run.parameters(path.stem, settings().profile) for path in paths]
+
+
+def _encoders() -> Finding:
+    named = {values[name] for values in _parameters() for name in ENCODERS if values.get(name)}
+    hub = sorted(name for name in named if f"models/{name}/model.onnx" not in datasets.registry())
+    if not hub:
+        return Finding("encoders", ", ".join(sorted(named)) or "none")
+    mend = "" if importlib.util.find_spec("sentence_transformers") else "pip install '.[encoders]'"
+    return Finding("encoders", f"{', '.join(hub)} from a hub", mend)
+
+
+def _adapters() -> Finding:
+    bases = {values["small_model"] for values in _parameters() if values.get("lora_steps")}
+    bases |= {values["finetune"]["base"] for values in _parameters() if "finetune" in values}
+    if not bases:
+        return Finding("adapters", "none: this profile trains no model")
+    uses = f"LoRA adapters of {', '.join(sorted(bases))}, trained by the notebooks"
+    s = settings()
+    engine, why = engines.choose_engine(min(bases))
+    if engine != "vllm":
+        return Finding("adapters", uses, f"{engine} trains and serves none ({why}): set LLM_ENGINE=vllm")
+    if not s.llm_base_url:
+        return Finding("adapters", f"{uses} and served by embedded vLLM")
+    try:
+        cards = services.served(s.llm_base_url, s.llm_api_key.get_secret_value() if s.llm_api_key else "none")
+    except services.ServiceError as error:
+        return Finding("adapters", uses, str(error))
+    served = {card["id"] for card in cards}
+    modules = [f"{path.name}={path}" for path in _trained(bases) if path.name not in served]
+    if not modules and bases <= served:
+        return Finding("adapters", f"{uses} and served at {s.llm_base_url} (LLM_BASE_URL)")
+    mend = [f"serve {name} at {s.llm_base_url} with vLLM's --enable-lora" for name in sorted(bases - served)]
+    if modules:
+        mend.append(f"start vLLM there with --enable-lora --lora-modules {' '.join(modules)}")
+    return Finding("adapters", uses, "; ".join(mend))
+
+
+def _trained(bases: set[str]) -> list[Path]:
+    """Folders of the adapters of these models that this machine has trained."""
+    from helpers import lora, training  # noqa: PLC0415  # a second to import, needed only with a server of one's own
+
+    logs = sorted(lora.ADAPTERS.glob(f"[!.]*/{training.LOG}"))
+    return [log.parent for log in logs if json.loads(log.read_text(encoding="utf-8"))["base"] in bases]
+
+
 def _models() -> Finding:
     names = [n for n, e in datasets.registry().items() if e.kind == "model"]
     missing = [n for n in names if not (datasets.RAW / n).exists()]
@@ -154,7 +210,7 @@ def _browser() -> Finding:
 def findings() -> list[Finding]:
     """Each part of the set-up in turn; a part that cannot be examined says why."""
     found = []
-    for part in (_machine, _profile, _graph, _llm, _models, _data, _browser):
+    for part in (_machine, _profile, _graph, _llm, _encoders, _adapters, _models, _data, _browser):
         try:
             found.append(part())
         except (SettingsError, datasets.DataError, engines.EngineError) as error:
@@ -187,7 +243,8 @@ def main(arguments: list[str] | None = None) -> int:
     )
     for finding in findings():
         style = "yellow" if finding.mend else "green"
-        table.add_row(finding.part, finding.uses, finding.mend or "-", style=style)
+        # as it is written: `.[encoders]` is no markup
+        table.add_row(*map(escape, (finding.part, finding.uses, finding.mend or "-")), style=style)
     console.print(table)
     return 0
 

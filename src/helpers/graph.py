@@ -40,7 +40,8 @@ BATCH_CHARACTERS = 4_000_000
 STATEMENT_BYTES = 10_000
 """The longest statement that `read_untrusted` runs."""
 MARKER = "LoadedData"
-"""Label of the notes on what is loaded, one a data set: its name, its SHA-256 and the labels loaded for it."""
+"""Label of the notes on what is loaded, one a data set: its name, its SHA-256 (empty unless it is loaded to its end)
+and the labels loaded for it."""
 
 IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
@@ -99,6 +100,7 @@ class Graph:
         """Connect; see `connect` for the errors."""
         self.endpoint = endpoint
         self._loaded_labels: set[str] = set()
+        self._loading = ""  # the data set that `load_once` is loading
         self._driver = neo4j.GraphDatabase.driver(endpoint.uri, auth=(endpoint.user, endpoint.password), **_driving())
         try:
             # one try, for the driver would go on for half a minute
@@ -156,7 +158,10 @@ class Graph:
         def bolt(row: Mapping[str, Any]) -> Row:
             return {"key": row.get(key), "properties": {_named(k): v for k, v in row.items() if k != key}}
 
-        self._loaded_labels.add(label)
+        if label not in self._loaded_labels:
+            self._loaded_labels.add(label)
+            if self._loading:  # known as ours before the first node is there
+                self._note(self._loading, "")
         return self._load(statement, rows, bolt, {"key": (label, key)}, f"load {label}", progress)
 
     def load_edges(
@@ -238,17 +243,32 @@ class Graph:
 
         Raises:
             ValueError: no label, or one that is not an identifier.
+            GraphError: on a server of the user's own, nodes of a label are there that this project did not load.
         """
         if not labels:
             raise ValueError("clear needs the labels to delete. Use clear_all to empty the whole database.")
-        # the notes first: an interrupted clear must not leave one that vouches for what is gone
+        self._refuse_foreign(labels)
+        # the notes first: an interrupted clear must not leave one that vouches for what is gone. They go on telling
+        # whose the labels are.
         self._write(
             f"MATCH (m:{_name(MARKER)}) WHERE size(m.labels) = 0 OR any(label IN m.labels WHERE label IN $labels) "
-            "DELETE m",
+            "SET m.sha256 = ''",
             labels=list(labels),
         )
         for label in labels:
             self._delete(f"(n:{_name(label)})")
+
+    def _refuse_foreign(self, labels: Sequence[str]) -> None:
+        if self.endpoint.embedded:
+            return
+        noted = self.read(f"MATCH (m:{_name(MARKER)}) UNWIND m.labels AS label RETURN DISTINCT label")
+        for label in sorted(set(labels) - {row["label"] for row in noted}):
+            if count := self.read(f"MATCH (n:{_name(label)}) RETURN count(n) AS count")[0]["count"]:
+                raise GraphError(
+                    f"The database {self.endpoint.database!r} at NEO4J_URI={_without_user(self.endpoint.uri)} has "
+                    f"{count:,} nodes :{label} that this project did not load; loading would delete them. Name a "
+                    "database of its own by NEO4J_DATABASE, or empty this one."
+                )
 
     def clear_all(self) -> None:
         """Delete every node and relationship of the database, whoever made them."""
@@ -269,6 +289,10 @@ class Graph:
 
     def mark_loaded(self, name: str, sha256: str) -> None:
         """Note that the data set `name` with this SHA-256 is loaded to its end."""
+        self._note(name, sha256)
+
+    def _note(self, name: str, sha256: str) -> None:
+        """Note the labels of a data set; its SHA-256 is empty until it is loaded to its end."""
         self._write(
             f"MERGE (m:{_name(MARKER)} {{name: $name}}) SET m.sha256 = $sha256, m.labels = $labels",
             name=name,
@@ -288,6 +312,9 @@ class Graph:
         Yields:
             Whether the data set must be loaded. If the block ends without an error, it counts as loaded; if it is
             interrupted, the next caller loads it again.
+
+        Raises:
+            GraphError: from `clear`, where a server of the user's own has nodes of these labels already.
         """
         BUILD.mkdir(parents=True, exist_ok=True)
         with FileLock(BUILD / "graph-load.lock"):
@@ -295,8 +322,12 @@ class Graph:
             if missing:
                 self._loaded_labels.clear()  # those of another data set must not tie this one's note to them
                 # from here on the graph is neither the old version nor the new one
-                self._write(f"MATCH (m:{_name(MARKER)} {{name: $name}}) DELETE m", name=name)
-            yield missing
+                self._write(f"MATCH (m:{_name(MARKER)} {{name: $name}}) SET m.sha256 = ''", name=name)
+                self._loading = name
+            try:
+                yield missing
+            finally:
+                self._loading = ""
             if missing:
                 self.mark_loaded(name, sha256)
 
@@ -465,7 +496,7 @@ def _driving() -> dict[str, Any]:
 
 def _explained(endpoint: GraphEndpoint, user: str, error: Exception) -> GraphError:
     """The driver's error as one that says what to do."""
-    uri = re.sub(r"//[^/@]*@", "//", endpoint.uri)
+    uri = _without_user(endpoint.uri)
     server = f"The embedded graph server {uri}" if endpoint.embedded else f"NEO4J_URI={uri}"
     if isinstance(error, AuthError):
         return GraphError(
@@ -484,6 +515,10 @@ def _explained(endpoint: GraphEndpoint, user: str, error: Exception) -> GraphErr
         else "Start it, or unset NEO4J_URI to use the embedded server."
     )
     return GraphError(f"{server} did not answer within {WAIT:.0f} s. {mend} The driver says: {_first_line(error)}")
+
+
+def _without_user(uri: str) -> str:
+    return re.sub(r"//[^/@]*@", "//", uri)
 
 
 def _first_line(error: Exception) -> str:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
+import re
 import sqlite3
 import threading
 import time
@@ -24,7 +25,7 @@ import openai
 from tqdm import tqdm
 
 from helpers.engines import Adapter
-from helpers.services import LlmEndpoint, llm_endpoint
+from helpers.services import LlmEndpoint, is_loopback, llm_endpoint
 from helpers.settings import DERIVED
 
 Message = Mapping[str, str]
@@ -33,6 +34,9 @@ Answer = TypeVar("Answer")
 
 CACHE_FOLDER = DERIVED / "llm_cache"
 TOP_LOGPROBS = 20
+WRAPPING_TOKENS = 16
+"""What a JSON object around an answer may take."""
+_WRAPPING = re.compile(r'\s*\{\s*"answer"\s*:\s*')
 
 
 class LlmError(RuntimeError):
@@ -94,7 +98,17 @@ class Loglikelihood:
 
 @dataclass
 class Usage:
-    """What the requests of one client came to. `cached` requests count in `requests` but not in the tokens."""
+    """What the distinct requests of one client came to, each counted once, as if all had been asked now.
+
+    Attributes:
+        requests: distinct requests.
+        cached: how many of them were answered from the disk.
+        prompt_tokens, generated_tokens: as the server counted them when it was asked.
+        overflows: prompts beyond the context.
+        seconds: waited for the server, and `kept_seconds`.
+        kept_seconds: what the answers from the disk took when they were made: the seconds of each, over the requests
+            that were under way at once.
+    """
 
     requests: int = 0
     cached: int = 0
@@ -102,6 +116,7 @@ class Usage:
     generated_tokens: int = 0
     overflows: int = 0
     seconds: float = 0.0
+    kept_seconds: float = 0.0
 
 
 class LLM:
@@ -126,9 +141,11 @@ class LLM:
         self.endpoint = endpoint
         self.concurrency = concurrency or endpoint.concurrency
         self.usage = Usage()
+        self._counted: set[str] = set()
         self._lock = threading.Lock()
         self._cache_folder = cache_folder
-        self._salt = {"cache_salt": salt} if salt else {}
+        # a field of vLLM's own, which other servers may refuse
+        self._salt = {"cache_salt": salt} if salt and endpoint.engine == "vllm" else {}
         self._cache = _open_cache(cache_folder) if cache_folder else None
         self._client = openai.OpenAI(
             base_url=endpoint.base_url,
@@ -136,6 +153,8 @@ class LLM:
             # with the client's back-off of up to 8 s this is some 100 s, longer than an embedded server's restart
             max_retries=16,
             timeout=600,
+            # no proxy reaches this machine's loopback, nor should it see the key
+            http_client=openai.DefaultHttpxClient(trust_env=not is_loopback(endpoint.base_url)),
         )
 
     def adapted(self, adapter: Adapter) -> LLM:
@@ -146,7 +165,7 @@ class LLM:
     def apart(self, salt: str) -> LLM:
         """The model for requests that take no computed prompt from those with another salt, so that each pays its own.
 
-        For measuring time. vLLM keeps them apart; another server is told, and may take no notice.
+        For measuring time. vLLM alone keeps them apart; another server is not told.
         """
         return LLM(self.endpoint, cache_folder=self._cache_folder, concurrency=self.concurrency, salt=salt)
 
@@ -221,10 +240,10 @@ class LLM:
         choices = list(choices)
         if len(set(choices)) < 2 or any(a != b and b.startswith(a) for a in choices for b in choices):
             raise ValueError(f"Choices must be at least two, and none may begin another: {choices}")
-        constraint, quote = _constraint(self.endpoint.engine, choices)
+        constraint, wrapped = _constraint(self.endpoint.engine, choices)
         parameters = {
             "choices": choices,
-            "max_tokens": 4 + 2 * max(map(len, choices)),
+            "max_tokens": 4 + 2 * max(map(len, choices)) + (WRAPPING_TOKENS if wrapped else 0),
             "temperature": 0.0,
             "seed": 0,
             "logprobs": True,
@@ -238,7 +257,7 @@ class LLM:
             if completion is None:
                 raise ContextOverflowError(f"A prompt does not fit the context of {self.endpoint.context} tokens.")
             text = completion.choices[0].message.content or ""
-            answer = json.loads(text) if quote and text.startswith('"') and text.endswith('"') else text
+            answer, before = _unwrapped(text) if wrapped else (text, "")
             if answer not in choices:
                 raise CapabilityError(
                     f"{self.endpoint.engine} {self.endpoint.version} at {self.endpoint.base_url} ignored the "
@@ -247,8 +266,11 @@ class LLM:
             content = completion.choices[0].logprobs.content if completion.choices[0].logprobs else None
             if not content:
                 raise CapabilityError(f"{self.endpoint.base_url} gives no log-probabilities, which `choose` needs.")
-            spelled = {json.dumps(c, ensure_ascii=False) if quote else c: c for c in choices}
             steps = [(t.token, {t.token: t.logprob, **{a.token: a.logprob for a in t.top_logprobs}}) for t in content]
+            # what comes before the answer is the same whatever the answer
+            while before and steps and len(steps[0][0]) <= len(before):
+                before = before[len(steps.pop(0)[0]) :]
+            spelled = {before + json.dumps(c, ensure_ascii=False) if wrapped else c: c for c in choices}
             logprobs = choice_logprobs(steps, list(spelled))
             return Choice(
                 answer,
@@ -270,7 +292,8 @@ class LLM:
             label: what the progress bar says.
 
         Raises:
-            CapabilityError: the engine cannot score a prompt (llama.cpp's server cannot).
+            CapabilityError: the engine cannot score a prompt (llama.cpp's server cannot), or the tokens that it gives
+                do not join to the continuation.
         """
         if self.endpoint.engine == "llamacpp":
             raise CapabilityError(
@@ -296,14 +319,16 @@ class LLM:
             scored = done.choices[0].logprobs
             if scored is None or not done.choices[0].text.startswith(context):
                 raise CapabilityError(f"{self.endpoint.base_url} does not echo the prompt with its log-probabilities.")
-            end = len(context) + len(continuation)
-            # A token that straddles the border belongs to the continuation.
-            values = [
-                value
-                for token, value, offset in zip(scored.tokens, scored.token_logprobs, scored.text_offset, strict=True)
-                if offset + len(token) > len(context) and offset < end and value is not None
-            ]
-            return Loglikelihood(math.fsum(values), len(values), done.usage.prompt_tokens, time.perf_counter() - start)
+            # of the prompt; after them comes the token that was generated
+            count = done.usage.prompt_tokens
+            tokens, logprobs = scored.tokens[:count], scored.token_logprobs[:count]
+            values = continuation_logprobs(tokens, logprobs, context, continuation)
+            if values is None:
+                raise CapabilityError(
+                    f"The tokens that {self.endpoint.base_url} gives do not join to {continuation!r}; their "
+                    "log-probabilities cannot be told apart. Use the embedded engine, or a model of another tokeniser."
+                )
+            return Loglikelihood(math.fsum(values), len(values), count, time.perf_counter() - start)
 
         return self._many("loglikelihood", {}, [list(p) for p in pairs], ask, Loglikelihood, label)
 
@@ -342,9 +367,14 @@ class LLM:
         where = f"{self.endpoint.model} at {self.endpoint.base_url}"
         try:
             return request()
-        except openai.BadRequestError as error:
+        except (openai.BadRequestError, openai.UnprocessableEntityError) as error:
             if _is_overflow(str(error)):
                 return None
+            if parameter := _refused_parameter(error):
+                raise LlmError(
+                    f"{where} refused the parameter {parameter!r}, which is needed here. Set LLM_BASE_URL and "
+                    f"LLM_MODEL to a server and model that take it, for example vLLM's. The server says: {error}"
+                ) from None
             raise LlmError(f"{where} refused a request: {error}") from None
         except openai.AuthenticationError:
             raise LlmError(f"{where} refused the key. Set LLM_API_KEY.") from None
@@ -376,29 +406,39 @@ class LLM:
                     found[key] = answer_type(**{**kept, "cached": True})
         missing = [key for key in distinct if key not in found]
         fresh: dict[str, Answer] = {}
+
+        # kept by who asked, so that what is under way when another request fails is kept too
+        def ask_and_keep(key: str) -> Answer:
+            answer = ask(distinct[key])
+            if self._cache is not None:
+                kept = asdict(answer)  # type: ignore[call-overload]  # all three answers are dataclasses
+                kept.pop("cached")
+                with self._lock:
+                    self._cache.set(key, kept)
+            return answer
+
         with ThreadPoolExecutor(self.concurrency) as pool:
-            futures = {pool.submit(ask, distinct[key]): key for key in missing}
+            futures = {pool.submit(ask_and_keep, key): key for key in missing}
             try:
                 bar = tqdm(as_completed(futures), total=len(missing), desc=label, unit="req", disable=not missing)
                 for future in bar:
-                    key, answer = futures[future], future.result()
-                    fresh[key] = answer
-                    if self._cache is not None:
-                        kept = asdict(answer)  # type: ignore[call-overload]  # all three answers are dataclasses
-                        kept.pop("cached")
-                        self._cache.set(key, kept)
+                    fresh[futures[future]] = future.result()
             except BaseException:
                 pool.shutdown(wait=False, cancel_futures=True)
                 raise
-        self._count(keys, fresh, time.perf_counter() - start)
+        self._count({**found, **fresh}, time.perf_counter() - start if fresh else 0.0)
         return [fresh[key] if key in fresh else found[key] for key in keys]
 
-    def _count(self, keys: Sequence[str], fresh: Mapping[str, Any], seconds: float) -> None:
+    def _count(self, answers: Mapping[str, Any], waited: float) -> None:
         with self._lock:
-            self.usage.requests += len(keys)
-            self.usage.cached += len(keys) - len(fresh)
-            self.usage.seconds += seconds if fresh else 0.0
-            for answer in fresh.values():
+            new = [answer for key, answer in answers.items() if key not in self._counted]
+            self._counted.update(answers)
+            kept = math.fsum(answer.seconds for answer in new if answer.cached) / self.concurrency
+            self.usage.requests += len(new)
+            self.usage.cached += sum(answer.cached for answer in new)
+            self.usage.kept_seconds += kept
+            self.usage.seconds += waited + kept
+            for answer in new:
                 self.usage.prompt_tokens += answer.prompt_tokens
                 self.usage.generated_tokens += getattr(answer, "generated_tokens", 0)
                 self.usage.overflows += getattr(answer, "status", "") == "overflow"
@@ -465,6 +505,32 @@ def choice_logprobs(steps: Iterable[tuple[str, Mapping[str, float]]], choices: S
     return {c: math.log(m) if m > 0 else -math.inf for c, m in mass.items()}
 
 
+def continuation_logprobs(
+    tokens: Sequence[str], logprobs: Sequence[float | None], context: str, continuation: str
+) -> list[float] | None:
+    """Log-probabilities of the continuation's tokens, or None where the tokens do not join to it.
+
+    Aligned from the end, for the tokens may begin with one that the text does not show (`<s>`, `<|begin_of_text|>`). A
+    token that straddles the border belongs to the continuation.
+
+    Args:
+        tokens: of context and continuation, as texts.
+        logprobs: of each token; None for the first.
+        context, continuation: the two texts.
+    """
+    text = context + continuation
+    at, values = len(text), []
+    for token, value in zip(reversed(tokens), reversed(logprobs), strict=True):
+        if at <= len(context):
+            break
+        if not text[:at].endswith(token):
+            return None
+        at -= len(token)
+        if value is not None:
+            values.append(value)
+    return values[::-1] if at <= len(context) else None
+
+
 def _leads(text: str, choice: str) -> bool:
     return choice.startswith(text) or text.startswith(choice)
 
@@ -486,7 +552,7 @@ def label_probability(first_token: Mapping[str, float], positive: str = "YES", n
 
 
 def _constraint(engine: str, choices: Sequence[str]) -> tuple[dict[str, Any], bool]:
-    """Body fields that make `engine` answer one of `choices`, and whether the answer comes as a JSON string.
+    """Body fields that make `engine` answer one of `choices`, and whether the answer comes within a JSON object.
 
     Each engine ignores the others' way without a word, so the answer is checked too.
     """
@@ -494,8 +560,33 @@ def _constraint(engine: str, choices: Sequence[str]) -> tuple[dict[str, Any], bo
         return {"structured_outputs": {"choice": list(choices)}}, False
     if engine == "llamacpp":
         return {"grammar": "root ::= " + " | ".join(json.dumps(c, ensure_ascii=False) for c in choices)}, False
-    schema = {"name": "choice", "schema": {"type": "string", "enum": list(choices)}}
-    return {"response_format": {"type": "json_schema", "json_schema": schema}}, True
+    # OpenAI's own takes no other root than an object, which must name all of its properties
+    schema = {
+        "type": "object",
+        "properties": {"answer": {"type": "string", "enum": list(choices)}},
+        "required": ["answer"],
+        "additionalProperties": False,
+    }
+    described = {"name": "choice", "strict": True, "schema": schema}
+    return {"response_format": {"type": "json_schema", "json_schema": described}}, True
+
+
+def _unwrapped(text: str) -> tuple[str, str]:
+    """The answer within a JSON object, and what the text has before it; the whole text where there is no object."""
+    before = _WRAPPING.match(text)
+    try:
+        return (json.loads(text)["answer"], before[0]) if before else (text, "")
+    except ValueError:
+        return text, ""
+
+
+def _refused_parameter(error: openai.APIStatusError) -> str:
+    """The parameter that a server says it refuses: `param` in OpenAI's way, the place in the body in FastAPI's."""
+    if error.param:
+        return error.param
+    detail = error.body.get("detail") if isinstance(error.body, dict) else None
+    place = detail[0].get("loc") if isinstance(detail, list) and detail and isinstance(detail[0], dict) else None
+    return str(place[-1]) if place else ""
 
 
 def _is_overflow(message: str) -> bool:
@@ -503,12 +594,22 @@ def _is_overflow(message: str) -> bool:
 
 
 def _open_cache(folder: Path) -> diskcache.Cache:
-    """The answers' store; a corrupt one is set aside, never deleted."""
+    """The answers' store; a corrupt one is set aside, never deleted.
+
+    Raises:
+        LlmError: it cannot be opened, for example because the disk is full; it stays where it is.
+    """
     options: dict[str, Any] = {"disk": diskcache.JSONDisk, "size_limit": 2**36, "eviction_policy": "none"}
     try:
         cache = diskcache.Cache(str(folder), **options)
         cache.get("probe")
-    except sqlite3.DatabaseError as error:
+    except (sqlite3.DatabaseError, diskcache.Timeout, OSError) as error:
+        # the low byte is the kind of error, the rest says more of it
+        if getattr(error, "sqlite_errorcode", 0) & 0xFF not in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
+            raise LlmError(
+                f"The kept answers in {folder} cannot be opened ({error}). They are left as they are. See that the "
+                "disk has room, that the folder may be written to, and that no other process holds it; then run again."
+            ) from None
         aside = folder.with_name(f"{folder.name}.corrupt-{time.strftime('%Y%m%dT%H%M%S')}")
         folder.rename(aside)
         warnings.warn(

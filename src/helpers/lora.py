@@ -6,6 +6,7 @@ vLLM beside its base: `llm.connect(base, adapters=[log.adapter])`.
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -153,7 +154,12 @@ def load(folder: Path) -> TrainingLog:
 
 
 def trained(name: str, pairs: Sequence[Pair], validation: Sequence[Pair], base: str, **settings: Any) -> TrainingLog:  # noqa: ANN401  # handed to train
-    """The adapter of these pairs, base and settings in `data/derived/adapters`, see `training.kept`."""
+    """The adapter of these pairs, base and settings in `data/derived/adapters`, see `training.kept`.
+
+    What is not set counts with its default in `train`, so that another default makes another adapter.
+    """
+    defaults = {k: p.default for k, p in inspect.signature(train).parameters.items() if p.default is not p.empty}
+    settings = defaults | settings
     weights = engines.EMBEDDED_MODELS.get(base)
     digest = datasets.registry()[weights.source].sha256 if weights else ""
     return training.kept(

@@ -277,12 +277,20 @@ def keep_reference(profile: str) -> int:
     whole = (path for path in (BUILD / "executed" / profile).glob("*.ipynb") if not path.stem.endswith(".part"))
     for executed in sorted(whole):
         record = BUILD / "records" / profile / f"{executed.stem}.json"
-        content = json.loads(record.read_text(encoding="utf-8"))
+        try:
+            content = json.loads(record.read_text(encoding="utf-8"))
+        except (FileNotFoundError, ValueError):
+            sys.stderr.write(
+                f"{executed.stem}: not kept, its record {record.name} is missing or damaged. "
+                f"Run `make notebook NB={executed.stem} PROFILE={profile}`\n"
+            )
+            continue
         if content["sample"]:
             sys.stderr.write(f"{executed.stem}: not kept, it ran on SAMPLE data\n")
             continue
         notebook = _without_progress(executed)
-        beside = sorted(path for path in record.parent.glob(f"{executed.stem}.*") if path.suffix != ".part")
+        # but not what is half-written, nor what could not be read and was set aside
+        beside = [p for p in sorted(record.parent.glob(f"{executed.stem}.*")) if p.suffix not in (".part", ".corrupt")]
         large = {path.name: path.stat().st_size for path in beside} | {executed.name: len(notebook)}
         if large := {name: size for name, size in large.items() if size > REFERENCE_LIMIT}:
             for name, size in large.items():

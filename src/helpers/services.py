@@ -13,6 +13,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import hashlib
+import ipaddress
 import json
 import os
 import secrets
@@ -74,7 +75,8 @@ class LlmEndpoint:
     Attributes:
         engine: vllm, llamacpp, or openai for a server of unknown make.
         version: the engine's version as it gives it.
-        model_sha256: digest of the weights' file; empty where a server does not tell.
+        model_sha256: digest of the weights' file, with an adapter of both, for a folder or a hub's model of what
+            `engines.weights_folder` looks at; empty where a server does not tell.
         context: tokens of prompt and answer together; 0 where a server does not tell.
         concurrency: requests that are worth having under way at once.
     """
@@ -90,7 +92,9 @@ class LlmEndpoint:
 
     def adapted(self, adapter: Adapter) -> LlmEndpoint:
         """The same server's model with one of its adapters."""
-        digest = hashlib.sha256(f"{self.model_sha256} {adapter.sha256}".encode()).hexdigest()
+        # weights without a digest are told apart by where they are served
+        weights = self.model_sha256 or f"{self.base_url} {self.model}"
+        digest = hashlib.sha256(f"{weights} {adapter.sha256}".encode()).hexdigest()
         return replace(self, model=adapter.name, model_sha256=digest)
 
     def __repr__(self) -> str:
@@ -158,7 +162,7 @@ def llm_endpoint(
     model = model if exact else s.llm_model or model
     if s.llm_base_url:
         key = s.llm_api_key.get_secret_value() if s.llm_api_key else "none"
-        return _external_llm(s.llm_base_url, model, key, adapters)
+        return _external_llm(s.llm_base_url, model, key, adapters, exact=exact)
 
     def launch(say: Callable[[str], None]) -> Launch:
         return engines.llm_launch(model, _free_port(), secrets.token_urlsafe(24), context, say, adapters)
@@ -172,26 +176,56 @@ def llm_endpoint(
     return _as(LlmEndpoint, _ensure("llm", config, launch))
 
 
-def _external_llm(base_url: str, model: str, api_key: str, adapters: Sequence[Adapter]) -> LlmEndpoint:
-    headers = {"Authorization": f"Bearer {api_key}"}
+def served(base_url: str, api_key: str) -> list[dict[str, Any]]:
+    """The models that an OpenAI-compatible server lists, as it describes them.
+
+    Raises:
+        ServiceError: it does not answer, refuses the key, or gives no such list.
+    """
     mend = "Start it or correct LLM_BASE_URL, or unset LLM_BASE_URL to use the embedded engine."
     try:
-        answer = httpx.get(f"{base_url}/models", headers=headers, timeout=10)
+        answer = _get(f"{base_url}/models", api_key)
     except httpx.HTTPError as error:
         raise ServiceError(f"LLM_BASE_URL={base_url} did not answer within 10 s ({error}). {mend}") from None
     if answer.status_code in (401, 403):
         raise ServiceError(f"LLM_BASE_URL={base_url} refused the key (HTTP {answer.status_code}). Set LLM_API_KEY.")
     try:
-        listed = answer.raise_for_status().json()["data"]
+        listed: list[dict[str, Any]] = answer.raise_for_status().json()["data"]
     except (httpx.HTTPStatusError, ValueError, KeyError, TypeError):
         raise ServiceError(
             f"LLM_BASE_URL={base_url} answered /models with HTTP {answer.status_code} and no list of models. It should "
             "be the root of an OpenAI-compatible API and usually ends with /v1."
         ) from None
+    return listed
+
+
+def _get(url: str, api_key: str) -> httpx.Response:
+    headers = {"Authorization": f"Bearer {api_key}"}
+    return httpx.get(url, headers=headers, timeout=10, trust_env=not is_loopback(url))
+
+
+def is_loopback(url: str) -> bool:
+    """Whether a URL is of this machine alone, where no proxy leads."""
+    host = httpx.URL(url).host
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+def _external_llm(
+    base_url: str, model: str, api_key: str, adapters: Sequence[Adapter], *, exact: bool = False
+) -> LlmEndpoint:
+    listed = served(base_url, api_key)
     card = next((m for m in listed if m["id"] == model), None)
     if card is None:
         have = ", ".join(m["id"] for m in listed) or "none"
-        raise ServiceError(f"{base_url} does not serve {model!r}. It has: {have}. Set LLM_MODEL to one of them.")
+        mend = (
+            "This step needs that very model, whatever LLM_MODEL says: serve it there too"
+            if exact
+            else "Set LLM_MODEL to one of them"
+        )
+        raise ServiceError(f"{base_url} does not serve {model!r}. It has: {have}. {mend}.")
     if missing := [adapter for adapter in adapters if adapter.name not in {m["id"] for m in listed}]:
         modules = " ".join(f"{adapter.name}={adapter.folder}" for adapter in missing)
         raise ServiceError(
@@ -203,7 +237,7 @@ def _external_llm(base_url: str, model: str, api_key: str, adapters: Sequence[Ad
     if engine == "vllm":
         with contextlib.suppress(httpx.HTTPError, ValueError, KeyError):
             root = base_url.removesuffix("/v1")
-            version = f"vllm {httpx.get(f'{root}/version', headers=headers, timeout=10).json()['version']}"
+            version = f"vllm {_get(f'{root}/version', api_key).json()['version']}"
     context = int(card.get("max_model_len") or (card.get("meta") or {}).get("n_ctx") or 0)
     return LlmEndpoint(base_url, model, api_key, engine, version, "", context, concurrency=64)
 
@@ -435,7 +469,8 @@ def _watch(spec: Launch, server: psutil.Popen, folder: Path) -> Iterator[str]:
     ready = False
     idle_since: float | None = None
     checked = failures = 0.0
-    with httpx.Client(timeout=5, headers=spec.ready_headers) as http:
+    # the server is on loopback, where no proxy leads
+    with httpx.Client(timeout=5, headers=spec.ready_headers, trust_env=False) as http:
         while True:
             if server.poll() is not None:
                 yield f"the {spec.name} server ended with code {server.returncode}"

@@ -6,6 +6,7 @@ import os
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, Literal
+from urllib.parse import urlsplit
 
 import yaml
 from pydantic import Field, SecretStr, ValidationError, field_validator
@@ -64,7 +65,18 @@ class Settings(BaseSettings):
     def _http(cls, value: str | None) -> str | None:
         if value is not None and not value.startswith(("http://", "https://")):
             raise ValueError("must start with http:// or https:// (and end with /v1 for most servers)")
-        return value.rstrip("/") if value else value
+        if value is None:
+            return value
+        import httpx  # noqa: PLC0415  # slow to import, and needed only where a server is named
+
+        try:
+            host = httpx.URL(value).host
+            urlsplit(value).port  # noqa: B018  # an error if there can be no such port
+        except (httpx.InvalidURL, ValueError) as error:
+            raise ValueError(f"is no URL ({error}); write it like http://gpu:8000/v1") from None
+        if not host:
+            raise ValueError("names no host; write it like http://gpu:8000/v1")
+        return value.rstrip("/")
 
 
 @lru_cache

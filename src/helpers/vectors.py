@@ -312,7 +312,6 @@ class SentenceTransformers(Encoder):
         return np.array(lengths, dtype=np.int64) > self.max_tokens
 
 
-@lru_cache(maxsize=2)
 class Remembering(Encoder):
     """Another encoder's vectors, each text encoded once however often it is asked for."""
 
@@ -347,6 +346,11 @@ def encoder(name: str = DEFAULT_ENCODER) -> Encoder:
         EncoderUnavailable: the name needs something that is not installed or cannot be loaded.
         helpers.datasets.DataUnavailable: the weights are not here and no source gave them.
     """
+    return _loaded(name)
+
+
+@lru_cache(maxsize=2)
+def _loaded(name: str) -> Encoder:
     return MiniLM() if name == DEFAULT_ENCODER else SentenceTransformers(name)
 
 
