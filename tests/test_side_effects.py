@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 
+import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -149,6 +150,28 @@ def test_released_predictions_keep_unknown_apart(tmp_path):
     table = se.read_released(path)
     assert table.answer.tolist() == [True, None]
     assert table.label.tolist() == [True, False]
+
+
+def test_a_term_within_another_is_not_where_the_term_stands(tmp_path):
+    text = "The drug a may cause: abdominal pain, pain, rash"
+    path = tmp_path / "a.csv"
+    pd.DataFrame({"drug": ["a"], "text": [text]}).to_csv(path, index=False)
+    asked = pd.DataFrame({"drug": "a", "side_effect": ["pain", "rash", "abdominal pain", "abdominal"], "label": True})
+    table = se.effect_offsets(path, asked.assign(answer=True))
+    assert table.side_effect.tolist() == ["pain", "rash", "abdominal pain"]
+    assert [text[at - 2 : at] for at in table.offset] == [", ", ", ", ": "]
+
+
+def test_lists_in_alphabetical_order_are_counted():
+    assert se.in_order({"a": ("ache", "rash"), "b": ("rash", "ache"), "c": ("cough",)}) == 2
+
+
+def test_questions_about_one_drug_widen_the_interval_of_recognition():
+    questions = [se.Question(f"d{i // 10}", f"e{i}", True) for i in range(40)]
+    read = {q: se.Entities(q.drug, q.side_effect) if q.drug in ("d0", "d1") else se.Entities() for q in questions}
+    score = se.recognition_score(read, questions)
+    assert (score.value, score.unparsed) == (0.5, 20)
+    assert score.high - score.low > 0.8
 
 
 def test_offsets_are_where_the_effect_stands_in_the_text(tmp_path):

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from test_graph import embedded_server
 
-from helpers import datasets, graph
+from helpers import datasets, graph, record
 from helpers.graph import Graph
 from helpers.llm import LLM, Reply
 from helpers.side_effects import beyond_report as report
@@ -218,7 +218,7 @@ def test_the_opening_says_what_the_run_found(facts):
     assert "is no obstacle" in opening(right, good)
     assert "is another matter" in opening(wrong, good)
     assert "kept to its evidence" in opening(right, good)
-    assert "contradicts it in 100.0 %" in opening(right, bad)
+    assert "contradict it in 100.0 %" in opening(right, bad)
     assert "1 of 1 sentences" in opening(right, bad)
 
 
@@ -229,6 +229,29 @@ def test_a_model_that_always_says_no_is_seen_in_the_table():
     table = report.lock_table({"leading": [listed, unlisted]})
     assert [score.value for score in table["label contradicts"]] == [1.0, 0.0]
     assert [score.n for score in table["label contradicts"]] == [1, 1]
+    assert [score.value for score in table["says NO"]] == [1.0, 1.0]
+
+
+def test_the_two_strata_are_never_pooled(facts):
+    """A model that always says NO: all and nothing, and nowhere the half of both."""
+    run = record.start(notebook="04_x", paper="side_effects", profile="smoke", parameters={})
+    no = [Reading(se.Question(f"d{i}", "nausea", i % 2 == 0), "NO") for i in range(8)]
+    told = [Reading(r.question, "YES. Nausea is listed." if r.question.label else "NO. It depends.") for r in no]
+    readings = {"unlocked": no, "leading": no, "label": told, "checked": told}
+    report.report_lock(run, readings)
+    (claim,) = run.claims
+    assert claim.verdict == "agrees"
+    assert "of these 8 sentences 4 neither affirm nor deny" in claim.why
+    questions = sq.make_questions(facts, 1, 1)
+    wrong = [Outcome(q, (Attempt("x"),)) for q in questions]
+    opening = report.opening(dict.fromkeys(report.ARMS, wrong), readings, model="m", sample=False)
+    shares = {id: extra.value for id, extra in run._extras.items() if "leading" in id}
+    assert shares["label_lock.leading.listed"] == shares["label_lock.leading.listed.says_no"] == 1
+    assert shares["label_lock.leading.not_listed"] == 0
+    assert 0.5 not in shares.values()
+    for text in (claim.why, opening):
+        assert "50.0 %" not in text
+        assert "100.0 %" in text
 
 
 # ----------------------------------------------------------------------------------------------------- with the graph

@@ -245,6 +245,19 @@ def test_outcomes_are_scored_by_group():
     assert mm.correction(queries, results, "brand") is None
 
 
+def test_the_names_of_one_drug_are_no_independent_names():
+    """Ten misspellings of each of four drugs, which a normaliser mends all or not at all."""
+    queries = [Query(f"{drug}{i}", drug, "insert", 1) for drug in ("a", "b", "c", "d") for i in range(10)]
+    results = [Normalised(q.drug if q.drug in ("a", "b") else None) for q in queries]
+    score = mm.correction(queries, results, "misspelt")
+    assert score is not None
+    assert (score.value, score.n) == (0.5, 40)
+    assert score.high - score.low > 0.8  # Wilson over 40 names: 0.3
+    alone = mm.correction(queries[::10], results[::10], "misspelt")
+    assert alone is not None
+    assert (alone.low, alone.high) == pytest.approx((0.15, 0.85), abs=0.01)
+
+
 def test_a_higher_cut_corrects_less_and_forces_less(queries):
     curve = mm.trade_off(RANKERS["edits"], queries, [0.0, 0.5, 0.8, 1.0])
     for column in ("corrected", "wrong", "forced"):
@@ -387,26 +400,37 @@ def scores_of(**values: float) -> dict[str, record.Score]:
 
 @pytest.mark.parametrize(
     ("misspelt", "recovery", "verdicts"),
-    [(0.0, 0.9, ["agrees", "agrees"]), (0.1, 0.7, ["differs", "differs"])],
+    [
+        (0.0, 0.9, ["agrees", "agrees"]),
+        (0.1, 0.7, ["differs", "undecided"]),  # from 0.4 to 0.7: one half lies within
+        (0.1, 0.3, ["differs", "differs"]),
+    ],
 )
 def test_claims_follow_their_stated_tests(misspelt, recovery, verdicts):
     run = record.start(notebook="test", paper="side_effects", profile="laptop", parameters={})
     scores = scores_of(
-        misspelt__format_b=0.0, misspelt__graphrag=misspelt, recovery__format_b=0.9, recovery__graphrag=recovery
+        correct__format_b=0.9,
+        correct__graphrag=1.0,
+        misspelt__format_b=0.0,
+        misspelt__graphrag=misspelt,
+        recovery__format_b=0.9,
+        recovery__graphrag=recovery,
     )
-    report.decide_claims(run, scores)
+    report.decide_claims(run, scores, "some model")
     assert [claim.verdict for claim in run.claims] == verdicts
+    assert "corrected by some model" in run.claims[1].why
 
 
-def test_without_anything_to_recover_the_claim_is_not_run():
+def test_an_arm_that_finds_nothing_under_the_right_name_leaves_both_claims_open():
     run = record.start(notebook="test", paper="side_effects", profile="laptop", parameters={})
-    report.decide_claims(run, scores_of(misspelt__format_b=0.0, misspelt__graphrag=0.0, recovery__graphrag=0.9))
-    assert [claim.verdict for claim in run.claims] == ["agrees", "not run"]
+    scores = scores_of(correct__format_b=0.0, correct__graphrag=1.0, misspelt__format_b=0.0, misspelt__graphrag=0.0)
+    report.decide_claims(run, scores | scores_of(recovery__graphrag=0.9), "m")
+    assert [claim.verdict for claim in run.claims] == ["undecided", "undecided"]
 
 
 @pytest.mark.parametrize(
     ("larger", "verdict"),
-    [(None, "not run"), (("large", list("abcdefgh")), "agrees"), (("large", ["", *"xxxxxxx"]), "differs")],
+    [(None, "not run"), (("large", list("abcdefgh")), "agrees"), (("large", ["", *"xxxxxxx"]), "undecided")],
 )
 def test_the_claim_on_larger_models_needs_a_larger_model(larger, verdict):
     run = record.start(notebook="test", paper="side_effects", profile="laptop", parameters={})

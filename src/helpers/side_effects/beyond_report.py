@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 
-from helpers import figures
+from helpers import figures, verdicts
 from helpers.metrics import Paired, Score, bootstrap, mcnemar, p50, proportion, set_scores
 from helpers.record import Run
 from helpers.side_effects.cypher import Outcome, named, slips
@@ -36,6 +36,8 @@ LOCKS = {
 }
 """Label of the ways to get an answer from evidence."""
 EVIDENCE = {"effects that are listed": True, "effects that are not": False}
+"""What the evidence says. A leading question suggests the opposite, so the two are never thrown together: a model that
+always says NO contradicts the first wherever it is asked, and the second nowhere."""
 
 
 def opening(outcomes: Outcomes, readings: Mapping[str, Sequence[Reading]], *, model: str, sample: bool) -> str:
@@ -49,12 +51,13 @@ def opening(outcomes: Outcomes, readings: Mapping[str, Sequence[Reading]], *, mo
         strength = "can be talked out of its evidence"
     if strays["unlocked"]:
         strength = "contradicts its evidence"
-    shares = {name: figures.score_text(contradicting(mine)) for name, mine in readings.items()}
-    swayed = " and ".join(
-        f"{figures.score_text(contradicting(mine))} of those about {what}"
-        for what, listed in EVIDENCE.items()
-        if (mine := [r for r in readings["leading"] if r.question.label == listed])
-    )
+    shares = {
+        name: " and ".join(
+            f"{figures.score_text(contradicting(some))} of those about {what}" for what, some in strata(mine).items()
+        )
+        for name, mine in readings.items()
+    }
+    said_no = " and ".join(figures.score_text(saying_no(some)) for some in strata(readings["leading"]).values())
     replaced = sum(r.replaced for r in readings["checked"])
     lines = (
         f"**The graph {'extends as announced' if written.value == 1 else 'does not answer everything'}.** "
@@ -63,10 +66,10 @@ def opening(outcomes: Outcomes, readings: Mapping[str, Sequence[Reading]], *, mo
         f"**Understanding the question {'is another matter' if best < 1 else 'is no obstacle'}.** {model} gets the "
         f"exact answer to {figures.score_text(chosen)} of the questions if it picks the query, "
         f"to {figures.score_text(generated)} if it writes the Cypher.",
-        f"**Without a lock the model {strength}.** It contradicts it in {shares['unlocked']} of the answers; where the "
-        f"question suggests the opposite, in {swayed}. With the label locked, its words do in {shares['label']}; with "
-        f"the words checked too none can, for which {replaced} of {len(readings['checked'])} sentences had to be "
-        "replaced.",
+        f"**Without a lock the model {strength}.** Its answers contradict it in {shares['unlocked']}; where the "
+        f"question suggests the opposite, in {shares['leading']}, saying NO to {said_no}. With the label locked, its "
+        f"words do in {shares['label']}; with the words checked too none can, for which {replaced} of "
+        f"{len(readings['checked'])} sentences had to be replaced.",
     )
     return "\n".join([*(["**SAMPLE**", ""] if sample else []), *(f"- {line}" for line in lines)])
 
@@ -292,7 +295,7 @@ def report_questions(run: Run, outcomes: Outcomes, draws: int) -> None:
     written, chosen, generated = (exact_score(outcomes[arm]) for arm in ("written", "chosen", "generated"))
     run.claim(
         "side_effects.claim.graph_extends_to_richer_questions",
-        "agrees" if written.value == 1 else "differs",
+        verdicts.exactly(written.value == 1),
         f"{sum(o.exact for o in outcomes['written'])} of {written.n} questions of five kinds have exactly the answer "
         f"that plain Python gives. The language model gets there in {figures.score_text(chosen)} by picking the query, "
         f"in {figures.score_text(generated)} by writing it.",
@@ -307,6 +310,17 @@ def contradicting(readings: Sequence[Reading], *, label_only: bool = False) -> S
     return proportion(sum(r.wrong_label if label_only else r.contradicts for r in readings), len(readings))
 
 
+def saying_no(readings: Sequence[Reading]) -> Score:
+    """Share of answers that begin with NO."""
+    return proportion(sum(r.label is False for r in readings), len(readings))
+
+
+def strata(readings: Sequence[Reading]) -> dict[str, list[Reading]]:
+    """The answers by what their evidence says; what no answer is about is left out."""
+    found = {what: [r for r in readings if r.question.label == listed] for what, listed in EVIDENCE.items()}
+    return {what: mine for what, mine in found.items() if mine}
+
+
 def lock_table(readings: Mapping[str, Sequence[Reading]]) -> pd.DataFrame:
     """How often the answers contradict their evidence, by way of answering and by what the evidence says.
 
@@ -314,20 +328,20 @@ def lock_table(readings: Mapping[str, Sequence[Reading]]) -> pd.DataFrame:
     """
     rows = []
     for name, of_way in readings.items():
-        for what, listed in EVIDENCE.items():
-            mine = [r for r in of_way if r.question.label == listed]
-            if mine:
-                rows.append(
-                    {
-                        "answers": LOCKS[name],
-                        "about": what,
-                        "n": len(mine),
-                        "label contradicts": contradicting(mine, label_only=True),
-                        "label or words contradict": contradicting(mine),
-                        "no YES or NO": sum(r.label is None for r in mine),
-                        "sentences replaced": sum(r.replaced for r in mine) if name == "checked" else None,
-                    }
-                )
+        for what, mine in strata(of_way).items():
+            rows.append(
+                {
+                    "answers": LOCKS[name],
+                    "about": what,
+                    "n": len(mine),
+                    "label contradicts": contradicting(mine, label_only=True),
+                    "label or words contradict": contradicting(mine),
+                    "says NO": saying_no(mine),
+                    "no YES or NO": sum(r.label is None for r in mine),
+                    "words unclear": sum(r.unclear for r in mine),
+                    "sentences replaced": sum(r.replaced for r in mine) if name == "checked" else None,
+                }
+            )
     return pd.DataFrame(rows)
 
 
@@ -353,20 +367,25 @@ def report_lock(run: Run, readings: Mapping[str, Sequence[Reading]]) -> None:
 
     The words of the last way are made to fit by the same rules that judge them, so the one before decides.
     """
-    for name, mine in readings.items():
-        label = replace(contradicting(mine, label_only=True), unparsed=sum(r.label is None for r in mine))
-        run.extra(f"label_lock.{name}.label", f"label contradicts the evidence, {LOCKS[name]}", label)
-        run.extra(f"label_lock.{name}.any", f"label or words contradict, {LOCKS[name]}", contradicting(mine))
-        for what, listed in EVIDENCE.items():
-            if some := [r for r in mine if r.question.label == listed]:
-                words = f"label or words contradict, {what}, {LOCKS[name]}"
-                run.extra(f"label_lock.{name}.{'listed' if listed else 'not_listed'}", words, contradicting(some))
+    for name, of_way in readings.items():
+        for what, mine in strata(of_way).items():
+            id, words = f"label_lock.{name}.{'listed' if EVIDENCE[what] else 'not_listed'}", f"{what}, {LOCKS[name]}"
+            label = replace(contradicting(mine, label_only=True), unparsed=sum(r.label is None for r in mine))
+            run.extra(id, f"label or words contradict, {words}", contradicting(mine))
+            run.extra(f"{id}.label", f"label contradicts the evidence, {words}", label)
+            run.extra(f"{id}.says_no", f"answers NO, {words}", saying_no(mine))
     replaced = proportion(sum(r.replaced for r in readings["checked"]), len(readings["checked"]))
     run.extra("label_lock.checked.replaced", "sentences that the check replaced", replaced)
-    texts = [f"{LOCKS[name]} {figures.score_text(contradicting(mine))}" for name, mine in readings.items()]
+    locked = readings["label"]
+    texts = [
+        f"{LOCKS[name]}: "
+        + ", ".join(f"{figures.score_text(contradicting(mine))} about {what}" for what, mine in strata(of_way).items())
+        for name, of_way in readings.items()
+    ]
     run.claim(
         "side_effects.claim.label_lock_gives_fidelity",
-        "differs" if any(r.contradicts for r in readings["label"]) else "agrees",
-        f"Contradict their evidence, of {len(readings['label'])} answers each: {'; '.join(texts)}. The verdict is that "
-        "of the locked label with the words as the model wrote them.",
+        verdicts.exactly(not any(r.contradicts for r in locked)),
+        f"Contradict their evidence: {'; '.join(texts)}. The verdict is that of the locked label with the words as the "
+        f"model wrote them; of these {len(locked)} sentences {sum(r.unclear for r in locked)} neither affirm nor deny "
+        "clearly, and the rules cannot judge them.",
     )

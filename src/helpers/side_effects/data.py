@@ -25,11 +25,11 @@ import seaborn as sns
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
-from helpers import figures
-from helpers.metrics import Score, proportion
+from helpers import figures, verdicts
+from helpers.metrics import Score
 from helpers.published import Published
 from helpers.record import Run
-from helpers.side_effects.forward import MODELS, Question
+from helpers.side_effects.forward import MODELS, Question, share_of
 
 Knowledge = Mapping[str, frozenset[str]]
 """Side effects of each drug, by name."""
@@ -396,7 +396,7 @@ def decide_all_drugs(run: Run, sider: Sider | None, released: Knowledge) -> None
     words = f"{len(enough):,} drugs have at least {LEAST} preferred terms and an ATC code, {len(out):,} are not in it"
     run.claim(
         claim,
-        "differs" if out else "agrees",
+        verdicts.exactly(not out),
         f"{words} (with at most {most} terms); its own drugs have at least {min(map(len, released.values()))}.",
     )
 
@@ -576,11 +576,11 @@ def report_labels(run: Run, benchmark: Sequence[Question], sider: Sider, indicat
     scores: dict[str, tuple[str, Score]] = {
         "negatives_documented": (
             "pairs labelled NO that SIDER states for a compound of that name",
-            proportion(sum((q.drug, q.side_effect) in stated for q in negatives), len(negatives)),
+            share_of([(q.drug, q.side_effect) in stated for q in negatives], [q.drug for q in negatives]),
         ),
         "positives_indicated": (
             "pairs labelled YES whose effect is also an indication of the drug",
-            proportion(sum((q.drug, q.side_effect) in indicated for q in positives), len(positives)),
+            share_of([(q.drug, q.side_effect) in indicated for q in positives], [q.drug for q in positives]),
         ),
     }
     for id, (label, score) in scores.items():

@@ -10,7 +10,7 @@ import json
 import math
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from helpers.graph import Graph
 from helpers.llm import LLM, Reply, label_probability
-from helpers.metrics import Score, proportion
+from helpers.metrics import Column, Score, binary_scores, proportion
 from helpers.vectors import Encoder, Index, cached_index
 
 ARMS = ("closed_book", "format_a", "format_b", "graphrag")
@@ -95,6 +95,24 @@ Arm = Callable[[Sequence[Question]], list[Prediction]]
 """An architecture under comparison: questions in, one prediction for each out."""
 
 
+def share_of(hits: Column, clusters: Column) -> Score:
+    """Share of hits with its 95 % interval over what belongs together (drugs, queries).
+
+    Whole clusters are drawn; where every row is one of its own, the interval is Wilson's.
+
+    Args:
+        hits: (n,) True or False.
+        clusters: (n,) names of what rows belong together.
+
+    Raises:
+        ValueError: there are no rows.
+    """
+    found = np.asarray(hits, dtype=bool)
+    if len(set(clusters)) == len(found):
+        return proportion(int(found.sum()), len(found))
+    return binary_scores(np.ones(len(found), dtype=bool), found, clusters=clusters)["accuracy"]
+
+
 # --------------------------------------------------------------------------------------------------------------- data
 
 
@@ -131,6 +149,11 @@ def split_effects(text: str, with_comma: Iterable[str] = ()) -> list[str]:
         terms.append(", ".join(pieces[i : i + size]))
         i += size
     return [term for term in terms if term]
+
+
+def in_order(knowledge: Mapping[str, Sequence[str]]) -> int:
+    """How many drugs have their effects in alphabetical order."""
+    return sum(list(effects) == sorted(effects) for effects in knowledge.values())
 
 
 def read_questions(path: Path) -> list[Question]:
@@ -256,7 +279,10 @@ def recognition_prompt(question: Question) -> list[dict[str, str]]:
 def recognise(
     llm: LLM, questions: Sequence[Question], *, temperature: float = 0.1, top_p: float = 0.9
 ) -> list[Entities]:
-    """Drug and side effect of each question (Methods, "Entity recognition module": temperature 0.1, then regex)."""
+    """Drug and side effect of each question: temperature 0.1, then regex (Methods, "Entity recognition module").
+
+    They are read from the question, as the Results say; the Methods read them from the retrieved context.
+    """
     replies = llm.chat_many(
         [recognition_prompt(q) for q in questions],
         max_tokens=64,
@@ -270,8 +296,9 @@ def recognise(
 
 def recognition_score(recognised: Mapping[Question, Entities], questions: Sequence[Question]) -> Score:
     """Share of questions whose two names were both read exactly; a line that could not be parsed is counted."""
-    exact = sum(recognised[q] == Entities(q.drug, q.side_effect) for q in questions)
-    return proportion(exact, len(questions), unparsed=sum(recognised[q] == Entities() for q in questions))
+    exact = [recognised[q] == Entities(q.drug, q.side_effect) for q in questions]
+    unparsed = sum(recognised[q] == Entities() for q in questions)
+    return replace(share_of(exact, [q.drug for q in questions]), unparsed=unparsed)
 
 
 # --------------------------------------------------------------------------------------------------------------- arms
@@ -529,13 +556,22 @@ def effect_offsets(format_a: Path, released: pd.DataFrame) -> pd.DataFrame:
     """How far down its drug's document each documented effect stands, and whether the arm found it.
 
     Returns:
-        Columns offset (characters into the released Format A text) and found, a row for each positive pair.
+        Columns drug, side_effect, offset (characters into the released Format A text) and found, a row for each
+        positive pair that stands in its document.
     """
     texts: dict[str, str] = dict(pd.read_csv(format_a)[["drug", "text"]].itertuples(index=False))
     positives = released[released.label]
-    offsets = [texts[d].find(e) for d, e in zip(positives.drug, positives.side_effect, strict=True)]
-    table = pd.DataFrame({"offset": offsets, "found": [answer is True for answer in positives.answer]})
-    return table[table.offset >= 0]
+    table = positives[["drug", "side_effect"]].assign(
+        offset=[_place(texts[d], e) for d, e in zip(positives.drug, positives.side_effect, strict=True)],
+        found=[answer is True for answer in positives.answer],
+    )
+    return table[table.offset >= 0].reset_index(drop=True)
+
+
+def _place(text: str, effect: str) -> int:
+    """Where a list has the whole term, not as a part of another one ("pain" in "abdominal pain"); -1 if nowhere."""
+    found = re.search(rf"(?<=[:,] ){re.escape(effect)}(?=,|\.?$)", text.rstrip())
+    return found.start() if found else -1
 
 
 def false_positives(released: pd.DataFrame, knowledge: Mapping[str, Sequence[str]]) -> pd.Series:

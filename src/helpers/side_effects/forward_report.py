@@ -13,8 +13,8 @@ import seaborn as sns
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
-from helpers import figures
-from helpers.metrics import Score, auc, binary_scores, bootstrap, holm, mcnemar, proportion, threshold
+from helpers import figures, verdicts
+from helpers.metrics import DRAWS, Column, Paired, Score, auc, binary_scores, bootstrap, holm, paired_means, threshold
 from helpers.published import Published
 from helpers.record import Run
 from helpers.side_effects.forward import (
@@ -23,7 +23,9 @@ from helpers.side_effects.forward import (
     MODELS,
     Prediction,
     Question,
+    correct,
     released_name,
+    share_of,
 )
 
 Scores = Mapping[str, Score]
@@ -118,7 +120,7 @@ def rescore(run: Run, released: Mapping[tuple[str, str], pd.DataFrame], draws: i
 
 
 def _difference(first: pd.DataFrame, second: pd.DataFrame, draws: int) -> Score:
-    """Accuracy of the first less that of the second in percentage points, bootstrapped over drugs."""
+    """Accuracy of the first minus that of the second in percentage points, bootstrapped over drugs."""
     both = first.merge(second, on=["drug", "side_effect", "label"], validate="one_to_one")
     label, first_answer, second_answer = (both[c].to_numpy() for c in ("label", "answer_x", "answer_y"))
     gain = (first_answer == label).astype(float) - (second_answer == label).astype(float)
@@ -157,8 +159,13 @@ def explain_missing(run: Run, printed_model: str, why: str) -> None:
         run.not_run(f"side_effects.table3.{arm}.difference", why)
 
 
-def paired_tests(right: Mapping[str, NDArray[np.bool_]]) -> pd.DataFrame:
-    """McNemar's exact test between every two arms, p adjusted by Holm.
+def paired_tests(right: Mapping[str, NDArray[np.bool_]], drugs: Column, draws: int = DRAWS) -> pd.DataFrame:
+    """Paired randomisation test between every two arms, the questions about one drug together; p adjusted by Holm.
+
+    Args:
+        right: whether each arm is right, (n,).
+        drugs: of each question, (n,).
+        draws: of the test and of the bootstrap over drugs.
 
     Returns:
         A row a pair: better, other, only_better, only_other (pairs that one alone has right), difference, low, high,
@@ -167,7 +174,7 @@ def paired_tests(right: Mapping[str, NDArray[np.bool_]]) -> pd.DataFrame:
     rows = []
     for first, second in combinations(right, 2):
         a, b = (first, second) if right[first].sum() >= right[second].sum() else (second, first)
-        test = mcnemar(right[a], right[b])
+        test = paired_means(right[a], right[b], clusters=drugs, draws=draws)
         rows.append(
             {
                 "better": a,
@@ -239,7 +246,7 @@ def decide_data_claims(
     balanced = bool((per_drug == 10).all(axis=None)) and len(set(questions)) == len(questions)
     run.claim(
         "side_effects.claim.benchmark_is_balanced",
-        "agrees" if balanced else "differs",
+        verdicts.exactly(balanced),
         f"{len(questions):,} distinct pairs of {len(per_drug):,} drugs; rows a drug and label: "
         f"{per_drug.to_numpy().min()} to {per_drug.to_numpy().max()}.",
     )
@@ -248,44 +255,87 @@ def decide_data_claims(
     contradicted = sum(not q.label and (q.drug, q.side_effect) in known for q in questions)
     run.claim(
         "side_effects.claim.benchmark_labels_hold",
-        "differs" if unsupported or contradicted else "agrees",
+        verdicts.exactly(not unsupported and not contradicted),
         f"{unsupported} positive pairs are not in their drug's document, {contradicted} negative pairs are.",
     )
     run.claim(
         "side_effects.claim.lists_exceed_10000_characters",
-        "agrees" if longest > 10_000 else "differs",
+        verdicts.exactly(longest > 10_000),
         f"The longest document has {longest:,} characters.",
+    )
+
+
+Answers = Mapping[tuple[str, str], pd.DataFrame]
+"""By (arm, model): drug, side_effect, label and answer of each pair, released or rerun."""
+
+
+def answers_table(questions: Sequence[Question], predictions: Sequence[Prediction]) -> pd.DataFrame:
+    """The answers of a run in the form of the released ones."""
+    return pd.DataFrame(
+        {
+            "drug": [q.drug for q in questions],
+            "side_effect": [q.side_effect for q in questions],
+            "label": [q.label for q in questions],
+            "answer": pd.Series([p.answer for p in predictions], dtype=object),
+        }
     )
 
 
 def decide_arm_claims(
     run: Run,
     scores: Mapping[str, Scores],
-    tests: pd.DataFrame,
     questions: Sequence[Question],
     predictions: Mapping[str, Sequence[Prediction]],
+    *,
+    model: str,
+    released: Answers,
+    draws: int,
 ) -> None:
-    """The claims about the arms, each by the test that `data/published/side_effects.yml` states for it."""
+    """The claims about the arms, each by the test that `data/published/side_effects.yml` states for it.
+
+    Args:
+        run: takes the verdicts.
+        scores: of each arm.
+        questions: that were asked.
+        predictions: of each arm.
+        model: who answered.
+        released: the authors' answers, for the comparisons that stand beside this run's; empty for a sample.
+        draws: of the tests and bootstraps.
+    """
     claim = "side_effects.claim."
+    right = {arm: correct(questions, predictions[arm]) for arm in (*ARMS, "lookup")}
+    drugs = [q.drug for q in questions]
+
+    def beats(name: str, pairs: Sequence[tuple[str, str]], forced: str = "") -> None:
+        found = [paired_means(right[a], right[b], clusters=drugs, draws=draws) for a, b in pairs]
+        ps = holm([test.p for test in found])
+        words = "; ".join(_gain(pair, test, p) for pair, test, p in zip(pairs, found, ps, strict=True))
+        run.claim(
+            claim + name,
+            verdicts.all_of(verdicts.better(test, p) for test, p in zip(found, ps, strict=True)),
+            " ".join(filter(None, (f"{words}.", forced, released_words(run.printed, released, pairs, draws)))),
+            p=max(ps),
+        )
+
     closed = scores["closed_book"]["accuracy"]
     run.claim(
         claim + "closed_book_is_unreliable",
-        "agrees" if closed.high < 0.75 else "differs",
-        f"Closed-book accuracy is {_percent(closed)}.",
+        verdicts.below(closed, 0.75),
+        f"Closed-book accuracy of {model} is {_percent(closed)}.",
     )
-    _decide_pairs(run, claim + "retrieval_beats_closed_book", tests, [(a, "closed_book") for a in ARMS[1:]])
-    _decide_pairs(run, claim + "pairs_beat_lists", tests, [("format_b", "format_a")])
-    _decide_pairs(run, claim + "graphrag_beats_text_rag", tests, [("graphrag", "format_a"), ("graphrag", "format_b")])
+    beats("retrieval_beats_closed_book", [(arm, "closed_book") for arm in ARMS[1:]])
+    forced = forced_words(questions, predictions)
+    beats("pairs_beat_lists", [("format_b", "format_a")], forced)
+    beats("graphrag_beats_text_rag", [("graphrag", "format_a"), ("graphrag", "format_b")], forced)
 
     graph, ceiling = scores["graphrag"]["accuracy"], scores["lookup"]["accuracy"]
-    against = tests[tests.better.isin(["graphrag", "lookup"]) & tests.other.isin(["graphrag", "lookup"])].iloc[0]
-    reached = graph.value >= 0.99 * ceiling.value and against.p >= 0.05
+    against = paired_means(right["graphrag"], right["lookup"], clusters=drugs, draws=draws)
     run.claim(
         claim + "graphrag_reaches_ceiling",
-        "agrees" if reached else "differs",
-        f"GraphRAG is at {_percent(graph)}, a plain lookup at {100 * ceiling.value:.1f} % "
-        f"({figures.p_words(against.p)}).",
-        p=float(against.p),
+        verdicts.on_par(against, margin=verdicts.WORTHWHILE),
+        f"GraphRAG is at {_percent(graph)}, a plain lookup at {100 * ceiling.value:.1f} %: "
+        f"{_gain(('graphrag', 'lookup'), against, against.p)}.",
+        p=against.p,
     )
     wrong = [
         p.evidence == q.label
@@ -294,46 +344,103 @@ def decide_arm_claims(
     ]
     run.claim(
         claim + "residual_errors_are_llm_mislabels",
-        ("agrees" if all(wrong) else "differs") if wrong else "not run",
+        verdicts.exactly(all(wrong)) if wrong else "undecided",
         f"{sum(wrong)} of {len(wrong)} wrong answers had the true fact in the prompt."
         if wrong
         else "GraphRAG answered every pair of this run correctly, so there is no error to explain.",
     )
 
 
-def _decide_pairs(run: Run, claim: str, tests: pd.DataFrame, pairs: Sequence[tuple[str, str]]) -> None:
-    """A claim that the first arm of each pair beats the second, significantly at 5 % after Holm's adjustment."""
-    holds, words, ps = True, [], []
-    for first, second in pairs:
-        row = tests[tests.better.isin([first, second]) & tests.other.isin([first, second])].iloc[0]
-        gain = row.difference if row.better == first else 0.0 - row.difference
-        holds &= bool(gain > 0 and row.p_holm < 0.05)
-        words.append(
-            f"{figures.arm_label(first)} less {figures.arm_label(second)}: {figures.signed(100 * gain, 1)} points "
-            f"({figures.p_words(row.p_holm)})"
-        )
-        ps.append(float(row.p_holm))
-    run.claim(claim, "agrees" if holds else "differs", "; ".join(words) + ".", p=max(ps))
+def _gain(arms: tuple[str, str], test: Paired, p: float) -> str:
+    first, second = map(figures.arm_label, arms)
+    return f"{first} minus {second}: {figures.points(test)} points ({figures.p_words(p)})"
+
+
+def forced_words(questions: Sequence[Question], predictions: Mapping[str, Sequence[Prediction]]) -> str:
+    """Whether the retrieval arms had anything to differ by: in how many pairs each was handed the true label."""
+    arms = ARMS[1:]
+    same = sum(
+        all(predictions[arm][i].evidence == question.label for arm in arms) for i, question in enumerate(questions)
+    )
+    told = f"In {same:,} of {len(questions):,} pairs the prompt of all three retrieval arms states the true label"
+    if same < 0.98 * len(questions):
+        return f"{told}."
+    return f"{told}, as an exact filter over error-free labels must: the tie is forced, whatever the form."
+
+
+def released_words(printed: Published, released: Answers, pairs: Sequence[tuple[str, str]], draws: int) -> str:
+    """The same comparisons on the authors' released answers, p adjusted by Holm; empty if there are none."""
+    if not released:
+        return ""
+    found = {(pair, model): _released_gain(released, pair, model, draws) for model in MODELS for pair in pairs}
+    ps = holm([test.p for test in found.values()])
+    words = "; ".join(
+        f"{_gain(pair, test, p)} with {printed.number(_cell(MODELS[model], pair[0], 'accuracy')).model}"
+        for ((pair, model), test), p in zip(found.items(), ps, strict=True)
+    )
+    return f"On the released answers: {words}."
+
+
+def _released_gain(released: Answers, pair: tuple[str, str], model: str, draws: int) -> Paired:
+    first, second = (released[arm, model] for arm in pair)
+    both = first.merge(second, on=["drug", "side_effect", "label"], validate="one_to_one")
+    right = [(both[answer].eq(True) == both.label).to_numpy() for answer in ("answer_x", "answer_y")]
+    return paired_means(*right, clusters=both.drug, draws=draws)
 
 
 def _percent(score: Score) -> str:
     return f"{100 * score.value:.1f} % [{100 * score.low:.1f}, {100 * score.high:.1f}], n = {score.n:,}"
 
 
-def decide_models_claim(run: Run, first: Mapping[str, Scores], second: Mapping[str, Scores]) -> None:
-    """Whether the choice of model matters less than the choice of architecture; needs runs of two models."""
+def model_margin(answers: Answers, draws: int, seed: int = 0) -> Score:
+    """By how much the choice of the arm matters more than that of the model, in accuracy.
+
+    The smallest difference between neighbouring arms of one model minus the largest difference between the models in
+    an arm, with a bootstrap over drugs.
+
+    Args:
+        answers: all four arms of two models, on the same pairs.
+        draws, seed: of the bootstrap.
+    """
+    right = {key: t.answer.eq(True).eq(t.label).groupby(t.drug) for key, t in answers.items()}
+    rows = next(iter(right.values())).size().to_numpy()
+    hits = np.array([[right[arm, model].sum().to_numpy() for arm in ARMS] for model in MODELS])  # (models, arms, drugs)
+    rng = np.random.default_rng(seed)
+    drawn = rng.multinomial(len(rows), np.full(len(rows), 1 / len(rows)), size=draws)
+
+    def margin(times: NDArray[np.int64]) -> NDArray[np.float64]:
+        accuracy = (times @ hits.transpose(0, 2, 1)).transpose(1, 0, 2) / (times @ rows)[:, None, None]
+        between_arms = np.abs(np.diff(accuracy, axis=2)).min(axis=(1, 2))
+        return between_arms - np.abs(np.diff(accuracy, axis=1)).max(axis=(1, 2))
+
+    value = float(margin(np.ones((1, len(rows)), dtype=np.int64))[0])
+    low, high = np.percentile(margin(drawn), [2.5, 97.5])
+    return Score(value, int(rows.sum()), float(min(low, value)), float(max(high, value)))
+
+
+def decide_models_claim(run: Run, released: Answers, rerun: Answers, draws: int) -> None:
+    """Whether the choice of model matters less than that of architecture.
+
+    The released answers of the paper's two models decide it; where there are none, this run's, if it asked two models.
+    """
     claim = "side_effects.claim.model_difference_small"
-    if not second:
-        run.claim(claim, "not run", "This run asked one model.")
+    margins = {
+        where: model_margin(answers, draws)
+        for where, answers in (("on the released answers", released), ("in this run", rerun))
+        if answers
+    }
+    if not margins:
+        run.claim(claim, "not run", "The sample has no released answers, and this run asked one model.")
         return
-    accuracy = [[scores[arm]["accuracy"].value for arm in ARMS] for scores in (first, second)]
-    between_models = max(abs(a - b) for a, b in zip(*accuracy, strict=True))
-    between_arms = min(min(np.abs(np.diff(of_model))) for of_model in accuracy)
+    words = "; ".join(
+        f"{where} {figures.signed(100 * m.value, 1)} points [{figures.signed(100 * m.low, 1)}, "
+        f"{figures.signed(100 * m.high, 1)}], n = {m.n:,}"
+        for where, m in margins.items()
+    )
     run.claim(
         claim,
-        "agrees" if between_models < between_arms else "differs",
-        f"Largest difference between the models {100 * between_models:.1f} points, smallest between neighbouring arms "
-        f"{100 * between_arms:.1f} points.",
+        verdicts.above(next(iter(margins.values())), 0),
+        f"Smallest difference between neighbouring arms minus largest difference between the models: {words}.",
     )
 
 
@@ -436,7 +543,7 @@ def report_wordings(
         rows.append(
             {
                 "wording": wording,
-                "answers YES": proportion(sum(p.answer is True for p in predictions), len(predictions)),
+                "answers YES": share_of([p.answer is True for p in predictions], drugs),
                 "accuracy": _without_unparsed(scores["accuracy"]),
                 "AUC": area,
                 "unparsed": scores["accuracy"].unparsed,
@@ -461,14 +568,30 @@ def cut_table(printed: Published, whole: Scores, cut: Scores, at: int) -> pd.Dat
     return pd.DataFrame(rows)
 
 
-def claims_table(run: Run) -> pd.DataFrame:
-    """The claims that this run decided."""
-    return pd.DataFrame(
-        [
-            {"claim": run.printed.claim(c.id).text, "verdict": c.verdict, "because": c.why, "decided by": c.test}
-            for c in run.claims
-        ]
+def differs_words(whole: Scores, cut: Scores, at: int, wordings: pd.DataFrame, model: str) -> str:
+    """Two bullets in Markdown on what this run's values say of the model and of the list format.
+
+    Args:
+        whole: scores of Format A with whole documents.
+        cut: the same with documents cut.
+        at: characters after which they were cut.
+        wordings: the table of `report_wordings`.
+        model: who answered.
+    """
+    rows = wordings.to_dict("records")
+    first, best = rows[0], max(rows, key=lambda row: row["accuracy"].value)
+    area = first["AUC"]
+    said = (
+        f"Asked as the retrieval arms ask, {model} says YES to {figures.score_text(first['answers YES'])} of the "
+        f"pairs, and ranks them with an AUC of {figures.number(area.value, 'count', digits=2)}"
+        f"{figures.interval(area.low, area.high, 'count', digits=2)}. The most accurate wording ({best['wording']}) is "
+        f"right in {figures.score_text(best['accuracy'])}, the first one in {figures.score_text(first['accuracy'])}."
     )
+    lists = (
+        f"With whole documents Format A finds {figures.score_text(whole['sensitivity'])} of the documented effects, "
+        f"cut after {at:,} characters {figures.score_text(cut['sensitivity'])}."
+    )
+    return f"- **The model.** {said}\n- **The list, whole and cut.** {lists}"
 
 
 # -------------------------------------------------------------------------------------------------------- figures
@@ -485,10 +608,10 @@ class Cliff:
 
 
 def cliffs(offsets: pd.DataFrame) -> list[Cliff]:
-    """The offset that splits found from missed best (fewest wrongly placed), for each model.
+    """The offset that splits found from missed best (fewest wrongly placed), for each model; intervals over drugs.
 
     Args:
-        offsets: columns model, offset, found.
+        offsets: columns model, drug, offset, found.
     """
     found = []
     for model, rows in offsets.sort_values("offset").groupby("model"):
@@ -496,17 +619,53 @@ def cliffs(offsets: pd.DataFrame) -> list[Cliff]:
         # wrongly placed if cut before row i: missed before it, and found from it on
         wrong = np.concatenate([[0], np.cumsum(~hit)]) + np.concatenate([np.cumsum(hit[::-1])[::-1], [0]])
         at = int(np.argmin(wrong))
-        before, after = hit[:at], hit[at:]
         offset = int(rows.offset.iloc[min(at, len(rows) - 1)])
-        found.append(
-            Cliff(
-                str(model),
-                offset,
-                proportion(int(before.sum()), max(1, len(before))),
-                proportion(int(after.sum()), max(1, len(after))),
-            )
-        )
+        found.append(Cliff(str(model), offset, _found(rows[:at]), _found(rows[at:])))
     return found
+
+
+def _found(rows: pd.DataFrame) -> Score:
+    return share_of(rows.found, rows.drug) if len(rows) else Score(0.0, 0, 0.0, 1.0)
+
+
+def describe_cliff(rows: Sequence[Cliff]) -> str:
+    """What `draw_cliff` shows, in words made of its values."""
+    parts = (
+        f"{row.model} {100 * row.before.value:.0f} % before character {row.offset:,} and {100 * row.after.value:.0f} % "
+        "from there on"
+        for row in rows
+    )
+    return f"Share of documented effects that Format A found, by the character at which they stand: {'; '.join(parts)}."
+
+
+def letters_table(offsets: pd.DataFrame, rows: Sequence[Cliff]) -> pd.DataFrame:
+    """Share of documented effects found, by their first letter and by whether they stand before the break.
+
+    The lists are alphabetical, so that letter and place go together; the table takes them apart. Intervals over drugs.
+
+    Args:
+        offsets: columns model, drug, side_effect, offset, found.
+        rows: the break of each model.
+    """
+    table = []
+    for row in rows:
+        of_model = offsets[offsets.model == row.model]
+        first = of_model.side_effect.str.startswith("a")
+        for letter, mine in (('"a"', of_model[first]), ("another letter", of_model[~first])):
+            before = mine.offset < row.offset
+            table.append(
+                {
+                    "model": row.model,
+                    "the effect begins with": letter,
+                    "effects": len(mine),
+                    "found": _found(mine),
+                    "before the break": int(before.sum()),
+                    "of them found": _found(mine[before]) if before.any() else None,
+                    "from the break on": int((~before).sum()),
+                    "of these found": _found(mine[~before]) if (~before).any() else None,
+                }
+            )
+    return pd.DataFrame(table)
 
 
 def report_cliffs(run: Run, rows: Sequence[Cliff]) -> None:
@@ -530,10 +689,10 @@ def cliff_table(rows: Sequence[Cliff]) -> pd.DataFrame:
 
 
 def draw_cliff(offsets: pd.DataFrame, rows: Sequence[Cliff], width: int = 150, last: int = 4000) -> Figure:
-    """Share of documented effects found, by their character offset, with 95 % intervals a bin.
+    """Share of documented effects found, by their character offset, with 95 % intervals over drugs a bin.
 
     Args:
-        offsets: columns model, offset, found.
+        offsets: columns model, drug, offset, found.
         rows: the breaks, drawn as dashed lines.
         width: of a bin in characters.
         last: offset where the drawing ends; later effects are in the last bin.
@@ -549,7 +708,7 @@ def draw_cliff(offsets: pd.DataFrame, rows: Sequence[Cliff], width: int = 150, l
     for row in rows:
         of_model = offsets[offsets.model == row.model]
         bins = of_model.offset.clip(upper=last - 1) // width
-        share = [proportion(int(of.sum()), len(of)) for _, of in of_model.found.groupby(bins)]
+        share = [_found(of) for _, of in of_model.groupby(bins)]
         centres = (np.array(sorted(bins.unique())) + 0.5) * width
         axes.plot(
             centres, [s.value for s in share], marker="o", markersize=4, color=colours[row.model], label=row.model

@@ -120,6 +120,11 @@ class Reading:
         return self.label is (not self.question.label)
 
     @property
+    def unclear(self) -> bool:
+        """Whether its words, by the rules, neither affirm nor deny."""
+        return states(self.text, (self.question.drug, self.question.side_effect)) is None
+
+    @property
     def contradicts(self) -> bool:
         """Whether its label or its words say another thing than the evidence."""
         q = self.question

@@ -25,7 +25,7 @@ from helpers.graph import BATCH_ROWS, Graph
 from helpers.llm import LLM
 from helpers.metrics import Score, bootstrap, proportion
 from helpers.settings import DATA
-from helpers.side_effects.forward import Arm, Entities, Prediction, Question, TextStore
+from helpers.side_effects.forward import Arm, Entities, Prediction, Question, TextStore, share_of
 from helpers.vectors import Index
 
 EDITS = ("insert", "delete", "substitute", "transpose")
@@ -212,7 +212,10 @@ def to_mend(query: Query) -> bool:
 
 
 def ambiguous(queries: Sequence[Query], vocabulary: Iterable[str]) -> Score:
-    """Share of perturbed names that are no more edits away from another drug's name than from the right one."""
+    """Share of perturbed names that are no more edits away from another drug's name than from the right one.
+
+    The interval is over drugs.
+    """
     drugs = sorted(set(vocabulary))
     mine = [q for q in queries if q.kind in EDITS]
     distances = process.cdist(
@@ -223,7 +226,7 @@ def ambiguous(queries: Sequence[Query], vocabulary: Iterable[str]) -> Score:
     )
     own = np.array([[q.drug == d for d in drugs] for q in mine])
     nearest_other = np.where(own, len(max(drugs, key=len)), distances).min(axis=1)
-    return proportion(int((nearest_other <= [q.edits for q in mine]).sum()), len(mine))
+    return over_drugs(mine, nearest_other <= [q.edits for q in mine])
 
 
 # -------------------------------------------------------------------------------------------------------- normalisers
@@ -449,7 +452,7 @@ def normalise(normaliser: Normaliser, queries: Sequence[Query]) -> list[Normalis
 def candidate_recall(ranker: Ranker, queries: Sequence[Query], k: int) -> Score:
     """Share of names whose drug is among the `k` likeliest: the ceiling of whoever chooses among them."""
     ranked = ranker([q.typed for q in queries], k)
-    return proportion(sum(q.drug in dict(of) for q, of in zip(queries, ranked, strict=True)), len(queries))
+    return over_drugs(queries, [q.drug in dict(of) for q, of in zip(queries, ranked, strict=True)])
 
 
 # ------------------------------------------------------------------------------------------------------------ scoring
@@ -460,10 +463,27 @@ def right(queries: Sequence[Query], results: Sequence[Normalised]) -> NDArray[np
     return np.array([r.drug == q.drug for q, r in zip(queries, results, strict=True)], dtype=bool)
 
 
+def whose(queries: Sequence[Query]) -> list[str]:
+    """The drug of each query, which its misspelt names share; a name of no drug stands for itself."""
+    return [q.drug or q.typed for q in queries]
+
+
+def over_drugs(queries: Sequence[Query], hits: Sequence[bool] | NDArray[np.bool_]) -> Score:
+    """Share of hits among the queries, with its interval over drugs."""
+    return share_of(hits, whose(queries))
+
+
 def correction(queries: Sequence[Query], results: Sequence[Normalised], *groups: str) -> Score | None:
     """Share of right outcomes among the queries of these groups (see `group`); None if there is no such query."""
-    hits = right(queries, results)[[group(q) in groups for q in queries]]
-    return proportion(int(hits.sum()), len(hits)) if len(hits) else None
+    return share_where(queries, results, lambda q: group(q) in groups)
+
+
+def share_where(
+    queries: Sequence[Query], results: Sequence[Normalised], wanted: Callable[[Query], bool]
+) -> Score | None:
+    """Share of right outcomes among the wanted queries, with its interval over drugs; None if there is none."""
+    mine = [(q, r) for q, r in zip(queries, results, strict=True) if wanted(q)]
+    return over_drugs([q for q, _ in mine], [r.drug == q.drug for q, r in mine]) if mine else None
 
 
 def spelt(words: Sequence[str], truths: Sequence[str]) -> Score:

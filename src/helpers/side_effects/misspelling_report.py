@@ -15,7 +15,7 @@ import pandas as pd
 from matplotlib.figure import Figure
 from matplotlib.ticker import PercentFormatter
 
-from helpers import figures
+from helpers import figures, verdicts
 from helpers.metrics import Score, binary_scores, mcnemar, proportion
 from helpers.published import Published
 from helpers.record import Run
@@ -27,9 +27,12 @@ from helpers.side_effects.misspelling import (
     Query,
     correction,
     group,
+    over_drugs,
     recovered,
     right,
+    share_where,
     spelt,
+    whose,
 )
 
 ARMS = ("format_b", "graphrag")
@@ -325,10 +328,9 @@ def edits_table(queries: Sequence[Query], outcomes: Outcomes) -> pd.DataFrame:
 def _where(
     queries: Sequence[Query], results: Sequence[Normalised], *, kind: str | None = None, edits: int | None = None
 ) -> Score | None:
-    hits = right(queries, results)[
-        [q.kind in EDITS and kind in (None, q.kind) and edits in (None, q.edits) for q in queries]
-    ]
-    return proportion(int(hits.sum()), len(hits)) if len(hits) else None
+    return share_where(
+        queries, results, lambda q: q.kind in EDITS and kind in (None, q.kind) and edits in (None, q.edits)
+    )
 
 
 def report_outcomes(run: Run, queries: Sequence[Query], outcomes: Outcomes, of: str) -> None:
@@ -354,12 +356,13 @@ def mistakes_table(queries: Sequence[Query], outcomes: Outcomes, shown: int = 3)
     rows = []
     for name, results in outcomes.items():
         mine = [(q, r) for q, r in zip(queries, results, strict=True) if group(q) == "misspelt"]
+        asked = [q for q, _ in mine]
         other = [(q, r) for q, r in mine if r.drug not in (None, q.drug)]
         rows.append(
             {
                 "normaliser": label(name),
-                "no drug": proportion(sum(r.drug is None for _, r in mine), len(mine)),
-                "another drug": proportion(len(other), len(mine)),
+                "no drug": over_drugs(asked, [r.drug is None for _, r in mine]),
+                "another drug": over_drugs(asked, [r.drug not in (None, q.drug) for q, r in mine]),
                 "for example": "; ".join(f"{q.typed}: {r.drug}, meant {q.drug}" for q, r in other[:shown]),
             }
         )
@@ -397,8 +400,8 @@ def paper_names_table(queries: Sequence[Query], truths: Mapping[str, str], outco
 
 
 def paired_table(queries: Sequence[Query], outcomes: Outcomes) -> pd.DataFrame:
-    """McNemar's exact test between every two normalisers on the same names, p adjusted by Holm."""
-    tests = paired_tests({name: right(queries, results) for name, results in outcomes.items()})
+    """Paired randomisation test between every two normalisers, a drug's names together; p adjusted by Holm."""
+    tests = paired_tests({name: right(queries, results) for name, results in outcomes.items()}, whose(queries))
     return pd.DataFrame(
         {
             "better": [label(name) for name in tests.better],
@@ -496,13 +499,26 @@ def _plain(score: Score | None) -> str | None:
     return f"{score.value:.4f} [{score.low:.2f}, {score.high:.2f}]"
 
 
-def decide_claims(run: Run, scores: Mapping[str, Score]) -> None:
-    """The claims on misspellings, by the tests that `data/published/side_effects.yml` states."""
+def decide_claims(run: Run, scores: Mapping[str, Score], model: str) -> None:
+    """The claims on misspellings, by the tests that `data/published/side_effects.yml` states.
+
+    Args:
+        run: takes the verdicts.
+        scores: of `report_table5`.
+        model: who corrects the names.
+    """
     misspelt = {arm: scores[f"misspelt.{arm}"] for arm in ARMS}
     run.claim(
         "side_effects.claim.misspelling_breaks_retrieval",
-        "agrees" if all(s.value == 0 for s in misspelt.values()) else "differs",
-        "; ".join(f"F1 with misspelt names is {s.value:.4f} for {figures.arm_label(a)}" for a, s in misspelt.items())
+        # an arm that finds nothing under the right name either says nothing about misspelling
+        verdicts.exactly(all(s.value == 0 for s in misspelt.values()))
+        if all(scores[f"correct.{arm}"].value for arm in ARMS)
+        else "undecided",
+        "; ".join(
+            f"F1 with misspelt names is {_plain(s)} for {figures.arm_label(arm)}, with right ones "
+            f"{_plain(scores[f'correct.{arm}'])}"
+            for arm, s in misspelt.items()
+        )
         + ".",
     )
     shares = {arm: scores.get(f"recovery.{arm}") for arm in ARMS}
@@ -510,15 +526,19 @@ def decide_claims(run: Run, scores: Mapping[str, Score]) -> None:
     whole = len(found) == len(ARMS)
     run.claim(
         "side_effects.claim.normalisation_recovers",
-        ("agrees" if all(s.low > 0.5 for s in found.values()) else "differs") if whole else "not run",
-        "Recovered share of F1: "
+        verdicts.all_of(verdicts.above(s, 0.5) for s in found.values()) if whole else "undecided",
+        f"Recovered share of F1, names corrected by {model}: "
         + "; ".join(f"{figures.arm_label(arm)} {figures.score_text(share)}" for arm, share in shares.items())
         + ".",
     )
 
 
 def decide_larger_claim(
-    run: Run, truths: Sequence[str], words: Sequence[str], larger: tuple[str, Sequence[str]] | None
+    run: Run,
+    truths: Sequence[str],
+    words: Sequence[str],
+    larger: tuple[str, Sequence[str]] | None,
+    why: str = "This run asked one model; set larger_model to ask a second.",
 ) -> None:
     """Whether a larger model corrects more of the same names.
 
@@ -527,17 +547,19 @@ def decide_larger_claim(
         truths: the right names.
         words: what the first model wrote.
         larger: name and words of the larger model, if one was asked.
+        why: none was asked.
     """
     claim = "side_effects.claim.larger_models_spell_better"
     if larger is None:
-        run.claim(claim, "not run", "This run asked one model; set larger_model to ask a second.")
+        run.claim(claim, "not run", why)
         return
     name, other = larger
     test = mcnemar(*([w == t for w, t in zip(of, truths, strict=True)] for of in (other, words)))
     run.claim(
         claim,
-        "agrees" if test.difference > 0 and test.p < 0.05 else "differs",
-        f"{name} corrects {test.b} names that the first model does not, and {test.c} the other way round.",
+        verdicts.better(test, test.p),
+        f"{name} corrects {test.b} names that the first model does not, and {test.c} the other way round: "
+        f"{figures.points(test)} points.",
         p=test.p,
     )
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import permutations
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -11,13 +12,13 @@ import pandas as pd
 from matplotlib.figure import Figure
 from rapidfuzz import process
 from rapidfuzz.distance import DamerauLevenshtein
-from scipy.stats import fisher_exact, linregress, spearmanr
+from scipy.stats import linregress, rankdata
 
-from helpers import figures
-from helpers.metrics import DRAWS, Score, bootstrap, p50, p95, proportion
+from helpers import figures, verdicts
+from helpers.metrics import DRAWS, Score, bootstrap, p50, p95, paired_means, proportion
 from helpers.published import Published
 from helpers.record import Run
-from helpers.side_effects.forward import TextStore
+from helpers.side_effects.forward import TextStore, share_of
 from helpers.side_effects.reverse import (
     METRICS,
     TIERS,
@@ -464,6 +465,8 @@ def losses_table(
 ) -> pd.DataFrame:
     """Where Format B loses drugs: at retrieval, in the LLM's answer, at the parser; over all queries together.
 
+    The intervals are over queries.
+
     Args:
         queries: those that the LLM was asked.
         exhaustive: what retrieval gave (the filter's sets).
@@ -483,17 +486,17 @@ def losses_table(
         "parsed, names with a comma kept whole": union(lambda text: parse_drugs(text, with_comma)),
         "parsed, split at every comma": union(parse_plain),
     }
-    total = sum(map(len, relevant))
+    of_query = [query.effect for query in queries for _ in query.drugs]
     rows = []
     for stage, sets in stages.items():
-        hits = sum(len(s & q) for s, q in zip(sets, relevant, strict=True))
+        there = [drug in s for s, q in zip(sets, relevant, strict=True) for drug in q]
         rows.append(
             {
                 "after": stage,
-                "relevant drugs there": hits,
-                "lost so far": total - hits,
+                "relevant drugs there": sum(there),
+                "lost so far": len(there) - sum(there),
                 "others there": sum(len(s - q) for s, q in zip(sets, relevant, strict=True)),
-                "recall over all names": figures.score_text(proportion(hits, total), digits=2),
+                "recall over all names": figures.score_text(share_of(there, of_query), digits=2),
             }
         )
     return pd.DataFrame(rows)
@@ -605,37 +608,191 @@ def result_table(
 # -------------------------------------------------------------------------------------------------------------- claims
 
 
+def within_window(queries: Sequence[Query], store: TextStore, characters: int) -> pd.DataFrame:
+    """A row a query: effect, relevant, and how many relevant drugs list the effect within the characters shown."""
+    rows = {drug: row for row, (drug, _) in enumerate(store.pairs)}
+    inside = [sum(lists_within(store, rows[d], q.effect, characters) for d in q.drugs) for q in queries]
+    return pd.DataFrame(
+        {"effect": [q.effect for q in queries], "relevant": [len(q.drugs) for q in queries], "inside": inside}
+    )
+
+
 def window_counts(
     queries: Sequence[Query], results: Sequence[Result], store: TextStore, characters: int
-) -> tuple[tuple[int, int], tuple[int, int]]:
-    """Relevant drugs returned and missed: those whose effect lies in the document's window, and those beyond it."""
-    rows = {drug: row for row, (drug, _) in enumerate(store.pairs)}
-    counts = {(inside, hit): 0 for inside in (True, False) for hit in (True, False)}
-    for query, result in zip(queries, results, strict=True):
-        for drug in query.drugs:
-            inside = lists_within(store, rows[drug], query.effect, characters)
-            counts[inside, drug in result.drugs] += 1
-    return (counts[True, True], counts[True, False]), (counts[False, True], counts[False, False])
+) -> pd.DataFrame:
+    """What Format A returned of the relevant drugs, by whether their list shows the effect within the window.
 
-
-def pairs_exactness(table: pd.DataFrame, of_tier: Weights, draws: int) -> Score:
-    """Mean F1 of Format B with an interval that few queries can pass, if their sets are exact.
-
-    The bootstrap over queries, within tiers. Where it says nothing because every set is exact, the names are what was
-    tried: Wilson's interval for the share of relevant names returned.
+    Returns:
+        A row a query: effect, relevant, inside, beyond (relevant drugs on either side), inside_returned,
+        beyond_returned.
     """
-    if (table.f1 == 1).all():
-        names = int(table.relevant.sum())
-        return proportion(names, names)
-    return mean_over_tiers(table, "f1", of_tier, draws=draws)
+    rows = {drug: row for row, (drug, _) in enumerate(store.pairs)}
+    table = within_window(queries, store, characters)
+    hits = [[d for d in q.drugs if d in r.drugs] for q, r in zip(queries, results, strict=True)]
+    table["beyond"] = table.relevant - table.inside
+    table["inside_returned"] = [
+        sum(lists_within(store, rows[d], q.effect, characters) for d in of) for q, of in zip(queries, hits, strict=True)
+    ]
+    table["beyond_returned"] = [len(of) for of in hits] - table.inside_returned
+    return table
+
+
+@dataclass(frozen=True)
+class Rank:
+    """Spearman's rank correlation over n rows, with a 95 % interval and a two-sided p-value."""
+
+    rho: float
+    low: float
+    high: float
+    p: float
+    n: int
+
+    def __str__(self) -> str:
+        """`rho = 0.83 [0.10, 0.98], n = 6, p = 0.058`."""
+        rho, low, high = (f"{x:z.2f}".replace("-", "\N{MINUS SIGN}") for x in (self.rho, self.low, self.high))
+        return f"rho = {rho} [{low}, {high}], n = {self.n}, {figures.p_words(self.p)}"
+
+
+def rank_correlation(a: Sequence[float] | pd.Series, b: Sequence[float] | pd.Series, draws: int = DRAWS) -> Rank:
+    """Spearman's rho; p by permutation, exact up to seven rows; the interval is Bonett and Wright's (2000).
+
+    Args:
+        a, b: (n,) numbers.
+        draws: permutations drawn where there are more than seven rows.
+    """
+    x, y = rankdata(a), rankdata(b)
+    n = len(x)
+    if n < 4 or np.ptp(x) == 0 or np.ptp(y) == 0:
+        return Rank(0.0, -1.0, 1.0, 1.0, n)
+    x, y = (x - x.mean()) / x.std(), (y - y.mean()) / y.std()
+    rho = float(x @ y / n)
+    if n <= 7:
+        p = float(np.mean([abs(x @ y[list(order)] / n) >= abs(rho) - 1e-9 for order in permutations(range(n))]))
+    else:
+        orders = np.random.default_rng(0).permuted(np.tile(y, (draws, 1)), axis=1)
+        p = float((1 + (np.abs(orders @ x / n) >= abs(rho) - 1e-9).sum()) / (draws + 1))
+    half = 1.96 * np.sqrt((1 + rho**2 / 2) / (n - 3))
+    z = np.arctanh(np.clip(rho, -1 + 1e-9, 1 - 1e-9))
+    return Rank(rho, float(min(np.tanh(z - half), rho)), float(max(np.tanh(z + half), rho)), p, n)
+
+
+def letters_table(run: Run, released: Mapping[str, Tables], window: pd.DataFrame, draws: int) -> pd.DataFrame:
+    """Recall of the released Format A by the first letter of the effect, kept in the record too.
+
+    The lists are alphabetical, so that an effect that begins with "a" stands at the beginning of every list.
+
+    Args:
+        run: takes the recalls.
+        released: tables by run and arm.
+        window: of `within_window`, for the same queries.
+        draws: of the bootstrap over queries.
+    """
+    rows = []
+    for name, label in RUNS.items():
+        table = released[name]["format_a"].merge(window[["effect", "inside"]], on="effect", validate="one_to_one")
+        first = table.effect.str.startswith("a")
+        for letter, words, of in (("a", '"a"', table[first]), ("others", "another letter", table[~first])):
+            if not len(of):
+                continue
+            recall = bootstrap(of.recall, draws=draws)
+            run.extra(
+                f"reverse_{name}.format_a.recall_{letter}",
+                f"recall of Format A, effects with {words}, run of {label}",
+                recall,
+            )
+            rows.append(
+                {
+                    "run of": label,
+                    "the effect begins with": words,
+                    "queries": len(of),
+                    "recall": recall,
+                    "relevant drugs whose list shows it in time": bootstrap(of.inside / of.relevant, draws=draws),
+                }
+            )
+    return pd.DataFrame(rows)
+
+
+def place_words(released: Mapping[str, Tables], window: pd.DataFrame) -> str:
+    """How the released recall of Format A goes with the share of relevant drugs whose effect is within the window."""
+    table = released[next(iter(RUNS))]["format_a"].merge(window[["effect", "inside"]], on="effect")
+    shown = table.inside / table.relevant
+    rest = ~table.effect.str.startswith("a")
+    return (
+        "On the authors' run, whose sets are not released, a query's recall goes with the share of its drugs whose "
+        f"effect lies within the window: {rank_correlation(table.recall, shown)}; without the effects in "
+        f'"a" {rank_correlation(table.recall[rest], shown[rest])}.'
+    )
+
+
+def times_as_long(slow: pd.DataFrame, fast: pd.DataFrame, draws: int, seed: int = 0) -> Score:
+    """Mean seconds of one arm as a multiple of another's, on the queries that both were asked; bootstrap over them.
+
+    Args:
+        slow: a row a query, with effect and seconds.
+        fast: the same of the other arm.
+        draws, seed: of the bootstrap.
+    """
+    both = slow[["effect", "seconds"]].merge(fast[["effect", "seconds"]], on="effect", validate="one_to_one")
+    a, b = both.seconds_x.to_numpy(), both.seconds_y.to_numpy()
+    drawn = np.random.default_rng(seed).integers(len(both), size=(draws, len(both)))
+    value = float(a.sum() / b.sum())
+    low, high = np.percentile(a[drawn].sum(axis=1) / b[drawn].sum(axis=1), [2.5, 97.5])
+    return Score(value, len(both), float(min(low, value)), float(max(high, value)))
+
+
+SPEEDS = {
+    "paper": ("format_b_llm", "graph_only", "with an LLM on the side of the text alone, as the paper compares"),
+    "without": ("format_b_filter", "graph_only", "without an LLM on either side"),
+    "with": ("format_b_llm", "graph_llm", "with an LLM on both sides"),
+}
+"""The slower arm, the faster one, and the words, of each comparison of Format B with the graph."""
+
+
+def speeds(tables: Tables, draws: int) -> dict[str, Score]:
+    """How many times as long as the graph Format B takes, in each of `SPEEDS` whose arms have queries in common."""
+    return {
+        way: times_as_long(tables[slow], tables[fast], draws)
+        for way, (slow, fast, _) in SPEEDS.items()
+        if set(tables[slow].effect) & set(tables[fast].effect)
+    }
+
+
+def speed_words(found: Mapping[str, Score]) -> str:
+    """The comparisons in words."""
+    return "; ".join(f"{_times(score)} {SPEEDS[way][2]}" for way, score in found.items())
+
+
+def opening(found: Mapping[str, Score], *, sample: bool) -> str:
+    """The page's answer on speed, in Markdown, from what the run found."""
+    like = max(score.high for way, score in found.items() if way != "paper")
+    first = (
+        "Most of the graph's speed is that of leaving the language model out"
+        if like < found["paper"].low
+        else "How much of the graph's speed is that of leaving the language model out stays open"
+    )
+    words = f"**{first}.** Format B takes as long as the graph times: {speed_words(found)}."
+    return "\n\n".join([*(["**SAMPLE**"] if sample else []), words])
+
+
+def _times(score: Score) -> str:
+    value, low, high = (f"{x:,.0f}" if x >= 10 else f"{x:.1f}" for x in (score.value, score.low, score.high))
+    return f"{value} [{low}, {high}] (n = {score.n})"
+
+
+LEAST_QUERIES = 6
+"""Of fewer queries no paired randomisation test can find anything at 5 %."""
 
 
 def decide_claims(
     run: Run,
     tables: Tables,
     benchmark: pd.DataFrame,
-    window: tuple[tuple[int, int], tuple[int, int]],
+    window: pd.DataFrame,
     draws: int,
+    *,
+    model: str,
+    released: Mapping[str, Tables],
+    shown: pd.DataFrame,
 ) -> None:
     """The claims about reverse queries, each by the test that `data/published/side_effects.yml` states for it.
 
@@ -645,79 +802,92 @@ def decide_claims(
         benchmark: the tier of each query of the whole benchmark.
         window: of `window_counts`, for Format A with the LLM.
         draws: of the bootstraps.
+        model: the LLM.
+        released: the authors' tables by run and arm; empty for a sample.
+        shown: of `within_window`, for the released queries and the authors' window.
     """
     claim = "side_effects.claim."
-    alone, worded = tables["graph_only"], tables["graph_llm"]
+    alone, worded, text = tables["graph_only"], tables["graph_llm"], tables["format_b_llm"]
+    first = released.get(next(iter(RUNS)), {})
     exact = {n: int(((t.recall == 1) & (t.precision == 1)).sum()) for n, t in (("alone", alone), ("worded", worded))}
     run.claim(
         claim + "graph_returns_exact_sets",
-        "agrees" if exact["alone"] == len(alone) and exact["worded"] == len(worded) else "differs",
-        f"The graph alone returns {exact['alone']} of {len(alone)} sets exactly, by construction; with the LLM wording "
+        verdicts.exactly(exact["alone"] == len(alone) and exact["worded"] == len(worded)),
+        f"The graph alone returns {exact['alone']} of {len(alone)} sets exactly, by construction; with {model} wording "
         f"them {exact['worded']} of {len(worded)} are exact (of at most {int(worded.relevant.max()):,} names).",
     )
-    slow = p95(alone.seconds)
+    slow = bootstrap(alone.seconds, p95, draws=draws)
     run.claim(
         claim + "graph_is_near_instant",
-        "agrees" if slow < 1 else "differs",
-        f"95th percentile of {len(alone)} queries: {1000 * slow:.1f} ms.",
+        verdicts.below(slow, 1),
+        f"95th percentile of {len(alone)} queries: {1000 * slow.value:.1f} ms [{1000 * slow.low:.1f}, "
+        f"{1000 * slow.high:.1f}].",
     )
-
-    text = tables["format_b_llm"]
-    same = alone.set_index("effect").loc[text.effect]
-    slowest, fastest = bootstrap(text.seconds, draws=draws), bootstrap(same.seconds, draws=draws)
-    unread = p50(tables["format_b_filter"].seconds) / p50(alone.seconds)
+    found = speeds(tables, draws)
     run.claim(
         claim + "graph_is_faster_than_text",
-        "agrees" if slowest.low >= 100 * fastest.high else "differs",
-        f"On the same {len(text)} queries Format B takes {_seconds(slowest)}, the graph {_seconds(fastest)}. Without "
-        f"the LLM, a filter over the same sentences takes {unread:.0f} times as long as the graph (medians, all "
-        "queries).",
+        verdicts.above(found["paper"], 100),
+        f"Format B's mean latency as a multiple of the graph's: {speed_words(found)}. What is compared in the paper is "
+        "a graph without a language model and text with one.",
     )
-    exactness = pairs_exactness(text, weights(benchmark), draws)
+    exactness = mean_over_tiers(text, "f1", weights(benchmark), draws=draws)
     named = mean_over_tiers(tables["format_b_named"], "f1", weights(benchmark), draws=draws)
     run.claim(
         claim + "pairs_nearly_exact_on_sets",
-        "agrees" if exactness.low >= 0.95 else "differs",
-        f"F1 of Format B with the LLM copying the names is {_percent(exactness)}, over {len(text)} queries with "
-        f"{int(text.relevant.sum()):,} names. With the LLM only naming the effect it is {_percent(named)}."
-        + (" The interval of so few queries is wide." if exactness.low < 0.95 <= exactness.value else ""),
+        verdicts.above(exactness, 0.95),
+        f"F1 of Format B with {model} copying the names is {_percent(exactness)} queries with "
+        f"{int(text.relevant.sum()):,} names. With the LLM only naming the effect it is {_percent(named)} queries."
+        + _released_sentence(first, lambda t: f"{_percent(summary(t, weights(t), draws)['f1'])} queries"),
     )
-    rho = spearmanr(text.relevant, text.seconds)
+    rho = rank_correlation(text.relevant, text.seconds)
     run.claim(
         claim + "pairs_slow_with_set_size",
-        "agrees" if rho.statistic > 0 and rho.pvalue < 0.05 else "differs",
-        f"Spearman's rho of latency and number of relevant drugs is {rho.statistic:.2f} over {len(text)} queries.",
-        p=float(rho.pvalue),
+        verdicts.better(rho, rho.p, worthwhile=0.1),
+        f"Latency and number of relevant drugs: {rho}."
+        + _released_sentence(first, lambda t: str(rank_correlation(t.relevant, t.seconds))),
+        p=rho.p,
     )
-    both = tables["format_a_llm"].set_index("effect").recall.to_frame("a").join(text.set_index("effect").recall)
-    gap = bootstrap((both.a - both.recall).to_numpy(), draws=draws)
+    both = tables["format_a_llm"].merge(text, on="effect", validate="one_to_one")
+    gap = paired_means(both.recall_x, both.recall_y, draws=draws)
     run.claim(
         claim + "lists_under_retrieve",
-        "agrees" if gap.high < 0 else "differs",
-        f"Recall of Format A less that of Format B is {100 * gap.value:.1f} points [{100 * gap.low:.1f}, "
-        f"{100 * gap.high:.1f}] on the same {gap.n} queries.",
+        verdicts.below(gap, 0),
+        f"Recall of Format A minus that of Format B is {figures.points(gap)} points on the same {gap.n} queries.",
+        p=gap.p,
     )
-    (seen, seen_missed), (unseen, unseen_missed) = window
-    if not min(seen + seen_missed, unseen + unseen_missed):
-        run.claim(claim + "lists_fail_by_window", "not run", "No relevant drug on one side of the window.")
+    _decide_window(run, claim + "lists_fail_by_window", window, place_words(released, shown) if released else "", draws)
+
+
+def _released_sentence(first: Tables, words: Callable[[pd.DataFrame], str]) -> str:
+    return f" On the authors' run: {words(first['format_b'])}." if first else ""
+
+
+def _decide_window(run: Run, claim: str, window: pd.DataFrame, released: str, draws: int) -> None:
+    """Whether, within a query, Format A returns the drugs whose effect is within the window more often than others.
+
+    A query is one effect, so that its first letter and its size are the same on both sides.
+    """
+    on_both = window[(window.inside > 0) & (window.beyond > 0)]
+    words = (
+        f"Returned: {window.inside_returned.sum()} of {window.inside.sum():,} relevant drugs whose effect lies within "
+        f"the window, {window.beyond_returned.sum()} of {window.beyond.sum():,} of those beyond it, in {len(window)} "
+        f"queries; {len(on_both)} of them have drugs on both sides"
+    )
+    if len(on_both) < LEAST_QUERIES:
+        run.claim(claim, "undecided", f"{words}, too few to tell. {released}".strip())
         return
-    odds = fisher_exact([[seen, seen_missed], [unseen, unseen_missed]])
-    inside, outside = seen / (seen + seen_missed), unseen / (unseen + unseen_missed)
+    shares = (on_both.inside_returned / on_both.inside, on_both.beyond_returned / on_both.beyond)
+    test = paired_means(*shares, draws=draws)
     run.claim(
-        claim + "lists_fail_by_window",
-        "agrees" if inside > outside and odds.pvalue < 0.05 else "differs",
-        f"Returned: {seen} of {seen + seen_missed} relevant drugs ({100 * inside:.1f} %) whose effect lies within the "
-        f"window, {unseen} of {unseen + unseen_missed} ({100 * outside:.1f} %) of those beyond it.",
-        p=float(odds.pvalue),
+        claim,
+        verdicts.better(test, test.p),
+        f"{words}. Within minus beyond, mean of these: {figures.points(test)} points. {released}".strip(),
+        p=test.p,
     )
 
 
 def _percent(score: Score) -> str:
     return f"{100 * score.value:.1f} % [{100 * score.low:.1f}, {100 * score.high:.1f}], n = {score.n:,}"
-
-
-def _seconds(score: Score) -> str:
-    return f"{score.value:.3g} s [{score.low:.3g}, {score.high:.3g}]"
 
 
 # ------------------------------------------------------------------------------------------------------------- figures
