@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from test_graph import embedded_server
 
 from helpers import datasets, graph, published, record
+from helpers.chapter import contradictions_table
 from helpers.drug_interactions import corpora as di
 from helpers.drug_interactions import extraction, report
 from helpers.drug_interactions import graph as kg
@@ -416,7 +417,7 @@ def test_the_printed_parts_add_up_and_every_contradiction_names_two_places() -> 
     table = report.sums_table(printed).set_index("what")
     assert table.computed["Edges of both types"] == table.printed["Edges of both types"] == "6,368"
     assert table.computed["GB of the small model's weights"] == "16"
-    shown = report.contradictions_table(printed)
+    shown = contradictions_table(printed)
     assert len(shown) == len(printed.contradictions) >= 10
     assert "89.4%" in " ".join(shown["printed numbers at odds"])
 
@@ -426,6 +427,19 @@ def test_the_gains_are_decided_on_the_printed_table() -> None:
     report.decide_gain_claims(run)
     verdicts = {c.id.rsplit(".", 1)[1]: c.verdict for c in run.claims}
     assert verdicts == {"gain_over_no_retrieval": "differs", "gain_over_text": "agrees"}
+    why = run._claims["drug_interactions.claim.gain_over_text"].why
+    # the abstract has baselines, in the plural
+    assert "17.4 % more than RAG (Text) (66.2%)" in why
+    assert "14.8 % more than GraphRAG (67.7%)" in why
+    assert "All are tested; nearest is that over GraphRAG" in why
+
+
+@pytest.mark.parametrize(("seconds", "verdict"), [(0.002, "agrees"), (0.5, "differs"), (None, "undecided")])
+def test_the_graphs_speed_is_decided_by_its_interval(seconds: float | None, verdict: str) -> None:
+    run = record.start(notebook="05_interactions_graph", paper="drug_interactions", profile="smoke", parameters={})
+    spent = [seconds] * 20 if seconds else [0.002] * 18 + [0.5] * 2
+    report.decide_graph_claims(run, [kg.Asked(f"drug {i}", 2, True, 1, s) for i, s in enumerate(spent)], 200)
+    assert [c.verdict for c in run.claims] == [verdict, "agrees"]
 
 
 def test_figures_say_what_the_data_show(sample: list[Sentence]) -> None:

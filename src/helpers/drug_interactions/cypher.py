@@ -15,7 +15,8 @@ from helpers.drug_interactions.corpora import CAUSES, INTERACTS, Fact, fact
 from helpers.drug_interactions.graph import QUESTIONS, KnowledgeGraph
 from helpers.drug_interactions.questions import NOT_KNOWN, Asked, answer_of
 from helpers.graph import Graph, Row
-from helpers.llm import LLM, Message, Reply
+from helpers.llm import LLM, Message, Reply, connect
+from helpers.services import ServiceError
 from helpers.side_effects.cypher import Attempt, read_statement, run_statement
 from helpers.side_effects.vocabulary import Vocabulary
 
@@ -124,6 +125,24 @@ class Retrieved:
             "names too many": self.names > asked.answer,
         }
         return next((reason for reason, holds in reasons.items() if holds), "other names")
+
+
+def small_beside(large: LLM, name: str) -> tuple[LLM, str]:
+    """The model that writes Cypher: another one beside the large, if one is named and served; else the large itself.
+
+    Args:
+        large: answers the questions.
+        name: of the small model, or empty.
+
+    Returns:
+        The model, and why it is the large one; empty if it is not.
+    """
+    if name in ("", large.endpoint.model):
+        return large, "No second model was asked for; small_model names one."
+    try:
+        return connect(name, exact=True), ""
+    except ServiceError as error:
+        return large, str(error)
 
 
 # -------------------------------------------------------------------------------------------------------- statements

@@ -9,7 +9,7 @@ import pandas as pd
 
 from helpers.drug_interactions.cypher import STEPS, Retrieved, is_right
 from helpers.drug_interactions.questions import KINDS, Asked
-from helpers.metrics import Paired, Score, mcnemar, proportion
+from helpers.metrics import Paired, Score, paired_means, proportion
 from helpers.record import Run
 
 
@@ -78,9 +78,12 @@ def reasons_table(questions: Sequence[Asked], retrieved: Sequence[Retrieved]) ->
     return pd.DataFrame(rows, columns=["reason", "questions", "for example", "last statement", "right is"])
 
 
-def example_test(questions: Sequence[Asked], with_example: Sequence[Retrieved], without: Sequence[Retrieved]) -> Paired:
-    """McNemar's exact test of the first statements: one example against none, on the same questions."""
+def example_test(
+    questions: Sequence[Asked], with_example: Sequence[Retrieved], without: Sequence[Retrieved], draws: int
+) -> Paired:
+    """Paired test of the first statements, right or wrong: one example against none, on the same questions."""
     first = [
-        [is_right(q, r.tried[0].attempt) for q, r in zip(questions, of, strict=True)] for of in (with_example, without)
+        [float(is_right(q, r.tried[0].attempt)) for q, r in zip(questions, of, strict=True)]
+        for of in (with_example, without)
     ]
-    return mcnemar(*first)
+    return paired_means(*first, clusters=[q.about for q in questions], draws=draws)

@@ -16,6 +16,9 @@ from helpers.drug_interactions.questions import Asked
 from helpers.metrics import Score, auc, bootstrap
 from helpers.record import Run
 
+PASS = 4
+"""The mark of correctness that says mostly right."""
+
 
 def planted(known: Sequence[Asked], *, reference: bool) -> tuple[list[Judged], list[bool]]:
     """Answers known to be right and wrong, half and half, to see whether the judge can tell them apart.
@@ -50,12 +53,31 @@ def tells_apart(
 
 def truth_of_ratings(measured: Measured, known: Sequence[Asked]) -> Score | None:
     """Whether the judge rates exactly right answers above others, over all arms; clustered by question."""
-    right, ratings, clusters = [], [], []
-    for arm in ARMS:
-        right += [bool(exact) for exact in measured.sets[arm].exact]
-        ratings += list(measured.ratings[arm][: len(known)])
-        clusters += [q.text for q in known]
+    right, ratings, clusters = _on_known(measured, known)
     return tells_apart(right, ratings, clusters)
+
+
+def error_rates(measured: Measured, known: Sequence[Asked], draws: int) -> dict[str, Score]:
+    """The share of right answers that get a mark of correctness below `PASS`, and of wrong ones that get at least it.
+
+    Returns:
+        `missed` and `passed`, clustered by question; one that has no answers is left out.
+    """
+    right, ratings, clusters = _on_known(measured, known)
+    rates = {}
+    for name, truth in (("missed", True), ("passed", False)):
+        rows = [i for i, is_right in enumerate(right) if is_right is truth]
+        if rows:
+            wrongly = [float((ratings[i].correctness >= PASS) is not truth) for i in rows]
+            rates[name] = bootstrap(wrongly, clusters=[clusters[i] for i in rows], draws=draws)
+    return rates
+
+
+def _on_known(measured: Measured, known: Sequence[Asked]) -> tuple[list[bool], list[Rating], list[str]]:
+    """Whether each answer of all arms is exactly right, its rating, and its question."""
+    right = [bool(exact) for arm in ARMS for exact in measured.sets[arm].exact]
+    ratings = [rating for arm in ARMS for rating in measured.ratings[arm][: len(known)]]
+    return right, ratings, [q.text for _ in ARMS for q in known]
 
 
 def self_agreement(measured: Measured, draws: int) -> dict[str, Score]:
@@ -79,9 +101,13 @@ def self_agreement(measured: Measured, draws: int) -> dict[str, Score]:
 
 
 def judge_table(
-    run: Run, agreement: Mapping[str, Score], truth: Score | None, planted_scores: Mapping[str, Score | None]
+    run: Run,
+    agreement: Mapping[str, Score],
+    truth: Score | None,
+    planted_scores: Mapping[str, Score | None],
+    errors: Mapping[str, Score],
 ) -> pd.DataFrame:
-    """What the judge is worth, kept in the record."""
+    """What the judge is worth, kept in the record; `errors` are its `error_rates`."""
     rows: list[tuple[str, str, Score | None, str]] = [
         ("same", "same overall mark when the scale is turned round", agreement["same"], "fraction"),
         ("kappa", "weighted kappa of the two times (0: chance, 1: always the same)", agreement["kappa"], "count"),
@@ -90,6 +116,14 @@ def judge_table(
     rows += [
         (f"planted.{way.replace(' ', '_')}", f"planted right answers rated above wrong ones, {way}", score, "count")
         for way, score in planted_scores.items()
+    ]
+    rows += [
+        (name, words, errors[name], "fraction")
+        for name, words in (
+            ("missed", f"right answers of the arms that it marks below {PASS} of 5"),
+            ("passed", f"wrong answers of the arms that it marks {PASS} or 5"),
+        )
+        if name in errors
     ]
     for name, words, score, _ in rows:
         if score is not None:
@@ -104,6 +138,19 @@ def judge_table(
             for _, words, score, unit in rows
         ]
     )
+
+
+def worth_in_words(truth: Score | None, errors: Mapping[str, Score]) -> str:
+    """What the judge is worth, in half a sentence, for the reason of a claim."""
+    if truth is None:
+        return "nobody can say whether the judge tells right from wrong, as the answers are all right or all wrong"
+    can = "tells" if useful(truth) else "does not tell"
+    rates = (
+        f"it marks {figures.score_text(errors['missed'])} of the right answers below {PASS} of 5, and "
+        f"{figures.score_text(errors['passed'])} of the wrong ones {PASS} or 5"
+    )
+    area = figures.score_text(truth, "count", digits=2)
+    return f"the judge {can} right from wrong (area under the curve {area}, where 0.5 is chance; {rates})"
 
 
 def verdict_on_judge(

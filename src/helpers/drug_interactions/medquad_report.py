@@ -7,13 +7,14 @@ texts are, not whether what they say is true.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
+import numpy as np
 import pandas as pd
 
 from helpers import figures
 from helpers.drug_interactions.answering import ARMS, Arm
-from helpers.drug_interactions.qa_report import Bench, Compared, Measured, Nearness, compare, label
+from helpers.drug_interactions.qa_report import COSINE, Bench, Compared, Measured, Nearness, compare, label
 from helpers.drug_interactions.questions import Reference
 from helpers.metrics import bootstrap
 from helpers.record import Run
@@ -86,11 +87,17 @@ def similarity_by_sort(near: Mapping[Arm, Nearness], references: Sequence[Refere
     return pd.DataFrame(rows)
 
 
-def compare_similarity(near: Mapping[Arm, Nearness], draws: int) -> list[Compared]:
+def compare_similarity(of: Measured, draws: int) -> list[Compared]:
     """DrugRAG against each baseline by the cosine and by each of BERTScore's three, each corrected by itself."""
+    measures: dict[str, Callable[[Nearness], np.ndarray]] = {
+        COSINE: lambda near: near.cosine,
+        "BERTScore precision": lambda near: near.bertscore.precision,
+        "BERTScore recall": lambda near: near.bertscore.recall,
+        "BERTScore F1": lambda near: near.bertscore.f1,
+    }
+    about = of.about[-len(of.near["drugrag"].cosine) :]
     return [
-        *compare({arm: of.cosine for arm, of in near.items()}, "cosine", draws),
-        *compare({arm: of.bertscore.precision for arm, of in near.items()}, "BERTScore precision", draws),
-        *compare({arm: of.bertscore.recall for arm, of in near.items()}, "BERTScore recall", draws),
-        *compare({arm: of.bertscore.f1 for arm, of in near.items()}, "BERTScore F1", draws),
+        test
+        for name, measure in measures.items()
+        for test in compare({arm: measure(near) for arm, near in of.near.items()}, name, draws, clusters=about)
     ]

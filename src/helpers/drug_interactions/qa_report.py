@@ -14,7 +14,6 @@ import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
-from scipy.stats import levene
 
 from helpers import figures
 from helpers.drug_interactions.answering import (
@@ -58,7 +57,7 @@ LABELS: dict[Arm, tuple[str, str]] = {
     "text": ("Text RAG", "#af219d"),
     "agentic": ("Agentic RAG", "#808080"),
     "drugrag": ("DrugRAG", "#125ee0"),
-    "hybrid": ("Graph, else text", "#079c6b"),
+    "hybrid": ("Graph or text", "#079c6b"),
 }
 """Name and colour of each arm."""
 PRINTED: dict[Arm, str] = {"none": "no_retrieval", "text": "rag_text", "agentic": "graphrag", "drugrag": "drugrag"}
@@ -74,6 +73,8 @@ PLAIN = {
 SHOWN = 600
 """Characters of a MedQuAD reference that the judge is shown."""
 COLUMNS = ("exact", "precision", "recall", "f1")
+SETS, RATING, COSINE = "F1 of the answer set", "rating by the judge", "cosine"
+"""What DrugRAG is compared with its baselines by."""
 
 
 def label(arm: Arm) -> str:
@@ -245,6 +246,7 @@ class Measured:
         medquad: answers to MedQuAD's questions.
         sets: the scores of `known`.
         near: how near the answers of `medquad` are to their references.
+        about: what each question is about, those of `known` first: of the same, questions belong together.
         ratings: of all answers, those of `known` first; the judge's first time.
         again: its second time.
     """
@@ -254,6 +256,7 @@ class Measured:
     medquad: Mapping[Arm, Sequence[Answered]]
     sets: Mapping[Arm, pd.DataFrame]
     near: Mapping[Arm, Nearness]
+    about: Sequence[str]
     ratings: Mapping[Arm, Sequence[Rating]] = field(default_factory=dict)
     again: Mapping[Arm, Sequence[Rating]] = field(default_factory=dict)
 
@@ -303,7 +306,9 @@ class Bench:
         known, medquad = ({arm: of[part] for arm, of in answers.items()} for part in (slice(n), slice(n, None)))
         sets = {arm: set_table(self.known, read_all(self.known, of, self.vocabulary)) for arm, of in known.items()}
         texts = {arm: [answered.text for answered in of] for arm, of in medquad.items()}
-        return Measured(llm.endpoint.model, known, medquad, sets, nearness(self.encoder, texts, self.medquad))
+        near = nearness(self.encoder, texts, self.medquad)
+        about = [*(q.about for q in self.known), *(r.about for r in self.medquad)]
+        return Measured(llm.endpoint.model, known, medquad, sets, near, about)
 
     @property
     def floor(self) -> Nearness:
@@ -399,13 +404,36 @@ def compare(
     measure: str,
     draws: int,
     *,
+    clusters: Sequence[str],
     arm: Arm = "drugrag",
     others: Sequence[Arm] = BASELINES,
 ) -> list[Compared]:
-    """An arm against each of others, by a paired randomisation test, adjusted for their number."""
-    tests = [paired_means(values[arm], values[other], draws=draws) for other in others]
+    """An arm against each of others, by a paired randomisation test, adjusted for their number.
+
+    Args:
+        values: of each arm, one a question.
+        measure: what they are.
+        draws: of the test and of the bootstrap.
+        clusters: what each question is about.
+        arm: the one that is tested.
+        others: what it is tested against.
+    """
+    tests = [paired_means(values[arm], values[other], clusters=clusters, draws=draws) for other in others]
     adjusted = holm([test.p for test in tests])
     return [Compared(arm, other, measure, t, p) for other, t, p in zip(others, tests, adjusted, strict=True)]
+
+
+def compare_sets(
+    of: Measured, draws: int, *, arm: Arm = "drugrag", others: Sequence[Arm] = BASELINES
+) -> list[Compared]:
+    """An arm against each of others by the F1 of the answer sets."""
+    values = {a: table.f1.to_numpy() for a, table in of.sets.items()}
+    return compare(values, SETS, draws, clusters=of.about[: len(values[arm])], arm=arm, others=others)
+
+
+def compare_ratings(of: Measured, draws: int) -> list[Compared]:
+    """DrugRAG against each baseline by the judge's rating of all answers."""
+    return compare({arm: of.marks(arm) for arm in ARMS}, RATING, draws, clusters=of.about)
 
 
 def tests_table(compared: Sequence[Compared]) -> pd.DataFrame:
@@ -430,12 +458,18 @@ def tests_table(compared: Sequence[Compared]) -> pd.DataFrame:
 # ----------------------------------------------------------------------------------------------------------- Table II
 
 
-def table_two(run: Run, measured: Sequence[Measured], judge_useful: bool, draws: int) -> pd.DataFrame:
-    """Table II, printed and here: the normalised rating of MedQuAD's questions, and what else is known of each arm."""
+def table_two(run: Run, measured: Sequence[Measured], judge_useful: bool, alone: str, draws: int) -> pd.DataFrame:
+    """Table II, printed and here: the normalised rating of MedQuAD's questions, and what else is known of each arm.
+
+    Args:
+        run: keeps the numbers.
+        measured: the answers of the larger model, and those of the smaller one if there are two.
+        judge_useful: whether the judge tells right from wrong.
+        alone: why one model answers, if it does.
+        draws: of the bootstrap.
+    """
     rows = []
-    worth = (
-        "" if judge_useful else " The judge was not seen to tell right from wrong on questions whose answer is known."
-    )
+    worth = _caveat(judge_useful)
     for arm in ARMS:
         row: dict[str, object] = {"setting": label(arm)}
         for size, of in zip(("70b", "8b"), [*measured, None][:2], strict=True):
@@ -443,7 +477,7 @@ def table_two(run: Run, measured: Sequence[Measured], judge_useful: bool, draws:
             row[f"printed, {size.upper()}"] = number.printed if number else None
             if of is None:
                 if number:
-                    run.not_run(number.id, "One model is served; it stands in for the larger one.")
+                    run.not_run(number.id, f"One model answers, in the place of the larger one. {alone}")
                 continue
             score = bootstrap(of.marks(arm, medquad=True), draws=draws)
             row[f"rating, {of.model}"] = score
@@ -454,6 +488,11 @@ def table_two(run: Run, measured: Sequence[Measured], judge_useful: bool, draws:
                 run.rerun(number.id, score, model=of.model, note=note)
         rows.append(row)
     return pd.DataFrame(rows)
+
+
+def _caveat(judge_useful: bool) -> str:
+    """What a note on a rating has to add."""
+    return "" if judge_useful else " The judge was not seen to tell right from wrong where the answer is known."
 
 
 def at_odds(printed: Published) -> str:
@@ -469,12 +508,13 @@ def at_odds(printed: Published) -> str:
 
 
 def report_text_numbers(
-    run: Run, of: Measured, retrieved: Sequence[Retrieved], writer: str, compared: Sequence[Compared], draws: int
+    run: Run, of: Measured, retrieved: Sequence[Retrieved], writer: str, judge_useful: bool, draws: int
 ) -> None:
     """Report the numbers of the paper's running text that these answers measure; `writer` wrote the Cypher."""
+    worth = _caveat(judge_useful)
     text = f"{PAPER}.text."
     rating = {arm: bootstrap(of.marks(arm, medquad=True), draws=draws) for arm in ARMS}
-    note = "Normalised rating of MedQuAD's drug questions."
+    note = f"Normalised rating of MedQuAD's drug questions.{worth}"
     for id, arm in (
         ("normalised.drugrag", "drugrag"),
         ("normalised.rag_text", "text"),
@@ -494,11 +534,11 @@ def report_text_numbers(
     for id, arm in gains:
         if rating[arm].value:
             relative = rating["drugrag"].value / rating[arm].value - 1
-            run.rerun(text + id, relative, model=of.model, note="Relative gain of the normalised rating.")
+            run.rerun(text + id, relative, model=of.model, note=f"Relative gain of the normalised rating.{worth}")
         else:
             run.not_run(text + id, "The baseline's rating is zero, so that no relative gain exists.")
-    largest = max(c.adjusted for c in compared)
-    run.rerun(text + "p", largest, model=of.model, note=f"The largest of three, on {compared[0].measure}.")
+    largest = max(c.adjusted for c in compare_ratings(of, draws))
+    run.rerun(text + "p", largest, model=of.model, note=f"The largest of three, on {RATING}.{worth}")
     run.rerun(
         text + "cypher_seconds",
         bootstrap([r.seconds for r in retrieved], p95, draws=draws),
@@ -573,172 +613,87 @@ def agentic_words(run: Run, searches: Sequence[Search], questions: Sequence[str]
     )
 
 
-# ------------------------------------------------------------------------------------------------------------- claims
-
-
-def decide_claims(
-    run: Run,
-    measured: Sequence[Measured],
-    known: Sequence[Asked],
-    compared: Sequence[Compared],
-    example: Paired,
-    judge_useful: bool,
-    draws: int,
-) -> None:
-    """Decide the paper's claims about its answers by the tests that `data/published/drug_interactions.yml` states."""
-    of = measured[0]
-    f1 = {arm: of.sets[arm].f1.to_numpy() for arm in ARMS}
-    rated = (
-        "" if judge_useful else " The judge was not seen to tell right from wrong, so that its ratings decide little."
-    )
-
-    def claim(name: str, agrees: bool, why: str, p: float | None = None, test: str = "") -> None:
-        run.claim(f"{PAPER}.claim.{name}", "agrees" if agrees else "differs", why, p=p, test=test)
-
-    on_sets = [c for c in compared if c.measure == "F1 of the answer set"]
-    claim(
-        "drugrag_beats_baselines",
-        all(c.test.difference > 0 and c.adjusted < 0.05 for c in on_sets),
-        "F1 of DrugRAG's answer set in points less that of: "
-        + "; ".join(f"{label(c.other)} {figures.points(c.test)}, {figures.p_words(c.adjusted)}" for c in on_sets)
-        + f", on {len(known)} questions.",
-        p=max(c.adjusted for c in on_sets),
-    )
-    extra = paired_means(f1["agentic"], f1["text"], draws=draws)
-    rest = float(f1["drugrag"].mean() - f1["agentic"].mean())
-    claim(
-        "agentic_adds_little",
-        extra.low > 0 and extra.high < rest,
-        f"F1 of agentic RAG less text RAG: {figures.points(extra)} points; of DrugRAG less agentic RAG: "
-        f"{100 * rest:.1f}.",
-    )
-    marks = {arm: of.marks(arm) for arm in ARMS}
-    others = [arm for arm in ARMS if arm not in ("drugrag", "hybrid")]
-    spread = {arm: float(np.std(marks[arm], ddof=1)) for arm in ("drugrag", *others)}
-    tests = [_levene(marks["drugrag"], marks[arm]) for arm in others]
-    adjusted = holm(tests)
-    claim(
-        "drugrag_varies_least",
-        all(spread["drugrag"] < spread[arm] for arm in others) and max(adjusted) < 0.05,
-        "Standard deviations of the normalised rating: "
-        + ", ".join(f"{label(arm)} {value:.2f}" for arm, value in spread.items())
-        + f"; the largest p of Levene's tests is {figures.p_text(max(adjusted))}.{rated}",
-        p=max(adjusted),
-    )
-    hops = [i for i, q in enumerate(known) if q.form.kind == "two"]
-    chained = paired_means(f1["drugrag"][hops], f1["text"][hops], draws=draws)
-    claim(
-        "multi_hop",
-        chained.difference > 0 and chained.p < 0.05,
-        f"On {len(hops)} two-hop questions DrugRAG's F1 less text RAG's is {figures.points(chained)} points, "
-        f"{figures.p_words(chained.p)}.",
-        p=chained.p,
-    )
-    _decide_shorter(run, of, draws)
-    claim(
-        "one_example_helps",
-        example.difference > 0 and example.p < 0.05,
-        f"Right at the first try with one example less without, in points: {figures.points(example)}, "
-        f"{figures.p_words(example.p)}, on {example.n} questions.",
-        p=example.p,
-    )
-    by_judge = _ranking({arm: float(of.marks(arm, medquad=False).mean()) for arm in ARMS})
-    by_truth = _ranking({arm: float(f1[arm].mean()) for arm in ARMS})
-    claim(
-        "judge_ranks_as_humans",
-        by_judge == by_truth,
-        f"By the judge: {_listed(by_judge)}. By the F1 of the answer sets: {_listed(by_truth)}.{rated}",
-    )
-    _decide_larger(run, measured, draws)
-
-
-def _levene(a: np.ndarray, b: np.ndarray) -> float:
-    """P-value of Levene's test; 1 where neither varies."""
-    return float(levene(a, b).pvalue) if len({*a}) > 1 or len({*b}) > 1 else 1.0
-
-
-def _ranking(means: Mapping[Arm, float]) -> list[Arm]:
-    return sorted(means, key=lambda arm: -means[arm])
-
-
-def _listed(arms: Sequence[Arm]) -> str:
-    return ", ".join(label(arm) for arm in arms)
-
-
-def _decide_shorter(run: Run, of: Measured, draws: int) -> None:
-    name = f"{PAPER}.claim.smaller_prompt"
-    replies = zip(of.replies("drugrag"), of.replies("text"), strict=True)
-    tokens = [(a.prompt_tokens, b.prompt_tokens) for a, b in replies if "overflow" not in (a.status, b.status)]
-    if not tokens:
-        run.claim(name, "not run", "Of no question do both prompts fit into the context.")
-        return
-    facts, passages = zip(*tokens, strict=True)
-    test = paired_means(facts, passages, draws=draws)
-    run.claim(
-        name,
-        "agrees" if test.high < 0 else "differs",
-        f"The prompt of the answer has {np.mean(facts):.0f} tokens with facts and {np.mean(passages):.0f} with five "
-        f"passages, on {test.n} questions.",
-        p=test.p,
-    )
-
-
-def _decide_larger(run: Run, measured: Sequence[Measured], draws: int) -> None:
-    name = f"{PAPER}.claim.larger_model_answers_better"
-    if len(measured) < 2:
-        run.claim(name, "not run", "One model is served, so that there are no two to compare.")
-        return
-    large, small = measured
-    test = paired_means(large.sets["drugrag"].f1, small.sets["drugrag"].f1, draws=draws)
-    run.claim(
-        name,
-        "agrees" if test.difference > 0 and test.p < 0.05 else "differs",
-        f"F1 of DrugRAG's answers by {large.model} less {small.model}: {figures.points(test)} points.",
-        p=test.p,
-    )
-
-
 # ------------------------------------------------------------------------------------------------------------- answer
 
 
 def answer(
+    run: Run,
     of: Measured,
     known: Sequence[Asked],
     compared: Sequence[Compared],
     cypher_first: Score,
     truth: Score | None,
+    *,
+    passage_tokens: int,
     draws: int,
 ) -> str:
-    """The page's answer in Markdown, from the values of the run.
+    """The page's answer in Markdown, from the values of the run: two sentences, the arms, and the details.
 
     Args:
+        run: whose claims are decided.
         of: the larger model's answers.
         known: the questions with known answers that it was asked.
         compared: DrugRAG against the baselines by the F1 of the answer sets.
         cypher_first: the share of first statements that were right.
         truth: whether the judge rates right answers above wrong ones.
+        passage_tokens: length of a passage of text RAG.
         draws: of the bootstrap.
     """
-    f1 = {arm: bootstrap(of.sets[arm].f1, draws=draws) for arm in ARMS}
-    best = _leaders({arm: score.value for arm, score in f1.items()})
-    others = "; ".join(f"{label(arm)} {figures.score_text(f1[arm])}" for arm in ARMS if arm not in best)
+    verdicts = {claim.id: claim.verdict for claim in run.claims}
+    on_sets, on_measures = (verdicts[f"{PAPER}.claim.drugrag_beats_baselines{which}"] for which in ("_on_sets", ""))
     unread = sum(int(of.sets[arm].unparsed.sum()) for arm in ARMS)
     return "\n".join(
         [
-            f"**In short.** {len(ARMS)} arms answer. Where the right answer is known ({len(known)} questions, answered "
-            f"by {of.model}), ahead is **{_listed(best)}**, with an F1 of the answer sets of "
-            f"{figures.score_text(f1[best[0]])}{f' ({others})' if others else ''}. {told_apart(compared)} Of all "
-            f"{len(ARMS) * len(known)} answers {unread} could not be read as what was asked for. The first "
-            f"Cypher statement was right for {figures.score_text(cypher_first)} of {cypher_first.n} questions.",
+            f"**In short.** {_AHEAD[on_sets]} when it answers from a graph than when it answers from nothing, from "
+            f"text, or as an agent that searches text ({len(known)} questions are written from this graph; passages of "
+            f"{passage_tokens} tokens). {_measures(truth)}, {_LEADS[on_measures]}.",
             "",
-            f"On {len(of.medquad['drugrag'])} of MedQuAD's questions about drugs, which a graph of interactions was "
-            "not made for, nearest to the references are, by the cosine, the answers of "
-            f"{_nearest(of, lambda near: near.cosine, draws)}; by BERTScore's F1, those of "
+            _by_arm(of, draws),
+            "",
+            f"{told_apart(compared)} Of all {len(ARMS) * len(known)} answers to questions with known answers, by "
+            f"{of.model}, {unread} could not be read as what was asked for. The first Cypher statement was right for "
+            f"{figures.score_text(cypher_first)} of {cypher_first.n} questions. MedQuAD's questions are about drugs, "
+            "but a graph of interactions was not made for them; nearest to the references are, by the cosine, the "
+            f"answers of {_nearest(of, lambda near: near.cosine, draws)}; by BERTScore's F1, those of "
             f"{_nearest(of, lambda near: near.bertscore.f1, draws)}.",
             "",
             _judged(truth),
         ]
     )
+
+
+_AHEAD: dict[str, str] = {
+    "agrees": "A language model names the right drugs and side effects better",
+    "differs": "A language model does not name the right drugs and side effects better",
+    "undecided": "It stays open whether a language model names the right drugs and side effects better",
+}
+_LEADS: dict[str, str] = {
+    "agrees": "the graph leads",
+    "differs": "the graph does not lead",
+    "undecided": "these questions are too few to tell whether the graph leads",
+}
+
+
+def _measures(truth: Score | None) -> str:
+    """The paper's measures, or what is left of them, in words."""
+    if useful(truth):
+        return "By the paper's own measures, likeness to a reference answer and a judge's rating"
+    return (
+        "By likeness to a reference answer, the only one of the paper's measures that can be used, as the judge was "
+        "not seen to tell right from wrong"
+    )
+
+
+def _by_arm(of: Measured, draws: int) -> str:
+    """Each arm by the F1 of its answer sets and by its likeness to the references, as a list in Markdown."""
+    known, medquad = len(of.sets["none"]), len(of.medquad["none"])
+    lines = [f"Right names (F1, {known} questions) and likeness to the reference (cosine, {medquad} questions):", ""]
+    for arm in ARMS:
+        f1, cosine = bootstrap(of.sets[arm].f1, draws=draws), bootstrap(of.near[arm].cosine, draws=draws)
+        lines.append(
+            f"- **{label(arm)}**: {figures.score_text(f1)} and {figures.score_text(cosine, 'count', digits=2)}"
+        )
+    return "\n".join(lines)
 
 
 def _judged(truth: Score | None) -> str:
@@ -777,6 +732,10 @@ def told_apart(compared: Sequence[Compared], significant: float = 0.05) -> str:
         if of:
             parts.append(f"{words} {_listed(of)}")
     return f"By paired tests with Holm's correction DrugRAG is {'; '.join(parts)}."
+
+
+def _listed(arms: Sequence[Arm]) -> str:
+    return ", ".join(label(arm) for arm in arms)
 
 
 def _leaders(values: Mapping[Arm, float]) -> list[Arm]:

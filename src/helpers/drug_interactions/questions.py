@@ -85,6 +85,11 @@ class Asked:
     answer: Answer
     meant: Mapping[str, str]
 
+    @property
+    def about(self) -> str:
+        """The first name that is asked about, a drug mostly: questions about the same one belong together."""
+        return next(iter(self.meant.values()))
+
 
 @dataclass(frozen=True)
 class FollowUp:
@@ -96,11 +101,17 @@ class FollowUp:
 
 @dataclass(frozen=True)
 class Reference:
-    """A question of MedQuAD with its answer, and what sort of question it is by its wording."""
+    """A question of MedQuAD with its answer.
+
+    Attributes:
+        sort: what sort of question it is by its wording.
+        about: the address of the page that answers it, one a drug: questions of the same page belong together.
+    """
 
     text: str
     answer: str
     sort: str
+    about: str
 
 
 # ------------------------------------------------------------------------------------------------------------ drawing
@@ -517,7 +528,7 @@ def read_medquad(path: Path) -> list[Reference]:
         if "/druginfo/" in match["url"] and match["answer"]:
             question = " ".join(match["question"].split()).replace(" ?", "?")
             sort = next((sort for sort, words in _SORTS.items() if re.search(words, question)), "other")
-            found.setdefault(question, Reference(question, " ".join(match["answer"].split()), sort))
+            found.setdefault(question, Reference(question, " ".join(match["answer"].split()), sort, match["url"]))
     return list(found.values())
 
 
