@@ -217,9 +217,12 @@ def test_a_fine_tuned_encoder_stands_in_the_same_comparison(run, tmp_path):
     assert row["mean log P(y | d, x)"] == best["mean log P(y | d, x)"]
     assert row["p (Holm)"] == best["p (Holm)"]
     before = table.loc["that encoder before, plain cosine"]
-    assert before["less cosine"].startswith("+0.00")
+    assert before["minus cosine"].startswith("+0.00")
     assert before["same document as cosine"] == 1
-    assert "with the encoder fine-tuned, the trained scorer won" in report.choices_words({"GIT": lesson}, 500)
+    words = report.choices_words({"GIT": lesson}, 500)
+    assert "with the encoder fine-tuned, the trained scorer won" in words
+    # the same comparison has one p-value on a page
+    assert f"p = {row['p (Holm)']}" in words or f"p {row['p (Holm)']}" in words
     assert len(report.draw_losses({"GIT": lesson}).axes) == 4
     assert "tuned 2.000 to 1.000" in report.losses_words({"GIT": lesson})
     report.report_lesson(run, lesson, "GIT")

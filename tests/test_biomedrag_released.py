@@ -185,10 +185,44 @@ def test_the_released_answers_give_every_cell_that_they_cover():
         number = PRINTED.number(id)
         assert abs(values[id] - number.value) <= (number.within("rescored") or 0), id
     assert scores["triple"]["f1"].unparsed == sum(g.triples is None for g in generations)
-    released.decide_scorer_claim(run, choices)
+    released.decide_scorer_claim(run, choices, "INTERACTS_WITH")
     assert run.claims[0].verdict == "differs"
+    assert "always INTERACTS_WITH has it in 97" in run.claims[0].why
     assert all(len(of) == len(generations) for of in choices.values())
     assert sum(released.answers_by_document(generations)["sentences"]) == len(generations)
+
+
+def chosen(scorer: int, knn: int, commonest: int) -> dict[str, list[released.Choice]]:
+    """Choices for 100 sentences, of which so many are hits, and so many have the commonest relation."""
+
+    def of(hits: int) -> list[released.Choice]:
+        labels = ["A" if i < commonest else "B" for i in range(100)]
+        return [
+            released.Choice(f"s{i}", label, f"d{i % 5}", label if i < hits else "C") for i, label in enumerate(labels)
+        ]
+
+    return {"scorer": of(scorer), "knn": of(knn), "no_diversity": of(0)}
+
+
+@pytest.mark.parametrize(
+    ("scorer", "knn", "commonest", "verdict"),
+    # better than KNN, but not than a guess; better than both; too close to tell
+    [(20, 5, 50, "differs"), (80, 5, 50, "agrees"), (54, 5, 50, "undecided")],
+)
+def test_a_scorer_that_fits_beats_knn_and_the_commonest_relation(scorer: int, knn: int, commonest: int, verdict: str):
+    run = record.start(notebook="07_toy", paper="biomedrag", profile="smoke", parameters={})
+    released.decide_scorer_claim(run, chosen(scorer, knn, commonest), "A")
+    assert run.claims[0].verdict == verdict
+    assert "those of KNN 5" in run.claims[0].why
+
+
+def test_the_checkpoints_stand_beside_what_the_scorer_is_worth():
+    run = record.start(notebook="07_toy", paper="biomedrag", profile="smoke", parameters={})
+    words = released.checkpoint_words(run)
+    assert "0.8143 at step 8,000" in words
+    assert "81.42%" in words
+    assert "2.6 points apart" in words
+    assert "costs 2.2 in Table 4" in words
 
 
 def test_sizes_are_reported_for_real_data_alone():

@@ -9,6 +9,9 @@ from hypothesis import strategies as st
 from helpers.biomedrag.corpora import Example, Triple
 from helpers.biomedrag.scoring import (
     MEASURES,
+    compare,
+    f1_gain,
+    items,
     parse_label,
     parse_triples,
     right,
@@ -16,6 +19,7 @@ from helpers.biomedrag.scoring import (
     score_labels,
     score_parts,
     score_triples,
+    shared_texts,
 )
 
 NAME = st.text(st.characters(blacklist_characters="|", blacklist_categories=("Cc", "Zl", "Zp")), min_size=1).filter(
@@ -120,6 +124,65 @@ def test_rows_of_one_text_are_drawn_together():
         for name, rows in {"apart": apart, "together": together}.items()
     }
     assert width["together"] > 1.5 * width["apart"]
+
+
+def test_blanks_and_case_do_not_tell_texts_apart():
+    """ChemProt repeats a sentence with other blanks for each pair: these rows are no new evidence."""
+    answers = ["X"] * 40
+    marked = [Example(str(i), f"a{' ' * (i % 10 + 1)}B {i // 10}", "X" if i // 10 % 2 else "Y", ()) for i in range(40)]
+    plain = [Example(e.id, " ".join(e.text.split()), e.label, ()) for e in marked]
+    assert score_labels(marked, answers) == score_labels(plain, answers)
+
+
+def test_arms_are_compared_by_text_where_rows_share_one():
+    ours = [True] * 12 + [False] * 28
+    theirs = [False] * 40
+    apart = [Example(str(i), str(i), "X", ()) for i in range(40)]
+    assert shared_texts(apart) is None
+    of_rows = compare(ours, theirs, shared_texts(apart))
+    assert of_rows.p < 0.001
+    together = shared_texts([Example(str(i), f"text {i // 12}", "X", ()) for i in range(40)])
+    of_texts = compare(ours, theirs, together, 500)
+    # all twelve rows are of one text, whose sign alone is turned
+    assert of_texts.p > 0.9
+    assert of_texts.low <= of_rows.low <= of_rows.high <= of_texts.high
+
+
+def test_few_differing_rows_leave_the_interval_wide():
+    """Of sixteen rows one differs: a bootstrap would bar any gain, the exact interval does not."""
+    ours, theirs = [True] + [False] * 15, [True, True] + [False] * 14
+    texts = ["one", "one", *map(str, range(14))]
+    assert compare(ours, theirs, texts, 500).high > 0.02
+
+
+@given(
+    st.lists(st.tuples(*[st.sets(st.sampled_from("abc"), max_size=2)] * 2), min_size=1, max_size=12),
+    st.integers(1, 4),
+)
+@settings(deadline=None, max_examples=40)
+def test_the_gain_in_f1_is_the_difference_of_the_two_scores(rows, texts):
+    gold = [frozenset("a") for _ in rows]
+    first, second = ([frozenset(row[i]) for row in rows] for i in (0, 1))
+
+    def f1(answers):
+        return 2 * sum(len(g & a) for g, a in zip(gold, answers, strict=True)) / sum(1 + len(a) for a in answers)
+
+    gain = f1_gain(gold, first, second, [str(i % texts) for i in range(len(rows))], draws=100)
+    assert gain.value == pytest.approx(f1(first) - f1(second))
+    assert gain.low <= gain.value <= gain.high
+    back = f1_gain(gold, second, first, [str(i % texts) for i in range(len(rows))], draws=100)
+    assert (back.low, back.high) == pytest.approx((-gain.high, -gain.low))
+
+
+def test_arms_that_are_equally_wrong_may_still_differ():
+    gold = [frozenset("a")] * 20
+    gain = f1_gain(gold, [frozenset("b")] * 20, [frozenset("c")] * 20, [str(i) for i in range(20)], draws=100)
+    assert gain.value == 0
+    assert gain.low < -0.05 < 0.05 < gain.high
+
+
+def test_names_are_compared_without_case():
+    assert items([Triple("A  b", "R", "c")]) == items([Triple("a B", "r", "C")])
 
 
 def test_nothing_cannot_be_scored():

@@ -7,7 +7,7 @@ the floors are scored on that subset too wherever they stand beside them.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -28,9 +28,21 @@ from helpers.biomedrag.scorer import (
     teach,
     train,
 )
-from helpers.biomedrag.scoring import Part, Scores, right, right_triples, score_labels, score_triples
+from helpers.biomedrag.scoring import (
+    Part,
+    Scores,
+    compare,
+    f1_gain,
+    items,
+    right,
+    right_triples,
+    score_labels,
+    score_triples,
+    shared_texts,
+    texts,
+)
 from helpers.llm import LLM
-from helpers.metrics import DRAWS, Paired, mcnemar
+from helpers.metrics import DRAWS, Paired, Score, proportion
 
 FOLDS = 5
 
@@ -147,8 +159,25 @@ class Study:
         return right(self.rows, [p.label for p in given])
 
     def against(self, name: str, others: Iterable[str]) -> dict[str, Paired]:
-        """McNemar's exact test of one arm against others on the same rows."""
-        return {other: mcnemar(self.right(name), self.right(other)) for other in others if other in self.answers}
+        """Paired tests of one arm against others: of which rows each has right, by text (`scoring.compare`)."""
+        return {
+            other: compare(self.right(name), self.right(other), shared_texts(self.rows))
+            for other in others
+            if other in self.answers
+        }
+
+    def gain(self, first: str, second: str, draws: int = DRAWS) -> Score:
+        """F1 of one arm less that of another, as a fraction, bootstrapped over texts."""
+
+        def told(of: Example | Prediction) -> frozenset[Hashable]:
+            return items(of.triples) if self.task == "triples" else frozenset({of.label} - {None})
+
+        gold, one, other = (list(map(told, of)) for of in (self.rows, self.answers[first], self.answers[second]))
+        return f1_gain(gold, one, other, texts(self.rows), draws=draws)
+
+    def commonest(self, label: str) -> Score:
+        """Share of the rows that have a label: what always answering it reaches."""
+        return proportion(sum(row.label == label for row in self.rows), len(self.rows))
 
 
 def score(
