@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from datetime import date
 from typing import Any
 
@@ -17,6 +18,7 @@ from helpers.clinical_notes import registry as reg
 from helpers.clinical_notes import registry_report as report
 from helpers.clinical_notes.charts import Charts, Context, Mention, Note, Wording, generate
 from helpers.datasets import locate
+from helpers.metrics import paired_means
 
 DRAWS = 100
 
@@ -264,34 +266,68 @@ def test_no_planted_identifier_reaches_a_table_or_the_record(tmp_path):
         report.paraphrases_table(),
         report.paraphrase_examples(),
     ]
-    context = {"affirmed": reg.context_scores(mentions, classes, DRAWS)}
     shown = "".join(figures.table(t, report.marked(charts, "t")).html for t in tables)
-    shown += report.answer(charts, measured, measured, context, scores)
+    shown += report.answer(charts, measured, measured)
     shown += json.dumps(json.loads(run.save(tmp_path / "r.json").read_text()))
     assert "SYNTHETIC" in shown
     assert "not run" in shown
-    assert "a language model's paraphrases of the same templates" in shown
     assert not [i for i in identifiers if i in shown]
 
 
-def test_verdicts_follow_their_tests():
-    def verdicts(drugs: float, med7: float | None) -> dict[str, str]:
-        run = record.start(notebook="t", paper="clinical_notes", profile="smoke", parameters={})
-        score = reg.proportion
-        report.decide_claims(
-            run,
-            score(int(1000 * drugs), 1000),
-            None if med7 is None else score(int(1000 * med7), 1000),
-            "it is not installed",
-            score(700, 1000),
-            ("positive", score(600, 1000)),
-        )
-        return {c.id.rsplit(".", 1)[1]: c.verdict for c in run.claims}
+def test_the_page_opens_with_how_right_the_drugs_are_and_on_what(charts):
+    test = charts.split("test")
+    measured = report.measure(test, {"rules": ex.reader(ex.by_rules())(charts.notes("test"))}, {"med7": "no"}, DRAWS)
+    words = report.answer(charts, measured, measured)
+    f1 = figures.score_text(measured.values["rules"]["drug"].f1)
+    assert words.startswith("**On SYNTHETIC charts")
+    assert f"F1 {f1}; bar of this project: 90 %" in words
+    assert "\n" not in words
 
-    assert verdicts(0.99, None) == {
-        "registry_from_notes": "agrees",
+
+def test_a_status_gain_is_paired_with_always_giving_one_status(charts, readings):
+    status = {note: s for chart in charts for note, s in reg.gold_status(chart).items()}
+    gain = reg.status_gain(charts.charts, readings, "positive", DRAWS)
+    right = [r.status == status[r.note_id] for r in readings]
+    always = [status[r.note_id] == "positive" for r in readings]
+    assert gain.difference == pytest.approx((sum(right) - sum(always)) / len(right))
+    assert gain.b == sum(a and not b for a, b in zip(right, always, strict=True))
+    constant = [replace(r, status="positive") for r in readings]
+    assert reg.status_gain(charts.charts, constant, "positive", DRAWS).difference == 0
+
+
+def test_verdicts_follow_their_tests():
+    def scored(share: float) -> dict[str, reg.Scores]:
+        score = reg.proportion(int(1000 * share), 1000)
+        return {name: reg.Scores(score, score, score, 1000, 1000) for name in ("drug", "all")}
+
+    def claims(med7: tuple[float, float] | None, gained: list[int]) -> dict[str, record.Finding]:
+        run = record.start(notebook="t", paper="clinical_notes", profile="smoke", parameters={})
+        values, lenient = {"rules": scored(0.99)}, {"rules": scored(0.99)}
+        if med7:
+            values["med7"], lenient["med7"] = scored(med7[0]), scored(med7[1])
+        statuses = {"rules_default": reg.proportion(700, 1000)}
+        floor = ("positive", reg.proportion(544, 1000))
+        measured = report.Measured({"rules": scored(0.5)}, lenient, values, {}, {}, statuses, floor, {})
+        gain = paired_means(gained, [0] * len(gained))
+        report.decide_claims(run, measured, gain, "en_core_med7_lg", "it is not installed")
+        return {c.id.rsplit(".", 1)[1]: c for c in run.claims}
+
+    found = claims(None, [1] * 60 + [0] * 40)
+    assert {name: claim.verdict for name, claim in found.items()} == {
+        "registry_from_notes": "not run",
         "med7_extracts": "not run",
         "context_gives_status": "agrees",
     }
-    assert verdicts(0.8, 0.5)["registry_from_notes"] == "differs"
-    assert verdicts(0.8, 0.5)["med7_extracts"] == "differs"
+    # the stand-in's numbers are given, by name and by measure, and the bar beside the value
+    assert "F1 of drugs read as taken is 99.0 %" in found["registry_from_notes"].why
+    assert "F1 of exact spans 50.0 %" in found["registry_from_notes"].why
+    assert "always positive, 54.4 %" in found["context_gives_status"].why
+    assert report.label("rules_default") in found["context_gives_status"].why
+
+    found = claims((0.9, 0.5), [1, -1] * 5)
+    assert found["registry_from_notes"].verdict == "undecided"
+    assert "en_core_med7_lg for en_core_med7_trf" in found["registry_from_notes"].why
+    assert found["med7_extracts"].verdict == "differs"
+    assert found["context_gives_status"].verdict == "undecided"
+    assert claims((0.99, 0.99), [0, -1] * 50)["context_gives_status"].verdict == "differs"
+    assert claims((0.99, 0.99), [0, -1] * 50)["registry_from_notes"].verdict == "agrees"

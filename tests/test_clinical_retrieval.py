@@ -10,11 +10,12 @@ from datetime import date
 from itertools import pairwise
 
 import numpy as np
+import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from helpers import record, vectors
+from helpers import metrics, record, vectors
 from helpers.clinical_notes import questions as cq
 from helpers.clinical_notes import retrieval as cr
 from helpers.clinical_notes import retrieval_report as report
@@ -318,6 +319,128 @@ def test_every_name_that_a_question_gives_a_drug_is_read_as_that_drug(charts):
         for _ in range(20):
             called, variant = cq.name_drug(drug, names, rng)
             assert lexicon.drugs_in(f"Was {called} stopped?") == {drug}, (called, variant)
+
+
+def asked(n: int, text: str, **known) -> cq.Question:
+    fields = {"patient": None, "drugs": (), "since": None, "until": None, "places": (cq.Place(f"n{n}", 0, 5, 2),)}
+    return cq.Question(f"q{n}", text, "patient", "seizures", "none", **(fields | known))
+
+
+def test_a_patients_questions_belong_together_and_those_that_the_same_sentences_answer():
+    same = (cq.Place("n7", 0, 5, 2), cq.Place("n8", 0, 5, 2))
+    questions = [
+        asked(1, "a", patient="P0001"),
+        asked(2, "b"),
+        asked(3, "c", patient="P0001"),
+        asked(4, "d", places=same),
+        asked(5, "e", places=same[::-1]),
+        asked(6, "f", patient="P0002"),
+    ]
+    assert [q.cluster for q in cq.clustered(questions)] == ["q1", "q2", "q1", "q4", "q4", "q6"]
+    # a sentence that answers a question about a patient, and one that names nobody, joins them
+    joined = cq.clustered([*questions[:3], asked(9, "g", places=questions[2].places)])
+    assert [q.cluster for q in joined] == ["q1", "q2", "q1", "q1"]
+
+
+def test_intervals_are_over_clusters():
+    table = pd.DataFrame({report.MAIN: [1.0, 0.0] * 20, "cluster": [f"q{i % 4}" for i in range(40)]})
+    alone = table.assign(cluster=[f"q{i}" for i in range(40)])
+    few, each = report.mean(table, draws=500), report.mean(alone, draws=500)
+    assert few.value == each.value
+    assert few.high - few.low > 2 * (each.high - each.low)
+    zero = table.assign(**{report.MAIN: 0.0})
+    (together, _), (apart, _) = (
+        report.compare(of.assign(**{report.MAIN: 1.0}), {"x": zero}, 500)["x"] for of in (table, alone)
+    )
+    assert together.p > 0.05 > apart.p
+
+
+def test_questions_know_the_days_that_they_ask_about(charts):
+    questions = cq.write_questions(charts, cq.antiseizure_names(), 40, 1)
+    dated = [q for q in questions if q.since]
+    assert {q.kind for q in dated} == {"dose", "seizures"}
+    for q in dated:
+        assert q.since
+        assert q.until
+        words = q.since.strftime("%B %Y") if q.kind == "dose" else str(q.since.year)
+        assert words in q.text
+        assert (q.until - q.since).days in ((27, 28, 29, 30) if q.kind == "dose" else (364, 365))
+
+
+def test_a_filter_on_what_the_parser_misread_is_seen():
+    chunks = [chunk(1, "P0001", "2020-03-01", "seizure"), chunk(2, "P0001", "2021-03-01", "seizure")]
+    store = retriever([*chunks, chunk(3, "P0002", "2020-03-01", "seizure")])
+    day = {"since": date(2020, 1, 1), "until": date(2020, 12, 31)}
+    read = asked(1, "Seizures of patient P0001 in 2020", patient="P0001", **day)
+    patient_misread = asked(2, "Seizures of patient P0002 in 2020", patient="P0001", **day)
+    dates_misread = asked(3, "Seizures of patient P0001, the year being 2020", patient="P0001", **day)
+    grades = {q.id: {"P0001-1": 2} for q in (read, patient_misread, dates_misread)}
+
+    def prepared(*questions: cq.Question) -> list[report.Prepared]:
+        return report.prepare(store, cq.clustered(questions), grades, [])
+
+    assert report.trespasses(store, prepared(read)) == 0
+    assert report.trespasses(store, prepared(patient_misread)) == 1
+    assert report.trespasses(store, prepared(dates_misread)) == 1
+    run = record.start(notebook="t", paper="clinical_notes", profile="smoke", parameters={})
+    last = report.parser_table(run, prepared(read, dates_misread)).to_dict("records")[-1]
+    assert (last["questions"], last["patient"].value, last["dates"].value) == ("all", 1, 0.5)
+
+
+# ------------------------------------------------------------------------------------------------------ the verdicts
+
+
+def decided(gain: float, correlation: float, *, one_encoder: bool) -> dict[str, record.Finding]:
+    test = metrics.Paired("t", 100, 50, 50, gain, gain - 0.01, gain + 0.01, 0.001)
+    run = record.start(notebook="t", paper="clinical_notes", profile="smoke", parameters={})
+    report.decide_claims(
+        run,
+        single={"BM25 alone": (test, 0.001)},
+        ablated={"without the reranker": (test, 0.001)},
+        boosted=test,
+        wrong=0,
+        searched=10,
+        same_order=metrics.Score(correlation, 10, correlation - 0.01, correlation + 0.01),
+        one_encoder=one_encoder,
+        instead=report.stand_ins("all-MiniLM-L6-v2", "" if one_encoder else cr.PAPER_RERANKER),
+    )
+    return {c.id.rsplit(".", 1)[1]: c for c in run.claims}
+
+
+OF_THE_RERANKER = ("hybrid_beats_single", "reranking_improves", "reranker_sees_more")
+
+
+def test_nothing_about_the_reranker_is_decided_where_it_was_not_run():
+    for gain in (0.1, -0.1):
+        found = decided(gain, 0.5, one_encoder=True)
+        for name in OF_THE_RERANKER:
+            assert found[name].verdict == "not run"
+            assert "one encoder in both places, all-MiniLM-L6-v2" in found[name].why
+        assert found["medication_boost_helps"].verdict == ("agrees" if gain > 0 else "differs")
+        assert found["filters_respected"].verdict == "agrees"
+
+
+def test_a_reranker_of_its_own_is_judged_by_its_gain_and_its_order():
+    assert {decided(0.1, 0.5, one_encoder=False)[name].verdict for name in OF_THE_RERANKER} == {"agrees"}
+    assert {decided(-0.1, 0.5, one_encoder=False)[name].verdict for name in OF_THE_RERANKER} == {"differs"}
+    found = decided(0.1, 0.99, one_encoder=False)
+    assert found["reranker_sees_more"].verdict == "differs"
+    assert "all-MiniLM-L6-v2 for Bio_ClinicalBERT" in found["reranker_sees_more"].why
+
+
+def test_no_stand_in_is_named_where_the_papers_models_ran():
+    assert report.stand_ins(cr.PAPER_ENCODER, cr.PAPER_RERANKER) == ""
+
+
+def test_what_a_model_from_a_hub_needs_is_said_before_anything_is_loaded(monkeypatch):
+    loaded: list[str] = []
+    monkeypatch.setattr(cr, "encoder", loaded.append)
+    monkeypatch.setattr(cr.importlib.util, "find_spec", lambda _: None)
+    with pytest.raises(vectors.EncoderUnavailable, match=r"BioLinkBERT-base.*pip install -e '\.\[encoders\]'"):
+        cr.encoders("all-MiniLM-L6-v2", cr.PAPER_RERANKER)
+    assert loaded == []
+    cr.encoders("all-MiniLM-L6-v2")
+    assert loaded == ["all-MiniLM-L6-v2"]
 
 
 # ----------------------------------------------------------------------------------------------------------- privacy

@@ -13,6 +13,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date, timedelta
+from itertools import islice
 from typing import Literal, TypeAlias
 
 import numpy as np
@@ -20,7 +21,17 @@ import pandas as pd
 
 from helpers.clinical_notes.gold import Chart, Charts, Fact, MedicationEvent, Note
 from helpers.clinical_notes.query import Lexicon
-from helpers.clinical_notes.questions import FactT, Names, Place, by_note, exposures, month_and_year, name_drug
+from helpers.clinical_notes.questions import (
+    FactT,
+    Names,
+    Place,
+    by_note,
+    exposures,
+    month_and_year,
+    month_of,
+    name_drug,
+    year_of,
+)
 from helpers.clinical_notes.retrieval import PAPER, Chunk, Retriever, Settings
 from helpers.llm import LLM, Reply
 
@@ -118,20 +129,25 @@ class _Case:
 def write_chart_questions(charts: Charts, names: Names, per_kind: int, absent: int, seed: int) -> list[ChartQuestion]:
     """So many questions of each kind from the gold facts, and so many about drugs that the chart does not name.
 
-    Each patient is asked about at most once a kind. `truth` may hold several right answers, for example the doses
-    before and after a change within the month.
+    Each patient is asked about at most once a kind, and each kind asks the charts in an order of its own, so that many
+    patients are asked about. `truth` may hold several right answers, for example the doses before and after a change
+    within the month.
     """
     rng = np.random.default_rng(seed)
-    cases: dict[Kind, list[tuple[Chart, _Case]]] = {kind: [] for kind in KINDS}
-    missing: list[tuple[Chart, _Case]] = []
-    for i in rng.permutation(len(charts)):
-        chart = charts.charts[i]
-        of_chart = list(_chart_cases(chart, names))
-        for kind in KINDS:
-            if of_kind := [case for case in of_chart if case.kind == kind]:
-                cases[kind].append((chart, of_kind[rng.integers(len(of_kind))]))
-        missing += [(chart, case) for case in _absent(chart, names, rng)]
-    chosen = [case for kind in KINDS for case in cases[kind][:per_kind]] + missing[:absent]
+    of_chart = [list(_chart_cases(chart, names)) for chart in charts]
+    chosen: list[tuple[Chart, _Case]] = []
+    for kind in KINDS:
+        can = [i for i, cases in enumerate(of_chart) if any(case.kind == kind for case in cases)]
+        for i in rng.permutation(can)[:per_kind]:
+            cases = [case for case in of_chart[i] if case.kind == kind]
+            chosen.append((charts.charts[i], cases[rng.integers(len(cases))]))
+    missing = (
+        (chart, case)
+        for i in rng.permutation(len(charts))
+        for chart in [charts.charts[i]]
+        for case in _absent(chart, names, rng)
+    )
+    chosen += islice(missing, absent)
     return [_worded(f"q{n:03}", chart, case, names, rng) for n, (chart, case) in enumerate(chosen)]
 
 
@@ -142,7 +158,10 @@ def _chart_cases(chart: Chart, names: Names) -> Iterator[_Case]:
         of = [m for m in regular if m.date.year == year]
         yield _Case("medications", tuple(of), (frozenset(m.drug for m in of),), year=year)
     end = chart.notes[-1].date
-    yield _Case("outcome", tuple(s for s in chart.seizures if (end - s.date).days <= 365), (chart.outcome,))
+    needed: list[Fact] = [s for s in chart.seizures if (end - s.date).days <= 365]
+    if chart.outcome != "successful":  # then it matters which drugs have failed
+        needed += [m for m in own if m.effectiveness == "ineffective" or _added(m)]
+    yield _Case("outcome", tuple(needed), (chart.outcome,))
     months: dict[tuple[str, date], list[MedicationEvent]] = defaultdict(list)
     for m in regular:
         if m.dose_mg is not None and m.times_per_day:
@@ -154,6 +173,11 @@ def _chart_cases(chart: Chart, names: Names) -> Iterator[_Case]:
     for drug, span in exposures(chart).items():
         if drug in names:
             yield from _drug_cases(chart, drug, span, own)
+
+
+def _added(event: MedicationEvent) -> bool:
+    """Whether a drug was begun because another one, at its full dose, did too little."""
+    return event.action == "start" and event.reason == "lack of effect"
 
 
 def _drug_cases(chart: Chart, drug: str, span: tuple[date, date], own: Sequence[MedicationEvent]) -> Iterator[_Case]:
@@ -180,9 +204,9 @@ def _absent(chart: Chart, names: Names, rng: np.random.Generator) -> Iterator[_C
 def _worded(id: str, chart: Chart, case: _Case, names: Names, rng: np.random.Generator) -> ChartQuestion:
     since, until = None, None
     if case.year:
-        since, until = date(case.year, 1, 1), date(case.year, 12, 31)
+        since, until = year_of(case.year)
     if case.month:
-        since, until = case.month, (case.month + SLACK).replace(day=1) - timedelta(days=1)
+        since, until = month_of(case.month)
     text = ASKED[case.kind][0].format(
         p=chart.patient_id,
         d=name_drug(case.drug, names, rng)[0] if case.drug else "",
@@ -247,17 +271,39 @@ def retrieved(
     return found
 
 
-def holding(questions: Sequence[ChartQuestion], chunks: Sequence[Chunk], k: int) -> list[tuple[Chunk, ...]]:
+@dataclass(frozen=True)
+class Right:
+    """The passages that a perfect retriever would show for a question.
+
+    Attributes:
+        shown: at most as many as were wanted.
+        left_out: further ones that hold a part of the answer.
+    """
+
+    shown: tuple[Chunk, ...]
+    left_out: int
+
+
+def holding(
+    questions: Sequence[ChartQuestion], chunks: Sequence[Chunk], k: int, otherwise: Sequence[tuple[Chunk, ...]]
+) -> list[Right]:
     """Passages that hold the answer of each question, as a perfect retriever would give them.
 
     Of more than `k`, the first and the last by date, in equal shares: what began and what came of it.
+
+    Args:
+        questions: about charts.
+        chunks: all passages.
+        k: how many are shown.
+        otherwise: passages for each question, shown where the chart holds no answer: there is no right one.
     """
     of_note = by_note(chunks)
     found = []
-    for question in questions:
+    for question, instead in zip(questions, otherwise, strict=True):
         right = {c.id: c for p in question.places for c in of_note.get(p.note, ()) if c.covers(p.start, p.end)}
         ordered = sorted(right.values(), key=_by_date)
-        found.append(tuple(ordered if len(ordered) <= k else [*ordered[: k // 2], *ordered[k // 2 - k :]]))
+        shown = ordered if len(ordered) <= k else [*ordered[: k // 2], *ordered[k // 2 - k :]]
+        found.append(Right(tuple(shown) if question.answerable else instead, len(ordered) - len(shown)))
     return found
 
 
@@ -504,23 +550,21 @@ def supports(question: ChartQuestion, passage: Chunk) -> bool:
     return any(p.note == passage.note and passage.covers(p.start, p.end) for p in question.places)
 
 
-def citation_counts(
-    questions: Sequence[ChartQuestion], answers: Sequence[Cited]
-) -> Mapping[str, list[tuple[int, int]]]:
-    """(hits, of how many) of each question, for the ratios that tell how good the citations are.
+def citations(questions: Sequence[ChartQuestion], answers: Sequence[Cited]) -> Mapping[str, list[tuple[str, bool]]]:
+    """How good the citations are: what could be right, each as its patient and whether it is.
 
-    resolve: bracketed numbers that are those of a shown passage. precision: cited passages that hold an answer (only
-    where the chart has one). recall: shown passages that hold an answer and were cited. cited: answers with a value
-    that cite anything.
+    resolve: bracketed numbers, right if a shown passage has that number. precision: cited passages, right if they hold
+    an answer (only where the chart has one). recall: shown passages that hold an answer, right if cited. cited: answers
+    with a value, right if they cite a shown passage.
     """
-    counts: dict[str, list[tuple[int, int]]] = defaultdict(list)
+    found: dict[str, list[tuple[str, bool]]] = {"resolve": [], "cited": [], "precision": [], "recall": []}
     for question, answer in zip(questions, answers, strict=True):
-        counts["resolve"].append((len(answer.passages), len(answer.cited)))
+        patient, cited = question.patient, answer.passages
+        found["resolve"] += [(patient, 1 <= number <= len(answer.shown)) for number in answer.cited]
         if answer.value is not None:
-            counts["cited"].append((int(bool(answer.passages)), 1))
+            found["cited"].append((patient, bool(cited)))
         if question.answerable and not answer.not_found:
             good = [c for c in answer.shown if supports(question, c)]
-            cited = answer.passages
-            counts["precision"].append((sum(c in good for c in cited), len(cited)))
-            counts["recall"].append((sum(c in cited for c in good), len(good)))
-    return counts
+            found["precision"] += [(patient, c in good) for c in cited]
+            found["recall"] += [(patient, c in cited) for c in good]
+    return found

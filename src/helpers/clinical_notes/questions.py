@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import calendar
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import date
 from typing import Any, Literal, TypeVar
 
@@ -207,8 +207,10 @@ class Question:
         variant: how the drug is named.
         patient: if it is about one.
         drugs: generic names that it is about.
+        since, until: days that it is about, or None. Like all of these, from the fact and not read off the words.
         places: the sentences that answer it.
         split: tune for choosing weights, test for everything that is reported.
+        cluster: the id of the first question that it belongs with; see `clustered`.
     """
 
     id: str
@@ -218,8 +220,11 @@ class Question:
     variant: Variant
     patient: str | None
     drugs: tuple[str, ...]
+    since: date | None
+    until: date | None
     places: tuple[Place, ...] = field(repr=False)
     split: Split = "test"
+    cluster: str = ""
 
 
 @dataclass(frozen=True)
@@ -282,7 +287,28 @@ def write_questions(charts: Charts, names: Names, per_intent: int, seed: int, tu
         splits = rng.permutation([*["tune"] * cut, *["test"] * (len(cases) - cut)])
         for number, (case, split) in enumerate(zip(cases, splits.tolist(), strict=True)):
             questions.append(_word(case, intent, names, rng, f"{intent}-{number:03}", split))
-    return questions
+    return clustered(questions)
+
+
+def clustered(questions: Sequence[Question]) -> list[Question]:
+    """The questions with the clusters by which they are drawn and tested: what chance gives or takes together.
+
+    Questions about one patient belong together, and so do questions that the same sentences answer.
+    """
+    leads: dict[Hashable, Hashable] = {}
+
+    def root(key: Hashable) -> Hashable:
+        while leads.setdefault(key, key) != key:
+            key = leads[key]
+        return key
+
+    def sentences(question: Question) -> frozenset[tuple[str, int, int]]:
+        return frozenset((p.note, p.start, p.end) for p in question.places)
+
+    for question in questions:
+        leads[root(question.patient or question.id)] = root(sentences(question))
+    first: dict[Hashable, str] = {}
+    return [replace(q, cluster=first.setdefault(root(sentences(q)), q.id)) for q in questions]
 
 
 def _in_turn(lists: Sequence[Sequence[_Case]]) -> list[_Case]:
@@ -359,6 +385,16 @@ def month_and_year(day: date) -> str:
     return f"{calendar.month_name[day.month]} {day.year}"
 
 
+def month_of(day: date) -> tuple[date, date]:
+    """First and last day of a day's month."""
+    return day.replace(day=1), day.replace(day=calendar.monthrange(day.year, day.month)[1])
+
+
+def year_of(year: int) -> tuple[date, date]:
+    """First and last day of a year."""
+    return date(year, 1, 1), date(year, 12, 31)
+
+
 def _word(case: _Case, intent: Intent, names: Names, rng: np.random.Generator, id: str, split: Split) -> Question:
     wordings = WORDINGS[case.kind][1]
     fills, drugs = dict(case.fills), []
@@ -369,8 +405,11 @@ def _word(case: _Case, intent: Intent, names: Names, rng: np.random.Generator, i
             fills[brace], kind = name_drug(fills[brace], names, rng)
             variant = kind if brace == "d" else variant
     text = wordings[rng.integers(len(wordings))].format(**fills)
+    day = case.facts[0].date
+    since, until = month_of(day) if "month" in fills else year_of(day.year) if "year" in fills else (None, None)
     places = tuple(Place(f.note_id, f.start, f.end, 1 if f.copied_from else 2) for f in case.facts)
-    return Question(id, text, intent, case.kind, variant, fills.get("p"), tuple(drugs), places, split)
+    patient = fills.get("p")
+    return Question(id, text, intent, case.kind, variant, patient, tuple(drugs), since, until, places, split)
 
 
 def name_drug(drug: str, names: Names, rng: np.random.Generator) -> tuple[str, Variant]:

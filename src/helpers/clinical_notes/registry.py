@@ -41,7 +41,7 @@ from helpers.clinical_notes.extraction import (
     window,
 )
 from helpers.clinical_notes.wording import words
-from helpers.metrics import Score, binary_scores, bootstrap, proportion
+from helpers.metrics import Paired, Score, binary_scores, bootstrap, paired_means, proportion
 from helpers.settings import DATA, DERIVED
 
 REGISTRY: Final = DERIVED / "clinical_notes" / "all_patients_combined.parquet"
@@ -366,10 +366,23 @@ def template_and_paraphrase(hits: Sequence[Hit], draws: int) -> tuple[Score, Sco
 
 def status_scores(charts: Sequence[Chart], readings: Sequence[Reading], draws: int) -> Score:
     """Accuracy of the notes' seizure status; an answer that could not be read counts as wrong, and is counted."""
-    gold = {note: status for chart in charts for note, status in gold_status(chart).items()}
-    right = [float(r.parsed and r.status == gold[r.note_id]) for r in readings]
-    score = bootstrap(right, clusters=[patient_of(r.note_id) for r in readings], draws=draws)
+    right, _, patients = _statuses(charts, readings)
+    score = bootstrap(right, clusters=patients, draws=draws)
     return Score(score.value, score.n, score.low, score.high, sum(not r.parsed for r in readings))
+
+
+def status_gain(charts: Sequence[Chart], readings: Sequence[Reading], always: str, draws: int) -> Paired:
+    """Notes whose seizure status was read right minus those where always giving the one status is, by patient."""
+    right, gold, patients = _statuses(charts, readings)
+    return paired_means(right, [float(status == always) for status in gold], clusters=patients, draws=draws)
+
+
+def _statuses(charts: Sequence[Chart], readings: Sequence[Reading]) -> tuple[list[float], list[Status], list[str]]:
+    """Of each note that was read: 1 if its status is right, its gold status, its patient."""
+    of_note = {note: status for chart in charts for note, status in gold_status(chart).items()}
+    gold = [of_note[r.note_id] for r in readings]
+    right = [float(r.parsed and r.status == status) for r, status in zip(readings, gold, strict=True)]
+    return right, gold, [patient_of(r.note_id) for r in readings]
 
 
 def effectiveness_scores(charts: Sequence[Chart], registry: pd.DataFrame) -> Score:

@@ -11,6 +11,7 @@ the score 0 from it.
 
 from __future__ import annotations
 
+import importlib.util
 import re
 import time
 from collections.abc import Iterable, Sequence
@@ -28,12 +29,15 @@ import pandas as pd
 from helpers.clinical_notes.gold import Note
 from helpers.clinical_notes.query import Lexicon, Query, parse
 from helpers.llm import LLM
-from helpers.vectors import Encoder, Index, Kind, cached_index
+from helpers.vectors import DEFAULT_ENCODER, Encoder, EncoderUnavailable, Index, Kind, cached_index, encoder
 
 Floats = npt.NDArray[np.float64]
 Integers = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]
 CHUNK_SIZE, CHUNK_OVERLAP = 1200, 200
+PAPER_ENCODER, PAPER_RERANKER = "emilyalsentzer/Bio_ClinicalBERT", "michiyasunaga/BioLinkBERT-base"
+INSTALL = ".venv/bin/python -m pip install -e '.[encoders]'"
+"""The line, typed in the project's folder, that brings what models from a hub need."""
 
 
 class RerankerUnavailable(RuntimeError):
@@ -141,6 +145,22 @@ def chunk_notes(
 # --------------------------------------------------------------------------------------------------------- rerankers
 
 
+def encoders(name: str, reranker: str = "") -> tuple[Encoder, Encoder]:
+    """The encoder that searches and the one that reranks: the same if the second has no name. Ask for them first.
+
+    Raises:
+        EncoderUnavailable: what they need is not installed, or a model cannot be loaded.
+    """
+    from_hub = [wanted for wanted in dict.fromkeys((name, reranker or name)) if wanted != DEFAULT_ENCODER]
+    if from_hub and importlib.util.find_spec("sentence_transformers") is None:
+        raise EncoderUnavailable(
+            f"{' and '.join(from_hub)}: sentence-transformers is needed and not installed. Type in the project's "
+            f"folder: {INSTALL}. Or take {DEFAULT_ENCODER!r}, which needs nothing more."
+        )
+    searching = encoder(name)
+    return searching, encoder(reranker) if reranker and reranker != name else searching
+
+
 class Reranker(Protocol):
     """Scores passages against a question; higher is better, in any unit."""
 
@@ -153,9 +173,11 @@ class Reranker(Protocol):
 class MeanPooled:
     """The paper's reranker: cosine of mean-pooled encodings of question and passage.
 
-    The paper calls it a cross-encoder and names BioLinkBERT-base, an encoder that was never trained to score pairs;
-    question and passage do not meet in it. With the encoder that FAISS was searched with, its score is the semantic
-    score once more, but for the generic names of drugs that the search adds to the question.
+    The paper says three things of it that do not go together: question and passage are processed jointly, the score is
+    that of the [CLS] token, and it is a cosine of mean-pooled vectors. This is the last reading, the only one that
+    BioLinkBERT-base allows as it is: it was never trained to score pairs. Question and passage do not meet in it. With
+    the encoder that FAISS was searched with, its score is the semantic score once more, but for the generic names of
+    drugs that the search adds to the question.
     """
 
     def __init__(self, chunks: Sequence[Chunk], of: Encoder, *, progress: bool = True) -> None:
@@ -220,8 +242,7 @@ class CrossEncoder:
             import sentence_transformers  # noqa: PLC0415  # an extra: the default needs no torch
         except ImportError:
             raise RerankerUnavailable(
-                f"The cross-encoder {model} needs sentence-transformers: install the extra `encoders` "
-                "(pip install '.[encoders]') where a model hub can be reached."
+                f"The cross-encoder {model} needs sentence-transformers, where a model hub can be reached: {INSTALL}"
             ) from None
         try:
             self._model = sentence_transformers.CrossEncoder(model)
