@@ -5,13 +5,15 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from helpers import vectors
+from helpers import record, vectors
 from helpers.llm import Reply
-from helpers.qa_rag import answers, ask, data
+from helpers.qa_rag import answers, ask, data, released
+from helpers.qa_rag import answers_report as report
 from helpers.qa_rag.answers import (
     ARMS,
     NOT_TOLD,
@@ -26,6 +28,8 @@ from helpers.qa_rag.answers import (
     windows,
 )
 from helpers.qa_rag.data import Passage
+from helpers.qa_rag.encoders import PAPER_ENCODER
+from helpers.similarity import BertScores
 
 TEXT = st.text(st.characters(codec="utf-8"), max_size=1500)
 FILLER = "Nothing on this page concerns the matter at hand, which stands elsewhere in the document. " * 40
@@ -233,3 +237,68 @@ def test_arms_are_asked_together_and_each_gets_its_own_answers(sample: data.Data
     assert all(q.text in a.text for q, a in zip(questions, found["closed"], strict=True))
     assert {a.status for a in found["whole"]} == {"overflow"}
     assert all(len(a.shown) == 3 for a in found["whole"])
+
+
+# ------------------------------------------------------------------------------------------------------------- claims
+
+
+def start() -> record.Run:
+    return record.start(notebook="17_qarag_answers", paper="qa_rag", profile="smoke", parameters={})
+
+
+def scored(f1: np.ndarray) -> BertScores:
+    return BertScores(f1, f1, f1, 0)
+
+
+def told(refusals: int, n: int = 12) -> list[Answer]:
+    """Answers of which the first ones refuse."""
+    texts = [NOT_TOLD] * refusals + ["So it is."] * (n - refusals)
+    return [Answer(f"q{i}", text, (), (), "complete", 10) for i, text in enumerate(texts)]
+
+
+@pytest.mark.parametrize(
+    ("refusals", "gain", "verdict"),
+    [(9, 0.0, "undecided"), (12, 0.0, "undecided"), (2, 0.2, "agrees"), (2, -0.2, "differs")],
+)
+def test_examples_are_judged_where_the_model_answers_both_times(refusals: int, gain: float, verdict: str) -> None:
+    run = start()
+    without = np.array([0.1] * refusals + [0.5] * (12 - refusals))
+    scores = {"qa_rag": scored(np.full(12, 0.5 + gain)), "zero_shot": scored(without)}
+    answered = {"qa_rag": told(0), "zero_shot": told(refusals)}
+    # a refusal scores 0.1, so over all questions the examples seem to help
+    report.decide_examples(run, answered, scores, [f"d{i}" for i in range(12)], "a model", 500)
+    (claim,) = run.claims
+    assert claim.verdict == verdict
+    assert f"for 0 with the examples and for {refusals} without" in claim.why
+
+
+def test_passages_that_so_few_questions_cannot_judge_are_undecided() -> None:
+    run = start()
+    noise = np.where(np.arange(12) % 2, 0.2, -0.2)
+    scores = {"qa_rag": scored(0.5 + noise), "closed": scored(np.full(12, 0.5))}
+    report.decide_retrieval(run, report.gain(scores, "qa_rag", "closed", [f"d{i}" for i in range(12)], 500), "a model")
+    assert run.claims[-1].verdict == "undecided"
+
+
+@pytest.mark.parametrize(("encoder", "reruns"), [("all-MiniLM-L6-v2", 0), (PAPER_ENCODER, 9)])
+def test_table_four_is_rerun_on_the_papers_scale_only(encoder: str, reruns: int) -> None:
+    run = start()
+    scores = {arm: scored(np.full(12, 0.5)) for arm in report.PRINTED_ARMS}
+    report.report_table_four(run, scores, [f"d{i}" for i in range(12)], "a model", encoder, 200)
+    assert len(run._values) == reruns
+    assert len(run._reasons) == 15 - reruns
+
+
+def test_the_headline_says_on_which_scale_its_difference_is() -> None:
+    run = start()
+    values = {"qa_rag": np.full(12, 0.6), "question": np.full(12, 0.5), "hyde": np.full(12, 0.6)}
+    tests = released.against("qa_rag", values, list(range(12)), 500)
+    test = report.gain(
+        {"a": scored(values["qa_rag"]), "b": scored(values["hyde"])}, "a", "b", list("abcdefghijkl"), 500
+    )
+    said = report.summary(run, tests, {}, "Cut.", test, "a model", "MiniLM")
+    assert "by MiniLM, another scale (printed: +0.010)" in said
+    assert said.startswith(
+        "**Of the 2 advantages that QA-RAG's answers have over other methods in print, only 1 is more"
+    )
+    assert "another scale" not in report.summary(run, tests, {}, "Cut.", test, "a model", PAPER_ENCODER)

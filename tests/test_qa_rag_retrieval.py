@@ -128,6 +128,7 @@ def test_the_answer_as_a_query_finds_the_passage_that_holds_it(sample: data.Data
     ranked = qr.rank(searcher, qr.ARMS["reference"], queries, sample.test, None)
     table = report.measure(report.ids_of(ranked, sample.corpus), gold, sample.corpus)
     assert table[report.ANSWER].mean() == 1.0
+    assert "ceiling" not in report.label("reference")  # word search may find more
     reranked = qr.rank(searcher, qr.ARMS["reference"], queries, sample.test, qr.BestWindow(searcher))
     assert {id: set(rows) for id, rows in reranked.items()} == {id: set(rows) for id, rows in ranked.items()}
 
@@ -182,7 +183,10 @@ def test_context_precision_never_falls_when_a_useful_context_moves_up(useful: li
 def test_documents_stand_where_their_first_passage_stands() -> None:
     corpus = Corpus(tuple(Passage(f"p{i}", f"d{i // 2}", f"text {i}") for i in range(8)))
     gold = report.Gold(
-        {"q": frozenset({"p7"})}, {"q": frozenset({"d3"}), "r": frozenset({"d0"})}, {"q": frozenset({"d0"})}
+        {"q": frozenset({"p7"})},
+        {"q": frozenset({"d3"}), "r": frozenset({"d0"})},
+        {"q": frozenset({"d0"})},
+        dict.fromkeys("qrs", "one document"),
     )
     table = report.measure({"q": ["p0", "p1", "p2", "p6", "p7"], "r": [], "s": ["p0"]}, gold, corpus)
     assert table.loc["q", "MRR"] == pytest.approx(1 / 3)  # documents d0, d1, d3
@@ -191,21 +195,120 @@ def test_documents_stand_where_their_first_passage_stands() -> None:
     assert table.loc["q", report.NAMED] == 1
     assert (table.loc["r", list(report.DOCUMENT_MEASURES)] == 0).all()
     assert table[report.ANSWER].isna().tolist() == [False, True, True]
-    assert table.loc["s"].isna().all()
+    assert table.loc["s", list(report.MEASURES)].isna().all()
 
 
-def measured(found: list[float]) -> pd.DataFrame:
-    return pd.DataFrame(dict.fromkeys(report.MEASURES, found), index=[f"q{i}" for i in range(len(found))])
+def test_only_the_six_passages_that_are_kept_count() -> None:
+    corpus = Corpus(tuple(Passage(f"p{i}", "first" if i < qr.KEPT else "second", f"text {i}") for i in range(9)))
+    sources = {"q": frozenset({"second"})}
+    table = report.measure({"q": [p.id for p in corpus.passages]}, report.Gold({}, sources, {}, {"q": "d"}), corpus)
+    assert (table.loc["q", list(report.DOCUMENT_MEASURES)] == 0).all()  # though it is the second of two documents
 
 
-@pytest.mark.parametrize(("tuned", "verdict"), [([1.0] * 12, "agrees"), ([0.0] * 12, "differs")])
+def measured(found: list[float], documents: int = 0) -> pd.DataFrame:
+    """Measures of questions of so many documents; one of each if left out."""
+    columns = dict.fromkeys(report.MEASURES, found)
+    sources = [f"document {i % (documents or len(found))}" for i in range(len(found))]
+    return pd.DataFrame(columns | {report.SOURCE: sources}, index=[f"q{i}" for i in range(len(found))])
+
+
+def start() -> record.Run:
+    return record.start(notebook="16_qarag_retrieval", paper="qa_rag", profile="smoke", parameters={})
+
+
+PAPERS = f"cross-encoder {qr.PAPER_RERANKER}"
+BETTER, WORSE, EITHER = [1.0] * 12, [-1.0] * 12, [1.0, -1.0] * 6
+
+
+@pytest.mark.parametrize(("tuned", "verdict"), [(BETTER, "agrees"), (WORSE, "differs"), (EITHER, "undecided")])
 def test_claims_are_decided_by_the_stated_tests(tuned: list[float], verdict: str) -> None:
-    run = record.start(notebook="16_qarag_retrieval", paper="qa_rag", profile="smoke", parameters={})
+    run = start()
     tables = {"tuned": measured(tuned), "base": measured([0.0] * 12)}
-    orders = {report.AS_FOUND: measured([1.0] * 12), "best window": measured(tuned), "agent": measured([0.0] * 12)}
-    _, tests = report.rerankers_table(run, orders, "agent", {"bge": "no hub"}, 200)
-    report.decide_claims(run, tests, tables, 3, 200)
+    orders = {report.AS_FOUND: measured([1.0] * 12), PAPERS: measured(tuned), "agent": measured([0.0] * 12)}
+    _, tests = report.rerankers_table(run, orders, "agent", {}, 200)
+    report.decide_reranker(run, tests, PAPERS, {}, 3)
+    report.decide_fine_tuned(run, tables, 200)
     assert [claim.verdict for claim in run.claims] == [verdict, verdict]
+
+
+def test_a_stand_in_never_decides_the_claim_on_the_papers_reranker() -> None:
+    run = start()
+    orders = {"best window": measured(BETTER), "P(YES), a model": measured(BETTER), "agent": measured([0.0] * 12)}
+    _, tests = report.rerankers_table(run, orders, "agent", {qr.PAPER_RERANKER: "no hub"}, 200)
+    report.decide_reranker(run, tests, "best window", {qr.PAPER_RERANKER: "no hub"}, 0)
+    (claim,) = run.claims
+    assert claim.verdict == "not run"
+    assert claim.p is None
+    assert "no hub" in claim.why
+    assert "stand-in: P(YES), a model, +100.0" in claim.why
+
+
+def test_without_an_adapter_the_arms_that_need_one_are_missing_and_their_claim_is_not_run() -> None:
+    arms = report.answerable({**qr.ARMS, **qr.ABLATIONS}, {"question": {}, "bare": {}, "reference": {}})
+    assert set(arms) == {"question", "bare", "bm25", "bm25_bare", "windows", "reference", "question_12"}
+    run = start()
+    report.decide_fine_tuned(run, {}, 200, "No adapter was trained.")
+    assert run.claims[-1].verdict == "not run"
+    report.not_rerun(run, ["question"], "No adapter was trained.")
+    reasons = {reason.id: reason.why for reason in run._reasons.values()}
+    assert reasons["qa_rag.table3.qa_rag.precision"] == "No adapter was trained."
+    assert "other arms" in reasons["qa_rag.table3.hyde.precision"]
+    tables = {arm: measured(BETTER) for arm in arms}
+    theirs = {arm: measured(BETTER) for arm in report.RELEASED}
+    assert "Run again on these passages, most is found by" in report.summary(tables, theirs, 200)
+
+
+def test_questions_of_one_document_count_once() -> None:
+    tables = {"qa_rag": measured([1.0] * 12, documents=3), "hyde": measured([0.0] * 12, documents=3)}
+    ((test, p),) = report.compare(tables, "qa_rag", ["hyde"], 200).values()
+    assert test.n == 12
+    assert p > 0.05  # three documents all differ in one direction by chance
+
+
+def test_the_arms_that_search_by_windows_can_differ(sample: data.Data, searcher: qr.Searcher) -> None:
+    queries = qr.plain_queries(sample.test) | {"tuned": {q.id: [q.answer] for q in sample.test}}
+    ranked = {
+        name: qr.rank(searcher, qr.ARMS[name], queries, sample.test, qr.BestWindow(searcher))
+        for name in ("windows", "qa_rag_windows")
+    }
+    six = {name: {id: rows[: qr.KEPT] for id, rows in of.items()} for name, of in ranked.items()}
+    assert six["windows"] != six["qa_rag_windows"]
+
+
+# ----------------------------------------------------------------------------------------------------------- the judge
+
+
+def judged(yes_to_others: int) -> tuple[record.Run, dict[str, judge.Verdicts]]:
+    """A run whose judge says YES to every passage with the answer, and to so many of twelve others."""
+    run = start()
+    told = tuple([0.9] * 12 + [0.9] * yes_to_others + [0.1] * (12 - yes_to_others))
+    quality = report.quality_scores(judge.Quality((True,) * 12 + (False,) * 12, told, told))
+    verdicts = {f"q{i}": judge.Verdicts((0.9, 0.1), (0.9,)) for i in range(4)}
+    gold = report.Gold({}, {}, {}, {id: f"document {id}" for id in verdicts})
+    report.ragas_table(run, {"qa_rag": verdicts}, quality, gold, "a judge", 200, "note")
+    return run, verdicts
+
+
+def test_a_judge_that_says_yes_to_everything_reruns_no_table() -> None:
+    run, _ = judged(12)
+    assert run._values == {}
+    reasons = [reason.why for reason in run._reasons.values()]
+    assert len(reasons) == 4
+    assert all("says YES to 100.0 %" in why and "NO to 0.0 %" in why for why in reasons)
+    assert {"ragas.qa_rag.precision", "ragas.qa_rag.recall"} <= set(run._extras)
+
+
+def test_a_judge_that_passes_its_check_reruns_the_tables() -> None:
+    run, verdicts = judged(1)
+    assert run._reasons == {}
+    assert {value.id for value in run._values.values()} >= {
+        "qa_rag.table3.qa_rag.precision",
+        "qa_rag.table3.qa_rag.recall",
+    }
+    assert next(iter(verdicts.values())).precision == 1.0
+
+
+# -------------------------------------------------------------------------------------------------------------- arms
 
 
 def test_arms_are_compared_on_the_questions_that_both_answered() -> None:

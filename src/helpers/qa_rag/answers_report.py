@@ -10,17 +10,16 @@ import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 
-from helpers import figures
-from helpers.metrics import Paired, Score, bootstrap, paired_means, proportion
+from helpers import figures, verdicts
+from helpers.metrics import Paired, Score, bootstrap, paired_means
 from helpers.qa_rag.answers import ARMS, WHOLE_ARMS, Answer, Cut
-from helpers.qa_rag.data import Question
-from helpers.qa_rag.released_report import ALPHA, BLUE, CLAIM, ORANGE, PURPLE, three
-from helpers.record import Run, Verdict
+from helpers.qa_rag.data import FEWEST, Data, Question
+from helpers.qa_rag.encoders import other_scale
+from helpers.qa_rag.released import documents_of
+from helpers.qa_rag.released_report import BLUE, CLAIM, ORANGE, PURPLE, printed_gain, three
+from helpers.record import Run
 from helpers.similarity import BertScores
 
-PAPER_ENCODER = "microsoft/deberta-xlarge-mnli"
-NEGLIGIBLE = 0.02
-"""A gain of F1 that would matter: an interval that holds it leaves a question open."""
 PRINTED_ARMS = ("qa_rag", "question", "hypothetical")
 """Arms of Table 4 whose contexts are in this book's copy of the release."""
 
@@ -59,14 +58,15 @@ _RULES: dict[Cut, str] = {
 }
 
 
-def cut_scores(cuts: pd.DataFrame, draws: int) -> list[Left]:
+def cut_scores(data: Data, cuts: pd.DataFrame, draws: int) -> list[Left]:
     """`answers.cut_table` by rule, in the order of the characters shown."""
     scores = []
     for cut in _RULES:
         of_rule = cuts[cuts.cut == cut]
         for passages, size in of_rule[["passages", "size"]].drop_duplicates().itertuples(index=False):
             of = of_rule[(of_rule.passages == passages) & (of_rule["size"] == size)]
-            left, half = bootstrap(of.left, draws=draws), proportion(int((of.left >= 0.5).sum()), len(of))
+            documents = documents_of(data, of.question)
+            left, half = (bootstrap(x, clusters=documents, draws=draws) for x in (of.left, of.left >= 0.5))
             scores.append(Left(cut, passages, size, float(of.characters.mean()), left, half))
     return sorted(scores, key=lambda of: of.characters)
 
@@ -134,21 +134,29 @@ def cut_words(scores: Sequence[Left], characters: int) -> str:
 
 def score_table(
     run: Run,
+    documents: Sequence[str],
     answers: Mapping[str, Sequence[Answer]],
     scores: Mapping[str, BertScores],
     similarity: Mapping[str, np.ndarray],
     draws: int,
     suffix: str = "",
 ) -> pd.DataFrame:
-    """Scores of each arm's answers, kept in the record under the arm's name and the suffix."""
+    """Scores of each arm's answers, kept in the record under the arm's name and the suffix.
+
+    `documents` are those that the questions were taken from; the intervals are over them.
+    """
+
+    def mean(values: Sequence[float] | np.ndarray, of: Sequence[str] = documents) -> Score | None:
+        return bootstrap(values, clusters=of, draws=draws) if len(values) else None
+
     rows = []
     for arm, of in answers.items():
         label = {**ARMS, **WHOLE_ARMS}[arm].label
-        own = {m: bootstrap(getattr(scores[arm], m), draws=draws) for m in ("f1", "precision", "recall")}
-        own["similarity"] = bootstrap(similarity[arm], draws=draws)
-        shown = [a for a in of if a.shown and a.status != "overflow"]
-        quoting = proportion(sum(a.quotes for a in shown), len(shown)) if shown else None
-        citing = proportion(sum(bool(a.cited) for a in shown), len(shown)) if shown else None
+        own = {m: mean(getattr(scores[arm], m)) for m in ("f1", "precision", "recall")}
+        own["similarity"] = mean(similarity[arm])
+        shown = [(a, d) for a, d in zip(of, documents, strict=True) if a.shown and a.status != "overflow"]
+        quoting = mean([a.quotes for a, _ in shown], [d for _, d in shown])
+        citing = mean([bool(a.cited) for a, _ in shown], [d for _, d in shown])
         for name, score in {**own, "quoting": quoting, "citing": citing}.items():
             if score is not None:
                 run.extra(f"qa_rag.answers.{arm}{suffix}.{name}", f"{label}: {name}", score)
@@ -206,10 +214,10 @@ def examples_table(questions: Sequence[Question], answers: Sequence[Answer], n: 
     )
 
 
-def draw_arms(scores: Mapping[str, BertScores], draws: int) -> Figure:
+def draw_arms(scores: Mapping[str, BertScores], documents: Sequence[str], draws: int) -> Figure:
     """BERTScore F1 by arm with 95 % intervals."""
     fig, axes = plt.subplots(figsize=(7.2, 0.5 * len(scores) + 1.2))
-    own = [bootstrap(of.f1, draws=draws) for of in scores.values()]
+    own = [bootstrap(of.f1, clusters=documents, draws=draws) for of in scores.values()]
     at = range(len(own))
     axes.hlines(at, [s.low for s in own], [s.high for s in own], color=BLUE)
     axes.plot([s.value for s in own], at, "o", color=BLUE)
@@ -220,31 +228,68 @@ def draw_arms(scores: Mapping[str, BertScores], draws: int) -> Figure:
     return fig
 
 
-def arms_words(scores: Mapping[str, BertScores], draws: int) -> str:
+def arms_words(scores: Mapping[str, BertScores], documents: Sequence[str], draws: int) -> str:
     """The same in words."""
     return "BERTScore F1: " + "; ".join(
-        f"{ARMS[arm].label} {three(bootstrap(of.f1, draws=draws))}" for arm, of in scores.items()
+        f"{ARMS[arm].label} {three(bootstrap(of.f1, clusters=documents, draws=draws))}" for arm, of in scores.items()
     )
 
 
 # -------------------------------------------------------------------------------------------------------------- claims
 
 
-def gain(scores: Mapping[str, BertScores], first: str, second: str, draws: int) -> Paired:
-    """F1 of one arm less that of another on the same questions."""
-    return paired_means(scores[first].f1, scores[second].f1, draws=draws)
+def gain(scores: Mapping[str, BertScores], first: str, second: str, documents: Sequence[str], draws: int) -> Paired:
+    """F1 of one arm minus that of another on the same questions, by the documents that these were taken from."""
+    return paired_means(scores[first].f1, scores[second].f1, clusters=documents, draws=draws)
 
 
-def decide(run: Run, id: str, test: Paired, model: str, of: str) -> None:
-    """A claim that something adds to F1: agrees if it does; open if the interval still holds a gain that matters."""
-    helps, open_yet = test.difference > 0 and test.p < ALPHA, test.high > NEGLIGIBLE
-    verdict: Verdict = "agrees" if helps else "not run" if open_yet else "differs"
-    told = f"F1 {of}: {figures.difference(test, 3)} on {test.n} questions by {model}"
-    open_ = f"; too few questions to exclude a gain of {NEGLIGIBLE}" if verdict == "not run" else ""
-    run.claim(f"{CLAIM}{id}", verdict, f"{told}, {figures.p_words(test.p)}{open_}.", p=test.p)
+def decide_retrieval(run: Run, test: Paired, model: str) -> None:
+    """Whether passages add to F1."""
+    run.claim(
+        f"{CLAIM}retrieval_helps_answers",
+        verdicts.better(test, test.p),
+        f"F1 with QA-RAG's passages minus without any: {figures.difference(test, 3)} on {test.n} questions by {model}, "
+        f"{figures.p_words(test.p)}.",
+        p=test.p,
+    )
 
 
-def report_table_four(run: Run, scores: Mapping[str, BertScores], model: str, encoder: str, draws: int) -> None:
+def decide_examples(
+    run: Run,
+    answers: Mapping[str, Sequence[Answer]],
+    scores: Mapping[str, BertScores],
+    documents: Sequence[str],
+    model: str,
+    draws: int,
+) -> None:
+    """Whether examples add to F1 where the model answers with them and without: a refusal is no worse answer."""
+    arms = ("qa_rag", "zero_shot")
+    refused = np.array([[a.refused for a in answers[arm]] for arm in arms])
+    both = ~refused.any(axis=0)
+    every = gain(scores, *arms, documents, draws)
+    told = (
+        f"Of {every.n} questions, {model} says that the passages do not tell for {refused[0].sum()} with the examples "
+        f"and for {refused[1].sum()} without. F1 with examples minus without is {figures.difference(every, 3)} on all"
+    )
+    verdict: verdicts.Tested = "undecided"
+    p = None
+    if both.any():
+        kept = [document for document, keep in zip(documents, both, strict=True) if keep]
+        test = paired_means(*(scores[arm].f1[both] for arm in arms), clusters=kept, draws=draws)
+        told += f", and {figures.difference(test, 3)} on the {test.n} that it answers both times"
+        if len(set(kept)) >= FEWEST:
+            verdict, p = verdicts.better(test, test.p), test.p
+            told += f" ({figures.p_words(p)})"
+        else:
+            told += f", of fewer than {FEWEST} documents: too few to decide"
+    else:
+        told += "; it answers none both times"
+    run.claim(f"{CLAIM}few_shot_helps", verdict, f"{told}.", p=p)
+
+
+def report_table_four(
+    run: Run, scores: Mapping[str, BertScores], documents: Sequence[str], model: str, encoder: str, draws: int
+) -> None:
     """Report the reruns of Table 4, where the encoder is the paper's, or why there is none."""
     elsewhere = "The contexts of this method are not in the book's copy of the release."
     for arm in ("qa_rag", "multiquery", "hyde", "question", "hypothetical"):
@@ -253,30 +298,46 @@ def report_table_four(run: Run, scores: Mapping[str, BertScores], model: str, en
             if arm not in PRINTED_ARMS:
                 run.not_run(id, elsewhere)
                 continue
-            score: Score = bootstrap(getattr(scores[arm], metric), draws=draws)
-            if encoder == PAPER_ENCODER:
-                run.rerun(id, score, model=model, note="The passages are cut; see the chapter.")
+            score = bootstrap(getattr(scores[arm], metric), clusters=documents, draws=draws)
+            if scale := other_scale(encoder):
+                run.not_run(id, f"{scale}; {model}'s answers have {three(score)} on {score.n} questions.")
             else:
-                why = (
-                    f"By {encoder}, {model}'s answers have {score.value:.3f} on {score.n} questions: another scale than"
-                )
-                run.not_run(id, f"{why} that of {PAPER_ENCODER}, which was not loaded.")
+                run.rerun(id, score, model=model, note="The passages are cut; see the chapter.")
 
 
 def summary(
-    run: Run, tests: pd.DataFrame | None, judged: Mapping[str, Mapping[str, Score]], cuts: str, test: Paired, model: str
+    run: Run,
+    tests: pd.DataFrame | None,
+    judged: Mapping[str, Mapping[str, Score]],
+    cuts: str,
+    test: Paired,
+    model: str,
+    encoder: str,
 ) -> str:
     """The page's answer, built from this run's values; without the released files, what the served model showed."""
     told = []
     if tests is not None:
-        sure = tests[tests.p_holm < ALPHA]
-        printed = [run.printed.number(f"qa_rag.table4.{arm}.f1").printed for arm in ("qa_rag", "question")]
-        many = "none is" if sure.empty else f"{len(sure)} {'is' if len(sure) == 1 else 'are'}"
-        words = f"of {len(tests)} differences to other methods {many} more than chance"
-        row = tests[tests.other == "question"].iloc[0]
+        sure = sum(row.p_holm < verdicts.ALPHA and row.difference > 0 for _, row in tests.iterrows())
+        many = "none is" if not sure else f"only {sure} {'is' if sure == 1 else 'are'}"
+        shown = "all are" if sure == len(tests) else many
         told.append(
-            f"**Is {printed[0]} more than {printed[1]}? On the released answers, QA-RAG's F1 less that of the question "
-            f"alone is {figures.difference(row, 3)} ({figures.p_words(row.p_holm)} after adjustment); {words}.**"
+            f"**Of the {len(tests)} advantages that QA-RAG's answers have over other methods in print, {shown} more "
+            "than chance on the released answers.**"
+        )
+    helps = {
+        "agrees": "brings them nearer to the FDA's",
+        "differs": "does not bring them nearer to the FDA's",
+        "undecided": "may or may not bring them nearer to the FDA's, which so few questions cannot tell",
+    }[verdicts.better(test, test.p)]
+    told.append(f"Showing {model} the passages before it answers {helps}.")
+    if tests is not None:
+        printed = [run.printed.number(f"qa_rag.table4.{arm}.f1").printed for arm in ("qa_rag", "question")]
+        row = tests[tests.other == "question"].iloc[0]
+        scale = ", another scale" if other_scale(encoder) else ""
+        told.append(
+            f"Is {printed[0]} more than {printed[1]}? QA-RAG's F1 minus that of the question alone is "
+            f"{figures.difference(row, 3)} by {encoder}{scale} (printed: "
+            f"{figures.signed(printed_gain(run, 'question'), 3)}); {figures.p_words(row.p_holm)} after adjustment."
         )
     held = judged.get("qa_rag", {}).get("held")
     if held is not None:
@@ -286,7 +347,7 @@ def summary(
         )
     told.append(cuts)
     told.append(
-        f"F1 of {model}'s answers with passages less that of its own knowledge is {figures.difference(test, 3)} on "
+        f"F1 of {model}'s answers with passages minus that of its own knowledge is {figures.difference(test, 3)} on "
         f"{test.n} questions ({figures.p_words(test.p)})."
     )
     return " ".join(told)

@@ -42,6 +42,8 @@ SHINGLE = 8
 """Words of a sequence that is looked for in a passage."""
 HOLDS = 0.5
 """Share of an answer's sequences from which on a passage counts as holding the answer."""
+FEWEST = 6
+"""Documents that a paired test needs: of fewer, all differ in the same direction by chance more than once in twenty."""
 
 Part = Literal["train", "validation", "test"]
 
@@ -136,6 +138,11 @@ class Data:
     released: Mapping[str, Mapping[str, tuple[str, ...]]]
     files: tuple[Located, ...]
     sample: bool
+
+    @cached_property
+    def test_documents(self) -> list[str]:
+        """Title of the document that each test question was taken from: questions of one document belong together."""
+        return [question.source for question in self.test]
 
 
 # ----------------------------------------------------------------------------------------------------------- reading

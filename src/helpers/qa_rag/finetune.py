@@ -8,7 +8,7 @@ it learnt of their content can only show in the first.
 from __future__ import annotations
 
 import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,14 +17,16 @@ import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 
-from helpers import figures, llm, lora
+from helpers import figures, llm, lora, services, verdicts
 from helpers.figures import Html
 from helpers.llm import LLM, Reply
 from helpers.lora import Pair, TrainingLog
 from helpers.metrics import Paired, Score, bootstrap, paired_means, proportion
 from helpers.qa_rag import data
-from helpers.qa_rag.data import Data, Part, Question
+from helpers.qa_rag.data import FEWEST, Data, Part, Question
+from helpers.qa_rag.encoders import other_scale
 from helpers.record import Run
+from helpers.settings import settings as of_the_user
 from helpers.similarity import BertScores, bertscore
 from helpers.vectors import Encoder
 
@@ -32,7 +34,6 @@ INSTRUCTION = "Answer this question about regulatory guidance as the FDA would."
 SPLITS = {"rows": "by rows, as in the paper", "documents": "by documents"}
 COLOURS = {"rows": "#125ee0", "documents": "#c35410"}
 CLAIM = "qa_rag.claim."
-BASE_LABEL = "not fine-tuned"
 
 
 # ---------------------------------------------------------------------------------------------------------- training
@@ -80,7 +81,47 @@ def train(
     base, longest = chosen.pop("base"), chosen.pop("longest")
     learned = pairs(split["train"], longest, chosen.pop("pairs"))
     checked = pairs(split["validation"], longest, chosen.pop("validation_pairs"))
-    return lora.trained(f"qa-rag-{split_name}", learned, checked, base, seed=seed, **chosen)
+    return lora.trained(adapter_name(split_name), learned, checked, base, seed=seed, **chosen)
+
+
+def adapter_name(split_name: str) -> str:
+    """How the name of a split's adapter begins; a digest of what it was made of follows."""
+    return f"qa-rag-{split_name}"
+
+
+def check_server(base: str, split_names: Iterable[str]) -> None:
+    """See that a server of the settings has adapters of these splits, before any is trained.
+
+    The embedded engine needs no check: what trains is what serves.
+
+    Raises:
+        ServiceError: the server does not answer, or has not the base or no such adapters.
+    """
+    if not of_the_user().llm_base_url:
+        return
+    server = services.llm_endpoint(base, exact=True)
+    served = [model["id"] for model in services.served(server.base_url, server.api_key)]
+    names = [f"{adapter_name(split)}-" for split in split_names]
+    if missing := [f"{name}..." for name in names if not any(model.startswith(name) for model in served)]:
+        raise services.ServiceError(
+            f"{server.base_url} serves no adapters {', '.join(missing)}. Unset LLM_BASE_URL for this notebook, and the "
+            "embedded engine serves what it trains; or start vLLM there with such adapters, --enable-lora "
+            "--lora-modules."
+        )
+
+
+def trained(
+    found: Mapping[str, Mapping[Part, Sequence[Question]]], settings: Mapping[str, Any], seed: int
+) -> tuple[dict[str, TrainingLog], dict[str, LLM]]:
+    """The adapter of each split, and the models that `connect` gives.
+
+    Raises:
+        ServiceError: no server that has the adapters; a server of the settings is asked before any is trained.
+        EngineError: this machine's engine cannot train or serve them.
+    """
+    check_server(settings["base"], found)
+    logs = {name: train(name, split, settings, seed) for name, split in found.items()}
+    return logs, connect(logs)
 
 
 def connect(logs: Mapping[str, TrainingLog]) -> dict[str, LLM]:
@@ -120,9 +161,11 @@ def hypothetical(of: Data, settings: Mapping[str, Any], seed: int, max_tokens: i
     """What the retrieval asks with: answers of the model fine-tuned on the paper's split by rows, and of its base.
 
     Adapter and answers are kept from 15_qarag_finetune where it ran before with the same settings.
+
+    Raises:
+        ServiceError, EngineError: see `trained`.
     """
-    log = train("rows", splits(of, seed)["rows"], settings, seed)
-    models = connect({"rows": log})
+    logs, models = trained({"rows": splits(of, seed)["rows"]}, settings, seed)
     told = {
         "tuned": answers(models["rows"], of.test, max_tokens, "hypothetical answers, fine-tuned"),
         "base": answers(models["base"], of.test, max_tokens, "hypothetical answers, base"),
@@ -131,7 +174,7 @@ def hypothetical(of: Data, settings: Mapping[str, Any], seed: int, max_tokens: i
         kind: {q.id: [reply.text] for q, reply in zip(of.test, replies, strict=True) if reply.text.strip()}
         for kind, replies in told.items()
     }
-    return Hypothetical(queries, log, models)
+    return Hypothetical(queries, logs["rows"], models)
 
 
 def note_models(run: Run, models: Mapping[str, LLM], role: str) -> None:
@@ -144,10 +187,7 @@ def note_models(run: Run, models: Mapping[str, LLM], role: str) -> None:
             version=model.endpoint.version,
             role=role,
         )
-        usage = model.usage
-        run.tokens(
-            prompt=usage.prompt_tokens, generated=usage.generated_tokens, requests=usage.requests, cached=usage.cached
-        )
+        run.asked(model.usage, f"requests to {model.endpoint.model}")
 
 
 # -------------------------------------------------------------------------------------------------------- evaluation
@@ -162,17 +202,25 @@ class Evaluated:
         tuned: whether with the adapter of that split.
         replies: one an answer.
         scores: BERTScore against the FDA's answers.
+        documents: that the questions were taken from.
     """
 
     split: str
     tuned: bool
     replies: tuple[Reply, ...]
     scores: BertScores
+    documents: tuple[str, ...]
 
     @property
     def label(self) -> str:
         """As a reader sees it."""
-        return f"fine-tuned, split {SPLITS[self.split]}" if self.tuned else f"{BASE_LABEL}, its test questions"
+        of = f"split {SPLITS[self.split]}"
+        return f"fine-tuned, {of}" if self.tuned else f"not fine-tuned, test questions of the {of}"
+
+    @property
+    def characters(self) -> list[int]:
+        """Length of each answer."""
+        return [len(reply.text) for reply in self.replies]
 
 
 def evaluate(
@@ -180,12 +228,7 @@ def evaluate(
 ) -> Evaluated:
     """BERTScore of the answers to a split's test questions."""
     scores = bertscore([r.text for r in replies], [q.answer for q in questions], encode, progress=False)
-    return Evaluated(split, tuned, tuple(replies), scores)
-
-
-def score(values: np.ndarray, draws: int) -> Score:
-    """A mean with its interval over questions."""
-    return bootstrap(values, draws=draws)
+    return Evaluated(split, tuned, tuple(replies), scores, tuple(q.source for q in questions))
 
 
 def splits_table(found: Mapping[str, Mapping[Part, Sequence[Question]]]) -> pd.DataFrame:
@@ -206,6 +249,29 @@ def splits_table(found: Mapping[str, Mapping[Part, Sequence[Question]]]) -> pd.D
             }
         )
     return pd.DataFrame(rows)
+
+
+def asked_words(found: Mapping[str, Mapping[Part, Sequence[Question]]], asked: Mapping[str, Sequence[Question]]) -> str:
+    """Which test questions are asked, from how many documents, and what that allows, a sentence a split."""
+    told = []
+    for name, questions in asked.items():
+        of = len(found[name]["test"])
+        drawn = (
+            f"{len(questions)} of its {of} test questions, drawn to save time" if len(questions) < of else f"all {of}"
+        )
+        documents = len({question.source for question in questions})
+        least = 2 / 2**documents
+        allows = (
+            f"; a test by document cannot give a p below {figures.p_text(least)}, so this split decides nothing alone"
+            if least >= verdicts.ALPHA
+            else ""
+        )
+        told.append(f"Split {SPLITS[name]}: asked are {drawn}, of {_documents(documents)}{allows}.")
+    return " ".join(told)
+
+
+def _documents(n: int) -> str:
+    return f"{n} document{'s' * (n != 1)}"
 
 
 def training_table(logs: Mapping[str, TrainingLog]) -> pd.DataFrame:
@@ -258,7 +324,10 @@ def losses_words(logs: Mapping[str, TrainingLog]) -> str:
 
 
 def table1(run: Run, evaluated: Sequence[Evaluated], encoder: str, base: str, draws: int) -> pd.DataFrame:
-    """BERTScore as in Table 1, printed rows first; the paper's fine-tune of an open model is rerun by this one."""
+    """BERTScore as in Table 1, printed rows first.
+
+    The paper's fine-tune of an open model is rerun by this one on the paper's split, where the encoder is the paper's.
+    """
     columns = ("precision", "recall", "f1")
     rows: list[dict[str, object]] = [
         {
@@ -268,18 +337,18 @@ def table1(run: Run, evaluated: Sequence[Evaluated], encoder: str, base: str, dr
         for key in ("finetuned_gpt35", "finetuned_mistral", "gpt4")
     ]
     for of in evaluated:
-        values = {c: score(getattr(of.scores, c), draws) for c in columns}
+        values = {c: bootstrap(getattr(of.scores, c), clusters=of.documents, draws=draws) for c in columns}
         for c, value in values.items():
             run.extra(f"finetune.{of.split}.{'tuned' if of.tuned else 'base'}.{c}", f"BERTScore {c}, {of.label}", value)
             if of.tuned and of.split == "rows":
-                note = f"{base} with LoRA in place of Mistral-7B, {encoder} in place of the paper's encoder"
-                run.rerun(f"qa_rag.table1.finetuned_mistral.{c}", value, model=f"{base} with LoRA", note=note)
-        length = score(np.array([len(reply.text) for reply in of.replies], dtype=float), draws)
+                _report(run, c, value, encoder, f"{base} with LoRA")
         cut = sum(reply.status == "cut" for reply in of.replies)
+        length = bootstrap(of.characters, clusters=of.documents, draws=draws)
         rows.append(
             {
                 "model": f"{base}, {of.label}",
                 "n": len(of.replies),
+                "documents": len(set(of.documents)),
                 **values,
                 "characters of an answer": figures.score_text(length, "count"),
                 "answers cut by the limit of tokens": cut,
@@ -288,10 +357,30 @@ def table1(run: Run, evaluated: Sequence[Evaluated], encoder: str, base: str, dr
     return pd.DataFrame(rows)
 
 
+def _report(run: Run, column: str, value: Score, encoder: str, model: str) -> None:
+    id = f"qa_rag.table1.finetuned_mistral.{column}"
+    if scale := other_scale(encoder):
+        run.not_run(id, f"{scale}; {model} has {figures.score_text(value)} on {value.n} questions.")
+    else:
+        run.rerun(id, value, model=model, note=f"{model} in place of Mistral-7B")
+
+
+def not_trained(run: Run, why: str) -> None:
+    """Say of all that needs an adapter that it was not run."""
+    for column in ("precision", "recall", "f1"):
+        run.not_run(f"qa_rag.table1.finetuned_mistral.{column}", why)
+    for claim in ("loss_falls", "fine_tuning_helps"):
+        run.claim(CLAIM + claim, "not run", why)
+
+
 def compare(evaluated: Sequence[Evaluated], draws: int) -> dict[str, Paired]:
-    """BERTScore F1 with the adapter less without, on the same test questions, by split."""
-    of = {(e.split, e.tuned): e.scores.f1 for e in evaluated}
-    return {s: paired_means(of[s, True], of[s, False], draws=draws) for s in SPLITS if (s, True) in of}
+    """BERTScore F1 with the adapter minus without, on the same test questions, by document; a test a split."""
+    of = {(e.split, e.tuned): e for e in evaluated}
+    return {
+        s: paired_means(of[s, True].scores.f1, of[s, False].scores.f1, clusters=of[s, True].documents, draws=draws)
+        for s in SPLITS
+        if (s, True) in of
+    }
 
 
 def tests_table(tests: Mapping[str, Paired]) -> pd.DataFrame:
@@ -303,7 +392,7 @@ def tests_table(tests: Mapping[str, Paired]) -> pd.DataFrame:
                 "questions": t.n,
                 "nearer to the FDA's answer": t.b,
                 "farther": t.c,
-                "difference in F1, points": figures.points(t),
+                "F1 with minus without, points": figures.points(t),
                 "p": figures.p_text(t.p),
             }
             for name, t in tests.items()
@@ -313,36 +402,61 @@ def tests_table(tests: Mapping[str, Paired]) -> pd.DataFrame:
 
 def decide_claims(run: Run, logs: Mapping[str, TrainingLog], tests: Mapping[str, Paired]) -> None:
     """The paper's statements about its fine-tuning, by the tests that `data/published/qa_rag.yml` states."""
-    fell = {name: log.validation[-1].value < log.validation[0].value for name, log in logs.items()}
+    fell = all(log.validation[-1].value < log.validation[0].value for log in logs.values())
     words = "; ".join(
         f"split {SPLITS[name]}: {log.validation[0].value:.3f} before, {log.validation[-1].value:.3f} after "
         f"{int(log.settings['steps'])} steps"
         for name, log in logs.items()
     )
-    run.claim(CLAIM + "loss_falls", "agrees" if all(fell.values()) else "differs", f"Validation loss, {words}.")
-    held = [t.difference > 0 and t.p < 0.05 for t in tests.values()]
-    words = "; ".join(
-        f"split {SPLITS[name]}: {figures.points(t)} points, {figures.p_words(t.p)}" for name, t in tests.items()
+    run.claim(
+        CLAIM + "loss_falls",
+        verdicts.exactly(fell),
+        f"Mean validation loss, {words}. Two means are compared; no loss of a pair is on record, so no test is made.",
     )
+    words = "; ".join(
+        f"split {SPLITS[name]}: {figures.points(t)} points on {t.n} questions, {figures.p_words(t.p)}"
+        for name, t in tests.items()
+    )
+    own = tests["rows"]
     run.claim(
         CLAIM + "fine_tuning_helps",
-        "agrees" if all(held) else "differs",
-        f"BERTScore F1 with the adapter less without, on the same questions: {words}.",
-        p=max(t.p for t in tests.values()),
+        verdicts.better(own, own.p),
+        f"BERTScore F1 with the adapter minus without, on the same questions: {words}. The paper's split, by rows, "
+        "decides.",
+        p=own.p,
     )
 
 
-def summary(logs: Mapping[str, TrainingLog], tests: Mapping[str, Paired], base: str) -> str:
+def summary(
+    logs: Mapping[str, TrainingLog], tests: Mapping[str, Paired], evaluated: Sequence[Evaluated], base: str
+) -> str:
     """The page's answer, from the run's values."""
-    log, test = logs["rows"], tests["rows"]
-    moved = "nearer to" if test.difference > 0 else "no nearer to"
-    sure = figures.p_words(test.p)
-    own = tests["documents"]
-    same = "the same sign" if np.sign(own.difference) == np.sign(test.difference) else "the other sign"
+    log, test, own = logs["rows"], tests["rows"], tests["documents"]
+    answered = {
+        "agrees": "Yes: after the training, the model's answers are nearer to the FDA's",
+        "differs": "No: the training brings the model's answers no nearer to the FDA's",
+        "undecided": "This run cannot tell whether the training brings the model's answers nearer to the FDA's",
+    }[verdicts.better(test, test.p)]
+    if test.high < 0 and test.p < verdicts.ALPHA:
+        answered = "No: after the training, the model's answers are farther from the FDA's than before"
+    before, after = (
+        float(np.mean(next(e.characters for e in evaluated if (e.split, e.tuned) == ("rows", tuned))))
+        for tuned in (False, True)
+    )
+    manner = "shorter" if after < before else "longer" if after > before else "equally long"
+    documents = len({d for e in evaluated if e.split == "documents" for d in e.documents})
+    content = {
+        "agrees": "are nearer, too",
+        "differs": "are no nearer",
+        "undecided": "may be nearer or not, for these are too few",
+    }[verdicts.better(own, own.p) if documents >= FEWEST else "undecided"]
     return (
-        f"**Trained for {int(log.settings['steps'])} steps on {log.pairs} pairs, {base} answers {moved} the FDA: "
-        f"{figures.points(test)} points of BERTScore F1 on {test.n} test questions ({sure}).** Where no document is "
-        f"on both sides of the split, the difference is {figures.points(own)} ({figures.p_words(own.p)}), of {same}. "
+        f"**{answered}.** It learns a manner, {manner} answers "
+        f"({figures.number(before, 'count')} characters before, {figures.number(after, 'count')} after); on "
+        f"{_documents(documents)} that it was not trained on, its answers {content}. "
+        f"{int(log.settings['steps'])} steps on {log.pairs} pairs move the BERTScore F1 of {base} by "
+        f"{figures.points(test)} points on {test.n} test questions ({figures.p_words(test.p)}), and where no document "
+        f"is on both sides of the split by {figures.points(own)} ({figures.p_words(own.p)}). "
         f"The validation loss went from {log.validation[0].value:.2f} to {log.validation[-1].value:.2f} nats a token."
     )
 

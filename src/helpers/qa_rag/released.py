@@ -23,7 +23,7 @@ from scipy.stats import norm, rankdata
 
 from helpers import datasets
 from helpers.datasets import Located
-from helpers.metrics import Paired, Score, bootstrap, holm, mcnemar, paired_means
+from helpers.metrics import Column, Paired, Score, bootstrap, holm, paired_means
 from helpers.qa_rag.data import CONTEXTS, PAIRS, SHINGLE, Data, QaRagDataError, answer_passages, read_contexts, words
 from helpers.record import Run
 
@@ -153,16 +153,15 @@ def rescore(run: Run, data: Data, released: Released, draws: int) -> dict[str, S
     Returns:
         What was reported, by id; with an interval where values per question are released.
     """
-    n = len(data.test)
     found: dict[str, Score | float] = {}
 
-    def report(id: str, value: Score | float, source: str, note: str = "") -> None:
+    def report(id: str, value: Score | float, source: str, note: str = "", n: int = len(data.test)) -> None:
         found[f"qa_rag.{id}"] = value
         run.rescored(f"qa_rag.{id}", value, n=n, source=source, note=note)
 
     for arm, table in released.ragas.items():
         for metric in ("precision", "recall"):
-            score = bootstrap(table[metric], draws=draws)
+            score = bootstrap(table[metric], clusters=data.test_documents, draws=draws)
             if arm != "ablation_hypothetical":
                 report(f"table2.{arm}.{metric}_reranker", score, RAGAS[arm])
                 report(f"table3.{arm}.{metric}", score, RAGAS[arm])
@@ -174,8 +173,9 @@ def rescore(run: Run, data: Data, released: Released, draws: int) -> dict[str, S
             report(f"table4.{arm}.{metric}", float(released.means[metric][arm]), BERTSCORE, note)
     loss = released.ragas["qa_rag"].precision - released.ragas["ablation_hypothetical"].precision
     report("text.ablation_loss", float(loss.mean()), RAGAS["ablation_hypothetical"])
-    report("text.pairs", float(len(data.questions)), PAIRS)
-    report("text.test_share", n / len(data.questions), CONTEXTS["qa_rag"])
+    pairs = len(data.questions)
+    report("text.pairs", float(pairs), PAIRS, n=pairs)
+    report("text.test_share", len(data.test) / pairs, CONTEXTS["qa_rag"], n=pairs)
     kept = np.mean([len(of) for of in data.released["qa_rag"].values()])
     report("text.kept", float(kept), CONTEXTS["qa_rag"])
     return found
@@ -184,36 +184,36 @@ def rescore(run: Run, data: Data, released: Released, draws: int) -> dict[str, S
 # -------------------------------------------------------------------------------------------------------------- tests
 
 
-def against(first: str, values: Mapping[str, Floats], draws: int) -> pd.DataFrame:
-    """One arm against each other on the same questions: paired randomisation tests, adjusted by Holm.
+def against(first: str, values: Mapping[str, Floats], documents: Column, draws: int) -> pd.DataFrame:
+    """One arm against each other on the same questions: paired randomisation tests by document, adjusted by Holm.
 
     Args:
         first: the arm whose gain is tested.
         values: arm -> one value a question.
+        documents: that the questions were taken from, `Data.test_documents`.
         draws: of the tests and the intervals.
 
     Returns:
         A row an arm: other, n, better, worse (questions), difference, low, high (95 %), p, p_holm.
     """
     others = [arm for arm in values if arm != first]
-    return _table(others, [paired_means(values[first], values[arm], draws=draws) for arm in others])
+    tests = [paired_means(values[first], values[arm], clusters=documents, draws=draws) for arm in others]
+    return _table(others, tests)
 
 
-def paired(first: Iterable[float], second: Iterable[float], draws: int) -> Paired:
-    """One arm against another on the same questions: the paired randomisation test."""
-    return paired_means(list(first), list(second), draws=draws)
-
-
-def detectable(first: Floats, second: Floats, power: float = 0.8) -> float:
+def detectable(first: Floats, second: Floats, documents: Column, power: float = 0.8) -> float:
     """The true difference that a two-sided paired test at 5 % would find with this power, by the normal approximation.
 
     Args:
         first: one value a question.
-        second: the other arm's; their spread from question to question is what hides a difference.
+        second: the other arm's; their spread from document to document is what hides a difference.
+        documents: that the questions were taken from.
         power: share of repetitions of the experiment that would find it.
     """
-    spread = float(np.std(first - second, ddof=1))
-    return float(norm.ppf(0.975) + norm.ppf(power)) * spread / len(first) ** 0.5
+    gain = first - second
+    summed = pd.Series(gain - gain.mean()).groupby(np.asarray(documents, dtype=object)).sum()
+    error = (float((summed**2).sum()) * len(summed) / (len(summed) - 1)) ** 0.5 / len(gain)
+    return float(norm.ppf(0.975) + norm.ppf(power)) * error
 
 
 def _table(others: Sequence[Any], tests: Sequence[Paired]) -> pd.DataFrame:
@@ -238,10 +238,17 @@ def holding(data: Data, at_least: float = WHOLE) -> pd.DataFrame:
     return pd.DataFrame.from_dict(rows, orient="index", columns=list(data.released)).rename_axis("question")
 
 
-def holding_tests(held: pd.DataFrame, first: str = "qa_rag") -> pd.DataFrame:
-    """McNemar's exact test of one arm against each other, adjusted by Holm; columns as of `against`."""
-    others = [arm for arm in held if arm != first]
-    return _table(others, [mcnemar(held[first], held[arm]) for arm in others])
+def documents_of(data: Data, ids: Iterable[str]) -> list[str]:
+    """The document that each test question was taken from."""
+    sources = {question.id: question.source for question in data.test}
+    return [sources[id] for id in ids]
+
+
+def holding_tests(data: Data, held: pd.DataFrame, draws: int) -> pd.DataFrame:
+    """Whether QA-RAG's passages hold more answers than those of each other ranking; columns as of `against`."""
+    return against(
+        "qa_rag", {str(arm): held[arm].to_numpy(dtype=float) for arm in held}, documents_of(data, held.index), draws
+    )
 
 
 LARGER = (
@@ -292,7 +299,9 @@ def judged_where(data: Data, released: Released, draws: int) -> dict[str, dict[s
     for arm, table in released.ragas.items():
         groups = {"held": whole.index[whole[arm]], "none": some.index[~some[arm]]}
         scores[arm] = {
-            name: bootstrap(table.recall.to_numpy()[[place[id] for id in ids]], draws=draws)
+            name: bootstrap(
+                table.recall.to_numpy()[[place[id] for id in ids]], clusters=documents_of(data, ids), draws=draws
+            )
             for name, ids in groups.items()
             if len(ids)
         }
@@ -315,29 +324,36 @@ def judged_twice(data: Data, released: Released) -> pd.DataFrame:
 
 
 def carries_over(
-    contexts: Mapping[str, Floats], answers: Mapping[str, Floats], seed: int, draws: int
-) -> tuple[float, float]:
+    contexts: Mapping[str, Floats], answers: Mapping[str, Floats], documents: Column, seed: int, draws: int
+) -> tuple[Score, float]:
     """Whether the arm with the better contexts has the better answer to the same question.
 
     Args:
         contexts: arm -> a score of its contexts, one a question.
         answers: arm -> a score of its answers, one a question; at least these arms.
-        seed: of the shuffles.
-        draws: shuffles.
+        documents: that the questions were taken from.
+        seed: of the shuffles and of the draws.
+        draws: of both.
 
     Returns:
-        Rank correlation over questions and arms of both scores less each question's mean, and its two-sided p-value by
-        shuffling the arms within each question.
+        Rank correlation over questions and arms of both scores less each question's mean, with an interval over
+        documents, and its two-sided p-value by shuffling the arms, in the same way for all questions of a document.
     """
     first, second = (np.array([of[arm] for arm in contexts]).T for of in (contexts, answers))
     x, y = (values - values.mean(axis=1, keepdims=True) for values in (first, second))
+    codes = pd.factorize(np.asarray(documents, dtype=object))[0]
 
     def correlation(a: Floats, b: Floats) -> float:
         # equal scores of a question stay equal, whatever their mean leaves of them
         ranks = [rankdata(np.round(of.ravel(), 12)) for of in (a, b)]
         return float(np.corrcoef(*ranks)[0, 1]) if ranks[0].std() and ranks[1].std() else 0.0
 
-    measured = correlation(x, y)
+    def of_rows(rows: Floats) -> float:
+        chosen = rows.astype(np.int64)
+        return correlation(x[chosen], y[chosen])
+
+    score = bootstrap(np.arange(len(x)), of_rows, clusters=codes, seed=seed, draws=draws)
     rng = np.random.default_rng(seed)
-    chance = [correlation(rng.permuted(x, axis=1), y) for _ in range(draws)]
-    return measured, (1 + sum(abs(r) >= abs(measured) - 1e-12 for r in chance)) / (draws + 1)
+    arms = np.tile(np.arange(x.shape[1]), (codes.max() + 1, 1))
+    chance = [correlation(np.take_along_axis(x, rng.permuted(arms, axis=1)[codes], axis=1), y) for _ in range(draws)]
+    return score, (1 + sum(abs(r) >= abs(score.value) - 1e-12 for r in chance)) / (draws + 1)

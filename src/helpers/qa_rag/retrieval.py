@@ -37,6 +37,7 @@ WINDOW, WINDOW_OVERLAP = 700, 100
 """Characters of what is read at once: some 160 tokens, so that the encoder reads all of it and a prompt stays short."""
 CANDIDATES, KEPT = 24, 6
 """Passages before and after reranking (section 3.3)."""
+PAPER_RERANKER = "BAAI/bge-reranker-large"
 FUSION = 60
 """The constant of reciprocal rank fusion (Cormack et al. 2009)."""
 
@@ -239,8 +240,14 @@ ARMS: dict[str, Arm] = {
         "reciprocal rank fusion of question and hypothetical answer", (("question", 24), ("tuned", 24)), reranked=False
     ),
     "windows": Arm("only question, by the best window of a passage", (("question", 24),), by="windows", reranked=False),
-    "qa_rag_windows": Arm("QA-RAG, by the best window of a passage", (("question", 12), ("tuned", 12)), by="windows"),
-    "reference": Arm("ceiling: the FDA's own answer (24)", (("reference", 24),)),
+    # fused, for the order by the question's best window would be that of `windows`
+    "qa_rag_windows": Arm(
+        "QA-RAG, by the best window of a passage, reciprocal rank fusion",
+        (("question", 12), ("tuned", 12)),
+        by="windows",
+        reranked=False,
+    ),
+    "reference": Arm("the FDA's own answer as the query (24)", (("reference", 24),)),
 }
 """The paper's five rows (Table 3), what they leave open, and plain baselines."""
 

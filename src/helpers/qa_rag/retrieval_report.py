@@ -12,25 +12,37 @@ import pandas as pd
 from ir_measures import RR, R, nDCG
 from matplotlib.figure import Figure
 
-from helpers import figures
+from helpers import figures, verdicts
 from helpers.clinical_notes.retrieval import RerankerUnavailable
 from helpers.llm import LLM
-from helpers.metrics import Paired, auc, bootstrap, holm, paired_means, proportion
+from helpers.metrics import Paired, Score, auc, bootstrap, holm, paired_means, proportion
 from helpers.qa_rag import data
 from helpers.qa_rag.data import Corpus, Data, Question
 from helpers.qa_rag.judge import Quality, Verdicts, context_precision
-from helpers.qa_rag.retrieval import ABLATIONS, ARMS, KEPT, BestWindow, Crossed, Reranker, Searcher
+from helpers.qa_rag.retrieval import (
+    ABLATIONS,
+    ARMS,
+    KEPT,
+    PAPER_RERANKER,
+    Arm,
+    BestWindow,
+    Crossed,
+    Queries,
+    Reranker,
+    Searcher,
+)
 from helpers.record import Run
 
 CLAIM = "qa_rag.claim."
 DOCUMENT_MEASURES = {f"R@{KEPT}": R @ KEPT, "MRR": RR, f"nDCG@{KEPT}": nDCG @ KEPT}
-"""Of documents, a document standing where its first passage stands."""
+"""Of the documents of the passages that are kept, a document standing where its first passage stands."""
 MAIN = f"R@{KEPT}"
 ANSWER, PRECISION, NAMED = "answer among the six", "precision without a judge", "named guideline among the six"
 MEASURES = (ANSWER, *DOCUMENT_MEASURES, PRECISION, NAMED)
-NEEDS = {ANSWER: "passages", PRECISION: "passages", NAMED: "named", **dict.fromkeys(DOCUMENT_MEASURES, "sources")}
+SOURCE = "document"
+"""Column of the document that a question was taken from; questions of one document belong together."""
 AS_FOUND = "as found (fused ranks)"
-PAPER_COLOUR, OTHER_COLOUR, CEILING_COLOUR = "#125ee0", "#c35410", "#808080"
+PAPER_COLOUR, OTHER_COLOUR, REFERENCE_COLOUR = "#125ee0", "#c35410", "#808080"
 
 
 @dataclass(frozen=True)
@@ -41,15 +53,13 @@ class Gold:
         passages: passages that hold the FDA's answer word by word.
         sources: titles of the document that the question was taken from.
         named: titles of the guideline that the question names.
+        taken_from: every question's document of questions and answers, in the corpus or not.
     """
 
     passages: Mapping[str, frozenset[str]]
     sources: Mapping[str, frozenset[str]]
     named: Mapping[str, frozenset[str]]
-
-    def of(self, kind: str) -> Mapping[str, frozenset[str]]:
-        """One of the three by name."""
-        return {"passages": self.passages, "sources": self.sources, "named": self.named}[kind]
+    taken_from: Mapping[str, str]
 
 
 def gold_of(questions: Sequence[Question], corpus: Corpus) -> Gold:
@@ -58,6 +68,7 @@ def gold_of(questions: Sequence[Question], corpus: Corpus) -> Gold:
         {q.id: frozenset(holding) for q in questions if (holding := data.answer_passages(q, corpus))},
         {q.id: titles for q in questions if (titles := data.source_documents(q, corpus))},
         {q.id: titles for q in questions if (titles := data.named_documents(q, corpus))},
+        {q.id: q.source for q in questions},
     )
 
 
@@ -73,13 +84,16 @@ def measure(rankings: Mapping[str, Sequence[str]], gold: Gold, corpus: Corpus) -
     """Every measure of every question; missing where the corpus holds nothing to be found.
 
     Args:
-        rankings: question id -> passage ids, best first.
+        rankings: question id -> passage ids, best first. Only the first `KEPT` count, whoever ranked more.
         gold: what is to be found.
         corpus: the passages.
+
+    Returns:
+        A row a question: `MEASURES`, and `SOURCE`.
     """
     table = pd.DataFrame(np.nan, index=list(rankings), columns=list(MEASURES))
-    for id, ranking in rankings.items():
-        six = list(ranking[:KEPT])
+    kept = {id: list(ranking[:KEPT]) for id, ranking in rankings.items()}
+    for id, six in kept.items():
         if id in gold.passages:
             holds = [passage in gold.passages[id] for passage in six]
             table.loc[id, ANSWER] = float(any(holds))
@@ -91,13 +105,18 @@ def measure(rankings: Mapping[str, Sequence[str]], gold: Gold, corpus: Corpus) -
     names = {measure: name for name, measure in DOCUMENT_MEASURES.items()}
     wanted = {id: dict.fromkeys(gold.sources[id], 1) for id in rankings if id in gold.sources}
     run = {
-        id: {title: 1 / place for place, title in enumerate(documents_of(rankings[id], corpus), start=1)}
-        for id in wanted
+        id: {title: 1 / place for place, title in enumerate(documents_of(kept[id], corpus), start=1)} for id in wanted
     }
     run = {id: of for id, of in run.items() if of}  # who found nothing has 0
     for value in ir_measures.iter_calc(list(names), wanted, run) if run else ():
         table.loc[value.query_id, names[value.measure]] = value.value
-    return table
+    return table.assign(**{SOURCE: [gold.taken_from[id] for id in rankings]})
+
+
+def mean(table: pd.DataFrame, name: str, draws: int) -> Score | None:
+    """Mean of a measure over the questions that have it, with an interval over documents; None if there are none."""
+    known = table[table[name].notna()]
+    return bootstrap(known[name], clusters=known[SOURCE], draws=draws) if len(known) else None
 
 
 def ids_of(rankings: Mapping[str, Sequence[int]], corpus: Corpus) -> dict[str, list[str]]:
@@ -151,16 +170,15 @@ def corpus_table(of: Data, gold: Gold, searcher: Searcher) -> pd.DataFrame:
 
 
 def scores_table(run: Run, tables: Mapping[str, pd.DataFrame], prefix: str, draws: int) -> pd.DataFrame:
-    """Every measure of every arm, with its interval over the questions that have something to be found."""
+    """Every measure of every arm over the questions that have something to be found."""
     rows = []
     for arm, table in tables.items():
         row: dict[str, object] = {"passages found by": label(arm)}
         row["questions with an answer there"] = int(table[ANSWER].notna().sum())
         row["with their document there"] = int(table[MAIN].notna().sum())
         for name in MEASURES:
-            values = table[name].dropna().to_numpy()
-            if len(values):
-                row[name] = score = bootstrap(values, draws=draws)
+            if score := mean(table, name, draws):
+                row[name] = score
                 run.extra(f"{prefix}.{_id(arm)}.{_id(name)}", f"{name}, {row['passages found by']}", score)
         rows.append(row)
     return pd.DataFrame(rows)
@@ -169,14 +187,17 @@ def scores_table(run: Run, tables: Mapping[str, pd.DataFrame], prefix: str, draw
 def compare(
     tables: Mapping[str, pd.DataFrame], against: str, others: Sequence[str], draws: int, measure_name: str = ANSWER
 ) -> dict[str, tuple[Paired, float]]:
-    """One arm less each other, on the questions that both answered, with Holm's adjustment over the others."""
-    tests = {}
-    for other in others:
-        both = pd.concat([tables[against][measure_name], tables[other][measure_name]], axis=1, join="inner").dropna()
-        if len(both):
-            tests[other] = paired_means(both.iloc[:, 0].to_numpy(), both.iloc[:, 1].to_numpy(), draws=draws)
+    """One arm minus each other, on the questions that both answered, with Holm's adjustment over the others."""
+    found = {other: _paired(tables[against], tables[other], measure_name, draws) for other in others}
+    tests = {other: test for other, test in found.items() if test}
     adjusted = holm([test.p for test in tests.values()])
     return dict(zip(tests, zip(tests.values(), adjusted, strict=True), strict=True))
+
+
+def _paired(first: pd.DataFrame, second: pd.DataFrame, name: str, draws: int) -> Paired | None:
+    """The paired test by document, on the questions that both have; None if there are none."""
+    both = first[[name, SOURCE]].join(second[name].rename("second"), how="inner").dropna()
+    return paired_means(both[name], both.second, clusters=both[SOURCE], draws=draws) if len(both) else None
 
 
 def tests_table(tests: Mapping[str, tuple[Paired, float]], against: str, what: str = ANSWER) -> pd.DataFrame:
@@ -184,7 +205,7 @@ def tests_table(tests: Mapping[str, tuple[Paired, float]], against: str, what: s
     return pd.DataFrame(
         [
             {
-                f"{against}, less": label(name),
+                f"{against} minus": label(name),
                 "questions": test.n,
                 "only the first finds it": test.b,
                 "only the other": test.c,
@@ -200,20 +221,17 @@ def cut_table(start: Mapping[str, pd.DataFrame], windows: Mapping[str, pd.DataFr
     """What an encoder that reads only a passage's beginning costs: each arm by the beginning and by the best window."""
     rows = []
     for arm in start:
-        both = pd.concat([windows[arm][ANSWER], start[arm][ANSWER]], axis=1, join="inner").dropna()
-        if not len(both):
-            continue
-        test = paired_means(both.iloc[:, 0].to_numpy(), both.iloc[:, 1].to_numpy(), draws=draws)
-        rows.append(
-            {
-                "asked with": label(arm),
-                "questions": len(both),
-                "by the beginning": bootstrap(both.iloc[:, 1].to_numpy(), draws=draws),
-                "by the best window": bootstrap(both.iloc[:, 0].to_numpy(), draws=draws),
-                "difference, points": figures.points(test),
-                "p": figures.p_text(test.p),
-            }
-        )
+        if test := _paired(windows[arm], start[arm], ANSWER, draws):
+            rows.append(
+                {
+                    "asked with": label(arm),
+                    "questions": test.n,
+                    "by the beginning": mean(start[arm], ANSWER, draws),
+                    "by the best window": mean(windows[arm], ANSWER, draws),
+                    "window minus beginning, points": figures.points(test),
+                    "p": figures.p_text(test.p),
+                }
+            )
     return pd.DataFrame(rows)
 
 
@@ -224,12 +242,12 @@ def reranker_of(name: str, searcher: Searcher) -> tuple[Reranker, dict[str, str]
     """The reranker to use, and those that cannot be, with the reason.
 
     Args:
-        name: a cross-encoder of a hub, the paper's is BAAI/bge-reranker-large; empty for the encoder on windows.
+        name: a cross-encoder of a hub, the paper's is `PAPER_RERANKER`; empty for the encoder on windows.
         searcher: the corpus.
     """
     if not name:
         return BestWindow(searcher), {
-            "BAAI/bge-reranker-large": "no package carries it; name it as `reranker` where a hub can be reached"
+            PAPER_RERANKER: "no package carries it; name it as `reranker` where a hub can be reached"
         }
     try:
         return Crossed(searcher, name), {}
@@ -253,14 +271,13 @@ def rerankers_table(
     for name, table in tables.items():
         row: dict[str, object] = {"order of the candidates": name, "questions": int(table[main].notna().sum())}
         for measure_name in (ANSWER, "MRR", main):
-            values = table[measure_name].dropna().to_numpy()
-            if len(values):
-                row[measure_name] = score = bootstrap(values, draws=draws)
+            if score := mean(table, measure_name, draws):
+                row[measure_name] = score
                 run.extra(f"rerank.{_id(name)}.{_id(measure_name)}", f"{measure_name}, {name}", score)
         if name in tests:
             turned = _turned(tests[name][0])
             row |= {
-                "less the scoring agent, points": figures.points(turned),
+                "minus the scoring agent, points": figures.points(turned),
                 "p (Holm)": figures.p_text(tests[name][1]),
             }
         rows.append(row)
@@ -318,63 +335,107 @@ def generated(
     }, few
 
 
+def answerable(arms: Mapping[str, Arm], queries: Queries) -> dict[str, Arm]:
+    """The arms whose every kind of query there is: without an adapter, those that ask with its answers are missing."""
+    return {name: arm for name, arm in arms.items() if all(kind in queries for kind, _ in arm.tracks)}
+
+
 # --------------------------------------------------------------------------------------------------------- the judge
 
 
-def quality_table(run: Run, quality: Quality) -> pd.DataFrame:
-    """How often the judge is right where the verdict is known."""
-    rows = []
-    for name, told in (
-        ("useful to arrive at the answer", quality.useful),
-        ("statement stands there", quality.supported),
-    ):
-        truth, p = np.array(quality.truth), np.array(told)
+FALSE_YES, FALSE_NO = "of others, called so too", "of passages that hold the answer, not called so"
+ASKED = {"precision": "useful to arrive at the answer", "recall": "statement stands there"}
+"""What the judge is asked for each measure."""
+
+
+def quality_scores(quality: Quality) -> dict[str, dict[str, Score]]:
+    """How often the judge is right where the verdict is known, by the measure that its answers make."""
+    truth = np.array(quality.truth)
+    scores = {}
+    for measure_name, told in (("precision", quality.useful), ("recall", quality.supported)):
+        p = np.array(told)
         yes = p >= 0.5
-        of = {
+        scores[measure_name] = {
             "right": proportion(int((yes == truth).sum()), len(truth)),
-            "of passages that hold the answer, called so": proportion(int((yes & truth).sum()), int(truth.sum())),
-            "of others, called so too": proportion(int((yes & ~truth).sum()), int((~truth).sum())),
+            FALSE_NO: proportion(int((~yes & truth).sum()), int(truth.sum())),
+            FALSE_YES: proportion(int((yes & ~truth).sum()), int((~truth).sum())),
             "AUC": auc(truth, p),
         }
+    return scores
+
+
+def quality_table(run: Run, scores: Mapping[str, Mapping[str, Score]]) -> pd.DataFrame:
+    """The same as a reader sees it."""
+    rows = []
+    for measure_name, of in scores.items():
+        asked = ASKED[measure_name]
         for what, score in of.items():
-            run.extra(f"judge.{_id(name)}.{_id(what)}", f"the judge, {name}: {what}", score)
-        rows.append({"asked": name, "passages": len(truth), **of})
+            run.extra(f"judge.{_id(asked)}.{_id(what)}", f"the judge, {asked}: {what}", score)
+        rows.append({"asked": asked, "passages": of["right"].n, **of})
     return pd.DataFrame(rows)
 
 
+def unfit(judge: str, of: Mapping[str, Score]) -> str:
+    """Why a judge's verdicts measure nothing: it may say YES to every other passage that it should not; or empty."""
+    if verdicts.below(of[FALSE_YES], 0.5) == "agrees":
+        return ""
+    return (
+        f"{judge} is no judge: it says YES to {figures.score_text(of[FALSE_YES])} of {of[FALSE_YES].n} passages "
+        f"without the answer, and NO to {figures.score_text(of[FALSE_NO])} of {of[FALSE_NO].n} with it"
+    )
+
+
 def ragas_table(
-    run: Run, verdicts: Mapping[str, Mapping[str, Verdicts]], judge: str, draws: int, note: str
+    run: Run,
+    judged: Mapping[str, Mapping[str, Verdicts]],
+    quality: Mapping[str, Mapping[str, Score]],
+    gold: Gold,
+    judge: str,
+    draws: int,
+    note: str,
 ) -> pd.DataFrame:
-    """Context precision and recall by the served model, beside the printed ones; kept as reruns of Tables 2 and 3."""
+    """Context precision and recall by the served model, beside the printed ones.
+
+    They are kept as reruns of Tables 2 and 3 where the judge has passed its check, else beside the reason.
+    """
     rows = []
-    for arm, of in verdicts.items():
-        row = ARMS[arm].row
+    for arm, of in judged.items():
+        row, documents = ARMS[arm].row, [gold.taken_from[id] for id in of]
         values = {
-            "precision": bootstrap([v.precision for v in of.values()], draws=draws),
-            "recall": bootstrap([v.recall for v in of.values()], draws=draws),
+            "precision": bootstrap([v.precision for v in of.values()], clusters=documents, draws=draws),
+            "recall": bootstrap([v.recall for v in of.values()], clusters=documents, draws=draws),
         }
         shown: dict[str, object] = {"passages found by": label(arm), "questions": len(of)}
         for name, score in values.items():
+            run.extra(f"ragas.{_id(arm)}.{name}", f"context {name}, {label(arm)}, by {judge}", score)
             if row:
-                shown[f"context {name}, printed"] = figures.number(
-                    run.printed.number(f"qa_rag.table3.{row}.{name}").value
-                )
-                run.rerun(f"qa_rag.table3.{row}.{name}", score, model=judge, note=note)
-                run.rerun(f"qa_rag.table2.{row}.{name}_reranker", score, model=judge, note=note)
-            else:
-                run.extra(f"ragas.{_id(arm)}.{name}", f"context {name}, {label(arm)}", score)
+                ids = (f"qa_rag.table3.{row}.{name}", f"qa_rag.table2.{row}.{name}_reranker")
+                shown[f"context {name}, printed"] = figures.number(run.printed.number(ids[0]).value)
+                for id in ids:
+                    if why := unfit(judge, quality[name]):
+                        run.not_run(id, f"{why}. It gave {figures.score_text(score)} on {score.n} questions.")
+                    else:
+                        run.rerun(id, score, model=judge, note=note)
             shown[f"context {name}, by {judge}"] = score
         rows.append(shown)
     return pd.DataFrame(rows)
 
 
-def not_rerun(run: Run, judged: Iterable[str]) -> None:
-    """Say why the other numbers of Tables 2, 3 and 5 have no rerun in this run."""
+def not_rerun(run: Run, judged: Iterable[str], why_not: str = "") -> None:
+    """Say why the other numbers of Tables 2, 3 and 5 have no rerun in this run.
+
+    Args:
+        run: takes the reasons.
+        judged: arms whose contexts the judge read.
+        why_not: why there is no fine-tuned model, if there is none.
+    """
     done = {ARMS[arm].row for arm in judged}
     for row in ("qa_rag", "multiquery", "hyde", "question", "hypothetical"):
         for name in ("precision", "recall"):
             if row not in done:
-                why = "The judge of this profile reads the contexts of other arms only; measured without a judge."
+                tuned = row in ("qa_rag", "hypothetical")
+                others = "The judge of this profile reads the contexts of other arms only; measured without a judge."
+                why = why_not if tuned and why_not else others
                 run.not_run(f"qa_rag.table3.{row}.{name}", why)
                 run.not_run(f"qa_rag.table2.{row}.{name}_reranker", why)
             run.not_run(
@@ -389,33 +450,61 @@ def not_rerun(run: Run, judged: Iterable[str]) -> None:
 # ------------------------------------------------------------------------------------------------------------- claims
 
 
-def decide_claims(
-    run: Run,
-    reranked: Mapping[str, tuple[Paired, float]],
-    tables: Mapping[str, pd.DataFrame],
-    unread: int,
-    draws: int,
+def decide_reranker(
+    run: Run, reranked: Mapping[str, tuple[Paired, float]], best: str, missing: Mapping[str, str], unread: int
 ) -> None:
-    """The paper's statements about its retrieval, by the tests that `data/published/qa_rag.yml` states."""
-    agent_less = {name: test for name, test in reranked.items() if name != AS_FOUND}
-    holds = any(test.difference < 0 and p < 0.05 for test, p in agent_less.values())
-    words = "; ".join(
-        f"{name}: {figures.points(_turned(test))} points over the agent, {figures.p_words(p)}"
-        for name, (test, p) in agent_less.items()
+    """Whether the paper's reranker beats the scoring agent; stand-ins are named, and decide nothing.
+
+    Args:
+        run: takes the verdict.
+        reranked: the agent minus each other order, as `rerankers_table` gives it.
+        best: name of the reranker that ran.
+        missing: rerankers that did not run, with the reason.
+        unread: answers of the agent without a score.
+    """
+    tests = {name: _turned(test) for name, (test, _) in reranked.items() if name != AS_FOUND}
+    own = tests.pop(best) if best.endswith(PAPER_RERANKER) and best in tests else None
+    told = "; ".join(
+        f"stand-in: {name}, {figures.points(test)} points, {figures.p_words(test.p)}" for name, test in tests.items()
     )
+    counted = f"Of the agent's answers {unread} held no score."
+    if own is None:
+        why = missing.get(PAPER_RERANKER, f"the parameters name {best} in its place")
+        run.claim(
+            CLAIM + "reranker_beats_agent",
+            "not run",
+            f"{PAPER_RERANKER} did not run: {why}. nDCG@{KEPT} minus the scoring agent's over the same candidates, "
+            f"{told or 'no stand-in'}. {counted}",
+        )
+        return
     run.claim(
         CLAIM + "reranker_beats_agent",
-        "agrees" if holds else "differs",
-        f"nDCG@{KEPT} over the same candidates, {next(iter(agent_less.values()))[0].n} questions. {words}. Of the "
-        f"agent's answers {unread} held no score.",
-        p=min(p for _, p in agent_less.values()),
+        verdicts.better(own, own.p),
+        f"nDCG@{KEPT} minus the scoring agent's over the same candidates of {own.n} questions: {figures.points(own)} "
+        f"points, {figures.p_words(own.p)}. Beside it {told}. {counted}",
+        p=own.p,
     )
-    test = compare(tables, "tuned", ["base"], draws, MAIN)["base"][0]
+
+
+def decide_fine_tuned(run: Run, tables: Mapping[str, pd.DataFrame], draws: int, why_not: str = "") -> None:
+    """Whether hypothetical answers of the fine-tuned model find more than its base's.
+
+    Args:
+        run: takes the verdict.
+        tables: measures by arm, `tuned` and `base` among them.
+        draws: of the test.
+        why_not: why there is no fine-tuned model, if there is none.
+    """
+    id = CLAIM + "fine_tuned_beats_hyde"
+    test = None if why_not else _paired(tables["tuned"], tables["base"], MAIN, draws)
+    if test is None:
+        run.claim(id, "not run", why_not or "No question has both answers and its document in the corpus.")
+        return
     run.claim(
-        CLAIM + "fine_tuned_beats_hyde",
-        "agrees" if test.difference > 0 and test.p < 0.05 else "differs",
-        f"{MAIN} of documents, answers of the fine-tuned model less those of its base: {figures.points(test)} "
-        f"points on {test.n} questions.",
+        id,
+        verdicts.better(test, test.p),
+        f"{MAIN} of documents, answers of the fine-tuned model minus those of its base: {figures.points(test)} points "
+        f"on {test.n} questions, {figures.p_words(test.p)}. The base stands in for HyDE's GPT-3.5 Turbo.",
         p=test.p,
     )
 
@@ -428,13 +517,9 @@ def draw_arms(tables: Mapping[str, pd.DataFrame], draws: int) -> Figure:
     fig, panels = plt.subplots(1, 2, figsize=(9.4, 0.42 * len(tables) + 1.4), sharey=True)
     for panel, name in zip(panels, (ANSWER, NAMED), strict=True):
         for place, (arm, table) in enumerate(tables.items()):
-            values = table[name].dropna().to_numpy()
-            if not len(values):
-                continue
-            score = bootstrap(values, draws=draws)
-            colour = _colour(arm)
-            panel.hlines(place, score.low, score.high, color=colour)
-            panel.plot(score.value, place, "o", color=colour, markersize=6)
+            if score := mean(table, name, draws):
+                panel.hlines(place, score.low, score.high, color=_colour(arm))
+                panel.plot(score.value, place, "o", color=_colour(arm), markersize=6)
         panel.set_title(name.replace(" among", "\namong"))
         panel.set_xlim(-0.02, 1.02)
         panel.xaxis.set_major_formatter(lambda x, _: f"{100 * x:.0f} %")
@@ -454,28 +539,38 @@ def arms_words(tables: Mapping[str, pd.DataFrame], name: str = ANSWER) -> str:
 
 def _colour(arm: str) -> str:
     if arm == "reference":
-        return CEILING_COLOUR
+        return REFERENCE_COLOUR
     return PAPER_COLOUR if {**ARMS, **ABLATIONS}[arm].row else OTHER_COLOUR
 
 
 def summary(tables: Mapping[str, pd.DataFrame], released: Mapping[str, pd.DataFrame], draws: int) -> str:
-    """The page's answer, from the run's values."""
-    mean = {arm: bootstrap(tables[arm][ANSWER].dropna().to_numpy(), draws=draws) for arm in tables if len(tables[arm])}
-    theirs = {arm: bootstrap(table[ANSWER].dropna().to_numpy(), draws=draws) for arm, table in released.items()}
-    best = max((arm for arm in mean if arm != "reference"), key=lambda arm: mean[arm].value)
+    """The page's answer, from the run's values; `tables` may lack the arms that need an adapter."""
+    found = {arm: score for arm, table in tables.items() if (score := mean(table, ANSWER, draws))}
+    theirs = {arm: score for arm, table in released.items() if (score := mean(table, ANSWER, draws))}
+    best = max((arm for arm in found if arm != "reference"), key=lambda arm: found[arm].value)
+
+    def beside(of: Mapping[str, pd.DataFrame], first: str, second: str) -> str:
+        (test, p) = compare(of, first, [second], draws)[second]
+        told = {"agrees": "finds more than", "differs": "finds no more than", "undecided": "cannot be told from"}
+        return told[verdicts.better(test, p)]
+
     (title, p_title), (read, p_read) = (
         compare(tables, arm, ["question"], draws)["question"] for arm in ("bare", "windows")
     )
+    first = f"QA-RAG {beside(tables, 'qa_rag', 'question')} the question alone, and " if "qa_rag" in found else ""
+    values = [f"{label(arm)} {figures.score_text(found[arm])}" for arm in ("qa_rag", "question", best) if arm in found]
     return (
-        f"**The released contexts can be scored without a judge: for {theirs['qa_rag'].n} test questions the FDA's "
-        f"answer stands word by word in the corpus, and the six passages of QA-RAG hold it for "
-        f"{figures.score_text(theirs['qa_rag'])}, those of only question for {figures.score_text(theirs['question'])}, "
-        f"those of only hypothetical answer for {figures.score_text(theirs['hypothetical'])}.** In the rerun, on "
-        f"a smaller corpus, QA-RAG finds {figures.score_text(mean['qa_rag'])} and only question "
-        f"{figures.score_text(mean['question'])}. Asking without the guideline that the question names moves the "
-        f"latter by {figures.points(title)} points ({figures.p_words(p_title)}), reading all of a passage and not "
-        f"its beginning by {figures.points(read)} ({figures.p_words(p_read)}). Most is found by {label(best)}: "
-        f"{figures.score_text(mean[best])}."
+        "**In the authors' own passages, searching with a made-up answer "
+        f"{beside(released, 'hypothetical', 'question')} searching with the question, and searching with both "
+        f"{beside(released, 'qa_rag', 'hypothetical')} the made-up answer alone.** Run again on these passages, "
+        f"{first}most is found by {label(best)}. "
+        f"This needs no judge: for {theirs['qa_rag'].n} test questions the FDA's answer stands word by word in the "
+        f"corpus. The six passages of QA-RAG hold it for {figures.score_text(theirs['qa_rag'])}, those of only "
+        f"question for {figures.score_text(theirs['question'])}, those of only hypothetical answer for "
+        f"{figures.score_text(theirs['hypothetical'])}. In the rerun, on a smaller corpus: {'; '.join(values)}. Asking "
+        f"without the guideline that the question names moves only question by {figures.points(title)} points "
+        f"({figures.p_words(p_title)}), reading all of a passage and not its beginning by {figures.points(read)} "
+        f"({figures.p_words(p_read)})."
     )
 
 
