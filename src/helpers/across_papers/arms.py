@@ -1,6 +1,6 @@
-"""The architectures of the five papers over one knowledge: each turns a question into evidence, and one model answers.
+"""Architectures of the papers over one knowledge: each turns a question into evidence, and one model answers.
 
-Unlike the arms of side_effects.md, no filter reads the retrieved text: the model does. What differs between two arms is
+Unlike the arms of side_effects, no filter reads the retrieved text: the model does. What differs between two arms is
 the evidence, and what it cost to find it.
 """
 
@@ -29,10 +29,13 @@ ARMS = {
     "hybrid": "Hybrid text (BM25 + dense)",
     "dual_track": "Dual track (question + answer)",
     "graph": "Graph",
-    "graph_first": "Graph, names normalised, then text",
+    "graph_names": "Graph with name repair",
+    "graph_text": "Graph with text fallback",
+    "graph_first": "Graph with name repair and text fallback",
 }
-"""Names as a reader sees them. Text: side_effects.md. Hybrid: clinical_notes.md. Dual track: qa_rag.md. Graph:
-side_effects.md. Graph first: what drug_interactions.md proposes for future work."""
+"""Names as a reader sees them. Text, graph: side_effects. Hybrid: clinical_notes. Dual track: qa_rag. Name repair:
+side_effects, Table 5, by a dictionary and edit distance. Text fallback: what drug_interactions proposes for future
+work."""
 
 ANSWERING = (
     "You are asked whether a drug has a side effect. Answer with a single word: YES or NO. If evidence is given, go by "
@@ -117,7 +120,7 @@ def closed_book(questions: Sequence[Asked]) -> list[Found]:
 
 
 def dense(store: TextStore, k: int) -> Finder:
-    """The k sentences nearest to the question (side_effects.md, Format B)."""
+    """The k sentences nearest to the question (side_effects, Format B)."""
 
     def find(questions: Sequence[Asked]) -> list[Found]:
         rows = store.index.search(store.encoder.encode([q.text for q in questions]), k)[1]
@@ -127,7 +130,7 @@ def dense(store: TextStore, k: int) -> Finder:
 
 
 def hybrid(store: TextStore, words: bm25s.BM25, k: int, *, candidates: int = 200, semantic: float = 0.5) -> Finder:
-    """BM25 and dense candidates in equal numbers, fused by min-max (clinical_notes.md, "Hybrid retrieval").
+    """BM25 and dense candidates in equal numbers, fused by min-max (clinical_notes, "Hybrid retrieval").
 
     Args:
         store: the sentences and their vectors.
@@ -183,7 +186,7 @@ def fuse(
 
 
 def dual_track(llm: LLM, store: TextStore, k: int, *, tokens: int = 40) -> Finder:
-    """Half of the sentences by the question, half by an answer that the model supposes (qa_rag.md, "Dual-track").
+    """Half of the sentences by the question, half by an answer that the model supposes (qa_rag, "Dual-track").
 
     The two lists are joined and put in the order of their nearness to the question, as the paper's reranker would; a
     cross-encoder is not asked.
@@ -262,13 +265,13 @@ RETURN d.name AS drug, s.name AS side_effect
 def from_graph(
     llm: LLM, graph: Graph, *, normalise: Normaliser | None = None, otherwise: Finder | None = None
 ) -> Finder:
-    """The model reads the names, the graph says of each drug whether it has the edge (side_effects.md, GraphRAG).
+    """The model reads the names, the graph says of each drug whether it has the edge (side_effects, GraphRAG).
 
     Args:
         llm: reads the names.
-        graph: with the nodes and edges of side_effects.md.
+        graph: with the nodes and edges of side_effects.
         normalise: turns a drug as written into one of the graph; None takes names as they are.
-        otherwise: finds evidence where the graph knows none of the drugs (drug_interactions.md, Discussion); None
+        otherwise: finds evidence where the graph knows none of the drugs (drug_interactions, Discussion); None
             leaves it at that.
     """
 

@@ -53,7 +53,7 @@ def ask(benchmark: Sequence[Question], knowledge: Knowledge, per_kind: int, seed
     """`per_kind` questions of each kind, as far as the data have them; no two kinds share a pair of drug and effect.
 
     Args:
-        benchmark: labelled pairs (side_effects.md, Methods, "Evaluation subset").
+        benchmark: labelled pairs (side_effects, Methods, "Evaluation subset").
         knowledge: side effects of each drug.
         per_kind: how many of each kind; even.
         seed: of every draw.
@@ -87,6 +87,21 @@ def ask(benchmark: Sequence[Question], knowledge: Knowledge, per_kind: int, seed
                 ]
                 taken += 2
     return [*asked, *_both([q for couple in waiting for q in couple], knowledge, per_kind, rng)]
+
+
+def families(asked: Sequence[Asked]) -> list[str]:
+    """What belongs together, for intervals and tests: a name for each question, the same where drugs are shared."""
+    joined: dict[str, str] = {}
+
+    def head(drug: str) -> str:
+        while (other := joined.setdefault(drug, drug)) != drug:
+            drug = other
+        return drug
+
+    for question in asked:
+        for drug in question.drugs[1:]:
+            joined[head(drug)] = head(question.drugs[0])
+    return [head(question.drugs[0]) for question in asked]
 
 
 def _couples(pool: Sequence[Question]) -> Iterator[tuple[Question, Question]]:
