@@ -3,7 +3,7 @@ SHELL := /bin/bash
 .DELETE_ON_ERROR:
 .SUFFIXES:
 
-PROFILE ?= $(or $(shell sed -n 's/^PROFILE=//p' .env 2>/dev/null),laptop)
+PROFILE ?= $(or $(shell sed -nE "s/^(export +)?PROFILE *= *[\"']?([A-Za-z0-9_-]*).*/\2/p" .env 2>/dev/null | tail -n 1),laptop)
 JOBS ?= 1
 ifeq ($(wildcard notebooks/profiles/$(PROFILE).yml),)
 $(error There is no profile '$(PROFILE)'. Use PROFILE=$(subst $() ,|,$(basename $(notdir $(wildcard notebooks/profiles/*.yml)))))
@@ -19,6 +19,7 @@ NAMES := $(basename $(notdir $(wildcard notebooks/*.ipynb)))
 RUNS := $(NAMES:%=$(EXECUTED)/%.ipynb)
 BOOK := $(BUILD)/html/index.html
 PYTHON ?= python3
+PORT ?= 8000
 
 export PROFILE
 # whole, for a kernel starts in its notebook's folder
@@ -52,7 +53,7 @@ setup: $(READY) ## install what the notebooks and the LLM engine need
 doctor: $(READY) ## say what will be used and why, what is missing, and what mends it
 	@$(PY) -m helpers.doctor
 
-data: $(READY) ## fetch and verify the data and models of the profile; list them with source and licence
+data: $(READY) ## fetch and verify all data and models; list them with source and licence
 	@$(PY) -m helpers.datasets --fetch
 
 # ---------------------------------------------------------------------------------------------------------- services
@@ -93,7 +94,8 @@ $(EXECUTED)/%.ipynb: notebooks/%.ipynb $(PARAMS)/%.yml
 
 $(BUILD)/dependencies.mk: $(wildcard notebooks/*.ipynb src/helpers/*.py src/helpers/*/*.py)
 	@mkdir -p $(BUILD) && $(PYTHON) src/helpers/dependencies.py > $@
-ifeq ($(filter help clean,$(MAKECMDGOALS)),)
+# read only where notebooks run, so that nothing in them keeps `make stop` from working
+ifneq ($(filter notebooks $(BUILD)/executed/%,$(MAKECMDGOALS)),)
 include $(BUILD)/dependencies.mk
 endif
 
@@ -111,18 +113,24 @@ scoreboard: $(READY) ## print the scoreboard and the ledger of claims
 SOURCES := $(shell find book data/published data/results notebooks/profiles -type f 2>/dev/null) \
            _config.yml data/registry.yml CITATION.cff compose.yaml slurm.sh \
            $(addprefix src/helpers/,$(addsuffix .py,book costs datasets figures launch metrics pages provenance published \
-             record scoreboard settings))
+             record scoreboard settings verdicts))
 book: $(BOOK) ## build the book from the runs, or from the kept reference where there is none
+# What the book shows besides files; written at each call, and only touched when something in it changed.
+SHOWN := $(PROFILE) $(REPOSITORY_URL) $(REPOSITORY_BRANCH)
+$(BUILD)/shown: force
+	@mkdir -p $(BUILD); echo '$(SHOWN)' | cmp -s - $@ || echo '$(SHOWN)' > $@
 # A run's record stands for it: the executed notebook has a rule, and building the book shall run nothing.
-$(BOOK): $(SOURCES) $(wildcard $(BUILD)/failed/*/*.ipynb $(BUILD)/records/*/*.json) | $(READY)
+$(BOOK): $(BUILD)/shown $(SOURCES) $(wildcard $(BUILD)/failed/*/*.ipynb $(BUILD)/records/*/*.json) | $(READY)
 	@$(PY) -m helpers.book build
 	@echo "The book is in $@"
 
 pdf: book ## print the book as one PDF; needs Chromium
 	@$(PY) -m helpers.pdf
 
-serve: book ## serve the book on http://127.0.0.1:8000
-	@$(VENV)/bin/python -m http.server 8000 --bind 127.0.0.1 --directory $(BUILD)/html
+serve: book ## serve the book on http://127.0.0.1:8000, or another PORT
+	@$(PY) -c 'import socket; socket.create_server(("127.0.0.1", $(PORT)))' 2>/dev/null || { \
+	  echo "Port $(PORT) is taken by another program. Choose another: make serve PORT=$$(($(PORT) + 1))" >&2; exit 1; }
+	@$(VENV)/bin/python -m http.server $(PORT) --bind 127.0.0.1 --directory $(BUILD)/html
 
 lab: $(READY) ## edit the notebooks in JupyterLab
 	@$(VENV)/bin/jupyter lab --notebook-dir=.

@@ -24,7 +24,18 @@ bring_back() {
   rm -rf "$work"
 }
 trap bring_back EXIT
-trap 'kill "$run"; wait "$run"; exit 143' TERM
+
+# Of the three minutes that Slurm leaves, two at most for the run to end as by Ctrl-C, and the rest to bring things back.
+cut_short() {
+  trap '' TERM
+  for run in $(jobs -p); do
+    kill -INT -- "-$run" || true
+    for _ in {1..120}; do kill -0 "$run" 2>/dev/null || break; sleep 1; done
+    kill -KILL -- "-$run" 2>/dev/null || true
+  done
+  exit 143
+}
+trap cut_short TERM
 
 # the rest is large, made anew, or only read: the environments and the fetched files are linked
 tar -C "$home" -c --exclude=./_build --exclude='./.venv*' --exclude=./data/raw --exclude=./data/derived . | tar -C "$work" -x
@@ -32,6 +43,7 @@ for shared in .venv .venv-llm data/raw; do [ ! -e "$home/$shared" ] || ln -s "$h
 mkdir -p "$work/data/derived/llm_cache"
 [ ! -d "$answers" ] || cp -a "$answers/." "$work/data/derived/llm_cache/"
 
+set -m  # a process group of its own: a signal to make alone would leave it waiting for what it started
 make -C "$work" --no-print-directory notebook NB="$name" &
-run=$!
-wait "$run"
+set +m
+wait $!

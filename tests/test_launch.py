@@ -54,7 +54,7 @@ def opened(folder: Path, notebook: Path, then: str, **variables: str) -> str:
 @pytest.mark.parametrize("name", NAMES)
 def test_every_notebook_has_the_launch_cell_of_today(name: str) -> None:
     content = json.loads((NOTEBOOKS / f"{name}.ipynb").read_text(encoding="utf-8"))
-    assert launch.with_cell(content, name) == content, "run `python -m helpers.launch`"
+    assert launch.with_cell(content, name) == content, "run `PYTHONPATH=src .venv/bin/python -m helpers.launch`"
     assert sum("globals().update(launch.set_up(" in "".join(cell["source"]) for cell in content["cells"]) == 1
 
 
@@ -89,6 +89,19 @@ def test_a_notebook_alone_in_an_empty_folder_fetches_its_project(checkout: Path,
     # a session that starts anew finds the clone, and the sizes stay small
     again = run_cells(empty, [*cells(empty / f"{name}.ipynb")[:2], "print(redraws)"], **offline)
     assert again == "20"
+
+
+@pytest.mark.parametrize("given", [{}, {"REPOSITORY_URL": ""}])
+def test_a_notebook_alone_that_knows_no_address_asks_for_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, given: dict[str, str]
+) -> None:
+    monkeypatch.setattr(launch, "cited_url", lambda: "")
+    command = [sys.executable, "-c", launch.cell_for(FORWARD)]
+    done = subprocess.run(command, cwd=tmp_path, env=bare(**given), capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert "%env REPOSITORY_URL=" in done.stderr
+    assert "Traceback" not in done.stderr
+    assert not list(tmp_path.iterdir())
 
 
 def test_a_notebook_in_its_project_finds_it_and_keeps_its_own_sizes(checkout: Path) -> None:

@@ -6,12 +6,15 @@ import functools
 import json
 import os
 import re
+import signal
 import subprocess
 import sys
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 import yaml
 from hypothesis import given
@@ -57,11 +60,15 @@ def test_every_make_target_of_the_page_exists() -> None:
 # -- the array --------------------------------------------------------------------------------------------------------
 
 
-def run_as(root: Path, *command: str, **variables: str) -> subprocess.CompletedProcess[str]:
-    """Run a command in a folder, with no setting of this machine's but those given."""
+def bare(**variables: str) -> dict[str, str]:
+    """The environment with no setting of this machine's but those given."""
     ours = ("PYTHONPATH", "PROFILE", "MEDRAG_ROOT", "LLM_", "NEO4J_", "MAKE", "MFLAGS")
-    kept = {k: v for k, v in os.environ.items() if not k.startswith(ours)}
-    return subprocess.run(command, cwd=root, env=kept | variables, capture_output=True, text=True, check=False)
+    return {k: v for k, v in os.environ.items() if not k.startswith(ours)} | variables
+
+
+def run_as(root: Path, *command: str, **variables: str) -> subprocess.CompletedProcess[str]:
+    """Run a command in a folder."""
+    return subprocess.run(command, cwd=root, env=bare(**variables), capture_output=True, text=True, check=False)
 
 
 def test_a_task_of_the_array_runs_its_notebook_and_brings_everything_back(project: Path, tmp_path: Path) -> None:
@@ -89,6 +96,98 @@ def test_a_task_of_the_array_runs_its_notebook_and_brings_everything_back(projec
     assert "done in" not in again.stderr, "make takes it for its own run"
 
 
+@pytest.fixture
+def task(project: Path, tmp_path: Path) -> Iterator[Callable[..., subprocess.Popen[str]]]:
+    """Starts a task of the array as Slurm does, on a node whose disk is the folder `node`."""
+    (project / "data" / "registry.yml").write_text("files: {}\n")
+    (project / "data" / "published" / "demo.yml").write_text(PUBLISHED)
+    (project / "notebooks" / "profiles" / "smoke.yml").write_text("defaults:\n  size: 2\n")
+    os.utime(project / "requirements.lock", (0, 0))
+    (tmp_path / "node").mkdir()
+    (tmp_path / "bin").mkdir()
+    started: list[subprocess.Popen[str]] = []
+
+    def start(script: str = (REPOSITORY / "slurm.sh").read_text()) -> subprocess.Popen[str]:
+        (tmp_path / "slurm.sh").write_text(script)
+        slurm = {"SLURM_SUBMIT_DIR": str(project), "SLURM_ARRAY_TASK_ID": "1", "TMPDIR": str(tmp_path / "node")}
+        given = bare(**slurm, PROFILE="smoke", PATH=f"{tmp_path / 'bin'}:{os.environ['PATH']}")
+        # what is started where Ctrl-C is ignored ignores it too
+        of_tests = signal.signal(signal.SIGINT, signal.default_int_handler)
+        process = subprocess.Popen(["bash", str(tmp_path / "slurm.sh")], env=given, stderr=subprocess.PIPE, text=True)
+        signal.signal(signal.SIGINT, of_tests)
+        started.append(process)
+        return process
+
+    yield start
+    for process in started:
+        if process.poll() is None:
+            for left in psutil.Process(process.pid).children(recursive=True):
+                left.kill()
+            process.kill()
+
+
+def wait_for(pattern: str, folder: Path) -> Path:
+    deadline = time.monotonic() + 120
+    while time.monotonic() < deadline:
+        if found := next(folder.glob(pattern), None):
+            return found
+        time.sleep(0.1)
+    raise AssertionError(f"no {pattern} in {folder}")
+
+
+def command(folder: Path, name: str, script: str) -> None:
+    """Put a command before the system's own."""
+    (folder / name).write_text(f"#!/bin/bash\n{script}\n")
+    (folder / name).chmod(0o755)
+
+
+def test_a_task_that_is_cut_short_ends_its_notebook_and_brings_its_answers_back(
+    task: Callable[..., subprocess.Popen[str]], project: Path, tmp_path: Path
+) -> None:
+    answer = "from helpers.settings import DERIVED\n(DERIVED / 'llm_cache' / 'answer').write_text('kept')"
+    write_notebook(project, "01_demo_first", f"{answer}\nimport time\ntime.sleep(600)")
+    process = task()
+    wait_for("*/data/derived/llm_cache/answer", tmp_path / "node")
+    began = time.monotonic()
+    process.send_signal(signal.SIGTERM)
+    _, said = process.communicate(timeout=100)
+    assert process.returncode == 143, said
+    assert time.monotonic() - began < 60, "it did not wait for the notebook's own end"
+    build = project / "_build"
+    assert (build / "answers" / "smoke" / "01_demo_first" / "answer").read_text() == "kept"
+    assert not [*build.rglob("*.part*"), *(build / "executed").rglob("*.ipynb")]
+    assert not list((tmp_path / "node").iterdir()), "nothing stays on the node"
+
+
+def test_a_run_that_does_not_end_is_ended_and_its_answers_come_back(
+    task: Callable[..., subprocess.Popen[str]], project: Path, tmp_path: Path
+) -> None:
+    write_notebook(project, "01_demo_first")
+    held = "trap '' INT TERM; touch $2/data/derived/llm_cache/answer; sleep 600; sleep 600"
+    command(tmp_path / "bin", "make", held)
+    process = task((REPOSITORY / "slurm.sh").read_text().replace("{1..120}", "{1..2}"))
+    wait_for("*/data/derived/llm_cache/answer", tmp_path / "node")
+    process.send_signal(signal.SIGTERM)
+    _, said = process.communicate(timeout=30)
+    assert process.returncode == 143, said
+    assert (project / "_build" / "answers" / "smoke" / "01_demo_first" / "answer").exists()
+    assert not list((tmp_path / "node").iterdir())
+
+
+def test_a_task_that_is_cut_short_before_its_run_began_ends_cleanly(
+    task: Callable[..., subprocess.Popen[str]], project: Path, tmp_path: Path
+) -> None:
+    write_notebook(project, "01_demo_first")
+    command(tmp_path / "bin", "tar", f"touch {tmp_path / 'copying'}; sleep 2; exit 0")
+    process = task()
+    wait_for("copying", tmp_path)
+    process.send_signal(signal.SIGTERM)
+    _, said = process.communicate(timeout=30)
+    assert process.returncode == 143
+    assert said == ""
+    assert not list((tmp_path / "node").iterdir())
+
+
 def test_a_task_without_a_notebook_says_so(project: Path) -> None:
     slurm = {"SLURM_SUBMIT_DIR": str(project), "SLURM_ARRAY_TASK_ID": "9"}
     done = run_as(project, "bash", str(REPOSITORY / "slurm.sh"), **slurm)
@@ -106,8 +205,9 @@ def empty_record() -> record.Record:
 
 
 def made(parameters: dict[str, Any], **tokens: int) -> record.Record:
-    """A record with these parameters and token counts, and 50 s of answers."""
-    timings = [record.Timing(name="answers", seconds=50.0, counts={"requests": tokens["requests"] - tokens["cached"]})]
+    """A record with these parameters and token counts, and 50 s of answers, those of kept ones included."""
+    counts = {"requests": tokens["requests"], "kept_seconds": 40.0 if tokens["cached"] else 0.0}
+    timings = [record.Timing(name="language model", seconds=50.0, counts=counts)]
     changes = {"parameters": parameters, "tokens": tokens, "timings": timings}
     return empty_record().model_copy(update={"provenance": empty_record().provenance.model_copy(update=changes)})
 
@@ -117,15 +217,16 @@ def planned(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
     return lambda **sizes: monkeypatch.setattr(costs, "_planned", lambda notebook, profile: sizes)
 
 
-def test_answers_that_were_kept_are_counted_as_if_they_had_been_asked_for() -> None:
-    cost = costs.recorded(made({"pairs": 10}, prompt=1000, generated=100, requests=40, cached=30))
-    assert cost
-    assert (cost.requests.high, cost.prompt.high, cost.generated.high) == (40, 4000, 400)
-    assert cost.rate == 1100 / 50
+def test_answers_that_were_kept_count_with_what_they_took_when_they_were_made() -> None:
+    for cached in (0, 30, 40):
+        cost = costs.recorded(made({"pairs": 10}, prompt=1000, generated=100, requests=40, cached=cached))
+        assert cost
+        assert (cost.requests.high, cost.prompt.high, cost.generated.high) == (40, 1000, 100)
+        assert cost.rate == 1100 / 50
 
 
 def test_a_run_that_asked_nothing_costs_nothing_that_could_be_counted() -> None:
-    assert costs.recorded(made({"pairs": 10}, prompt=0, generated=0, requests=40, cached=40)) is None
+    assert costs.recorded(made({"pairs": 10}, prompt=0, generated=0, requests=0, cached=0)) is None
 
 
 @given(

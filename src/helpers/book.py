@@ -1,7 +1,8 @@
 """Builds the book: stages pages and notebooks, runs Jupyter Book with warnings as errors, and looks the result over.
 
-    python -m helpers.book build                 _build/html/index.html
-    python -m helpers.book picture FILE.svg      the scoreboard's picture alone, for a page outside the book
+    export PYTHONPATH=src
+    .venv/bin/python -m helpers.book build                 _build/html/index.html (or: make book)
+    .venv/bin/python -m helpers.book picture FILE.svg      the scoreboard's picture alone, for a page outside the book
 
 Jupyter Book ends well on an errored notebook, on an unknown key of `_config.yml`, and on a page that loads something
 from another site. Here each of these is an error.
@@ -161,9 +162,14 @@ def _rendered(sources: Mapping[str, bytes], pages: Pages) -> dict[str, bytes]:
 
 def _notebooks(chapter: Chapter) -> Iterator[tuple[str, str]]:
     """The staged notebooks of a chapter: name, content."""
+    data = "synthetic data" if chapter.record and chapter.record.synthetic else "real data"
     banners = {
-        "yours": ("note", "Your run", "Made on this machine, on real data"),
-        "reference": ("note", "Reference run", "Kept with the project. `make reproduce` puts your own in its place"),
+        "yours": ("note", "Your run", f"Made on this machine, on {data}"),
+        "reference": (
+            "note",
+            "Reference run",
+            f"Made on {data}, kept here. `make reproduce` puts your own in its place",
+        ),
         "none": ("important", "Not run yet", "This is the source alone. `make reproduce` runs it"),
     }
     kind, title, text = banners[chapter.origin]

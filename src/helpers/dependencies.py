@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ast
 import json
+import re
 import sys
 from pathlib import Path
 
@@ -29,10 +30,20 @@ REGISTRY = "registry.yml"
 """Not a dependency: the entries that a notebook reads are part of its parameters' digest (see `run`)."""
 
 
-def imported(source: str) -> set[str]:
-    """Dotted names of the helper modules that Python source imports, wherever in it, or names as a script to run."""
+PYTHON_MAGICS = ("%%time", "%%timeit", "%%capture", "%%prun")
+"""Magics of a whole cell whose body stays Python."""
+_NOT_PYTHON = re.compile(r"^([ \t]*)(?:[\w., \t]+=[ \t]*)?(?:[%!?]|[\w.]+\?\??[ \t]*$)(?:\\\n|.)*", re.MULTILINE)
+"""A magic, a shell command or a question, the name that it is assigned to included."""
+
+
+def imported(source: str, file: str = "<notebook>") -> set[str]:
+    """Dotted names of the helper modules that Python source imports, wherever in it, or names as a script to run.
+
+    Raises:
+        SyntaxError: it is not Python.
+    """
     named: set[str] = set()
-    for node in ast.walk(ast.parse(source)):
+    for node in ast.walk(ast.parse(source, file)):
         if isinstance(node, ast.Constant) and isinstance(node.value, str) and node.value in SCRIPTS:
             named.add(SCRIPTS[node.value])
         elif isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] == "helpers":
@@ -42,11 +53,39 @@ def imported(source: str) -> set[str]:
     return {name.removeprefix("helpers.") for name in named} & set(MODULES)
 
 
+def python_of(cell: str) -> str:
+    """The Python of a code cell, `pass` standing for what IPython alone understands.
+
+    Raises:
+        SyntaxError: what is left is not Python.
+    """
+    if cell.lstrip().startswith("%%"):
+        magic, _, cell = cell.lstrip().partition("\n")
+        if not magic.startswith(PYTHON_MAGICS):
+            return ""
+    try:
+        ast.parse(cell)
+    except SyntaxError:
+        cell = _NOT_PYTHON.sub(r"\1pass", cell)
+        ast.parse(cell)
+    return cell
+
+
 def notebook_source(path: Path) -> str:
-    """The Python of a notebook's code cells, without magics."""
+    """The Python of a notebook's code cells, without magics.
+
+    Raises:
+        SyntaxError: a cell is not Python; the message says which.
+    """
     cells = json.loads(path.read_text(encoding="utf-8"))["cells"]
-    lines = [line for c in cells if c["cell_type"] == "code" for line in "".join(c["source"]).splitlines()]
-    return "\n".join(line for line in lines if not line.lstrip().startswith(("%", "!")))
+    found = []
+    for number, cell in enumerate(cells, 1):
+        if cell["cell_type"] == "code":
+            try:
+                found.append(python_of("".join(cell["source"])))
+            except SyntaxError as error:
+                raise SyntaxError(f"cell {number}: {error.msg}") from None
+    return "\n".join(found)
 
 
 def used_modules(path: Path) -> list[str]:
@@ -56,7 +95,7 @@ def used_modules(path: Path) -> list[str]:
     while waiting:
         name = waiting.pop()
         used.add(name)
-        waiting |= imported(MODULES[name].read_text(encoding="utf-8")) - used
+        waiting |= imported(MODULES[name].read_text(encoding="utf-8"), MODULES[name].name) - used
     return sorted(used)
 
 
@@ -74,10 +113,24 @@ def needs(notebook: Path) -> list[str]:
     return [*(MODULES[name].relative_to(ROOT).as_posix() for name in modules), *(f"data/{name}" for name in data)]
 
 
+def everything() -> list[str]:
+    """Paths of all helpers and kept data files, for a notebook that cannot be read."""
+    data = (path for path in sorted(DATA.glob("*.yml")) if path.name != REGISTRY)
+    return [path.relative_to(ROOT).as_posix() for path in (*MODULES.values(), *data)]
+
+
 def main() -> None:
     """Write one rule a notebook: its executed copy depends on the helpers and the data files it uses."""
     for notebook in sorted((ROOT / "notebooks").glob("*.ipynb")):
-        sys.stdout.write(f"$(EXECUTED)/{notebook.stem}.ipynb: {' '.join(needs(notebook))}\n")
+        try:
+            needed = needs(notebook)
+        except (SyntaxError, ValueError, KeyError, TypeError) as error:
+            # one that is being written must not keep the others from running
+            sys.stderr.write(
+                f"{notebook.name} or a helper of it cannot be read ({error}): it depends on all of them.\n"
+            )
+            needed = everything()
+        sys.stdout.write(f"$(EXECUTED)/{notebook.stem}.ipynb: {' '.join(needed)}\n")
 
 
 if __name__ == "__main__":

@@ -1,9 +1,10 @@
 """Lets a notebook run where nothing is set up: alone on Colab, on Binder, in an editor.
 
 Each notebook holds the same short cell (`CELL`). Where the helpers can be imported, it does nothing. Else it finds the
-project's folder or clones it, and asks `set_up` here for what is missing.
+project's folder or clones it, and asks `set_up` here for what is missing. What it clones is the address in
+CITATION.cff, or the one that `REPOSITORY_URL` names; where neither is set, it says so and stops.
 
-python -m helpers.launch      write the cell into every notebook, with the repository's address of CITATION.cff
+PYTHONPATH=src .venv/bin/python -m helpers.launch      write the cell into every notebook
 
 Standard library only at import: nothing else may be there yet.
 """
@@ -37,7 +38,9 @@ from pathlib import Path
 if importlib.util.find_spec("helpers") is None:
     root = next((p for p in (Path.cwd(), *Path.cwd().parents) if (p / "src" / "helpers").is_dir()), None)
     if root is None:
-        root, url = Path.cwd() / "medical-rag-book", os.environ.get("REPOSITORY_URL", "{url}")
+        root, url = Path.cwd() / "medical-rag-book", os.environ.get("REPOSITORY_URL") or "{url}"
+        if not (url or root.exists()):
+            sys.exit("Where is the project? In a cell above: %env REPOSITORY_URL=https://... Then run this one again.")
         root.exists() or subprocess.run(["git", "clone", "-q", "--depth=1", url, root], check=True)
         os.environ.setdefault("PROFILE", "smoke")
     sys.path.insert(0, str(root / "src"))

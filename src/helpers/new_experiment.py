@@ -1,6 +1,6 @@
 """Begins an experiment of your own: a notebook that runs, its sizes, its paper's numbers, its place in the book.
 
-python -m helpers.new_experiment --name first_try --paper my_paper      (or: make new-experiment NAME=... PAPER=...)
+make new-experiment NAME=first_try PAPER=my_paper
 
 The templates are `notebooks/template/`: a notebook that runs in the smoke profile, and the YAML of what a paper prints.
 Nothing that exists is changed but for three profiles and the table of contents, which get an entry each.

@@ -1,6 +1,6 @@
 """The built book as one PDF: each page printed by Chromium, joined in the order of the contents.
 
-python -m helpers.pdf
+PYTHONPATH=src .venv/bin/python -m helpers.pdf      (or: make pdf, which builds the book before)
 """
 
 from __future__ import annotations

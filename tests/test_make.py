@@ -1,0 +1,82 @@
+"""What make takes from the settings, and when it builds the book anew."""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+PROFILES = ("smoke", "laptop", "paper")
+
+
+@pytest.fixture
+def ready(project: Path) -> Path:
+    """A project that is set up, with the profiles, no notebook, and a stand-in for what builds the book."""
+    for profile in PROFILES:
+        (project / "notebooks" / "profiles" / f"{profile}.yml").touch()
+    for name in ("data/registry.yml", "CITATION.cff", "compose.yaml", "slurm.sh"):
+        (project / name).touch()
+    os.utime(project / "requirements.lock", (0, 0))
+    stamp = project / ".venv" / "installed"
+    if not stamp.exists():
+        stamp.touch()
+    builder = project / "builder"
+    builder.write_text("#!/bin/sh\nmkdir -p _build/html\necho built >> built\ntouch _build/html/index.html\n")
+    builder.chmod(0o755)
+    return project
+
+
+def make(project: Path, *arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
+    kept = {
+        k: v for k, v in os.environ.items() if not k.startswith(("MAKE", "MFLAGS", "PROFILE", "PORT", "REPOSITORY_"))
+    }
+    command = ["make", "--no-print-directory", f"PYTHON={sys.executable}", *arguments]
+    return subprocess.run(command, cwd=project, env=kept | variables, capture_output=True, text=True, check=False)
+
+
+@pytest.mark.parametrize(
+    ("line", "profile"),
+    [
+        ("PROFILE=paper", "paper"),
+        ('PROFILE="paper"', "paper"),
+        ("PROFILE='smoke'  # for a look", "smoke"),
+        ("export PROFILE = paper\r", "paper"),
+        ("PROFILE=smoke\nPROFILE=paper", "paper"),
+        ("#PROFILE=paper", "laptop"),
+        ("PROFILE=", "laptop"),
+    ],
+)
+def test_make_reads_the_profile_as_the_settings_do(project: Path, line: str, profile: str) -> None:
+    for name in PROFILES:
+        (project / "notebooks" / "profiles" / f"{name}.yml").touch()
+    (project / ".env").write_text(f"{line}\n")
+    done = make(project, "help")
+    assert f"(now {profile})" in done.stdout, done.stderr
+
+
+def test_the_book_is_built_anew_when_another_profile_or_address_is_to_be_shown(ready: Path) -> None:
+    def built(**variables: str) -> int:
+        done = make(ready, "PY=./builder", "book", **variables)
+        assert done.returncode == 0, done.stderr
+        return (ready / "built").read_text().count("built")
+
+    assert built(PROFILE="paper") == 1
+    assert built(PROFILE="paper") == 1
+    assert built(PROFILE="laptop") == 2
+    assert built(PROFILE="laptop", REPOSITORY_URL="https://github.com/owner/name") == 3
+    assert built(PROFILE="laptop", REPOSITORY_URL="https://github.com/owner/name") == 3
+
+
+def test_a_port_that_is_taken_is_named_with_one_to_choose(ready: Path) -> None:
+    make(ready, "PY=./builder", "book", PROFILE="smoke")
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        port = other.getsockname()[1]
+        done = make(ready, "-o", "_build/html/index.html", f"PORT={port}", "serve", PROFILE="smoke")
+    assert done.returncode != 0
+    assert f"Port {port} is taken" in done.stderr
+    assert f"make serve PORT={port + 1}" in done.stderr
+    assert "Traceback" not in done.stderr

@@ -1,0 +1,55 @@
+"""What the book and the READMEs say in words: their commands, verdicts and terms."""
+
+from __future__ import annotations
+
+import re
+import typing
+from pathlib import Path
+
+import pytest
+from test_book import CHAPTER, notebook, save_record, write
+
+from helpers import book, record
+from helpers.pages import Chapter
+from helpers.verdicts import TESTED, Verdict
+
+REPOSITORY = Path(__file__).resolve().parents[1]
+PAGES = [*(REPOSITORY / "book").glob("*.md"), *(REPOSITORY / name for name in ("README.md", "CONTRIBUTING.md"))]
+READ = (REPOSITORY / "book" / "how-to-read.md").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("page", [*PAGES, REPOSITORY / "data" / "README.md"], ids=lambda path: path.name)
+def test_a_command_works_as_it_is_written(page: Path) -> None:
+    text = page.read_text(encoding="utf-8")
+    for found in re.finditer(r"python -m helpers", text):
+        line = text[text.rfind("\n", 0, found.start()) : found.start()]
+        block = text[: found.start()].rpartition("```")[2]
+        assert ".venv/bin/" in line, line
+        assert "PYTHONPATH=src" in line or "export PYTHONPATH=src" in block, line
+
+
+def test_every_verdict_is_explained_for_what_it_is_given_to() -> None:
+    numbers, claims = READ.split("## Verdicts on claims")
+    of_claims = set(re.findall(r'verdict\("([\w ]+)"\)', claims))
+    assert of_claims == set(typing.get_args(Verdict))
+    assert set(re.findall(r'verdict\("([\w ]+)"\)', numbers)) == of_claims | {"not compared", "SAMPLE"}
+    assert set(TESTED) <= of_claims
+
+
+def test_the_glossary_is_in_order_and_has_each_term_once() -> None:
+    terms = re.findall(r"^(.+)\n: ", READ.partition("## Glossary")[2], re.MULTILINE)
+    assert terms == sorted(set(terms), key=str.lower)
+    words = ["synthetic", "stand-in", "unparsed", "Holm", "HyDE", "RAGAS", "LoRA", "Med7", "tier", "micro-F1"]
+    assert set(words) <= set(terms)
+
+
+@pytest.mark.parametrize(("origin", "synthetic"), [("yours", True), ("yours", False), ("reference", True)])
+def test_a_chapter_says_whether_its_data_are_real(
+    tmp_path: Path, origin: typing.Literal["yours", "reference"], synthetic: bool
+) -> None:
+    run = record.load(save_record(tmp_path / "record.json", "laptop", sample=False))
+    path = write(tmp_path / f"{CHAPTER}.ipynb", notebook())
+    chapter = Chapter(CHAPTER, origin, path, run.model_copy(update={"synthetic": synthetic}))
+    [(_, staged)] = book._notebooks(chapter)
+    assert ("on synthetic data" in staged) == synthetic
+    assert ("on real data" in staged) == (not synthetic)
