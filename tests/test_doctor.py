@@ -6,7 +6,6 @@ import importlib.util
 import json
 import os
 import shutil
-import subprocess
 import sys
 from pathlib import Path
 
@@ -129,32 +128,6 @@ def test_a_model_of_a_hub_is_served_and_told_apart_by_its_revision(monkeypatch):
         digests[revision] = launch.endpoint["model_sha256"]
     assert len(set(digests.values())) == 3
     assert digests[""] == ""
-
-
-def test_llamacpp_listens_on_loopback_alone(tmp_path):
-    stub = """
-import os, signal, threading, types
-class CommonParams:
-    def __init__(self):
-        self.model, self.cpuparams, self.cpuparams_batch = (types.SimpleNamespace() for _ in range(3))
-class Server:
-    def __init__(self, params):
-        print(params.hostname, flush=True)
-        threading.Timer(0.2, os.kill, (os.getpid(), signal.SIGTERM)).start()
-"""
-    (tmp_path / "xllamacpp.py").write_text(stub)
-    script = Path(engines.__file__).with_name("llamacpp_server.py")
-    options = ["--model=m", "--name=n", "--port=1", "--context=1", "--parallel=1", "--threads=1"]
-    environment = {**os.environ, "PYTHONPATH": str(tmp_path), "LLAMACPP_API_KEY": "key"}
-    done = subprocess.run(
-        [sys.executable, str(script), *options],
-        env=environment,
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
-    assert done.stdout == "127.0.0.1\n", done.stderr
 
 
 def test_a_wrong_setting_is_an_error_of_one_line(run_in, project):

@@ -427,8 +427,6 @@ def test_many_long_prompts_with_a_seed_do_not_end_the_server(model):
 
 @pytest.mark.engine
 def test_requests_apart_pay_for_their_own_prompt(model):
-    if model.endpoint.engine == "llamacpp":
-        pytest.skip("llama.cpp takes no notice")
     ratios = []
     for i in range(3):
         prompt = [ask(f"{i} {time.time()} " + "Some words to fill the prompt with. " * 200)]
@@ -453,10 +451,6 @@ def test_a_prompt_beyond_the_context_is_never_cut_silently(model):
 
 @pytest.mark.engine
 def test_a_likely_continuation_scores_above_an_unlikely_one(model):
-    if model.endpoint.engine == "llamacpp":
-        with pytest.raises(CapabilityError, match="LLM_ENGINE=vllm"):
-            model.loglikelihood_many([("a", "b")])
-        return
     paris, rome = model.loglikelihood_many(
         [("The capital of France is", " Paris"), ("The capital of France is", " Rome")]
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import math
 import os
 import signal
 import stat
@@ -16,10 +17,11 @@ from pathlib import Path
 
 import psutil
 import pytest
+from conftest import SMALL_MODEL
 
 from helpers import services, settings
 from helpers.engines import Adapter, Launch
-from helpers.llm import LLM
+from helpers.llm import LLM, CapabilityError, ContextOverflowError
 from helpers.services import ServiceError
 
 USE = """
@@ -297,3 +299,24 @@ def test_answers_arrive_though_the_llm_server_dies_meanwhile(small_llm):
     assert all(r.text for r in replies)
     assert json.loads((folder / "pids.json").read_text())["server"][0] != pid
     assert not services._session(pid, float(created)), "what the dead server had started is gone"
+
+
+@pytest.mark.engine
+def test_llamacpp_serves_on_loopback_alone_what_the_other_engine_does(named, tmp_path):
+    named(llm_engine="llamacpp")
+    endpoint = services.llm_endpoint(SMALL_MODEL)
+    assert endpoint.engine == "llamacpp"
+    folder = next(p.parent for p in services.SERVICES.glob("*/endpoint.json") if endpoint.base_url in p.read_text())
+    server = psutil.Process(json.loads((folder / "pids.json").read_text())["server"][0])
+    listening = {c.laddr.ip for c in server.net_connections("tcp") if c.status == psutil.CONN_LISTEN}
+    assert listening == {"127.0.0.1"}
+    model = LLM(endpoint, cache_folder=tmp_path)
+    prompts = [[{"role": "user", "content": f"Is {i} a number?"}] for i in range(6)]
+    for choice in model.choose_many(prompts, ["ZEBRA", "GIRAFFE"]):
+        assert choice.answer in {"ZEBRA", "GIRAFFE"}
+        assert sum(map(math.exp, choice.logprobs.values())) == pytest.approx(1, abs=1e-6)
+    assert all(reply.text for reply in model.chat_many(prompts, max_tokens=4))
+    with pytest.raises(CapabilityError, match="LLM_ENGINE=vllm"):
+        model.loglikelihood_many([("a", "b")])
+    with pytest.raises(ContextOverflowError):
+        model.chat_many([[{"role": "user", "content": "word " * (endpoint.context + 100)}]], max_tokens=4)

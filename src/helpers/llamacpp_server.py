@@ -22,7 +22,7 @@ def main() -> None:
     params = xllamacpp.CommonParams()
     params.model.path = options.model
     params.model_alias = {options.name}
-    params.hostname = "127.0.0.1"
+    params.hostnames = ["127.0.0.1"]
     params.port = options.port
     params.api_keys = [os.environ["LLAMACPP_API_KEY"]]
     params.n_parallel = options.parallel
