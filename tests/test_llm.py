@@ -305,6 +305,11 @@ def test_kept_answers_count_with_the_time_that_they_took(tmp_path):
         second.chat_many(prompts, max_tokens=5)
     assert (second.usage.requests, second.usage.cached) == (4, 4)
     assert second.usage.kept_seconds == second.usage.seconds == pytest.approx(4 * 0.2 / 2)  # two at a time
+    third = LLM(endpoint, cache_folder=tmp_path / "cache")
+    for prompt in prompts:
+        third.chat_many([prompt], max_tokens=5)
+    assert third.usage.kept_seconds == pytest.approx(4 * 0.2)  # one after another
+    assert third.chat_many([], max_tokens=5) == []
     assert second.usage.prompt_tokens == first.usage.prompt_tokens == 12
 
 

@@ -433,7 +433,8 @@ class LLM:
         with self._lock:
             new = [answer for key, answer in answers.items() if key not in self._counted]
             self._counted.update(answers)
-            kept = math.fsum(answer.seconds for answer in new if answer.cached) / self.concurrency
+            under_way = max(1, min(self.concurrency, len(answers)))
+            kept = math.fsum(answer.seconds for answer in new if answer.cached) / under_way
             self.usage.requests += len(new)
             self.usage.cached += sum(answer.cached for answer in new)
             self.usage.kept_seconds += kept
