@@ -300,7 +300,7 @@ class Run:
         """
         if settings().answers != "stored-only":
             return list(measure())
-        stored = answers.read(answers.RELEASED / self.notebook)
+        stored = answers.read(answers.newest(self.notebook, self.profile))
         return stored[stored["repeat"] == repeat]
 
     def rescored(
