@@ -271,5 +271,5 @@ def test_binary_measures_add_up():
 def test_released_answers_load_with_the_lines_of_the_data_card(tmp_path):
     answers.write(tmp_path, example(), licence="CC0-1.0")
     assert len(pd.read_parquet(tmp_path)) == 7
-    found = duckdb.sql(f"SELECT arm, count(*) FROM '{tmp_path}/*.parquet' GROUP BY arm ORDER BY arm").fetchall()
+    found = duckdb.execute(f"SELECT arm, count(*) FROM '{tmp_path}/*.parquet' GROUP BY arm ORDER BY arm").fetchall()
     assert found == [("graph", 3), ("text", 4)]
