@@ -1,6 +1,6 @@
 #!/bin/bash
 # Runs the notebooks as a Slurm array, one a task, each on a copy of the project on the node's own disk. What it leaves
-# comes back to the folder that it was sent from, and so do the answers it had if it was cut short: send it again.
+# comes back to the folder that it was sent from, and so do the replies it had if it was cut short: send it again.
 #   sbatch --array=1-$(ls notebooks/*.ipynb | wc -l) slurm.sh
 #SBATCH --job-name=medical-rag-book
 #SBATCH --cpus-per-task=4
@@ -14,13 +14,13 @@ name=$(cd "$home/notebooks" && printf '%s\n' *.ipynb | sed -n "${SLURM_ARRAY_TAS
 [ -n "$name" ] || { echo "There is no notebook number $SLURM_ARRAY_TASK_ID in $home/notebooks." >&2; exit 2; }
 
 work=$(mktemp -d "${SLURM_TMPDIR:-${TMPDIR:-/tmp}}/$name.XXXXXX")
-answers=$home/_build/answers/$PROFILE/$name
+requests=$home/_build/requests/$PROFILE/$name
 bring_back() {
-  mkdir -p "$home/_build" "$answers"
-  for part in params executed failed records sets; do
+  mkdir -p "$home/_build" "$requests"
+  for part in params executed failed records sets answers; do
     [ ! -d "$work/_build/$part" ] || cp -a "$work/_build/$part" "$home/_build/"
   done
-  [ ! -d "$work/data/derived/llm_cache" ] || cp -a "$work/data/derived/llm_cache/." "$answers/"
+  [ ! -d "$work/data/derived/requests" ] || cp -a "$work/data/derived/requests/." "$requests/"
   rm -rf "$work"
 }
 trap bring_back EXIT
@@ -40,8 +40,8 @@ trap cut_short TERM
 # the rest is large, made anew, or only read: the environments and the fetched files are linked
 tar -C "$home" -c --exclude=./_build --exclude='./.venv*' --exclude=./data/raw --exclude=./data/derived . | tar -C "$work" -x
 for shared in .venv .venv-llm data/raw; do [ ! -e "$home/$shared" ] || ln -s "$home/$shared" "$work/$shared"; done
-mkdir -p "$work/data/derived/llm_cache"
-[ ! -d "$answers" ] || cp -a "$answers/." "$work/data/derived/llm_cache/"
+mkdir -p "$work/data/derived/requests"
+[ ! -d "$requests" ] || cp -a "$requests/." "$work/data/derived/requests/"
 
 set -m  # a process group of its own: a signal to make alone would leave it waiting for what it started
 make -C "$work" --no-print-directory notebook NB="$name" &

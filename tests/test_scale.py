@@ -75,7 +75,7 @@ def test_a_task_of_the_array_runs_its_notebook_and_brings_everything_back(projec
     (project / "data" / "published" / "demo.yml").write_text(PUBLISHED)
     (project / "data" / "registry.yml").write_text("files: {}\n")
     (project / "notebooks" / "profiles" / "smoke.yml").write_text("defaults:\n  size: 2\n")
-    answer = "from helpers.settings import DERIVED\n(DERIVED / 'llm_cache' / 'answer').write_text('kept')"
+    answer = "from helpers.settings import DERIVED\n(DERIVED / 'requests' / 'answer').write_text('kept')"
     write_notebook(project, "01_demo_first", "raise SystemExit('another task, that shall not run')")
     write_notebook(project, "02_demo_second", answer)
     os.utime(project / "requirements.lock", (0, 0))
@@ -88,7 +88,7 @@ def test_a_task_of_the_array_runs_its_notebook_and_brings_everything_back(projec
     saved = json.loads((build / "records" / "smoke" / "02_demo_second.json").read_text())
     assert saved["provenance"]["parameters"] == {"size": 2}
     assert not (build / "records" / "smoke" / "01_demo_first.json").exists()
-    assert (build / "answers" / "smoke" / "02_demo_second" / "answer").read_text() == "kept"
+    assert (build / "requests" / "smoke" / "02_demo_second" / "answer").read_text() == "kept"
     assert not list(node.iterdir()), "nothing stays on the node"
     target = "_build/executed/smoke/02_demo_second.ipynb"
     again = run_as(project, "make", "--no-print-directory", f"PYTHON={sys.executable}", "PROFILE=smoke", target)
@@ -144,17 +144,17 @@ def command(folder: Path, name: str, script: str) -> None:
 def test_a_task_that_is_cut_short_ends_its_notebook_and_brings_its_answers_back(
     task: Callable[..., subprocess.Popen[str]], project: Path, tmp_path: Path
 ) -> None:
-    answer = "from helpers.settings import DERIVED\n(DERIVED / 'llm_cache' / 'answer').write_text('kept')"
+    answer = "from helpers.settings import DERIVED\n(DERIVED / 'requests' / 'answer').write_text('kept')"
     write_notebook(project, "01_demo_first", f"{answer}\nimport time\ntime.sleep(600)")
     process = task()
-    wait_for("*/data/derived/llm_cache/answer", tmp_path / "node")
+    wait_for("*/data/derived/requests/answer", tmp_path / "node")
     began = time.monotonic()
     process.send_signal(signal.SIGTERM)
     _, said = process.communicate(timeout=100)
     assert process.returncode == 143, said
     assert time.monotonic() - began < 60, "it did not wait for the notebook's own end"
     build = project / "_build"
-    assert (build / "answers" / "smoke" / "01_demo_first" / "answer").read_text() == "kept"
+    assert (build / "requests" / "smoke" / "01_demo_first" / "answer").read_text() == "kept"
     assert not [*build.rglob("*.part*"), *(build / "executed").rglob("*.ipynb")]
     assert not list((tmp_path / "node").iterdir()), "nothing stays on the node"
 
@@ -163,14 +163,14 @@ def test_a_run_that_does_not_end_is_ended_and_its_answers_come_back(
     task: Callable[..., subprocess.Popen[str]], project: Path, tmp_path: Path
 ) -> None:
     write_notebook(project, "01_demo_first")
-    held = "trap '' INT TERM; touch $2/data/derived/llm_cache/answer; sleep 600; sleep 600"
+    held = "trap '' INT TERM; touch $2/data/derived/requests/answer; sleep 600; sleep 600"
     command(tmp_path / "bin", "make", held)
     process = task((REPOSITORY / "slurm.sh").read_text().replace("{1..120}", "{1..2}"))
-    wait_for("*/data/derived/llm_cache/answer", tmp_path / "node")
+    wait_for("*/data/derived/requests/answer", tmp_path / "node")
     process.send_signal(signal.SIGTERM)
     _, said = process.communicate(timeout=30)
     assert process.returncode == 143, said
-    assert (project / "_build" / "answers" / "smoke" / "01_demo_first" / "answer").exists()
+    assert (project / "_build" / "requests" / "smoke" / "01_demo_first" / "answer").exists()
     assert not list((tmp_path / "node").iterdir())
 
 
