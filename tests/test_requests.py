@@ -25,7 +25,6 @@ WEIGHTS = "ab" * 32 + ":bf16"
 
 
 def sql(store: Store, statement: str, values: Sequence[Any] = ()) -> None:
-    assert store._db is not None
     store._db.execute(statement, values)
 
 
@@ -141,7 +140,7 @@ def test_a_store_that_cannot_be_opened_stops_no_run(tmp_path):
     with pytest.warns(UserWarning, match=str(folder)):
         store = Store(folder)
     store.put([row("a")])
-    assert store.get([row("a").key]) == {}
+    assert row("a").key in store.get([row("a").key])  # as long as the process lives
     assert [path.name for path in folder.iterdir()] == ["requests.sqlite"]
 
 

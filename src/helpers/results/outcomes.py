@@ -177,11 +177,6 @@ class Outcomes:
         scores = (both.score(measure, pair[0]), both.score(measure, pair[1]))
         return Comparison(*pair, model, scores, test, test.p)
 
-    def between_models(self, models: tuple[str, str], measure: str) -> Paired:
-        """The first model less the second, on the units that both answered; for rows of one arm."""
-        renamed = self._with(self.frame.assign(arm=self.frame.model))
-        return renamed.against([models], measure)[0].test
-
     # ----------------------------------------------------------------------------------------------------- showing
 
     def table(self, measures: Sequence[str], caption: str, *, by: str = "") -> figures.Html:
@@ -259,11 +254,8 @@ class Outcomes:
             by: a stratum.
             chance: what guessing gives, drawn as a dotted line in the first panel.
         """
-        panels = (
-            [(value, measures[0], self.where(**{by: value})) for value in self.strata(by)]
-            if by
-            else [(measure_label(m), m, self) for m in measures]
-        )
+        panels = [(value, measures[0], self.where(**{by: value})) for value in self.strata(by)] if by else []
+        panels = panels or [(measure_label(m), m, self) for m in measures]
         scores = [{arm: part.score(measure, arm) for arm in part.arms} for _, measure, part in panels]
         fig = self._draw([(title, measure) for title, measure, _ in panels], scores, chance)
         told = (
@@ -275,8 +267,7 @@ class Outcomes:
             )
             for arm in self.arms
         )
-        alt = f"{'; '.join(told)}."
-        return figures.figure(fig, alt=alt, caption=caption, sample=self.sample)
+        return figures.figure(fig, alt=f"{'; '.join(told)}.", caption=caption, sample=self.sample)
 
     def _draw(
         self, panels: Sequence[tuple[str, str]], scores: Sequence[Mapping[str, Score]], chance: float | None

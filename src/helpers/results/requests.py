@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
+import os
 import sqlite3
 import threading
 import time
@@ -146,13 +147,13 @@ class Store:
     def __init__(self, folder: Path = STORE, released: Path | None = None) -> None:
         """Open the store; a file that is no database is set aside, never deleted."""
         self.folder = folder
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
         self._warned: set[str] = set()
-        self._db: sqlite3.Connection | None = None
+        self._db = _opened(":memory:")  # in place of a file that cannot be opened
         with self._harmless("opened"):
             folder.mkdir(parents=True, exist_ok=True)
             try:
-                self._db = self._open()
+                self._db = _opened(folder / "requests.sqlite")
             except sqlite3.DatabaseError as error:
                 # the low byte is the kind of error, the rest says more of it
                 if getattr(error, "sqlite_errorcode", 0) & 0xFF not in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
@@ -161,81 +162,44 @@ class Store:
                 folder.rename(aside)
                 folder.mkdir()
                 self._warn(f"The stored requests were no database ({error}). Set aside as {aside}; starting anew.")
-                self._db = self._open()
-        if released is not None and released.is_dir() and self._db is not None:
-            self._take_in(sorted(released.glob("*/*.parquet")))
-
-    def _open(self) -> sqlite3.Connection:
-        path = self.folder / "requests.sqlite"
-        db = sqlite3.connect(path, timeout=60, isolation_level=None, check_same_thread=False)
-        try:
-            db.execute("PRAGMA journal_mode=WAL")
-            db.execute("PRAGMA synchronous=NORMAL")
-            columns = ", ".join(f"{name}{' PRIMARY KEY' if name == 'key' else ''}" for name in COLUMNS)
-            db.execute(f"CREATE TABLE IF NOT EXISTS requests ({columns}) WITHOUT ROWID")
-            db.execute("CREATE TABLE IF NOT EXISTS taken_in (file PRIMARY KEY, digest) WITHOUT ROWID")
-        except BaseException:
-            db.close()
-            raise
-        return db
+                self._db = _opened(folder / "requests.sqlite")
+        for file in sorted(released.glob("*/*.parquet")) if released else ():
+            mark = ("/".join(file.parts[-2:]), hashlib.sha256(file.read_bytes()).hexdigest())
+            with self._harmless("read"):
+                if mark not in self._db.execute("SELECT file, digest FROM taken_in").fetchall():
+                    self._add(read(file))
+                    with self._db:
+                        self._db.execute("INSERT OR REPLACE INTO taken_in VALUES (?, ?)", mark)
 
     def get(self, keys: Iterable[str]) -> dict[str, Row]:
         """The intact rows among these keys."""
         wanted, found = list(dict.fromkeys(keys)), {}
         with self._harmless("read"), self._lock:
-            if self._db is None:
-                return {}
             for start in range(0, len(wanted), 500):
                 some = wanted[start : start + 500]
                 marks = ", ".join("?" * len(some))
-                for values in self._db.execute(
-                    f"SELECT {', '.join(COLUMNS)} FROM requests WHERE key IN ({marks})",  # noqa: S608  # marks alone
-                    some,
-                ):
-                    row = Row(*values)
-                    found[row.key] = row
-        damaged = [key for key, row in found.items() if not row.intact]
-        if damaged:
-            self._warn(f"{len(damaged)} damaged rows of the stored requests in {self.folder} are asked again.")
-        return {key: row for key, row in found.items() if key not in damaged}
+                asked = f"SELECT {', '.join(COLUMNS)} FROM requests WHERE key IN ({marks})"  # noqa: S608  # marks alone
+                found.update({values[0]: Row(*values) for values in self._db.execute(asked, some)})
+        intact = {key: row for key, row in found.items() if row.intact}
+        if len(intact) < len(found):
+            damaged = len(found) - len(intact)
+            self._warn(f"{damaged} damaged rows of the stored requests in {self.folder} are asked again.")
+        return intact
 
     def put(self, rows: Sequence[Row]) -> None:
         """Store rows, replacing those of the same key."""
-        with self._harmless("written"), self._lock:
-            if self._db is not None:
-                marks = ", ".join("?" * len(COLUMNS))
-                self._db.execute("BEGIN IMMEDIATE")
-                try:
-                    self._db.executemany(
-                        f"INSERT OR REPLACE INTO requests VALUES ({marks})",  # noqa: S608  # marks alone
-                        [astuple(row.sealed(prompt=row.prompt is not None)) for row in rows],
-                    )
-                    self._db.execute("COMMIT")
-                except BaseException:
-                    if self._db.in_transaction:
-                        self._db.execute("ROLLBACK")
-                    raise
+        marks = ", ".join("?" * len(COLUMNS))
+        with self._harmless("written"), self._lock, self._db:
+            self._db.executemany(
+                f"INSERT OR REPLACE INTO requests VALUES ({marks})",  # noqa: S608  # marks alone
+                [astuple(row.sealed()) for row in rows],
+            )
 
-    def _take_in(self, files: Iterable[Path]) -> None:
-        """Store the rows of released files that are new or have changed; what is stored already stays."""
-        for file in files:
-            digest = hashlib.sha256(file.read_bytes()).hexdigest()
-            name = "/".join(file.parts[-2:])
-            with self._harmless("read"), self._lock:
-                if (
-                    self._db is None
-                    or self._db.execute(
-                        "SELECT 1 FROM taken_in WHERE file = ? AND digest = ?", (name, digest)
-                    ).fetchone()
-                ):
-                    continue
-            rows = read(file)
-            have = self.get(row.key for row in rows)
-            # a prompt that this machine has is worth more than one that was left out
-            self.put([row for row in rows if row.key not in have])
-            with self._harmless("written"), self._lock:
-                if self._db is not None:
-                    self._db.execute("INSERT OR REPLACE INTO taken_in VALUES (?, ?)", (name, digest))
+    def _add(self, rows: Sequence[Row]) -> int:
+        """Store the rows that are not there; how many. A prompt that is there is worth more than one left out."""
+        have = self.get(row.key for row in rows)
+        self.put(new := [row for row in rows if row.key not in have])
+        return len(new)
 
     def merge(self, path: Path) -> int:
         """Take in the rows of a Parquet file or of another store's folder; how many were new.
@@ -250,21 +214,19 @@ class Store:
                 f"{path} answers {len(differ)} stored requests differently, {differ[0]} for one. The replies of "
                 "one set of weights belong in one store: import into another folder."
             )
-        self.put([row for row in rows if row.key not in have])
-        return len(rows) - len(have)
+        return self._add(rows)
 
     def rows(self) -> Iterator[Row]:
         """All intact rows, by key."""
+        keys: list[str] = []
         with self._harmless("read"), self._lock:
-            keys = [] if self._db is None else [key for (key,) in self._db.execute("SELECT key FROM requests")]
+            keys = [key for (key,) in self._db.execute("SELECT key FROM requests ORDER BY key")]
         for start in range(0, len(keys), 500):
-            yield from self.get(sorted(keys)[start : start + 500]).values()
+            yield from self.get(keys[start : start + 500]).values()
 
     def close(self) -> None:
         """Close the file."""
-        if self._db is not None:
-            self._db.close()
-            self._db = None
+        self._db.close()
 
     @contextmanager
     def _harmless(self, what: str) -> Iterator[None]:
@@ -280,6 +242,22 @@ class Store:
         if message not in self._warned:  # once for each kind of trouble, not for each request
             self._warned.add(message)
             warnings.warn(message, stacklevel=4)
+
+
+def _opened(path: Path | str) -> sqlite3.Connection:
+    db = sqlite3.connect(path, timeout=60, check_same_thread=False)
+    try:
+        db.execute("PRAGMA journal_mode=WAL")
+        db.execute("PRAGMA synchronous=NORMAL")
+        columns = ", ".join(f"{name}{' PRIMARY KEY' if name == 'key' else ''}" for name in COLUMNS)
+        db.execute(f"CREATE TABLE IF NOT EXISTS requests ({columns}) WITHOUT ROWID")
+        db.execute("CREATE TABLE IF NOT EXISTS taken_in (file PRIMARY KEY, digest) WITHOUT ROWID")
+    except sqlite3.Error:
+        db.close()
+        if isinstance(path, Path) and path.is_file() and not os.access(path.parent, os.W_OK):
+            return sqlite3.connect(f"{path.as_uri()}?immutable=1", uri=True, check_same_thread=False)
+        raise
+    return db
 
 
 def write(path: Path, rows: Iterable[Row], *, prompts: bool = True) -> None:

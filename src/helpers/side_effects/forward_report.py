@@ -97,7 +97,9 @@ def _report_table3(run: Run, outcomes: Outcomes, model: str, second_model: str, 
         difference = f"side_effects.table3.{arm}.difference"
         released = of_arm.where(source="released")
         if len(released.frame):
-            found = released.between_models((names["qwen"], names["llama"]), "accuracy")
+            # one arm by two models: each model is an arm of its own here
+            by_model = Outcomes(released.frame.assign(arm=released.frame.model), draws=outcomes.draws)
+            found = by_model.against([(names["qwen"], names["llama"])], "accuracy")[0].test
             points = Score(100 * found.difference, found.n, 100 * found.low, 100 * found.high)
             run.rescored(difference, points, source=run.printed.number(difference).rescore_from[0])
         if not second_model:
