@@ -30,7 +30,7 @@ unexport PYTHONDONTWRITEBYTECODE
 export JUPYTER_PREFER_ENV_PATH := 1
 export OMP_NUM_THREADS ?= $(shell cores=$$(nproc 2>/dev/null || sysctl -n hw.ncpu); n=$$((cores / $(JOBS))); echo $$((n > 0 ? n : 1)))
 
-.PHONY: answers help setup doctor data services start stop status reproduce notebooks notebook book pdf serve lab test test-fast test-llm test-servers test-book lint \
+.PHONY: answers export-requests import-requests help setup doctor data services start stop status reproduce notebooks notebook book pdf serve lab test test-fast test-llm test-servers test-book lint \
         bench reference new-experiment scoreboard paraphrases lock clean force
 
 help: ## this list
@@ -102,6 +102,11 @@ endif
 answers: $(READY) ## what was asked, seen and said: make answers NB=01_side_effects_forward [ARM=graphrag] [UNIT=nausea]
 	@[ -f notebooks/$(NB).ipynb ] || { echo "Set NB to one of: $(NAMES)"; exit 2; }
 	@$(PY) -m helpers.results.show $(NB) --arm "$(ARM)" --unit "$(UNIT)"
+
+export-requests: $(READY) ## write the stored requests to a file: make export-requests FILE=requests.parquet
+	@$(PY) -m helpers.results.exchange export "$(FILE)"
+import-requests: $(READY) ## take in the stored requests of other machines: make import-requests FILES="a.parquet b.parquet"
+	@$(PY) -m helpers.results.exchange import $(FILES)
 
 reference: $(READY) ## keep this machine's run as the reference that a fresh clone shows
 	@$(PY) -m helpers.run reference --profile $(PROFILE)

@@ -19,6 +19,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from helpers.results import exchange
 from helpers.results.requests import COLUMNS, Row, Store, StoreError, plain, read, request_key, write
 
 WEIGHTS = "ab" * 32 + ":bf16"
@@ -218,6 +219,18 @@ def test_stores_merge_and_refuse_another_reply_to_the_same_request(tmp_path):
     write(tmp_path / "other.parquet", [row("b", "NO")])
     with pytest.raises(StoreError, match=r"other\.parquet answers 1 stored requests differently"):
         mine.merge(tmp_path / "other.parquet")
+
+
+def test_requests_travel_by_the_command_line(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(exchange, "STORE", tmp_path / "mine")
+    Store(tmp_path / "mine").put([row("a"), row("b", weights="declared:my-model")])
+    assert exchange.main(["export", str(tmp_path / "out.parquet")]) == 0
+    assert "1 of models without a digest stay" in capsys.readouterr().out
+    monkeypatch.setattr(exchange, "STORE", tmp_path / "yours")
+    assert exchange.main(["import", str(tmp_path / "out.parquet")]) == 0
+    assert list(Store(tmp_path / "yours").rows()) == [row("a")]
+    assert exchange.main(["import", str(tmp_path / "missing.parquet")]) == 1
+    assert "missing.parquet" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("content", [b"", b"no parquet", b"PAR1" + b"x" * 50])

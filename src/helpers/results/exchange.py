@@ -1,0 +1,41 @@
+"""Carries stored requests between machines.
+
+python -m helpers.results.exchange export FILE          write this machine's requests as Parquet
+python -m helpers.results.exchange import FILE ...      take in files, or the folders of other stores
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+
+from helpers.results.requests import DECLARED, STORE, Store, StoreError, write
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """The command line."""
+    parser = argparse.ArgumentParser(prog="python -m helpers.results.exchange", description=__doc__)
+    commands = parser.add_subparsers(dest="command", required=True)
+    commands.add_parser("export").add_argument("file", type=Path)
+    commands.add_parser("import").add_argument("files", type=Path, nargs="+")
+    options = parser.parse_args(arguments)
+    store = Store(STORE)
+    try:
+        if options.command == "export":
+            rows = list(store.rows())
+            write(options.file, rows)
+            own = sum(DECLARED in row.weights for row in rows)
+            left = f"; {own} of models without a digest stay on this machine" if own else ""
+            sys.stdout.write(f"{len(rows) - own} requests are in {options.file}{left}.\n")
+        else:
+            for path in options.files:
+                sys.stdout.write(f"{store.merge(path)} new requests from {path}.\n")
+    except (StoreError, OSError) as error:
+        sys.stderr.write(f"{error}\n")
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
