@@ -29,7 +29,7 @@ import yaml
 from helpers.pages import Chapter, PageError, Pages, chapters, findings, heading, read_notebook, run_line
 from helpers.published import RecordError
 from helpers.record import Record
-from helpers.settings import BUILD, ROOT, SettingsError
+from helpers.settings import BUILD, ROOT, PublicError, SettingsError
 
 BOOK: Final = ROOT / "book"
 STAGED: Final = BUILD / "book-src"
@@ -41,7 +41,7 @@ HEADLINE: Final = ("side_effects.table1", "accuracy")
 WIDGETS: Final = "application/vnd.jupyter.widget"
 
 
-class BookError(RuntimeError):
+class BookError(PublicError, RuntimeError):
     """The book cannot be built; the message says what is wrong, where, and what to do."""
 
 

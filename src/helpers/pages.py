@@ -25,7 +25,7 @@ from helpers.published import Number, paper_of, published
 from helpers.published import papers as declared_papers
 from helpers.record import RECORDS, Record, records
 from helpers.scoreboard import ledger, scoreboard
-from helpers.settings import BUILD, NOTEBOOKS, RESULTS, ROOT, Profile, Settings, settings
+from helpers.settings import BUILD, NOTEBOOKS, RESULTS, ROOT, Profile, PublicError, Settings, settings
 from helpers.verdicts import TESTED
 
 REFERENCE: Final = ROOT / "book" / "reference"
@@ -58,7 +58,7 @@ QUICK: Final = 10_000
 Kind = Literal["rescored", "rerun"]
 
 
-class PageError(ValueError):
+class PageError(PublicError, ValueError):
     """A page or notebook that cannot be shown; the message says which, why, and what to do."""
 
 

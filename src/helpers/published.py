@@ -13,7 +13,7 @@ from typing import Literal, TypeVar
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
-from helpers.settings import PUBLISHED
+from helpers.settings import PUBLISHED, PublicError
 
 Unit = Literal["fraction", "percentage_points", "seconds", "per_second", "count"]
 Kind = Literal["rescored", "rerun"]
@@ -34,7 +34,7 @@ _NUMERAL = re.compile(r"\d[\d,]*(?:\.(\d+))?")
 EntryT = TypeVar("EntryT", bound="Entry")
 
 
-class RecordError(ValueError):
+class RecordError(PublicError, ValueError):
     """Something about a published number or a record is wrong; the message says what, and what to do."""
 
 
