@@ -21,7 +21,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import helpers
-from helpers import datasets, doctor, graph, record, services, settings
+from helpers import datasets, doctor, figures, graph, pages, record, services, settings
 from helpers.download import SourceError, download
 from helpers.engines import Launch
 from helpers.provenance import scrubbed
@@ -230,6 +230,22 @@ def test_a_record_keeps_no_secret(tmp_path: Path) -> None:
     assert "\\u001b" not in text, "a terminal would obey it"
     assert '"abc"' not in text
     assert scrubbed(f"asked {SECRETS['LLM_BASE_URL']}") == "asked LLM_BASE_URL"
+
+
+@pytest.mark.usefixtures("secrets")
+def test_pages_and_tables_show_no_secret_of_a_notebook_that_failed(tmp_path: Path) -> None:
+    """The page on provenance quotes the error of a failed notebook, also of one that another version left behind."""
+    said = f"LLM_BASE_URL={SECRETS['LLM_BASE_URL']} failed"
+    error = {"output_type": "error", "ename": "ServiceError", "evalue": said, "traceback": []}
+    cells: list[dict[str, Any]] = [{"cell_type": "markdown", "source": "# T", "metadata": {}}]
+    cells.append({"cell_type": "code", "source": "", "metadata": {}, "outputs": [error]})
+    path = tmp_path / "01_x.ipynb"
+    path.write_text(json.dumps({"cells": cells}))
+    shown = pages.Pages([pages.Chapter("01_x", "none", path, failed=path)]).runs()
+    assert "last run failed: ServiceError: LLM_BASE_URL=http://" in shown
+    assert not leaked(shown)
+    box = figures.prompt_box([{"role": "user", "content": said}], answer=said, caption=said)
+    assert not leaked(box.html + repr(box) + figures.inline(said))
 
 
 FAILS = """

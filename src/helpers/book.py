@@ -26,6 +26,7 @@ import jinja2
 import jupyter_book
 import yaml
 
+from helpers.figures import inline
 from helpers.pages import Chapter, PageError, Pages, chapters, findings, heading, read_notebook, run_line
 from helpers.published import RecordError
 from helpers.record import Record
@@ -187,7 +188,7 @@ def _notebooks(chapter: Chapter) -> Iterator[tuple[str, str]]:
 
 
 def _banner(kind: str, title: str, text: str, record: Record | None) -> str:
-    run = f" {run_line(record)}." if record else ""
+    run = f" {inline(run_line(record))}." if record else ""
     return f":::{{admonition}} {title}\n:class: {kind}\n{text}.{run}\n:::"
 
 

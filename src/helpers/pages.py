@@ -16,10 +16,10 @@ from pathlib import Path
 from typing import Any, Final, Literal, Union, get_args, get_origin
 
 import pandas as pd
-from markupsafe import Markup, escape
 
 from helpers import costs, figures
 from helpers.datasets import registry
+from helpers.figures import Markup, escape
 from helpers.launch import repository_url
 from helpers.published import Number, paper_of, published
 from helpers.published import papers as declared_papers
@@ -770,7 +770,7 @@ class Pages:
         reached: dict[str, list[float]] = {}
         for record in self._records:
             if (cost := costs.recorded(record)) and cost.rate:
-                server = f"{', '.join(_answering(record))}, on {record.provenance.cores} cores"
+                server = f"{figures.inline(', '.join(_answering(record)))}, on {record.provenance.cores} cores"
                 reached.setdefault(server, []).append(cost.rate)
         said = [
             f"{server}: {_span(costs.Range(round(min(each)), round(max(each))))} tokens a second, read and written, in "
