@@ -26,10 +26,11 @@ import jinja2
 import jupyter_book
 import yaml
 
+from helpers.figures import inline
 from helpers.pages import Chapter, PageError, Pages, chapters, findings, heading, read_notebook, run_line
 from helpers.published import RecordError
 from helpers.record import Record
-from helpers.settings import BUILD, ROOT, SettingsError
+from helpers.settings import BUILD, ROOT, PublicError, SettingsError
 
 BOOK: Final = ROOT / "book"
 STAGED: Final = BUILD / "book-src"
@@ -41,7 +42,7 @@ HEADLINE: Final = ("side_effects.table1", "accuracy")
 WIDGETS: Final = "application/vnd.jupyter.widget"
 
 
-class BookError(RuntimeError):
+class BookError(PublicError, RuntimeError):
     """The book cannot be built; the message says what is wrong, where, and what to do."""
 
 
@@ -187,7 +188,7 @@ def _notebooks(chapter: Chapter) -> Iterator[tuple[str, str]]:
 
 
 def _banner(kind: str, title: str, text: str, record: Record | None) -> str:
-    run = f" {run_line(record)}." if record else ""
+    run = f" {inline(run_line(record))}." if record else ""
     return f":::{{admonition}} {title}\n:class: {kind}\n{text}.{run}\n:::"
 
 

@@ -39,13 +39,12 @@ from helpers.download import (
     human,
     join_wheels,
     need_space,
-    public,
     read_json,
     take_member,
     verify,
     write_json,
 )
-from helpers.settings import DATA, RAW, ROOT, SAMPLE, SettingsError, settings
+from helpers.settings import DATA, RAW, ROOT, SAMPLE, SettingsError, public, settings
 
 log = logging.getLogger(__name__)
 

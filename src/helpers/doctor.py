@@ -14,7 +14,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +24,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from helpers import datasets, engines, run, services
-from helpers.settings import BUILD, NOTEBOOKS, ROOT, SettingsError, profile_model, settings
+from helpers.settings import BUILD, NOTEBOOKS, ROOT, SettingsError, profile_model, public, settings
 
 DISK_NEEDED = 12 * engines.GIB
 """Bytes that engine, weights and indexes of the laptop profile take together, with room."""
@@ -215,7 +215,7 @@ def findings() -> list[Finding]:
             found.append(part())
         except (SettingsError, datasets.DataError, engines.EngineError) as error:
             found.append(Finding(part.__name__.strip("_"), "cannot be told", str(error)))
-    return found
+    return [Finding(*public(list(astuple(finding)))) for finding in found]
 
 
 def main(arguments: list[str] | None = None) -> int:

@@ -20,6 +20,8 @@ import httpx
 from tenacity import RetryCallState, Retrying, retry_if_exception_type, wait_random_exponential
 from tqdm import tqdm
 
+from helpers.settings import PublicError, public
+
 T = TypeVar("T")
 
 ATTEMPTS = 5
@@ -28,7 +30,7 @@ WAIT = 0.5
 """Seconds: the first wait between attempts is at most this; each further one at most double, and never over 16-fold."""
 
 
-class DataError(RuntimeError):
+class DataError(PublicError, RuntimeError):
     """Something about a data file is wrong; the message says what was needed, what was found and what to do."""
 
 
@@ -40,11 +42,11 @@ class NotEnoughSpace(DataError):
     """The disk has no room for the file."""
 
 
-class SourceError(Exception):
+class SourceError(PublicError):
     """This source does not give the file; another may."""
 
 
-class _DroppedError(Exception):
+class _DroppedError(PublicError):
     """The server failed in passing; asking again may help."""
 
 
@@ -298,11 +300,6 @@ def write_json(path: Path, content: dict[str, Any]) -> None:
     whole = path.with_name(f"{path.name}.{os.getpid()}")
     whole.write_text(json.dumps(content), encoding="utf-8")
     whole.replace(path)
-
-
-def public(url: str) -> str:
-    """The URL without user, password and query, for messages and records."""
-    return str(httpx.URL(url).copy_with(username=None, password=None, query=None))
 
 
 def human(count: int) -> str:

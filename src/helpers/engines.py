@@ -25,7 +25,7 @@ import psutil
 from filelock import FileLock
 
 from helpers import datasets
-from helpers.settings import DATA, DERIVED, LOGS, ROOT, settings
+from helpers.settings import DATA, DERIVED, LOGS, ROOT, PublicError, settings
 
 EngineName = Literal["vllm", "llamacpp"]
 
@@ -67,7 +67,7 @@ EMBEDDED_MODELS = {
 }
 
 
-class EngineError(RuntimeError):
+class EngineError(PublicError, RuntimeError):
     """An embedded engine cannot be installed or started; the message says what to do."""
 
 
@@ -107,10 +107,10 @@ class Launch:
 
     name: str
     command: list[str]
-    environment: dict[str, str]
+    environment: dict[str, str] = field(repr=False)
     ready_url: str
-    endpoint: dict[str, Any]
-    ready_headers: dict[str, str] = field(default_factory=dict)
+    endpoint: dict[str, Any] = field(repr=False)
+    ready_headers: dict[str, str] = field(default_factory=dict, repr=False)
     start_timeout: float = 300.0
 
     def as_json(self) -> dict[str, Any]:

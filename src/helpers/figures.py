@@ -13,12 +13,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, cast
 
+import markupsafe
 import matplotlib as mpl
 import matplotlib.pyplot as plt
 import pandas as pd
 import seaborn as sns
-from markupsafe import Markup, escape
 from matplotlib.figure import Figure as MplFigure
+from matplotlib.text import Text
+
+from helpers.settings import public
 
 if TYPE_CHECKING:
     from helpers.metrics import Paired, Score
@@ -44,13 +47,55 @@ _MINUS: Final = "\N{MINUS SIGN}"
 _WRITTEN: Final = re.compile(rf"{_EMPTY}|[<~+{_MINUS}-]? ?\d[\d,.]*( ?%| s| pp| /s)?( \[[^]]*\])?(, [\d,]+ unparsed)?")
 _FONT: Final = "var(--pst-font-family-base, system-ui), sans-serif"
 
+_UNSEEN: Final = re.compile(
+    "[\0-\x08\x0b\x0c\x0e-\x1f\x7f-\x84\x86-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff\ufffe\uffff]"
+)
+_LINE_END: Final = re.compile("\r\n?|[\x85\u2028\u2029]")
+_MARKDOWN: Final = {ord(character): f"&#{ord(character)};" for character in "\\`*_[]{}$|~.:@"}
+# what matplotlib's own formatters write on a logarithmic axis
+_POWER: Final = re.compile(r"\$\\mathdefault\{-?[\d.]*(\\times)?(\d+\^\{-?[\d.]+\})?\}\$")
+_NO_MATH: Final = "tex2jax_ignore mathjax_ignore"
+"""Classes of an element in which MathJax takes a dollar for a dollar."""
+
+
+class Markup(markupsafe.Markup):
+    """HTML of a page. Text that is put into it, by `format`, `+` or `join`, goes through `escape`."""
+
+    __slots__ = ()
+
+    @classmethod
+    def escape(cls, s: object, /) -> Markup:
+        """The text as HTML; what is HTML already stays as it is."""
+        if hasattr(s, "__html__"):
+            return cls(s.__html__())
+        # a line's end by its number: an empty line would end a block of HTML within Markdown
+        return cls(str(markupsafe.escape(readable(str(s)))).replace("\n", "&#10;"))
+
+
+escape = Markup.escape
+"""Text from anywhere as HTML that shows it and does nothing else; every text that enters a page goes through here."""
+
+
+def readable(text: str) -> str:
+    """The text without secrets, its lines ended by `\\n`, and U+FFFD for each character that steers instead of showing.
+
+    These are control characters, halves of surrogate pairs, and the marks that turn the direction of all that follows.
+    """
+    return _UNSEEN.sub("\N{REPLACEMENT CHARACTER}", _LINE_END.sub("\n", public(text)))
+
+
+def inline(text: str) -> Markup:
+    """Text of a model or a document for a sentence in Markdown: neither Markdown nor MathJax finds anything in it."""
+    return Markup(f'<span class="{_NO_MATH}">{escape(text).translate(_MARKDOWN)}</span>')
+
+
 # Enough for a notebook opened outside the book; the book's own style sheet has the rest.
 _STYLE: Final = Markup(
     "<style>.rag-scroll{overflow-x:auto}.rag-table caption{text-align:left;caption-side:top;font-weight:600}"
     ".rag-table td,.rag-table th{text-align:left!important;vertical-align:top}"
     ".rag-table .num{text-align:right!important;white-space:nowrap;font-variant-numeric:tabular-nums}"
     ".rag-figure{margin:1em 0}.rag-figure svg{width:100%;height:auto}"
-    ".rag-prompt pre{white-space:pre-wrap;overflow-wrap:anywhere}</style>"
+    ".rag-prompt pre{white-space:pre-wrap}.rag-prompt,.rag-figure figcaption{overflow-wrap:anywhere}</style>"
 )
 
 
@@ -216,7 +261,7 @@ class Html:
 
     def __repr__(self) -> str:
         """What a terminal shows."""
-        return self.text
+        return readable(self.text)
 
 
 def table(
@@ -258,7 +303,7 @@ def table(
     ]
     heading = _caption(caption, sample=sample)
     out = [
-        f'<div class="rag-scroll" role="region" tabindex="0" aria-label="{escape(caption)}">{_STYLE}',
+        f'<div class="rag-scroll {_NO_MATH}" role="region" tabindex="0" aria-label="{escape(caption)}">{_STYLE}',
         f'<table class="rag-table {escape(classes)}"><caption>{heading}</caption><thead><tr>',
         *(f'<th scope="col"{_num(numeric[column])}>{escape(column)}</th>' for column in df.columns),
         "</tr></thead><tbody>",
@@ -270,10 +315,10 @@ def table(
         )
         out.append(f"<tr>{''.join(tds)}</tr>")
     out.append("</tbody></table></div>")
-    plain = pd.DataFrame(
-        [{name: cell.striptags() if isinstance(cell, Markup) else cell for name, cell in row.items()} for row in cells],
-        columns=df.columns,
-    ).to_string(index=False)
+    words = [
+        [cell.striptags() if isinstance(cell, markupsafe.Markup) else cell for cell in row.values()] for row in cells
+    ]
+    plain = pd.DataFrame(words, columns=df.columns).to_string(index=False)
     return Html("".join(out), f"{'SAMPLE. ' if sample else ''}{caption}\n{plain}")
 
 
@@ -305,7 +350,7 @@ def _is_numeric(column: pd.Series) -> bool:
 
 def _is_written(value: object) -> bool:
     """Whether a text is a number as `number` or `score_text` or a paper writes it."""
-    return isinstance(value, str) and not isinstance(value, Markup) and bool(_WRITTEN.fullmatch(value))
+    return isinstance(value, str) and not isinstance(value, markupsafe.Markup) and bool(_WRITTEN.fullmatch(value))
 
 
 def _cell(value: object, fmt: str | Callable[[Any], str] | None) -> str:
@@ -322,7 +367,7 @@ def _cell(value: object, fmt: str | Callable[[Any], str] | None) -> str:
         text = (f"{x:,.0f}" if float(x).is_integer() else f"{x:,.3f}").replace("-", _MINUS)
     else:
         # a number and its per cent sign stay on one line
-        text = value if isinstance(value, Markup) else str(value).replace(" %", "\N{NO-BREAK SPACE}%")
+        text = value if isinstance(value, markupsafe.Markup) else str(value).replace(" %", "\N{NO-BREAK SPACE}%")
     return text
 
 
@@ -364,15 +409,25 @@ def figure(fig: MplFigure, *, alt: str, caption: str = "", sample: bool = False)
         fig.text(
             0.5, 0.5, "SAMPLE", ha="center", va="center", rotation=25, fontsize=56, weight="bold", color=INK, alpha=0.14
         )
+    _as_written(fig)
     svg = _svg(fig, alt)
     plt.close(fig)
     html = (
-        f'<figure class="rag-figure">{_STYLE}<div class="rag-scroll" role="group" tabindex="0" '
+        f'<figure class="rag-figure {_NO_MATH}">{_STYLE}<div class="rag-scroll" role="group" tabindex="0" '
         f'aria-label="{escape(alt)}">{svg}</div>'
     )
     if caption or sample:
         html += f"<figcaption>{_caption(caption, sample=sample)}</figcaption>"
     return Picture(f"{html}</figure>", f"{'SAMPLE. ' if sample else ''}{caption or alt}", svg)
+
+
+def _as_written(fig: MplFigure) -> None:
+    """Have every text of a figure drawn as it is written: a dollar begins no formula, half of which is an error."""
+    for axes in fig.axes:
+        for axis in (axes.xaxis, axes.yaxis):
+            axis.get_ticklabels(which="both")  # written only now
+    for text in fig.findobj(lambda artist: isinstance(artist, Text) and "$" in artist.get_text()):
+        cast(Text, text).set_parse_math(bool(_POWER.fullmatch(cast(Text, text).get_text())))
 
 
 def _svg(fig: MplFigure, alt: str) -> str:
@@ -398,7 +453,7 @@ def _svg(fig: MplFigure, alt: str) -> str:
         f'style="max-width:{width / 12:.1f}rem;stroke-linejoin:round;stroke-linecap:butt" aria-label="{escape(alt)}">'
     )
     body = tag + body.partition(">")[2]
-    return re.sub(r"\s*\n\s*", "\n", body)
+    return _UNSEEN.sub("\N{REPLACEMENT CHARACTER}", re.sub(r"\s*\n\s*", "\n", body))
 
 
 def scoreboard_picture(df: pd.DataFrame, *, narrow: bool = False, title: str = "") -> MplFigure:
@@ -489,10 +544,10 @@ def prompt_box(messages: Sequence[Mapping[str, str]], *, answer: str = "", capti
     if answer:
         turns.append(("answer", answer))
     rows = "".join(
-        f'<div class="rag-turn rag-{escape(role)}"><span class="rag-role">{escape(role)}</span>'
+        f'<div class="rag-turn{" rag-answer" * (role == "answer")}"><span class="rag-role">{escape(role)}</span>'
         f"<pre>{escape(content)}</pre></div>"
         for role, content in turns
     )
     head = f'<p class="rag-prompt-caption">{escape(caption)}</p>' if caption else ""
     text = "\n".join(f"[{role}] {content}" for role, content in turns)
-    return Html(f'<div class="rag-prompt">{_STYLE}{head}{rows}</div>', text)
+    return Html(f'<div class="rag-prompt {_NO_MATH}">{_STYLE}{head}{rows}</div>', text)

@@ -20,7 +20,7 @@ from typing import Any
 
 import neo4j
 from filelock import FileLock
-from neo4j.exceptions import AuthError, DriverError, Neo4jError
+from neo4j.exceptions import AuthError, ConfigurationError, DriverError, Neo4jError
 from neo4j.graph import Node, Path, Relationship
 from neo4j.spatial import Point
 from neo4j.time import Date, DateTime, Duration, Time
@@ -28,7 +28,7 @@ from tqdm import tqdm
 
 from helpers import services
 from helpers.services import GraphEndpoint
-from helpers.settings import BUILD
+from helpers.settings import BUILD, PublicError
 
 Row = dict[str, Any]
 
@@ -51,11 +51,11 @@ for _noisy in ("neo4j.notifications", "neo4j.io"):
     logging.getLogger(_noisy).setLevel(logging.CRITICAL)
 
 
-class GraphError(RuntimeError):
+class GraphError(PublicError, RuntimeError):
     """The graph server cannot be used as asked; the message says what to do. It never holds a password."""
 
 
-class CypherRejected(ValueError):
+class CypherRejected(PublicError, ValueError):
     """Untrusted Cypher that was not run, or was stopped; the message says what is wrong with it."""
 
 
@@ -101,7 +101,14 @@ class Graph:
         self.endpoint = endpoint
         self._loaded_labels: set[str] = set()
         self._loading = ""  # the data set that `load_once` is loading
-        self._driver = neo4j.GraphDatabase.driver(endpoint.uri, auth=(endpoint.user, endpoint.password), **_driving())
+        auth = (endpoint.user, endpoint.password)
+        try:
+            self._driver = neo4j.GraphDatabase.driver(endpoint.uri, auth=auth, **_driving())
+        except ConfigurationError as error:  # such as a user in the address
+            raise GraphError(
+                f"NEO4J_URI={endpoint.uri} is refused by the driver: {_first_line(error)} Write it like "
+                "bolt://localhost:7687; user and password go into NEO4J_USER and NEO4J_PASSWORD."
+            ) from None
         try:
             # one try, for the driver would go on for half a minute
             with self._driver.session(database=endpoint.database) as session:
@@ -265,7 +272,7 @@ class Graph:
         for label in sorted(set(labels) - {row["label"] for row in noted}):
             if count := self.read(f"MATCH (n:{_name(label)}) RETURN count(n) AS count")[0]["count"]:
                 raise GraphError(
-                    f"The database {self.endpoint.database!r} at NEO4J_URI={_without_user(self.endpoint.uri)} has "
+                    f"The database {self.endpoint.database!r} at NEO4J_URI={self.endpoint.uri} has "
                     f"{count:,} nodes :{label} that this project did not load; loading would delete them. Name a "
                     "database of its own by NEO4J_DATABASE, or empty this one."
                 )
@@ -496,8 +503,7 @@ def _driving() -> dict[str, Any]:
 
 def _explained(endpoint: GraphEndpoint, user: str, error: Exception) -> GraphError:
     """The driver's error as one that says what to do."""
-    uri = _without_user(endpoint.uri)
-    server = f"The embedded graph server {uri}" if endpoint.embedded else f"NEO4J_URI={uri}"
+    server = f"The embedded graph server {endpoint.uri}" if endpoint.embedded else f"NEO4J_URI={endpoint.uri}"
     if isinstance(error, AuthError):
         return GraphError(
             f"{server} refused the user {user!r}. Check NEO4J_USER and NEO4J_PASSWORD (for generated Cypher "
@@ -515,10 +521,6 @@ def _explained(endpoint: GraphEndpoint, user: str, error: Exception) -> GraphErr
         else "Start it, or unset NEO4J_URI to use the embedded server."
     )
     return GraphError(f"{server} did not answer within {WAIT:.0f} s. {mend} The driver says: {_first_line(error)}")
-
-
-def _without_user(uri: str) -> str:
-    return re.sub(r"//[^/@]*@", "//", uri)
 
 
 def _first_line(error: Exception) -> str:

@@ -25,7 +25,7 @@ from tqdm import tqdm
 from helpers.engines import Adapter
 from helpers.results.requests import RELEASED, STORE, Kind, Row, Store, plain, request_key
 from helpers.services import LlmEndpoint, is_loopback, llm_endpoint
-from helpers.settings import settings
+from helpers.settings import PublicError, settings
 
 Message = Mapping[str, str]
 Messages = Sequence[Message]
@@ -37,7 +37,7 @@ WRAPPING_TOKENS = 16
 _WRAPPING = re.compile(r'\s*\{\s*"answer"\s*:\s*')
 
 
-class LlmError(RuntimeError):
+class LlmError(PublicError, RuntimeError):
     """The LLM server failed; the message says which request and what to do."""
 
 

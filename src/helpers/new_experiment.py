@@ -18,7 +18,7 @@ from typing import Final
 import yaml
 
 from helpers import launch
-from helpers.settings import NOTEBOOKS, PROFILES, PUBLISHED, ROOT
+from helpers.settings import NOTEBOOKS, PROFILES, PUBLISHED, ROOT, PublicError
 
 TEMPLATE: Final = NOTEBOOKS / "template"
 CONTENTS: Final = ROOT / "book" / "_toc.yml"
@@ -28,7 +28,7 @@ OWN_PAPER: Final = re.compile(r"\bmy_paper\b")
 OWN_NAME: Final = re.compile(r"\bmy_experiment\b")
 
 
-class ExperimentError(ValueError):
+class ExperimentError(PublicError, ValueError):
     """The experiment cannot be begun; the message says why, and what to do."""
 
 

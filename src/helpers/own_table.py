@@ -9,12 +9,13 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
+from helpers.settings import PublicError
 from helpers.side_effects.forward import Question
 
 COLUMNS = ("drug", "side_effect")
 
 
-class TableError(ValueError):
+class TableError(PublicError, ValueError):
     """The table cannot be used; the message says what was needed and what was found."""
 
 

@@ -16,16 +16,16 @@ from pathlib import Path
 from typing import Any, Final, Literal, Union, get_args, get_origin
 
 import pandas as pd
-from markupsafe import Markup, escape
 
 from helpers import costs, figures
 from helpers.datasets import registry
+from helpers.figures import Markup, escape
 from helpers.launch import repository_url
 from helpers.published import Number, paper_of, published
 from helpers.published import papers as declared_papers
 from helpers.record import RECORDS, Record, records
 from helpers.scoreboard import ledger, scoreboard
-from helpers.settings import BUILD, NOTEBOOKS, RESULTS, ROOT, Profile, Settings, settings
+from helpers.settings import BUILD, NOTEBOOKS, RESULTS, ROOT, Profile, PublicError, Settings, settings
 from helpers.verdicts import TESTED
 
 REFERENCE: Final = ROOT / "book" / "reference"
@@ -58,7 +58,7 @@ QUICK: Final = 10_000
 Kind = Literal["rescored", "rerun"]
 
 
-class PageError(ValueError):
+class PageError(PublicError, ValueError):
     """A page or notebook that cannot be shown; the message says which, why, and what to do."""
 
 
@@ -770,7 +770,7 @@ class Pages:
         reached: dict[str, list[float]] = {}
         for record in self._records:
             if (cost := costs.recorded(record)) and cost.rate:
-                server = f"{', '.join(_answering(record))}, on {record.provenance.cores} cores"
+                server = f"{figures.inline(', '.join(_answering(record)))}, on {record.provenance.cores} cores"
                 reached.setdefault(server, []).append(cost.rate)
         said = [
             f"{server}: {_span(costs.Range(round(min(each)), round(max(each))))} tokens a second, read and written, in "

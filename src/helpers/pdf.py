@@ -18,14 +18,14 @@ from tqdm import tqdm
 
 from helpers.book import SITE, STAGED
 from helpers.doctor import browser
-from helpers.settings import BUILD
+from helpers.settings import BUILD, PublicError
 
 PDF = BUILD / "book.pdf"
 SECONDS = 120
 """That Chromium may take for one page."""
 
 
-class PdfError(RuntimeError):
+class PdfError(PublicError, RuntimeError):
     """The book cannot be printed; the message says what is missing and what to do."""
 
 

@@ -7,21 +7,21 @@ import platform
 import re
 import subprocess
 import tomllib
+from collections.abc import Callable
 from importlib import metadata
 from pathlib import Path
 from typing import TypeAlias
 
 import psutil
-from pydantic import BaseModel, ConfigDict, SecretStr
+from pydantic import BaseModel, ConfigDict
 
-from helpers.settings import ROOT, settings
+from helpers.settings import ROOT, public, settings
 
 Json: TypeAlias = "str | int | float | bool | list[Json] | dict[str, Json] | None"
 
 CODE = Path(__file__).resolve().parents[2]
 """Where the code lies, which is not ROOT if `MEDRAG_ROOT` moved that."""
 
-_SECRET_NAME = re.compile(r"(password|secret|token|api_?key)$", re.IGNORECASE)
 _ADDRESS = re.compile(r"\b[\w+]+://\S+")
 
 
@@ -58,54 +58,56 @@ def machine() -> Machine:
 def scrubbed(value: Json, keep: frozenset[str] = frozenset()) -> Json:
     """The same value with users, hosts, absolute paths and secrets taken out of its texts.
 
-    Passwords and addresses of the settings are replaced by what they are, paths within the project are made relative,
-    other absolute paths become "(path)". Entries named like a secret are blanked.
+    Addresses of the settings are replaced by what they are, paths within the project are made relative, other absolute
+    paths become "(path)". Entries named like a secret are blanked. Halves of surrogate pairs, which no file can hold,
+    and control characters, which a terminal obeys, become U+FFFD.
 
     Args:
         value: as JSON would hold it.
         keep: keys whose entries are no free text and stay as they are.
     """
-    rules = _rules()
+    addresses, paths = _addresses(), _paths()
 
-    def scrub(value: Json) -> Json:
-        if isinstance(value, str):
-            for pattern, instead in rules:
-                value = pattern.sub(instead, value)
-            return value
-        if isinstance(value, list):
-            return [scrub(item) for item in value]
-        if isinstance(value, dict):
-            return {
-                key: item if key in keep else "(secret)" if _SECRET_NAME.search(key) else scrub(item)
-                for key, item in value.items()
-            }
-        return value
+    def named(text: str) -> str:
+        for address, name in addresses.items():
+            text = text.replace(address, name)
+        return text
 
-    return scrub(value)
+    def without_paths(text: str) -> str:
+        for pattern, instead in paths:
+            text = pattern.sub(instead, text)
+        return text
+
+    # an address as a whole, before parts of it are hidden
+    return _in_texts(without_paths, public(_in_texts(named, value, keep), keep), keep)
 
 
 def without_addresses(value: Json) -> Json:
     """The same value with every URI replaced by "(address)": a server's name says whose it is, not what was run."""
+    return _in_texts(lambda text: _ADDRESS.sub("(address)", text), value)
+
+
+def _in_texts(change: Callable[[str], str], value: Json, keep: frozenset[str] = frozenset()) -> Json:
     if isinstance(value, str):
-        return _ADDRESS.sub("(address)", value)
+        return change(value)
     if isinstance(value, list):
-        return [without_addresses(item) for item in value]
+        return [_in_texts(change, item, keep) for item in value]
     if isinstance(value, dict):
-        return {key: without_addresses(item) for key, item in value.items()}
+        return {key: item if key in keep else _in_texts(change, item, keep) for key, item in value.items()}
     return value
 
 
-def _rules() -> list[tuple[re.Pattern[str], str]]:
-    """Patterns and what stands in their place, in the order in which they apply."""
-    values = settings()
-    secrets = [v.get_secret_value() for v in vars(values).values() if isinstance(v, SecretStr)]
-    rules = [(rf"(?<!\w){re.escape(secret)}(?!\w)", "(secret)") for secret in secrets if secret]
-    for name in ("data_mirror", "neo4j_uri", "llm_base_url"):
-        if value := getattr(values, name):
-            rules.append((re.escape(value), name.upper()))
-    rules += [
+def _addresses() -> dict[str, str]:
+    """The addresses of the settings, as they are set and as messages show them, and their variables."""
+    named = {name: getattr(settings(), name) for name in ("data_mirror", "neo4j_uri", "llm_base_url")}
+    return {way: name.upper() for name, value in named.items() if value for way in (value, public(value))}
+
+
+def _paths() -> list[tuple[re.Pattern[str], str]]:
+    """Patterns of paths, and of what is no text, and what stands in their place, in the order in which they apply."""
+    rules = [
+        (r"[\0-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff]", "\N{REPLACEMENT CHARACTER}"),
         (r"file://", ""),
-        (r"(?<=://)[^/\s@]+@", ""),  # user and password in an address
         (re.escape(f"{ROOT}/"), ""),
         (rf"{re.escape(str(ROOT))}(?![\w.-])", "."),
         (rf"{re.escape(str(Path.home()))}(?![\w.-])", "~"),

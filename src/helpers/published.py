@@ -13,7 +13,7 @@ from typing import Annotated, Literal, TypeVar
 import yaml
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
 
-from helpers.settings import PUBLISHED
+from helpers.settings import PUBLISHED, PublicError
 from helpers.verdicts import ON_PAR
 
 Unit = Literal["fraction", "percentage_points", "seconds", "per_second", "count"]
@@ -35,7 +35,7 @@ _NUMERAL = re.compile(r"\d[\d,]*(?:\.(\d+))?")
 EntryT = TypeVar("EntryT", bound="Entry")
 
 
-class RecordError(ValueError):
+class RecordError(PublicError, ValueError):
     """Something about a published number or a record is wrong; the message says what, and what to do."""
 
 

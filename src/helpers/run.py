@@ -35,6 +35,7 @@ from helpers.settings import (
     RESULTS,
     ROOT,
     SettingsError,
+    public,
     read_profile,
     settings,
 )
@@ -246,24 +247,36 @@ def execute(notebook: str, profile: str) -> int:
                 "call record.start(...) and save()."
             )
     except PapermillExecutionError as error:
+        _hide_secrets(part)
         part.replace(failed)
-        tail = "\n".join(str(error).splitlines()[-25:])
+        tail = public("\n".join(str(error).splitlines()[-25:]))
         sys.stderr.write(
             f"\n{tail}\n\n{notebook} failed. Up to its error it is kept as {failed.relative_to(ROOT)}; "
             "what was computed is kept too, and the next run goes on from there.\n"
         )
         return 1
     except FileNotFoundError as error:
+        _hide_secrets(part)
         part.replace(failed)
         sys.stderr.write(f"{error}\n")
         return 1
     except BaseException:
         part.unlink(missing_ok=True)
         raise
+    _hide_secrets(part)
     part.replace(target)
     failed.unlink(missing_ok=True)
     sys.stderr.write(f"  {notebook}: done in {time.time() - start:.0f} s\n")
     return 0
+
+
+def _hide_secrets(executed: Path) -> None:
+    """Take passwords, keys and tokens out of what the cells of a notebook show, errors of other libraries included."""
+    notebook = json.loads(executed.read_text(encoding="utf-8"))
+    for cell in notebook["cells"]:
+        if "outputs" in cell:
+            cell["outputs"] = public(cell["outputs"], keep=frozenset({"output_type", "name", "metadata"}))
+    executed.write_text(json.dumps(notebook, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
 
 
 # --------------------------------------------------------------------------------------------------------- reference

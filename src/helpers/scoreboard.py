@@ -12,6 +12,7 @@ from typing import Any, TypeVar, get_args
 
 import pandas as pd
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
 from helpers.published import Claim, Kind, Number, Unit, papers, published
@@ -287,7 +288,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return _check(console, options.paper, options.profile)
     board = scoreboard(options.paper, options.profile)
     for (paper, table), rows in board.groupby(["paper", "table"], sort=False):
-        console.print(_board(f"{paper}: {table}", rows))
+        console.print(_board(escape(f"{paper}: {table}"), rows))
     console.print(_claims(ledger(options.paper, options.profile)))
     return 0
 
@@ -304,7 +305,9 @@ def _check(console: Console, paper: str | None, profile: Profile) -> int:
         return 2
     drifts = [(name, drift) for name in real for drift in compare(own[name], kept[name])]
     for name, drift in drifts:
-        console.print(f"[red]drift[/] {name}: {drift.id} ({drift.kind}): {drift.why}; allowed {drift.allowed:.4g}")
+        console.print(
+            f"[red]drift[/] {name}: {drift.id} ({drift.kind}): {escape(drift.why)}; allowed {drift.allowed:.4g}"
+        )
     if not drifts:
         console.print(f"No drift from the kept reference: {', '.join(real)}.")
     return 1 if drifts else 0
@@ -319,7 +322,10 @@ def _board(title: str, frame: pd.DataFrame) -> Table:
             for group in ("rescored", "reference", "rerun")
         ]
         table.add_row(
-            f"{row['row']}: {row['column']}", row["printed"], *cells, _coloured(row["verdict"], row["verdict"])
+            escape(f"{row['row']}: {row['column']}"),
+            escape(row["printed"]),
+            *cells,
+            _coloured(row["verdict"], row["verdict"]),
         )
     return table
 
@@ -334,13 +340,13 @@ def _claims(frame: pd.DataFrame) -> Table:
     table = Table("claim", "reference", "this machine", "why", title="Claims")
     for row in frame.to_dict("records"):
         verdicts = [_coloured(row[f"{group}_verdict"], row[f"{group}_verdict"]) for group in ("reference", "rerun")]
-        table.add_row(row["claim"], *verdicts, row["why"])
+        table.add_row(escape(row["claim"]), *verdicts, escape(row["why"]))
     return table
 
 
 def _coloured(text: str, verdict: str) -> str:
     colour = _COLOURS.get(verdict, "dim")
-    return f"[{colour}]{text}[/]"
+    return f"[{colour}]{escape(text)}[/]"
 
 
 if __name__ == "__main__":

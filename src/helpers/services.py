@@ -33,7 +33,17 @@ from filelock import FileLock
 
 from helpers import engines
 from helpers.engines import Adapter, EngineError, Launch, write_secret
-from helpers.settings import BUILD, LOGS, SettingsError, profile_model, settings
+from helpers.settings import (
+    BUILD,
+    HIDDEN,
+    LOGS,
+    SECRET_NAME,
+    PublicError,
+    SettingsError,
+    profile_model,
+    public,
+    settings,
+)
 
 SERVICES = BUILD / "services"
 GRACE = 60.0
@@ -47,7 +57,7 @@ UNHEALTHY_AFTER = 12
 """Failed health checks in a row (one minute) after which a server that still runs counts as dead."""
 
 
-class ServiceError(RuntimeError):
+class ServiceError(PublicError, RuntimeError):
     """A server cannot be reached or started; the message says what was tried and what to do."""
 
 
@@ -67,7 +77,7 @@ class GraphEndpoint:
 
     def __repr__(self) -> str:
         """Without the passwords."""
-        return f"GraphEndpoint({self.uri}, database={self.database}, engine={self.engine})"
+        return f"GraphEndpoint({public(self.uri)}, database={self.database}, engine={self.engine})"
 
 
 @dataclass(frozen=True)
@@ -109,7 +119,7 @@ class LlmEndpoint:
 
     def __repr__(self) -> str:
         """Without the key."""
-        return f"LlmEndpoint({self.base_url}, model={self.model}, engine={self.engine})"
+        return f"LlmEndpoint({public(self.base_url)}, model={self.model}, engine={self.engine})"
 
 
 # ------------------------------------------------------------------------------------------------------- endpoints
@@ -472,7 +482,11 @@ def supervise(folder: Path) -> int:
         _stamped_log(spec.name, f"{reason}; {'giving up' if last_chance else 'restarting it once'}")
     tail = _log(spec.name).read_bytes()[offset:].decode(errors="replace").splitlines()[-12:]
     (folder / "endpoint.json").unlink(missing_ok=True)
-    (folder / "failed.txt").write_text(f"{reason}. The last lines of its log:\n  " + "\n  ".join(tail))
+    said = public(f"{reason}. The last lines of its log:\n  " + "\n  ".join(tail))
+    # those that were made for this server alone
+    for secret in (value for name, value in spec.endpoint.items() if SECRET_NAME.search(name)):
+        said = said.replace(secret, HIDDEN)
+    (folder / "failed.txt").write_text(said)
     return 1
 
 

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import logging
 import os
+import re
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, Literal
-from urllib.parse import urlsplit
+from typing import Any, Literal, TypeVar, cast
+from urllib.parse import parse_qsl, quote, unquote, urlsplit
 
 import yaml
 from pydantic import Field, SecretStr, ValidationError, field_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 Profile = Literal["smoke", "laptop", "paper"]
+T = TypeVar("T")
 
 ROOT = Path(os.environ.get("MEDRAG_ROOT", Path(__file__).resolve().parents[2]))
 """The project's folder. `MEDRAG_ROOT` moves it, so that a test can work in a folder of its own."""
@@ -27,8 +30,106 @@ LOGS = BUILD / "logs"
 NOTEBOOKS = ROOT / "notebooks"
 PROFILES = NOTEBOOKS / "profiles"
 
+HIDDEN = "(hidden)"
+SECRET_NAME = re.compile(
+    r"(?:passw(?:or)?d|(?-i:pwd)|secret|token|api[_-]?key|\bkey|credential|sig(?:nature)?|auth)$", re.I
+)
+"""How the name of a variable, of a field of a query or of an entry ends if its value is a secret; `PWD` is a folder."""
+LONG = 8
+"""Characters from which a secret is hidden wherever it is found, also within a longer word."""
 
-class SettingsError(ValueError):
+# All that an address may have before its host: `user:password@`, or a password with characters that end a host.
+_LOGIN = re.compile(r"(?<=://)(?:[^\s/?#\"'<>\\]*@|[^\s/?#\"'<>\\:]*:(?!\d+[/?#])[^\s\"'<>\\]*@)")
+_FIELD = re.compile(r"(?<=[?&;])([\w.-]+)=[^\s&;#\"'<>\\)]+")
+_AUTHORIZATION = re.compile(r"(authorization['\"]?\s*[:=]\s*b?['\"]?(?:bearer|basic)\s+)[^\s'\"]+", re.I)
+
+
+def public(value: T, keep: frozenset[str] = frozenset()) -> T:
+    """The same value without passwords, keys and tokens: what a message, a log, a record or a page shows goes through.
+
+    An address loses its user and password. A field of its query that is named like a secret loses its value, and so
+    does such an entry of a dictionary. Secrets that the settings and the environment hold are hidden wherever they are.
+
+    Args:
+        value: a text, or lists and dictionaries of texts; anything else comes back as it is.
+        keep: keys of dictionaries whose entries are no free text and stay as they are.
+    """
+    known = _known()
+
+    def hide(value: Any) -> Any:  # noqa: ANN401  # whatever JSON holds
+        if isinstance(value, list):
+            return [hide(item) for item in value]
+        if isinstance(value, dict):
+            return {
+                key: item if key in keep else HIDDEN if SECRET_NAME.search(str(key)) else hide(item)
+                for key, item in value.items()
+            }
+        if not isinstance(value, str):
+            return value
+        text = _LOGIN.sub("", value) if "://" in value else value
+        text = _FIELD.sub(lambda m: f"{m[1]}={HIDDEN}" if SECRET_NAME.search(m[1]) else m[0], text)
+        text = _AUTHORIZATION.sub(rf"\g<1>{HIDDEN}", text)
+        return known.sub(HIDDEN, text) if known else text
+
+    return cast(T, hide(value))
+
+
+def _known() -> re.Pattern[str] | None:
+    """Finds the secrets that this process knows; None if it knows none."""
+    try:
+        own = vars(settings())
+    except SettingsError:  # which is about to be told, and has no secret but in the environment
+        own = {}
+    secrets = {value.get_secret_value() for value in own.values() if isinstance(value, SecretStr)}
+    secrets |= {value for name, value in os.environ.items() if SECRET_NAME.search(name) and len(value) >= LONG}
+    for url in (*own.values(), *os.environ.values()):
+        if isinstance(url, str) and "://" in url:
+            secrets |= _within(url)
+    spelled = {way for secret in secrets if secret for way in (secret, quote(secret, safe=""), unquote(secret))}
+    return _finding(frozenset(spelled))
+
+
+def _within(url: str) -> set[str]:
+    """The secrets of an address: its password, the user if there is no password, and fields of its query."""
+    try:
+        parts = urlsplit(url)
+    except ValueError:
+        return set()
+    login = parts.password or (user if len(user := parts.username or "") >= LONG else "")
+    fields = parse_qsl(parts.query)
+    return {login} | {value for name, value in fields if len(value) >= LONG or SECRET_NAME.search(name)}
+
+
+@lru_cache(maxsize=4)
+def _finding(secrets: frozenset[str]) -> re.Pattern[str] | None:
+    # the longest first, for one may be the beginning of another
+    found = sorted(map(re.escape, secrets), key=len, reverse=True)
+    return re.compile("|".join(s if len(s) >= LONG else rf"(?<!\w){s}(?!\w)" for s in found)) if found else None
+
+
+class PublicError(Exception):
+    """An error that shows no secret, whatever it quotes of another library's."""
+
+    def __str__(self) -> str:
+        """What happened."""
+        return public(super().__str__())
+
+    def __repr__(self) -> str:
+        """What happened, with the error's name."""
+        return public(super().__repr__())
+
+
+class _PublicRecord(logging.LogRecord):
+    """A line of a log, of this project's or of a library's, without secrets."""
+
+    def getMessage(self) -> str:  # noqa: N802  # logging's own name
+        return public(super().getMessage())
+
+
+logging.setLogRecordFactory(_PublicRecord)
+
+
+class SettingsError(PublicError, ValueError):
     """A setting that cannot be used; the message says which, what was found and what to do."""
 
 
@@ -76,7 +177,9 @@ class Settings(BaseSettings):
             host = httpx.URL(value).host
             urlsplit(value).port  # noqa: B018  # an error if there can be no such port
         except (httpx.InvalidURL, ValueError) as error:
-            raise ValueError(f"is no URL ({error}); write it like http://gpu:8000/v1") from None
+            # of an address with a password the parser may quote a piece of that
+            why = "" if "@" in value else f" ({error})"
+            raise ValueError(f"is no URL{why}; write it like http://gpu:8000/v1") from None
         if not host:
             raise ValueError("names no host; write it like http://gpu:8000/v1")
         return value.rstrip("/")
@@ -93,13 +196,18 @@ def settings() -> Settings:
         return Settings()  # type: ignore[call-arg]  # every field is filled from the environment
     except ValidationError as error:
         lines = [
-            f"{'.'.join(map(str, e['loc'])).upper()}={e.get('input')!r}: {e['msg']}. Correct it in the environment or "
-            f"in {ROOT / '.env'}, or unset it to use the default."
+            f"{'.'.join(map(str, e['loc'])).upper()}={_shown(e.get('input'))!r}: {e['msg']}. Correct it in the "
+            f"environment or in {ROOT / '.env'}, or unset it to use the default."
             for e in error.errors(include_url=False)
             # a password that does not validate must not be printed
             if "password" not in str(e["loc"]) and "key" not in str(e["loc"])
         ]
         raise SettingsError("\n".join(lines) or "A password or key is not text.") from None
+
+
+def _shown(value: object) -> object:
+    """A value that was not understood, without the user and password of an address that lacks its scheme."""
+    return value if "://" in str(value) else re.sub(r".*@", "", str(value))
 
 
 def read_profile(profile: str) -> dict[str, Any]:

@@ -33,7 +33,7 @@ from tokenizers import Tokenizer
 from tqdm import tqdm
 
 from helpers import datasets
-from helpers.settings import DERIVED
+from helpers.settings import DERIVED, PublicError
 
 # OpenVINO reports its use to its maker on import if this package can be imported; without it, it takes its own stub.
 sys.modules["openvino_telemetry"] = None  # type: ignore[assignment]
@@ -54,15 +54,15 @@ MATCHING_LAYERS = {"microsoft/deberta-xlarge-mnli": 40}
 """The layer whose token vectors BERTScore takes, where its authors tuned one on human judgements (WMT16)."""
 
 
-class EncoderUnavailable(RuntimeError):
+class EncoderUnavailable(PublicError, RuntimeError):
     """No encoder of that name can be loaded; the message says what to install."""
 
 
-class StaleIndex(ValueError):
+class StaleIndex(PublicError, ValueError):
     """The saved index was built from something else, or there is none; build it again."""
 
 
-class CorruptIndex(ValueError):
+class CorruptIndex(PublicError, ValueError):
     """The saved index cannot be read, or its content is not what was saved."""
 
 

@@ -19,7 +19,7 @@ from typing import Any, Final, Literal
 import yaml
 
 from helpers.datasets import Located, locate_all
-from helpers.settings import DATA
+from helpers.settings import DATA, PublicError
 
 Task = Literal["triples", "relations", "classification", "links"]
 Split = Literal["train", "validation", "test"]
@@ -33,7 +33,7 @@ _ADE_LABELS: Final = {0: "not related", 1: "related"}
 _QUESTION: Final = re.compile(r"what is the relationship between (.+) \?")
 
 
-class CorpusError(ValueError):
+class CorpusError(PublicError, ValueError):
     """A corpus file is not in its format, or there is no such corpus; the message says where and what was needed."""
 
 

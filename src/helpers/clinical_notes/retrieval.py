@@ -29,6 +29,7 @@ import pandas as pd
 from helpers.clinical_notes.gold import Note
 from helpers.clinical_notes.query import Lexicon, Query, parse
 from helpers.llm import LLM
+from helpers.settings import PublicError
 from helpers.vectors import DEFAULT_ENCODER, Encoder, EncoderUnavailable, Index, Kind, cached_index, encoder
 
 Floats = npt.NDArray[np.float64]
@@ -40,7 +41,7 @@ INSTALL = ".venv/bin/python -m pip install -e '.[encoders]'"
 """The line, typed in the project's folder, that brings what models from a hub need."""
 
 
-class RerankerUnavailable(RuntimeError):
+class RerankerUnavailable(PublicError, RuntimeError):
     """A reranker cannot be loaded here; the message says what it needs."""
 
 

@@ -16,6 +16,8 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Literal, NamedTuple, TypeVar, get_args
 
+from helpers.settings import PublicError
+
 Label = Literal["Drug", "Compound", "SideEffect"]
 Corpus = Literal["DrugBank", "MedLine", "ADE"]
 Split = Literal["train", "test", "entities"]
@@ -43,7 +45,7 @@ _SPLITS: dict[str, Split] = {
 }
 
 
-class CorpusError(ValueError):
+class CorpusError(PublicError, ValueError):
     """A corpus file is not in its format; the message says where."""
 
 

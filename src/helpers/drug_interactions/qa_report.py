@@ -603,7 +603,7 @@ def agentic_words(run: Run, searches: Sequence[Search], questions: Sequence[str]
     again = proportion(sum(search.again for search in searches), sum(len(s.rounds[1]) for s in searches))
     run.extra("questions.agentic.again", "agentic RAG: passages of the second round that the first had", again)
     runs = sum(search.again > 0 for search in searches)
-    (first, second), question = searches[0].queries, questions[0]
+    first, second, question = map(figures.inline, (*searches[0].queries, questions[0]))
     return (
         f"In {runs} of {len(searches)} searches of the agent the second round brought passages again that the first "
         f"had: {figures.score_text(again)} of all that it brought. For \N{LEFT DOUBLE QUOTATION MARK}{question}"

@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pandas as pd
-from markupsafe import escape
 
 from helpers import figures, vectors
 from helpers.llm import LLM
@@ -184,7 +183,7 @@ def show(given: Answer, *, sample: bool = False) -> figures.Html:
     text = " ".join(facts)
     table = figures.table(pd.DataFrame(rows), f"Sources of the answer to: {given.question}", sample=sample)
     head = figures.prompt_box([{"role": "question", "content": given.question}], answer=given.text)
-    html = f"{head.html}<p>{escape(text)}</p>{table.html}"
+    html = f"{head.html}<p>{figures.inline(text)}</p>{table.html}"
     return figures.Html(html, f"{given.question}\n{given.text}\n{text}\n{table.text}")
 
 

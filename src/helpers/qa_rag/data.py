@@ -26,6 +26,7 @@ from typing import Literal
 
 from helpers import datasets
 from helpers.datasets import Located
+from helpers.settings import PublicError
 
 PAIRS = "qa_rag/QnA.csv"
 CONTEXTS = {
@@ -48,7 +49,7 @@ FEWEST = 6
 Part = Literal["train", "validation", "test"]
 
 
-class QaRagDataError(ValueError):
+class QaRagDataError(PublicError, ValueError):
     """A released file is not what it was; the message says what was expected and what was found."""
 
 

@@ -25,6 +25,7 @@ from tqdm import tqdm
 from helpers.clinical_notes.retrieval import CrossEncoder, chunk_spans
 from helpers.llm import LLM
 from helpers.qa_rag.data import Corpus, Passage, Question
+from helpers.settings import PublicError
 from helpers.vectors import Encoder, Floats, Index, cached_index
 
 Rows = npt.NDArray[np.int64]
@@ -42,7 +43,7 @@ FUSION = 60
 """The constant of reciprocal rank fusion (Cormack et al. 2009)."""
 
 
-class FolderError(ValueError):
+class FolderError(PublicError, ValueError):
     """A folder of documents cannot be read; the message says which file, and what to do."""
 
 

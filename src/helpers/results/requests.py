@@ -25,7 +25,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from helpers.services import DECLARED
-from helpers.settings import DATA, DERIVED
+from helpers.settings import DATA, DERIVED, PublicError
 
 Kind = Literal["chat", "choose", "loglikelihood"]
 
@@ -50,7 +50,7 @@ SCHEMA = pa.schema(
 )
 
 
-class StoreError(RuntimeError):
+class StoreError(PublicError, RuntimeError):
     """A file of requests cannot be used; the message names it and the command that restores it."""
 
 

@@ -1,0 +1,356 @@
+"""Text of models, documents and servers is shown as it is: nothing of it becomes an element, an attribute or a formula.
+
+Every public function that gives HTML is asked twice, with hostile and with harmless text, and must give the same
+elements and attributes; what it shows of the harmless text it must show of the hostile one.
+"""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import io
+import json
+import pkgutil
+import re
+import warnings
+import xml.etree.ElementTree as ET
+from collections.abc import Callable
+from html.parser import HTMLParser
+from pathlib import Path
+
+import matplotlib.pyplot as plt
+import pandas as pd
+import pytest
+import yaml
+from markdown_it.renderer import RendererHTML
+from myst_parser.config.main import MdParserConfig
+from myst_parser.parsers.mdit import create_md_parser
+from rich.console import Console
+
+import helpers
+from helpers import book, costs, figures, pages, record, scoreboard, settings
+from helpers.datasets import Located
+from helpers.drug_interactions import qa_report
+from helpers.drug_interactions.answering import Search
+from helpers.llm import Reply, Usage
+from helpers.metrics import proportion
+from helpers.qa_rag import ask as ask_documents
+from helpers.qa_rag import finetune
+from helpers.qa_rag.answers import Excerpt
+from helpers.qa_rag.data import Passage, Question
+from helpers.side_effects import ask as ask_graph
+from helpers.side_effects import data as side_effects
+from helpers.side_effects.vocabulary import Normalised
+
+CHAPTER = "01_side_effects_forward"
+HARMLESS = "harmless"
+HOSTILE = [
+    "<script>alert('x')</script>",
+    "<img src=x onerror=alert(1)><svg/onload=alert(1)>",
+    '" onmouseover="alert(1)" x=\'y\'><b>',
+    "</td></table></div></svg></style></pre><h1>out</h1>",
+    "<!-- never closed",
+    "--> <!DOCTYPE x> <?php x ?>",
+    "]]> <![CDATA[x]]>",
+    r"costs $5 or $\frac{$ or \(x\) or $$y$$",
+    r"$\mathdefault{\frac{}$",
+    "{{ 7 * 7 }} {% raw %} {{ undefined }}",
+    "`code` ``` {cite}`nygren2025side` {raw}`html`",
+    "```{raw} html\n<b>raw</b>\n```",
+    "one\n\n# heading\n\n- item\n\n:::{admonition} x\ninside\n:::\n\n(target)=\n\n---\n",
+    "one\r\r[link](https://example.org) ![image](x.png)\r\n\r\n| a | b |\n|---|---|\n| c | d |",
+    "*stars* __lines__ ~~gone~~ [text]{.class} www.example.org https://example.org x@example.org",
+    "a & b &lt;b&gt; &#60;b&#62; &amp;",
+    "[red]rich[/] [/nothing] [link=https://example.org]",
+    "nul \0 escape \x1b[31m bell \x07 delete \x7f next \x85 \u2028 \u2029 \ufffe",
+    "right \u202e to left \u2066 \u2067",
+    "w" * 5000,
+]
+SURROGATES = ["half \ud83d of a pair \udfff"]  # which JSON and models may give, and no file can hold
+
+
+class Page(HTMLParser):
+    """What a browser makes of a piece of HTML: elements with their attributes, and the text between them."""
+
+    def __init__(self, html: str) -> None:
+        super().__init__()
+        self.elements: list[tuple[str, tuple[str, ...]]] = []
+        self.values: list[str] = []
+        self.other: list[str] = []
+        self.text = ""
+        self.feed(html)
+        self.close()
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.elements.append(
+            (tag, tuple(f"{n}={v}" if n in ("class", "href", "src", "style") else n for n, v in attrs))
+        )
+        self.values += [value or "" for _, value in attrs]
+
+    def handle_data(self, data: str) -> None:
+        self.text += data
+
+    def handle_comment(self, data: str) -> None:
+        self.other.append(data)
+
+    def handle_pi(self, data: str) -> None:
+        self.other.append(data)
+
+    def handle_decl(self, decl: str) -> None:
+        self.other.append(decl)
+
+    def unknown_decl(self, data: str) -> None:
+        self.other.append(data)
+
+    def shows(self, text: str) -> bool:
+        """Whether a text is read or heard, however its lines are broken."""
+        wanted = " ".join(figures.readable(text).split())
+        said = " ".join([self.text, *self.values]).replace("\N{NO-BREAK SPACE}", " ")
+        return wanted in " ".join(said.split())
+
+
+def as_page(markdown: str) -> str:
+    """What the book makes of Markdown, with the extensions of its configuration."""
+    extensions = yaml.safe_load((settings.ROOT / "_config.yml").read_text(encoding="utf-8"))
+    config = MdParserConfig(enable_extensions=set(extensions["parse"]["myst_enable_extensions"]))
+    return str(create_md_parser(config, RendererHTML).render(markdown))
+
+
+# ------------------------------------------------------------------------------------------------------- the renderers
+
+
+def table(text: str) -> str:
+    frame = pd.DataFrame({text: [text, text], "b": [1, text]}, index=pd.Index([text, "x"], name="name"))
+    return figures.table(frame, text, sample=True, formats={"b": str}).html
+
+
+def cells_of_html(text: str) -> str:
+    filled = figures.Markup("<b>{}</b>").format(text) + text + figures.Markup(", ").join([text, text])
+    return figures.table(pd.DataFrame({"a": [filled]}), "x").html
+
+
+def figure(text: str) -> str:
+    return figures.figure(plt.figure(), alt=f"It says {text}.", caption=text, sample=True).html
+
+
+def prompt_box(text: str) -> str:
+    return figures.prompt_box([{"role": text, "content": text}], answer=text, caption=text).html
+
+
+def examples(text: str) -> str:
+    question = Question(text, text, text, text, text, text)
+    return finetune.examples([question], {text: [Reply(text, "complete", 1, 1, 0.0)]}, 0).html
+
+
+def from_documents(text: str) -> str:
+    source = ask_documents.Source(1, Excerpt(Passage(text, text, text), text), text, cited=True)
+    return ask_documents.Answer(text, text, text, (source,), 0.5, refused=False, seconds={text: 1.0})._repr_html_()
+
+
+def from_graph(text: str) -> str:
+    name = Normalised("drug", text, text, 1, (text,))
+    rows = [{"drug": text}]
+    return ask_graph.Answer(text, "effects", (name,), text, {"a": text}, rows, None, text, {"x": 1.0})._repr_html_()
+
+
+def agents_words(text: str) -> str:
+    run = record.start(notebook="06_interactions_qa", paper="drug_interactions", profile="smoke", parameters={})
+    search = Search((text, text), ((0,), (0,)))
+    return as_page(qa_report.agentic_words(run, [search], [text]))
+
+
+DIRECT: dict[str, Callable[[str], str]] = {
+    "figures.table": table,
+    "figures.Markup": cells_of_html,
+    "figures.figure": figure,
+    "figures.prompt_box": prompt_box,
+    "figures.inline": lambda text: as_page(f"A model says {figures.inline(text)}, and **{figures.inline(text)}**."),
+    "qa_rag.finetune.examples": examples,
+    "qa_rag.ask.show": from_documents,
+    "side_effects.ask.show": from_graph,
+    "side_effects.data.not_in_sample": lambda text: side_effects.not_in_sample(text).html,
+    "drug_interactions.qa_report.agentic_words": agents_words,
+}
+OF_A_RECORD = {"pages.verdict", "pages.findings", *(f"pages.Pages.{name}" for name in pages.Pages([]).functions())}
+
+
+def test_no_function_that_gives_html_is_missing_here() -> None:
+    found = set()
+    for module in pkgutil.walk_packages(helpers.__path__, "helpers."):
+        try:
+            content = vars(importlib.import_module(module.name))
+        except ModuleNotFoundError:
+            continue  # a program of another environment
+        for name, thing in content.items():
+            if inspect.isfunction(thing) and thing.__module__ == module.name and not name.startswith("_"):
+                gives = str(inspect.signature(thing).return_annotation)
+                if gives.rpartition(".")[2] in ("Html", "Picture", "Markup"):
+                    found.add(f"{module.name.removeprefix('helpers.')}.{name}")
+    assert found <= {*DIRECT, *OF_A_RECORD}
+
+
+def check(hostile: str, harmless: str, text: str) -> None:
+    """The hostile page has the elements of the harmless one, and shows its text where that shows its own."""
+    hostile.encode("utf-8")
+    bad, good = Page(hostile), Page(harmless)
+    assert bad.elements == good.elements
+    assert bad.other == good.other
+    if good.shows(HARMLESS):
+        assert bad.shows(text)
+
+
+@pytest.mark.parametrize("text", HOSTILE + SURROGATES, ids=lambda text: ascii(text[:30]))
+@pytest.mark.parametrize("name", DIRECT)
+def test_hostile_text_is_shown_and_does_nothing(name: str, text: str) -> None:
+    if name.endswith("agentic_words"):  # in quotation marks, within a sentence
+        text = text.strip()
+    harmless = DIRECT[name](HARMLESS)
+    assert Page(harmless).shows(HARMLESS)
+    check(DIRECT[name](text), harmless, text)
+
+
+@pytest.mark.parametrize("text", HOSTILE + SURROGATES, ids=lambda text: ascii(text[:30]))
+def test_a_terminal_is_shown_hostile_text_and_does_not_obey_it(text: str) -> None:
+    shown = repr(figures.prompt_box([{"role": text, "content": text}]))
+    shown.encode("utf-8")
+    assert not set(shown) & set("\0\x07\x1b\x7f\u202e")
+
+
+@pytest.mark.parametrize("text", HOSTILE, ids=lambda text: ascii(text[:30]))
+def test_a_figure_draws_hostile_text_as_it_is(text: str) -> None:
+    drawn = []
+    figures.use_style()
+    for words in (text, HARMLESS):
+        fig, axes = plt.subplots()
+        axes.barh([words, "b"], [1, 2], label=words)
+        axes.set(title=words, xlabel=words)
+        axes.annotate(words, (0, 0))
+        axes.legend(title=words)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # that the font lacks a control character
+            drawn.append(figures.figure(fig, alt="x").svg)
+    ET.fromstring(drawn[0])  # a file of its own is XML
+    bad, good = map(Page, drawn)
+    assert {tag for tag, _ in bad.elements} <= {tag for tag, _ in good.elements}
+    assert not bad.other
+    first = figures.readable(text).split()[0]
+    assert bad.text.count(first) >= 5
+
+
+def test_a_logarithmic_axis_keeps_its_powers() -> None:
+    figures.use_style()
+    fig, axes = plt.subplots()
+    axes.plot([1, 1e6], [1, 10])
+    axes.set(xscale="log", title="costs $5 and $6")
+    shown = Page(figures.figure(fig, alt="x").svg).text
+    assert "mathdefault" not in shown
+    assert "costs $5 and $6" in shown
+
+
+# ---------------------------------------------------------------------------------------------------------- the pages
+
+
+@pytest.fixture
+def book_of(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], pages.Pages]:
+    """The pages of a book whose only run has a text in every place that can hold one."""
+    folder = tmp_path / "records"
+    for module in (record, pages):
+        monkeypatch.setattr(module, "RECORDS", folder)
+    for module in (pages, scoreboard, costs):
+        monkeypatch.setattr(module, "RESULTS", tmp_path / "none")
+
+    def make(text: str) -> pages.Pages:
+        run = record.start(
+            notebook=CHAPTER, paper="side_effects", profile="laptop", parameters={"p": text, "q": [text]}
+        )
+        run.data(Located("side_effects/evaluation_dataset.csv", Path("x"), False, "a" * 64, text))
+        run.model(text, "b" * 64, engine=text, version=text, role=text)
+        run.asked(Usage(requests=10, prompt_tokens=1_000, generated_tokens=100, seconds=2.0), text)
+        run.timing(text, 1.0, **{text: 3.0})
+        run.rescored("side_effects.table1.graphrag.accuracy", proportion(9, 10), note=text, source=text)
+        run.rerun("side_effects.table1.graphrag.accuracy", proportion(9, 10), model=text, note=text, cell=text)
+        run.not_run("side_effects.table1.graphrag.f1", text)
+        run.cannot_run("side_effects.table1.format_a.f1", text)
+        for claim in run.printed.claims:
+            run.claim(claim.id, "agrees", text, test=text, p=0.01)
+        run.extra("more.of_it", text, proportion(1, 2))
+        path = run.save(folder / "laptop" / f"{CHAPTER}.json")
+        # as it was before it was saved: a record may be of another version, or another's
+        plain = json.loads(path.read_text(encoding="utf-8"))
+        for part in ("values", "reasons", "claims", "extras"):
+            for each in plain[part]:
+                each |= {
+                    key: text for key in ("note", "model", "cell", "source", "why", "test", "label") if each.get(key)
+                }
+        kept = plain["provenance"]
+        kept |= dict.fromkeys(("python", "platform", "cpu", "commit"), text) | {"packages": {text: text}}
+        kept["parameters"] = {text: text}
+        kept["data"][0]["source"] = text
+        kept["models"] = [{**kept["models"][0], **dict.fromkeys(("name", "engine", "version", "role"), text)}]
+        kept["timings"] = [{**step, "name": text, "counts": {**step["counts"], text: 1.0}} for step in kept["timings"]]
+        path.write_text(json.dumps(plain), encoding="utf-8")
+        error = {"output_type": "error", "ename": text, "evalue": text, "traceback": [text]}
+        cells: list[dict[str, object]] = [{"cell_type": "markdown", "source": "# Title", "metadata": {}}]
+        cells.append({"cell_type": "code", "source": "", "metadata": {}, "outputs": [error]})
+        failed = tmp_path / f"{CHAPTER}.ipynb"
+        failed.write_text(json.dumps({"cells": cells, "metadata": {}}), encoding="utf-8")
+        source = settings.NOTEBOOKS / f"{CHAPTER}.ipynb"
+        return pages.Pages([pages.Chapter(CHAPTER, "yours", source, record.load(path), None, failed)])
+
+    return make
+
+
+def written(made: pages.Pages) -> dict[str, str]:
+    """What each function of the pages gives, and the beginning of the staged notebook, as HTML of the book."""
+    one = "side_effects.table1.graphrag.accuracy"
+    asked = {"asked": [one], "printed": [one], "value": [one], "verdict": ["agrees"], "file": ["CITATION.cff"]}
+    asked |= {name: ["side_effects.table1", "accuracy"] for name in ("picture", "headline")}
+    given = {name: str(function(*asked.get(name, []))) for name, function in made.functions().items()}
+    chapter = made.chapters[0]
+    assert chapter.record
+    given["staged"] = json.loads(dict(book._notebooks(chapter))[CHAPTER])["cells"][0]["source"]
+    given["beside"] = book._banner("note", "Run", "Made here", chapter.record)
+    # what is within the directive is Markdown too
+    given |= {name: re.sub(r"(?m)^:(::|class:).*\n?", "", given[name]) for name in ("staged", "beside")}
+    return {name: as_page(f"Before.\n\n{text} after.\n\nLast.") for name, text in given.items() if name != "file"}
+
+
+def test_every_function_of_the_pages_shows_a_hostile_record_as_text(
+    book_of: Callable[[str], pages.Pages],
+) -> None:
+    harmless = written(book_of(HARMLESS))
+    showing = {name for name, page in harmless.items() if Page(page).shows(HARMLESS)}
+    assert showing >= {
+        *(
+            "scoreboard",
+            "ledger",
+            "papers",
+            "experiments",
+            "runs",
+            "software",
+            "models",
+            "data",
+            "parameters",
+            "timings",
+        ),
+        *("rates", "picture", "staged", "beside"),
+    }
+    text = " ".join(HOSTILE)
+    for name, page in written(book_of(text)).items():
+        page.encode("utf-8")
+        bad, good = Page(page), Page(harmless[name])
+        assert bad.elements == good.elements, name
+        assert bad.other == good.other, name
+        assert name not in showing or bad.shows(text), name
+
+
+def test_the_terminals_scoreboard_shows_a_hostile_record_as_text(book_of: Callable[[str], pages.Pages]) -> None:
+    for text in HOSTILE:
+        book_of(text)
+        said = io.StringIO()
+        console = Console(file=said, width=20_000)
+        board = scoreboard.scoreboard("side_effects", "laptop")
+        console.print(scoreboard._board("x", board[board["table"] == board["table"].iloc[0]]))
+        console.print(scoreboard._claims(scoreboard.ledger("side_effects", "laptop")))
+        first = figures.readable(text).split()[0]
+        assert first in said.getvalue(), text[:40]
