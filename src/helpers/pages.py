@@ -201,16 +201,17 @@ def _kept(tokens: Mapping[str, int]) -> str:
 
 
 def findings(record: Record) -> Markup:
-    """The paper's claims that a run decides, each with its verdict and the reason; empty if it decides none."""
-    decided = {finding.id: finding for finding in record.claims}
+    """The paper's claims that a run decides, each with its verdicts and reasons; empty if it decides none."""
     items = [
-        Markup("<li>{} {}{}</li>").format(
+        Markup("<li>{} {}{}{}</li>").format(
             verdict("SAMPLE" if record.sample and found.verdict in TESTED else found.verdict),
             claim.text,
+            " On the authors’ released answers." if found.kind == "rescored" else "",
             _why(found.why),
         )
         for claim in published(record.paper).claims
-        if (found := decided.get(claim.id))
+        for found in record.claims
+        if found.id == claim.id
     ]
     if not items:
         return Markup()
