@@ -206,7 +206,7 @@ def findings(record: Record) -> Markup:
         Markup("<li>{} {}{}{}</li>").format(
             verdict("SAMPLE" if record.sample and found.verdict in TESTED else found.verdict),
             claim.text,
-            " On the authors’ released answers." if found.kind == "rescored" else "",
+            " On the released answers." if found.kind == "rescored" else "",
             _why(found.why),
         )
         for claim in published(record.paper).claims
