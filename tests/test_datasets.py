@@ -801,7 +801,12 @@ def test_an_entry_that_does_not_hold_together_is_refused(place: Place, changes: 
 )
 def test_no_name_leads_out_of_its_folder(place: Place, path: str) -> None:
     origin = f"github/owner/repo/{'a' * 40}"
-    for name, fields in ((path, {}), ("a.csv", {"sample": path}), ("b.csv", {"origin": origin, "path": path})):
+    wrong: list[tuple[str, dict[str, Any]]] = [
+        (path, {}),
+        ("a.csv", {"sample": path}),
+        ("b.csv", {"origin": origin, "path": path}),
+    ]
+    for name, fields in wrong:
         place.files.clear()
         place.add(name, **fields)
         with pytest.raises(RegistryError, match="within its folder"):

