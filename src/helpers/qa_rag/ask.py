@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -81,7 +82,7 @@ class Answer:
 
 
 def library(folder: Path, encoder: str = vectors.DEFAULT_ENCODER) -> Searcher:
-    """A folder of guidance documents, ready to be asked; files without text are named in a logged warning.
+    """A folder of guidance documents, ready to be asked; each file that is left out is named in a logged warning.
 
     Args:
         folder: with .pdf, .txt, .md or .mmd files, also in folders within it.
@@ -90,20 +91,24 @@ def library(folder: Path, encoder: str = vectors.DEFAULT_ENCODER) -> Searcher:
     Raises:
         helpers.qa_rag.retrieval.FolderError: there is no such folder, or nothing in it can be read.
     """
-    corpus, empty = read_folder(folder)
-    if empty:
-        log.warning("%d files hold no text and were left out: %s. Run OCR on them.", len(empty), ", ".join(empty))
+    corpus, left_out = read_folder(folder)
+    for name, why in left_out.items():
+        log.warning("%s was left out: %s", name, why)
     return Searcher(corpus, vectors.encoder(encoder))
 
 
 def write_folder(passages: Iterable[Passage], folder: Path) -> Path:
-    """Write passages as a folder of text files, one a document, named by its title."""
+    """Write passages as a folder of text files, one a document, named by its title, and numbered where two share it."""
     folder.mkdir(parents=True, exist_ok=True)
     texts: dict[str, list[str]] = {}
     for passage in passages:
         texts.setdefault(passage.document, []).append(passage.text)
+    named: set[str] = set()
     for title, parts in texts.items():
-        name = re.sub(r"[^\w()-]+", " ", title).strip()[:120] or "untitled"
+        # file systems take 255 bytes, and some take capitals for small letters
+        short = re.sub(r"[^\w()-]+", " ", title).strip().encode()[:200].decode(errors="ignore") or "untitled"
+        name = next(n for i in count(1) if (n := short if i == 1 else f"{short} ({i})").casefold() not in named)
+        named.add(name.casefold())
         (folder / f"{name}.txt").write_text("\n\n".join(parts), encoding="utf-8")
     return folder
 

