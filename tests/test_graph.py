@@ -15,7 +15,7 @@ from hypothesis import HealthCheck, given
 from hypothesis import settings as examples
 from hypothesis import strategies as st
 
-from helpers import engines, graph, services
+from helpers import engines, graph, services, supervisor
 from helpers.graph import CypherRejected, Graph, GraphError
 from helpers.services import GraphEndpoint
 from helpers.settings import settings
@@ -31,7 +31,7 @@ def embedded_server(root: Path) -> Iterator[GraphEndpoint]:
             patch.setenv("MEDRAG_ROOT", str(root))
             patch.delenv("NEO4J_URI", raising=False)
             patch.setattr(services, "SERVICES", root / "services")
-            patch.setattr(services, "LOGS", root / "_build" / "logs")
+            patch.setattr(supervisor, "LOGS", root / "_build" / "logs")
             patch.setattr(engines, "LOGS", root / "_build" / "logs")
             patch.setattr(engines, "GRAPH_FOLDER", root / "graph")
             settings.cache_clear()

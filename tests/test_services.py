@@ -7,6 +7,7 @@ import json
 import math
 import os
 import signal
+import socket
 import stat
 import subprocess
 import sys
@@ -19,7 +20,7 @@ import psutil
 import pytest
 from conftest import SMALL_MODEL
 
-from helpers import services, settings
+from helpers import services, settings, supervisor
 from helpers.engines import Adapter, Launch
 from helpers.llm import LLM, CapabilityError, ContextOverflowError
 from helpers.services import ServiceError
@@ -82,7 +83,7 @@ def test_a_wrong_setting_never_shows_a_secret(named):
 
 def test_an_llm_that_does_not_answer_is_named(named):
     named(llm_base_url="http://127.0.0.1:9/v1")
-    with pytest.raises(ServiceError, match=r"127\.0\.0\.1:9/v1 did not answer .* unset LLM_BASE_URL"):
+    with pytest.raises(ServiceError, match=r"127\.0\.0\.1:9/v1 cannot be reached .* unset LLM_BASE_URL"):
         services.llm_endpoint("m")
 
 
@@ -157,6 +158,14 @@ def test_no_proxy_is_asked_for_a_server_on_this_machine(named, proxied):
     http.shutdown()
 
 
+def test_a_server_that_accepts_and_says_nothing_is_given_up(named, monkeypatch):
+    monkeypatch.setattr(services, "ANSWER", 1.0)
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        named(llm_base_url=f"http://127.0.0.1:{silent.getsockname()[1]}/v1")
+        with pytest.raises(ServiceError, match="did not answer within 1 s"):
+            services.llm_endpoint("m")
+
+
 @pytest.mark.parametrize(
     ("url", "here"),
     [
@@ -173,10 +182,10 @@ def test_what_lies_on_this_machine_is_told(url, here):
 
 def test_an_embedded_server_becomes_ready_behind_a_proxy(proxied, tmp_path, monkeypatch):
     http = answering({})
-    monkeypatch.setattr(services, "_living_leases", lambda folder: {"me": 1.0})
+    monkeypatch.setattr(supervisor, "living_leases", lambda folder: {"me": 1.0})
     launch = Launch("llm", [], {}, f"http://127.0.0.1:{http.server_port}/health", {}, start_timeout=20)
     with psutil.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as server:
-        assert "ready" in itertools.islice(services._watch(launch, server, tmp_path), 20)
+        assert "ready" in itertools.islice(supervisor._watch(launch, server, tmp_path), 20)
         server.kill()
     http.shutdown()
 
@@ -257,7 +266,7 @@ def test_what_a_killed_supervisor_leaves_behind_does_not_block_the_next_start(pr
 def test_stopping_waits_for_holders_that_came_later_only(tmp_path, monkeypatch):
     monkeypatch.setattr(services, "SERVICES", tmp_path)
     (tmp_path / "graph").mkdir()
-    services._lease(tmp_path / "graph")
+    supervisor._lease(tmp_path / "graph")
 
     def waited(since: float) -> float:
         began = time.monotonic()
@@ -290,15 +299,15 @@ def test_answers_arrive_though_the_llm_server_dies_meanwhile(small_llm):
     folder = next(p.parent for p in services.SERVICES.glob("*/endpoint.json") if small_llm.base_url in p.read_text())
     model = LLM(small_llm, cache_folder=None)
     prompts = [[{"role": "user", "content": f"Write a story about the number {i}."}] for i in range(60)]
-    pid, created = json.loads((folder / "pids.json").read_text())["server"]
-    assert len(services._session(pid, float(created))) > 1, "vLLM's engine is a process beside its server"
-    killer = threading.Timer(1.0, lambda: os.kill(pid, signal.SIGKILL))
+    server = supervisor.pids(folder)["server"]
+    assert len(supervisor.session(server)) > 1, "vLLM's engine is a process beside its server"
+    killer = threading.Timer(1.0, lambda: os.kill(server.pid, signal.SIGKILL))
     killer.start()
     replies = model.chat_many(prompts, max_tokens=24)
     assert len(replies) == 60
     assert all(r.text for r in replies)
-    assert json.loads((folder / "pids.json").read_text())["server"][0] != pid
-    assert not services._session(pid, float(created)), "what the dead server had started is gone"
+    assert supervisor.pids(folder)["server"] != server
+    assert not supervisor.session(server), "what the dead server had started is gone"
 
 
 @pytest.mark.engine
