@@ -20,7 +20,7 @@ import psutil
 import pytest
 from conftest import SMALL_MODEL
 
-from helpers import services, settings, supervisor
+from helpers import download, services, settings, supervisor
 from helpers.engines import Adapter, Launch
 from helpers.llm import LLM, CapabilityError, ContextOverflowError
 from helpers.services import ServiceError
@@ -166,6 +166,29 @@ def test_a_server_that_accepts_and_says_nothing_is_given_up(named, monkeypatch):
             services.llm_endpoint("m")
 
 
+def test_no_network_is_told_within_5_s(named):
+    with socket.socket() as away:
+        away.bind(("127.0.0.1", 0))
+        away.listen(0)
+        # once its queue is full, it answers like a machine that is not there
+        queue = [socket.socket() for _ in range(3)]
+        for waiting in queue:
+            waiting.setblocking(False)
+            waiting.connect_ex(away.getsockname())
+        url = f"http://127.0.0.1:{away.getsockname()[1]}/v1"
+        named(llm_base_url=url)
+        began = time.monotonic()
+        with pytest.raises(ServiceError, match="cannot be reached"):
+            services.llm_endpoint("m")
+        assert time.monotonic() - began < 5
+        began = time.monotonic()
+        with pytest.raises(download.SourceError, match="cannot be reached"):
+            download.download(url, 1, "", Path("never written"))
+        assert time.monotonic() - began < 5
+        for waiting in queue:
+            waiting.close()
+
+
 @pytest.mark.parametrize(
     ("url", "here"),
     [
@@ -251,6 +274,29 @@ def test_a_server_that_dies_is_restarted_once(project, run_in):
     os.kill(second, signal.SIGKILL)
     assert wait_for(lambda: state(project, "failed.txt").exists())
     assert "ended with code" in state(project, "failed.txt").read_text()
+
+
+KILL = """
+import json, os, signal
+from concurrent.futures import ThreadPoolExecutor
+from helpers import graph, services
+one = "RETURN 1 AS one"
+def connect():
+    with graph.connect() as another:
+        return another.read(one)
+with graph.connect() as db, ThreadPoolExecutor(3) as at_once:
+    assert db.read_untrusted(one).rows
+    state = json.loads((services.SERVICES / "graph" / "pids.json").read_text())
+    os.kill(state["server"][0], signal.SIGKILL)
+    asked = [at_once.submit(*ask) for ask in ((db.read, one), (db.read_untrusted, one), (connect,))]
+    print(asked[0].result(), asked[1].result().rows, asked[2].result())
+"""
+
+
+@pytest.mark.engine
+def test_a_notebook_does_not_see_that_its_graph_server_died(project, run_in):
+    done = run_in(sys.executable, "-c", KILL)
+    assert done.stdout.count("{'one': 1}") == 3, done.stderr
 
 
 @pytest.mark.engine
