@@ -14,6 +14,7 @@ from pathlib import Path
 
 import psutil
 import pytest
+from conftest import as_a_user
 
 from helpers import engines
 
@@ -205,11 +206,6 @@ def test_a_graph_outlives_its_passwords(project, run_in, left):
     passwords.unlink() if left is None else passwords.write_text(left)
     again = run_in(sys.executable, "-c", GRAPH)
     assert "'x'" in again.stdout, again.stderr
-
-
-def as_a_user(*command: str) -> list[str]:
-    """A command without root's leave to write where nobody may."""
-    return ["setpriv", "--bounding-set=-dac_override", *command] if os.geteuid() == 0 else [*command]
 
 
 @pytest.mark.skipif(os.geteuid() == 0 and not shutil.which("setpriv"), reason="root may write everywhere")
