@@ -38,7 +38,7 @@ unexport PYTHONDONTWRITEBYTECODE
 export JUPYTER_PREFER_ENV_PATH := 1
 export OMP_NUM_THREADS ?= $(shell cores=$$(nproc 2>/dev/null || sysctl -n hw.ncpu); n=$$((cores / $(JOBS))); echo $$((n > 0 ? n : 1)))
 
-.PHONY: help setup doctor data services start stop status reproduce notebooks notebook book pdf serve lab test test-fast test-llm test-servers test-book lint \
+.PHONY: answers help setup doctor data services start stop status reproduce notebooks notebook book pdf serve lab test test-fast test-llm test-servers test-book lint \
         bench reference new-experiment scoreboard paraphrases lock clean force
 
 help: ## this list
@@ -109,6 +109,10 @@ $(BUILD)/dependencies.mk: $(wildcard notebooks/*.ipynb src/helpers/*.py src/help
 ifneq ($(filter notebooks $(BUILD)/executed/%,$(MAKECMDGOALS)),)
 include $(BUILD)/dependencies.mk
 endif
+
+answers: $(READY) ## what was asked, seen and said: make answers NB=01_side_effects_forward [ARM=graphrag] [UNIT=nausea]
+	@[ -f notebooks/$(NB).ipynb ] || { echo "Set NB to one of: $(NAMES)"; exit 2; }
+	@$(PY) -m helpers.results.show $(NB) --arm "$(ARM)" --unit "$(UNIT)"
 
 reference: $(READY) ## keep this machine's run as the reference that a fresh clone shows
 	@$(PY) -m helpers.run reference --profile $(PROFILE)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from itertools import combinations
 from typing import cast
 
@@ -13,11 +14,13 @@ from hypothesis import strategies as st
 
 from helpers import figures, record
 from helpers.across_papers import arms, report
-from helpers.across_papers.arms import Answer, Found, Names
+from helpers.across_papers.arms import Found, Names
 from helpers.across_papers.questions import KINDS, Asked, ask, families
 from helpers.graph import Graph
 from helpers.llm import LLM, Reply
-from helpers.metrics import Score
+from helpers.results import rules
+from helpers.results.answers import Answer, answered
+from helpers.results.outcomes import Outcomes, measure_label
 from helpers.side_effects.forward import Question
 from helpers.side_effects.misspelling import Normalised
 
@@ -153,48 +156,63 @@ def test_questions_that_share_a_drug_belong_together():
     assert len(set(of)) == 3
 
 
-def answered(right: int, n: int = 40) -> tuple[list[Asked], list[Answer]]:
-    """`right` of n questions answered as they should be, two questions a drug."""
-    asked = [Asked(list(KINDS)[i // 2 % 5], "?", bool(i % 2), (f"d{i // 2}",), "e") for i in range(n)]
-    answers = [Answer(q.label == (i < right), 0.5, (), 10, 1) for i, q in enumerate(asked)]
-    return asked, answers
+Right = Callable[[int, Asked], bool]
 
 
-def advised(answers, asked, seconds):
-    measured = report.measure(asked, answers, {arm: [s] * 3 for arm, s in seconds.items()}, 200)
-    return report.advice(measured, report.compare_best(asked, answers, measured, 1000))
+def rows(asked: list[Asked], arms_right: Mapping[str, Right], seconds: float = 1.0) -> list[Answer]:
+    """Answers of arms, each told by whether it gets a question right; and its time for the first three."""
+    made = []
+    for arm, right in arms_right.items():
+        for i, q in enumerate(asked):
+            said = q.gold if right(i, q) else {"YES": "NO", "NO": "YES"}[q.gold]
+            answer = Answer(predicted=said, measures={"p_yes": (0.5, 1.0), "tokens": (11.0, 1.0)})
+            made.append(answered(answer, q, arm=arm, model="m"))
+            if i < 3:
+                timed = Answer(repeat=1, measures={"seconds": (seconds, 1.0)})
+                made.append(answered(timed, q, arm=arm, model="m"))
+    return made
+
+
+def questions(n: int) -> list[Asked]:
+    """n questions, two about each drug, a YES and a NO, in all kinds."""
+    kinds = list(KINDS)
+    return [
+        Asked(kinds[i // 2 % 5], "?", bool(i % 2), (f"d{i // 2}",), f"e{i}", cluster=f"d{i // 2}") for i in range(n)
+    ]
+
+
+def page(*parts: list[Answer]) -> Outcomes:
+    return Outcomes([row for part in parts for row in part], labels=arms.ARMS, colours=arms.COLOURS, draws=500)
 
 
 def test_the_advice_names_the_best_and_what_cannot_be_told_from_it():
-    asked, best = answered(40)
-    answers = {"closed_book": answered(20)[1], "text": answered(39)[1], "graph_first": best}
-    text = advised(answers, asked, {"closed_book": 0.1, "text": 0.5, "graph_first": 2.0})
-    assert text.startswith(f"**{arms.ARMS['graph_first']}** is right most often: 100")
+    asked = questions(40)
+    out = page(
+        rows(asked, {"closed_book": lambda i, q: i < 20}, 0.1),
+        rows(asked, {"text": lambda i, q: i < 39}, 0.5),
+        rows(asked, {"graph_first": lambda i, q: True}, 2.0),
+    )
+    text = report.advice(out)
+    assert text.startswith(f"**{arms.ARMS['graph_first']}** has the highest accuracy: 100")
     assert arms.ARMS["text"] in text
     assert arms.ARMS["closed_book"] not in text
     assert "0.50 s" in text
-    assert '"as the data name it"' in text
-
-
-def blind(asked, *kinds) -> list[Answer]:
-    """Right answers, but always NO to questions of some kinds, of which nothing is known."""
-    return [
-        Answer(False, 0.5, (arms.NOTHING,), 10, 1) if q.kind in kinds else Answer(q.label, 0.5, ("text",), 10, 1)
-        for q in asked
-    ]
+    assert "as the data name it" in text
 
 
 @pytest.fixture
 def claims():
-    """A page where the graph is blind to strange names and text to all others; repair helps, and text does not."""
-    asked, _ = answered(0, 100)
+    """A page where the graph fails on strange names and text on all others; repair helps, and text does not."""
+    asked = questions(100)
     strange, usual = ("misspelt", "brand"), ("plain", "worded", "both")
-    answers = dict.fromkeys(("closed_book", "text", "hybrid", "dual_track"), blind(asked, *usual))
-    answers |= dict.fromkeys(("graph", "graph_text"), blind(asked, *strange))
-    answers |= dict.fromkeys(("graph_names", "graph_first"), blind(asked))
-    measured = report.measure(asked, answers, dict.fromkeys(answers, [1.0] * 3), 200)
+    right: dict[str, Right] = dict.fromkeys(
+        ("closed_book", "text", "hybrid", "dual_track"), lambda i, q: q.kind not in usual
+    )
+    right |= dict.fromkeys(("graph", "graph_text"), lambda i, q: q.kind not in strange)
+    right |= dict.fromkeys(("graph_names", "graph_first"), lambda i, q: True)
     run = record.start(notebook="18_across_papers", paper="across_papers", profile="smoke", parameters={})
-    report.report(run, answers, measured, report.compare_claims(asked, answers, 1000))
+    names = [claim.id.rpartition(".")[2] for claim in run.printed.claims]
+    rules.decide(run, page(rows(asked, right)), *names)
     return {claim.id.rpartition(".")[2]: claim for claim in run.claims}
 
 
@@ -202,40 +220,42 @@ def test_what_name_repair_gains_is_not_put_down_to_text(claims):
     assert claims["names_normalised_help"].verdict == "agrees"
     assert claims["text_after_graph_helps"].verdict != "agrees"
     assert arms.ARMS["graph_first"] not in claims["text_after_graph_helps"].why
-    assert "The graph knew no name of 40 of the 100 questions." in claims["text_after_graph_helps"].why
 
 
 def test_the_graph_is_compared_with_text_where_the_drug_is_named_as_in_the_data(claims):
-    claim = claims["graph_beats_text"]
-    assert claim.verdict == "agrees"
-    assert "60 questions" in claim.why
-    for kind in ("misspelt", "brand"):  # where text is the better one
-        assert f'"{KINDS[kind]}": Graph 50.0' in claim.why
+    assert claims["graph_beats_text"].verdict == "agrees"
+    assert "n = 60" in claims["graph_beats_text"].why
 
 
-def test_reasons_are_sentences_that_say_which_is_which(claims):
-    assert "20 questions only the first got right, 0 only the second" in claims["names_normalised_help"].why
-    assert "Graph with name repair minus Graph: +20.0" in claims["names_normalised_help"].why
-    for name in report.STAND_INS:
-        assert f"stand-in: {report.STAND_INS[name]}" in claims[name].why
-    assert set(claims) == set(report.CLAIMS)
+def test_every_claim_of_the_page_has_a_rule_and_a_verdict(claims):
+    assert len(claims) == 5
+    assert "difference +40.0" in claims["names_normalised_help"].why
 
 
 def test_answers_about_one_drug_count_once():
-    n = 16
-    asked = [Asked("plain", "?", True, (f"d{i // 4}",), "e") for i in range(n)]  # four drugs, four questions each
-    answers = [Answer(i < 12, 0.5, (), 10, 1) for i in range(n)]  # all of three drugs, none of the fourth
-    other = [Answer(False, 0.5, (), 10, 1)] * n
-    (found,) = report.compare(asked, {"a": answers, "b": other}, [report.Comparison("a", "b")], 1000)
+    asked = [Asked("plain", "?", True, (f"d{i // 4}",), f"e{i}", cluster=f"d{i // 4}") for i in range(16)]
+    out = page(
+        rows(asked, {"a": lambda i, q: i < 12, "b": lambda i, q: False})
+    )  # all of three drugs, none of the fourth
+    (found,) = out.against([("a", "b")], "accuracy")
     assert found.p > 0.2, "three drugs decide nothing"
-    assert found.first.low < 0.3
+    assert found.scores[0].low < 0.3
+
+
+def test_timed_answers_enter_no_accuracy():
+    asked = questions(10)
+    out = page(rows(asked, {"text": lambda i, q: True}))
+    assert out.score("accuracy", "text").n == 10
+    assert out.score("median(seconds)", "text").n == 3
 
 
 def test_no_two_labels_of_the_picture_overlap():
     figures.use_style()
-    spread = {arm: Score(0.1 * 1.6**i, 8, 0.09 * 1.6**i, 0.12 * 1.6**i) for i, arm in enumerate(arms.ARMS)}
-    share, tokens = Score(0.8, 80, 0.7, 0.9), Score(2500.0, 80, 2400.0, 2600.0)
-    fig = report.draw({arm: report.Measured(share, share, {}, tokens, tokens, tokens, s) for arm, s in spread.items()})
+    asked = questions(40)
+    parts = [rows(asked, {arm: lambda i, q: i % 3 > 0}, 0.1 * 1.6**i) for i, arm in enumerate(arms.ARMS)]
+    out = page(*parts)
+    panels = [(measure_label(m), m) for m in ("accuracy", "median(seconds)", "tokens")]
+    fig = out._draw(panels, [{arm: out.score(m, arm) for arm in out.arms} for _, m in panels], 0.5)
     fig.canvas.draw()
     labels = [*fig.axes[0].get_yticklabels(), *(ax.xaxis.label for ax in fig.axes)]
     for ax in fig.axes:

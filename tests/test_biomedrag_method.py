@@ -228,7 +228,7 @@ def test_the_likelihood_is_of_the_label_after_document_and_input():
 
 @pytest.mark.engine
 def test_each_likelihood_is_asked_for_once_and_rises_with_a_document_of_the_true_label(small_llm, tmp_path):
-    model = LLM(small_llm, cache_folder=tmp_path)
+    model = LLM(small_llm, folder=tmp_path)
     documents = [
         Document((Shot("the salve relieved the itch", label, (), "y", False),)) for label in ("TREATS", "INHIBITS")
     ]
@@ -236,7 +236,7 @@ def test_each_likelihood_is_asked_for_once_and_rises_with_a_document_of_the_true
     # the same input with the same documents is the same request
     assert model.usage.requests - model.usage.cached == 2
     assert first[0].loglikelihoods[0] > first[0].loglikelihoods[1]
-    again = teach(LLM(small_llm, cache_folder=tmp_path), [VALIDATION[0]], [documents])
+    again = teach(LLM(small_llm, folder=tmp_path), [VALIDATION[0]], [documents])
     assert np.array_equal(again[0].loglikelihoods, first[0].loglikelihoods)
 
 
@@ -621,6 +621,6 @@ def test_the_ablation_leaves_no_printed_number_and_no_claim_untold(run, tmp_path
 def test_many_sentences_are_compared_with_one(run):
     counts = [0, 1, 20]
     report.decide_ablation(run, *ablated(counts, [5]), counts, 2, 100)
-    claim = run._claims["biomedrag.claim.more_documents_do_not_help"]
+    claim = run._claims["biomedrag.claim.more_documents_do_not_help", "rerun"]
     assert claim.verdict == "differs"  # 9 of 9 rows right, and 1 of 9
     assert "n = 20 minus n = 1: GIT +88.9" in claim.why

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import hashlib
 import json
 import math
 import threading
@@ -28,7 +27,9 @@ from helpers.llm import (
     continuation_logprobs,
     label_probability,
 )
+from helpers.results.requests import request_key
 from helpers.services import LlmEndpoint
+from helpers.settings import settings
 
 
 def ask(text: str) -> list[dict[str, str]]:
@@ -111,7 +112,7 @@ def completion(text: str) -> dict[str, Any]:
 
 
 def client(url: str, cache: Path | None = None, engine: str = "openai") -> LLM:
-    model = LLM(LlmEndpoint(url, "m", "key", engine, "", "", 100, 2), cache_folder=cache)
+    model = LLM(LlmEndpoint(url, "m", "key", engine, "", "", 100, 2), folder=cache)
     model._client = model._client.with_options(max_retries=0)
     return model
 
@@ -155,8 +156,8 @@ def test_a_server_of_unknown_make_chooses_within_an_object(tokens):
     with server(200, answered, asked) as url:
         choice = client(url).choose_many([ask("?")], ["YES", "NO"])[0]
     assert choice.answer == "YES"
-    assert math.isclose(math.exp(choice.logprobs["YES"]), 2 / 3)
-    assert math.isclose(math.exp(choice.logprobs["NO"]), 1 / 3)
+    assert math.isclose(math.exp(choice.logprobs["YES"]), 2 / 3, abs_tol=1e-6)
+    assert math.isclose(math.exp(choice.logprobs["NO"]), 1 / 3, abs_tol=1e-6)
     described = asked[0]["response_format"]["json_schema"]
     assert described["strict"] is True
     assert described["schema"]["type"] == "object"  # no other root is taken
@@ -265,11 +266,11 @@ def test_a_failing_server_is_named(status, said):
 def test_a_server_that_is_gone_says_what_to_do():
     with server(200, {}) as url:
         pass
-    with pytest.raises(LlmError, match=r"does not answer .* mend the server and run again"):
+    with pytest.raises(LlmError, match=r"does not answer .* restart the server and run again"):
         client(url).chat_many([ask("?")], max_tokens=5)
 
 
-# --------------------------------------------------------------------------------------------------- kept answers
+# ------------------------------------------------------------------------------------------------- stored replies
 
 
 def test_an_answer_is_asked_for_once(tmp_path):
@@ -296,16 +297,16 @@ def test_kept_answers_count_with_the_time_that_they_took(tmp_path):
     prompts = [ask(str(i)) for i in range(4)]
     with server(200, completion("YES")) as url:
         endpoint = LlmEndpoint(url, "m", "key", "openai", "", "", 100, 2)
-        first = Slow(endpoint, cache_folder=tmp_path / "cache")
+        first = Slow(endpoint, folder=tmp_path / "cache")
         first.chat_many(prompts, max_tokens=5)
     assert first.usage.kept_seconds == 0
     assert first.usage.seconds >= 0.4
-    second = LLM(endpoint, cache_folder=tmp_path / "cache")
+    second = LLM(endpoint, folder=tmp_path / "cache")
     for _ in range(2):  # each is counted once
         second.chat_many(prompts, max_tokens=5)
     assert (second.usage.requests, second.usage.cached) == (4, 4)
     assert second.usage.kept_seconds == second.usage.seconds == pytest.approx(4 * 0.2 / 2)  # two at a time
-    third = LLM(endpoint, cache_folder=tmp_path / "cache")
+    third = LLM(endpoint, folder=tmp_path / "cache")
     for prompt in prompts:
         third.chat_many([prompt], max_tokens=5)
     assert third.usage.kept_seconds == pytest.approx(4 * 0.2)  # one after another
@@ -325,8 +326,8 @@ def test_what_is_under_way_when_another_request_fails_is_kept(tmp_path):
     with server(200, completion("YES")) as url:
         endpoint = LlmEndpoint(url, "m", "key", "openai", "", "", 100, 2)
         with pytest.raises(LlmError, match="broken"):
-            Fails(endpoint, cache_folder=tmp_path / "cache").chat_many([ask("good"), ask("bad")], max_tokens=5)
-    again = LLM(endpoint, cache_folder=tmp_path / "cache")  # the server is gone
+            Fails(endpoint, folder=tmp_path / "cache").chat_many([ask("good"), ask("bad")], max_tokens=5)
+    again = LLM(endpoint, folder=tmp_path / "cache")  # the server is gone
     assert again.chat_many([ask("good")], max_tokens=5)[0].cached
 
 
@@ -344,49 +345,70 @@ def test_an_interrupted_run_keeps_what_had_come(tmp_path):
         endpoint = LlmEndpoint(url, "m", "key", "openai", "", "", 100, 1)
         prompts = [ask(str(i)) for i in range(10)]
         with pytest.raises(KeyboardInterrupt):
-            Stops(endpoint, cache_folder=tmp_path / "cache", concurrency=1).chat_many(prompts, max_tokens=5)
-        again = LLM(endpoint, cache_folder=tmp_path / "cache")
+            Stops(endpoint, folder=tmp_path / "cache", concurrency=1).chat_many(prompts, max_tokens=5)
+        again = LLM(endpoint, folder=tmp_path / "cache")
         again.chat_many(prompts, max_tokens=5)
         assert again.usage.cached >= 4
 
 
-def test_a_corrupt_store_is_set_aside(tmp_path):
-    folder = tmp_path / "cache"
-    with server(200, completion("YES")) as url:
-        client(url, folder).chat_many([ask("a")], max_tokens=5)
-        for file in folder.glob("cache.db*"):
-            file.write_bytes(b"not a database" * 100)
-        with pytest.warns(UserWarning, match="Set aside"):
-            model = client(url, folder)
-        assert model.chat_many([ask("a")], max_tokens=5)[0].text == "YES"
-    assert list(tmp_path.glob("cache.corrupt-*"))
-
-
-def test_a_store_that_is_whole_but_cannot_be_opened_stays_where_it_is(tmp_path):
-    folder = tmp_path / "cache"
-    (folder / "cache.db").mkdir(parents=True)  # as on a full disk or with a lock: sqlite3's own error, of a whole store
-    with pytest.raises(LlmError, match=r"cannot be opened .* left as they are"):
-        client("http://127.0.0.1:9/v1", folder)
-    assert [path.name for path in tmp_path.iterdir()] == ["cache"]
-
-
 def key_of(endpoint: LlmEndpoint) -> str:
-    return LLM(endpoint, cache_folder=None)._key("chat", {"max_tokens": 5}, ask("?"))
+    return request_key("chat", endpoint.weights, {"max_tokens": 5}, ask("?"))
 
 
-def test_the_answers_of_weights_with_a_digest_are_found_wherever_they_are_served():
-    served = [LlmEndpoint(f"http://127.0.0.1:{p}/v1", "m", "key", "vllm", "1", "ab" * 32, 100, 2) for p in (1, 2)]
+def test_replies_of_weights_with_a_digest_are_found_wherever_and_by_whatever_they_are_served():
+    served = [
+        LlmEndpoint(f"http://127.0.0.1:{p}/v1", "m", "key", engine, str(p), "ab" * 32, 100 * p, 2, "bf16")
+        for p, engine in enumerate(("vllm", "openai"), 1)
+    ]
     assert len({key_of(endpoint) for endpoint in served}) == 1
-    # kept answers are found by this; another key asks everything anew
-    decides = ["chat", "ab" * 32, "vllm", "1", 100, {"max_tokens": 5}, ask("?")]
-    assert key_of(served[0]) == hashlib.sha256(json.dumps(decides, sort_keys=True).encode()).hexdigest()
+    # stored replies are found by this; another key asks everything again
+    assert key_of(served[0]) == "33b7795579291e30741d8831"
 
 
-def test_answers_of_one_adapter_on_two_servers_without_digests_are_not_confused():
+def test_precision_adapter_and_declared_name_tell_replies_apart():
     adapter = Adapter("mine", Path("mine"), "cd" * 32)
-    servers = [LlmEndpoint(f"http://{host}/v1", "base", "key", "vllm", "1", "", 100, 2) for host in ("one", "two")]
-    another = dataclasses.replace(servers[0], model="another base")
-    assert len({key_of(endpoint.adapted(adapter)) for endpoint in [*servers, another]}) == 3
+    whole = LlmEndpoint("http://one/v1", "base", "key", "vllm", "1", "ab" * 32, 100, 2, "bf16")
+    coarse = dataclasses.replace(whole, precision="gguf")
+    named = dataclasses.replace(whole, model_sha256="", precision="")
+    another = dataclasses.replace(named, model="another base")
+    all_of = [whole, coarse, named, another]
+    assert len({key_of(e) for e in (*all_of, *(e.adapted(adapter) for e in all_of))}) == 8
+
+
+def test_a_server_starts_only_for_what_is_not_stored(tmp_path):
+    started = []
+
+    def start():
+        started.append(True)
+        return LlmEndpoint(url, "m", "key", "openai", "", "ab" * 32, 100, 2, "bf16")
+
+    with server(200, completion("YES")) as url:
+        card = LlmEndpoint("", "m", "", "vllm", "", "ab" * 32, 100, 2, "bf16")
+        LLM(card, folder=tmp_path, start=start).chat_many([ask("a")], max_tokens=5)
+        assert len(started) == 1
+        replies = LLM(card, folder=tmp_path, start=start).chat_many([ask("a")], max_tokens=5)
+    assert (replies[0].text, replies[0].cached, len(started)) == ("YES", True, 1)
+
+
+def test_a_server_that_serves_other_weights_than_expected_is_an_error(tmp_path):
+    other = LlmEndpoint("http://127.0.0.1:9/v1", "m", "key", "llamacpp", "", "ab" * 32, 100, 2, "gguf")
+    card = LlmEndpoint("", "m", "", "vllm", "", "ab" * 32, 100, 2, "int8")
+    with pytest.raises(LlmError, match="LLM_ENGINE"):
+        LLM(card, folder=tmp_path, start=lambda: other).chat_many([ask("a")], max_tokens=5)
+
+
+def test_stored_only_asks_nothing_and_says_which_step_lacks_a_request(tmp_path, monkeypatch):
+    with server(200, completion("YES")) as url:
+        client(url, tmp_path).chat_many([ask("a")], max_tokens=5)
+        monkeypatch.setenv("ANSWERS", "stored-only")
+        settings.cache_clear()
+        try:
+            assert client(url, tmp_path).chat_many([ask("a")], max_tokens=5)[0].cached
+            with pytest.raises(LlmError, match=r"1 of 2 requests .* 'my step'"):
+                client(url, tmp_path).chat_many([ask("a"), ask("b")], max_tokens=5, label="my step")
+        finally:
+            monkeypatch.undo()
+            settings.cache_clear()
 
 
 @pytest.mark.parametrize("choices", [[], ["YES"], ["YES", "YES"], ["NO", "NOT"]])
@@ -400,7 +422,7 @@ def test_choices_that_cannot_be_told_apart_are_refused(choices):
 
 @pytest.fixture(scope="module")
 def model(small_llm: LlmEndpoint) -> LLM:
-    return LLM(small_llm, cache_folder=None)
+    return LLM(small_llm, folder=None)
 
 
 @pytest.mark.engine
@@ -467,7 +489,7 @@ def test_a_likely_continuation_scores_above_an_unlikely_one(model):
 def test_the_key_is_needed(small_llm):
     wrong = LlmEndpoint(**{**small_llm.__dict__, "api_key": "wrong"})
     with pytest.raises(LlmError, match="refused the key"):
-        LLM(wrong, cache_folder=None).chat_many([ask("?")], max_tokens=2)
+        LLM(wrong, folder=None).chat_many([ask("?")], max_tokens=2)
 
 
 def test_an_endpoint_does_not_show_its_key():

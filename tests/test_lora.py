@@ -115,7 +115,7 @@ def test_what_was_trained_is_answered_and_kept(tmp_path, monkeypatch, caplog):
     assert 0 < log.trained_parameters < log.parameters / 20
     assert log.cut == 0
 
-    model = connect(SMALL, exact=True, adapters=[log.adapter], cache_folder=None)
+    model = connect(SMALL, exact=True, adapters=[log.adapter], folder=None)
     adapted = model.adapted(log.adapter)
     assert adapted.chat_many([QUESTION], max_tokens=24)[0].text.strip() == ANSWER
     assert model.chat_many([QUESTION], max_tokens=24)[0].text.strip() != ANSWER

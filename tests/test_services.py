@@ -343,7 +343,7 @@ def test_stopping_only_idle_servers_spares_one_in_use(project, run_in):
 @pytest.mark.engine
 def test_answers_arrive_though_the_llm_server_dies_meanwhile(small_llm):
     folder = next(p.parent for p in services.SERVICES.glob("*/endpoint.json") if small_llm.base_url in p.read_text())
-    model = LLM(small_llm, cache_folder=None)
+    model = LLM(small_llm, folder=None)
     prompts = [[{"role": "user", "content": f"Write a story about the number {i}."}] for i in range(60)]
     server = supervisor.pids(folder)["server"]
     assert len(supervisor.session(server)) > 1, "vLLM's engine is a process beside its server"
@@ -365,7 +365,7 @@ def test_llamacpp_serves_on_loopback_alone_what_the_other_engine_does(named, tmp
     server = psutil.Process(json.loads((folder / "pids.json").read_text())["server"][0])
     listening = {c.laddr.ip for c in server.net_connections("tcp") if c.status == psutil.CONN_LISTEN}
     assert listening == {"127.0.0.1"}
-    model = LLM(endpoint, cache_folder=tmp_path)
+    model = LLM(endpoint, folder=tmp_path)
     prompts = [[{"role": "user", "content": f"Is {i} a number?"}] for i in range(6)]
     for choice in model.choose_many(prompts, ["ZEBRA", "GIRAFFE"]):
         assert choice.answer in {"ZEBRA", "GIRAFFE"}

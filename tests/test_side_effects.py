@@ -10,6 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from helpers.results.answers import answered
+from helpers.results.outcomes import Outcomes
 from helpers.side_effects import forward as se
 from helpers.side_effects.forward import Entities, Question
 
@@ -136,8 +138,8 @@ def test_no_benchmark_pair_stands_in_the_recognition_prompt():
 
 def test_floor_and_ceiling():
     questions = [Question("a", "x", True), Question("a", "y", False)]
-    assert [p.answer for p in se.majority(label=True)(questions)] == [True, True]
-    assert [p.answer for p in se.lookup({"a": ["x"]})(questions)] == [True, False]
+    assert [p.predicted for p in se.majority(label=True)(questions)] == ["YES", "YES"]
+    assert [p.predicted for p in se.lookup({"a": ["x"]})(questions)] == ["YES", "NO"]
 
 
 def test_released_predictions_keep_unknown_apart(tmp_path):
@@ -147,31 +149,24 @@ def test_released_predictions_keep_unknown_apart(tmp_path):
         {"drug": "a", "side_effect": "y", "true_label": 0, "predicted": "UNKNOWN", "confidence": 0.0},
     ]
     path.write_text(json.dumps({"detailed_results": rows}))
-    table = se.read_released(path)
-    assert table.answer.tolist() == [True, None]
-    assert table.label.tolist() == [True, False]
+    made = se.released_answers(path, "format_a", "a model")
+    assert [(row.predicted, row.gold, row.parsed) for row in made] == [("YES", "YES", True), (None, "NO", False)]
+    assert {(row.source, row.arm, row.model) for row in made} == {("released", "format_a", "a model")}
 
 
 def test_a_term_within_another_is_not_where_the_term_stands(tmp_path):
     text = "The drug a may cause: abdominal pain, pain, rash"
     path = tmp_path / "a.csv"
     pd.DataFrame({"drug": ["a"], "text": [text]}).to_csv(path, index=False)
-    asked = pd.DataFrame({"drug": "a", "side_effect": ["pain", "rash", "abdominal pain", "abdominal"], "label": True})
-    table = se.effect_offsets(path, asked.assign(answer=True))
+    effects = ["pain", "rash", "abdominal pain", "abdominal"]
+    made = [answered(se.said(True), se.Question("a", effect, True)) for effect in effects]
+    table = se.effect_offsets(path, Outcomes(made).frame)
     assert table.side_effect.tolist() == ["pain", "rash", "abdominal pain"]
     assert [text[at - 2 : at] for at in table.offset] == [", ", ", ", ": "]
 
 
 def test_lists_in_alphabetical_order_are_counted():
     assert se.in_order({"a": ("ache", "rash"), "b": ("rash", "ache"), "c": ("cough",)}) == 2
-
-
-def test_questions_about_one_drug_widen_the_interval_of_recognition():
-    questions = [se.Question(f"d{i // 10}", f"e{i}", True) for i in range(40)]
-    read = {q: se.Entities(q.drug, q.side_effect) if q.drug in ("d0", "d1") else se.Entities() for q in questions}
-    score = se.recognition_score(read, questions)
-    assert (score.value, score.unparsed) == (0.5, 20)
-    assert score.high - score.low > 0.8
 
 
 def test_offsets_are_where_the_effect_stands_in_the_text(tmp_path):
@@ -184,7 +179,7 @@ def test_offsets_are_where_the_effect_stands_in_the_text(tmp_path):
         {"drug": "a", "side_effect": "fever", "true_label": 0, "predicted": "NO"},
     ]
     released.write_text(json.dumps({"detailed_results": rows}))
-    table = se.effect_offsets(knowledge, se.read_released(released))
+    table = se.effect_offsets(knowledge, Outcomes(se.released_answers(released, "format_a", "m")).frame)
     text = "The drug a causes the following side effects: nausea, rash"
     assert table.offset.tolist() == [text.index("rash"), text.index("nausea")]
     assert table.found.tolist() == [False, True]

@@ -308,7 +308,7 @@ def test_questions_are_asked_under_another_name():
     assert mm.questions_of(questions, ["ibuprofen"]) == questions[1:]
 
     def echo(asked):
-        return [se.Prediction(q.drug == "aspirin") for q in asked]
+        return [se.said(q.drug == "aspirin") for q in asked]
 
     result = mm.ask_as(echo, questions, {"aspirin": "aspirn"})
     assert (result.drugs, result.labels, result.answers) == (["aspirin", "ibuprofen"], [True, False], [False, False])
@@ -327,7 +327,7 @@ def test_the_graph_finds_only_what_was_normalised(tmp_path):
         se.load_graph(g, knowledge, "0" * 64)
         pairs = [(q.drug, q.side_effect) for q in questions]
         assert mm.known_edges(g, pairs) == {(d, e) for d, of in knowledge.items() for e in of}
-        assert [p.answer for p in mm.graph_alone(g)(questions)] == [q.label for q in questions]
+        assert [p.predicted for p in mm.graph_alone(g)(questions)] == [q.gold for q in questions]
         followed = mm.downstream(
             g,
             questions,
@@ -344,7 +344,7 @@ def test_the_graph_finds_only_what_was_normalised(tmp_path):
 
 @pytest.mark.engine
 def test_both_language_model_normalisers_answer_every_name(small_llm, tmp_path):
-    llm = LLM(small_llm, cache_folder=tmp_path)
+    llm = LLM(small_llm, folder=tmp_path)
     typed = ["metfromin", "aspirin", "holiday"]
     spelled = mm.by_llm(llm, DRUGS)(typed)
     chosen = mm.by_llm_choice(llm, RANKERS["edits"], k=3)(typed)

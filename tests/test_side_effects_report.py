@@ -1,6 +1,8 @@
-"""What the first chapter reports: rescoring, paired tests, the break in Format A, and the claims."""
+"""What the first chapter reports: the claims, calibration, the break in Format A, and the tables that it fills."""
 
 from __future__ import annotations
+
+from collections.abc import Sequence
 
 import numpy as np
 import pandas as pd
@@ -9,9 +11,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from helpers import published, record
+from helpers.results import rules
+from helpers.results.answers import Answer, answered
+from helpers.results.outcomes import Outcomes
 from helpers.side_effects import forward as se
 from helpers.side_effects import forward_report as report
-from helpers.side_effects.forward import Prediction, Question
+from helpers.side_effects.forward import Question, said
+
+NAMES = ("Qwen2.5-7B-Instruct", "Llama-3.1-8B-Instruct")
+ALL_ARMS = (*se.ARMS, "lookup")
 
 
 @pytest.fixture
@@ -23,112 +31,108 @@ def questions(n: int = 40) -> list[Question]:
     return [Question(f"drug{i // 4}", f"effect{i}", i % 2 == 0) for i in range(n)]
 
 
-def predictions(asked: list[Question], wrong: int, evidence_right: bool = True) -> list[Prediction]:
-    """All right but the first `wrong`."""
-    return [
-        Prediction(q.label if i >= wrong else not q.label, 0.9 if q.label else 0.1, q.label == evidence_right)
-        for i, q in enumerate(asked)
-    ]
+def rows(
+    asked: Sequence[Question], arm: str, wrong: int, *, handed_right: bool = True, differ: bool = True, **row: str
+) -> list[Answer]:
+    """All right but the first `wrong`. With `differ` the arms are not handed the same."""
+    made = []
+    for i, q in enumerate(asked):
+        handed = q.label == handed_right
+        if differ and arm == "format_a" and i % 10 == 0:
+            handed = not handed
+        answer = said(q.label if i >= wrong else not q.label, p_yes=0.9 if q.label else 0.1, handed=handed)
+        made.append(answered(answer, q, arm=arm, **{"model": "m", **row}))
+    return made
 
 
-def decided(run: record.Run, claim: str) -> str:
-    return next(c.verdict for c in run.claims if c.id == f"side_effects.claim.{claim}")
+def page(asked: Sequence[Question], *more: list[Answer], **wrong: int) -> Outcomes:
+    made = [row for arm, n in wrong.items() for row in rows(asked, arm, n)]
+    return Outcomes([*made, *(row for part in more for row in part)], labels=report.LABELS, draws=200)
 
 
-def arms(asked: list[Question], **wrong: int) -> dict[str, list[Prediction]]:
-    return {
-        arm: predictions(asked, wrong[arm]) for arm in ("closed_book", "format_a", "format_b", "graphrag", "lookup")
-    }
+def decide(run: record.Run, out: Outcomes, *claims: str) -> dict[str, str]:
+    """Verdict of each claim on the rerun."""
+    rules.decide(run, out, *claims)
+    return {c.id.rpartition(".")[2]: c.verdict for c in run.claims if c.kind == "rerun"}
 
 
-def decide(run: record.Run, asked: list[Question], answers: dict[str, list[Prediction]]) -> None:
-    scores = report.score_arms(asked, answers, draws=200)
-    report.decide_arm_claims(run, scores, asked, answers, model="m", released={}, draws=200)
+def why(run: record.Run, claim: str, kind: str) -> str:
+    return next(c.why for c in run.claims if c.id.endswith(claim) and c.kind == kind)
+
+
+FOUR = ("closed_book_is_unreliable", "retrieval_beats_closed_book", "pairs_beat_lists", "graphrag_beats_text_rag")
 
 
 def test_claims_that_hold_agree(run):
-    asked = questions(400)
-    decide(run, asked, arms(asked, closed_book=150, format_a=100, format_b=30, graphrag=0, lookup=0))
-    for claim in (
-        "closed_book_is_unreliable",
-        "retrieval_beats_closed_book",
-        "pairs_beat_lists",
-        "graphrag_beats_text_rag",
-    ):
-        assert decided(run, claim) == "agrees", claim
-    assert decided(run, "residual_errors_are_llm_mislabels") == "undecided"  # there is no error to explain
+    out = page(questions(400), closed_book=150, format_a=100, format_b=30, graphrag=0, lookup=0)
+    verdicts = decide(run, out, *FOUR, "residual_errors_are_llm_mislabels")
+    assert {verdicts[claim] for claim in FOUR} == {"agrees"}
+    assert verdicts["residual_errors_are_llm_mislabels"] == "undecided"  # there is no error to explain
 
 
 def test_claims_that_fail_differ(run):
-    asked = questions(1600)
-    decide(run, asked, arms(asked, closed_book=10, format_a=120, format_b=120, graphrag=120, lookup=0))
-    for claim in (
-        "closed_book_is_unreliable",
-        "retrieval_beats_closed_book",
-        "pairs_beat_lists",
-        "graphrag_reaches_ceiling",
-    ):
-        assert decided(run, claim) == "differs", claim
-
-
-@pytest.mark.parametrize(("evidence_right", "verdict"), [(True, "agrees"), (False, "differs")])
-def test_a_wrong_answer_is_the_models_only_if_its_evidence_was_right(run, evidence_right, verdict):
-    asked = questions(400)
-    answers = arms(asked, closed_book=150, format_a=100, format_b=30, graphrag=0, lookup=0)
-    answers["graphrag"] = predictions(asked, 2, evidence_right)
-    decide(run, asked, answers)
-    assert decided(run, "residual_errors_are_llm_mislabels") == verdict
-
-
-def test_an_unparsed_answer_counts_as_no_and_is_counted():
-    asked = [Question("a", "x", True), Question("b", "y", False)]
-    scores = report.score_arms(asked, {"arm": [Prediction(None), Prediction(None)]}, draws=200)["arm"]
-    assert scores["accuracy"].value == 0.5
-    assert scores["accuracy"].unparsed == 2
-    assert scores["sensitivity"].value == 0
+    out = page(questions(1600), closed_book=10, format_a=120, format_b=120, graphrag=120, lookup=0)
+    claims = (*FOUR[:3], "graphrag_reaches_ceiling")
+    assert set(decide(run, out, *claims).values()) == {"differs"}
 
 
 def test_what_few_drugs_leave_open_is_undecided(run):
     """Without an error GraphRAG is at the ceiling, and two formats tie; ten drugs do not show either."""
-    asked = questions(40)
-    decide(run, asked, arms(asked, closed_book=12, format_a=0, format_b=0, graphrag=0, lookup=0))
-    assert decided(run, "graphrag_reaches_ceiling") == "undecided"
-    assert decided(run, "pairs_beat_lists") == "undecided"
-    assert decided(run, "closed_book_is_unreliable") == "undecided"
-    many = questions(1600)
-    decide(run, many, arms(many, closed_book=600, format_a=0, format_b=0, graphrag=0, lookup=0))
-    assert decided(run, "graphrag_reaches_ceiling") == "agrees"
-    assert decided(run, "pairs_beat_lists") == "differs"
+    claims = ("graphrag_reaches_ceiling", "pairs_beat_lists", "closed_book_is_unreliable")
+    few = page(questions(40), closed_book=12, format_a=0, format_b=0, graphrag=0, lookup=0)
+    assert set(decide(run, few, *claims).values()) == {"undecided"}
+    many = page(questions(1600), closed_book=600, format_a=0, format_b=0, graphrag=0, lookup=0)
+    verdicts = decide(run, many, *claims)
+    assert verdicts["graphrag_reaches_ceiling"] == "agrees"
+    assert verdicts["pairs_beat_lists"] == "differs"
 
 
-def test_the_questions_about_one_drug_are_one_observation():
-    """Twenty pairs of one drug won together are no twenty wins."""
-    better, worse = np.array([True] * 20 + [False] * 20), np.zeros(40, dtype=bool)
-    alone = report.paired_tests({"graphrag": better, "format_a": worse}, [f"drug{i}" for i in range(40)])
-    together = report.paired_tests({"graphrag": better, "format_a": worse}, ["a"] * 20 + ["b"] * 20)
-    assert alone.p.item() < 0.001
-    assert together.p.item() > 0.5
-    assert together.low.item() < alone.low.item()
-
-
-def test_a_forced_tie_is_called_forced_and_the_released_answers_stand_beside_it(run):
+def test_a_tie_that_retrieval_forces_refutes_nothing(run):
+    """Arms that are handed the same cannot but tie; the released answers decide."""
     asked = questions(400)
-    answers = arms(asked, closed_book=150, format_a=0, format_b=0, graphrag=0, lookup=0)
-    scores = report.score_arms(asked, answers, draws=200)
-    wrong = {"closed_book": 150, "format_a": 100, "format_b": 20, "graphrag": 0}
-    released = {
-        (arm, model): report.answers_table(asked, predictions(asked, wrong[arm]))
-        for arm in se.ARMS
-        for model in se.MODELS
-    }
-    report.decide_arm_claims(run, scores, asked, answers, model="m", released=released, draws=200)
-    why = next(c.why for c in run.claims if c.id.endswith("pairs_beat_lists"))
-    assert "400 of 400" in why
-    assert "forced" in why
-    assert "On the released answers: RAG, Format B minus RAG, Format A: +20.0" in why
-    assert "Llama-3.1-8B-Instruct" in why
-    astray = answers | {"format_a": predictions(asked, 0, evidence_right=False)}
-    assert "forced" not in report.forced_words(asked, astray)
+    same = [row for arm in ("format_a", "format_b") for row in rows(asked, arm, 0, differ=False)]
+    authors = [
+        row
+        for name in NAMES
+        for arm, wrong in (("format_a", 100), ("format_b", 20))
+        for row in rows(asked, arm, wrong, source="released", model=name)
+    ]
+    verdicts = decide(run, page(asked, same, authors), "pairs_beat_lists")
+    assert verdicts["pairs_beat_lists"] == "not run"
+    assert "forced" in why(run, "pairs_beat_lists", "rerun")
+    assert next(c.verdict for c in run.claims if c.kind == "rescored") == "agrees"
+    assert all(name in why(run, "pairs_beat_lists", "rescored") for name in NAMES)
+    assert run.claims[0].kind == "rescored"  # what the authors released comes first
+
+
+@pytest.mark.parametrize(("handed_right", "verdict"), [(True, "agrees"), (False, "differs")])
+def test_a_wrong_answer_is_the_models_only_if_it_was_handed_the_truth(run, handed_right, verdict):
+    wrong = rows(questions(400), "graphrag", 2, handed_right=handed_right)
+    found = decide(run, page([], wrong), "residual_errors_are_llm_mislabels")
+    assert found["residual_errors_are_llm_mislabels"] == verdict
+
+
+def test_an_arm_that_is_missing_leaves_its_claims_untested(run):
+    verdicts = decide(run, page(questions(40), closed_book=10), "graphrag_beats_text_rag")
+    assert verdicts["graphrag_beats_text_rag"] == "not run"
+
+
+def test_an_arm_added_to_the_page_changes_no_verdict(run):
+    asked = questions(400)
+    few = page(asked, closed_book=150, format_a=100, format_b=60, graphrag=0, lookup=0)
+    more = few.and_([row for i in range(5) for row in rows(asked, f"new_{i}", 60)])
+    found = []
+    for out in (few, more):
+        decide(run, out, *FOUR)
+        found.append([c.model_dump() for c in run.claims])
+    assert found[0] == found[1]
+
+
+def test_an_unparsed_answer_counts_as_no_and_is_counted():
+    asked = [Question("a", "x", True), Question("b", "y", False)]
+    out = Outcomes([answered(said(None), q, arm="arm") for q in asked], draws=200)
+    assert (out.score("accuracy").value, out.score("accuracy").unparsed) == (0.5, 2)
+    assert out.score("sensitivity").value == 0
 
 
 @pytest.mark.parametrize(
@@ -136,21 +140,16 @@ def test_a_forced_tie_is_called_forced_and_the_released_answers_stand_beside_it(
 )
 def test_the_released_answers_decide_whether_the_model_matters_less(run, llama, verdict):
     """Qwen is right in 0, 6, 12 and 18 of the 20 pairs of a drug, arm after arm."""
-
-    def table(rights: float) -> pd.DataFrame:
-        rows = [(f"d{i}", f"e{j}", True, j < rights + (i % 2)) for i in range(60) for j in range(20)]
-        return pd.DataFrame(rows, columns=["drug", "side_effect", "label", "answer"])
-
-    released = {(arm, "qwen"): table(n) for arm, n in zip(se.ARMS, (0, 6, 12, 18), strict=True)}
-    released |= {(arm, "llama"): table(n) for arm, n in zip(se.ARMS, llama, strict=True)}
-    report.decide_models_claim(run, released, {}, draws=200)
-    assert decided(run, "model_difference_small") == verdict
-    assert "on the released answers" in run.claims[-1].why
-
-
-def test_without_any_answers_of_two_models_the_models_are_not_compared(run):
-    report.decide_models_claim(run, {}, {}, draws=200)
-    assert decided(run, "model_difference_small") == "not run"
+    made = [
+        answered(said(j < rights + i % 2), Question(f"d{i}", f"e{j}", True), arm=arm, model=name, source="released")
+        for name, of in zip(NAMES, ((0, 6, 12, 18), llama), strict=True)
+        for arm, rights in zip(se.ARMS, of, strict=True)
+        for i in range(60)
+        for j in range(20)
+    ]
+    rules.decide(run, page([], made), "model_difference_small")
+    assert next(c.verdict for c in run.claims if c.kind == "rescored") == verdict
+    assert next(c.verdict for c in run.claims if c.kind == "rerun") == "not run"
 
 
 def test_letter_and_place_are_told_apart():
@@ -175,18 +174,6 @@ def test_the_break_is_as_sure_as_its_drugs_are_many():
     assert side.high - side.low > 0.4  # Wilson over 300 rows: 0.11
 
 
-def test_what_the_model_said_is_told_by_this_runs_values():
-    asked = questions(80)
-    shy = [Prediction(False, 0.3 if q.label else 0.1) for q in asked]
-    run = record.start(notebook="01_side_effects_forward", paper="side_effects", profile="smoke", parameters={})
-    table = report.report_wordings(run, asked, {"shy": shy, "bold": predictions(asked, 2)}, draws=200)
-    whole = report.score_arms(asked, {"a": predictions(asked, 0)}, draws=200)["a"]
-    words = report.differs_words(whole, whole, 1550, table, "some model")
-    assert "some model says YES to 0.0 %" in words
-    assert "(bold) is right in 97.5 %" in words
-    assert "after 1,550 characters 100.0 %" in words
-
-
 @given(st.integers(1, 300), st.integers(1, 300))
 def test_the_break_is_found_where_it_is(before, after):
     offsets = pd.DataFrame(
@@ -203,62 +190,47 @@ def test_the_break_is_found_where_it_is(before, after):
 
 
 def test_without_held_out_drugs_there_is_no_calibrated_score():
-    asked = questions()
-    answers = predictions(asked, 3)
-    row = report.calibrate("graphrag", ([], []), (asked, answers), draws=200)
-    assert row.threshold is None
-    assert row.calibrated is None
-    assert 0.9 < row.auc.value <= 1
+    made = rows(questions(), "graphrag", 3)
+    assert "calibrated" not in se.calibrated(made, [])[0].measures
 
 
 def test_a_threshold_set_elsewhere_mends_a_model_that_always_says_no():
     asked = questions(200)
-    shy = [Prediction(False, 0.3 if q.label else 0.1) for q in asked]
-    row = report.calibrate("closed_book", (asked[:40], shy[:40]), (asked[40:], shy[40:]), draws=200)
-    assert row.plain.value == 0.5
-    assert row.calibrated is not None
-    assert row.calibrated.value == 1.0
+    shy = [answered(said(False, p_yes=0.3 if q.label else 0.1), q, arm="closed_book") for q in asked]
+    out = Outcomes(se.calibrated(shy[40:], shy[:40]), draws=200)
+    assert out.score("accuracy").value == 0.5
+    assert out.score("calibrated").value == 1.0
 
 
-def test_rescoring_fills_every_cell_of_the_three_tables(run):
+def test_every_cell_of_the_three_tables_is_filled_or_explained(run):
     asked = questions(80)
-    table = pd.DataFrame(
-        {
-            "drug": [q.drug for q in asked],
-            "side_effect": [q.side_effect for q in asked],
-            "label": [q.label for q in asked],
-            "answer": pd.Series([q.label for q in asked[:-4]] + [None] * 4, dtype=object),
-        }
-    )
-    released = {(arm, model): table for arm in se.ARMS for model in se.MODELS}
-    report.rescore(run, released, draws=200)
-    given_ids = {v["id"] for v in [value.model_dump() for value in run._values.values()]}
-    wanted = {
-        n.id
-        for n in published.published("side_effects").numbers
-        if n.id.split(".")[1] in ("table1", "table2", "table3")
-    }
-    assert given_ids == wanted
+    authors = [row for name in NAMES for arm in se.ARMS for row in rows(asked, arm, 4, source="released", model=name)]
+    here = [row for arm in se.ARMS for row in rows(asked, arm, 2)]
+    report.report_tables(run, page([], authors, here), "m", "", "one model")
+    numbers = published.published("side_effects").numbers
+    wanted = {n.id for n in numbers if n.id.split(".")[1] in ("table1", "table2", "table3")}
+    assert {id for kind, id in run._values if kind == "rescored"} == wanted
+    rerun = {id for kind, id in run._values if kind == "rerun"}
+    explained = {id for kind, id in run._reasons if kind == "rerun"}
+    assert wanted <= rerun | explained
+    assert not rerun & explained
+    assert {id for id in rerun if "table1" in id} == {id for id in wanted if "table1" in id}
 
 
 def test_false_positives_are_sorted_by_what_they_share():
-    released = pd.DataFrame(
-        {
-            "drug": ["a"] * 5,
-            "side_effect": ["oral disorder", "pain", "joint swelling", "fever", "rash"],
-            "label": [False, False, False, False, True],
-            "answer": pd.Series([True, True, True, False, True], dtype=object),
-        }
-    )
-    counts = se.false_positives(released, {"a": ["disorder", "abdominal pain", "swelling face", "rash"]})
+    effects = ["oral disorder", "pain", "joint swelling", "fever", "rash"]
+    labels = zip(effects, (False, False, False, False, True), (True, True, True, False, True), strict=True)
+    made = [answered(said(answer), Question("a", effect, gold), arm="x") for effect, gold, answer in labels]
+    counts = se.false_positives(Outcomes(made).frame, {"a": ["disorder", "abdominal pain", "swelling face", "rash"]})
     assert counts.tolist() == [1, 1, 1, 0]
 
 
 def test_the_data_claims_notice_a_pair_that_contradicts_its_label(run):
     asked = [Question("a", f"e{i}", i < 10) for i in range(20)]
-    report.decide_data_claims(run, asked, {"a": [f"e{i}" for i in range(10)]}, longest=9)
-    assert decided(run, "benchmark_is_balanced") == "agrees"
-    assert decided(run, "benchmark_labels_hold") == "agrees"
-    assert decided(run, "lists_exceed_10000_characters") == "differs"
-    report.decide_data_claims(run, asked, {"a": ["e11"]}, longest=10_001)
-    assert decided(run, "benchmark_labels_hold") == "differs"
+    claims = ("benchmark_is_balanced", "benchmark_labels_hold", "lists_exceed_10000_characters")
+    none = Outcomes([], draws=200)
+    facts = {"benchmark": asked, "knowledge": {"a": [f"e{i}" for i in range(10)]}, "longest": 9}
+    rules.decide(run, none, *claims, **facts)
+    assert [c.verdict for c in run.claims] == ["agrees", "agrees", "differs"]
+    rules.decide(run, none, *claims, **facts | {"knowledge": {"a": ["e11"]}, "longest": 10_001})
+    assert [c.verdict for c in run.claims] == ["agrees", "differs", "agrees"]

@@ -277,7 +277,7 @@ def test_the_graph_returns_the_catalogued_sets_and_nothing_for_the_unknown(small
         assert [r.drugs for r in sr.graph_only(graph)(queries)] == [q.drugs for q in queries]
         assert sr.expand(graph, " NAUSEA ") != []
         assert sr.expand(graph, "it's \\' } RETURN 1 //") == []
-        worded = sr.graph_llm(graph, Asking(LLM(small_llm, cache_folder=None)), chunk=4)(queries)
+        worded = sr.graph_llm(graph, Asking(LLM(small_llm, folder=None)), chunk=4)(queries)
         assert [len(r.replies) for r in worded] == [2, 1, 1]
         assert all(r.prompt_tokens and r.retrieved == len(q.drugs) for q, r in zip(queries, worded, strict=True))
 

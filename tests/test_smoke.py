@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import subprocess
+import sys
 import time
 
 import nbformat
@@ -73,6 +74,26 @@ def test_a_second_make_does_nothing_and_takes_no_time(reproduced, small_llm):
     assert again.returncode == 0
     assert "done in" not in again.stderr
     assert time.monotonic() - began < 5
+
+
+@pytest.mark.parametrize("notebook", [NAME, "18_across_papers"])
+def test_a_replay_from_stored_requests_asks_the_model_nothing_and_gives_the_same_numbers(reproduced, notebook):
+    path = BUILD / "records" / "smoke" / f"{notebook}.json"
+    before = json.loads(path.read_text())
+    done = subprocess.run(
+        [sys.executable, "-m", "helpers.run", "notebook", notebook, "--profile", "smoke"],
+        cwd=ROOT,
+        env={**os.environ, "PROFILE": "smoke", "ANSWERS": "stored-only", "PYTHONPATH": str(ROOT / "src")},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    after = json.loads(path.read_text())
+    tokens = after["provenance"]["tokens"]
+    assert tokens["cached"] == tokens["requests"] == before["provenance"]["tokens"]["requests"]
+    for part in ("values", "claims", "reasons"):
+        assert after[part] == before[part]
 
 
 def test_the_book_shows_the_sample_run_beside_the_reference(reproduced):

@@ -142,6 +142,11 @@ class Entry(BaseModel):
         return self
 
     @property
+    def redistributable(self) -> bool:
+        """Whether the licence allows texts of the file to be passed on."""
+        return self.licence.startswith(("Apache", "CC", "MIT"))
+
+    @property
     def mirror(self) -> str:
         """The file's place in a mirror: that of its origin, or its name if it has none."""
         return f"{self.origin}/{self.path}" if self.origin else self.name

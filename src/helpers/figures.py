@@ -178,8 +178,13 @@ def difference(test: Paired | pd.Series, digits: int) -> str:
 
 def points(test: Paired | pd.Series) -> str:
     """A difference of shares in hundredths, with its 95 % interval: `+15.0 [+2.8, +26.2]`."""
-    bounds = (signed(100 * bound, 1) for bound in (test.low, test.high))
-    return f"{signed(100 * test.difference, 1)} [{', '.join(bounds)}]"
+    return points_text(test.difference, test.low, test.high)
+
+
+def points_text(value: float, low: float, high: float) -> str:
+    """The same of three numbers."""
+    bounds = (signed(100 * bound, 1) for bound in (low, high))
+    return f"{signed(100 * value, 1)} [{', '.join(bounds)}]"
 
 
 def p_text(p: float) -> str:

@@ -1,38 +1,36 @@
-"""Asks an LLM over the OpenAI API: chat, choose, log-likelihood, many at once, each answer kept on disk.
+"""Asks an LLM over the OpenAI API: chat, choose, log-likelihood, many at once, each reply stored as it arrives.
 
-Every answer is stored under a hash of all that decides it (weights, engine, parameters, messages), as soon as it
-arrives. So a second run asks nothing, and an interrupted one goes on where it stopped.
+A reply is found by all that decides it (weights, parameters, messages; see `results.requests`). So a second run asks
+nothing, an interrupted one resumes where it stopped, and a server is started only for what is not stored.
 """
 
 from __future__ import annotations
 
-import hashlib
 import json
 import math
 import re
-import sqlite3
 import threading
 import time
-import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
+from datetime import UTC, datetime
+from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Any, Literal, TypeVar, cast
 
-import diskcache
 import openai
 from tqdm import tqdm
 
 from helpers.engines import Adapter
+from helpers.results.requests import RELEASED, STORE, Kind, Row, Store, plain, request_key
 from helpers.services import LlmEndpoint, is_loopback, llm_endpoint
-from helpers.settings import DERIVED
+from helpers.settings import settings
 
 Message = Mapping[str, str]
 Messages = Sequence[Message]
-Answer = TypeVar("Answer")
+Answer = TypeVar("Answer", bound="Reply | Choice | Loglikelihood")
 
-CACHE_FOLDER = DERIVED / "llm_cache"
 TOP_LOGPROBS = 20
 WRAPPING_TOKENS = 16
 """What a JSON object around an answer may take."""
@@ -61,7 +59,8 @@ class Reply:
         prompt_tokens, generated_tokens: as the server counted them.
         seconds: from sending to the last token, waiting in the server's queue included.
         first_token: log-probabilities of the likeliest first tokens, if they were asked for.
-        cached: whether it came from the disk.
+        cached: whether it was stored.
+        key: of its row in `results.requests`.
     """
 
     text: str
@@ -71,6 +70,7 @@ class Reply:
     seconds: float
     first_token: dict[str, float] = field(default_factory=dict)
     cached: bool = False
+    key: str = ""
 
 
 @dataclass(frozen=True)
@@ -83,6 +83,7 @@ class Choice:
     generated_tokens: int
     seconds: float
     cached: bool = False
+    key: str = ""
 
 
 @dataclass(frozen=True)
@@ -94,6 +95,8 @@ class Loglikelihood:
     prompt_tokens: int
     seconds: float
     cached: bool = False
+    key: str = ""
+    generated_tokens: int = 0
 
 
 @dataclass
@@ -102,12 +105,13 @@ class Usage:
 
     Attributes:
         requests: distinct requests.
-        cached: how many of them were answered from the disk.
+        cached: how many of them were stored.
         prompt_tokens, generated_tokens: as the server counted them when it was asked.
         overflows: prompts beyond the context.
         seconds: waited for the server, and `kept_seconds`.
-        kept_seconds: what the answers from the disk took when they were made: the seconds of each, over the requests
-            that were under way at once.
+        kept_seconds: what the stored replies took when they were made: the seconds of each, over the requests that were
+            under way at once.
+        keys: of the requests, by the step that asked first.
     """
 
     requests: int = 0
@@ -117,57 +121,81 @@ class Usage:
     overflows: int = 0
     seconds: float = 0.0
     kept_seconds: float = 0.0
+    keys: dict[str, str] = field(default_factory=dict)
+
+
+@lru_cache
+def store(folder: Path = STORE) -> Store:
+    """The store of requests in a folder, one for each process; the project's own also holds the reference run's."""
+    return Store(folder, RELEASED if folder == STORE else None)
 
 
 class LLM:
     """A model behind the OpenAI API.
 
     Args:
-        endpoint: the server, as `services.llm_endpoint` gives it.
-        cache_folder: where answers are kept; None asks the server each time.
+        endpoint: the server, as `services.llm_endpoint` gives it; one without an address is started on first need.
+        folder: of the store of requests; None asks the server each time and stores nothing.
         concurrency: requests under way at once; default: what the server is made for.
         salt: see `apart`.
+        start: starts the server of an endpoint without an address.
     """
 
     def __init__(
         self,
         endpoint: LlmEndpoint,
         *,
-        cache_folder: Path | None = CACHE_FOLDER,
+        folder: Path | None = STORE,
         concurrency: int | None = None,
         salt: str = "",
+        start: Callable[[], LlmEndpoint] | None = None,
     ) -> None:
-        """Open the client and the store of answers; the server is not asked yet."""
+        """Open the store of requests; the server is not asked yet."""
         self.endpoint = endpoint
         self.concurrency = concurrency or endpoint.concurrency
         self.usage = Usage()
-        self._counted: set[str] = set()
         self._lock = threading.Lock()
-        self._cache_folder = cache_folder
-        # a field of vLLM's own, which other servers may refuse
-        self._salt = {"cache_salt": salt} if salt and endpoint.engine == "vllm" else {}
-        self._cache = _open_cache(cache_folder) if cache_folder else None
-        self._client = openai.OpenAI(
-            base_url=endpoint.base_url,
-            api_key=endpoint.api_key,
+        self._folder = folder
+        self._store = store(folder) if folder else None
+        self._start = start
+        self._salt = salt
+
+    @cached_property
+    def _client(self) -> openai.OpenAI:
+        if not self.endpoint.base_url and self._start:
+            started = self._start()
+            if started.weights != self.endpoint.weights:
+                raise LlmError(
+                    f"The server that was started serves {started.weights}, not {self.endpoint.weights}: another "
+                    "engine fitted this machine's memory. Set LLM_ENGINE=vllm or LLM_ENGINE=llamacpp and run again."
+                )
+            self.endpoint = started
+        return openai.OpenAI(
+            base_url=self.endpoint.base_url,
+            api_key=self.endpoint.api_key,
             # with the client's back-off of up to 8 s this is some 100 s, longer than an embedded server's restart
             max_retries=16,
             timeout=600,
             # no proxy reaches this machine's loopback, nor should it see the key
-            http_client=openai.DefaultHttpxClient(trust_env=not is_loopback(endpoint.base_url)),
+            http_client=openai.DefaultHttpxClient(trust_env=not is_loopback(self.endpoint.base_url)),
         )
 
     def adapted(self, adapter: Adapter) -> LLM:
         """The model with one of the adapters that its server was asked to serve."""
-        endpoint = self.endpoint.adapted(adapter)
-        return LLM(endpoint, cache_folder=self._cache_folder, concurrency=self.concurrency)
+        start = self._start
+        return LLM(
+            self.endpoint.adapted(adapter),
+            folder=self._folder,
+            concurrency=self.concurrency,
+            start=start and (lambda: start().adapted(adapter)),
+        )
 
     def apart(self, salt: str) -> LLM:
         """The model for requests that take no computed prompt from those with another salt, so that each pays its own.
 
         For measuring time. vLLM alone keeps them apart; another server is not told.
         """
-        return LLM(self.endpoint, cache_folder=self._cache_folder, concurrency=self.concurrency, salt=salt)
+        return LLM(self.endpoint, folder=self._folder, concurrency=self.concurrency, salt=salt, start=self._start)
 
     # ------------------------------------------------------------------------------------------------ the three asks
 
@@ -200,7 +228,7 @@ class LLM:
 
         Raises:
             ContextOverflowError: a prompt does not fit and `overflow` is `error`.
-            LlmError: the server failed in spite of retries. Answers that had come are kept.
+            LlmError: the server failed in spite of retries. Replies that had come are stored.
         """
         parameters: dict[str, Any] = {
             "max_tokens": max_tokens,
@@ -240,19 +268,17 @@ class LLM:
         choices = list(choices)
         if len(set(choices)) < 2 or any(a != b and b.startswith(a) for a in choices for b in choices):
             raise ValueError(f"Choices must be at least two, and none may begin another: {choices}")
-        constraint, wrapped = _constraint(self.endpoint.engine, choices)
-        parameters = {
-            "choices": choices,
-            "max_tokens": 4 + 2 * max(map(len, choices)) + (WRAPPING_TOKENS if wrapped else 0),
-            "temperature": 0.0,
-            "seed": 0,
-            "logprobs": True,
-            "top_logprobs": TOP_LOGPROBS,
-            "extra": constraint,
-        }
 
         def ask(messages: Messages) -> Choice:
-            body = {k: v for k, v in parameters.items() if k != "choices"}
+            constraint, wrapped = _constraint(self.endpoint.engine, choices)
+            body = {
+                "max_tokens": 4 + 2 * max(map(len, choices)) + (WRAPPING_TOKENS if wrapped else 0),
+                "temperature": 0.0,
+                "seed": 0,
+                "logprobs": True,
+                "top_logprobs": TOP_LOGPROBS,
+                "extra": constraint,
+            }
             completion, seconds = self._request(messages, body)
             if completion is None:
                 raise ContextOverflowError(f"A prompt does not fit the context of {self.endpoint.context} tokens.")
@@ -280,7 +306,8 @@ class LLM:
                 seconds,
             )
 
-        return self._many("choose", parameters, [list(map(dict, p)) for p in prompts], ask, Choice, label)
+        # how an engine is told of the choices is its own matter, and decides nothing
+        return self._many("choose", {"choices": choices}, [list(map(dict, p)) for p in prompts], ask, Choice, label)
 
     def loglikelihood_many(
         self, pairs: Sequence[tuple[str, str]], *, label: str = "log-likelihood"
@@ -295,13 +322,13 @@ class LLM:
             CapabilityError: the engine cannot score a prompt (llama.cpp's server cannot), or the tokens that it gives
                 do not join to the continuation.
         """
-        if self.endpoint.engine == "llamacpp":
-            raise CapabilityError(
-                "llama.cpp's server gives no log-probabilities of a prompt. Use LLM_ENGINE=vllm, or a vLLM server by "
-                "LLM_BASE_URL."
-            )
 
         def ask(pair: Sequence[str]) -> Loglikelihood:
+            if self.endpoint.engine == "llamacpp":
+                raise CapabilityError(
+                    "llama.cpp's server gives no log-probabilities of a prompt. Use LLM_ENGINE=vllm, or a vLLM server "
+                    "by LLM_BASE_URL."
+                )
             context, continuation = pair
             start = time.perf_counter()
             done = self._guard(
@@ -351,12 +378,14 @@ class LLM:
 
     def _request(self, messages: Messages, parameters: Mapping[str, Any]) -> tuple[Any, float]:
         body = {k: v for k, v in parameters.items() if k != "extra"}
+        # a field of vLLM's own, which other servers may refuse
+        salt = {"cache_salt": self._salt} if self._salt and self.endpoint.engine == "vllm" else {}
         start = time.perf_counter()
         completion = self._guard(
             lambda: self._client.chat.completions.create(
                 model=self.endpoint.model,
                 messages=cast(Any, messages),
-                extra_body={**parameters["extra"], **self._salt},
+                extra_body=parameters["extra"] | salt,
                 **body,
             )
         )
@@ -380,59 +409,79 @@ class LLM:
             raise LlmError(f"{where} refused the key. Set LLM_API_KEY.") from None
         except openai.APIConnectionError as error:
             raise LlmError(
-                f"{where} does not answer ({error.__cause__ or error}). What was answered is kept: mend the server "
-                "and run again. For an embedded server see _build/logs/llm.log."
+                f"{where} does not answer ({error.__cause__ or error}). Replies that had come are stored: restart the "
+                "server and run again. For an embedded server see _build/logs/llm.log."
             ) from None
         except openai.APIStatusError as error:
             raise LlmError(f"{where} failed with HTTP {error.status_code} in spite of retries: {error}") from None
 
     def _many(
         self,
-        kind: str,
+        kind: Kind,
         parameters: Mapping[str, Any],
-        items: Sequence[Any],
+        prompts: Sequence[Any],
         ask: Callable[[Any], Answer],
         answer_type: Callable[..., Answer],
         label: str,
     ) -> list[Answer]:
-        """Answer each distinct item once, from the disk where it is there."""
-        start = time.perf_counter()
-        keys = [self._key(kind, parameters, item) for item in items]
-        distinct = dict(zip(keys, items, strict=True))
-        found: dict[str, Answer] = {}
-        if self._cache is not None:
-            for key in distinct:
-                if (kept := self._cache.get(key)) is not None:
-                    found[key] = answer_type(**{**kept, "cached": True})
-        missing = [key for key in distinct if key not in found]
-        fresh: dict[str, Answer] = {}
+        """Answer each distinct prompt once, from the store where it is there."""
+        weights = self.endpoint.weights
+        keys = [request_key(kind, weights, parameters, prompt) for prompt in prompts]
+        distinct = dict(zip(keys, prompts, strict=True))
+        stored = self._store.get(distinct) if self._store else {}
+        answers = {key: _from_row(row, answer_type) for key, row in stored.items()}
+        missing = [key for key in distinct if key not in answers]
+        if missing and self._store and settings().answers == "stored-only":
+            raise LlmError(
+                f"{len(missing)} of {len(distinct)} requests of the step {label!r} are not stored, and "
+                "ANSWERS=stored-only asks no model. If a prompt changed on purpose, run without it."
+            )
 
-        # kept by who asked, so that what is under way when another request fails is kept too
-        def ask_and_keep(key: str) -> Answer:
+        # stored by who asked, so that what is under way when another request fails is stored too
+        def ask_and_store(key: str) -> Answer:
             answer = ask(distinct[key])
-            if self._cache is not None:
-                kept = asdict(answer)  # type: ignore[call-overload]  # all three answers are dataclasses
-                kept.pop("cached")
-                with self._lock:
-                    self._cache.set(key, kept)
-            return answer
+            row = self._as_row(key, kind, parameters, distinct[key], answer)
+            if self._store:
+                self._store.put([row])
+            # rounded as it is stored, so that a first run gives the numbers of every later one
+            return replace(_from_row(row, answer_type), cached=False, seconds=answer.seconds)
 
-        with ThreadPoolExecutor(self.concurrency) as pool:
-            futures = {pool.submit(ask_and_keep, key): key for key in missing}
-            try:
-                bar = tqdm(as_completed(futures), total=len(missing), desc=label, unit="req", disable=not missing)
-                for future in bar:
-                    fresh[futures[future]] = future.result()
-            except BaseException:
-                pool.shutdown(wait=False, cancel_futures=True)
-                raise
-        self._count({**found, **fresh}, time.perf_counter() - start if fresh else 0.0)
-        return [fresh[key] if key in fresh else found[key] for key in keys]
+        waited = 0.0
+        if missing:
+            _ = self._client  # a server that starts now is not part of the waiting
+            start = time.perf_counter()
+            with ThreadPoolExecutor(self.concurrency) as pool:
+                futures = {pool.submit(ask_and_store, key): key for key in missing}
+                try:
+                    for future in tqdm(as_completed(futures), total=len(missing), desc=label, unit="req"):
+                        answers[futures[future]] = future.result()
+                except BaseException:
+                    pool.shutdown(wait=False, cancel_futures=True)
+                    raise
+            waited = time.perf_counter() - start
+        self._count(answers, waited, label)
+        return [answers[key] for key in keys]
 
-    def _count(self, answers: Mapping[str, Any], waited: float) -> None:
+    def _as_row(self, key: str, kind: Kind, parameters: Mapping[str, Any], prompt: object, answer: Answer) -> Row:
+        reply = {k: v for k, v in asdict(answer).items() if k not in _COLUMNS}
+        return Row(
+            key=key,
+            kind=kind,
+            weights=self.endpoint.weights,
+            parameters=plain(parameters),
+            prompt=plain(prompt),
+            reply=plain(reply),
+            prompt_tokens=answer.prompt_tokens,
+            generated_tokens=answer.generated_tokens,
+            seconds=answer.seconds,
+            engine=f"{self.endpoint.engine} {self.endpoint.version}".strip(),
+            asked=datetime.now(UTC).isoformat(timespec="seconds"),
+        )
+
+    def _count(self, answers: Mapping[str, Answer], waited: float, label: str) -> None:
         with self._lock:
-            new = [answer for key, answer in answers.items() if key not in self._counted]
-            self._counted.update(answers)
+            new = [answer for key, answer in answers.items() if key not in self.usage.keys]
+            self.usage.keys.update({answer.key: label for answer in new})
             under_way = max(1, min(self.concurrency, len(answers)))
             kept = math.fsum(answer.seconds for answer in new if answer.cached) / under_way
             self.usage.requests += len(new)
@@ -441,15 +490,21 @@ class LLM:
             self.usage.seconds += waited + kept
             for answer in new:
                 self.usage.prompt_tokens += answer.prompt_tokens
-                self.usage.generated_tokens += getattr(answer, "generated_tokens", 0)
+                self.usage.generated_tokens += answer.generated_tokens
                 self.usage.overflows += getattr(answer, "status", "") == "overflow"
 
-    def _key(self, kind: str, parameters: Mapping[str, Any], item: object) -> str:
-        e = self.endpoint
-        # weights without a digest are told apart by where they are served
-        weights = e.model_sha256 or f"{e.base_url} {e.model}"
-        decides = [kind, weights, e.engine, e.version, e.context, parameters, item]
-        return hashlib.sha256(json.dumps(decides, sort_keys=True, ensure_ascii=False).encode()).hexdigest()
+
+_COLUMNS = frozenset({"prompt_tokens", "generated_tokens", "seconds", "cached", "key"})
+"""Of an answer, what is a column of its row or belongs to one process."""
+
+
+def _from_row(row: Row, answer_type: Callable[..., Answer]) -> Answer:
+    reply = json.loads(row.reply)
+    for name in ("logprobs", "first_token"):
+        if name in reply:  # JSON has no infinity
+            reply[name] = {k: -math.inf if v is None else v for k, v in reply[name].items()}
+    counts = {"prompt_tokens": row.prompt_tokens, "generated_tokens": row.generated_tokens, "seconds": row.seconds}
+    return answer_type(**reply, **counts, cached=True, key=row.key)
 
 
 def connect(
@@ -459,7 +514,7 @@ def connect(
     adapters: Sequence[Adapter] = (),
     **options: Any,  # noqa: ANN401  # handed to LLM
 ) -> LLM:
-    """The LLM of the settings, else an embedded one that serves `model`.
+    """The LLM of the settings, else an embedded one that serves `model`, started when a request is not stored.
 
     Args:
         model: the model to ask.
@@ -470,7 +525,11 @@ def connect(
     Raises:
         ServiceError: see `services.llm_endpoint`.
     """
-    return LLM(llm_endpoint(model, exact=exact, adapters=adapters), **options)
+
+    def start() -> LlmEndpoint:
+        return llm_endpoint(model, exact=exact, adapters=adapters)
+
+    return LLM(llm_endpoint(model, exact=exact, adapters=adapters, start=False), start=start, **options)
 
 
 def choice_logprobs(steps: Iterable[tuple[str, Mapping[str, float]]], choices: Sequence[str]) -> dict[str, float]:
@@ -592,29 +651,3 @@ def _refused_parameter(error: openai.APIStatusError) -> str:
 
 def _is_overflow(message: str) -> bool:
     return any(sign in message.lower() for sign in ("context length", "context size", "maximum model length"))
-
-
-def _open_cache(folder: Path) -> diskcache.Cache:
-    """The answers' store; a corrupt one is set aside, never deleted.
-
-    Raises:
-        LlmError: it cannot be opened, for example because the disk is full; it stays where it is.
-    """
-    options: dict[str, Any] = {"disk": diskcache.JSONDisk, "size_limit": 2**36, "eviction_policy": "none"}
-    try:
-        cache = diskcache.Cache(str(folder), **options)
-        cache.get("probe")
-    except (sqlite3.DatabaseError, diskcache.Timeout, OSError) as error:
-        # the low byte is the kind of error, the rest says more of it
-        if getattr(error, "sqlite_errorcode", 0) & 0xFF not in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
-            raise LlmError(
-                f"The kept answers in {folder} cannot be opened ({error}). They are left as they are. See that the "
-                "disk has room, that the folder may be written to, and that no other process holds it; then run again."
-            ) from None
-        aside = folder.with_name(f"{folder.name}.corrupt-{time.strftime('%Y%m%dT%H%M%S')}")
-        folder.rename(aside)
-        warnings.warn(
-            f"The kept answers could not be read ({error}). Set aside as {aside}; starting anew.", stacklevel=3
-        )
-        cache = diskcache.Cache(str(folder), **options)
-    return cache

@@ -26,6 +26,8 @@ from statsmodels.stats.proportion import proportion_confint
 
 CONFIDENCE = 0.95
 DRAWS = 2000
+BLOCK = 2**23
+"""Numbers that a resampling holds at once: 64 MiB."""
 
 Column: TypeAlias = "Sequence[Any] | NDArray[Any] | pd.Series"
 """One value a row."""
@@ -198,13 +200,7 @@ def paired_means(a: Column, b: Column, *, clusters: Column | None = None, seed: 
     mean = bootstrap(gain, clusters=clusters, seed=seed, draws=draws)
     summed = gain if clusters is None else np.bincount(_codes(clusters), weights=gain)
     moved = summed[np.abs(summed) > 1e-12]
-    if len(moved):
-        flips = np.random.default_rng(seed).choice([-1.0, 1.0], size=(draws, len(moved)))
-        # the arrangement that was measured is one of those that chance could give
-        extreme = np.abs(flips @ moved) >= np.abs(moved.sum()) * (1 - 1e-9)
-        p = (1 + int(extreme.sum())) / (draws + 1)
-    else:
-        p = 1.0
+    p = _flipped(lambda flips: flips @ moved, len(moved), float(moved.sum()), seed, draws) if len(moved) else 1.0
     better, worse = int((gain > 0).sum()), int((gain < 0).sum())
     # an end of exactly 0 says that so few rows differ that some draws hold none of them: what was not seen in so many
     # units may still be there, as often as Wilson's interval allows
@@ -214,6 +210,162 @@ def paired_means(a: Column, b: Column, *, clusters: Column | None = None, seed: 
     high = max(mean.high, mean.value + unseen) if mean.high == 0 or not len(moved) else mean.high
     name = "paired randomisation" if clusters is None else "paired randomisation by cluster"
     return Paired(name, len(gain), better, worse, mean.value, low, high, p)
+
+
+def paired_ratios(
+    a: tuple[Column, Column],
+    b: tuple[Column, Column],
+    *,
+    clusters: Column | None = None,
+    seed: int = 0,
+    draws: int = DRAWS,
+) -> Paired:
+    """Difference of two ratios of sums measured on the same rows: means, precision, recall, micro-F1.
+
+    Where each row counts once, it is `paired_means`. Else the randomisation test exchanges the two arms within a unit
+    (Yeh 2000), and the interval draws units, taking both arms of each.
+
+    Args:
+        a: (n,) tops and (n,) bottoms of the first arm.
+        b: the same of the second arm.
+        clusters: (n,) names of what rows belong together.
+        seed: of both draws.
+        draws: of both.
+
+    Raises:
+        ValueError: lengths differ, there are no rows, a value is not finite, or there are fewer than 100 draws.
+    """
+    (top_a, bottom_a), (top_b, bottom_b) = (tuple(_finite(x, "tops and bottoms") for x in of) for of in (a, b))
+    if (bottom_a == 1).all() and (bottom_b == 1).all():
+        return paired_means(top_a, top_b, clusters=clusters, seed=seed, draws=draws)
+    _enough(draws)
+    units = np.arange(len(top_a)) if clusters is None else _codes(clusters)
+    _same_length(a=top_a, b=top_b, bottom_a=bottom_a, bottom_b=bottom_b, clusters=units)
+    sums = _summed(units, top_a, bottom_a, top_b, bottom_b)
+
+    def difference(total: Floats) -> Floats:
+        with np.errstate(divide="ignore", invalid="ignore"):
+            ratios = np.nan_to_num(total[..., 0::2] / total[..., 1::2])
+        return np.asarray(ratios[..., 0] - ratios[..., 1])
+
+    value = float(difference(sums.sum(axis=0)))
+    half, gap = sums[:, :2] + sums[:, 2:], sums[:, :2] - sums[:, 2:]
+    moved = np.abs(gap).max(axis=1) > 1e-12
+    fixed = half[~moved].sum(axis=0)
+
+    def exchanged(flips: Floats) -> Floats:
+        # a flip of 1 leaves the arms of a unit, one of -1 exchanges them
+        turned, both = flips @ gap[moved], half[moved].sum(axis=0) + fixed
+        return difference(np.concatenate([both + turned, both - turned], axis=1) / 2)
+
+    p = _flipped(exchanged, int(moved.sum()), value, seed, draws) if moved.any() else 1.0
+    low, high = _percentiles(difference(_drawn(sums, draws, np.random.default_rng(seed))))
+    low, high = _around(value, low, high, -np.inf, np.inf)
+    unseen = _wilson(0.0, len(sums))[1]
+    if low == 0 or not moved.any():
+        low = min(low, value - unseen)
+    if high == 0 or not moved.any():
+        high = max(high, value + unseen)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        gain = np.nan_to_num(top_a / bottom_a) - np.nan_to_num(top_b / bottom_b)
+    name = "paired randomisation" if clusters is None else "paired randomisation by cluster"
+    return Paired(name, len(top_a), int((gain > 0).sum()), int((gain < 0).sum()), value, low, high, p)
+
+
+def _flipped(statistic: Callable[[Floats], Floats], units: int, value: float, seed: int, draws: int) -> float:
+    """Two-sided p of a randomisation test that turns each unit's sign, in blocks of bounded memory."""
+    rng = np.random.default_rng(seed)
+    extreme, block = 0, max(1, BLOCK // units)
+    for start in range(0, draws, block):
+        flips = rng.choice([-1.0, 1.0], size=(min(block, draws - start), units))
+        extreme += int((np.abs(statistic(flips)) >= abs(value) * (1 - 1e-9)).sum())
+    # the arrangement that was measured is one of those that chance could give
+    return (1 + extreme) / (draws + 1)
+
+
+def ratio(top: Column, bottom: Column, *, clusters: Column | None = None, seed: int = 0, draws: int = DRAWS) -> Score:
+    """The sum of the tops over the sum of the bottoms: a mean, a precision, a recall, a micro-F1, a weighted mean.
+
+    Args:
+        top: (n,) numbers.
+        bottom: (n,) numbers, none negative; 1 in each row for a mean.
+        clusters: (n,) names of what rows belong together; whole clusters are then drawn.
+        seed, draws: of the bootstrap.
+
+    Returns:
+        A proportion of independent rows has Wilson's interval; anything else is bootstrapped over clusters or rows. A
+        fraction whose denominator is 0 has the value 0 by custom and the interval 0 to 1.
+
+    Raises:
+        ValueError: lengths differ, there are no rows, a value is not finite, or there are fewer than 100 draws.
+    """
+    _enough(draws)
+    tops, bottoms = _finite(top, "tops"), _finite(bottom, "bottoms")
+    units = np.arange(len(tops)) if clusters is None else _codes(clusters)
+    _same_length(tops=tops, bottoms=bottoms, clusters=units)
+    if not bottoms.sum():
+        return Score(0.0, len(tops), 0.0, 1.0)
+    fraction = bool(((tops >= 0) & (tops <= bottoms)).all())
+    if len(np.unique(units)) == len(tops) and (bottoms == 1).all() and np.isin(tops, (0, 1)).all():
+        return proportion(int(tops.sum()), len(tops))
+    sums = _summed(units, tops, bottoms)
+    value = float(sums[:, 0].sum() / sums[:, 1].sum())
+    if fraction and value in (0.0, 1.0):  # every draw gives that value
+        return Score(value, len(tops), *_wilson(value, int((sums[:, 1] > 0).sum())))
+    drawn = _drawn(sums, draws, np.random.default_rng(seed))
+    low, high = _percentiles((drawn[:, 0] / np.where(drawn[:, 1] > 0, drawn[:, 1], np.nan))[drawn[:, 1] > 0])
+    bounds = (0.0, 1.0) if fraction else (-np.inf, np.inf)
+    return Score(value, len(tops), *_around(value, low, high, *bounds))
+
+
+def rank_correlation(
+    x: Column, y: Column, *, clusters: Column | None = None, seed: int = 0, draws: int = DRAWS
+) -> Score:
+    """Spearman's rank correlation with a percentile bootstrap interval over clusters or rows.
+
+    Raises:
+        ValueError: lengths differ, there are fewer than three rows, a value is not finite, or too few draws.
+    """
+    _enough(draws)
+    first, second = _finite(x, "x"), _finite(y, "y")
+    units = np.arange(len(first)) if clusters is None else _codes(clusters)
+    _same_length(x=first, y=second, clusters=units)
+    if len(first) < 3:
+        raise ValueError(f"A rank correlation needs at least three rows; found {len(first)}.")
+    rows = [np.flatnonzero(units == unit) for unit in np.unique(units)]
+    rng = np.random.default_rng(seed)
+    drawn = [np.concatenate([rows[i] for i in rng.integers(len(rows), size=len(rows))]) for _ in range(draws)]
+    values = np.array([_spearman(first[of], second[of]) for of in drawn])
+    value = _spearman(first, second)
+    low, high = _percentiles(values[np.isfinite(values)]) if np.isfinite(values).any() else (-1.0, 1.0)
+    return Score(value, len(first), *_around(value, low, high, -1.0, 1.0))
+
+
+def _spearman(x: Floats, y: Floats) -> float:
+    a, b = rankdata(x), rankdata(y)
+    spread = a.std() * b.std()
+    return float(((a - a.mean()) * (b - b.mean())).mean() / spread) if spread else float("nan")
+
+
+def _summed(units: Ints, *columns: Floats) -> Floats:
+    """(units, columns) sums of the rows of each unit."""
+    sums = [np.bincount(units, weights=column).astype(float) for column in columns]
+    return np.stack(sums, axis=1)[np.bincount(units) > 0]
+
+
+def _drawn(sums: Floats, draws: int, rng: np.random.Generator) -> Floats:
+    """(draws, columns) totals of so many bootstrap samples of the units, in blocks of bounded memory.
+
+    Units with the same sums are interchangeable, so a draw is how often each distinct row comes up.
+    """
+    patterns, frequency = np.unique(sums, axis=0, return_counts=True)
+    shares, block = frequency / len(sums), max(1, BLOCK // len(patterns))
+    return np.concatenate(
+        [
+            rng.multinomial(len(sums), shares, size=min(block, draws - start)) @ patterns
+            for start in range(0, draws, block)
+        ]
+    )
 
 
 def holm(ps: Sequence[float]) -> list[float]:

@@ -5,15 +5,16 @@ from __future__ import annotations
 import difflib
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 from pathlib import Path
-from typing import Literal, TypeVar
+from typing import Annotated, Literal, TypeVar
 
 import yaml
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
 
 from helpers.settings import PUBLISHED
+from helpers.verdicts import ON_PAR
 
 Unit = Literal["fraction", "percentage_points", "seconds", "per_second", "count"]
 Kind = Literal["rescored", "rerun"]
@@ -125,14 +126,109 @@ class Number(Entry):
         return f"{value / self._scale:{grouped}.{places}f}{suffix}"
 
 
+Arms = Annotated[tuple[str, ...], BeforeValidator(lambda arms: (arms,) if isinstance(arms, str) else arms)]
+
+
+class Rule(Strict):
+    """What must hold for a claim, on the rows of the table of answers. One verb, and what it needs.
+
+    `better` and `on_par` compare each of their arms with each of `than` by paired tests, p adjusted by Holm over the
+    rule's own comparisons; `above`, `below` and `exactly` hold one arm against `bound`.
+    """
+
+    better: Arms = ()
+    on_par: Arms = ()
+    above: str = ""
+    below: str = ""
+    exactly: str = ""
+    function: str = Field(default="", description="in the paper's module `rules`; takes the rows, gives a Decision")
+    all_of: tuple[Rule, ...] = ()
+    than: Arms = ()
+    measure: str = "accuracy"
+    bound: float | None = None
+    margin: float | None = Field(default=None, description="default: `verdicts.WORTHWHILE`, for on_par `ON_PAR`")
+    where: dict[str, tuple[str, ...]] = Field(default_factory=dict, description="columns or strata, and their values")
+    each: str = Field(default="", description="a column, within each of whose values it must hold")
+    tie: str = Field(default="", description="a measure; arms that are handed the same cannot but tie")
+    of: tuple[Kind, ...] = Field(default=("rerun",), min_length=1)
+    words_: str = Field(default="", alias="words", description="in place of words made of the rule")
+
+    @model_validator(mode="after")
+    def _one_verb(self) -> Rule:
+        verbs = [self.better, self.on_par, self.above, self.below, self.exactly, self.function, self.all_of]
+        if sum(map(bool, verbs)) != 1:
+            raise ValueError("a rule has one of better, on_par, above, below, exactly, function, all_of")
+        if bool(self.better or self.on_par) != bool(self.than):
+            raise ValueError("`than` goes with better and on_par")
+        if bool(self.above or self.below or self.exactly) != (self.bound is not None):
+            raise ValueError("`bound` goes with above, below and exactly")
+        if self.function and not self.words_:
+            raise ValueError("a rule by a function says in `words` what the function asks")
+        return self
+
+    @property
+    def arm(self) -> str:
+        """The arm that `above`, `below` or `exactly` is about."""
+        return self.above or self.below or self.exactly
+
+    @property
+    def first(self) -> tuple[str, ...]:
+        """The arms that are compared with those of `than`."""
+        return self.better or self.on_par
+
+    @property
+    def arms(self) -> tuple[str, ...]:
+        """The arms that it names."""
+        return (*filter(None, (self.arm,)), *self.first, *self.than)
+
+    def words(self, label: Callable[[str], str] = str) -> str:
+        """The rule as a sentence.
+
+        Args:
+            label: an arm's name for a reader.
+        """
+        if self.words_:
+            return " ".join(self.words_.split())
+        if self.all_of:
+            return " ".join(part.words(label) for part in self.all_of)
+        within = "".join(f", {name} {' or '.join(values)}" for name, values in self.where.items())
+        within += f", within each {self.each}" if self.each else ""
+        if not self.than:
+            what = f"{self.measure} of {label(self.arm)}{within}"
+            if self.exactly:
+                return f"{what} is exactly {self.bound:g}."
+            return f"The 95 % interval of {what} lies {'above' if self.above else 'below'} {self.bound:g}."
+        family = " adjusted by Holm" if len(self.first) * len(self.than) > 1 or self.each else ""
+        margin = ON_PAR if self.margin is None else self.margin
+        held = (
+            "every difference is positive and significant"
+            if self.better
+            else f"the 95 % interval of the difference lies above {-100 * margin:g} points"
+        )
+        first, others = (" and ".join(map(label, arms)) for arms in (self.first, self.than))
+        return f"{first} against {others}, {self.measure}{within}: paired randomisation by cluster{family}; {held}."
+
+
 class Claim(Entry):
-    """A finding in words, and the test that decides it on a run's own data."""
+    """A finding in words, and the test that decides it: a rule, or else words for one that a notebook carries out."""
 
     text: str
     where: str
-    test: str
+    test: str = ""
+    rule: Rule | None = None
     note: str = ""
     why_not: str = Field(default="", description="why no notebook decides it")
+
+    @model_validator(mode="after")
+    def _tested(self) -> Claim:
+        if bool(self.test) == bool(self.rule):
+            raise ValueError(f"{self.id}: needs either a rule or a test in words")
+        return self
+
+    @property
+    def decided_by(self) -> str:
+        """The test in words."""
+        return self.rule.words() if self.rule else self.test
 
 
 class Setting(Strict):

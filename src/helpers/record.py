@@ -5,12 +5,14 @@ A notebook calls `start`, reports to the `Run` it gets, and saves. Ids are those
 
 from __future__ import annotations
 
+import inspect
 import json
 import logging
 import math
 import os
 import re
 import time
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from datetime import UTC, datetime
 from numbers import Real
@@ -22,12 +24,19 @@ from pydantic import Field
 from helpers.metrics import Score
 from helpers.provenance import Json, Machine, machine, scrubbed, without_addresses
 from helpers.published import ID, Entry, Kind, Number, RecordError, Strict, published
-from helpers.settings import BUILD, Profile
+from helpers.results import answers
+from helpers.results.answers import Answer, Unit, answered
+from helpers.settings import BUILD, NOTEBOOKS, Profile, settings
 from helpers.verdicts import Verdict
 
 if TYPE_CHECKING:
+    import pandas as pd
+
     from helpers.datasets import Located
-    from helpers.llm import Usage
+    from helpers.graph import Graph
+    from helpers.llm import LLM, Usage
+    from helpers.results.outcomes import Outcomes
+    from helpers.vectors import Encoder
 
 log = logging.getLogger(__name__)
 
@@ -72,8 +81,9 @@ class Reason(Entry):
 
 
 class Finding(Entry):
-    """What a run says about a claim."""
+    """What a run says about a claim: on the authors' released answers (rescored), or on its own (rerun)."""
 
+    kind: Kind = "rerun"
     verdict: Verdict
     test: str
     p: float | None
@@ -175,12 +185,15 @@ class Run:
         self._created, self._began = datetime.now(UTC), time.monotonic()
         self._values: dict[tuple[str, str], Value] = {}
         self._reasons: dict[tuple[str, str], Reason] = {}
-        self._claims: dict[str, Finding] = {}
+        self._claims: dict[tuple[str, str], Finding] = {}
         self._extras: dict[str, Extra] = {}
         self._data: dict[str, DataUsed] = {}
         self._models: dict[tuple[str, str], ModelUsed] = {}
         self._timings: list[Timing] = []
         self._tokens = dict.fromkeys(("prompt", "generated", "requests", "cached"), 0)
+        self._requests: dict[str, str] = {}
+        self._licences: set[str] = set()
+        self._withheld = self._own = False
 
     def data(self, located: Located) -> None:
         """Note a data file. One sample file makes the whole run a SAMPLE."""
@@ -188,10 +201,28 @@ class Run:
             name=located.name, sha256=located.sha256, source=located.source, sample=located.sample
         )
         self.sample = self.sample or located.sample
+        from helpers.datasets import registry  # noqa: PLC0415  # pydantic over the whole registry
+
+        entry = registry().get(located.name)
+        self._own = self._own or (entry is None and not located.sample)
+        if entry and not located.sample:
+            self._licences.add(entry.licence)
+            self._withheld = self._withheld or not entry.redistributable
 
     def model(self, name: str, sha256: str | None, engine: str, version: str | None, role: str) -> None:
         """Note a model, its engine and what it did (chat, encoder). What a server does not tell is None."""
         self._models[name, role] = ModelUsed(name=name, sha256=sha256, engine=engine, version=version, role=role)
+
+    def model_used(self, used: LLM | Encoder | Graph, role: str) -> None:
+        """Note what answered, encoded or held the graph, and what it did; call it when the work is done."""
+        endpoint: Any = getattr(used, "endpoint", None)
+        if endpoint is None:
+            encoder: Any = used
+            self.model(encoder.name, encoder.digest, engine="encoder", version=encoder.engine, role=role)
+        elif hasattr(endpoint, "model_sha256"):
+            self.model(endpoint.model, endpoint.model_sha256, endpoint.engine, endpoint.version, role)
+        else:
+            self.model(endpoint.engine, "", engine="graph", version=endpoint.version, role=role)
 
     def timing(self, name: str, seconds: float, **counts: float) -> None:
         """Note what a step took, and how many of what it did."""
@@ -208,7 +239,69 @@ class Run:
         }
         for key, count in counts.items():
             self._tokens[key] += count
+        self._requests |= usage.keys
         self.timing(name, usage.seconds, requests=usage.requests, kept_seconds=usage.kept_seconds)
+
+    def answer(
+        self,
+        arms: Mapping[str, Callable[[Sequence[Any]], Sequence[Answer]]],
+        units: Sequence[Unit],
+        *,
+        model: str = "",
+        split: str = "test",
+    ) -> list[Answer]:
+        """Rows of the table of answers: what each arm says about each unit.
+
+        Args:
+            arms: name -> the architecture: units in, an answer for each out.
+            units: what is asked about.
+            model: who answers, for arms that ask one.
+            split: test, held-out or taught.
+
+        Raises:
+            RecordError: an arm has not one answer for each unit.
+        """
+        rows = []
+        for arm, ask in arms.items():
+            said = ask(units)
+            if len(said) != len(units):
+                raise RecordError(f"{arm} gave {len(said)} answers to {len(units)} units; one for each is needed.")
+            rows += [
+                answered(a, unit, arm=arm, run=self.profile, model=model if a.requests else "", split=split)
+                for a, unit in zip(said, units, strict=True)
+            ]
+        return rows
+
+    def report(self, outcomes: Outcomes, place: str, measures: Sequence[str], *, model: str) -> None:
+        """Report an arm's scores beside each printed number `place.arm.measure`: released answers, then this run's.
+
+        Args:
+            outcomes: rows of both sources; released ones are those of the printed number's model.
+            place: where the paper prints the numbers.
+            measures: of each arm.
+            model: of the rerun; empty if this run has none, for released answers alone.
+        """
+        for number in self.printed.numbers:
+            arm, _, measure = number.id.removeprefix(f"{place}.").rpartition(".")
+            if not number.id.startswith(f"{place}.") or measure not in measures:
+                continue
+            released = outcomes.where(source="released", model=number.model or "", arm=arm)
+            if len(released.frame):
+                self.rescored(number.id, released.score(measure), source=(number.rescore_from or ("",))[0])
+            if model:
+                self.rerun(number.id, outcomes.where(source="rerun", arm=arm).score(measure), model=model)
+
+    def live(self, measure: Callable[[], Sequence[Answer]], repeat: int = 1) -> pd.DataFrame | list[Answer]:
+        """Rows that only a live server can make, such as times: made now, or with ANSWERS=stored-only as stored.
+
+        Args:
+            measure: makes the rows.
+            repeat: their number of repetition, by which the stored ones are found.
+        """
+        if settings().answers != "stored-only":
+            return list(measure())
+        stored = answers.read(answers.newest(self.notebook, self.profile))
+        return stored[stored["repeat"] == repeat]
 
     def rescored(
         self, id: str, score: Score | float, *, n: int | None = None, note: str = "", source: str = ""
@@ -255,7 +348,9 @@ class Run:
         """Say why a number cannot have a value."""
         self._explain(id, "cannot be run", why, kind)
 
-    def claim(self, id: str, verdict: Verdict, why: str, *, test: str = "", p: float | None = None) -> None:
+    def claim(
+        self, id: str, verdict: Verdict, why: str, *, test: str = "", p: float | None = None, kind: Kind = "rerun"
+    ) -> None:
         """Decide a claim on this run's data.
 
         Args:
@@ -264,6 +359,7 @@ class Run:
             why: the numbers that decided it, in a sentence.
             test: the test as carried out; the one stated for the claim if left out.
             p: its p-value, if it has one.
+            kind: rescored if the authors' released answers decided it.
 
         Raises:
             UnknownId: the paper makes no such claim.
@@ -273,12 +369,14 @@ class Run:
         if verdict not in get_args(Verdict):
             raise RecordError(f"{id}: a verdict is one of {', '.join(get_args(Verdict))}; found {verdict!r}.")
         p = None if p is None else _finite(id, p)
-        self._claims[id] = Finding(id=id, verdict=verdict, test=test or stated.test, p=p, why=_said(id, why))
+        test = test or stated.decided_by
+        self._claims[id, kind] = Finding(id=id, kind=kind, verdict=verdict, test=test, p=p, why=_said(id, why))
 
     @property
     def claims(self) -> list[Finding]:
-        """The claims decided so far, in that order."""
-        return list(self._claims.values())
+        """The claims decided so far, those on released answers before those on reruns of the same claim."""
+        place = {id: i for i, (id, _) in enumerate(self._claims)}
+        return sorted(self._claims.values(), key=lambda found: (place[found.id], found.kind == "rerun"))
 
     def extra(self, id: str, label: str, score: Score) -> None:
         """Report a value that the paper does not print.
@@ -294,11 +392,12 @@ class Run:
             _finite(id, bound)
         self._extras[id] = Extra(id=id, label=label, **asdict(score))
 
-    def save(self, path: Path | None = None) -> Path:
-        """Write the record, whole or not at all.
+    def save(self, path: Path | None = None, *, outcomes: Outcomes | None = None) -> Path:
+        """Write the record, whole or not at all, and beside it the answers and requests of the run.
 
         Args:
             path: where to; `_build/records/<profile>/<notebook>.json` if left out.
+            outcomes: the answers; those released by authors are not written, since they are read anew from their files.
 
         Returns:
             The path.
@@ -307,6 +406,12 @@ class Run:
             OSError: the file cannot be written. What was there before is untouched.
         """
         path = path or RECORDS / self.profile / f"{self.notebook}.json"
+        if outcomes is not None and not self._own:
+            mine = outcomes.frame[outcomes.frame.source == "rerun"]
+            licence = "; ".join(sorted(self._licences)) or "CC0-1.0"
+            answers.write(answers.BUILT / self.profile / self.notebook, mine, licence=licence)
+        if self._requests and not self._own:
+            _write(requests_file(path), json.dumps({"withheld": self._withheld, "requests": self._requests}))
         record = Record(
             schema=SCHEMA,
             notebook=self.notebook,
@@ -318,7 +423,7 @@ class Run:
             seconds=round(time.monotonic() - self._began, 3),
             values=list(self._values.values()),
             reasons=list(self._reasons.values()),
-            claims=list(self._claims.values()),
+            claims=self.claims,
             extras=list(self._extras.values()),
             provenance=Provenance(
                 **machine().model_dump(),
@@ -355,20 +460,45 @@ class Run:
         self._values.pop((kind, id), None)
 
 
-def start(*, notebook: str, paper: str, profile: Profile, parameters: dict[str, Json]) -> Run:
+def start(
+    *, notebook: str, paper: str, profile: Profile | None = None, parameters: dict[str, Json] | None = None
+) -> Run:
     """Begin the record of one notebook.
 
     Args:
         notebook: its name without folder and suffix.
         paper: whose numbers it reports.
-        profile: smoke, laptop or paper.
-        parameters: the notebook's parameters, as JSON can hold them.
+        profile: smoke, laptop or paper; default: what the caller's variable of that name says.
+        parameters: as JSON can hold them; default: the caller's values of all that the notebook's cell `parameters`
+            declares, except lines whose comment begins with `private`.
 
     Raises:
         RecordError: the paper has no published numbers, the profile does not exist, the name is no name, or a
             parameter cannot be kept.
     """
-    return Run(notebook, paper, profile, parameters)
+    from helpers import figures  # noqa: PLC0415  # a second of plotting libraries, for notebooks alone
+
+    figures.use_style()
+    caller = inspect.currentframe()
+    names = caller.f_back.f_globals if caller and caller.f_back else {}
+    if parameters is None:
+        declared = public_parameters(NOTEBOOKS / f"{notebook}.ipynb")
+        parameters = {name: names[name] for name in declared if name != "profile"}
+    return Run(notebook, paper, profile or names["profile"], parameters)
+
+
+def public_parameters(notebook: Path) -> list[str]:
+    """The names that a notebook's cell `parameters` declares, without those whose comment begins with `private`."""
+    cells = json.loads(notebook.read_text("utf-8"))["cells"]
+    sources = ["".join(cell["source"]) for cell in cells if "parameters" in cell["metadata"].get("tags", [])]
+    lines = [line for source in sources for line in source.splitlines()]
+    assigned = (re.match(r"(\w+) = .*?(?:# *(.*))?$", line) for line in lines)
+    return [found[1] for found in assigned if found and not (found[2] or "").startswith("private")]
+
+
+def requests_file(record: Path) -> Path:
+    """Where a run leaves the keys of its requests, by step, beside its record."""
+    return record.parent / "requests" / record.name
 
 
 def load(path: Path) -> Record:

@@ -24,11 +24,13 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import pyarrow.parquet as pq
 import yaml
 from filelock import FileLock, Timeout
 
-from helpers import datasets
+from helpers import datasets, record
 from helpers.published import paper_of
+from helpers.results import answers, requests
 from helpers.settings import (
     BUILD,
     NOTEBOOKS,
@@ -154,8 +156,8 @@ def write_parameters(profile: str) -> None:
 
 def _damaged(notebook: str, profile: str) -> Path | None:
     """What cannot be read of a run that left its notebook: that, or its record."""
-    executed, record = _outputs(notebook, profile)
-    return next((path for path in (executed, record) if executed.exists() and not _is_json(path)), None)
+    executed, kept_record = _outputs(notebook, profile)
+    return next((path for path in (executed, kept_record) if executed.exists() and not _is_json(path)), None)
 
 
 def _outputs(notebook: str, profile: str) -> tuple[Path, Path]:
@@ -246,7 +248,7 @@ def execute(notebook: str, profile: str, needs: Sequence[Path] = ()) -> int:
     Raises:
         OSError: something could not be written.
     """
-    target, record = _outputs(notebook, profile)
+    target, kept_record = _outputs(notebook, profile)
     failed = BUILD / "failed" / profile / f"{notebook}.ipynb"
     part = target.with_suffix(".part.ipynb")
     for path in (target, failed):
@@ -258,12 +260,12 @@ def execute(notebook: str, profile: str, needs: Sequence[Path] = ()) -> int:
         others = sorted(p.stem for p in NOTEBOOKS.glob("*.ipynb"))
         sys.stderr.write(f"[{others.index(notebook) + 1}/{len(others)}] {notebook} ({profile})\n")
         values = yaml.safe_load((BUILD / "params" / profile / f"{notebook}.yml").read_text()) or {}
-        start, before = time.monotonic(), _version(record)
+        start, before = time.monotonic(), _version(kept_record)
         try:
             why = _run_cells(notebook, values, part)
-            if not why and _version(record) == before:
+            if not why and _version(kept_record) == before:
                 why = (
-                    f"{notebook} ended without a run record at {record.relative_to(ROOT)}: it must "
+                    f"{notebook} ended without a run record at {kept_record.relative_to(ROOT)}: it must "
                     "call record.start(...) and save()."
                 )
             if why:
@@ -361,16 +363,18 @@ def _refused_there(said: str) -> str:
 def keep_reference(profile: str) -> int:
     """Keep this machine's runs of a profile in git: records in `data/results`, notebooks in `book/reference`.
 
-    What a notebook saved beside its record under the record's name (`<notebook>.<what>`) is kept with it. Runs on the
-    sample are refused: a reference is a run on real data.
+    What a notebook saved beside its record under the record's name (`<notebook>.<what>`) is kept with it, and so are
+    its answers and requests. Runs on the sample are refused: a reference is a run on real data. So is a run of the
+    reference profile whose requests are not those of the last reference, unless its notebook is named in CHANGED.
     """
     kept = 0
+    changed = os.environ.get("CHANGED", "").split()
     # what an interrupted run left half-written is no run
     whole = (path for path in (BUILD / "executed" / profile).glob("*.ipynb") if not path.stem.endswith(".part"))
     for executed in sorted(whole):
-        record = BUILD / "records" / profile / f"{executed.stem}.json"
+        kept_record = BUILD / "records" / profile / f"{executed.stem}.json"
         try:
-            content = json.loads(record.read_text(encoding="utf-8"))
+            content = json.loads(kept_record.read_text(encoding="utf-8"))
             notebook = _without_progress(executed)
         except (FileNotFoundError, ValueError):
             sys.stderr.write(
@@ -381,8 +385,16 @@ def keep_reference(profile: str) -> int:
         if content["sample"]:
             sys.stderr.write(f"{executed.stem}: not kept, it ran on SAMPLE data\n")
             continue
+        if (new := _new_requests(executed.stem, profile)) and executed.stem not in changed:
+            sys.stderr.write(
+                f"{executed.stem}: not kept, {new} of its requests are not the last reference's. If a prompt changed "
+                f"on purpose, say so: make reference CHANGED={executed.stem}\n"
+            )
+            continue
         # but not what is half-written, nor what could not be read and was set aside
-        beside = [p for p in sorted(record.parent.glob(f"{executed.stem}.*")) if p.suffix not in (".part", ".corrupt")]
+        beside = [
+            p for p in sorted(kept_record.parent.glob(f"{executed.stem}.*")) if p.suffix not in (".part", ".corrupt")
+        ]
         large = {path.name: path.stat().st_size for path in beside} | {executed.name: len(notebook)}
         if large := {name: size for name, size in large.items() if size > REFERENCE_LIMIT}:
             for name, size in large.items():
@@ -396,12 +408,45 @@ def keep_reference(profile: str) -> int:
         for path in beside:
             shutil.copyfile(path, RESULTS / profile / path.name)
         (REFERENCE / executed.name).write_bytes(notebook)
+        _keep_answers(executed.stem, profile)
         kept += 1
         sys.stderr.write(f"{executed.stem}: kept as the reference\n")
     if not kept:
         sys.stderr.write(f"There is no run of profile {profile} to keep. Run `make reproduce PROFILE={profile}`.\n")
         return 1
     return 0
+
+
+def _asked(notebook: str, profile: str) -> dict[str, Any]:
+    """Keys of a run's requests by step, and whether their prompts are withheld; empty for a run without any."""
+    path = record.requests_file(BUILD / "records" / profile / f"{notebook}.json")
+    return dict(json.loads(path.read_text("utf-8"))) if path.is_file() else {}
+
+
+def _new_requests(notebook: str, profile: str) -> int:
+    """How many of a run's requests the released ones of its notebook lack; 0 where none were released yet."""
+    released = {row.key for path in (requests.RELEASED / notebook).glob("*.parquet") for row in requests.read(path)}
+    return len(_asked(notebook, profile).get("requests", {}).keys() - released) if released else 0
+
+
+def _keep_answers(notebook: str, profile: str) -> None:
+    """Release the answers and requests of a run: texts that may not be passed on stay out."""
+    asked = _asked(notebook, profile)
+    built = answers.BUILT / profile / notebook
+    if any(built.glob("*.parquet")):
+        licence = next(pq.read_schema(path).metadata[b"licence"] for path in built.glob("*.parquet")).decode()
+        withheld = bool(asked.get("withheld"))
+        answers.write(answers.RELEASED / notebook, answers.read(built), licence=licence, withheld=withheld)
+    rows = requests.Store(released=requests.RELEASED).get(asked.get("requests", {}))
+    folder = requests.RELEASED / notebook
+    for path in folder.glob("*.parquet"):
+        path.unlink()
+    steps: dict[str, list[requests.Row]] = {}
+    for key, step in asked.get("requests", {}).items():
+        if key in rows:
+            steps.setdefault(re.sub(r"[^a-z0-9]+", "_", step.lower()).strip("_"), []).append(rows[key])
+    for step, of_step in steps.items():
+        requests.write(folder / f"{step}.parquet", of_step, prompts=not asked["withheld"])
 
 
 def _without_progress(executed: Path) -> bytes:

@@ -239,7 +239,7 @@ def _decided(claim: Claim, runs: Sequence[Record], empty: str) -> dict[str, Any]
     if not run:
         run, found = _latest(runs, lambda run: (f for f in run.claims if f.id == claim.id))
     if not (run and found):
-        return {"verdict": "not run", "why": empty, "test": claim.test, "p": None, "notebook": ""}
+        return {"verdict": "not run", "why": empty, "test": claim.decided_by, "p": None, "notebook": ""}
     verdict = "SAMPLE" if run.sample and found.verdict in TESTED else found.verdict
     return {"verdict": verdict, "why": found.why, "test": found.test, "p": found.p, "notebook": run.notebook}
 

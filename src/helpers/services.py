@@ -36,6 +36,8 @@ CONNECT = 4.0
 """Seconds in which a server that the settings name is reached; else it is away, or the network."""
 ANSWER = 10.0
 """Seconds in which it answers once it is reached."""
+DECLARED = "declared:"
+"""Begins the weights of a model of unknown digest. Its name alone tells it apart, so its replies are not shared."""
 
 
 @dataclass(frozen=True)
@@ -64,10 +66,12 @@ class LlmEndpoint:
     Attributes:
         engine: vllm, llamacpp, or openai for a server of unknown make.
         version: the engine's version as it gives it.
-        model_sha256: digest of the weights' file, with an adapter of both, for a folder or a hub's model of what
-            `engines.weights_folder` looks at; empty where a server does not tell.
+        model_sha256: digest of the weights' file, for a folder or a hub's model of what `engines.weights_folder` looks
+            at; empty where a server does not tell.
         context: tokens of prompt and answer together; 0 where a server does not tell.
         concurrency: requests that are worth having under way at once.
+        precision: that the weights are served in: int8, bf16, or gguf for the file's own.
+        adapter: digest of the adapter that `model` names; empty for the model itself.
     """
 
     base_url: str
@@ -78,13 +82,19 @@ class LlmEndpoint:
     model_sha256: str
     context: int
     concurrency: int
+    precision: str = ""
+    adapter: str = ""
+
+    @property
+    def weights(self) -> str:
+        """What decides a reply besides the request: digest, precision and adapter, or else the declared name."""
+        named = f"{self.model_sha256}:{self.precision}" if self.model_sha256 else f"{DECLARED}{self.model}"
+        return f"{named}+{self.adapter}" if self.adapter else named
 
     def adapted(self, adapter: Adapter) -> LlmEndpoint:
         """The same server's model with one of its adapters."""
-        # weights without a digest are told apart by where they are served
-        weights = self.model_sha256 or f"{self.base_url} {self.model}"
-        digest = hashlib.sha256(f"{weights} {adapter.sha256}".encode()).hexdigest()
-        return replace(self, model=adapter.name, model_sha256=digest)
+        base = "" if self.model_sha256 else f"{self.model} "
+        return replace(self, model=adapter.name, adapter=f"{base}{adapter.sha256}")
 
     def __repr__(self) -> str:
         """Without the key."""
@@ -129,7 +139,7 @@ def graph_endpoint() -> GraphEndpoint:
 
 
 def llm_endpoint(
-    model: str, context: int = CONTEXT, *, exact: bool = False, adapters: Sequence[Adapter] = ()
+    model: str, context: int = CONTEXT, *, exact: bool = False, adapters: Sequence[Adapter] = (), start: bool = True
 ) -> LlmEndpoint:
     """The LLM server of `LLM_BASE_URL`, else an embedded one that serves `model`, started if need be.
 
@@ -138,6 +148,7 @@ def llm_endpoint(
         context: tokens of prompt and answer that an embedded server should accept.
         exact: ask for `model` whatever `LLM_MODEL` says, for a second model beside the first.
         adapters: LoRA adapters of the model; `LlmEndpoint.adapted` gives the endpoint of one.
+        start: False describes an embedded server that does not run yet, with an empty `base_url`.
 
     Raises:
         ServiceError: the server does not answer, or does not have the model or an adapter.
@@ -148,17 +159,20 @@ def llm_endpoint(
     if s.llm_base_url:
         key = s.llm_api_key.get_secret_value() if s.llm_api_key else "none"
         return _external_llm(s.llm_base_url, model, key, adapters, exact=exact)
-
-    def launch(say: Callable[[str], None]) -> Launch:
-        return engines.llm_launch(model, _free_port(), secrets.token_urlsafe(24), context, say, adapters)
-
     config = {
         "model": model,
         "context": context,
         "engine": s.llm_engine,
         "adapters": [f"{adapter.name} {adapter.sha256}" for adapter in adapters],
     }
-    return _as(LlmEndpoint, ensure(_llm_folder(config), launch))
+    folder = _llm_folder(config)
+    if not start and not supervisor.running(folder) and (card := engines.llm_card(model, context, adapters)):
+        return _as(LlmEndpoint, card)
+
+    def launch(say: Callable[[str], None]) -> Launch:
+        return engines.llm_launch(model, _free_port(), secrets.token_urlsafe(24), context, say, adapters)
+
+    return _as(LlmEndpoint, ensure(folder, launch))
 
 
 def served(base_url: str, api_key: str) -> list[dict[str, Any]]:
@@ -233,7 +247,7 @@ def _external_llm(
 
 
 def _as(kind: type, endpoint: dict[str, Any]) -> Any:  # noqa: ANN401  # one of the two dataclasses above
-    return kind(**{f.name: endpoint[f.name] for f in fields(kind)})
+    return kind(**{f.name: endpoint[f.name] for f in fields(kind) if f.name in endpoint})
 
 
 def _llm_folder(config: dict[str, Any]) -> Path:

@@ -59,7 +59,7 @@ def prompt_sets() -> list[list[list[dict[str, str]]]]:
 
 
 def ours(endpoint: LlmEndpoint, prompts: list[list[dict[str, str]]]) -> Rate:
-    model = LLM(endpoint, cache_folder=None)
+    model = LLM(endpoint, folder=None)
     start = time.perf_counter()
     replies = model.chat_many(prompts, max_tokens=TOKENS, logprobs=True)
     seconds = time.perf_counter() - start
@@ -150,7 +150,7 @@ def test_the_client_costs_the_engine_little_and_beats_the_naive_loop(endpoint, p
             rates["bare HTTP"].append(bare(endpoint, prompt_sets[k], endpoint.concurrency))
     services.stop("llm")
     with naive_server(endpoint) as naive:
-        sequential = LLM(naive, cache_folder=None, concurrency=1)
+        sequential = LLM(naive, folder=None, concurrency=1)
         few = [evidence_first(p) for p in prompt_sets[7][:16]]
         sequential.chat_many(few[:2], max_tokens=TOKENS)
         start = time.perf_counter()

@@ -16,10 +16,12 @@ import bm25s
 import numpy as np
 from numpy.typing import NDArray
 
+from helpers import figures
 from helpers.across_papers.questions import Asked
 from helpers.clinical_notes.retrieval import min_max
 from helpers.graph import Graph
-from helpers.llm import LLM, Reply
+from helpers.llm import LLM, Choice, Reply
+from helpers.results.answers import Answer
 from helpers.side_effects.forward import SENTENCE_B, TextStore
 from helpers.side_effects.misspelling import Normaliser
 
@@ -36,6 +38,12 @@ ARMS = {
 """Names as a reader sees them. Text, graph: side_effects. Hybrid: clinical_notes. Dual track: qa_rag. Name repair:
 side_effects, Table 5, by a dictionary and edit distance. Text fallback: what drug_interactions proposes for future
 work."""
+
+COLOURS = {
+    arm: figures.arm_colour("closed_book" if arm == "closed_book" else "graphrag" if "graph" in arm else "format_b")
+    for arm in ARMS
+}
+"""One colour for each source of the evidence: none, text, graph."""
 
 ANSWERING = (
     "You are asked whether a drug has a side effect. Answer with a single word: YES or NO. If evidence is given, go by "
@@ -58,51 +66,40 @@ NOTHING = "The graph does not know these names."
 
 
 @dataclass
-class Answer:
-    """What an arm answered to one question, and what that took.
-
-    Attributes:
-        yes: the answer.
-        p_yes: probability of YES under the constraint to YES and NO.
-        evidence: lines that the model was given.
-        prompt_tokens, generated_tokens: of all requests for this question.
-    """
-
-    yes: bool
-    p_yes: float
-    evidence: tuple[str, ...]
-    prompt_tokens: int
-    generated_tokens: int
-
-
-@dataclass
 class Found:
     """Evidence for one question, and the tokens it took to find it."""
 
     lines: Sequence[str] = ()
-    replies: list[Reply] = field(default_factory=list)
+    replies: list[Reply | Choice] = field(default_factory=list)
 
 
 Finder = Callable[[Sequence[Asked]], list[Found]]
 """Questions in, evidence for each out."""
+Arm = Callable[[Sequence[Asked]], list[Answer]]
+"""Questions in, an answer for each out."""
 
 
-def answer(llm: LLM, questions: Sequence[Asked], find: Finder, label: str) -> list[Answer]:
-    """Find evidence for each question and have the model answer YES or NO, constrained to the two, at temperature 0."""
-    found = find(questions)
-    choices = llm.choose_many(
-        [answering_prompt(q.text, f.lines) for q, f in zip(questions, found, strict=True)], ["YES", "NO"], label=label
-    )
-    return [
-        Answer(
-            c.answer == "YES",
-            math.exp(c.logprobs["YES"]),
-            tuple(f.lines),
-            c.prompt_tokens + sum(r.prompt_tokens for r in f.replies),
-            c.generated_tokens + sum(r.generated_tokens for r in f.replies),
-        )
-        for c, f in zip(choices, found, strict=True)
-    ]
+def answering(llm: LLM, find: Finder, label: str) -> Arm:
+    """An arm: find evidence for each question and have the model answer YES or NO, constrained, at temperature 0."""
+
+    def arm(questions: Sequence[Asked]) -> list[Answer]:
+        found = find(questions)
+        prompts = [answering_prompt(q.text, f.lines) for q, f in zip(questions, found, strict=True)]
+        answers = []
+        for choice, f in zip(llm.choose_many(prompts, ["YES", "NO"], label=label), found, strict=True):
+            replies = [*f.replies, choice]
+            tokens = sum(r.prompt_tokens + r.generated_tokens for r in replies)
+            answers.append(
+                Answer(
+                    answer=choice.answer,
+                    predicted=choice.answer,
+                    measures={"p_yes": (math.exp(choice.logprobs["YES"]), 1.0), "tokens": (float(tokens), 1.0)},
+                    requests=[r.key for r in replies],
+                )
+            )
+        return answers
+
+    return arm
 
 
 def answering_prompt(question: str, evidence: Sequence[str]) -> list[dict[str, str]]:
@@ -308,27 +305,30 @@ def _edges(graph: Graph, names: Names, normalise: Normaliser | None) -> list[str
 # ---------------------------------------------------------------------------------------------------------- latency
 
 
-def seconds_alone(
-    llm: LLM, questions: Sequence[Asked], finders: Mapping[str, Callable[[LLM], Finder]]
-) -> dict[str, list[float]]:
-    """Wall-clock seconds of each arm for each question, asked one at a time with nothing kept from before.
+def timed(llm: LLM, finders: Mapping[str, Callable[[LLM], Finder]]) -> dict[str, Arm]:
+    """Arms that answer one question at a time, with nothing stored from before, and say how many seconds each took.
 
-    An arm takes no computed prompt from another one that showed the same evidence; its own instruction it shares.
+    An arm takes no computed prompt from another one that showed the same evidence; its own instruction it shares. The
+    first question warms up: it is asked twice, and the first time does not count.
 
     Args:
-        llm: a client without a store of answers.
-        questions: what to ask; the first one warms up and is not timed.
+        llm: a client without a store of requests.
         finders: each arm's way to evidence, made with that client.
     """
-    taken: dict[str, list[float]] = {}
-    for arm, make in finders.items():
-        own = llm.apart(arm)
-        find = make(own)
-        # the first request of an arm also computes the instruction that later ones share
-        answer(own, questions[:1], find, ARMS[arm])
-        taken[arm] = []
-        for question in questions[1:]:
-            started = time.perf_counter()
-            answer(own, [question], find, ARMS[arm])
-            taken[arm].append(time.perf_counter() - started)
-    return taken
+
+    def alone(name: str) -> Arm:
+        own = llm.apart(name)
+        ask = answering(own, finders[name](own), ARMS[name])
+
+        def arm(questions: Sequence[Asked]) -> list[Answer]:
+            ask(questions[:1])
+            answers = []
+            for question in questions:
+                started = time.perf_counter()
+                ask([question])
+                answers.append(Answer(repeat=1, measures={"seconds": (time.perf_counter() - started, 1.0)}))
+            return answers
+
+        return arm
+
+    return {name: alone(name) for name in finders}

@@ -6,9 +6,10 @@ All have the answer YES or NO, half of them each within every kind, so that a gu
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
+import pandas as pd
 
 from helpers.side_effects.forward import Question, stratified
 from helpers.side_effects.misspelling import EDITS, other_names, perturb
@@ -40,6 +41,7 @@ class Asked:
         label: True for YES.
         drugs: whom it is about, by the names of the knowledge.
         side_effect: which effect, by the name of the knowledge.
+        cluster: questions that share a drug share it.
     """
 
     kind: str
@@ -47,6 +49,22 @@ class Asked:
     label: bool
     drugs: tuple[str, ...]
     side_effect: str
+    cluster: str = ""
+
+    @property
+    def unit(self) -> str:
+        """Its id."""
+        return f"{self.kind} | {' + '.join(self.drugs)} | {self.side_effect}"
+
+    @property
+    def gold(self) -> str:
+        """YES or NO."""
+        return "YES" if self.label else "NO"
+
+    @property
+    def strata(self) -> dict[str, str]:
+        """Its kind, in words."""
+        return {"kind": KINDS[self.kind]}
 
 
 def ask(benchmark: Sequence[Question], knowledge: Knowledge, per_kind: int, seed: int) -> list[Asked]:
@@ -86,7 +104,20 @@ def ask(benchmark: Sequence[Question], knowledge: Knowledge, per_kind: int, seed
                     for q, text in zip(couple, texts, strict=True)
                 ]
                 taken += 2
-    return [*asked, *_both([q for couple in waiting for q in couple], knowledge, per_kind, rng)]
+    asked += _both([q for couple in waiting for q in couple], knowledge, per_kind, rng)
+    return [replace(q, cluster=family) for q, family in zip(asked, families(asked), strict=True)]
+
+
+def examples(asked: Sequence[Asked]) -> pd.DataFrame:
+    """One question of each kind, with how many there are."""
+    of_kind = {kind: [q for q in asked if q.kind == kind] for kind in KINDS}
+    return pd.DataFrame(
+        [
+            {"kind": KINDS[kind], "questions": len(mine), "for example": mine[0].text, "answer": mine[0].gold}
+            for kind, mine in of_kind.items()
+            if mine
+        ]
+    )
 
 
 def families(asked: Sequence[Asked]) -> list[str]:

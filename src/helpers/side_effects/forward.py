@@ -10,7 +10,7 @@ import json
 import math
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
@@ -18,8 +18,9 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from helpers.graph import Graph
-from helpers.llm import LLM, Reply, label_probability
-from helpers.metrics import Column, Score, binary_scores, proportion
+from helpers.llm import LLM, Choice, Reply, label_probability
+from helpers.metrics import Column, Score, binary_scores, proportion, threshold
+from helpers.results.answers import Answer, answered
 from helpers.vectors import Encoder, Index, cached_index
 
 ARMS = ("closed_book", "format_a", "format_b", "graphrag")
@@ -73,26 +74,53 @@ class Question:
         """The question in words."""
         return QUESTION.format(side_effect=self.side_effect, drug=self.drug)
 
+    @property
+    def unit(self) -> str:
+        """The pair's id."""
+        return f"{self.drug} | {self.side_effect}"
 
-@dataclass(frozen=True)
-class Prediction:
-    """What an arm answered to one question.
+    @property
+    def cluster(self) -> str:
+        """The drug: its questions share a document."""
+        return self.drug
 
-    Attributes:
-        answer: True for YES, False for NO, None where neither was found in the reply.
-        p_yes: probability of YES against NO at the first token; None where neither stood among the likeliest.
-        evidence: whether retrieval found the pair; None for an arm that retrieves nothing.
-        reply: the LLM's words; empty for an arm without an LLM.
+    @property
+    def gold(self) -> str:
+        """YES or NO."""
+        return "YES" if self.label else "NO"
+
+    @property
+    def strata(self) -> dict[str, str]:
+        """None."""
+        return {}
+
+
+Arm = Callable[[Sequence[Question]], list[Answer]]
+"""An architecture under comparison: questions in, one answer for each out."""
+
+
+def said(
+    label: bool | None, *, p_yes: float | None = None, handed: bool | None = None, reply: Reply | Choice | None = None
+) -> Answer:
+    """One answer of an arm.
+
+    Args:
+        label: True for YES, False for NO, None where neither was found in the reply.
+        p_yes: probability of YES against NO at the first token. Where neither is among the likeliest, the measure of
+            that name takes what the label says: 1, 0 or one half.
+        handed: whether retrieval found the pair; None for an arm that retrieves nothing.
+        reply: the LLM's; None for an arm without an LLM.
     """
-
-    answer: bool | None
-    p_yes: float | None = None
-    evidence: bool | None = None
-    reply: str = ""
-
-
-Arm = Callable[[Sequence[Question]], list[Prediction]]
-"""An architecture under comparison: questions in, one prediction for each out."""
+    of_label = {True: 1.0, False: 0.0, None: 0.5}[label]
+    words = {True: "YES", False: "NO", None: None}[label]
+    return Answer(
+        answer=words if reply is None else getattr(reply, "text", words),
+        predicted=words,
+        parsed=label is not None,
+        measures={"p_yes": (of_label if p_yes is None else p_yes, 1.0)}
+        | ({} if handed is None else {"handed": (float(handed), 1.0)}),
+        requests=[] if reply is None else [reply.key],
+    )
 
 
 def share_of(hits: Column, clusters: Column) -> Score:
@@ -135,6 +163,11 @@ def read_knowledge(format_a: Path, vocabulary: Iterable[str]) -> dict[str, tuple
         str(d): tuple(split_effects(t.partition(": ")[2], with_comma))
         for d, t in zip(table.drug, table.text, strict=True)
     }
+
+
+def read_terms(path: Path) -> list[str]:
+    """The known side-effect terms: the first column of a CSV."""
+    return [str(term) for term in pd.read_csv(path).iloc[:, 0]]
 
 
 def split_effects(text: str, with_comma: Iterable[str] = ()) -> list[str]:
@@ -241,10 +274,14 @@ def load_graph(graph: Graph, knowledge: Mapping[str, Sequence[str]], digest: str
 
 @dataclass(frozen=True)
 class Entities:
-    """Drug and side effect as an LLM read them from a question; empty where the line could not be parsed."""
+    """Drug and side effect as an LLM read them from a question; empty where the line could not be parsed.
+
+    `request` is the key of the request that read them, and tells no two of them apart.
+    """
 
     drug: str = ""
     side_effect: str = ""
+    request: str = field(default="", compare=False)
 
 
 _ENTITIES = re.compile(
@@ -291,14 +328,7 @@ def recognise(
         stop=["\n"],
         label="entity recognition",
     )
-    return [parse_entities(reply.text) for reply in replies]
-
-
-def recognition_score(recognised: Mapping[Question, Entities], questions: Sequence[Question]) -> Score:
-    """Share of questions whose two names were both read exactly; a line that could not be parsed is counted."""
-    exact = [recognised[q] == Entities(q.drug, q.side_effect) for q in questions]
-    unparsed = sum(recognised[q] == Entities() for q in questions)
-    return replace(share_of(exact, [q.drug for q in questions]), unparsed=unparsed)
+    return [replace(parse_entities(reply.text), request=reply.key) for reply in replies]
 
 
 # --------------------------------------------------------------------------------------------------------------- arms
@@ -370,9 +400,9 @@ def graph_evidence(entities: Entities, *, found: bool) -> str:
 def closed_book(asking: Asking, instruction: str = INSTRUCTION_CLOSED_BOOK) -> Arm:
     """The LLM alone."""
 
-    def arm(questions: Sequence[Question]) -> list[Prediction]:
+    def arm(questions: Sequence[Question]) -> list[Answer]:
         replies = asking.answers([closed_book_prompt(q, instruction) for q in questions], "closed-book")
-        return [Prediction(parse_label(r.text), label_probability(r.first_token), None, r.text) for r in replies]
+        return [said(parse_label(r.text), p_yes=label_probability(r.first_token), reply=r) for r in replies]
 
     return arm
 
@@ -380,10 +410,10 @@ def closed_book(asking: Asking, instruction: str = INSTRUCTION_CLOSED_BOOK) -> A
 def constrained_closed_book(llm: LLM, instruction: str = INSTRUCTION_CLOSED_BOOK) -> Arm:
     """The LLM alone, decoding constrained to YES or NO, at temperature 0."""
 
-    def arm(questions: Sequence[Question]) -> list[Prediction]:
+    def arm(questions: Sequence[Question]) -> list[Answer]:
         prompts = [closed_book_prompt(q, instruction) for q in questions]
         choices = llm.choose_many(prompts, ["YES", "NO"], label="closed-book, constrained")
-        return [Prediction(c.answer == "YES", math.exp(c.logprobs["YES"]), None, c.answer) for c in choices]
+        return [said(c.answer == "YES", p_yes=math.exp(c.logprobs["YES"]), reply=c) for c in choices]
 
     return arm
 
@@ -434,7 +464,7 @@ def text_rag(asking: Asking, store: TextStore, k: int, recognised: Mapping[Quest
     The filter, not the LLM, reads the retrieved text: the LLM sees its verdict as a sentence.
     """
 
-    def arm(questions: Sequence[Question]) -> list[Prediction]:
+    def arm(questions: Sequence[Question]) -> list[Answer]:
         hits: Iterable[NDArray[np.int64]] = store.search(questions, k) if questions else ()
         found = []
         for question, numbers in zip(questions, hits, strict=True):
@@ -449,7 +479,7 @@ def text_rag(asking: Asking, store: TextStore, k: int, recognised: Mapping[Quest
 def graph_rag(asking: Asking, graph: Graph, recognised: Mapping[Question, Entities]) -> Arm:
     """GraphRAG: ask the graph for the edge, tell the LLM (Fig. 2b; Methods, "GraphRAG framework")."""
 
-    def arm(questions: Sequence[Question]) -> list[Prediction]:
+    def arm(questions: Sequence[Question]) -> list[Answer]:
         found = [edge_exists(graph, recognised[q]) for q in questions]
         return _answer_from_evidence(asking, questions, recognised, found, graph_evidence, "GraphRAG")
 
@@ -475,12 +505,15 @@ def _answer_from_evidence(
     found: Sequence[bool],
     sentence: Callable[..., str],
     label: str,
-) -> list[Prediction]:
+) -> list[Answer]:
     prompts = [evidence_prompt(q, sentence(recognised[q], found=f)) for q, f in zip(questions, found, strict=True)]
     replies = asking.answers(prompts, label)
     return [
-        Prediction(parse_label(r.text), label_probability(r.first_token), f, r.text)
-        for r, f in zip(replies, found, strict=True)
+        replace(
+            said(parse_label(r.text), p_yes=label_probability(r.first_token), handed=f, reply=r),
+            requests=[key for key in (recognised[q].request, r.key) if key],
+        )
+        for q, r, f in zip(questions, replies, found, strict=True)
     ]
 
 
@@ -512,39 +545,50 @@ def shortened(store: TextStore, characters: int) -> TextStore:
 
 def majority(label: bool) -> Arm:
     """The floor: the more frequent label, whatever is asked."""
-    return lambda questions: [Prediction(label) for _ in questions]
+    return lambda questions: [said(label) for _ in questions]
 
 
 def lookup(knowledge: Mapping[str, Sequence[str]]) -> Arm:
     """The ceiling: a set in memory, asked with the true names and no LLM."""
     edges = {(d, e) for d, effects in knowledge.items() for e in effects}
-    return lambda questions: [Prediction((q.drug, q.side_effect) in edges) for q in questions]
+    return lambda questions: [said((q.drug, q.side_effect) in edges) for q in questions]
 
 
-def correct(questions: Sequence[Question], predictions: Sequence[Prediction]) -> NDArray[np.bool_]:
-    """Whether each prediction is right; one that did not parse counts as NO."""
-    return np.array([bool(p.answer) == q.label for q, p in zip(questions, predictions, strict=True)])
+def calibrated(rows: Sequence[Answer], held_out: Sequence[Answer]) -> list[Answer]:
+    """The rows with the measure `calibrated`: accuracy with the threshold on P(YES) that is best on held-out drugs.
+
+    A small model may rank the pairs well and still put its threshold in the wrong place.
+    """
+    moved = []
+    for arm in dict.fromkeys(row.arm for row in held_out):
+        taught = [row for row in held_out if row.arm == arm]
+        cut = threshold([row.gold == "YES" for row in taught], [row.measures["p_yes"][0] for row in taught])
+        for row in (row for row in rows if row.arm == arm):
+            right = (row.measures["p_yes"][0] >= cut) == (row.gold == "YES")
+            moved.append(replace(row, measures={**row.measures, "calibrated": (float(right), 1.0)}))
+    arms = {row.arm for row in held_out}
+    return [*moved, *(row for row in rows if row.arm not in arms)]
 
 
 # ------------------------------------------------------------------------------------------ the authors' predictions
 
 
-def read_released(path: Path) -> pd.DataFrame:
-    """One released prediction file: JSON with `detailed_results`, a row a pair.
+def released_answers(path: Path, arm: str, model: str) -> list[Answer]:
+    """One released prediction file as rows: JSON with `detailed_results`, a row a pair. UNKNOWN is not parsed.
 
-    Returns:
-        Columns drug, side_effect, label (bool), answer (True, False, or None for UNKNOWN).
+    Args:
+        path: of the file.
+        arm: whose answers they are.
+        model: the paper's name of who answered.
     """
     table = pd.DataFrame(json.loads(path.read_text(encoding="utf-8"))["detailed_results"])
-    answers = {"YES": True, "NO": False}
-    return pd.DataFrame(
-        {
-            "drug": table.drug,
-            "side_effect": table.side_effect,
-            "label": table.true_label.astype(bool),
-            "answer": pd.Series([answers.get(p) for p in table.predicted], dtype=object),
-        }
-    )
+    labels = {"YES": True, "NO": False}
+    return [
+        answered(said(labels.get(answer)), Question(drug, effect, bool(label)), arm=arm, model=model, source="released")
+        for drug, effect, label, answer in table[["drug", "side_effect", "true_label", "predicted"]].itertuples(
+            index=False, name=None
+        )
+    ]
 
 
 def released_name(arm: str, model: str) -> str:
@@ -552,18 +596,23 @@ def released_name(arm: str, model: str) -> str:
     return f"side_effects/released/{arm}_{model}.json"
 
 
-def effect_offsets(format_a: Path, released: pd.DataFrame) -> pd.DataFrame:
-    """How far down its drug's document each documented effect stands, and whether the arm found it.
+def effect_offsets(format_a: Path, rows: pd.DataFrame) -> pd.DataFrame:
+    """At which character of its drug's document each documented effect begins, and whether an arm found it.
+
+    Args:
+        format_a: CSV with columns drug, text.
+        rows: of the table of answers, of one arm and model.
 
     Returns:
         Columns drug, side_effect, offset (characters into the released Format A text) and found, a row for each
-        positive pair that stands in its document.
+        positive pair that is in its document.
     """
     texts: dict[str, str] = dict(pd.read_csv(format_a)[["drug", "text"]].itertuples(index=False))
-    positives = released[released.label]
-    table = positives[["drug", "side_effect"]].assign(
-        offset=[_place(texts[d], e) for d, e in zip(positives.drug, positives.side_effect, strict=True)],
-        found=[answer is True for answer in positives.answer],
+    yes = rows[rows.gold == "YES"]
+    effects = [unit.partition(" | ")[2] for unit in yes.unit]
+    table = pd.DataFrame({"drug": yes.cluster.to_numpy(), "side_effect": effects}).assign(
+        offset=[_place(texts[d], e) for d, e in zip(yes.cluster, effects, strict=True)],
+        found=(yes.predicted == "YES").to_numpy(),
     )
     return table[table.offset >= 0].reset_index(drop=True)
 
@@ -574,14 +623,19 @@ def _place(text: str, effect: str) -> int:
     return found.start() if found else -1
 
 
-def false_positives(released: pd.DataFrame, knowledge: Mapping[str, Sequence[str]]) -> pd.Series:
+def false_positives(rows: pd.DataFrame, knowledge: Mapping[str, Sequence[str]]) -> pd.Series:
     """What the pairs that an arm wrongly called known have in common with the drug's documented effects.
+
+    Args:
+        rows: of the table of answers, of one arm and model.
+        knowledge: side effects of each drug.
 
     Returns:
         Number of false positives by the first relation that holds.
     """
-    wrong = released[~released.label & (released.answer == True)]  # noqa: E712  # None is neither
-    kinds = [relation(effect, knowledge[drug]) for drug, effect in zip(wrong.drug, wrong.side_effect, strict=True)]
+    wrong = rows[(rows.gold == "NO") & (rows.predicted == "YES")]
+    pairs = zip(wrong.unit, wrong.cluster, strict=True)
+    kinds = [relation(unit.partition(" | ")[2], knowledge[drug]) for unit, drug in pairs]
     return pd.Series(kinds, dtype=object).value_counts().reindex(list(RELATIONS), fill_value=0)
 
 

@@ -24,8 +24,9 @@ from sklearn.feature_extraction.text import TfidfVectorizer
 from helpers.graph import BATCH_ROWS, Graph
 from helpers.llm import LLM
 from helpers.metrics import Score, bootstrap, proportion
+from helpers.results.answers import Answer
 from helpers.settings import DATA
-from helpers.side_effects.forward import Arm, Entities, Prediction, Question, TextStore, share_of
+from helpers.side_effects.forward import Arm, Entities, Question, TextStore, said, share_of
 from helpers.vectors import Index
 
 EDITS = ("insert", "delete", "substitute", "transpose")
@@ -570,16 +571,18 @@ def as_asked(questions: Iterable[Question]) -> dict[Question, Entities]:
 def ask_as(arm: Arm, questions: Sequence[Question], names: Mapping[str, str]) -> Answered:
     """An arm's answers to the questions with each drug under the name that it has in `names`."""
     predictions = arm(renamed(questions, names))
-    return Answered([q.drug for q in questions], [q.label for q in questions], [p.answer for p in predictions])
+    labels = {"YES": True, "NO": False, None: None}
+    answers = [labels[p.predicted] for p in predictions]
+    return Answered([q.drug for q in questions], [q.label for q in questions], answers)
 
 
 def graph_alone(graph: Graph) -> Arm:
     """The graph's own answer: YES where the edge is there. No language model."""
 
-    def arm(questions: Sequence[Question]) -> list[Prediction]:
+    def arm(questions: Sequence[Question]) -> list[Answer]:
         pairs = [(q.drug, q.side_effect) for q in questions]
         edges = known_edges(graph, pairs)
-        return [Prediction(pair in edges, evidence=pair in edges) for pair in pairs]
+        return [said(pair in edges, handed=pair in edges) for pair in pairs]
 
     return arm
 
@@ -587,13 +590,13 @@ def graph_alone(graph: Graph) -> Arm:
 def format_b_alone(store: TextStore, k: int) -> Arm:
     """The filter's own answer in text RAG: YES where one of the k retrieved sentences states the pair."""
 
-    def arm(questions: Sequence[Question]) -> list[Prediction]:
+    def arm(questions: Sequence[Question]) -> list[Answer]:
         hits = store.search(questions, k)
         found = [
             any((q.drug, frozenset({q.side_effect})) == store.pairs[i] for i in numbers if i >= 0)
             for q, numbers in zip(questions, hits, strict=True)
         ]
-        return [Prediction(f, evidence=f) for f in found]
+        return [said(f, handed=f) for f in found]
 
     return arm
 

@@ -6,6 +6,7 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from itertools import combinations
 from pathlib import Path
 from typing import Any
 
@@ -14,12 +15,12 @@ import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 from matplotlib.ticker import PercentFormatter
+from numpy.typing import NDArray
 
 from helpers import figures, verdicts
-from helpers.metrics import Score, binary_scores, mcnemar, proportion
+from helpers.metrics import DRAWS, Column, Score, binary_scores, holm, mcnemar, paired_means, proportion
 from helpers.published import Published
 from helpers.record import Run
-from helpers.side_effects.forward_report import paired_tests
 from helpers.side_effects.misspelling import (
     EDITS,
     Answered,
@@ -80,6 +81,39 @@ RELEASED = (
     *(f"{_RELEASED}misspelling_details_{run}.json" for run in MISSPELLING_RUNS),
 )
 """Registry names of all that is rescored."""
+
+
+def paired_tests(right: Mapping[str, NDArray[np.bool_]], drugs: Column, draws: int = DRAWS) -> pd.DataFrame:
+    """Paired randomisation test between every two arms, the questions about one drug together; p adjusted by Holm.
+
+    Args:
+        right: whether each arm is right, (n,).
+        drugs: of each question, (n,).
+        draws: of the test and of the bootstrap over drugs.
+
+    Returns:
+        A row a pair: better, other, only_better, only_other (pairs that one alone has right), difference, low, high,
+        p, p_holm.
+    """
+    rows = []
+    for first, second in combinations(right, 2):
+        a, b = (first, second) if right[first].sum() >= right[second].sum() else (second, first)
+        test = paired_means(right[a], right[b], clusters=drugs, draws=draws)
+        rows.append(
+            {
+                "better": a,
+                "other": b,
+                "only_better": test.b,
+                "only_other": test.c,
+                "difference": test.difference,
+                "low": test.low,
+                "high": test.high,
+                "p": test.p,
+            }
+        )
+    table = pd.DataFrame(rows)
+    table["p_holm"] = holm(table.p.tolist())
+    return table
 
 
 def label(normaliser: str) -> str:

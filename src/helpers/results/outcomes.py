@@ -1,0 +1,338 @@
+"""`Outcomes`: the scores, tables, tests and figures of one experiment, all read off its rows of the table of answers.
+
+A score is a clustered ratio by default (a mean, a precision, a micro-F1). `median(seconds)`, `p95(seconds)`,
+`auc(p_yes)` and `spearman(size, seconds)` name other statistics of a measure.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import matplotlib.pyplot as plt
+import numpy as np
+import pandas as pd
+from matplotlib.figure import Figure
+from matplotlib.ticker import LogLocator, NullFormatter
+from numpy.typing import NDArray
+
+from helpers import figures, metrics
+from helpers.metrics import DRAWS, Paired, Score
+from helpers.published import Published
+from helpers.results.answers import COLUMNS, Answer
+
+Floats = NDArray[np.float64]
+_NAMED = re.compile(r"(\w+)\((\w+)(?:, *(\w+))?\)")
+PAIRING = ("task", "split", "unit", "of", "repeat")
+"""What two arms must share for their rows to be compared."""
+UNITS = {"seconds": "seconds", "tokens": "count"}
+"""Unit of a measure by the last word of its name; anything else is a fraction."""
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Two arms on the same units.
+
+    Attributes:
+        first, second: the arms.
+        model: who answered, empty if that is not told apart.
+        scores: of either arm on these units.
+        test: first minus second.
+        p: adjusted by Holm within the family that was compared.
+    """
+
+    first: str
+    second: str
+    model: str
+    scores: tuple[Score, Score]
+    test: Paired
+    p: float
+
+
+class Outcomes:
+    """Rows of the table of answers, and what is read off them.
+
+    Args:
+        rows: the answers, or a frame with the columns of `Answer`.
+        labels: arm -> its name for a reader, in the order of tables and figures; default: `figures.ARMS`.
+        colours: arm -> its colour; default: that of `figures.ARMS`, else grey.
+        draws: of every bootstrap and randomisation test.
+        sample: the rows come from the bundled sample, so tables and figures say SAMPLE.
+    """
+
+    def __init__(
+        self,
+        rows: Iterable[Answer] | pd.DataFrame,
+        *,
+        labels: Mapping[str, str] | None = None,
+        colours: Mapping[str, str] | None = None,
+        draws: int = DRAWS,
+        sample: bool = False,
+    ) -> None:
+        """Take the rows; nothing is computed yet."""
+        self.frame = _frame(rows)
+        self.labels = dict(labels or {arm: label for arm, (label, _) in figures.ARMS.items()})
+        self.colours = dict(colours or {arm: colour for arm, (_, colour) in figures.ARMS.items()})
+        self.draws, self.sample = draws, sample
+
+    # ------------------------------------------------------------------------------------------------ choosing rows
+
+    def where(self, **only: str | Sequence[str]) -> Outcomes:
+        """The rows with these values: of a column of `Answer`, or else of a stratum.
+
+        Raises:
+            KeyError: a stratum that no row has.
+        """
+        keep = pd.Series(True, index=self.frame.index)
+        for name, wanted in only.items():
+            values = {wanted} if isinstance(wanted, str) else set(wanted)
+            if name in COLUMNS:
+                keep &= self.frame[name].isin(values)
+            else:
+                strata = self.frame.strata.map(lambda of, name=name: of.get(name))
+                if len(strata) and strata.isna().all():
+                    raise KeyError(f"No row has the stratum {name!r}.")
+                keep &= strata.isin(values)
+        return self._with(self.frame[keep])
+
+    def and_(self, rows: Iterable[Answer] | pd.DataFrame) -> Outcomes:
+        """These rows and others."""
+        return self._with(pd.concat([self.frame, _frame(rows)], ignore_index=True))
+
+    def _with(self, frame: pd.DataFrame) -> Outcomes:
+        return Outcomes(frame, labels=self.labels, colours=self.colours, draws=self.draws, sample=self.sample)
+
+    @cached_property
+    def arms(self) -> list[str]:
+        """The arms that have rows, in the order of `labels`."""
+        there = set(self.frame.arm)
+        return [arm for arm in self.labels if arm in there] + sorted(there - set(self.labels))
+
+    def label(self, arm: str) -> str:
+        """An arm's name for a reader."""
+        return self.labels.get(arm, arm)
+
+    def strata(self, name: str) -> list[str]:
+        """The values of a stratum, in the order of the rows."""
+        return list(dict.fromkeys(of[name] for of in self.frame.strata if name in of))
+
+    # --------------------------------------------------------------------------------------------------- computing
+
+    def score(self, measure: str, arm: str | None = None) -> Score:
+        """A measure of one arm, with n, 95 % interval and the count of unparsed answers.
+
+        Raises:
+            ValueError: no row of the arm has the measure.
+        """
+        rows = self.frame if arm is None else self.frame[self.frame.arm == arm]
+        unparsed = int((~rows.parsed.astype(bool)).sum())
+        named = _NAMED.fullmatch(measure)
+        base, second = (named[2], named[3]) if named else (measure, None)
+        rows = rows[[base in of and (second is None or second in of) for of in rows.measures]]
+        if rows.empty:
+            raise ValueError(f"No row of {arm or 'any arm'} has the measure {base!r}.")
+        tops, bottoms = _columns(rows, base)
+        clusters = rows.cluster.to_numpy()
+        if not named:
+            score = metrics.ratio(tops, bottoms, clusters=clusters, draws=self.draws)
+        elif named[1] == "auc":
+            score = metrics.auc((rows.gold == "YES").to_numpy(), tops / bottoms, clusters=clusters)
+        elif named[1] == "spearman":
+            others, per = _columns(rows, str(second))
+            score = metrics.rank_correlation(tops / bottoms, others / per, clusters=clusters, draws=self.draws)
+        else:
+            statistic = {"median": metrics.p50, "p95": metrics.p95}[named[1]]
+            score = metrics.bootstrap(tops / bottoms, statistic, clusters=clusters, draws=self.draws)
+        return replace(score, unparsed=unparsed)
+
+    def against(self, pairs: Sequence[tuple[str, str]], measure: str, *, each: str = "") -> list[Comparison]:
+        """Paired tests, one family: p adjusted by Holm over all of them.
+
+        Args:
+            pairs: (first, second) arms; the difference is first minus second.
+            measure: a ratio.
+            each: a column of `Answer`, for example model: every pair is compared within each of its values.
+
+        Raises:
+            ValueError: two arms share no unit.
+        """
+        parts = {str(value): self._with(rows) for value, rows in self.frame.groupby(each)} if each else {"": self}
+        found = [part._compare(pair, measure, value) for value, part in parts.items() for pair in pairs]
+        return [replace(c, p=p) for c, p in zip(found, metrics.holm([c.test.p for c in found]), strict=True)]
+
+    def _compare(self, pair: tuple[str, str], measure: str, model: str) -> Comparison:
+        mine = self.frame[[measure in of for of in self.frame.measures]]
+        first, second = (mine[mine.arm == arm].set_index(list(PAIRING)) for arm in pair)
+        shared = first.index.intersection(second.index, sort=False)
+        if shared.empty:
+            raise ValueError(f"{pair[0]} and {pair[1]} share no unit that has the measure {measure!r}.")
+        first, second = first.loc[shared], second.loc[shared]
+        test = metrics.paired_ratios(
+            _columns(first, measure), _columns(second, measure), clusters=first.cluster.to_numpy(), draws=self.draws
+        )
+        both = self._with(pd.concat([first, second]).reset_index())
+        scores = (both.score(measure, pair[0]), both.score(measure, pair[1]))
+        return Comparison(*pair, model, scores, test, test.p)
+
+    def between_models(self, models: tuple[str, str], measure: str) -> Paired:
+        """The first model less the second, on the units that both answered; for rows of one arm."""
+        renamed = self._with(self.frame.assign(arm=self.frame.model))
+        return renamed.against([models], measure)[0].test
+
+    # ----------------------------------------------------------------------------------------------------- showing
+
+    def table(self, measures: Sequence[str], caption: str, *, by: str = "") -> figures.Html:
+        """A row for each arm: its scores, in all and, if asked, for each value of a stratum."""
+        rows = []
+        for arm in self.arms:
+            row: dict[str, Any] = {"arm": self.label(arm)} | {measure_label(m): self._text(m, arm) for m in measures}
+            for value in self.strata(by) if by else ():
+                row |= {value: self.where(**{by: value})._text(measures[0], arm)}
+            rows.append(row)
+        return figures.table(pd.DataFrame(rows), caption, sample=self.sample)
+
+    def _text(self, measure: str, arm: str) -> str | None:
+        try:
+            return figures.score_text(self.score(measure, arm), unit(measure))
+        except ValueError:
+            return None
+
+    def tests(self, comparisons: Sequence[Comparison], caption: str) -> figures.Html:
+        """A row for each comparison."""
+        rows = [
+            {
+                "first": self.label(c.first),
+                "second": self.label(c.second),
+                **({"model": c.model} if c.model else {}),
+                "n": c.test.n,
+                "only first right": c.test.b,
+                "only second right": c.test.c,
+                "difference in points": figures.points(c.test),
+                "p (Holm)": figures.p_text(c.p),
+            }
+            for c in comparisons
+        ]
+        return figures.table(pd.DataFrame(rows), caption, sample=self.sample)
+
+    def beside(self, printed: Published, place: str, measures: Sequence[str], caption: str) -> figures.Html:
+        """Printed, rescored and rerun side by side: a row for each arm and measure.
+
+        Args:
+            printed: the paper.
+            place: where the paper prints them; the ids are `place.arm.measure`.
+            measures: of each arm.
+            caption: of the table.
+        """
+        numbers = {number.id: number for number in printed.numbers}
+        rows = []
+        for arm in self.arms:
+            for measure in measures:
+                number = numbers.get(f"{place}.{arm}.{measure}")
+                released = self.where(source="released", arm=arm, model=(number and number.model) or "")
+                here = self.where(source="rerun", arm=arm)
+                rerun = here.score(measure) if len(here.frame) else None
+                rows.append(
+                    {
+                        "arm": self.label(arm) if measure == measures[0] else "",
+                        "measure": measure_label(measure),
+                        "printed": number and number.printed,
+                        "rescored": released._text(measure, arm),
+                        "rerun": rerun and figures.score_text(replace(rerun, unparsed=0), unit(measure)),
+                        "unparsed": rerun and rerun.unparsed,
+                    }
+                )
+        return figures.table(pd.DataFrame(rows), caption, sample=self.sample)
+
+    def dots(
+        self, measures: Sequence[str], caption: str, *, by: str = "", chance: float | None = None
+    ) -> figures.Picture:
+        """A dot with its 95 % interval for each arm: one panel for each measure, or for each value of a stratum.
+
+        The words for who cannot see it are made of the same values.
+
+        Args:
+            measures: of the panels; with `by` the first one is drawn in each.
+            caption: under the figure.
+            by: a stratum.
+            chance: what guessing gives, drawn as a dotted line in the first panel.
+        """
+        panels = (
+            [(value, measures[0], self.where(**{by: value})) for value in self.strata(by)]
+            if by
+            else [(measure_label(m), m, self) for m in measures]
+        )
+        scores = [{arm: part.score(measure, arm) for arm in part.arms} for _, measure, part in panels]
+        fig = self._draw([(title, measure) for title, measure, _ in panels], scores, chance)
+        told = (
+            f"{self.label(arm)}: "
+            + ", ".join(
+                f"{title} {figures.number(of[arm].value, unit(measure))}"
+                for (title, measure, _), of in zip(panels, scores, strict=True)
+                if arm in of
+            )
+            for arm in self.arms
+        )
+        alt = f"{'; '.join(told)}."
+        return figures.figure(fig, alt=alt, caption=caption, sample=self.sample)
+
+    def _draw(
+        self, panels: Sequence[tuple[str, str]], scores: Sequence[Mapping[str, Score]], chance: float | None
+    ) -> Figure:
+        size = (7.4, 0.5 * len(self.arms) + 1.0)
+        fig, axes = plt.subplots(1, len(panels), figsize=size, sharey=True, squeeze=False)
+        for ax, (title, measure), of in zip(axes[0], panels, scores, strict=True):
+            for y, arm in enumerate(self.arms):
+                if arm in of:
+                    colour = self.colours.get(arm, "#808080")
+                    ax.hlines(y, of[arm].low, of[arm].high, color=colour, linewidth=2.2)
+                    ax.plot(of[arm].value, y, "o", color=colour, clip_on=False, zorder=3)
+            ax.set_xlabel(title)
+            ax.grid(axis="x")
+            ax.tick_params(axis="y", length=0)
+            if unit(measure) == "seconds":
+                ax.set_xscale("log")
+                ax.xaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
+                ax.xaxis.set_major_formatter("{x:g}")
+                ax.xaxis.set_minor_formatter(NullFormatter())
+            elif unit(measure) == "fraction":
+                ax.xaxis.set_major_formatter(lambda x, _: figures.number(x, digits=0))
+                ax.set_xlim(right=1)
+            else:
+                ax.set_xlim(left=0)
+        if chance is not None:
+            axes[0][0].axvline(chance, linestyle=":", color=figures.INK, linewidth=1)
+        broken = [re.sub(r" (and |\()", r"\n\1", self.label(arm)) for arm in self.arms]
+        axes[0][0].set_yticks(range(len(broken)), broken)
+        axes[0][0].set_ylim(len(broken) - 0.5, -0.5)
+        return fig
+
+
+def unit(measure: str) -> str:
+    """The unit of a measure, as `figures.number` takes it."""
+    named = _NAMED.fullmatch(measure)
+    if named and named[1] in ("auc", "spearman"):
+        return "count"
+    return UNITS.get((named[2] if named else measure).split("_")[-1], "fraction")
+
+
+def measure_label(measure: str) -> str:
+    """A measure as a reader sees it."""
+    named = _NAMED.fullmatch(measure)
+    text = (named[2] if named else measure).replace("_", " ")
+    if not named:
+        return text
+    special = {"auc": "AUC", "spearman": f"rank correlation, {text} and {named[3]}"}
+    return special.get(named[1], f"{text}, {named[1]}")
+
+
+def _frame(rows: Iterable[Answer] | pd.DataFrame) -> pd.DataFrame:
+    # plain attributes: dataclasses.asdict would copy every item and measure
+    return rows if isinstance(rows, pd.DataFrame) else pd.DataFrame([vars(row) for row in rows], columns=COLUMNS)
+
+
+def _columns(rows: pd.DataFrame, measure: str) -> tuple[Floats, Floats]:
+    pairs = np.array([of[measure] for of in rows.measures], dtype=float)
+    return pairs[:, 0], pairs[:, 1]

@@ -1,0 +1,317 @@
+"""Requests to language models and their replies: one row for each distinct request, found by what decides the reply.
+
+The key of a row is a digest of the weights, the parameters and the prompt. It names no host, engine or context length,
+so a reply holds wherever the same weights are served. The working store is an SQLite file in `data/derived`; rows
+travel between machines, and into git, as Parquet.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import sqlite3
+import threading
+import time
+import warnings
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import astuple, dataclass, fields, replace
+from pathlib import Path
+from typing import Any, Literal
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from helpers.services import DECLARED
+from helpers.settings import DATA, DERIVED
+
+Kind = Literal["chat", "choose", "loglikelihood"]
+
+STORE = DERIVED / "requests"
+RELEASED = DATA / "requests"
+"""The reference run's requests, one Parquet file for each notebook and step."""
+SCHEMA = pa.schema(
+    [
+        pa.field("key", pa.string(), nullable=False),
+        pa.field("kind", pa.string(), nullable=False),
+        pa.field("weights", pa.string(), nullable=False),
+        pa.field("parameters", pa.string(), nullable=False),
+        pa.field("prompt", pa.string()),
+        pa.field("reply", pa.string(), nullable=False),
+        pa.field("prompt_tokens", pa.int32(), nullable=False),
+        pa.field("generated_tokens", pa.int32(), nullable=False),
+        pa.field("seconds", pa.float64(), nullable=False),
+        pa.field("engine", pa.string(), nullable=False),
+        pa.field("asked", pa.string(), nullable=False),
+        pa.field("digest", pa.string(), nullable=False),
+    ]
+)
+
+
+class StoreError(RuntimeError):
+    """A file of requests cannot be used; the message names it and the command that restores it."""
+
+
+def plain(value: object) -> str:
+    """A value as canonical JSON: sorted keys, ASCII, and null for a number that is not finite."""
+    return json.dumps(_finite(value), sort_keys=True, separators=(",", ":"), allow_nan=False)
+
+
+def _finite(value: object) -> object:
+    if isinstance(value, float):
+        # six decimals of a log-probability are more than two runs of one engine agree on
+        return round(value, 6) if math.isfinite(value) else None
+    if isinstance(value, Mapping):
+        return {str(k): _finite(v) for k, v in value.items()}
+    if isinstance(value, list | tuple):
+        return [_finite(v) for v in value]
+    return value
+
+
+def request_key(kind: Kind, weights: str, parameters: Mapping[str, Any], prompt: object) -> str:
+    """The key of a request: 24 hexadecimal digits of SHA-256 over all that decides its reply.
+
+    Args:
+        kind: chat, choose or loglikelihood.
+        weights: digest of the weights with their precision and adapter, or a declared name.
+        parameters: of the sampling, in the terms of `helpers.llm` and not of one engine.
+        prompt: messages of a chat, or (context, continuation).
+    """
+    return hashlib.sha256(plain([kind, weights, parameters, prompt]).encode()).hexdigest()[:24]
+
+
+@dataclass(frozen=True)
+class Row:
+    """One request and its reply, as it is stored. `parameters`, `prompt` and `reply` are canonical JSON.
+
+    Attributes:
+        prompt: None where its licence forbids passing it on; the notebook that asks makes it again.
+        seconds: from sending to the last token, waiting in the server's queue included.
+        engine: engine, version and precision that replied.
+        asked: when, in UTC.
+        digest: of the whole row, so that damage shows.
+    """
+
+    key: str
+    kind: str
+    weights: str
+    parameters: str
+    prompt: str | None
+    reply: str
+    prompt_tokens: int
+    generated_tokens: int
+    seconds: float
+    engine: str
+    asked: str
+    digest: str = ""
+
+    @property
+    def intact(self) -> bool:
+        """Whether the row is what was written, and its key that of its prompt."""
+        try:
+            if self.digest != self._digest():
+                return False
+            if self.prompt is None:
+                return True
+            kind: Any = self.kind
+            return self.key == request_key(kind, self.weights, json.loads(self.parameters), json.loads(self.prompt))
+        except (ValueError, TypeError, AttributeError):
+            return False
+
+    def sealed(self, *, prompt: bool = True) -> Row:
+        """The row with its digest, without its prompt if that may not be passed on."""
+        row = replace(self, prompt=self.prompt if prompt else None, seconds=round(self.seconds, 3))
+        return replace(row, digest=row._digest())
+
+    def _digest(self) -> str:
+        decides = [getattr(self, name) for name in COLUMNS if name != "digest"]
+        return hashlib.sha256(json.dumps(decides).encode()).hexdigest()[:16]
+
+
+COLUMNS = tuple(f.name for f in fields(Row))
+
+
+class Store:
+    """Requests and their replies on disk, shared by the processes of one machine.
+
+    Nothing that is wrong with it stops a run: what cannot be read is asked again, what cannot be written is not stored,
+    and a warning names the folder.
+
+    Args:
+        folder: holds `requests.sqlite`; made if it is not there.
+        released: folder of Parquet files that the store takes in once; None for none.
+    """
+
+    def __init__(self, folder: Path = STORE, released: Path | None = None) -> None:
+        """Open the store; a file that is no database is set aside, never deleted."""
+        self.folder = folder
+        self._lock = threading.Lock()
+        self._warned: set[str] = set()
+        self._db: sqlite3.Connection | None = None
+        with self._harmless("opened"):
+            folder.mkdir(parents=True, exist_ok=True)
+            try:
+                self._db = self._open()
+            except sqlite3.DatabaseError as error:
+                # the low byte is the kind of error, the rest says more of it
+                if getattr(error, "sqlite_errorcode", 0) & 0xFF not in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
+                    raise
+                aside = folder.with_name(f"{folder.name}.corrupt-{time.strftime('%Y%m%dT%H%M%S')}")
+                folder.rename(aside)
+                folder.mkdir()
+                self._warn(f"The stored requests were no database ({error}). Set aside as {aside}; starting anew.")
+                self._db = self._open()
+        if released is not None and released.is_dir() and self._db is not None:
+            self._take_in(sorted(released.glob("*/*.parquet")))
+
+    def _open(self) -> sqlite3.Connection:
+        path = self.folder / "requests.sqlite"
+        db = sqlite3.connect(path, timeout=60, isolation_level=None, check_same_thread=False)
+        try:
+            db.execute("PRAGMA journal_mode=WAL")
+            db.execute("PRAGMA synchronous=NORMAL")
+            columns = ", ".join(f"{name}{' PRIMARY KEY' if name == 'key' else ''}" for name in COLUMNS)
+            db.execute(f"CREATE TABLE IF NOT EXISTS requests ({columns}) WITHOUT ROWID")
+            db.execute("CREATE TABLE IF NOT EXISTS taken_in (file PRIMARY KEY, digest) WITHOUT ROWID")
+        except BaseException:
+            db.close()
+            raise
+        return db
+
+    def get(self, keys: Iterable[str]) -> dict[str, Row]:
+        """The intact rows among these keys."""
+        wanted, found = list(dict.fromkeys(keys)), {}
+        with self._harmless("read"), self._lock:
+            if self._db is None:
+                return {}
+            for start in range(0, len(wanted), 500):
+                some = wanted[start : start + 500]
+                marks = ", ".join("?" * len(some))
+                for values in self._db.execute(
+                    f"SELECT {', '.join(COLUMNS)} FROM requests WHERE key IN ({marks})",  # noqa: S608  # marks alone
+                    some,
+                ):
+                    row = Row(*values)
+                    found[row.key] = row
+        damaged = [key for key, row in found.items() if not row.intact]
+        if damaged:
+            self._warn(f"{len(damaged)} damaged rows of the stored requests in {self.folder} are asked again.")
+        return {key: row for key, row in found.items() if key not in damaged}
+
+    def put(self, rows: Sequence[Row]) -> None:
+        """Store rows, replacing those of the same key."""
+        with self._harmless("written"), self._lock:
+            if self._db is not None:
+                marks = ", ".join("?" * len(COLUMNS))
+                self._db.execute("BEGIN IMMEDIATE")
+                try:
+                    self._db.executemany(
+                        f"INSERT OR REPLACE INTO requests VALUES ({marks})",  # noqa: S608  # marks alone
+                        [astuple(row.sealed(prompt=row.prompt is not None)) for row in rows],
+                    )
+                    self._db.execute("COMMIT")
+                except BaseException:
+                    if self._db.in_transaction:
+                        self._db.execute("ROLLBACK")
+                    raise
+
+    def _take_in(self, files: Iterable[Path]) -> None:
+        """Store the rows of released files that are new or have changed; what is stored already stays."""
+        for file in files:
+            digest = hashlib.sha256(file.read_bytes()).hexdigest()
+            name = "/".join(file.parts[-2:])
+            with self._harmless("read"), self._lock:
+                if (
+                    self._db is None
+                    or self._db.execute(
+                        "SELECT 1 FROM taken_in WHERE file = ? AND digest = ?", (name, digest)
+                    ).fetchone()
+                ):
+                    continue
+            rows = read(file)
+            have = self.get(row.key for row in rows)
+            # a prompt that this machine has is worth more than one that was left out
+            self.put([row for row in rows if row.key not in have])
+            with self._harmless("written"), self._lock:
+                if self._db is not None:
+                    self._db.execute("INSERT OR REPLACE INTO taken_in VALUES (?, ?)", (name, digest))
+
+    def merge(self, path: Path) -> int:
+        """Take in the rows of a Parquet file or of another store's folder; how many were new.
+
+        Raises:
+            StoreError: the file cannot be read, or it answers a stored request differently.
+        """
+        rows = list(Store(path).rows()) if path.is_dir() else read(path)
+        have = self.get(row.key for row in rows)
+        if differ := [row.key for row in rows if row.key in have and have[row.key].reply != row.reply]:
+            raise StoreError(
+                f"{path} answers {len(differ)} stored requests differently, {differ[0]} for one. The replies of "
+                "one set of weights belong in one store: import into another folder."
+            )
+        self.put([row for row in rows if row.key not in have])
+        return len(rows) - len(have)
+
+    def rows(self) -> Iterator[Row]:
+        """All intact rows, by key."""
+        with self._harmless("read"), self._lock:
+            keys = [] if self._db is None else [key for (key,) in self._db.execute("SELECT key FROM requests")]
+        for start in range(0, len(keys), 500):
+            yield from self.get(sorted(keys)[start : start + 500]).values()
+
+    def close(self) -> None:
+        """Close the file."""
+        if self._db is not None:
+            self._db.close()
+            self._db = None
+
+    @contextmanager
+    def _harmless(self, what: str) -> Iterator[None]:
+        try:
+            yield
+        except (sqlite3.Error, OSError) as error:
+            self._warn(
+                f"The stored requests in {self.folder} cannot be {what} ({error}). The run goes on without them. See "
+                "that the disk has room and that the folder may be written to."
+            )
+
+    def _warn(self, message: str) -> None:
+        if message not in self._warned:  # once for each kind of trouble, not for each request
+            self._warned.add(message)
+            warnings.warn(message, stacklevel=4)
+
+
+def write(path: Path, rows: Iterable[Row], *, prompts: bool = True) -> None:
+    """Write rows as Parquet, sorted by key, whole or not at all; the same rows give the same bytes.
+
+    Args:
+        path: of the file.
+        rows: to write; those of declared weights hold on this machine alone and are left out.
+        prompts: False leaves the prompts out, for texts that may not be passed on.
+    """
+    shared = sorted((r.sealed(prompt=prompts) for r in rows if DECLARED not in r.weights), key=lambda r: r.key)
+    table = pa.table({name: [getattr(row, name) for row in shared] for name in COLUMNS}, schema=SCHEMA)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    part = path.with_suffix(".part")
+    pq.write_table(table, part, compression="zstd", compression_level=19, write_statistics=False)
+    part.replace(path)
+
+
+def read(path: Path) -> list[Row]:
+    """The rows of a Parquet file of requests.
+
+    Raises:
+        StoreError: it is no such file, or a row is damaged.
+    """
+    try:
+        rows = [Row(**row) for row in pq.read_table(path, schema=SCHEMA).to_pylist()]
+    except (pa.ArrowException, OSError, TypeError) as error:
+        raise StoreError(
+            f"{path} is no file of requests ({' '.join(str(error).split())[:200]}). Restore it: git checkout -- {path}"
+        ) from None
+    if damaged := [row.key for row in rows if not row.intact]:
+        raise StoreError(
+            f"{path} has {len(damaged)} damaged rows, {damaged[0]} for one. Restore it: git checkout -- {path}"
+        )
+    return rows

@@ -1,0 +1,275 @@
+"""The table of answers and what is read off it, held against scikit-learn, scipy and the two-arm tests."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Sequence
+
+import duckdb
+import numpy as np
+import pandas as pd
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.stats import spearmanr
+from sklearn.metrics import f1_score, precision_score, recall_score, roc_auc_score
+
+from helpers import metrics
+from helpers.results import answers
+from helpers.results.answers import SCHEMA, Answer, Item, answered, binary
+from helpers.results.outcomes import Outcomes, measure_label, unit
+from helpers.results.requests import StoreError
+from helpers.side_effects.forward import Question, said
+
+
+def rows(gold: Sequence[bool], **arms: Sequence[bool | None]) -> list[Answer]:
+    questions = [Question(f"drug {i // 3}", f"effect {i}", label) for i, label in enumerate(gold)]
+    return [
+        answered(said(label), question, arm=arm, run="laptop", model="m")
+        for arm, labels in arms.items()
+        for question, label in zip(questions, labels, strict=True)
+    ]
+
+
+labels = st.lists(st.tuples(st.booleans(), st.sampled_from([True, False, None])), min_size=4, max_size=40)
+
+
+@settings(max_examples=40, deadline=None)
+@given(labels)
+def test_scores_are_those_of_scikit_learn_and_unread_answers_count_as_no(pairs):
+    gold, given_labels = zip(*pairs, strict=True)
+    out = Outcomes(rows(list(gold), arm=list(given_labels)), draws=100)
+    read = [bool(label) for label in given_labels]
+    expected = {
+        "accuracy": np.mean(np.array(gold) == np.array(read)),
+        "f1": f1_score(gold, read, zero_division=0),
+        "precision": precision_score(gold, read, zero_division=0),
+        "sensitivity": recall_score(gold, read, zero_division=0),
+        "specificity": recall_score([not g for g in gold], [not r for r in read], zero_division=0),
+    }
+    for measure, value in expected.items():
+        if not any(measure in of for of in out.frame.measures):
+            continue
+        score = out.score(measure, "arm")
+        assert math.isclose(score.value, value, abs_tol=1e-12)
+        assert 0 <= score.low <= score.value <= score.high <= 1
+    assert out.score("accuracy").unparsed == sum(label is None for label in given_labels)
+
+
+def test_other_statistics_are_those_of_scipy_and_scikit_learn():
+    rng = np.random.default_rng(0)
+    seconds, size, p_yes = rng.random(60), rng.random(60), rng.random(60)
+    gold = rng.random(60) < 0.5
+    made = [
+        Answer(
+            arm="a",
+            unit=str(i),
+            cluster=str(i),
+            gold="YES" if gold[i] else "NO",
+            measures={"seconds": (seconds[i], 1.0), "size": (size[i], 1.0), "p_yes": (p_yes[i], 1.0)},
+        )
+        for i in range(60)
+    ]
+    out = Outcomes(made, draws=200)
+    assert out.score("median(seconds)").value == pytest.approx(np.median(seconds))
+    assert out.score("p95(seconds)").value == pytest.approx(np.percentile(seconds, 95))
+    assert out.score("spearman(size, seconds)").value == pytest.approx(spearmanr(size, seconds)[0])
+    assert out.score("auc(p_yes)").value == pytest.approx(roc_auc_score(gold, p_yes))
+    with pytest.raises(ValueError, match="No row"):
+        out.score("precision")
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.integers(0, 10**6))
+def test_a_difference_of_means_has_one_interval_and_one_p_however_it_is_computed(seed):
+    rng = np.random.default_rng(seed)
+    n = int(rng.integers(5, 60))
+    a, b, clusters = rng.random(n) < 0.7, rng.random(n) < 0.5, rng.integers(0, 8, n)
+    ones = np.ones(n)
+    direct = metrics.paired_means(a, b, clusters=clusters, draws=200)
+    assert metrics.paired_ratios((a * 1.0, ones), (b * 1.0, ones), clusters=clusters, draws=200) == direct
+    # twice over, every ratio is the same, but the general way computes it
+    general = metrics.paired_ratios((a * 2.0, 2 * ones), (b * 2.0, 2 * ones), clusters=clusters, draws=200)
+    assert general.p == direct.p
+    assert general.difference == pytest.approx(direct.difference)
+
+
+def test_the_randomisation_test_is_the_same_in_any_block(monkeypatch):
+    rng = np.random.default_rng(3)
+    a, b = rng.random(300), rng.random(300) + 0.02
+    whole = metrics.paired_means(a, b, draws=500)
+    monkeypatch.setattr(metrics, "BLOCK", 1000)
+    assert metrics.paired_means(a, b, draws=500).p == whole.p
+
+
+def test_micro_f1_of_sets_is_a_ratio_and_its_comparison_exchanges_whole_units():
+    hits, sizes = np.array([3, 0, 5, 1, 4, 2.0]), np.array([4, 3, 5, 4, 6, 3.0])
+    score = metrics.ratio(hits, sizes, draws=300)
+    assert score.value == pytest.approx(15 / 25)
+    assert score.low < score.value < score.high
+    better = metrics.paired_ratios((hits, sizes), (np.zeros(6), sizes), draws=300)
+    assert better.difference == pytest.approx(score.value)
+    assert (better.b, better.c) == (5, 0)
+    assert better.p < 0.1
+    same = metrics.paired_ratios((hits, sizes), (hits, sizes), draws=300)
+    assert (same.difference, same.p) == (0, 1)
+    assert same.low < 0 < same.high
+
+
+def test_arms_are_compared_on_the_units_that_both_answered_and_holm_is_over_the_family():
+    gold = [True, False] * 12
+    right, wrong = list(gold), [not g for g in gold]
+    out = Outcomes(rows(gold, good=right, bad=wrong, half=[*right[:12], *wrong[12:]]), draws=300)
+    alone = out.against([("good", "bad")], "accuracy")[0]
+    assert (alone.test.difference, alone.test.n, alone.p) == (1.0, 24, alone.test.p)
+    family = out.against([("good", "bad"), ("good", "half")], "accuracy")
+    assert family[0].test.p == alone.test.p
+    assert [c.p for c in family] == metrics.holm([c.test.p for c in family])
+    some = out.and_(rows(gold[:6], short=right[:6]))
+    assert some.against([("good", "short")], "accuracy")[0].test.n == 6
+    with pytest.raises(ValueError, match="share no unit"):
+        out.and_([dataclasses.replace(rows([True], other=[True])[0], unit="elsewhere")]).against(
+            [("good", "other")], "accuracy"
+        )
+
+
+def test_rows_are_chosen_by_column_and_by_stratum():
+    made = [
+        Answer(arm="a", unit=str(i), cluster=str(i), strata={"kind": "xy"[i % 2]}, measures={"m": (i, 1.0)})
+        for i in range(6)
+    ]
+    out = Outcomes(made, draws=100)
+    assert len(out.where(kind="x").frame) == 3
+    assert len(out.where(arm="a", kind=["x", "y"]).frame) == 6
+    assert out.strata("kind") == ["x", "y"]
+    with pytest.raises(KeyError, match="colour"):
+        out.where(colour="red")
+
+
+def test_tables_and_figures_say_what_they_hold():
+    gold = [True, False] * 10
+    out = Outcomes(
+        rows(gold, good=gold, bad=[not g for g in gold]),
+        labels={"bad": "Bad arm", "good": "Good arm"},
+        draws=100,
+        sample=True,
+    )
+    table = out.table(["accuracy", "auc(p_yes)"], "What was measured").text
+    assert table.index("Bad arm") < table.index("Good arm")
+    assert "SAMPLE" in table
+    picture = out.dots(["accuracy", "sensitivity"], "Dots", chance=0.5)
+    assert all(word in picture.html for word in ("Good arm", "Bad arm", "100.0", "sensitivity", "SAMPLE"))
+    tests = out.tests(out.against([("good", "bad")], "accuracy"), "Tests").text
+    assert "+100.0" in tests
+
+
+@pytest.mark.parametrize(
+    ("measure", "is_unit"),
+    [("accuracy", "fraction"), ("median(seconds)", "seconds"), ("auc(p_yes)", "count"), ("tokens", "count")],
+)
+def test_every_measure_has_a_unit_and_a_name(measure, is_unit):
+    assert unit(measure) == is_unit
+    assert "_" not in measure_label(measure)
+
+
+# --------------------------------------------------------------------------------------------------------------- files
+
+
+def example() -> pd.DataFrame:
+    item = Item("d1", "a passage", gold=True, rank=1, score=0.5, strata={"tier": "rare"})
+    made = rows([True, False, True], graph=[True, None, False], text=[True, True, True])
+    made.append(
+        Answer(
+            arm="text",
+            unit="q",
+            cluster="c",
+            items=[item],
+            measures={"recall": (1.0, 2.0)},
+            requests=["k"],
+            strata={"kind": "x"},
+        )
+    )
+    return Outcomes(made).frame
+
+
+def test_rows_survive_a_file(tmp_path):
+    frame = example()
+    answers.write(tmp_path, frame, licence="CC0-1.0")
+    back = answers.read(tmp_path)
+    ordered = frame.sort_values(list(answers.KEY), kind="stable", ignore_index=True)
+    for column in answers.COLUMNS:
+        assert [tuple(v) if isinstance(v, list) else v for v in back[column]] == [
+            tuple(v) if isinstance(v, list) else v for v in ordered[column]
+        ], column
+
+
+def test_an_unchanged_arm_has_the_same_bytes_when_another_arm_changes(tmp_path):
+    frame = example()
+    answers.write(tmp_path / "one", frame, licence="CC0-1.0")
+    changed = frame.assign(
+        answer=["other" if arm == "text" else a for arm, a in zip(frame.arm, frame.answer, strict=True)]
+    )
+    answers.write(tmp_path / "two", changed.sample(frac=1, random_state=1), licence="CC0-1.0")
+    read = {
+        name: [(tmp_path / of / f"{name}.parquet").read_bytes() for of in ("one", "two")] for name in ("graph", "text")
+    }
+    assert read["graph"][0] == read["graph"][1]
+    assert read["text"][0] != read["text"][1]
+
+
+def test_a_file_names_the_licence_and_holds_no_text_that_it_withholds(tmp_path):
+    answers.write(tmp_path, example(), licence="not stated", withheld=True)
+    table = pq.read_table(tmp_path / "graph.parquet")
+    assert table.schema.metadata[b"licence"] == b"not stated"
+    assert all(table[name].null_count == len(table) for name in answers.TEXTS)
+    assert table["unit"].null_count == 0
+    assert b"adverse effect" not in (tmp_path / "graph.parquet").read_bytes()
+
+
+def test_an_arm_that_is_gone_leaves_no_file_and_a_doubled_row_is_an_error(tmp_path):
+    frame = example()
+    answers.write(tmp_path, frame, licence="CC0-1.0")
+    answers.write(tmp_path, frame[frame.arm == "text"], licence="CC0-1.0")
+    assert [p.name for p in tmp_path.iterdir()] == ["text.parquet"]
+    with pytest.raises(ValueError, match="twice"):
+        answers.write(tmp_path, pd.concat([frame, frame]), licence="CC0-1.0")
+
+
+@pytest.mark.parametrize("content", [b"", b"no parquet"])
+def test_a_damaged_or_missing_file_names_the_command_that_restores_it(tmp_path, content):
+    with pytest.raises(StoreError, match="make notebook NB=some_notebook"):
+        answers.read(tmp_path / "some_notebook")
+    answers.write(tmp_path / "nb", example(), licence="CC0-1.0")
+    (tmp_path / "nb" / "text.parquet").write_bytes(content)
+    with pytest.raises(StoreError, match=r"text\.parquet.*make notebook NB=nb"):
+        answers.read(tmp_path / "nb")
+
+
+def test_the_released_answers_keep_the_schema_and_are_small():
+    files = sorted(answers.RELEASED.glob("*/*.parquet"))
+    for path in files:
+        schema = pq.read_schema(path)
+        assert schema.equals(SCHEMA), path
+        assert schema.metadata[b"licence"], path
+        assert path.stat().st_size <= 2 * 2**20, path
+    assert sum(path.stat().st_size for path in files) <= 20 * 2**20
+    for folder in {path.parent for path in files}:
+        assert len(answers.read(folder))
+
+
+def test_binary_measures_add_up():
+    for gold in (True, False):
+        for predicted in (True, False):
+            of = binary(gold, predicted)
+            assert of["accuracy"][0] == (gold == predicted)
+            assert ("precision" in of) == predicted
+            assert ("sensitivity" in of) == gold
+
+
+def test_released_answers_load_with_the_lines_of_the_data_card(tmp_path):
+    answers.write(tmp_path, example(), licence="CC0-1.0")
+    assert len(pd.read_parquet(tmp_path)) == 7
+    found = duckdb.execute(f"SELECT arm, count(*) FROM '{tmp_path}/*.parquet' GROUP BY arm ORDER BY arm").fetchall()
+    assert found == [("graph", 3), ("text", 4)]

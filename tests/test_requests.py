@@ -1,0 +1,241 @@
+"""The store of requests: a key that holds what decides a reply, rows that show damage, files that travel."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import random
+import sqlite3
+import stat
+import threading
+import warnings
+from collections.abc import Sequence
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from helpers.results.requests import COLUMNS, Row, Store, StoreError, plain, read, request_key, write
+
+WEIGHTS = "ab" * 32 + ":bf16"
+
+
+def sql(store: Store, statement: str, values: Sequence[Any] = ()) -> None:
+    assert store._db is not None
+    store._db.execute(statement, values)
+
+
+def row(prompt: str, reply: str = "YES", weights: str = WEIGHTS) -> Row:
+    messages = [{"role": "user", "content": prompt}]
+    return Row(
+        key=request_key("chat", weights, {"max_tokens": 5}, messages),
+        kind="chat",
+        weights=weights,
+        parameters=plain({"max_tokens": 5}),
+        prompt=plain(messages),
+        reply=plain({"text": reply, "status": "complete"}),
+        prompt_tokens=3,
+        generated_tokens=1,
+        seconds=0.1,
+        engine="vllm 1",
+        asked="2026-11-23T00:00:00+00:00",
+    ).sealed()
+
+
+values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
+    lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
+    max_leaves=6,
+)
+
+
+@given(values)
+def test_canonical_json_is_json_and_stable(value):
+    text = plain(value)
+    assert text.isascii()
+    assert plain(json.loads(text)) == text
+
+
+@given(st.text(), st.text())
+def test_two_requests_share_a_key_only_if_they_are_the_same(a, b):
+    keys = [request_key("chat", WEIGHTS, {}, [{"role": "user", "content": text}]) for text in (a, b)]
+    assert (keys[0] == keys[1]) == (a == b)
+
+
+def test_what_is_put_is_found_again_by_another_process_of_the_store(tmp_path):
+    rows = [row(str(i)) for i in range(1200)]
+    Store(tmp_path).put(rows)
+    found = Store(tmp_path).get(r.key for r in rows)
+    assert found == {r.key: r for r in rows}
+    assert len(list(Store(tmp_path).rows())) == 1200
+
+
+def test_no_flipped_byte_makes_one_request_return_another_reply(tmp_path):
+    rows = [row(f"question {i}", f"answer {i}") for i in range(40)]
+    Store(tmp_path).put(rows)
+    Store(tmp_path).close()
+    db = tmp_path / "requests.sqlite"
+    with sqlite3.connect(db) as open_db:
+        open_db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    whole, rng = db.read_bytes(), random.Random(1)
+    for _ in range(60):
+        damaged = bytearray(whole)
+        for _ in range(5):
+            damaged[rng.randrange(100, len(damaged))] ^= 1 << rng.randrange(8)
+        folder = tmp_path / "damaged"
+        folder.mkdir(exist_ok=True)
+        for left in folder.iterdir():
+            left.unlink()
+        (folder / db.name).write_bytes(bytes(damaged))
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            store = Store(folder)
+            found = store.get(r.key for r in rows)
+            store.put([row("another")])
+            store.close()
+        assert all(found[r.key] == r for r in rows if r.key in found)
+
+
+def test_a_row_under_another_key_is_asked_again_with_a_warning(tmp_path):
+    store = Store(tmp_path)
+    store.put([row("a"), row("b")])
+    sql(store, "DELETE FROM requests WHERE key = ?", (row("a").key,))
+    sql(store, "UPDATE requests SET key = ? WHERE key = ?", (row("a").key, row("b").key))
+    with pytest.warns(UserWarning, match=str(tmp_path)):
+        assert store.get([row("a").key]) == {}
+
+
+def test_a_store_from_elsewhere_is_data_and_is_never_executed(tmp_path):
+    class Bomb:
+        def __reduce__(self):
+            return (os.mkdir, (str(tmp_path / "executed"),))
+
+    import pickle
+
+    store = Store(tmp_path / "store")
+    store.put([row("a")])
+    sql(store, "UPDATE requests SET reply = ?", (pickle.dumps(Bomb()),))
+    with pytest.warns(UserWarning, match="damaged"):
+        assert store.get([row("a").key]) == {}
+    assert not (tmp_path / "executed").exists()
+
+
+def test_what_is_no_database_is_set_aside(tmp_path):
+    folder = tmp_path / "store"
+    folder.mkdir()
+    (folder / "requests.sqlite").write_bytes(b"not a database" * 100)
+    with pytest.warns(UserWarning, match="Set aside"):
+        store = Store(folder)
+    store.put([row("a")])
+    assert row("a").key in store.get([row("a").key])
+    assert list(tmp_path.glob("store.corrupt-*"))
+
+
+def test_a_store_that_cannot_be_opened_stops_no_run(tmp_path):
+    folder = tmp_path / "store"
+    (folder / "requests.sqlite").mkdir(parents=True)  # as on a full disk or with a lock: an error of a whole store
+    with pytest.warns(UserWarning, match=str(folder)):
+        store = Store(folder)
+    store.put([row("a")])
+    assert store.get([row("a").key]) == {}
+    assert [path.name for path in folder.iterdir()] == ["requests.sqlite"]
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write to a read-only folder")
+def test_a_read_only_store_can_be_read(tmp_path):
+    Store(tmp_path).put([row("a")])
+    tmp_path.chmod(stat.S_IRUSR | stat.S_IXUSR)
+    assert row("a").key in Store(tmp_path).get([row("a").key])
+
+
+def test_a_full_disk_warns_once_and_the_run_goes_on(tmp_path):
+    store = Store(tmp_path)
+    sql(store, "PRAGMA max_page_count = 12")
+    big = [row(str(i), "x" * 5000) for i in range(30)]
+    with pytest.warns(UserWarning, match=str(tmp_path)) as caught:
+        for one in big:
+            store.put([one])
+    assert len(caught) == 1
+    assert 0 < len(store.get(r.key for r in big)) < 30
+
+
+def test_many_threads_write_at_once(tmp_path):
+    stores = [Store(tmp_path), Store(tmp_path)]
+
+    def work(number: int) -> None:
+        for i in range(25):
+            stores[number % 2].put([row(f"{number} {i}")])
+
+    threads = [threading.Thread(target=work, args=(n,)) for n in range(6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(list(stores[0].rows())) == 150
+
+
+# --------------------------------------------------------------------------------------------------- files that travel
+
+
+def test_the_same_rows_give_the_same_bytes_in_any_order(tmp_path):
+    rows = [row(str(i)) for i in range(50)]
+    write(tmp_path / "a.parquet", rows)
+    write(tmp_path / "b.parquet", rows[::-1])
+    assert (tmp_path / "a.parquet").read_bytes() == (tmp_path / "b.parquet").read_bytes()
+    assert [r.reply for r in read(tmp_path / "a.parquet")] == [r.reply for r in sorted(rows, key=lambda r: r.key)]
+
+
+def test_prompts_can_be_left_out_and_the_rows_are_still_found_by_who_has_them(tmp_path):
+    write(tmp_path / "released" / "nb" / "step.parquet", [row("a licensed text")], prompts=False)
+    assert b"licensed" not in (tmp_path / "released" / "nb" / "step.parquet").read_bytes()
+    found = Store(tmp_path / "store", tmp_path / "released").get([row("a licensed text").key])
+    assert found[row("a licensed text").key].reply == row("a licensed text").reply
+
+
+def test_declared_weights_stay_on_their_machine(tmp_path):
+    write(tmp_path / "a.parquet", [row("a"), row("b", weights="declared:my-model")])
+    assert [r.prompt for r in read(tmp_path / "a.parquet")] == [row("a").prompt]
+
+
+def test_a_store_takes_in_released_rows_once_and_again_when_they_change(tmp_path):
+    released = tmp_path / "released" / "nb"
+    write(released / "step.parquet", [row("a")])
+    store = Store(tmp_path / "store", tmp_path / "released")
+    assert list(store.get([row("a").key, row("b").key])) == [row("a").key]
+    write(released / "step.parquet", [row("a"), row("b")])
+    again = Store(tmp_path / "store", tmp_path / "released")
+    assert len(again.get([row("a").key, row("b").key])) == 2
+
+
+def test_stores_merge_and_refuse_another_reply_to_the_same_request(tmp_path):
+    mine, yours = Store(tmp_path / "mine"), Store(tmp_path / "yours")
+    mine.put([row("a")])
+    yours.put([row("a"), row("b")])
+    assert mine.merge(tmp_path / "yours") == 1
+    write(tmp_path / "other.parquet", [row("b", "NO")])
+    with pytest.raises(StoreError, match=r"other\.parquet answers 1 stored requests differently"):
+        mine.merge(tmp_path / "other.parquet")
+
+
+@pytest.mark.parametrize("content", [b"", b"no parquet", b"PAR1" + b"x" * 50])
+def test_a_damaged_file_names_itself_and_what_restores_it(tmp_path, content):
+    path = tmp_path / "nb" / "step.parquet"
+    path.parent.mkdir()
+    path.write_bytes(content)
+    with pytest.raises(StoreError, match=r"step\.parquet.*git checkout"):
+        read(path)
+
+
+def test_a_foreign_table_or_an_edited_row_is_refused(tmp_path):
+    pq.write_table(pa.table({"a": [1]}), tmp_path / "foreign.parquet")
+    with pytest.raises(StoreError, match="foreign"):
+        read(tmp_path / "foreign.parquet")
+    edited = dataclasses.replace(row("a"), reply=plain({"text": "NO", "status": "complete"}))
+    table = pa.table({name: [getattr(edited, name)] for name in COLUMNS})
+    pq.write_table(table, tmp_path / "edited.parquet")
+    with pytest.raises(StoreError, match="1 damaged"):
+        read(tmp_path / "edited.parquet")
