@@ -5,8 +5,17 @@ SHELL := /bin/bash
 
 PROFILE ?= $(or $(shell sed -nE "s/^(export +)?PROFILE *= *[\"']?([A-Za-z0-9_-]*).*/\2/p" .env 2>/dev/null | tail -n 1),laptop)
 JOBS ?= 1
+PORT ?= 8000
 ifeq ($(wildcard notebooks/profiles/$(PROFILE).yml),)
 $(error There is no profile '$(PROFILE)'. Use PROFILE=$(subst $() ,|,$(basename $(notdir $(wildcard notebooks/profiles/*.yml)))))
+endif
+ifneq ($(shell [[ '$(JOBS)' =~ ^[1-9][0-9]*$$ ]] && echo whole),whole)
+$(error JOBS=$(JOBS) is no number of notebooks to run at once. Use JOBS=1 or more)
+endif
+ifneq ($(filter serve,$(MAKECMDGOALS)),)
+ifneq ($(shell [[ '$(PORT)' =~ ^[1-9][0-9]{0,4}$$ && $(PORT) -lt 65536 ]] && echo port),port)
+$(error PORT=$(PORT) is no port. Choose one from 1024 to 65535, as in make serve PORT=8000)
+endif
 endif
 
 BUILD := _build
@@ -19,7 +28,6 @@ NAMES := $(basename $(notdir $(wildcard notebooks/*.ipynb)))
 RUNS := $(NAMES:%=$(EXECUTED)/%.ipynb)
 BOOK := $(BUILD)/html/index.html
 PYTHON ?= python3
-PORT ?= 8000
 
 export PROFILE
 # whole, for a kernel starts in its notebook's folder
@@ -36,6 +44,9 @@ export OMP_NUM_THREADS ?= $(shell cores=$$(nproc 2>/dev/null || sysctl -n hw.ncp
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1|\2/p' Makefile | column -t -s '|'
 	@echo; echo "  PROFILE=smoke|laptop|paper (now $(PROFILE))   JOBS=notebooks at once (now $(JOBS))"
+
+.DEFAULT:
+	@echo "make knows no target '$@' and finds no such file. \`make help\` lists the targets." >&2; exit 2
 
 # ------------------------------------------------------------------------------------------------------------ set up
 $(READY): requirements.lock
@@ -90,10 +101,10 @@ $(PARAMS)/.written: force | $(READY)
 $(NAMES:%=$(PARAMS)/%.yml): $(PARAMS)/.written ;
 
 $(EXECUTED)/%.ipynb: notebooks/%.ipynb $(PARAMS)/%.yml
-	@$(PY) -m helpers.run notebook $* --profile $(PROFILE)
+	@$(PY) -m helpers.run notebook $* --profile $(PROFILE) --needs $^
 
 $(BUILD)/dependencies.mk: $(wildcard notebooks/*.ipynb src/helpers/*.py src/helpers/*/*.py)
-	@mkdir -p $(BUILD) && $(PYTHON) src/helpers/dependencies.py > $@
+	@mkdir -p $(BUILD) && $(PYTHON) src/helpers/dependencies.py > $@.$$$$ && mv $@.$$$$ $@
 # read only where notebooks run, so that nothing in them keeps `make stop` from working
 ifneq ($(filter notebooks $(BUILD)/executed/%,$(MAKECMDGOALS)),)
 include $(BUILD)/dependencies.mk

@@ -25,6 +25,7 @@ from typing import Any
 
 import pytest
 import yaml
+from conftest import as_a_user
 from hypothesis import HealthCheck, example, given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
@@ -465,6 +466,24 @@ def test_a_damaged_stamp_is_made_anew(place: Place) -> None:
         stamp.write_text("{ not json")
     assert fetch("set/file.bin") == path
     assert len(place.server.requests) == 1
+
+
+@pytest.mark.skipif(os.geteuid() == 0 and not shutil.which("setpriv"), reason="root may write everywhere")
+def test_a_folder_that_may_only_be_read_serves_what_it_has_and_is_named_for_what_it_lacks(place: Place) -> None:
+    path = fetch(place.add())
+    shutil.rmtree(place.raw / ".state")
+    place.raw.chmod(0o555)
+
+    def asked(name: str) -> subprocess.CompletedProcess[str]:
+        command = as_a_user(sys.executable, "-m", "helpers.datasets", "--fetch", name)
+        return subprocess.run(command, env=place.environment(), capture_output=True, text=True, check=False)
+
+    assert asked("set/file.bin").returncode == 0
+    path.unlink()
+    lacking = asked("set/file.bin")
+    place.raw.chmod(0o755)
+    assert lacking.returncode == 1
+    assert lacking.stderr.strip().splitlines() == [line for line in lacking.stderr.splitlines() if "may not be" in line]
 
 
 # --- mirrors and unreachable sources

@@ -91,6 +91,24 @@ def test_the_book_is_built_anew_when_another_profile_or_address_is_to_be_shown(r
     assert built(PROFILE="laptop", REPOSITORY_URL="https://github.com/owner/name") == 3
 
 
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["JOBS=0", "reproduce"], "JOBS=0"),
+        (["JOBS=two", "notebooks"], "JOBS=two"),
+        (["PORT=abc", "serve"], "PORT=abc"),
+        (["PORT=70000", "serve"], "PORT=70000"),
+        (["reprodoce"], "`make help`"),
+    ],
+)
+def test_what_cannot_be_asked_of_make_is_named(ready: Path, arguments: list[str], said: str) -> None:
+    done = make(ready, "PY=./builder", *arguments, PROFILE="smoke")
+    assert done.returncode != 0
+    assert said in done.stderr.splitlines()[0]
+    assert not done.stdout
+    assert not (ready / "built").exists()
+
+
 def test_a_port_that_is_taken_is_named_with_one_to_choose(ready: Path) -> None:
     make(ready, "PY=./builder", "book", PROFILE="smoke")
     with socket.create_server(("127.0.0.1", 0)) as other:

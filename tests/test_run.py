@@ -9,11 +9,13 @@ import signal
 import subprocess
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import nbformat
 import pytest
 import yaml
+from filelock import FileLock
 from nbclient.client import NotebookClient
 from nbclient.exceptions import DeadKernelError
 
@@ -140,7 +142,9 @@ def test_a_run_whose_record_is_missing_or_was_set_aside_is_not_kept_and_said(tmp
     files = {
         "executed/laptop/01_x.ipynb": '{"cells": [], "metadata": {}}',
         "executed/laptop/02_x.ipynb": '{"cells": [], "metadata": {}}',
+        "executed/laptop/03_x.ipynb": '{"cells": [',
         "records/laptop/01_x.json": '{"sample": false}',
+        "records/laptop/03_x.json": '{"sample": false}',
         "records/laptop/01_x.json.corrupt": "{",  # of an earlier run
         "records/laptop/02_x.json.corrupt": "{",
     }
@@ -150,7 +154,9 @@ def test_a_run_whose_record_is_missing_or_was_set_aside_is_not_kept_and_said(tmp
     assert run.keep_reference("laptop") == 0
     assert [path.name for path in (tmp_path / "RESULTS" / "laptop").iterdir()] == ["01_x.json"]
     assert [path.name for path in (tmp_path / "REFERENCE").iterdir()] == ["01_x.ipynb"]
-    assert "02_x: not kept, its record 02_x.json is missing or damaged" in capsys.readouterr().err
+    said = capsys.readouterr().err
+    assert "02_x: not kept" in said
+    assert "03_x: not kept" in said
 
 
 @pytest.mark.parametrize(
@@ -253,6 +259,82 @@ def test_a_notebook_without_a_record_fails(ready, run_in):
     done = make(run_in, "notebooks")
     assert done.returncode != 0
     assert "without a run record" in done.stderr
+
+
+def test_two_makes_in_one_tree_execute_a_notebook_once(ready, run_in):
+    once = "import time\nwith open('ran', 'a') as ran: print('once', file=ran)\ntime.sleep(4)"
+    write_notebook(ready, "01_demo_first", once)
+    with ThreadPoolExecutor(2) as at_once:
+        done = list(at_once.map(lambda _: make(run_in, "notebook", "NB=01_demo_first"), range(2)))
+    assert [d.returncode for d in done] == [0, 0], done
+    assert (ready / "ran").read_text() == "once\n"
+    assert sorted(d.stderr.count("waiting for it") for d in done) == [0, 1]
+
+
+def test_who_waited_executes_what_has_changed_since(ready, run_in):
+    folder = executed(ready, "01_demo_first").parent
+    assert make(run_in, "notebook", "NB=01_demo_first").returncode == 0
+    with ThreadPoolExecutor(1) as beside, FileLock(folder / "01_demo_first.lock"):
+        write_notebook(ready, "01_demo_first", "print('edited')")
+        waiting = beside.submit(make, run_in, "notebook", "NB=01_demo_first")
+        time.sleep(5)
+        assert not waiting.done()
+    # the lock is free, and nobody has executed what was edited
+    assert waiting.result().returncode == 0
+    assert "edited" in executed(ready, "01_demo_first").read_text()
+
+
+def test_a_killed_kernel_is_told_and_the_next_run_recovers(ready, run_in):
+    write_notebook(ready, "01_demo_first", "print('before')", "import os\nos.kill(os.getpid(), 9)")
+    done = make(run_in, "notebook", "NB=01_demo_first")
+    assert done.returncode != 0
+    assert "Traceback" not in done.stderr
+    assert "memory" in done.stderr
+    assert "before" in (ready / "_build/failed/smoke/01_demo_first.ipynb").read_text()
+    write_notebook(ready, "01_demo_first")
+    assert make(run_in, "notebook", "NB=01_demo_first").returncode == 0
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a file that is always full")
+def test_a_full_disk_is_told_in_a_line(ready, run_in):
+    write_notebook(ready, "01_demo_first", "with open('/dev/full', 'w') as full: full.write('x')")
+    done = make(run_in, "notebook", "NB=01_demo_first")
+    assert done.returncode != 0
+    assert "Traceback" not in done.stderr
+    assert "Free some space" in done.stderr
+
+
+def test_a_damaged_run_is_told_and_made_anew(ready, run_in):
+    write_notebook(ready, "03_demo_third")
+    assert make(run_in, "notebooks").returncode == 0
+    damaged = [
+        ready / "_build" / path for path in ("executed/smoke/01_demo_first.ipynb", "records/smoke/02_demo_second.json")
+    ]
+    for path in damaged:
+        path.write_text(path.read_text()[:100])
+    done = make(run_in, "notebooks")
+    assert done.returncode == 0
+    for path in damaged:
+        assert f"{path.name} is missing or damaged" in done.stderr
+        assert f"{path.stem}: done" in done.stderr
+        assert json.loads(path.read_text())
+    assert "03_demo_third" not in done.stderr
+    assert "done in" not in make(run_in, "notebooks").stderr
+
+
+def test_a_notebook_that_is_none_is_named(ready, run_in):
+    path = ready / "notebooks" / "01_demo_first.ipynb"
+    path.write_text(path.read_text()[:100])
+    done = make(run_in, "notebook", "NB=02_demo_second")
+    assert "notebooks/01_demo_first.ipynb is no notebook" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_a_record_counts_though_the_clock_was_set_back_meanwhile(ready, run_in):
+    path = ready / "notebooks" / "01_demo_first.ipynb"
+    path.write_text(path.read_text().replace("run.save()", "import os; os.utime(run.save(), (0, 0))"))
+    done = make(run_in, "notebook", "NB=01_demo_first")
+    assert done.returncode == 0, done.stderr
 
 
 def test_ctrl_c_between_two_looks_at_the_kernel_ends_the_wait_too():

@@ -21,7 +21,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import helpers
-from helpers import datasets, doctor, figures, graph, pages, record, services, settings
+from helpers import datasets, doctor, figures, graph, pages, record, services, settings, supervisor
 from helpers.download import SourceError, download
 from helpers.engines import Launch
 from helpers.provenance import scrubbed
@@ -282,8 +282,8 @@ def test_what_a_notebook_shows_and_how_it_fails_is_kept_and_told_without_secrets
 def test_a_server_that_ends_is_told_without_the_secrets_that_it_printed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(services, "LOGS", tmp_path)
-    monkeypatch.setattr(services.signal, "signal", lambda *_: None)
+    monkeypatch.setattr(supervisor, "LOGS", tmp_path)
+    monkeypatch.setattr(supervisor.signal, "signal", lambda *_: None)
     folder = tmp_path / "llm"
     (folder / "leases").mkdir(parents=True)
     script = "import os; print('started with', os.environ['OWN'], os.environ['LLM_BASE_URL'], flush=True)"
@@ -291,7 +291,7 @@ def test_a_server_that_ends_is_told_without_the_secrets_that_it_printed(
     launch = Launch("llm", [sys.executable, "-c", script], {"OWN": own}, f"http://{CLOSED}", {"api_key": own})
     (folder / "launch.json").write_text(json.dumps(launch.as_json()))
     began = time.monotonic()
-    assert services.supervise(folder) == 1
+    assert supervisor.supervise(folder) == 1
     failed = (folder / "failed.txt").read_text()
     assert "started with" in failed
     assert not leaked(failed)

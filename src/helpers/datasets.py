@@ -7,6 +7,7 @@ file to `data/raw/<name>`; `locate` says which file to open, the real one or the
 from __future__ import annotations
 
 import argparse
+import contextlib
 import difflib
 import errno
 import glob
@@ -44,7 +45,7 @@ from helpers.download import (
     verify,
     write_json,
 )
-from helpers.settings import DATA, RAW, ROOT, SAMPLE, SettingsError, public, settings
+from helpers.settings import DATA, RAW, ROOT, SAMPLE, SettingsError, public, refused, settings
 
 log = logging.getLogger(__name__)
 
@@ -407,7 +408,8 @@ def _verified(entry: Entry) -> str | None:
     if stamp != known:
         if digest(target) != entry.sha256:
             return None
-        _stamp(entry, source)
+        with contextlib.suppress(OSError):  # a folder that may only be read: the next use hashes it again
+            _stamp(entry, source)
     return source
 
 
@@ -474,6 +476,9 @@ def main(arguments: list[str] | None = None) -> int:
         Console(width=None if sys.stdout.isatty() else 180).print(_table(entries))
     except (DataError, SettingsError) as error:
         log.error("%s", error)
+        failed = 1
+    except OSError as error:
+        log.error("%s", refused(error))
         failed = 1
     except KeyboardInterrupt:
         log.error("Interrupted. What has arrived is kept; fetching again goes on from there.")

@@ -253,7 +253,7 @@ def _wheel(package: str, version: str) -> tuple[str, str, int | None]:
 
 @lru_cache
 def _client() -> httpx.Client:
-    return httpx.Client(follow_redirects=True, timeout=httpx.Timeout(30, connect=5))
+    return httpx.Client(follow_redirects=True, timeout=httpx.Timeout(30, connect=2))
 
 
 def _accept(response: httpx.Response) -> None:

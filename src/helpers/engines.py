@@ -11,6 +11,7 @@ import importlib.util
 import json
 import os
 import platform
+import secrets
 import shutil
 import subprocess
 import sys
@@ -663,12 +664,33 @@ def graph_launch(folder: Path, port: int, http_port: int, passwords: dict[str, s
     )
 
 
+def graph_passwords(folder: Path) -> dict[str, str]:
+    """The passwords of `root` and `reader` in an ArcadeDB data folder, made anew where they cannot be read."""
+    kept = folder / "passwords.json"
+    try:
+        passwords = json.loads(kept.read_text())
+        return {user: str(passwords[user]) for user in ("root", "reader")}
+    except (FileNotFoundError, ValueError, KeyError, TypeError):
+        passwords = {user: secrets.token_urlsafe(24) for user in ("root", "reader")}
+    folder.mkdir(parents=True, exist_ok=True)
+    # else the server holds on to the users that it has; the databases do not depend on them
+    (folder / "config" / "server-users.jsonl").unlink(missing_ok=True)
+    write_secret(kept, json.dumps(passwords))
+    return passwords
+
+
 def write_secret(path: Path, text: str) -> None:
-    """Write a file that only its owner can read, from its first byte on."""
-    path.unlink(missing_ok=True)
-    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    with os.fdopen(descriptor, "w") as out:
-        out.write(text)
+    """Write a file that only its owner can read, from its first byte on; whole, or not at all."""
+    part = path.with_name(f".{path.name}.{os.getpid()}.part")
+    part.unlink(missing_ok=True)
+    try:
+        with os.fdopen(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as out:
+            out.write(text)
+            out.flush()
+            os.fsync(out.fileno())
+        part.replace(path)
+    finally:
+        part.unlink(missing_ok=True)
 
 
 GRAPH_FOLDER = DATA / "derived" / "graph"

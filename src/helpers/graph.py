@@ -33,7 +33,11 @@ from helpers.settings import BUILD, PublicError
 Row = dict[str, Any]
 
 WAIT = 10.0
-"""Seconds after which a server that does not answer is given up."""
+"""Seconds after which a server that accepts a connection and does not answer is given up."""
+CONNECT = 4.0
+"""Seconds in which a server is reached; else it is away, or the network."""
+RESTART = 90.0
+"""Seconds for which the embedded server is tried anew: one that died is back by then."""
 BATCH_ROWS = 5_000
 BATCH_CHARACTERS = 4_000_000
 """A Bolt message may hold 16 MB; this leaves room for four bytes a character."""
@@ -81,7 +85,8 @@ def connect(endpoint: GraphEndpoint | None = None) -> Graph:
         endpoint: another server than the settings name.
 
     Raises:
-        GraphError: the server does not answer within 10 s, refuses the user, or lacks the database.
+        GraphError: the server does not answer, refuses the user, or lacks the database. One that the settings name is
+            tried once, the embedded one, which may be restarting, for `RESTART` seconds.
         helpers.settings.SettingsError: `NEO4J_URI` is set and `NEO4J_PASSWORD` is not.
         helpers.services.ServiceError: the embedded server did not start.
     """
@@ -103,19 +108,24 @@ class Graph:
         self._loading = ""  # the data set that `load_once` is loading
         auth = (endpoint.user, endpoint.password)
         try:
-            self._driver = neo4j.GraphDatabase.driver(endpoint.uri, auth=auth, **_driving())
+            self._driver = neo4j.GraphDatabase.driver(endpoint.uri, auth=auth, **_driving(endpoint))
         except ConfigurationError as error:  # such as a user in the address
             raise GraphError(
                 f"NEO4J_URI={endpoint.uri} is refused by the driver: {_first_line(error)} Write it like "
                 "bolt://localhost:7687; user and password go into NEO4J_USER and NEO4J_PASSWORD."
             ) from None
+        began = time.monotonic()
         try:
-            # one try, for the driver would go on for half a minute
             with self._driver.session(database=endpoint.database) as session:
-                self.server = str(session.run("RETURN 1").consume().server.agent)
+                # the driver tries a transaction function again, and a plain statement once
+                if endpoint.embedded:
+                    answer = session.execute_read(lambda transaction: transaction.run("RETURN 1").consume())
+                else:
+                    answer = session.run("RETURN 1").consume()
+                self.server = str(answer.server.agent)
         except (Neo4jError, DriverError, OSError) as error:
             self._driver.close()
-            raise _explained(endpoint, endpoint.user, error) from None
+            raise _explained(endpoint, endpoint.user, error, began) from None
 
     def __enter__(self) -> Graph:
         """The connection itself."""
@@ -396,19 +406,28 @@ class Graph:
             raise ValueError(f"max_rows must be at least 1, not {max_rows}.")
         # only a task can be stopped while it waits for the server, and a notebook's own event loop is busy
         with ThreadPoolExecutor(1) as worker:
-            return worker.submit(asyncio.run, self._untrusted(statement, parameters, max_rows, timeout)).result()
+
+            def ask() -> Untrusted:
+                return worker.submit(asyncio.run, self._untrusted(statement, parameters, max_rows, timeout)).result()
+
+            try:
+                return ask()
+            except GraphError:
+                self.read("RETURN 1")  # waits for a server that restarts
+                return ask()
 
     async def _untrusted(self, statement: str, parameters: Row, max_rows: int, timeout: float) -> Untrusted:
         endpoint = self.endpoint
         auth = (endpoint.reader_user, endpoint.reader_password)
-        async with neo4j.AsyncGraphDatabase.driver(endpoint.uri, auth=auth, **_driving()) as driver:
+        began = time.monotonic()
+        async with neo4j.AsyncGraphDatabase.driver(endpoint.uri, auth=auth, **_driving(endpoint)) as driver:
             session = driver.session(
                 database=endpoint.database, default_access_mode=neo4j.READ_ACCESS, fetch_size=max_rows + 1
             )
             try:
                 transaction = await session.begin_transaction(timeout=timeout)
             except (Neo4jError, DriverError, OSError) as error:
-                raise _explained(endpoint, endpoint.reader_user, error) from None
+                raise _explained(endpoint, endpoint.reader_user, error, began) from None
             try:
                 return await asyncio.wait_for(_fetch(transaction, statement, parameters, max_rows), timeout)
             except TimeoutError:
@@ -470,10 +489,11 @@ class Graph:
 
     @contextmanager
     def _explaining(self) -> Iterator[None]:
+        began = time.monotonic()
         try:
             yield
         except (Neo4jError, DriverError, OSError) as error:
-            raise _explained(self.endpoint, self.endpoint.user, error) from error
+            raise _explained(self.endpoint, self.endpoint.user, error, began) from error
 
 
 async def _fetch(transaction: neo4j.AsyncTransaction, statement: str, parameters: Row, max_rows: int) -> Untrusted:
@@ -493,16 +513,17 @@ async def _fetch(transaction: neo4j.AsyncTransaction, statement: str, parameters
 # ----------------------------------------------------------------------------------------------- connecting and errors
 
 
-def _driving() -> dict[str, Any]:
+def _driving(endpoint: GraphEndpoint) -> dict[str, Any]:
     return {
-        "connection_timeout": WAIT,
+        "connection_timeout": CONNECT,
         # bounds the handshake too, with a server that accepts a connection and then says nothing
         "connection_acquisition_timeout": WAIT,
+        **({"max_transaction_retry_time": RESTART} if endpoint.embedded else {}),
     }
 
 
-def _explained(endpoint: GraphEndpoint, user: str, error: Exception) -> GraphError:
-    """The driver's error as one that says what to do."""
+def _explained(endpoint: GraphEndpoint, user: str, error: Exception, began: float) -> GraphError:
+    """The driver's error as one that says what to do; `began` (monotonic) is when the first try began."""
     server = f"The embedded graph server {endpoint.uri}" if endpoint.embedded else f"NEO4J_URI={endpoint.uri}"
     if isinstance(error, AuthError):
         return GraphError(
@@ -520,7 +541,8 @@ def _explained(endpoint: GraphEndpoint, user: str, error: Exception) -> GraphErr
         if endpoint.embedded
         else "Start it, or unset NEO4J_URI to use the embedded server."
     )
-    return GraphError(f"{server} did not answer within {WAIT:.0f} s. {mend} The driver says: {_first_line(error)}")
+    tried = f"tried for {time.monotonic() - began:.0f} s"
+    return GraphError(f"{server} does not answer ({tried}). {mend} The driver says: {_first_line(error)}")
 
 
 def _first_line(error: Exception) -> str:

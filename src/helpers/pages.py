@@ -123,7 +123,8 @@ def read_notebook(path: Path) -> dict[str, Any]:
             cell["source"] = "".join(cell["source"])
     except (ValueError, KeyError, TypeError) as error:
         raise PageError(
-            f"{path.name} is not a notebook of format 4 ({error!r}). Save it again from Jupyter."
+            f"{path.name} is not a notebook of format 4 ({error!r}). Save it again from Jupyter; a run is made anew by "
+            "`make reproduce`."
         ) from error
     return notebook
 

@@ -19,11 +19,14 @@ import shutil
 import sys
 import tempfile
 import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pyarrow.parquet as pq
 import yaml
+from filelock import FileLock, Timeout
 
 from helpers import datasets, record
 from helpers.published import paper_of
@@ -37,21 +40,32 @@ from helpers.settings import (
     SettingsError,
     public,
     read_profile,
+    refused,
     settings,
 )
 
 REFERENCE = ROOT / "book" / "reference"
 KERNEL_SECONDS = 300
 """That a kernel may take to answer; on a machine where everything waits, a minute is not enough."""
+INTERRUPTED = "The run was interrupted."
 REFERENCE_LIMIT = 500_000
 """Bytes that a file of a run kept in git may have: an executed notebook, a record, what a run saved beside it."""
 
 
 class ParameterError(SettingsError):
-    """A profile gives a notebook a parameter that it does not have, or a notebook declares none."""
+    """A profile gives a notebook a parameter that it does not have, or a notebook declares none, or is none."""
 
 
 # ------------------------------------------------------------------------------------------------------- parameters
+
+
+def _cells(notebook: Path) -> list[dict[str, Any]]:
+    try:
+        return list(json.loads(notebook.read_text(encoding="utf-8"))["cells"])
+    except (ValueError, KeyError, TypeError) as error:
+        raise ParameterError(
+            f"{notebook.relative_to(ROOT)} is no notebook ({error}). Save it again, or restore it from version control."
+        ) from None
 
 
 def declared(notebook: Path) -> dict[str, Any]:
@@ -60,8 +74,7 @@ def declared(notebook: Path) -> dict[str, Any]:
     Raises:
         ParameterError: there is no such cell, or it holds more than plain assignments of literals.
     """
-    cells = json.loads(notebook.read_text(encoding="utf-8"))["cells"]
-    tagged = [c for c in cells if "parameters" in c.get("metadata", {}).get("tags", [])]
+    tagged = [c for c in _cells(notebook) if "parameters" in c.get("metadata", {}).get("tags", [])]
     if len(tagged) != 1:
         raise ParameterError(f"{notebook.name} needs one cell tagged `parameters`; it has {len(tagged)}.")
     values: dict[str, Any] = {}
@@ -121,6 +134,8 @@ def _check_profile(profile: str, notebooks: list[str]) -> None:
 def write_parameters(profile: str) -> None:
     """Write each notebook's parameters to `_build/params`, leaving a file alone when nothing in it changed.
 
+    It is written anew where the run it led to is damaged, so that make runs the notebook again.
+
     A comment holds a digest of what else decides the notebook's numbers: the published numbers of its paper and its
     entries of the data registry. So make sees a change of either.
     """
@@ -131,8 +146,31 @@ def write_parameters(profile: str) -> None:
     for notebook in notebooks:
         text = f"# inputs: {_inputs_digest(notebook)}\n" + yaml.safe_dump(parameters(notebook, profile))
         path = folder / f"{notebook}.yml"
-        if not path.exists() or path.read_text() != text:
-            path.write_text(text)
+        damaged = _damaged(notebook, profile)
+        if damaged:
+            sys.stderr.write(f"{damaged.relative_to(ROOT)} is missing or damaged; {notebook} runs again.\n")
+        if damaged or not path.exists() or path.read_text() != text:
+            part = path.with_suffix(f".{os.getpid()}")  # whole, for another make may be reading it
+            part.write_text(text)
+            part.replace(path)
+
+
+def _damaged(notebook: str, profile: str) -> Path | None:
+    """What cannot be read of a run that left its notebook: that, or its record."""
+    executed, kept_record = _outputs(notebook, profile)
+    return next((path for path in (executed, kept_record) if executed.exists() and not _is_json(path)), None)
+
+
+def _outputs(notebook: str, profile: str) -> tuple[Path, Path]:
+    """Where a run leaves its notebook and its record."""
+    return BUILD / "executed" / profile / f"{notebook}.ipynb", BUILD / "records" / profile / f"{notebook}.json"
+
+
+def _is_json(path: Path) -> bool:
+    try:
+        return bool(json.loads(path.read_bytes()))
+    except (FileNotFoundError, ValueError):
+        return False
 
 
 def _inputs_digest(notebook: str) -> str:
@@ -151,7 +189,7 @@ class _Progress(logging.Handler):
     def __init__(self, notebook: str) -> None:
         super().__init__()
         self.notebook = notebook
-        self.cells = len(json.loads((NOTEBOOKS / f"{notebook}.ipynb").read_text(encoding="utf-8"))["cells"])
+        self.cells = len(_cells(NOTEBOOKS / f"{notebook}.ipynb"))
         self.shown = 0.0
 
     def emit(self, record: logging.LogRecord) -> None:
@@ -192,39 +230,102 @@ def _interruptible() -> None:
 
     async def look_if_connected(self: NotebookClient) -> None:
         if self.kc is None:
-            raise DeadKernelError("The run was interrupted.")
+            raise DeadKernelError(INTERRUPTED)
         await look(self)
 
     NotebookClient._async_check_alive = look_if_connected  # type: ignore[method-assign]
 
 
-def execute(notebook: str, profile: str) -> int:
+def execute(notebook: str, profile: str, needs: Sequence[Path] = ()) -> int:
     """Execute a notebook with its profile's parameters.
 
     The result is moved into place only when every cell ran and the run record was written. A failed run is kept under
-    `_build/failed`, its error shown in place, and the end of its traceback printed.
+    `_build/failed`, its error shown in place, and told. Where another process executes the notebook, this one waits,
+    and then executes it only if it is still older than a file of `needs`.
 
     Returns:
         0, or 1 when the notebook failed.
+
+    Raises:
+        OSError: something could not be written.
     """
+    target, kept_record = _outputs(notebook, profile)
+    failed = BUILD / "failed" / profile / f"{notebook}.ipynb"
+    part = target.with_suffix(".part.ipynb")
+    for path in (target, failed):
+        path.parent.mkdir(parents=True, exist_ok=True)
+    with _alone(notebook, target.with_suffix(".lock")) as waited:
+        if waited and _up_to_date(target, needs):
+            sys.stderr.write(f"  {notebook}: done by the other make\n")
+            return 0
+        others = sorted(p.stem for p in NOTEBOOKS.glob("*.ipynb"))
+        sys.stderr.write(f"[{others.index(notebook) + 1}/{len(others)}] {notebook} ({profile})\n")
+        values = yaml.safe_load((BUILD / "params" / profile / f"{notebook}.yml").read_text()) or {}
+        start, before = time.monotonic(), _version(kept_record)
+        try:
+            why = _run_cells(notebook, values, part)
+            if not why and _version(kept_record) == before:
+                why = (
+                    f"{notebook} ended without a run record at {kept_record.relative_to(ROOT)}: it must "
+                    "call record.start(...) and save()."
+                )
+            if why:
+                kept = ""
+                if part.exists():
+                    _hide_secrets(part)
+                    part.replace(failed)
+                    kept = f" Up to there it is kept as {failed.relative_to(ROOT)}."
+                sys.stderr.write(
+                    f"\n{public(why)}\n\n{notebook} failed.{kept} What was computed is kept too, and the next "
+                    "run goes on from there.\n"
+                )
+                return 1
+            _hide_secrets(part)
+            part.replace(target)
+        finally:
+            part.unlink(missing_ok=True)
+        failed.unlink(missing_ok=True)
+        sys.stderr.write(f"  {notebook}: done in {time.monotonic() - start:.0f} s\n")
+    return 0
+
+
+@contextmanager
+def _alone(notebook: str, lock: Path) -> Iterator[bool]:
+    """Keep other processes from executing a notebook; True if this one had to wait for another."""
+    alone = FileLock(lock)
+    try:
+        alone.acquire(timeout=0)
+        waited = False
+    except Timeout:
+        sys.stderr.write(f"{notebook} is being executed by another make; waiting for it ...\n")
+        alone.acquire()
+        waited = True
+    try:
+        yield waited
+    finally:
+        alone.release()
+
+
+def _up_to_date(target: Path, needs: Sequence[Path]) -> bool:
+    return target.exists() and all(path.stat().st_mtime <= target.stat().st_mtime for path in needs)
+
+
+def _version(path: Path) -> tuple[int, int]:
+    """Differs each time that a file is replaced, whatever the clock says."""
+    found = path.stat() if path.exists() else None
+    return (found.st_ino, found.st_mtime_ns) if found else (0, 0)
+
+
+def _run_cells(notebook: str, values: dict[str, Any], part: Path) -> str:
+    """Execute a notebook into `part`. Returns why it failed, or nothing."""
     import papermill  # noqa: PLC0415  # a second to import, which writing parameters should not cost
     from papermill.exceptions import PapermillExecutionError  # noqa: PLC0415
     from traitlets.config import Config  # noqa: PLC0415
 
-    target = BUILD / "executed" / profile / f"{notebook}.ipynb"
-    failed = BUILD / "failed" / profile / f"{notebook}.ipynb"
-    record = BUILD / "records" / profile / f"{notebook}.json"
-    part = target.with_suffix(".part.ipynb")
-    for path in (target, failed):
-        path.parent.mkdir(parents=True, exist_ok=True)
-    others = sorted(p.stem for p in NOTEBOOKS.glob("*.ipynb"))
-    sys.stderr.write(f"[{others.index(notebook) + 1}/{len(others)}] {notebook} ({profile})\n")
     logger = logging.getLogger("papermill")
     logger.handlers, logger.propagate = [_Progress(notebook)], False
     logger.setLevel(logging.INFO)
     _interruptible()
-    start = time.time()
-    values = yaml.safe_load((BUILD / "params" / profile / f"{notebook}.yml").read_text()) or {}
     try:
         # Sockets in the file system in place of TCP ports that others on the machine could connect to; in a folder of
         # this run's own, for in a shared one two kernels that start at once take the same names.
@@ -241,33 +342,22 @@ def execute(notebook: str, profile: str) -> int:
                 start_timeout=KERNEL_SECONDS,
                 config=own if sys.platform != "win32" else None,
             )
-        if not record.exists() or record.stat().st_mtime < start:
-            raise FileNotFoundError(
-                f"{notebook} ended without a run record at {record.relative_to(ROOT)}: it must "
-                "call record.start(...) and save()."
-            )
     except PapermillExecutionError as error:
-        _hide_secrets(part)
-        part.replace(failed)
-        tail = public("\n".join(str(error).splitlines()[-25:]))
-        sys.stderr.write(
-            f"\n{tail}\n\n{notebook} failed. Up to its error it is kept as {failed.relative_to(ROOT)}; "
-            "what was computed is kept too, and the next run goes on from there.\n"
+        return _refused_there(error.evalue) or "\n".join(str(error).splitlines()[-25:])
+    except RuntimeError as error:  # of a kernel that died, or did not start
+        if str(error) == INTERRUPTED:
+            raise KeyboardInterrupt from None
+        return (
+            f"The kernel ended before the notebook did ({error}). The system ends it when memory runs out: then close "
+            "other programs, or set JOBS=1 or a smaller PROFILE."
         )
-        return 1
-    except FileNotFoundError as error:
-        _hide_secrets(part)
-        part.replace(failed)
-        sys.stderr.write(f"{error}\n")
-        return 1
-    except BaseException:
-        part.unlink(missing_ok=True)
-        raise
-    _hide_secrets(part)
-    part.replace(target)
-    failed.unlink(missing_ok=True)
-    sys.stderr.write(f"  {notebook}: done in {time.time() - start:.0f} s\n")
-    return 0
+    return ""
+
+
+def _refused_there(said: str) -> str:
+    """What to do about a refusal of the system's, as a kernel says it: `[Errno 28] No space left: 'path'`."""
+    match = re.fullmatch(r"\[Errno (\d+)\] ([^:]*)(?:: '(.*)')?", said)
+    return refused(OSError(int(match[1]), match[2], match[3])) if match else ""
 
 
 def _hide_secrets(executed: Path) -> None:
@@ -297,9 +387,10 @@ def keep_reference(profile: str) -> int:
         kept_record = BUILD / "records" / profile / f"{executed.stem}.json"
         try:
             content = json.loads(kept_record.read_text(encoding="utf-8"))
+            notebook = _without_progress(executed)
         except (FileNotFoundError, ValueError):
             sys.stderr.write(
-                f"{executed.stem}: not kept, its record {kept_record.name} is missing or damaged. "
+                f"{executed.stem}: not kept, its notebook or its record is missing or damaged. "
                 f"Run `make notebook NB={executed.stem} PROFILE={profile}`\n"
             )
             continue
@@ -312,7 +403,6 @@ def keep_reference(profile: str) -> int:
                 f"on purpose, say so: make reference CHANGED={executed.stem}\n"
             )
             continue
-        notebook = _without_progress(executed)
         # but not what is half-written, nor what could not be read and was set aside
         beside = [
             p for p in sorted(kept_record.parent.glob(f"{executed.stem}.*")) if p.suffix not in (".part", ".corrupt")
@@ -391,6 +481,7 @@ def main(arguments: list[str] | None = None) -> int:
         sub.add_argument("--profile", default=os.environ.get("PROFILE", "laptop"))
         if name == "notebook":
             sub.add_argument("notebook")
+            sub.add_argument("--needs", nargs="*", type=Path, default=(), help="files that it is made from")
     options = parser.parse_args(arguments)
     try:
         if options.command == "parameters":
@@ -398,9 +489,12 @@ def main(arguments: list[str] | None = None) -> int:
         elif options.command == "reference":
             return keep_reference(options.profile)
         else:
-            return execute(options.notebook, options.profile)
+            return execute(options.notebook, options.profile, options.needs)
     except (SettingsError, datasets.DataError) as error:
         sys.stderr.write(f"{error}\n")
+        return 1
+    except OSError as error:
+        sys.stderr.write(f"{refused(error)}\n")
         return 1
     except KeyboardInterrupt:
         return 130

@@ -1,9 +1,7 @@
 """Finds the servers that the settings name, or starts the embedded ones.
 
-Clients see an endpoint and never ask where it comes from. An embedded server is started on first need under a lock,
-shared by all notebooks of the machine, and stopped when nobody holds it any more: each process that asks for an
-endpoint leaves a lease (a file with its process id), and a small supervisor beside the server stops it once no lease is
-alive. The supervisor also checks the server's health and restarts it once if it dies.
+Clients see an endpoint and never ask where it comes from. An embedded server is started on first need, shared by all
+notebooks of the machine, and stopped when nobody holds it any more (see `supervisor`).
 
     python -m helpers.services start|stop|status [graph|llm]
 """
@@ -14,51 +12,32 @@ import argparse
 import contextlib
 import hashlib
 import ipaddress
-import json
-import os
 import secrets
-import signal
 import socket
-import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
 import httpx
 import psutil
-from filelock import FileLock
 
-from helpers import engines
-from helpers.engines import Adapter, EngineError, Launch, write_secret
-from helpers.settings import (
-    BUILD,
-    HIDDEN,
-    LOGS,
-    SECRET_NAME,
-    PublicError,
-    SettingsError,
-    profile_model,
-    public,
-    settings,
-)
+from helpers import engines, supervisor
+from helpers.engines import Adapter, EngineError, Launch
+from helpers.settings import BUILD, SettingsError, profile_model, public, refused, settings
+from helpers.supervisor import ServiceError, ensure, living_leases
 
 SERVICES = BUILD / "services"
-GRACE = 60.0
-"""Seconds without a living lease after which an embedded server stops: long enough for the next notebook to start."""
 CONTEXT = 4096
 """Tokens of prompt and answer that an embedded LLM server accepts."""
-HEALTH_EVERY = 5.0
+CONNECT = 4.0
+"""Seconds in which a server that the settings name is reached; else it is away, or the network."""
+ANSWER = 10.0
+"""Seconds in which it answers once it is reached."""
 DECLARED = "declared:"
 """Begins the weights of a model of unknown digest. Its name alone tells it apart, so its replies are not shared."""
-UNHEALTHY_AFTER = 12
-"""Failed health checks in a row (one minute) after which a server that still runs counts as dead."""
-
-
-class ServiceError(PublicError, RuntimeError):
-    """A server cannot be reached or started; the message says what was tried and what to do."""
 
 
 @dataclass(frozen=True)
@@ -152,15 +131,11 @@ def graph_endpoint() -> GraphEndpoint:
         )
 
     def launch(say: Callable[[str], None]) -> Launch:
-        folder = engines.GRAPH_FOLDER
-        folder.mkdir(parents=True, exist_ok=True)
-        kept = folder / "passwords.json"
-        if not kept.exists():
-            write_secret(kept, json.dumps({user: secrets.token_urlsafe(24) for user in ("root", "reader")}))
+        passwords = engines.graph_passwords(engines.GRAPH_FOLDER)
         say("Starting the embedded graph server ...")
-        return engines.graph_launch(folder, _free_port(), _free_port(), json.loads(kept.read_text()), s.neo4j_database)
+        return engines.graph_launch(engines.GRAPH_FOLDER, _free_port(), _free_port(), passwords, s.neo4j_database)
 
-    return _as(GraphEndpoint, _ensure("graph", {"database": s.neo4j_database}, launch))
+    return _as(GraphEndpoint, ensure(SERVICES / "graph", launch))
 
 
 def llm_endpoint(
@@ -190,13 +165,14 @@ def llm_endpoint(
         "engine": s.llm_engine,
         "adapters": [f"{adapter.name} {adapter.sha256}" for adapter in adapters],
     }
-    if not start and not _running(_folder("llm", config)) and (card := engines.llm_card(model, context, adapters)):
+    folder = _llm_folder(config)
+    if not start and not supervisor.running(folder) and (card := engines.llm_card(model, context, adapters)):
         return _as(LlmEndpoint, card)
 
     def launch(say: Callable[[str], None]) -> Launch:
         return engines.llm_launch(model, _free_port(), secrets.token_urlsafe(24), context, say, adapters)
 
-    return _as(LlmEndpoint, _ensure("llm", config, launch))
+    return _as(LlmEndpoint, ensure(folder, launch))
 
 
 def served(base_url: str, api_key: str) -> list[dict[str, Any]]:
@@ -208,8 +184,11 @@ def served(base_url: str, api_key: str) -> list[dict[str, Any]]:
     mend = "Start it or correct LLM_BASE_URL, or unset LLM_BASE_URL to use the embedded engine."
     try:
         answer = _get(f"{base_url}/models", api_key)
+    except httpx.ReadTimeout:
+        raise ServiceError(f"LLM_BASE_URL={base_url} did not answer within {ANSWER:.0f} s. {mend}") from None
     except httpx.HTTPError as error:
-        raise ServiceError(f"LLM_BASE_URL={base_url} did not answer within 10 s ({error}). {mend}") from None
+        why = str(error) or type(error).__name__
+        raise ServiceError(f"LLM_BASE_URL={base_url} cannot be reached ({why}). {mend}") from None
     if answer.status_code in (401, 403):
         raise ServiceError(f"LLM_BASE_URL={base_url} refused the key (HTTP {answer.status_code}). Set LLM_API_KEY.")
     try:
@@ -224,7 +203,9 @@ def served(base_url: str, api_key: str) -> list[dict[str, Any]]:
 
 def _get(url: str, api_key: str) -> httpx.Response:
     headers = {"Authorization": f"Bearer {api_key}"}
-    return httpx.get(url, headers=headers, timeout=10, trust_env=not is_loopback(url))
+    return httpx.get(
+        url, headers=headers, timeout=httpx.Timeout(ANSWER, connect=CONNECT), trust_env=not is_loopback(url)
+    )
 
 
 def is_loopback(url: str) -> bool:
@@ -269,269 +250,18 @@ def _as(kind: type, endpoint: dict[str, Any]) -> Any:  # noqa: ANN401  # one of 
     return kind(**{f.name: endpoint[f.name] for f in fields(kind) if f.name in endpoint})
 
 
-# -------------------------------------------------------------------------------------------------- start and share
-
-
-def _ensure(name: str, config: dict[str, Any], launch: Callable[[Callable[[str], None]], Launch]) -> dict[str, Any]:
-    """Endpoint of a running server with this configuration; starts one, and holds it for this process."""
-    folder = _folder(name, config)
-    folder.mkdir(parents=True, exist_ok=True)
-    with FileLock(folder / "lock"):
-        _lease(folder)
-        endpoint = _running(folder)
-        if endpoint:
-            return endpoint
-        _kill_leftover(folder)
-        spec = launch(_say)
-        for stale in ("endpoint.json", "failed.txt", "stop"):
-            (folder / stale).unlink(missing_ok=True)
-        write_secret(folder / "launch.json", json.dumps(spec.as_json()))
-        LOGS.mkdir(parents=True, exist_ok=True)
-        supervisor = subprocess.Popen(
-            [sys.executable, "-m", "helpers.services", "supervise", str(folder)],
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            stderr=(LOGS / f"{name}-supervisor.log").open("ab"),
-            start_new_session=True,
-            # A package cache of one notebook must not decide where the supervisor finds this module.
-            env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[1])},
-        )
-        return _wait_ready(folder, spec, supervisor)
-
-
-def _wait_ready(folder: Path, spec: Launch, supervisor: subprocess.Popen[bytes]) -> dict[str, Any]:
-    start = time.monotonic()
-    told = start
-    while True:
-        if endpoint := _running(folder):
-            _say(f"  {spec.name}: ready after {time.monotonic() - start:.0f} s")
-            return endpoint
-        failed = folder / "failed.txt"
-        if failed.exists() or supervisor.poll() is not None:
-            why = failed.read_text() if failed.exists() else "its supervisor ended"
-            raise ServiceError(
-                f"The embedded {spec.name} server did not start: {why}\nThe whole log is {_log(spec.name)}. "
-                "`make doctor` shows what is missing."
-            )
-        if time.monotonic() - told > 15:
-            told = time.monotonic()
-            _say(f"  {spec.name}: starting, {told - start:.0f} s ...")
-        time.sleep(0.2)
-
-
-def _folder(name: str, config: dict[str, Any]) -> Path:
+def _llm_folder(config: dict[str, Any]) -> Path:
     """One folder a configuration, so that two models can be served side by side."""
-    if name == "graph":
-        return SERVICES / "graph"
-    folder = f"{name}-{config['model'].replace('/', '--')}-{config['context']}-{config['engine']}"
+    folder = f"llm-{config['model'].replace('/', '--')}-{config['context']}-{config['engine']}"
     if config["adapters"]:
         folder += f"-{hashlib.sha256(' '.join(config['adapters']).encode()).hexdigest()[:8]}"
     return SERVICES / folder
-
-
-def _lease(folder: Path) -> None:
-    leases = folder / "leases"
-    leases.mkdir(exist_ok=True)
-    # moved into place whole, for a lease that cannot be read is taken for a dead process's
-    part = folder / f"lease.{os.getpid()}"
-    part.write_text(str(psutil.Process().create_time()))
-    part.replace(leases / str(os.getpid()))
-
-
-def _living_leases(folder: Path) -> dict[str, float]:
-    """Leases whose process is alive, and when it began; dead ones are removed."""
-    living = {}
-    for path in (folder / "leases").glob("*"):
-        with contextlib.suppress(FileNotFoundError):  # another process, looking too, has removed it
-            created = path.read_text()
-            if path.name == "pinned":
-                living[path.name] = 0.0
-            elif _alive(int(path.name), created):
-                living[path.name] = float(created)
-            else:
-                path.unlink(missing_ok=True)
-    return living
-
-
-def _alive(pid: int, created: str) -> bool:
-    # a process id is used again; its creation time tells the two apart
-    try:
-        process = psutil.Process(pid)
-        return abs(process.create_time() - float(created or 0)) < 1 and process.status() != psutil.STATUS_ZOMBIE
-    except (psutil.NoSuchProcess, ValueError):
-        return False
-
-
-def _running(folder: Path) -> dict[str, Any] | None:
-    """The endpoint of a server that is ready, if its supervisor is alive."""
-    path = folder / "endpoint.json"
-    try:
-        state = json.loads(path.read_text())
-    except (FileNotFoundError, json.JSONDecodeError):
-        return None
-    if (folder / "stop").exists() or not _alive(state["supervisor"], state["supervisor_created"]):
-        return None
-    endpoint: dict[str, Any] = state["endpoint"]
-    return endpoint
-
-
-def _kill_leftover(folder: Path) -> None:
-    """Stop what a killed supervisor left behind, and wait for one that is stopping."""
-    pids = folder / "pids.json"
-    if not pids.exists():
-        return
-    try:
-        state = json.loads(pids.read_text())
-    except json.JSONDecodeError:
-        state = {}
-    deadline = time.monotonic() + 30
-    while "supervisor" in state and _alive(*state["supervisor"]) and time.monotonic() < deadline:
-        (folder / "stop").touch()
-        time.sleep(0.2)
-    if "server" in state:
-        _terminate(*state["server"])
-    pids.unlink(missing_ok=True)
-
-
-def _terminate(server: int, created: str, wait: float = 15.0) -> None:
-    """End a server and all that it started, also what it left behind if it is dead already.
-
-    It leads a session of its own: vLLM's engine is a process beside the server, and outlives it when that is killed.
-    """
-    with contextlib.suppress(psutil.NoSuchProcess):
-        if _alive(server, created):
-            leader = psutil.Process(server)
-            leader.terminate()
-            psutil.wait_procs([leader], timeout=wait)
-    family = _session(server, float(created))
-    for member in family:
-        with contextlib.suppress(psutil.NoSuchProcess):
-            member.kill()
-    psutil.wait_procs(family, timeout=5)
-
-
-def _session(leader: int, created: float) -> list[psutil.Process]:
-    """The processes of the session that a server leads, or led."""
-    if created < psutil.boot_time():  # another one's number by now
-        return []
-    found = []
-    for process in psutil.process_iter():
-        with contextlib.suppress(psutil.NoSuchProcess, OSError):
-            if os.getsid(process.pid) == leader and process.create_time() >= created:
-                found.append(process)
-    return found
 
 
 def _free_port() -> int:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])
-
-
-def _log(name: str) -> Path:
-    return LOGS / f"{name}.log"
-
-
-def _say(text: str) -> None:
-    sys.stderr.write(text + "\n")
-    sys.stderr.flush()
-
-
-# ------------------------------------------------------------------------------------------------------ supervisor
-
-
-def supervise(folder: Path) -> int:
-    """Run one server until nobody holds it: start, watch, restart once, stop. Returns the exit code."""
-    spec = Launch(**json.loads((folder / "launch.json").read_text()))
-    (folder / "launch.json").unlink()
-    stop_requested = False
-
-    def request_stop(*_: object) -> None:
-        nonlocal stop_requested
-        stop_requested = True
-
-    signal.signal(signal.SIGTERM, request_stop)
-    signal.signal(signal.SIGINT, request_stop)
-    me = (os.getpid(), str(psutil.Process().create_time()))
-    for last_chance in (False, True):
-        with _log(spec.name).open("ab") as log:
-            offset = log.tell()
-            server = psutil.Popen(
-                spec.command,
-                env={**os.environ, **spec.environment},
-                cwd=LOGS,  # ArcadeDB writes a log of its own where it is started
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=subprocess.STDOUT,
-                start_new_session=True,
-            )
-        this = server.pid, str(server.create_time())
-        write_secret(folder / "pids.json", json.dumps({"supervisor": me, "server": this}))
-        reason, wanted = "", True
-        for reason in _watch(spec, server, folder):
-            if reason == "ready":
-                state = {"supervisor": me[0], "supervisor_created": me[1], "endpoint": spec.endpoint}
-                write_secret(folder / "endpoint.json", json.dumps(state))
-            wanted = not (reason == "idle" or stop_requested or (folder / "stop").exists())
-            if not wanted:
-                break
-        _terminate(*this)
-        if not wanted:
-            _forget(folder)
-            return 0
-        _stamped_log(spec.name, f"{reason}; {'giving up' if last_chance else 'restarting it once'}")
-    tail = _log(spec.name).read_bytes()[offset:].decode(errors="replace").splitlines()[-12:]
-    (folder / "endpoint.json").unlink(missing_ok=True)
-    said = public(f"{reason}. The last lines of its log:\n  " + "\n  ".join(tail))
-    # those that were made for this server alone
-    for secret in (value for name, value in spec.endpoint.items() if SECRET_NAME.search(name)):
-        said = said.replace(secret, HIDDEN)
-    (folder / "failed.txt").write_text(said)
-    return 1
-
-
-def _watch(spec: Launch, server: psutil.Popen, folder: Path) -> Iterator[str]:
-    """Yield `starting`, `ready`, `running` or `idle` while the server lives, then why it is held for dead."""
-    started = time.monotonic()
-    ready = False
-    idle_since: float | None = None
-    checked = failures = 0.0
-    # the server is on loopback, where no proxy leads
-    with httpx.Client(timeout=5, headers=spec.ready_headers, trust_env=False) as http:
-        while True:
-            if server.poll() is not None:
-                yield f"the {spec.name} server ended with code {server.returncode}"
-                return
-            now = time.monotonic()
-            if now - checked > (HEALTH_EVERY if ready else 0.2):
-                checked = now
-                try:
-                    healthy = http.get(spec.ready_url).status_code < 400
-                except httpx.HTTPError:
-                    healthy = False
-                failures = 0 if healthy else failures + 1
-                if healthy and not ready:
-                    ready = True
-                    yield "ready"
-            if not ready and now - started > spec.start_timeout:
-                yield f"the {spec.name} server was not ready after {spec.start_timeout:.0f} s"
-                return
-            if ready and failures >= UNHEALTHY_AFTER:
-                yield f"the {spec.name} server stopped answering"
-                return
-            idle_since = None if _living_leases(folder) else idle_since or now
-            yield "idle" if idle_since and now - idle_since > GRACE else "running"
-            time.sleep(0.2)
-
-
-def _stamped_log(name: str, text: str) -> None:
-    with _log(name).open("a") as log:
-        log.write(f"--- {time.strftime('%Y-%m-%dT%H:%M:%S')} {text}\n")
-
-
-def _forget(folder: Path) -> None:
-    for name in ("endpoint.json", "pids.json", "launch.json", "stop", "failed.txt"):
-        (folder / name).unlink(missing_ok=True)
 
 
 # ------------------------------------------------------------------------------------------------------ by hand
@@ -551,39 +281,47 @@ def stop(name: str = "", *, only_idle: bool = False, wait: float = 30.0, since: 
     """
     stopped = []
     deadline = time.monotonic() + wait
-    for folder in sorted(SERVICES.glob(f"{name}*")):
+    for folder in _folders(name):
         # an old holder will not let go, so that there is nothing to wait for
-        while only_idle and min(_living_leases(folder).values(), default=0) > since and time.monotonic() < deadline:
+        while only_idle and min(living_leases(folder).values(), default=0) > since and time.monotonic() < deadline:
             time.sleep(0.2)
-        if only_idle and _living_leases(folder):
+        if only_idle and living_leases(folder):
             continue
         (folder / "leases" / "pinned").unlink(missing_ok=True)
         if (folder / "pids.json").exists():
             stopped.append(folder.name)
-            _kill_leftover(folder)
-        _forget(folder)
+        supervisor.end(folder)
     return stopped
 
 
+def _folders(name: str = "") -> list[Path]:
+    return sorted(path for path in SERVICES.glob(f"{name}*") if path.is_dir())
+
+
 def status() -> list[dict[str, str]]:
-    """One row for each embedded server that runs: name, address, engine, memory, holders."""
+    """One row for each embedded server that runs: name, address, engine, memory, holders.
+
+    One that starts or restarts has no address; one without a supervisor says so in place of its holders.
+    """
     rows = []
-    for folder in sorted(SERVICES.glob("*")):
-        endpoint = _running(folder)
-        if endpoint is None:
+    for folder in _folders():
+        family = supervisor.family(folder)
+        supervised = supervisor.supervised(folder)
+        if not (family or supervised):
             continue
-        pid, created = json.loads((folder / "pids.json").read_text())["server"]
         memory = 0
-        if _alive(pid, created):
-            process = psutil.Process(pid)
-            memory = sum(p.memory_info().rss for p in [process, *process.children(recursive=True)])
+        for process in family:
+            with contextlib.suppress(psutil.Error):
+                memory += process.memory_info().rss
+        endpoint = supervisor.endpoint(folder)
+        holders = ", ".join(living_leases(folder)) or "nobody"
         rows.append(
             {
                 "service": folder.name,
-                "address": endpoint.get("uri") or endpoint["base_url"],
-                "engine": endpoint["version"],
+                "address": endpoint.get("uri") or endpoint.get("base_url") or "none yet",
+                "engine": endpoint.get("version", "starting"),
                 "memory": f"{memory / engines.GIB:.1f} GiB",
-                "held by": ", ".join(_living_leases(folder)) or "nobody",
+                "held by": holders if supervised else "nobody: its supervisor has ended; `make stop` ends it",
             }
         )
     return rows
@@ -602,19 +340,19 @@ def main(arguments: list[str] | None = None) -> int:
         else:
             sub.add_argument("--model", help="the model to serve; default: the profile's")
     commands.add_parser("status")
-    commands.add_parser("supervise").add_argument("folder", type=Path)
     options = parser.parse_args(arguments)
-    if options.command == "supervise":
-        return supervise(options.folder)
     try:
         if options.command == "start":
             _start_by_hand(options.service, options.model)
         elif options.command == "stop":
             since = options.since.stat().st_mtime if options.since else 0.0
             for stopped in stop(options.service.replace("all", ""), only_idle=options.only_idle, since=since):
-                _say(f"stopped {stopped}")
+                supervisor.say(f"stopped {stopped}")
     except (ServiceError, EngineError, SettingsError) as error:
-        _say(str(error))
+        supervisor.say(str(error))
+        return 1
+    except OSError as error:
+        supervisor.say(refused(error))
         return 1
     if options.command in ("start", "status"):
         rows = status()
@@ -630,8 +368,8 @@ def _start_by_hand(service: str, model: str | None) -> None:
         graph_endpoint()
     if service in ("all", "llm"):
         llm_endpoint(model or profile_model(settings().profile))
-    for folder in SERVICES.glob("*"):
-        if _running(folder):
+    for folder in _folders():
+        if supervisor.running(folder):
             (folder / "leases" / "pinned").touch()
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import logging
 import os
 import re
@@ -229,3 +230,16 @@ def read_profile(profile: str) -> dict[str, Any]:
 def profile_model(profile: str) -> str:
     """The model that a profile asks for, unless `LLM_MODEL` names another."""
     return settings().llm_model or str((read_profile(profile).get("defaults") or {}).get("llm_model", ""))
+
+
+def refused(error: OSError) -> str:
+    """What the system refused, and what to do, in one line."""
+    where = error.filename or ROOT
+    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        return f"The disk of {where} is full. Free some space and run the same command again."
+    if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
+        return (
+            f"{where} may not be written ({error.strerror}). Make it writable for you, or work in a copy of the "
+            "project elsewhere, and run the same command again."
+        )
+    return str(error)
