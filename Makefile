@@ -120,7 +120,7 @@ import-requests: $(READY) ## take in the stored requests of other machines: make
 	@$(PY) -m helpers.results.exchange import $(FILES)
 
 reference: $(READY) ## keep this machine's run as the reference that a fresh clone shows
-	@$(PY) -m helpers.run reference --profile $(PROFILE)
+	@$(PY) -m helpers.results.reference --profile $(PROFILE)
 	@$(PY) -m helpers.book picture book/reference/scoreboard.svg
 
 new-experiment: $(READY) ## begin a notebook of your own: make new-experiment NAME=first_try PAPER=my_paper

@@ -20,6 +20,7 @@ from nbclient.client import NotebookClient
 from nbclient.exceptions import DeadKernelError
 
 from helpers import dependencies, run
+from helpers.results import reference
 from helpers.settings import NOTEBOOKS, PROFILES
 
 PUBLISHED = """
@@ -117,9 +118,9 @@ def test_a_data_file_that_a_helper_names_is_a_dependency():
 
 
 def test_a_reference_keeps_what_was_saved_beside_the_record(tmp_path, monkeypatch):
-    build, results, reference = (tmp_path / name for name in ("build", "results", "reference"))
-    for name, folder in {"BUILD": build, "RESULTS": results, "REFERENCE": reference}.items():
-        monkeypatch.setattr(run, name, folder)
+    build, results, book = (tmp_path / name for name in ("build", "results", "reference"))
+    for name, folder in {"BUILD": build, "RESULTS": results, "REFERENCE": book}.items():
+        monkeypatch.setattr(reference, name, folder)
     files = {
         "executed/laptop/01_x.ipynb": '{"cells": [], "metadata": {}}',
         "executed/laptop/02_x.part.ipynb": '{"cells": [], "metadata": {}}',
@@ -130,15 +131,15 @@ def test_a_reference_keeps_what_was_saved_beside_the_record(tmp_path, monkeypatc
     for name, text in files.items():
         (build / name).parent.mkdir(parents=True, exist_ok=True)
         (build / name).write_text(text)
-    assert run.keep_reference("laptop") == 0
+    assert reference.keep_reference("laptop") == 0
     assert sorted(path.name for path in (results / "laptop").iterdir()) == ["01_x.json", "01_x.sets.json.gz"]
-    (build / "records/laptop/01_x.sets.json.gz").write_bytes(bytes(run.REFERENCE_LIMIT + 1))
-    assert run.keep_reference("laptop") == 1
+    (build / "records/laptop/01_x.sets.json.gz").write_bytes(bytes(reference.REFERENCE_LIMIT + 1))
+    assert reference.keep_reference("laptop") == 1
 
 
 def test_a_run_whose_record_is_missing_or_was_set_aside_is_not_kept_and_said(tmp_path, monkeypatch, capsys):
     for name in ("BUILD", "RESULTS", "REFERENCE"):
-        monkeypatch.setattr(run, name, tmp_path / name)
+        monkeypatch.setattr(reference, name, tmp_path / name)
     files = {
         "executed/laptop/01_x.ipynb": '{"cells": [], "metadata": {}}',
         "executed/laptop/02_x.ipynb": '{"cells": [], "metadata": {}}',
@@ -151,7 +152,7 @@ def test_a_run_whose_record_is_missing_or_was_set_aside_is_not_kept_and_said(tmp
     for name, text in files.items():
         (tmp_path / "BUILD" / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / "BUILD" / name).write_text(text)
-    assert run.keep_reference("laptop") == 0
+    assert reference.keep_reference("laptop") == 0
     assert [path.name for path in (tmp_path / "RESULTS" / "laptop").iterdir()] == ["01_x.json"]
     assert [path.name for path in (tmp_path / "REFERENCE").iterdir()] == ["01_x.ipynb"]
     said = capsys.readouterr().err

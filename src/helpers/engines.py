@@ -519,10 +519,6 @@ def _engine_version(engine: EngineName, package: str) -> str:
     return next((f"{package} {d.version}" for d in distributions(name=package, path=site)), "")
 
 
-def _output(command: list[str]) -> str:
-    return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
-
-
 def weights_folder(model: str, say: Callable[[str], None], precision: str = "bf16") -> tuple[str, str]:
     """What transformers and vLLM load a model from, and the digest of its weights' file.
 

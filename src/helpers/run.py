@@ -2,7 +2,6 @@
 
 python -m helpers.run parameters --profile laptop      write _build/params/laptop/*.yml, touching only what changed
 python -m helpers.run notebook NB --profile laptop     execute one notebook
-python -m helpers.run reference --profile laptop       keep this machine's run as the reference
 """
 
 from __future__ import annotations
@@ -24,18 +23,15 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import pyarrow.parquet as pq
 import yaml
 from filelock import FileLock, Timeout
 
-from helpers import datasets, record
+from helpers import datasets
 from helpers.published import paper_of
-from helpers.results import answers, requests
 from helpers.settings import (
     BUILD,
     NOTEBOOKS,
     PUBLISHED,
-    RESULTS,
     ROOT,
     SettingsError,
     public,
@@ -44,12 +40,9 @@ from helpers.settings import (
     settings,
 )
 
-REFERENCE = ROOT / "book" / "reference"
 KERNEL_SECONDS = 300
 """That a kernel may take to answer; on a machine where everything waits, a minute is not enough."""
 INTERRUPTED = "The run was interrupted."
-REFERENCE_LIMIT = 500_000
-"""Bytes that a file of a run kept in git may have: an executed notebook, a record, what a run saved beside it."""
 
 
 class ParameterError(SettingsError):
@@ -369,114 +362,11 @@ def _hide_secrets(executed: Path) -> None:
     executed.write_text(json.dumps(notebook, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
 
 
-# --------------------------------------------------------------------------------------------------------- reference
-
-
-def keep_reference(profile: str) -> int:
-    """Keep this machine's runs of a profile in git: records in `data/results`, notebooks in `book/reference`.
-
-    What a notebook saved beside its record under the record's name (`<notebook>.<what>`) is kept with it, and so are
-    its answers and requests. Runs on the sample are refused: a reference is a run on real data. So is a run of the
-    reference profile whose requests are not those of the last reference, unless its notebook is named in CHANGED.
-    """
-    kept = 0
-    changed = os.environ.get("CHANGED", "").split()
-    # what an interrupted run left half-written is no run
-    whole = (path for path in (BUILD / "executed" / profile).glob("*.ipynb") if not path.stem.endswith(".part"))
-    for executed in sorted(whole):
-        kept_record = BUILD / "records" / profile / f"{executed.stem}.json"
-        try:
-            content = json.loads(kept_record.read_text(encoding="utf-8"))
-            notebook = _without_progress(executed)
-        except (FileNotFoundError, ValueError):
-            sys.stderr.write(
-                f"{executed.stem}: not kept, its notebook or its record is missing or damaged. "
-                f"Run `make notebook NB={executed.stem} PROFILE={profile}`\n"
-            )
-            continue
-        if content["sample"]:
-            sys.stderr.write(f"{executed.stem}: not kept, it ran on SAMPLE data\n")
-            continue
-        if (new := _new_requests(executed.stem, profile)) and executed.stem not in changed:
-            sys.stderr.write(
-                f"{executed.stem}: not kept, {new} of its requests are not the last reference's. If a prompt changed "
-                f"on purpose, say so: make reference CHANGED={executed.stem}\n"
-            )
-            continue
-        # but not what is half-written, nor what could not be read and was set aside
-        beside = [
-            p for p in sorted(kept_record.parent.glob(f"{executed.stem}.*")) if p.suffix not in (".part", ".corrupt")
-        ]
-        large = {path.name: path.stat().st_size for path in beside} | {executed.name: len(notebook)}
-        if large := {name: size for name, size in large.items() if size > REFERENCE_LIMIT}:
-            for name, size in large.items():
-                sys.stderr.write(
-                    f"{name} has {size:,} bytes; at most {REFERENCE_LIMIT:,} are kept in git. "
-                    "Draw fewer points, or a picture in place of a vector figure; keep fewer values.\n"
-                )
-            return 1
-        (RESULTS / profile).mkdir(parents=True, exist_ok=True)
-        REFERENCE.mkdir(parents=True, exist_ok=True)
-        for path in beside:
-            shutil.copyfile(path, RESULTS / profile / path.name)
-        (REFERENCE / executed.name).write_bytes(notebook)
-        _keep_answers(executed.stem, profile)
-        kept += 1
-        sys.stderr.write(f"{executed.stem}: kept as the reference\n")
-    if not kept:
-        sys.stderr.write(f"There is no run of profile {profile} to keep. Run `make reproduce PROFILE={profile}`.\n")
-        return 1
-    return 0
-
-
-def _asked(notebook: str, profile: str) -> dict[str, Any]:
-    """Keys of a run's requests by step, and whether their prompts are withheld; empty for a run without any."""
-    path = record.requests_file(BUILD / "records" / profile / f"{notebook}.json")
-    return dict(json.loads(path.read_text("utf-8"))) if path.is_file() else {}
-
-
-def _new_requests(notebook: str, profile: str) -> int:
-    """How many of a run's requests the released ones of its notebook lack; 0 where none were released yet."""
-    released = {row.key for path in (requests.RELEASED / notebook).glob("*.parquet") for row in requests.read(path)}
-    return len(_asked(notebook, profile).get("requests", {}).keys() - released) if released else 0
-
-
-def _keep_answers(notebook: str, profile: str) -> None:
-    """Release the answers and requests of a run: texts that may not be passed on stay out."""
-    asked = _asked(notebook, profile)
-    built = answers.BUILT / profile / notebook
-    if any(built.glob("*.parquet")):
-        licence = next(pq.read_schema(path).metadata[b"licence"] for path in built.glob("*.parquet")).decode()
-        withheld = bool(asked.get("withheld"))
-        answers.write(answers.RELEASED / notebook, answers.read(built), licence=licence, withheld=withheld)
-    rows = requests.Store(released=requests.RELEASED).get(asked.get("requests", {}))
-    folder = requests.RELEASED / notebook
-    for path in folder.glob("*.parquet"):
-        path.unlink()
-    steps: dict[str, list[requests.Row]] = {}
-    for key, step in asked.get("requests", {}).items():
-        if key in rows:
-            steps.setdefault(re.sub(r"[^a-z0-9]+", "_", step.lower()).strip("_"), []).append(rows[key])
-    for step, of_step in steps.items():
-        requests.write(folder / f"{step}.parquet", of_step, prompts=not asked["withheld"])
-
-
-def _without_progress(executed: Path) -> bytes:
-    """An executed notebook as JSON, without what its cells wrote to stderr, and without this machine's paths."""
-    notebook = json.loads(executed.read_text(encoding="utf-8"))
-    for path in ("input_path", "output_path"):
-        notebook["metadata"].get("papermill", {}).pop(path, None)
-    for cell in notebook["cells"]:
-        if "outputs" in cell:
-            cell["outputs"] = [o for o in cell["outputs"] if o.get("name") != "stderr"]
-    return (json.dumps(notebook, indent=1, ensure_ascii=False) + "\n").encode()
-
-
 def main(arguments: list[str] | None = None) -> int:
     """The command line."""
     parser = argparse.ArgumentParser(prog="python -m helpers.run", description="Run notebooks headless.")
     commands = parser.add_subparsers(dest="command", required=True)
-    for name in ("parameters", "notebook", "reference"):
+    for name in ("parameters", "notebook"):
         sub = commands.add_parser(name)
         sub.add_argument("--profile", default=os.environ.get("PROFILE", "laptop"))
         if name == "notebook":
@@ -486,8 +376,6 @@ def main(arguments: list[str] | None = None) -> int:
     try:
         if options.command == "parameters":
             write_parameters(options.profile)
-        elif options.command == "reference":
-            return keep_reference(options.profile)
         else:
             return execute(options.notebook, options.profile, options.needs)
     except (SettingsError, datasets.DataError) as error:
