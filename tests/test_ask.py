@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from test_graph import embedded_server
+from test_graph import graph_server
 
 from helpers import graph
 from helpers.graph import Graph, GraphError
@@ -130,7 +130,7 @@ def test_the_box_answers_what_is_typed():
 
 @pytest.fixture(scope="module")
 def empty(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Graph]:
-    with embedded_server(tmp_path_factory.mktemp("graph")) as endpoint, graph.connect(endpoint) as connection:
+    with graph_server(tmp_path_factory.mktemp("graph")) as endpoint, graph.connect(endpoint) as connection:
         yield connection
 
 

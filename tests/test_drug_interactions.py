@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import settings as examples
 from hypothesis import strategies as st
-from test_graph import embedded_server
+from test_graph import graph_server
 
 from helpers import datasets, graph, published, record
 from helpers.chapter import contradictions_table
@@ -370,7 +370,7 @@ def test_the_same_fact_is_one_edge_with_its_sources(sample: list[Sentence]) -> N
 
 @pytest.fixture(scope="module")
 def endpoint(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GraphEndpoint]:
-    with embedded_server(tmp_path_factory.mktemp("graph")) as running:
+    with graph_server(tmp_path_factory.mktemp("graph")) as running:
         yield running
 
 

@@ -16,7 +16,7 @@ import pytest
 from hypothesis import given
 from hypothesis import settings as examples
 from hypothesis import strategies as st
-from test_graph import embedded_server
+from test_graph import graph_server
 
 from helpers import datasets, graph, record, vectors
 from helpers.drug_interactions import (
@@ -63,7 +63,7 @@ def questions(sample: KnowledgeGraph) -> list[Asked]:
 
 @pytest.fixture(scope="module")
 def endpoint(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GraphEndpoint]:
-    with embedded_server(tmp_path_factory.mktemp("graph")) as server:
+    with graph_server(tmp_path_factory.mktemp("graph")) as server:
         yield server
 
 

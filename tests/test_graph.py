@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
 import socket
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
 from pathlib import Path
 
@@ -15,10 +16,32 @@ from hypothesis import HealthCheck, given
 from hypothesis import settings as examples
 from hypothesis import strategies as st
 
-from helpers import engines, graph, services, supervisor
+from helpers import engines, graph, graph_driver, graph_notes, services, supervisor
 from helpers.graph import CypherRejected, Graph, GraphError
 from helpers.services import GraphEndpoint
 from helpers.settings import settings
+
+
+def graph_server(root: Path) -> AbstractContextManager[GraphEndpoint]:
+    """A graph server for the tests alone: that of NEO4J_URI, else an embedded one with its data in `root`."""
+    return users_server() if os.environ.get("NEO4J_URI") else embedded_server(root)
+
+
+@contextmanager
+def users_server() -> Iterator[GraphEndpoint]:
+    """The server of NEO4J_URI, if its database is empty; emptied again afterwards, constraints included."""
+    found = services.graph_endpoint()
+    with graph.connect(found) as db:
+        if db.read("MATCH (n) RETURN n LIMIT 1"):
+            pytest.fail("The database of NEO4J_URI holds data. Set NEO4J_DATABASE to an empty one to test on it.")
+        try:
+            yield found
+        finally:
+            db.clear_all()
+            for row in db.read("SHOW CONSTRAINTS YIELD name RETURN name"):
+                db._write(f"DROP CONSTRAINT `{row['name']}`")
+            for row in db.read("SHOW INDEXES YIELD name, type WHERE type <> 'LOOKUP' RETURN name"):
+                db._write(f"DROP INDEX `{row['name']}`")
 
 
 @contextmanager
@@ -40,6 +63,7 @@ def embedded_server(root: Path) -> Iterator[GraphEndpoint]:
 
     with ours():
         endpoint = services.graph_endpoint()
+    assert endpoint.embedded, "NEO4J_URI is set in .env, and tests empty the database"
     try:
         yield endpoint
     finally:
@@ -49,7 +73,7 @@ def embedded_server(root: Path) -> Iterator[GraphEndpoint]:
 
 @pytest.fixture(scope="module")
 def endpoint(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GraphEndpoint]:
-    with embedded_server(tmp_path_factory.mktemp("graph")) as found:
+    with graph_server(tmp_path_factory.mktemp("graph")) as found:
         yield found
 
 
@@ -86,7 +110,7 @@ def stored_pairs(db: Graph) -> list[tuple[str, str]]:
 @pytest.mark.parametrize("name", ["", "1st", "a b", "a`b", "Drug) DETACH DELETE (n", "é", "a-b", "a\n"])
 def test_a_name_that_is_no_identifier_is_refused(name: str) -> None:
     with pytest.raises(ValueError, match="cannot be a label"):
-        graph._name(name)
+        graph.quoted(name)
 
 
 @examples(deadline=None)
@@ -119,11 +143,11 @@ def test_a_server_that_is_not_there_is_an_error_that_says_what_to_do() -> None:
     message = str(caught.value)
     assert "NEO4J_URI=bolt://127.0.0.1:" in message
     assert "Start it, or unset NEO4J_URI to use the embedded server." in message
-    assert "s3cret" not in str(graph._explained(unreachable(uri), "neo4j", OSError("no"), 0.0))
+    assert "s3cret" not in str(graph.explained(unreachable(uri), "neo4j", OSError("no"), 0.0))
 
 
 def test_a_server_that_accepts_and_says_nothing_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(graph, "WAIT", 1.0)
+    monkeypatch.setattr(graph_driver, "WAIT", 1.0)
     with socket.socket() as silent:
         silent.bind(("127.0.0.1", 0))
         silent.listen()
@@ -138,7 +162,7 @@ def test_a_server_that_accepts_and_says_nothing_is_given_up(monkeypatch: pytest.
 
 @pytest.mark.engine
 def test_a_wrong_password_and_a_missing_database_say_so(endpoint: GraphEndpoint) -> None:
-    with pytest.raises(GraphError, match=r"refused the user 'root'. Check NEO4J_USER and NEO4J_PASSWORD") as caught:
+    with pytest.raises(GraphError, match=r"refused the user '.+'. Check NEO4J_USER and NEO4J_PASSWORD") as caught:
         graph.connect(replace(endpoint, password="s3cret-word"))
     assert "s3cret" not in str(caught.value)
     with pytest.raises(GraphError, match=r"no database 'nothere'. Set NEO4J_DATABASE"):
@@ -168,7 +192,7 @@ names = st.text(min_size=1, max_size=12)
 @examples(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.lists(st.tuples(names, names), min_size=1, max_size=40))
 def test_the_graph_agrees_with_plain_python(db: Graph, pairs: list[tuple[str, str]]) -> None:
-    db.clear("Drug", "Effect")
+    db.clear_all()
     load_pairs(db, pairs)
     assert stored_pairs(db) == sorted(set(pairs))
     for effect in {effect for _, effect in pairs}:
@@ -334,6 +358,80 @@ def test_a_first_load_that_was_interrupted_is_done_again_on_a_server_of_the_user
         load_pairs_once(own, "1", [("a", "x")], fail=True)
     assert load_pairs_once(own, "1", [("a", "x"), ("b", "y")])
     assert stored_pairs(own) == [("a", "x"), ("b", "y")]
+
+
+@pytest.mark.engine
+@pytest.mark.parametrize(
+    "damage",
+    [
+        "MATCH (n:Effect {name: 'y'}) DETACH DELETE n",
+        "MATCH (:Drug {name: 'a'})-[r]->(:Effect {name: 'y'}) DELETE r",
+        "MATCH (n:Effect {name: 'y'}) SET n.name = 'z'",
+    ],
+)
+def test_a_graph_that_lost_something_since_it_was_loaded_is_loaded_anew(
+    own: Graph, damage: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    pairs = [("a", "x"), ("a", "y"), ("b", "y")]
+    assert load_pairs_once(own, "1", pairs)
+    assert not load_pairs_once(own, "1", pairs)
+    assert not caplog.messages
+    own._write(damage)
+    assert load_pairs_once(own, "1", pairs)
+    assert [message.count("\n") for message in caplog.messages] == [0]
+    assert "'pairs'" in caplog.messages[0]
+    assert stored_pairs(own) == pairs
+
+
+@pytest.mark.engine
+def test_nodes_that_the_user_added_to_a_loaded_graph_are_not_cleared_with_it(own: Graph) -> None:
+    load_pairs_once(own, "1", [("a", "x")])
+    own._write("CREATE (:Drug {name: 'theirs'})")
+    for sha256 in ("1", "2"):
+        with pytest.raises(GraphError, match="has 1 nodes :Drug that this project did not load"):
+            load_pairs_once(own, sha256, [("b", "y")])
+    assert own.read("MATCH (n:Drug) RETURN n.name AS name ORDER BY name") == [{"name": "a"}, {"name": "theirs"}]
+
+
+@pytest.fixture
+def others(own: Graph, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Graph]:
+    """The same database, as another copy of the project sees it."""
+    monkeypatch.setattr(graph_notes, "DERIVED", tmp_path / "others")
+    with graph.connect(own.endpoint) as connected:
+        yield connected
+
+
+@pytest.mark.engine
+def test_two_copies_of_the_project_share_what_is_the_same_and_clear_nothing_of_each_other(
+    own: Graph, others: Graph
+) -> None:
+    assert load_pairs_once(own, "1", [("a", "x")])
+    assert not load_pairs_once(others, "1", [("a", "x")])
+    with pytest.raises(GraphError, match=r"another copy of this project.*by NEO4J_DATABASE"):
+        load_pairs_once(others, "2", [("b", "y")])
+    with pytest.raises(GraphError, match="another copy of this project"), others.load_once("more", "1"):
+        others.clear("Class", "Effect")
+    assert not load_pairs_once(own, "1", [("a", "x")])
+    assert stored_pairs(own) == [("a", "x")]
+    # nor while one loads
+    with own.load_once("pairs", "3"):
+        own.clear("Drug", "Effect")
+        load_pairs(own, [("c", "z")])
+        with pytest.raises(GraphError, match="another copy of this project"):
+            others.clear("Drug")
+    assert own.loaded("pairs", "3")
+
+
+@pytest.mark.engine
+def test_of_two_copies_that_begin_at_once_one_loads(own: Graph, others: Graph) -> None:
+    own._notes.begin("pairs")
+    others._notes.begin("pairs")
+    load_pairs(own, [("a", "x")])
+    with pytest.raises(GraphError, match="another copy of this project"):
+        load_pairs(others, [("b", "y")])
+    own.mark_loaded("pairs", "1")
+    assert own.loaded("pairs", "1")
+    assert stored_pairs(own) == [("a", "x")]
 
 
 @pytest.mark.engine

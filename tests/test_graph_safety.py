@@ -4,25 +4,29 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
+import socket
 import time
+import tracemalloc
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import suppress
 from dataclasses import replace
+from threading import Thread
 
 import pytest
 from hypothesis import given
 from hypothesis import settings as examples
 from hypothesis import strategies as st
-from test_graph import embedded_server, load_pairs
+from test_graph import graph_server, load_pairs
 
-from helpers import graph, services
+from helpers import graph, graph_guard
 from helpers.graph import CypherRejected, Graph, GraphError
 from helpers.services import GraphEndpoint
 from helpers.side_effects.cypher import read_statement, run_statement
 
 LIMIT = 1.5
 """Seconds that a statement may take here."""
+SLACK = 5.0
+"""Seconds that a busy machine may add, a new connection included."""
 
 WRITES = [
     "CREATE (n:Drug {name: 'planted'})",
@@ -112,7 +116,19 @@ PROCEDURES_AND_FILES = [
     "LOAD CSV FROM 'file:///etc/passwd' AS line RETURN line",
     "LOAD CSV WITH HEADERS FROM 'http://127.0.0.1:1/x.csv' AS line RETURN line",
     "MATCH (n) LOAD  CSV FROM 'file:///etc/hosts' AS line RETURN line",
+    # Neo4j takes no backslash after a backslash for the beginning of \\u0060, which is a backtick
+    r"WITH 1 AS `a\\u0060` \u004cOAD CSV FROM 'http://127.0.0.1:1/' AS line RETURN line, 1 AS `b`",
+    r"WITH 1 AS `a\\\\u0060` \u004cOAD CSV FROM 'http://127.0.0.1:1/' AS line RETURN line, 1 AS `b`",
+    r"RETURN '\\u0027 AS x /*' AS y UNION LOAD CSV FROM 'http://127.0.0.1:1/' AS line RETURN line AS y // '*/",
 ]
+# The embedded server lets its reader list what concerns the reader alone.
+LISTING = {
+    "DROP INDEX `Drug[name]` IF EXISTS",  # there is none of this name
+    "SHOW TRANSACTIONS",
+    "TERMINATE TRANSACTIONS 'neo4j-transaction-1'",
+    "CALL db.labels()",
+    "CALL db.labels",
+}
 BROKEN = [
     "",
     "   \n\t ",
@@ -134,6 +150,7 @@ BROKEN = [
     "RETURN '" + "x" * 100_000 + "'",
     "RETURN " + "(" * 4_000 + "1" + ")" * 4_000,
     "RETURN " + "[" * 4_500,
+    "RETURN " + "[" * 900 + "]" * 900,
     "RETURN " + "-" * 9_000 + "1",
     "RETURN " + "1+" * 4_500 + "1",
     "MATCH " + "()--" * 2_000 + "() RETURN 1",
@@ -191,33 +208,29 @@ INJECTED = [
         "MATCH (a), (b), (c), (d), (e), (f), (g) WHERE a.name + b.name + c.name + d.name = g.name RETURN count(*)",
     ),
 ]
+READING = [
+    "MATCH (d:Drug {name: 'aspirin'})-[:MAY_CAUSE]->(e:Effect) RETURN e.name",
+    "match (d:Drug) return d.name order by d.name limit 5;",
+    "OPTIONAL MATCH (d:Drug) RETURN d",
+    "MATCH (n) WHERE n.name = 'CREATE or DELETE; CALL db.labels()' RETURN n // SET it",
+    'MATCH (n) WHERE n.name IN ["LOAD CSV", "DROP"] RETURN n',
+    "MATCH (n:Set)-[:CREATE|DELETE]->(m:`DETACH DELETE`) RETURN n.set, m.delete, {create: 1, merge: 2} AS map",
+    "MATCH (n) WHERE n.offset > 1 AND n.created IS NOT NULL AND n.settings = $set RETURN n.use",
+    "MATCH (d:Drug) WHERE EXISTS { (d)-[:MAY_CAUSE]->() } RETURN count { (d)--() } AS n",
+    "MATCH (d:Drug) CALL { WITH d MATCH (d)--(e) RETURN count(e) AS n } RETURN d.name, n",
+    "MATCH (d:Drug) CALL (d) { MATCH (d)--(e) RETURN count(e) AS n } RETURN d.name, n",
+    "RETURN date.truncate('month', date('2026-01-02')) AS d, duration.between(date(), date()) AS n",
+    "MATCH (n) WHERE n.name IN (['a']) AND (n.x) > 1 RETURN n",
+    "WITH 1 AS x RETURN x UNION RETURN 2 AS x",
+    "/* first */ UNWIND [1, 2] AS x // then\nRETURN x",
+]
 HOSTILE = WRITES + HIDDEN + SCHEMA_AND_SYSTEM + PROCEDURES_AND_FILES + BROKEN
 PAIRS = [(f"drug {i % 5}", f"effect {i}") for i in range(40)] + [("aspirin", "urticaria")]
 
 
-SERVERS = ["embedded", *(["NEO4J_URI"] if os.environ.get("NEO4J_URI") else [])]
-
-
-@contextmanager
-def users_server() -> Iterator[GraphEndpoint]:
-    """The server of NEO4J_URI, if its database is empty; emptied again afterwards, constraints included."""
-    found = services.graph_endpoint()
-    with graph.connect(found) as db:
-        if db.read("MATCH (n) RETURN n LIMIT 1"):
-            pytest.skip("The database of NEO4J_URI holds data. Set NEO4J_DATABASE to an empty one to test on it.")
-        try:
-            yield found
-        finally:
-            db.clear_all()
-            for row in db.read("SHOW CONSTRAINTS YIELD name RETURN name"):
-                db._write(f"DROP CONSTRAINT `{row['name']}`")
-
-
-@pytest.fixture(scope="module", params=SERVERS)
-def endpoint(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[GraphEndpoint]:
-    embedded = request.param == "embedded"
-    server = embedded_server(tmp_path_factory.mktemp("graph")) if embedded else users_server()
-    with server as found, graph.connect(found) as db:
+@pytest.fixture(scope="module")
+def endpoint(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GraphEndpoint]:
+    with graph_server(tmp_path_factory.mktemp("graph")) as found, graph.connect(found) as db:
         load_pairs(db, PAIRS)
         yield found
 
@@ -259,10 +272,10 @@ def attempt(db: Graph, statement: str) -> CypherRejected | None:
         json.dumps(result.rows, allow_nan=False)
     except CypherRejected as error:
         rejected = error
-        assert 10 < len(str(error)) < 3_000
+        assert 10 < len(str(error)) <= 1_000
         assert db.endpoint.password not in str(error)
         assert db.endpoint.reader_password not in str(error)
-    assert time.monotonic() - start < LIMIT + 2
+    assert time.monotonic() - start < LIMIT + SLACK
     return rejected
 
 
@@ -283,30 +296,12 @@ def names_once_it_answers(db: Graph) -> list[dict[str, str]]:
 @pytest.mark.parametrize("statement", WRITES + SCHEMA_AND_SYSTEM + PROCEDURES_AND_FILES)
 def test_what_is_plainly_not_reading_is_refused_before_it_is_sent(statement: str) -> None:
     with pytest.raises(CypherRejected):
-        graph._checked_statement(statement)
+        graph_guard.checked_statement(statement)
 
 
-@pytest.mark.parametrize(
-    "statement",
-    [
-        "MATCH (d:Drug {name: 'aspirin'})-[:MAY_CAUSE]->(e:Effect) RETURN e.name",
-        "match (d:Drug) return d.name order by d.name limit 5;",
-        "OPTIONAL MATCH (d:Drug) RETURN d",
-        "MATCH (n) WHERE n.name = 'CREATE or DELETE; CALL db.labels()' RETURN n // SET it",
-        'MATCH (n) WHERE n.name IN ["LOAD CSV", "DROP"] RETURN n',
-        "MATCH (n:Set)-[:CREATE|DELETE]->(m:`DETACH DELETE`) RETURN n.set, m.delete, {create: 1, merge: 2} AS map",
-        "MATCH (n) WHERE n.offset > 1 AND n.created IS NOT NULL AND n.settings = $set RETURN n.use",
-        "MATCH (d:Drug) WHERE EXISTS { (d)-[:MAY_CAUSE]->() } RETURN count { (d)--() } AS n",
-        "MATCH (d:Drug) CALL { WITH d MATCH (d)--(e) RETURN count(e) AS n } RETURN d.name, n",
-        "MATCH (d:Drug) CALL (d) { MATCH (d)--(e) RETURN count(e) AS n } RETURN d.name, n",
-        "RETURN date.truncate('month', date('2026-01-02')) AS d, duration.between(date(), date()) AS n",
-        "MATCH (n) WHERE n.name IN (['a']) AND (n.x) > 1 RETURN n",
-        "WITH 1 AS x RETURN x UNION RETURN 2 AS x",
-        "/* first */ UNWIND [1, 2] AS x // then\nRETURN x",
-    ],
-)
+@pytest.mark.parametrize("statement", READING)
 def test_reading_is_let_through(statement: str) -> None:
-    assert graph._checked_statement(statement) == statement.rstrip(";")
+    assert graph_guard.checked_statement(statement) == statement.rstrip(";")
 
 
 @examples(deadline=None)
@@ -314,7 +309,7 @@ def test_reading_is_let_through(statement: str) -> None:
 def test_the_look_at_the_text_ends_on_any_text(text: str) -> None:
     start = time.monotonic()
     try:
-        assert graph._checked_statement("RETURN " + text).startswith("RETURN")
+        assert graph_guard.checked_statement("RETURN " + text).startswith("RETURN")
     except CypherRejected as error:
         assert str(error)
     assert time.monotonic() - start < 1
@@ -324,7 +319,7 @@ def test_the_look_at_the_text_ends_on_any_text(text: str) -> None:
 def test_the_look_at_the_text_is_fast_at_its_full_length(unit: str) -> None:
     start = time.monotonic()
     try:
-        graph._checked_statement("RETURN " + unit * (9_900 // len(unit)))
+        graph_guard.checked_statement("RETURN " + unit * (9_900 // len(unit)))
     except CypherRejected as error:
         assert str(error)
     assert time.monotonic() - start < 2
@@ -343,25 +338,171 @@ def test_hostile_statements_change_nothing(db: Graph, number: int) -> None:
 
 @pytest.mark.engine
 @pytest.mark.parametrize("number", range(0, len(HOSTILE), 10))
-def test_the_reader_may_not_write_even_if_the_look_at_the_text_misses_it(
+def test_hostile_statements_are_refused_even_if_the_look_at_the_text_misses_them(
     db: Graph, number: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(graph, "_checked_statement", lambda statement: statement)
+    monkeypatch.setattr(graph, "checked_statement", lambda statement: statement)
     for statement in HOSTILE[number : number + 10]:
         if "\ud800" not in statement:  # the driver cannot even send it
-            rejected = attempt(db, statement)
-            assert rejected or statement not in WRITES, statement
+            harmless = BROKEN + HIDDEN + [s for s in LISTING if db.endpoint.embedded]
+            assert attempt(db, statement) or statement in harmless, statement
+
+
+@pytest.mark.engine
+@pytest.mark.parametrize("text", ["looked at", "not looked at"])
+def test_nothing_is_fetched_from_the_network(db: Graph, text: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    if text == "not looked at":
+        monkeypatch.setattr(graph, "checked_statement", lambda statement: statement)
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        here = f"127.0.0.1:{listening.getsockname()[1]}/"
+        for statement in PROCEDURES_AND_FILES:
+            if "http://" in statement:
+                assert attempt(db, statement.replace("127.0.0.1:1/", here)), statement
+        listening.settimeout(0.5)
+        with pytest.raises(TimeoutError):
+            listening.accept()
+
+
+@pytest.mark.engine
+def test_functions_of_extensions_are_seen_in_the_plan(db: Graph, monkeypatch: pytest.MonkeyPatch) -> None:
+    if db.endpoint.embedded:
+        pytest.skip("its plans tell nothing; it has no extensions")
+    monkeypatch.setattr(graph, "checked_statement", lambda statement: statement)
+    statement = "MATCH (d:Drug) WHERE `date`. truncate('year', date()) = 'apoc.x(' RETURN 'apoc.y(' AS `apoc.z(`"
+    assert db.read_untrusted(statement).rows == []
+    monkeypatch.setattr(graph_guard, "_OWN_FUNCTIONS", set())
+    with pytest.raises(CypherRejected, match="Functions of extensions"):
+        db.read_untrusted(statement)
+
+
+@pytest.mark.engine
+@pytest.mark.parametrize("statement", READING)
+def test_reading_statements_run(db: Graph, statement: str) -> None:
+    assert db.read_untrusted(statement, set="x").seconds > 0
+
+
+@pytest.mark.engine
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "MATCH p = (:Drug {name: 'aspirin'})-[:MAY_CAUSE*1..3]-(n) RETURN DISTINCT n.name",
+        "MATCH p = shortestPath((a:Drug {name: 'drug 1'})-[*..4]-(b:Effect {name: 'effect 6'})) RETURN length(p)",
+        "MATCH (a:Drug {name: 'drug 1'}) ((x)-[:MAY_CAUSE]-(y)){1,3} (b) RETURN count(b)",
+        "MATCH p = ANY SHORTEST (a:Drug {name: 'drug 1'})-[:MAY_CAUSE]-+(b:Effect {name: 'effect 6'}) RETURN length(p)",
+        "MATCH (d:Drug) OPTIONAL MATCH (d)-->(e) WHERE e.name CONTAINS '1' RETURN d.name, collect(e.name) AS names",
+        "MATCH (a:Drug)-->(e)<--(b:Drug) WHERE NOT (a)-->(:Effect {name: 'effect 1'}) RETURN a.name SKIP 1 LIMIT 2",
+        "MATCH (d:Drug) WHERE d.name IN ['aspirin', 'drug 1'] OR EXISTS { (d)-->({name: 'urticaria'}) } RETURN d.name",
+        "MATCH (d:Drug) WHERE d.name STARTS WITH 'drug' AND d.name > 'drug 1' RETURN [(d)-->(e) | e.name] AS names",
+        "MATCH (d:Drug) RETURN d.name, COLLECT { MATCH (d)-->(e) RETURN e.name ORDER BY e.name LIMIT 3 } AS names",
+        "MATCH ()-[r:MAY_CAUSE]->() RETURN count(r)",
+        "MATCH (n:Drug|Effect) WHERE elementId(n) <> 'x' RETURN n.name ORDER BY n.name LIMIT 3",
+        "MATCH (d:Drug) CALL (d) { MATCH (d)-->(e) RETURN e UNION MATCH (d)--(e) RETURN e } RETURN count(DISTINCT e)",
+        "MATCH (a:Drug), (b:Effect) WHERE a.name = b.name RETURN a",
+    ],
+)
+def test_what_neo4j_can_read_is_let_through(db: Graph, statement: str) -> None:
+    if db.endpoint.embedded:
+        pytest.skip("not all of it is known there")
+    assert db.read_untrusted(statement, max_rows=50).seconds > 0
 
 
 @pytest.mark.engine
 def test_a_writer_as_reader_still_leaves_no_data_behind(db: Graph, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(graph, "_checked_statement", lambda statement: statement)
+    monkeypatch.setattr(graph, "checked_statement", lambda statement: statement)
     strong = replace(db.endpoint, reader_user=db.endpoint.user, reader_password=db.endpoint.password)
     with graph.connect(strong) as careless:
         for statement in ("MATCH (n) DETACH DELETE n", "CREATE (:Drug {name: 'planted'}) RETURN 1 AS x"):
             with pytest.raises(CypherRejected, match="would change the graph"):
                 careless.read_untrusted(statement)
-        assert careless.read_untrusted("MATCH (n) SET n.planted = 1 RETURN n.planted", max_rows=1).truncated
+        cut = "MATCH (n) SET n.planted = 1 RETURN n.planted"
+        if db.endpoint.embedded:
+            assert careless.read_untrusted(cut, max_rows=1).truncated
+        else:
+            with pytest.raises(CypherRejected, match="would change the graph"):
+                careless.read_untrusted(cut, max_rows=1)
+
+
+@pytest.mark.engine
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "WITH reduce(s = 'a', i IN range(1, 24) | s + s) AS x UNWIND range(1, 100) AS n RETURN n, x",
+        "RETURN range(1, 10000000) AS one",
+    ],
+)
+def test_a_result_is_bounded_in_bytes_also_where_it_is_one_record(db: Graph, statement: str) -> None:
+    tracemalloc.start()
+    try:
+        with pytest.raises(CypherRejected):
+            db.read_untrusted(statement, timeout=15)
+        assert tracemalloc.get_traced_memory()[1] < 20_000_000
+    finally:
+        tracemalloc.stop()
+
+
+@pytest.mark.engine
+def test_a_caller_may_allow_more_bytes_or_fewer(db: Graph) -> None:
+    query = "UNWIND range(1, 20) AS i RETURN reduce(s = 'a', j IN range(1, 16) | s + s) AS text"
+    with pytest.raises(CypherRejected, match="larger than 1,000,000 bytes"):
+        db.read_untrusted(query)
+    assert len(db.read_untrusted(query, max_bytes=2_000_000).rows) == 20
+    with pytest.raises(CypherRejected, match="larger than 100,000 bytes"):
+        db.read_untrusted(query, max_bytes=100_000, max_rows=5)
+
+
+@pytest.mark.engine
+def test_the_time_limit_holds_while_rows_arrive(db: Graph) -> None:
+    rejected = attempt(db, "UNWIND range(1, 50) AS x RETURN x, reduce(s = 0, i IN range(1, 3000000) | s + i) AS sum")
+    assert rejected is not None
+    assert "was stopped" in str(rejected)
+
+
+class Relay:
+    """Passes on what comes over TCP, counts connections, and can break them all."""
+
+    def __init__(self, uri: str) -> None:
+        host, port = uri.rpartition("/")[2].rsplit(":", 1)
+        self.target = host, int(port)
+        self.listening = socket.create_server(("127.0.0.1", 0))
+        self.uri = f"bolt://127.0.0.1:{self.listening.getsockname()[1]}"
+        self.connections: list[tuple[socket.socket, socket.socket]] = []
+        Thread(target=self._accept, daemon=True).start()
+
+    def _accept(self) -> None:
+        with suppress(OSError):
+            while True:
+                pair = self.listening.accept()[0], socket.create_connection(self.target)
+                self.connections.append(pair)
+                for a, b in (pair, pair[::-1]):
+                    Thread(target=self._pass_on, args=(a, b), daemon=True).start()
+
+    def _pass_on(self, source: socket.socket, sink: socket.socket) -> None:
+        with suppress(OSError):
+            while data := source.recv(65_536):
+                sink.sendall(data)
+            sink.shutdown(socket.SHUT_WR)
+
+    def drop(self) -> None:
+        for pair in self.connections:
+            for end in pair:
+                with suppress(OSError):
+                    end.shutdown(socket.SHUT_RDWR)
+
+
+@pytest.mark.engine
+def test_statements_share_a_connection_and_outlive_it(endpoint: GraphEndpoint) -> None:
+    relay = Relay(endpoint.uri)
+    with graph.connect(replace(endpoint, uri=relay.uri)) as db:
+        before = len(relay.connections)
+        for _ in range(5):
+            assert names_once_it_answers(db) == [{"name": "aspirin"}]
+            with pytest.raises(CypherRejected):
+                db.read_untrusted("MATCH (n) RETURN m")
+        assert len(relay.connections) == before + 1
+        relay.drop()  # as when the server is restarted
+        time.sleep(1.1)
+        assert db.read_untrusted("MATCH (n:Drug) RETURN count(n) AS n").rows == [{"n": 6}]
+    relay.listening.close()
 
 
 @pytest.mark.engine
@@ -379,10 +520,10 @@ def test_a_model_that_obeys_a_question_does_no_harm(db: Graph) -> None:
         for statement in (reply, read_statement(reply)):
             start = time.monotonic()
             outcome = run_statement(db, statement, max_rows=50, timeout=LIMIT)
-            assert time.monotonic() - start < LIMIT + 2, question[:80]
+            assert time.monotonic() - start < LIMIT + SLACK, question[:80]
             # cut at its first semicolon, one of the replies is a harmless statement
             assert outcome.problem or statement == "RETURN 1 AS answer", question[:80]
-            assert len(outcome.problem) < 3_000
+            assert len(outcome.problem) <= 1_000
             names_once_it_answers(db)
 
 

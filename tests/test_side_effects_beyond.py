@@ -10,7 +10,7 @@ import pytest
 import yaml
 from hypothesis import given
 from hypothesis import strategies as st
-from test_graph import embedded_server
+from test_graph import graph_server
 
 from helpers import datasets, graph, record
 from helpers.graph import Graph
@@ -259,7 +259,7 @@ def test_the_two_strata_are_never_pooled(facts):
 
 @pytest.fixture(scope="module")
 def loaded(tmp_path_factory: pytest.TempPathFactory, facts: Facts) -> Iterator[Graph]:
-    with embedded_server(tmp_path_factory.mktemp("graph")) as endpoint, graph.connect(endpoint) as connection:
+    with graph_server(tmp_path_factory.mktemp("graph")) as endpoint, graph.connect(endpoint) as connection:
         se.load_graph(connection, facts.effects, "first")
         yield connection
 

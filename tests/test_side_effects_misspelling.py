@@ -12,7 +12,7 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from rapidfuzz.distance import DamerauLevenshtein
-from test_graph import embedded_server
+from test_graph import graph_server
 
 from helpers import graph, record
 from helpers.llm import LLM
@@ -323,7 +323,7 @@ def test_the_graph_finds_only_what_was_normalised(tmp_path):
         Query("holiday", None, "absent"),
         Query("ibuprofen", "ibuprofen", "correct"),
     ]
-    with embedded_server(tmp_path) as server, graph.connect(server) as g:
+    with graph_server(tmp_path) as server, graph.connect(server) as g:
         se.load_graph(g, knowledge, "0" * 64)
         pairs = [(q.drug, q.side_effect) for q in questions]
         assert mm.known_edges(g, pairs) == {(d, e) for d, of in knowledge.items() for e in of}

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import spearmanr
-from test_graph import embedded_server
+from test_graph import graph_server
 
 from helpers import figures, published, record
 from helpers.graph import connect
@@ -271,7 +271,7 @@ def test_no_drug_or_effect_stands_in_an_instruction():
 @pytest.mark.engine
 def test_the_graph_returns_the_catalogued_sets_and_nothing_for_the_unknown(small_llm, tmp_path):
     # a server of the test's own: on the shared one it would put its few drugs in the place of a running notebook's
-    with embedded_server(tmp_path) as endpoint, connect(endpoint) as graph:
+    with graph_server(tmp_path) as endpoint, connect(endpoint) as graph:
         se.load_graph(graph, KNOWLEDGE, "test of reverse queries")
         queries = queries_of("nausea", "hallucination, visual", "pain")
         assert [r.drugs for r in sr.graph_only(graph)(queries)] == [q.drugs for q in queries]

@@ -6,76 +6,29 @@ travel as parameters. Labels, relationship types and property names cannot, so t
 
 from __future__ import annotations
 
-import asyncio
-import logging
-import math
-import re
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Sized
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass
 from types import TracebackType
 from typing import Any
 
 import neo4j
 from filelock import FileLock
-from neo4j.exceptions import AuthError, ConfigurationError, DriverError, Neo4jError
-from neo4j.graph import Node, Path, Relationship
-from neo4j.spatial import Point
-from neo4j.time import Date, DateTime, Duration, Time
+from neo4j.exceptions import ConfigurationError, DriverError, Neo4jError
 from tqdm import tqdm
 
 from helpers import services
+from helpers.graph_driver import GraphError, Row, driving, explained, first_line, identifier, plain_row, quoted
+from helpers.graph_guard import CypherRejected, Reader, Untrusted, checked_statement
+from helpers.graph_notes import MARKER, Notes
 from helpers.services import GraphEndpoint
-from helpers.settings import BUILD, PublicError
+from helpers.settings import BUILD
 
-Row = dict[str, Any]
+__all__ = ["BATCH_ROWS", "CypherRejected", "Graph", "GraphError", "Row", "Untrusted", "connect"]
 
-WAIT = 10.0
-"""Seconds after which a server that accepts a connection and does not answer is given up."""
-CONNECT = 4.0
-"""Seconds in which a server is reached; else it is away, or the network."""
-RESTART = 90.0
-"""Seconds for which the embedded server is tried anew: one that died is back by then."""
 BATCH_ROWS = 5_000
 BATCH_CHARACTERS = 4_000_000
 """A Bolt message may hold 16 MB; this leaves room for four bytes a character."""
-STATEMENT_BYTES = 10_000
-"""The longest statement that `read_untrusted` runs."""
-MARKER = "LoadedData"
-"""Label of the notes on what is loaded, one a data set: its name, its SHA-256 (empty unless it is loaded to its end)
-and the labels loaded for it."""
-
-IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-
-# The server's remarks (an unknown label, a deprecated word) are not for the reader of a notebook; a broken connection
-# is told by the error that follows.
-for _noisy in ("neo4j.notifications", "neo4j.io"):
-    logging.getLogger(_noisy).setLevel(logging.CRITICAL)
-
-
-class GraphError(PublicError, RuntimeError):
-    """The graph server cannot be used as asked; the message says what to do. It never holds a password."""
-
-
-class CypherRejected(PublicError, ValueError):
-    """Untrusted Cypher that was not run, or was stopped; the message says what is wrong with it."""
-
-
-@dataclass(frozen=True)
-class Untrusted:
-    """What untrusted Cypher returned.
-
-    Attributes:
-        rows: one dictionary a row, of plain JSON values.
-        truncated: there were more than `max_rows`; the rest was not fetched.
-        seconds: from sending the statement to the last row.
-    """
-
-    rows: list[Row]
-    truncated: bool
-    seconds: float
 
 
 def connect(endpoint: GraphEndpoint | None = None) -> Graph:
@@ -104,14 +57,12 @@ class Graph:
     def __init__(self, endpoint: GraphEndpoint) -> None:
         """Connect; see `connect` for the errors."""
         self.endpoint = endpoint
-        self._loaded_labels: set[str] = set()
-        self._loading = ""  # the data set that `load_once` is loading
         auth = (endpoint.user, endpoint.password)
         try:
-            self._driver = neo4j.GraphDatabase.driver(endpoint.uri, auth=auth, **_driving(endpoint))
+            self._driver = neo4j.GraphDatabase.driver(endpoint.uri, auth=auth, **driving(endpoint))
         except ConfigurationError as error:  # such as a user in the address
             raise GraphError(
-                f"NEO4J_URI={endpoint.uri} is refused by the driver: {_first_line(error)} Write it like "
+                f"NEO4J_URI={endpoint.uri} is refused by the driver: {first_line(error)} Write it like "
                 "bolt://localhost:7687; user and password go into NEO4J_USER and NEO4J_PASSWORD."
             ) from None
         began = time.monotonic()
@@ -125,7 +76,9 @@ class Graph:
                 self.server = str(answer.server.agent)
         except (Neo4jError, DriverError, OSError) as error:
             self._driver.close()
-            raise _explained(endpoint, endpoint.user, error, began) from None
+            raise explained(endpoint, endpoint.user, error, began) from None
+        self._notes = Notes(endpoint, self.read, self._write)
+        self._reader = Reader(endpoint)
 
     def __enter__(self) -> Graph:
         """The connection itself."""
@@ -139,17 +92,18 @@ class Graph:
 
     def close(self) -> None:
         """Close the connection; the server goes on."""
+        self._reader.close()
         self._driver.close()
 
     # ------------------------------------------------------------------------------------------------------- load
 
     def constraint(self, label: str, prop: str) -> None:
         """Make `prop` unique among the nodes of `label`, and indexed; nothing happens if it is."""
-        self._write(f"CREATE CONSTRAINT IF NOT EXISTS FOR (n:{_name(label)}) REQUIRE n.{_name(prop)} IS UNIQUE")
+        self._write(f"CREATE CONSTRAINT IF NOT EXISTS FOR (n:{quoted(label)}) REQUIRE n.{quoted(prop)} IS UNIQUE")
 
     def index(self, label: str, prop: str) -> None:
         """Index `prop` of the nodes of `label`; nothing happens if it is."""
-        self._write(f"CREATE INDEX IF NOT EXISTS FOR (n:{_name(label)}) ON (n.{_name(prop)})")
+        self._write(f"CREATE INDEX IF NOT EXISTS FOR (n:{quoted(label)}) ON (n.{quoted(prop)})")
 
     def load_nodes(self, label: str, rows: Iterable[Mapping[str, Any]], key: str, *, progress: bool = True) -> int:
         """Create or update one node for each row; loading the same rows again changes nothing.
@@ -168,17 +122,14 @@ class Graph:
             GraphError: the server refuses the rows.
         """
         statement = (
-            f"UNWIND $rows AS row MERGE (n:{_name(label)} {{{_name(key)}: row.key}}) SET n += row.properties "
+            f"UNWIND $rows AS row MERGE (n:{quoted(label)} {{{quoted(key)}: row.key}}) SET n += row.properties "
             "RETURN count(*) AS matched"
         )
 
         def bolt(row: Mapping[str, Any]) -> Row:
-            return {"key": row.get(key), "properties": {_named(k): v for k, v in row.items() if k != key}}
+            return {"key": row.get(key), "properties": {identifier(k): v for k, v in row.items() if k != key}}
 
-        if label not in self._loaded_labels:
-            self._loaded_labels.add(label)
-            if self._loading:  # known as ours before the first node is there
-                self._note(self._loading, "")
+        self._notes.nodes(label, key)
         return self._load(statement, rows, bolt, {"key": (label, key)}, f"load {label}", progress)
 
     def load_edges(
@@ -211,19 +162,20 @@ class Graph:
         (start_label, start_key, start_field), (end_label, end_key, end_field) = start, end
         # what MERGE would do, which on the embedded server walks through all edges of the first node for each row
         statement = (
-            f"UNWIND $rows AS row MATCH (a:{_name(start_label)} {{{_name(start_key)}: row.start}}) "
-            f"MATCH (b:{_name(end_label)} {{{_name(end_key)}: row.end}}) "
-            f"OPTIONAL MATCH (a)-[old:{_name(type)}]->(b) "
+            f"UNWIND $rows AS row MATCH (a:{quoted(start_label)} {{{quoted(start_key)}: row.start}}) "
+            f"MATCH (b:{quoted(end_label)} {{{quoted(end_key)}: row.end}}) "
+            f"OPTIONAL MATCH (a)-[old:{quoted(type)}]->(b) "
             "FOREACH (_ IN CASE WHEN old IS NULL THEN [1] ELSE [] END | "
-            f"CREATE (a)-[r:{_name(type)}]->(b) SET r += row.properties) "
+            f"CREATE (a)-[r:{quoted(type)}]->(b) SET r += row.properties) "
             "FOREACH (r IN CASE WHEN old IS NULL THEN [] ELSE [old] END | SET r += row.properties) "
             "RETURN count(*) AS matched"
         )
 
         def bolt(row: Mapping[str, Any]) -> Row:
-            properties = {_named(k): v for k, v in row.items() if k not in (start_field, end_field)}
+            properties = {identifier(k): v for k, v in row.items() if k not in (start_field, end_field)}
             return {"start": row.get(start_field), "end": row.get(end_field), "properties": properties}
 
+        self._notes.edges(type, start_label, end_label)
         ends = {"start": (start_label, start_key), "end": (end_label, end_key)}
         return self._load(statement, rows, bolt, ends, f"load {type}", progress)
 
@@ -260,36 +212,19 @@ class Graph:
 
         Raises:
             ValueError: no label, or one that is not an identifier.
-            GraphError: on a server of the user's own, nodes of a label are there that this project did not load.
+            GraphError: on a server of the user's own, nodes of a label are there that this copy of the project did
+                not load.
         """
         if not labels:
             raise ValueError("clear needs the labels to delete. Use clear_all to empty the whole database.")
-        self._refuse_foreign(labels)
-        # the notes first: an interrupted clear must not leave one that vouches for what is gone. They go on telling
-        # whose the labels are.
-        self._write(
-            f"MATCH (m:{_name(MARKER)}) WHERE size(m.labels) = 0 OR any(label IN m.labels WHERE label IN $labels) "
-            "SET m.sha256 = ''",
-            labels=list(labels),
-        )
+        # the notes first: an interrupted clear must not leave one that vouches for what is gone
+        self._notes.clear(labels)
         for label in labels:
-            self._delete(f"(n:{_name(label)})")
-
-    def _refuse_foreign(self, labels: Sequence[str]) -> None:
-        if self.endpoint.embedded:
-            return
-        noted = self.read(f"MATCH (m:{_name(MARKER)}) UNWIND m.labels AS label RETURN DISTINCT label")
-        for label in sorted(set(labels) - {row["label"] for row in noted}):
-            if count := self.read(f"MATCH (n:{_name(label)}) RETURN count(n) AS count")[0]["count"]:
-                raise GraphError(
-                    f"The database {self.endpoint.database!r} at NEO4J_URI={self.endpoint.uri} has "
-                    f"{count:,} nodes :{label} that this project did not load; loading would delete them. Name a "
-                    "database of its own by NEO4J_DATABASE, or empty this one."
-                )
+            self._delete(f"(n:{quoted(label)})")
 
     def clear_all(self) -> None:
         """Delete every node and relationship of the database, whoever made them."""
-        self._delete(f"(n:{_name(MARKER)})")
+        self._delete(f"(n:{quoted(MARKER)})")
         self._delete("(n)")
 
     def _delete(self, pattern: str) -> None:
@@ -300,22 +235,15 @@ class Graph:
                 pass
 
     def loaded(self, name: str, sha256: str) -> bool:
-        """Whether the data set `name` with this SHA-256 is loaded to its end."""
-        found = self.read(f"MATCH (m:{_name(MARKER)} {{name: $name}}) RETURN m.sha256 AS sha256", name=name)
-        return [row["sha256"] for row in found] == [sha256]
+        """Whether the data set `name` with this SHA-256 is loaded to its end, and still as it was then.
+
+        Compared are the numbers of nodes and relationships, and the keys of the nodes. A difference is logged.
+        """
+        return self._notes.loaded(name, sha256)
 
     def mark_loaded(self, name: str, sha256: str) -> None:
         """Note that the data set `name` with this SHA-256 is loaded to its end."""
-        self._note(name, sha256)
-
-    def _note(self, name: str, sha256: str) -> None:
-        """Note the labels of a data set; its SHA-256 is empty until it is loaded to its end."""
-        self._write(
-            f"MERGE (m:{_name(MARKER)} {{name: $name}}) SET m.sha256 = $sha256, m.labels = $labels",
-            name=name,
-            sha256=sha256,
-            labels=sorted(self._loaded_labels),
-        )
+        self._notes.complete(name, sha256)
 
     @contextmanager
     def load_once(self, name: str, sha256: str) -> Iterator[bool]:
@@ -331,20 +259,18 @@ class Graph:
             interrupted, the next caller loads it again.
 
         Raises:
-            GraphError: from `clear`, where a server of the user's own has nodes of these labels already.
+            GraphError: on a server of the user's own, another copy of the project loaded a data set of this name from
+                other data; or from `clear`, where nodes of these labels are there already.
         """
         BUILD.mkdir(parents=True, exist_ok=True)
         with FileLock(BUILD / "graph-load.lock"):
             missing = not self.loaded(name, sha256)
             if missing:
-                self._loaded_labels.clear()  # those of another data set must not tie this one's note to them
-                # from here on the graph is neither the old version nor the new one
-                self._write(f"MATCH (m:{_name(MARKER)} {{name: $name}}) SET m.sha256 = ''", name=name)
-                self._loading = name
+                self._notes.begin(name)
             try:
                 yield missing
             finally:
-                self._loading = ""
+                self._notes.end()
             if missing:
                 self.mark_loaded(name, sha256)
 
@@ -366,7 +292,7 @@ class Graph:
                 routing_=neo4j.RoutingControl.READ,
                 database_=self.endpoint.database,
             )
-        return [_row(record) for record in result.records]
+        return [plain_row(record) for record in result.records]
 
     def read_untrusted(
         self,
@@ -374,75 +300,45 @@ class Graph:
         /,
         *,
         max_rows: int = 100,
+        max_bytes: int = 1_000_000,
         timeout: float = 5.0,
         **parameters: Any,  # noqa: ANN401  # whatever Bolt can carry
     ) -> Untrusted:
         """Run Cypher that a model or a user wrote, so that it can neither change the graph nor hold up the caller.
 
-        What guards the graph, from the outside in:
+        What guards the graph, from the outside in; neither the first nor the second rests on the other:
 
         1. A look at the text: one reading statement of at most 10 kB, no writing clause, procedure, extension function
-           or LOAD CSV. It gives early and clear errors; it is not what the safety rests on.
-        2. The reader's user, who may only read, in a READ transaction that is always rolled back.
-        3. At most `max_rows` rows are fetched. After `timeout` seconds the connection is closed and the server told
-           nothing more; a Neo4j server ends the transaction by that time, the embedded one by its own command timeout.
+           or LOAD CSV.
+        2. On a Neo4j server, a look at the plan that it makes of the statement (EXPLAIN, which runs nothing): of
+           Neo4j's operators, only those that read the graph. On the embedded server, the reader's user, who may only
+           read records; files and URLs are switched off there.
+        3. The reader's user, where a server has one, in a READ transaction that is always rolled back.
+        4. At most `max_rows` rows and `max_bytes` bytes are received. After `timeout` seconds the connection is closed
+           and the server told nothing more; a Neo4j server ends the transaction by that time, the embedded one by its
+           own command timeout.
 
-        On a Neo4j server with no `NEO4J_READER_USER`, the second guard is the READ transaction alone: the server
-        refuses writes and schema changes in it, but not procedures that only read, nor LOAD CSV, which opens files and
-        URLs as the server; there the first guard stands alone. Give such a server a reader.
+        Statements run one at a time over one connection, which stays open for the next.
 
         Args:
             cypher: the statement.
-            max_rows: rows to return at most.
-            timeout: seconds it may take.
-            parameters: its parameters, other than those two names.
+            max_rows: rows to return at most; further ones are cut off.
+            max_bytes: what the server may send at most, its plan included; a larger result is refused.
+            timeout: seconds it may take, to its last row.
+            parameters: its parameters, other than those three names.
 
         Raises:
             CypherRejected: it is not run, or was stopped; the message says why.
             GraphError: the server cannot be reached.
         """
-        statement = _checked_statement(cypher)
+        statement = checked_statement(cypher)
         if max_rows < 1:
             raise ValueError(f"max_rows must be at least 1, not {max_rows}.")
-        # only a task can be stopped while it waits for the server, and a notebook's own event loop is busy
-        with ThreadPoolExecutor(1) as worker:
-
-            def ask() -> Untrusted:
-                return worker.submit(asyncio.run, self._untrusted(statement, parameters, max_rows, timeout)).result()
-
-            try:
-                return ask()
-            except GraphError:
-                self.read("RETURN 1")  # waits for a server that restarts
-                return ask()
-
-    async def _untrusted(self, statement: str, parameters: Row, max_rows: int, timeout: float) -> Untrusted:
-        endpoint = self.endpoint
-        auth = (endpoint.reader_user, endpoint.reader_password)
-        began = time.monotonic()
-        async with neo4j.AsyncGraphDatabase.driver(endpoint.uri, auth=auth, **_driving(endpoint)) as driver:
-            session = driver.session(
-                database=endpoint.database, default_access_mode=neo4j.READ_ACCESS, fetch_size=max_rows + 1
-            )
-            try:
-                transaction = await session.begin_transaction(timeout=timeout)
-            except (Neo4jError, DriverError, OSError) as error:
-                raise _explained(endpoint, endpoint.reader_user, error, began) from None
-            try:
-                return await asyncio.wait_for(_fetch(transaction, statement, parameters, max_rows), timeout)
-            except TimeoutError:
-                raise CypherRejected(
-                    f"It ran longer than {timeout:g} s and was stopped. Narrow it: name a node, or add a LIMIT."
-                ) from None
-            except Neo4jError as error:
-                raise CypherRejected(f"The graph server refused it: {error.message}") from None
-            except DriverError as error:
-                raise CypherRejected(
-                    f"The graph server broke off while it ran ({_first_line(error)}). It may need too much memory."
-                ) from None
-            finally:
-                # closes the connection without waiting for the rest of the rows, and so undoes the transaction
-                session.cancel()
+        try:
+            return self._reader.run(statement, parameters, max_rows, max_bytes, timeout)
+        except GraphError:
+            self.read("RETURN 1")  # waits for a server that restarts
+            return self._reader.run(statement, parameters, max_rows, max_bytes, timeout)
 
     def schema(self) -> str:
         """What is in the graph, as text for a prompt: labels, properties, relationship patterns, and how many of each.
@@ -485,7 +381,7 @@ class Graph:
     def _write(self, cypher: str, **parameters: Any) -> list[Row]:  # noqa: ANN401  # whatever Bolt can carry
         with self._explaining():
             result = self._driver.execute_query(cypher, parameters, database_=self.endpoint.database)
-        return [_row(record) for record in result.records]
+        return [plain_row(record) for record in result.records]
 
     @contextmanager
     def _explaining(self) -> Iterator[None]:
@@ -493,60 +389,7 @@ class Graph:
         try:
             yield
         except (Neo4jError, DriverError, OSError) as error:
-            raise _explained(self.endpoint, self.endpoint.user, error, began) from error
-
-
-async def _fetch(transaction: neo4j.AsyncTransaction, statement: str, parameters: Row, max_rows: int) -> Untrusted:
-    start = time.perf_counter()
-    result = await transaction.run(statement, parameters)
-    records = await result.fetch(max_rows + 1)
-    truncated = len(records) > max_rows
-    if not truncated:
-        counters = (await result.consume()).counters
-        # some writes are refused only at a commit, and there is none
-        if counters.contains_updates or counters.contains_system_updates:
-            raise CypherRejected("It would change the graph. Only reading is allowed; the change was undone.")
-        await transaction.rollback()
-    return Untrusted([_row(record) for record in records[:max_rows]], truncated, time.perf_counter() - start)
-
-
-# ----------------------------------------------------------------------------------------------- connecting and errors
-
-
-def _driving(endpoint: GraphEndpoint) -> dict[str, Any]:
-    return {
-        "connection_timeout": CONNECT,
-        # bounds the handshake too, with a server that accepts a connection and then says nothing
-        "connection_acquisition_timeout": WAIT,
-        **({"max_transaction_retry_time": RESTART} if endpoint.embedded else {}),
-    }
-
-
-def _explained(endpoint: GraphEndpoint, user: str, error: Exception, began: float) -> GraphError:
-    """The driver's error as one that says what to do; `began` (monotonic) is when the first try began."""
-    server = f"The embedded graph server {endpoint.uri}" if endpoint.embedded else f"NEO4J_URI={endpoint.uri}"
-    if isinstance(error, AuthError):
-        return GraphError(
-            f"{server} refused the user {user!r}. Check NEO4J_USER and NEO4J_PASSWORD (for generated Cypher "
-            "NEO4J_READER_USER and NEO4J_READER_PASSWORD)."
-        )
-    if isinstance(error, Neo4jError):
-        if "DatabaseNotFound" in (error.code or ""):
-            return GraphError(
-                f"{server} has no database {endpoint.database!r}. Set NEO4J_DATABASE to one that it has, or create it."
-            )
-        return GraphError(f"{server} refused a statement: {error.message}")
-    mend = (
-        "`python -m helpers.services status` shows whether it runs; its log is _build/logs/graph.log."
-        if endpoint.embedded
-        else "Start it, or unset NEO4J_URI to use the embedded server."
-    )
-    tried = f"tried for {time.monotonic() - began:.0f} s"
-    return GraphError(f"{server} does not answer ({tried}). {mend} The driver says: {_first_line(error)}")
-
-
-def _first_line(error: Exception) -> str:
-    return (str(error) or type(error).__name__).splitlines()[0]
+            raise explained(self.endpoint, self.endpoint.user, error, began) from error
 
 
 def _load_batch(
@@ -565,7 +408,7 @@ def _ends_missing(
     found = []
     for end, (label, key) in ends.items():
         counted = transaction.run(
-            f"UNWIND $keys AS key OPTIONAL MATCH (n:{_name(label)} {{{_name(key)}: key}}) "
+            f"UNWIND $keys AS key OPTIONAL MATCH (n:{quoted(label)} {{{quoted(key)}: key}}) "
             "WITH key, count(n) AS nodes WHERE nodes <> 1 RETURN key, nodes ORDER BY key",
             keys=list({row[end] for row in batch}),
         ).data()
@@ -575,26 +418,6 @@ def _ends_missing(
         f"{what}: each end must be exactly one node. Found: {', '.join(found[:5])}{more}. Load the nodes first, and "
         "make their key unique by constraint()."
     )
-
-
-# ------------------------------------------------------------------------------------------------ names and batches
-
-
-def _name(name: str) -> str:
-    """A label, type or property name, quoted.
-
-    Raises:
-        ValueError: it is not an identifier.
-    """
-    return f"`{_named(name)}`"
-
-
-def _named(name: str) -> str:
-    if not IDENTIFIER.fullmatch(name):
-        raise ValueError(
-            f"{name!r} cannot be a label, relationship type or property: use letters, digits and _, no digit first."
-        )
-    return name
 
 
 def _batches(rows: Iterable[Row]) -> Iterator[list[Row]]:
@@ -612,97 +435,6 @@ def _batches(rows: Iterable[Row]) -> Iterator[list[Row]]:
         room -= size
     if batch:
         yield batch
-
-
-# -------------------------------------------------------------------------------------------------- untrusted Cypher
-
-_ESCAPE = re.compile(r"\\u+([0-9A-Fa-f]{4})")
-_TEXT = re.compile(
-    r"""'(?:\\.|[^'\\])*+' | "(?:\\.|[^"\\])*+" | `(?:``|[^`])*+` | //[^\n\r]* | /\*.*?\*/""", re.VERBOSE | re.DOTALL
-)
-_READING = re.compile(r"(?:OPTIONAL\s+MATCH|MATCH|WITH|UNWIND|RETURN|CALL)\b", re.IGNORECASE)
-# as a word of its own: not a property, label, type, parameter or map key of that name
-_WRITING = re.compile(
-    r"(?<![.:|$\w])(CREATE|MERGE|INSERT|SET|DELETE|DETACH|REMOVE|FOREACH|DROP|USE|IN\s+(?:CONCURRENT\s+)?TRANSACTIONS|"
-    r"LOAD\s+CSV)\b(?!\s*:)",
-    re.IGNORECASE,
-)
-_PROCEDURE = re.compile(r"(?<![.:|$\w])CALL\b(?!\s*[({])(?:\s*([\w.]+))?", re.IGNORECASE)
-_FUNCTION = re.compile(r"(?<![.\w])(\w+)(?:\s*\.\s*\w+)+\s*\(")
-_OWN_FUNCTIONS = {"date", "datetime", "time", "localtime", "localdatetime", "duration", "point", "vector"}
-
-
-def _checked_statement(cypher: str) -> str:
-    """The statement without its final semicolon, if it looks like one reading statement.
-
-    Raises:
-        CypherRejected: it does not.
-    """
-    try:
-        size = len(cypher.encode())
-    except UnicodeEncodeError:
-        raise CypherRejected("It is not valid Unicode text.") from None
-    if size > STATEMENT_BYTES:
-        raise CypherRejected(f"It is {size:,} bytes long; at most {STATEMENT_BYTES:,} are run.")
-    statement = cypher.strip().rstrip("; \t\r\n")
-    # Neo4j reads \u0041 as A before anything else, the embedded server only inside quotes: look at both readings
-    readings = {statement, _ESCAPE.sub(lambda match: chr(int(match[1], 16)), statement)}
-    for reading in readings:
-        _check_reading(_TEXT.sub(_placeholder, reading).strip())
-    return statement
-
-
-def _placeholder(match: re.Match[str]) -> str:
-    return " quoted " if match[0].startswith("`") else " 0 " if match[0][0] in "'\"" else " "
-
-
-def _check_reading(bare: str) -> None:
-    if not bare:
-        raise CypherRejected("It is empty.")
-    if match := _WRITING.search(bare):
-        raise CypherRejected(f"{match[1].upper()} is not allowed: only reading is.")
-    if match := _PROCEDURE.search(bare):
-        raise CypherRejected(f"Procedures are not allowed (CALL {match[1] or '...'}).")
-    if match := next((m for m in _FUNCTION.finditer(bare) if m[1].lower() not in _OWN_FUNCTIONS), None):
-        raise CypherRejected(f"Functions of extensions are not allowed ({match[0]}...)).")
-    if ";" in bare:
-        raise CypherRejected("It holds several statements; give one.")
-    if not _READING.match(bare):
-        raise CypherRejected(
-            f"It begins with {bare.split(maxsplit=1)[0][:30]!r}; a reading statement begins with MATCH, OPTIONAL "
-            "MATCH, WITH, UNWIND, RETURN or the CALL of a subquery."
-        )
-
-
-# ----------------------------------------------------------------------------------------------------- plain values
-
-
-def _row(record: neo4j.Record) -> Row:
-    return {key: _plain(value) for key, value in record.items()}
-
-
-def _plain(value: Any) -> Any:  # noqa: ANN401, PLR0911  # one return a kind of value
-    """A value of the graph as JSON would have it."""
-    if isinstance(value, Node):
-        return {"labels": sorted(value.labels), "properties": _plain(dict(value))}
-    if isinstance(value, Relationship):
-        start, end = (_plain(node) for node in value.nodes)
-        return {"type": value.type, "start": start, "end": end, "properties": _plain(dict(value))}
-    if isinstance(value, Path):
-        return {"nodes": [_plain(n) for n in value.nodes], "relationships": [_plain(r) for r in value.relationships]}
-    if isinstance(value, Mapping):
-        return {str(key): _plain(item) for key, item in value.items()}
-    if isinstance(value, Point):
-        return {"srid": value.srid, "coordinates": list(value)}
-    if isinstance(value, list | tuple):
-        return [_plain(item) for item in value]
-    if isinstance(value, Date | DateTime | Time | Duration):
-        return value.iso_format()
-    if isinstance(value, bytes | bytearray):
-        return value.hex()
-    if isinstance(value, float) and not math.isfinite(value):
-        return str(value)
-    return value
 
 
 def _type_name(value: Any) -> str:  # noqa: ANN401  # any plain value
