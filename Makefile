@@ -28,6 +28,7 @@ NAMES := $(basename $(notdir $(wildcard notebooks/*.ipynb)))
 RUNS := $(NAMES:%=$(EXECUTED)/%.ipynb)
 BOOK := $(BUILD)/html/index.html
 PYTHON ?= python3
+FREE_PORT := $(PYTHON) -c 'import socket; s = socket.create_server(("127.0.0.1", 0)); print(s.getsockname()[1])'
 
 export PROFILE
 # whole, for a kernel starts in its notebook's folder
@@ -38,11 +39,11 @@ unexport PYTHONDONTWRITEBYTECODE
 export JUPYTER_PREFER_ENV_PATH := 1
 export OMP_NUM_THREADS ?= $(shell cores=$$(nproc 2>/dev/null || sysctl -n hw.ncpu); n=$$((cores / $(JOBS))); echo $$((n > 0 ? n : 1)))
 
-.PHONY: answers export-requests import-requests help setup doctor data services start stop status reproduce notebooks notebook book pdf serve lab test test-fast test-llm test-servers test-book lint \
+.PHONY: answers export-requests import-requests help setup doctor data services start stop status reproduce notebooks notebook book pdf serve lab test test-fast test-llm test-servers test-neo4j test-book lint \
         bench reference new-experiment scoreboard paraphrases lock clean force
 
 help: ## this list
-	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1|\2/p' Makefile | column -t -s '|'
+	@sed -n 's/^\([a-z0-9-]*\):.*## \(.*\)/  make \1|\2/p' Makefile | column -t -s '|'
 	@echo; echo "  PROFILE=smoke|laptop|paper (now $(PROFILE))   JOBS=notebooks at once (now $(JOBS))"
 
 .DEFAULT:
@@ -165,6 +166,14 @@ test-llm: $(READY) ## the tests that ask the LLM, and the smoke profile end to e
 	@$(VENV)/bin/python -m pytest -q -m "engine and llm" $$(grep -l mark.engine tests/*.py)
 test-servers: $(READY) ## the other tests that start a server: graphs, training, what dies and is restarted
 	@$(VENV)/bin/python -m pytest -q -m "engine and not llm" $$(grep -l mark.engine tests/*.py)
+# where there is one: a script that starts a Neo4j of its own, says how to reach it, and stops it
+NEO4J := ../shared/neo4j/neo4j
+test-neo4j: $(READY) ## the tests of graphs on a real Neo4j: an empty database at NEO4J_URI
+	@[ -n "$$NEO4J_URI" ] || [ -x $(NEO4J) ] || { echo "Set NEO4J_URI to a Neo4j server with an empty database."; exit 2; }
+	@if [ -z "$$NEO4J_URI" ]; then home=$$(mktemp -d); trap "$(NEO4J) stop $$home; rm -rf $$home" EXIT; \
+	   export BOLT_PORT=$$($(FREE_PORT)) HTTP_PORT=$$($(FREE_PORT)); \
+	   started=$$($(NEO4J) start $$home) || exit 1; eval "$$started"; fi; \
+	 $(VENV)/bin/python -m pytest -q -m "engine and not llm" $$(grep -l graph_server tests/*.py)
 test-book: $(READY) ## the tests of the book in a browser
 	@$(VENV)/bin/python -m pytest -q -m book $$(grep -l mark.book tests/*.py)
 

@@ -119,7 +119,6 @@ PROCEDURES_AND_FILES = [
     # Neo4j takes no backslash after a backslash for the beginning of \\u0060, which is a backtick
     r"WITH 1 AS `a\\u0060` \u004cOAD CSV FROM 'http://127.0.0.1:1/' AS line RETURN line, 1 AS `b`",
     r"WITH 1 AS `a\\\\u0060` \u004cOAD CSV FROM 'http://127.0.0.1:1/' AS line RETURN line, 1 AS `b`",
-    r"RETURN '\\u0027 AS x /*' AS y UNION LOAD CSV FROM 'http://127.0.0.1:1/' AS line RETURN line AS y // '*/",
 ]
 # The embedded server lets its reader list what concerns the reader alone.
 LISTING = {
@@ -150,7 +149,8 @@ BROKEN = [
     "RETURN '" + "x" * 100_000 + "'",
     "RETURN " + "(" * 4_000 + "1" + ")" * 4_000,
     "RETURN " + "[" * 4_500,
-    "RETURN " + "[" * 900 + "]" * 900,
+    "RETURN reduce(x = [1], i IN range(1, 900) | [x]) AS x",
+    "RETURN reduce(x = {a: 1}, i IN range(1, 30000) | {a: x}) AS x",
     "RETURN " + "-" * 9_000 + "1",
     "RETURN " + "1+" * 4_500 + "1",
     "MATCH " + "()--" * 2_000 + "() RETURN 1",
@@ -378,7 +378,7 @@ def test_functions_of_extensions_are_seen_in_the_plan(db: Graph, monkeypatch: py
 @pytest.mark.engine
 @pytest.mark.parametrize("statement", READING)
 def test_reading_statements_run(db: Graph, statement: str) -> None:
-    assert db.read_untrusted(statement, set="x").seconds > 0
+    assert db.read_untrusted(statement, timeout=60, set="x").seconds > 0
 
 
 @pytest.mark.engine
@@ -403,7 +403,7 @@ def test_reading_statements_run(db: Graph, statement: str) -> None:
 def test_what_neo4j_can_read_is_let_through(db: Graph, statement: str) -> None:
     if db.endpoint.embedded:
         pytest.skip("not all of it is known there")
-    assert db.read_untrusted(statement, max_rows=50).seconds > 0
+    assert db.read_untrusted(statement, max_rows=50, timeout=60).seconds > 0
 
 
 @pytest.mark.engine
@@ -426,15 +426,15 @@ def test_a_writer_as_reader_still_leaves_no_data_behind(db: Graph, monkeypatch: 
 @pytest.mark.parametrize(
     "statement",
     [
-        "WITH reduce(s = 'a', i IN range(1, 24) | s + s) AS x UNWIND range(1, 100) AS n RETURN n, x",
-        "RETURN range(1, 10000000) AS one",
+        "WITH reduce(s = 'a', i IN range(1, 20) | s + s) AS x UNWIND range(1, 100) AS n RETURN n, x",
+        "WITH reduce(s = 'a', i IN range(1, 20) | s + s) AS x RETURN [n IN range(1, 30) | x] AS one",
     ],
 )
 def test_a_result_is_bounded_in_bytes_also_where_it_is_one_record(db: Graph, statement: str) -> None:
     tracemalloc.start()
     try:
-        with pytest.raises(CypherRejected):
-            db.read_untrusted(statement, timeout=15)
+        with pytest.raises(CypherRejected, match="larger than 1,000,000 bytes"):
+            db.read_untrusted(statement, timeout=60)
         assert tracemalloc.get_traced_memory()[1] < 20_000_000
     finally:
         tracemalloc.stop()

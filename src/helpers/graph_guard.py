@@ -264,6 +264,8 @@ class Reader:
             raise CypherRejected(
                 f"It ran longer than {timeout:g} s and was stopped. Narrow it: name a node, or add a LIMIT."
             ) from None
+        except RecursionError:
+            raise CypherRejected("Its result is nested too deeply to be read.") from None
         except Neo4jError as error:
             raise CypherRejected(f"The graph server refused it: {error.message}") from None
         except (DriverError, OSError) as error:

@@ -6,8 +6,10 @@ import codecs
 import os
 from pathlib import Path
 
+from helpers.settings import PublicError
 
-class TextError(ValueError):
+
+class TextError(PublicError, ValueError):
     """A file is no text that can be read; the message says what was needed, what was found and what to do."""
 
 

@@ -135,7 +135,7 @@ def run_statement(graph: Graph, cypher: str, *, max_rows: int = 100, timeout: fl
         found = graph.read_untrusted(cypher, max_rows=max_rows, timeout=timeout)
     except CypherRejected as error:
         message = str(error)
-        kind = "Stopped" if "ran longer" in message else "Refused" if "refused it" in message else "Not allowed"
+        kind = "Stopped" if "was stopped" in message else "Refused" if "refused it" in message else "Not allowed"
         return Attempt(cypher, problem=f"{kind}: {message[:300]}")
     if found.truncated:
         return Attempt(cypher, problem=f"Too many rows: more than {max_rows}.", seconds=found.seconds)
