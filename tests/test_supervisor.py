@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import resource
 import shutil
 import subprocess
 import sys
@@ -164,19 +163,20 @@ def test_a_supervisor_that_cannot_go_on_takes_its_server_along(folder, hold):
 # ---------------------------------------------------------------------------------------- a disk that takes no more
 
 
-@pytest.fixture
-def full_disk() -> Iterator[None]:
-    """Files can be made, but take not a byte."""
-    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (0, limits[1]))
-    yield
-    resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+FULL = """
+import resource
+from helpers import engines
+# files can be made, but take not a byte
+resource.setrlimit(resource.RLIMIT_FSIZE, (0, resource.RLIM_INFINITY))
+engines.graph_passwords(engines.GRAPH_FOLDER)
+"""
 
 
-def test_a_full_disk_leaves_no_half_secret(tmp_path, full_disk):
-    with pytest.raises(OSError, match="too large"):
-        engines.graph_passwords(tmp_path / "graph")
-    assert not [path for path in tmp_path.rglob("*") if path.is_file()]
+def test_a_full_disk_leaves_no_half_secret(project, run_in):
+    done = run_in(sys.executable, "-c", FULL)
+    assert "OSError" in done.stderr
+    assert not (project / "data" / "derived" / "graph" / "passwords.json").exists()
+    assert not list((project / "data" / "derived").rglob("*.part"))
 
 
 @pytest.mark.parametrize("damaged", ["", "{", "[]", '{"root": "x"}'])

@@ -394,8 +394,18 @@ class LLM:
     def _guard(self, request: Callable[[], Any]) -> Any:  # noqa: ANN401  # a completion of either kind
         """The server's answer, or None when the prompt is too long for the context."""
         where = f"{self.endpoint.model} at {self.endpoint.base_url}"
+        began = time.monotonic()
         try:
-            return request()
+            try:
+                return request()
+            except openai.APIConnectionError:
+                if self._start is None:
+                    raise
+                # an embedded server that died restarts, maybe at another address; this waits for it
+                with self._lock:
+                    self.endpoint = self._start()
+                    self.__dict__.pop("_client", None)
+                return request()
         except (openai.BadRequestError, openai.UnprocessableEntityError) as error:
             if _is_overflow(str(error)):
                 return None
@@ -409,8 +419,9 @@ class LLM:
             raise LlmError(f"{where} refused the key. Set LLM_API_KEY.") from None
         except openai.APIConnectionError as error:
             raise LlmError(
-                f"{where} does not answer ({error.__cause__ or error}). Replies that had come are stored: restart the "
-                "server and run again. For an embedded server see _build/logs/llm.log."
+                f"{where} does not answer; it was tried for {time.monotonic() - began:.0f} s "
+                f"({error.__cause__ or error}). Replies that had come are stored: restart the server and run again. "
+                "For an embedded server see _build/logs/llm.log."
             ) from None
         except openai.APIStatusError as error:
             raise LlmError(f"{where} failed with HTTP {error.status_code} in spite of retries: {error}") from None
