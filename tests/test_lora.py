@@ -76,8 +76,8 @@ def test_no_pair_to_validate_on_is_an_error(tmp_path):
 def test_the_answers_of_two_adapters_are_not_confused(adapter):
     base = LlmEndpoint("http://127.0.0.1:1/v1", "base", "key", "vllm", "0", "ef" * 32, 512, 4)
     other = Adapter("mine", adapter.folder, "ba" * 32)
-    digests = {base.model_sha256, base.adapted(adapter).model_sha256, base.adapted(other).model_sha256}
-    assert len(digests) == 3
+    weights = {base.weights, base.adapted(adapter).weights, base.adapted(other).weights}
+    assert len(weights) == 3
     assert base.adapted(adapter).model == "mine"
 
 
