@@ -60,10 +60,10 @@ $(READY): requirements.lock
 	@touch $@
 
 setup: $(READY) ## install what the notebooks and the LLM engine need
-	@$(PY) -m helpers.doctor --install $(if $(WITH_BROWSER),--browser)
+	@$(PY) -m helpers.site.doctor --install $(if $(WITH_BROWSER),--browser)
 
 doctor: $(READY) ## say what will be used and why, what is missing, and what mends it
-	@$(PY) -m helpers.doctor
+	@$(PY) -m helpers.site.doctor
 
 data: $(READY) ## fetch and verify all data and models; list them with source and licence
 	@$(PY) -m helpers.datasets --fetch
@@ -98,14 +98,14 @@ notebook: $(READY) ## run one notebook: make notebook NB=01_side_effects_forward
 
 # Parameters are written at each call, and only touched when something in them changed.
 $(PARAMS)/.written: force | $(READY)
-	@$(PY) -m helpers.run parameters --profile $(PROFILE)
+	@$(PY) -m helpers.site.run parameters --profile $(PROFILE)
 $(NAMES:%=$(PARAMS)/%.yml): $(PARAMS)/.written ;
 
 $(EXECUTED)/%.ipynb: notebooks/%.ipynb $(PARAMS)/%.yml
-	@$(PY) -m helpers.run notebook $* --profile $(PROFILE) --needs $^
+	@$(PY) -m helpers.site.run notebook $* --profile $(PROFILE) --needs $^
 
-$(BUILD)/dependencies.mk: $(wildcard notebooks/*.ipynb src/helpers/*.py src/helpers/*/*.py)
-	@mkdir -p $(BUILD) && $(PYTHON) src/helpers/dependencies.py > $@.$$$$ && mv $@.$$$$ $@
+$(BUILD)/dependencies.mk: $(wildcard notebooks/*.ipynb src/*/*.py src/*/*/*.py)
+	@mkdir -p $(BUILD) && $(PYTHON) src/helpers/site/dependencies.py > $@.$$$$ && mv $@.$$$$ $@
 # read only where notebooks run, so that nothing in them keeps `make stop` from working
 ifneq ($(filter notebooks $(BUILD)/executed/%,$(MAKECMDGOALS)),)
 include $(BUILD)/dependencies.mk
@@ -122,19 +122,18 @@ import-requests: $(READY) ## take in the stored requests of other machines: make
 
 reference: $(READY) ## keep this machine's run as the reference that a fresh clone shows
 	@$(PY) -m helpers.results.reference --profile $(PROFILE)
-	@$(PY) -m helpers.book picture book/reference/scoreboard.svg
+	@$(PY) -m helpers.site.book picture book/reference/scoreboard.svg
 
 new-experiment: $(READY) ## begin a notebook of your own: make new-experiment NAME=first_try PAPER=my_paper
-	@$(PY) -m helpers.new_experiment --name "$(NAME)" --paper "$(PAPER)"
+	@$(PY) -m helpers.site.new_experiment --name "$(NAME)" --paper "$(PAPER)"
 
 scoreboard: $(READY) ## print the scoreboard and the ledger of claims
-	@$(PY) -m helpers.scoreboard
+	@$(PY) -m helpers.site.scoreboard
 
 # -------------------------------------------------------------------------------------------------------------- book
 SOURCES := $(shell find book data/published data/results notebooks/profiles -type f 2>/dev/null) \
            _config.yml data/registry.yml CITATION.cff compose.yaml slurm.sh \
-           $(addprefix src/helpers/,$(addsuffix .py,book costs datasets figures launch metrics pages provenance published \
-             record scoreboard settings verdicts))
+           $(wildcard src/helpers/site/*.py src/helpers/results/*.py) src/helpers/datasets.py src/helpers/settings.py
 book: $(BOOK) ## build the book from the runs, or from the kept reference where there is none
 # What the book shows besides files; written at each call, and only touched when something in it changed.
 SHOWN := $(PROFILE) $(REPOSITORY_URL) $(REPOSITORY_BRANCH)
@@ -142,11 +141,11 @@ $(BUILD)/shown: force
 	@mkdir -p $(BUILD); echo '$(SHOWN)' | cmp -s - $@ || echo '$(SHOWN)' > $@
 # A run's record stands for it: the executed notebook has a rule, and building the book shall run nothing.
 $(BOOK): $(BUILD)/shown $(SOURCES) $(wildcard $(BUILD)/failed/*/*.ipynb $(BUILD)/records/*/*.json) | $(READY)
-	@$(PY) -m helpers.book build
+	@$(PY) -m helpers.site.book build
 	@echo "The book is in $@"
 
 pdf: book ## print the book as one PDF; needs Chromium
-	@$(PY) -m helpers.pdf
+	@$(PY) -m helpers.site.pdf
 
 serve: book ## serve the book on http://127.0.0.1:8000, or another PORT
 	@$(PY) -c 'import socket; socket.create_server(("127.0.0.1", $(PORT)))' 2>/dev/null || { \
@@ -188,7 +187,7 @@ bench: $(READY) ## measure speed side by side with the naive way and with the en
 
 # ---------------------------------------------------------------------------------------------------------- upkeep
 paraphrases: $(READY) ## have the profile's LLM reword the charts' sentences anew; then read what it says is new
-	@$(call with-services,$(PY) -m helpers.clinical_notes.paraphrase)
+	@$(call with-services,$(PY) -m papers.clinical_notes.paraphrase)
 
 COMPILE := $(VENV)/bin/uv pip compile -q --universal --generate-hashes --python-version 3.11 --custom-compile-command "make lock"
 # A page or a folder with torch's CPU build. It is installed by its exact local version, which PyPI cannot have, and

@@ -14,8 +14,9 @@ import hypothesis
 import pytest
 from playwright.sync_api import Browser, sync_playwright
 
-from helpers import doctor, services
+from helpers import services
 from helpers.services import LlmEndpoint
+from helpers.site import doctor
 
 # how long an example takes depends on what else the machine does, and says nothing of the code
 hypothesis.settings.register_profile("book", deadline=None)

@@ -12,17 +12,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from helpers import figures, record
-from helpers.across_papers import arms, report
-from helpers.across_papers.arms import Found, Names
-from helpers.across_papers.questions import KINDS, Asked, ask, families
 from helpers.graph import Graph
 from helpers.llm import LLM, Reply
-from helpers.results import rules
+from helpers.results import figures, record, rules
 from helpers.results.answers import Answer, answered
 from helpers.results.outcomes import Outcomes, measure_label
-from helpers.side_effects.forward import Question
-from helpers.side_effects.misspelling import Normalised
+from papers.across_papers import arms, report
+from papers.across_papers.arms import Found, Names
+from papers.across_papers.questions import KINDS, Asked, ask, families
+from papers.side_effects.forward import Question
+from papers.side_effects.misspelling import Normalised
 
 DRUGS = ["ibuprofen", "naproxen", "zolpidem", "metformin", "lorazepam", "zafirlukast", "actinomycin", "warfarin"]
 EFFECTS = [f"effect {letter}" for letter in "abcdefghijklmnop"]

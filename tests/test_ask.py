@@ -11,9 +11,9 @@ from test_graph import graph_server
 
 from helpers import graph
 from helpers.graph import Graph, GraphError
-from helpers.side_effects import ask
-from helpers.side_effects import forward as se
-from helpers.side_effects.ask import Vocabulary
+from papers.side_effects import ask
+from papers.side_effects import forward as se
+from papers.side_effects.ask import Vocabulary
 
 KNOWN = {
     "metformin": ["nausea", "lactic acidosis", "hallucination, visual"],

@@ -12,9 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from helpers import datasets
-from helpers.biomedrag import corpora
-from helpers.biomedrag.corpora import CorpusError, Triple, divided, load
 from helpers.settings import SAMPLE
+from papers.biomedrag import corpora
+from papers.biomedrag.corpora import CorpusError, Triple, divided, load
 
 
 @pytest.fixture(scope="module", params=corpora.NAMES)

@@ -10,17 +10,18 @@ import numpy as np
 import pytest
 from tokenizers import Tokenizer, models, pre_tokenizers, processors
 
-from helpers import engines, record, settings, training
-from helpers.biomedrag import encoder_tuning, scorer
-from helpers.biomedrag import method_report as report
-from helpers.biomedrag.arms import choose_documents
-from helpers.biomedrag.corpora import Example, Triple
-from helpers.biomedrag.encoder_tuning import TunedEncoder, TuningLog, tuned
-from helpers.biomedrag.experiment import FOLDS, Lesson
-from helpers.biomedrag.memory import Document, Memory, Shot
-from helpers.biomedrag.scorer import Scorer, Taught, cosine_scorer, cross_validate, folds_of, loss_and_gradient
+from helpers import engines, settings, training
 from helpers.engines import EngineError
+from helpers.results import record
 from helpers.vectors import Encoder
+from papers.biomedrag import encoder_tuning, scorer
+from papers.biomedrag import method_report as report
+from papers.biomedrag.arms import choose_documents
+from papers.biomedrag.corpora import Example, Triple
+from papers.biomedrag.encoder_tuning import TunedEncoder, TuningLog, tuned
+from papers.biomedrag.experiment import FOLDS, Lesson
+from papers.biomedrag.memory import Document, Memory, Shot
+from papers.biomedrag.scorer import Scorer, Taught, cosine_scorer, cross_validate, folds_of, loss_and_gradient
 
 COLOURS = ("red", "green", "blue", "white", "black", "grey")
 SHAPES = ("disc", "cube", "ring", "cone")

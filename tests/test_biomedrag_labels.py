@@ -9,12 +9,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from helpers import record, vectors
-from helpers.biomedrag import labels_report as report
-from helpers.biomedrag.arms import Prediction
-from helpers.biomedrag.corpora import Corpus, Example, Triple, load, question, shortened, stratified
-from helpers.biomedrag.experiment import Study
-from helpers.biomedrag.links import known_names, pair_classifier
+from helpers import vectors
+from helpers.results import record
+from papers.biomedrag import labels_report as report
+from papers.biomedrag.arms import Prediction
+from papers.biomedrag.corpora import Corpus, Example, Triple, load, question, shortened, stratified
+from papers.biomedrag.experiment import Study
+from papers.biomedrag.links import known_names, pair_classifier
 
 
 def link(head: str, relation: str, tail: str) -> Example:

@@ -11,15 +11,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from helpers import record, vectors
-from helpers.biomedrag import arms, printed_tests, scorer
-from helpers.biomedrag import method_report as report
-from helpers.biomedrag.adapted import Retrieval, training_pairs
-from helpers.biomedrag.arms import Asking, PairReader, marked_entities, marks_the_pair, triple_line
-from helpers.biomedrag.corpora import Corpus, Example, Triple
-from helpers.biomedrag.experiment import Lesson, Study, draw
-from helpers.biomedrag.memory import Document, Memory, Shot, chunks, memory_of, pair_vectors, permute
-from helpers.biomedrag.scorer import (
+from helpers import vectors
+from helpers.llm import LLM
+from helpers.results import record
+from helpers.results.metrics import Paired, Score, mcnemar
+from helpers.results.published import Number, published
+from helpers.results.record import load
+from papers.biomedrag import arms, printed_tests, scorer
+from papers.biomedrag import method_report as report
+from papers.biomedrag.adapted import Retrieval, training_pairs
+from papers.biomedrag.arms import Asking, PairReader, marked_entities, marks_the_pair, triple_line
+from papers.biomedrag.corpora import Corpus, Example, Triple
+from papers.biomedrag.experiment import Lesson, Study, draw
+from papers.biomedrag.memory import Document, Memory, Shot, chunks, memory_of, pair_vectors, permute
+from papers.biomedrag.scorer import (
     Choices,
     Objective,
     cosine_scorer,
@@ -29,11 +34,7 @@ from helpers.biomedrag.scorer import (
     teach,
     train,
 )
-from helpers.biomedrag.scoring import PARTS, parse_triples
-from helpers.llm import LLM
-from helpers.metrics import Paired, Score, mcnemar
-from helpers.published import Number, published
-from helpers.record import load
+from papers.biomedrag.scoring import PARTS, parse_triples
 
 LABELS = {"TREATS": "a treatment cures or relieves a disease", "INHIBITS": "one substance blocks another"}
 

@@ -6,8 +6,8 @@ from collections import Counter
 
 import pytest
 
-from helpers.biomedrag.balance import grain
-from helpers.published import published
+from helpers.results.published import published
+from papers.biomedrag.balance import grain
 
 PAPER = published("biomedrag")
 NUMBERS = {number.id.removeprefix("biomedrag."): number for number in PAPER.numbers}

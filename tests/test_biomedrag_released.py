@@ -9,11 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from helpers import datasets, figures, record
-from helpers.biomedrag import balance as bal
-from helpers.biomedrag import corpora, released
-from helpers.biomedrag.corpora import Corpus, CorpusError, Example, Triple
-from helpers.published import published
+from helpers import datasets
+from helpers.results import figures, record
+from helpers.results.published import published
+from papers.biomedrag import balance as bal
+from papers.biomedrag import corpora, released
+from papers.biomedrag.corpora import Corpus, CorpusError, Example, Triple
 
 PRINTED = published("biomedrag")
 

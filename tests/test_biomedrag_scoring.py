@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from helpers.biomedrag.corpora import Example, Triple
-from helpers.biomedrag.scoring import (
+from papers.biomedrag.corpora import Example, Triple
+from papers.biomedrag.scoring import (
     MEASURES,
     compare,
     f1_gain,

@@ -20,10 +20,11 @@ import yaml
 from browsing import Theme, faults, served, visit
 from playwright.sync_api import Browser
 
-from helpers import book, figures, published, record
 from helpers.datasets import Located
 from helpers.llm import Usage
-from helpers.metrics import Score, proportion
+from helpers.results import figures, published, record
+from helpers.results.metrics import Score, proportion
+from helpers.site import book
 
 REPOSITORY = Path(__file__).resolve().parents[1]
 CHAPTER = "01_side_effects_forward"
@@ -121,7 +122,7 @@ class Project:
     def command(self, *arguments: str) -> subprocess.CompletedProcess[str]:
         kept = {name: os.environ[name] for name in ("PATH", "HOME", "TMPDIR") if name in os.environ}
         environment = kept | {"MEDRAG_ROOT": str(self.root), "PYTHONPATH": str(REPOSITORY / "src")} | self.settings
-        command = [sys.executable, "-m", "helpers.book", *arguments]
+        command = [sys.executable, "-m", "helpers.site.book", *arguments]
         return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300, check=False)
 
     def build(self) -> str:

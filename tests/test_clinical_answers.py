@@ -10,15 +10,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from helpers import record
-from helpers.clinical_notes import answers as ca
-from helpers.clinical_notes import answers_report as report
-from helpers.clinical_notes import questions as cq
-from helpers.clinical_notes.charts import generate
-from helpers.clinical_notes.query import Lexicon
-from helpers.clinical_notes.retrieval import Chunk
 from helpers.llm import Reply
-from helpers.metrics import Score
+from helpers.results import record
+from helpers.results.metrics import Score
+from papers.clinical_notes import answers as ca
+from papers.clinical_notes import answers_report as report
+from papers.clinical_notes import questions as cq
+from papers.clinical_notes.charts import generate
+from papers.clinical_notes.query import Lexicon
+from papers.clinical_notes.retrieval import Chunk
 
 LEXICON = Lexicon({"levetiracetam": ["Keppra"], "lamotrigine": ["Lamictal"]}, {"lip smacking": []})
 SHOWN = [Chunk(f"n{i}:0", f"n{i}", "P1", date(2020, 1, i), 0, 50, f"text {i}") for i in (1, 2, 3)]

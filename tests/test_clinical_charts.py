@@ -13,10 +13,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from helpers.clinical_notes.charts import CONTEXTS, LABELS, Chart, Charts, MedicationEvent, generate
-from helpers.clinical_notes.extraction import milligrams
-from helpers.clinical_notes.wording import DRUGS, WORDING, paraphrases, words
 from helpers.settings import ROOT
+from papers.clinical_notes.charts import CONTEXTS, LABELS, Chart, Charts, MedicationEvent, generate
+from papers.clinical_notes.extraction import milligrams
+from papers.clinical_notes.wording import DRUGS, WORDING, paraphrases, words
 
 SEED, PARAPHRASED = 7, 0.5
 
@@ -168,7 +168,7 @@ def test_a_patient_is_the_same_whatever_the_number_of_patients(charts):
 
 
 def test_charts_do_not_depend_on_the_hash_seed():
-    code = f"from helpers.clinical_notes.charts import generate; print(generate(3, {SEED}, 0.5).sha256)"
+    code = f"from papers.clinical_notes.charts import generate; print(generate(3, {SEED}, 0.5).sha256)"
     digests = {
         subprocess.run(
             [sys.executable, "-c", code],

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from helpers.clinical_notes import extraction as ex
-from helpers.clinical_notes.charts import generate
+from papers.clinical_notes import extraction as ex
+from papers.clinical_notes.charts import generate
 
 
 def read(sentence: str, *, slips: int = 1, own_rules: bool = True) -> ex.Reading:

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from helpers.clinical_notes import paraphrase as par
-from helpers.clinical_notes.wording import PARAPHRASES, words
 from helpers.services import LlmEndpoint
+from papers.clinical_notes import paraphrase as par
+from papers.clinical_notes.wording import PARAPHRASES, words
 
 ENDPOINT = LlmEndpoint("http://x/v1", "some-model", "none", "vllm", "vllm 1", "abc", 4096, 16)
 

@@ -12,13 +12,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from helpers import figures, record
-from helpers.clinical_notes import extraction as ex
-from helpers.clinical_notes import registry as reg
-from helpers.clinical_notes import registry_report as report
-from helpers.clinical_notes.charts import Charts, Context, Mention, Note, Wording, generate
 from helpers.datasets import locate
-from helpers.metrics import paired_means
+from helpers.results import figures, record
+from helpers.results.metrics import paired_means
+from papers.clinical_notes import extraction as ex
+from papers.clinical_notes import registry as reg
+from papers.clinical_notes import registry_report as report
+from papers.clinical_notes.charts import Charts, Context, Mention, Note, Wording, generate
 
 DRAWS = 100
 

@@ -15,13 +15,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from helpers import metrics, record, vectors
-from helpers.clinical_notes import questions as cq
-from helpers.clinical_notes import retrieval as cr
-from helpers.clinical_notes import retrieval_report as report
-from helpers.clinical_notes.charts import generate
-from helpers.clinical_notes.gold import Note
-from helpers.clinical_notes.query import Lexicon, parse
+from helpers import vectors
+from helpers.results import metrics, record
+from papers.clinical_notes import questions as cq
+from papers.clinical_notes import retrieval as cr
+from papers.clinical_notes import retrieval_report as report
+from papers.clinical_notes.charts import generate
+from papers.clinical_notes.gold import Note
+from papers.clinical_notes.query import Lexicon, parse
 
 LEXICON = Lexicon(
     {"levetiracetam": ["Keppra", "LEV"], "lamotrigine": ["Lamictal"], "perampanel": ["Fycompa", "PER"]},

@@ -10,7 +10,7 @@ from pathlib import Path
 import nbformat
 import pytest
 
-from helpers import dependencies
+from helpers.site import dependencies
 
 
 def write(project: Path, name: str, *cells: str) -> Path:
@@ -23,7 +23,7 @@ def write(project: Path, name: str, *cells: str) -> Path:
 
 def rules(project: Path) -> tuple[dict[str, set[str]], str]:
     """What each notebook depends on, and what was said on stderr."""
-    script = [sys.executable, str(project / "src" / "helpers" / "dependencies.py")]
+    script = [sys.executable, str(project / "src" / "helpers" / "site" / "dependencies.py")]
     done = subprocess.run(script, capture_output=True, text=True, check=True)
     lines = (line.partition(":") for line in done.stdout.splitlines())
     return {Path(target).stem: set(needed.split()) for target, _, needed in lines}, done.stderr
@@ -46,34 +46,36 @@ def rules(project: Path) -> tuple[dict[str, set[str]], str]:
 )
 def test_what_only_ipython_understands_is_no_obstacle(tmp_path: Path, cell: str) -> None:
     (tmp_path / "notebooks").mkdir()
-    use = "from helpers import metrics"
+    use = "from helpers.results import metrics"
     path = write(tmp_path, "x", *((cell, use) if cell.startswith("%%") else (f"{cell}\n{use}",)))
-    assert "metrics" in dependencies.used_modules(path)
+    assert "helpers.results.metrics" in dependencies.used_modules(path)
 
 
 def test_the_body_of_a_timed_cell_and_a_line_that_begins_with_a_per_cent_sign_are_python(tmp_path: Path) -> None:
     (tmp_path / "notebooks").mkdir()
-    timed = "%%time\nfrom helpers import metrics"
+    timed = "%%time\nfrom helpers.results import metrics"
     formatted = 'text = (\n    "%s"\n    % "x"\n)\nfrom helpers import vectors'
-    assert {"metrics", "vectors"} <= set(dependencies.used_modules(write(tmp_path, "x", timed, formatted)))
+    assert {"helpers.results.metrics", "helpers.vectors"} <= set(
+        dependencies.used_modules(write(tmp_path, "x", timed, formatted))
+    )
 
 
 @pytest.mark.parametrize("half", ["def unfinished(", "for x in"])
 def test_a_notebook_that_is_being_written_is_named_and_depends_on_every_helper(project: Path, half: str) -> None:
-    write(project, "01_whole", "from helpers import metrics")
-    write(project, "02_half", "from helpers import metrics", half)
+    write(project, "01_whole", "from helpers.results import metrics")
+    write(project, "02_half", "from helpers.results import metrics", half)
     (project / "notebooks" / "03_empty.ipynb").touch()
     needed, said = rules(project)
     assert "src/helpers/llm.py" not in needed["01_whole"]
     for name in ("02_half", "03_empty"):
-        assert {"src/helpers/llm.py", "src/helpers/metrics.py"} <= needed[name]
+        assert {"src/helpers/llm.py", "src/helpers/results/metrics.py"} <= needed[name]
         assert name in said
     assert "cell 2" in said
     assert "01_whole" not in said
 
 
 def test_a_helper_that_is_being_written_is_named(project: Path) -> None:
-    write(project, "01_whole", "from helpers import metrics")
+    write(project, "01_whole", "from helpers.results import metrics")
     write(project, "02_half", "from helpers import own_table")
     (project / "src" / "helpers" / "own_table.py").write_text("def unfinished(\n")
     needed, said = rules(project)

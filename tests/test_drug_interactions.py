@@ -14,15 +14,16 @@ from hypothesis import settings as examples
 from hypothesis import strategies as st
 from test_graph import graph_server
 
-from helpers import datasets, graph, published, record
-from helpers.chapter import contradictions_table
-from helpers.drug_interactions import corpora as di
-from helpers.drug_interactions import extraction, report
-from helpers.drug_interactions import graph as kg
-from helpers.drug_interactions.corpora import CAUSES, INTERACTS, Entity, Fact, Relation, Sentence
+from helpers import datasets, graph
 from helpers.graph import Graph
+from helpers.results import published, record
 from helpers.services import GraphEndpoint
 from helpers.settings import SAMPLE
+from helpers.site.chapter import contradictions_table
+from papers.drug_interactions import corpora as di
+from papers.drug_interactions import extraction, report
+from papers.drug_interactions import graph as kg
+from papers.drug_interactions.corpora import CAUSES, INTERACTS, Entity, Fact, Relation, Sentence
 
 NAMES = ("DDICorpus-2013.zip", "DRUG-AE.rel", "DRUG-DOSE.rel", "ADE-NEG.txt", "medquad_answers.zip")
 

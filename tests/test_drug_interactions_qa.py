@@ -18,8 +18,14 @@ from hypothesis import settings as examples
 from hypothesis import strategies as st
 from test_graph import graph_server
 
-from helpers import datasets, graph, record, vectors
-from helpers.drug_interactions import (
+from helpers import datasets, graph, vectors
+from helpers.graph import Graph
+from helpers.llm import LLM, Choice, Reply
+from helpers.results import record
+from helpers.results.published import published
+from helpers.services import GraphEndpoint, ServiceError
+from helpers.vectors import Encoder
+from papers.drug_interactions import (
     answering,
     claims,
     corpora,
@@ -29,20 +35,15 @@ from helpers.drug_interactions import (
     judge_report,
     medquad_report,
 )
-from helpers.drug_interactions import graph as kg
-from helpers.drug_interactions import qa_report as report
-from helpers.drug_interactions import questions as asking
-from helpers.drug_interactions.answering import Arm, Evidence, ReadAnswer
-from helpers.drug_interactions.corpora import CAUSES, INTERACTS, Fact
-from helpers.drug_interactions.graph import Edge, KnowledgeGraph
-from helpers.drug_interactions.judge import Judged, Rating
-from helpers.drug_interactions.questions import FORMS, NO, NOT_KNOWN, YES, Asked
-from helpers.graph import Graph
-from helpers.llm import LLM, Choice, Reply
-from helpers.published import published
-from helpers.services import GraphEndpoint, ServiceError
-from helpers.side_effects.vocabulary import Vocabulary
-from helpers.vectors import Encoder
+from papers.drug_interactions import graph as kg
+from papers.drug_interactions import qa_report as report
+from papers.drug_interactions import questions as asking
+from papers.drug_interactions.answering import Arm, Evidence, ReadAnswer
+from papers.drug_interactions.corpora import CAUSES, INTERACTS, Fact
+from papers.drug_interactions.graph import Edge, KnowledgeGraph
+from papers.drug_interactions.judge import Judged, Rating
+from papers.drug_interactions.questions import FORMS, NO, NOT_KNOWN, YES, Asked
+from papers.side_effects.vocabulary import Vocabulary
 
 BRANDS = {"coumadin": "warfarin", "lasix": "furosemide"}
 FORM = {form.name: form for form in FORMS}

@@ -17,8 +17,8 @@ from markupsafe import Markup
 from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
 
-from helpers import figures
-from helpers.metrics import Paired, Score, proportion
+from helpers.results import figures
+from helpers.results.metrics import Paired, Score, proportion
 
 NBSP = "\N{NO-BREAK SPACE}"
 WHITE, DARK = "#ffffff", "#121212"

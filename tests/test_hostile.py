@@ -16,6 +16,7 @@ import warnings
 import xml.etree.ElementTree as ET
 from collections.abc import Callable
 from html.parser import HTMLParser
+from itertools import chain
 from pathlib import Path
 
 import matplotlib.pyplot as plt
@@ -28,23 +29,25 @@ from myst_parser.parsers.mdit import create_md_parser
 from rich.console import Console
 
 import helpers
-from helpers import book, costs, figures, pages, published, record, scoreboard, settings
-from helpers.across_papers.questions import Asked
+import papers
+from helpers import settings
 from helpers.datasets import Located
-from helpers.drug_interactions import qa_report
-from helpers.drug_interactions.answering import Search
 from helpers.llm import Reply, Usage
-from helpers.metrics import proportion
-from helpers.qa_rag import ask as ask_documents
-from helpers.qa_rag import finetune
-from helpers.qa_rag.answers import Excerpt
-from helpers.qa_rag.data import Passage, Question
-from helpers.results import rules
+from helpers.results import figures, published, record, rules
 from helpers.results.answers import Answer, answered
+from helpers.results.metrics import proportion
 from helpers.results.outcomes import Outcomes
-from helpers.side_effects import ask as ask_graph
-from helpers.side_effects import data as side_effects
-from helpers.side_effects.vocabulary import Normalised
+from helpers.site import book, costs, pages, scoreboard
+from papers.across_papers.questions import Asked
+from papers.drug_interactions import qa_report
+from papers.drug_interactions.answering import Search
+from papers.qa_rag import ask as ask_documents
+from papers.qa_rag import finetune
+from papers.qa_rag.answers import Excerpt
+from papers.qa_rag.data import Passage, Question
+from papers.side_effects import ask as ask_graph
+from papers.side_effects import data as side_effects
+from papers.side_effects.vocabulary import Normalised
 
 CHAPTER = "01_side_effects_forward"
 HARMLESS = "harmless"
@@ -193,23 +196,30 @@ DIRECT: dict[str, Callable[[str], str]] = {
     "results.outcomes.Outcomes.tests": lambda text: (
         outcomes(text).tests(outcomes(text).against([("graph", "text")], "accuracy"), text).html
     ),
-    "figures.table": table,
-    "figures.Markup": cells_of_html,
-    "figures.figure": figure,
-    "figures.prompt_box": prompt_box,
-    "figures.inline": lambda text: as_page(f"A model says {figures.inline(text)}, and **{figures.inline(text)}**."),
+    "results.figures.table": table,
+    "results.figures.Markup": cells_of_html,
+    "results.figures.figure": figure,
+    "results.figures.prompt_box": prompt_box,
+    "results.figures.inline": lambda text: as_page(
+        f"A model says {figures.inline(text)}, and **{figures.inline(text)}**."
+    ),
     "qa_rag.finetune.examples": examples,
     "qa_rag.ask.show": from_documents,
     "side_effects.ask.show": from_graph,
     "side_effects.data.not_in_sample": lambda text: side_effects.not_in_sample(text).html,
     "drug_interactions.qa_report.agentic_words": agents_words,
 }
-OF_A_RECORD = {"pages.verdict", "pages.findings", *(f"pages.Pages.{name}" for name in pages.Pages([]).functions())}
+OF_A_RECORD = {
+    "site.pages.verdict",
+    "site.pages.findings",
+    *(f"site.pages.Pages.{name}" for name in pages.Pages([]).functions()),
+}
 
 
 def test_no_function_that_gives_html_is_missing_here() -> None:
     found = set()
-    for module in pkgutil.walk_packages(helpers.__path__, "helpers."):
+    packages = (pkgutil.walk_packages(package.__path__, f"{package.__name__}.") for package in (helpers, papers))
+    for module in chain.from_iterable(packages):
         try:
             content = vars(importlib.import_module(module.name))
         except ModuleNotFoundError:
@@ -224,7 +234,7 @@ def test_no_function_that_gives_html_is_missing_here() -> None:
                 if inspect.isfunction(function):
                     gives = str(inspect.signature(function).return_annotation)
                     if gives.rpartition(".")[2] in ("Html", "Picture", "Markup"):
-                        found.add(f"{module.name.removeprefix('helpers.')}.{called}")
+                        found.add(f"{module.name.removeprefix('helpers.').removeprefix('papers.')}.{called}")
     assert found <= {*DIRECT, *OF_A_RECORD}
 
 

@@ -81,7 +81,7 @@ def setup(
 
     def run(cpu_index: str, **variables: str) -> CompletedProcess[str]:
         code = (
-            "import sys; from helpers import doctor, engines\n"
+            "import sys; from helpers import engines; from helpers.site import doctor\n"
             "engines._cpu_flags = lambda: {'avx512f'}\n"
             "engines.available_memory = lambda: 99 * engines.GIB\n"
             "engines.has_gpu = lambda: False\n"

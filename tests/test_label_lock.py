@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from helpers.side_effects import forward as se
-from helpers.side_effects import label_lock
-from helpers.side_effects.forward import Question
-from helpers.side_effects.label_lock import Reading
+from papers.side_effects import forward as se
+from papers.side_effects import label_lock
+from papers.side_effects.forward import Question
+from papers.side_effects.label_lock import Reading
 
 drugs = st.sampled_from(["metformin", "1,25(oh)2d3", "o'drug"])
 effects = st.sampled_from(["nausea", "hallucination, visual", "no adverse event"])

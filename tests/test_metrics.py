@@ -14,7 +14,7 @@ from sklearn import metrics as sk
 from statsmodels.stats.contingency_tables import mcnemar as statsmodels_mcnemar
 from statsmodels.stats.proportion import proportion_confint
 
-from helpers.metrics import (
+from helpers.results.metrics import (
     auc,
     binary_scores,
     bootstrap,

@@ -16,12 +16,11 @@ from hypothesis import strategies as st
 from scipy.stats import spearmanr
 from sklearn.metrics import f1_score, precision_score, recall_score, roc_auc_score
 
-from helpers import metrics
-from helpers.results import answers
+from helpers.results import answers, metrics
 from helpers.results.answers import SCHEMA, Answer, Item, answered, binary
 from helpers.results.outcomes import Outcomes, measure_label, unit
 from helpers.results.requests import StoreError
-from helpers.side_effects.forward import Question, said
+from papers.side_effects.forward import Question, said
 
 
 def rows(gold: Sequence[bool], **arms: Sequence[bool | None]) -> list[Answer]:

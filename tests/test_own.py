@@ -18,8 +18,9 @@ import yaml
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from helpers import new_experiment, own_table
+from helpers import own_table
 from helpers.services import LlmEndpoint
+from helpers.site import new_experiment
 
 REPOSITORY = Path(__file__).resolve().parents[1]
 NAME = "Reader/Own-1B"
@@ -207,7 +208,7 @@ def test_a_table_in_utf_16_that_says_so_is_read(tmp_path: Path) -> None:
 def begin(checkout: Path, name: str, paper: str) -> subprocess.CompletedProcess[str]:
     arguments = ["--name", name, "--paper", paper]
     return run_python(
-        checkout, f"import sys; from helpers import new_experiment as n; sys.exit(n.main({arguments}))", checkout
+        checkout, f"import sys; from helpers.site import new_experiment as n; sys.exit(n.main({arguments}))", checkout
     )
 
 
@@ -222,9 +223,8 @@ def test_a_new_experiment_passes_lint_and_has_its_place_in_the_book(checkout: Pa
         ruff = subprocess.run(command, capture_output=True, text=True, check=False)
         assert ruff.returncode == 0, ruff.stdout
 
-    code = (
-        "from helpers import book, run; [run.write_parameters(p) for p in ('smoke', 'laptop', 'paper')]; book.stage()"
-    )
+    profiles = "('smoke', 'laptop', 'paper')"
+    code = f"from helpers.site import book, run; [run.write_parameters(p) for p in {profiles}]; book.stage()"
     staged = run_python(checkout, code, checkout)
     assert staged.returncode == 0, staged.stderr[-3000:]
     pages = checkout / "_build" / "book-src"
@@ -244,7 +244,7 @@ def test_a_new_experiment_runs_in_smoke_and_stands_in_the_book_as_a_sample(
     [path] = (checkout / "notebooks").glob("*_own_paper_first_try.ipynb")
     steps = f"run.write_parameters('smoke'); run.execute({path.stem!r}, 'smoke'); book.stage()"
     server = {"LLM_BASE_URL": small_llm.base_url, "LLM_MODEL": small_llm.model, "LLM_API_KEY": small_llm.api_key}
-    ran = run_python(checkout, f"from helpers import book, run; {steps}", checkout, PROFILE="smoke", **server)
+    ran = run_python(checkout, f"from helpers.site import book, run; {steps}", checkout, PROFILE="smoke", **server)
     assert ran.returncode == 0, ran.stderr[-3000:]
     record = json.loads((checkout / "_build" / "records" / "smoke" / f"{path.stem}.json").read_text())
     assert record["sample"] is True

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from pypdf import PdfReader, PdfWriter
 
-from helpers import doctor, pdf
+from helpers.site import doctor, pdf
 
 CONTENTS = {
     "root": "index",

@@ -8,9 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from helpers import datasets, pages, published, record, scoreboard
-from helpers.published import Number
+from helpers import datasets
+from helpers.results import published, record
+from helpers.results.published import Number
 from helpers.settings import NOTEBOOKS, RESULTS
+from helpers.site import pages, scoreboard
 
 PAPERS = published.papers()
 NUMBERS = [pytest.param(number, id=number.id) for paper in PAPERS for number in published.published(paper).numbers]

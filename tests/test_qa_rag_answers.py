@@ -10,11 +10,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from helpers import record, vectors
+from helpers import vectors
 from helpers.llm import Reply
-from helpers.qa_rag import answers, ask, data, released
-from helpers.qa_rag import answers_report as report
-from helpers.qa_rag.answers import (
+from helpers.results import record
+from helpers.similarity import BertScores
+from papers.qa_rag import answers, ask, data, released
+from papers.qa_rag import answers_report as report
+from papers.qa_rag.answers import (
     ARMS,
     NOT_TOLD,
     WINDOW,
@@ -27,9 +29,8 @@ from helpers.qa_rag.answers import (
     read,
     windows,
 )
-from helpers.qa_rag.data import Passage
-from helpers.qa_rag.encoders import PAPER_ENCODER
-from helpers.similarity import BertScores
+from papers.qa_rag.data import Passage
+from papers.qa_rag.encoders import PAPER_ENCODER
 
 TEXT = st.text(st.characters(codec="utf-8"), max_size=1500)
 FILLER = "Nothing on this page concerns the matter at hand, which stands elsewhere in the document. " * 40

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from helpers.qa_rag import data
-from helpers.qa_rag.data import Corpus, Passage, QaRagDataError, Question
 from helpers.settings import SAMPLE
+from papers.qa_rag import data
+from papers.qa_rag.data import Corpus, Passage, QaRagDataError, Question
 
 TEXT = st.text(st.characters(codec="utf-8", exclude_characters="\r\x00"), min_size=1, max_size=60)
 

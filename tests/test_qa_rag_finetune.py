@@ -12,14 +12,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from helpers import record, services, settings
+from helpers import services, settings
 from helpers.engines import Adapter
 from helpers.llm import Reply
 from helpers.lora import Loss, TrainingLog
-from helpers.qa_rag import data
-from helpers.qa_rag import finetune as tuning
-from helpers.qa_rag.encoders import PAPER_ENCODER, encoder_of
+from helpers.results import record
 from helpers.similarity import BertScores
+from papers.qa_rag import data
+from papers.qa_rag import finetune as tuning
+from papers.qa_rag.encoders import PAPER_ENCODER, encoder_of
 
 
 @pytest.fixture(scope="module")

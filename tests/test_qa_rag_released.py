@@ -10,14 +10,14 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from helpers import figures, record
-from helpers.metrics import Score, paired_means
-from helpers.qa_rag import data, released
-from helpers.qa_rag import released_report as report
-from helpers.qa_rag.data import QaRagDataError
-from helpers.qa_rag.encoders import PAPER_ENCODER
-from helpers.qa_rag.released import ANSWERS, RAGAS, Released
+from helpers.results import figures, record
+from helpers.results.metrics import Score, paired_means
 from helpers.similarity import BertScores
+from papers.qa_rag import data, released
+from papers.qa_rag import released_report as report
+from papers.qa_rag.data import QaRagDataError
+from papers.qa_rag.encoders import PAPER_ENCODER
+from papers.qa_rag.released import ANSWERS, RAGAS, Released
 
 RNG = np.random.default_rng(0)
 

@@ -15,11 +15,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from helpers import record, vectors
-from helpers.qa_rag import data, judge
-from helpers.qa_rag import retrieval as qr
-from helpers.qa_rag import retrieval_report as report
-from helpers.qa_rag.data import Corpus, Passage
+from helpers import vectors
+from helpers.results import record
+from papers.qa_rag import data, judge
+from papers.qa_rag import retrieval as qr
+from papers.qa_rag import retrieval_report as report
+from papers.qa_rag.data import Corpus, Passage
 
 FILLER = "Records are kept in good order and are shown to an inspector who asks for them. "
 

@@ -16,12 +16,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from helpers import pages, provenance, published, record, scoreboard
 from helpers.datasets import Located
 from helpers.llm import Usage
-from helpers.metrics import Score, proportion
-from helpers.published import RecordError, UnknownId
+from helpers.results import provenance, published, record
+from helpers.results.metrics import Score, proportion
+from helpers.results.published import RecordError, UnknownId
 from helpers.settings import ROOT, settings
+from helpers.site import pages, scoreboard
 
 TOY = """
 paper: toy

@@ -19,9 +19,9 @@ from filelock import FileLock
 from nbclient.client import NotebookClient
 from nbclient.exceptions import DeadKernelError
 
-from helpers import dependencies, run
 from helpers.results import reference
 from helpers.settings import NOTEBOOKS, PROFILES
+from helpers.site import dependencies, run
 
 PUBLISHED = """
 paper: demo
@@ -54,7 +54,7 @@ def demo(project: Path) -> Path:
     (project / "data" / "published" / "demo.yml").write_text(PUBLISHED)
     (project / "data" / "registry.yml").write_text("files: {}\n")
     (project / "notebooks" / "profiles" / "smoke.yml").write_text("defaults:\n  size: 2\n")
-    write_notebook(project, "01_demo_first", "from helpers import metrics\nprint(size)")
+    write_notebook(project, "01_demo_first", "from helpers.results import metrics\nprint(size)")
     write_notebook(project, "02_demo_second")
     os.utime(project / "requirements.lock", (0, 0))
     return project
@@ -87,7 +87,7 @@ def test_notebooks_are_stored_without_outputs():
 
 def test_no_run_of_this_machine_has_left_the_kept_reference():
     """A number that moved beyond its tolerance fails the tests, and is named."""
-    check = [sys.executable, "-m", "helpers.scoreboard", "--check", "--profile", "laptop"]
+    check = [sys.executable, "-m", "helpers.site.scoreboard", "--check", "--profile", "laptop"]
     environment = {**os.environ, "COLUMNS": "200", "PYTHONPATH": str(NOTEBOOKS.parent / "src")}
     done = subprocess.run(check, capture_output=True, text=True, env=environment, check=False)
     if done.returncode == 2:
@@ -170,7 +170,7 @@ def test_a_run_whose_record_is_missing_or_was_set_aside_is_not_kept_and_said(tmp
 )
 def test_a_misspelt_parameter_or_section_is_named(demo, run_in, profile, said):
     (demo / "notebooks" / "profiles" / "smoke.yml").write_text(yaml.safe_dump(profile))
-    done = run_in(sys.executable, "-m", "helpers.run", "parameters", "--profile", "smoke")
+    done = run_in(sys.executable, "-m", "helpers.site.run", "parameters", "--profile", "smoke")
     assert done.returncode == 1
     assert said in done.stderr
 
@@ -185,7 +185,7 @@ def test_an_unknown_profile_is_named(demo, run_in):
 def test_a_notebook_without_parameters_cell_is_named(demo, run_in):
     path = demo / "notebooks" / "01_demo_first.ipynb"
     path.write_text(path.read_text().replace('"parameters"', '"other"'))
-    done = run_in(sys.executable, "-m", "helpers.run", "parameters", "--profile", "smoke")
+    done = run_in(sys.executable, "-m", "helpers.site.run", "parameters", "--profile", "smoke")
     assert "needs one cell tagged `parameters`" in done.stderr
 
 
@@ -222,7 +222,7 @@ def test_only_what_an_edit_touches_runs_again(ready, run_in):
     assert time.monotonic() - began < 5
 
     time.sleep(1.1)
-    (ready / "src/helpers/metrics.py").touch()  # used by the first only, through no other helper of the second
+    (ready / "src/helpers/results/metrics.py").touch()  # used by the first only, through no other helper of the second
     again = make(run_in, "notebooks").stderr
     assert "01_demo_first: done" in again
 

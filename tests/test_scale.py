@@ -21,7 +21,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from test_run import PUBLISHED, write_notebook
 
-from helpers import costs, record, settings
+from helpers import settings
+from helpers.results import record
+from helpers.site import costs
 
 REPOSITORY = Path(__file__).resolve().parents[1]
 COMPOSE = (REPOSITORY / "compose.yaml").read_text()

@@ -21,12 +21,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import helpers
-from helpers import datasets, doctor, figures, graph, pages, record, services, settings, supervisor
+from helpers import datasets, graph, services, settings, supervisor
 from helpers.download import SourceError, download
 from helpers.engines import Launch
-from helpers.provenance import scrubbed
+from helpers.results import figures, record
+from helpers.results.provenance import scrubbed
 from helpers.services import GraphEndpoint, LlmEndpoint
 from helpers.settings import PublicError, SettingsError, public
+from helpers.site import doctor, pages
 
 CLOSED = "127.0.0.1:9"
 SECRETS = {
@@ -129,7 +131,7 @@ def errors() -> list[type[Exception]]:
             continue  # a program of another environment
         for thing in content.values():
             own = isinstance(thing, type) and issubclass(thing, Exception) and thing.__module__ == module.name
-            if own and module.name not in ("helpers.llm", "helpers.launch"):
+            if own and module.name not in ("helpers.llm", "helpers.site.launch"):
                 found[f"{module.name}.{thing.__name__}"] = thing
     return list(found.values())
 
@@ -268,7 +270,7 @@ def test_what_a_notebook_shows_and_how_it_fails_is_kept_and_told_without_secrets
     environment = os.environ | SECRETS | {"MEDRAG_ROOT": str(project), "PYTHONPATH": str(project / "src")}
     said = ""
     for arguments in (["parameters"], ["notebook", "01_demo_first"]):
-        command = [sys.executable, "-m", "helpers.run", *arguments, "--profile", "smoke"]
+        command = [sys.executable, "-m", "helpers.site.run", *arguments, "--profile", "smoke"]
         done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300, check=False)
         said += done.stdout + done.stderr
     kept = next((project / "_build").glob("*/smoke/01_demo_first.ipynb")).read_text(encoding="utf-8")

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from helpers.results.answers import answered
 from helpers.results.outcomes import Outcomes
-from helpers.side_effects import forward as se
-from helpers.side_effects.forward import Entities, Question
+from papers.side_effects import forward as se
+from papers.side_effects.forward import Entities, Question
 
 term = st.text(st.characters(codec="ascii", categories=["Ll"]), min_size=1, max_size=8)
 terms = st.lists(term, min_size=1, max_size=12, unique=True)

@@ -12,17 +12,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 from test_graph import graph_server
 
-from helpers import datasets, graph, record
+from helpers import datasets, graph
 from helpers.graph import Graph
 from helpers.llm import LLM, Reply
-from helpers.side_effects import beyond_report as report
-from helpers.side_effects import cypher
-from helpers.side_effects import facts as sf
-from helpers.side_effects import forward as se
-from helpers.side_effects import questions as sq
-from helpers.side_effects.cypher import Attempt, Outcome
-from helpers.side_effects.facts import Facts
-from helpers.side_effects.label_lock import Reading
+from helpers.results import record
+from papers.side_effects import beyond_report as report
+from papers.side_effects import cypher
+from papers.side_effects import facts as sf
+from papers.side_effects import forward as se
+from papers.side_effects import questions as sq
+from papers.side_effects.cypher import Attempt, Outcome
+from papers.side_effects.facts import Facts
+from papers.side_effects.label_lock import Reading
 
 COUNTS = """
 MATCH (d:Drug) WITH count(d) AS drugs MATCH (e:SideEffect) WITH drugs, count(e) AS effects

@@ -12,9 +12,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from helpers import datasets, figures, published, record
-from helpers.side_effects import data as sd
-from helpers.side_effects.forward import Question
+from helpers import datasets
+from helpers.results import figures, published, record
+from papers.side_effects import data as sd
+from papers.side_effects.forward import Question
 
 # flat, stereo, label concept, kind, UMLS id, effect; compounds 1 and 2 share a name but for its case
 LINES = [

@@ -14,14 +14,15 @@ from hypothesis import strategies as st
 from rapidfuzz.distance import DamerauLevenshtein
 from test_graph import graph_server
 
-from helpers import graph, record
+from helpers import graph
 from helpers.llm import LLM
+from helpers.results import record
 from helpers.settings import RAW, SAMPLE
-from helpers.side_effects import forward as se
-from helpers.side_effects import misspelling as mm
-from helpers.side_effects import misspelling_report as report
-from helpers.side_effects.forward import Question
-from helpers.side_effects.misspelling import Answered, Normalised, Query
+from papers.side_effects import forward as se
+from papers.side_effects import misspelling as mm
+from papers.side_effects import misspelling_report as report
+from papers.side_effects.forward import Question
+from papers.side_effects.misspelling import Answered, Normalised, Query
 
 DRUGS = sorted(yaml.safe_load((SAMPLE / "side_effects.yml").read_text(encoding="utf-8")))
 names = st.text(st.characters(codec="ascii", categories=["Ll"]), min_size=1, max_size=14)

@@ -10,13 +10,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from helpers import published, record
-from helpers.results import rules
+from helpers.results import published, record, rules
 from helpers.results.answers import Answer, answered
 from helpers.results.outcomes import Outcomes
-from helpers.side_effects import forward as se
-from helpers.side_effects import forward_report as report
-from helpers.side_effects.forward import Question, said
+from papers.side_effects import forward as se
+from papers.side_effects import forward_report as report
+from papers.side_effects.forward import Question, said
 
 NAMES = ("Qwen2.5-7B-Instruct", "Llama-3.1-8B-Instruct")
 ALL_ARMS = (*se.ARMS, "lookup")

@@ -14,14 +14,14 @@ from hypothesis import strategies as st
 from scipy.stats import spearmanr
 from test_graph import graph_server
 
-from helpers import figures, published, record
 from helpers.graph import connect
 from helpers.llm import LLM, Reply
-from helpers.side_effects import forward as se
-from helpers.side_effects import reverse as sr
-from helpers.side_effects import reverse_report as report
-from helpers.side_effects.reverse import Asking, Query, Result, Window, canonical, parse_drugs
+from helpers.results import figures, published, record
 from helpers.vectors import encoder
+from papers.side_effects import forward as se
+from papers.side_effects import reverse as sr
+from papers.side_effects import reverse_report as report
+from papers.side_effects.reverse import Asking, Query, Result, Window, canonical, parse_drugs
 
 KNOWLEDGE = sr.tidy(
     {

@@ -81,7 +81,7 @@ def test_a_replay_from_stored_requests_asks_the_model_nothing_and_gives_the_same
     path = BUILD / "records" / "smoke" / f"{notebook}.json"
     before = json.loads(path.read_text())
     done = subprocess.run(
-        [sys.executable, "-m", "helpers.run", "notebook", notebook, "--profile", "smoke"],
+        [sys.executable, "-m", "helpers.site.run", "notebook", notebook, "--profile", "smoke"],
         cwd=ROOT,
         env={**os.environ, "PROFILE": "smoke", "ANSWERS": "stored-only", "PYTHONPATH": str(ROOT / "src")},
         capture_output=True,

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from helpers import verdicts
-from helpers.metrics import Score, paired_means
+from helpers.results import verdicts
+from helpers.results.metrics import Score, paired_means
 
 
 def interval(low: float, high: float) -> Score:

@@ -9,9 +9,10 @@ from pathlib import Path
 import pytest
 from test_book import CHAPTER, notebook, save_record, write
 
-from helpers import book, record
-from helpers.pages import Chapter
-from helpers.verdicts import TESTED, Verdict
+from helpers.results import record
+from helpers.results.verdicts import TESTED, Verdict
+from helpers.site import book
+from helpers.site.pages import Chapter
 
 REPOSITORY = Path(__file__).resolve().parents[1]
 PAGES = [*(REPOSITORY / "book").glob("*.md"), *(REPOSITORY / name for name in ("README.md", "CONTRIBUTING.md"))]

@@ -17,10 +17,10 @@ import psutil
 import pytest
 
 from helpers import vectors
-from helpers.clinical_notes import questions as cq
-from helpers.clinical_notes import retrieval as cr
-from helpers.clinical_notes.charts import generate
-from helpers.metrics import p50, p95
+from helpers.results.metrics import p50, p95
+from papers.clinical_notes import questions as cq
+from papers.clinical_notes import retrieval as cr
+from papers.clinical_notes.charts import generate
 
 PASSAGES = 100_000
 ENCODED = 1_000

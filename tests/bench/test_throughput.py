@@ -17,7 +17,7 @@ import pytest
 from helpers import datasets, engines, services, settings
 from helpers.llm import LLM
 from helpers.services import LlmEndpoint
-from helpers.side_effects import forward as se
+from papers.side_effects import forward as se
 
 REQUESTS = 64
 TOKENS = 8

@@ -19,10 +19,10 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator, NullFormatter
 from numpy.typing import NDArray
 
-from helpers import figures, metrics
-from helpers.metrics import DRAWS, Paired, Score
-from helpers.published import Published
+from helpers.results import figures, metrics
 from helpers.results.answers import COLUMNS, Answer
+from helpers.results.metrics import DRAWS, Paired, Score
+from helpers.results.published import Published
 
 Floats = NDArray[np.float64]
 _NAMED = re.compile(r"(\w+)\((\w+)(?:, *(\w+))?\)")

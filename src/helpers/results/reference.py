@@ -16,8 +16,7 @@ from typing import Any
 
 import pyarrow.parquet as pq
 
-from helpers import record
-from helpers.results import answers, requests
+from helpers.results import answers, record, requests
 from helpers.settings import BUILD, RESULTS, ROOT
 
 REFERENCE = ROOT / "book" / "reference"

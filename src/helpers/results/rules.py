@@ -15,12 +15,12 @@ from typing import Any
 
 import pandas as pd
 
-from helpers import figures, verdicts
-from helpers.metrics import Score
-from helpers.published import Kind, Rule
-from helpers.record import Run
+from helpers.results import figures, verdicts
+from helpers.results.metrics import Score
 from helpers.results.outcomes import PAIRING, Comparison, Outcomes, measure_label, unit
-from helpers.verdicts import Verdict
+from helpers.results.published import Kind, Rule
+from helpers.results.record import Run
+from helpers.results.verdicts import Verdict
 
 SOURCES: Mapping[Kind, str] = {"rescored": "released", "rerun": "rerun"}
 FORCED = 0.98
@@ -79,7 +79,7 @@ def evaluate(
 ) -> Decision:
     """The verdict of a rule on the rows of one source."""
     if rule.function:
-        function = getattr(importlib.import_module(f"helpers.{paper}.rules"), rule.function)
+        function = getattr(importlib.import_module(f"papers.{paper}.rules"), rule.function)
         decision: Decision = function(outcomes.where(source=SOURCES[kind]), **(facts or {}))
         return decision
     if rule.all_of:

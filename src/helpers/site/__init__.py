@@ -1,0 +1,1 @@
+"""What runs the notebooks and builds the book."""

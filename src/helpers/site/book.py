@@ -1,0 +1,331 @@
+"""Builds the book: stages pages and notebooks, runs Jupyter Book with warnings as errors, and looks the result over.
+
+    export PYTHONPATH=src
+    .venv/bin/python -m helpers.site.book build                 _build/html/index.html (or: make book)
+    .venv/bin/python -m helpers.site.book picture FILE.svg      the scoreboard's picture alone, for pages elsewhere
+
+Jupyter Book ends well on an errored notebook, on an unknown key of `_config.yml`, and on a page that loads something
+from another site. Here each of these is an error.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterable, Iterator, Mapping
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any, Final
+from urllib.parse import unquote, urlsplit
+
+import jinja2
+import jupyter_book
+import yaml
+
+from helpers.results.figures import inline
+from helpers.results.published import RecordError
+from helpers.results.record import Record
+from helpers.settings import BUILD, ROOT, PublicError, SettingsError
+from helpers.site.pages import Chapter, PageError, Pages, chapters, findings, heading, read_notebook, run_line
+
+BOOK: Final = ROOT / "book"
+STAGED: Final = BUILD / "book-src"
+WORK: Final = BUILD / "book-work"
+SITE: Final = BUILD / "html"
+NOT_STAGED: Final = ("ext", "reference")
+HEADLINE: Final = ("side_effects.table1", "accuracy")
+"""What the scoreboard's picture shows: the beginning and the end of the ids."""
+WIDGETS: Final = "application/vnd.jupyter.widget"
+
+
+class BookError(PublicError, RuntimeError):
+    """The book cannot be built; the message says what is wrong, where, and what to do."""
+
+
+def build() -> Path:
+    """Stage the book, build it anew, check it, and put it in the place of the last one.
+
+    Sphinx would not renew the navigation of a page that did not change itself, nor warn again of what it has read
+    before. Nearly all the time goes into imports, so a build from nothing costs little more.
+
+    Returns:
+        The path of the first page.
+
+    Raises:
+        BookError: the configuration, a page, a notebook or the built site is not right. The last book stays.
+    """
+    check_config(ROOT / "_config.yml")
+    shutil.rmtree(WORK, ignore_errors=True)
+    try:
+        stage()
+    except (PageError, RecordError) as error:
+        raise BookError(str(error)) from error
+    built = _jupyter_book()
+    if problems := sorted(check_site(built)):
+        raise BookError("The built site is not right:\n" + "\n".join(f"  {problem}" for problem in problems))
+    shutil.rmtree(SITE, ignore_errors=True)
+    built.rename(SITE)
+    return SITE / "index.html"
+
+
+# -- before -----------------------------------------------------------------------------------------------------------
+
+
+def check_config(path: Path) -> None:
+    """Refuse a key of `_config.yml` that Jupyter Book does not know, and would pass over without a word.
+
+    Raises:
+        BookError: there is such a key.
+    """
+    package = Path(jupyter_book.__file__).parent
+    known = yaml.safe_load((package / "default_config.yml").read_text(encoding="utf-8"))
+    schema = json.loads((package / "config_schema.json").read_text(encoding="utf-8"))
+    for key, part in schema["properties"].items():
+        if known.get(key) is None or isinstance(known[key], dict):
+            known[key] = (known.get(key) or {}) | dict.fromkeys(part.get("properties", {}))
+    given = yaml.safe_load(path.read_text(encoding="utf-8"))
+    unknown = [
+        f"{key}.{below}" if below else key
+        for key, value in given.items()
+        for below in (value if isinstance(value, dict) and isinstance(known.get(key), dict) else ("",))
+        if key not in known or (below and known[key] and below not in known[key])
+    ]
+    if unknown:
+        raise BookError(f"{path.name} has unknown keys: {', '.join(unknown)}. Known are {', '.join(sorted(known))}.")
+
+
+def stage() -> None:
+    """Write what Jupyter Book shall read to `_build/book-src`.
+
+    Raises:
+        PageError: a page or notebook cannot be shown.
+        BookError: the table of contents and the notebooks do not fit together, or a notebook holds an error.
+    """
+    every = chapters()
+    files: dict[str, bytes] = {}
+    for path in sorted(BOOK.rglob("*")):
+        place = path.relative_to(BOOK)
+        if path.is_file() and place.parts[0] not in NOT_STAGED and not path.name.startswith("."):
+            files[place.as_posix()] = path.read_bytes()
+    files["_toc.yml"] = yaml.safe_dump(_contents(every), sort_keys=False).encode()
+    for chapter in every:
+        files |= {f"notebooks/{name}.ipynb": text.encode() for name, text in _notebooks(chapter)}
+    pages = Pages(every)
+    files |= _rendered({name: content for name, content in files.items() if name.endswith(".md")}, pages)
+    files |= {f"downloads/{name}": text.encode() for name, text in pages.files().items()}
+    shutil.rmtree(STAGED, ignore_errors=True)
+    for name, content in files.items():
+        path = STAGED / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(content)
+
+
+def _contents(every: list[Chapter]) -> dict[str, Any]:
+    """The table of contents, with a run on the sample below its chapter."""
+    contents: dict[str, Any] = yaml.safe_load((BOOK / "_toc.yml").read_text(encoding="utf-8"))
+    beside = {f"notebooks/{chapter.name}" for chapter in every if chapter.beside}
+    listed: set[str] = set()
+    for part in contents["parts"]:
+        for page in part["chapters"]:
+            listed.add(page["file"])
+            if page["file"] in beside:
+                page.setdefault("sections", []).append({"file": f"{page['file']}_sample"})
+    wanted = {f"notebooks/{chapter.name}" for chapter in every}
+    lacking = sorted(wanted - listed) + sorted(p for p in listed - wanted if p.startswith("notebooks/"))
+    if lacking:
+        raise BookError(
+            f"book/_toc.yml and the folder notebooks/ do not fit together: {', '.join(lacking)}. "
+            "Each notebook needs one entry, and each entry a notebook."
+        )
+    return contents
+
+
+def _rendered(sources: Mapping[str, bytes], pages: Pages) -> dict[str, bytes]:
+    environment = jinja2.Environment(  # noqa: S701  # the pages are Markdown, and their functions escape what they show
+        undefined=jinja2.StrictUndefined, keep_trailing_newline=True
+    )
+    environment.globals.update(pages.functions())
+    rendered = {}
+    for name, source in sources.items():
+        try:
+            rendered[name] = environment.from_string(source.decode()).render().encode()
+        except (jinja2.TemplateError, PageError, RecordError, TypeError) as error:
+            raise BookError(f"book/{name}: {error}. The functions of a page are in helpers.site.pages.") from error
+    return rendered
+
+
+# -- notebooks --------------------------------------------------------------------------------------------------------
+
+
+def _notebooks(chapter: Chapter) -> Iterator[tuple[str, str]]:
+    """The staged notebooks of a chapter: name, content."""
+    data = "synthetic data" if chapter.record and chapter.record.synthetic else "real data"
+    banners = {
+        "yours": ("note", "Your run", f"Made on this machine, on {data}"),
+        "reference": (
+            "note",
+            "Reference run",
+            f"Made on {data}, kept here. `make reproduce` puts your own in its place",
+        ),
+        "none": ("important", "Not run yet", "This is the source alone. `make reproduce` runs it"),
+    }
+    kind, title, text = banners[chapter.origin]
+    if chapter.beside:
+        text += f". Beside it stands [a run on the sample]({chapter.name}_sample.ipynb)"
+    yield chapter.name, _staged(chapter.notebook, _banner(kind, title, text, chapter.record), chapter.record)
+    if chapter.beside:
+        path, record = chapter.beside
+        mark = "SAMPLE run" if record.sample else "smoke run"
+        text = (
+            "Made from the small sample that comes with the project: it shows that everything works, and says nothing "
+            f"about the paper. The chapter itself is [here]({chapter.name}.ipynb)"
+        )
+        yield f"{chapter.name}_sample", _staged(path, _banner("warning", mark, text, record), record, f" ({mark})")
+
+
+def _banner(kind: str, title: str, text: str, record: Record | None) -> str:
+    run = f" {inline(run_line(record))}." if record else ""
+    return f":::{{admonition}} {title}\n:class: {kind}\n{text}.{run}\n:::"
+
+
+def _staged(path: Path, banner: str, record: Record | None, suffix: str = "") -> str:
+    """A notebook as the book shows it: the banner below its title, and its findings before its parameters.
+
+    It has no widgets and no errors.
+
+    Raises:
+        BookError: a cell ended in an error.
+    """
+    title = heading(path)
+    notebook = read_notebook(path)
+    _refuse_errors(path, notebook["cells"])
+    notebook["metadata"] = {k: v for k, v in notebook["metadata"].items() if k not in ("widgets", "papermill")}
+    for cell in notebook["cells"]:
+        if cell["cell_type"] == "code":
+            tags = cell["metadata"].setdefault("tags", [])
+            if {"parameters", "injected-parameters"} & set(tags):
+                tags.append("hide-input")
+            cell["outputs"] = [o for o in cell["outputs"] if not any(m.startswith(WIDGETS) for m in o.get("data", ()))]
+        elif suffix:
+            # the chapter beside it has the same targets
+            cell["source"] = re.sub(r"(?m)^\([\w-]+\)=\n", "", cell["source"])
+    first = notebook["cells"][0]
+    first["source"] = f"# {title}{suffix}\n\n{banner}\n{first['source'].partition(chr(10))[2]}"
+    if record:
+        first["source"] += f"\n\n{findings(record)}"
+    return json.dumps(notebook)
+
+
+def _refuse_errors(path: Path, cells: Iterable[Mapping[str, Any]]) -> None:
+    for number, cell in enumerate(cells, 1):
+        for output in cell.get("outputs", ()):
+            if output["output_type"] == "error" and "raises-exception" not in cell["metadata"].get("tags", ()):
+                shown = path.relative_to(ROOT) if path.is_relative_to(ROOT) else path
+                raise BookError(
+                    f"{shown}: cell {number} ended in {output['ename']}: {output['evalue']}. A notebook with an error "
+                    "is no result. Mend it and run it again."
+                )
+
+
+# -- the build itself -------------------------------------------------------------------------------------------------
+
+
+def _jupyter_book() -> Path:
+    """Run Jupyter Book on what is staged; returns the folder of the site."""
+    command = [str(Path(sys.executable).with_name("jupyter-book")), "build", str(STAGED)]
+    command += ["--config", str(ROOT / "_config.yml"), "--path-output", str(WORK), "-W", "--keep-going", "-q"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    if done.returncode:
+        said = re.sub(r"\x1b\[[0-9;]*m", "", done.stdout + done.stderr)
+        lines = [line for line in said.splitlines() if re.search(r"WARNING|ERROR|Error|error", line)]
+        raise BookError("Jupyter Book failed:\n" + "\n".join(lines or said.splitlines()[-20:]))
+    site = WORK / "_build" / "html"
+    _lighten(site)
+    return site
+
+
+def _lighten(site: Path) -> None:
+    """Take out the theme's 1.5 MB of icons as a script: the icons of its buttons come from its font anyway."""
+    for script in site.glob("_static/scripts/fontawesome.js*"):
+        script.unlink()
+    for page in site.rglob("*.html"):
+        text = page.read_text(encoding="utf-8")
+        page.write_text(re.sub(r"<script [^>]*fontawesome\.js[^>]*></script>", "", text), encoding="utf-8")
+
+
+# -- after ------------------------------------------------------------------------------------------------------------
+
+
+class _Links(HTMLParser):
+    """Anchors, links and loaded files of one page."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.ids: set[str] = set()
+        self.links: set[str] = set()
+        self.loads: set[str] = set()
+        self.without_alt = 0
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        given = {name: value or "" for name, value in attrs}
+        self.ids |= {given["id"]} if "id" in given else set()
+        if tag == "a" and "href" in given:
+            self.links.add(given["href"])
+        if tag == "link" and given.get("rel") in ("stylesheet", "preload", "modulepreload", "icon"):
+            self.loads.add(given.get("href", ""))
+        if "src" in given:
+            self.loads.add(given["src"])
+        self.without_alt += tag == "img" and "alt" not in given
+
+
+def check_site(site: Path) -> Iterator[str]:
+    """What is wrong with a built site: broken links, files from elsewhere, images without alternative text."""
+    pages = {
+        path: _Links(path.read_text(encoding="utf-8"))
+        for path in site.rglob("*.html")
+        if not path.relative_to(site).parts[0].startswith("_")
+    }
+    for path, page in pages.items():
+        name = path.relative_to(site)
+        if page.without_alt:
+            yield f"{name}: {page.without_alt} images have no alternative text"
+        yield from (f"{name}: asks another site for {url}" for url in page.loads if _elsewhere(url))
+        for url in {*page.links, *page.loads}:
+            parts = urlsplit(url)
+            if parts.scheme or _elsewhere(url) or url in ("", "#"):
+                continue
+            target = (path.parent / unquote(parts.path)).resolve() if parts.path else path
+            if not target.exists():
+                yield f"{name}: {url} leads nowhere"
+            elif target in pages and parts.fragment and unquote(parts.fragment) not in pages[target].ids:
+                yield f"{name}: {url} names a place that its page does not have"
+
+
+def _elsewhere(url: str) -> bool:
+    return url.startswith(("http:", "https:", "//"))
+
+
+def main(arguments: Iterable[str] | None = None) -> int:
+    """The command line. Returns the exit status."""
+    parser = argparse.ArgumentParser(prog="python -m helpers.site.book", description="Build the book.")
+    commands = parser.add_subparsers(dest="command", required=True)
+    commands.add_parser("build", help="the whole book, under _build/html")
+    commands.add_parser("picture", help="the scoreboard's picture alone").add_argument("file", type=Path)
+    given = parser.parse_args(None if arguments is None else list(arguments))
+    try:
+        picture = given.command == "picture"
+        made = Pages(chapters()).drawn(*HEADLINE).save(given.file) if picture else build()
+    except (BookError, PageError, RecordError, SettingsError) as error:
+        sys.stderr.write(f"{error}\n")
+        return 1
+    sys.stdout.write(f"Made: {made}\n")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

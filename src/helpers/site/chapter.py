@@ -1,0 +1,38 @@
+"""Tables that the chapters share: the claims of a run, and where its paper disagrees with itself."""
+
+from __future__ import annotations
+
+import pandas as pd
+
+from helpers.results.published import Contradiction, Published
+from helpers.results.record import Run
+
+
+def claims_table(run: Run) -> pd.DataFrame:
+    """The claims that this run decided."""
+    return pd.DataFrame(
+        [
+            {"claim": run.printed.claim(c.id).text, "verdict": c.verdict, "because": c.why, "decided by": c.test}
+            for c in run.claims
+        ]
+    )
+
+
+def contradictions_table(printed: Published) -> pd.DataFrame:
+    """Where the paper disagrees with itself, from `data/published`; the last column if printed numbers are at odds."""
+    at_odds = any(c.numbers for c in printed.contradictions)
+    return pd.DataFrame(
+        [
+            {
+                "about": c.about,
+                "one place": f"{c.says[0].what} ({c.says[0].where})",
+                "another place": "; ".join(f"{s.what} ({s.where})" for s in c.says[1:]),
+            }
+            | ({"printed numbers at odds": _printed(printed, c)} if at_odds else {})
+            for c in printed.contradictions
+        ]
+    )
+
+
+def _printed(printed: Published, contradiction: Contradiction) -> str:
+    return ", ".join(dict.fromkeys(printed.number(id).printed for id in contradiction.numbers))

@@ -1,0 +1,162 @@
+"""Lets a notebook run where nothing is set up: alone on Colab, on Binder, in an editor.
+
+Each notebook holds the same short cell (`CELL`). Where the helpers can be imported, it does nothing. Else it finds the
+project's folder or clones it, and asks `set_up` here for what is missing. What it clones is the address in
+CITATION.cff, or the one that `REPOSITORY_URL` names; where neither is set, it says so and stops.
+
+PYTHONPATH=src .venv/bin/python -m helpers.site.launch      write the cell into every notebook
+
+Standard library only at import: nothing else may be there yet.
+"""
+
+from __future__ import annotations
+
+import importlib.metadata
+import importlib.util
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tomllib
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(os.environ.get("MEDRAG_ROOT", Path(__file__).resolve().parents[3]))
+CELL_ID = "launch"
+
+CELL = """\
+# Opened alone, as on Colab: find the project or clone REPOSITORY_URL, install what is missing, take the smallest sizes.
+import importlib.util
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+if importlib.util.find_spec("helpers") is None:
+    root = next((p for p in (Path.cwd(), *Path.cwd().parents) if (p / "src" / "helpers").is_dir()), None)
+    if root is None:
+        root, url = Path.cwd() / "medical-rag-book", os.environ.get("REPOSITORY_URL") or "{url}"
+        if not (url or root.exists()):
+            sys.exit("Where is the project? In a cell above: %env REPOSITORY_URL=https://... Then run this one again.")
+        root.exists() or subprocess.run(["git", "clone", "-q", "--depth=1", url, root], check=True)
+        os.environ.setdefault("PROFILE", "smoke")
+    sys.path.insert(0, str(root / "src"))
+    from helpers.site import launch
+
+    globals().update(launch.set_up("{notebook}"))"""
+
+
+class LaunchError(RuntimeError):
+    """The notebook cannot be made to run here; the message says what was tried and what to do."""
+
+
+def set_up(notebook: str) -> dict[str, Any]:
+    """Install what the notebooks need and this Python lacks, and go to the project's folder.
+
+    Returns:
+        The notebook's parameters in the profile that the environment variable `PROFILE` names; none where it is unset,
+        so that what stands in the notebook holds.
+
+    Raises:
+        LaunchError: Python is too old or too new, or something could not be installed.
+    """
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    if not (3, 11) <= sys.version_info[:2] < (3, 14):
+        raise LaunchError(f"Python {project['requires-python']} is needed; this is {sys.version.split()[0]}.")
+    if lacking := missing(project["dependencies"]):
+        sys.stderr.write(f"Installing {len(lacking)} packages: {', '.join(lacking)}\n")
+        done = subprocess.run([sys.executable, "-m", "pip", "install", "-q", *lacking], check=False)
+        if done.returncode:
+            raise LaunchError(f"pip could not install {' '.join(lacking)}. Its message above says why.")
+        importlib.invalidate_caches()
+    if importlib.util.find_spec("ensurepip") is None:
+        # Debian and Ubuntu, so Colab too, keep apart what the LLM engine's own environment is made with
+        package = f"python{sys.version_info.major}.{sys.version_info.minor}-venv"
+        install = ["apt-get", "install", "-y", "-qq", package]
+        if shutil.which("apt-get") is None or subprocess.run(install, check=False).returncode:
+            raise LaunchError(f"{package} is needed for the LLM engine. Install it: sudo {' '.join(install)}")
+    os.chdir(ROOT)
+    profile = os.environ.get("PROFILE")
+    if not profile:
+        return {}
+    if profile == "smoke":
+        # llama.cpp is a small fetch; vLLM is gigabytes
+        os.environ.setdefault("LLM_ENGINE", "llamacpp")
+    from helpers.site import run  # noqa: PLC0415  # needs packages that may have been installed just now
+
+    values = run.parameters(notebook, profile)
+    sys.stderr.write(f"Profile {profile}: {values}. For other sizes, assign to these names in a cell of your own.\n")
+    return values
+
+
+def missing(requirements: Iterable[str]) -> list[str]:
+    """The requirements of which no version is installed.
+
+    One that is there in another version stays: a hosted notebook would have to restart to use a newer one.
+    """
+    lacking = []
+    for requirement in requirements:
+        name = re.match(r"[\w.-]+", requirement)
+        try:
+            importlib.metadata.version(name[0] if name else requirement)
+        except importlib.metadata.PackageNotFoundError:
+            lacking.append(requirement)
+    return lacking
+
+
+def repository_url() -> str:
+    """The repository's address on GitHub; empty where it is not known.
+
+    The variable `REPOSITORY_URL` goes first, for a fork; then CITATION.cff; then git's remote `origin`.
+    """
+    url = os.environ.get("REPOSITORY_URL", "") or cited_url()
+    if not url:
+        command = ["git", "-C", str(ROOT), "remote", "get-url", "origin"]
+        url = subprocess.run(command, capture_output=True, text=True, check=False).stdout.strip()
+    match = re.fullmatch(r"(https://github\.com/[^/\s@]+/[^/\s@]+?)(?:\.git)?/?", url)
+    return match[1] if match else ""
+
+
+def cited_url() -> str:
+    """The project's own address, `repository-code` of CITATION.cff; empty where that has none."""
+    citation = ROOT / "CITATION.cff"
+    text = citation.read_text(encoding="utf-8") if citation.is_file() else ""
+    found = re.search(r"^repository-code: *[\"']?([^\"'\s]+)", text, re.MULTILINE)
+    return found[1] if found else ""
+
+
+def cell_for(notebook: str) -> str:
+    """The launch cell of a notebook."""
+    return CELL.format(url=cited_url(), notebook=notebook)
+
+
+def with_cell(content: dict[str, Any], notebook: str) -> dict[str, Any]:
+    """A notebook (its JSON) with the launch cell below its parameters, in the place of the one it had."""
+    cells = [cell for cell in content["cells"] if cell.get("id") != CELL_ID]
+    below = next(i for i, cell in enumerate(cells, 1) if "parameters" in cell["metadata"].get("tags", []))
+    cell = {
+        "cell_type": "code",
+        "execution_count": None,
+        "id": CELL_ID,
+        "metadata": {"tags": ["remove-cell"]},  # the book shows what it runs, not how it got there
+        "outputs": [],
+        "source": cell_for(notebook).splitlines(keepends=True),
+    }
+    return content | {"cells": [*cells[:below], cell, *cells[below:]]}
+
+
+def main() -> None:
+    """Write the cell into every notebook where it is missing or another."""
+    for path in sorted((ROOT / "notebooks").glob("*.ipynb")):
+        before = path.read_text(encoding="utf-8")
+        after = json.dumps(with_cell(json.loads(before), path.stem), indent=1, ensure_ascii=False) + "\n"
+        if after != before:
+            path.write_text(after, encoding="utf-8")
+            sys.stdout.write(f"{path.name}: launch cell written\n")
+
+
+if __name__ == "__main__":
+    main()

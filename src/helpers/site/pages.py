@@ -1,0 +1,887 @@
+"""What the book's pages may say of a result: each function is called from a template in `book/*.md`.
+
+A function gives Markdown or HTML, drawn from the published numbers and from the records of the runs that are shown.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+import types
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Final, Literal, Union, get_args, get_origin
+
+import pandas as pd
+
+from helpers.datasets import registry
+from helpers.results import figures
+from helpers.results.figures import Markup, escape
+from helpers.results.published import Number, paper_of, published
+from helpers.results.published import papers as declared_papers
+from helpers.results.record import RECORDS, Record, records
+from helpers.results.verdicts import TESTED
+from helpers.settings import BUILD, NOTEBOOKS, RESULTS, ROOT, Profile, PublicError, Settings, settings
+from helpers.site import costs
+from helpers.site.launch import repository_url
+from helpers.site.scoreboard import ledger, scoreboard
+
+REFERENCE: Final = ROOT / "book" / "reference"
+REAL_PROFILES: Final[tuple[Profile, ...]] = ("laptop", "paper")
+
+PAPERS: Final = {
+    "side_effects": "nygren2025side",
+    "drug_interactions": "mohamed_drugrag",
+    "biomedrag": "li2024biomedrag",
+    "clinical_notes": "clinicalnotes",
+    "qa_rag": "kim2024qarag",
+}
+"""The papers in the order of the book, with their keys in `book/references.bib`."""
+_NONE: Final = "\N{EN DASH}"
+_TOGETHER: Final = re.compile(r"(?<=\b[np]) (?=[=<] \d)|(?<=\b[np] [=<]) (?=\d)|(?<=\d) (?=%)")
+"""Spaces at which no line may end."""
+_NO_LLM = frozenset({"graph", "encoder", "spaCy"})
+"""Engines, as records name them, that serve no language model."""
+SUBJECTS: Final = {
+    "side_effects": "drug side effects",
+    "drug_interactions": "drug interactions",
+    "biomedrag": "extraction and classification",
+    "clinical_notes": "notes on neurological patients",
+    "qa_rag": "regulatory guidance",
+}
+
+QUICK: Final = 10_000
+"""Tokens a second, read and written, by which the page on scale counts the time of a server that was not measured."""
+
+Kind = Literal["rescored", "rerun"]
+
+
+class PageError(PublicError, ValueError):
+    """A page or notebook that cannot be shown; the message says which, why, and what to do."""
+
+
+# -- which run is shown -----------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Chapter:
+    """A notebook and the runs of it that can be shown.
+
+    Attributes:
+        name: of the notebook, without its suffix.
+        origin: "yours" if `notebook` is this machine's run on real data, "reference" if it is the kept one, "none" if
+            it is the bare source.
+        notebook: the one to show.
+        record: that of the run that is shown, if there is one.
+        beside: this machine's run on the sample, or of the smoke profile: notebook and record.
+        failed: the notebook of this machine's last run, if that failed.
+    """
+
+    name: str
+    origin: Literal["yours", "reference", "none"]
+    notebook: Path
+    record: Record | None = None
+    beside: tuple[Path, Record] | None = None
+    failed: Path | None = None
+
+    @property
+    def paper(self) -> str | None:
+        """The paper that the notebook reports on."""
+        return paper_of(self.notebook)
+
+    @property
+    def title(self) -> str:
+        """The notebook's heading."""
+        return heading(self.notebook)
+
+
+def heading(notebook: Path) -> str:
+    """The title of a notebook: the first line of its first cell.
+
+    Raises:
+        PageError: it does not begin with a title.
+    """
+    cells = read_notebook(notebook)["cells"]
+    match = re.match(r"# +(.+)", cells[0]["source"]) if cells and cells[0]["cell_type"] == "markdown" else None
+    if match is None:
+        raise PageError(f"{notebook.name} has no title. Begin its first cell, of Markdown, with a line `# Title`.")
+    return match.group(1).strip()
+
+
+def read_notebook(path: Path) -> dict[str, Any]:
+    """A notebook as its JSON says, each cell's source as one text.
+
+    Raises:
+        PageError: it is no notebook of format 4.
+    """
+    # nbformat would validate it, at the price of several seconds of imports
+    try:
+        notebook: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+        for cell in notebook["cells"]:
+            cell["source"] = "".join(cell["source"])
+    except (ValueError, KeyError, TypeError) as error:
+        raise PageError(
+            f"{path.name} is not a notebook of format 4 ({error!r}). Save it again from Jupyter; a run is made anew by "
+            "`make reproduce`."
+        ) from error
+    return notebook
+
+
+def shown_profile() -> Profile:
+    """The profile whose runs the book shows.
+
+    It is the setting PROFILE where that has a run on real data; a run of this machine goes before a kept one. The
+    smoke profile is never the book's.
+    """
+    wanted = [p for p in dict.fromkeys((settings().profile, *REAL_PROFILES)) if p != "smoke"]
+    for folder in (RECORDS, RESULTS):
+        for profile in wanted:
+            if any(not record.sample for record in records(profile, folder)):
+                return profile
+    return wanted[0]
+
+
+def chapters() -> list[Chapter]:
+    """Every notebook of the project, with what there is to show of it."""
+    profile = shown_profile()
+    every = tuple(dict.fromkeys((profile, *get_args(Profile))))
+    mine = {p: {record.notebook: record for record in records(p)} for p in every}
+    kept = {record.notebook: record for record in records(profile, RESULTS)}
+    return [_chapter(path.stem, profile, mine, kept) for path in sorted(NOTEBOOKS.glob("*.ipynb"))]
+
+
+def _chapter(name: str, profile: Profile, mine: dict[Profile, dict[str, Record]], kept: dict[str, Record]) -> Chapter:
+    runs = [(_executed(name, p), found[name]) for p, found in mine.items() if name in found]
+    runs = [(path, record) for path, record in runs if path.is_file()]
+    beside = next(((path, record) for path, record in runs if record.sample or record.profile == "smoke"), None)
+    failed = next((path for p in mine if (path := BUILD / "failed" / p / f"{name}.ipynb").is_file()), None)
+    own = [(path, record) for path, record in runs if record.profile == profile and not record.sample]
+    reference = REFERENCE / f"{name}.ipynb"
+    if own:
+        return Chapter(name, "yours", *own[0], beside=beside, failed=failed)
+    if reference.is_file() and name in kept:
+        return Chapter(name, "reference", reference, kept[name], beside, failed)
+    return Chapter(name, "none", NOTEBOOKS / f"{name}.ipynb", None, beside, failed)
+
+
+def _executed(name: str, profile: Profile) -> Path:
+    return BUILD / "executed" / profile / f"{name}.ipynb"
+
+
+# -- small pieces -----------------------------------------------------------------------------------------------------
+
+
+def verdict(text: str) -> Markup:
+    """A verdict with its mark; colour is never its only sign."""
+    return Markup('<span class="rag-verdict" data-verdict="{0}">{0}</span>').format(text)
+
+
+def run_line(record: Record) -> str:
+    """One line that says which run this is: date, profile, commit, models, duration."""
+    machine = record.provenance
+    commit = f"commit {machine.commit[:10]}" if machine.commit else "outside version control"
+    models = ", ".join(_answering(record))
+    return "; ".join(
+        part
+        for part in (
+            f"{record.created:%d %B %Y}".lstrip("0"),
+            f"profile {record.profile}",
+            commit + (" with changes" if machine.dirty else ""),
+            models,
+            duration(record.took) + _kept(machine.tokens),
+        )
+        if part
+    )
+
+
+def _kept(tokens: Mapping[str, int]) -> str:
+    """Says of a duration that it counts answers which were on the disk by what they took when they were made."""
+    return f", {tokens['cached']:,} of {tokens['requests']:,} answers kept from before" if tokens["cached"] else ""
+
+
+def findings(record: Record) -> Markup:
+    """The paper's claims that a run decides, each with its verdicts and reasons; empty if it decides none."""
+    items = [
+        Markup("<li>{} {}{}{}</li>").format(
+            verdict("SAMPLE" if record.sample and found.verdict in TESTED else found.verdict),
+            claim.text,
+            " On the released answers." if found.kind == "rescored" else "",
+            _why(found.why),
+        )
+        for claim in published(record.paper).claims
+        for found in record.claims
+        if found.id == claim.id
+    ]
+    if not items:
+        return Markup()
+    lead = Markup('<p class="rag-lead">The paper\N{RIGHT SINGLE QUOTATION MARK}s claims, on this run</p>')
+    return lead + Markup('<ul class="rag-findings">{}</ul>').format(Markup("\n").join(items))
+
+
+def _answering(record: Record) -> list[str]:
+    """The language models whose answers the numbers are made of, with their engines."""
+    served = {model.name: f"{model.name} on {model.engine} {model.version}" for model in record.provenance.models}
+    names = dict.fromkeys(value.model for value in record.values if value.kind == "rerun" and value.model)
+    if not names:  # a run that answers questions which the paper does not ask
+        names = dict.fromkeys(model.name for model in record.provenance.models if model.engine not in _NO_LLM)
+    return [served.get(name, name) for name in names]
+
+
+def duration(seconds: float) -> str:
+    """Seconds as a person says them: `48 s`, `12 min`, `1 h 05 min`."""
+    if seconds < 90:
+        return f"{seconds:.0f} s"
+    minutes = round(seconds / 60)
+    return f"{minutes} min" if minutes < 60 else f"{minutes // 60} h {minutes % 60:02} min"
+
+
+def _spaced(text: str) -> str:
+    """`62.90%` as `62.90 %`, and a true minus sign."""
+    return text.replace("%", " %").replace("-", "\N{MINUS SIGN}")
+
+
+def _bare(text: str) -> str:
+    return re.sub(r"[^\d.,+\N{MINUS SIGN}-]", "", text)
+
+
+def _figure(value: float, text: str) -> Markup:
+    """A number as it is read, with the value that it is sorted by."""
+    return Markup('<data class="rag-number" value="{!r}">{}</data>').format(float(value), text)
+
+
+def _absent(status: str, why: str = "") -> Markup:
+    words = "not run yet" if status == "not run" else status
+    title = Markup(' title="{}"').format(why) if why else ""
+    return Markup('<span class="rag-absent"{}>{}</span>').format(title, words)
+
+
+@dataclass(frozen=True)
+class _Measured:
+    """A value of the scoreboard, written as the paper writes the number."""
+
+    number: Number
+    row: dict[str, Any]
+    group: str
+
+    @property
+    def there(self) -> bool:
+        # a value from the sample never stands where a real one belongs
+        return not pd.isna(self.row[self.group]) and self["verdict"] != "SAMPLE"
+
+    def html(self, *, bounds: bool = True) -> Markup:
+        if not self.there:
+            return _absent(self.verdict, self["why"])
+        value = self.row[self.group]
+        text = _figure(value, self._show(value))
+        return text + Markup(" ") + self.bounds() if bounds and self.bounds() else text
+
+    def bounds(self) -> Markup:
+        """The interval, if there is one."""
+        if pd.isna(self["low"]):
+            return Markup()
+        low, high = (_bare(self._show(self[end])) for end in ("low", "high"))
+        return Markup('<span class="rag-interval">[{}, {}]</span>').format(low, high)
+
+    def basis(self) -> Markup:
+        """The interval and n, as the small print below the value."""
+        parts = [self.bounds()] if self.there else []
+        if self.there and not pd.isna(self["n"]):
+            parts.append(Markup('<span class="rag-number">n = {}</span>').format(figures.number(self["n"], "count")))
+        return Markup(", ").join(part for part in parts if part)
+
+    def text(self) -> str:
+        """The value alone, or the word for why there is none."""
+        return self._show(self.row[self.group]) if self.there else self.verdict
+
+    @property
+    def verdict(self) -> str:
+        return "not run" if self["verdict"] == "SAMPLE" else self["verdict"]
+
+    def _show(self, value: float) -> str:
+        return _spaced(self.number.show(value))
+
+    def __getitem__(self, key: str) -> Any:  # noqa: ANN401  # as pandas gives it
+        return self.row[f"{self.group}_{key}"]
+
+
+# -- what the templates call ------------------------------------------------------------------------------------------
+
+
+def _in_order(table: pd.DataFrame) -> pd.DataFrame:
+    """The rows by paper, in the order of `PAPERS`, others last; within a paper as they were."""
+    place = {paper: i for i, paper in enumerate(PAPERS)}
+    return table.sort_values(
+        "paper", key=lambda names: names.map(lambda name: place.get(name, len(place))), kind="stable"
+    ).reset_index(drop=True)
+
+
+class Pages:
+    """The functions of the templates, bound to the runs that this build shows."""
+
+    def __init__(self, all_chapters: Sequence[Chapter]) -> None:
+        """Make them for these chapters."""
+        self.chapters = all_chapters
+
+    def functions(self) -> dict[str, Callable[..., str]]:
+        """The functions by the names that a template uses."""
+        names = (
+            "asked value printed picture headline tally papers experiments scoreboard ledger downloads runs software "
+            "models sources data parameters timings settings_table launch_links costs rates memory file"
+        )
+        return {name: getattr(self, name) for name in names.split()} | {"verdict": verdict}
+
+    @cached_property
+    def board(self) -> pd.DataFrame:
+        """The scoreboard of the profile that is shown, the papers in the order of the book."""
+        return _in_order(scoreboard(profile=shown_profile()))
+
+    @cached_property
+    def claims(self) -> pd.DataFrame:
+        """The ledger of the profile that is shown, the papers in the order of the book."""
+        return _in_order(ledger(profile=shown_profile()))
+
+    @cached_property
+    def _rows(self) -> dict[str, dict[str, Any]]:
+        return {str(row["id"]): {str(key): item for key, item in row.items()} for row in self.board.to_dict("records")}
+
+    def _measured(self, id: str, kind: Kind) -> _Measured:
+        number, row = _number(id), self._rows[id]
+        group = "reference" if kind == "rerun" and not self._own(row) else kind
+        return _Measured(number, row, group)
+
+    @staticmethod
+    def _own(row: dict[str, Any]) -> bool:
+        """Whether this machine's run on real data has something to say of a number, if only why it has no value."""
+        if row["rerun_verdict"] == "SAMPLE":
+            return False
+        return not pd.isna(row["rerun"]) or (bool(row["rerun_notebook"]) and pd.isna(row["reference"]))
+
+    def asked(self, id: str) -> str:
+        """How many questions a printed number was measured on."""
+        return figures.number(_number(id).n, "count")
+
+    def printed(self, id: str) -> str:
+        """A number as it is printed."""
+        number = _number(id)
+        return _figure(number.value, _spaced(number.printed))
+
+    def value(self, id: str, kind: Kind = "rerun") -> str:
+        """A rescored or rerun number with its interval, or why there is none."""
+        return self._measured(id, kind).html()
+
+    def _select(self, prefix: str, column: str) -> list[str]:
+        ids = [id for id in self._rows if id.startswith(f"{prefix}.") and id.endswith(f".{column}")]
+        if not ids:
+            raise PageError(f"No printed number begins with {prefix} and ends with {column}; see data/published.")
+        return ids
+
+    def headline(self, prefix: str, column: str) -> str:
+        """A small table of one column of a paper's table: printed, rescored, rerun."""
+        rows = []
+        for id in self._select(prefix, column):
+            rescored, rerun = self._measured(id, "rescored"), self._measured(id, "rerun")
+            rows.append(
+                {
+                    "Arm": _label(id, rerun.number),
+                    "Printed": self.printed(id),
+                    "Rescored": rescored.html(bounds=False),
+                    "Rerun": rerun.html(bounds=False) + _why(rerun.basis()),
+                }
+            )
+        number = rerun.number
+        caption = f"{number.column}: {number.table}" + (f", {number.model}" if number.model else "")
+        return _flat(figures.table(pd.DataFrame(rows), f"{caption}, beside the run that is shown here"))
+
+    def drawn(self, prefix: str, column: str, *, narrow: bool = False) -> figures.Picture:
+        """One column of a paper's table as a picture: printed, rescored and rerun of each arm."""
+        rows, said, models = [], [], []
+        for id in self._select(prefix, column):
+            rescored, rerun = self._measured(id, "rescored"), self._measured(id, "rerun")
+            number, arm = rerun.number, id.split(".")[2]
+            colour = figures.arm_colour(arm) if arm in figures.ARMS else "#808080"
+            row: dict[str, Any] = {"label": _label(id, number), "colour": colour, "printed": number.value}
+            for kind, cell in (("rescored", rescored), ("rerun", rerun)):
+                ends = {f"{kind}_{end}": cell[end] if cell.there else None for end in ("low", "high")}
+                row |= {kind: cell.row[cell.group] if cell.there else None} | ends
+            rows.append(row)
+            said.append(
+                f"{row['label']}: printed {_spaced(number.printed)}, rescored {rescored.text()}, rerun {rerun.text()}"
+            )
+            models += [rerun["model"]] if rerun.there and rerun["model"] else []
+        frame = pd.DataFrame(rows)
+        caption = f"{number.column} of each arm, as printed for {number.model} ({number.table})"
+        caption += ", rescored from the authors' released answers" if frame["rescored"].notna().any() else ""
+        caption += f", rerun with {', '.join(dict.fromkeys(models))}" if models else "; not rerun yet"
+        caption += ". Bars are 95 % intervals." if frame[["rescored", "rerun"]].notna().any(axis=None) else "."
+        figures.use_style()
+        drawn = figures.scoreboard_picture(frame, narrow=narrow)
+        return figures.figure(drawn, alt="; ".join(said) + ".", caption=caption)
+
+    def picture(self, prefix: str, column: str) -> str:
+        """The same for a page: one picture for wide screens, one for narrow ones."""
+        wide, narrow = self.drawn(prefix, column), self.drawn(prefix, column, narrow=True)
+        return f'<div class="rag-wide">{_flat(wide)}</div><div class="rag-narrow">{_flat(narrow)}</div>'
+
+    def tally(self) -> str:
+        """How many numbers and claims were settled, in two sentences."""
+        board, claims = self.board, self.claims
+        real = board["rescored"].notna() & board["rescored_verdict"].ne("SAMPLE")
+        agree = int((real & board["rescored_verdict"].eq("agrees")).sum())
+        rerun = [self._measured(id, "rerun") for id in self._rows]
+        done = [cell["verdict"] for cell in rerun if cell.there and cell["verdict"] != "not compared"]
+        tested = list(claims["verdict"][claims["verdict"].isin(TESTED)])
+        if not (real.any() or done or tested):
+            return f"{len(board)} numbers and {len(claims)} claims are printed. None of them has been tested here yet."
+        return (
+            f"Of {len(board)} printed numbers, {int(real.sum())} are rescored from released files; {agree} of these "
+            f"match to the last digit; {len(done)} are rerun in the run shown here: {done.count('agrees')} lie within "
+            f"the stated tolerance, {done.count('differs')} beyond it, and for {done.count('undecided')} the run is "
+            f"too small to tell. Of {len(claims)} claims in words, {len(tested)} are tested, on the run's answers, the "
+            f"released ones or the printed numbers: {_balance(tested)}."
+        )
+
+    def papers(self) -> str:
+        """Each paper: how many of its claims hold, one that does and one that does not, its chapters."""
+        told = []
+        for paper in dict.fromkeys((*PAPERS, *declared_papers())):
+            own = [chapter for chapter in self.chapters if chapter.paper == paper]
+            links = " · ".join(f"[{chapter.title}](notebooks/{chapter.name}.ipynb)" for chapter in own)
+            subject = SUBJECTS[paper].capitalize() if paper in SUBJECTS else published(paper).title
+            cited = f" {{cite:p}}`{PAPERS[paper]}`" if paper in PAPERS else ""
+            told.append(f"**{subject}**{cited}. {self._tested(paper)}\n\n{links or 'No chapter yet.'}")
+        return "\n\n".join(told)
+
+    def _tested(self, paper: str) -> str:
+        """How many of a paper's claims were tested, with what result; the first that holds and that does not."""
+        claims = [row for row in self.claims.to_dict("records") if row["paper"] == paper]
+        tested = [row for row in claims if row["verdict"] in TESTED]
+        if not tested:
+            return "None of its claims has been tested here yet." if claims else ""
+        first = [next((row for row in tested if row["verdict"] == word), None) for word in ("agrees", "differs")]
+        items = [
+            Markup("<li>{} {}{}</li>").format(verdict(row["verdict"]), row["claim"], _why(row["why"]))
+            for row in first
+            if row
+        ]
+        examples = Markup('<ul class="rag-findings">{}</ul>').format(Markup("").join(items))
+        balance = _balance([row["verdict"] for row in tested])
+        return f"Of {len(tested)} claims tested, {balance}.\n\n{examples}"
+
+    # -- the scoreboard page
+
+    def experiments(self) -> str:
+        """One row an experiment: what became of its numbers and claims, and which run that is from."""
+        words = {"yours": "your run", "reference": "reference run", "none": "not run yet"}
+        rows = []
+        for chapter in self.chapters:
+            experiment = _link(chapter.name, chapter.title)
+            if chapter.paper and chapter.paper in SUBJECTS:
+                experiment += _why(SUBJECTS[chapter.paper])
+            told = run_line(chapter.record) if chapter.record else ""
+            rows.append(
+                {
+                    "Experiment": experiment,
+                    "Rescored": self._share(chapter.name, "rescored"),
+                    "Rerun": self._share(chapter.name, "rerun"),
+                    "Claims": self._held(chapter.name),
+                    "Run": escape(words[chapter.origin]) + _why(told),
+                }
+            )
+        caption = "numbers rescored to the last printed digit, numbers rerun within tolerance, claims that hold"
+        return self._table(rows, f"{len(rows)} experiments: {caption}")
+
+    def _share(self, notebook: str, kind: Kind) -> Markup:
+        """How many of a notebook's values of this kind agree with the printed ones; speed is not compared."""
+        cells = [self._measured(id, kind) for id in self._rows]
+        mine = [c for c in cells if c.there and c["notebook"] == notebook and c["verdict"] != "not compared"]
+        agree = sum(cell["verdict"] == "agrees" for cell in mine)
+        return _figure(agree / len(mine), f"{agree} of {len(mine)}") if mine else escape(_NONE)
+
+    def _held(self, notebook: str) -> Markup:
+        """How many of the claims that a notebook's shown run tests hold in it, and how many it leaves open."""
+        tested = [
+            row[f"{group}_verdict"]
+            for row in self.claims.to_dict("records")
+            for group in ("rerun", "reference")
+            if row["verdict"] == row[f"{group}_verdict"] in TESTED
+            and row[f"{group}_notebook"] == notebook
+            and (group == "rerun" or row["rerun_verdict"] not in TESTED)
+        ]
+        if not tested:
+            return escape(_NONE)
+        held, left = tested.count("agrees"), tested.count("undecided")
+        return _figure(held / len(tested), f"{held} of {len(tested)}") + _why(f"{left} undecided" if left else "")
+
+    def scoreboard(self) -> str:
+        """Every printed number beside what became of it; the page's script adds sorting and filters.
+
+        Each paper's numbers in the order of its tables, those first of which something became.
+        """
+        several = self.board["paper"].nunique() > 1
+        measured = {id: (self._measured(id, "rescored"), self._measured(id, "rerun")) for id in self._rows}
+        papers = list(self.board["paper"].unique())
+        order = sorted(
+            measured,
+            key=lambda id: (papers.index(self._rows[id]["paper"]), not any(cell.there for cell in measured[id])),
+        )
+        rows = []
+        for id in order:
+            row, (rescored, rerun) = self._rows[id], measured[id]
+            place = Markup('<span id="{}">{}</span>').format(id, row["row"]) + _why(row["column"])
+            notebook = rerun["notebook"] or rescored["notebook"]
+            if any(chapter.name == notebook for chapter in self.chapters):
+                place = Markup('<span id="{}">{}</span>').format(id, _link(notebook, row["row"])) + _why(row["column"])
+            rows.append(
+                ({"Paper": SUBJECTS.get(row["paper"], row["paper"])} if several else {})
+                | {
+                    "Table": row["table"],
+                    "Quantity": place,
+                    "Printed": self.printed(id),
+                    "Rescored": self._cell(rescored),
+                    "Rerun": self._cell(rerun),
+                    "Verdict": self._summary(row),
+                }
+            )
+        table = figures.table(
+            pd.DataFrame(rows),
+            f"Every printed number, {len(rows)} in all",
+            classes="rag-sortable rag-cards rag-board",
+        )
+        return _flat(table)
+
+    @staticmethod
+    def _cell(cell: _Measured) -> Markup:
+        small: list[str] = []
+        if not cell.there:
+            # that nothing has been run needs no second sentence
+            small += [cell["why"]] if cell["notebook"] or cell.verdict != "not run" else []
+        else:
+            small += [verdict(cell.verdict)] if cell.verdict in ("differs", "undecided") else []
+            small += [f"n = {figures.number(cell['n'], 'count')}"] if not pd.isna(cell["n"]) else []
+            small += [f"{cell['unparsed']} unparsed"] if not pd.isna(cell["unparsed"]) and cell["unparsed"] else []
+            small += [text for text in (cell["model"], "reference run" * (cell.group == "reference")) if text]
+        # the reason is read below, and the page is large
+        return (cell.html() if cell.there else _absent(cell.verdict)) + _why(Markup("; ").join(small))
+
+    def _summary(self, row: dict[str, Any]) -> Markup:
+        settled = row["verdict"] in (*TESTED, "not compared")
+        return verdict("not run" if row["verdict"] == "SAMPLE" else row["verdict"]) + _why(
+            row["why"] if settled else ""
+        )
+
+    def ledger(self) -> str:
+        """The claims with the test and the verdict of the run that is shown."""
+        rows = []
+        for row in self.claims.to_dict("records"):
+            says = bool(row["rerun_notebook"]) and row["rerun_verdict"] != "SAMPLE"
+            own = row["rerun_verdict"] in TESTED or (says and row["reference_verdict"] == "not run")
+            group = "rerun" if own else "reference"
+            rows.append(
+                {
+                    "Claim": row["claim"],
+                    "Where": row["where"],
+                    "Test": row[f"{group}_test"],
+                    "p": "" if pd.isna(row[f"{group}_p"]) else _figure(row[f"{group}_p"], _p(row[f"{group}_p"])),
+                    "Verdict": verdict(row[f"{group}_verdict"])
+                    + _why(row[f"{group}_why"] if row[f"{group}_notebook"] else ""),
+                }
+            )
+        table = figures.table(pd.DataFrame(rows), f"{len(rows)} claims", classes="rag-sortable rag-cards")
+        return _flat(table)
+
+    def downloads(self) -> str:
+        """Links to the scoreboard as data, which `files` writes."""
+        return ", ".join(f'<a href="{name}" download>{name}</a>' for name in self.files())
+
+    def files(self) -> dict[str, str]:
+        """The scoreboard as data: file name and content."""
+        return {
+            "scoreboard.csv": self.board.to_csv(index=False),
+            "scoreboard.json": self.board.to_json(orient="records", indent=1) or "",
+            "claims.json": self.claims.to_json(orient="records", indent=1) or "",
+        }
+
+    # -- the provenance page
+
+    def runs(self) -> str:
+        """Each notebook: what is shown, and how its last run on this machine ended."""
+        words = {"yours": "your run", "reference": "reference run", "none": "not run yet"}
+        rows = []
+        for chapter in self.chapters:
+            common = {"Notebook": _link(chapter.name, chapter.title)}
+            rows.append(common | {"Shown": words[chapter.origin]} | _run_columns(chapter.record))
+            if chapter.beside:
+                mark = "SAMPLE run" if chapter.beside[1].sample else "smoke run"
+                sample = {"Notebook": _link(f"{chapter.name}_sample", f"{chapter.title} ({mark})")}
+                rows.append(sample | {"Shown": "beside it"} | _run_columns(chapter.beside[1]))
+            if chapter.failed:
+                rows.append(common | {"Shown": f"last run failed: {_failure(chapter.failed)}"} | _run_columns(None))
+        return self._table(rows, "Notebooks, and the run of each that is shown")
+
+    def software(self) -> str:
+        """Python, machine, engines and packages of the runs that are shown."""
+        facts: dict[str, dict[str, None]] = {}
+        for record in self._records:
+            machine = record.provenance
+            stated = {
+                "Python": machine.python,
+                "Platform": machine.platform,
+                "Processor": f"{machine.cpu}, {machine.cores} cores, {machine.memory_gb:g} GB",
+                **machine.packages,
+            }
+            for name, version in stated.items():
+                facts.setdefault(name, {})[version] = None
+        return self._table(
+            [{"Name": name, "Version": ", ".join(versions)} for name, versions in facts.items()],
+            "What the runs shown were made with",
+        )
+
+    def models(self) -> str:
+        """The models that answered, with engine and digest."""
+        licences = {entry.sha256: entry.licence for entry in registry().values()}
+        rows = {
+            (model.name, model.role, model.sha256): {
+                "Model": model.name,
+                "Role": model.role,
+                "Engine": f"{model.engine} {model.version}",
+                "Licence": licences.get(model.sha256 or "", ""),
+                "SHA-256": _hash(model.sha256) if model.sha256 else "",
+            }
+            for record in self._records
+            for model in record.provenance.models
+        }
+        return self._table(list(rows.values()), "Models and engines of the runs shown")
+
+    def sources(self) -> str:
+        """Where the registry's data come from: one row for each place, with its licence and what to cite."""
+        groups: dict[tuple[str, str, str], list[int]] = {}
+        for entry in registry().values():
+            if entry.kind == "data":
+                place = entry.origin.rpartition("/") if entry.origin else (entry.name, "", "")
+                key = (f"{place[0]} {place[2][:10]}".strip(), entry.licence, entry.citation)
+                groups.setdefault(key, []).append(entry.bytes)
+        rows = [
+            {"Source": source, "Licence": licence, "Cite": cite, "Files": len(sizes), "Bytes": sum(sizes)}
+            for (source, licence, cite), sizes in groups.items()
+        ]
+        return self._table(rows, "Sources of the data")
+
+    def data(self) -> str:
+        """The data files that the runs shown have read, or all of the registry if there is no run."""
+        read = {used.name: used for record in self._records for used in record.provenance.data}
+        rows = [
+            {
+                "File": escape(entry.name) + _why(entry.what) + Markup("<br>") + _hash(entry.sha256),
+                "Bytes": entry.bytes,
+                "Had from": read[entry.name].source if entry.name in read else "not read yet",
+            }
+            for entry in registry().values()
+            if entry.kind == "data" and (entry.name in read or not read)
+        ]
+        return self._table(rows, "Data files, each with its SHA-256")
+
+    def parameters(self) -> str:
+        """The parameters of each run that is shown."""
+        rows = [
+            {"Notebook": record.notebook, "Parameter": name, "Value": str(value)}
+            for record in self._records
+            for name, value in record.provenance.parameters.items()
+        ]
+        return self._table(rows, "Parameters of the runs shown")
+
+    def timings(self) -> str:
+        """What the steps of each run took."""
+        rows = []
+        for record in self._records:
+            for step in record.provenance.timings:
+                counts = ", ".join(f"{name} {figures.number(count, 'count')}" for name, count in step.counts.items())
+                rows.append(
+                    {
+                        "Notebook": record.notebook,
+                        "Step": step.name,
+                        "Counts": counts,
+                        "Seconds": f"{step.seconds:,.1f}",
+                    }
+                )
+            rows.append(
+                {"Notebook": record.notebook, "Step": "whole notebook", "Seconds": f"{record.took:,.1f}"}
+                | {
+                    "Counts": ", ".join(
+                        f"{k} {figures.number(v, 'count')}" for k, v in record.provenance.tokens.items()
+                    )
+                }
+            )
+        return self._table(rows, "Steps of the runs shown, in seconds")
+
+    def settings_table(self) -> str:
+        """Every setting with its default and its meaning, from the class that reads them."""
+        rows = []
+        for name, field in Settings.model_fields.items():
+            choices = _choices(field.annotation)
+            meaning = "; ".join(part for part in (field.description, " | ".join(choices)) if part)
+            default = "unset" if field.default is None else str(field.default)
+            rows.append(
+                {"Variable": Markup("<code>{}</code>").format(name.upper()), "Default": default, "Meaning": meaning}
+            )
+        return self._table(rows, "Environment variables, or lines of .env")
+
+    # -- the pages on scale and on one's own
+
+    def launch_links(self) -> str:
+        """Where the buttons of this build lead, in a sentence."""
+        if url := repository_url():
+            return f"The rocket above a notebook opens it from [{url.removeprefix('https://')}]({url})."
+        return (
+            "This build knows no public address of the project, so its pages have no launch buttons: name one in "
+            "`CITATION.cff` (`repository-code`) or by `REPOSITORY_URL`."
+        )
+
+    def costs(self) -> str:
+        """Requests, tokens and time of each notebook in each profile, from the records."""
+        rows: list[dict[str, Any]] = []
+        for profile in costs.profiles():
+            each = costs.costs(profile)
+            singly = each if profile in REAL_PROFILES else []
+            for cost in [*singly, costs.total(each, profile)] if each else []:
+                scaled = cost.basis != cost.profile
+                seconds = cost.seconds if not scaled else None
+                quick = cost.tokens.times(1 / QUICK, 1 / QUICK)
+                name = Markup("_<wbr>").join(cost.notebook.split("_"))
+                basis = _why(f"scaled from {cost.basis}" if scaled else "recorded")
+                rows.append(
+                    {
+                        "Profile": profile,
+                        "Notebook": (name if cost.notebook == costs.ALL else _link(cost.notebook, name)) + basis,
+                        "Requests": _span(cost.requests),
+                        "Tokens in": _span(cost.prompt),
+                        "Tokens out": _span(cost.generated),
+                        "Took": duration(seconds) if seconds is not None else "\N{EN DASH}",
+                        "Fast server": _lasting(quick),
+                    }
+                )
+        caption = (
+            "What each profile asks of the language model, with no answer kept from before. Took: at the rate of the "
+            f"recorded run; fast server: at {QUICK:,} tokens a second, in and out"
+        )
+        return self._table(rows, caption)
+
+    def rates(self) -> str:
+        """The tokens a second that the recorded runs reached, a sentence for each model and machine."""
+        reached: dict[str, list[float]] = {}
+        for record in self._records:
+            if (cost := costs.recorded(record)) and cost.rate:
+                server = f"{figures.inline(', '.join(_answering(record)))}, on {record.provenance.cores} cores"
+                reached.setdefault(server, []).append(cost.rate)
+        said = [
+            f"{server}: {_span(costs.Range(round(min(each)), round(max(each))))} tokens a second, read and written, in "
+            f"{len(each)} notebook{'s' if len(each) > 1 else ''}."
+            for server, each in reached.items()
+        ]
+        return " ".join(said) or "No run has been timed yet."
+
+    def memory(self) -> str:
+        """The models that each profile names, and the memory that serving them takes."""
+        rows = [
+            {"Profile": profile, "Model": model, "Memory": costs.memory(model)}
+            for profile in costs.profiles()
+            for model in costs.models(profile)
+        ]
+        return self._table(rows, "Memory for the language models of each profile")
+
+    def file(self, path: str) -> str:
+        """A file of the project as it is, to be put into a block of code."""
+        return (ROOT / path).read_text(encoding="utf-8").rstrip()
+
+    @property
+    def _records(self) -> list[Record]:
+        return [chapter.record for chapter in self.chapters if chapter.record]
+
+    @staticmethod
+    def _table(rows: list[dict[str, Any]], caption: str) -> str:
+        if not rows:
+            return "Not run yet."
+        return _flat(figures.table(pd.DataFrame(rows).astype(object), caption, classes="rag-cards"))
+
+
+def _number(id: str) -> Number:
+    return published(id.partition(".")[0]).number(id)
+
+
+def _label(id: str, number: Number) -> str:
+    return figures.ARMS[arm][0] if (arm := id.split(".")[2]) in figures.ARMS else number.row
+
+
+def _why(text: str) -> Markup:
+    """Small print. No line ends between a number and its letter or its per cent."""
+    joined = type(text)(_TOGETHER.sub("\N{NO-BREAK SPACE}", text))
+    return Markup('<span class="rag-why">{}</span>').format(joined) if text else Markup()
+
+
+def _balance(verdicts: Sequence[str]) -> str:
+    """How many claims hold, do not, and are left open, in words."""
+    hold, fail, left = (verdicts.count(word) for word in TESTED)
+    return f"{hold} hold, {fail} do not, {left} cannot be decided by a run of this size"
+
+
+def _p(p: float) -> str:
+    return "< 0.001" if p < 0.001 else f"{p:.3f}"
+
+
+def _hash(sha256: str) -> Markup:
+    return Markup('<span class="rag-hash">{}</span>').format(sha256)
+
+
+def _link(page: str, title: str) -> Markup:
+    return Markup('<a href="notebooks/{}.html">{}</a>').format(page, title)
+
+
+def _span(of: costs.Range) -> str:
+    """A count; one that is between bounds with two digits that mean something, rounded away from the middle."""
+    if of.low == of.high:
+        return f"{of.low:,.0f}"
+    unit = [10.0 ** (math.floor(math.log10(end)) - 1) if end >= 10 else 1.0 for end in (of.low, of.high)]
+    return f"{math.floor(of.low / unit[0]) * unit[0]:,.0f} to {math.ceil(of.high / unit[1]) * unit[1]:,.0f}"
+
+
+def _lasting(of: costs.Range) -> str:
+    return duration(of.low) if of.low == of.high else f"{duration(of.low)} to {duration(of.high)}"
+
+
+def _run_columns(record: Record | None) -> dict[str, str]:
+    names = ("Profile", "Data", "Model", "Date", "Commit", "Took")
+    if record is None:
+        return dict.fromkeys(names, "")
+    machine = record.provenance
+    values = (
+        record.profile,
+        "SAMPLE" if record.sample else "synthetic" if record.synthetic else "real",
+        ", ".join(_answering(record)),
+        f"{record.created:%Y-%m-%d}",
+        f"{machine.commit[:10]}{' with changes' if machine.dirty else ''}" if machine.commit else "unknown",
+        duration(record.took),
+    )
+    return dict(zip(names, values, strict=True))
+
+
+def _failure(notebook: Path) -> str:
+    for cell in read_notebook(notebook)["cells"]:
+        for output in cell.get("outputs", ()):
+            if output["output_type"] == "error":
+                return f"{output['ename']}: {output['evalue']}".splitlines()[0][:200]
+    return "it left no run record"
+
+
+def _choices(annotation: object) -> list[str]:
+    if get_origin(annotation) is Literal:
+        return [str(choice) for choice in get_args(annotation)]
+    if get_origin(annotation) in (Union, types.UnionType):
+        return [choice for part in get_args(annotation) for choice in _choices(part)]
+    return []
+
+
+def _flat(shown: figures.Html) -> str:
+    """HTML on one line, so that Markdown takes it as one block."""
+    return re.sub(r"\s*\n\s*", " ", shown.html)

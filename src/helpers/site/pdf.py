@@ -1,0 +1,103 @@
+"""The built book as one PDF: each page printed by Chromium, joined in the order of the contents.
+
+PYTHONPATH=src .venv/bin/python -m helpers.site.pdf      (or: make pdf, which builds the book before)
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import yaml
+from pypdf import PdfReader, PdfWriter
+from tqdm import tqdm
+
+from helpers.settings import BUILD, PublicError
+from helpers.site.book import SITE, STAGED
+from helpers.site.doctor import browser
+
+PDF = BUILD / "book.pdf"
+SECONDS = 120
+"""That Chromium may take for one page."""
+
+
+class PdfError(PublicError, RuntimeError):
+    """The book cannot be printed; the message says what is missing and what to do."""
+
+
+def pages(contents: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """(part, page) of a table of contents, in reading order; the first page is of no part."""
+    yield "", str(contents["root"])
+    for part in contents["parts"]:
+        for chapter in part["chapters"]:
+            yield str(part["caption"]), str(chapter["file"])
+            for section in chapter.get("sections", ()):
+                yield str(part["caption"]), str(section["file"])
+
+
+def print_page(chromium: str, page: Path, out: Path) -> None:
+    """Have Chromium print a page, as it stands in the folder and with no network.
+
+    Raises:
+        PdfError: it did not.
+    """
+    with tempfile.TemporaryDirectory() as profile:
+        command = [chromium, "--headless", "--no-sandbox", "--disable-gpu", f"--user-data-dir={profile}"]
+        command += ["--no-pdf-header-footer", "--virtual-time-budget=5000", f"--print-to-pdf={out}", page.as_uri()]
+        try:
+            done = subprocess.run(command, capture_output=True, text=True, timeout=SECONDS, check=False)
+        except (OSError, subprocess.TimeoutExpired) as error:
+            raise PdfError(f"{chromium} did not print {page}: {error}") from error
+    if done.returncode or not out.is_file():
+        raise PdfError(f"{chromium} did not print {page}:\n{done.stderr[-800:]}")
+
+
+def join(printed: Sequence[tuple[str, str, Path]], out: Path) -> None:
+    """Join (part, title, file) to one PDF with an outline, whole or not at all."""
+    with PdfWriter() as writer:
+        parts: dict[str, Any] = {}
+        for part, title, file in printed:
+            first = len(writer.pages)
+            writer.append(PdfReader(file), import_outline=False)
+            if part and part not in parts:
+                parts[part] = writer.add_outline_item(title=part, page_number=first)
+            writer.add_outline_item(title=title, page_number=first, parent=parts.get(part))
+        partial = out.with_name(f"{out.name}.part")
+        writer.write(partial)
+    partial.replace(out)
+
+
+def main() -> int:
+    """Print the book that is built, and say where the PDF is."""
+    chromium = browser()
+    contents = STAGED / "_toc.yml"
+    try:
+        if chromium is None:
+            raise PdfError(
+                "A PDF needs Chromium, and there is none. Install it (Debian: apt-get install chromium), or set "
+                "CHROMIUM to its path."
+            )
+        if not contents.is_file() or not SITE.is_dir():
+            raise PdfError(f"There is no built book in {SITE}: run `make book` first.")
+        every = list(pages(yaml.safe_load(contents.read_text("utf-8"))))
+        with tempfile.TemporaryDirectory() as folder:
+            printed = []
+            for i, (part, page) in enumerate(tqdm(every, unit="page", desc="printed")):
+                file = Path(folder) / f"{i:03}.pdf"
+                print_page(chromium, SITE / f"{page}.html", file)
+                told = PdfReader(file).metadata
+                printed.append((part, (told and told.title) or page, file))
+            join(printed, PDF)
+    except PdfError as error:
+        sys.stderr.write(f"{error}\n")
+        return 1
+    sys.stdout.write(f"The book is in {PDF}\n")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

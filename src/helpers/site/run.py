@@ -1,0 +1,393 @@
+"""Runs a notebook headless: resolves its parameters from a profile, executes it by papermill, keeps what it leaves.
+
+python -m helpers.site.run parameters --profile laptop      write _build/params/laptop/*.yml, touching only what changed
+python -m helpers.site.run notebook NB --profile laptop     execute one notebook
+"""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import difflib
+import hashlib
+import json
+import logging
+import os
+import re
+import shutil
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import yaml
+from filelock import FileLock, Timeout
+
+from helpers import datasets
+from helpers.results.published import paper_of
+from helpers.settings import (
+    BUILD,
+    NOTEBOOKS,
+    PUBLISHED,
+    ROOT,
+    SettingsError,
+    public,
+    read_profile,
+    refused,
+    settings,
+)
+
+KERNEL_SECONDS = 300
+"""That a kernel may take to answer; on a machine where everything waits, a minute is not enough."""
+INTERRUPTED = "The run was interrupted."
+
+
+class ParameterError(SettingsError):
+    """A profile gives a notebook a parameter that it does not have, or a notebook declares none, or is none."""
+
+
+# ------------------------------------------------------------------------------------------------------- parameters
+
+
+def _cells(notebook: Path) -> list[dict[str, Any]]:
+    try:
+        return list(json.loads(notebook.read_text(encoding="utf-8"))["cells"])
+    except (ValueError, KeyError, TypeError) as error:
+        raise ParameterError(
+            f"{notebook.relative_to(ROOT)} is no notebook ({error}). Save it again, or restore it from version control."
+        ) from None
+
+
+def declared(notebook: Path) -> dict[str, Any]:
+    """Parameters that a notebook declares in its cell tagged `parameters`, with their defaults.
+
+    Raises:
+        ParameterError: there is no such cell, or it holds more than plain assignments of literals.
+    """
+    tagged = [c for c in _cells(notebook) if "parameters" in c.get("metadata", {}).get("tags", [])]
+    if len(tagged) != 1:
+        raise ParameterError(f"{notebook.name} needs one cell tagged `parameters`; it has {len(tagged)}.")
+    values: dict[str, Any] = {}
+    for node in ast.parse("".join(tagged[0]["source"])).body:
+        if not (isinstance(node, ast.Assign) and len(node.targets) == 1 and isinstance(node.targets[0], ast.Name)):
+            raise ParameterError(f"{notebook.name}: the cell `parameters` may hold only `name = value` lines.")
+        values[node.targets[0].id] = ast.literal_eval(node.value)
+    return values
+
+
+def parameters(notebook: str, profile: str) -> dict[str, Any]:
+    """What a profile and the settings give a notebook.
+
+    The profile's section for the notebook goes before its defaults; `LLM_MODEL` goes before both.
+
+    Raises:
+        ParameterError: the profile names a notebook or a parameter that does not exist.
+    """
+    whole = read_profile(profile)
+    known = declared(NOTEBOOKS / f"{notebook}.ipynb")
+    section = dict(whole.get(notebook) or {})
+    for name in section:
+        if name not in known:
+            near = difflib.get_close_matches(name, known, n=3)
+            raise ParameterError(
+                f"notebooks/profiles/{profile}.yml gives {notebook} the parameter {name!r}, which it does not declare."
+                + (f" Did you mean {' or '.join(near)}?" if near else f" It declares: {', '.join(known)}.")
+            )
+    values = {k: v for k, v in (whole.get("defaults") or {}).items() if k in known} | section
+    if "profile" in known:
+        values["profile"] = profile
+    if "llm_model" in known and settings().llm_model:
+        values["llm_model"] = settings().llm_model
+    return values
+
+
+def _check_profile(profile: str, notebooks: list[str]) -> None:
+    """Every key of a profile is a notebook or `defaults`, and every default is declared by some notebook."""
+    whole = read_profile(profile)
+    for key in whole:
+        if key != "defaults" and key not in notebooks:
+            near = difflib.get_close_matches(key, notebooks, n=2)
+            raise ParameterError(
+                f"notebooks/profiles/{profile}.yml has a section {key!r}, but there is no such notebook."
+                + (f" Did you mean {near[0]!r}?" if near else "")
+            )
+    everything = {name for nb in notebooks for name in declared(NOTEBOOKS / f"{nb}.ipynb")}
+    for name in whole.get("defaults") or {}:
+        if name not in everything:
+            near = difflib.get_close_matches(name, everything, n=2)
+            raise ParameterError(
+                f"notebooks/profiles/{profile}.yml has the default {name!r}, which no notebook declares."
+                + (f" Did you mean {near[0]!r}?" if near else "")
+            )
+
+
+def write_parameters(profile: str) -> None:
+    """Write each notebook's parameters to `_build/params`, leaving a file alone when nothing in it changed.
+
+    It is written anew where the run it led to is damaged, so that make runs the notebook again.
+
+    A comment holds a digest of what else decides the notebook's numbers: the published numbers of its paper and its
+    entries of the data registry. So make sees a change of either.
+    """
+    folder = BUILD / "params" / profile
+    folder.mkdir(parents=True, exist_ok=True)
+    notebooks = sorted(p.stem for p in NOTEBOOKS.glob("*.ipynb"))
+    _check_profile(profile, notebooks)
+    for notebook in notebooks:
+        text = f"# inputs: {_inputs_digest(notebook)}\n" + yaml.safe_dump(parameters(notebook, profile))
+        path = folder / f"{notebook}.yml"
+        damaged = _damaged(notebook, profile)
+        if damaged:
+            sys.stderr.write(f"{damaged.relative_to(ROOT)} is missing or damaged; {notebook} runs again.\n")
+        if damaged or not path.exists() or path.read_text() != text:
+            part = path.with_suffix(f".{os.getpid()}")  # whole, for another make may be reading it
+            part.write_text(text)
+            part.replace(path)
+
+
+def _damaged(notebook: str, profile: str) -> Path | None:
+    """What cannot be read of a run that left its notebook: that, or its record."""
+    executed, kept_record = _outputs(notebook, profile)
+    return next((path for path in (executed, kept_record) if executed.exists() and not _is_json(path)), None)
+
+
+def _outputs(notebook: str, profile: str) -> tuple[Path, Path]:
+    """Where a run leaves its notebook and its record."""
+    return BUILD / "executed" / profile / f"{notebook}.ipynb", BUILD / "records" / profile / f"{notebook}.json"
+
+
+def _is_json(path: Path) -> bool:
+    try:
+        return bool(json.loads(path.read_bytes()))
+    except (FileNotFoundError, ValueError):
+        return False
+
+
+def _inputs_digest(notebook: str) -> str:
+    read = [e.model_dump(mode="json") for e in datasets.registry().values() if notebook in e.readers]
+    paper = PUBLISHED / f"{paper_of(NOTEBOOKS / f'{notebook}.ipynb')}.yml"
+    published = paper.read_text(encoding="utf-8") if paper.is_file() else ""
+    return hashlib.sha256((json.dumps(read, sort_keys=True, default=str) + published).encode()).hexdigest()[:16]
+
+
+# --------------------------------------------------------------------------------------------------------- execution
+
+
+class _Progress(logging.Handler):
+    """Shows a notebook's own progress bars and messages, as they come, under the name of the notebook."""
+
+    def __init__(self, notebook: str) -> None:
+        super().__init__()
+        self.notebook = notebook
+        self.cells = len(_cells(NOTEBOOKS / f"{notebook}.ipynb"))
+        self.shown = 0.0
+
+    def emit(self, record: logging.LogRecord) -> None:
+        # papermill logs what a cell shows as INFO and what it writes to stderr, messages and bars, as WARNING
+        if record.levelno < logging.WARNING and not record.getMessage().startswith("Executing Cell"):
+            return
+        for line in record.getMessage().replace("\r", "\n").splitlines():
+            text = line.strip().rstrip("-")
+            if text.startswith("Executing Cell "):
+                text = f"cell {text.removeprefix('Executing Cell ')} of {self.cells}"
+            if not text:
+                continue
+            moving = text.startswith("cell ") or ("%|" in text and "100%|" not in text)
+            # a bar moves many times a second: in a terminal in place, in a log a line every ten seconds
+            wait = 0.2 if sys.stderr.isatty() else 10.0
+            if moving and time.monotonic() - self.shown < wait:
+                continue
+            if moving:
+                self.shown = time.monotonic()
+            width = shutil.get_terminal_size().columns - len(self.notebook) - 4
+            if sys.stderr.isatty():
+                sys.stderr.write(f"\r  {self.notebook}: {text[:width].ljust(width)}" + ("" if moving else "\n"))
+            else:
+                sys.stderr.write(f"  {self.notebook}: {text}\n")
+            sys.stderr.flush()
+
+
+def _interruptible() -> None:
+    """Make nbclient end when it is interrupted.
+
+    On Ctrl-C it stops the kernel and forgets its connection. If that happens between two looks at whether the kernel
+    is alive, the next look fails on the forgotten connection, and the wait for the cell's answer never ends.
+    """
+    from nbclient.client import NotebookClient  # noqa: PLC0415
+    from nbclient.exceptions import DeadKernelError  # noqa: PLC0415
+
+    look = NotebookClient._async_check_alive
+
+    async def look_if_connected(self: NotebookClient) -> None:
+        if self.kc is None:
+            raise DeadKernelError(INTERRUPTED)
+        await look(self)
+
+    NotebookClient._async_check_alive = look_if_connected  # type: ignore[method-assign]
+
+
+def execute(notebook: str, profile: str, needs: Sequence[Path] = ()) -> int:
+    """Execute a notebook with its profile's parameters.
+
+    The result is moved into place only when every cell ran and the run record was written. A failed run is kept under
+    `_build/failed`, its error shown in place, and told. Where another process executes the notebook, this one waits,
+    and then executes it only if it is still older than a file of `needs`.
+
+    Returns:
+        0, or 1 when the notebook failed.
+
+    Raises:
+        OSError: something could not be written.
+    """
+    target, kept_record = _outputs(notebook, profile)
+    failed = BUILD / "failed" / profile / f"{notebook}.ipynb"
+    part = target.with_suffix(".part.ipynb")
+    for path in (target, failed):
+        path.parent.mkdir(parents=True, exist_ok=True)
+    with _alone(notebook, target.with_suffix(".lock")) as waited:
+        if waited and _up_to_date(target, needs):
+            sys.stderr.write(f"  {notebook}: done by the other make\n")
+            return 0
+        others = sorted(p.stem for p in NOTEBOOKS.glob("*.ipynb"))
+        sys.stderr.write(f"[{others.index(notebook) + 1}/{len(others)}] {notebook} ({profile})\n")
+        values = yaml.safe_load((BUILD / "params" / profile / f"{notebook}.yml").read_text()) or {}
+        start, before = time.monotonic(), _version(kept_record)
+        try:
+            why = _run_cells(notebook, values, part)
+            if not why and _version(kept_record) == before:
+                why = (
+                    f"{notebook} ended without a run record at {kept_record.relative_to(ROOT)}: it must "
+                    "call record.start(...) and save()."
+                )
+            if why:
+                kept = ""
+                if part.exists():
+                    _hide_secrets(part)
+                    part.replace(failed)
+                    kept = f" Up to there it is kept as {failed.relative_to(ROOT)}."
+                sys.stderr.write(
+                    f"\n{public(why)}\n\n{notebook} failed.{kept} What was computed is kept too, and the next "
+                    "run goes on from there.\n"
+                )
+                return 1
+            _hide_secrets(part)
+            part.replace(target)
+        finally:
+            part.unlink(missing_ok=True)
+        failed.unlink(missing_ok=True)
+        sys.stderr.write(f"  {notebook}: done in {time.monotonic() - start:.0f} s\n")
+    return 0
+
+
+@contextmanager
+def _alone(notebook: str, lock: Path) -> Iterator[bool]:
+    """Keep other processes from executing a notebook; True if this one had to wait for another."""
+    alone = FileLock(lock)
+    try:
+        alone.acquire(timeout=0)
+        waited = False
+    except Timeout:
+        sys.stderr.write(f"{notebook} is being executed by another make; waiting for it ...\n")
+        alone.acquire()
+        waited = True
+    try:
+        yield waited
+    finally:
+        alone.release()
+
+
+def _up_to_date(target: Path, needs: Sequence[Path]) -> bool:
+    return target.exists() and all(path.stat().st_mtime <= target.stat().st_mtime for path in needs)
+
+
+def _version(path: Path) -> tuple[int, int]:
+    """Differs each time that a file is replaced, whatever the clock says."""
+    found = path.stat() if path.exists() else None
+    return (found.st_ino, found.st_mtime_ns) if found else (0, 0)
+
+
+def _run_cells(notebook: str, values: dict[str, Any], part: Path) -> str:
+    """Execute a notebook into `part`. Returns why it failed, or nothing."""
+    import papermill  # noqa: PLC0415  # a second to import, which writing parameters should not cost
+    from papermill.exceptions import PapermillExecutionError  # noqa: PLC0415
+    from traitlets.config import Config  # noqa: PLC0415
+
+    logger = logging.getLogger("papermill")
+    logger.handlers, logger.propagate = [_Progress(notebook)], False
+    logger.setLevel(logging.INFO)
+    _interruptible()
+    try:
+        # Sockets in the file system in place of TCP ports that others on the machine could connect to; in a folder of
+        # this run's own, for in a shared one two kernels that start at once take the same names.
+        with tempfile.TemporaryDirectory(prefix="kernel-") as sockets:
+            own = Config({"KernelManager": {"transport": "ipc", "ip": f"{sockets}/at"}})
+            papermill.execute_notebook(
+                str(NOTEBOOKS / f"{notebook}.ipynb"),
+                str(part),
+                parameters=values,
+                cwd=str(ROOT),
+                progress_bar=False,
+                log_output=True,
+                kernel_name="python3",
+                start_timeout=KERNEL_SECONDS,
+                config=own if sys.platform != "win32" else None,
+            )
+    except PapermillExecutionError as error:
+        return _refused_there(error.evalue) or "\n".join(str(error).splitlines()[-25:])
+    except RuntimeError as error:  # of a kernel that died, or did not start
+        if str(error) == INTERRUPTED:
+            raise KeyboardInterrupt from None
+        return (
+            f"The kernel ended before the notebook did ({error}). The system ends it when memory runs out: then close "
+            "other programs, or set JOBS=1 or a smaller PROFILE."
+        )
+    return ""
+
+
+def _refused_there(said: str) -> str:
+    """What to do about a refusal of the system's, as a kernel says it: `[Errno 28] No space left: 'path'`."""
+    match = re.fullmatch(r"\[Errno (\d+)\] ([^:]*)(?:: '(.*)')?", said)
+    return refused(OSError(int(match[1]), match[2], match[3])) if match else ""
+
+
+def _hide_secrets(executed: Path) -> None:
+    """Take passwords, keys and tokens out of what the cells of a notebook show, errors of other libraries included."""
+    notebook = json.loads(executed.read_text(encoding="utf-8"))
+    for cell in notebook["cells"]:
+        if "outputs" in cell:
+            cell["outputs"] = public(cell["outputs"], keep=frozenset({"output_type", "name", "metadata"}))
+    executed.write_text(json.dumps(notebook, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """The command line."""
+    parser = argparse.ArgumentParser(prog="python -m helpers.site.run", description="Run notebooks headless.")
+    commands = parser.add_subparsers(dest="command", required=True)
+    for name in ("parameters", "notebook"):
+        sub = commands.add_parser(name)
+        sub.add_argument("--profile", default=os.environ.get("PROFILE", "laptop"))
+        if name == "notebook":
+            sub.add_argument("notebook")
+            sub.add_argument("--needs", nargs="*", type=Path, default=(), help="files that it is made from")
+    options = parser.parse_args(arguments)
+    try:
+        if options.command == "parameters":
+            write_parameters(options.profile)
+        else:
+            return execute(options.notebook, options.profile, options.needs)
+    except (SettingsError, datasets.DataError) as error:
+        sys.stderr.write(f"{error}\n")
+        return 1
+    except OSError as error:
+        sys.stderr.write(f"{refused(error)}\n")
+        return 1
+    except KeyboardInterrupt:
+        return 130
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,353 @@
+"""Printed, rescored and rerun side by side: the scoreboard, the ledger of claims, and drift from the kept reference."""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import re
+import sys
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, TypeVar, get_args
+
+import pandas as pd
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from helpers.results.published import Claim, Kind, Number, Unit, papers, published
+from helpers.results.record import Record, Value, records
+from helpers.results.verdicts import TESTED
+from helpers.settings import RESULTS, Profile, settings
+
+SLACK = 1e-9
+"""Relative slack of every comparison, so that a value on the border of its tolerance counts as within it."""
+DRIFT_FLOOR: dict[Unit, float | None] = {
+    "fraction": 0.01,
+    "percentage_points": 1.0,
+    "count": 0.0,
+    "seconds": None,
+    "per_second": None,
+}
+"""How far a rerun may always lie from the kept reference. None: not compared."""
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """One cell of the scoreboard: a value with its verdict, or no value and the reason."""
+
+    verdict: str
+    why: str
+    value: float | None = None
+    n: int | None = None
+    low: float | None = None
+    high: float | None = None
+    unparsed: int | None = None
+    model: str = ""
+    stand_in: bool = False
+    notebook: str = ""
+    note: str = ""
+
+
+def scoreboard(paper: str | None = None, profile: Profile | None = None) -> pd.DataFrame:
+    """Every printed number, with what became of it.
+
+    Args:
+        paper: one paper; all of them if left out.
+        profile: whose runs; the setting PROFILE if left out.
+
+    Returns:
+        One row a number: id, paper, table, row, column, unit, printed, value, printed_n, printed_model, note, and three
+        groups of columns: `rescored`, `reference` (the kept run's rerun) and `rerun` (that of this machine), each with
+        `_n`, `_low`, `_high`, `_unparsed`, `_verdict`, `_why`, `_model`, `_stand_in`, `_notebook` and `_note`. A
+        group's verdict is agrees, differs, undecided (only the interval reaches within the tolerance), not compared
+        (speed), SAMPLE, not run or cannot be run, and there is always a why. `verdict` and `why` sum the row up and
+        `decided_by` says which group they are from: this machine's rerun on real data, or else the reference, or else
+        what was rescored. A SAMPLE takes no other value's place.
+    """
+    profile = profile or settings().profile
+    own, kept = records(profile), records(profile, RESULTS)
+    rows = []
+    for name in [paper] if paper else papers():
+        rows += [_row(name, number, own, kept) for number in published(name).numbers]
+    frame = pd.DataFrame(rows)
+    counts = [column for column in frame.columns if column.endswith(("_n", "_unparsed"))]
+    floats = [f"{group}{end}" for group in ("rescored", "reference", "rerun") for end in ("", "_low", "_high")]
+    return frame.astype(dict.fromkeys(counts, "Int64") | dict.fromkeys(floats, "float64"))
+
+
+def ledger(paper: str | None = None, profile: Profile | None = None) -> pd.DataFrame:
+    """Every claim, with its verdict on the kept run and on this machine's.
+
+    Returns:
+        One row a claim: id, paper, claim, where, note, and for `reference` and `rerun` the columns `_verdict`, `_why`,
+        `_test`, `_p` and `_notebook`; then `verdict` and `why` of this machine's run on real data, or else of the
+        reference.
+    """
+    profile = profile or settings().profile
+    own, kept = records(profile), records(profile, RESULTS)
+    rows = []
+    for name in [paper] if paper else papers():
+        for claim in published(name).claims:
+            row = {"id": claim.id, "paper": name, "claim": claim.text, "where": claim.where, "note": claim.note}
+            reference = _decided(claim, kept, claim.why_not or "no reference run decides it yet")
+            rerun = _decided(claim, own, claim.why_not or "not yet run on this machine")
+            for group, decided in (("reference", reference), ("rerun", rerun)):
+                row |= {f"{group}_{key}": value for key, value in decided.items()}
+            chosen = reference if reference["verdict"] in TESTED and rerun["verdict"] not in TESTED else rerun
+            rows.append({**row, "verdict": chosen["verdict"], "why": chosen["why"]})
+    return pd.DataFrame(rows).astype({"reference_p": "float64", "rerun_p": "float64"})
+
+
+@dataclass(frozen=True, slots=True)
+class Drift:
+    """A number that moved away from the kept reference, or is gone."""
+
+    id: str
+    kind: Kind
+    now: float | None
+    reference: float
+    allowed: float
+    why: str
+
+
+def compare(run: Record, reference: Record) -> list[Drift]:
+    """The reference's numbers that this run does not give again.
+
+    A rescored number shall be the same, because it is arithmetic on the same files. A rerun number may move by its
+    stated `drift`; if it has none, by half the width of the reference's interval or by DRIFT_FLOOR, whichever is more.
+    Speed is not compared, nor is a rerun by another model, nor anything if either run had only SAMPLE data.
+    """
+    if run.sample or reference.sample:
+        return []
+    now = {(value.kind, value.id): value for value in run.values}
+    numbers = {number.id: number for number in published(reference.paper).numbers}
+    drifts = []
+    for old in reference.values:
+        new = now.get((old.kind, old.id))
+        if old.id not in numbers:
+            drifts.append(Drift(old.id, old.kind, None, old.value, 0.0, "the reference has an unknown id"))
+            continue
+        allowed = _allowed(numbers[old.id], old)
+        if allowed is None or (new is not None and new.model != old.model):
+            continue
+        if new is None:
+            drifts.append(Drift(old.id, old.kind, None, old.value, allowed, "this run has no value"))
+        elif not _near(new.value, old.value, allowed):
+            moved, was = (numbers[old.id].show(value.value, 2) for value in (new, old))
+            drifts.append(Drift(old.id, old.kind, new.value, old.value, allowed, f"now {moved}, reference {was}"))
+    return drifts
+
+
+def _allowed(number: Number, old: Value) -> float | None:
+    if old.kind == "rescored":
+        return 0.0
+    if number.tolerance.drift is not None:
+        return number.tolerance.drift
+    floor = DRIFT_FLOOR[number.unit]
+    if floor is None or old.low is None or old.high is None:
+        return floor
+    return max(floor, (old.high - old.low) / 2)
+
+
+def _latest(runs: Sequence[Record], entries: Callable[[Record], Iterable[T]]) -> tuple[Record, T] | tuple[None, None]:
+    """The first of these entries in the newest run that has one, real data before SAMPLE, and that run."""
+    for run in sorted(runs, key=lambda run: (not run.sample, run.created), reverse=True):
+        for entry in entries(run):
+            return run, entry
+    return None, None
+
+
+def _row(paper: str, number: Number, own: Sequence[Record], kept: Sequence[Record]) -> dict[str, Any]:
+    """One row of the scoreboard."""
+    groups = {
+        "rescored": _rescored(number, own, kept),
+        "reference": _cell(number, "rerun", kept, "no reference run has it yet"),
+        "rerun": _cell(number, "rerun", own, "not yet run on this machine"),
+    }
+    row: dict[str, Any] = {"id": number.id, "paper": paper}
+    row |= {key: getattr(number, key) for key in ("table", "row", "column", "unit", "printed", "value")}
+    row |= {"printed_n": number.n, "printed_model": number.model or "", "note": number.note}
+    for group, cell in groups.items():
+        row |= {group if key == "value" else f"{group}_{key}": value for key, value in asdict(cell).items()}
+    decided_by = _decider(groups)
+    return {**row, "verdict": groups[decided_by].verdict, "why": groups[decided_by].why, "decided_by": decided_by}
+
+
+def _cell(number: Number, kind: Kind, runs: Sequence[Record], empty: str) -> Cell:
+    """A number's cell from the newest of these runs that has it, or the reason why none has."""
+    run, value = _latest(runs, lambda run: (v for v in run.values if (v.id, v.kind) == (number.id, kind)))
+    if run and value:
+        stand_in = _stands_in(value.model, number.model)
+        verdict, why = ("SAMPLE", "made from sample data: not compared") if run.sample else _judge(number, value)
+        return Cell(
+            verdict=verdict,
+            why=f"{value.model} stands in for {number.model}; {why}" if stand_in else why,
+            value=value.value,
+            n=value.n,
+            low=value.low,
+            high=value.high,
+            unparsed=value.unparsed,
+            model=value.model,
+            stand_in=stand_in,
+            notebook=run.notebook,
+            note=value.note,
+        )
+    run, reason = _latest(runs, lambda run: (r for r in run.reasons if (r.id, r.kind) == (number.id, kind)))
+    if run and reason:
+        return Cell(reason.status, reason.why, notebook=run.notebook)
+    never = number.why_not if kind == "rescored" else number.why_no_rerun
+    return Cell("cannot be run", never) if never else Cell("not run", empty)
+
+
+def _rescored(number: Number, own: Sequence[Record], kept: Sequence[Record]) -> Cell:
+    """This machine's rescored value if it is on real data, or else the kept one, or else a SAMPLE or a reason."""
+    empty = "not yet rescored"
+    here, there = (_cell(number, "rescored", runs, empty) for runs in (own, kept))
+    if here.value is not None and here.verdict != "SAMPLE":
+        return here
+    return there if there.value is not None or not here.notebook else here
+
+
+def _judge(number: Number, value: Value) -> tuple[str, str]:
+    tolerance = number.within(value.kind)
+    if tolerance is None:
+        return "not compared", "speed depends on the machine"
+    # a rescored value is judged by its last printed digit, so it is shown with more
+    more = 1 if value.kind == "rescored" else 0
+    limit = number.show(tolerance, more).lstrip("+")
+    apart = f"{number.show(value.value, 2 * more)} against {number.printed} printed"
+    if _near(value.value, number.value, tolerance):
+        return "agrees", f"{apart}; within the tolerance of {limit}"
+    if value.kind == "rerun" and _reaches(value, number.value, tolerance):
+        return "undecided", f"{apart}; beyond the tolerance of {limit}, but the interval reaches within it"
+    return "differs", f"{apart}; beyond the tolerance of {limit}"
+
+
+def _reaches(value: Value, printed: float, tolerance: float) -> bool:
+    """Whether some of a value's interval lies within the tolerance."""
+    if value.low is None or value.high is None:
+        return False
+    nearest = min(max(printed, value.low), value.high)
+    return _near(nearest, printed, tolerance)
+
+
+def _decided(claim: Claim, runs: Sequence[Record], empty: str) -> dict[str, Any]:
+    """What the newest of these runs says about a claim; one that decides it goes before one that only says why not."""
+    run, found = _latest(runs, lambda run: (f for f in run.claims if f.id == claim.id and f.verdict in TESTED))
+    if not run:
+        run, found = _latest(runs, lambda run: (f for f in run.claims if f.id == claim.id))
+    if not (run and found):
+        return {"verdict": "not run", "why": empty, "test": claim.decided_by, "p": None, "notebook": ""}
+    verdict = "SAMPLE" if run.sample and found.verdict in TESTED else found.verdict
+    return {"verdict": verdict, "why": found.why, "test": found.test, "p": found.p, "notebook": run.notebook}
+
+
+def _decider(groups: dict[str, Cell]) -> str:
+    """Which group's verdict sums up the row."""
+    for group in ("rerun", "reference", "rescored"):
+        if groups[group].value is not None and groups[group].verdict != "SAMPLE":
+            return group
+    return "rerun" if groups["rerun"].notebook or not groups["reference"].notebook else "reference"
+
+
+def _near(a: float, b: float, tolerance: float) -> bool:
+    return abs(a - b) <= tolerance + SLACK * max(1.0, abs(b))
+
+
+def _stands_in(used: str, printed: str | None) -> bool:
+    """Whether a model is another one than was printed; owner, case and punctuation of a name do not matter."""
+
+    def plain(model: str) -> str:
+        return re.sub(r"[^a-z0-9]", "", model.rsplit("/", 1)[-1].lower())
+
+    return bool(used and printed) and plain(used) not in map(plain, (printed or "").split(" or "))
+
+
+# --- in the terminal -----------------------------------------------------------------------------------------------
+
+_COLOURS = {"agrees": "green", "differs": "red", "undecided": "magenta", "SAMPLE": "yellow", "not compared": "cyan"}
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Print scoreboard and ledger; with `--check`, hold this machine's runs against the kept reference.
+
+    Returns:
+        0; with `--check` 1 if a number drifted, and 2 if there was nothing to compare.
+    """
+    parser = argparse.ArgumentParser(prog="python -m helpers.site.scoreboard", description="Printed, rescored, rerun.")
+    parser.add_argument("--paper", choices=papers(), help="one paper; default: all")
+    parser.add_argument("--profile", choices=get_args(Profile), default=settings().profile)
+    parser.add_argument("--check", action="store_true", help="exit 1 if a number drifted from the kept reference")
+    options = parser.parse_args(arguments)
+    logging.basicConfig(format="%(levelname)s: %(message)s")
+    console = Console()
+    if options.check:
+        return _check(console, options.paper, options.profile)
+    board = scoreboard(options.paper, options.profile)
+    for (paper, table), rows in board.groupby(["paper", "table"], sort=False):
+        console.print(_board(escape(f"{paper}: {table}"), rows))
+    console.print(_claims(ledger(options.paper, options.profile)))
+    return 0
+
+
+def _check(console: Console, paper: str | None, profile: Profile) -> int:
+    both = records(profile), records(profile, RESULTS)
+    own, kept = ({run.notebook: run for run in runs if paper in (None, run.paper)} for runs in both)
+    shared = sorted(own.keys() & kept.keys())
+    real = [name for name in shared if not own[name].sample and not kept[name].sample]
+    for name in [name for name in shared if name not in real]:
+        console.print(f"{name}: made from sample data, so there is nothing to hold it against.")
+    if not real:
+        console.print(f"Nothing to compare for the profile {profile}: run `make reproduce` on real data first.")
+        return 2
+    drifts = [(name, drift) for name in real for drift in compare(own[name], kept[name])]
+    for name, drift in drifts:
+        console.print(
+            f"[red]drift[/] {name}: {drift.id} ({drift.kind}): {escape(drift.why)}; allowed {drift.allowed:.4g}"
+        )
+    if not drifts:
+        console.print(f"No drift from the kept reference: {', '.join(real)}.")
+    return 1 if drifts else 0
+
+
+def _board(title: str, frame: pd.DataFrame) -> Table:
+    table = Table("place", "printed", "rescored", "reference", "this machine", "verdict", title=title)
+    for row in frame.to_dict("records"):
+        number = published(row["paper"]).number(row["id"])
+        cells = [
+            _coloured(_shown(number, row, group), row[f"{group}_verdict"])
+            for group in ("rescored", "reference", "rerun")
+        ]
+        table.add_row(
+            escape(f"{row['row']}: {row['column']}"),
+            escape(row["printed"]),
+            *cells,
+            _coloured(row["verdict"], row["verdict"]),
+        )
+    return table
+
+
+def _shown(number: Number, row: dict[Any, Any], group: str) -> str:
+    if pd.isna(row[group]):
+        return str(row[f"{group}_verdict"])
+    return number.show(row[group]) + (" (stand-in)" if row[f"{group}_stand_in"] else "")
+
+
+def _claims(frame: pd.DataFrame) -> Table:
+    table = Table("claim", "reference", "this machine", "why", title="Claims")
+    for row in frame.to_dict("records"):
+        verdicts = [_coloured(row[f"{group}_verdict"], row[f"{group}_verdict"]) for group in ("reference", "rerun")]
+        table.add_row(escape(row["claim"]), *verdicts, escape(row["why"]))
+    return table
+
+
+def _coloured(text: str, verdict: str) -> str:
+    colour = _COLOURS.get(verdict, "dim")
+    return f"[{colour}]{escape(text)}[/]"
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,334 @@
+"""Architectures of the papers over one knowledge: each turns a question into evidence, and one model answers.
+
+Unlike the arms of side_effects, no filter reads the retrieved text: the model does. What differs between two arms is
+the evidence, and what it cost to find it.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import bm25s
+import numpy as np
+from numpy.typing import NDArray
+
+from helpers.graph import Graph
+from helpers.llm import LLM, Choice, Reply
+from helpers.results import figures
+from helpers.results.answers import Answer
+from papers.across_papers.questions import Asked
+from papers.clinical_notes.retrieval import min_max
+from papers.side_effects.forward import SENTENCE_B, TextStore
+from papers.side_effects.misspelling import Normaliser
+
+ARMS = {
+    "closed_book": "Closed book",
+    "text": "Text RAG",
+    "hybrid": "Hybrid text (BM25 + dense)",
+    "dual_track": "Dual track (question + answer)",
+    "graph": "Graph",
+    "graph_names": "Graph with name repair",
+    "graph_text": "Graph with text fallback",
+    "graph_first": "Graph with name repair and text fallback",
+}
+"""Names as a reader sees them. Text, graph: side_effects. Hybrid: clinical_notes. Dual track: qa_rag. Name repair:
+side_effects, Table 5, by a dictionary and edit distance. Text fallback: what drug_interactions proposes for future
+work."""
+
+COLOURS = {
+    arm: figures.arm_colour("closed_book" if arm == "closed_book" else "graphrag" if "graph" in arm else "format_b")
+    for arm in ARMS
+}
+"""One colour for each source of the evidence: none, text, graph."""
+
+ANSWERING = (
+    "You are asked whether a drug has a side effect. Answer with a single word: YES or NO. If evidence is given, go by "
+    "the evidence alone: the answer is NO unless the evidence says it of this very drug and effect."
+)
+READING = (
+    "Copy the drugs and the side effect from the question, exactly as they are written. Answer in one line: the drugs "
+    "with commas between them, a vertical bar, the side effect."
+)
+# Made-up names: no test item may stand in a prompt.
+READING_EXAMPLES = (
+    ("Is ringing in the left ear an adverse effect of drugname?", "drugname | ringing in the left ear"),
+    ("Do both compound 17-x and drugname cause severe itching?", "compound 17-x, drugname | severe itching"),
+)
+SUPPOSING = (
+    "Answer the question about a drug in one short sentence, as a drug reference would. If you do not know, write the "
+    "likeliest sentence."
+)
+NOTHING = "The graph does not know these names."
+
+
+@dataclass
+class Found:
+    """Evidence for one question, and the tokens it took to find it."""
+
+    lines: Sequence[str] = ()
+    replies: list[Reply | Choice] = field(default_factory=list)
+
+
+Finder = Callable[[Sequence[Asked]], list[Found]]
+"""Questions in, evidence for each out."""
+Arm = Callable[[Sequence[Asked]], list[Answer]]
+"""Questions in, an answer for each out."""
+
+
+def answering(llm: LLM, find: Finder, label: str) -> Arm:
+    """An arm: find evidence for each question and have the model answer YES or NO, constrained, at temperature 0."""
+
+    def arm(questions: Sequence[Asked]) -> list[Answer]:
+        found = find(questions)
+        prompts = [answering_prompt(q.text, f.lines) for q, f in zip(questions, found, strict=True)]
+        answers = []
+        for choice, f in zip(llm.choose_many(prompts, ["YES", "NO"], label=label), found, strict=True):
+            replies = [*f.replies, choice]
+            tokens = sum(r.prompt_tokens + r.generated_tokens for r in replies)
+            answers.append(
+                Answer(
+                    answer=choice.answer,
+                    predicted=choice.answer,
+                    measures={"p_yes": (math.exp(choice.logprobs["YES"]), 1.0), "tokens": (float(tokens), 1.0)},
+                    requests=[r.key for r in replies],
+                )
+            )
+        return answers
+
+    return arm
+
+
+def answering_prompt(question: str, evidence: Sequence[str]) -> list[dict[str, str]]:
+    """The messages: one instruction for all arms, the evidence if there is any, the question."""
+    given = "Evidence:\n" + "\n".join(f"- {line}" for line in evidence) + "\n\n" if evidence else ""
+    return [{"role": "system", "content": ANSWERING}, {"role": "user", "content": f"{given}Question: {question}"}]
+
+
+# -------------------------------------------------------------------------------------------------------- text arms
+
+
+def closed_book(questions: Sequence[Asked]) -> list[Found]:
+    """No evidence."""
+    return [Found() for _ in questions]
+
+
+def dense(store: TextStore, k: int) -> Finder:
+    """The k sentences nearest to the question (side_effects, Format B)."""
+
+    def find(questions: Sequence[Asked]) -> list[Found]:
+        rows = store.index.search(store.encoder.encode([q.text for q in questions]), k)[1]
+        return [Found([store.texts[i] for i in row]) for row in rows]
+
+    return find
+
+
+def hybrid(store: TextStore, words: bm25s.BM25, k: int, *, candidates: int = 200, semantic: float = 0.5) -> Finder:
+    """BM25 and dense candidates in equal numbers, fused by min-max (clinical_notes, "Hybrid retrieval").
+
+    Args:
+        store: the sentences and their vectors.
+        words: BM25 over the same sentences.
+        k: sentences for the model.
+        candidates: of each of the two searches.
+        semantic: weight of the dense score; the lexical one has the rest.
+    """
+
+    def find(questions: Sequence[Asked]) -> list[Found]:
+        most = min(candidates, len(store.texts))
+        texts = [q.text for q in questions]
+        cosines, near = store.index.search(store.encoder.encode(texts), most)
+        same, scores = words.retrieve(word_tokens(texts), k=most, show_progress=False)
+        found = []
+        for rows, cosine, hits, score in zip(near, cosines, same, scores, strict=True):
+            fused = fuse(rows, cosine, hits, score, semantic)
+            found.append(Found([store.texts[i] for i in fused[:k]]))
+        return found
+
+    return find
+
+
+def word_index(texts: Sequence[str]) -> bm25s.BM25:
+    """BM25 over the words of the texts."""
+    words = bm25s.BM25()
+    words.index(word_tokens(texts), show_progress=False)
+    return words
+
+
+def word_tokens(texts: Sequence[str]) -> list[list[str]]:
+    """Lower-case words, numbers and single letters."""
+    word = r"(?u)\b\w+\b"
+    tokens: list[list[str]] = bm25s.tokenize(list(texts), token_pattern=word, return_ids=False, show_progress=False)
+    return tokens
+
+
+def fuse(
+    near: NDArray[np.int64],
+    cosine: NDArray[np.float32],
+    same: NDArray[np.int64],
+    score: NDArray[np.float32],
+    share: float,
+) -> list[int]:
+    """Rows of either search, best first by `share` of the scaled cosine and the rest of the scaled BM25 score."""
+    rows = sorted({*map(int, near), *map(int, same)})
+    place = {row: i for i, row in enumerate(rows)}
+    columns = np.full((2, len(rows)), np.nan)
+    for column, ids, values in ((0, near, cosine), (1, same, score)):
+        columns[column, [place[int(i)] for i in ids]] = values
+    total = share * min_max(columns[0]) + (1 - share) * min_max(columns[1])
+    return [rows[i] for i in np.argsort(-total, kind="stable")]
+
+
+def dual_track(llm: LLM, store: TextStore, k: int, *, tokens: int = 40) -> Finder:
+    """Half of the sentences by the question, half by an answer that the model supposes (qa_rag, "Dual-track").
+
+    The two lists are joined and put in the order of their nearness to the question, as the paper's reranker would; a
+    cross-encoder is not asked.
+    """
+
+    def find(questions: Sequence[Asked]) -> list[Found]:
+        prompts = [[{"role": "system", "content": SUPPOSING}, {"role": "user", "content": q.text}] for q in questions]
+        supposed = llm.chat_many(prompts, max_tokens=tokens, stop=["\n"], label="supposed answers")
+        by_question, by_answer = (
+            store.encoder.encode([text or " " for text in texts])
+            for texts in ([q.text for q in questions], [r.text for r in supposed])
+        )
+        first = store.index.search(by_question, k)[1]
+        second = store.index.search(by_answer, k)[1]
+        found = []
+        for reply, asked, nearest, supposed_nearest in zip(supposed, by_question, first, second, strict=True):
+            rows = joined(nearest, supposed_nearest, k)
+            vectors = store.encoder.encode([store.texts[i] for i in rows])
+            order = np.argsort(-(vectors @ asked), kind="stable")
+            found.append(Found([store.texts[rows[i]] for i in order], [reply]))
+        return found
+
+    return find
+
+
+def joined(first: Sequence[int] | NDArray[np.int64], second: Sequence[int] | NDArray[np.int64], k: int) -> list[int]:
+    """k different rows, taken from the two lists in turn."""
+    taken: dict[int, None] = {}
+    for a, b in zip(first, second, strict=True):
+        taken.setdefault(int(a))
+        taken.setdefault(int(b))
+    return list(taken)[:k]
+
+
+# ------------------------------------------------------------------------------------------------------- graph arms
+
+_LINE = re.compile(r"^\s*(?P<drugs>[^|\n]+?)\s*\|\s*(?P<effect>[^|\n]+)")
+
+
+@dataclass(frozen=True)
+class Names:
+    """The names that the model read from a question; none where its line could not be parsed."""
+
+    drugs: tuple[str, ...] = ()
+    side_effect: str = ""
+
+
+def parse_names(line: str) -> Names:
+    """`drug, drug | effect` as names in lower case."""
+    found = _LINE.search(line)
+    if not found:
+        return Names()
+    drugs = (_bare(part) for part in re.split(r",|\band\b", found["drugs"]))
+    return Names(tuple(dict.fromkeys(drug for drug in drugs if drug)), _bare(found["effect"]))
+
+
+def _bare(text: str) -> str:
+    return text.strip().strip("\"'`*.?").strip().lower()
+
+
+def reading_prompt(question: str) -> list[dict[str, str]]:
+    """The messages that ask for the names, with two made-up examples."""
+    messages = [{"role": "system", "content": READING}]
+    for example, line in READING_EXAMPLES:
+        messages += [{"role": "user", "content": example}, {"role": "assistant", "content": line}]
+    return [*messages, {"role": "user", "content": question}]
+
+
+EDGES = """
+MATCH (d:Drug {name: $drug})
+OPTIONAL MATCH (d)-[:may_cause_side_effect]->(s:SideEffect {name: $side_effect})
+RETURN d.name AS drug, s.name AS side_effect
+"""
+
+
+def from_graph(
+    llm: LLM, graph: Graph, *, normalise: Normaliser | None = None, otherwise: Finder | None = None
+) -> Finder:
+    """The model reads the names, the graph says of each drug whether it has the edge (side_effects, GraphRAG).
+
+    Args:
+        llm: reads the names.
+        graph: with the nodes and edges of side_effects.
+        normalise: turns a drug as written into one of the graph; None takes names as they are.
+        otherwise: finds evidence where the graph knows none of the drugs (drug_interactions, Discussion); None
+            leaves it at that.
+    """
+
+    def find(questions: Sequence[Asked]) -> list[Found]:
+        replies = llm.chat_many(
+            [reading_prompt(q.text) for q in questions], max_tokens=48, stop=["\n"], label="names read"
+        )
+        found = [Found(_edges(graph, parse_names(r.text), normalise), [r]) for r in replies]
+        missing = [i for i, f in enumerate(found) if not f.lines]
+        elsewhere = otherwise([questions[i] for i in missing]) if otherwise and missing else None
+        for place, i in enumerate(missing):
+            found[i].lines = elsewhere[place].lines if elsewhere else [NOTHING]
+        return found
+
+    return find
+
+
+def _edges(graph: Graph, names: Names, normalise: Normaliser | None) -> list[str]:
+    """What the graph says of each drug, as sentences."""
+    lines = []
+    for typed in names.drugs:
+        drug = typed if normalise is None else normalise([typed])[0].drug or typed
+        rows = graph.read(EDGES, drug=drug, side_effect=names.side_effect)
+        if not rows:
+            continue
+        also = f" ({typed})" if typed != drug else ""
+        if rows[0]["side_effect"]:
+            lines.append(SENTENCE_B.format(drug=drug + also, side_effect=names.side_effect))
+        else:
+            lines.append(f"The drug {drug}{also} is not known to cause {names.side_effect}.")
+    return lines
+
+
+# ---------------------------------------------------------------------------------------------------------- latency
+
+
+def timed(llm: LLM, finders: Mapping[str, Callable[[LLM], Finder]]) -> dict[str, Arm]:
+    """Arms that answer one question at a time, with nothing stored from before, and say how many seconds each took.
+
+    An arm takes no computed prompt from another one that showed the same evidence; its own instruction it shares. The
+    first question warms up: it is asked twice, and the first time does not count.
+
+    Args:
+        llm: a client without a store of requests.
+        finders: each arm's way to evidence, made with that client.
+    """
+
+    def alone(name: str) -> Arm:
+        own = llm.apart(name)
+        ask = answering(own, finders[name](own), ARMS[name])
+
+        def arm(questions: Sequence[Asked]) -> list[Answer]:
+            ask(questions[:1])
+            answers = []
+            for question in questions:
+                started = time.perf_counter()
+                ask([question])
+                answers.append(Answer(repeat=1, measures={"seconds": (time.perf_counter() - started, 1.0)}))
+            return answers
+
+        return arm
+
+    return {name: alone(name) for name in finders}

@@ -1,0 +1,182 @@
+"""One set of questions for all architectures: does a drug have an effect, asked in five ways that people ask.
+
+All have the answer YES or NO, half of them each within every kind, so that a guess is right in half of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pandas as pd
+
+from papers.side_effects.forward import Question, stratified
+from papers.side_effects.misspelling import EDITS, other_names, perturb
+
+KINDS = {
+    "plain": "as the data name it",
+    "worded": "in other words",
+    "misspelt": "drug misspelt",
+    "brand": "trade name",
+    "both": "two drugs",
+}
+WORDINGS = (
+    "Should {drug} be expected to cause {side_effect}?",
+    "A patient takes {drug} and now has {side_effect}. Is that a documented reaction to the drug?",
+    "Does the label of {drug} name {side_effect} among its adverse reactions?",
+)
+BOTH = "Do both {first} and {second} cause {side_effect}?"
+
+Knowledge = Mapping[str, Sequence[str]]
+
+
+@dataclass(frozen=True)
+class Asked:
+    """One question, in words, with its right answer.
+
+    Attributes:
+        kind: one of `KINDS`.
+        text: the question.
+        label: True for YES.
+        drugs: whom it is about, by the names of the knowledge.
+        side_effect: which effect, by the name of the knowledge.
+        cluster: questions that share a drug share it.
+    """
+
+    kind: str
+    text: str
+    label: bool
+    drugs: tuple[str, ...]
+    side_effect: str
+    cluster: str = ""
+
+    @property
+    def unit(self) -> str:
+        """Its id."""
+        return f"{self.kind} | {' + '.join(self.drugs)} | {self.side_effect}"
+
+    @property
+    def gold(self) -> str:
+        """YES or NO."""
+        return "YES" if self.label else "NO"
+
+    @property
+    def strata(self) -> dict[str, str]:
+        """Its kind, in words."""
+        return {"kind": KINDS[self.kind]}
+
+
+def ask(benchmark: Sequence[Question], knowledge: Knowledge, per_kind: int, seed: int) -> list[Asked]:
+    """`per_kind` questions of each kind, as far as the data have them; no two kinds share a pair of drug and effect.
+
+    Args:
+        benchmark: labelled pairs (side_effects, Methods, "Evaluation subset").
+        knowledge: side effects of each drug.
+        per_kind: how many of each kind; even.
+        seed: of every draw.
+
+    Raises:
+        ValueError: `per_kind` is odd or not positive.
+    """
+    if per_kind <= 0 or per_kind % 2:
+        raise ValueError(f"Half of each kind have the answer YES, so it needs an even number of them; got {per_kind}.")
+    rng = np.random.default_rng(seed)
+    # drawn at random over drugs, in pairs of one YES and one NO about the same drug
+    pool = stratified(benchmark, len(benchmark) - len(benchmark) % 2, seed)
+    couples = _couples(pool)
+    makers: dict[str, Callable[[Question], str | None]] = {
+        "plain": lambda q: q.text,
+        "worded": lambda q: str(rng.choice(WORDINGS)).format(drug=q.drug, side_effect=q.side_effect),
+        "misspelt": lambda q: _misspelt(q, knowledge, rng),
+        "brand": _branded(knowledge),
+    }
+    asked: list[Asked] = []
+    waiting = list(couples)
+    for kind, make in makers.items():
+        taken = 0
+        for couple in list(waiting):
+            texts = [make(question) for question in couple] if taken < per_kind else []
+            if texts and all(texts):
+                waiting.remove(couple)
+                asked += [
+                    Asked(kind, str(text), q.label, (q.drug,), q.side_effect)
+                    for q, text in zip(couple, texts, strict=True)
+                ]
+                taken += 2
+    asked += _both([q for couple in waiting for q in couple], knowledge, per_kind, rng)
+    return [replace(q, cluster=family) for q, family in zip(asked, families(asked), strict=True)]
+
+
+def examples(asked: Sequence[Asked]) -> pd.DataFrame:
+    """One question of each kind, with how many there are."""
+    of_kind = {kind: [q for q in asked if q.kind == kind] for kind in KINDS}
+    return pd.DataFrame(
+        [
+            {"kind": KINDS[kind], "questions": len(mine), "for example": mine[0].text, "answer": mine[0].gold}
+            for kind, mine in of_kind.items()
+            if mine
+        ]
+    )
+
+
+def families(asked: Sequence[Asked]) -> list[str]:
+    """What belongs together, for intervals and tests: a name for each question, the same where drugs are shared."""
+    joined: dict[str, str] = {}
+
+    def head(drug: str) -> str:
+        while (other := joined.setdefault(drug, drug)) != drug:
+            drug = other
+        return drug
+
+    for question in asked:
+        for drug in question.drugs[1:]:
+            joined[head(drug)] = head(question.drugs[0])
+    return [head(question.drugs[0]) for question in asked]
+
+
+def _couples(pool: Sequence[Question]) -> Iterator[tuple[Question, Question]]:
+    """A YES and a NO of the same drug, in the order of the pool."""
+    waiting: dict[tuple[str, bool], list[Question]] = {}
+    for question in pool:
+        partners = waiting.get((question.drug, not question.label))
+        if partners:
+            yield (question, partners.pop(0)) if question.label else (partners.pop(0), question)
+        else:
+            waiting.setdefault((question.drug, question.label), []).append(question)
+
+
+def _misspelt(question: Question, knowledge: Knowledge, rng: np.random.Generator) -> str | None:
+    typed = perturb(question.drug, str(rng.choice(EDITS)), 1, rng)
+    if typed is None or typed in knowledge:
+        return None
+    return Question(typed, question.side_effect, question.label).text
+
+
+def _branded(knowledge: Knowledge) -> Callable[[Question], str | None]:
+    brands = {query.drug: query.typed for query in other_names(knowledge) if query.kind == "brand"}
+
+    def make(question: Question) -> str | None:
+        brand = brands.get(question.drug)
+        return brand and Question(brand, question.side_effect, question.label).text
+
+    return make
+
+
+def _both(pool: Sequence[Question], knowledge: Knowledge, n: int, rng: np.random.Generator) -> list[Asked]:
+    """Questions about two drugs: YES where both have the effect, NO where only one of them has it."""
+    drugs = sorted(knowledge)
+    effects = {drug: frozenset(of_drug) for drug, of_drug in knowledge.items()}
+    asked: list[Asked] = []
+    for question in (q for q in pool if q.label):
+        if len(asked) == n:
+            break
+        wanted = len(asked) % 2 == 0
+        others = [d for d in drugs if d != question.drug and (question.side_effect in effects[d]) == wanted]
+        if not others:
+            continue
+        pair = (question.drug, str(rng.choice(others)))
+        first, second = pair if rng.integers(2) else pair[::-1]
+        text = BOTH.format(first=first, second=second, side_effect=question.side_effect)
+        asked.append(Asked("both", text, wanted, (first, second), question.side_effect))
+    return asked[: len(asked) - len(asked) % 2]

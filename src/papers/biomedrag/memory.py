@@ -1,0 +1,221 @@
+"""The retrieval side of BiomedRAG (biomedrag.md, section 4.2): relational key-value memory, chunk retriever, diversity.
+
+The validation split becomes the memory: each of its sentences is cut into chunks, and the two chunks nearest to the
+description of the sentence's label are keys with that label as their value. An input is cut alike, each of its chunks
+fetches the nearest key, and permutations of what came back are the documents that the scorer chooses from.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import permutations
+from typing import Literal
+
+import numpy as np
+
+from helpers.vectors import Encoder, Floats, Index
+from papers.biomedrag.corpora import Corpus, Example, Triple
+
+KEYS = 2
+"""Chunks of a sentence that become keys (section 4.2.1)."""
+WHOLE_INPUTS = 10
+"""Pairs that a task retrieves whose key is the whole input, n in section 4.2.1."""
+
+Key = Literal["chunk", "input"]
+
+
+@dataclass(frozen=True)
+class Shot:
+    """One example that a prompt may hold: a key (a chunk, or a whole input) and the label that is its value.
+
+    Attributes:
+        text: the key.
+        label: the value.
+        triples: of the sentence that the key was taken from.
+        source: identifier of that sentence.
+        whole: whether the key is the whole input.
+    """
+
+    text: str
+    label: str
+    triples: tuple[Triple, ...]
+    source: str
+    whole: bool
+
+
+@dataclass(frozen=True)
+class Document:
+    """What the scorer weighs and the prompt shows: one shot, or several joined in an order."""
+
+    shots: tuple[Shot, ...]
+
+    @property
+    def text(self) -> str:
+        """Keys and values in words, as the encoder reads them."""
+        return " ".join(f"{shot.text} {shot.label}" for shot in self.shots)
+
+
+def chunks(text: str, words: int) -> list[str]:
+    """Cut a text into consecutive chunks of nearly equal length.
+
+    A text of w words gives v = max(1, w // m) chunks, so that none is shorter than m words unless the text is
+    (section 4.2.1: m = w / v; the released code cuts in the same way).
+
+    Args:
+        text: any text; blanks of any kind separate its words.
+        words: m, the words of a chunk.
+
+    Raises:
+        ValueError: m is not positive.
+    """
+    if words < 1:
+        raise ValueError(f"A chunk needs at least one word; got m = {words}.")
+    tokens = text.split()
+    if not tokens:
+        return []
+    return [" ".join(part) for part in np.array_split(np.array(tokens, dtype=object), max(1, len(tokens) // words))]
+
+
+class Memory:
+    """The relational key-value memory M of section 4.2.1, and its retriever.
+
+    Attributes:
+        shots: the key-value pairs.
+        words: m, the length of a chunk; unused where keys are whole inputs.
+        key: whether keys are chunks (tasks "heavily reliant on noise") or whole inputs (the others).
+    """
+
+    def __init__(
+        self,
+        shots: Sequence[Shot],
+        examples: Sequence[Example],
+        encoder: Encoder,
+        *,
+        words: int,
+        key: Key,
+    ) -> None:
+        """Index the keys and the sentences they come from; `build` is the way in."""
+        self.shots = tuple(shots)
+        self.examples = tuple(examples)
+        self.encoder = encoder
+        self.words = words
+        self.key = key
+        self._keys = Index.build(encoder.encode([shot.text for shot in self.shots], progress=False))
+        self._sentences = Index.build(encoder.encode([e.text for e in self.examples], progress=False))
+
+    @classmethod
+    def build(
+        cls,
+        examples: Sequence[Example],
+        descriptions: Mapping[str, str],
+        encoder: Encoder,
+        *,
+        words: int = 5,
+        keys: int = KEYS,
+        key: Key = "chunk",
+    ) -> Memory:
+        """Make the memory of a set of labelled examples; the paper takes the validation split.
+
+        Args:
+            examples: the source data set D.
+            descriptions: T(l), the description of each label in words.
+            encoder: E.
+            words: m.
+            keys: chunks of a sentence that become keys.
+            key: `chunk`, or `input` for tasks that are not noise-intensive.
+
+        Raises:
+            ValueError: there is no example, or a label has no description.
+        """
+        if not examples:
+            raise ValueError("A memory needs labelled examples, and there is none. Give it the validation split.")
+        if missing := sorted({e.label for e in examples} - set(descriptions)):
+            raise ValueError(f"Labels without a description: {', '.join(missing)}. The retriever compares with it.")
+        if key == "input":
+            whole = [Shot(e.text, e.label, e.triples, e.id, True) for e in examples]
+            return cls(whole, examples, encoder, words=words, key=key)
+        cut = [chunks(e.text, words) for e in examples]
+        of_label = dict(zip(descriptions, encoder.encode(list(descriptions.values()), progress=False), strict=True))
+        vectors = encoder.encode([c for of_one in cut for c in of_one], progress=False)
+        shots, start = [], 0
+        for example, of_one in zip(examples, cut, strict=True):
+            nearness = vectors[start : start + len(of_one)] @ of_label[example.label]
+            start += len(of_one)
+            # the order of equally near chunks is that of the sentence
+            for row in np.argsort(-nearness, kind="stable")[:keys]:
+                shots.append(Shot(of_one[row], example.label, example.triples, example.id, False))
+        return cls(shots, examples, encoder, words=words, key=key)
+
+    def retrieve(self, texts: Sequence[str], *, n: int = WHOLE_INPUTS) -> list[list[Shot]]:
+        """A_x of each text: the nearest key of each of its chunks, the nearest first, each key once.
+
+        Args:
+            texts: inputs x.
+            n: pairs to retrieve where keys are whole inputs.
+        """
+        if self.key == "input":
+            _, rows = self._keys.search(self.encoder.encode(texts, progress=False), n)
+            return [[self.shots[row] for row in of_one] for of_one in rows]
+        cut = [chunks(text, self.words) for text in texts]
+        scores, rows = self._keys.search(self.encoder.encode([c for of_one in cut for c in of_one], progress=False), 1)
+        found, start = [], 0
+        for of_one in cut:
+            part = slice(start, start + len(of_one))
+            start += len(of_one)
+            best = np.argsort(-scores[part, 0], kind="stable")
+            found.append([self.shots[row] for row in dict.fromkeys(rows[part, 0][best].tolist())])
+        return found
+
+    def nearest(self, texts: Sequence[str], n: int = 1) -> list[list[Shot]]:
+        """The `n` nearest whole (sentence, label) pairs of each text: d0 for n = 1, and what RA-KNN-n shows."""
+        _, rows = self._sentences.search(self.encoder.encode(texts, progress=False), n)
+        return [[whole_shot(self.examples[row]) for row in of_one] for of_one in rows]
+
+    def candidates(self, texts: Sequence[str], *, diverse: bool = True, permuted: int = 2) -> list[list[Document]]:
+        """The database of each text that the scorer chooses from: d0, then what the retriever found.
+
+        Args:
+            texts: inputs x.
+            diverse: permute (section 4.2.2); without, each retrieved pair is a document of its own (the ablation WD).
+            permuted: the best so many pairs take part in the permutation. The number of documents grows as its
+                factorial, and each costs a request to the LLM.
+        """
+        joined = [
+            [Document((nearest[0],)), *(permute(pairs[:permuted]) if diverse else [Document((p,)) for p in pairs])]
+            for nearest, pairs in zip(self.nearest(texts), self.retrieve(texts), strict=True)
+        ]
+        return [list(dict.fromkeys(documents)) for documents in joined]
+
+
+def memory_of(corpus: Corpus, encoder: Encoder, *, words: int = 5, examples: Sequence[Example] = ()) -> Memory:
+    """The memory of a corpus: chunks as keys, and whole inputs for link prediction (section 4.2.1).
+
+    Args:
+        corpus: the data.
+        encoder: E.
+        words: m.
+        examples: what to build it from, if not from the validation split.
+    """
+    key: Key = "input" if corpus.task == "links" else "chunk"
+    return Memory.build(examples or corpus.validation, corpus.labels, encoder, words=words, key=key)
+
+
+def whole_shot(example: Example) -> Shot:
+    """An example as a shot of its whole input."""
+    return Shot(example.text, example.label, example.triples, example.id, True)
+
+
+def permute(shots: Sequence[Shot]) -> list[Document]:
+    """Every ordered selection of the shots, the shorter first: two shots give four documents (section 4.2.2)."""
+    return [Document(taken) for size in range(1, len(shots) + 1) for taken in permutations(shots, size)]
+
+
+def pair_vectors(
+    texts: Sequence[str], documents: Sequence[Sequence[Document]], encoder: Encoder
+) -> tuple[Floats, list[Floats]]:
+    """E(x) of each input, and E(d) of its documents: one array of shape (documents, dimension) an input."""
+    vectors = encoder.encode([*texts, *(d.text for of_one in documents for d in of_one)], progress=False)
+    ends = np.cumsum([len(texts), *(len(of_one) for of_one in documents)])
+    inputs, *of_documents = np.split(vectors, ends[:-1])
+    return inputs, of_documents

@@ -1,0 +1,372 @@
+"""Has a language model reword the sentences of the synthetic charts, and keeps what survives strict checks.
+
+The charts' sentences were written by hand, and the rules that read them by the same hand. So the served model rewords
+each shared sentence of `data/clinical_wording.yml`, names in braces and all. An answer is kept only if `refusal` finds
+nothing against it. All that passed is then read, and what says something else is taken out by hand. The charts use the
+rest in test notes only (`papers.clinical_notes.wording`).
+
+    python -m papers.clinical_notes.paraphrase     # or: make paraphrases
+
+The checks know cue words of negation, history, family, hypothesis and of what is done with a drug. They do not ask
+ConText: its score on the paraphrases would then be a matter of selection.
+"""
+
+from __future__ import annotations
+
+import re
+import string
+import sys
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, Final
+
+import yaml
+from rapidfuzz import fuzz
+
+from helpers.engines import EngineError
+from helpers.llm import LLM, LlmError, connect
+from helpers.services import LlmEndpoint, ServiceError
+from helpers.settings import SettingsError, profile_model, settings
+from papers.clinical_notes.extraction import TERMS, aliases
+from papers.clinical_notes.wording import DRUGS, PARAPHRASES, WORDING, words
+
+SEEDS: Final = (1, 2)
+"""One answer a sentence and seed."""
+TEMPERATURE, TOP_P, MAX_TOKENS = 0.8, 0.95, 60
+NEAR: Final = 88
+"""rapidfuzz's ratio (0 to 100) from which two wordings are too near, a name in braces counting as one character."""
+_NO_SENTENCES: Final = ("identifier", "other_kinds", "one_kind", "durations")
+"""Lists of the wording file that hold terms, or numbers that should not be there."""
+
+_SHOWN: Final = {
+    "Pt": "Patient",
+    "pron": "pronoun",
+    "Pron": "Pronoun",
+    "pron_of": "possessive",
+    "sz": "seizures",
+    "one": "seizure",
+    "sym": "symptom",
+    "freq": "times_a_day",
+    "strength2": "old_strength",
+    "drug2": "old_drug",
+    "why": "reason",
+    "how": "effect",
+    "rate": "how_often",
+    "since": "date",
+}
+"""What the model is shown in the place of a short name, so that it knows what the sentence says."""
+_INSTRUCTION: Final = (
+    "You reword sentences of a neurologist's notes. Say the same in other words, as another doctor would write it. "
+    "Copy each name in curly braces exactly; use each as often as the sentence does and no other. Add no fact, number, "
+    "time, drug, dose, seizure or symptom, and leave none out. Answer with the one sentence only."
+)
+_SHOTS: Final = (
+    ("The {witness} said that {pronoun} had no {symptom}.", "According to the {witness}, {pronoun} had no {symptom}."),
+    ("Hold {drug} {strength} for now.", "For the time being, {drug} {strength} is to be held."),
+    ("Had {seizures} at {place} once more, {how_often}.", "Again there were {seizures} at {place}, {how_often}."),
+)
+
+CUES: Final[dict[str, str]] = {
+    "negated": r"no|not|never|none|nor|neither|nothing|cannot|\w+n't|den(?:y|ies|ied|ying)|without|free|negative|"
+    r"absent|absence|lack\w*|exclud\w*|ruled out",
+    "historical": r"history|h/o|past|previous\w*|prior|former\w*|child\w*|ago|resolved|once|earlier|used to|back then",
+    "family": r"famil\w+|relatives?|kin|hereditary|inherited|mother|father|brother|sister|cousin|uncle|aunt|parents?",
+    "hypothetical": r"if|should|in case|may|might|could|would|can|unless|until|when(?:ever)?|consider\w*|possib\w+|"
+    r"potential\w*|option\w*|event of|lest|warn\w*|risk",
+    "allergy": r"allerg\w*|hypersensitiv\w*",
+    "start": r"start\w*|beg[aiu]n\w*|initiat\w*|add\w*|commenc\w*|introduc\w*|prescrib\w*",
+    "stop": r"stop\w*|discontinu\w*|taper\w*|wean\w*|withdr\w+|ceas\w*|halt\w*|come off|came off|end(?:ed|ing)?",
+    "increase": r"increas\w*|(?<!follow )(?<!follow-)up|uptitrat\w*|(?<!cross-)titrat\w*|rais\w*|escalat\w*|higher",
+    "decrease": r"decreas\w*|reduc\w*|lower\w*|down|cut|back off",
+    "keep": r"continu\w*|cont|maintain\w*|keep\w*|kept|stay(?:s|ed)|remain\w*|still|persist\w*|ongoing|unchanged",
+    "switch": r"switch\w*|replac\w*|chang\w*|cross-titrat\w*|transition\w*|swap\w*|convert\w*",
+    "likely": r"likely|probabl\w+|perhaps|suspect\w*|presum\w*|appears?|seems?",
+    "missed": r"miss(?:es|ed|ing)?|forg\w+|skip\w*|ran out|run out",
+}
+"""Words that say whether, when and of whom, and what is done: a sentence and its paraphrase have the same groups."""
+_NUMBERS: Final = (
+    r"\d+|one|two|three|four|five|six|seven|eight|nine|ten|twelve|half|single|once|twice|double|several|few|"
+    r"(?:second|minute|hour|day|week|month|year)s?|today|yesterday|tomorrow|tonight|morning|evening|now|recent\w*"
+)
+_SEIZURES: Final = r"epilep\w*|episodes?|attacks?|fits?|\w*ictal\w*|(?<!in the )events?|syncop\w*"
+_LENGTHS: Final = (0.5, 3.0)
+"""Fewest and most words, to those of the template."""
+_PERSONS: Final = r"he|she|his|hers?|him|they|them|theirs?"
+_MISFITS: Final = (
+    r"\b(?:by|via|through|using|on|at|in|the|a) \{route\}|\b(?:at|every|for|per|of|a|the) \{freq\}|"
+    r"\b(?:(?<!due )(?<!owing )to|on|because|as|that|and|with the|according to) \{why\}|\ban? \{sz\}|"
+    r"\b(?:per|every|at) \{rate\}|\b(?:of|by|for|with|an?|the|has|have|desired) \{how\}|\} \{how\}"
+)
+"""Words before a name that do not go with what is filled in: a route is "by mouth" or "IV", seizures are many."""
+
+
+@lru_cache
+def templates() -> tuple[str, ...]:
+    """The shared sentences, each once, in the order of their file."""
+    banks = {name: bank for name, bank in words(WORDING).items() if name not in _NO_SENTENCES}
+    return tuple(dict.fromkeys(t for bank in banks.values() if isinstance(bank, dict) for t in bank.get("shared", ())))
+
+
+@lru_cache
+def _written() -> tuple[str, ...]:
+    banks = [bank for bank in words(WORDING).values() if isinstance(bank, dict)]
+    return tuple(t for bank in banks for part in ("shared", "held_out") for t in bank.get(part, ()))
+
+
+# ---------------------------------------------------------------------------------------------------------- checks
+
+
+def names_in(sentence: str) -> Counter[str]:
+    """The names in braces, and how often each stands there.
+
+    Raises:
+        ValueError: a brace is not closed or not opened, or what stands in one is not a plain name.
+    """
+    fields = list(string.Formatter().parse(sentence))
+    names = Counter(name for _, name, _, _ in fields if name is not None)
+    if any(spec or conversion for _, _, spec, conversion in fields) or not all(map(str.isidentifier, names)):
+        raise ValueError(f"Plain names in braces are needed; found {sentence!r}.")
+    return names
+
+
+def _plain(sentence: str) -> str:
+    return re.sub(r"\{[^{}]*\}", "#", sentence)
+
+
+def _found(pattern: str, sentence: str) -> Counter[str]:
+    matches = re.finditer(rf"(?<!\w)(?:{pattern})(?!\w)", _plain(sentence), re.IGNORECASE)
+    return Counter(match[0].lower() for match in matches)
+
+
+def cues(sentence: str) -> set[str]:
+    """The groups of `CUES` of which the sentence has a word.
+
+    "No change" is a word for keeping and not for denying, "family history" one for the family and not for long ago.
+    """
+    said = re.sub(r"\bno changes?\b", "unchanged", sentence, flags=re.IGNORECASE)
+    said = re.sub(r"\bfamily history\b", "family", said, flags=re.IGNORECASE)
+    return {group for group, pattern in CUES.items() if _found(pattern, said)}
+
+
+@lru_cache
+def _medical() -> str:
+    """Words that would be a fact of their own: names of drugs, what belongs to a dose, seizures, symptoms."""
+    terms, wording = words(TERMS), words(WORDING)
+    dosing = [pattern for group in ("frequencies", "routes", "forms") for pattern, _ in terms[group]]
+    kinds = [kind for of in wording["kinds"].values() for part in ("shared", "held_out") for kind in of[part]]
+    others = [kind for bank in ("other_kinds", "one_kind") for of in wording[bank].values() for kind in of]
+    drugs = words(DRUGS)
+    short = {a for kind in ("antiseizure", "rescue") for of in drugs[kind].values() for a in of["abbreviations"]}
+    names = [*(n for n in aliases() if n.upper() not in short), *terms["symptoms"], *kinds, *others]
+    # an abbreviation in small letters is another word: PER is a drug
+    abbreviations = [f"(?-i:{a})" for a in sorted(short)]
+    return "|".join([*dosing, *terms["seizures"]["nouns"], _SEIZURES, *map(re.escape, names), *abbreviations])
+
+
+def _same_names(answer: str, template: str) -> bool:
+    try:
+        return names_in(answer) == names_in(template)
+    except ValueError:
+        return False
+
+
+def _ends(sentence: str) -> int:
+    return len(re.findall(r"[.!?](?= )", _plain(sentence)))
+
+
+def _out_of_place(sentence: str) -> bool:
+    """Whether a name that is filled in with a capital letter stands inside, where it would be wrong."""
+    inside = sentence[1:]
+    return any(f"{{{name}}}" in inside for name in ("Pt", "Pron", "Relative"))
+
+
+def _new(pattern: str, answer: str, template: str) -> bool:
+    return bool(set(re.findall(pattern, answer.lower())) - set(re.findall(pattern, template.lower())))
+
+
+def _near(sentence: str, others: Iterable[str]) -> bool:
+    mine = _plain(sentence).lower()
+    return any(fuzz.ratio(mine, _plain(other).lower()) >= NEAR for other in others)
+
+
+def refusal(template: str, answer: str, others: Iterable[str] = ()) -> str | None:
+    """Why an answer is no paraphrase of a template, as far as a check can tell; None if nothing is against it.
+
+    Args:
+        template: the sentence that was to be reworded.
+        answer: what came back, after `tidy`.
+        others: paraphrases that are kept already.
+    """
+    checks: tuple[tuple[str, Callable[[], bool]], ...] = (
+        ("no single line", lambda: not answer or "\n" in answer),
+        ("not plain ASCII", lambda: not answer.isascii()),
+        ("other names in braces", lambda: not _same_names(answer, template)),
+        (
+            "too short or too long",
+            lambda: not _LENGTHS[0] <= len(answer.split()) / len(template.split()) <= _LENGTHS[1],
+        ),
+        ("more than one sentence", lambda: _ends(answer) > _ends(template)),
+        ("does not go with what is filled in", lambda: _out_of_place(answer) or _new(_MISFITS, answer, template)),
+        ("a person of its own", lambda: bool(_found(_PERSONS, answer) - _found(_PERSONS, template))),
+        ("a new number or time", lambda: bool(_found(_NUMBERS, answer) - _found(_NUMBERS, template))),
+        (
+            "a new drug, dose, seizure or symptom",
+            lambda: bool(_found(_medical(), answer) - _found(_medical(), template)),
+        ),
+        ("other cues", lambda: cues(answer) != cues(template)),
+        ("near to a wording that is there", lambda: _near(answer, (*_written(), *others))),
+    )
+    return next((reason for reason, holds in checks if holds()), None)
+
+
+# ------------------------------------------------------------------------------------------------------------ asking
+
+
+def prompt(template: str) -> list[dict[str, str]]:
+    """The messages that ask for a paraphrase."""
+    shots = [m for q, a in _SHOTS for m in ({"role": "user", "content": q}, {"role": "assistant", "content": a})]
+    return [
+        {"role": "system", "content": _INSTRUCTION},
+        *shots,
+        {"role": "user", "content": _renamed(template, _SHOWN)},
+    ]
+
+
+def _renamed(sentence: str, names: Mapping[str, str]) -> str:
+    return re.sub(r"\{(\w+)\}", lambda m: f"{{{names.get(m[1], m[1])}}}", sentence)
+
+
+def tidy(answer: str, template: str) -> str:
+    """An answer with the template's own names and end, and without quotes around it."""
+    text = _renamed(answer.strip().strip('"').strip(), {shown: name for name, shown in _SHOWN.items()})
+    stop = template[-1] if template[-1] in ".!?" else ""
+    return text.rstrip(".") + stop
+
+
+def ask(model: LLM, sentences: Sequence[str], seeds: Sequence[int] = SEEDS) -> Iterator[tuple[str, str]]:
+    """Each sentence with each answer to it; one that was cut off is empty."""
+    for seed in seeds:
+        replies = model.chat_many(
+            [prompt(sentence) for sentence in sentences],
+            max_tokens=MAX_TOKENS,
+            temperature=TEMPERATURE,
+            top_p=TOP_P,
+            seed=seed,
+            label=f"paraphrases, seed {seed}",
+        )
+        for sentence, reply in zip(sentences, replies, strict=True):
+            yield sentence, tidy(reply.text, sentence) if reply.status == "complete" and reply.text.strip() else ""
+
+
+@dataclass
+class Sifted:
+    """What came of the answers.
+
+    Attributes:
+        asked: how many there were.
+        refused: how many the checks refused, by reason.
+        removed: those that were taken out on reading, as template, paraphrase and reason.
+        kept: paraphrases by template.
+    """
+
+    asked: int = 0
+    refused: Counter[str] = field(default_factory=Counter)
+    removed: list[dict[str, str]] = field(default_factory=list)
+    kept: dict[str, list[str]] = field(default_factory=dict)
+
+    @property
+    def all_kept(self) -> list[str]:
+        """All paraphrases that are kept."""
+        return [paraphrase for of in self.kept.values() for paraphrase in of]
+
+
+def sift(answers: Iterable[tuple[str, str]], removed: Mapping[tuple[str, str], str]) -> Sifted:
+    """Keep the answers that nothing is against.
+
+    Args:
+        answers: template and answer of each.
+        removed: why a paraphrase was taken out on reading, by template and paraphrase; it stays out.
+    """
+    out = Sifted()
+    for template, answer in answers:
+        out.asked += 1
+        # what is near to one that was taken out is not wanted either
+        if reason := refusal(template, answer, [*out.all_kept, *(r["paraphrase"] for r in out.removed)]):
+            out.refused[reason] += 1
+        elif (template, answer) in removed:
+            out.removed.append({"template": template, "paraphrase": answer, "reason": removed[template, answer]})
+        else:
+            out.kept.setdefault(template, []).append(answer)
+    return out
+
+
+# -------------------------------------------------------------------------------------------------------------- file
+
+_HEAD: Final = """\
+# Sentences of the synthetic charts as a language model reworded them, made by `make paraphrases`
+# (papers.clinical_notes.paraphrase; CC0-1.0). Only test notes have them. Names in braces: see clinical_wording.yml.
+#
+# asked      how many answers the model gave
+# refused    how many of them the checks refused, by the first reason that held
+# removed    those that passed the checks and were taken out by hand, when all that had passed were read; they stay out
+#            when the file is made anew. To take one out, move it here from below and say why.
+# paraphrases    what the charts use, by the sentence of clinical_wording.yml that was reworded
+
+"""
+
+
+def taken_out(path: Path = PARAPHRASES) -> dict[tuple[str, str], str]:
+    """Why a paraphrase was taken out on reading, by template and paraphrase."""
+    if not path.exists():
+        return {}
+    listed = yaml.safe_load(path.read_text(encoding="utf-8"))["removed"]
+    return {(entry["template"], entry["paraphrase"]): entry["reason"] for entry in listed}
+
+
+def write(sifted: Sifted, endpoint: LlmEndpoint, path: Path = PARAPHRASES) -> None:
+    """Write the file of paraphrases, with how it was made."""
+    order = {template: i for i, template in enumerate(templates())}
+    content: dict[str, Any] = {
+        "made": {
+            "model": endpoint.model,
+            "sha256": endpoint.model_sha256,
+            "engine": endpoint.version or endpoint.engine,
+            "temperature": TEMPERATURE,
+            "top_p": TOP_P,
+            "seeds": list(SEEDS),
+        },
+        "asked": sifted.asked,
+        "refused": dict(sifted.refused.most_common()),
+        "removed": sifted.removed,
+        "paraphrases": dict(sorted(sifted.kept.items(), key=lambda item: order[item[0]])),
+    }
+    path.write_text(_HEAD + yaml.safe_dump(content, sort_keys=False, width=1000), encoding="utf-8")
+
+
+def main() -> int:
+    """The command: ask, sift, write, and say what is new and has to be read."""
+    before = words(PARAPHRASES)["paraphrases"] if PARAPHRASES.exists() else {}
+    known = {paraphrase for of in before.values() for paraphrase in of}
+    try:
+        model = connect(profile_model(settings().profile))
+        sifted = sift(ask(model, templates()), taken_out())
+    except (ServiceError, EngineError, SettingsError, LlmError) as error:
+        sys.stderr.write(f"{error}\n")
+        return 1
+    write(sifted, model.endpoint)
+    sys.stdout.write(
+        f"{sifted.asked} answers of {model.endpoint.model}: {sum(sifted.refused.values())} refused by the checks, "
+        f"{len(sifted.removed)} taken out on reading before, {len(sifted.all_kept)} kept in {PARAPHRASES.name}.\n"
+    )
+    new = [(t, p) for t, of in sifted.kept.items() for p in of if p not in known]
+    if new:
+        sys.stdout.write(f"Read these {len(new)} new ones; move what says something else to `removed` in that file:\n")
+        sys.stdout.write("".join(f"  {template}\n    {paraphrase}\n" for template, paraphrase in new))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

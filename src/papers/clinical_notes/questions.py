@@ -1,0 +1,487 @@
+"""Labelled questions about synthetic charts: written from the gold facts, so that the passages that answer are known.
+
+The paper announces "labeled query datasets" and has none. Here a template asks about a fact of a chart, in one of
+several wordings, naming drugs by generic name, brand, abbreviation or with a misspelling. What answers it are the
+passages that cover the sentence that states the fact. Where a note repeats that sentence from an earlier one, the copy
+answers too, but less well: its date may mislead.
+"""
+
+from __future__ import annotations
+
+import calendar
+from collections import defaultdict
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import date
+from typing import Any, Literal, TypeVar
+
+import numpy as np
+import pandas as pd
+
+from papers.clinical_notes.gold import Chart, Charts, Fact
+from papers.clinical_notes.query import INTENTS, Intent, Lexicon
+from papers.clinical_notes.retrieval import Chunk
+from papers.clinical_notes.wording import DRUGS, words
+
+Variant = Literal["generic", "brand", "abbreviation", "misspelt", "none"]
+Split = Literal["tune", "test"]
+FactT = TypeVar("FactT", bound=Fact)
+Names = Mapping[str, Mapping[Variant, Sequence[str]]]
+"""Drug -> its names by kind; without misspellings, which are made here."""
+
+MOST_RELEVANT = 100
+"""A question that more facts answer is too wide to rank passages by, and is left out."""
+
+WORDINGS: dict[str, tuple[Intent, tuple[str, ...]]] = {
+    "start": (
+        "patient",
+        (
+            "When was patient {p} started on {d}?",
+            "Patient {p}: first mention of {d} being prescribed",
+            "On what date did {p} begin taking {d}?",
+        ),
+    ),
+    "dose": (
+        "patient",
+        (
+            "What dose of {d} was patient {p} taking in {month}?",
+            "How many mg of {d} was {p} on in {month}?",
+            "Patient {p}, {d} dosage during {month}",
+        ),
+    ),
+    "stop": (
+        "patient",
+        (
+            "Why was {d} stopped in patient {p}?",
+            "For what reason did {p} come off {d}?",
+            "Patient {p}: reason for discontinuing {d}",
+        ),
+    ),
+    "symptom": (
+        "patient",
+        (
+            "Has patient {p} ever had {s}?",
+            "Is there any mention of {s} in the chart of {p}?",
+            "Patient {p}, {s}: present or denied?",
+        ),
+    ),
+    "seizures": (
+        "patient",
+        (
+            "How often did patient {p} have seizures in {year}?",
+            "Seizure frequency of {p} during {year}",
+            "Was patient {p} still seizing in {year}?",
+        ),
+    ),
+    "eeg": (
+        "patient",
+        (
+            "What did the EEG of patient {p} show?",
+            "Patient {p}: electroencephalogram results",
+            "Were there epileptiform discharges on the recordings of {p}?",
+        ),
+    ),
+    "family": (
+        "patient",
+        (
+            "Does epilepsy run in the family of patient {p}?",
+            "Family history of {p}",
+            "Do any relatives of patient {p} have seizures?",
+        ),
+    ),
+    "helped": (
+        "effectiveness",
+        (
+            "Did {d} help patient {p}?",
+            "How effective was {d} for {p}?",
+            "Was {d} working in patient {p}?",
+            "Response of patient {p} to {d}: any benefit?",
+        ),
+    ),
+    "free_on": (
+        "effectiveness",
+        (
+            "Were the seizures of patient {p} controlled on {d}?",
+            "Was {p} seizure-free while taking {d}?",
+            "Patient {p}: seizure control under {d}",
+        ),
+    ),
+    "works": (
+        "effectiveness",
+        (
+            "How well does {d} work?",
+            "Effectiveness of {d} in controlling seizures",
+            "Is there evidence in the charts that {d} was ineffective or helped only partly?",
+        ),
+    ),
+    "cohort_effect": (
+        "cohort",
+        (
+            "Which patients developed {s} on {d}?",
+            "Find patients who had {s} from {d}",
+            "Who had {s} attributed to {d}?",
+        ),
+    ),
+    "cohort_stop": (
+        "cohort",
+        (
+            "Which patients stopped {d} because of {s}?",
+            "List all patients in whom {d} was discontinued due to {s}",
+        ),
+    ),
+    "cohort_switch": (
+        "cohort",
+        (
+            "Which patients were switched from {d2} to {d}?",
+            "Patients who changed from {d2} to {d}",
+        ),
+    ),
+    "cohort_eeg": (
+        "cohort",
+        (
+            "Which patients had {f} in the {r} region?",
+            "Find all patients with {f} ({r}) on EEG",
+        ),
+    ),
+    "cohort_family": (
+        "cohort",
+        (
+            "Which patients have a {relative} with {s}?",
+            "Patients whose {relative} is affected by {s}",
+        ),
+    ),
+    "effects": (
+        "general",
+        (
+            "What side effects were seen with {d}?",
+            "adverse effects of {d}",
+            "Complaints put down to {d}",
+        ),
+    ),
+    "semiology": (
+        "general",
+        (
+            "seizures that begin with {s}",
+            "{s} during an event",
+            "Descriptions of {s} as part of a seizure",
+        ),
+    ),
+    "findings": (
+        "general",
+        (
+            "EEG with {f} over the {r} region",
+            "{r} {f} on electroencephalography",
+        ),
+    ),
+    "reasons": (
+        "general",
+        (
+            "Reasons for stopping {d}",
+            "Why is {d} usually discontinued?",
+        ),
+    ),
+}
+"""Kind of question -> its intent and its wordings. p patient, d and d2 drugs, s symptom or condition, f and r finding
+and region of an EEG."""
+
+
+@dataclass(frozen=True)
+class Place:
+    """A sentence of a note that answers a question; grade 2 for the sentence itself, 1 for a copy of it."""
+
+    note: str
+    start: int
+    end: int
+    grade: int
+
+
+@dataclass(frozen=True)
+class Question:
+    """A question with its labels.
+
+    Attributes:
+        id: unique within a set.
+        text: as asked.
+        intent: what the template stands for.
+        kind: of question, a key of `WORDINGS`.
+        variant: how the drug is named.
+        patient: if it is about one.
+        drugs: generic names that it is about.
+        since, until: days that it is about, or None. Like all of these, from the fact and not read off the words.
+        places: the sentences that answer it.
+        split: tune for choosing weights, test for everything that is reported.
+        cluster: the id of the first question that it belongs with; see `clustered`.
+    """
+
+    id: str
+    text: str
+    intent: Intent
+    kind: str
+    variant: Variant
+    patient: str | None
+    drugs: tuple[str, ...]
+    since: date | None
+    until: date | None
+    places: tuple[Place, ...] = field(repr=False)
+    split: Split = "test"
+    cluster: str = ""
+
+
+@dataclass(frozen=True)
+class _Case:
+    """What could be asked: a kind, what fills its braces, and the facts that answer."""
+
+    kind: str
+    fills: tuple[tuple[str, str], ...]
+    facts: tuple[Fact, ...]
+
+
+def antiseizure_names() -> dict[str, dict[Variant, list[str]]]:
+    """The antiseizure drugs that questions are asked about, with their names by kind."""
+    drugs = words(DRUGS)["antiseizure"]
+    return {
+        drug: {"brand": of.get("brands", []), "abbreviation": of.get("abbreviations", [])} for drug, of in drugs.items()
+    }
+
+
+def lexicon_of(charts: Charts) -> Lexicon:
+    """What the parser may know: the dictionary of drugs, the symptoms that occur, the patients' identifiers."""
+    groups = words(DRUGS)
+    drugs = {drug: [name for names in _lists(of) for name in names] for g in groups.values() for drug, of in g.items()}
+    symptoms = {symptom.name: () for chart in charts for symptom in chart.symptoms}
+    return Lexicon(drugs, symptoms, [chart.patient_id for chart in charts])
+
+
+def _lists(of: Mapping[str, Any]) -> list[list[str]]:
+    return [of.get(key, []) for key in ("brands", "abbreviations", "other")]
+
+
+# ------------------------------------------------------------------------------------------------------- what to ask
+
+
+def write_questions(charts: Charts, names: Names, per_intent: int, seed: int, tune: float = 0.25) -> list[Question]:
+    """So many questions of each intent, spread evenly over their kinds; a share of each is set aside for tuning.
+
+    Args:
+        charts: with their gold facts.
+        names: of drugs, by kind.
+        per_intent: how many, fewer where the charts have not enough to ask about.
+        seed: of the choice of facts, wordings and names.
+        tune: share set aside.
+    """
+    rng = np.random.default_rng(seed)
+    by_kind: dict[str, list[_Case]] = defaultdict(list)
+    for case in _cases(charts):
+        about = {drug for brace, drug in case.fills if brace in ("d", "d2")}
+        if 1 <= len(case.facts) <= MOST_RELEVANT and about <= names.keys():
+            by_kind[case.kind].append(case)
+    questions: list[Question] = []
+    for intent in INTENTS:
+        shuffled = {
+            kind: [by_kind[kind][i] for i in rng.permutation(len(by_kind[kind]))]
+            for kind, (of, _) in WORDINGS.items()
+            if of == intent
+        }
+        cases = _in_turn(list(shuffled.values()))[:per_intent]
+        cut = round(tune * len(cases))
+        splits = rng.permutation([*["tune"] * cut, *["test"] * (len(cases) - cut)])
+        for number, (case, split) in enumerate(zip(cases, splits.tolist(), strict=True)):
+            questions.append(_word(case, intent, names, rng, f"{intent}-{number:03}", split))
+    return clustered(questions)
+
+
+def clustered(questions: Sequence[Question]) -> list[Question]:
+    """The questions with the clusters by which they are drawn and tested: what chance gives or takes together.
+
+    Questions about one patient belong together, and so do questions that the same sentences answer.
+    """
+    leads: dict[Hashable, Hashable] = {}
+
+    def root(key: Hashable) -> Hashable:
+        while leads.setdefault(key, key) != key:
+            key = leads[key]
+        return key
+
+    def sentences(question: Question) -> frozenset[tuple[str, int, int]]:
+        return frozenset((p.note, p.start, p.end) for p in question.places)
+
+    for question in questions:
+        leads[root(question.patient or question.id)] = root(sentences(question))
+    first: dict[Hashable, str] = {}
+    return [replace(q, cluster=first.setdefault(root(sentences(q)), q.id)) for q in questions]
+
+
+def _in_turn(lists: Sequence[Sequence[_Case]]) -> list[_Case]:
+    longest = max(map(len, lists), default=0)
+    return [of[i] for i in range(longest) for of in lists if i < len(of)]
+
+
+def _cases(charts: Charts) -> Iterator[_Case]:
+    everything = list(charts)
+    for chart in everything:
+        yield from _patient_cases(chart)
+    meds = [m for chart in everything for m in chart.medications if not m.past]
+    effects = [s for c in everything for s in c.symptoms if s.role == "side effect" and s.context == "affirmed"]
+    yield from _grouped("works", [m for m in meds if m.effectiveness], lambda m: {"d": m.drug})
+    yield from _grouped("cohort_effect", effects, lambda s: {"d": s.drug, "s": s.name})
+    ended = [m for m in meds if m.action == "stop" and m.reason]
+    yield from _grouped("cohort_stop", ended, lambda m: {"d": m.drug, "s": m.reason})
+    switched = [m for m in meds if m.action == "switch" and m.replaces]
+    yield from _grouped("cohort_switch", switched, lambda m: {"d": m.drug, "d2": m.replaces})
+    eegs = [e for c in everything for e in c.eegs if e.abnormal]
+    for kind in ("cohort_eeg", "findings"):
+        yield from _grouped(kind, eegs, lambda e: {"f": e.finding, "r": e.region})
+    family = [f for c in everything for f in c.family if f.present]
+    yield from _grouped("cohort_family", family, lambda f: {"relative": f.relative, "s": f.condition})
+    yield from _grouped("effects", effects, lambda s: {"d": s.drug})
+    ictal = [s for c in everything for s in c.symptoms if s.role == "seizure" and s.context == "affirmed"]
+    yield from _grouped("semiology", ictal, lambda s: {"s": s.name})
+    yield from _grouped("reasons", ended, lambda m: {"d": m.drug})
+
+
+def _patient_cases(chart: Chart) -> Iterator[_Case]:
+    p, meds = chart.patient_id, [m for m in chart.medications if not m.past]
+    began = [m for m in meds if m.action in ("start", "switch")]
+    yield from _grouped("start", began, lambda m: {"p": p, "d": m.drug})
+    dosed = [m for m in meds if m.dose_mg is not None and m.times_per_day]
+    yield from _grouped("dose", dosed, lambda m: {"p": p, "d": m.drug, "month": month_and_year(m.date)})
+    ended = [(m, m.drug) for m in meds if m.action == "stop" and m.reason]
+    ended += [(m, m.replaces) for m in meds if m.action == "switch" and m.replaces and m.reason]
+    for drug in dict.fromkeys(drug for _, drug in ended):
+        yield _Case("stop", (("p", p), ("d", drug)), tuple(m for m, of in ended if of == drug))
+    yield from _grouped("symptom", chart.symptoms, lambda s: {"p": p, "s": s.name})
+    yield from _grouped("seizures", chart.seizures, lambda s: {"p": p, "year": str(s.date.year)})
+    yield from _grouped("eeg", chart.eegs, lambda _: {"p": p})
+    yield from _grouped("family", chart.family, lambda _: {"p": p})
+    yield from _grouped("helped", [m for m in meds if m.effectiveness], lambda m: {"p": p, "d": m.drug})
+    for drug, (first, last) in exposures(chart).items():
+        facts = tuple(s for s in chart.seizures if first < s.date <= last)
+        yield _Case("free_on", (("p", p), ("d", drug)), facts)
+
+
+def exposures(chart: Chart) -> dict[str, tuple[date, date]]:
+    """First and last day that the chart's own sentences (no copies) have the patient on each drug taken regularly."""
+    days: dict[str, list[date]] = defaultdict(list)
+    for m in chart.medications:
+        if m.copied_from is None and not m.past and (m.times_per_day or m.action in ("stop", "switch")):
+            days[m.drug].append(m.date)
+            if m.replaces:
+                days[m.replaces].append(m.date)
+    return {drug: (min(of), max(of)) for drug, of in days.items()}
+
+
+def _grouped(kind: str, facts: Iterable[FactT], key: Callable[[FactT], Mapping[str, str | None]]) -> Iterator[_Case]:
+    groups: dict[tuple[tuple[str, str], ...], list[FactT]] = defaultdict(list)
+    for fact in facts:
+        filled = key(fact)
+        if all(filled.values()):
+            groups[tuple((k, str(v)) for k, v in filled.items())].append(fact)
+    for fills, of in groups.items():
+        yield _Case(kind, fills, tuple(of))
+
+
+def month_and_year(day: date) -> str:
+    """A day's month in words: "March 2021"."""
+    return f"{calendar.month_name[day.month]} {day.year}"
+
+
+def month_of(day: date) -> tuple[date, date]:
+    """First and last day of a day's month."""
+    return day.replace(day=1), day.replace(day=calendar.monthrange(day.year, day.month)[1])
+
+
+def year_of(year: int) -> tuple[date, date]:
+    """First and last day of a year."""
+    return date(year, 1, 1), date(year, 12, 31)
+
+
+def _word(case: _Case, intent: Intent, names: Names, rng: np.random.Generator, id: str, split: Split) -> Question:
+    wordings = WORDINGS[case.kind][1]
+    fills, drugs = dict(case.fills), []
+    variant: Variant = "none"
+    for brace in ("d", "d2"):
+        if brace in fills:
+            drugs.append(fills[brace])
+            fills[brace], kind = name_drug(fills[brace], names, rng)
+            variant = kind if brace == "d" else variant
+    text = wordings[rng.integers(len(wordings))].format(**fills)
+    day = case.facts[0].date
+    since, until = month_of(day) if "month" in fills else year_of(day.year) if "year" in fills else (None, None)
+    places = tuple(Place(f.note_id, f.start, f.end, 1 if f.copied_from else 2) for f in case.facts)
+    patient = fills.get("p")
+    return Question(id, text, intent, case.kind, variant, patient, tuple(drugs), since, until, places, split)
+
+
+def name_drug(drug: str, names: Names, rng: np.random.Generator) -> tuple[str, Variant]:
+    """The drug under a name of a random kind: generic, brand, abbreviation, or generic with two letters swapped."""
+    known = {kind: of for kind, of in names.get(drug, {}).items() if of and kind != "generic"}
+    kinds: list[Variant] = ["generic", *known, "misspelt"]
+    kind = kinds[rng.integers(len(kinds))]
+    if kind == "generic":
+        return drug, kind
+    if kind == "misspelt":
+        return misspell(drug, rng), kind
+    return str(rng.choice(list(known[kind]))), kind
+
+
+def misspell(name: str, rng: np.random.Generator) -> str:
+    """A name with two different neighbouring letters inside it swapped, or with one letter less if there are none."""
+    places = [i for i in range(1, len(name) - 2) if name[i] != name[i + 1] and name[i : i + 2].isalpha()]
+    if not places:
+        return name[:-1]
+    i = places[rng.integers(len(places))]
+    return name[:i] + name[i + 1] + name[i] + name[i + 2 :]
+
+
+# ---------------------------------------------------------------------------------------------------------- relevance
+
+
+def relevant(question: Question, chunks: Mapping[str, Sequence[Chunk]]) -> dict[str, int]:
+    """Passage -> grade: every passage that covers a sentence that answers the question.
+
+    A sentence that no passage covers whole, because it is longer than the passages' overlap and lies on a border, is
+    given to the passage that holds most of it.
+
+    Args:
+        question: with its sentences.
+        chunks: passages by note.
+    """
+    grades: dict[str, int] = {}
+    for place in question.places:
+        of_note = chunks.get(place.note, ())
+        covering = [c for c in of_note if c.covers(place.start, place.end)]
+        if not covering and of_note:
+            covering = [max(of_note, key=lambda c: min(c.end, place.end) - max(c.start, place.start))]
+        for chunk in covering:
+            grades[chunk.id] = max(place.grade, grades.get(chunk.id, 0))
+    return grades
+
+
+def by_note(chunks: Iterable[Chunk]) -> dict[str, list[Chunk]]:
+    """Passages by their note."""
+    grouped: dict[str, list[Chunk]] = defaultdict(list)
+    for chunk in chunks:
+        grouped[chunk.note].append(chunk)
+    return grouped
+
+
+def describe(questions: Sequence[Question], grades: Mapping[str, Mapping[str, int]]) -> pd.DataFrame:
+    """How many questions of each intent there are, and how many passages answer one."""
+    rows = []
+    for intent in INTENTS:
+        of = [q for q in questions if q.intent == intent]
+        if not of:
+            continue
+        sizes = [len(grades[q.id]) for q in of]
+        rows.append(
+            {
+                "intent": intent,
+                "for tuning": sum(q.split == "tune" for q in of),
+                "for testing": sum(q.split == "test" for q in of),
+                "kinds of question": len({q.kind for q in of}),
+                "answering passages, median": float(np.median(sizes)),
+                "most": max(sizes),
+                "for example": of[0].text,
+            }
+        )
+    return pd.DataFrame(rows)

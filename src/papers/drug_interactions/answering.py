@@ -1,0 +1,318 @@
+"""The arms of drug_interactions.md (Setup): no retrieval, text RAG, agentic RAG, DrugRAG, and graph first, then text.
+
+An arm gives evidence for each question; the large model answers from it; the names in its words are read off again.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Literal, get_args
+
+from helpers.llm import LLM, Message, Reply
+from helpers.vectors import Encoder, Index, cached_index
+from papers.drug_interactions.corpora import Chunk
+from papers.drug_interactions.cypher import Retrieved
+from papers.drug_interactions.questions import NO, NOT_KNOWN, YES, Answer, Asked
+from papers.side_effects.vocabulary import Vocabulary
+
+Arm = Literal["none", "text", "agentic", "drugrag", "hybrid"]
+ARMS: tuple[Arm, ...] = get_args(Arm)
+
+TEXT_K = 5
+"""Passages of text RAG (Setup: Normal RAG)."""
+AGENT_K = 3
+"""Passages of each of the two rounds of agentic RAG (Setup: Agentic RAG)."""
+Source = Literal["nothing", "passages", "facts"]
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """What an arm found for a question: lines of one kind, which may be none."""
+
+    source: Source
+    lines: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Turn:
+    """An earlier question and its answer."""
+
+    question: str
+    answer: str
+
+
+# ---------------------------------------------------------------------------------------------------------- text RAG
+
+
+@dataclass(frozen=True)
+class Passages:
+    """The text in passages, indexed for search by meaning (FAISS, exact, cosine)."""
+
+    texts: tuple[str, ...]
+    encoder: Encoder
+    index: Index
+
+    @classmethod
+    def of(cls, chunks: Sequence[Chunk], encoder: Encoder) -> Passages:
+        """Index the texts of chunks, or load the index if it was built before."""
+        texts = tuple(chunk.text for chunk in chunks)
+        return cls(texts, encoder, cached_index("interactions", texts, encoder))
+
+    def search(self, queries: Sequence[str], k: int) -> list[tuple[int, ...]]:
+        """The `k` passages nearest to each query, by number, best first."""
+        if not queries:
+            return []
+        _, ids = self.index.search(self.encoder.encode(queries, progress=False), k)
+        return [tuple(int(i) for i in row) for row in ids]
+
+
+def text_evidence(passages: Passages, questions: Sequence[str]) -> list[Evidence]:
+    """The five nearest passages of each question."""
+    found = passages.search(questions, TEXT_K)
+    return [Evidence("passages", tuple(passages.texts[i] for i in of)) for of in found]
+
+
+@dataclass(frozen=True)
+class Search:
+    """What the retrieval agent did for one question.
+
+    Attributes:
+        queries: its two search queries.
+        rounds: the passages of each round, by number.
+    """
+
+    queries: tuple[str, str]
+    rounds: tuple[tuple[int, ...], tuple[int, ...]]
+
+    @property
+    def again(self) -> int:
+        """Passages of the second round that the first had already."""
+        return len(set(self.rounds[0]).intersection(self.rounds[1]))
+
+    def evidence(self, passages: Passages) -> Evidence:
+        """The passages of both rounds, each once."""
+        kept = dict.fromkeys([*self.rounds[0], *self.rounds[1]])
+        return Evidence("passages", tuple(passages.texts[i] for i in kept))
+
+
+FIRST = (
+    "You look things up in a pharmacology textbook. Write one short search query for what is needed to answer the "
+    "question: which interaction or side effect of which drug. Write the query only."
+)
+SECOND = (
+    "You look things up in a pharmacology textbook. A first search found these passages. Write one short search query, "
+    "other than the first, for what is still missing to answer the question. Write the query only."
+)
+
+
+def agentic_search(llm: LLM, passages: Passages, questions: Sequence[str], *, max_tokens: int = 24) -> list[Search]:
+    """Two rounds of three passages; the small model writes both queries, the second in view of what the first found."""
+    prompts: list[list[Message]] = [
+        [{"role": "system", "content": FIRST}, {"role": "user", "content": q}] for q in questions
+    ]
+    first = [_query(r, q) for r, q in zip(_short(llm, prompts, max_tokens, "search, round 1"), questions, strict=True)]
+    found = passages.search(first, AGENT_K)
+    prompts = [
+        [
+            {"role": "system", "content": SECOND},
+            {
+                "role": "user",
+                "content": f"{numbered([passages.texts[i] for i in of])}\n\nFirst query: {query}\nQuestion: {question}",
+            },
+        ]
+        for of, query, question in zip(found, first, questions, strict=True)
+    ]
+    second = [_query(r, q) for r, q in zip(_short(llm, prompts, max_tokens, "search, round 2"), questions, strict=True)]
+    again = passages.search(second, AGENT_K)
+    return [Search((a, b), (x, y)) for a, b, x, y in zip(first, second, found, again, strict=True)]
+
+
+def _short(llm: LLM, prompts: Sequence[Sequence[Message]], max_tokens: int, label: str) -> list[Reply]:
+    return llm.chat_many(prompts, max_tokens=max_tokens, stop=["\n"], label=label)
+
+
+def _query(reply: Reply, question: str) -> str:
+    """The query that the model wrote; the question itself if it wrote nothing."""
+    return reply.text.strip().strip("\"'") or question
+
+
+# ------------------------------------------------------------------------------------------------------------ graph
+
+
+def graph_evidence(retrieved: Sequence[Retrieved]) -> list[Evidence]:
+    """The facts of each question's query, or of the search for names where no query found any."""
+    return [Evidence("facts", r.facts) for r in retrieved]
+
+
+def hybrid_evidence(retrieved: Sequence[Retrieved], texts: Sequence[Evidence]) -> list[Evidence]:
+    """The facts of a question's query, or its passages where no query found any (Discussion: generality)."""
+    return [t if r.empty else Evidence("facts", r.facts) for r, t in zip(retrieved, texts, strict=True)]
+
+
+# ------------------------------------------------------------------------------------------------------------ answers
+
+# not a word of yes and no: told to begin with it where it fits, a small model answers Yes, and no more, to everything
+_ANSWER = (
+    "You answer questions about drugs as an expert, in one or two short sentences. Name every drug or side effect that "
+    "is asked for. "
+)
+_RULES: dict[Source, str] = {
+    "nothing": "If you do not know, write: Not known.",
+    "passages": "Rely on the passages alone. If they do not tell, write: Not known.",
+    "facts": "Rely on the facts alone, which come from a graph. If they do not tell, write: Not known.",
+}
+
+
+def numbered(lines: Sequence[str]) -> str:
+    """Passages under their numbers."""
+    return "\n".join(f"[{i}] {line}" for i, line in enumerate(lines, start=1))
+
+
+def answer_prompt(question: str, evidence: Evidence, history: Sequence[Turn] = ()) -> list[Message]:
+    """What the large model is asked (System: answer generation module): rules, earlier turns, evidence and question."""
+    messages: list[Message] = [{"role": "system", "content": _ANSWER + _RULES[evidence.source]}]
+    for turn in history:
+        messages += [{"role": "user", "content": turn.question}, {"role": "assistant", "content": turn.answer}]
+    shown = {
+        "nothing": "",
+        "passages": f"Passages:\n{numbered(evidence.lines)}\n",
+        "facts": "Facts:\n" + ("\n".join(f"- {line}" for line in evidence.lines) or "- none found") + "\n",
+    }
+    return [*messages, {"role": "user", "content": f"{shown[evidence.source]}Question: {question}"}]
+
+
+@dataclass(frozen=True)
+class Answered:
+    """An answer of an arm: the evidence that was shown, and the words of the model."""
+
+    evidence: Evidence = field(repr=False)
+    reply: Reply
+
+    @property
+    def text(self) -> str:
+        """The answer in one line."""
+        return " ".join(self.reply.text.split())
+
+
+def answer_all(
+    llm: LLM,
+    questions: Sequence[str],
+    evidence: Mapping[Arm, Sequence[Evidence]],
+    *,
+    histories: Sequence[Sequence[Turn]] | None = None,
+    max_tokens: int = 48,
+    temperature: float = 0.2,
+    top_p: float = 0.9,
+) -> dict[Arm, list[Answered]]:
+    """The large model's answer to each question from the evidence of each arm.
+
+    A prompt over the context is not asked; its answer is empty and its status `overflow`, to be counted.
+
+    Args:
+        llm: the large model.
+        questions: in words.
+        evidence: of each arm, one a question.
+        histories: earlier turns of each question.
+        max_tokens: longest answer.
+        temperature, top_p: sampling (System: answer generation module).
+    """
+    answers: dict[Arm, list[Answered]] = {}
+    for arm, of_arm in evidence.items():
+        prompts = [
+            answer_prompt(question, found, histories[i] if histories else ())
+            for i, (question, found) in enumerate(zip(questions, of_arm, strict=True))
+        ]
+        replies = llm.chat_many(
+            prompts,
+            max_tokens=max_tokens,
+            temperature=temperature,
+            top_p=top_p,
+            overflow="record",
+            label=f"answer, {arm}",
+        )
+        answers[arm] = [Answered(found, reply) for found, reply in zip(of_arm, replies, strict=True)]
+    return answers
+
+
+# ----------------------------------------------------------------------------------------------------- reading answers
+
+
+@dataclass(frozen=True)
+class ReadAnswer:
+    """What an answer says, as a set; `unparsed` if it says nothing that could be read."""
+
+    answer: Answer
+    unparsed: bool = False
+
+
+_CLAUSE = re.compile(r"[.;]\s+|[.;]$|,?\s+but\s+|,?\s+while\s+|\n")
+_DENIED = re.compile(r"\b(?:not|no|neither|nor|cannot|n't|without|unlikely)\b|n't\b", re.IGNORECASE)
+_IGNORANT = re.compile(
+    r"\bnot known\b|\bunknown\b|\bno (?:information|facts?|data|known)\b|\bnone found\b|"
+    r"\b(?:do|does|did|is|are|was) not (?:tell|mention\w*|provide\w*|specif\w+|state\w*|contain|include|found|listed|"
+    r"available|say)\b",
+    re.IGNORECASE,
+)
+_INTERACTING = re.compile(r"\b(?:interacts?|can cause|causes|is a known|has been (?:linked|associated|blamed))\b", re.I)
+
+
+def read_answer(asked: Asked, text: str, vocabulary: Vocabulary) -> ReadAnswer:
+    """Read an answer as a set of names of the graph, a yes or no, or "not known".
+
+    Names count as the graph spells them, word for word. Those that the question holds do not, unless it is among them
+    that is to be chosen; nor do those of a clause that denies something.
+
+    Args:
+        asked: the question.
+        text: the model's words.
+        vocabulary: the graph's names.
+    """
+    ignorant = bool(_IGNORANT.search(text))
+    if asked.form.role == "yes or no":
+        return _yes_or_no(text, ignorant=ignorant)
+    stated = " . ".join(clause for clause in _CLAUSE.split(text) if clause and not _DENIED.search(clause))
+    own = {name.lower() for name in (*asked.parameters.values(), *asked.meant.values())}
+    if asked.form.role == "choice":
+        options = [asked.parameters["a"], asked.parameters["b"]]
+        linked = set(_linked(stated, vocabulary)["drug"])
+        names = frozenset(options if re.search(r"\bboth\b", stated, re.I) else linked.intersection(options))
+    else:
+        names = frozenset(n for n in _linked(stated, vocabulary)[asked.form.role] if n not in own)
+    if names:
+        return ReadAnswer(names)
+    return ReadAnswer(NOT_KNOWN) if ignorant else ReadAnswer(frozenset(), unparsed=True)
+
+
+def _linked(text: str, vocabulary: Vocabulary) -> dict[str, list[str]]:
+    """The names in a text; a bracket that opens or closes before or after one is not part of it."""
+    return vocabulary.link(re.sub(r"(?<!\w)[(\[]|[)\]](?!\w)", " ", text))
+
+
+def _yes_or_no(text: str, *, ignorant: bool) -> ReadAnswer:
+    first = re.match(r"\W*(yes|no)\b(?!\s+(?:information|facts?|data))", text, re.IGNORECASE)
+    if first:
+        return ReadAnswer(YES if first[1].lower() == "yes" else NO)
+    if ignorant:
+        return ReadAnswer(NOT_KNOWN)
+    if _DENIED.search(text):
+        return ReadAnswer(NO)
+    if _INTERACTING.search(text):
+        return ReadAnswer(YES)
+    return ReadAnswer(frozenset(), unparsed=True)
+
+
+def names_in_evidence(asked: Asked, evidence: Evidence, vocabulary: Vocabulary) -> frozenset[str]:
+    """The names of the right kind that stand in evidence, without those of the question: retrieval with no model.
+
+    For a yes or no it is the last name of the question, if one line holds all of its names.
+    """
+    if asked.form.role == "yes or no":
+        together = any(all(name in line.lower() for name in asked.meant.values()) for line in evidence.lines)
+        return frozenset(list(asked.meant.values())[-1:]) if together else frozenset()
+    found = _linked(" . ".join(evidence.lines), vocabulary)
+    if asked.form.role == "choice":
+        return frozenset(found["drug"]).intersection((asked.parameters["a"], asked.parameters["b"]))
+    own = {*asked.parameters.values(), *asked.meant.values()}
+    return frozenset(found[asked.form.role]) - own

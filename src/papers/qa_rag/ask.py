@@ -1,0 +1,216 @@
+"""Ask a folder of guidance documents in words: the passages of both tracks, the answer, and the sources it names.
+
+The steps are the paper's (qa_rag.md, Figure 1): a language model answers from what it knows; half of the passages are
+found by the question and half by that answer; they are ranked anew by the question; the model answers from the best.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+import time
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from itertools import count
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pandas as pd
+
+from helpers import vectors
+from helpers.llm import LLM
+from helpers.results import figures
+from papers.qa_rag.answers import Excerpt, excerpts, left_of, prompt, read
+from papers.qa_rag.data import Passage
+from papers.qa_rag.retrieval import CANDIDATES, KEPT, BestWindow, Searcher, fuse, read_folder, rerank
+
+if TYPE_CHECKING:
+    import ipywidgets
+
+log = logging.getLogger(__name__)
+
+CHARACTERS = 4800
+"""Of passages in the prompt: about 1,200 tokens."""
+
+
+@dataclass(frozen=True)
+class Source:
+    """A passage that the answer was written from.
+
+    Attributes:
+        number: as the answer cites it.
+        excerpt: what the model was shown of it.
+        by: what found it: question, hypothetical answer, or both.
+        cited: whether the answer names it.
+    """
+
+    number: int
+    excerpt: Excerpt
+    by: str
+    cited: bool
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What became of a question.
+
+    Attributes:
+        question: as asked.
+        hypothetical: what the model answered from its own knowledge; it is searched with, and not to be relied on.
+        text: the answer from the sources.
+        sources: in the order of their numbers.
+        quoted: share of the answer's sequences of eight words that stand in its sources word by word.
+        refused: the model says that the sources do not tell.
+        seconds: of each step.
+    """
+
+    question: str
+    hypothetical: str
+    text: str
+    sources: tuple[Source, ...]
+    quoted: float
+    refused: bool
+    seconds: dict[str, float] = field(default_factory=dict)
+
+    def _repr_html_(self) -> str:
+        return show(self).html
+
+    def __str__(self) -> str:
+        """The answer, and the documents that it names."""
+        cited = "; ".join(f"[{s.number}] {s.excerpt.passage.document}" for s in self.sources if s.cited)
+        return f"{self.text}\n{cited or 'It names no source.'}"
+
+
+def library(folder: Path, encoder: str = vectors.DEFAULT_ENCODER) -> Searcher:
+    """A folder of guidance documents, ready to be asked; each file that is left out is named in a logged warning.
+
+    Args:
+        folder: with .pdf, .txt, .md or .mmd files, also in folders within it.
+        encoder: as in `vectors.encoder`.
+
+    Raises:
+        papers.qa_rag.retrieval.FolderError: there is no such folder, or nothing in it can be read.
+    """
+    corpus, left_out = read_folder(folder)
+    for name, why in left_out.items():
+        log.warning("%s was left out: %s", name, why)
+    return Searcher(corpus, vectors.encoder(encoder))
+
+
+def write_folder(passages: Iterable[Passage], folder: Path) -> Path:
+    """Write passages as a folder of text files, one a document, named by its title, and numbered where two share it."""
+    folder.mkdir(parents=True, exist_ok=True)
+    texts: dict[str, list[str]] = {}
+    for passage in passages:
+        texts.setdefault(passage.document, []).append(passage.text)
+    named: set[str] = set()
+    for title, parts in texts.items():
+        # file systems take 255 bytes, and some take capitals for small letters
+        short = re.sub(r"[^\w()-]+", " ", title).strip().encode()[:200].decode(errors="ignore") or "untitled"
+        name = next(n for i in count(1) if (n := short if i == 1 else f"{short} ({i})").casefold() not in named)
+        named.add(name.casefold())
+        (folder / f"{name}.txt").write_text("\n\n".join(parts), encoding="utf-8")
+    return folder
+
+
+def answer(
+    question: str, searcher: Searcher, llm: LLM, *, characters: int = CHARACTERS, max_tokens: int = 160
+) -> Answer:
+    """Answer a question from guidance documents.
+
+    Args:
+        question: in words.
+        searcher: of the documents, as `library` gives it.
+        llm: writes the hypothetical answer and the answer.
+        characters: of passages in the prompt; of longer ones the parts nearest to the question are shown.
+        max_tokens: longest answer.
+
+    Raises:
+        ValueError: there is no question.
+        helpers.llm.ContextOverflowError: the prompt does not fit; ask for fewer characters.
+    """
+    if not question.strip():
+        raise ValueError("There is no question. Write one, such as: How long should reference samples be kept?")
+    seconds: dict[str, float] = {}
+    with _timed(seconds, "answer without sources"):
+        guess = llm.chat_many([prompt(question, ())], max_tokens=96, label="hypothetical answer")[0].text.strip()
+    with _timed(seconds, "find passages"):
+        # an empty hypothetical answer finds nothing
+        tracks = {"question": question, "hypothetical answer": guess or question}
+        found = dict(zip(tracks, searcher.search(list(tracks.values()), CANDIDATES // 2, by="windows"), strict=True))
+        ranked = rerank({"": fuse(found.values())}, BestWindow(searcher), {"": question})[""][:KEPT]
+    best = [searcher.corpus.passages[row] for row in ranked]
+    by = {
+        passage.id: " and ".join(track for track, rows in found.items() if row in rows)
+        for row, passage in zip(ranked, best, strict=True)
+    }
+    shown = excerpts(question, best, "windows", characters)
+    with _timed(seconds, "answer from passages"):
+        reply = llm.chat_many([prompt(question, shown)], max_tokens=max_tokens, label="answer")[0]
+    given = read("", reply, shown)
+    sources = tuple(
+        Source(number, excerpt, by[excerpt.passage.id], number in given.cited)
+        for number, excerpt in enumerate(shown, start=1)
+    )
+    quoted = left_of(given.text, [excerpt.text for excerpt in shown])
+    return Answer(question, guess, given.text, sources, quoted, given.refused, seconds)
+
+
+@contextmanager
+def _timed(seconds: dict[str, float], step: str) -> Iterator[None]:
+    began = time.perf_counter()
+    yield
+    seconds[step] = time.perf_counter() - began
+
+
+# ------------------------------------------------------------------------------------------------------------ showing
+
+
+def show(given: Answer, *, sample: bool = False) -> figures.Html:
+    """An answer with its sources as a table: those that it names first."""
+    rows = [
+        {
+            "": f"[{source.number}]",
+            "document": source.excerpt.passage.document,
+            "passage": source.excerpt.text,
+            "found by": source.by,
+        }
+        for source in sorted(given.sources, key=lambda source: (not source.cited, source.number))
+    ]
+    took = ", ".join(f"{step} {seconds:.1f} s" for step, seconds in given.seconds.items())
+    named = [f"[{source.number}]" for source in given.sources if source.cited]
+    facts = [
+        f"It names {', '.join(named)}." if named else "It names no source: check it before you rely on it.",
+        f"{figures.number(given.quoted, digits=0)} of its word sequences stand in the passages word by word.",
+        f"Without sources the model said: {given.hypothetical}",
+        f"({took}.)",
+    ]
+    text = " ".join(facts)
+    table = figures.table(pd.DataFrame(rows), f"Sources of the answer to: {given.question}", sample=sample)
+    head = figures.prompt_box([{"role": "question", "content": given.question}], answer=given.text)
+    html = f"{head.html}<p>{figures.inline(text)}</p>{table.html}"
+    return figures.Html(html, f"{given.question}\n{given.text}\n{text}\n{table.text}")
+
+
+def box(ask: Callable[[str], Answer], *, sample: bool = False) -> ipywidgets.VBox:
+    """A text box that answers: type a question, press Enter. It needs a running kernel.
+
+    Args:
+        ask: answers one question, for example `lambda question: answer(question, searcher, llm)`.
+        sample: the documents are the bundled sample.
+    """
+    import ipywidgets  # noqa: PLC0415  # only for who has a notebook open
+    from IPython.display import display  # noqa: PLC0415
+
+    # answers at Enter, not at each letter
+    text = ipywidgets.Text(description="Question", continuous_update=False, layout={"width": "100%"})
+    output = ipywidgets.Output()
+
+    def respond(_: object) -> None:
+        output.clear_output()
+        with output:
+            display(show(ask(text.value), sample=sample))
+
+    text.observe(respond, names="value")
+    return ipywidgets.VBox([text, output])

@@ -1,0 +1,263 @@
+"""Ask the graph in words: a question, the names in it, the Cypher, the evidence, the answer, and the time of each step.
+
+The label is locked: whether a drug is listed with an effect is what the graph says, and a language model, if there is
+one, only words it (side_effects.md, Discussion, "label-locking"). Names travel as parameters, never as text of a query.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import pandas as pd
+
+from helpers import graph
+from helpers.graph import Graph
+from helpers.llm import LLM
+from helpers.results import figures
+from papers.side_effects.label_lock import lock, locked_prompt
+from papers.side_effects.vocabulary import Normalised, Vocabulary
+
+if TYPE_CHECKING:
+    import ipywidgets
+
+ROWS = 50
+"""Names that an answer in words lists at most; the evidence holds all of them."""
+
+# ------------------------------------------------------------------------------------------------------------- asking
+
+_THING = r"(?:side effects?|adverse effects?|adverse (?:drug )?reactions?|adverse events?)"
+_CAUSE = r"(?:causes?|leads? to|produces?|triggers?|gives?|induces?|brings? on)"
+_MAY = r"(?:can |could |may |might |will )?"
+_DRUGS = r"(?:which|what) (?:drugs?|medicines?|medications?)"
+PATTERNS = (
+    (
+        "forward",
+        rf"(?:is|are|can|could|may|might) (?P<effect>.+?) (?:be )?(?:an? )?(?:known )?{_THING} "
+        r"(?:of|with|from) (?P<drug>.+)",
+    ),
+    ("forward", rf"(?:does|do|can|could|may|might|will) (?P<drug>.+?) {_CAUSE} (?P<effect>.+)"),
+    ("reverse", rf"{_DRUGS} {_MAY}(?:{_CAUSE}|have|has) (?P<effect>.+?)(?: as an? {_THING})?"),
+    (
+        "effects",
+        rf"(?:what|which)(?: are| is)?(?: the)?(?: known)? {_THING} (?:of|with|from|does|do|has|have) "
+        r"(?P<drug>.+?)(?: have| cause| lead to)?",
+    ),
+    ("effects", rf"what (?:does|do|can|could|may|might) (?P<drug>.+?) {_CAUSE}"),
+)
+"""The forms that are understood, with the names in them by role."""
+EXAMPLES = (
+    "Is nausea an adverse effect of metformin?",
+    "Which drugs cause tinnitus?",
+    "What are the side effects of metformin?",
+)
+CYPHER = {
+    "forward": "MATCH (d:Drug {name: $drug})-[r:may_cause_side_effect]->(e:SideEffect {name: $effect})\n"
+    "RETURN d.name AS drug, e.name AS side_effect, r.frequency AS frequency",
+    "reverse": "MATCH (d:Drug)-[r:may_cause_side_effect]->(e:SideEffect {name: $effect})\n"
+    "RETURN d.name AS drug, r.frequency AS frequency ORDER BY drug",
+    "effects": "MATCH (d:Drug {name: $drug})-[r:may_cause_side_effect]->(e:SideEffect)\n"
+    "RETURN e.name AS side_effect, r.frequency AS frequency ORDER BY side_effect",
+}
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What became of a question.
+
+    Attributes:
+        question: as asked.
+        kind: forward (a drug and an effect), reverse (an effect), effects (a drug), or unread.
+        names: the names in it, as asked and as the graph has them.
+        cypher: the query; empty if a name was not found or the question not understood.
+        parameters: its parameters.
+        rows: what the graph returned: the evidence.
+        label: for a forward question whether the pair is listed; None where there is no such label.
+        text: the answer in words.
+        seconds: of each step.
+    """
+
+    question: str
+    kind: str
+    names: tuple[Normalised, ...]
+    cypher: str
+    parameters: dict[str, Any]
+    rows: list[dict[str, Any]]
+    label: bool | None
+    text: str
+    seconds: dict[str, float] = field(default_factory=dict)
+
+    def _repr_html_(self) -> str:
+        return show(self).html
+
+    def __str__(self) -> str:
+        """The answer in words."""
+        return self.text
+
+
+def answer(question: str, graph: Graph, *, vocabulary: Vocabulary | None = None, llm: LLM | None = None) -> Answer:
+    """Answer a question from the graph.
+
+    Args:
+        question: in English; `EXAMPLES` shows the forms that are understood.
+        graph: with the drugs and effects loaded.
+        vocabulary: the graph's names; read from it if left out.
+        llm: words the answer to a forward question; its wording is replaced where it does not say what the graph says.
+
+    Returns:
+        The answer with all that it was made from. A question that is not understood, or that names what the graph does
+        not have, is answered by saying so.
+    """
+    seconds: dict[str, float] = {}
+    if vocabulary is None:
+        with _timed(seconds, "read the names of the graph"):
+            vocabulary = Vocabulary.read(graph)
+    with _timed(seconds, "understand the question"):
+        kind, spans = parse(question, vocabulary)
+    with _timed(seconds, "normalise the names"):
+        names = tuple(vocabulary.normalise(text, role) for role, text in spans.items())
+    if kind == "unread" or any(name.name is None for name in names):
+        return Answer(question, kind, names, "", {}, [], None, _not_found(kind, names), seconds)
+    parameters = {name.role: name.name for name in names}
+    with _timed(seconds, "ask the graph"):
+        rows = graph.read(CYPHER[kind], **parameters)
+    label = bool(rows) if kind == "forward" else None
+    with _timed(seconds, "word the answer"):
+        text = _worded(kind, names, rows, llm)
+    return Answer(question, kind, names, CYPHER[kind], parameters, rows, label, text, seconds)
+
+
+def parse(question: str, vocabulary: Vocabulary) -> tuple[str, dict[str, str]]:
+    """The kind of a question and the names in it as written, by role; ("unread", {}) if it has none of the forms.
+
+    Of several ways to read it, the one whose names the graph has word for word is taken, else the first.
+    """
+    text = " ".join(question.split()).rstrip("?!. ")
+    readings = []
+    for kind, pattern in PATTERNS:
+        if match := re.fullmatch(pattern, text, re.IGNORECASE):
+            spans = {role: _bare(span) for role, span in match.groupdict().items()}
+            readings.append((kind, spans))
+    exact = (r for r in readings if all(vocabulary.normalise(t, role).distance == 0 for role, t in r[1].items()))
+    return next(exact, readings[0] if readings else ("unread", {}))
+
+
+def _bare(text: str) -> str:
+    return re.sub(r"^(?:the|an?) ", "", text.strip(" \"'`"), flags=re.IGNORECASE)
+
+
+def _not_found(kind: str, names: Sequence[Normalised]) -> str:
+    if kind == "unread":
+        return f"This question has none of the forms that are understood. For example: {' '.join(EXAMPLES)}"
+    words = {"drug": "drug", "effect": "side effect"}
+    missing = [
+        f"The graph has no {words[name.role]} {name.asked!r}. Nearest: {', '.join(name.nearest) or 'none'}."
+        for name in names
+        if name.name is None
+    ]
+    return " ".join(missing)
+
+
+def _worded(kind: str, names: Sequence[Normalised], rows: Sequence[Mapping[str, Any]], llm: LLM | None) -> str:
+    of = {name.role: str(name.name) for name in names}
+    if kind == "forward":
+        drug, effect, listed = of["drug"], of["effect"], bool(rows)
+        wording = ""
+        if llm is not None:
+            wording = llm.chat_many([locked_prompt(drug, effect, listed=listed)], max_tokens=48, label="word")[0].text
+        text = lock(drug, effect, listed=listed, wording=wording)[0]
+        if rows and rows[0]["frequency"]:
+            text += f" Stated frequency: at least {figures.number(rows[0]['frequency'])} of patients."
+    elif kind == "reverse":
+        text = f"{_listing([row['drug'] for row in rows], 'drug')} listed with {of['effect']}"
+    else:
+        text = f"{_listing([row['side_effect'] for row in rows], 'side effect')} listed for {of['drug']}"
+    read_as = [f"{name.asked} was read as {name.name}" for name in names if name.distance]
+    return " ".join([text.rstrip(".") + ".", *(f"({reading}.)" for reading in read_as)])
+
+
+def _listing(names: Sequence[str], what: str) -> str:
+    if not names:
+        return f"No {what} is"
+    count = f"{_count(names, what)} {'is' if len(names) == 1 else 'are'}"
+    shown = "; ".join(names[:ROWS]) + (f"; and {len(names) - ROWS:,} more" if len(names) > ROWS else "")
+    return f"{shown}: {count}"
+
+
+def _count(things: Sequence[object], what: str) -> str:
+    return f"{len(things):,} {what}{'' if len(things) == 1 else 's'}"
+
+
+@contextmanager
+def _timed(seconds: dict[str, float], step: str) -> Iterator[None]:
+    began = time.perf_counter()
+    yield
+    seconds[step] = time.perf_counter() - began
+
+
+# ------------------------------------------------------------------------------------------------------------ showing
+
+
+def show(given: Answer, *, sample: bool = False) -> figures.Html:
+    """An answer as a table: each step, what came of it, and how long it took."""
+    read = "; ".join(
+        f"{name.role}: {name.asked}"
+        + (f" → {name.name}" if name.name else " → not found")
+        + (f" ({name.distance} edit{'' if name.distance == 1 else 's'})" if name.name and name.distance else "")
+        for name in given.names
+    )
+    evidence = "; ".join(", ".join(f"{k}: {v}" for k, v in row.items() if v is not None) for row in given.rows[:5])
+    more = f"; and {len(given.rows) - 5:,} more rows" if len(given.rows) > 5 else ""
+    results = {step: "" for step in given.seconds if step.startswith("read")} | {
+        "understand the question": given.kind,
+        "normalise the names": read,
+        "ask the graph": f"{given.cypher}   parameters: {given.parameters}" if given.cypher else "not asked",
+        "evidence": f"{_count(given.rows, 'row')}: {evidence}{more}" if given.rows else "no rows",
+        "word the answer": given.text,
+    }
+    table = pd.DataFrame(
+        {
+            "step": list(results),
+            "result": list(results.values()),
+            "ms": [None if (s := given.seconds.get(step)) is None else 1000 * s for step in results],
+        }
+    )
+    return figures.table(table, given.question, sample=sample, formats={"ms": _ms})
+
+
+def _ms(ms: float | None) -> str:
+    return "" if ms is None or pd.isna(ms) else f"{ms:.1f}"
+
+
+def box(ask: Callable[[str], Answer] | None = None, *, sample: bool = False) -> ipywidgets.VBox:
+    """A text box that answers: type a question, press Enter. It needs a running kernel.
+
+    Args:
+        ask: answers one question; default: `answer` on the graph of the settings, without a language model.
+        sample: the graph holds the bundled sample.
+    """
+    import ipywidgets  # noqa: PLC0415  # only for who has a notebook open
+    from IPython.display import display  # noqa: PLC0415
+
+    # answers at Enter, not at each letter
+    text = ipywidgets.Text(
+        description="Question", placeholder=EXAMPLES[0], continuous_update=False, layout={"width": "100%"}
+    )
+    output = ipywidgets.Output()
+
+    def respond(_: object) -> None:
+        output.clear_output()
+        with output:
+            display(show((ask or _ask_once)(text.value), sample=sample))
+
+    text.observe(respond, names="value")
+    return ipywidgets.VBox([text, output])
+
+
+def _ask_once(question: str) -> Answer:
+    with graph.connect() as connection:
+        return answer(question, connection)

@@ -1,0 +1,659 @@
+"""Drug side effects (side_effects.md): the data, the arms, and the authors' released predictions.
+
+The paper asks "Is E an adverse effect of D?" of a closed-book LLM, of text RAG over two formats of SIDER, and of a
+graph. Here each arm is one function of the same signature: questions in, predictions out.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from helpers.graph import Graph
+from helpers.llm import LLM, Choice, Reply, label_probability
+from helpers.results.answers import Answer, answered
+from helpers.results.metrics import Column, Score, binary_scores, proportion, threshold
+from helpers.vectors import Encoder, Index, cached_index
+
+ARMS = ("closed_book", "format_a", "format_b", "graphrag")
+MODELS = {"qwen": "table1", "llama": "table2"}
+"""The paper's two models, by the table that holds their results."""
+METRICS = ("accuracy", "f1", "precision", "sensitivity", "specificity")
+
+QUESTION = "Is {side_effect} an adverse effect of {drug}?"
+OPENING_A = "The drug {drug} may be associated with the following side effects or adverse reactions: "
+SENTENCE_B = "The drug {drug} may cause {side_effect} as an adverse effect, adverse reaction, or side effect."
+
+# The prompt of "Prompt structure" in the paper's Results; without evidence it loses the sentences about evidence.
+INSTRUCTION = (
+    "You are asked to answer the following question with a single word: YES or NO. Base your answer strictly on the "
+    "RAG Results provided below. After your YES or NO answer, briefly explain your reasoning using the information "
+    "from the RAG Results. Do not infer or speculate beyond the information provided. Question:\n\n"
+)
+INSTRUCTION_CLOSED_BOOK = (
+    "You are asked to answer the following question with a single word: YES or NO. After your YES or NO answer, "
+    "briefly explain your reasoning. Question:\n\n"
+)
+# The paper prints no closed-book prompt, so its wording is open; these differ in what a model may fall for.
+CLOSED_BOOK_WORDINGS = {
+    "as the retrieval arms ask": INSTRUCTION_CLOSED_BOOK,
+    "no explanation asked": "You are asked to answer the following question with a single word: YES or NO. "
+    "Question:\n\n",
+    "label first": "Answer with a single word, YES or NO. ",
+}
+# The answer is short because each token of it costs as much as ten of the question.
+RECOGNITION = (
+    "Extract the drug and the side effect from the question. Copy both exactly as they are written. Answer in one "
+    "line: the drug, a vertical bar, the side effect."
+)
+# Neither pair is in any data set here: no test item may stand in a prompt.
+RECOGNITION_EXAMPLES = (
+    ("drugname", "ringing in the left ear"),
+    ("compound 17-x", "itching, severe"),
+)
+
+
+@dataclass(frozen=True)
+class Question:
+    """One pair of the forward benchmark, with its true label."""
+
+    drug: str
+    side_effect: str
+    label: bool
+
+    @property
+    def text(self) -> str:
+        """The question in words."""
+        return QUESTION.format(side_effect=self.side_effect, drug=self.drug)
+
+    @property
+    def unit(self) -> str:
+        """The pair's id."""
+        return f"{self.drug} | {self.side_effect}"
+
+    @property
+    def cluster(self) -> str:
+        """The drug: its questions share a document."""
+        return self.drug
+
+    @property
+    def gold(self) -> str:
+        """YES or NO."""
+        return "YES" if self.label else "NO"
+
+    @property
+    def strata(self) -> dict[str, str]:
+        """None."""
+        return {}
+
+
+Arm = Callable[[Sequence[Question]], list[Answer]]
+"""An architecture under comparison: questions in, one answer for each out."""
+
+
+def said(
+    label: bool | None, *, p_yes: float | None = None, handed: bool | None = None, reply: Reply | Choice | None = None
+) -> Answer:
+    """One answer of an arm.
+
+    Args:
+        label: True for YES, False for NO, None where neither was found in the reply.
+        p_yes: probability of YES against NO at the first token. Where neither is among the likeliest, the measure of
+            that name takes what the label says: 1, 0 or one half.
+        handed: whether retrieval found the pair; None for an arm that retrieves nothing.
+        reply: the LLM's; None for an arm without an LLM.
+    """
+    of_label = {True: 1.0, False: 0.0, None: 0.5}[label]
+    words = {True: "YES", False: "NO", None: None}[label]
+    return Answer(
+        answer=words if reply is None else getattr(reply, "text", words),
+        predicted=words,
+        parsed=label is not None,
+        measures={"p_yes": (of_label if p_yes is None else p_yes, 1.0)}
+        | ({} if handed is None else {"handed": (float(handed), 1.0)}),
+        requests=[] if reply is None else [reply.key],
+    )
+
+
+def share_of(hits: Column, clusters: Column) -> Score:
+    """Share of hits with its 95 % interval over what belongs together (drugs, queries).
+
+    Whole clusters are drawn; where every row is one of its own, the interval is Wilson's.
+
+    Args:
+        hits: (n,) True or False.
+        clusters: (n,) names of what rows belong together.
+
+    Raises:
+        ValueError: there are no rows.
+    """
+    found = np.asarray(hits, dtype=bool)
+    if len(set(clusters)) == len(found):
+        return proportion(int(found.sum()), len(found))
+    return binary_scores(np.ones(len(found), dtype=bool), found, clusters=clusters)["accuracy"]
+
+
+# --------------------------------------------------------------------------------------------------------------- data
+
+
+def read_knowledge(format_a: Path, vocabulary: Iterable[str]) -> dict[str, tuple[str, ...]]:
+    """The drugs and their side effects, from the released Format A file.
+
+    A list is split at ", " unless the joined pieces are a known term: some MedDRA terms hold a comma ("hallucination,
+    visual"), and a plain split makes two wrong effects of each.
+
+    Args:
+        format_a: CSV with columns drug, text, format.
+        vocabulary: known side-effect terms.
+
+    Returns:
+        Side effects of each drug, in the order of the file.
+    """
+    with_comma = {term for term in vocabulary if ", " in term}
+    table = pd.read_csv(format_a)
+    return {
+        str(d): tuple(split_effects(t.partition(": ")[2], with_comma))
+        for d, t in zip(table.drug, table.text, strict=True)
+    }
+
+
+def read_terms(path: Path) -> list[str]:
+    """The known side-effect terms: the first column of a CSV."""
+    return [str(term) for term in pd.read_csv(path).iloc[:, 0]]
+
+
+def split_effects(text: str, with_comma: Iterable[str] = ()) -> list[str]:
+    """The terms of a comma-separated list, keeping together those of `with_comma`."""
+    pieces = [piece.strip() for piece in text.strip().rstrip(".").split(", ")]
+    known = set(with_comma)
+    longest = max((term.count(", ") + 1 for term in known), default=1)
+    terms: list[str] = []
+    i = 0
+    while i < len(pieces):
+        size = next((n for n in range(longest, 1, -1) if ", ".join(pieces[i : i + n]) in known), 1)
+        terms.append(", ".join(pieces[i : i + size]))
+        i += size
+    return [term for term in terms if term]
+
+
+def in_order(knowledge: Mapping[str, Sequence[str]]) -> int:
+    """How many drugs have their effects in alphabetical order."""
+    return sum(list(effects) == sorted(effects) for effects in knowledge.values())
+
+
+def read_questions(path: Path) -> list[Question]:
+    """The forward benchmark: CSV with columns drug, side_effect, label (0 or 1)."""
+    table = pd.read_csv(path)
+    return [Question(d, s, bool(y)) for d, s, y in zip(table.drug, table.side_effect, table.label, strict=True)]
+
+
+def stratified(questions: Sequence[Question], n: int, seed: int, exclude_drugs: Iterable[str] = ()) -> list[Question]:
+    """A balanced subset spread over as many drugs as possible.
+
+    Drugs are shuffled once; each round takes one positive and one negative of every drug until `n` are taken.
+
+    Args:
+        questions: the whole benchmark.
+        n: how many to take; all of them if there are no more.
+        seed: of the shuffle.
+        exclude_drugs: drugs to leave out, for a split that shares none.
+
+    Raises:
+        ValueError: `n` is odd or not positive.
+    """
+    if n <= 0 or n % 2:
+        raise ValueError(f"A balanced subset needs an even, positive number of pairs; got {n}.")
+    banned = set(exclude_drugs)
+    rng = np.random.default_rng(seed)
+    # sorted first, so that the draw depends on the data and the seed alone and not on the order of the file
+    pool = sorted({q for q in questions if q.drug not in banned}, key=lambda q: (q.drug, q.side_effect, q.label))
+    order = [pool[i] for i in rng.permutation(len(pool))]
+    drugs = [sorted({q.drug for q in pool})[i] for i in rng.permutation(len({q.drug for q in pool}))]
+    waiting: dict[tuple[str, bool], list[Question]] = {}
+    for question in order:
+        waiting.setdefault((question.drug, question.label), []).append(question)
+    taken: list[Question] = []
+    while len(taken) < n and any(waiting.values()):
+        for drug in drugs:
+            pair = [waiting.get((drug, label), []) for label in (True, False)]
+            if all(pair) and len(taken) < n:
+                taken += [stack.pop() for stack in pair]
+        if not any(waiting.get((d, True)) and waiting.get((d, False)) for d in drugs):
+            break
+    return taken
+
+
+def format_a_documents(knowledge: Mapping[str, Sequence[str]]) -> list[str]:
+    """Format A: one document a drug, its effects as a list (Fig. 1b)."""
+    return [OPENING_A.format(drug=drug) + ", ".join(effects) for drug, effects in knowledge.items()]
+
+
+def format_b_sentences(knowledge: Mapping[str, Sequence[str]]) -> list[str]:
+    """Format B: one sentence a drug and effect (Fig. 1b)."""
+    return [SENTENCE_B.format(drug=d, side_effect=e) for d, effects in knowledge.items() for e in effects]
+
+
+def load_graph(graph: Graph, knowledge: Mapping[str, Sequence[str]], digest: str) -> bool:
+    """Make the bipartite graph Drug -may_cause_side_effect-> SideEffect (Fig. 2a), unless it is there already.
+
+    Args:
+        graph: where to load it.
+        knowledge: side effects of each drug.
+        digest: of what `knowledge` was made from; decides whether a graph that is there is the same.
+
+    Returns:
+        Whether anything was loaded.
+    """
+    with graph.load_once("side_effects", digest) as missing:
+        if missing:
+            graph.clear("Drug", "SideEffect")
+            for label in ("Drug", "SideEffect"):
+                graph.constraint(label, "name")
+            effects = sorted({e for of_drug in knowledge.values() for e in of_drug})
+            graph.load_nodes("Drug", [{"name": d} for d in knowledge], key="name")
+            graph.load_nodes("SideEffect", [{"name": e} for e in effects], key="name")
+            graph.load_edges(
+                "may_cause_side_effect",
+                [{"drug": d, "side_effect": e} for d, of_drug in knowledge.items() for e in of_drug],
+                start=("Drug", "name", "drug"),
+                end=("SideEffect", "name", "side_effect"),
+            )
+    return missing
+
+
+# ------------------------------------------------------------------------------------------------ entity recognition
+
+
+@dataclass(frozen=True)
+class Entities:
+    """Drug and side effect as an LLM read them from a question; empty where the line could not be parsed.
+
+    `request` is the key of the request that read them, and tells no two of them apart.
+    """
+
+    drug: str = ""
+    side_effect: str = ""
+    request: str = field(default="", compare=False)
+
+
+_ENTITIES = re.compile(
+    r"^\s*(?:drug\s*:\s*)?(?P<drug>[^|\n]+?)\s*\|\s*(?:side\s*effect\s*:\s*)?(?P<effect>[^|\n]+)", re.IGNORECASE
+)
+
+
+def parse_entities(reply: str) -> Entities:
+    """The second stage of the paper's entity recognition: a regular expression over the LLM's line."""
+    found = _ENTITIES.search(reply)
+    if not found:
+        return Entities()
+    drug, effect = (_clean(found[name]) for name in ("drug", "effect"))
+    return Entities(drug, effect)
+
+
+def _clean(text: str) -> str:
+    return text.splitlines()[0].strip().strip("\"'`*").removesuffix(".").strip().lower()
+
+
+def recognition_prompt(question: Question) -> list[dict[str, str]]:
+    """The first stage: the messages that ask the LLM for the two names, with two made-up examples."""
+    messages = [{"role": "system", "content": RECOGNITION}]
+    for drug, effect in RECOGNITION_EXAMPLES:
+        messages += [
+            {"role": "user", "content": QUESTION.format(side_effect=effect, drug=drug)},
+            {"role": "assistant", "content": f"{drug} | {effect}"},
+        ]
+    return [*messages, {"role": "user", "content": question.text}]
+
+
+def recognise(
+    llm: LLM, questions: Sequence[Question], *, temperature: float = 0.1, top_p: float = 0.9
+) -> list[Entities]:
+    """Drug and side effect of each question: temperature 0.1, then regex (Methods, "Entity recognition module").
+
+    They are read from the question, as the Results say; the Methods read them from the retrieved context.
+    """
+    replies = llm.chat_many(
+        [recognition_prompt(q) for q in questions],
+        max_tokens=64,
+        temperature=temperature,
+        top_p=top_p,
+        stop=["\n"],
+        label="entity recognition",
+    )
+    return [replace(parse_entities(reply.text), request=reply.key) for reply in replies]
+
+
+# --------------------------------------------------------------------------------------------------------------- arms
+
+
+@dataclass(frozen=True)
+class Asking:
+    """How an arm asks its LLM (Methods, "LLM inference")."""
+
+    llm: LLM
+    max_tokens: int = 512
+    temperature: float = 0.1
+    top_p: float = 0.9
+    stop: tuple[str, ...] = ()
+
+    def answers(self, prompts: Sequence[list[dict[str, str]]], label: str) -> list[Reply]:
+        """One free reply a prompt, with the likeliest first tokens."""
+        return self.llm.chat_many(
+            prompts,
+            max_tokens=self.max_tokens,
+            temperature=self.temperature,
+            top_p=self.top_p,
+            stop=self.stop,
+            logprobs=True,
+            label=label,
+        )
+
+
+_LABEL = re.compile(r"^\W*(yes|no)\b", re.IGNORECASE)
+
+
+def parse_label(reply: str) -> bool | None:
+    """YES or NO if the reply begins with it, whatever its case; else None, to be counted."""
+    found = _LABEL.match(reply)
+    return None if found is None else found[1].lower() == "yes"
+
+
+def closed_book_prompt(question: Question, instruction: str = INSTRUCTION_CLOSED_BOOK) -> list[dict[str, str]]:
+    """The question alone."""
+    return [{"role": "user", "content": instruction + question.text}]
+
+
+def evidence_prompt(question: Question, evidence: str) -> list[dict[str, str]]:
+    """The question followed by what retrieval found, as one sentence."""
+    return [{"role": "user", "content": f"{INSTRUCTION}{question.text}\n\nRAG Results:\n\n{evidence}"}]
+
+
+def text_evidence(entities: Entities, *, found: bool) -> str:
+    """The sentence that the filtering module of text RAG writes."""
+    if found:
+        return (
+            f"Yes, the side effect {entities.side_effect} is listed as an adverse effect, adverse reaction or side "
+            f"effect of the drug {entities.drug}"
+        )
+    return (
+        f"No, the side effect {entities.side_effect} is not listed as an adverse effect, adverse reaction or side "
+        f"effect of the drug {entities.drug}"
+    )
+
+
+def graph_evidence(entities: Entities, *, found: bool) -> str:
+    """The sentence that GraphRAG makes of the Cypher query's answer."""
+    negation = "" if found else "not "
+    return (
+        f"{entities.drug.capitalize()} is {negation}known to be associated with {entities.side_effect} as a side effect"
+    )
+
+
+def closed_book(asking: Asking, instruction: str = INSTRUCTION_CLOSED_BOOK) -> Arm:
+    """The LLM alone."""
+
+    def arm(questions: Sequence[Question]) -> list[Answer]:
+        replies = asking.answers([closed_book_prompt(q, instruction) for q in questions], "closed-book")
+        return [said(parse_label(r.text), p_yes=label_probability(r.first_token), reply=r) for r in replies]
+
+    return arm
+
+
+def constrained_closed_book(llm: LLM, instruction: str = INSTRUCTION_CLOSED_BOOK) -> Arm:
+    """The LLM alone, decoding constrained to YES or NO, at temperature 0."""
+
+    def arm(questions: Sequence[Question]) -> list[Answer]:
+        prompts = [closed_book_prompt(q, instruction) for q in questions]
+        choices = llm.choose_many(prompts, ["YES", "NO"], label="closed-book, constrained")
+        return [said(c.answer == "YES", p_yes=math.exp(c.logprobs["YES"]), reply=c) for c in choices]
+
+    return arm
+
+
+@dataclass(frozen=True)
+class TextStore:
+    """A text representation of the knowledge with its vector index.
+
+    Attributes:
+        texts: the retrieved units, (n,).
+        pairs: (drug, effects) that each unit states, as a filter reads them off its text.
+        index: over the encoded units.
+        encoder: encodes the question.
+    """
+
+    texts: Sequence[str]
+    pairs: Sequence[tuple[str, frozenset[str]]]
+    index: Index
+    encoder: Encoder
+
+    def search(self, questions: Sequence[Question], k: int) -> NDArray[np.int64]:
+        """Numbers of the k nearest units of each question, (n_questions, k)."""
+        vectors = self.encoder.encode([q.text for q in questions])
+        return self.index.search(vectors, k)[1]
+
+
+_DOCUMENT_A = re.compile(
+    r"The drug (?P<drug>.+?) (?:may be associated with|causes) the following .*?: (?P<effects>.*)", re.DOTALL
+)
+_SENTENCE_B = re.compile(r"The drug (?P<drug>.+?) may cause (?P<effect>.+) as an adverse effect, adverse reaction")
+
+
+def read_format_a(text: str, with_comma: Iterable[str] = ()) -> tuple[str, frozenset[str]]:
+    """(drug, effects) that a Format A document states; a cut document states fewer. ("", {}) for another text."""
+    found = _DOCUMENT_A.match(text)
+    return (found["drug"], frozenset(split_effects(found["effects"], with_comma))) if found else ("", frozenset())
+
+
+def read_format_b(text: str) -> tuple[str, frozenset[str]]:
+    """(drug, {effect}) that a Format B sentence states; ("", {}) for another text."""
+    found = _SENTENCE_B.match(text)
+    return (found["drug"], frozenset({found["effect"]})) if found else ("", frozenset())
+
+
+def text_rag(asking: Asking, store: TextStore, k: int, recognised: Mapping[Question, Entities], label: str) -> Arm:
+    """Text RAG: retrieve k units, check whether one of them states the pair, tell the LLM (Fig. 1c, d).
+
+    The filter, not the LLM, reads the retrieved text: the LLM sees its verdict as a sentence.
+    """
+
+    def arm(questions: Sequence[Question]) -> list[Answer]:
+        hits: Iterable[NDArray[np.int64]] = store.search(questions, k) if questions else ()
+        found = []
+        for question, numbers in zip(questions, hits, strict=True):
+            e = recognised[question]
+            units = (store.pairs[i] for i in numbers if i >= 0)
+            found.append(any(drug == e.drug and e.side_effect in effects for drug, effects in units))
+        return _answer_from_evidence(asking, questions, recognised, found, text_evidence, label)
+
+    return arm
+
+
+def graph_rag(asking: Asking, graph: Graph, recognised: Mapping[Question, Entities]) -> Arm:
+    """GraphRAG: ask the graph for the edge, tell the LLM (Fig. 2b; Methods, "GraphRAG framework")."""
+
+    def arm(questions: Sequence[Question]) -> list[Answer]:
+        found = [edge_exists(graph, recognised[q]) for q in questions]
+        return _answer_from_evidence(asking, questions, recognised, found, graph_evidence, "GraphRAG")
+
+    return arm
+
+
+EDGE = """
+MATCH (d:Drug)-[:may_cause_side_effect]->(s:SideEffect)
+WHERE d.name = $drug AND s.name = $side_effect
+RETURN d.name AS drug, s.name AS side_effect
+"""
+
+
+def edge_exists(graph: Graph, entities: Entities) -> bool:
+    """Whether the graph has the edge, by the paper's query with its values as parameters."""
+    return bool(graph.read(EDGE, drug=entities.drug, side_effect=entities.side_effect))
+
+
+def _answer_from_evidence(
+    asking: Asking,
+    questions: Sequence[Question],
+    recognised: Mapping[Question, Entities],
+    found: Sequence[bool],
+    sentence: Callable[..., str],
+    label: str,
+) -> list[Answer]:
+    prompts = [evidence_prompt(q, sentence(recognised[q], found=f)) for q, f in zip(questions, found, strict=True)]
+    replies = asking.answers(prompts, label)
+    return [
+        replace(
+            said(parse_label(r.text), p_yes=label_probability(r.first_token), handed=f, reply=r),
+            requests=[key for key in (recognised[q].request, r.key) if key],
+        )
+        for q, r, f in zip(questions, replies, found, strict=True)
+    ]
+
+
+def format_a_store(knowledge: Mapping[str, Sequence[str]], encoder: Encoder) -> tuple[TextStore, int]:
+    """Format A indexed, one unit a drug ("chunked at newlines"), and how many documents the encoder saw in part."""
+    comma_terms = {e for effects in knowledge.values() for e in effects if ", " in e}
+    texts = format_a_documents(knowledge)
+    index, cut = _indexed("side-effects-format-a", texts, encoder)
+    return TextStore(texts, [read_format_a(t, comma_terms) for t in texts], index, encoder), cut
+
+
+def format_b_store(knowledge: Mapping[str, Sequence[str]], encoder: Encoder) -> tuple[TextStore, int]:
+    """Format B indexed, one unit a pair, and how many sentences the encoder saw in part."""
+    texts = format_b_sentences(knowledge)
+    index, cut = _indexed("side-effects-format-b", texts, encoder)
+    return TextStore(texts, [read_format_b(t) for t in texts], index, encoder), cut
+
+
+def _indexed(name: str, texts: Sequence[str], encoder: Encoder) -> tuple[Index, int]:
+    return cached_index(name, texts, encoder), encoder.count_truncated(texts)
+
+
+def shortened(store: TextStore, characters: int) -> TextStore:
+    """The same index over Format A documents of which the filter sees the first `characters` only."""
+    comma_terms = {e for _, effects in store.pairs for e in effects if ", " in e}
+    texts = [text[:characters] for text in store.texts]
+    return TextStore(texts, [read_format_a(t, comma_terms) for t in texts], store.index, store.encoder)
+
+
+def majority(label: bool) -> Arm:
+    """The floor: the more frequent label, whatever is asked."""
+    return lambda questions: [said(label) for _ in questions]
+
+
+def lookup(knowledge: Mapping[str, Sequence[str]]) -> Arm:
+    """The ceiling: a set in memory, asked with the true names and no LLM."""
+    edges = {(d, e) for d, effects in knowledge.items() for e in effects}
+    return lambda questions: [said((q.drug, q.side_effect) in edges) for q in questions]
+
+
+def calibrated(rows: Sequence[Answer], held_out: Sequence[Answer]) -> list[Answer]:
+    """The rows with the measure `calibrated`: accuracy with the threshold on P(YES) that is best on held-out drugs.
+
+    A small model may rank the pairs well and still put its threshold in the wrong place.
+    """
+    moved = []
+    for arm in dict.fromkeys(row.arm for row in held_out):
+        taught = [row for row in held_out if row.arm == arm]
+        cut = threshold([row.gold == "YES" for row in taught], [row.measures["p_yes"][0] for row in taught])
+        for row in (row for row in rows if row.arm == arm):
+            right = (row.measures["p_yes"][0] >= cut) == (row.gold == "YES")
+            moved.append(replace(row, measures={**row.measures, "calibrated": (float(right), 1.0)}))
+    arms = {row.arm for row in held_out}
+    return [*moved, *(row for row in rows if row.arm not in arms)]
+
+
+# ------------------------------------------------------------------------------------------ the authors' predictions
+
+
+def released_answers(path: Path, arm: str, model: str) -> list[Answer]:
+    """One released prediction file as rows: JSON with `detailed_results`, a row a pair. UNKNOWN is not parsed.
+
+    Args:
+        path: of the file.
+        arm: whose answers they are.
+        model: the paper's name of who answered.
+    """
+    table = pd.DataFrame(json.loads(path.read_text(encoding="utf-8"))["detailed_results"])
+    labels = {"YES": True, "NO": False}
+    return [
+        answered(said(labels.get(answer)), Question(drug, effect, bool(label)), arm=arm, model=model, source="released")
+        for drug, effect, label, answer in table[["drug", "side_effect", "true_label", "predicted"]].itertuples(
+            index=False, name=None
+        )
+    ]
+
+
+def released_name(arm: str, model: str) -> str:
+    """The registry's name of an arm's released predictions; `model` is qwen or llama."""
+    return f"side_effects/released/{arm}_{model}.json"
+
+
+def effect_offsets(format_a: Path, rows: pd.DataFrame) -> pd.DataFrame:
+    """At which character of its drug's document each documented effect begins, and whether an arm found it.
+
+    Args:
+        format_a: CSV with columns drug, text.
+        rows: of the table of answers, of one arm and model.
+
+    Returns:
+        Columns drug, side_effect, offset (characters into the released Format A text) and found, a row for each
+        positive pair that is in its document.
+    """
+    texts: dict[str, str] = dict(pd.read_csv(format_a)[["drug", "text"]].itertuples(index=False))
+    yes = rows[rows.gold == "YES"]
+    effects = [unit.partition(" | ")[2] for unit in yes.unit]
+    table = pd.DataFrame({"drug": yes.cluster.to_numpy(), "side_effect": effects}).assign(
+        offset=[_place(texts[d], e) for d, e in zip(yes.cluster, effects, strict=True)],
+        found=(yes.predicted == "YES").to_numpy(),
+    )
+    return table[table.offset >= 0].reset_index(drop=True)
+
+
+def _place(text: str, effect: str) -> int:
+    """Where a list has the whole term, not as a part of another one ("pain" in "abdominal pain"); -1 if nowhere."""
+    found = re.search(rf"(?<=[:,] ){re.escape(effect)}(?=,|\.?$)", text.rstrip())
+    return found.start() if found else -1
+
+
+def false_positives(rows: pd.DataFrame, knowledge: Mapping[str, Sequence[str]]) -> pd.Series:
+    """What the pairs that an arm wrongly called known have in common with the drug's documented effects.
+
+    Args:
+        rows: of the table of answers, of one arm and model.
+        knowledge: side effects of each drug.
+
+    Returns:
+        Number of false positives by the first relation that holds.
+    """
+    wrong = rows[(rows.gold == "NO") & (rows.predicted == "YES")]
+    pairs = zip(wrong.unit, wrong.cluster, strict=True)
+    kinds = [relation(unit.partition(" | ")[2], knowledge[drug]) for unit, drug in pairs]
+    return pd.Series(kinds, dtype=object).value_counts().reindex(list(RELATIONS), fill_value=0)
+
+
+RELATIONS = (
+    "holds a documented effect (asked: oral disorder; documented: disorder)",
+    "stands within a documented effect",
+    "shares a word with a documented effect",
+    "has no word in common with any",
+)
+
+
+def relation(effect: str, documented: Sequence[str]) -> str:
+    """The first of `RELATIONS` that holds between an effect and a drug's documented ones."""
+    words = set(effect.split())
+    if any(set(e.split()) < words for e in documented):
+        return RELATIONS[0]
+    if any(words < set(e.split()) for e in documented):
+        return RELATIONS[1]
+    if any(words & set(e.split()) for e in documented):
+        return RELATIONS[2]
+    return RELATIONS[3]

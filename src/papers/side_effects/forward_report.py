@@ -1,0 +1,214 @@
+"""What notebook 01 shows beyond its rows of answers: the data, and where Format A's released answers break off."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import matplotlib.pyplot as plt
+import numpy as np
+import pandas as pd
+from matplotlib.figure import Figure
+
+from helpers.results import figures
+from helpers.results.metrics import Score
+from helpers.results.outcomes import Outcomes
+from helpers.results.record import Run
+from papers.side_effects.forward import ARMS, METRICS, MODELS, Question, share_of
+
+LABELS = {arm: label for arm, (label, _) in figures.ARMS.items()} | {"format_a_cut": "RAG, Format A, documents cut"}
+
+
+def report_data(run: Run, benchmark: Sequence[Question]) -> None:
+    """Count the benchmark and report the counts beside those that the text prints; a sample has none to report."""
+    per_label = pd.crosstab([q.drug for q in benchmark], [q.label for q in benchmark])
+    counts = {
+        "pairs": len(benchmark),
+        "drugs": len({q.drug for q in benchmark}),
+        "effects": len({q.side_effect for q in benchmark}),
+        "positives_per_drug": per_label[True].mean(),
+        "negatives_per_drug": per_label[False].mean(),
+    }
+    for name, count in counts.items():
+        number = f"side_effects.text.{name}"
+        if run.sample:
+            run.not_run(number, "The data are SAMPLE.", kind="rescored")
+        else:
+            run.rescored(number, float(count), source="side_effects/evaluation_dataset.csv")
+
+
+def describe_data(benchmark: Sequence[Question], knowledge: Mapping[str, Sequence[str]], longest: int) -> pd.DataFrame:
+    """What there is, in numbers."""
+    sizes = sorted(map(len, knowledge.values()))
+    rows = {
+        "pairs in the benchmark": len(benchmark),
+        "drugs": len({q.drug for q in benchmark}),
+        "distinct side effects asked about": len({q.side_effect for q in benchmark}),
+        "drugs in the knowledge": len(knowledge),
+        "documented drug and effect pairs": sum(sizes),
+        "distinct documented effects": len({e for effects in knowledge.values() for e in effects}),
+        "fewest effects of a drug": sizes[0],
+        "most effects of a drug": sizes[-1],
+        "characters of the longest Format A document": longest,
+    }
+    return pd.DataFrame({"what": list(rows), "count": list(rows.values())})
+
+
+def report_tables(run: Run, outcomes: Outcomes, model: str, second_model: str, why: str) -> None:
+    """Report Tables 1 to 3: the released answers of both models, and this run's.
+
+    Args:
+        run: takes the values.
+        outcomes: rows of both sources.
+        model, second_model: who answered here for the paper's first and second model; the second may be empty.
+        why: there is no second model, for what has no rerun.
+    """
+    for table, here in (("table1", model), ("table2", second_model)):
+        mine = outcomes.where(source="rerun", model=here) if here else outcomes.where(source="none")
+        run.report(outcomes.where(source="released").and_(mine.frame), f"side_effects.{table}", METRICS, model=here)
+        if not here:
+            for number in run.printed.numbers:
+                if number.id.startswith(f"side_effects.{table}."):
+                    run.not_run(number.id, why)
+    for hosted in ("chatgpt_3_5", "chatgpt_4"):
+        run.cannot_run(
+            f"side_effects.text.{hosted}", "A hosted model of 2023 or 2024, no longer served in that version."
+        )
+    _report_table3(run, outcomes, model, second_model, why)
+
+
+def _report_table3(run: Run, outcomes: Outcomes, model: str, second_model: str, why: str) -> None:
+    here = {"qwen": model, "llama": second_model}
+    names = {
+        m: run.printed.number(f"side_effects.{table}.graphrag.accuracy").model or "" for m, table in MODELS.items()
+    }
+    for arm in ARMS:
+        of_arm = outcomes.where(arm=arm)
+        for paper_model, name in names.items():
+            id = f"side_effects.table3.{arm}.{paper_model}"
+            released = of_arm.where(source="released", model=name)
+            if len(released.frame):
+                run.rescored(id, released.score("accuracy"), source=run.printed.number(id).rescore_from[0])
+            if here[paper_model]:
+                rerun = of_arm.where(source="rerun", model=here[paper_model])
+                run.rerun(id, rerun.score("accuracy"), model=here[paper_model])
+            else:
+                run.not_run(id, why)
+        difference = f"side_effects.table3.{arm}.difference"
+        released = of_arm.where(source="released")
+        if len(released.frame):
+            # one arm by two models: each model is an arm of its own here
+            by_model = Outcomes(released.frame.assign(arm=released.frame.model), draws=outcomes.draws)
+            found = by_model.against([(names["qwen"], names["llama"])], "accuracy")[0].test
+            points = Score(100 * found.difference, found.n, 100 * found.low, 100 * found.high)
+            run.rescored(difference, points, source=run.printed.number(difference).rescore_from[0])
+        if not second_model:
+            run.not_run(difference, why)
+
+
+@dataclass(frozen=True)
+class Cliff:
+    """Where one model's Format A answers break off: the offset, and the share found before and after it."""
+
+    model: str
+    offset: int
+    before: Score
+    after: Score
+
+
+def cliffs(offsets: pd.DataFrame) -> list[Cliff]:
+    """The offset that splits found from missed best (fewest wrongly placed), for each model; intervals over drugs.
+
+    Args:
+        offsets: columns model, drug, offset, found.
+    """
+    found = []
+    for model, rows in offsets.sort_values("offset").groupby("model"):
+        hit = rows.found.to_numpy()
+        # wrongly placed if cut before row i: missed before it, and found from it on
+        wrong = np.concatenate([[0], np.cumsum(~hit)]) + np.concatenate([np.cumsum(hit[::-1])[::-1], [0]])
+        at = int(np.argmin(wrong))
+        offset = int(rows.offset.iloc[min(at, len(rows) - 1)])
+        found.append(Cliff(str(model), offset, _found(rows[:at]), _found(rows[at:])))
+    return found
+
+
+def _found(rows: pd.DataFrame) -> Score:
+    return share_of(rows.found, rows.drug) if len(rows) else Score(0.0, 0, 0.0, 1.0)
+
+
+def describe_cliff(rows: Sequence[Cliff]) -> str:
+    """What `draw_cliff` shows, in words made of its values."""
+    parts = (
+        f"{row.model} {100 * row.before.value:.0f} % before character {row.offset:,} and {100 * row.after.value:.0f} % "
+        "from there on"
+        for row in rows
+    )
+    return f"Share of documented effects that Format A found, by the character at which they stand: {'; '.join(parts)}."
+
+
+def letters_table(offsets: pd.DataFrame, rows: Sequence[Cliff]) -> pd.DataFrame:
+    """Share of documented effects found, by their first letter and by whether they stand before the break.
+
+    The lists are alphabetical, so that letter and place go together; the table takes them apart. Intervals over drugs.
+
+    Args:
+        offsets: columns model, drug, side_effect, offset, found.
+        rows: the break of each model.
+    """
+    table = []
+    for row in rows:
+        of_model = offsets[offsets.model == row.model]
+        first = of_model.side_effect.str.startswith("a")
+        for letter, mine in (('"a"', of_model[first]), ("another letter", of_model[~first])):
+            before = mine.offset < row.offset
+            table.append(
+                {
+                    "model": row.model,
+                    "the effect begins with": letter,
+                    "effects": len(mine),
+                    "found": _found(mine),
+                    "before the break": int(before.sum()),
+                    "of them found": _found(mine[before]) if before.any() else None,
+                    "from the break on": int((~before).sum()),
+                    "of these found": _found(mine[~before]) if (~before).any() else None,
+                }
+            )
+    return pd.DataFrame(table)
+
+
+def draw_cliff(offsets: pd.DataFrame, rows: Sequence[Cliff], width: int = 150, last: int = 4000) -> Figure:
+    """Share of documented effects found, by their character offset, with 95 % intervals over drugs a bin.
+
+    Args:
+        offsets: columns model, drug, offset, found.
+        rows: the breaks, drawn as dashed lines.
+        width: of a bin in characters.
+        last: offset where the drawing ends; later effects are in the last bin.
+    """
+    fig, axes = plt.subplots()
+    colours = dict(
+        zip(
+            (row.model for row in rows),
+            (figures.arm_colour("format_b"), figures.arm_colour("closed_book")),
+            strict=False,
+        )
+    )
+    for row in rows:
+        of_model = offsets[offsets.model == row.model]
+        bins = of_model.offset.clip(upper=last - 1) // width
+        share = [_found(of) for _, of in of_model.groupby(bins)]
+        centres = (np.array(sorted(bins.unique())) + 0.5) * width
+        axes.plot(
+            centres, [s.value for s in share], marker="o", markersize=4, color=colours[row.model], label=row.model
+        )
+        axes.fill_between(centres, [s.low for s in share], [s.high for s in share], color=colours[row.model], alpha=0.2)
+        axes.axvline(row.offset, color=colours[row.model], linestyle="--", linewidth=1.2)
+    axes.set(
+        xlabel=f"character at which the effect stands (last bin: {last - width:,} and beyond)", ylabel="share found"
+    )
+    axes.yaxis.set_major_formatter(lambda value, _: f"{100 * value:.0f} %")
+    axes.set_ylim(-0.02, 1.02)
+    axes.set_xlim(0, last)
+    axes.legend()
+    return fig
