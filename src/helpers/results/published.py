@@ -149,6 +149,7 @@ class Rule(Strict):
     margin: float | None = Field(default=None, description="default: `verdicts.WORTHWHILE`, for on_par `ON_PAR`")
     where: dict[str, tuple[str, ...]] = Field(default_factory=dict, description="columns or strata, and their values")
     each: str = Field(default="", description="a column, within each of whose values it must hold")
+    scope: Arms = Field(default=(), description="words of the names of the models that the claim is about")
     tie: str = Field(default="", description="a measure; arms that are handed the same cannot but tie")
     of: tuple[Kind, ...] = Field(default=("rerun",), min_length=1)
     words_: str = Field(default="", alias="words", description="in place of words made of the rule")

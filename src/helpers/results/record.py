@@ -26,7 +26,7 @@ from helpers.results.answers import Answer, Unit, answered
 from helpers.results.metrics import Score
 from helpers.results.provenance import Json, Machine, machine, scrubbed, without_addresses
 from helpers.results.published import ID, Entry, Kind, Number, RecordError, Strict, published
-from helpers.results.verdicts import Verdict
+from helpers.results.verdicts import Untested, Verdict
 from helpers.settings import BUILD, NOTEBOOKS, Profile, settings
 
 if TYPE_CHECKING:
@@ -88,6 +88,8 @@ class Finding(Entry):
     test: str
     p: float | None
     why: str = Field(min_length=1)
+    reason: Untested | None = None
+    needed: int | None = Field(default=None, description="units that would decide it, if it is undecided")
 
 
 class Extra(Entry):
@@ -349,7 +351,16 @@ class Run:
         self._explain(id, "cannot be run", why, kind)
 
     def claim(
-        self, id: str, verdict: Verdict, why: str, *, test: str = "", p: float | None = None, kind: Kind = "rerun"
+        self,
+        id: str,
+        verdict: Verdict,
+        why: str,
+        *,
+        test: str = "",
+        p: float | None = None,
+        kind: Kind = "rerun",
+        reason: Untested | None = None,
+        needed: int | None = None,
     ) -> None:
         """Decide a claim on this run's data.
 
@@ -360,6 +371,8 @@ class Run:
             test: the test as carried out; the one stated for the claim if left out.
             p: its p-value, if it has one.
             kind: rescored if the authors' released answers decided it.
+            reason: why it is not tested, if it is not.
+            needed: units that would decide it, if it is undecided.
 
         Raises:
             UnknownId: the paper makes no such claim.
@@ -370,7 +383,9 @@ class Run:
             raise RecordError(f"{id}: a verdict is one of {', '.join(get_args(Verdict))}; found {verdict!r}.")
         p = None if p is None else _finite(id, p)
         test = test or stated.decided_by
-        self._claims[id, kind] = Finding(id=id, kind=kind, verdict=verdict, test=test, p=p, why=_said(id, why))
+        self._claims[id, kind] = Finding(
+            id=id, kind=kind, verdict=verdict, test=test, p=p, why=_said(id, why), reason=reason, needed=needed
+        )
 
     @property
     def claims(self) -> list[Finding]:

@@ -8,8 +8,9 @@ which the rule names.
 from __future__ import annotations
 
 import importlib
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from functools import partial
 from itertools import product
 from typing import Any
 
@@ -20,7 +21,7 @@ from helpers.results.metrics import Score
 from helpers.results.outcomes import PAIRING, Comparison, Outcomes, measure_label, unit
 from helpers.results.published import Kind, Rule
 from helpers.results.record import Run
-from helpers.results.verdicts import Verdict
+from helpers.results.verdicts import Untested, Verdict
 
 SOURCES: Mapping[Kind, str] = {"rescored": "released", "rerun": "rerun"}
 FORCED = 0.98
@@ -29,11 +30,21 @@ FORCED = 0.98
 
 @dataclass(frozen=True)
 class Decision:
-    """A verdict, the numbers that led to it in a sentence, and the p-value of the test if it has one."""
+    """A verdict and what led to it.
+
+    Attributes:
+        verdict: of the claim.
+        why: the numbers in a sentence.
+        p: of the test, if it has one; adjusted by Holm within the rule.
+        reason: why the claim is not tested.
+        needed: units that would decide it at the observed variance, if it is undecided.
+    """
 
     verdict: Verdict
     why: str
     p: float | None = None
+    reason: Untested | None = None
+    needed: int | None = None
 
 
 def decide(run: Run, outcomes: Outcomes, *claims: str, **facts: Any) -> figures.Html:  # noqa: ANN401  # for a rule's function
@@ -60,7 +71,14 @@ def decide(run: Run, outcomes: Outcomes, *claims: str, **facts: Any) -> figures.
         for kind in claim.rule.of:
             decision = evaluate(claim.rule, outcomes, kind, paper=run.paper, facts=facts)
             run.claim(
-                claim.id, decision.verdict, decision.why, test=claim.rule.words(outcomes.label), p=decision.p, kind=kind
+                claim.id,
+                decision.verdict,
+                decision.why,
+                test=claim.rule.words(outcomes.label),
+                p=decision.p,
+                kind=kind,
+                reason=decision.reason,
+                needed=decision.needed,
             )
             rows.append(
                 {
@@ -75,24 +93,45 @@ def decide(run: Run, outcomes: Outcomes, *claims: str, **facts: Any) -> figures.
 
 
 def evaluate(
-    rule: Rule, outcomes: Outcomes, kind: Kind, *, paper: str, facts: Mapping[str, Any] | None = None
+    rule: Rule, outcomes: Outcomes, kind: Kind, *, paper: str, facts: Mapping[str, Any] | None = None, parts: int = 1
 ) -> Decision:
-    """The verdict of a rule on the rows of one source."""
+    """The verdict of a rule on the rows of one source.
+
+    Args:
+        rule: of the claim.
+        outcomes: rows of all sources.
+        kind: the authors' released answers, or this run's.
+        paper: whose module `rules` has the functions.
+        facts: what those functions ask for.
+        parts: of the claim that the rule is one of.
+    """
+    found = _evaluated(rule, outcomes.where(source=SOURCES[kind]), kind, paper, facts or {}, parts)
+    served = outcomes.where(source="rerun").frame.model.unique() if kind == "rerun" and rule.scope else ()
+    if found.verdict in verdicts.TESTED and (other := [m for m in served if m and not _within(rule.scope, m)]):
+        why = f"The claim is about {' and '.join(rule.scope)} models; {' and '.join(other)} answered. {found.why}"
+        return Decision("not run", why, found.p, "stand-in")
+    return found
+
+
+def _within(scope: tuple[str, ...], model: str) -> bool:
+    return any(word.lower() in model.lower() for word in scope)
+
+
+def _evaluated(rule: Rule, rows: Outcomes, kind: Kind, paper: str, facts: Mapping[str, Any], parts: int) -> Decision:
     if rule.function:
         function = getattr(importlib.import_module(f"papers.{paper}.rules"), rule.function)
-        decision: Decision = function(outcomes.where(source=SOURCES[kind]), **(facts or {}))
+        decision: Decision = function(rows, **facts)
         return decision
     if rule.all_of:
-        parts = [evaluate(part, outcomes, kind, paper=paper, facts=facts) for part in rule.all_of]
-        return _joined(parts)
-    rows = outcomes.where(source=SOURCES[kind], **rule.where)
+        parts *= len(rule.all_of)
+        return _joined([_evaluated(part, rows, kind, paper, facts, parts) for part in rule.all_of])
+    rows = rows.where(**rule.where)
     if missing := [arm for arm in rule.arms if arm not in rows.arms]:
-        names = ", ".join(outcomes.label(arm) for arm in missing)
-        return Decision(
-            "not run", f"There are no {'released answers' if kind == 'rescored' else 'answers'} of {names}."
-        )
+        names = ", ".join(rows.label(arm) for arm in missing)
+        source = "released answers" if kind == "rescored" else "answers"
+        return Decision("not run", f"There are no {source} of {names}.", reason="no answers")
     mine = rows.where(arm=rule.arms)
-    return _compared(rule, mine) if rule.than else _bounded(rule, mine)
+    return _compared(rule, mine, parts) if rule.than else _bounded(rule, mine, parts)
 
 
 def _joined(parts: list[Decision]) -> Decision:
@@ -100,24 +139,48 @@ def _joined(parts: list[Decision]) -> Decision:
         return absent
     tested: list[Any] = [part.verdict for part in parts]
     ps = [part.p for part in parts if part.p is not None]
-    return Decision(verdicts.all_of(tested), " ".join(part.why for part in parts), max(ps, default=None))
+    verdict = verdicts.all_of(tested)
+    units = max((part.needed for part in parts if part.needed), default=None) if verdict == "undecided" else None
+    return Decision(verdict, " ".join(part.why for part in parts), max(ps, default=None), needed=units)
 
 
-def _compared(rule: Rule, rows: Outcomes) -> Decision:
+def _compared(rule: Rule, rows: Outcomes, parts: int) -> Decision:
     family = rows.against(list(product(rule.first, rule.than)), rule.measure, each=rule.each)
     told = "; ".join(_told(c, rows, rule.measure) for c in family) + "."
     p = max(c.p for c in family)
     if rule.tie and (same := _handed_alike(rule, rows)) >= FORCED:
-        return Decision(
-            "not run",
-            f"A tie is forced: in {figures.number(same)} of the units the arms were handed the same. {told}",
-            p,
-        )
+        why = f"A tie is forced: in {figures.number(same)} of the units the arms were handed the same. {told}"
+        return Decision("not run", why, p, "forced tie")
+    clusters = rows.frame.cluster.nunique()
+    if rule.better and 2.0 ** (1 - clusters) >= verdicts.ALPHA / len(family):
+        why = f"A randomisation of {clusters} clusters cannot be significant, whatever the answers. {told}"
+        return Decision("not run", why, p, "too few")
     if rule.better:
         margin = verdicts.WORTHWHILE if rule.margin is None else rule.margin
-        return Decision(verdicts.all_of(verdicts.better(c.test, c.p, worthwhile=margin) for c in family), told, p)
-    margin = verdicts.ON_PAR if rule.margin is None else rule.margin
-    return Decision(verdicts.all_of(verdicts.on_par(c.test, margin=margin) for c in family), told, p)
+        bounds = (0.0, margin)
+        judge = partial(verdicts.better, worthwhile=margin)
+        plain = [judge(c.test, c.p) for c in family]
+        wide = [judge(_wide(c, parts * len(family)), c.p) for c in family]
+    else:
+        margin = verdicts.ON_PAR if rule.margin is None else rule.margin
+        bounds = (-margin, -margin)
+        plain = [verdicts.on_par(c.test, margin=margin) for c in family]
+        wide = [verdicts.on_par(_wide(c, parts * len(family)), margin=margin) for c in family]
+    verdict = verdicts.all_of(plain, wide)
+    open_ = [c.test for c, found in zip(family, plain, strict=True) if found != "agrees"]
+    return _told_how_many(Decision(verdict, told, p), [verdicts.needed(t, t.difference, t.n, *bounds) for t in open_])
+
+
+def _wide(comparison: Comparison, parts: int) -> verdicts.Interval:
+    return verdicts.widened(comparison.test, comparison.test.difference, parts)
+
+
+def _told_how_many(decision: Decision, needed: Iterable[int | None]) -> Decision:
+    """The decision, with the units that would decide it if it is undecided."""
+    units = max((n for n in needed if n), default=None)
+    if decision.verdict != "undecided" or units is None:
+        return decision
+    return replace(decision, why=f"{decision.why} About {units:,} units would decide.", needed=units)
 
 
 def _told(c: Comparison, rows: Outcomes, measure: str) -> str:
@@ -136,10 +199,10 @@ def _handed_alike(rule: Rule, rows: Outcomes) -> float:
     return float((handed.groupby(list(PAIRING)).handed.nunique() == 1).mean()) if len(handed) else 0.0
 
 
-def _bounded(rule: Rule, rows: Outcomes) -> Decision:
+def _bounded(rule: Rule, rows: Outcomes, parts: int) -> Decision:
     values = rows.frame[rule.each].unique() if rule.each else ()
-    parts = {str(value): rows.where(**{rule.each: str(value)}) for value in values} or {"": rows}
-    scores: dict[str, Score] = {name: part.score(rule.measure, rule.arm) for name, part in parts.items()}
+    within = {str(value): rows.where(**{rule.each: str(value)}) for value in values} or {"": rows}
+    scores: dict[str, Score] = {name: part.score(rule.measure, rule.arm) for name, part in within.items()}
     told = "; ".join(
         f"{rows.label(rule.arm)}{f' with {name}' if name else ''}: {measure_label(rule.measure)} "
         f"{figures.score_text(score, unit(rule.measure))}, n = {score.n:,}"
@@ -149,4 +212,10 @@ def _bounded(rule: Rule, rows: Outcomes) -> Decision:
     if rule.exactly:
         return Decision(verdicts.exactly(all(score.value == bound for score in scores.values())), f"{told}.")
     judge = verdicts.above if rule.above else verdicts.below
-    return Decision(verdicts.all_of(judge(score, bound) for score in scores.values()), f"{told}.")
+    plain = [judge(score, bound) for score in scores.values()]
+    wide = [judge(verdicts.widened(s, s.value, parts * len(scores)), bound) for s in scores.values()]
+    open_ = [s for s, found in zip(scores.values(), plain, strict=True) if found != "agrees"]
+    return _told_how_many(
+        Decision(verdicts.all_of(plain, wide), f"{told}."),
+        [verdicts.needed(s, s.value, s.n, bound) for s in open_],
+    )

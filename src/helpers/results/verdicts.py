@@ -6,8 +6,12 @@ leaves no room for it; where the interval holds both, the verdict is undecided.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import Final, Literal, Protocol
+
+from scipy.stats import norm
 
 Tested = Literal["agrees", "differs", "undecided"]
 Verdict = Literal["agrees", "differs", "undecided", "not run", "cannot be run"]
@@ -15,7 +19,20 @@ Verdict = Literal["agrees", "differs", "undecided", "not run", "cannot be run"]
 TESTED: Final[tuple[Tested, ...]] = ("agrees", "differs", "undecided")
 """The verdicts of a claim that a run has tested."""
 
+Untested = Literal["stand-in", "forced tie", "too few", "no answers", "judge at chance", "not public", "one model"]
+UNTESTED: Final[dict[Untested, str]] = {
+    "stand-in": "The claim is about other models; the one that answered here stood in for them.",
+    "forced tie": "The arms were handed the same text, so they cannot differ.",
+    "too few": "So few units cannot decide the claim, whatever the answers.",
+    "no answers": "An arm that the claim names has no answers here.",
+    "judge at chance": "The judge cannot tell right from wrong answers.",
+    "one model": "The claim compares models, and one has answered.",
+    "not public": "The data or the models that would decide it are not public.",
+}
+"""Why a claim is not tested, in a word and in a sentence."""
+
 ALPHA: Final = 0.05
+POWER: Final = 0.8
 WORTHWHILE: Final = 0.02
 """The smallest gain that counts as one, of measures within 0 and 1: two points, the tolerance of a rerun number."""
 ON_PAR: Final = 0.05
@@ -34,6 +51,47 @@ class Interval(Protocol):
     def high(self) -> float:
         """Upper limit."""
         ...
+
+
+@dataclass(frozen=True)
+class Limits:
+    """An interval at a level of its own."""
+
+    low: float
+    high: float
+
+
+def widened(interval: Interval, value: float, parts: int) -> Interval:
+    """The interval of one of several parts at Bonferroni's level, so that all of them hold together at 95 %.
+
+    Either side grows by the ratio of the normal quantiles. One part refutes a claim, so a refutation uses it; support
+    needs every part, and there the plain intervals are exact (an intersection-union test, Berger 1982).
+    """
+    if parts == 1:
+        return interval
+    wider = float(norm.isf(ALPHA / 2 / parts) / norm.isf(ALPHA / 2))
+    return Limits(value - wider * (value - interval.low), value + wider * (interval.high - value))
+
+
+def needed(interval: Interval, value: float, n: int, *bounds: float) -> int | None:
+    """Units with which the interval would exclude the nearest bound with a power of 80 %, at the observed variance.
+
+    Args:
+        interval: the 95 % interval of `value`, measured on `n` units.
+        value: the estimate.
+        n: units.
+        bounds: what decides the claim if the interval excludes it.
+
+    Returns:
+        None if the estimate lies on a bound, or the interval has no width.
+    """
+    factor = 1 + float(norm.isf(1 - POWER) / norm.isf(ALPHA / 2))
+    found = []
+    for bound in bounds:
+        side = value - interval.low if bound < value else interval.high - value
+        if side > 0 and abs(value - bound) > 1e-9:
+            found.append(math.ceil(n * (factor * side / (value - bound)) ** 2))
+    return min(found, default=None)
 
 
 def better(difference: Interval, p: float, *, worthwhile: float = WORTHWHILE) -> Tested:
@@ -76,8 +134,12 @@ def below(value: Interval, bound: float) -> Tested:
     return "differs" if value.low >= bound else "undecided"
 
 
-def all_of(verdicts: Iterable[Tested]) -> Tested:
+def all_of(verdicts: Iterable[Tested], widened: Iterable[Tested] | None = None) -> Tested:
     """The verdict of a claim that holds only if each of its parts does: one part refuted refutes it.
+
+    Args:
+        verdicts: of the parts.
+        widened: the same by intervals at Bonferroni's level; only these refute, if they are given.
 
     Raises:
         ValueError: there is no part.
@@ -85,7 +147,8 @@ def all_of(verdicts: Iterable[Tested]) -> Tested:
     found = set(verdicts)
     if not found:
         raise ValueError("A claim needs at least one part that was tested.")
-    return "differs" if "differs" in found else "undecided" if "undecided" in found else "agrees"
+    refuted = "differs" in (found if widened is None else set(widened))
+    return "differs" if refuted else "agrees" if found == {"agrees"} else "undecided"
 
 
 def exactly(holds: bool) -> Tested:

@@ -1,0 +1,110 @@
+"""What a rule says of rows that could, and of rows that could not, decide a claim."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from helpers.results import metrics, rules, verdicts
+from helpers.results.answers import Answer
+from helpers.results.metrics import Score, proportion
+from helpers.results.outcomes import Outcomes
+from helpers.results.published import Rule
+
+SMALL = "Qwen2.5-Coder-1.5B-Instruct"
+
+
+def outcomes(model: str = SMALL, source: str = "rerun", **arms: list[int]) -> Outcomes:
+    return Outcomes(
+        [
+            Answer(
+                source=source,
+                run="laptop",
+                model=model,
+                task="t",
+                arm=arm,
+                unit=str(i),
+                cluster=str(i),
+                measures={"accuracy": (float(right), 1.0)},
+            )
+            for arm, answers in arms.items()
+            for i, right in enumerate(answers)
+        ],
+        draws=1000,
+    )
+
+
+def found(rows: Outcomes, **rule: Any) -> rules.Decision:
+    return rules.evaluate(Rule(**rule), rows, "rerun", paper="side_effects")
+
+
+def test_a_model_outside_the_scope_of_a_claim_tests_nothing_and_its_numbers_are_told():
+    rows = outcomes(a=[1] * 40, b=[0] * 40)
+    assert found(rows, better="a", than="b").verdict == "agrees"
+    assert found(rows, better="a", than="b", scope=["1.5B", "gpt"]).verdict == "agrees"
+    other = found(rows, better="a", than="b", scope=["7B", "8B"])
+    assert (other.verdict, other.reason) == ("not run", "stand-in")
+    assert SMALL in other.why
+    assert "100.0" in other.why
+
+
+def test_released_answers_are_of_the_papers_own_models():
+    rows = outcomes(source="released", a=[1] * 40, b=[0] * 40)
+    rule = Rule(better="a", than="b", scope="GPT-4", of=("rescored",))
+    assert rules.evaluate(rule, rows, "rescored", paper="side_effects").verdict == "agrees"
+
+
+@pytest.mark.parametrize(("n", "verdict"), [(5, "not run"), (6, "agrees")])
+def test_so_few_units_that_nothing_could_be_significant_are_too_few(n, verdict):
+    decision = found(outcomes(a=[1] * n, b=[0] * n), better="a", than="b")
+    assert decision.verdict == verdict
+    assert (decision.reason == "too few") == (verdict == "not run")
+
+
+def test_one_of_many_parts_refutes_only_at_bonferronis_level():
+    one = [1] * 21 + [0] * 29
+    assert found(outcomes(a=one), above="a", bound=0.56).verdict == "differs"
+    names = list("abcdefgh")
+    rows = outcomes(**{name: one if name == "a" else [1] * 50 for name in names})
+    parts = tuple(Rule(above=name, bound=0.56) for name in names)
+    assert found(rows, all_of=parts).verdict == "undecided"
+
+
+def test_an_undecided_claim_names_the_units_that_would_decide_it():
+    rng = np.random.default_rng(0)
+    first, second = (list((rng.random(60) < p).astype(int)) for p in (0.62, 0.5))
+    decision = found(outcomes(a=first, b=second), better="a", than="b")
+    assert decision.verdict == "undecided"
+    assert decision.needed
+    assert f"{decision.needed:,}" in decision.why
+
+
+def test_the_units_needed_give_the_power_that_they_promise():
+    rng = np.random.default_rng(1)
+    true, bound = 0.62, 0.5
+    needed = verdicts.needed(proportion(31, 50), true, 50, bound)
+    assert needed is not None
+    scores = [proportion(int(rng.binomial(needed, true)), needed) for _ in range(400)]
+    assert 0.7 < np.mean([verdicts.above(score, bound) == "agrees" for score in scores]) < 0.95
+
+
+@given(st.floats(0, 1), st.floats(0.001, 0.5), st.integers(1, 30))
+def test_an_interval_of_several_parts_holds_that_of_one(value, half, parts):
+    score = Score(value, 100, value - half, value + half)
+    wide = verdicts.widened(score, value, parts)
+    assert wide.low <= score.low + 1e-12
+    assert wide.high >= score.high - 1e-12
+    assert math.isclose(value - wide.low, wide.high - value, abs_tol=1e-9)
+
+
+def test_bonferronis_interval_of_a_mean_is_the_normal_one():
+    values = np.random.default_rng(2).normal(0.3, 1, 4000)
+    score = metrics.bootstrap(values)
+    wide = verdicts.widened(score, score.value, 5)
+    half = 2.5758 * values.std(ddof=1) / math.sqrt(len(values))  # the normal quantile of 0.995
+    assert math.isclose(wide.high - score.value, half, rel_tol=0.05)
