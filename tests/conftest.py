@@ -14,6 +14,9 @@ import hypothesis
 import pytest
 from playwright.sync_api import Browser, sync_playwright
 
+# a sample of stored requests is asked again only where a test is about that
+os.environ.setdefault("ANSWERS", "stored")
+
 from helpers import services
 from helpers.services import LlmEndpoint
 from helpers.site import doctor

@@ -17,6 +17,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from helpers import llm
 from helpers.engines import Adapter
 from helpers.llm import (
     LLM,
@@ -27,8 +28,9 @@ from helpers.llm import (
     continuation_logprobs,
     label_probability,
 )
+from helpers.results import requests
 from helpers.results.requests import request_key
-from helpers.services import LlmEndpoint
+from helpers.services import LlmEndpoint, ServiceError
 from helpers.settings import settings
 
 
@@ -409,6 +411,69 @@ def test_stored_only_asks_nothing_and_says_which_step_lacks_a_request(tmp_path, 
         finally:
             monkeypatch.undo()
             settings.cache_clear()
+
+
+@pytest.fixture
+def answers(monkeypatch):
+    """Sets the setting ANSWERS."""
+
+    def put(mode: str) -> None:
+        monkeypatch.setenv("ANSWERS", mode)
+        settings.cache_clear()
+
+    yield put
+    monkeypatch.undo()
+    settings.cache_clear()
+
+
+def test_a_check_asks_a_sample_of_each_step_again_and_counts_equal_replies(tmp_path, answers):
+    prompts = [ask(f"question {i}") for i in range(40)]
+    with server(200, completion("YES")) as url:
+        client(url, tmp_path).chat_many(prompts, max_tokens=5)
+        answers("check")
+        first = client(url, tmp_path)
+        first.chat_many(prompts, max_tokens=5, label="one")
+        first.chat_many(prompts, max_tokens=5, label="one")
+        first.chat_many(prompts[:3], max_tokens=5, label="two")
+    assert (first.usage.checked, first.usage.same) == ({"one": 10, "two": 3}, 13)
+    with server(200, completion("NO")) as url:
+        second = client(url, tmp_path)
+        replies = second.chat_many(prompts, max_tokens=5)
+    assert (sum(second.usage.checked.values()), second.usage.same) == (10, 0)
+    assert {reply.text for reply in replies} == {"YES"}, "what was asked again enters no score"
+    answers("stored")
+    assert {reply.text for reply in client(url, tmp_path).chat_many(prompts, max_tokens=5)} == {"YES"}
+
+
+@pytest.mark.filterwarnings("ignore:No stored request is asked again")
+def test_without_a_server_stored_replies_are_used_unchecked(tmp_path, answers):
+    with server(200, completion("YES")) as url:
+        client(url, tmp_path).chat_many([ask("a")], max_tokens=5)
+    answers("check")
+
+    def start():
+        raise ServiceError("no engine here")
+
+    model = LLM(dataclasses.replace(client(url).endpoint, base_url=""), folder=tmp_path, start=start)
+    assert [reply.text for reply in model.chat_many([ask("a")], max_tokens=5)] == ["YES"]
+    assert model.usage.unchecked
+
+
+def test_a_fresh_run_takes_no_stored_reply_and_resumes_from_its_own(tmp_path, answers, monkeypatch):
+    monkeypatch.setattr(llm, "STORE", tmp_path / "stored")
+    monkeypatch.setattr(requests, "STORE", tmp_path / "stored")
+    monkeypatch.setattr(requests, "FRESH", tmp_path / "fresh")
+    with server(200, completion("YES")) as url:
+        client(url, tmp_path / "stored").chat_many([ask("a")], max_tokens=5)
+        answers("fresh")
+        asked = [client(url, tmp_path / "stored").chat_many([ask("a")], max_tokens=5)[0] for _ in range(2)]
+    assert [reply.cached for reply in asked] == [False, True]
+
+
+def test_the_number_of_requests_at_once_can_be_set(answers, monkeypatch):
+    monkeypatch.setenv("LLM_CONCURRENCY", "7")
+    answers("stored")
+    assert client("http://127.0.0.1:9/v1").concurrency == 7
 
 
 @pytest.mark.parametrize("choices", [[], ["YES"], ["YES", "YES"], ["NO", "NOT"]])

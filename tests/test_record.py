@@ -206,7 +206,7 @@ def test_a_record_comes_back_as_it_was_saved():
     assert back.extras[0].label == "AUC"
     made = back.provenance
     assert made.parameters == {"pairs": 400, "arms": ["format_a", "graphrag"]}
-    assert made.tokens == {"prompt": 150, "generated": 3, "requests": 2, "cached": 1}
+    assert made.tokens == {"prompt": 150, "generated": 3, "requests": 2, "cached": 1, "checked": 0, "same": 0}
     assert made.timings[0].counts == {"requests": 1, "kept_seconds": 0}
     assert (back.asking_seconds, back.took) == (15.0, back.seconds + 2.5)
     assert made.data[0].source == "https://example.org/released.json"
@@ -625,4 +625,4 @@ def test_a_run_says_how_many_of_its_answers_came_from_the_disk():
         run.save()
     lines = {r.notebook: pages.run_line(r) for r in record.records("laptop")}
     assert "kept" not in lines["01_toy"]
-    assert lines["02_toy"].endswith("9 min, 4 of 5 answers kept from before"), "they count with what they took"
+    assert lines["02_toy"].endswith("9 min, 4 of 5 replies stored"), "they count with what they took"

@@ -19,7 +19,7 @@ from helpers.results.published import Rule
 SMALL = "Qwen2.5-Coder-1.5B-Instruct"
 
 
-def outcomes(model: str = SMALL, source: str = "rerun", **arms: list[int]) -> Outcomes:
+def outcomes(*, model: str = SMALL, source: str = "rerun", **arms: list[int]) -> Outcomes:
     return Outcomes(
         [
             Answer(
@@ -55,7 +55,7 @@ def test_a_model_outside_the_scope_of_a_claim_tests_nothing_and_its_numbers_are_
 
 def test_released_answers_are_of_the_papers_own_models():
     rows = outcomes(source="released", a=[1] * 40, b=[0] * 40)
-    rule = Rule(better="a", than="b", scope="GPT-4", of=("rescored",))
+    rule = Rule(better=("a",), than=("b",), scope=("GPT-4",), of=("rescored",))
     assert rules.evaluate(rule, rows, "rescored", paper="side_effects").verdict == "agrees"
 
 
@@ -70,14 +70,15 @@ def test_one_of_many_parts_refutes_only_at_bonferronis_level():
     one = [1] * 21 + [0] * 29
     assert found(outcomes(a=one), above="a", bound=0.56).verdict == "differs"
     names = list("abcdefgh")
-    rows = outcomes(**{name: one if name == "a" else [1] * 50 for name in names})
+    arms: dict[str, Any] = {name: one if name == "a" else [1] * 50 for name in names}
+    rows = outcomes(**arms)
     parts = tuple(Rule(above=name, bound=0.56) for name in names)
     assert found(rows, all_of=parts).verdict == "undecided"
 
 
 def test_an_undecided_claim_names_the_units_that_would_decide_it():
     rng = np.random.default_rng(0)
-    first, second = (list((rng.random(60) < p).astype(int)) for p in (0.62, 0.5))
+    first, second = ([int(x < p) for x in rng.random(60)] for p in (0.62, 0.5))
     decision = found(outcomes(a=first, b=second), better="a", than="b")
     assert decision.verdict == "undecided"
     assert decision.needed

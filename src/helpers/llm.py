@@ -1,16 +1,19 @@
 """Asks an LLM over the OpenAI API: chat, choose, log-likelihood, many at once, each reply stored as it arrives.
 
-A reply is found by all that decides it (weights, parameters, messages; see `results.requests`). So a second run asks
-nothing, an interrupted one resumes where it stopped, and a server is started only for what is not stored.
+A reply is found by all that decides it (weights, parameters, messages; see `results.requests`). So a second run needs
+no model, an interrupted one resumes where it stopped, and a server is started only for what is not stored, or to ask a
+sample of the stored requests again (`ANSWERS=check`).
 """
 
 from __future__ import annotations
 
 import json
 import math
+import random
 import re
 import threading
 import time
+import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import asdict, dataclass, field, replace
@@ -23,8 +26,8 @@ import openai
 from tqdm import tqdm
 
 from helpers.engines import Adapter
-from helpers.results.requests import RELEASED, STORE, Kind, Row, Store, plain, request_key
-from helpers.services import LlmEndpoint, is_loopback, llm_endpoint
+from helpers.results.requests import RELEASED, STORE, Kind, Row, Store, plain, request_key, working
+from helpers.services import LlmEndpoint, ServiceError, is_loopback, llm_endpoint
 from helpers.settings import PublicError, settings
 
 Message = Mapping[str, str]
@@ -32,6 +35,10 @@ Messages = Sequence[Message]
 Answer = TypeVar("Answer", bound="Reply | Choice | Loglikelihood")
 
 TOP_LOGPROBS = 20
+CHECKED = 10
+"""Stored requests of each step that `ANSWERS=check` asks again."""
+CLOSE = 0.05
+"""Log-likelihoods of one text are equal if they differ by less, relatively; batches alter the order of sums."""
 WRAPPING_TOKENS = 16
 """What a JSON object around an answer may take."""
 _WRAPPING = re.compile(r'\s*\{\s*"answer"\s*:\s*')
@@ -112,6 +119,8 @@ class Usage:
         kept_seconds: what the stored replies took when they were made: the seconds of each, over the requests that were
             under way at once.
         keys: of the requests, by the step that asked first.
+        checked, same: stored requests that were asked again, by step, and how many of all had the same reply.
+        unchecked: whether the model that gave them could not be asked again.
     """
 
     requests: int = 0
@@ -122,11 +131,14 @@ class Usage:
     seconds: float = 0.0
     kept_seconds: float = 0.0
     keys: dict[str, str] = field(default_factory=dict)
+    checked: dict[str, int] = field(default_factory=dict)
+    same: int = 0
+    unchecked: bool = False
 
 
 @lru_cache
 def store(folder: Path = STORE) -> Store:
-    """The store of requests in a folder, one for each process; the project's own also holds the reference run's."""
+    """The store of requests in a folder, one for each process; the project's own also has the reference run's."""
     return Store(folder, RELEASED if folder == STORE else None)
 
 
@@ -136,7 +148,7 @@ class LLM:
     Args:
         endpoint: the server, as `services.llm_endpoint` gives it; one without an address is started on first need.
         folder: of the store of requests; None asks the server each time and stores nothing.
-        concurrency: requests under way at once; default: what the server is made for.
+        concurrency: requests under way at once; default: `LLM_CONCURRENCY`, else what the server is made for.
         salt: see `apart`.
         start: starts the server of an endpoint without an address.
     """
@@ -152,11 +164,11 @@ class LLM:
     ) -> None:
         """Open the store of requests; the server is not asked yet."""
         self.endpoint = endpoint
-        self.concurrency = concurrency or endpoint.concurrency
+        self.concurrency = concurrency or settings().llm_concurrency or endpoint.concurrency
         self.usage = Usage()
         self._lock = threading.Lock()
-        self._folder = folder
-        self._store = store(folder) if folder else None
+        self._folder = working() if folder == STORE else folder
+        self._store = store(self._folder) if self._folder else None
         self._start = start
         self._salt = salt
 
@@ -461,17 +473,41 @@ class LLM:
         if missing:
             _ = self._client  # a server that starts now is not part of the waiting
             start = time.perf_counter()
-            with ThreadPoolExecutor(self.concurrency) as pool:
-                futures = {pool.submit(ask_and_store, key): key for key in missing}
-                try:
-                    for future in tqdm(as_completed(futures), total=len(missing), desc=label, unit="req"):
-                        answers[futures[future]] = future.result()
-                except BaseException:
-                    pool.shutdown(wait=False, cancel_futures=True)
-                    raise
+            answers |= self._at_once(ask_and_store, missing, label)
             waited = time.perf_counter() - start
+        if stored and settings().answers == "check":
+            self._check(lambda key: ask(distinct[key]), {key: answers[key] for key in stored}, label)
         self._count(answers, waited, label)
         return [answers[key] for key in keys]
+
+    def _at_once(self, ask: Callable[[str], Answer], keys: Sequence[str], label: str) -> dict[str, Answer]:
+        """Answers by key, with as many requests under way as the server takes."""
+        with ThreadPoolExecutor(self.concurrency) as pool:
+            futures = {pool.submit(ask, key): key for key in keys}
+            try:
+                done = tqdm(as_completed(futures), total=len(keys), desc=label, unit="req")
+                return {futures[future]: future.result() for future in done}
+            except BaseException:
+                pool.shutdown(wait=False, cancel_futures=True)
+                raise
+
+    def _check(self, ask: Callable[[str], Answer], stored: Mapping[str, Answer], label: str) -> None:
+        """Ask a seeded sample of stored requests again and count equal replies; no new reply is stored or returned."""
+        usage = self.usage
+        room = CHECKED - usage.checked.get(label, 0)
+        if room <= 0 or usage.unchecked:
+            return
+        # of this step's keys, so that the same run checks the same requests
+        sample = random.Random(label).sample(sorted(stored), min(room, len(stored)))  # noqa: S311  # no secret
+        try:
+            _ = self._client
+            again = self._at_once(ask, sample, f"{label}, asked again")
+        except (LlmError, ServiceError) as error:
+            usage.unchecked = True
+            warnings.warn(f"No stored request is asked again: {error}", stacklevel=2)
+            return
+        usage.checked[label] = usage.checked.get(label, 0) + len(sample)
+        usage.same += sum(_same(stored[key], again[key]) for key in sample)
 
     def _as_row(self, key: str, kind: Kind, parameters: Mapping[str, Any], prompt: object, answer: Answer) -> Row:
         reply = {k: v for k, v in asdict(answer).items() if k not in _COLUMNS}
@@ -503,6 +539,14 @@ class LLM:
                 self.usage.prompt_tokens += answer.prompt_tokens
                 self.usage.generated_tokens += answer.generated_tokens
                 self.usage.overflows += getattr(answer, "status", "") == "overflow"
+
+
+def _same(stored: Answer, again: Answer) -> bool:
+    """Whether two replies say the same; of probabilities, whether they are close."""
+    if isinstance(stored, Loglikelihood) and isinstance(again, Loglikelihood):
+        return math.isclose(stored.total, again.total, rel_tol=CLOSE)
+    said = "answer" if isinstance(stored, Choice) else "text"
+    return bool(getattr(stored, said) == getattr(again, said))
 
 
 _COLUMNS = frozenset({"prompt_tokens", "generated_tokens", "seconds", "cached", "key"})

@@ -151,8 +151,14 @@ class Settings(BaseSettings):
     llm_api_key: SecretStr | None = Field(None, description="the server's key, if it asks for one")
     llm_engine: Literal["auto", "vllm", "llamacpp"] = Field("auto", description="the embedded engine")
 
-    answers: Literal["stored", "stored-only"] = Field(
-        "stored", description="stored: ask a model what is not stored; stored-only: such a request is an error"
+    llm_concurrency: int | None = Field(
+        None, ge=1, description="requests under way at once; unset: what the server says"
+    )
+
+    answers: Literal["check", "stored", "fresh", "stored-only"] = Field(
+        "check",
+        description="stored: ask only what is not stored; check: also ask a sample of the stored requests again and "
+        "count equal replies; fresh: ask everything; stored-only: a request that is not stored is an error",
     )
     data_mirror: str | None = Field(None, description="a folder or URL that is asked for data before its source")
     profile: Profile = Field("laptop", description="sizes and models: smoke, laptop or paper")

@@ -192,7 +192,7 @@ class Run:
         self._data: dict[str, DataUsed] = {}
         self._models: dict[tuple[str, str], ModelUsed] = {}
         self._timings: list[Timing] = []
-        self._tokens = dict.fromkeys(("prompt", "generated", "requests", "cached"), 0)
+        self._tokens = dict.fromkeys(("prompt", "generated", "requests", "cached", "checked", "same"), 0)
         self._requests: dict[str, str] = {}
         self._licences: set[str] = set()
         self._withheld = self._own = False
@@ -238,6 +238,8 @@ class Run:
             "generated": usage.generated_tokens,
             "requests": usage.requests,
             "cached": usage.cached,
+            "checked": sum(usage.checked.values()),
+            "same": usage.same,
         }
         for key, count in counts.items():
             self._tokens[key] += count

@@ -101,7 +101,7 @@ def _keep_answers(notebook: str, profile: str) -> None:
         licence = next(pq.read_schema(path).metadata[b"licence"] for path in built.glob("*.parquet")).decode()
         withheld = bool(asked.get("withheld"))
         answers.write(answers.RELEASED / notebook, answers.read(built), licence=licence, withheld=withheld)
-    rows = requests.Store(released=requests.RELEASED).get(asked.get("requests", {}))
+    rows = requests.Store(requests.working(), requests.RELEASED).get(asked.get("requests", {}))
     folder = requests.RELEASED / notebook
     for path in folder.glob("*.parquet"):
         path.unlink()

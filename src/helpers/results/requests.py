@@ -25,11 +25,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from helpers.services import DECLARED
-from helpers.settings import DATA, DERIVED, PublicError
+from helpers.settings import DATA, DERIVED, PublicError, settings
 
 Kind = Literal["chat", "choose", "loglikelihood"]
 
 STORE = DERIVED / "requests"
+FRESH = DERIVED / "requests-fresh"
+"""The store of runs with ANSWERS=fresh, which begins empty; an interrupted run resumes from it."""
 RELEASED = DATA / "requests"
 """The reference run's requests, one Parquet file for each notebook and step."""
 SCHEMA = pa.schema(
@@ -48,6 +50,11 @@ SCHEMA = pa.schema(
         pa.field("digest", pa.string(), nullable=False),
     ]
 )
+
+
+def working() -> Path:
+    """The folder of the store that runs use."""
+    return FRESH if settings().answers == "fresh" else STORE
 
 
 class StoreError(PublicError, RuntimeError):

@@ -11,7 +11,7 @@ import sys
 from collections.abc import Iterable
 
 from helpers.results import answers
-from helpers.results.requests import RELEASED, Store, StoreError
+from helpers.results.requests import RELEASED, Store, StoreError, working
 from helpers.settings import settings
 
 
@@ -31,7 +31,7 @@ def show(notebook: str, profile: str, arm: str = "", unit: str = "", most: int =
     rows = rows[text.str.contains(unit, case=False, regex=False)]
     if rows.empty:
         return f"No answer of {notebook} matches arm {arm!r} and unit {unit!r}. Arms: {', '.join(frame.arm.unique())}"
-    requests = Store(released=RELEASED)
+    requests = Store(working(), RELEASED)
     lines: list[str] = []
     for number, (name, of_unit) in enumerate(rows.groupby("unit", sort=False)):
         if number == most:

@@ -198,8 +198,12 @@ def run_line(record: Record) -> str:
 
 
 def _kept(tokens: Mapping[str, int]) -> str:
-    """Says of a duration that it counts answers which were on the disk by what they took when they were made."""
-    return f", {tokens['cached']:,} of {tokens['requests']:,} answers kept from before" if tokens["cached"] else ""
+    """How many replies were stored, and how many of those that were asked again were the same."""
+    if not tokens["cached"]:
+        return ""
+    checked = tokens.get("checked", 0)
+    again = f", {tokens['same']:,} of {checked:,} asked again gave the same reply" if checked else ""
+    return f", {tokens['cached']:,} of {tokens['requests']:,} replies stored{again}"
 
 
 def findings(record: Record) -> Markup:

@@ -129,8 +129,8 @@ def write_parameters(profile: str) -> None:
 
     It is written anew where the run it led to is damaged, so that make runs the notebook again.
 
-    A comment holds a digest of what else decides the notebook's numbers: the published numbers of its paper and its
-    entries of the data registry. So make sees a change of either.
+    A comment holds a digest of what else decides the notebook's numbers: the published numbers of its paper, its
+    entries of the data registry, and whether stored replies may answer. So make sees a change of any.
     """
     folder = BUILD / "params" / profile
     folder.mkdir(parents=True, exist_ok=True)
@@ -138,6 +138,8 @@ def write_parameters(profile: str) -> None:
     _check_profile(profile, notebooks)
     for notebook in notebooks:
         text = f"# inputs: {_inputs_digest(notebook)}\n" + yaml.safe_dump(parameters(notebook, profile))
+        if settings().answers == "fresh":
+            text = "# ANSWERS=fresh\n" + text
         path = folder / f"{notebook}.yml"
         damaged = _damaged(notebook, profile)
         if damaged:
