@@ -292,9 +292,9 @@ def test_an_answer_is_asked_for_once(tmp_path):
 
 def test_kept_answers_count_with_the_time_that_they_took(tmp_path):
     class Slow(LLM):
-        def _chat(self, messages, parameters):
+        def _ask(self, kind, parameters, prompt):
             time.sleep(0.2)
-            return dataclasses.replace(super()._chat(messages, parameters), seconds=0.2)
+            return dataclasses.replace(super()._ask(kind, parameters, prompt), seconds=0.2)
 
     prompts = [ask(str(i)) for i in range(4)]
     with server(200, completion("YES")) as url:
@@ -318,12 +318,12 @@ def test_kept_answers_count_with_the_time_that_they_took(tmp_path):
 
 def test_what_is_under_way_when_another_request_fails_is_kept(tmp_path):
     class Fails(LLM):
-        def _chat(self, messages, parameters):
-            if messages[0]["content"] == "bad":
+        def _ask(self, kind, parameters, prompt):
+            if prompt[0]["content"] == "bad":
                 time.sleep(0.1)
                 raise LlmError("broken")
             time.sleep(0.5)
-            return super()._chat(messages, parameters)
+            return super()._ask(kind, parameters, prompt)
 
     with server(200, completion("YES")) as url:
         endpoint = LlmEndpoint(url, "m", "key", "openai", "", "", 100, 2)
@@ -337,11 +337,11 @@ def test_an_interrupted_run_keeps_what_had_come(tmp_path):
     asked = []
 
     class Stops(LLM):
-        def _chat(self, messages, parameters):
-            asked.append(messages[0]["content"])
-            if messages[0]["content"] == "5":
+        def _ask(self, kind, parameters, prompt):
+            asked.append(prompt[0]["content"])
+            if prompt[0]["content"] == "5":
                 raise KeyboardInterrupt
-            return super()._chat(messages, parameters)
+            return super()._ask(kind, parameters, prompt)
 
     with server(200, completion("YES")) as url:
         endpoint = LlmEndpoint(url, "m", "key", "openai", "", "", 100, 1)

@@ -22,6 +22,7 @@ from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Any, Literal, TypeVar, cast
 
+import httpx
 import openai
 from tqdm import tqdm
 
@@ -254,10 +255,7 @@ class LLM:
         if logprobs:
             parameters |= {"logprobs": True, "top_logprobs": TOP_LOGPROBS}
 
-        def ask(messages: Messages) -> Reply:
-            return self._chat(messages, parameters)
-
-        replies = self._many("chat", parameters, [list(map(dict, p)) for p in prompts], ask, Reply, label)
+        replies = self._many("chat", parameters, [list(map(dict, p)) for p in prompts], Reply, label)
         for i, reply in enumerate(replies):
             if reply.status == "overflow" and overflow == "error":
                 raise ContextOverflowError(
@@ -281,45 +279,8 @@ class LLM:
         if len(set(choices)) < 2 or any(a != b and b.startswith(a) for a in choices for b in choices):
             raise ValueError(f"Choices must be at least two, and none may begin another: {choices}")
 
-        def ask(messages: Messages) -> Choice:
-            constraint, wrapped = _constraint(self.endpoint.engine, choices)
-            body = {
-                "max_tokens": 4 + 2 * max(map(len, choices)) + (WRAPPING_TOKENS if wrapped else 0),
-                "temperature": 0.0,
-                "seed": 0,
-                "logprobs": True,
-                "top_logprobs": TOP_LOGPROBS,
-                "extra": constraint,
-            }
-            completion, seconds = self._request(messages, body)
-            if completion is None:
-                raise ContextOverflowError(f"A prompt does not fit the context of {self.endpoint.context} tokens.")
-            text = completion.choices[0].message.content or ""
-            answer, before = _unwrapped(text) if wrapped else (text, "")
-            if answer not in choices:
-                raise CapabilityError(
-                    f"{self.endpoint.engine} {self.endpoint.version} at {self.endpoint.base_url} ignored the "
-                    f"constraint {choices}: it answered {text[:80]!r}. Use the embedded engine or a newer server."
-                )
-            content = completion.choices[0].logprobs.content if completion.choices[0].logprobs else None
-            if not content:
-                raise CapabilityError(f"{self.endpoint.base_url} gives no log-probabilities, which `choose` needs.")
-            steps = [(t.token, {t.token: t.logprob, **{a.token: a.logprob for a in t.top_logprobs}}) for t in content]
-            # what comes before the answer is the same whatever the answer
-            while before and steps and len(steps[0][0]) <= len(before):
-                before = before[len(steps.pop(0)[0]) :]
-            spelled = {before + json.dumps(c, ensure_ascii=False) if wrapped else c: c for c in choices}
-            logprobs = choice_logprobs(steps, list(spelled))
-            return Choice(
-                answer,
-                {spelled[k]: v for k, v in logprobs.items()},
-                completion.usage.prompt_tokens,
-                completion.usage.completion_tokens,
-                seconds,
-            )
-
         # how an engine is told of the choices is its own matter, and decides nothing
-        return self._many("choose", {"choices": choices}, [list(map(dict, p)) for p in prompts], ask, Choice, label)
+        return self._many("choose", {"choices": choices}, [list(map(dict, p)) for p in prompts], Choice, label)
 
     def loglikelihood_many(
         self, pairs: Sequence[tuple[str, str]], *, label: str = "log-likelihood"
@@ -335,73 +296,32 @@ class LLM:
                 do not join to the continuation.
         """
 
-        def ask(pair: Sequence[str]) -> Loglikelihood:
-            if self.endpoint.engine == "llamacpp":
-                raise CapabilityError(
-                    "llama.cpp's server gives no log-probabilities of a prompt. Use LLM_ENGINE=vllm, or a vLLM server "
-                    "by LLM_BASE_URL."
-                )
-            context, continuation = pair
-            start = time.perf_counter()
-            done = self._guard(
-                lambda: self._client.completions.create(
-                    model=self.endpoint.model,
-                    prompt=context + continuation,
-                    max_tokens=1,
-                    temperature=0,
-                    echo=True,
-                    logprobs=1,
-                )
-            )
-            if done is None:
-                raise ContextOverflowError(f"A prompt does not fit the context of {self.endpoint.context} tokens.")
-            scored = done.choices[0].logprobs
-            if scored is None or not done.choices[0].text.startswith(context):
-                raise CapabilityError(f"{self.endpoint.base_url} does not echo the prompt with its log-probabilities.")
-            # of the prompt; after them comes the token that was generated
-            count = done.usage.prompt_tokens
-            tokens, logprobs = scored.tokens[:count], scored.token_logprobs[:count]
-            values = continuation_logprobs(tokens, logprobs, context, continuation)
-            if values is None:
-                raise CapabilityError(
-                    f"The tokens that {self.endpoint.base_url} gives do not join to {continuation!r}; their "
-                    "log-probabilities cannot be told apart. Use the embedded engine, or a model of another tokeniser."
-                )
-            return Loglikelihood(math.fsum(values), len(values), count, time.perf_counter() - start)
-
-        return self._many("loglikelihood", {}, [list(p) for p in pairs], ask, Loglikelihood, label)
+        return self._many("loglikelihood", {}, [list(p) for p in pairs], Loglikelihood, label)
 
     # ------------------------------------------------------------------------------------------------------ plumbing
 
-    def _chat(self, messages: Messages, parameters: Mapping[str, Any]) -> Reply:
-        completion, seconds = self._request(messages, parameters)
-        if completion is None:
-            return Reply("", "overflow", 0, 0, seconds)
-        choice = completion.choices[0]
-        content = choice.logprobs.content if choice.logprobs else None
-        return Reply(
-            text=choice.message.content or "",
-            status="cut" if choice.finish_reason == "length" else "complete",
-            prompt_tokens=completion.usage.prompt_tokens,
-            generated_tokens=completion.usage.completion_tokens,
-            seconds=seconds,
-            first_token={a.token: a.logprob for a in content[0].top_logprobs} if content else {},
-        )
-
-    def _request(self, messages: Messages, parameters: Mapping[str, Any]) -> tuple[Any, float]:
-        body = {k: v for k, v in parameters.items() if k != "extra"}
-        # a field of vLLM's own, which other servers may refuse
-        salt = {"cache_salt": self._salt} if self._salt and self.endpoint.engine == "vllm" else {}
-        start = time.perf_counter()
-        completion = self._guard(
-            lambda: self._client.chat.completions.create(
-                model=self.endpoint.model,
-                messages=cast(Any, messages),
-                extra_body=parameters["extra"] | salt,
-                **body,
+    def _ask(self, kind: Kind, parameters: Mapping[str, Any], prompt: Sequence[Any]) -> Reply | Choice | Loglikelihood:
+        if kind == "loglikelihood" and self.endpoint.engine == "llamacpp":
+            raise CapabilityError(
+                "llama.cpp's server gives no log-probabilities of a prompt. Use LLM_ENGINE=vllm, or a vLLM server by "
+                "LLM_BASE_URL."
             )
-        )
-        return completion, time.perf_counter() - start
+        path, body = request_body(kind, parameters, prompt, self.endpoint.model, self.endpoint.engine)
+        if self._salt and self.endpoint.engine == "vllm":
+            body["cache_salt"] = self._salt  # a field of vLLM's own, which other servers may refuse
+        start = time.perf_counter()
+        # the response as it came: reading it into the client's types would take half of the client's time
+        came = self._guard(lambda: self._client.post(path, cast_to=httpx.Response, body=body))
+        seconds = time.perf_counter() - start
+        if came is None and kind == "chat":
+            return Reply("", "overflow", 0, 0, seconds)
+        if came is None:
+            raise ContextOverflowError(f"A prompt does not fit the context of {self.endpoint.context} tokens.")
+        where = f"{self.endpoint.engine} {self.endpoint.version} at {self.endpoint.base_url}"
+        try:
+            return read_completion(kind, parameters, prompt, came.json(), seconds=seconds, engine=where)
+        except (ValueError, KeyError, IndexError, TypeError) as error:
+            raise LlmError(f"{where} gave no completion ({type(error).__name__}: {came.text[:200]!r}).") from None
 
     def _guard(self, request: Callable[[], Any]) -> Any:  # noqa: ANN401  # a completion of either kind
         """The server's answer, or None when the prompt is too long for the context."""
@@ -443,7 +363,6 @@ class LLM:
         kind: Kind,
         parameters: Mapping[str, Any],
         prompts: Sequence[Any],
-        ask: Callable[[Any], Answer],
         answer_type: Callable[..., Answer],
         label: str,
     ) -> list[Answer]:
@@ -461,8 +380,11 @@ class LLM:
             )
 
         # stored by who asked, so that what is under way when another request fails is stored too
+        def ask(key: str) -> Answer:
+            return cast(Answer, self._ask(kind, parameters, distinct[key]))
+
         def ask_and_store(key: str) -> Answer:
-            answer = ask(distinct[key])
+            answer = ask(key)
             row = self._as_row(key, kind, parameters, distinct[key], answer)
             if self._store:
                 self._store.put([row])
@@ -476,7 +398,7 @@ class LLM:
             answers |= self._at_once(ask_and_store, missing, label)
             waited = time.perf_counter() - start
         if stored and settings().answers == "check":
-            self._check(lambda key: ask(distinct[key]), {key: answers[key] for key in stored}, label)
+            self._check(ask, {key: answers[key] for key in stored}, label)
         self._count(answers, waited, label)
         return [answers[key] for key in keys]
 
@@ -585,6 +507,111 @@ def connect(
         return llm_endpoint(model, exact=exact, adapters=adapters)
 
     return LLM(llm_endpoint(model, exact=exact, adapters=adapters, start=False), start=start, **options)
+
+
+def request_body(
+    kind: Kind,
+    parameters: Mapping[str, Any],
+    prompt: Sequence[Any],
+    model: str,
+    engine: str,
+) -> tuple[str, dict[str, Any]]:
+    """What a server is sent: the path below `/v1`, and the body.
+
+    Args:
+        kind: chat, choose or loglikelihood.
+        parameters: of the request, as its key holds them.
+        prompt: messages; of a log-likelihood (context, continuation).
+        model: the server's name for it.
+        engine: vllm, llamacpp or another, which decides how it is told of the choices.
+    """
+    if kind == "loglikelihood":
+        return "/completions", {
+            "model": model,
+            "prompt": "".join(prompt),
+            "max_tokens": 1,
+            "temperature": 0,
+            "echo": True,
+            "logprobs": 1,
+        }
+    if kind == "choose":
+        choices = parameters["choices"]
+        constraint, wrapped = _constraint(engine, choices)
+        parameters = {
+            "max_tokens": 4 + 2 * max(map(len, choices)) + (WRAPPING_TOKENS if wrapped else 0),
+            "temperature": 0.0,
+            "seed": 0,
+            "logprobs": True,
+            "top_logprobs": TOP_LOGPROBS,
+            "extra": constraint,
+        }
+    fields = {name: value for name, value in parameters.items() if name != "extra"}
+    return "/chat/completions", {"model": model, "messages": prompt, **fields, **parameters["extra"]}
+
+
+def read_completion(
+    kind: Kind,
+    parameters: Mapping[str, Any],
+    prompt: Sequence[Any],
+    completion: Mapping[str, Any],
+    *,
+    seconds: float,
+    engine: str,
+) -> Reply | Choice | Loglikelihood:
+    """The reply that a server's JSON holds.
+
+    Args:
+        kind, parameters, prompt: as for `request_body`.
+        completion: what came back.
+        seconds: that it took.
+        engine: who sent it, for messages.
+
+    Raises:
+        CapabilityError: the server ignored the constraint, gave no log-probabilities, or its tokens do not join.
+        KeyError: it is no completion.
+    """
+    choice, usage = completion["choices"][0], completion["usage"]
+    if kind == "loglikelihood":
+        return _scored(prompt, choice, usage["prompt_tokens"], seconds, engine)
+    counts = (usage["prompt_tokens"], usage["completion_tokens"], seconds)
+    text = choice["message"].get("content") or ""
+    content = (choice.get("logprobs") or {}).get("content") or []
+    steps = [(t["token"], {a["token"]: a["logprob"] for a in (t, *t["top_logprobs"])}) for t in content]
+    if kind == "chat":
+        first = {a["token"]: a["logprob"] for a in content[0]["top_logprobs"]} if content else {}
+        return Reply(text, "cut" if choice["finish_reason"] == "length" else "complete", *counts, first_token=first)
+    choices = parameters["choices"]
+    answer, before = _unwrapped(text)
+    wrapped = answer != text
+    if answer not in choices:
+        raise CapabilityError(
+            f"{engine} ignored the constraint {choices}: it answered {text[:80]!r}. Use the embedded engine or a newer "
+            "server."
+        )
+    if not steps:
+        raise CapabilityError(f"{engine} gives no log-probabilities, which `choose` needs.")
+    # what comes before the answer is the same whatever the answer
+    while before and steps and len(steps[0][0]) <= len(before):
+        before = before[len(steps.pop(0)[0]) :]
+    spelled = {before + json.dumps(c, ensure_ascii=False) if wrapped else c: c for c in choices}
+    logprobs = choice_logprobs(steps, list(spelled))
+    return Choice(answer, {spelled[k]: v for k, v in logprobs.items()}, *counts)
+
+
+def _scored(pair: Sequence[str], choice: Mapping[str, Any], count: int, seconds: float, engine: str) -> Loglikelihood:
+    context, continuation = pair
+    scored = choice.get("logprobs")
+    if scored is None or not choice["text"].startswith(context):
+        raise CapabilityError(f"{engine} does not echo the prompt with its log-probabilities.")
+    # of the prompt; after them comes the token that was generated
+    tokens, logprobs = scored["tokens"][:count], scored["token_logprobs"][:count]
+    values = continuation_logprobs(tokens, logprobs, context, continuation)
+    if values is None:
+        raise CapabilityError(
+            f"The tokens that {engine} gives do not join to {continuation!r}; their log-probabilities cannot be told "
+            "apart. Use the embedded engine, or a model of another tokeniser."
+        )
+    return Loglikelihood(math.fsum(values), len(values), count, seconds)
 
 
 def choice_logprobs(steps: Iterable[tuple[str, Mapping[str, float]]], choices: Sequence[str]) -> dict[str, float]:
