@@ -39,7 +39,7 @@ unexport PYTHONDONTWRITEBYTECODE
 export JUPYTER_PREFER_ENV_PATH := 1
 export OMP_NUM_THREADS ?= $(shell cores=$$(nproc 2>/dev/null || sysctl -n hw.ncpu); n=$$((cores / $(JOBS))); echo $$((n > 0 ? n : 1)))
 
-.PHONY: answers export-requests import-requests help setup doctor data services start stop status reproduce notebooks notebook book pdf serve lab test test-fast test-llm test-servers test-neo4j test-book lint \
+.PHONY: answers requests import-answers export-requests import-requests help setup doctor data services start stop status reproduce notebooks notebook book pdf serve lab test test-fast test-llm test-servers test-neo4j test-book lint \
         bench reference new-experiment scoreboard paraphrases lock clean force
 
 help: ## this list
@@ -119,6 +119,13 @@ export-requests: $(READY) ## write the stored requests to a file: make export-re
 	@$(PY) -m helpers.results.exchange export "$(FILE)"
 import-requests: $(READY) ## take in the stored requests of other machines: make import-requests FILES="a.parquet b.parquet"
 	@$(PY) -m helpers.results.exchange import $(FILES)
+
+requests: $(READY) ## write the requests that are not stored as batch files, for a model named by LLM_MODEL
+	@rm -f $(BUILD)/batch/pending.jsonl
+	@$(call with-services,ANSWERS=collect $(MAKE) --no-print-directory -k notebooks 2>&1 | grep -v '^make' || true)
+	@$(PY) -m helpers.batch export
+import-answers: $(READY) ## store the replies of a batch: make import-answers FILES="out.jsonl"
+	@$(PY) -m helpers.batch import $(FILES)
 
 reference: $(READY) ## keep this machine's run as the reference that a fresh clone shows
 	@$(PY) -m helpers.results.reference --profile $(PROFILE)

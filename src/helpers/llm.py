@@ -339,7 +339,7 @@ class LLM:
                     self.__dict__.pop("_client", None)
                 return request()
         except (openai.BadRequestError, openai.UnprocessableEntityError) as error:
-            if _is_overflow(str(error)):
+            if is_overflow(str(error)):
                 return None
             if parameter := _refused_parameter(error):
                 raise LlmError(
@@ -379,13 +379,19 @@ class LLM:
                 "ANSWERS=stored-only asks no model. If a prompt changed on purpose, run without it."
             )
 
+        if missing and self._store and settings().answers == "collect":
+            from helpers import batch  # noqa: PLC0415  # which reads what this module writes
+
+            batch.pend(kind, weights, self.endpoint.model, parameters, {key: distinct[key] for key in missing})
+
         # stored by who asked, so that what is under way when another request fails is stored too
         def ask(key: str) -> Answer:
             return cast(Answer, self._ask(kind, parameters, distinct[key]))
 
         def ask_and_store(key: str) -> Answer:
             answer = ask(key)
-            row = self._as_row(key, kind, parameters, distinct[key], answer)
+            engine = f"{self.endpoint.engine} {self.endpoint.version}".strip()
+            row = row_of(answer, kind, weights, parameters, distinct[key], engine=engine)
             if self._store:
                 self._store.put([row])
             # rounded as it is stored, so that a first run gives the numbers of every later one
@@ -431,22 +437,6 @@ class LLM:
         usage.checked[label] = usage.checked.get(label, 0) + len(sample)
         usage.same += sum(_same(stored[key], again[key]) for key in sample)
 
-    def _as_row(self, key: str, kind: Kind, parameters: Mapping[str, Any], prompt: object, answer: Answer) -> Row:
-        reply = {k: v for k, v in asdict(answer).items() if k not in _COLUMNS}
-        return Row(
-            key=key,
-            kind=kind,
-            weights=self.endpoint.weights,
-            parameters=plain(parameters),
-            prompt=plain(prompt),
-            reply=plain(reply),
-            prompt_tokens=answer.prompt_tokens,
-            generated_tokens=answer.generated_tokens,
-            seconds=answer.seconds,
-            engine=f"{self.endpoint.engine} {self.endpoint.version}".strip(),
-            asked=datetime.now(UTC).isoformat(timespec="seconds"),
-        )
-
     def _count(self, answers: Mapping[str, Answer], waited: float, label: str) -> None:
         with self._lock:
             new = [answer for key, answer in answers.items() if key not in self.usage.keys]
@@ -473,6 +463,33 @@ def _same(stored: Answer, again: Answer) -> bool:
 
 _COLUMNS = frozenset({"prompt_tokens", "generated_tokens", "seconds", "cached", "key"})
 """Of an answer, what is a column of its row or belongs to one process."""
+
+
+def row_of(
+    answer: Reply | Choice | Loglikelihood,
+    kind: Kind,
+    weights: str,
+    parameters: Mapping[str, Any],
+    prompt: Sequence[Any],
+    *,
+    engine: str,
+    asked: datetime | None = None,
+) -> Row:
+    """An answer as a row of the store; asked now, unless `asked` says when."""
+    reply = {k: v for k, v in asdict(answer).items() if k not in _COLUMNS}
+    return Row(
+        key=request_key(kind, weights, parameters, prompt),
+        kind=kind,
+        weights=weights,
+        parameters=plain(parameters),
+        prompt=plain(prompt),
+        reply=plain(reply),
+        prompt_tokens=answer.prompt_tokens,
+        generated_tokens=answer.generated_tokens,
+        seconds=answer.seconds,
+        engine=engine,
+        asked=(asked or datetime.now(UTC)).isoformat(timespec="seconds"),
+    )
 
 
 def _from_row(row: Row, answer_type: Callable[..., Answer]) -> Answer:
@@ -731,5 +748,6 @@ def _refused_parameter(error: openai.APIStatusError) -> str:
     return str(place[-1]) if place else ""
 
 
-def _is_overflow(message: str) -> bool:
+def is_overflow(message: str) -> bool:
+    """Whether a server's message says that a prompt does not fit the context."""
     return any(sign in message.lower() for sign in ("context length", "context size", "maximum model length"))

@@ -159,6 +159,8 @@ def llm_endpoint(
     if s.llm_base_url:
         key = s.llm_api_key.get_secret_value() if s.llm_api_key else "none"
         return _external_llm(s.llm_base_url, model, key, adapters, exact=exact)
+    if s.answers == "collect":  # a batch will answer, by a model that is known by its name alone
+        return LlmEndpoint("", model, "", "vllm", "", "", 0, 64)
     config = {
         "model": model,
         "context": context,

@@ -155,10 +155,11 @@ class Settings(BaseSettings):
         None, ge=1, description="requests under way at once; unset: what the server says"
     )
 
-    answers: Literal["check", "stored", "fresh", "stored-only"] = Field(
+    answers: Literal["check", "stored", "fresh", "stored-only", "collect"] = Field(
         "check",
         description="stored: ask only what is not stored; check: also ask a sample of the stored requests again and "
-        "count equal replies; fresh: ask everything; stored-only: a request that is not stored is an error",
+        "count equal replies; fresh: ask everything; stored-only: a request that is not stored is an error; "
+        "collect: it is noted for a batch",
     )
     data_mirror: str | None = Field(None, description="a folder or URL that is asked for data before its source")
     profile: Profile = Field("laptop", description="sizes and models: smoke, laptop or paper")

@@ -264,6 +264,9 @@ def execute(notebook: str, profile: str, needs: Sequence[Path] = ()) -> int:
                     f"{notebook} ended without a run record at {kept_record.relative_to(ROOT)}: it must "
                     "call record.start(...) and save()."
                 )
+            if why and settings().answers == "collect":
+                sys.stderr.write(f"  {notebook}: {public(why).strip().splitlines()[-1]}\n")
+                return 1
             if why:
                 kept = ""
                 if part.exists():

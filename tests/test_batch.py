@@ -1,0 +1,124 @@
+"""Batch files: what leaves is what a server would be asked, and what comes back is stored as if one had been."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from helpers import batch, engines, llm
+from helpers.llm import LLM
+from helpers.results import requests
+from helpers.results.requests import StoreError
+from helpers.services import LlmEndpoint
+from helpers.settings import settings
+
+SMALL_MODEL = "SmolLM2-135M-Instruct"
+CARD = LlmEndpoint("", "some/model", "", "vllm", "", "", 0, 8)
+PROMPTS = [[{"role": "user", "content": f"Is {i} an even number?"}] for i in range(4)]
+
+
+@pytest.fixture
+def collecting(tmp_path, monkeypatch):
+    """A store and a folder of pending requests of the test's own, and ANSWERS=collect."""
+    for module in (llm, requests):
+        monkeypatch.setattr(module, "STORE", tmp_path / "store")
+    monkeypatch.setattr(batch, "store", lambda: llm.store(tmp_path / "store"))
+    monkeypatch.setattr(batch, "PENDING", tmp_path / "batch" / "pending.jsonl")
+    monkeypatch.setenv("ANSWERS", "collect")
+    settings.cache_clear()
+    yield tmp_path
+    monkeypatch.undo()
+    settings.cache_clear()
+
+
+def model(folder: Path) -> LLM:
+    return LLM(CARD, folder=folder / "store")
+
+
+def line(key: str, text: str = "YES", **response: object) -> str:
+    body = {
+        "choices": [{"message": {"content": text}, "finish_reason": "stop", "logprobs": None}],
+        "usage": {"prompt_tokens": 9, "completion_tokens": 1},
+        "created": 1_700_000_000,
+    }
+    return json.dumps({"custom_id": key, "response": {"status_code": 200, "body": body} | response, "error": None})
+
+
+def test_what_a_batch_answered_is_not_asked_again(collecting):
+    with pytest.raises(batch.PendingError, match="4 requests"):
+        model(collecting).chat_many(PROMPTS, max_tokens=5)
+    [(file, count)] = batch.export(collecting / "batch").items()
+    assert (file.name, count) == ("model.jsonl", 4)
+    lines = [json.loads(text) for text in file.read_text().splitlines()]
+    assert [request["body"]["messages"] for request in lines] == PROMPTS
+    assert {request["body"]["model"] for request in lines} == {"some/model"}
+    first, *others = (request["custom_id"] for request in lines)
+    out = collecting / "out.jsonl"
+    out.write_text("\n".join([*(line(key) for key in others), line("f" * 24)]))
+    assert batch.take_in(out) == {"stored": 3, "unknown": 1}
+    assert list(batch.pending()) == [first]
+    assert [reply.text for reply in model(collecting).chat_many(PROMPTS[1:], max_tokens=5)] == ["YES"] * 3
+    with pytest.raises(batch.PendingError, match="1 requests"):
+        model(collecting).chat_many(PROMPTS, max_tokens=5)
+
+
+def test_a_prompt_beyond_the_context_is_an_overflow_and_another_error_is_told(collecting):
+    with pytest.raises(batch.PendingError):
+        model(collecting).chat_many(PROMPTS[:2], max_tokens=5)
+    first, second = batch.pending()
+    too_long = {"status_code": 400, "body": {"message": "This model's maximum context length is 512 tokens."}}
+    broken = {"status_code": 500, "body": {"message": "out of memory"}}
+    out = collecting / "out.jsonl"
+    out.write_text("\n".join([line(first, **too_long), line(second, **broken)]))
+    counts = batch.take_in(out)
+    assert counts["stored"] == 1
+    assert any("out of memory" in what for what in counts)
+    [reply] = model(collecting).chat_many(PROMPTS[:1], max_tokens=5, overflow="record")
+    assert reply.status == "overflow"
+
+
+def test_log_likelihoods_leave_in_a_file_of_their_own(collecting):
+    with pytest.raises(batch.PendingError):
+        model(collecting).loglikelihood_many([("a", "b")])
+    assert [file.name for file in batch.export(collecting / "batch")] == ["model.loglikelihood.jsonl"]
+
+
+@pytest.mark.parametrize("content", ["not JSON", '{"no": "id"}', ""])
+def test_a_file_that_is_no_output_of_a_batch_is_named(tmp_path, content):
+    file = tmp_path / "out.jsonl"
+    if content:
+        file.write_text(content)
+    with pytest.raises(StoreError, match=r"out\.jsonl"):
+        batch.take_in(file)
+
+
+@pytest.mark.engine
+@pytest.mark.skipif(engines.choose_engine(SMALL_MODEL)[0] != "vllm", reason="llama.cpp has no batches")
+def test_vllms_batches_give_what_its_server_gives(collecting, small_llm, monkeypatch):
+    for ask in (
+        lambda model: model.chat_many(PROMPTS, max_tokens=5),
+        lambda model: model.choose_many(PROMPTS, ["YES", "NO"]),
+    ):
+        with pytest.raises(batch.PendingError):
+            ask(model(collecting))
+    [file] = batch.export(collecting / "batch")
+    served = engines.llm_launch(SMALL_MODEL, 1, "key", 512, print)
+    out = collecting / "out.jsonl"
+    python, _, _, *flags = served.command
+    flags = [flag for flag in flags if not flag.startswith(("--port", "--host", "--served-model-name"))]
+    files = ["-i", str(file), "-o", str(out), "--served-model-name=some/model"]
+    command = [python, "-m", "vllm.entrypoints.openai.run_batch", *files, *flags]
+    subprocess.run(command, env={**os.environ, **served.environment}, check=True, timeout=400)
+    assert batch.take_in(out)["stored"] == 8
+    server = LLM(small_llm, folder=None)
+    monkeypatch.setenv("ANSWERS", "stored")
+    assert [r.text for r in model(collecting).chat_many(PROMPTS, max_tokens=5)] == [
+        r.text for r in server.chat_many(PROMPTS, max_tokens=5)
+    ]
+    assert [r.answer for r in model(collecting).choose_many(PROMPTS, ["YES", "NO"])] == [
+        r.answer for r in server.choose_many(PROMPTS, ["YES", "NO"])
+    ]
