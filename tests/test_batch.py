@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -39,7 +40,7 @@ def model(folder: Path) -> LLM:
     return LLM(CARD, folder=folder / "store")
 
 
-def line(key: str, text: str = "YES", **response: object) -> str:
+def line(key: str, text: str = "YES", **response: Any) -> str:
     body = {
         "choices": [{"message": {"content": text}, "finish_reason": "stop", "logprobs": None}],
         "usage": {"prompt_tokens": 9, "completion_tokens": 1},
@@ -70,8 +71,11 @@ def test_a_prompt_beyond_the_context_is_an_overflow_and_another_error_is_told(co
     with pytest.raises(batch.PendingError):
         model(collecting).chat_many(PROMPTS[:2], max_tokens=5)
     first, second = batch.pending()
-    too_long = {"status_code": 400, "body": {"message": "This model's maximum context length is 512 tokens."}}
-    broken = {"status_code": 500, "body": {"message": "out of memory"}}
+    too_long: dict[str, Any] = {
+        "status_code": 400,
+        "body": {"message": "This model's maximum context length is 512 tokens."},
+    }
+    broken: dict[str, Any] = {"status_code": 500, "body": {"message": "out of memory"}}
     out = collecting / "out.jsonl"
     out.write_text("\n".join([line(first, **too_long), line(second, **broken)]))
     counts = batch.take_in(out)

@@ -28,6 +28,7 @@ from helpers.site import book
 
 REPOSITORY = Path(__file__).resolve().parents[1]
 CHAPTER = "01_side_effects_forward"
+BOARD = "scoreboard-side_effects"
 MODEL = "Stand-in-1B"
 PAGES = [
     "index",
@@ -187,9 +188,9 @@ def empty(tmp_path: Path) -> Project:
 # -- without a build --------------------------------------------------------------------------------------------------
 
 
-def printed_numbers() -> dict[str, published.Number]:
-    """Every printed number of every paper, by its id."""
-    return {number.id: number for paper in published.papers() for number in published.published(paper).numbers}
+def printed_numbers(paper: str) -> dict[str, published.Number]:
+    """Every printed number of a paper, by its id."""
+    return {number.id: number for number in published.published(paper).numbers}
 
 
 def test_the_configuration_of_this_repository_is_known() -> None:
@@ -234,8 +235,8 @@ def test_a_project_where_no_run_went_well_has_a_book_that_says_so(empty: Project
     assert "last run failed: OSError: full" in empty.text("provenance")
     assert "None of them has been tested here yet" in empty.text("index")
     assert "Not run yet" in empty.text(f"notebooks/{CHAPTER}")
-    board = empty.text("scoreboard")
-    assert f"{len(printed_numbers())} in all" in board
+    board = empty.text(BOARD)
+    assert f"{len(printed_numbers('side_effects'))} in all" in board
     assert "data-verdict=agrees" not in board.replace('"', "")
     assert not (empty.site / f"notebooks/{CHAPTER}_sample.html").exists()
     assert "github.com/owner" not in board, "no repository, no buttons"
@@ -249,10 +250,10 @@ def test_your_own_run_takes_the_references_place(empty: Project) -> None:
     empty.build()
     chapter = empty.text(f"notebooks/{CHAPTER}")
     assert "Your run" in chapter
-    assert "Reference run" not in chapter
+    assert "Reference results" not in chapter
     closed = f"{(ARMS['closed_book'][0] + 10) / 4:.2f} %"
     assert closed in empty.text("index")
-    assert closed in empty.text("scoreboard")
+    assert closed in empty.text(BOARD)
 
 
 @pytest.mark.book
@@ -261,7 +262,7 @@ def test_a_run_on_the_sample_never_stands_in_the_place_of_a_chapter(empty: Proje
     empty.build()
     assert "Not run yet" in empty.text(f"notebooks/{CHAPTER}")
     assert "SAMPLE run" in empty.text(f"notebooks/{CHAPTER}_sample")
-    board, landing = empty.text("scoreboard"), empty.text("index")
+    board, landing = empty.text(BOARD), empty.text("index")
     for right, _ in ARMS.values():
         assert f">{right / 4:.2f} %<" not in board + landing
 
@@ -374,7 +375,7 @@ def test_text_can_be_read_in_both_themes(browser: Browser, address: str, theme: 
     }"""
     places = [
         ("index", "figcaption, .rag-table td, .rag-why, .rag-interval, p"),
-        ("scoreboard", ".rag-verdict, .rag-absent, .rag-why, .rag-tools label, .rag-tools output, th button"),
+        (BOARD, ".rag-verdict, .rag-absent, .rag-why, .rag-tools label, .rag-tools output, th button"),
         (f"notebooks/{CHAPTER}_sample", ".rag-sample, .rag-turn pre, .rag-role, .rag-table td, .admonition p"),
         ("provenance", ".rag-hash, .rag-table td"),
     ]
@@ -389,13 +390,13 @@ def test_text_can_be_read_in_both_themes(browser: Browser, address: str, theme: 
 def test_every_number_on_the_scoreboard_is_that_of_its_record(browser: Browser, address: str, project: Project) -> None:
     kept = project.root / "data" / "results" / "laptop" / f"{CHAPTER}.json"
     values = {(value["kind"], value["id"]): value for value in json.loads(kept.read_text(encoding="utf-8"))["values"]}
-    with visit(browser, f"{address}/scoreboard.html") as seen:
-        seen.page.locator(".rag-board + .rag-more, .rag-more").first.click()
+    with visit(browser, f"{address}/{BOARD}.html") as seen:
+        seen.page.locator(".rag-scroll:has(.rag-board) + .rag-more").click()
         rows = seen.page.evaluate(
             """[...document.querySelectorAll('.rag-board tbody tr')].map((row) => [row.querySelector('[id]').id,
                 Object.fromEntries([...row.cells].map((cell) => [cell.dataset.label, cell.innerText]))])"""
         )
-    numbers = printed_numbers()
+    numbers = printed_numbers("side_effects")
     assert {id for id, _ in rows} == set(numbers)
     for id, cells in rows:
         number = numbers[id]
@@ -419,7 +420,7 @@ def test_every_number_on_the_scoreboard_is_that_of_its_record(browser: Browser, 
 
 @pytest.mark.book
 def test_the_scoreboard_is_sorted_and_filtered_by_hand_and_by_keyboard(browser: Browser, address: str) -> None:
-    with visit(browser, f"{address}/scoreboard.html") as seen:
+    with visit(browser, f"{address}/{BOARD}.html") as seen:
         page = seen.page
         tools = page.get_by_role("search", name="Every printed number")
         every = page.locator(".rag-board tbody tr")
@@ -432,13 +433,14 @@ def test_the_scoreboard_is_sorted_and_filtered_by_hand_and_by_keyboard(browser: 
         assert 0 < visible.count() < every.count()
         assert all("GraphRAG" in text for text in visible.all_inner_texts())
         tools.get_by_label("Contains").fill("")
-        tools.get_by_label("Verdict").select_option("agrees")
-        assert visible.count() == page.locator(".rag-board td:last-child > .rag-verdict[data-verdict=agrees]").count()
-        tools.get_by_label("Verdict").select_option("")
+        tools.get_by_label("Rescored").select_option("agrees")
+        agree = page.locator(".rag-board td[data-label=Rescored] .rag-verdict[data-verdict=agrees]")
+        assert visible.count() == agree.count()
+        tools.get_by_label("Rescored").select_option("")
         page.get_by_role("button", name="Printed").first.focus()
         page.keyboard.press("Enter")
         assert page.locator(".rag-board th[aria-sort=ascending]").inner_text().startswith("Printed")
-        numbers = {id: number.value for id, number in printed_numbers().items()}
+        numbers = {id: number.value for id, number in printed_numbers("side_effects").items()}
         order = [numbers[id] for id in page.eval_on_selector_all(".rag-board [id]", "(all) => all.map((e) => e.id)")]
         assert order == sorted(numbers.values())
 
@@ -451,20 +453,20 @@ def test_the_scoreboard_begins_with_a_row_an_experiment(browser: Browser, addres
         cells = dict(zip(first.locator("th").all_inner_texts(), row.locator("td").all_inner_texts(), strict=True))
         assert cells["Claims"] == "1 of 1"
         assert re.fullmatch(r"\d+ of 8", cells["Rescored"])
-        assert re.fullmatch(r"\d+ of 8", cells["Rerun"])
+        assert cells["Rerun"] == "stand-in"
         assert cells["Run"].startswith("reference run")
 
 
 @pytest.mark.book
 def test_a_link_to_a_number_shows_its_row(browser: Browser, address: str) -> None:
-    last = list(printed_numbers())[-1]
-    with visit(browser, f"{address}/scoreboard.html#{last}") as seen:
+    last = list(printed_numbers("side_effects"))[-1]
+    with visit(browser, f"{address}/{BOARD}.html#{last}") as seen:
         assert seen.page.locator(f"[id='{last}']").is_visible()
 
 
 @pytest.mark.book
 def test_the_table_of_the_scoreboard_becomes_cards_on_a_phone(browser: Browser, address: str) -> None:
-    with visit(browser, f"{address}/scoreboard.html", width=390) as seen:
+    with visit(browser, f"{address}/{BOARD}.html", width=390) as seen:
         box = seen.page.locator(".rag-board tbody tr").first.bounding_box()
         assert box
         assert box["x"] + box["width"] <= 390
@@ -496,10 +498,10 @@ def test_links_and_citations_lead_somewhere(browser: Browser, address: str) -> N
         page.wait_for_url("**/bibliography.html#*")
         name = page.url.split("#")[1]
         assert "Nygren" in page.locator(f"[id='{name}']").inner_text()
-        page.goto(f"{address}/scoreboard.html")
+        page.goto(f"{address}/{BOARD}.html")
         page.locator(".rag-board tbody a").first.click()
         page.wait_for_url(f"**/notebooks/{CHAPTER}.html")
-        page.locator(".admonition a").first.click()
+        page.locator(".rag-run a").first.click()
         page.wait_for_url(f"**/notebooks/{CHAPTER}_sample.html")
         assert "SAMPLE run" in page.locator(".bd-article h1").inner_text()
         page.keyboard.press("Tab")
@@ -515,7 +517,7 @@ def test_the_run_on_the_sample_is_marked_wherever_it_shows_something(browser: Br
             assert caption.startswith("SAMPLE")
         assert page.locator(".rag-figure svg text", has_text="SAMPLE").count() == 1
     with visit(browser, f"{address}/notebooks/{CHAPTER}.html") as seen:
-        assert seen.page.locator(".admonition-title").first.inner_text() == "Reference run"
+        assert seen.page.locator(".rag-run").inner_text().startswith("Reference results")
         assert seen.page.locator(".rag-sample").count() == 0
         assert "Is <b>rash</b> an effect?" in seen.page.inner_text(".rag-turn pre")
 
@@ -526,10 +528,13 @@ def test_a_chapter_opens_with_what_its_run_says_of_the_claims(browser: Browser, 
     for page, verdict in ((CHAPTER, "agrees"), (f"{CHAPTER}_sample", "SAMPLE")):
         with visit(browser, f"{address}/notebooks/{page}.html") as seen:
             opening = seen.page.locator(".rag-findings li")
-            words = [text.strip() for text in opening.first.inner_text().splitlines()]
-            assert words == [f"{verdict} {claim.text}", "36 of 400 answers more"]
+            line = " ".join(opening.first.inner_text().split())
+            assert line == f"{claim.text} rerun {verdict}", "the evidence is folded"
+            opening.first.locator("summary").click()
+            assert seen.page.get_by_text("36 of 400 answers more").first.is_visible()
             blocks = seen.page.locator(".rag-findings, .bd-article .cell")
-            assert blocks.first.get_attribute("class") == "rag-findings", "the answer comes before the first code"
+            first = blocks.first.get_attribute("class") or ""
+            assert first == "rag-findings" or "remove-input" in first, "the answer comes before the first code"
             assert not seen.page.get_by_text("pairs = 400").first.is_visible(), "parameters are folded"
 
 
@@ -539,7 +544,7 @@ def test_the_book_opens_from_the_disk_without_a_server(browser: Browser, project
     errors: list[str] = []
     page.on("console", lambda message: errors.append(message.text) if message.type == "error" else None)
     page.on("pageerror", lambda error: errors.append(str(error)))
-    page.goto((project.site / "scoreboard.html").as_uri())
+    page.goto((project.site / f"{BOARD}.html").as_uri())
     assert "rows" in page.locator(".rag-tools output").first.inner_text()
     page.goto((project.site / "search.html").as_uri() + "?q=GraphRAG")
     page.locator("ul.search li a").first.wait_for()

@@ -357,10 +357,10 @@ def written(made: pages.Pages) -> dict[str, str]:
     given = {name: str(function(*asked.get(name, []))) for name, function in made.functions().items()}
     chapter = made.chapters[0]
     assert chapter.record
-    given["staged"] = json.loads(dict(book._notebooks(chapter))[CHAPTER])["cells"][0]["source"]
-    given["beside"] = book._banner("note", "Run", "Made here", chapter.record)
+    given |= {"scoreboard": made.scoreboard("side_effects"), "ledger": made.ledger("side_effects")}
+    cells = json.loads(dict(book._notebooks(chapter))[CHAPTER])["cells"]
     # what is within the directive is Markdown too
-    given |= {name: re.sub(r"(?m)^:(::|class:).*\n?", "", given[name]) for name in ("staged", "beside")}
+    given["staged"] = re.sub(r"(?m)^:(::|class:).*\n?", "", "\n\n".join(cell["source"] for cell in cells[:2]))
     return {name: as_page(f"Before.\n\n{text} after.\n\nLast.") for name, text in given.items() if name != "file"}
 
 
@@ -373,7 +373,6 @@ def test_every_function_of_the_pages_shows_a_hostile_record_as_text(
         *(
             "scoreboard",
             "ledger",
-            "papers",
             "experiments",
             "runs",
             "software",
@@ -382,7 +381,7 @@ def test_every_function_of_the_pages_shows_a_hostile_record_as_text(
             "parameters",
             "timings",
         ),
-        *("rates", "picture", "staged", "beside"),
+        *("rates", "picture", "staged"),
     }
     text = " ".join(HOSTILE)
     for name, page in written(book_of(text)).items():

@@ -3,12 +3,12 @@
 "use strict";
 
 (() => {
-  const FILTERS = ["Paper", "Table", "Verdict"];
+  const FILTERS = ["Table", "Rescored", "Rerun", "Released answers"];
   // rows that are shown at first: more would make a page without end
   const FIRST = 40;
 
-  // a verdict stands before its reason
-  const said = (cell) => (cell.querySelector(".rag-verdict") ?? cell).textContent.trim();
+  // the verdict of a cell, or the word for why it has none
+  const said = (cell) => (cell.querySelector(".rag-verdict, .rag-absent") ?? cell).textContent.trim();
 
   const key = (cell) => ({
     number: Number(cell.querySelector("data")?.value ?? Infinity),

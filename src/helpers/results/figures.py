@@ -531,6 +531,58 @@ def scoreboard_picture(df: pd.DataFrame, *, narrow: bool = False, title: str = "
     return fig
 
 
+def shares_picture(rows: Mapping[str, Sequence[int]], names: Sequence[str], *, narrow: bool = False) -> MplFigure:
+    """How counts divide: a bar for each row, its parts told apart by colour, hatching and number.
+
+    Args:
+        rows: label -> counts of the parts.
+        names: of the parts, four at most.
+        narrow: for a phone.
+
+    Returns:
+        The matplotlib figure, for `figure`.
+    """
+    looks = (("#079c6b", ""), ("#c35410", "//"), ("#808080", "..."), ("none", ""))
+    fig, axes = plt.subplots(figsize=(4.0 if narrow else 7.2, 0.55 * len(rows) + 1.0))
+    labels = [label.replace(" and ", " and\n").replace(" on ", " on\n") if narrow else label for label in rows]
+    left = [0.0] * len(rows)
+    for part, (name, (colour, hatch)) in enumerate(zip(names, looks, strict=False)):
+        widths = [counts[part] for counts in rows.values()]
+        bars = axes.barh(
+            labels,
+            widths,
+            left=left,
+            color=colour,
+            hatch=hatch,
+            edgecolor=INK,
+            linewidth=0.8,
+            height=0.62,
+            label=name,
+        )
+        # on a white patch, for a hatch runs through a number
+        inside = {"boxstyle": "round,pad=0.15", "facecolor": "white", "edgecolor": "none"} if colour != "none" else None
+        for bar, width in zip(bars, widths, strict=True):
+            if width:
+                middle = (bar.get_x() + width / 2, bar.get_y() + bar.get_height() / 2)
+                axes.annotate(
+                    str(width),
+                    middle,
+                    ha="center",
+                    va="center",
+                    fontsize=9.5,
+                    bbox=inside,
+                    color="#000000" if inside else INK,
+                )
+        left = [at + width for at, width in zip(left, widths, strict=True)]
+    axes.invert_yaxis()
+    axes.tick_params(axis="y", length=0)
+    axes.spines["left"].set_visible(False)
+    axes.xaxis.set_visible(False)
+    axes.spines["bottom"].set_visible(False)
+    fig.legend(loc="outside lower center", ncols=2 if narrow else len(names), handletextpad=0.5, columnspacing=1.4)
+    return fig
+
+
 # -- prompts ----------------------------------------------------------------------------------------------------------
 
 

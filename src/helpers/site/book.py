@@ -111,11 +111,14 @@ def stage() -> None:
         place = path.relative_to(BOOK)
         if path.is_file() and place.parts[0] not in NOT_STAGED and not path.name.startswith("."):
             files[place.as_posix()] = path.read_bytes()
-    files["_toc.yml"] = yaml.safe_dump(_contents(every), sort_keys=False).encode()
     for chapter in every:
         files |= {f"notebooks/{name}.ipynb": text.encode() for name, text in _notebooks(chapter)}
     pages = Pages(every)
+    boards = pages.boards()
+    titles = {name: text.partition("# ")[2].partition(":")[0] for name, text in boards.items()}
+    files["_toc.yml"] = yaml.safe_dump(_contents(every, titles), sort_keys=False).encode()
     files |= _rendered({name: content for name, content in files.items() if name.endswith(".md")}, pages)
+    files |= {name: text.encode() for name, text in boards.items()}
     files |= {f"downloads/{name}": text.encode() for name, text in pages.files().items()}
     shutil.rmtree(STAGED, ignore_errors=True)
     for name, content in files.items():
@@ -124,14 +127,18 @@ def stage() -> None:
         path.write_bytes(content)
 
 
-def _contents(every: list[Chapter]) -> dict[str, Any]:
-    """The table of contents, with a run on the sample below its chapter."""
+def _contents(every: list[Chapter], boards: Mapping[str, str]) -> dict[str, Any]:
+    """The table of contents, with a run on the sample below its chapter, and each paper's numbers below the board."""
     contents: dict[str, Any] = yaml.safe_load((BOOK / "_toc.yml").read_text(encoding="utf-8"))
     beside = {f"notebooks/{chapter.name}" for chapter in every if chapter.beside}
     listed: set[str] = set()
     for part in contents["parts"]:
         for page in part["chapters"]:
             listed.add(page["file"])
+            if page["file"] == "scoreboard":
+                page["sections"] = [
+                    {"file": name.removesuffix(".md"), "title": title} for name, title in boards.items()
+                ]
             if page["file"] in beside:
                 page.setdefault("sections", []).append({"file": f"{page['file']}_sample"})
     wanted = {f"notebooks/{chapter.name}" for chapter in every}
@@ -164,19 +171,14 @@ def _rendered(sources: Mapping[str, bytes], pages: Pages) -> dict[str, bytes]:
 def _notebooks(chapter: Chapter) -> Iterator[tuple[str, str]]:
     """The staged notebooks of a chapter: name, content."""
     data = "synthetic data" if chapter.record and chapter.record.synthetic else "real data"
-    banners = {
-        "yours": ("note", "Your run", f"Made on this machine, on {data}"),
-        "reference": (
-            "note",
-            "Reference run",
-            f"Made on {data}, kept here. `make reproduce` puts your own in its place",
-        ),
-        "none": ("important", "Not run yet", "This is the source alone. `make reproduce` runs it"),
-    }
-    kind, title, text = banners[chapter.origin]
-    if chapter.beside:
-        text += f". Beside it stands [a run on the sample]({chapter.name}_sample.ipynb)"
-    yield chapter.name, _staged(chapter.notebook, _banner(kind, title, text, chapter.record), chapter.record)
+    told = {
+        "yours": f"**Your run**, on {data}.",
+        "reference": f"**Reference results**, on {data}; `make reproduce` shows your own.",
+        "none": "**Not run yet.** This is the source alone; `make reproduce` runs it.",
+    }[chapter.origin]
+    told += f" [A run on the sample]({chapter.name}_sample.ipynb)." if chapter.beside else ""
+    run = f" {inline(run_line(chapter.record))}." if chapter.record else ""
+    yield chapter.name, _staged(chapter.notebook, f":::{{div}} rag-run\n{told}{run}\n:::", chapter.record)
     if chapter.beside:
         path, record = chapter.beside
         mark = "SAMPLE run" if record.sample else "smoke run"
@@ -184,18 +186,22 @@ def _notebooks(chapter: Chapter) -> Iterator[tuple[str, str]]:
             "Made from the small sample that comes with the project: it shows that everything works, and says nothing "
             f"about the paper. The chapter itself is [here]({chapter.name}.ipynb)"
         )
-        yield f"{chapter.name}_sample", _staged(path, _banner("warning", mark, text, record), record, f" ({mark})")
+        banner = f":::{{admonition}} {mark}\n:class: warning\n{text}. {inline(run_line(record))}.\n:::"
+        yield f"{chapter.name}_sample", _staged(path, "", record, f" ({mark})", banner)
 
 
-def _banner(kind: str, title: str, text: str, record: Record | None) -> str:
-    run = f" {inline(run_line(record))}." if record else ""
-    return f":::{{admonition}} {title}\n:class: {kind}\n{text}.{run}\n:::"
+def _staged(path: Path, told: str, record: Record | None, suffix: str = "", banner: str = "") -> str:
+    """A notebook as the book shows it: title, answer, claims, then its text and code.
 
+    What cells tagged `opening` show comes directly below the title, without their code. There are no widgets and no
+    errors.
 
-def _staged(path: Path, banner: str, record: Record | None, suffix: str = "") -> str:
-    """A notebook as the book shows it: the banner below its title, and its findings before its parameters.
-
-    It has no widgets and no errors.
+    Args:
+        path: of the notebook.
+        told: which run it is, below the claims.
+        record: of that run.
+        suffix: of the title.
+        banner: below the title.
 
     Raises:
         BookError: a cell ended in an error.
@@ -204,19 +210,24 @@ def _staged(path: Path, banner: str, record: Record | None, suffix: str = "") ->
     notebook = read_notebook(path)
     _refuse_errors(path, notebook["cells"])
     notebook["metadata"] = {k: v for k, v in notebook["metadata"].items() if k not in ("widgets", "papermill")}
+    opening: list[dict[str, Any]] = []
     for cell in notebook["cells"]:
         if cell["cell_type"] == "code":
             tags = cell["metadata"].setdefault("tags", [])
             if {"parameters", "injected-parameters"} & set(tags):
                 tags.append("hide-input")
             cell["outputs"] = [o for o in cell["outputs"] if not any(m.startswith(WIDGETS) for m in o.get("data", ()))]
+            if "opening" in tags:
+                opening += [o for o in cell["outputs"] if "data" in o]
+                cell["outputs"] = [o for o in cell["outputs"] if "data" not in o]
         elif suffix:
             # the chapter beside it has the same targets
             cell["source"] = re.sub(r"(?m)^\([\w-]+\)=\n", "", cell["source"])
     first = notebook["cells"][0]
-    first["source"] = f"# {title}{suffix}\n\n{banner}\n{first['source'].partition(chr(10))[2]}"
-    if record:
-        first["source"] += f"\n\n{findings(record)}"
+    first["source"] = f"{first['source'].partition(chr(10))[2]}\n\n{findings(record) if record else ''}\n\n{told}"
+    head = {"cell_type": "markdown", "metadata": {}, "source": f"# {title}{suffix}\n\n{banner}"}
+    shown = {"cell_type": "code", "metadata": {"tags": ["remove-input"]}, "execution_count": None, "source": ""}
+    notebook["cells"][:0] = [head, shown | {"outputs": opening}] if opening else [head]
     return json.dumps(notebook)
 
 

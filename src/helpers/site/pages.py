@@ -11,7 +11,7 @@ import re
 import types
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, Final, Literal, Union, get_args, get_origin
 
@@ -23,7 +23,7 @@ from helpers.results.figures import Markup, escape
 from helpers.results.published import Number, paper_of, published
 from helpers.results.published import papers as declared_papers
 from helpers.results.record import RECORDS, Record, records
-from helpers.results.verdicts import TESTED
+from helpers.results.verdicts import TESTED, UNTESTED
 from helpers.settings import BUILD, NOTEBOOKS, RESULTS, ROOT, Profile, PublicError, Settings, settings
 from helpers.site import costs
 from helpers.site.launch import repository_url
@@ -51,12 +51,14 @@ SUBJECTS: Final = {
     "biomedrag": "extraction and classification",
     "clinical_notes": "notes on neurological patients",
     "qa_rag": "regulatory guidance",
+    "across_papers": "across the papers",
 }
 
 QUICK: Final = 10_000
 """Tokens a second, read and written, by which the page on scale counts the time of a server that was not measured."""
 
 Kind = Literal["rescored", "rerun"]
+SOURCES: Final[dict[Kind, str]] = {"rescored": "released answers", "rerun": "rerun"}
 
 
 class PageError(PublicError, ValueError):
@@ -207,22 +209,27 @@ def _kept(tokens: Mapping[str, int]) -> str:
 
 
 def findings(record: Record) -> Markup:
-    """The paper's claims that a run decides, each with its verdicts and reasons; empty if it decides none."""
-    items = [
-        Markup("<li>{} {}{}{}</li>").format(
-            verdict("SAMPLE" if record.sample and found.verdict in TESTED else found.verdict),
-            claim.text,
-            " On the released answers." if found.kind == "rescored" else "",
-            _why(found.why),
+    """The paper's claims that a run tests: a line each, with the evidence folded; empty if it tests none."""
+    lines = []
+    for claim in published(record.paper).claims:
+        found = [one for one in record.claims if one.id == claim.id]
+        if not found:
+            continue
+        marks = Markup(" ").join(
+            Markup('<span class="rag-source">{} {}</span>').format(
+                SOURCES[one.kind], verdict("SAMPLE" if record.sample and one.verdict in TESTED else one.verdict)
+            )
+            for one in found
         )
-        for claim in published(record.paper).claims
-        for found in record.claims
-        if found.id == claim.id
-    ]
-    if not items:
+        told = Markup("").join(Markup("<p>{}: {}</p>").format(SOURCES[one.kind].capitalize(), one.why) for one in found)
+        rule = Markup("<p>Rule: {}</p>").format(found[0].test)
+        lines.append(
+            Markup("<li><details><summary>{} {}</summary>{}{}</details></li>").format(claim.text, marks, told, rule)
+        )
+    if not lines:
         return Markup()
-    lead = Markup('<p class="rag-lead">The paper\N{RIGHT SINGLE QUOTATION MARK}s claims, on this run</p>')
-    return lead + Markup('<ul class="rag-findings">{}</ul>').format(Markup("\n").join(items))
+    lead = Markup('<p class="rag-lead">The paper\N{RIGHT SINGLE QUOTATION MARK}s claims</p>')
+    return lead + Markup('<ul class="rag-findings">{}</ul>').format(Markup("\n").join(lines))
 
 
 def _answering(record: Record) -> list[str]:
@@ -332,7 +339,7 @@ class Pages:
     def functions(self) -> dict[str, Callable[..., str]]:
         """The functions by the names that a template uses."""
         names = (
-            "asked value printed picture headline tally papers experiments scoreboard ledger downloads runs software "
+            "asked value printed picture headline tally outcomes reasons papers experiments downloads runs software "
             "models sources data parameters timings settings_table launch_links costs rates memory file"
         )
         return {name: getattr(self, name) for name in names.split()} | {"verdict": verdict}
@@ -353,15 +360,7 @@ class Pages:
 
     def _measured(self, id: str, kind: Kind) -> _Measured:
         number, row = _number(id), self._rows[id]
-        group = "reference" if kind == "rerun" and not self._own(row) else kind
-        return _Measured(number, row, group)
-
-    @staticmethod
-    def _own(row: dict[str, Any]) -> bool:
-        """Whether this machine's run on real data has something to say of a number, if only why it has no value."""
-        if row["rerun_verdict"] == "SAMPLE":
-            return False
-        return not pd.isna(row["rerun"]) or (bool(row["rerun_notebook"]) and pd.isna(row["reference"]))
+        return _Measured(number, row, row["shown"] if kind == "rerun" else kind)
 
     def asked(self, id: str) -> str:
         """How many questions a printed number was measured on."""
@@ -426,53 +425,91 @@ class Pages:
 
     def picture(self, prefix: str, column: str) -> str:
         """The same for a page: one picture for wide screens, one for narrow ones."""
-        wide, narrow = self.drawn(prefix, column), self.drawn(prefix, column, narrow=True)
-        return f'<div class="rag-wide">{_flat(wide)}</div><div class="rag-narrow">{_flat(narrow)}</div>'
+        return _for_screens(partial(self.drawn, prefix, column))
+
+    @staticmethod
+    def reasons() -> str:
+        """Why claims are not tested: each reason code with its meaning."""
+        return "; ".join(f"*{code}*: {text[0].lower()}{text[1:-1]}" for code, text in UNTESTED.items())
 
     def tally(self) -> str:
-        """How many numbers and claims were settled, in two sentences."""
-        board, claims = self.board, self.claims
-        real = board["rescored"].notna() & board["rescored_verdict"].ne("SAMPLE")
-        agree = int((real & board["rescored_verdict"].eq("agrees")).sum())
+        """What became of the printed numbers, in two sentences."""
+        real = self.board["rescored"].notna() & self.board["rescored_verdict"].ne("SAMPLE")
+        agree = int((real & self.board["rescored_verdict"].eq("agrees")).sum())
         rerun = [self._measured(id, "rerun") for id in self._rows]
         done = [cell["verdict"] for cell in rerun if cell.there and cell["verdict"] != "not compared"]
-        tested = list(claims["verdict"][claims["verdict"].isin(TESTED)])
-        if not (real.any() or done or tested):
-            return f"{len(board)} numbers and {len(claims)} claims are printed. None of them has been tested here yet."
+        if not (real.any() or done):
+            return f"{len(self.board)} numbers are printed. None of them has been tested here yet."
         return (
-            f"Of {len(board)} printed numbers, {int(real.sum())} are rescored from released files; {agree} of these "
-            f"match to the last digit; {len(done)} are rerun in the run shown here: {done.count('agrees')} lie within "
-            f"the stated tolerance, {done.count('differs')} beyond it, and for {done.count('undecided')} the run is "
-            f"too small to tell. Of {len(claims)} claims in words, {len(tested)} are tested, on the run's answers, the "
-            f"released ones or the printed numbers: {_balance(tested)}."
+            f"The papers print {len(self.board)} numbers. {int(real.sum())} can be rescored from released files, and "
+            f"{agree} of these match to the last digit. {len(done)} are rerun here: {done.count('agrees')} lie within "
+            f"the stated tolerance, {done.count('differs')} outside it, {done.count('undecided')} are too uncertain to "
+            f"tell, and for {done.count('stand-in')} another model answered, so they are not compared."
         )
 
+    def outcomes(self) -> str:
+        """What became of the claims of every paper, as a picture with its numbers in words."""
+        words = ("agrees", "differs", "undecided", "not tested")
+        named = dict(zip(words, ("holds", "does not hold", "undecided", "not tested"), strict=True))
+        counts = {
+            SUBJECTS.get(paper, paper): [verdicts.count(word) for word in words]
+            for paper, verdicts in self._verdicts().items()
+        }
+        told = "; ".join(
+            f"{subject}: " + ", ".join(f"{n} {named[word]}" for word, n in zip(words, of, strict=True) if n)
+            for subject, of in counts.items()
+        )
+        caption = (
+            f"The {len(self.claims)} claims of the papers. Released answers decide where the authors published any."
+        )
+        figures.use_style()
+
+        def drawn(*, narrow: bool) -> figures.Picture:
+            picture = figures.shares_picture(counts, [named[word] for word in words], narrow=narrow)
+            return figures.figure(picture, alt=f"{told}.", caption=caption)
+
+        return _for_screens(drawn)
+
+    def _verdicts(self) -> dict[str, list[str]]:
+        """The verdicts of each paper's claims; every reason why there is none is `not tested`."""
+        found: dict[str, list[str]] = {}
+        for row in self.claims.to_dict("records"):
+            tested = row["verdict"] in TESTED
+            found.setdefault(row["paper"], []).append(row["verdict"] if tested else "not tested")
+        return found
+
     def papers(self) -> str:
-        """Each paper: how many of its claims hold, one that does and one that does not, its chapters."""
+        """Each paper: its subject, how many of its claims hold, and links to its numbers and chapters."""
         told = []
+        verdicts = self._verdicts()
         for paper in dict.fromkeys((*PAPERS, *declared_papers())):
             own = [chapter for chapter in self.chapters if chapter.paper == paper]
             links = " · ".join(f"[{chapter.title}](notebooks/{chapter.name}.ipynb)" for chapter in own)
             subject = SUBJECTS[paper].capitalize() if paper in SUBJECTS else published(paper).title
             cited = f" {{cite:p}}`{PAPERS[paper]}`" if paper in PAPERS else ""
-            told.append(f"**{subject}**{cited}. {self._tested(paper)}\n\n{links or 'No chapter yet.'}")
+            board = f"[Numbers and claims]({self.page_of(paper)}.md)"
+            told.append(
+                f"**{subject}**{cited}. {_balance(verdicts.get(paper, []))} {board}.\n\n{links or 'No chapter yet.'}"
+            )
         return "\n\n".join(told)
 
-    def _tested(self, paper: str) -> str:
-        """How many of a paper's claims were tested, with what result; the first that holds and that does not."""
-        claims = [row for row in self.claims.to_dict("records") if row["paper"] == paper]
-        tested = [row for row in claims if row["verdict"] in TESTED]
-        if not tested:
-            return "None of its claims has been tested here yet." if claims else ""
-        first = [next((row for row in tested if row["verdict"] == word), None) for word in ("agrees", "differs")]
-        items = [
-            Markup("<li>{} {}{}</li>").format(verdict(row["verdict"]), row["claim"], _why(row["why"]))
-            for row in first
-            if row
-        ]
-        examples = Markup('<ul class="rag-findings">{}</ul>').format(Markup("").join(items))
-        balance = _balance([row["verdict"] for row in tested])
-        return f"Of {len(tested)} claims tested, {balance}.\n\n{examples}"
+    @staticmethod
+    def page_of(paper: str) -> str:
+        """The page with a paper's numbers and claims."""
+        return f"scoreboard-{paper}"
+
+    def boards(self) -> dict[str, str]:
+        """The pages with the numbers and claims of each paper: name and Markdown."""
+        pages = {}
+        for paper in dict.fromkeys((*PAPERS, *declared_papers())):
+            subject = SUBJECTS[paper].capitalize() if paper in SUBJECTS else published(paper).title
+            pages[f"{self.page_of(paper)}.md"] = (
+                "---\nhtml_theme.sidebar_secondary.remove: true\n---\n"
+                f"# {subject}: numbers and claims\n\n"
+                f"{_balance(self._verdicts().get(paper, []))} [How to read the verdicts](how-to-read.md).\n\n"
+                f"## Claims\n\n{self.ledger(paper)}\n\n## Numbers\n\n{self.scoreboard(paper)}\n"
+            )
+        return pages
 
     # -- the scoreboard page
 
@@ -500,101 +537,87 @@ class Pages:
     def _share(self, notebook: str, kind: Kind) -> Markup:
         """How many of a notebook's values of this kind agree with the printed ones; speed is not compared."""
         cells = [self._measured(id, kind) for id in self._rows]
-        mine = [c for c in cells if c.there and c["notebook"] == notebook and c["verdict"] != "not compared"]
+        mine = [c for c in cells if c.there and c["notebook"] == notebook and c["verdict"] in TESTED]
+        if not mine and any(c.there and c["notebook"] == notebook and c["verdict"] == "stand-in" for c in cells):
+            return _absent("stand-in")
         agree = sum(cell["verdict"] == "agrees" for cell in mine)
         return _figure(agree / len(mine), f"{agree} of {len(mine)}") if mine else escape(_NONE)
 
     def _held(self, notebook: str) -> Markup:
         """How many of the claims that a notebook's shown run tests hold in it, and how many it leaves open."""
         tested = [
-            row[f"{group}_verdict"]
+            row["verdict"]
             for row in self.claims.to_dict("records")
-            for group in ("rerun", "reference")
-            if row["verdict"] == row[f"{group}_verdict"] in TESTED
-            and row[f"{group}_notebook"] == notebook
-            and (group == "rerun" or row["rerun_verdict"] not in TESTED)
+            if row["verdict"] in TESTED
+            and notebook == row[f"{'rescored' if row['rescored_verdict'] in TESTED else row['shown']}_notebook"]
         ]
         if not tested:
             return escape(_NONE)
         held, left = tested.count("agrees"), tested.count("undecided")
         return _figure(held / len(tested), f"{held} of {len(tested)}") + _why(f"{left} undecided" if left else "")
 
-    def scoreboard(self) -> str:
-        """Every printed number beside what became of it; the page's script adds sorting and filters.
+    def scoreboard(self, paper: str) -> str:
+        """Every number that a paper prints, beside what became of it; the page's script adds sorting and filters.
 
-        Each paper's numbers in the order of its tables, those first of which something became.
+        In the order of its tables, those first of which something became.
         """
-        several = self.board["paper"].nunique() > 1
-        measured = {id: (self._measured(id, "rescored"), self._measured(id, "rerun")) for id in self._rows}
-        papers = list(self.board["paper"].unique())
-        order = sorted(
-            measured,
-            key=lambda id: (papers.index(self._rows[id]["paper"]), not any(cell.there for cell in measured[id])),
-        )
+        measured = {
+            id: (self._measured(id, "rescored"), self._measured(id, "rerun"))
+            for id, row in self._rows.items()
+            if row["paper"] == paper
+        }
         rows = []
-        for id in order:
+        for id in sorted(measured, key=lambda id: not any(cell.there for cell in measured[id])):
             row, (rescored, rerun) = self._rows[id], measured[id]
-            place = Markup('<span id="{}">{}</span>').format(id, row["row"]) + _why(row["column"])
             notebook = rerun["notebook"] or rescored["notebook"]
-            if any(chapter.name == notebook for chapter in self.chapters):
-                place = Markup('<span id="{}">{}</span>').format(id, _link(notebook, row["row"])) + _why(row["column"])
+            there = any(chapter.name == notebook for chapter in self.chapters)
+            name = _link(notebook, row["row"]) if there else escape(row["row"])
             rows.append(
-                ({"Paper": SUBJECTS.get(row["paper"], row["paper"])} if several else {})
-                | {
+                {
                     "Table": row["table"],
-                    "Quantity": place,
+                    "Quantity": Markup('<span id="{}">{}</span>').format(id, name) + _why(row["column"]),
                     "Printed": self.printed(id),
                     "Rescored": self._cell(rescored),
                     "Rerun": self._cell(rerun),
-                    "Verdict": self._summary(row),
                 }
             )
-        table = figures.table(
-            pd.DataFrame(rows),
-            f"Every printed number, {len(rows)} in all",
-            classes="rag-sortable rag-cards rag-board",
-        )
-        return _flat(table)
+        caption = f"Every printed number, {len(rows)} in all"
+        return _flat(figures.table(pd.DataFrame(rows), caption, classes="rag-sortable rag-cards rag-board"))
 
     @staticmethod
     def _cell(cell: _Measured) -> Markup:
-        small: list[str] = []
         if not cell.there:
             # that nothing has been run needs no second sentence
-            small += [cell["why"]] if cell["notebook"] or cell.verdict != "not run" else []
-        else:
-            small += [verdict(cell.verdict)] if cell.verdict in ("differs", "undecided") else []
-            small += [f"n = {figures.number(cell['n'], 'count')}"] if not pd.isna(cell["n"]) else []
-            small += [f"{cell['unparsed']} unparsed"] if not pd.isna(cell["unparsed"]) and cell["unparsed"] else []
-            small += [text for text in (cell["model"], "reference run" * (cell.group == "reference")) if text]
-        # the reason is read below, and the page is large
-        return (cell.html() if cell.there else _absent(cell.verdict)) + _why(Markup("; ").join(small))
+            why = cell["why"] if cell["notebook"] or cell.verdict != "not run" else ""
+            return _absent(cell.verdict) + _why(why)
+        small: list[str] = [] if cell.verdict == "not compared" else [verdict(cell.verdict)]
+        small += [f"n = {figures.number(cell['n'], 'count')}"] if not pd.isna(cell["n"]) else []
+        small += [f"{cell['unparsed']} unparsed"] if not pd.isna(cell["unparsed"]) and cell["unparsed"] else []
+        small += [text for text in (cell["model"], "reference run" * (cell.group == "reference")) if text]
+        return cell.html() + _why(Markup("; ").join(small))
 
-    def _summary(self, row: dict[str, Any]) -> Markup:
-        settled = row["verdict"] in (*TESTED, "not compared")
-        return verdict("not run" if row["verdict"] == "SAMPLE" else row["verdict"]) + _why(
-            row["why"] if settled else ""
+    def ledger(self, paper: str) -> str:
+        """The claims of a paper: the rule, and what the released answers and the rerun say, each with its reason."""
+        rows = [
+            {
+                "Claim": escape(row["claim"]) + _why(row["where"]) + _folded("Rule", row[f"{row['shown']}_test"]),
+                "Released answers": self._said(row, "rescored"),
+                "Rerun": self._said(row, row["shown"]),
+            }
+            for row in self.claims.to_dict("records")
+            if row["paper"] == paper
+        ]
+        return _flat(
+            figures.table(pd.DataFrame(rows), f"{len(rows)} claims", classes="rag-sortable rag-cards rag-claims")
         )
 
-    def ledger(self) -> str:
-        """The claims with the test and the verdict of the run that is shown."""
-        rows = []
-        for row in self.claims.to_dict("records"):
-            says = bool(row["rerun_notebook"]) and row["rerun_verdict"] != "SAMPLE"
-            own = row["rerun_verdict"] in TESTED or (says and row["reference_verdict"] == "not run")
-            group = "rerun" if own else "reference"
-            rows.append(
-                {
-                    "Claim": row["claim"],
-                    "Where": row["where"],
-                    "Test": row[f"{group}_test"],
-                    "p": "" if pd.isna(row[f"{group}_p"]) else _figure(row[f"{group}_p"], _p(row[f"{group}_p"])),
-                    "Verdict": verdict(row[f"{group}_verdict"])
-                    + _why(row[f"{group}_why"] if row[f"{group}_notebook"] else ""),
-                }
-            )
-        table = figures.table(pd.DataFrame(rows), f"{len(rows)} claims", classes="rag-sortable rag-cards")
-        return _flat(table)
+    @staticmethod
+    def _said(row: Mapping[Any, Any], group: str) -> Markup:
+        if not row[f"{group}_notebook"]:
+            return _absent("not run") if group != "rescored" else escape(_NONE)
+        reason = f" ({row[f'{group}_reason']})" if row[f"{group}_reason"] else ""
+        why = row[f"{group}_why"]
+        return verdict(row[f"{group}_verdict"]) + reason + (_folded("Evidence", why) if len(why) > 250 else _why(why))
 
     def downloads(self) -> str:
         """Links to the scoreboard as data, which `files` writes."""
@@ -824,14 +847,23 @@ def _why(text: str) -> Markup:
     return Markup('<span class="rag-why">{}</span>').format(joined) if text else Markup()
 
 
+def _for_screens(drawn: Callable[..., figures.Picture]) -> str:
+    """One picture for wide screens, one for narrow ones."""
+    wide, narrow = _flat(drawn(narrow=False)), _flat(drawn(narrow=True))
+    return f'<div class="rag-wide">{wide}</div><div class="rag-narrow">{narrow}</div>'
+
+
+def _folded(word: str, text: str) -> Markup:
+    return Markup('<details class="rag-why"><summary>{}</summary>{}</details>').format(word, text)
+
+
 def _balance(verdicts: Sequence[str]) -> str:
-    """How many claims hold, do not, and are left open, in words."""
+    """How many claims hold, do not, are left open and were not tested, in a sentence."""
     hold, fail, left = (verdicts.count(word) for word in TESTED)
-    return f"{hold} hold, {fail} do not, {left} cannot be decided by a run of this size"
-
-
-def _p(p: float) -> str:
-    return "< 0.001" if p < 0.001 else f"{p:.3f}"
+    rest = len(verdicts) - hold - fail - left
+    if not verdicts:
+        return "It states no claim that is tested here."
+    return f"Of {len(verdicts)} claims {hold} hold, {fail} do not, {left} are undecided, and {rest} were not tested."
 
 
 def _hash(sha256: str) -> Markup:

@@ -46,7 +46,6 @@ class Cell:
     high: float | None = None
     unparsed: int | None = None
     model: str = ""
-    stand_in: bool = False
     notebook: str = ""
     note: str = ""
 
@@ -61,11 +60,10 @@ def scoreboard(paper: str | None = None, profile: Profile | None = None) -> pd.D
     Returns:
         One row a number: id, paper, table, row, column, unit, printed, value, printed_n, printed_model, note, and three
         groups of columns: `rescored`, `reference` (the kept run's rerun) and `rerun` (that of this machine), each with
-        `_n`, `_low`, `_high`, `_unparsed`, `_verdict`, `_why`, `_model`, `_stand_in`, `_notebook` and `_note`. A
-        group's verdict is agrees, differs, undecided (only the interval reaches within the tolerance), not compared
-        (speed), SAMPLE, not run or cannot be run, and there is always a why. `verdict` and `why` sum the row up and
-        `decided_by` says which group they are from: this machine's rerun on real data, or else the reference, or else
-        what was rescored. A SAMPLE takes no other value's place.
+        `_n`, `_low`, `_high`, `_unparsed`, `_verdict`, `_why`, `_model`, `_notebook` and `_note`. Each group has a
+        verdict of its own: agrees, differs, undecided (only the interval reaches within the tolerance), stand-in
+        (another model answered: not compared), not compared (speed), SAMPLE, not run or cannot be run, and there is
+        always a why. `shown` says which rerun the book shows: this machine's on real data, or else the reference.
     """
     profile = profile or settings().profile
     own, kept = records(profile), records(profile, RESULTS)
@@ -82,9 +80,9 @@ def ledger(paper: str | None = None, profile: Profile | None = None) -> pd.DataF
     """Every claim, with its verdict on the kept run and on this machine's.
 
     Returns:
-        One row a claim: id, paper, claim, where, note, and for `reference` and `rerun` the columns `_verdict`, `_why`,
-        `_test`, `_p` and `_notebook`; then `verdict` and `why` of this machine's run on real data, or else of the
-        reference.
+        One row a claim: id, paper, claim, where, note, and for `rescored`, `reference` and `rerun` the columns
+        `_verdict`, `_why`, `_reason`, `_needed`, `_test`, `_p` and `_notebook`; `shown`, as on the scoreboard; then
+        `verdict` and `why` of the authors' released answers if these test the claim, or else of the rerun shown.
     """
     profile = profile or settings().profile
     own, kept = records(profile), records(profile, RESULTS)
@@ -92,13 +90,21 @@ def ledger(paper: str | None = None, profile: Profile | None = None) -> pd.DataF
     for name in [paper] if paper else papers():
         for claim in published(name).claims:
             row = {"id": claim.id, "paper": name, "claim": claim.text, "where": claim.where, "note": claim.note}
-            reference = _decided(claim, kept, claim.why_not or "no reference run decides it yet")
-            rerun = _decided(claim, own, claim.why_not or "not yet run on this machine")
-            for group, decided in (("reference", reference), ("rerun", rerun)):
+            groups = {
+                "rescored": _decided(claim, "rescored", [*own, *kept], "no released answers test it"),
+                "reference": _decided(claim, "rerun", kept, claim.why_not or "no reference run tests it yet"),
+                "rerun": _decided(claim, "rerun", own, claim.why_not or "not yet run on this machine"),
+            }
+            for group, decided in groups.items():
                 row |= {f"{group}_{key}": value for key, value in decided.items()}
-            chosen = reference if reference["verdict"] in TESTED and rerun["verdict"] not in TESTED else rerun
+            here, there = (groups[group]["verdict"] for group in ("rerun", "reference"))
+            says = here != "SAMPLE" and there not in TESTED and groups["rerun"]["notebook"]
+            nothing = not groups["reference"]["notebook"]
+            row["shown"] = "rerun" if here in TESTED or says or nothing else "reference"
+            chosen = groups["rescored" if groups["rescored"]["verdict"] in TESTED else row["shown"]]
             rows.append({**row, "verdict": chosen["verdict"], "why": chosen["why"]})
-    return pd.DataFrame(rows).astype({"reference_p": "float64", "rerun_p": "float64"})
+    counts = {f"{group}_needed": "Int64" for group in groups}
+    return pd.DataFrame(rows).astype({f"{group}_p": "float64" for group in groups} | counts)
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,26 +178,26 @@ def _row(paper: str, number: Number, own: Sequence[Record], kept: Sequence[Recor
     row |= {"printed_n": number.n, "printed_model": number.model or "", "note": number.note}
     for group, cell in groups.items():
         row |= {group if key == "value" else f"{group}_{key}": value for key, value in asdict(cell).items()}
-    decided_by = _decider(groups)
-    return {**row, "verdict": groups[decided_by].verdict, "why": groups[decided_by].why, "decided_by": decided_by}
+    return {**row, "shown": _shown_rerun(groups)}
 
 
 def _cell(number: Number, kind: Kind, runs: Sequence[Record], empty: str) -> Cell:
     """A number's cell from the newest of these runs that has it, or the reason why none has."""
     run, value = _latest(runs, lambda run: (v for v in run.values if (v.id, v.kind) == (number.id, kind)))
     if run and value:
-        stand_in = _stands_in(value.model, number.model)
         verdict, why = ("SAMPLE", "made from sample data: not compared") if run.sample else _judge(number, value)
+        if _stands_in(value.model, number.model):
+            verdict = verdict if verdict in ("SAMPLE", "not compared") else "stand-in"
+            why = f"{value.model} stands in for {number.model}; {why}"
         return Cell(
             verdict=verdict,
-            why=f"{value.model} stands in for {number.model}; {why}" if stand_in else why,
+            why=why,
             value=value.value,
             n=value.n,
             low=value.low,
             high=value.high,
             unparsed=value.unparsed,
             model=value.model,
-            stand_in=stand_in,
             notebook=run.notebook,
             note=value.note,
         )
@@ -234,23 +240,24 @@ def _reaches(value: Value, printed: float, tolerance: float) -> bool:
     return _near(nearest, printed, tolerance)
 
 
-def _decided(claim: Claim, runs: Sequence[Record], empty: str) -> dict[str, Any]:
+def _decided(claim: Claim, kind: Kind, runs: Sequence[Record], empty: str) -> dict[str, Any]:
     """What the newest of these runs says about a claim; one that decides it goes before one that only says why not."""
-    run, found = _latest(runs, lambda run: (f for f in run.claims if f.id == claim.id and f.verdict in TESTED))
-    if not run:
-        run, found = _latest(runs, lambda run: (f for f in run.claims if f.id == claim.id))
-    if not (run and found):
-        return {"verdict": "not run", "why": empty, "test": claim.decided_by, "p": None, "notebook": ""}
+    mine = [(run, f) for run in runs for f in run.claims if (f.id, f.kind) == (claim.id, kind)]
+    if not mine:
+        row = {"verdict": "not run", "why": empty, "test": claim.decided_by, "notebook": ""}
+        return row | {"p": None, "reason": None, "needed": None}
+    run, found = max(mine, key=lambda pair: (pair[1].verdict in TESTED, not pair[0].sample, pair[0].created))
     verdict = "SAMPLE" if run.sample and found.verdict in TESTED else found.verdict
-    return {"verdict": verdict, "why": found.why, "test": found.test, "p": found.p, "notebook": run.notebook}
+    of_run = {key: getattr(found, key) for key in ("why", "test", "p", "reason", "needed")}
+    return of_run | {"verdict": verdict, "notebook": run.notebook}
 
 
-def _decider(groups: dict[str, Cell]) -> str:
-    """Which group's verdict sums up the row."""
-    for group in ("rerun", "reference", "rescored"):
-        if groups[group].value is not None and groups[group].verdict != "SAMPLE":
-            return group
-    return "rerun" if groups["rerun"].notebook or not groups["reference"].notebook else "reference"
+def _shown_rerun(groups: dict[str, Cell]) -> str:
+    """Which rerun the book shows: this machine's if it is on real data and has something to say, if only why not."""
+    own, reference = groups["rerun"], groups["reference"]
+    if own.verdict == "SAMPLE":
+        return "reference"
+    return "rerun" if own.value is not None or (own.notebook and reference.value is None) else "reference"
 
 
 def _near(a: float, b: float, tolerance: float) -> bool:
@@ -314,7 +321,7 @@ def _check(console: Console, paper: str | None, profile: Profile) -> int:
 
 
 def _board(title: str, frame: pd.DataFrame) -> Table:
-    table = Table("place", "printed", "rescored", "reference", "this machine", "verdict", title=title)
+    table = Table("place", "printed", "rescored", "reference", "this machine", title=title)
     for row in frame.to_dict("records"):
         number = published(row["paper"]).number(row["id"])
         cells = [
@@ -325,7 +332,6 @@ def _board(title: str, frame: pd.DataFrame) -> Table:
             escape(f"{row['row']}: {row['column']}"),
             escape(row["printed"]),
             *cells,
-            _coloured(row["verdict"], row["verdict"]),
         )
     return table
 
@@ -333,13 +339,14 @@ def _board(title: str, frame: pd.DataFrame) -> Table:
 def _shown(number: Number, row: dict[Any, Any], group: str) -> str:
     if pd.isna(row[group]):
         return str(row[f"{group}_verdict"])
-    return number.show(row[group]) + (" (stand-in)" if row[f"{group}_stand_in"] else "")
+    return number.show(row[group]) + (" (stand-in)" if row[f"{group}_verdict"] == "stand-in" else "")
 
 
 def _claims(frame: pd.DataFrame) -> Table:
-    table = Table("claim", "reference", "this machine", "why", title="Claims")
+    groups = ("rescored", "reference", "rerun")
+    table = Table("claim", "released answers", "reference", "this machine", "why", title="Claims")
     for row in frame.to_dict("records"):
-        verdicts = [_coloured(row[f"{group}_verdict"], row[f"{group}_verdict"]) for group in ("reference", "rerun")]
+        verdicts = [_coloured(row[f"{group}_verdict"], row[f"{group}_verdict"]) for group in groups]
         table.add_row(escape(row["claim"]), *verdicts, escape(row["why"]))
     return table
 

@@ -54,6 +54,32 @@ def describe_data(benchmark: Sequence[Question], knowledge: Mapping[str, Sequenc
     return pd.DataFrame({"what": list(rows), "count": list(rows.values())})
 
 
+def answer(outcomes: Outcomes, model: str) -> str:
+    """The chapter's answer in three sentences, from the rows."""
+    rerun = outcomes.where(source="rerun", model=[model, ""])
+    accuracy = {arm: rerun.score("accuracy", arm) for arm in ARMS}
+    closed, lowest = (
+        accuracy["closed_book"],
+        min(score.value for arm, score in accuracy.items() if arm != "closed_book"),
+    )
+    told = (
+        f"Without retrieval, {model} is right in {figures.score_text(closed)} of {closed.n} pairs; chance is 50 %. "
+        f"With retrieval or a graph it is right in at least {figures.number(lowest)}, because the filter or the query "
+        "answers the question and the model repeats it."
+    )
+    released = outcomes.where(source="released")
+    if not len(released.frame):
+        return told
+    gains = ", ".join(
+        f"{figures.points(c.test)} points with {c.model}"
+        for c in released.against([("format_b", "format_a")], "accuracy", each="model")
+    )
+    return (
+        f"{told} In the released answers, pairs (Format B) beat lists (Format A) by {gains}: the lists were cut off, "
+        "as shown below."
+    )
+
+
 def report_tables(run: Run, outcomes: Outcomes, model: str, second_model: str, why: str) -> None:
     """Report Tables 1 to 3: the released answers of both models, and this run's.
 
