@@ -617,7 +617,7 @@ class Pages:
             return _absent("not run") if group != "rescored" else escape(_NONE)
         reason = f" ({row[f'{group}_reason']})" if row[f"{group}_reason"] else ""
         why = row[f"{group}_why"]
-        return verdict(row[f"{group}_verdict"]) + reason + (_folded("Evidence", why) if len(why) > 250 else _why(why))
+        return verdict(row[f"{group}_verdict"]) + reason + _folded("Evidence", why)
 
     def downloads(self) -> str:
         """Links to the scoreboard as data, which `files` writes."""
