@@ -28,7 +28,7 @@ Floats = NDArray[np.float64]
 _NAMED = re.compile(r"(\w+)\((\w+)(?:, *(\w+))?\)")
 PAIRING = ("task", "split", "unit", "of", "repeat")
 """What two arms must share for their rows to be compared."""
-UNITS = {"seconds": "seconds", "tokens": "count"}
+UNITS = {"seconds": "seconds", "tokens": "count", "correlation": "ratio"}
 """Unit of a measure by the last word of its name; anything else is a fraction."""
 
 
@@ -203,8 +203,8 @@ class Outcomes:
                 "second": self.label(c.second),
                 **({"model": c.model} if c.model else {}),
                 "n": c.test.n,
-                "only first right": c.test.b,
-                "only second right": c.test.c,
+                "first better": c.test.b,
+                "second better": c.test.c,
                 "difference in points": figures.points(c.test),
                 "p (Holm)": figures.p_text(c.p),
             }
@@ -305,7 +305,7 @@ def unit(measure: str) -> str:
     """The unit of a measure, as `figures.number` takes it."""
     named = _NAMED.fullmatch(measure)
     if named and named[1] in ("auc", "spearman"):
-        return "count"
+        return "ratio"
     return UNITS.get((named[2] if named else measure).split("_")[-1], "fraction")
 
 

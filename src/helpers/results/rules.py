@@ -106,7 +106,8 @@ def evaluate(
         parts: of the claim that the rule is one of.
     """
     found = _evaluated(rule, outcomes.where(source=SOURCES[kind]), kind, paper, facts or {}, parts)
-    served = outcomes.where(source="rerun").frame.model.unique() if kind == "rerun" and rule.scope else ()
+    mine = outcomes.where(source="rerun", **({"arm": rule.arms} if rule.arms else {}))
+    served = mine.frame.model.unique() if kind == "rerun" and rule.scope else ()
     if found.verdict in verdicts.TESTED and (other := [m for m in served if m and not _within(rule.scope, m)]):
         why = f"The claim is about {' and '.join(rule.scope)} models; {' and '.join(other)} answered. {found.why}"
         return Decision("not run", why, found.p, "stand-in")
