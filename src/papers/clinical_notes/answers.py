@@ -21,6 +21,7 @@ import pandas as pd
 
 from helpers.llm import LLM, Reply
 from papers.clinical_notes.gold import Chart, Charts, Fact, MedicationEvent, Note
+from papers.clinical_notes.passages import Chunk
 from papers.clinical_notes.query import Lexicon
 from papers.clinical_notes.questions import (
     FactT,
@@ -33,7 +34,7 @@ from papers.clinical_notes.questions import (
     name_drug,
     year_of,
 )
-from papers.clinical_notes.retrieval import PAPER, Chunk, Retriever, Settings
+from papers.clinical_notes.retrieval import PAPER, Retriever, Settings
 
 Kind = Literal["medications", "dose", "outcome", "timeline", "effectiveness", "frequency", "symptoms"]
 Value: TypeAlias = "frozenset[str] | float | str | tuple[date, date]"

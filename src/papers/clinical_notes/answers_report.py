@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -12,7 +13,7 @@ from matplotlib.dates import DateFormatter, YearLocator
 from matplotlib.figure import Figure
 
 from helpers.results import figures
-from helpers.results.metrics import Paired, Score, paired_means
+from helpers.results.metrics import Paired, Score, bootstrap, paired_means, proportion
 from helpers.results.record import Run
 from helpers.results.verdicts import ALPHA, Tested, above, all_of
 from papers.clinical_notes.answers import (
@@ -31,7 +32,6 @@ from papers.clinical_notes.answers import (
 )
 from papers.clinical_notes.gold import Chart, Charts
 from papers.clinical_notes.questions import exposures
-from papers.clinical_notes.retrieval_report import share
 
 CLAIM = "clinical_notes.claim."
 TOLD, ABSENT = "all that the chart tells", "not in the chart"
@@ -48,6 +48,18 @@ LANE = "#125ee0"
 
 
 # -------------------------------------------------------------------------------------------------------------- scores
+
+
+def share(flags: Sequence[bool], clusters: Sequence[str], unparsed: int = 0) -> Score:
+    """A share with its interval: Wilson's, or where several rows belong together a bootstrap over clusters."""
+    if len(set(clusters)) == len(clusters):
+        return proportion(sum(flags), len(flags), unparsed=unparsed)
+    return replace(bootstrap([float(flag) for flag in flags], clusters=clusters), unparsed=unparsed)
+
+
+def marked(charts: Charts, caption: str) -> str:
+    """A caption that says first what the charts are."""
+    return f"{charts.mark}. {caption}"
 
 
 def correctness(
