@@ -111,6 +111,10 @@ class Outcomes:
         there = set(self.frame.arm)
         return [arm for arm in self.labels if arm in there] + sorted(there - set(self.labels))
 
+    def measured(self, measure: str) -> set[str]:
+        """The arms of which a row has the measure."""
+        return set(self.frame.arm[_measured(self.frame, measure)])
+
     def label(self, arm: str) -> str:
         """An arm's name for a reader."""
         return self.labels.get(arm, arm)
@@ -131,7 +135,7 @@ class Outcomes:
         unparsed = int((~rows.parsed.astype(bool)).sum())
         named = _NAMED.fullmatch(measure)
         base, second = (named[2], named[3]) if named else (measure, None)
-        rows = rows[[base in of and (second is None or second in of) for of in rows.measures]]
+        rows = rows[_measured(rows, measure)]
         if rows.empty:
             raise ValueError(f"No row of {arm or 'any arm'} has the measure {base!r}.")
         tops, bottoms = _columns(rows, base)
@@ -322,6 +326,12 @@ def measure_label(measure: str) -> str:
 def _frame(rows: Iterable[Answer] | pd.DataFrame) -> pd.DataFrame:
     # plain attributes: dataclasses.asdict would copy every item and measure
     return rows if isinstance(rows, pd.DataFrame) else pd.DataFrame([vars(row) for row in rows], columns=COLUMNS)
+
+
+def _measured(rows: pd.DataFrame, measure: str) -> list[bool]:
+    named = _NAMED.fullmatch(measure)
+    names = {named[2], named[3] or named[2]} if named else {measure}
+    return [names <= of.keys() for of in rows.measures]
 
 
 def _columns(rows: pd.DataFrame, measure: str) -> tuple[Floats, Floats]:

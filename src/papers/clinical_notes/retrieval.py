@@ -12,7 +12,7 @@ the score 0 from it.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from datetime import date
@@ -24,9 +24,10 @@ import numpy.typing as npt
 import pandas as pd
 
 from helpers.vectors import Encoder, Index, Kind, cached_index
-from papers.clinical_notes.passages import Chunk
+from papers.clinical_notes.gold import Note
+from papers.clinical_notes.passages import Chunk, chunk_notes
 from papers.clinical_notes.query import Lexicon, Query, parse
-from papers.clinical_notes.rerankers import Floats, Integers, Reranker
+from papers.clinical_notes.rerankers import Floats, Integers, MeanPooled, Reranker, encoders
 
 Bools = npt.NDArray[np.bool_]
 
@@ -312,6 +313,17 @@ class Retriever:
         scores = np.where(keep, self.bm25.get_scores(words), 0.0)
         best = np.argpartition(-scores, min(k, len(scores)) - 1)[:k]
         return {row: score for row, score in zip(best.tolist(), scores[best].tolist(), strict=True) if score > 0}
+
+
+def retriever_of(notes: Iterable[Note], lexicon: Lexicon, encoder: str, reranker: str = "") -> Retriever:
+    """The paper's retriever over notes, searched by one encoder and reranked by another, or by the same.
+
+    Raises:
+        EncoderUnavailable: what the encoders need is not installed, or a model cannot be loaded.
+    """
+    encode, to_rerank = encoders(encoder, reranker)
+    chunks = chunk_notes(notes, lexicon)
+    return Retriever(chunks, lexicon, encode, MeanPooled(chunks, to_rerank))
 
 
 def _tokens(texts: list[str]) -> list[list[str]]:
