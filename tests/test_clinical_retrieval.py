@@ -10,16 +10,16 @@ from datetime import date
 from itertools import pairwise
 
 import numpy as np
-import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from helpers import vectors
-from helpers.results import metrics, record
+from helpers.results import answers, record, rules
+from helpers.results.outcomes import Outcomes
+from papers.clinical_notes import passages, rankings, rerankers
 from papers.clinical_notes import questions as cq
 from papers.clinical_notes import retrieval as cr
-from papers.clinical_notes import retrieval_report as report
 from papers.clinical_notes.charts import generate
 from papers.clinical_notes.gold import Note
 from papers.clinical_notes.query import Lexicon, parse
@@ -52,13 +52,13 @@ def _indexes_of_its_own(tmp_path, monkeypatch):
     monkeypatch.setattr(vectors, "INDEXES", tmp_path / "indexes")
 
 
-def chunk(n: int, patient: str, day: str, text: str) -> cr.Chunk:
-    return cr.Chunk(
+def chunk(n: int, patient: str, day: str, text: str) -> passages.Chunk:
+    return passages.Chunk(
         f"{patient}-{n}", f"n{n}", patient, date.fromisoformat(day), 0, len(text), text, LEXICON.drugs_in(text)
     )
 
 
-def retriever(chunks: list[cr.Chunk], reranker: cr.Reranker | None = None) -> cr.Retriever:
+def retriever(chunks: list[passages.Chunk], reranker: rerankers.Reranker | None = None) -> cr.Retriever:
     encode = WordsEncoder()
     index = vectors.Index.build(encode.encode([c.text for c in chunks], progress=False))
     return cr.Retriever(chunks, LEXICON, encode, reranker, index=index)
@@ -72,7 +72,7 @@ PROSE = st.text(alphabet=st.sampled_from("abc de. \n"), max_size=600)
 @given(PROSE, st.integers(20, 200), st.floats(0, 0.49))
 def test_passages_cover_the_text_and_none_is_too_long(text, size, share):
     overlap = int(size * share)
-    spans = cr.chunk_spans(text, size, overlap)
+    spans = passages.chunk_spans(text, size, overlap)
     assert bool(spans) == bool(text)
     covered = 0
     for i, (start, end) in enumerate(spans):
@@ -88,31 +88,31 @@ def test_passages_cover_the_text_and_none_is_too_long(text, size, share):
 def test_a_paragraph_that_fits_is_not_cut():
     paragraphs = [f"Paragraph {i}. " + "word " * 40 for i in range(12)]
     text = "\n\n".join(paragraphs)
-    pieces = [text[a:b] for a, b in cr.chunk_spans(text, 500, 100)]
+    pieces = [text[a:b] for a, b in passages.chunk_spans(text, 500, 100)]
     assert all(any(p.strip() in piece for piece in pieces) for p in paragraphs)
     assert all(piece.startswith("Paragraph") for piece in pieces)
 
 
 def test_a_long_paragraph_repeats_its_end_in_the_next_passage():
     text = "word " * 400
-    spans = cr.chunk_spans(text, 500, 100)
+    spans = passages.chunk_spans(text, 500, 100)
     assert all(80 <= a_end - b_start <= 100 for (_, a_end), (b_start, _) in pairwise(spans))
 
 
 def test_an_overlap_of_half_the_size_is_refused():
     with pytest.raises(ValueError, match="below half"):
-        cr.chunk_spans("text", 100, 50)
+        passages.chunk_spans("text", 100, 50)
 
 
 @given(st.text(max_size=200))
 def test_masking_keeps_every_place(text):
-    assert len(cr.masked(text)) == len(text)
+    assert len(passages.masked(text)) == len(text)
 
 
 @pytest.mark.parametrize("identifier", ["(555) 014-1234", "00-1234567", "115154574", "a.b@clinic.org", "555-014-1234"])
 def test_identifiers_are_masked_and_doses_and_dates_are_not(identifier):
     text = f"Seen 2021-03-04, MRN {identifier}. Keppra 1500 mg BID, sodium 130, EEG 10-20 system."
-    hidden = cr.masked(text)
+    hidden = passages.masked(text)
     assert identifier not in hidden
     assert hidden.replace("#", "") == text.replace(identifier, "").replace("#", "") or "#" in hidden
     for kept in ("2021-03-04", "1500 mg", "130", "10-20"):
@@ -223,7 +223,7 @@ def test_components_add_up_to_the_score_and_the_order_follows_it():
     texts = ["keppra 500 mg daily", "lamictal rash", "denies seizure", "keppra stopped for mood", "EEG normal"]
     chunks = [chunk(i, "P0001", "2020-01-01", t) for i, t in enumerate(texts)]
     encode = WordsEncoder()
-    store = retriever(chunks, cr.MeanPooled(chunks, encode, progress=False))
+    store = retriever(chunks, rerankers.MeanPooled(chunks, encode, progress=False))
     found = store.retrieve("Why was levetiracetam stopped in patient P0001?")
     scores = [r.score for r in found.results]
     assert scores == sorted(scores, reverse=True)
@@ -248,7 +248,7 @@ def test_normalised_scores_lie_within_0_and_1_and_what_was_not_found_has_0(score
 
 def test_the_papers_reranker_with_the_same_encoder_repeats_the_semantic_order():
     chunks = [chunk(i, "P0001", "2020-01-01", " ".join(f"w{(i * j) % 7}" for j in range(9))) for i in range(20)]
-    mean = cr.MeanPooled(chunks, WordsEncoder(), progress=False)
+    mean = rerankers.MeanPooled(chunks, WordsEncoder(), progress=False)
     store = retriever(chunks, mean)
     found = store.candidates(parse("w1 w2 w3", LEXICON))
     assert mean.score("w1 w2 w3", found.rows) == pytest.approx(found.semantic, abs=1e-5)
@@ -258,12 +258,12 @@ def test_the_best_sentence_counts_in_its_reranker():
     long = "Sleep is fair. " * 20 + "Keppra was stopped for rash. " + "Mood is stable. " * 20
     chunks = [chunk(0, "P0001", "2020-01-01", "Sleep was stopped for long."), chunk(1, "P0001", "2020-01-01", long)]
     question, rows = "Keppra stopped for rash", np.array([0, 1])
-    assert np.argmax(cr.BestSentence(chunks, WordsEncoder(), progress=False).score(question, rows)) == 1
+    assert np.argmax(rerankers.BestSentence(chunks, WordsEncoder(), progress=False).score(question, rows)) == 1
 
 
 def test_a_cross_encoder_that_cannot_be_had_is_said_and_not_replaced():
-    with pytest.raises(cr.RerankerUnavailable, match=r"cross-encoder.*hub"):
-        cr.CrossEncoder([chunk(0, "P0001", "2020-01-01", "text")], "nobody/no-such-model")
+    with pytest.raises(rerankers.RerankerUnavailable, match=r"cross-encoder.*hub"):
+        rerankers.CrossEncoder([chunk(0, "P0001", "2020-01-01", "text")], "nobody/no-such-model")
 
 
 # --------------------------------------------------------------------------------------------------------- measures
@@ -271,18 +271,19 @@ def test_a_cross_encoder_that_cannot_be_had_is_said_and_not_replaced():
 
 def test_measures_are_those_of_the_field_and_a_question_without_results_has_0():
     grades = {"a": {"x": 2, "y": 1}, "b": {"z": 2}}
-    table = report.measure(grades, {"a": ["y", "w", "x"], "b": []})
-    assert list(table.loc["a", ["P@5", "R@10", "MRR"]]) == [0.4, 1.0, 1.0]
-    assert table.loc["a", "AP"] == pytest.approx((1 + 2 / 3) / 2)
-    assert table.loc["a", "nDCG@10"] == pytest.approx((1 + 2 / 2) / (2 + 1 / np.log2(3)))
-    assert list(table.loc["b"]) == [0] * 5
+    scores = rankings.measure(grades, {"a": ["y", "w", "x"], "b": []})
+    assert scores["a"] == pytest.approx(
+        {"P@5": 0.4, "R@10": 1, "MRR": 1, "AP": (1 + 2 / 3) / 2, "nDCG@10": (1 + 2 / 2) / (2 + 1 / np.log2(3))}
+    )
+    assert set(scores["b"].values()) == {0}
 
 
 @given(
     st.permutations(list("abcdefghijkl")), st.dictionaries(st.sampled_from("abcdefxyz"), st.integers(1, 2), min_size=1)
 )
 def test_the_quick_ndcg_of_the_weight_search_is_that_of_ir_measures(order, grades):
-    assert report._ndcg(grades, order) == pytest.approx(report.measure({"q": grades}, {"q": order}).loc["q", "nDCG@10"])
+    exact = rankings.measure({"q": grades}, {"q": order})["q"]["nDCG@10"]
+    assert rankings.quick_ndcg(grades, order) == pytest.approx(exact)
 
 
 # ------------------------------------------------------------------------------------------- questions and their gold
@@ -296,7 +297,7 @@ def charts():
 def test_every_question_is_answered_by_passages_that_hold_its_sentences(charts):
     notes = {note.note_id: note for note in charts.notes()}
     lexicon = cq.lexicon_of(charts)
-    chunks = cq.by_note(cr.chunk_notes(charts.notes(), lexicon))
+    chunks = cq.by_note(passages.chunk_notes(charts.notes(), lexicon))
     questions = cq.write_questions(charts, cq.antiseizure_names(), 24, 1)
     assert {q.intent for q in questions} == {"patient", "cohort", "effectiveness", "general"}
     assert {q.split for q in questions} == {"tune", "test"}
@@ -305,7 +306,7 @@ def test_every_question_is_answered_by_passages_that_hold_its_sentences(charts):
         graded = cq.relevant(question, chunks)
         assert graded
         for place in question.places:
-            sentence = cr.masked(notes[place.note].text)[place.start : place.end]
+            sentence = passages.masked(notes[place.note].text)[place.start : place.end]
             assert any(sentence in c.text for c in chunks[place.note] if c.id in graded)
         if question.patient:
             assert {notes[p.note].patient_id for p in question.places} == {question.patient}
@@ -343,19 +344,6 @@ def test_a_patients_questions_belong_together_and_those_that_the_same_sentences_
     assert [q.cluster for q in joined] == ["q1", "q2", "q1", "q1"]
 
 
-def test_intervals_are_over_clusters():
-    table = pd.DataFrame({report.MAIN: [1.0, 0.0] * 20, "cluster": [f"q{i % 4}" for i in range(40)]})
-    alone = table.assign(cluster=[f"q{i}" for i in range(40)])
-    few, each = report.mean(table, draws=500), report.mean(alone, draws=500)
-    assert few.value == each.value
-    assert few.high - few.low > 2 * (each.high - each.low)
-    zero = table.assign(**{report.MAIN: 0.0})
-    (together, _), (apart, _) = (
-        report.compare(of.assign(**{report.MAIN: 1.0}), {"x": zero}, 500)["x"] for of in (table, alone)
-    )
-    assert together.p > 0.05 > apart.p
-
-
 def test_questions_know_the_days_that_they_ask_about(charts):
     questions = cq.write_questions(charts, cq.antiseizure_names(), 40, 1)
     dated = [q for q in questions if q.since]
@@ -377,70 +365,94 @@ def test_a_filter_on_what_the_parser_misread_is_seen():
     dates_misread = asked(3, "Seizures of patient P0001, the year being 2020", patient="P0001", **day)
     grades = {q.id: {"P0001-1": 2} for q in (read, patient_misread, dates_misread)}
 
-    def prepared(*questions: cq.Question) -> list[report.Prepared]:
-        return report.prepare(store, cq.clustered(questions), grades, [])
+    def outside(question: cq.Question) -> float:
+        row = rankings.Rankings(store, grades, {}).ask(rankings.ARMS["semantic"])(cq.clustered([question]))[0]
+        return row.measures["candidates_outside"][0]
 
-    assert report.trespasses(store, prepared(read)) == 0
-    assert report.trespasses(store, prepared(patient_misread)) == 1
-    assert report.trespasses(store, prepared(dates_misread)) == 1
+    assert [outside(q) for q in (read, patient_misread, dates_misread)] == [0, 1, 1]
+
+
+# ------------------------------------------------------------------------------------------------------------- arms
+
+
+def ranked_rows(encoder: str, reranker: str, gain: float, correlation: float) -> Outcomes:
+    """Rows of forty questions in which the hybrid gains so much on every other arm."""
+    rows = []
+    for arm, model in {
+        "hybrid": reranker,
+        "reranker": reranker,
+        "semantic": encoder,
+        "without_reranker": encoder,
+        "without_boost": reranker,
+        "lexical": "",
+    }.items():
+        for i in range(40):
+            value = 0.4 + (gain if arm == "hybrid" else 0) + 0.001 * (i % 7) * (arm == "lexical")
+            measures = {"nDCG@10": (value, 1.0), "candidates_outside": (0.0, 9.0)}
+            measures["faiss_rank_correlation"] = (correlation - 0.001 * (i % 3), 1.0)
+            unit = cq.Question(
+                f"q{i}", f"text {i}", "general", "effects", "generic", None, (), None, None, (), "test", f"q{i}"
+            )
+            rows.append(answers.answered(answers.Answer(model=model, measures=measures), unit, arm=arm))
+    return Outcomes(rows, draws=200)
+
+
+def decided(outcomes: Outcomes) -> dict[str, record.Finding]:
     run = record.start(notebook="t", paper="clinical_notes", profile="smoke", parameters={})
-    last = report.parser_table(run, prepared(read, dates_misread)).to_dict("records")[-1]
-    assert (last["questions"], last["patient"].value, last["dates"].value) == ("all", 1, 0.5)
-
-
-# ------------------------------------------------------------------------------------------------------ the verdicts
-
-
-def decided(gain: float, correlation: float, *, one_encoder: bool) -> dict[str, record.Finding]:
-    test = metrics.Paired("t", 100, 50, 50, gain, gain - 0.01, gain + 0.01, 0.001)
-    run = record.start(notebook="t", paper="clinical_notes", profile="smoke", parameters={})
-    report.decide_claims(
-        run,
-        single={"BM25 alone": (test, 0.001)},
-        ablated={"without the reranker": (test, 0.001)},
-        boosted=test,
-        wrong=0,
-        searched=10,
-        same_order=metrics.Score(correlation, 10, correlation - 0.01, correlation + 0.01),
-        one_encoder=one_encoder,
-        instead=report.stand_ins("all-MiniLM-L6-v2", "" if one_encoder else cr.PAPER_RERANKER),
-    )
+    rules.decide(run, outcomes, *OF_THE_RERANKER, "medication_boost_helps", "filters_respected")
     return {c.id.rsplit(".", 1)[1]: c for c in run.claims}
 
 
 OF_THE_RERANKER = ("hybrid_beats_single", "reranking_improves", "reranker_sees_more")
 
 
-def test_nothing_about_the_reranker_is_decided_where_it_was_not_run():
+def test_nothing_about_the_reranker_is_decided_where_another_encoder_stands_in_for_it():
     for gain in (0.1, -0.1):
-        found = decided(gain, 0.5, one_encoder=True)
+        found = decided(ranked_rows("all-MiniLM-L6-v2", "all-MiniLM-L6-v2", gain, 0.5))
         for name in OF_THE_RERANKER:
-            assert found[name].verdict == "not run"
-            assert "one encoder in both places, all-MiniLM-L6-v2" in found[name].why
+            assert (found[name].verdict, found[name].reason) == ("not run", "stand-in")
+            assert "all-MiniLM-L6-v2 answered" in found[name].why
         assert found["medication_boost_helps"].verdict == ("agrees" if gain > 0 else "differs")
         assert found["filters_respected"].verdict == "agrees"
 
 
-def test_a_reranker_of_its_own_is_judged_by_its_gain_and_its_order():
-    assert {decided(0.1, 0.5, one_encoder=False)[name].verdict for name in OF_THE_RERANKER} == {"agrees"}
-    assert {decided(-0.1, 0.5, one_encoder=False)[name].verdict for name in OF_THE_RERANKER} == {"differs"}
-    found = decided(0.1, 0.99, one_encoder=False)
-    assert found["reranker_sees_more"].verdict == "differs"
-    assert "all-MiniLM-L6-v2 for Bio_ClinicalBERT" in found["reranker_sees_more"].why
+def test_the_papers_models_are_judged_by_their_gain_and_their_order_whatever_else_answered():
+    paper = (rerankers.PAPER_ENCODER, rerankers.PAPER_RERANKER)
+    other = answers.Answer("llm", "u", "u", model="Qwen", measures={"nDCG@10": (1.0, 1.0)})
+    found = decided(ranked_rows(*paper, 0.1, 0.5).and_([other]))
+    assert {found[name].verdict for name in OF_THE_RERANKER} == {"agrees"}
+    assert {decided(ranked_rows(*paper, -0.1, 0.5))[name].verdict for name in OF_THE_RERANKER} == {"differs"}
+    assert decided(ranked_rows(*paper, 0.1, 0.99))["reranker_sees_more"].verdict == "differs"
 
 
-def test_no_stand_in_is_named_where_the_papers_models_ran():
-    assert report.stand_ins(cr.PAPER_ENCODER, cr.PAPER_RERANKER) == ""
+def test_every_arm_ranks_and_one_without_its_reranker_is_left_out():
+    texts = ["keppra 500 mg daily", "lamictal rash", "denies seizure", "keppra stopped for mood", "EEG normal"]
+    chunks = [chunk(i, "P0001", "2020-01-01", t) for i, t in enumerate(texts)]
+    store = retriever(chunks)
+    mean = rerankers.MeanPooled(chunks, WordsEncoder(), progress=False)
+    question = asked(1, "Why was levetiracetam stopped in patient P0001?", patient="P0001", drugs=("levetiracetam",))
+    ranking = rankings.Rankings(store, {"q1": {"P0001-3": 2}}, {"mean_pooled": mean})
+    arms = ranking.arms()
+    assert "hybrid" in arms
+    assert not {"best_sentence", "cross_encoder"} & arms.keys()
+    rows = {name: ask([question])[0] for name, ask in arms.items()}
+    assert {row.items[0].id for row in rows.values() if row.measures["MRR"] == (1.0, 1.0)} == {"P0001-3"}
+    assert rows["hybrid"].measures["nDCG@10"] == (1.0, 1.0)
+    assert (rows["lexical"].model, rows["hybrid"].model) == ("", "words")
+    assert [item.rank for item in rows["hybrid"].items] == [1, 2, 3, 4, 5]
+    # the same order as the retriever that shows its audit trail
+    shown = retriever(chunks, mean).retrieve(question.text)
+    assert [r.chunk.id for r in shown.results] == ranking.passages(question, rankings.ARMS["hybrid"])
 
 
 def test_what_a_model_from_a_hub_needs_is_said_before_anything_is_loaded(monkeypatch):
     loaded: list[str] = []
-    monkeypatch.setattr(cr, "encoder", loaded.append)
-    monkeypatch.setattr(cr.importlib.util, "find_spec", lambda _: None)
+    monkeypatch.setattr(rerankers, "encoder", loaded.append)
+    monkeypatch.setattr(rerankers.importlib.util, "find_spec", lambda _: None)
     with pytest.raises(vectors.EncoderUnavailable, match=r"BioLinkBERT-base.*pip install -e '\.\[encoders\]'"):
-        cr.encoders("all-MiniLM-L6-v2", cr.PAPER_RERANKER)
+        rerankers.encoders("all-MiniLM-L6-v2", rerankers.PAPER_RERANKER)
     assert loaded == []
-    cr.encoders("all-MiniLM-L6-v2")
+    rerankers.encoders("all-MiniLM-L6-v2")
     assert loaded == ["all-MiniLM-L6-v2"]
 
 
@@ -460,19 +472,17 @@ def test_neither_identifiers_nor_note_text_leave_for_record_audit_or_log(charts,
     secrets = [*(i for chart in charts for i in chart.identifiers), "(555) 014-9876", "00-7654321"]
     assert len(secrets) > 2
     lexicon = cq.lexicon_of(charts)
-    chunks = cr.chunk_notes(notes, lexicon)
+    chunks = passages.chunk_notes(notes, lexicon)
     assert not [s for s in secrets for c in chunks if s in c.text]
 
     store = cr.Retriever(chunks, lexicon, WordsEncoder(), progress=False)
     questions = cq.write_questions(charts, cq.antiseizure_names(), 4, 1)
     grades = {q.id: cq.relevant(q, cq.by_note(chunks)) for q in questions}
     run = record.start(notebook="privacy", paper="clinical_notes", profile="smoke", parameters={})
-    prepared = report.prepare(store, questions, grades, [])
-    report.parser_table(run, prepared)
-    tables = {"FAISS alone": report.evaluate(prepared, report.single_arms("")["FAISS alone"], chunks)}
-    report.scores_table(run, tables, "retrieval", 100)
+    out = Outcomes(run.answer(rankings.Rankings(store, grades, {}).arms(), questions))
     shown = [str(store.retrieve("Seizure clusters at dawn", k=50)), repr(store.retrieve("Call back MRN").results)]
-    left = [json.dumps(json.loads(run.save(tmp_path / "record.json").read_text())), caplog.text, *shown]
+    rows = repr(out.frame.to_dict("records"))
+    left = [json.dumps(json.loads(run.save(tmp_path / "record.json").read_text())), caplog.text, rows, *shown]
     pieces = {note.text[i : i + 30] for note in notes for i in range(0, len(note.text) - 30, 30)}
     for text in left:
         assert not [s for s in secrets if s in text]

@@ -89,6 +89,7 @@ def test_a_score_is_written_with_its_interval() -> None:
         (-0.31, "percentage_points", "\N{MINUS SIGN}0.31 pp"),
         (-0.0004, "fraction", "0.0 %"),
         (-0.4, "count", "0"),
+        (0.873, "ratio", "0.87"),
         (float("nan"), "fraction", "\N{EN DASH}"),
         (None, "seconds", "\N{EN DASH}"),
     ],

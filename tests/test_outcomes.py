@@ -166,7 +166,7 @@ def test_tables_and_figures_say_what_they_hold():
 
 @pytest.mark.parametrize(
     ("measure", "is_unit"),
-    [("accuracy", "fraction"), ("median(seconds)", "seconds"), ("auc(p_yes)", "count"), ("tokens", "count")],
+    [("accuracy", "fraction"), ("median(seconds)", "seconds"), ("auc(p_yes)", "ratio"), ("tokens", "count")],
 )
 def test_every_measure_has_a_unit_and_a_name(measure, is_unit):
     assert unit(measure) == is_unit

@@ -18,8 +18,9 @@ from hypothesis import strategies as st
 
 from helpers.datasets import Located
 from helpers.llm import Usage
-from helpers.results import provenance, published, record
+from helpers.results import answers, provenance, published, record
 from helpers.results.metrics import Score, proportion
+from helpers.results.outcomes import Outcomes
 from helpers.results.published import RecordError, UnknownId
 from helpers.settings import ROOT, settings
 from helpers.site import pages, scoreboard
@@ -636,3 +637,14 @@ def test_a_run_says_how_many_of_its_answers_came_from_the_disk():
     lines = {r.notebook: pages.run_line(r) for r in record.records("laptop")}
     assert "kept" not in lines["01_toy"]
     assert lines["02_toy"].endswith("9 min, 4 of 5 replies stored"), "they count with what they took"
+
+
+def test_data_that_a_run_makes_itself_is_nobodys_own_and_its_rows_and_requests_are_written(monkeypatch, tmp_path):
+    monkeypatch.setattr(answers, "BUILT", tmp_path / "answers")
+    run = start()
+    run.made("toy/charts", "0" * 64, "SYNTHETIC charts, seed 1")
+    run.asked(Usage(keys={"k": "step"}))
+    path = run.save(outcomes=Outcomes([answers.Answer("a", "u", "u", measures={"m": (1.0, 1.0)})]))
+    assert record.load(path).synthetic
+    assert len(answers.read(tmp_path / "answers" / "laptop" / "01_toy")) == 1
+    assert json.loads(record.requests_file(path).read_text())["requests"] == {"k": "step"}

@@ -109,3 +109,8 @@ def test_bonferronis_interval_of_a_mean_is_the_normal_one():
     wide = verdicts.widened(score, score.value, 5)
     half = 2.5758 * values.std(ddof=1) / math.sqrt(len(values))  # the normal quantile of 0.995
     assert math.isclose(wide.high - score.value, half, rel_tol=0.05)
+
+
+def test_a_rule_about_a_measure_that_no_answer_has_tests_nothing():
+    decision = found(outcomes(a=[1] * 40), above="a", bound=0.5, measure="cites")
+    assert (decision.verdict, decision.reason) == ("not run", "no answers")

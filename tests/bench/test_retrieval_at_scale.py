@@ -21,6 +21,7 @@ from helpers.results.metrics import p50, p95
 from papers.clinical_notes import questions as cq
 from papers.clinical_notes import retrieval as cr
 from papers.clinical_notes.charts import generate
+from papers.clinical_notes.passages import chunk_notes
 
 PASSAGES = 100_000
 ENCODED = 1_000
@@ -37,7 +38,7 @@ def megabytes() -> float:
 def test_one_hundred_thousand_passages_are_searched_within_the_budget(kind: vectors.Kind, capsys):
     charts = generate(240, 11)
     lexicon = cq.lexicon_of(charts)
-    own = cr.chunk_notes(charts.notes(), lexicon)
+    own = chunk_notes(charts.notes(), lexicon)
     copies = -(-PASSAGES // len(own))
     # every copy is of other patients, so that a filter on a patient means what it does in a large hospital
     chunks = [

@@ -177,8 +177,9 @@ def use_style() -> None:
 def number(value: float | None, unit: str = "fraction", *, digits: int | None = None) -> str:
     """One number with its unit: `96.5 %`, `0.09 s`, `11 /s`, `19,520`, `+0.31 pp`; a dash if there is none.
 
-    `unit` is that of the published numbers: fraction, seconds, per_second, count or percentage_points. A fraction is
-    shown in per cent, percentage points are given as such. What is rounded to nothing has no minus sign.
+    `unit` is that of the published numbers: fraction, seconds, per_second, count or percentage_points; or ratio, for an
+    AUC or a correlation. A fraction is shown in per cent, percentage points are given as such. What is rounded to
+    nothing has no minus sign.
 
     Raises:
         ValueError: the unit is not one of these.
@@ -190,6 +191,7 @@ def number(value: float | None, unit: str = "fraction", *, digits: int | None = 
         "seconds": lambda x, d: f"{x:z,.{2 if d is None else d}f} s",
         "per_second": lambda x, d: f"{x:z,.{d}f} /s" if d is not None else f"{x:,.3g} /s",
         "count": lambda x, d: f"{x:z,.{d or 0}f}",
+        "ratio": lambda x, d: f"{x:z.{2 if d is None else d}f}",
         "percentage_points": lambda x, d: f"{x:+z.{2 if d is None else d}f} pp",
     }
     if unit not in formats:

@@ -28,7 +28,7 @@ Floats = NDArray[np.float64]
 _NAMED = re.compile(r"(\w+)\((\w+)(?:, *(\w+))?\)")
 PAIRING = ("task", "split", "unit", "of", "repeat")
 """What two arms must share for their rows to be compared."""
-UNITS = {"seconds": "seconds", "tokens": "count"}
+UNITS = {"seconds": "seconds", "tokens": "count", "correlation": "ratio"}
 """Unit of a measure by the last word of its name; anything else is a fraction."""
 
 
@@ -111,6 +111,10 @@ class Outcomes:
         there = set(self.frame.arm)
         return [arm for arm in self.labels if arm in there] + sorted(there - set(self.labels))
 
+    def measured(self, measure: str) -> set[str]:
+        """The arms of which a row has the measure."""
+        return set(self.frame.arm[_measured(self.frame, measure)])
+
     def label(self, arm: str) -> str:
         """An arm's name for a reader."""
         return self.labels.get(arm, arm)
@@ -131,7 +135,7 @@ class Outcomes:
         unparsed = int((~rows.parsed.astype(bool)).sum())
         named = _NAMED.fullmatch(measure)
         base, second = (named[2], named[3]) if named else (measure, None)
-        rows = rows[[base in of and (second is None or second in of) for of in rows.measures]]
+        rows = rows[_measured(rows, measure)]
         if rows.empty:
             raise ValueError(f"No row of {arm or 'any arm'} has the measure {base!r}.")
         tops, bottoms = _columns(rows, base)
@@ -203,8 +207,8 @@ class Outcomes:
                 "second": self.label(c.second),
                 **({"model": c.model} if c.model else {}),
                 "n": c.test.n,
-                "only first right": c.test.b,
-                "only second right": c.test.c,
+                "first better": c.test.b,
+                "second better": c.test.c,
                 "difference in points": figures.points(c.test),
                 "p (Holm)": figures.p_text(c.p),
             }
@@ -305,7 +309,7 @@ def unit(measure: str) -> str:
     """The unit of a measure, as `figures.number` takes it."""
     named = _NAMED.fullmatch(measure)
     if named and named[1] in ("auc", "spearman"):
-        return "count"
+        return "ratio"
     return UNITS.get((named[2] if named else measure).split("_")[-1], "fraction")
 
 
@@ -322,6 +326,12 @@ def measure_label(measure: str) -> str:
 def _frame(rows: Iterable[Answer] | pd.DataFrame) -> pd.DataFrame:
     # plain attributes: dataclasses.asdict would copy every item and measure
     return rows if isinstance(rows, pd.DataFrame) else pd.DataFrame([vars(row) for row in rows], columns=COLUMNS)
+
+
+def _measured(rows: pd.DataFrame, measure: str) -> list[bool]:
+    named = _NAMED.fullmatch(measure)
+    names = {named[2], named[3] or named[2]} if named else {measure}
+    return [names <= of.keys() for of in rows.measures]
 
 
 def _columns(rows: pd.DataFrame, measure: str) -> tuple[Floats, Floats]:

@@ -179,8 +179,9 @@ class Rule(Strict):
 
     @property
     def arms(self) -> tuple[str, ...]:
-        """The arms that it names."""
-        return (*filter(None, (self.arm,)), *self.first, *self.than)
+        """The arms that it or one of its parts names."""
+        of_parts = (arm for part in self.all_of for arm in part.arms)
+        return (*filter(None, (self.arm,)), *self.first, *self.than, *of_parts)
 
     def words(self, label: Callable[[str], str] = str) -> str:
         """The rule as a sentence.

@@ -211,6 +211,11 @@ class Run:
             self._licences.add(entry.licence)
             self._withheld = self._withheld or not entry.redistributable
 
+    def made(self, name: str, sha256: str, source: str) -> None:
+        """Note data that the run made itself, from a seed: nobody's, free to pass on."""
+        self._data[name] = DataUsed(name=name, sha256=sha256, source=source, sample=False)
+        self.synthetic = True
+
     def model(self, name: str, sha256: str | None, engine: str, version: str | None, role: str) -> None:
         """Note a model, its engine and what it did (chat, encoder). What a server does not tell is None."""
         self._models[name, role] = ModelUsed(name=name, sha256=sha256, engine=engine, version=version, role=role)
@@ -259,7 +264,7 @@ class Run:
         Args:
             arms: name -> the architecture: units in, an answer for each out.
             units: what is asked about.
-            model: who answers, for arms that ask one.
+            model: who answers, for arms that ask one; another arm may name an encoder.
             split: test, held-out or taught.
 
         Raises:
@@ -271,7 +276,7 @@ class Run:
             if len(said) != len(units):
                 raise RecordError(f"{arm} gave {len(said)} answers to {len(units)} units; one for each is needed.")
             rows += [
-                answered(a, unit, arm=arm, run=self.profile, model=model if a.requests else "", split=split)
+                answered(a, unit, arm=arm, run=self.profile, model=model if a.requests else a.model, split=split)
                 for a, unit in zip(said, units, strict=True)
             ]
         return rows

@@ -106,7 +106,8 @@ def evaluate(
         parts: of the claim that the rule is one of.
     """
     found = _evaluated(rule, outcomes.where(source=SOURCES[kind]), kind, paper, facts or {}, parts)
-    served = outcomes.where(source="rerun").frame.model.unique() if kind == "rerun" and rule.scope else ()
+    mine = outcomes.where(source="rerun", **({"arm": rule.arms} if rule.arms else {}))
+    served = mine.frame.model.unique() if kind == "rerun" and rule.scope else ()
     if found.verdict in verdicts.TESTED and (other := [m for m in served if m and not _within(rule.scope, m)]):
         why = f"The claim is about {' and '.join(rule.scope)} models; {' and '.join(other)} answered. {found.why}"
         return Decision("not run", why, found.p, "stand-in")
@@ -126,10 +127,11 @@ def _evaluated(rule: Rule, rows: Outcomes, kind: Kind, paper: str, facts: Mappin
         parts *= len(rule.all_of)
         return _joined([_evaluated(part, rows, kind, paper, facts, parts) for part in rule.all_of])
     rows = rows.where(**rule.where)
-    if missing := [arm for arm in rule.arms if arm not in rows.arms]:
+    if missing := [arm for arm in rule.arms if arm not in rows.measured(rule.measure)]:
         names = ", ".join(rows.label(arm) for arm in missing)
         source = "released answers" if kind == "rescored" else "answers"
-        return Decision("not run", f"There are no {source} of {names}.", reason="no answers")
+        why = f"There are no {source} of {names} with the measure {measure_label(rule.measure)}."
+        return Decision("not run", why, reason="no answers")
     mine = rows.where(arm=rule.arms)
     return _compared(rule, mine, parts) if rule.than else _bounded(rule, mine, parts)
 

@@ -1,247 +1,69 @@
-"""Answers about charts with citations (clinical_notes.md, "generator.py"), beside answers by code from the registry.
+"""Answers about charts in words, with citations (clinical_notes.md, "generator.py").
 
-The paper lists seven kinds of questions. Each is asked in a form whose right answer can be told by code: a set of
-drugs, a dose, a word, two dates, a number, a set of symptoms. A language model answers from retrieved passages and
-cites them in brackets; a function of a few lines answers from the registry's columns. Both are held against the gold
-facts. Questions about drugs that no note of the patient names belong to it: their answer is "Not found in chart".
+A language model answers from passages and cites them in brackets. What its words say is read off by patterns and held
+against the gold facts.
 """
 
 from __future__ import annotations
 
 import re
-from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from datetime import date, timedelta
-from itertools import islice
-from typing import Literal, TypeAlias
-
-import numpy as np
-import pandas as pd
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import date
 
 from helpers.llm import LLM, Reply
-from papers.clinical_notes.gold import Chart, Charts, Fact, MedicationEvent, Note
+from helpers.results import figures
+from helpers.results.answers import Answer, Item
+from helpers.results.outcomes import Outcomes
+from papers.clinical_notes.chart_questions import ASKED, NOT_FOUND, ChartQuestion, Kind, Value, spoken
+from papers.clinical_notes.passages import Chunk
 from papers.clinical_notes.query import Lexicon
-from papers.clinical_notes.questions import (
-    FactT,
-    Names,
-    Place,
-    by_note,
-    exposures,
-    month_and_year,
-    month_of,
-    name_drug,
-    year_of,
-)
-from papers.clinical_notes.retrieval import PAPER, Chunk, Retriever, Settings
+from papers.clinical_notes.questions import by_note
+from papers.clinical_notes.retrieval import Retriever
 
-Kind = Literal["medications", "dose", "outcome", "timeline", "effectiveness", "frequency", "symptoms"]
-Value: TypeAlias = "frozenset[str] | float | str | tuple[date, date]"
-
-NOT_FOUND = "Not found in chart"
-SLACK = timedelta(days=31)
-"""How far a first or last date may be off: a passage may give the month alone."""
 OUTCOMES = ("successful", "refractory", "undetermined")
 EFFECTS = ("not tolerated", "ineffective", "partial", "effective")
 """In this order, for one of these words holds another."""
-
-ASKED: dict[Kind, tuple[str, str]] = {
-    "medications": (
-        "Which antiseizure medications did patient {p} take in {year}?",
-        "Name every antiseizure drug, nothing else.",
-    ),
-    "dose": (
-        "How much {d} did patient {p} take at one time in {month}?",
-        "Give the dose at one time in mg.",
-    ),
-    "outcome": (
-        "Is the medication regimen of patient {p} refractory or successful?",
-        "Say successful if there were no seizures in the last year, refractory if seizures go on after two drugs "
-        "failed, else undetermined.",
-    ),
-    "timeline": (
-        "What is the timeline of patient {p} under {d}: from when to when was it taken?",
-        "Give the first and the last date as YYYY-MM-DD.",
-    ),
-    "effectiveness": (
-        "How effective was {d} for patient {p}?",
-        "Say at last: effective, partial, ineffective, or not tolerated.",
-    ),
-    "frequency": (
-        "How many times a day did patient {p} take {d} in {month}?",
-        "Give the number of times a day.",
-    ),
-    "symptoms": (
-        "What seizure-related symptoms did patient {p} have while on {d}?",
-        "Name the symptoms that the patient has during seizures, nothing that is denied.",
-    ),
+ARMS = {
+    "rag": "Model, retrieved passages",
+    "right_passages": "Model, right passages",
+    "registry": "Code, extracted registry",
+    "perfect_registry": "Code, registry without errors",
 }
-"""The paper's seven kinds ("RAG-LLM"): how each is asked, and in what form it is to be answered."""
-KINDS: tuple[Kind, ...] = tuple(ASKED)
+COLOURS = dict(zip(ARMS, ("#125ee0", "#c35410", "#af219d", "#079c6b"), strict=True))
 
 
-@dataclass(frozen=True)
-class ChartQuestion:
-    """A question about one chart.
-
-    Attributes:
-        id: unique within a set.
-        kind: one of the seven.
-        text: as asked.
-        patient: whose chart.
-        drug: generic name, or None.
-        since, until: days that it is about, or None.
-        truth: the right answer; None if it is not in the chart.
-        places: sentences that hold it.
-    """
-
-    id: str
-    kind: Kind
-    text: str
-    patient: str
-    drug: str | None
-    since: date | None
-    until: date | None
-    truth: tuple[Value, ...] | None
-    places: tuple[Place, ...] = field(repr=False, default=())
-
-    @property
-    def answerable(self) -> bool:
-        """Whether the chart holds the answer."""
-        return self.truth is not None
+# ----------------------------------------------------------------------------------------------------------- passages
 
 
-# ---------------------------------------------------------------------------------------------------------- questions
+def retrieved(retriever: Retriever, questions: Sequence[ChartQuestion], k: int) -> list[tuple[Chunk, ...]]:
+    """The `k` best passages for each question, in order of date."""
+    found = [retriever.retrieve(question.text, k=k).results for question in questions]
+    return [tuple(sorted((r.chunk for r in results), key=_by_date)) for results in found]
 
 
-@dataclass(frozen=True)
-class _Case:
-    """What could be asked of one chart, the facts that answer it, and the right answers."""
-
-    kind: Kind
-    facts: tuple[Fact, ...]
-    truth: tuple[Value, ...] | None
-    drug: str | None = None
-    year: int | None = None
-    month: date | None = None
+def right_passages(questions: Sequence[ChartQuestion], chunks: Sequence[Chunk]) -> list[list[Chunk]]:
+    """All passages that hold a part of each question's answer, in order of date."""
+    of_note = by_note(chunks)
+    right = [{c.id: c for p in q.places for c in of_note.get(p.note, ()) if supports(q, c)} for q in questions]
+    return [sorted(of.values(), key=_by_date) for of in right]
 
 
-def write_chart_questions(charts: Charts, names: Names, per_kind: int, absent: int, seed: int) -> list[ChartQuestion]:
-    """So many questions of each kind from the gold facts, and so many about drugs that the chart does not name.
-
-    Each patient is asked about at most once a kind, and each kind asks the charts in an order of its own, so that many
-    patients are asked about. `truth` may hold several right answers, for example the doses before and after a change
-    within the month.
-    """
-    rng = np.random.default_rng(seed)
-    of_chart = [list(_chart_cases(chart, names)) for chart in charts]
-    chosen: list[tuple[Chart, _Case]] = []
-    for kind in KINDS:
-        can = [i for i, cases in enumerate(of_chart) if any(case.kind == kind for case in cases)]
-        for i in rng.permutation(can)[:per_kind]:
-            cases = [case for case in of_chart[i] if case.kind == kind]
-            chosen.append((charts.charts[i], cases[rng.integers(len(cases))]))
-    missing = (
-        (chart, case)
-        for i in rng.permutation(len(charts))
-        for chart in [charts.charts[i]]
-        for case in _absent(chart, names, rng)
-    )
-    chosen += islice(missing, absent)
-    return [_worded(f"q{n:03}", chart, case, names, rng) for n, (chart, case) in enumerate(chosen)]
+def shortened(passages: Sequence[Chunk], k: int) -> tuple[Chunk, ...]:
+    """Of more than `k` passages the first and the last, in equal shares: what began and what came of it."""
+    return tuple(passages if len(passages) <= k else [*passages[: k // 2], *passages[k // 2 - k :]])
 
 
-def _chart_cases(chart: Chart, names: Names) -> Iterator[_Case]:
-    own = [m for m in chart.medications if m.copied_from is None and not m.past and m.drug in names]
-    regular = [m for m in own if m.action != "single dose"]
-    for year in sorted({m.date.year for m in regular}):
-        of = [m for m in regular if m.date.year == year]
-        yield _Case("medications", tuple(of), (frozenset(m.drug for m in of),), year=year)
-    end = chart.notes[-1].date
-    needed: list[Fact] = [s for s in chart.seizures if (end - s.date).days <= 365]
-    if chart.outcome != "successful":  # then it matters which drugs have failed
-        needed += [m for m in own if m.effectiveness == "ineffective" or _added(m)]
-    yield _Case("outcome", tuple(needed), (chart.outcome,))
-    months: dict[tuple[str, date], list[MedicationEvent]] = defaultdict(list)
-    for m in regular:
-        if m.dose_mg is not None and m.times_per_day:
-            months[m.drug, m.date.replace(day=1)].append(m)
-    for (drug, month), of in months.items():
-        doses, times = {float(m.dose_mg or 0) for m in of}, {float(m.times_per_day or 0) for m in of}
-        yield _Case("dose", tuple(of), tuple(sorted(doses)), drug, month=month)
-        yield _Case("frequency", tuple(of), tuple(sorted(times)), drug, month=month)
-    for drug, span in exposures(chart).items():
-        if drug in names:
-            yield from _drug_cases(chart, drug, span, own)
+def supports(question: ChartQuestion, passage: Chunk) -> bool:
+    """Whether a passage holds a sentence that answers the question."""
+    return any(p.note == passage.note and passage.covers(p.start, p.end) for p in question.places)
 
 
-def _added(event: MedicationEvent) -> bool:
-    """Whether a drug was begun because another one, at its full dose, did too little."""
-    return event.action == "start" and event.reason == "lack of effect"
+def _by_date(chunk: Chunk) -> tuple[date, str]:
+    return chunk.date, chunk.id
 
 
-def _drug_cases(chart: Chart, drug: str, span: tuple[date, date], own: Sequence[MedicationEvent]) -> Iterator[_Case]:
-    ends = tuple(m for m in own if drug in (m.drug, m.replaces) and m.date in span)
-    yield _Case("timeline", ends, (span,), drug)
-    if judged := [m for m in own if m.drug == drug and m.effectiveness]:
-        last = str(max(judged, key=lambda m: m.date).effectiveness)
-        yield _Case("effectiveness", tuple(m for m in judged if m.effectiveness == last), (last,), drug)
-    during = [s for s in chart.symptoms if span[0] <= s.date <= span[1]]
-    if signs := [s for s in during if s.role == "seizure" and s.context == "affirmed"]:
-        yield _Case("symptoms", tuple(signs), (frozenset(s.name for s in signs),), drug)
-
-
-def _absent(chart: Chart, names: Names, rng: np.random.Generator) -> Iterator[_Case]:
-    """A question about a drug that no sentence of the chart names, be it as an idea or of a relative."""
-    never = sorted(names.keys() - {m.drug for m in chart.mentions} - {m.drug for m in chart.medications})
-    if never:
-        kinds: tuple[Kind, ...] = ("dose", "timeline", "effectiveness", "frequency", "symptoms")
-        kind, drug = kinds[rng.integers(len(kinds))], never[rng.integers(len(never))]
-        month = chart.notes[rng.integers(len(chart.notes))].date.replace(day=1)
-        yield _Case(kind, (), None, drug, month=month if kind in ("dose", "frequency") else None)
-
-
-def _worded(id: str, chart: Chart, case: _Case, names: Names, rng: np.random.Generator) -> ChartQuestion:
-    since, until = None, None
-    if case.year:
-        since, until = year_of(case.year)
-    if case.month:
-        since, until = month_of(case.month)
-    text = ASKED[case.kind][0].format(
-        p=chart.patient_id,
-        d=name_drug(case.drug, names, rng)[0] if case.drug else "",
-        year=case.year,
-        month=month_and_year(case.month) if case.month else "",
-    )
-    places = tuple(Place(f.note_id, f.start, f.end, 2) for f in case.facts)
-    return ChartQuestion(id, case.kind, text, chart.patient_id, case.drug, since, until, case.truth, places)
-
-
-# --------------------------------------------------------------------------------------------------- answers in words
-
-
-@dataclass(frozen=True)
-class Cited:
-    """An answer in words with what could be read off it.
-
-    Attributes:
-        reply: of the model.
-        shown: passages in the prompt, in the order of their numbers.
-        cited: numbers in brackets, as written, each once.
-        value: what it says; None if nothing could be read.
-        not_found: whether it says that the chart does not tell.
-    """
-
-    reply: Reply = field(repr=False)
-    shown: tuple[Chunk, ...]
-    cited: tuple[int, ...]
-    value: Value | None
-    not_found: bool
-
-    @property
-    def passages(self) -> list[Chunk]:
-        """The cited passages that were shown."""
-        return [self.shown[i - 1] for i in self.cited if 1 <= i <= len(self.shown)]
+# ------------------------------------------------------------------------------------------------------------ the arm
 
 
 def answer_prompt(question: ChartQuestion, passages: Sequence[Chunk]) -> list[dict[str, str]]:
@@ -260,87 +82,88 @@ def answer_prompt(question: ChartQuestion, passages: Sequence[Chunk]) -> list[di
     ]
 
 
-def retrieved(
-    retriever: Retriever, questions: Sequence[ChartQuestion], k: int, settings: Settings = PAPER
-) -> list[tuple[Chunk, ...]]:
-    """The `k` best passages for each question, in order of date."""
-    found = []
-    for question in questions:
-        results = retriever.retrieve(question.text, k=k, settings=settings).results
-        found.append(tuple(sorted((r.chunk for r in results), key=_by_date)))
-    return found
+def by_model(
+    model: LLM, shown: Sequence[Sequence[Chunk]], lexicon: Lexicon, max_tokens: int, label: str
+) -> Callable[[Sequence[ChartQuestion]], list[Answer]]:
+    """The model answers each question from the passages shown with it; a prompt over the context is an overflow."""
+
+    def answer(questions: Sequence[ChartQuestion]) -> list[Answer]:
+        prompts = [answer_prompt(q, passages) for q, passages in zip(questions, shown, strict=True)]
+        replies = model.chat_many(prompts, max_tokens=max_tokens, overflow="record", label=label)
+        return [
+            judged(q, reply, passages, lexicon) for q, reply, passages in zip(questions, replies, shown, strict=True)
+        ]
+
+    return answer
+
+
+def judged(question: ChartQuestion, reply: Reply, shown: Sequence[Chunk], lexicon: Lexicon) -> Answer:
+    """A reply with its measures; one that could not be read is wrong, whatever the chart holds.
+
+    Measures: accuracy; says_not_found; cites (of answers with a value, those that cite a shown passage);
+    citations_resolve (numbers in brackets, those of a shown passage); citation_precision (cited passages, those that
+    hold the answer) and citation_recall (shown passages that hold it, those cited) where the chart has one.
+    """
+    said = read_answer(question, reply.text, lexicon)
+    cited = [shown[n - 1] for n in said.cited if 1 <= n <= len(shown)]
+    good = [c for c in shown if supports(question, c)]
+    right = question.truth is None if said.not_found else said.value is not None and question.is_right(said.value)
+    measures = {"accuracy": (float(right), 1.0), "says_not_found": (float(said.not_found), 1.0)}
+    if said.value is not None:
+        measures["cites"] = (float(bool(cited)), 1.0)
+    if said.cited:
+        measures["citations_resolve"] = (float(len(cited)), float(len(said.cited)))
+    if question.truth and not said.not_found:
+        both = float(sum(c in good for c in cited))
+        measures |= {
+            name: (both, float(len(of)))
+            for name, of in (("citation_precision", cited), ("citation_recall", good))
+            if of
+        }
+    tells = "tells, in a shown passage" if good else "tells, in none shown"
+    return Answer(
+        task=question.kind,
+        strata={"the chart": tells if question.truth else "does not tell"},
+        answer=reply.text,
+        predicted=NOT_FOUND if said.not_found else None if said.value is None else spoken(said.value),
+        parsed=said.not_found or said.value is not None,
+        cut=reply.status == "cut",
+        overflow=reply.status == "overflow",
+        items=[Item(c.id, str(n), gold=c in good, predicted=c in cited) for n, c in enumerate(shown, start=1)],
+        measures=measures,
+        requests=[reply.key] if reply.key else [],
+    )
+
+
+# ---------------------------------------------------------------------------------------------------- reading answers
 
 
 @dataclass(frozen=True)
-class Right:
-    """The passages that a perfect retriever would show for a question.
+class Said:
+    """What could be read off an answer.
 
     Attributes:
-        shown: at most as many as were wanted.
-        left_out: further ones that hold a part of the answer.
+        cited: numbers in brackets, as written, each once.
+        value: what it says; None if nothing could be read.
+        not_found: whether it says that the chart does not tell.
     """
 
-    shown: tuple[Chunk, ...]
-    left_out: int
-
-
-def holding(
-    questions: Sequence[ChartQuestion], chunks: Sequence[Chunk], k: int, otherwise: Sequence[tuple[Chunk, ...]]
-) -> list[Right]:
-    """Passages that hold the answer of each question, as a perfect retriever would give them.
-
-    Of more than `k`, the first and the last by date, in equal shares: what began and what came of it.
-
-    Args:
-        questions: about charts.
-        chunks: all passages.
-        k: how many are shown.
-        otherwise: passages for each question, shown where the chart holds no answer: there is no right one.
-    """
-    of_note = by_note(chunks)
-    found = []
-    for question, instead in zip(questions, otherwise, strict=True):
-        right = {c.id: c for p in question.places for c in of_note.get(p.note, ()) if c.covers(p.start, p.end)}
-        ordered = sorted(right.values(), key=_by_date)
-        shown = ordered if len(ordered) <= k else [*ordered[: k // 2], *ordered[k // 2 - k :]]
-        found.append(Right(tuple(shown) if question.answerable else instead, len(ordered) - len(shown)))
-    return found
-
-
-def _by_date(chunk: Chunk) -> tuple[date, str]:
-    return chunk.date, chunk.id
-
-
-def answer_from(
-    model: LLM,
-    questions: Sequence[ChartQuestion],
-    shown: Sequence[tuple[Chunk, ...]],
-    lexicon: Lexicon,
-    *,
-    max_tokens: int = 64,
-    label: str = "answer from passages",
-) -> list[Cited]:
-    """The model's answer to each question from the passages shown with it; a prompt over the context is an overflow."""
-    prompts = [answer_prompt(q, passages) for q, passages in zip(questions, shown, strict=True)]
-    replies = model.chat_many(prompts, max_tokens=max_tokens, overflow="record", label=label)
-    return [
-        read_answer(question, reply, passages, lexicon)
-        for question, reply, passages in zip(questions, replies, shown, strict=True)
-    ]
+    cited: tuple[int, ...]
+    value: Value | None
+    not_found: bool
 
 
 _CITATION = re.compile(r"\[\s*(\d+(?:\s*[,;]\s*\d+)*)\s*\]")
 
 
-def read_answer(question: ChartQuestion, reply: Reply, shown: Sequence[Chunk], lexicon: Lexicon) -> Cited:
+def read_answer(question: ChartQuestion, text: str, lexicon: Lexicon) -> Said:
     """Read citations, the value and "Not found in chart" off a model's words."""
-    numbers = [int(n) for group in _CITATION.findall(reply.text) for n in re.split(r"\s*[,;]\s*", group)]
-    words = _CITATION.sub(" ", reply.text)
+    numbers = [int(n) for group in _CITATION.findall(text) for n in re.split(r"\s*[,;]\s*", group)]
     # the question, if the model repeats it, holds no answer
-    words = words.replace(question.text, " ")
+    words = _CITATION.sub(" ", text).replace(question.text, " ")
     not_found = bool(re.search(r"\bnot\s+(?:found|mentioned|stated|documented|in the (?:chart|passages))", words, re.I))
     value = None if not_found else _READERS[question.kind](words, lexicon)
-    return Cited(reply, tuple(shown), tuple(dict.fromkeys(numbers)), value, not_found)
+    return Said(tuple(dict.fromkeys(numbers)), value, not_found)
 
 
 _TIMES = {"once": 1, "twice": 2, "bid": 2, "b.i.d": 2, "tid": 3, "t.i.d": 3, "qd": 1, "qhs": 1, "nightly": 1, "one": 1}
@@ -406,165 +229,22 @@ _READERS: dict[Kind, Callable[[str, Lexicon], Value | None]] = {
 }
 
 
-# ------------------------------------------------------------------------------------------------- answers by the code
+# ------------------------------------------------------------------------------------------------------ in one answer
 
 
-def answer_by_registry(registry: pd.DataFrame, question: ChartQuestion, antiseizure: Iterable[str]) -> Value | None:
-    """The answer that the registry's columns give; None if they hold none, which reads as "Not found in chart".
-
-    Args:
-        registry: the paper's schema ("Registry schema"), one row a note and medication; a note without a medication has
-            one row without it. Columns used: patient_id, note_date, medication, medication_dosage,
-            intake_times_per_day, medication_effectiveness, seizure_status, seizure_symptoms.
-        question: with patient, drug and days; its text is not read.
-        antiseizure: drugs that count as antiseizure medication.
-    """
-    rows = registry[registry.patient_id == question.patient]
-    days = pd.to_datetime(rows.note_date)
-    if question.since and question.until:
-        rows = rows[(days >= pd.Timestamp(question.since)) & (days <= pd.Timestamp(question.until))]
-    if question.drug:
-        rows = rows[rows.medication == question.drug]
-    return _FROM_ROWS[question.kind](rows, frozenset(antiseizure)) if len(rows) else None
-
-
-def _medications(rows: pd.DataFrame, antiseizure: frozenset[str]) -> Value | None:
-    return frozenset(rows.medication.dropna()) & antiseizure or None
-
-
-def _dose(rows: pd.DataFrame, _: frozenset[str]) -> Value | None:
-    doses = [dose for text in rows.medication_dosage.dropna() if (dose := read_dose(str(text)))]
-    return doses[-1] if doses else None
-
-
-def _outcome(rows: pd.DataFrame, _: frozenset[str]) -> Value | None:
-    days = pd.to_datetime(rows.note_date)
-    last_year = rows[days >= days.max() - pd.Timedelta(days=365)]
-    seizing = bool((last_year.seizure_status == "positive").any())
-    if not seizing:
-        return "successful" if (last_year.seizure_status == "negative").any() else None
-    failed = rows.loc[rows.medication_effectiveness == "ineffective", "medication"].nunique()
-    return "refractory" if failed >= 2 else "undetermined"
-
-
-def _timeline(rows: pd.DataFrame, _: frozenset[str]) -> Value | None:
-    days = pd.to_datetime(rows.note_date)
-    return days.min().date(), days.max().date()
-
-
-def _effectiveness(rows: pd.DataFrame, _: frozenset[str]) -> Value | None:
-    known = rows.dropna(subset="medication_effectiveness").sort_values("note_date", kind="stable")
-    known = known[known.medication_effectiveness.isin(EFFECTS)]
-    return str(known.medication_effectiveness.iloc[-1]) if len(known) else None
-
-
-def _frequency(rows: pd.DataFrame, _: frozenset[str]) -> Value | None:
-    times = pd.to_numeric(rows.intake_times_per_day, errors="coerce").dropna()
-    return float(times.mode().iloc[0]) if len(times) else None
-
-
-def _symptoms(rows: pd.DataFrame, _: frozenset[str]) -> Value | None:
-    return frozenset(name for names in rows.seizure_symptoms for name in names) or None
-
-
-_FROM_ROWS: dict[Kind, Callable[[pd.DataFrame, frozenset[str]], Value | None]] = {
-    "medications": _medications,
-    "dose": _dose,
-    "outcome": _outcome,
-    "timeline": _timeline,
-    "effectiveness": _effectiveness,
-    "frequency": _frequency,
-    "symptoms": _symptoms,
-}
-
-
-def gold_registry(charts: Charts) -> pd.DataFrame:
-    """The registry as a perfect extraction would make it: the columns that `answer_by_registry` reads, from gold facts.
-
-    What was copied forward is left out, and so is a drug that is only an idea or taken by a relative.
-    """
-    rows: list[dict[str, object]] = []
-    for chart in charts:
-        for note in chart.notes:
-            status = {s.status for s in _own(chart.seizures, note)}
-            symptoms = [s for s in _own(chart.symptoms, note) if s.role == "seizure" and s.context == "affirmed"]
-            row: dict[str, object] = {
-                "patient_id": chart.patient_id,
-                "note_id": note.note_id,
-                "note_date": note.date.isoformat(),
-                "medication": None,
-                "medication_dosage": None,
-                "intake_times_per_day": None,
-                "medication_effectiveness": None,
-                "seizure_status": "positive" if "positive" in status else "negative" if status else "unknown",
-                "seizure_symptoms": sorted({s.name for s in symptoms}),
-            }
-            events = [m for m in _own(chart.medications, note) if not m.past and m.action != "single dose"]
-            rows += [
-                row
-                | {
-                    "medication": m.drug,
-                    "medication_dosage": f"{m.dose_mg:g} mg" if m.dose_mg else None,
-                    "intake_times_per_day": m.times_per_day,
-                    "medication_effectiveness": m.effectiveness,
-                }
-                for m in events
-            ] or [row]
-    return pd.DataFrame(rows)
-
-
-def _own(facts: Iterable[FactT], note: Note) -> list[FactT]:
-    return [f for f in facts if f.note_id == note.note_id and f.copied_from is None]
-
-
-# -------------------------------------------------------------------------------------------------------------- scores
-
-
-def is_right(question: ChartQuestion, value: Value | None) -> bool:
-    """Whether a value is the right answer; None is right where the chart holds none."""
-    if question.truth is None or value is None:
-        return question.truth is None and value is None
-    if question.kind == "timeline":
-        assert isinstance(value, tuple)
-        return any(
-            isinstance(span, tuple) and all(abs(a - b) <= SLACK for a, b in zip(span, value, strict=True))
-            for span in question.truth
-        )
-    return value in question.truth
-
-
-def answers_right(question: ChartQuestion, answer: Cited) -> bool:
-    """Whether an answer in words is right: an answer that could not be read is wrong, whatever the chart holds."""
-    if answer.not_found:
-        return not question.answerable
-    return answer.value is not None and is_right(question, answer.value)
-
-
-def is_unparsed(answer: Cited) -> bool:
-    """Whether neither a value nor "Not found in chart" could be read."""
-    return not answer.not_found and answer.value is None
-
-
-def supports(question: ChartQuestion, passage: Chunk) -> bool:
-    """Whether a passage holds a sentence that answers the question."""
-    return any(p.note == passage.note and passage.covers(p.start, p.end) for p in question.places)
-
-
-def citations(questions: Sequence[ChartQuestion], answers: Sequence[Cited]) -> Mapping[str, list[tuple[str, bool]]]:
-    """How good the citations are: what could be right, each as its patient and whether it is.
-
-    resolve: bracketed numbers, right if a shown passage has that number. precision: cited passages, right if they hold
-    an answer (only where the chart has one). recall: shown passages that hold an answer, right if cited. cited: answers
-    with a value, right if they cite a shown passage.
-    """
-    found: dict[str, list[tuple[str, bool]]] = {"resolve": [], "cited": [], "precision": [], "recall": []}
-    for question, answer in zip(questions, answers, strict=True):
-        patient, cited = question.patient, answer.passages
-        found["resolve"] += [(patient, 1 <= number <= len(answer.shown)) for number in answer.cited]
-        if answer.value is not None:
-            found["cited"].append((patient, bool(cited)))
-        if question.answerable and not answer.not_found:
-            good = [c for c in answer.shown if supports(question, c)]
-            found["precision"] += [(patient, c in good) for c in cited]
-            found["recall"] += [(patient, c in cited) for c in good]
-    return found
+def summary(outcomes: Outcomes, model: str) -> str:
+    """The page's answer: model against code on the questions that the chart answers, and apart on the others."""
+    told, silent = (outcomes.where(**{"in the chart": answer}) for answer in ("yes", "no"))
+    share = {arm: figures.score_text(told.score("accuracy", arm)) for arm in ARMS}
+    [test] = told.against([("registry", "rag")], "accuracy")
+    text = (
+        f"**{model} with retrieved passages answers {share['rag']} of {test.test.n} questions about "
+        f"{told.frame.cluster.nunique()} patients; a few lines of code on the extracted registry answer "
+        f"{share['registry']}** (difference {figures.points(test.test)} points, {figures.p_words(test.p)}). With the "
+        f"right passages the model reaches {share['right_passages']}, on a registry without errors the code "
+        f"{share['perfect_registry']}."
+    )
+    if len(silent.frame):
+        says = {arm: figures.score_text(silent.score("accuracy", arm)) for arm in ("rag", "registry")}
+        text += f" Where the chart does not tell, the model says so in {says['rag']}, the code in {says['registry']}."
+    return text

@@ -18,9 +18,10 @@ from typing import Any, Literal, TypeVar
 import numpy as np
 import pandas as pd
 
+from helpers.settings import DATA
 from papers.clinical_notes.gold import Chart, Charts, Fact
+from papers.clinical_notes.passages import Chunk
 from papers.clinical_notes.query import INTENTS, Intent, Lexicon
-from papers.clinical_notes.retrieval import Chunk
 from papers.clinical_notes.wording import DRUGS, words
 
 Variant = Literal["generic", "brand", "abbreviation", "misspelt", "none"]
@@ -29,160 +30,10 @@ FactT = TypeVar("FactT", bound=Fact)
 Names = Mapping[str, Mapping[Variant, Sequence[str]]]
 """Drug -> its names by kind; without misspellings, which are made here."""
 
+QUESTIONS = DATA / "clinical_questions.yml"
+"""Kind of question -> its intent and its wordings."""
 MOST_RELEVANT = 100
 """A question that more facts answer is too wide to rank passages by, and is left out."""
-
-WORDINGS: dict[str, tuple[Intent, tuple[str, ...]]] = {
-    "start": (
-        "patient",
-        (
-            "When was patient {p} started on {d}?",
-            "Patient {p}: first mention of {d} being prescribed",
-            "On what date did {p} begin taking {d}?",
-        ),
-    ),
-    "dose": (
-        "patient",
-        (
-            "What dose of {d} was patient {p} taking in {month}?",
-            "How many mg of {d} was {p} on in {month}?",
-            "Patient {p}, {d} dosage during {month}",
-        ),
-    ),
-    "stop": (
-        "patient",
-        (
-            "Why was {d} stopped in patient {p}?",
-            "For what reason did {p} come off {d}?",
-            "Patient {p}: reason for discontinuing {d}",
-        ),
-    ),
-    "symptom": (
-        "patient",
-        (
-            "Has patient {p} ever had {s}?",
-            "Is there any mention of {s} in the chart of {p}?",
-            "Patient {p}, {s}: present or denied?",
-        ),
-    ),
-    "seizures": (
-        "patient",
-        (
-            "How often did patient {p} have seizures in {year}?",
-            "Seizure frequency of {p} during {year}",
-            "Was patient {p} still seizing in {year}?",
-        ),
-    ),
-    "eeg": (
-        "patient",
-        (
-            "What did the EEG of patient {p} show?",
-            "Patient {p}: electroencephalogram results",
-            "Were there epileptiform discharges on the recordings of {p}?",
-        ),
-    ),
-    "family": (
-        "patient",
-        (
-            "Does epilepsy run in the family of patient {p}?",
-            "Family history of {p}",
-            "Do any relatives of patient {p} have seizures?",
-        ),
-    ),
-    "helped": (
-        "effectiveness",
-        (
-            "Did {d} help patient {p}?",
-            "How effective was {d} for {p}?",
-            "Was {d} working in patient {p}?",
-            "Response of patient {p} to {d}: any benefit?",
-        ),
-    ),
-    "free_on": (
-        "effectiveness",
-        (
-            "Were the seizures of patient {p} controlled on {d}?",
-            "Was {p} seizure-free while taking {d}?",
-            "Patient {p}: seizure control under {d}",
-        ),
-    ),
-    "works": (
-        "effectiveness",
-        (
-            "How well does {d} work?",
-            "Effectiveness of {d} in controlling seizures",
-            "Is there evidence in the charts that {d} was ineffective or helped only partly?",
-        ),
-    ),
-    "cohort_effect": (
-        "cohort",
-        (
-            "Which patients developed {s} on {d}?",
-            "Find patients who had {s} from {d}",
-            "Who had {s} attributed to {d}?",
-        ),
-    ),
-    "cohort_stop": (
-        "cohort",
-        (
-            "Which patients stopped {d} because of {s}?",
-            "List all patients in whom {d} was discontinued due to {s}",
-        ),
-    ),
-    "cohort_switch": (
-        "cohort",
-        (
-            "Which patients were switched from {d2} to {d}?",
-            "Patients who changed from {d2} to {d}",
-        ),
-    ),
-    "cohort_eeg": (
-        "cohort",
-        (
-            "Which patients had {f} in the {r} region?",
-            "Find all patients with {f} ({r}) on EEG",
-        ),
-    ),
-    "cohort_family": (
-        "cohort",
-        (
-            "Which patients have a {relative} with {s}?",
-            "Patients whose {relative} is affected by {s}",
-        ),
-    ),
-    "effects": (
-        "general",
-        (
-            "What side effects were seen with {d}?",
-            "adverse effects of {d}",
-            "Complaints put down to {d}",
-        ),
-    ),
-    "semiology": (
-        "general",
-        (
-            "seizures that begin with {s}",
-            "{s} during an event",
-            "Descriptions of {s} as part of a seizure",
-        ),
-    ),
-    "findings": (
-        "general",
-        (
-            "EEG with {f} over the {r} region",
-            "{r} {f} on electroencephalography",
-        ),
-    ),
-    "reasons": (
-        "general",
-        (
-            "Reasons for stopping {d}",
-            "Why is {d} usually discontinued?",
-        ),
-    ),
-}
-"""Kind of question -> its intent and its wordings. p patient, d and d2 drugs, s symptom or condition, f and r finding
-and region of an EEG."""
 
 
 @dataclass(frozen=True)
@@ -203,7 +54,7 @@ class Question:
         id: unique within a set.
         text: as asked.
         intent: what the template stands for.
-        kind: of question, a key of `WORDINGS`.
+        kind: of question, a key of `QUESTIONS`.
         variant: how the drug is named.
         patient: if it is about one.
         drugs: generic names that it is about.
@@ -225,6 +76,21 @@ class Question:
     places: tuple[Place, ...] = field(repr=False)
     split: Split = "test"
     cluster: str = ""
+
+    @property
+    def unit(self) -> str:
+        """What it asks: the same in every set that has it."""
+        return f"{self.kind} | {self.text}"
+
+    @property
+    def gold(self) -> str:
+        """The sentences that answer it, by note and first character; copies of them left out."""
+        return "; ".join(f"{place.note}:{place.start}" for place in self.places if place.grade == 2)
+
+    @property
+    def strata(self) -> dict[str, str]:
+        """Its intent, and how it names the drug."""
+        return {"intent": self.intent, "drug named by": self.variant}
 
 
 @dataclass(frozen=True)
@@ -279,8 +145,8 @@ def write_questions(charts: Charts, names: Names, per_intent: int, seed: int, tu
     for intent in INTENTS:
         shuffled = {
             kind: [by_kind[kind][i] for i in rng.permutation(len(by_kind[kind]))]
-            for kind, (of, _) in WORDINGS.items()
-            if of == intent
+            for kind, template in words(QUESTIONS).items()
+            if template["intent"] == intent
         }
         cases = _in_turn(list(shuffled.values()))[:per_intent]
         cut = round(tune * len(cases))
@@ -396,7 +262,7 @@ def year_of(year: int) -> tuple[date, date]:
 
 
 def _word(case: _Case, intent: Intent, names: Names, rng: np.random.Generator, id: str, split: Split) -> Question:
-    wordings = WORDINGS[case.kind][1]
+    wordings = words(QUESTIONS)[case.kind]["asked"]
     fills, drugs = dict(case.fills), []
     variant: Variant = "none"
     for brace in ("d", "d2"):
@@ -466,22 +332,18 @@ def by_note(chunks: Iterable[Chunk]) -> dict[str, list[Chunk]]:
 
 
 def describe(questions: Sequence[Question], grades: Mapping[str, Mapping[str, int]]) -> pd.DataFrame:
-    """How many questions of each intent there are, and how many passages answer one."""
-    rows = []
-    for intent in INTENTS:
-        of = [q for q in questions if q.intent == intent]
-        if not of:
-            continue
-        sizes = [len(grades[q.id]) for q in of]
-        rows.append(
+    """How many questions of each intent there are, how many passages answer one, and an example."""
+    of_intent = {intent: [q for q in questions if q.intent == intent] for intent in INTENTS}
+    return pd.DataFrame(
+        [
             {
                 "intent": intent,
                 "for tuning": sum(q.split == "tune" for q in of),
                 "for testing": sum(q.split == "test" for q in of),
-                "kinds of question": len({q.kind for q in of}),
-                "answering passages, median": float(np.median(sizes)),
-                "most": max(sizes),
+                "answering passages, median": float(np.median([len(grades[q.id]) for q in of])),
                 "for example": of[0].text,
             }
-        )
-    return pd.DataFrame(rows)
+            for intent, of in of_intent.items()
+            if of
+        ]
+    )

@@ -11,287 +11,25 @@ the score 0 from it.
 
 from __future__ import annotations
 
-import importlib.util
-import re
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 from datetime import date
 from functools import cached_property
-from typing import Protocol
 
 import bm25s
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from helpers.llm import LLM
-from helpers.settings import PublicError
-from helpers.vectors import DEFAULT_ENCODER, Encoder, EncoderUnavailable, Index, Kind, cached_index, encoder
+from helpers.vectors import Encoder, Index, Kind, cached_index
 from papers.clinical_notes.gold import Note
+from papers.clinical_notes.passages import Chunk, chunk_notes
 from papers.clinical_notes.query import Lexicon, Query, parse
+from papers.clinical_notes.rerankers import Floats, Integers, MeanPooled, Reranker, encoders
 
-Floats = npt.NDArray[np.float64]
-Integers = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]
-CHUNK_SIZE, CHUNK_OVERLAP = 1200, 200
-PAPER_ENCODER, PAPER_RERANKER = "emilyalsentzer/Bio_ClinicalBERT", "michiyasunaga/BioLinkBERT-base"
-INSTALL = ".venv/bin/python -m pip install -e '.[encoders]'"
-"""The line, typed in the project's folder, that brings what models from a hub need."""
-
-
-class RerankerUnavailable(PublicError, RuntimeError):
-    """A reranker cannot be loaded here; the message says what it needs."""
-
-
-# --------------------------------------------------------------------------------------------------------- passages
-
-
-@dataclass(frozen=True)
-class Chunk:
-    """A passage: the characters `start` to `end` of a note, masked, and the drugs that a dictionary finds in it."""
-
-    id: str
-    note: str
-    patient: str
-    date: date
-    start: int
-    end: int
-    text: str = field(repr=False)  # never in a log or a traceback by accident
-    drugs: frozenset[str] = frozenset()
-
-    def covers(self, start: int, end: int) -> bool:
-        """Whether it holds all characters from `start` to `end` of its note."""
-        return self.start <= start and end <= self.end
-
-
-def chunk_spans(text: str, size: int = CHUNK_SIZE, overlap: int = CHUNK_OVERLAP) -> list[tuple[int, int]]:
-    """Where to cut a text into passages of at most `size` characters that keep paragraphs where they can.
-
-    A passage ends at the last paragraph's end that fits, or else at a line's, or else between two words. Where it
-    ends inside a paragraph, the next one takes up to `overlap` characters of it again; after a whole paragraph, it
-    takes those last paragraphs again that fit into `overlap`. The spans cover the text, leave out nothing, and none
-    lies within another.
-
-    Raises:
-        ValueError: the overlap is not below half of the size.
-    """
-    if not 0 <= overlap < size / 2:
-        raise ValueError(f"The overlap must be at least 0 and below half of the size; found {overlap} of {size}.")
-    spans, start, end = [], 0, 0
-    while end < len(text):
-        end = len(text) if len(text) - start <= size else _cut(text, start + size // 2, start + size)
-        spans.append((start, end))
-        start = _again(text, end - overlap, end) if overlap else end
-    return spans
-
-
-_BREAKS = tuple(re.compile(pattern) for pattern in (r"\n[ \t]*\n\s*", r"\n\s*", r"\s+"))
-"""Ends of a paragraph, of a line, of a word."""
-
-
-def _cut(text: str, low: int, high: int) -> int:
-    """The last good place to end within low and high: a paragraph's end before a line's before a word's."""
-    for pattern in _BREAKS:
-        if found := [m.end() for m in pattern.finditer(text, low, high)]:
-            return found[-1]
-    return high
-
-
-def _again(text: str, low: int, high: int) -> int:
-    """The first good place to begin within low and high."""
-    for pattern in _BREAKS:
-        if match := pattern.search(text, low, high):
-            return match.end()
-    return low
-
-
-_IDENTIFIER = re.compile(
-    r"\(?\b\d{3}\)?[ .-]?\d{3}[ .-]\d{4}\b"  # telephone
-    r"|\b\d{2,3}-\d{2}-\d{4}\b|\b\d{2,3}-\d{6,}\b|\b\d{6,}\b"  # social security, record and account numbers
-    r"|[\w.+-]+@[\w-]+\.[\w.]+"  # electronic mail
-)
-
-
-def masked(text: str) -> str:
-    """A text of the same length with `#` in place of telephone numbers, record numbers and addresses.
-
-    A second fence behind the de-identification that notes should have had: dates and doses keep their digits. It knows
-    no names of people.
-    """
-    return _IDENTIFIER.sub(lambda match: "#" * len(match[0]), text)
-
-
-def chunk_notes(
-    notes: Iterable[Note], lexicon: Lexicon, size: int = CHUNK_SIZE, overlap: int = CHUNK_OVERLAP
-) -> list[Chunk]:
-    """The passages of all notes, in their order, with identifiers masked: none reaches an index, a prompt or a page."""
-    return [
-        Chunk(
-            f"{note.note_id}:{start}",
-            note.note_id,
-            note.patient_id,
-            note.date,
-            start,
-            end,
-            part := masked(note.text)[start:end],
-            lexicon.drugs_in(part),
-        )
-        for note in notes
-        for start, end in chunk_spans(note.text, size, overlap)
-    ]
-
-
-# --------------------------------------------------------------------------------------------------------- rerankers
-
-
-def encoders(name: str, reranker: str = "") -> tuple[Encoder, Encoder]:
-    """The encoder that searches and the one that reranks: the same if the second has no name. Ask for them first.
-
-    Raises:
-        EncoderUnavailable: what they need is not installed, or a model cannot be loaded.
-    """
-    from_hub = [wanted for wanted in dict.fromkeys((name, reranker or name)) if wanted != DEFAULT_ENCODER]
-    if from_hub and importlib.util.find_spec("sentence_transformers") is None:
-        raise EncoderUnavailable(
-            f"{' and '.join(from_hub)}: sentence-transformers is needed and not installed. Type in the project's "
-            f"folder: {INSTALL}. Or take {DEFAULT_ENCODER!r}, which needs nothing more."
-        )
-    searching = encoder(name)
-    return searching, encoder(reranker) if reranker and reranker != name else searching
-
-
-class Reranker(Protocol):
-    """Scores passages against a question; higher is better, in any unit."""
-
-    name: str
-
-    def score(self, question: str, rows: Integers) -> Floats:
-        """One score a row; a row is the place of a passage in the store."""
-
-
-class MeanPooled:
-    """The paper's reranker: cosine of mean-pooled encodings of question and passage.
-
-    The paper says three things of it that do not go together: question and passage are processed jointly, the score is
-    that of the [CLS] token, and it is a cosine of mean-pooled vectors. This is the last reading, the only one that
-    BioLinkBERT-base allows as it is: it was never trained to score pairs. Question and passage do not meet in it. With
-    the encoder that FAISS was searched with, its score is the semantic score once more, but for the generic names of
-    drugs that the search adds to the question.
-    """
-
-    def __init__(self, chunks: Sequence[Chunk], of: Encoder, *, progress: bool = True) -> None:
-        """Encode the passages, or load their vectors if they were encoded before."""
-        self.name = f"mean-pooled {of.name}"
-        self._encoder = of
-        self._index = cached_index("clinical-notes", [c.text for c in chunks], of, progress=progress)
-
-    def score(self, question: str, rows: Integers) -> Floats:
-        """Cosines, within -1 and 1."""
-        vector = self._encoder.encode([question], progress=False)
-        scores, found = self._index.search(vector, len(rows), within=rows)
-        of_row = dict(zip(found[0].tolist(), scores[0].tolist(), strict=True))
-        return np.array([of_row[row] for row in rows.tolist()])
-
-
-class BestSentence:
-    """Cosine of the question with the passage's best sentence, in place of the passage as a whole.
-
-    A passage mixes doses, history and plans, and its mean says a little of each. The sentences are encoded once, with
-    the passages.
-    """
-
-    def __init__(self, chunks: Sequence[Chunk], of: Encoder, *, progress: bool = True) -> None:
-        """Cut the passages into sentences and encode these."""
-        self.name = f"best sentence, {of.name}"
-        self._encoder = of
-        sentences = [_sentences(chunk.text) for chunk in chunks]
-        self._index = cached_index(
-            "clinical-sentences", [s for of_chunk in sentences for s in of_chunk], of, progress=progress
-        )
-        ends = np.cumsum([len(of_chunk) for of_chunk in sentences])
-        self._spans = list(zip([0, *ends[:-1].tolist()], ends.tolist(), strict=True))
-
-    def score(self, question: str, rows: Integers) -> Floats:
-        """Cosines, within -1 and 1."""
-        spans = [self._spans[row] for row in rows.tolist()]
-        within = np.concatenate([np.arange(a, b) for a, b in spans])
-        vector = self._encoder.encode([question], progress=False)
-        scores, found = self._index.search(vector, len(within), within=within)
-        of_sentence = np.full(self._index.size, -1.0)
-        of_sentence[found[0]] = scores[0]
-        return np.array([of_sentence[a:b].max() for a, b in spans])
-
-
-def _sentences(text: str) -> list[str]:
-    """Sentences and lines of a text; the text itself if it has none."""
-    parts = [part.strip() for part in re.split(r"(?<=[.?!])\s+|\n+", text)]
-    return [part for part in parts if len(part) > 2] or [text]
-
-
-class CrossEncoder:
-    """A trained cross-encoder by name: question and passage go through one model together."""
-
-    def __init__(self, chunks: Sequence[Chunk], model: str) -> None:
-        """Load the model.
-
-        Raises:
-            RerankerUnavailable: sentence-transformers is not installed, or no hub gives the model.
-        """
-        try:
-            import sentence_transformers  # noqa: PLC0415  # an extra: the default needs no torch
-        except ImportError:
-            raise RerankerUnavailable(
-                f"The cross-encoder {model} needs sentence-transformers, where a model hub can be reached: {INSTALL}"
-            ) from None
-        try:
-            self._model = sentence_transformers.CrossEncoder(model)
-        except (OSError, ValueError) as error:
-            raise RerankerUnavailable(
-                f"The cross-encoder {model} could not be loaded: no hub that has it can be reached."
-            ) from error
-        self.name = f"cross-encoder {model}"
-        self._texts = [chunk.text for chunk in chunks]
-
-    def score(self, question: str, rows: Integers) -> Floats:
-        """The model's relevance scores."""
-        pairs = [(question, self._texts[row]) for row in rows.tolist()]
-        return np.asarray(self._model.predict(pairs, show_progress_bar=False), dtype=np.float64)
-
-
-class LlmYes:
-    """The probability that a language model says YES, not NO, when asked whether a passage answers the question."""
-
-    def __init__(self, chunks: Sequence[Chunk], model: LLM) -> None:
-        """Take the model and the passages."""
-        self.name = f"{model.endpoint.model}, P(YES)"
-        self._model, self._texts = model, [chunk.text for chunk in chunks]
-
-    def prompt(self, question: str, row: int) -> list[dict[str, str]]:
-        """What the model is asked about one passage."""
-        system = (
-            "You judge whether a passage of a clinical note holds information that answers a question. "
-            "Answer YES or NO."
-        )
-        return [
-            {"role": "system", "content": system},
-            {"role": "user", "content": f"Passage:\n{self._texts[row]}\n\nQuestion: {question}\nRelevant?"},
-        ]
-
-    def score(self, question: str, rows: Integers) -> Floats:
-        """Probabilities of YES."""
-        return self.score_many([question], [rows])[0]
-
-    def score_many(self, questions: Sequence[str], rows: Sequence[Integers]) -> list[Floats]:
-        """Probabilities of YES for many questions at once, as an engine likes it."""
-        pairs = [(question, row) for question, of in zip(questions, rows, strict=True) for row in of.tolist()]
-        choices = self._model.choose_many([self.prompt(*pair) for pair in pairs], ["YES", "NO"], label="P(YES)")
-        p = np.exp([choice.logprobs["YES"] for choice in choices])
-        return np.split(p, np.cumsum([len(of) for of in rows])[:-1])
-
-
-# --------------------------------------------------------------------------------------------------------- retrieval
 
 
 @dataclass(frozen=True)
@@ -402,23 +140,13 @@ class Retrieval:
 
     def table(self) -> pd.DataFrame:
         """One row a result: where it is from and its weighted components. No text of a note."""
-        return pd.DataFrame(
-            [
-                {
-                    "rank": r.rank,
-                    "patient": r.chunk.patient,
-                    "date": r.chunk.date.isoformat(),
-                    "passage": r.chunk.id,
-                    "rerank": r.rerank,
-                    "semantic": r.semantic,
-                    "lexical": r.lexical,
-                    "medication": r.medication,
-                    "score": r.score,
-                }
-                for r in self.results
-            ],
-            columns=["rank", "patient", "date", "passage", "rerank", "semantic", "lexical", "medication", "score"],
-        )
+        parts = ("rerank", "semantic", "lexical", "medication", "score")
+        rows = [
+            {"rank": r.rank, "patient": r.chunk.patient, "date": r.chunk.date.isoformat(), "passage": r.chunk.id}
+            | {part: getattr(r, part) for part in parts}
+            for r in self.results
+        ]
+        return pd.DataFrame(rows, columns=["rank", "patient", "date", "passage", *parts])
 
     def __str__(self) -> str:
         """Audit trail and table."""
@@ -491,26 +219,20 @@ class Retriever:
         """
         start = time.perf_counter()
         query = parse(question, self.lexicon)
-        query = Query(
-            question,
-            query.intent,
-            frozenset({patient}) if patient else query.patients,
-            query.drugs,
-            since or query.since,
-            until or query.until,
-            query.symptoms,
+        query = replace(
+            query,
+            patients=frozenset({patient}) if patient else query.patients,
+            since=since or query.since,
+            until=until or query.until,
         )
         parsed = time.perf_counter() - start
         found = self.candidates(query, settings)
-        chosen = best_fused(found, settings)
         began = time.perf_counter()
-        reranks = self.rerank(found, chosen)
+        order, components = ranked(found, settings, lambda chosen: self._rerank(found, chosen))
         reranked = time.perf_counter() - began
-        components = weighted(found, chosen, reranks, settings)
-        order = np.lexsort((chosen, -components.sum(axis=1)))[:k]
         results = tuple(
-            Result(rank, self.chunks[int(found.rows[chosen[i]])], float(components[i].sum()), *components[i].tolist())
-            for rank, i in enumerate(order, start=1)
+            Result(rank, self.chunks[int(found.rows[place])], float(parts.sum()), *parts.tolist())
+            for rank, (place, parts) in enumerate(zip(order[:k], components[:k], strict=True), start=1)
         )
         counts = {
             "passages": len(self.chunks),
@@ -518,7 +240,7 @@ class Retriever:
             "FAISS": int(np.isfinite(found.semantic).sum()),
             "BM25": int(np.isfinite(found.lexical).sum()),
             "either": len(found.rows),
-            "reranked": len(chosen) if self.reranker else 0,
+            "reranked": len(order) if self.reranker else 0,
             "returned": len(results),
         }
         seconds = {"parse": parsed, **found.seconds, "rerank": reranked, "total": time.perf_counter() - start}
@@ -556,8 +278,7 @@ class Retriever:
             {"filter": filtered - start, "search": time.perf_counter() - filtered},
         )
 
-    def rerank(self, found: Candidates, chosen: Integers) -> Floats:
-        """The reranker's raw scores of the chosen candidates; zeros where there is no reranker."""
+    def _rerank(self, found: Candidates, chosen: Integers) -> Floats:
         if self.reranker is None or not len(chosen):
             return np.zeros(len(chosen))
         return self.reranker.score(found.query.text, found.rows[chosen])
@@ -592,6 +313,17 @@ class Retriever:
         scores = np.where(keep, self.bm25.get_scores(words), 0.0)
         best = np.argpartition(-scores, min(k, len(scores)) - 1)[:k]
         return {row: score for row, score in zip(best.tolist(), scores[best].tolist(), strict=True) if score > 0}
+
+
+def retriever_of(notes: Iterable[Note], lexicon: Lexicon, encoder: str, reranker: str = "") -> Retriever:
+    """The paper's retriever over notes, searched by one encoder and reranked by another, or by the same.
+
+    Raises:
+        EncoderUnavailable: what the encoders need is not installed, or a model cannot be loaded.
+    """
+    encode, to_rerank = encoders(encoder, reranker)
+    chunks = chunk_notes(notes, lexicon)
+    return Retriever(chunks, lexicon, encode, MeanPooled(chunks, to_rerank))
 
 
 def _tokens(texts: list[str]) -> list[list[str]]:
@@ -632,3 +364,17 @@ def weighted(found: Candidates, chosen: Integers, reranks: Floats, settings: Set
             medication,
         ]
     )
+
+
+def ranked(found: Candidates, settings: Settings, rerank: Callable[[Integers], Floats]) -> tuple[Integers, Floats]:
+    """Places in `found.rows`, best first, and the (n, 4) weighted components of each.
+
+    Args:
+        found: candidates of one question.
+        settings: weights and sizes.
+        rerank: raw scores of the chosen places.
+    """
+    chosen = best_fused(found, settings)
+    components = weighted(found, chosen, rerank(chosen), settings)
+    order = np.lexsort((chosen, -components.sum(axis=1)))
+    return chosen[order], components[order]

@@ -27,7 +27,8 @@ from helpers import texts
 from helpers.llm import LLM
 from helpers.settings import PublicError
 from helpers.vectors import Encoder, Floats, Index, cached_index
-from papers.clinical_notes.retrieval import CrossEncoder, chunk_spans
+from papers.clinical_notes.passages import chunk_spans
+from papers.clinical_notes.rerankers import CrossEncoder
 from papers.qa_rag.data import Corpus, Passage, Question
 
 Rows = npt.NDArray[np.int64]
@@ -366,7 +367,7 @@ class Crossed:
         """Load the model.
 
         Raises:
-            papers.clinical_notes.retrieval.RerankerUnavailable: sentence-transformers is not installed, or no hub
+            papers.clinical_notes.rerankers.RerankerUnavailable: sentence-transformers is not installed, or no hub
                 gives the model.
         """
         # it reads the passages' texts and nothing else of them

@@ -16,7 +16,7 @@ from helpers.llm import LLM
 from helpers.results import figures, verdicts
 from helpers.results.metrics import Paired, Score, auc, bootstrap, holm, paired_means, proportion
 from helpers.results.record import Run
-from papers.clinical_notes.retrieval import RerankerUnavailable
+from papers.clinical_notes.rerankers import RerankerUnavailable
 from papers.qa_rag import data
 from papers.qa_rag.data import Corpus, Data, Question
 from papers.qa_rag.judge import Quality, Verdicts, context_precision

@@ -1,0 +1,226 @@
+"""Questions about one chart whose right answer code can tell, of the paper's seven kinds ("RAG-LLM").
+
+The right answers come from the gold facts: a set of drugs, a dose, a word, two dates, a number, a set of symptoms. A
+question about a drug that no sentence of the chart names has the right answer "Not found in chart".
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from datetime import date, timedelta
+from itertools import islice
+from typing import Literal, TypeAlias
+
+import numpy as np
+
+from papers.clinical_notes.gold import Chart, Charts, Fact, MedicationEvent
+from papers.clinical_notes.questions import Names, Place, exposures, month_and_year, month_of, name_drug, year_of
+
+Kind = Literal["medications", "dose", "outcome", "timeline", "effectiveness", "frequency", "symptoms"]
+Value: TypeAlias = "frozenset[str] | float | str | tuple[date, date]"
+
+NOT_FOUND = "Not found in chart"
+ABSENT = "not in the chart"
+SLACK = timedelta(days=31)
+"""How far a first or last date may be off: a passage may give the month alone."""
+
+ASKED: dict[Kind, tuple[str, str]] = {
+    "medications": (
+        "Which antiseizure medications did patient {p} take in {year}?",
+        "Name every antiseizure drug, nothing else.",
+    ),
+    "dose": (
+        "How much {d} did patient {p} take at one time in {month}?",
+        "Give the dose at one time in mg.",
+    ),
+    "outcome": (
+        "Is the medication regimen of patient {p} refractory or successful?",
+        "Say successful if there were no seizures in the last year, refractory if seizures go on after two drugs "
+        "failed, else undetermined.",
+    ),
+    "timeline": (
+        "What is the timeline of patient {p} under {d}: from when to when was it taken?",
+        "Give the first and the last date as YYYY-MM-DD.",
+    ),
+    "effectiveness": (
+        "How effective was {d} for patient {p}?",
+        "Say at last: effective, partial, ineffective, or not tolerated.",
+    ),
+    "frequency": (
+        "How many times a day did patient {p} take {d} in {month}?",
+        "Give the number of times a day.",
+    ),
+    "symptoms": (
+        "What seizure-related symptoms did patient {p} have while on {d}?",
+        "Name the symptoms that the patient has during seizures, nothing that is denied.",
+    ),
+}
+"""The paper's seven kinds ("RAG-LLM"): how each is asked, and in what form it is to be answered."""
+KINDS: tuple[Kind, ...] = tuple(ASKED)
+
+
+@dataclass(frozen=True)
+class ChartQuestion:
+    """A question about one chart.
+
+    Attributes:
+        kind: one of the seven.
+        text: as asked.
+        patient: whose chart.
+        drug: generic name, or None.
+        since, until: days that it is about, or None.
+        truth: the right answers; None if the chart holds none.
+        places: sentences that hold it.
+    """
+
+    kind: Kind
+    text: str
+    patient: str
+    drug: str | None
+    since: date | None
+    until: date | None
+    truth: tuple[Value, ...] | None
+    places: tuple[Place, ...] = field(repr=False, default=())
+
+    @property
+    def unit(self) -> str:
+        """What it asks: the same in every set that has it."""
+        return f"{self.kind} | {self.text}"
+
+    @property
+    def cluster(self) -> str:
+        """The patient: questions about one chart are not independent."""
+        return self.patient
+
+    @property
+    def gold(self) -> str:
+        """The right answers as a reader says them."""
+        return " or ".join(map(spoken, self.truth)) if self.truth else NOT_FOUND
+
+    @property
+    def strata(self) -> dict[str, str]:
+        """Its kind, or that the chart does not answer it."""
+        return {"kind": self.kind if self.truth else ABSENT, "in the chart": "yes" if self.truth else "no"}
+
+    def is_right(self, value: Value | None) -> bool:
+        """Whether a value is a right answer; None is right where the chart holds none."""
+        if self.truth is None or value is None:
+            return self.truth is None and value is None
+        if isinstance(value, tuple):
+            spans = [span for span in self.truth if isinstance(span, tuple)]
+            return any(all(abs(a - b) <= SLACK for a, b in zip(span, value, strict=True)) for span in spans)
+        return value in self.truth
+
+
+def spoken(value: Value) -> str:
+    """A value as a reader says it."""
+    if isinstance(value, frozenset):
+        return ", ".join(sorted(value))
+    if isinstance(value, tuple):
+        return f"{value[0]} to {value[1]}"
+    return f"{value:g}" if isinstance(value, float) else value
+
+
+@dataclass(frozen=True)
+class _Case:
+    """What could be asked of one chart, the facts that answer it, and the right answers."""
+
+    kind: Kind
+    facts: tuple[Fact, ...]
+    truth: tuple[Value, ...] | None
+    drug: str | None = None
+    year: int | None = None
+    month: date | None = None
+
+
+def write_chart_questions(charts: Charts, names: Names, per_kind: int, absent: int, seed: int) -> list[ChartQuestion]:
+    """So many questions of each kind from the gold facts, and so many about drugs that the chart does not name.
+
+    Each patient is asked about at most once a kind, and each kind asks the charts in an order of its own, so that many
+    patients are asked about. `truth` may hold several right answers, for example the doses before and after a change
+    within the month.
+    """
+    rng = np.random.default_rng(seed)
+    of_chart = [list(_chart_cases(chart, names)) for chart in charts]
+    chosen: list[tuple[Chart, _Case]] = []
+    for kind in KINDS:
+        can = [i for i, cases in enumerate(of_chart) if any(case.kind == kind for case in cases)]
+        for i in rng.permutation(can)[:per_kind]:
+            cases = [case for case in of_chart[i] if case.kind == kind]
+            chosen.append((charts.charts[i], cases[rng.integers(len(cases))]))
+    missing = (
+        (chart, case)
+        for i in rng.permutation(len(charts))
+        for chart in [charts.charts[i]]
+        for case in _absent(chart, names, rng)
+    )
+    chosen += islice(missing, absent)
+    return [_worded(chart, case, names, rng) for chart, case in chosen]
+
+
+def _chart_cases(chart: Chart, names: Names) -> Iterator[_Case]:
+    own = [m for m in chart.medications if m.copied_from is None and not m.past and m.drug in names]
+    regular = [m for m in own if m.action != "single dose"]
+    for year in sorted({m.date.year for m in regular}):
+        of = [m for m in regular if m.date.year == year]
+        yield _Case("medications", tuple(of), (frozenset(m.drug for m in of),), year=year)
+    end = chart.notes[-1].date
+    needed: list[Fact] = [s for s in chart.seizures if (end - s.date).days <= 365]
+    if chart.outcome != "successful":  # then it matters which drugs have failed
+        needed += [m for m in own if m.effectiveness == "ineffective" or _added(m)]
+    yield _Case("outcome", tuple(needed), (chart.outcome,))
+    months: dict[tuple[str, date], list[MedicationEvent]] = defaultdict(list)
+    for m in regular:
+        if m.dose_mg is not None and m.times_per_day:
+            months[m.drug, m.date.replace(day=1)].append(m)
+    for (drug, month), of in months.items():
+        doses, times = {float(m.dose_mg or 0) for m in of}, {float(m.times_per_day or 0) for m in of}
+        yield _Case("dose", tuple(of), tuple(sorted(doses)), drug, month=month)
+        yield _Case("frequency", tuple(of), tuple(sorted(times)), drug, month=month)
+    for drug, span in exposures(chart).items():
+        if drug in names:
+            yield from _drug_cases(chart, drug, span, own)
+
+
+def _added(event: MedicationEvent) -> bool:
+    """Whether a drug was begun because another one, at its full dose, did too little."""
+    return event.action == "start" and event.reason == "lack of effect"
+
+
+def _drug_cases(chart: Chart, drug: str, span: tuple[date, date], own: Sequence[MedicationEvent]) -> Iterator[_Case]:
+    ends = tuple(m for m in own if drug in (m.drug, m.replaces) and m.date in span)
+    yield _Case("timeline", ends, (span,), drug)
+    if judged := [m for m in own if m.drug == drug and m.effectiveness]:
+        last = str(max(judged, key=lambda m: m.date).effectiveness)
+        yield _Case("effectiveness", tuple(m for m in judged if m.effectiveness == last), (last,), drug)
+    during = [s for s in chart.symptoms if span[0] <= s.date <= span[1]]
+    if signs := [s for s in during if s.role == "seizure" and s.context == "affirmed"]:
+        yield _Case("symptoms", tuple(signs), (frozenset(s.name for s in signs),), drug)
+
+
+def _absent(chart: Chart, names: Names, rng: np.random.Generator) -> Iterator[_Case]:
+    """A question about a drug that no sentence of the chart names, be it as an idea or of a relative."""
+    never = sorted(names.keys() - {m.drug for m in chart.mentions} - {m.drug for m in chart.medications})
+    if never:
+        kinds: tuple[Kind, ...] = ("dose", "timeline", "effectiveness", "frequency", "symptoms")
+        kind, drug = kinds[rng.integers(len(kinds))], never[rng.integers(len(never))]
+        month = chart.notes[rng.integers(len(chart.notes))].date.replace(day=1)
+        yield _Case(kind, (), None, drug, month=month if kind in ("dose", "frequency") else None)
+
+
+def _worded(chart: Chart, case: _Case, names: Names, rng: np.random.Generator) -> ChartQuestion:
+    since, until = None, None
+    if case.year:
+        since, until = year_of(case.year)
+    if case.month:
+        since, until = month_of(case.month)
+    text = ASKED[case.kind][0].format(
+        p=chart.patient_id,
+        d=name_drug(case.drug, names, rng)[0] if case.drug else "",
+        year=case.year,
+        month=month_and_year(case.month) if case.month else "",
+    )
+    places = tuple(Place(f.note_id, f.start, f.end, 2) for f in case.facts)
+    return ChartQuestion(case.kind, text, chart.patient_id, case.drug, since, until, case.truth, places)
