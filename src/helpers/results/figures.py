@@ -437,7 +437,9 @@ def _as_written(fig: MplFigure) -> None:
 def _svg(fig: MplFigure, alt: str) -> str:
     buffer = io.StringIO()
     # a date or a version in the file would make every run differ
-    fig.savefig(buffer, format="svg", metadata={"Date": None, "Creator": None, "Format": None, "Type": None})
+    # ids of its own: a browser takes a pattern of the first figure on the page with its id, even of one that is hidden
+    with mpl.rc_context({"svg.hashsalt": f"{alt} {fig.get_size_inches()}"}):
+        fig.savefig(buffer, format="svg", metadata={"Date": None, "Creator": None, "Format": None, "Type": None})
     text = buffer.getvalue()
     body = text[text.index("<svg") :].strip()
     body = re.sub(r"<metadata>.*?</metadata>", "", body, flags=re.DOTALL)

@@ -30,7 +30,9 @@ from helpers.results.figures import inline
 from helpers.results.published import RecordError
 from helpers.results.record import Record
 from helpers.settings import BUILD, ROOT, PublicError, SettingsError
-from helpers.site.pages import Chapter, PageError, Pages, chapters, findings, heading, read_notebook, run_line
+from helpers.site import viewer
+from helpers.site.chapters import Chapter, PageError, chapters, heading, read_notebook
+from helpers.site.pages import Pages, findings, run_line
 
 BOOK: Final = ROOT / "book"
 STAGED: Final = BUILD / "book-src"
@@ -119,7 +121,7 @@ def stage() -> None:
     files["_toc.yml"] = yaml.safe_dump(_contents(every, titles), sort_keys=False).encode()
     files |= _rendered({name: content for name, content in files.items() if name.endswith(".md")}, pages)
     files |= {name: text.encode() for name, text in boards.items()}
-    files |= {f"downloads/{name}": text.encode() for name, text in pages.files().items()}
+    files |= {f"downloads/{name}": text.encode() for name, text in (pages.files() | viewer.files(every)).items()}
     shutil.rmtree(STAGED, ignore_errors=True)
     for name, content in files.items():
         path = STAGED / name
@@ -178,6 +180,7 @@ def _notebooks(chapter: Chapter) -> Iterator[tuple[str, str]]:
     }[chapter.origin]
     told += f" [A run on the sample]({chapter.name}_sample.ipynb)." if chapter.beside else ""
     run = f" {inline(run_line(chapter.record))}." if chapter.record else ""
+    run += f' <a href="../{viewer.link(chapter.name)}">See every answer</a>.' if viewer.arms(chapter) else ""
     yield chapter.name, _staged(chapter.notebook, f":::{{div}} rag-run\n{told}{run}\n:::", chapter.record)
     if chapter.beside:
         path, record = chapter.beside
@@ -313,6 +316,8 @@ def check_site(site: Path) -> Iterator[str]:
             target = (path.parent / unquote(parts.path)).resolve() if parts.path else path
             if not target.exists():
                 yield f"{name}: {url} leads nowhere"
+            elif "=" in parts.fragment:  # filters of the answer viewer
+                continue
             elif target in pages and parts.fragment and unquote(parts.fragment) not in pages[target].ids:
                 yield f"{name}: {url} names a place that its page does not have"
 

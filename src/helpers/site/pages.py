@@ -5,7 +5,6 @@ A function gives Markdown or HTML, drawn from the published numbers and from the
 
 from __future__ import annotations
 
-import json
 import math
 import re
 import types
@@ -20,17 +19,15 @@ import pandas as pd
 from helpers.datasets import registry
 from helpers.results import figures
 from helpers.results.figures import Markup, escape
-from helpers.results.published import Number, paper_of, published
+from helpers.results.published import Number, published
 from helpers.results.published import papers as declared_papers
-from helpers.results.record import RECORDS, Record, records
+from helpers.results.record import Record
 from helpers.results.verdicts import TESTED, UNTESTED
-from helpers.settings import BUILD, NOTEBOOKS, RESULTS, ROOT, Profile, PublicError, Settings, settings
-from helpers.site import costs
+from helpers.settings import ROOT, Settings
+from helpers.site import costs, viewer
+from helpers.site.chapters import REAL_PROFILES, Chapter, PageError, read_notebook, shown_profile
 from helpers.site.launch import repository_url
 from helpers.site.scoreboard import ledger, scoreboard
-
-REFERENCE: Final = ROOT / "book" / "reference"
-REAL_PROFILES: Final[tuple[Profile, ...]] = ("laptop", "paper")
 
 PAPERS: Final = {
     "side_effects": "nygren2025side",
@@ -59,118 +56,6 @@ QUICK: Final = 10_000
 
 Kind = Literal["rescored", "rerun"]
 SOURCES: Final[dict[Kind, str]] = {"rescored": "released answers", "rerun": "rerun"}
-
-
-class PageError(PublicError, ValueError):
-    """A page or notebook that cannot be shown; the message says which, why, and what to do."""
-
-
-# -- which run is shown -----------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class Chapter:
-    """A notebook and the runs of it that can be shown.
-
-    Attributes:
-        name: of the notebook, without its suffix.
-        origin: "yours" if `notebook` is this machine's run on real data, "reference" if it is the kept one, "none" if
-            it is the bare source.
-        notebook: the one to show.
-        record: that of the run that is shown, if there is one.
-        beside: this machine's run on the sample, or of the smoke profile: notebook and record.
-        failed: the notebook of this machine's last run, if that failed.
-    """
-
-    name: str
-    origin: Literal["yours", "reference", "none"]
-    notebook: Path
-    record: Record | None = None
-    beside: tuple[Path, Record] | None = None
-    failed: Path | None = None
-
-    @property
-    def paper(self) -> str | None:
-        """The paper that the notebook reports on."""
-        return paper_of(self.notebook)
-
-    @property
-    def title(self) -> str:
-        """The notebook's heading."""
-        return heading(self.notebook)
-
-
-def heading(notebook: Path) -> str:
-    """The title of a notebook: the first line of its first cell.
-
-    Raises:
-        PageError: it does not begin with a title.
-    """
-    cells = read_notebook(notebook)["cells"]
-    match = re.match(r"# +(.+)", cells[0]["source"]) if cells and cells[0]["cell_type"] == "markdown" else None
-    if match is None:
-        raise PageError(f"{notebook.name} has no title. Begin its first cell, of Markdown, with a line `# Title`.")
-    return match.group(1).strip()
-
-
-def read_notebook(path: Path) -> dict[str, Any]:
-    """A notebook as its JSON says, each cell's source as one text.
-
-    Raises:
-        PageError: it is no notebook of format 4.
-    """
-    # nbformat would validate it, at the price of several seconds of imports
-    try:
-        notebook: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-        for cell in notebook["cells"]:
-            cell["source"] = "".join(cell["source"])
-    except (ValueError, KeyError, TypeError) as error:
-        raise PageError(
-            f"{path.name} is not a notebook of format 4 ({error!r}). Save it again from Jupyter; a run is made anew by "
-            "`make reproduce`."
-        ) from error
-    return notebook
-
-
-def shown_profile() -> Profile:
-    """The profile whose runs the book shows.
-
-    It is the setting PROFILE where that has a run on real data; a run of this machine goes before a kept one. The
-    smoke profile is never the book's.
-    """
-    wanted = [p for p in dict.fromkeys((settings().profile, *REAL_PROFILES)) if p != "smoke"]
-    for folder in (RECORDS, RESULTS):
-        for profile in wanted:
-            if any(not record.sample for record in records(profile, folder)):
-                return profile
-    return wanted[0]
-
-
-def chapters() -> list[Chapter]:
-    """Every notebook of the project, with what there is to show of it."""
-    profile = shown_profile()
-    every = tuple(dict.fromkeys((profile, *get_args(Profile))))
-    mine = {p: {record.notebook: record for record in records(p)} for p in every}
-    kept = {record.notebook: record for record in records(profile, RESULTS)}
-    return [_chapter(path.stem, profile, mine, kept) for path in sorted(NOTEBOOKS.glob("*.ipynb"))]
-
-
-def _chapter(name: str, profile: Profile, mine: dict[Profile, dict[str, Record]], kept: dict[str, Record]) -> Chapter:
-    runs = [(_executed(name, p), found[name]) for p, found in mine.items() if name in found]
-    runs = [(path, record) for path, record in runs if path.is_file()]
-    beside = next(((path, record) for path, record in runs if record.sample or record.profile == "smoke"), None)
-    failed = next((path for p in mine if (path := BUILD / "failed" / p / f"{name}.ipynb").is_file()), None)
-    own = [(path, record) for path, record in runs if record.profile == profile and not record.sample]
-    reference = REFERENCE / f"{name}.ipynb"
-    if own:
-        return Chapter(name, "yours", *own[0], beside=beside, failed=failed)
-    if reference.is_file() and name in kept:
-        return Chapter(name, "reference", reference, kept[name], beside, failed)
-    return Chapter(name, "none", NOTEBOOKS / f"{name}.ipynb", None, beside, failed)
-
-
-def _executed(name: str, profile: Profile) -> Path:
-    return BUILD / "executed" / profile / f"{name}.ipynb"
 
 
 # -- small pieces -----------------------------------------------------------------------------------------------------
@@ -343,6 +228,10 @@ class Pages:
             "models sources data parameters timings settings_table launch_links costs rates memory file"
         )
         return {name: getattr(self, name) for name in names.split()} | {"verdict": verdict}
+
+    @cached_property
+    def _answered(self) -> dict[str, set[str]]:
+        return {chapter.name: viewer.arms(chapter) for chapter in self.chapters}
 
     @cached_property
     def board(self) -> pd.DataFrame:
@@ -584,8 +473,7 @@ class Pages:
         caption = f"Every printed number, {len(rows)} in all"
         return _flat(figures.table(pd.DataFrame(rows), caption, classes="rag-sortable rag-cards rag-board"))
 
-    @staticmethod
-    def _cell(cell: _Measured) -> Markup:
+    def _cell(self, cell: _Measured) -> Markup:
         if not cell.there:
             # that nothing has been run needs no second sentence
             why = cell["why"] if cell["notebook"] or cell.verdict != "not run" else ""
@@ -594,6 +482,9 @@ class Pages:
         small += [f"n = {figures.number(cell['n'], 'count')}"] if not pd.isna(cell["n"]) else []
         small += [f"{cell['unparsed']} unparsed"] if not pd.isna(cell["unparsed"]) and cell["unparsed"] else []
         small += [text for text in (cell["model"], "reference run" * (cell.group == "reference")) if text]
+        if arms := self._answered.get(cell["notebook"]):
+            arm = next((part for part in cell.number.id.split(".") if part in arms), "")
+            small.append(Markup('<a href="{}">answers</a>').format(viewer.link(cell["notebook"], arm)))
         return cell.html() + _why(Markup("; ").join(small))
 
     def ledger(self, paper: str) -> str:

@@ -1,0 +1,183 @@
+// The answer viewer: filters the questions of one experiment, and shows one question with what each arm said. Its state
+// is in the address, so that every view has a link. Works from the disk: the data are scripts, loaded when needed.
+"use strict";
+
+(() => {
+  const root = document.getElementById("rag-viewer");
+  if (!root) return;
+  const PAGE = 50;
+  const SHOW = {
+    all: "all questions",
+    wrong: "answered wrongly",
+    disagree: "arms disagree",
+    unparsed: "not parsed",
+  };
+  const experiments = [];
+  const parts = new Map(); // "name-number" -> units
+  const waiting = new Map();
+
+  const make = (tag, attributes = {}, ...children) => {
+    const element = document.createElement(tag);
+    Object.entries(attributes).forEach(([name, value]) => {
+      if (name.startsWith("on")) element.addEventListener(name.slice(2), value);
+      else if (value !== null && value !== false) element.setAttribute(name, value === true ? "" : value);
+    });
+    element.append(...children.filter((child) => child !== null && child !== undefined));
+    return element;
+  };
+
+  // texts that occur again are stored once for each part
+  const restored = (value, texts) => {
+    if (Array.isArray(value)) return value.map((item) => restored(item, texts));
+    if (value === null || typeof value !== "object") return value;
+    const keys = Object.keys(value);
+    if (keys.length === 1 && keys[0] === "t" && Number.isInteger(value.t)) return texts[value.t];
+    return Object.fromEntries(keys.map((key) => [key, restored(value[key], texts)]));
+  };
+
+  window.ANSWERS = {
+    index: (listed) => experiments.push(...listed),
+    part: (name, number, { texts, units }) => {
+      parts.set(`${name}-${number}`, units.map((unit) => restored(unit, texts)));
+      waiting.get(`${name}-${number}`)?.();
+    },
+  };
+
+  const load = (file) => new Promise((resolve, reject) => {
+    document.head.append(make("script", { src: `answers/${file}.js`, onload: resolve, onerror: reject }));
+  });
+  const loaded = async (name, number) => {
+    const key = `${name}-${number}`;
+    if (!parts.has(key)) {
+      await new Promise((resolve, reject) => {
+        waiting.set(key, resolve);
+        load(key).catch(reject);
+      });
+    }
+    return parts.get(key);
+  };
+  const questions = async ({ name, parts: count }) =>
+    (await Promise.all([...Array(count).keys()].map((number) => loaded(name, number)))).flat();
+
+  // ------------------------------------------------------------------------------------------------- the address
+
+  const state = () => {
+    const given = new URLSearchParams(location.hash.slice(1));
+    const experiment = experiments.find(({ name }) => name === given.get("nb")) ?? experiments[0];
+    return {
+      experiment,
+      arm: given.get("arm") ?? "",
+      model: given.get("model") ?? "",
+      show: given.get("show") in SHOW ? given.get("show") : "all",
+      text: given.get("text") ?? "",
+      unit: given.get("unit") ?? "",
+    };
+  };
+  const address = (changes) => {
+    const { experiment, ...rest } = state();
+    const wanted = { nb: experiment.name, ...rest, ...changes };
+    if ("nb" in changes) Object.assign(wanted, { arm: "", model: "", unit: "" });
+    const kept = Object.entries(wanted).filter(([name, value]) => value && !(name === "show" && value === "all"));
+    return `#${new URLSearchParams(kept)}`;
+  };
+
+  // --------------------------------------------------------------------------------------------------- one row
+
+  const MAIN = ["accuracy", "correct", "exact", "f1", "mrr", "ndcg"];
+  // whether an answer is right, by the first measure that it has; null where none says
+  const right = (row) => {
+    const name = MAIN.find((measure) => measure in row.measures) ?? Object.keys(row.measures)[0];
+    return name === undefined ? null : row.measures[name] === 1;
+  };
+  const id = (unit) => [unit.task, unit.split, unit.id].join("|");
+  const mine = (unit, { arm, model }) =>
+    unit.rows.filter((row) => (!arm || row.arm === arm) && (!model || !row.model || row.model === model));
+  const matches = (unit, wanted) => {
+    const rows = mine(unit, wanted).filter((row) => !row.of);
+    if (!rows.length) return false;
+    const words = wanted.text.toLowerCase().split(/\s+/).filter(Boolean);
+    const text = `${unit.id} ${unit.question} ${Object.values(unit.strata).join(" ")}`.toLowerCase();
+    if (!words.every((word) => text.includes(word))) return false;
+    if (wanted.show === "wrong") return rows.some((row) => right(row) === false);
+    if (wanted.show === "unparsed") return rows.some((row) => row.flags.includes("unparsed"));
+    if (wanted.show === "disagree") return new Set(rows.map((row) => right(row))).size > 1;
+    return true;
+  };
+
+  const mark = (row) => {
+    const is = right(row);
+    const word = is === null ? "not scored" : is ? "right" : "wrong";
+    const look = { right: "agrees", wrong: "differs" }[word] ?? "not run";
+    const shown = make("span", { class: "rag-verdict", "data-verdict": look });
+    shown.textContent = word;
+    return shown;
+  };
+  const prompt = (messages) => make("div", { class: "rag-prompt" }, ...messages.map(([role, text]) =>
+    make("div", { class: "rag-turn" }, make("span", { class: "rag-role" }, role), make("pre", {}, text))));
+  const folded = (title, ...children) => make("details", {}, make("summary", {}, title), ...children);
+
+  const detail = (unit, wanted) => {
+    const arms = wanted.experiment.arms;
+    const strata = Object.entries(unit.strata).map(([name, value]) => `${name}: ${value}`).join("; ");
+    return make("article", { class: "rag-question", "aria-label": "Question", tabindex: "-1" },
+      make("h2", {}, unit.question || unit.id),
+      make("p", { class: "rag-run" }, [unit.id, unit.task, unit.split, strata].filter(Boolean).join(" · ")),
+      make("p", {}, "True answer: ", make("strong", {}, unit.gold ?? "see the measures")),
+      ...mine(unit, wanted).map((row) => make("section", { class: "rag-answered" },
+        make("h3", {}, arms[row.arm] ?? row.arm, " ", mark(row)),
+        make("p", { class: "rag-run" }, [row.model, row.of && `judges ${row.of}`, row.repeat ? `repeat ${row.repeat}` : "",
+          ...row.flags, ...Object.entries(row.measures).map(([name, value]) => `${name} ${value}`)].filter(Boolean).join(" · ")),
+        row.said === null ? null : make("pre", {}, row.said),
+        row.read === null || row.read === row.said ? null : make("p", {}, `Read as: ${row.read}`),
+        row.found.length ? folded(`Retrieved (${row.found.length})`, make("ol", {}, ...row.found.map((text) => make("li", {}, text)))) : null,
+        ...row.asked.map((messages, number) => folded(`Prompt ${number + 1} of ${row.asked.length}`, prompt(messages))))));
+  };
+
+  // ------------------------------------------------------------------------------------------------- the page
+
+  const choice = (label, name, options, value) => make("label", {}, label, make("select",
+    { name, onchange: (event) => { location.hash = address({ [name]: event.target.value, unit: "" }); } },
+    ...options.map(([key, text]) => make("option", { value: key, selected: key === value }, text))));
+
+  let first = true;
+  const draw = async () => {
+    const wanted = state();
+    const { experiment } = wanted;
+    if (!experiment) {
+      root.replaceChildren(make("p", {}, "No run with answers is shown in this build."));
+      return;
+    }
+    root.setAttribute("aria-busy", "true");
+    const units = await questions(experiment);
+    const found = units.filter((unit) => matches(unit, wanted));
+    const chosen = units.find((unit) => id(unit) === wanted.unit) ?? found[0];
+    const focus = document.activeElement?.getAttribute("name");
+    const search = make("input", { type: "search", name: "text", value: wanted.text,
+      onchange: (event) => { location.hash = address({ text: event.target.value, unit: "" }); } });
+    const at = Math.max(0, found.indexOf(chosen));
+    const start = Math.floor(at / PAGE) * PAGE;
+    const link = (unit, text, attributes = {}) => make("a", { href: address({ unit: id(unit) }), ...attributes }, text);
+    root.replaceChildren(
+      make("form", { class: "rag-tools", role: "search", "aria-label": "Filter answers", onsubmit: (event) => event.preventDefault() },
+        choice("Experiment", "nb", experiments.map(({ name, title }) => [name, `${name.slice(0, 2)} ${title}`]), experiment.name),
+        choice("Arm", "arm", [["", "all"], ...Object.entries(experiment.arms)], wanted.arm),
+        ...(experiment.models.length > 1 ? [choice("Model", "model", [["", "all"], ...experiment.models.map((m) => [m, m])], wanted.model)] : []),
+        choice("Show", "show", Object.entries(SHOW), wanted.show),
+        make("label", {}, "Contains", search),
+        make("output", {}, `${found.length} of ${units.length} questions`)),
+      make("div", { class: "rag-viewer" },
+        make("nav", { "aria-label": "Questions" },
+          make("ol", { start: start + 1 }, ...found.slice(start, start + PAGE).map((unit) =>
+            make("li", {}, link(unit, unit.question.slice(0, 90) || unit.id, { "aria-current": unit === chosen && "true" })))),
+          make("p", {},
+            start > 0 ? link(found[start - 1], "Previous page") : null, " ",
+            start + PAGE < found.length ? link(found[start + PAGE], "Next page") : null)),
+        chosen ? detail(chosen, wanted) : make("p", {}, "No question matches.")));
+    root.removeAttribute("aria-busy");
+    if (focus) root.querySelector(`[name="${focus}"]`)?.focus();
+    else if (!first && wanted.unit) root.querySelector(".rag-question")?.focus({ preventScroll: innerWidth > 900 });
+    first = false;
+  };
+  addEventListener("hashchange", draw);
+  load("index").then(draw, () => root.replaceChildren(make("p", {}, "The answers of this build could not be loaded.")));
+})();
