@@ -22,8 +22,12 @@ from playwright.sync_api import Browser
 
 from helpers.datasets import Located
 from helpers.llm import Usage
-from helpers.results import figures, published, record
+from helpers.results import answers, figures, published, record
+from helpers.results.answers import Answer, Item
 from helpers.results.metrics import Score, proportion
+from helpers.results.outcomes import Outcomes
+from helpers.results.requests import Row, plain, request_key
+from helpers.results.requests import write as write_requests
 from helpers.site import book
 
 REPOSITORY = Path(__file__).resolve().parents[1]
@@ -34,6 +38,8 @@ PAGES = [
     "index",
     "how-to-read",
     "scoreboard",
+    BOARD,
+    "answers",
     "launch",
     f"notebooks/{CHAPTER}",
     f"notebooks/{CHAPTER}_sample",
@@ -89,6 +95,33 @@ def write(path: Path, content: dict[str, Any]) -> Path:
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(json.dumps(content), encoding="utf-8")
     return path
+
+
+def answered() -> tuple[list[Answer], list[Row]]:
+    """Two arms on sixty questions; GraphRAG alone is right on the odd ones. Texts are as hostile as they may be."""
+    rows, requests = [], []
+    for i in range(60):
+        prompt = [{"role": "user", "content": f"Is <b>rash {i}</b> an effect?"}]
+        key = request_key("chat", "w", {}, prompt)
+        requests.append(Row(key, "chat", "w", plain({}), plain(prompt), plain({"text": "YES"}), 9, 1, 0.1, "e", "now"))
+        for arm, right in (("closed_book", i % 2 == 0), ("graphrag", True)):
+            rows.append(
+                Answer(
+                    arm=arm,
+                    unit=f"drug | effect {i}",
+                    cluster="drug",
+                    run="laptop",
+                    model=MODEL,
+                    question=f"Is rash {i} </script><script>alert(1)</script> an effect?",
+                    answer="YES" if right else "<img src=x onerror=alert(1)>",
+                    predicted="YES" if right else "NO",
+                    gold="YES",
+                    measures={"accuracy": (float(right), 1.0)},
+                    items=[Item(id="1", label="<b>a sentence</b>", rank=1)],
+                    requests=[key],
+                )
+            )
+    return rows, requests
 
 
 def save_record(path: Path, profile: str, *, sample: bool, right: int = 0) -> Path:
@@ -151,6 +184,9 @@ class Project:
     def keep_reference(self) -> None:
         write(self.root / "book" / "reference" / f"{CHAPTER}.ipynb", notebook())
         save_record(self.root / "data" / "results" / "laptop" / f"{CHAPTER}.json", "laptop", sample=False)
+        rows, requests = answered()
+        answers.write(self.root / "data" / "answers" / CHAPTER, Outcomes(rows).frame, licence="CC0-1.0")
+        write_requests(self.root / "data" / "requests" / CHAPTER / "chat.parquet", requests)
 
 
 def new_project(root: Path) -> Project:
@@ -548,6 +584,55 @@ def test_the_book_opens_from_the_disk_without_a_server(browser: Browser, project
     assert "rows" in page.locator(".rag-tools output").first.inner_text()
     page.goto((project.site / "search.html").as_uri() + "?q=GraphRAG")
     page.locator("ul.search li a").first.wait_for()
+    assert not errors
+    page.close()
+
+
+@pytest.mark.book
+@pytest.mark.parametrize(("width", "theme"), [(1280, "light"), (390, "dark")])
+def test_a_reader_gets_from_the_front_page_to_the_questions_that_an_arm_got_wrong_and_back(
+    browser: Browser, address: str, width: int, theme: Theme
+) -> None:
+    with visit(browser, f"{address}/index.html", width=width, theme=theme) as seen:
+        page = seen.page
+        page.locator(".bd-article a", has_text="Numbers and claims").first.click()
+        page.wait_for_url(f"**/{BOARD}.html")
+        row = page.locator(".rag-board tr", has=page.locator("[id='side_effects.table1.closed_book.accuracy']"))
+        row.get_by_role("link", name="answers").click()
+        page.wait_for_url("**/answers.html#nb=*")
+        assert page.locator("[name=arm]").input_value() == "closed_book"
+        page.get_by_label("Show").select_option("wrong")
+        page.locator(".rag-tools output", has_text="30 of 60 questions").wait_for()
+        page.get_by_role("navigation", name="Questions").get_by_role("link", name="rash 7 ").click()
+        page.locator("article h2", has_text="rash 7 ").wait_for()
+        assert "</script><script>alert(1)</script>" in page.locator("article h2").inner_text()
+        page.locator("summary", has_text="Prompt 1 of 1").click()
+        assert page.locator(".rag-turn pre").first.inner_text() == "Is <b>rash 7</b> an effect?"
+        assert page.locator("article img, article b").count() == 0
+        here = page.url
+        page.goto(f"{address}/index.html")
+        page.goto(here)
+        page.locator("article h2", has_text="rash 7 ").wait_for()
+        page.go_back()
+        page.wait_for_url("**/index.html")
+
+
+@pytest.mark.book
+def test_the_viewer_is_used_from_the_disk_and_by_keyboard(browser: Browser, project: Project) -> None:
+    page = browser.new_page()
+    errors: list[str] = []
+    page.on("console", lambda message: errors.append(message.text) if message.type == "error" else None)
+    page.on("pageerror", lambda error: errors.append(str(error)))
+    page.goto((project.site / "answers.html").as_uri())
+    page.locator(".rag-tools output", has_text="60 of 60 questions").wait_for()
+    assert page.locator("nav[aria-label=Questions] li").count() == 50
+    page.get_by_role("link", name="Next page").focus()
+    page.keyboard.press("Enter")
+    page.locator("nav[aria-label=Questions] ol[start='51']").wait_for()
+    page.get_by_label("Show").focus()
+    page.get_by_label("Show").select_option("disagree")
+    page.locator(".rag-tools output", has_text="30 of 60 questions").wait_for()
+    assert page.evaluate("document.activeElement.name") == "show", "the control that was used keeps the focus"
     assert not errors
     page.close()
 

@@ -482,7 +482,7 @@ class Pages:
         small += [f"n = {figures.number(cell['n'], 'count')}"] if not pd.isna(cell["n"]) else []
         small += [f"{cell['unparsed']} unparsed"] if not pd.isna(cell["unparsed"]) and cell["unparsed"] else []
         small += [text for text in (cell["model"], "reference run" * (cell.group == "reference")) if text]
-        if arms := self._answered.get(cell["notebook"]):
+        if (arms := self._answered.get(cell["notebook"])) and cell.group != "rescored":
             arm = next((part for part in cell.number.id.split(".") if part in arms), "")
             small.append(Markup('<a href="{}">answers</a>').format(viewer.link(cell["notebook"], arm)))
         return cell.html() + _why(Markup("; ").join(small))
