@@ -134,8 +134,8 @@ reference: $(READY) ## keep this machine's run as the reference that a fresh clo
 new-experiment: $(READY) ## begin a notebook of your own: make new-experiment NAME=first_try PAPER=my_paper
 	@$(PY) -m helpers.site.new_experiment --name "$(NAME)" --paper "$(PAPER)"
 
-scoreboard: $(READY) ## print the scoreboard and the ledger of claims
-	@$(PY) -m helpers.site.scoreboard
+scoreboard: $(READY) ## print what became of each paper, or of one: make scoreboard PAPER=side_effects
+	@$(PY) -m helpers.site.scoreboard $(if $(PAPER),--paper "$(PAPER)")
 
 # -------------------------------------------------------------------------------------------------------------- book
 SOURCES := $(shell find book data/published data/results notebooks/profiles -type f 2>/dev/null) \
@@ -160,7 +160,7 @@ serve: book ## serve the book on http://127.0.0.1:8000, or another PORT
 	@$(VENV)/bin/python -m http.server $(PORT) --bind 127.0.0.1 --directory $(BUILD)/html
 
 lab: $(READY) ## edit the notebooks in JupyterLab
-	@$(VENV)/bin/jupyter lab --notebook-dir=.
+	@$(VENV)/bin/jupyter lab --notebook-dir=. --ip=127.0.0.1 $$([ $$(id -u) != 0 ] || echo --allow-root)
 
 # -------------------------------------------------------------------------------------------------------------- test
 lint: $(READY) ## ruff and mypy

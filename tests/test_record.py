@@ -621,6 +621,8 @@ def test_the_terminal_shows_scoreboard_and_ledger(capsys, monkeypatch):
     run.rerun(ACCURACY, 0.7, model="SmolLM2-135M")
     run.save()
     assert scoreboard.main(["--profile", "laptop"]) == 0
+    assert "1 stand-in" in capsys.readouterr().out
+    assert scoreboard.main(["--profile", "laptop", "--paper", "toy"]) == 0
     out = capsys.readouterr().out
     assert "70.00% (stand-in)" in out
     assert "Pairs beat lists." in out

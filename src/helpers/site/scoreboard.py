@@ -6,6 +6,7 @@ import argparse
 import logging
 import re
 import sys
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, TypeVar, get_args
@@ -279,13 +280,13 @@ _COLOURS = {"agrees": "green", "differs": "red", "undecided": "magenta", "SAMPLE
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Print scoreboard and ledger; with `--check`, hold this machine's runs against the kept reference.
+    """Print what became of each paper, or one paper's numbers and claims; with `--check`, this machine's drift.
 
     Returns:
         0; with `--check` 1 if a number drifted, and 2 if there was nothing to compare.
     """
     parser = argparse.ArgumentParser(prog="python -m helpers.site.scoreboard", description="Printed, rescored, rerun.")
-    parser.add_argument("--paper", choices=papers(), help="one paper; default: all")
+    parser.add_argument("--paper", choices=papers(), help="every number and claim of this paper")
     parser.add_argument("--profile", choices=get_args(Profile), default=settings().profile)
     parser.add_argument("--check", action="store_true", help="exit 1 if a number drifted from the kept reference")
     options = parser.parse_args(arguments)
@@ -293,11 +294,33 @@ def main(arguments: Sequence[str] | None = None) -> int:
     console = Console()
     if options.check:
         return _check(console, options.paper, options.profile)
-    board = scoreboard(options.paper, options.profile)
+    board, claims = scoreboard(options.paper, options.profile), ledger(options.paper, options.profile)
+    if not options.paper:
+        console.print(_summary(board, claims))
+        console.print("One paper's numbers and claims: make scoreboard PAPER=side_effects")
+        return 0
     for (paper, table), rows in board.groupby(["paper", "table"], sort=False):
         console.print(_board(escape(f"{paper}: {table}"), rows))
-    console.print(_claims(ledger(options.paper, options.profile)))
+    console.print(_claims(claims))
     return 0
+
+
+def _summary(board: pd.DataFrame, claims: pd.DataFrame) -> Table:
+    """A row for each paper: its numbers rescored and rerun, and its claims, by verdict."""
+    table = Table("paper", "numbers", "rescored", "rerun", "claims")
+    for paper in dict.fromkeys([*board["paper"], *claims["paper"]]):
+        numbers = board[board["paper"] == paper].to_dict("records")
+        rescored = [row["rescored_verdict"] for row in numbers]
+        rerun = [row[f"{row['shown']}_verdict"] for row in numbers]
+        stated = claims[claims["paper"] == paper]["verdict"].tolist()
+        table.add_row(escape(str(paper)), str(len(numbers)), _counted(rescored), _counted(rerun), _counted(stated))
+    return table
+
+
+def _counted(verdicts: Iterable[str]) -> str:
+    counts = Counter(verdicts)
+    words = [word for word in (*_COLOURS, "stand-in", "not run", "cannot be run") if counts[word]]
+    return ", ".join(_coloured(f"{counts[word]} {word}", word) for word in words)
 
 
 def _check(console: Console, paper: str | None, profile: Profile) -> int:
