@@ -1,7 +1,7 @@
 #!/bin/bash
 # Runs the notebooks as a Slurm array, one a task, each on a copy of the project on the node's own disk. What it leaves
 # comes back to the folder that it was sent from, and so do the replies it had if it was cut short: send it again.
-#   sbatch --array=1-$(ls notebooks/*.ipynb | wc -l) slurm.sh
+#   sbatch --array=1-$(ls notebooks/*.ipynb | wc -l) slurm.sh           add --gres=gpu:1 for notebooks that train
 #SBATCH --job-name=medical-rag-book
 #SBATCH --cpus-per-task=4
 #SBATCH --mem=16G
@@ -14,12 +14,14 @@ name=$(cd "$home/notebooks" && printf '%s\n' *.ipynb | sed -n "${SLURM_ARRAY_TAS
 [ -n "$name" ] || { echo "There is no notebook number $SLURM_ARRAY_TASK_ID in $home/notebooks." >&2; exit 2; }
 
 work=$(mktemp -d "${SLURM_TMPDIR:-${TMPDIR:-/tmp}}/$name.XXXXXX")
-requests=$home/_build/requests/$PROFILE/$name
+# where any later run on this machine takes them in
+requests=$home/data/derived/requests/tasks/$PROFILE-$name
 bring_back() {
   mkdir -p "$home/_build" "$requests"
-  for part in params executed failed records sets answers; do
-    [ ! -d "$work/_build/$part" ] || cp -a "$work/_build/$part" "$home/_build/"
-  done
+  # this task's own alone: the others write theirs
+  (cd "$work" && find _build/*/"$PROFILE" -maxdepth 2 -name "$name*" 2>/dev/null; find "$work/data/derived/adapters" \
+    -mindepth 1 -maxdepth 1 -printf 'data/derived/adapters/%f\n' 2>/dev/null) |
+    tar -C "$work" -c -T - | tar -C "$home" -x
   [ ! -d "$work/data/derived/requests" ] || cp -a "$work/data/derived/requests/." "$requests/"
   rm -rf "$work"
 }

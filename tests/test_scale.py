@@ -23,6 +23,7 @@ from test_run import PUBLISHED, write_notebook
 
 from helpers import settings
 from helpers.results import record
+from helpers.results.requests import Store
 from helpers.site import costs
 
 REPOSITORY = Path(__file__).resolve().parents[1]
@@ -68,6 +69,9 @@ def bare(**variables: str) -> dict[str, str]:
     return {k: v for k, v in os.environ.items() if not k.startswith(ours)} | variables
 
 
+TASKS = "data/derived/requests/tasks"
+
+
 def run_as(root: Path, *command: str, **variables: str) -> subprocess.CompletedProcess[str]:
     """Run a command in a folder."""
     return subprocess.run(command, cwd=root, env=bare(**variables), capture_output=True, text=True, check=False)
@@ -90,12 +94,56 @@ def test_a_task_of_the_array_runs_its_notebook_and_brings_everything_back(projec
     saved = json.loads((build / "records" / "smoke" / "02_demo_second.json").read_text())
     assert saved["provenance"]["parameters"] == {"size": 2}
     assert not (build / "records" / "smoke" / "01_demo_first.json").exists()
-    assert (build / "requests" / "smoke" / "02_demo_second" / "answer").read_text() == "kept"
+    assert (project / TASKS / "smoke-02_demo_second" / "answer").read_text() == "kept"
+    assert [path.name for path in (build / "params" / "smoke").iterdir()] == ["02_demo_second.yml"]
     assert not list(node.iterdir()), "nothing stays on the node"
     target = "_build/executed/smoke/02_demo_second.ipynb"
     again = run_as(project, "make", "--no-print-directory", f"PYTHON={sys.executable}", "PROFILE=smoke", target)
     assert again.returncode == 0, again.stderr
     assert "done in" not in again.stderr, "make takes it for its own run"
+
+
+SBATCH = """
+for last; do :; done
+for id in 1 2 3 4; do SLURM_ARRAY_TASK_ID=$id SLURM_SUBMIT_DIR=$PWD bash "$last" & done
+wait
+"""
+STORES = """
+from helpers.results.requests import STORE, Row, Store, plain, request_key
+prompt = [{{"role": "user", "content": "{0}"}}]
+key = request_key("chat", "declared:m", {{}}, prompt)
+reply = plain({{"text": "{0}"}})
+Store(STORE).put([Row(key, "chat", "declared:m", plain({{}}), plain(prompt), reply, 1, 1, 0.1, "e", "now")])
+from helpers.lora import ADAPTERS
+(ADAPTERS / "{0}").mkdir(parents=True)
+(ADAPTERS / "{0}" / "weights").write_text("{0}")
+"""
+
+
+def test_an_array_of_four_leaves_records_replies_and_adapters_where_a_local_run_finds_them(
+    project: Path, tmp_path: Path
+) -> None:
+    (project / "data" / "published" / "demo.yml").write_text(PUBLISHED)
+    (project / "data" / "registry.yml").write_text("files: {}\n")
+    (project / "notebooks" / "profiles" / "smoke.yml").write_text("defaults:\n  size: 2\n")
+    names = [f"0{i}_demo_{word}" for i, word in enumerate(("one", "two", "three", "four"))]
+    for name in names:
+        write_notebook(project, name, STORES.format(name))
+    os.utime(project / "requirements.lock", (0, 0))
+    for folder in ("node", "bin"):
+        (tmp_path / folder).mkdir()
+    command(tmp_path / "bin", "sbatch", SBATCH)
+    path = f"{tmp_path / 'bin'}:{os.environ['PATH']}"
+    script = str(REPOSITORY / "slurm.sh")
+    done = run_as(project, "sbatch", "--array=1-4", script, PATH=path, PROFILE="smoke", TMPDIR=str(tmp_path / "node"))
+    assert done.returncode == 0, done.stderr
+    records = sorted(path.stem for path in (project / "_build" / "records" / "smoke").glob("*.json"))
+    assert records == names
+    rows = Store(project / "data" / "derived" / "requests").rows()
+    assert sorted(json.loads(row.reply)["text"] for row in rows) == names
+    adapters = project / "data" / "derived" / "adapters"
+    assert sorted((adapters / name / "weights").read_text() for name in names) == names
+    assert not list((tmp_path / "node").iterdir())
 
 
 @pytest.fixture
@@ -156,7 +204,7 @@ def test_a_task_that_is_cut_short_ends_its_notebook_and_brings_its_answers_back(
     assert process.returncode == 143, said
     assert time.monotonic() - began < 60, "it did not wait for the notebook's own end"
     build = project / "_build"
-    assert (build / "requests" / "smoke" / "01_demo_first" / "answer").read_text() == "kept"
+    assert (project / TASKS / "smoke-01_demo_first" / "answer").read_text() == "kept"
     assert not [*build.rglob("*.part*"), *(build / "executed").rglob("*.ipynb")]
     assert not list((tmp_path / "node").iterdir()), "nothing stays on the node"
 
@@ -172,7 +220,7 @@ def test_a_run_that_does_not_end_is_ended_and_its_answers_come_back(
     process.send_signal(signal.SIGTERM)
     _, said = process.communicate(timeout=30)
     assert process.returncode == 143, said
-    assert (project / "_build" / "requests" / "smoke" / "01_demo_first" / "answer").exists()
+    assert (project / TASKS / "smoke-01_demo_first" / "answer").exists()
     assert not list((tmp_path / "node").iterdir())
 
 

@@ -147,7 +147,7 @@ class Store:
     and a warning names the folder.
 
     Args:
-        folder: holds `requests.sqlite`; made if it is not there.
+        folder: holds `requests.sqlite`, made if it is not there, and the stores of a cluster's tasks, taken in.
         released: folder of Parquet files that the store takes in once; None for none.
     """
 
@@ -170,11 +170,12 @@ class Store:
                 folder.mkdir()
                 self._warn(f"The stored requests were no database ({error}). Set aside as {aside}; starting anew.")
                 self._db = _opened(folder / "requests.sqlite")
-        for file in sorted(released.glob("*/*.parquet")) if released else ():
+        others = [*released.glob("*/*.parquet")] if released else []
+        for file in sorted(others) + sorted(folder.glob("tasks/*/requests.sqlite")):
             mark = ("/".join(file.parts[-2:]), hashlib.sha256(file.read_bytes()).hexdigest())
             with self._harmless("read"):
                 if mark not in self._db.execute("SELECT file, digest FROM taken_in").fetchall():
-                    self._add(read(file))
+                    self._add(read(file) if file.suffix == ".parquet" else list(Store(file.parent).rows()))
                     with self._db:
                         self._db.execute("INSERT OR REPLACE INTO taken_in VALUES (?, ?)", mark)
 
