@@ -14,8 +14,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from helpers.settings import ROOT
-from papers.clinical_notes.charts import CONTEXTS, LABELS, Chart, Charts, MedicationEvent, generate
-from papers.clinical_notes.extraction import milligrams
+from papers.clinical_notes.charts import generate
+from papers.clinical_notes.cleaning import milligrams
+from papers.clinical_notes.gold import CONTEXTS, LABELS, Chart, Charts, MedicationEvent
 from papers.clinical_notes.wording import DRUGS, WORDING, paraphrases, words
 
 SEED, PARAPHRASED = 7, 0.5

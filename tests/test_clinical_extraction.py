@@ -9,12 +9,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from papers.clinical_notes import cleaning, llm_reading, namers
 from papers.clinical_notes import extraction as ex
 from papers.clinical_notes.charts import generate
+from papers.clinical_notes.gold import LABELS
 
 
 def read(sentence: str, *, slips: int = 1, own_rules: bool = True) -> ex.Reading:
-    return ex.reader(ex.by_rules(slips=slips), own_rules=own_rules)([ex.Passage("P0001-N001", sentence)])[0]
+    return ex.reader(namers.by_rules(slips=slips), own_rules=own_rules)([ex.Passage("P0001-N001", sentence)])[0]
 
 
 # ------------------------------------------------------------------------------------------------------- cleaning
@@ -24,20 +26,20 @@ def test_cleaning_masks_writes_out_and_plains():
     raw = (
         "Pt c/o sz [**Name**] ___ 500\N{NO-BREAK SPACE}mgs b.i.d., MRN 00-1234567, call (555) 010-1234 \N{EN DASH} H/o"
     )
-    assert ex.clean(raw).text == (
+    assert cleaning.clean(raw).text == (
         "Patient complains of seizures [REDACTED] [REDACTED] 500 mg BID, MRN [REDACTED], call [REDACTED] - History of"
     )
 
 
 def test_cleaning_a_cleaned_note_changes_nothing():
     for note in generate(6, 3).notes():
-        once = ex.clean(note.text).text
-        assert ex.clean(once).text == once
+        once = cleaning.clean(note.text).text
+        assert cleaning.clean(once).text == once
 
 
 @given(st.text(max_size=80))
 def test_every_character_of_a_cleaned_text_has_its_place(text):
-    cleaned = ex.clean(text)
+    cleaned = cleaning.clean(text)
     assert len(cleaned.text) == len(cleaned.starts) == len(cleaned.ends)
     assert all(0 <= s < e <= len(text) for s, e in zip(cleaned.starts, cleaned.ends, strict=True))
     assert list(cleaned.starts) == sorted(cleaned.starts)
@@ -45,7 +47,7 @@ def test_every_character_of_a_cleaned_text_has_its_place(text):
 
 def test_spans_go_there_and_back():
     raw = "H/o [**Name**] takes LEV 500\N{NO-BREAK SPACE}mgs b.i.d."
-    cleaned = ex.clean(raw)
+    cleaned = cleaning.clean(raw)
     start, end = raw.index("500"), raw.index(" b.i.d.")
     assert cleaned.text[slice(*cleaned.cleaned(start, end))] == "500 mg"
     assert raw[slice(*cleaned.original(*cleaned.cleaned(start, end)))] == raw[start:end]
@@ -53,14 +55,14 @@ def test_spans_go_there_and_back():
 
 def test_an_empty_span_is_refused():
     with pytest.raises(ValueError, match="span"):
-        ex.clean("abc").original(1, 1)
+        cleaning.clean("abc").original(1, 1)
 
 
 def test_cleaning_leaves_no_planted_identifier():
     charts = generate(30, 3)
     identifiers = [i for c in charts for i in c.identifiers]
     assert identifiers
-    cleaned = "\n".join(ex.clean(note.text).text for note in charts.notes())
+    cleaned = "\n".join(cleaning.clean(note.text).text for note in charts.notes())
     assert not [i for i in identifiers if i in cleaned]
 
 
@@ -72,12 +74,12 @@ def test_cleaning_leaves_no_planted_identifier():
     [("Keppra", "levetiracetam"), ("LTG", "lamotrigine"), ("Divalproex", "valproate"), ("lamotirgine", "lamotrigine")],
 )
 def test_names_become_generic(written, name):
-    assert ex.generic_name(written) == name
+    assert cleaning.generic_name(written) == name
 
 
 def test_an_unknown_name_stays_and_a_short_one_bears_no_slip():
-    assert ex.generic_name("Atorvastatin") == "atorvastatin"
-    assert ex.generic_name("OXX") == "oxx"
+    assert cleaning.generic_name("Atorvastatin") == "atorvastatin"
+    assert cleaning.generic_name("OXX") == "oxx"
 
 
 @pytest.mark.parametrize(
@@ -93,13 +95,13 @@ def test_an_unknown_name_stays_and_a_short_one_bears_no_slip():
     ],
 )
 def test_strengths_in_milligrams(text, mg):
-    assert ex.milligrams(text) == (None if mg is None else pytest.approx(mg))
+    assert cleaning.milligrams(text) == (None if mg is None else pytest.approx(mg))
 
 
 @given(st.floats(0.5, 5000).map(lambda x: round(x, 1)))
 def test_a_strength_in_mg_and_in_g_is_the_same(mg):
-    assert ex.milligrams(f"{mg} mg") == pytest.approx(mg)
-    assert ex.milligrams(f"{mg / 1000:.4f} g") == pytest.approx(mg, abs=0.06)
+    assert cleaning.milligrams(f"{mg} mg") == pytest.approx(mg)
+    assert cleaning.milligrams(f"{mg / 1000:.4f} g") == pytest.approx(mg, abs=0.06)
 
 
 @pytest.mark.parametrize(
@@ -116,7 +118,7 @@ def test_a_strength_in_mg_and_in_g_is_the_same(mg):
     ],
 )
 def test_attributes_in_one_spelling(label, text, value):
-    assert ex.normal(label, text) == value
+    assert cleaning.normal(label, text) == value
 
 
 # --------------------------------------------------------------------------------------------------------- rules
@@ -225,17 +227,29 @@ def test_reading_writes_no_note_to_a_log(caplog, capfd):
 def test_a_trained_model_finds_what_it_was_shown():
     charts = generate(4, 1)
     train = [c for c in charts if c.split == "train"]
-    training = ex.train(train, train, passes=5, seed=1)
+    training = namers.train(train, train, passes=5, seed=1)
     assert training.lost == 0
     assert max(training.f1) > 0.1
-    reading = ex.reader(ex.by_model(training.nlp))([train[0].notes[1]])[0]
-    assert {e.label for e in reading.entities} <= set(ex.LABELS)
+    reading = ex.reader(namers.by_model(training.nlp))([train[0].notes[1]])[0]
+    assert {e.label for e in reading.entities} <= set(LABELS)
 
 
 def test_a_missing_med7_is_said_with_what_to_do():
-    model, why = ex.med7("en_core_med7_that_is_not_there")
+    model, why = namers.med7("en_core_med7_that_is_not_there")
     assert model is None
     assert "pip install" in why
+
+
+def test_a_med7_that_this_spacy_cannot_load_stops_no_run(monkeypatch):
+    def fails(package: str) -> None:
+        raise ValueError("[E053] Could not read config.cfg: the transformer is unknown")
+
+    monkeypatch.setattr(namers.spacy.util, "is_package", lambda package: True)
+    monkeypatch.setattr(namers.spacy, "load", fails)
+    model, why = namers.med7("en_core_med7_trf")
+    assert model is None
+    assert "E053" in why
+    assert "environment of its own" in why
 
 
 # ------------------------------------------------------------------------------------------------- language model
@@ -250,7 +264,7 @@ def test_an_answer_in_json_becomes_a_reading():
         "seizure_status": "negative",
         "medications": [item(drug="Keppra", strength="0.5 g", frequency="twice daily"), item(drug=" ")],
     }
-    reading = ex.parse_extraction("n", json.dumps(answer))
+    reading = llm_reading.parse_extraction("n", json.dumps(answer))
     (m,) = reading.medications
     assert (m.drug, m.strength, m.frequency, m.route) == ("levetiracetam", "500 mg", "2", None)
     assert reading.status == "negative"
@@ -261,18 +275,18 @@ def test_an_answer_in_json_becomes_a_reading():
     "answer", ["", "{", '{"medications": []}', '{"seizure_status": "maybe", "medications": []}', "[]", "null"]
 )
 def test_an_answer_that_cannot_be_read_is_counted(answer):
-    reading = ex.parse_extraction("n", answer)
+    reading = llm_reading.parse_extraction("n", answer)
     assert not reading.parsed
     assert reading.medications == ()
 
 
 def test_a_prompt_shows_the_cleaned_line_alone():
     text = "HPI:\nDenies sz. MRN 00-1234567.\nPlan: none"
-    (message,) = ex.context_prompt(text, text.index("sz"), text.index("sz") + 2)
+    (message,) = llm_reading.context_prompt(text, text.index("sz"), text.index("sz") + 2)
     assert "00-1234567" not in message["content"]
     assert "Plan" not in message["content"]
     assert "Denies seizures" in message["content"]
 
 
 def test_the_packages_dictionary_gives_the_names_in_a_text():
-    assert ex.names_in_dictionary(["He took levetiracetam and Methotrexate."]) == {"levetiracetam", "methotrexate"}
+    assert namers.names_in_dictionary(["He took levetiracetam and Methotrexate."]) == {"levetiracetam", "methotrexate"}

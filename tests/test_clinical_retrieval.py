@@ -205,7 +205,7 @@ def test_an_unknown_patient_finds_nothing_rather_than_everyone():
     found = store.retrieve("What did patient 99887766 take?")
     assert found.results == ()
     assert found.audit.counts["after filters"] == 0
-    assert "99887766" in str(found)
+    assert "99887766" in str(found.audit)
 
 
 def test_what_the_caller_names_goes_before_what_the_question_names():
@@ -233,7 +233,7 @@ def test_components_add_up_to_the_score_and_the_order_follows_it():
     # found by its brand name
     assert found.results[0].chunk.text == "keppra stopped for mood"
     assert found.audit.counts["FAISS"] == 5
-    assert "patient P0001" in str(found)
+    assert "patient P0001" in str(found.audit)
 
 
 @given(st.lists(st.one_of(st.floats(-100, 100), st.just(float("nan"))), max_size=20))
@@ -480,7 +480,7 @@ def test_neither_identifiers_nor_note_text_leave_for_record_audit_or_log(charts,
     grades = {q.id: cq.relevant(q, cq.by_note(chunks)) for q in questions}
     run = record.start(notebook="privacy", paper="clinical_notes", profile="smoke", parameters={})
     out = Outcomes(run.answer(rankings.Rankings(store, grades, {}).arms(), questions))
-    shown = [str(store.retrieve("Seizure clusters at dawn", k=50)), repr(store.retrieve("Call back MRN").results)]
+    shown = [repr(store.retrieve("Seizure clusters at dawn", k=50)), repr(store.retrieve("Call back MRN").results)]
     rows = repr(out.frame.to_dict("records"))
     left = [json.dumps(json.loads(run.save(tmp_path / "record.json").read_text())), caplog.text, rows, *shown]
     pieces = {note.text[i : i + 30] for note in notes for i in range(0, len(note.text) - 30, 30)}

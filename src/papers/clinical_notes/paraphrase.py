@@ -29,78 +29,22 @@ from rapidfuzz import fuzz
 from helpers.engines import EngineError
 from helpers.llm import LLM, LlmError, connect
 from helpers.services import LlmEndpoint, ServiceError
-from helpers.settings import SettingsError, profile_model, settings
-from papers.clinical_notes.extraction import TERMS, aliases
+from helpers.settings import DATA, SettingsError, profile_model, settings
+from papers.clinical_notes.cleaning import TERMS, aliases
 from papers.clinical_notes.wording import DRUGS, PARAPHRASES, WORDING, words
 
 SEEDS: Final = (1, 2)
 """One answer a sentence and seed."""
+ASKING: Final = DATA / "clinical_paraphrasing.yml"
+"""What the model is asked, and the words that the checks know."""
 TEMPERATURE, TOP_P, MAX_TOKENS = 0.8, 0.95, 60
 NEAR: Final = 88
 """rapidfuzz's ratio (0 to 100) from which two wordings are too near, a name in braces counting as one character."""
 _NO_SENTENCES: Final = ("identifier", "other_kinds", "one_kind", "durations")
 """Lists of the wording file that hold terms, or numbers that should not be there."""
 
-_SHOWN: Final = {
-    "Pt": "Patient",
-    "pron": "pronoun",
-    "Pron": "Pronoun",
-    "pron_of": "possessive",
-    "sz": "seizures",
-    "one": "seizure",
-    "sym": "symptom",
-    "freq": "times_a_day",
-    "strength2": "old_strength",
-    "drug2": "old_drug",
-    "why": "reason",
-    "how": "effect",
-    "rate": "how_often",
-    "since": "date",
-}
-"""What the model is shown in the place of a short name, so that it knows what the sentence says."""
-_INSTRUCTION: Final = (
-    "You reword sentences of a neurologist's notes. Say the same in other words, as another doctor would write it. "
-    "Copy each name in curly braces exactly; use each as often as the sentence does and no other. Add no fact, number, "
-    "time, drug, dose, seizure or symptom, and leave none out. Answer with the one sentence only."
-)
-_SHOTS: Final = (
-    ("The {witness} said that {pronoun} had no {symptom}.", "According to the {witness}, {pronoun} had no {symptom}."),
-    ("Hold {drug} {strength} for now.", "For the time being, {drug} {strength} is to be held."),
-    ("Had {seizures} at {place} once more, {how_often}.", "Again there were {seizures} at {place}, {how_often}."),
-)
-
-CUES: Final[dict[str, str]] = {
-    "negated": r"no|not|never|none|nor|neither|nothing|cannot|\w+n't|den(?:y|ies|ied|ying)|without|free|negative|"
-    r"absent|absence|lack\w*|exclud\w*|ruled out",
-    "historical": r"history|h/o|past|previous\w*|prior|former\w*|child\w*|ago|resolved|once|earlier|used to|back then",
-    "family": r"famil\w+|relatives?|kin|hereditary|inherited|mother|father|brother|sister|cousin|uncle|aunt|parents?",
-    "hypothetical": r"if|should|in case|may|might|could|would|can|unless|until|when(?:ever)?|consider\w*|possib\w+|"
-    r"potential\w*|option\w*|event of|lest|warn\w*|risk",
-    "allergy": r"allerg\w*|hypersensitiv\w*",
-    "start": r"start\w*|beg[aiu]n\w*|initiat\w*|add\w*|commenc\w*|introduc\w*|prescrib\w*",
-    "stop": r"stop\w*|discontinu\w*|taper\w*|wean\w*|withdr\w+|ceas\w*|halt\w*|come off|came off|end(?:ed|ing)?",
-    "increase": r"increas\w*|(?<!follow )(?<!follow-)up|uptitrat\w*|(?<!cross-)titrat\w*|rais\w*|escalat\w*|higher",
-    "decrease": r"decreas\w*|reduc\w*|lower\w*|down|cut|back off",
-    "keep": r"continu\w*|cont|maintain\w*|keep\w*|kept|stay(?:s|ed)|remain\w*|still|persist\w*|ongoing|unchanged",
-    "switch": r"switch\w*|replac\w*|chang\w*|cross-titrat\w*|transition\w*|swap\w*|convert\w*",
-    "likely": r"likely|probabl\w+|perhaps|suspect\w*|presum\w*|appears?|seems?",
-    "missed": r"miss(?:es|ed|ing)?|forg\w+|skip\w*|ran out|run out",
-}
-"""Words that say whether, when and of whom, and what is done: a sentence and its paraphrase have the same groups."""
-_NUMBERS: Final = (
-    r"\d+|one|two|three|four|five|six|seven|eight|nine|ten|twelve|half|single|once|twice|double|several|few|"
-    r"(?:second|minute|hour|day|week|month|year)s?|today|yesterday|tomorrow|tonight|morning|evening|now|recent\w*"
-)
-_SEIZURES: Final = r"epilep\w*|episodes?|attacks?|fits?|\w*ictal\w*|(?<!in the )events?|syncop\w*"
 _LENGTHS: Final = (0.5, 3.0)
 """Fewest and most words, to those of the template."""
-_PERSONS: Final = r"he|she|his|hers?|him|they|them|theirs?"
-_MISFITS: Final = (
-    r"\b(?:by|via|through|using|on|at|in|the|a) \{route\}|\b(?:at|every|for|per|of|a|the) \{freq\}|"
-    r"\b(?:(?<!due )(?<!owing )to|on|because|as|that|and|with the|according to) \{why\}|\ban? \{sz\}|"
-    r"\b(?:per|every|at) \{rate\}|\b(?:of|by|for|with|an?|the|has|have|desired) \{how\}|\} \{how\}"
-)
-"""Words before a name that do not go with what is filled in: a route is "by mouth" or "IV", seizures are many."""
 
 
 @lru_cache
@@ -136,23 +80,23 @@ def _plain(sentence: str) -> str:
     return re.sub(r"\{[^{}]*\}", "#", sentence)
 
 
-def _found(pattern: str, sentence: str) -> Counter[str]:
-    matches = re.finditer(rf"(?<!\w)(?:{pattern})(?!\w)", _plain(sentence), re.IGNORECASE)
+def _found(patterns: Iterable[str], sentence: str) -> Counter[str]:
+    matches = re.finditer(rf"(?<!\w)(?:{'|'.join(patterns)})(?!\w)", _plain(sentence), re.IGNORECASE)
     return Counter(match[0].lower() for match in matches)
 
 
 def cues(sentence: str) -> set[str]:
-    """The groups of `CUES` of which the sentence has a word.
+    """The groups of cues of which the sentence has a word.
 
     "No change" is a word for keeping and not for denying, "family history" one for the family and not for long ago.
     """
     said = re.sub(r"\bno changes?\b", "unchanged", sentence, flags=re.IGNORECASE)
     said = re.sub(r"\bfamily history\b", "family", said, flags=re.IGNORECASE)
-    return {group for group, pattern in CUES.items() if _found(pattern, said)}
+    return {group for group, pattern in words(ASKING)["cues"].items() if _found(pattern, said)}
 
 
 @lru_cache
-def _medical() -> str:
+def _medical() -> tuple[str, ...]:
     """Words that would be a fact of their own: names of drugs, what belongs to a dose, seizures, symptoms."""
     terms, wording = words(TERMS), words(WORDING)
     dosing = [pattern for group in ("frequencies", "routes", "forms") for pattern, _ in terms[group]]
@@ -163,7 +107,8 @@ def _medical() -> str:
     names = [*(n for n in aliases() if n.upper() not in short), *terms["symptoms"], *kinds, *others]
     # an abbreviation in small letters is another word: PER is a drug
     abbreviations = [f"(?-i:{a})" for a in sorted(short)]
-    return "|".join([*dosing, *terms["seizures"]["nouns"], _SEIZURES, *map(re.escape, names), *abbreviations])
+    seizures = [*terms["seizures"]["nouns"], *words(ASKING)["seizures"]]
+    return (*dosing, *seizures, *map(re.escape, names), *abbreviations)
 
 
 def _same_names(answer: str, template: str) -> bool:
@@ -183,8 +128,13 @@ def _out_of_place(sentence: str) -> bool:
     return any(f"{{{name}}}" in inside for name in ("Pt", "Pron", "Relative"))
 
 
-def _new(pattern: str, answer: str, template: str) -> bool:
+def _misfits(answer: str, template: str) -> bool:
+    pattern = "|".join(words(ASKING)["misfits"])
     return bool(set(re.findall(pattern, answer.lower())) - set(re.findall(pattern, template.lower())))
+
+
+def _new(patterns: Iterable[str], answer: str, template: str) -> bool:
+    return bool(_found(patterns, answer) - _found(patterns, template))
 
 
 def _near(sentence: str, others: Iterable[str]) -> bool:
@@ -200,6 +150,7 @@ def refusal(template: str, answer: str, others: Iterable[str] = ()) -> str | Non
         answer: what came back, after `tidy`.
         others: paraphrases that are kept already.
     """
+    known = words(ASKING)
     checks: tuple[tuple[str, Callable[[], bool]], ...] = (
         ("no single line", lambda: not answer or "\n" in answer),
         ("not plain ASCII", lambda: not answer.isascii()),
@@ -209,13 +160,10 @@ def refusal(template: str, answer: str, others: Iterable[str] = ()) -> str | Non
             lambda: not _LENGTHS[0] <= len(answer.split()) / len(template.split()) <= _LENGTHS[1],
         ),
         ("more than one sentence", lambda: _ends(answer) > _ends(template)),
-        ("does not go with what is filled in", lambda: _out_of_place(answer) or _new(_MISFITS, answer, template)),
-        ("a person of its own", lambda: bool(_found(_PERSONS, answer) - _found(_PERSONS, template))),
-        ("a new number or time", lambda: bool(_found(_NUMBERS, answer) - _found(_NUMBERS, template))),
-        (
-            "a new drug, dose, seizure or symptom",
-            lambda: bool(_found(_medical(), answer) - _found(_medical(), template)),
-        ),
+        ("does not go with what is filled in", lambda: _out_of_place(answer) or _misfits(answer, template)),
+        ("a person of its own", lambda: _new(known["persons"], answer, template)),
+        ("a new number or time", lambda: _new(known["numbers"], answer, template)),
+        ("a new drug, dose, seizure or symptom", lambda: _new(_medical(), answer, template)),
         ("other cues", lambda: cues(answer) != cues(template)),
         ("near to a wording that is there", lambda: _near(answer, (*_written(), *others))),
     )
@@ -227,12 +175,11 @@ def refusal(template: str, answer: str, others: Iterable[str] = ()) -> str | Non
 
 def prompt(template: str) -> list[dict[str, str]]:
     """The messages that ask for a paraphrase."""
-    shots = [m for q, a in _SHOTS for m in ({"role": "user", "content": q}, {"role": "assistant", "content": a})]
-    return [
-        {"role": "system", "content": _INSTRUCTION},
-        *shots,
-        {"role": "user", "content": _renamed(template, _SHOWN)},
-    ]
+    asking = words(ASKING)
+    turns = [turn for shot in asking["shots"] for turn in zip(("user", "assistant"), shot, strict=True)]
+    asked = _renamed(template, asking["shown"])
+    messages = [("system", asking["instruction"]), *turns, ("user", asked)]
+    return [{"role": role, "content": content} for role, content in messages]
 
 
 def _renamed(sentence: str, names: Mapping[str, str]) -> str:
@@ -241,7 +188,7 @@ def _renamed(sentence: str, names: Mapping[str, str]) -> str:
 
 def tidy(answer: str, template: str) -> str:
     """An answer with the template's own names and end, and without quotes around it."""
-    text = _renamed(answer.strip().strip('"').strip(), {shown: name for name, shown in _SHOWN.items()})
+    text = _renamed(answer.strip().strip('"').strip(), {shown: name for name, shown in words(ASKING)["shown"].items()})
     stop = template[-1] if template[-1] in ".!?" else ""
     return text.rstrip(".") + stop
 
@@ -305,18 +252,6 @@ def sift(answers: Iterable[tuple[str, str]], removed: Mapping[tuple[str, str], s
 
 # -------------------------------------------------------------------------------------------------------------- file
 
-_HEAD: Final = """\
-# Sentences of the synthetic charts as a language model reworded them, made by `make paraphrases`
-# (papers.clinical_notes.paraphrase; CC0-1.0). Only test notes have them. Names in braces: see clinical_wording.yml.
-#
-# asked      how many answers the model gave
-# refused    how many of them the checks refused, by the first reason that held
-# removed    those that passed the checks and were taken out by hand, when all that had passed were read; they stay out
-#            when the file is made anew. To take one out, move it here from below and say why.
-# paraphrases    what the charts use, by the sentence of clinical_wording.yml that was reworded
-
-"""
-
 
 def taken_out(path: Path = PARAPHRASES) -> dict[tuple[str, str], str]:
     """Why a paraphrase was taken out on reading, by template and paraphrase."""
@@ -343,7 +278,9 @@ def write(sifted: Sifted, endpoint: LlmEndpoint, path: Path = PARAPHRASES) -> No
         "removed": sifted.removed,
         "paraphrases": dict(sorted(sifted.kept.items(), key=lambda item: order[item[0]])),
     }
-    path.write_text(_HEAD + yaml.safe_dump(content, sort_keys=False, width=1000), encoding="utf-8")
+    path.write_text(
+        words(ASKING)["head"] + "\n" + yaml.safe_dump(content, sort_keys=False, width=1000), encoding="utf-8"
+    )
 
 
 def main() -> int:

@@ -47,57 +47,38 @@ def answer_by_registry(registry: pd.DataFrame, question: ChartQuestion, antiseiz
         rows = rows[(days >= pd.Timestamp(question.since)) & (days <= pd.Timestamp(question.until))]
     if question.drug:
         rows = rows[rows.medication == question.drug]
-    return _FROM_ROWS[question.kind](rows, antiseizure) if len(rows) else None
+    return _from_rows(question.kind, rows, pd.to_datetime(rows.note_date), antiseizure) if len(rows) else None
 
 
-def _medications(rows: pd.DataFrame, antiseizure: frozenset[str]) -> Value | None:
-    return frozenset(rows.medication.dropna()) & antiseizure or None
+def _from_rows(kind: Kind, rows: pd.DataFrame, days: pd.Series, antiseizure: frozenset[str]) -> Value | None:
+    """The answer to one kind of question, from the rows that it is about and their days."""
+    if kind == "medications":
+        return frozenset(rows.medication.dropna()) & antiseizure or None
+    if kind == "symptoms":
+        return frozenset(name for names in rows.seizure_symptoms for name in names) or None
+    if kind == "timeline":
+        return days.min().date(), days.max().date()
+    if kind == "dose":
+        doses = [dose for text in rows.medication_dosage.dropna() if (dose := read_dose(str(text)))]
+        return doses[-1] if doses else None
+    if kind == "frequency":
+        times = pd.to_numeric(rows.intake_times_per_day, errors="coerce").dropna()
+        return float(times.mode().iloc[0]) if len(times) else None
+    return _outcome(rows, days) if kind == "outcome" else _effectiveness(rows)
 
 
-def _dose(rows: pd.DataFrame, _: frozenset[str]) -> Value | None:
-    doses = [dose for text in rows.medication_dosage.dropna() if (dose := read_dose(str(text)))]
-    return doses[-1] if doses else None
-
-
-def _outcome(rows: pd.DataFrame, _: frozenset[str]) -> Value | None:
-    days = pd.to_datetime(rows.note_date)
-    last_year = rows[days >= days.max() - pd.Timedelta(days=365)]
-    seizing = bool((last_year.seizure_status == "positive").any())
-    if not seizing:
-        return "successful" if (last_year.seizure_status == "negative").any() else None
-    failed = rows.loc[rows.medication_effectiveness == "ineffective", "medication"].nunique()
+def _outcome(rows: pd.DataFrame, days: pd.Series) -> Value | None:
+    last_year = rows.seizure_status[days >= days.max() - pd.Timedelta(days=365)]
+    if not (last_year == "positive").any():
+        return "successful" if (last_year == "negative").any() else None
+    failed = rows.medication[rows.medication_effectiveness == "ineffective"].nunique()
     return "refractory" if failed >= 2 else "undetermined"
 
 
-def _timeline(rows: pd.DataFrame, _: frozenset[str]) -> Value | None:
-    days = pd.to_datetime(rows.note_date)
-    return days.min().date(), days.max().date()
-
-
-def _effectiveness(rows: pd.DataFrame, _: frozenset[str]) -> Value | None:
-    known = rows.dropna(subset="medication_effectiveness").sort_values("note_date", kind="stable")
-    known = known[known.medication_effectiveness.isin(EFFECTS)]
-    return str(known.medication_effectiveness.iloc[-1]) if len(known) else None
-
-
-def _frequency(rows: pd.DataFrame, _: frozenset[str]) -> Value | None:
-    times = pd.to_numeric(rows.intake_times_per_day, errors="coerce").dropna()
-    return float(times.mode().iloc[0]) if len(times) else None
-
-
-def _symptoms(rows: pd.DataFrame, _: frozenset[str]) -> Value | None:
-    return frozenset(name for names in rows.seizure_symptoms for name in names) or None
-
-
-_FROM_ROWS: dict[Kind, Callable[[pd.DataFrame, frozenset[str]], Value | None]] = {
-    "medications": _medications,
-    "dose": _dose,
-    "outcome": _outcome,
-    "timeline": _timeline,
-    "effectiveness": _effectiveness,
-    "frequency": _frequency,
-    "symptoms": _symptoms,
-}
+def _effectiveness(rows: pd.DataFrame) -> Value | None:
+    known = rows.sort_values("note_date", kind="stable").medication_effectiveness
+    known = known[known.isin(EFFECTS)]
+    return str(known.iloc[-1]) if len(known) else None
 
 
 def gold_registry(charts: Charts) -> pd.DataFrame:

@@ -148,11 +148,6 @@ class Retrieval:
         ]
         return pd.DataFrame(rows, columns=["rank", "patient", "date", "passage", *parts])
 
-    def __str__(self) -> str:
-        """Audit trail and table."""
-        shown = self.table().to_string(index=False, float_format=lambda x: f"{x:.3f}") if self.results else "no result"
-        return f"{self.audit}\n{shown}"
-
 
 class Retriever:
     """Passages, their two indexes, and the search over them.

@@ -30,8 +30,6 @@ from papers.clinical_notes.gold import (
     Label,
     MedicationEvent,
     Mention,
-    Note,
-    NoteKind,
     Role,
     Split,
     Wording,
@@ -202,13 +200,8 @@ class Author:
         if not inner:
             return word
         i = self.pick(inner)
-        return self.pick(
-            [
-                word[:i] + word[i + 1 :],
-                word[: i + 1] + word[i] + word[i + 1 :],
-                word[:i] + word[i + 1] + word[i] + word[i + 2 :],
-            ]
-        )
+        swapped = word[:i] + word[i + 1] + word[i] + word[i + 2 :]
+        return self.pick([word[:i] + word[i + 1 :], word[: i + 1] + word[i] + word[i + 1 :], swapped])
 
     def background(self) -> dict[str, Slot]:
         """Fillings that are no facts."""
@@ -265,32 +258,18 @@ class Author:
                 spans.append((len(text) - 1 - len(slot.second), len(text) - 1))
             for first, last in spans:
                 whose: Wording = "held out" if slot.held_out else template.wording
+                at: dict[str, Any] = {"note_id": "", "start": first, "end": last}
+                at |= {"wording": whose, "template": template.source}
                 if slot.label:
-                    mentions.append(
-                        Mention(
-                            note_id="",
-                            start=first,
-                            end=last,
-                            label=slot.label,
-                            value=slot.value,
-                            drug=slot.drug,
-                            role=slot.role,
-                            wording=whose,
-                            template=template.source,
-                        )
-                    )
+                    named: dict[str, Any] = {
+                        "label": slot.label,
+                        "value": slot.value,
+                        "drug": slot.drug,
+                        "role": slot.role,
+                    }
+                    mentions.append(Mention(**at, **named))
                 if slot.context:
-                    contexts.append(
-                        ContextMention(
-                            note_id="",
-                            start=first,
-                            end=last,
-                            term=slot.text.lower(),
-                            context=slot.context,
-                            wording=whose,
-                            template=template.source,
-                        )
-                    )
+                    contexts.append(ContextMention(**at, term=slot.text.lower(), context=slot.context))
         return Sentence(text, tuple(mentions), tuple(contexts), tuple(replace(f, end=len(text)) for f in facts))
 
     def noisy(self, literal: str) -> str:
@@ -378,11 +357,13 @@ class Author:
             )
         if old_drug is not None and why is not None:
             reason = why.value or why.text
-            facts.append(
-                MedicationEvent(
-                    **self.at(day), drug=old_drug, action="stop", reason=reason, effectiveness=effectiveness
-                )
-            )
+            ended: dict[str, Any] = {
+                "drug": old_drug,
+                "action": "stop",
+                "reason": reason,
+                "effectiveness": effectiveness,
+            }
+            facts.append(MedicationEvent(**self.at(day), **ended))
             # how well it worked is said of the drug that ends, not of the one that begins
             facts[0] = replace(facts[0], effectiveness=None)
         return self.sentence(bank, slots, facts, template)
@@ -390,50 +371,3 @@ class Author:
     def doses(self, drug: str) -> list[float]:
         """Doses of a titration in mg, least first; none for a drug that is not titrated."""
         return list(self.names.get(drug, {}).get("doses", []))  # type: ignore[arg-type]
-
-
-class Page:
-    """One note as it is being written."""
-
-    def __init__(self, author: Author, note_id: str, day: date, kind: NoteKind) -> None:
-        """Begin an empty page."""
-        self.author, self.note_id, self.day, self.kind = author, note_id, day, kind
-        self.text = ""
-        self.mentions: list[Mention] = []
-        self.contexts: list[ContextMention] = []
-        self.facts: list[Fact] = []
-        self._said: set[str] = set()
-
-    def heading(self, name: str) -> None:
-        """Begin a section."""
-        title = self.author.pick(self.author.wording["headings"][name])
-        self.text += ("\n\n" if self.text else "") + f"{title}:\n"
-
-    def add(self, sentence: Sentence, *, line: bool = False, copied_from: str | None = None) -> None:
-        """Put a sentence after what stands there: on a line of its own, or after a space."""
-        if self.text and not self.text.endswith("\n"):
-            self.text += "\n" if line else " "
-        at, id = len(self.text), self.note_id
-        self.text += sentence.text
-        end = len(self.text)
-        self.mentions += [replace(m, note_id=id, start=m.start + at, end=m.end + at) for m in sentence.mentions]
-        self.contexts += [replace(c, note_id=id, start=c.start + at, end=c.end + at) for c in sentence.contexts]
-        self.facts += [replace(f, note_id=id, start=at, end=end, copied_from=copied_from) for f in sentence.facts]
-
-    def filler(self, bank: str, n: int) -> None:
-        """So many sentences of no consequence, none of them twice."""
-        for _ in range(n):
-            template = self.author.bank(self.author.wording[bank])
-            if template.source not in self._said:
-                self._said.add(template.source)
-                self.add(self.author.sentence(bank, template=template))
-
-    def note(self) -> Note:
-        """The note as written so far."""
-        return Note(
-            note_id=self.note_id,
-            patient_id=self.author.patient_id,
-            date=self.day,
-            kind=self.kind,
-            text=self.text,
-        )
