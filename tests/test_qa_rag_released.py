@@ -187,15 +187,15 @@ def test_a_passage_that_the_smaller_pool_kept_and_the_larger_lost_is_found(
         "qa_rag": ranking(("a", 3.0), ("b", 1.0)),
         "question": ranking(("a", 3.0), ("b", 1.0)),
         "hypothetical": ranking(("d", 2.0), ("e", 1.0)),
-        "ablation_question": ranking(("c", 2.0), ("e", 0.5)),  # c outranks b; e does not
-        "ablation_hypothetical": ranking(("d", 2.0), ("f", 0.5)),
+        "question_12": ranking(("c", 2.0), ("e", 0.5)),  # c outranks b; e does not
+        "hypothetical_12": ranking(("d", 2.0), ("f", 0.5)),
     }
     by_path = {file.path: arm for arm, name in data.CONTEXTS.items() for file in sample.files if file.name == name}
     monkeypatch.setattr(released, "read_contexts", lambda path: made[by_path[path]])
     rows = released.outranked(sample).set_index(["larger", "smaller"])
-    assert rows.passages["question", "ablation_question"] == 1
-    assert rows.passages["hypothetical", "ablation_hypothetical"] == 0
-    assert rows.questions["qa_rag", "ablation_hypothetical"] == 1
+    assert rows.passages["question", "question_12"] == 1
+    assert rows.passages["hypothetical", "hypothetical_12"] == 0
+    assert rows.questions["qa_rag", "hypothetical_12"] == 1
     assert len(report.outranked_table(rows.reset_index())) == len(released.LARGER)
 
 

@@ -30,6 +30,7 @@ from helpers.vectors import Encoder
 from papers.qa_rag import data
 from papers.qa_rag.data import FEWEST, Data, Part, Question
 from papers.qa_rag.encoders import other_scale
+from papers.qa_rag.retrieval import Queries, Query
 
 INSTRUCTION = "Answer this question about regulatory guidance as the FDA would."
 SPLITS = {"rows": "by rows, as in the paper", "documents": "by documents"}
@@ -148,12 +149,12 @@ class Hypothetical:
     """Hypothetical answers to the test questions.
 
     Attributes:
-        queries: `tuned` and `base`: question id -> the answer, where there is one.
+        queries: `tuned` and `base`: question id -> the answer.
         log: the training of the adapter.
         models: `base` and `rows`, the fine-tuned one.
     """
 
-    queries: Mapping[str, Mapping[str, Sequence[str]]]
+    queries: Queries
     log: TrainingLog
     models: Mapping[str, LLM]
 
@@ -172,7 +173,7 @@ def hypothetical(of: Data, settings: Mapping[str, Any], seed: int, max_tokens: i
         "base": answers(models["base"], of.test, max_tokens, "hypothetical answers, base"),
     }
     queries = {
-        kind: {q.id: [reply.text] for q, reply in zip(of.test, replies, strict=True) if reply.text.strip()}
+        kind: {q.id: Query((r.text,) * bool(r.text.strip()), r.key) for q, r in zip(of.test, replies, strict=True)}
         for kind, replies in told.items()
     }
     return Hypothetical(queries, logs["rows"], models)

@@ -33,11 +33,13 @@ ARMS = {
     "hyde": "HyDE",
     "multiquery": "Multiquery",
     "question": "Only question",
-    "ablation_hypothetical": "Only hypothetical answer, 12",
-    "ablation_question": "Only question, 12",
+    "hypothetical_12": "Only hypothetical answer, 12",
+    "question_12": "Only question, 12",
 }
 """Arms of Tables 2 to 5; the last two are those of the ablation, with half as many candidates."""
-RAGAS = {arm: f"qa_rag/ragas/{arm}.csv" for arm in ("qa_rag", "question", "hypothetical", "ablation_hypothetical")}
+RAGAS = {arm: f"qa_rag/ragas/{arm}.csv" for arm in ("qa_rag", "question", "hypothetical")} | {
+    "hypothetical_12": "qa_rag/ragas/ablation_hypothetical.csv"
+}
 ANSWERS = {arm: f"qa_rag/answers/{arm}.json" for arm in ("qa_rag", "multiquery", "hyde", "question", "hypothetical")}
 BERTSCORE = "qa_rag/bertscore.csv"
 NOTEBOOK = "qa_rag/answer_evaluation.ipynb"
@@ -162,17 +164,17 @@ def rescore(run: Run, data: Data, released: Released, draws: int) -> dict[str, S
     for arm, table in released.ragas.items():
         for metric in ("precision", "recall"):
             score = bootstrap(table[metric], clusters=data.test_documents, draws=draws)
-            if arm != "ablation_hypothetical":
+            if arm != "hypothetical_12":
                 report(f"table2.{arm}.{metric}_reranker", score, RAGAS[arm])
                 report(f"table3.{arm}.{metric}", score, RAGAS[arm])
-            if arm in ("qa_rag", "ablation_hypothetical"):
-                report(f"table5.{arm.removeprefix('ablation_')}.{metric}", score, RAGAS[arm])
+            if arm in ("qa_rag", "hypothetical_12"):
+                report(f"table5.{arm.removesuffix('_12')}.{metric}", score, RAGAS[arm])
     for arm in ANSWERS:
         for metric in METRICS:
             note = "The authors' mean; no value per question is released."
             report(f"table4.{arm}.{metric}", float(released.means[metric][arm]), BERTSCORE, note)
-    loss = released.ragas["qa_rag"].precision - released.ragas["ablation_hypothetical"].precision
-    report("text.ablation_loss", float(loss.mean()), RAGAS["ablation_hypothetical"])
+    loss = released.ragas["qa_rag"].precision - released.ragas["hypothetical_12"].precision
+    report("text.ablation_loss", float(loss.mean()), RAGAS["hypothetical_12"])
     pairs = len(data.questions)
     report("text.pairs", float(pairs), PAIRS, n=pairs)
     report("text.test_share", len(data.test) / pairs, CONTEXTS["qa_rag"], n=pairs)
@@ -252,10 +254,10 @@ def holding_tests(data: Data, held: pd.DataFrame, draws: int) -> pd.DataFrame:
 
 
 LARGER = (
-    ("question", "ablation_question"),
-    ("hypothetical", "ablation_hypothetical"),
-    ("qa_rag", "ablation_question"),
-    ("qa_rag", "ablation_hypothetical"),
+    ("question", "question_12"),
+    ("hypothetical", "hypothetical_12"),
+    ("qa_rag", "question_12"),
+    ("qa_rag", "hypothetical_12"),
 )
 """Pairs of rankings of which the first was chosen from all that the second was chosen from, and more (section 3.3)."""
 

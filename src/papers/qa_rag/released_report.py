@@ -146,7 +146,7 @@ def outranked_table(rows: pd.DataFrame) -> pd.DataFrame:
 
 def _pool(arm: str) -> str:
     return {"qa_rag": "QA-RAG: question, 12, and hypothetical answer, 12"}.get(
-        arm, ARMS[arm] if arm.startswith("ablation") else f"{ARMS[arm]}, 24"
+        arm, ARMS[arm] if arm.endswith("_12") else f"{ARMS[arm]}, 24"
     )
 
 
@@ -218,7 +218,7 @@ def decide_contexts(run: Run, data: Data, released: Released, tests: Mapping[str
         f"{answer_first.n} questions of {len(set(documents))} documents, {figures.p_words(answer_first.p)}.",
         p=answer_first.p,
     )
-    both = pd.concat(rows[rows.other == "ablation_hypothetical"] for rows in tests.values())
+    both = pd.concat(rows[rows.other == "hypothetical_12"] for rows in tests.values())
     both = both.assign(p_holm=holm(list(both.p)))
     verdict, p = all_better(both)
     told = "; ".join(
