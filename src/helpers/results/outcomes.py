@@ -28,7 +28,7 @@ Floats = NDArray[np.float64]
 _NAMED = re.compile(r"(\w+)\((\w+)(?:, *(\w+))?\)")
 PAIRING = ("task", "split", "unit", "of", "repeat")
 """What two arms must share for their rows to be compared."""
-UNITS = {"seconds": "seconds", "tokens": "count", "correlation": "ratio"}
+UNITS = {"seconds": "seconds", "tokens": "count", "characters": "count", "words": "count", "correlation": "ratio"}
 """Unit of a measure by the last word of its name; anything else is a fraction."""
 
 
@@ -195,7 +195,7 @@ class Outcomes:
 
     def _text(self, measure: str, arm: str) -> str | None:
         try:
-            return figures.score_text(self.score(measure, arm), unit(measure), digits=digits(measure))
+            return figures.score_text(self.score(measure, arm), unit(measure))
         except ValueError:
             return None
 
@@ -265,7 +265,7 @@ class Outcomes:
         told = (
             f"{self.label(arm)}: "
             + ", ".join(
-                f"{title} {figures.number(of[arm].value, unit(measure), digits=digits(measure))}"
+                f"{title} {figures.number(of[arm].value, unit(measure))}"
                 for (title, measure, _), of in zip(panels, scores, strict=True)
                 if arm in of
             )
@@ -311,11 +311,6 @@ def unit(measure: str) -> str:
     if named and named[1] in ("auc", "spearman"):
         return "ratio"
     return UNITS.get((named[2] if named else measure).split("_")[-1], "fraction")
-
-
-def digits(measure: str) -> int | None:
-    """Decimal places of a measure, None for those of its unit: an AUC or a correlation would be rounded to 0 or 1."""
-    return 2 if measure.startswith(("auc(", "spearman(")) else None
 
 
 def measure_label(measure: str) -> str:

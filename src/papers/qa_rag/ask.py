@@ -233,7 +233,7 @@ def answer(
     shown = excerpts(question, best, "windows", characters)
     with _timed(seconds, "answer from passages"):
         reply = llm.chat_many([prompt(question, shown)], max_tokens=max_tokens, label="answer")[0]
-    given = read("", reply, shown)
+    given = read(reply, shown)
     sources = tuple(
         Source(number, excerpt, by[excerpt.passage.id], number in given.cited)
         for number, excerpt in enumerate(shown, start=1)

@@ -12,7 +12,6 @@ found.
 from __future__ import annotations
 
 import csv
-import hashlib
 import json
 import random
 import re
@@ -123,12 +122,6 @@ class Corpus:
         """Passages by id."""
         return {passage.id: passage for passage in self.passages}
 
-    @cached_property
-    def sha256(self) -> str:
-        """Digest of all titles and texts."""
-        parts = [part for passage in self.passages for part in (passage.document, passage.text)]
-        return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
-
 
 @dataclass(frozen=True)
 class Context:
@@ -159,11 +152,6 @@ class Data:
     released: Mapping[str, Mapping[str, tuple[str, ...]]]
     files: tuple[Located, ...]
     sample: bool
-
-    @cached_property
-    def test_documents(self) -> list[str]:
-        """Title of the document that each test question was taken from: questions of one document belong together."""
-        return [question.source for question in self.test]
 
 
 # ----------------------------------------------------------------------------------------------------------- reading

@@ -11,6 +11,9 @@ from papers.qa_rag.data import Data
 from papers.qa_rag.retrieval import Gold
 from papers.qa_rag.search import Searcher
 
+OWN = "own document"
+"""Stratum of the released contexts, see `released.contexts`."""
+
 
 def corpus_table(of: Data, gold: Gold, searcher: Searcher) -> pd.DataFrame:
     """What is searched and what is to be found in it, in numbers."""
@@ -61,6 +64,52 @@ def retrieval(outcomes: Outcomes) -> str:
 
 RERUN = [("qa_rag", "question"), ("bare", "question"), ("question_windows", "question_start")]
 """Comparisons of the rerun that the chapter on retrieval opens with."""
+
+
+def answers(outcomes: Outcomes, model: str, encoder: str, characters: int) -> str:
+    """Which differences are real: of the released answers, of the judge, of the cut, of the served model.
+
+    Args:
+        outcomes: rows of the release, of the cuts and of the rerun; those of the release may be missing.
+        model: who answered.
+        encoder: of BERTScore.
+        characters: of passages in a prompt.
+    """
+    told = []
+    written, judged = (outcomes.where(source="released", task=task) for task in ("answers", "contexts"))
+    if len(written.frame):
+        family = written.against([("qa_rag", arm) for arm in written.arms if arm != "qa_rag"], "f1")
+        sure = [c for c in family if verdicts.better(c.test, c.p) == "agrees"]
+        many = {0: "none is", 1: "only one is", len(family): "all are"}.get(len(sure), f"only {len(sure)} are")
+        told.append(
+            f"**Of the {len(family)} advantages of QA-RAG's answers that the paper prints, {many} significant on the "
+            f"released answers after Holm correction** (BERTScore by {encoder})."
+        )
+        (gain,) = judged.where(**{OWN: "not recognised"}).against([("qa_rag", "question")], "precision")
+        whole = judged.where(arm="qa_rag", holds="the whole answer").score("recall")
+        told.append(
+            "The authors' code removes a question's own document from the index only if the question is the query. On "
+            f"the {gain.test.n} questions where it removes none, QA-RAG's context precision minus that of only "
+            f"question is {_change(gain)}. Where a passage holds the FDA's whole answer, so that context recall is 1, "
+            f"the authors' judge gave QA-RAG {figures.score_text(whole)} on average."
+        )
+    cut = outcomes.where(task="cut")
+    windows, heads, whole_ = (
+        figures.score_text(cut.score("left", arm))
+        for arm in (f"windows_{characters}", f"heads_{characters}", "passages_6")
+    )
+    told.append(
+        f"Six whole passages hold {whole_} of the word sequences of the FDA's answers; their best windows hold "
+        f"{windows} in {characters:,} characters, their beginnings {heads}."
+    )
+    (helps,) = outcomes.where(source="rerun", task="answers").against([("qa_rag", "closed_book")], "f1")
+    verdict = {
+        "agrees": "brings its answers nearer to the FDA's",
+        "differs": "does not bring its answers nearer to the FDA's",
+        "undecided": "has an effect that so few questions cannot tell from none",
+    }[verdicts.better(helps.test, helps.p)]
+    told.append(f"Showing {model} the passages {verdict}: F1 changes by {_change(helps)}, n = {helps.test.n}.")
+    return " ".join(told)
 
 
 def _finds(c: Comparison) -> str:
