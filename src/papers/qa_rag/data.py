@@ -42,8 +42,6 @@ SHINGLE = 8
 """Words of a sequence that is looked for in a passage."""
 HOLDS = 0.5
 """Share of an answer's sequences from which on a passage counts as holding the answer."""
-FEWEST = 6
-"""Documents that a paired test needs: of fewer, all differ in the same direction by chance more than once in twenty."""
 
 Part = Literal["train", "validation", "test"]
 

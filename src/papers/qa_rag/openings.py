@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import numpy as np
 import pandas as pd
 
+from helpers.lora import TrainingLog
 from helpers.results import figures, verdicts
 from helpers.results.outcomes import Comparison, Outcomes
 from papers.qa_rag.data import Data
@@ -110,6 +113,29 @@ def answers(outcomes: Outcomes, model: str, encoder: str, characters: int) -> st
     }[verdicts.better(helps.test, helps.p)]
     told.append(f"Showing {model} the passages {verdict}: F1 changes by {_change(helps)}, n = {helps.test.n}.")
     return " ".join(told)
+
+
+def finetuning(outcomes: Outcomes, logs: Mapping[str, TrainingLog], base: str) -> str:
+    """Whether fine-tuning brings answers nearer to the FDA's, in manner and in content."""
+    log = logs["rows"]
+    of = {split: outcomes.where(task=split) for split in logs}
+    rows, documents = (of[split].against([("tuned", "base")], "f1")[0] for split in ("rows", "documents"))
+    answered = {
+        "agrees": "Yes: after the training, the model's answers are nearer to the FDA's",
+        "differs": "No: the training brings the model's answers no nearer to the FDA's",
+        "undecided": "This run cannot tell whether the training brings the model's answers nearer to the FDA's",
+    }[verdicts.better(rows.test, rows.p)]
+    if rows.test.high < 0 and rows.p < verdicts.ALPHA:
+        answered = "No: after the training, the model's answers are farther from the FDA's than before"
+    before, after = (figures.number(of["rows"].score("characters", arm).value, "count") for arm in ("base", "tuned"))
+    clusters = of["documents"].frame.cluster.nunique()
+    return (
+        f"**{answered}.** {int(log.settings['steps'])} steps on {log.pairs} pairs change the BERTScore F1 of {base} by "
+        f"{_change(rows)} on {rows.test.n} test questions. On {documents.test.n} questions from {clusters} documents "
+        f"that were not trained on, the change is {_change(documents)}. The answers have {before} characters before "
+        f"and {after} after the training. The validation loss goes from {log.validation[0].value:.2f} to "
+        f"{log.validation[-1].value:.2f} nats a token."
+    )
 
 
 def _finds(c: Comparison) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -9,6 +10,7 @@ import pandas as pd
 from numpy.typing import NDArray
 from scipy.stats import rankdata
 
+from helpers.lora import TrainingLog
 from helpers.results import figures, verdicts
 from helpers.results.metrics import bootstrap
 from helpers.results.outcomes import Outcomes
@@ -20,6 +22,19 @@ CORRELATION = 0.1
 PRINTED = ("qa_rag", "hypothetical", "hyde", "question", "multiquery")
 
 Floats = NDArray[np.float64]
+
+
+def loss_falls(_: Outcomes, *, logs: Mapping[str, TrainingLog], **__: Any) -> Decision:  # noqa: ANN401  # other facts
+    """Whether the mean validation loss of the kept checkpoint is below that before training (section 2.3, Figure 2)."""
+    if not logs:
+        return Decision("not run", "No adapter was trained or served in this run.", reason="no answers")
+    told = "; ".join(
+        f"split by {name}: {log.validation[0].value:.3f} before, {log.validation[-1].value:.3f} after "
+        f"{int(log.settings['steps'])} steps"
+        for name, log in logs.items()
+    )
+    fell = all(log.validation[-1].value < log.validation[0].value for log in logs.values())
+    return Decision(verdicts.exactly(fell), f"Mean validation loss, {told}.")
 
 
 def _order(printed: Published, table: str, column: str) -> list[str]:
