@@ -32,7 +32,7 @@ import helpers
 import papers
 from helpers import settings
 from helpers.datasets import Located
-from helpers.llm import Reply, Usage
+from helpers.llm import Usage
 from helpers.results import figures, published, record, rules
 from helpers.results.answers import Answer, answered
 from helpers.results.metrics import proportion
@@ -42,9 +42,8 @@ from papers.across_papers.questions import Asked
 from papers.drug_interactions import qa_report
 from papers.drug_interactions.answering import Search
 from papers.qa_rag import ask as ask_documents
-from papers.qa_rag import finetune
 from papers.qa_rag.answers import Excerpt
-from papers.qa_rag.data import Passage, Question
+from papers.qa_rag.data import Passage
 from papers.side_effects import ask as ask_graph
 from papers.side_effects import data as side_effects
 from papers.side_effects.vocabulary import Normalised
@@ -144,11 +143,6 @@ def prompt_box(text: str) -> str:
     return figures.prompt_box([{"role": text, "content": text}], answer=text, caption=text).html
 
 
-def examples(text: str) -> str:
-    question = Question(text, text, text, text, text, text)
-    return finetune.examples([question], {text: [Reply(text, "complete", 1, 1, 0.0)]}, 0).html
-
-
 def from_documents(text: str) -> str:
     source = ask_documents.Source(1, Excerpt(Passage(text, text, text), text), text, cited=True)
     return ask_documents.Answer(text, text, text, (source,), 0.5, refused=False, seconds={text: 1.0})._repr_html_()
@@ -203,7 +197,6 @@ DIRECT: dict[str, Callable[[str], str]] = {
     "results.figures.inline": lambda text: as_page(
         f"A model says {figures.inline(text)}, and **{figures.inline(text)}**."
     ),
-    "qa_rag.finetune.examples": examples,
     "qa_rag.ask.show": from_documents,
     "side_effects.ask.show": from_graph,
     "side_effects.data.not_in_sample": lambda text: side_effects.not_in_sample(text).html,

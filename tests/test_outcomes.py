@@ -147,6 +147,14 @@ def test_rows_are_chosen_by_column_and_by_stratum():
         out.where(colour="red")
 
 
+def test_an_auc_is_shown_with_its_decimals():
+    answers_ = [
+        answered(Answer(measures={"p_yes": (p, 1.0)}), Question("drug", f"effect {i}", label), arm="arm")
+        for i, (p, label) in enumerate([(0.2, False), (0.4, True), (0.6, False), (0.8, True)])
+    ]
+    assert "0.75 [" in repr(Outcomes(answers_, draws=100).table(["auc(p_yes)"], "AUC"))
+
+
 def test_tables_and_figures_say_what_they_hold():
     gold = [True, False] * 10
     out = Outcomes(

@@ -3,26 +3,27 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from pathlib import Path
 
-import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from helpers import vectors
 from helpers.llm import Reply
-from helpers.results import record
-from helpers.similarity import BertScores
-from papers.qa_rag import answers, ask, data, released
-from papers.qa_rag import answers_report as report
+from helpers.results import record, rules
+from helpers.results.answers import Answer as Row
+from helpers.results.outcomes import Outcomes
+from helpers.results.published import published
+from papers.qa_rag import answers, ask, data
 from papers.qa_rag.answers import (
     ARMS,
     NOT_TOLD,
     WINDOW,
-    Answer,
     Cut,
     Excerpt,
+    Given,
     excerpts,
     left_of,
     prompt,
@@ -94,15 +95,17 @@ def test_what_is_left_of_an_answer_is_a_share_of_its_word_sequences() -> None:
     assert left_of("one two three four five six seven eight", ["one two three four", "five six seven eight"]) == 0
 
 
-def test_the_table_of_cuts_says_that_all_passages_leave_most(sample: data.Data) -> None:
-    table = answers.cut_table(sample, "qa_rag", [200, 2000])
-    assert set(table.groupby(["cut", "passages", "size"]).size()) == {len(sample.test)}
-    whole = table[table.cut == "whole"].groupby("passages").left.mean()
-    assert whole.is_monotonic_increasing
-    assert table.left.between(0, 1).all()
-    small, large = (table[(table.cut == "windows") & (table["size"] == size)] for size in (200, 2000))
-    assert (small.characters.to_numpy() <= 200).all()
-    assert small.left.mean() <= large.left.mean() <= whole.max()
+def test_whole_passages_leave_most_of_an_answer_and_larger_cuts_leave_more(sample: data.Data) -> None:
+    left = {}
+    for name, ask_ in answers.cuts(sample, "qa_rag", [200, 2000]).items():
+        rows = ask_(sample.test)
+        assert all(0 <= row.measures["left"][0] <= 1 for row in rows)
+        left[name] = sum(row.measures["left"][0] for row in rows)
+        if name == "windows_200":
+            assert all(row.measures["shown_characters"][0] <= 200 for row in rows)
+    assert left["passages_1"] <= left["passages_2"] <= left["passages_3"] <= left["passages_6"]
+    assert left["windows_200"] <= left["windows_2000"] <= left["passages_6"]
+    assert set(answers.cut_labels([200, 2000])) == set(left)
 
 
 # ------------------------------------------------------------------------------------------------------------ prompts
@@ -149,7 +152,7 @@ def reply(text: str, status: str = "complete") -> Reply:
 
 def test_citations_are_read_and_those_of_nothing_dropped() -> None:
     shown = [Excerpt(LONG, ANSWER), Excerpt(OTHER, "x")]
-    found = read("q1", reply(f"{ANSWER} [1][7] And so on [2, 1]."), shown)
+    found = read(reply(f"{ANSWER} [1][7] And so on [2, 1]."), shown)
     assert found.cited == (1, 2)
     assert found.text == f"{ANSWER} And so on."
     assert found.quotes
@@ -157,16 +160,16 @@ def test_citations_are_read_and_those_of_nothing_dropped() -> None:
 
 
 def test_a_refusal_is_no_quotation() -> None:
-    found = read("q1", reply(f'"{NOT_TOLD}"'), [Excerpt(LONG, NOT_TOLD)])
+    found = read(reply(f'"{NOT_TOLD}"'), [Excerpt(LONG, NOT_TOLD)])
     assert found.refused
     assert not found.quotes
 
 
 @given(st.text(max_size=80))
 def test_any_reply_is_read(text: str) -> None:
-    found = read("q1", reply(text), [Excerpt(LONG, ANSWER)])
+    found = read(reply(text), [Excerpt(LONG, ANSWER)])
     assert set(found.cited) <= {1}
-    assert isinstance(found, Answer)
+    assert isinstance(found, Given)
 
 
 def test_every_arm_names_a_ranking_that_is_released(sample: data.Data) -> None:
@@ -227,7 +230,7 @@ def test_titles_that_share_a_file_name_are_told_apart(tmp_path: Path) -> None:
     assert len({path.name.lower() for path in tmp_path.iterdir()}) == 5
 
 
-def test_arms_are_asked_together_and_each_gets_its_own_answers(sample: data.Data) -> None:
+def test_each_arm_gets_its_own_prompts_and_what_does_not_fit_is_counted(sample: data.Data) -> None:
     class Echo:
         def chat_many(self, prompts: list[list[dict[str, str]]], **_: object) -> list[Reply]:
             return [
@@ -236,77 +239,75 @@ def test_arms_are_asked_together_and_each_gets_its_own_answers(sample: data.Data
             ]
 
     questions, pairs = sample.test[:2], answers.examples(sample, 1, seed=1)
-    arms = {name: ARMS[name] for name in ("closed", "qa_rag", "zero_shot")} | {"whole": answers.WHOLE_ARMS["whole_3"]}
-    found = answers.answer_arms(Echo(), arms, sample, questions, pairs, characters=400, max_tokens=8)  # type: ignore[arg-type]
-    assert set(found) == set(arms)
-    assert all([a.question for a in of] == [q.id for q in questions] for of in found.values())
-    assert [a.text.split()[0] for a in found["qa_rag"]] == ["4", "4"]  # instruction, one example, question
-    assert [a.text.split()[0] for a in found["zero_shot"]] == ["2", "2"]
-    assert all(q.text in a.text for q, a in zip(questions, found["closed"], strict=True))
-    assert {a.status for a in found["whole"]} == {"overflow"}
-    assert all(len(a.shown) == 3 for a in found["whole"])
+    arms = {name: ARMS[name] for name in ("closed_book", "qa_rag", "zero_shot")} | answers.WHOLE_ARMS
+    said = {
+        name: answers.answering(Echo(), arm, sample, pairs, characters=400, max_tokens=8)(questions)  # type: ignore[arg-type]
+        for name, arm in arms.items()
+    }
+    assert [str(row.answer).split()[0] for row in said["qa_rag"]] == ["4", "4"]  # instruction, one example, question
+    assert [str(row.answer).split()[0] for row in said["zero_shot"]] == ["2", "2"]
+    assert all(q.text in str(row.answer) for q, row in zip(questions, said["closed_book"], strict=True))
+    assert all(row.overflow and len(row.items) == 3 and "quotes" not in row.measures for row in said["whole_3"])
+    assert all("cites" not in row.measures for row in said["closed_book"])
+
+
+def test_a_score_belongs_to_its_own_answer() -> None:
+    encode = vectors.encoder()
+    golds = ["Keep it for a year.", "Label it in braille."]
+    rows = [
+        Row(arm=arm, unit=f"q{i}", gold=gold, answer=answer, task="answers")
+        for arm, told in {"same": golds, "turned": golds[::-1]}.items()
+        for i, (gold, answer) in enumerate(zip(golds, told, strict=True))
+    ] + [Row(arm="one", unit="q1", gold=golds[1], answer=golds[1], task="answers")]
+    scores = {(row.arm, row.unit): row.measures["f1"][0] for row in answers.scored(rows, encode)}
+    for arm, unit in (("same", "q0"), ("same", "q1"), ("one", "q1")):
+        assert scores[arm, unit] == pytest.approx(1)
+    assert max(scores["turned", "q0"], scores["turned", "q1"]) < 0.99
 
 
 # ------------------------------------------------------------------------------------------------------------- claims
 
 
-def start() -> record.Run:
-    return record.start(notebook="17_qarag_answers", paper="qa_rag", profile="smoke", parameters={})
+def rerun(**f1: list[float]) -> list[Row]:
+    """Answers of each arm, one question of each document."""
+    return [
+        Row(arm=arm, unit=f"q{i}", cluster=f"d{i}", task="answers", answer="", measures={"f1": (value, 1.0)})
+        for arm, values in f1.items()
+        for i, value in enumerate(values)
+    ]
 
 
-def scored(f1: np.ndarray) -> BertScores:
-    return BertScores(f1, f1, f1, 0)
-
-
-def told(refusals: int, n: int = 12) -> list[Answer]:
-    """Answers of which the first ones refuse."""
-    texts = [NOT_TOLD] * refusals + ["So it is."] * (n - refusals)
-    return [Answer(f"q{i}", text, (), (), "complete", 10) for i, text in enumerate(texts)]
+def decided(claim: str, rows: list[Row]) -> rules.Decision:
+    rule = published("qa_rag").claim(f"qa_rag.claim.{claim}").rule
+    assert rule
+    return rules.evaluate(rule, Outcomes(rows, draws=500), "rerun", paper="qa_rag")
 
 
 @pytest.mark.parametrize(
     ("refusals", "gain", "verdict"),
-    [(9, 0.0, "undecided"), (12, 0.0, "undecided"), (2, 0.2, "agrees"), (2, -0.2, "differs")],
+    [(9, 0.0, "not run"), (12, 0.0, "not run"), (2, 0.2, "agrees"), (2, -0.2, "differs")],
 )
 def test_examples_are_judged_where_the_model_answers_both_times(refusals: int, gain: float, verdict: str) -> None:
-    run = start()
-    without = np.array([0.1] * refusals + [0.5] * (12 - refusals))
-    scores = {"qa_rag": scored(np.full(12, 0.5 + gain)), "zero_shot": scored(without)}
-    answered = {"qa_rag": told(0), "zero_shot": told(refusals)}
     # a refusal scores 0.1, so over all questions the examples seem to help
-    report.decide_examples(run, answered, scores, [f"d{i}" for i in range(12)], "a model", 500)
-    (claim,) = run.claims
-    assert claim.verdict == verdict
-    assert f"for 0 with the examples and for {refusals} without" in claim.why
+    rows = rerun(qa_rag=[0.5 + gain] * 12, zero_shot=[0.1] * refusals + [0.5] * (12 - refusals))
+    said = [replace(r, predicted=NOT_TOLD) if r.measures["f1"][0] == 0.1 else r for r in rows]
+    assert decided("few_shot_helps", answers.marked(said, "qa_rag", "zero_shot")).verdict == verdict
 
 
 def test_passages_that_so_few_questions_cannot_judge_are_undecided() -> None:
-    run = start()
-    noise = np.where(np.arange(12) % 2, 0.2, -0.2)
-    scores = {"qa_rag": scored(0.5 + noise), "closed": scored(np.full(12, 0.5))}
-    report.decide_retrieval(run, report.gain(scores, "qa_rag", "closed", [f"d{i}" for i in range(12)], 500), "a model")
-    assert run.claims[-1].verdict == "undecided"
+    noise = [0.7 if i % 2 else 0.3 for i in range(12)]
+    assert decided("retrieval_helps_answers", rerun(qa_rag=noise, closed_book=[0.5] * 12)).verdict == "undecided"
 
 
 @pytest.mark.parametrize(("encoder", "reruns"), [("all-MiniLM-L6-v2", 0), (PAPER_ENCODER, 9)])
 def test_table_four_is_rerun_on_the_papers_scale_only(encoder: str, reruns: int) -> None:
-    run = start()
-    scores = {arm: scored(np.full(12, 0.5)) for arm in report.PRINTED_ARMS}
-    report.report_table_four(run, scores, [f"d{i}" for i in range(12)], "a model", encoder, 200)
+    run = record.start(notebook="17_qarag_answers", paper="qa_rag", profile="smoke", parameters={})
+    measures = dict.fromkeys(("f1", "precision", "recall"), (0.5, 1.0))
+    rows = [
+        Row(arm=arm, unit=f"q{i}", cluster=f"d{i}", measures=measures)
+        for arm in ("qa_rag", "question", "hypothetical")
+        for i in range(12)
+    ]
+    answers.report(run, Outcomes(rows, draws=200), "a model", encoder)
     assert len(run._values) == reruns
     assert len(run._reasons) == 15 - reruns
-
-
-def test_the_headline_says_on_which_scale_its_difference_is() -> None:
-    run = start()
-    values = {"qa_rag": np.full(12, 0.6), "question": np.full(12, 0.5), "hyde": np.full(12, 0.6)}
-    tests = released.against("qa_rag", values, list(range(12)), 500)
-    test = report.gain(
-        {"a": scored(values["qa_rag"]), "b": scored(values["hyde"])}, "a", "b", list("abcdefghijkl"), 500
-    )
-    said = report.summary(run, tests, {}, "Cut.", test, "a model", "MiniLM")
-    assert "by MiniLM, another scale (printed: +0.010)" in said
-    assert said.startswith(
-        "**Of the 2 advantages that QA-RAG's answers have over other methods in print, only 1 is more"
-    )
-    assert "another scale" not in report.summary(run, tests, {}, "Cut.", test, "a model", PAPER_ENCODER)

@@ -14,11 +14,12 @@ import pytest
 
 from helpers import services, settings
 from helpers.engines import Adapter
-from helpers.llm import Reply
 from helpers.lora import Loss, TrainingLog
-from helpers.results import record
-from helpers.similarity import BertScores
-from papers.qa_rag import data
+from helpers.results import record, rules
+from helpers.results.answers import Answer
+from helpers.results.outcomes import Outcomes
+from helpers.results.published import published
+from papers.qa_rag import data, openings
 from papers.qa_rag import finetune as tuning
 from papers.qa_rag.encoders import PAPER_ENCODER, encoder_of
 
@@ -36,11 +37,26 @@ def log(*validation: float) -> TrainingLog:
     )
 
 
-def evaluated(split: str, tuned: bool, f1: list[float], documents: int = 0) -> tuning.Evaluated:
-    """Answers to questions of so many documents; one of each if left out."""
-    replies = tuple(Reply("So it is.", "complete", 5, 4, 0.1) for _ in f1)
-    of = tuple(f"document {i % (documents or len(f1))}" for i in range(len(f1)))
-    return tuning.Evaluated(split, tuned, replies, BertScores(np.array(f1), np.array(f1), np.array(f1), 0), of)
+def rows(split: str, gain: float | np.ndarray = 0.0, documents: int = 0, n: int = 20) -> list[Answer]:
+    """Answers to questions of so many documents, one of each if left out: the adapter adds this gain."""
+    f1 = np.linspace(0.3, 0.5, n)
+    return [
+        Answer(
+            arm=arm,
+            unit=f"q{i}",
+            cluster=f"document {i % (documents or n)}",
+            task=split,
+            measures={"characters": (10.0, 1.0)} | dict.fromkeys(("f1", "precision", "recall"), (float(value), 1.0)),
+        )
+        for arm, values in (("base", f1), ("tuned", f1 + gain))
+        for i, value in enumerate(values)
+    ]
+
+
+def decided(claim: str, answers: list[Answer], logs: dict[str, TrainingLog]) -> rules.Decision:
+    rule = published("qa_rag").claim(f"qa_rag.claim.{claim}").rule
+    assert rule
+    return rules.evaluate(rule, Outcomes(answers, draws=200), "rerun", paper="qa_rag", facts={"logs": logs})
 
 
 @pytest.fixture
@@ -94,10 +110,6 @@ def test_long_pairs_are_left_out_and_the_number_is_kept(sample: data.Data) -> No
 def test_the_row_split_tests_on_the_released_questions(sample: data.Data) -> None:
     found = tuning.splits(sample, 1)
     assert found["rows"]["test"] == sample.test
-    table = tuning.splits_table(found)
-    known = dict(zip(table["split"], table["test questions of a document that was trained on"], strict=True))
-    assert known[tuning.SPLITS["rows"]].value == 1
-    assert known[tuning.SPLITS["documents"]].value == 0
 
 
 def test_the_words_of_the_curves_follow_the_data() -> None:
@@ -105,75 +117,51 @@ def test_the_words_of_the_curves_follow_the_data() -> None:
     assert "validation loss does not fall, from 3.00 to 3.10" in tuning.losses_words({"rows": log(3.0, 2.7, 3.1)})
 
 
-@pytest.mark.parametrize(
-    ("losses", "gain", "verdicts"),
-    [
-        ((3.0, 2.0), 0.1, ["agrees", "agrees"]),
-        ((3.0, 3.2), 0.1, ["differs", "agrees"]),
-        ((3.0, 2.0), -0.1, ["agrees", "differs"]),
-    ],
-)
-def test_claims_are_decided_by_the_stated_tests(losses, gain, verdicts) -> None:
-    run = start()
-    before = list(np.linspace(0.3, 0.5, 20))
-    found = [
-        # the split by documents, of four, decides nothing
-        evaluated(split, tuned, [x + gain * tuned for x in before], documents=4 if split == "documents" else 0)
-        for split in tuning.SPLITS
-        for tuned in (False, True)
-    ]
-    tests = tuning.compare(found, 200)
-    tuning.decide_claims(run, dict.fromkeys(tuning.SPLITS, log(*losses)), tests)
-    assert [claim.verdict for claim in run.claims] == verdicts
-    assert run.claims[-1].p == tests["rows"].p < 0.05
-    assert tests["documents"].p > 0.05
-    assert "no test is made" in run.claims[0].why
+@pytest.mark.parametrize(("losses", "verdict"), [((3.0, 2.0), "agrees"), ((3.0, 3.2), "differs")])
+def test_the_loss_falls_if_the_last_one_is_below_the_first(losses: tuple[float, ...], verdict: str) -> None:
+    assert decided("loss_falls", [], {"rows": log(*losses), "documents": log(3.0, 2.0)}).verdict == verdict
 
 
-def test_a_gain_that_so_few_documents_cannot_tell_is_undecided() -> None:
-    run = start()
-    noise = np.random.default_rng(0).normal(0, 0.2, 30)
-    found = [
-        evaluated(split, tuned, list(0.5 + tuned * noise), 8) for split in tuning.SPLITS for tuned in (False, True)
-    ]
-    tuning.decide_claims(run, dict.fromkeys(tuning.SPLITS, log(3.0, 2.0)), tuning.compare(found, 200))
-    assert run.claims[-1].verdict == "undecided"
+NOISE = np.random.default_rng(0).normal(0, 0.2, 20)
+
+
+@pytest.mark.parametrize(("gain", "verdict"), [(0.1, "agrees"), (-0.1, "differs"), (NOISE, "undecided")])
+def test_the_papers_split_decides_whether_fine_tuning_helps(gain: float | np.ndarray, verdict: str) -> None:
+    # the split by documents, of four, decides nothing
+    answers = rows("rows", gain) + rows("documents", -1.0, documents=4)
+    assert decided("fine_tuning_helps", answers, {}).verdict == verdict
 
 
 @pytest.mark.parametrize(("encoder", "kind"), [("all-MiniLM-L6-v2", "not run"), (PAPER_ENCODER, "rerun")])
 def test_table_one_is_rerun_on_the_papers_split_and_scale_only(encoder: str, kind: str) -> None:
     run = start()
-    found = [evaluated(split, tuned, [0.4, 0.6]) for split in tuning.SPLITS for tuned in (False, True)]
-    table = tuning.table1(run, found, encoder, "a model", 200)
-    assert len(table) == 3 + 4
-    assert table.model.is_unique
+    out = Outcomes(rows("rows") + rows("documents", 0.3), draws=200)
+    tuning.report(run, out, "a model", encoder, "")
     ids = {f"qa_rag.table1.finetuned_mistral.{c}" for c in ("precision", "recall", "f1")}
     assert {id for _, id in run._values} == (ids if kind == "rerun" else set())
     assert {id for _, id in run._reasons} == (set() if kind == "rerun" else ids)
-    assert {f"finetune.{s}.{t}.f1" for s in tuning.SPLITS for t in ("base", "tuned")} <= set(run._extras)
+    assert all(value.value == pytest.approx(0.4) for value in run._values.values())
     assert all(encoder in reason.why for reason in run._reasons.values())
 
 
-def test_what_the_documents_of_a_split_allow_is_said(sample: data.Data) -> None:
+def test_the_table_of_splits_counts_what_is_asked(sample: data.Data) -> None:
     found = tuning.splits(sample, 1)
     asked = {"rows": found["rows"]["test"], "documents": found["documents"]["test"][:2]}
-    told = tuning.asked_words(found, asked)
-    assert f"all {len(sample.test)}" in told
-    assert f"2 of its {len(found['documents']['test'])} test questions" in told
-    assert "decides nothing alone" in told
+    table = tuning.splits_table(found, asked)
+    assert table.asked.tolist() == [len(sample.test), 2]
+    assert table["documents of these"].iloc[1] == len({q.source for q in asked["documents"]})
+    known = dict(zip(table["split"], table["test questions of a document that was trained on"], strict=True))
+    assert known[tuning.SPLITS["rows"]].value == 1
+    assert known[tuning.SPLITS["documents"]].value == 0
 
 
-def test_the_answer_says_in_words_which_way_it_went() -> None:
+def test_the_opening_says_which_way_it_went() -> None:
     logs = dict.fromkeys(tuning.SPLITS, log(3.0, 2.0))
     for gain, begins in ((0.1, "**Yes"), (-0.1, "**No"), (0.0, "**This run cannot tell")):
-        found = [
-            evaluated(split, tuned, [0.5 + gain * tuned] * 20, documents=4 if split == "documents" else 0)
-            for split in tuning.SPLITS
-            for tuned in (False, True)
-        ]
-        told = tuning.summary(logs, tuning.compare(found, 200), found, "a model")
-        assert told.startswith(begins)
-        assert "on 4 documents that it was not trained on, its answers may be nearer or not" in told
+        out = Outcomes(rows("rows", gain) + rows("documents", gain, documents=4), draws=200)
+        said = openings.finetuning(out, logs, "a model")
+        assert said.startswith(begins)
+        assert "from 4 documents" in said
 
 
 def test_a_server_without_adapters_is_found_out_before_any_training(
@@ -190,11 +178,11 @@ def test_a_server_without_adapters_is_found_out_before_any_training(
         tuning.check_server("a base", tuning.SPLITS)
 
 
-def test_what_was_not_trained_is_said_to_be_not_run() -> None:
+def test_without_an_adapter_nothing_is_run() -> None:
     run = start()
-    tuning.not_trained(run, "The server has no adapters.")
-    assert {claim.verdict for claim in run.claims} == {"not run"}
-    assert len(run._reasons) == 3
+    tuning.report(run, Outcomes([]), "a model", "an encoder", "The server has no adapters.")
+    assert {reason.why for reason in run._reasons.values()} == {"The server has no adapters."}
+    assert decided("loss_falls", [], {}).verdict == decided("fine_tuning_helps", [], {}).verdict == "not run"
 
 
 def test_an_encoder_that_cannot_be_had_is_replaced_by_name() -> None:

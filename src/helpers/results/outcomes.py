@@ -28,7 +28,7 @@ Floats = NDArray[np.float64]
 _NAMED = re.compile(r"(\w+)\((\w+)(?:, *(\w+))?\)")
 PAIRING = ("task", "split", "unit", "of", "repeat")
 """What two arms must share for their rows to be compared."""
-UNITS = {"seconds": "seconds", "tokens": "count", "correlation": "ratio"}
+UNITS = {"seconds": "seconds", "tokens": "count", "characters": "count", "words": "count", "correlation": "ratio"}
 """Unit of a measure by the last word of its name; anything else is a fraction."""
 
 

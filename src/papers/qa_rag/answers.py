@@ -1,4 +1,4 @@
-"""Final answers from passages (qa_rag.md, section 2.5; Table 4), and how much of six long passages fits a prompt.
+"""Final answers from passages (QA-RAG, section 2.5; Table 4), and how much of six long passages fits a prompt.
 
 The paper gives six passages of up to 10,000 characters to a hosted model. They do not fit the window of a small one six
 times over, nor would a CPU read them in time, so they are cut to a stated number of characters, by one of three rules.
@@ -9,15 +9,22 @@ from __future__ import annotations
 
 import random
 import re
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import bm25s
-import pandas as pd
 
 from helpers.llm import LLM, Message, Reply
+from helpers.results import figures
+from helpers.results.answers import Answer, Item
+from helpers.results.outcomes import Outcomes
+from helpers.results.record import Run
+from helpers.similarity import bertscore_arms, sentence_similarity_arms
+from helpers.vectors import Encoder
 from papers.qa_rag.data import Data, Passage, Question, shingles, words
+from papers.qa_rag.encoders import other_scale
 
 Cut = Literal["windows", "heads", "whole"]
 
@@ -29,8 +36,6 @@ question, and the answer after it."""
 EXAMPLE_CHARACTERS = (60, 300)
 """Length of the FDA's answer in an example: long enough for a sentence, short enough for a prompt."""
 NOT_TOLD = "The passages do not tell."
-QUOTED = 8
-"""Words in a row that make a quotation."""
 
 FROM_PASSAGES = (
     "You answer questions about regulatory guidance on medicines and devices. Answer in one to three sentences, from "
@@ -75,7 +80,7 @@ class Arm:
 
 
 ARMS = {
-    "closed": Arm("No passages"),
+    "closed_book": Arm("No passages"),
     "qa_rag": Arm("QA-RAG", "qa_rag"),
     "question": Arm("Only question", "question"),
     "hypothetical": Arm("Only hypothetical answer", "hypothetical"),
@@ -88,27 +93,25 @@ WHOLE_ARMS = {
     for n in (1, 2, 3)
 }
 """Arms with uncut passages, which take a small model minutes: for few questions."""
+LABELS = {name: arm.label for name, arm in {**ARMS, **WHOLE_ARMS}.items()}
+MEASURES = ("f1", "precision", "recall", "similarity", "words", "quotes", "cites", "refuses")
+"""Of an answer: BERTScore against the FDA's, cosine of whole texts, length; whether it has eight words in a row from
+its passages, names one of them, says that they do not tell."""
 
 
 @dataclass(frozen=True)
-class Answer:
-    """One answer.
+class Given:
+    """What a model answered.
 
     Attributes:
-        question: id.
-        text: what the model wrote, without the numbers of passages.
+        text: what it wrote, without the numbers of passages.
         cited: numbers of passages that it wrote, from 1; only such as were shown.
         shown: the excerpts in the prompt, in order.
-        status: complete, cut (reached its limit of tokens) or overflow (the prompt did not fit; the text is empty).
-        prompt_tokens: as the server counted them; 0 for an overflow.
     """
 
-    question: str
     text: str
     cited: tuple[int, ...]
     shown: tuple[Excerpt, ...]
-    status: str
-    prompt_tokens: int
 
     @property
     def refused(self) -> bool:
@@ -117,8 +120,8 @@ class Answer:
 
     @property
     def quotes(self) -> bool:
-        """Whether eight words in a row, or all words of a shorter answer, stand like that in an excerpt."""
-        return not self.refused and quotes(self.text, [excerpt.text for excerpt in self.shown])
+        """Whether eight words in a row, or all words of a shorter answer, are in an excerpt."""
+        return not self.refused and left_of(self.text, [excerpt.text for excerpt in self.shown]) > 0
 
 
 # ------------------------------------------------------------------------------------------------------------- cutting
@@ -189,35 +192,41 @@ def left_of(answer: str, texts: Sequence[str]) -> float:
     return sum(any(f" {s} " in text for text in shown) for s in wanted) / len(wanted) if wanted else 0.0
 
 
-def quotes(answer: str, texts: Sequence[str]) -> bool:
-    """Whether eight words in a row of an answer stand in one of the texts; all words of a shorter answer."""
-    return left_of(answer, texts) > 0
+Asking = Callable[[Sequence[Question]], list[Answer]]
 
 
-def cut_table(data: Data, contexts: str, sizes: Sequence[int]) -> pd.DataFrame:
-    """What each rule leaves of the FDA's answers, for every test question.
+def cuts(data: Data, contexts: str, sizes: Sequence[int]) -> dict[str, Asking]:
+    """An arm for each rule and size, which says without a model what is left of the FDA's answer in a prompt.
 
     Args:
         data: with the released rankings.
         contexts: whose ranking.
-        sizes: characters of a prompt's passages, for `windows` and `heads`.
-
-    Returns:
-        A row a question and rule: question, cut, passages, size (what was asked for; 0 for whole passages),
-        characters (shown), left (share of the answer's word sequences that is still there).
+        sizes: characters of a prompt's passages, for `windows` and `heads`; `whole` takes 1, 2, 3 or 6 passages.
     """
-    rows = []
-    for question in data.test:
-        passages = [data.corpus.of_id[id] for id in data.released[contexts][question.id]]
-        ways: list[tuple[Cut, int, int]] = [
-            (cut, len(passages), size) for cut in ("windows", "heads") for size in sizes
-        ]
-        ways += [("whole", n, 0) for n in (1, 2, 3, len(passages))]
-        for cut, n, size in ways:
-            shown = excerpts(question.body, passages[:n], cut, size)
-            texts = [excerpt.text for excerpt in shown]
-            rows.append((question.id, cut, n, size, sum(map(len, texts)), left_of(question.answer, texts)))
-    return pd.DataFrame(rows, columns=["question", "cut", "passages", "size", "characters", "left"])
+    arms = {f"windows_{size}": _cut(data, contexts, "windows", size) for size in sizes}
+    arms |= {f"heads_{size}": _cut(data, contexts, "heads", size) for size in sizes}
+    return arms | {f"passages_{n}": _cut(data, contexts, "whole", n) for n in (1, 2, 3, 6)}
+
+
+def cut_labels(sizes: Sequence[int]) -> dict[str, str]:
+    """The arms of `cuts` as a reader sees them."""
+    by_size = {f"windows_{n}": f"Best windows, {n:,} characters" for n in sizes}
+    by_size |= {f"heads_{n}": f"Beginnings, {n:,} characters" for n in sizes}
+    return by_size | {f"passages_{n}": f"First {n}, whole" for n in (1, 2, 3, 6)}
+
+
+def _cut(data: Data, contexts: str, cut: Cut, n: int) -> Asking:
+    def ask(questions: Sequence[Question]) -> list[Answer]:
+        rows = []
+        for question in questions:
+            arm = Arm("", contexts, cut, n if cut == "whole" else 6)
+            texts = [excerpt.text for excerpt in _shown(arm, data, question, n)]
+            left = left_of(question.answer, texts)
+            measures = {"left": left, "half_left": float(left >= 0.5), "shown_characters": float(sum(map(len, texts)))}
+            rows.append(Answer(task="cut", measures={name: (value, 1.0) for name, value in measures.items()}))
+        return rows
+
+    return ask
 
 
 # ----------------------------------------------------------------------------------------------------------- answering
@@ -263,41 +272,81 @@ def _asked(question: str, shown: Sequence[Excerpt]) -> str:
     return "\n\n".join([*parts, f"Question: {question}"])
 
 
-def answer_arms(
-    llm: LLM,
-    arms: Mapping[str, Arm],
-    data: Data,
-    questions: Sequence[Question],
-    given: Sequence[Question],
-    *,
-    characters: int,
-    max_tokens: int,
-) -> dict[str, list[Answer]]:
-    """The answers of each arm, one a question; all arms are asked at once, so that the server is never idle.
+def answering(
+    llm: LLM, arm: Arm, data: Data, examples: Sequence[Question], *, characters: int, max_tokens: int
+) -> Asking:
+    """An arm: questions in, an answer for each out, at temperature 0; a prompt that does not fit has no answer.
 
     Args:
-        llm: answers, at temperature 0.
-        arms: by name: which passages, how cut, with examples or not.
+        llm: answers.
+        arm: which passages, how cut, with examples or not.
         data: with the released rankings and the corpus.
-        questions: to be answered.
-        given: the examples, for the arms that have any.
+        examples: for an arm that has any.
         characters: of the passages in one prompt.
         max_tokens: longest answer.
-
-    Returns:
-        Answers; one whose prompt does not fit the server's window has the status `overflow`.
     """
-    asked = [
-        (name, question, _shown(arm, data, question, characters))
-        for name, arm in arms.items()
-        for question in questions
-    ]
-    prompts = [prompt(question.text, shown, given if arms[name].few_shot else ()) for name, question, shown in asked]
-    replies = llm.chat_many(prompts, max_tokens=max_tokens, overflow="record", label="answer")
-    answers: dict[str, list[Answer]] = {name: [] for name in arms}
-    for (name, question, shown), reply in zip(asked, replies, strict=True):
-        answers[name].append(read(question.id, reply, shown))
-    return answers
+
+    def ask(questions: Sequence[Question]) -> list[Answer]:
+        shown = [_shown(arm, data, question, characters) for question in questions]
+        given = examples if arm.few_shot else ()
+        prompts = [prompt(question.text, of, given) for question, of in zip(questions, shown, strict=True)]
+        replies = llm.chat_many(prompts, max_tokens=max_tokens, overflow="record", label=arm.label)
+        return [_row(reply, of) for reply, of in zip(replies, shown, strict=True)]
+
+    return ask
+
+
+def _row(reply: Reply, shown: Sequence[Excerpt]) -> Answer:
+    given = read(reply, shown)
+    measures = {
+        "words": len(given.text.split()),
+        "refuses": given.refused,
+        "shown_characters": sum(len(excerpt.text) for excerpt in shown),
+        "left_out_characters": sum(excerpt.cut for excerpt in shown),
+        "prompt_tokens": reply.prompt_tokens,
+    }
+    if shown and reply.status != "overflow":
+        measures |= {"quotes": given.quotes, "cites": bool(given.cited)}
+    return Answer(
+        task="answers",
+        answer=given.text,
+        predicted=NOT_TOLD if given.refused else None,
+        cut=reply.status == "cut",
+        overflow=reply.status == "overflow",
+        items=[
+            Item(excerpt.passage.id, excerpt.passage.document, predicted=rank in given.cited, rank=rank)
+            for rank, excerpt in enumerate(shown, start=1)
+        ],
+        measures={name: (float(value), 1.0) for name, value in measures.items()},
+        requests=[reply.key],
+    )
+
+
+def scored(rows: Sequence[Answer], encode: Encoder) -> list[Answer]:
+    """The answers with BERTScore (f1, precision, recall) and similarity against the FDA's; arms keep their order."""
+    arms: dict[str, list[Answer]] = defaultdict(list)
+    for row in rows:
+        arms[f"{row.task} {row.arm}"].append(row)
+    alike: dict[tuple[str, ...], list[str]] = defaultdict(list)
+    for name, of in arms.items():
+        alike[tuple(row.gold or "" for row in of)].append(name)
+    found = []
+    for references, names in alike.items():
+        texts = {name: [row.answer or "" for row in arms[name]] for name in names}
+        scores = bertscore_arms(texts, references, encode, progress=False)
+        near = sentence_similarity_arms(texts, references, encode, progress=False)
+        for name in names:
+            columns = {m: getattr(scores[name], m) for m in ("f1", "precision", "recall")} | {"similarity": near[name]}
+            for place, row in enumerate(arms[name]):
+                values = {m: (float(column[place]), 1.0) for m, column in columns.items()}
+                found.append(replace(row, measures={**row.measures, **values}))
+    return found
+
+
+def marked(rows: Sequence[Answer], first: str, second: str) -> list[Answer]:
+    """The answers with the stratum `refused`: whether neither of two arms refused the question, or one did."""
+    refused = {row.unit for row in rows if row.arm in (first, second) and row.predicted == NOT_TOLD}
+    return [replace(r, strata={**r.strata, "refused": "one" if r.unit in refused else "neither"}) for r in rows]
 
 
 def _shown(arm: Arm, data: Data, question: Question, characters: int) -> tuple[Excerpt, ...]:
@@ -311,9 +360,31 @@ def _shown(arm: Arm, data: Data, question: Question, characters: int) -> tuple[E
 _NUMBERS = re.compile(r"\s*\[(\d+(?:\s*,\s*\d+)*)\]")
 
 
-def read(question: str, reply: Reply, shown: Sequence[Excerpt]) -> Answer:
+def read(reply: Reply, shown: Sequence[Excerpt]) -> Given:
     """A reply as an answer: the numbers in brackets are taken out of its text, and those of no excerpt dropped."""
     numbers = [int(n) for group in _NUMBERS.findall(reply.text) for n in re.findall(r"\d+", group)]
     cited = tuple(sorted({n for n in numbers if 1 <= n <= len(shown)}))
-    text = _NUMBERS.sub("", reply.text).strip()
-    return Answer(question, text, cited, tuple(shown), reply.status, reply.prompt_tokens)
+    return Given(_NUMBERS.sub("", reply.text).strip(), cited, tuple(shown))
+
+
+def report(run: Run, outcomes: Outcomes, model: str, encoder: str) -> None:
+    """Report the reruns of Table 4 where the encoder is the paper's, or why there is none.
+
+    Args:
+        run: takes the values.
+        outcomes: scored rows of the served model.
+        model: its name.
+        encoder: of BERTScore.
+    """
+    for number in run.printed.numbers:
+        arm, _, measure = number.id.removeprefix("qa_rag.table4.").partition(".")
+        if not number.id.startswith("qa_rag.table4."):
+            continue
+        if arm not in ARMS:
+            run.not_run(number.id, "The contexts of this method are not in the book's copy of the release.")
+            continue
+        score = outcomes.score(measure, arm)
+        if scale := other_scale(encoder):
+            run.not_run(number.id, f"{scale}; {model}'s answers have {figures.score_text(score)}, n = {score.n}.")
+        else:
+            run.rerun(number.id, score, model=model, note="The passages are cut; see the chapter.")

@@ -7,6 +7,7 @@ found by the question and half by that answer; they are ranked anew by the quest
 from __future__ import annotations
 
 import logging
+import os
 import re
 import time
 from collections.abc import Callable, Iterable, Iterator
@@ -17,13 +18,19 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pandas as pd
+import pypdf
+from pypdf.errors import DependencyError, FileNotDecryptedError
+from tqdm import tqdm
 
-from helpers import vectors
+from helpers import texts, vectors
 from helpers.llm import LLM
 from helpers.results import figures
+from helpers.settings import PublicError
+from papers.clinical_notes.passages import chunk_spans
 from papers.qa_rag.answers import Excerpt, excerpts, left_of, prompt, read
-from papers.qa_rag.data import Passage
-from papers.qa_rag.retrieval import CANDIDATES, KEPT, BestWindow, Searcher, fuse, read_folder, rerank
+from papers.qa_rag.data import Corpus, Passage
+from papers.qa_rag.retrieval import CANDIDATES, KEPT, best_window, fuse, rerank
+from papers.qa_rag.search import Searcher
 
 if TYPE_CHECKING:
     import ipywidgets
@@ -32,6 +39,14 @@ log = logging.getLogger(__name__)
 
 CHARACTERS = 4800
 """Of passages in the prompt: about 1,200 tokens."""
+KINDS = (".txt", ".md", ".mmd", ".pdf")
+"""Of files that are read as documents."""
+CHUNK, OVERLAP = 10_000, 2_000
+"""Characters of a chunk and of what two share (section 2.2)."""
+
+
+class FolderError(PublicError, ValueError):
+    """A folder holds no document that can be read; the message says why and what to do."""
 
 
 @dataclass(frozen=True)
@@ -82,6 +97,76 @@ class Answer:
         return f"{self.text}\n{cited or 'It names no source.'}"
 
 
+def read_folder(folder: Path, size: int = CHUNK, overlap: int = OVERLAP) -> tuple[Corpus, dict[str, str]]:
+    """A folder's text and PDF files (.txt, .md, .mmd, .pdf), cut into chunks as in the paper (section 2.2).
+
+    The paper reads scanned documents by OCR; here a PDF must hold text.
+
+    Returns:
+        The corpus, its documents named by their files; and of each file and folder that was left out, why.
+
+    Raises:
+        FolderError: there is no such folder, or no file in it holds text that can be read.
+    """
+    if not folder.is_dir():
+        raise FolderError(f"There is no folder {folder}. Name one that holds {', '.join(KINDS)} files.")
+    files, left_out = _documents(folder)
+    passages: list[Passage] = []
+    for path in tqdm(files, desc="read documents", unit="file", disable=len(files) < 10):
+        name = _name(path, folder)
+        try:
+            text = _text(path)
+        except texts.TextError as error:
+            left_out[name] = str(error)
+            continue
+        spans = chunk_spans(text, size, overlap)
+        passages += [Passage(f"{name}:{start}", name, text[start:end].strip()) for start, end in spans]
+    if not passages:
+        found = "".join(f"\n  {name}: {why}" for name, why in left_out.items()) or " there is none."
+        raise FolderError(f"A document with text was needed ({', '.join(KINDS)}); in {folder}:{found}")
+    return Corpus(tuple(passages)), left_out
+
+
+def _documents(folder: Path) -> tuple[list[Path], dict[str, str]]:
+    """What is named as a document in a folder and in those within it, and the folders that cannot be opened, with why.
+
+    `Path.rglob` ends at some 1,000 folders within each other, and leaves out without a word what it may not open.
+    """
+    found, closed, folders = [], {}, [folder]
+    for within in folders:  # grows
+        try:
+            for path in within.iterdir():
+                if path.is_dir() and not path.is_symlink():
+                    folders.append(path)
+                if path.suffix.lower() in KINDS:
+                    found.append(path)
+        except OSError as error:
+            closed[_name(within, folder)] = f"the folder cannot be opened ({error.strerror})."
+    return sorted(found), closed
+
+
+def _name(path: Path, folder: Path) -> str:
+    # a name of an older system may not be UTF-8
+    return os.fsencode(path.relative_to(folder)).decode(errors="replace")
+
+
+def _text(path: Path) -> str:
+    text = (_pdf(path) if path.suffix.lower() == ".pdf" else texts.read(path)).strip()
+    if not text:
+        raise texts.TextError("it holds no text. Run OCR on scanned pages.")
+    return text
+
+
+def _pdf(path: Path) -> str:
+    texts.need_file(path)
+    try:
+        return "\n\n".join(page.extract_text() for page in pypdf.PdfReader(path).pages)
+    except (FileNotDecryptedError, DependencyError):
+        raise texts.TextError("it is encrypted. Save it without a password.") from None
+    except Exception as error:  # a damaged PDF ends the reader with whatever its bytes lead to
+        raise texts.TextError(f"it cannot be read as PDF ({error}). Mend it, or save it anew.") from error
+
+
 def library(folder: Path, encoder: str = vectors.DEFAULT_ENCODER) -> Searcher:
     """A folder of guidance documents, ready to be asked; each file that is left out is named in a logged warning.
 
@@ -90,7 +175,7 @@ def library(folder: Path, encoder: str = vectors.DEFAULT_ENCODER) -> Searcher:
         encoder: as in `vectors.encoder`.
 
     Raises:
-        papers.qa_rag.retrieval.FolderError: there is no such folder, or nothing in it can be read.
+        FolderError: there is no such folder, or nothing in it can be read.
     """
     corpus, left_out = read_folder(folder)
     for name, why in left_out.items():
@@ -101,11 +186,11 @@ def library(folder: Path, encoder: str = vectors.DEFAULT_ENCODER) -> Searcher:
 def write_folder(passages: Iterable[Passage], folder: Path) -> Path:
     """Write passages as a folder of text files, one a document, named by its title, and numbered where two share it."""
     folder.mkdir(parents=True, exist_ok=True)
-    texts: dict[str, list[str]] = {}
+    documents: dict[str, list[str]] = {}
     for passage in passages:
-        texts.setdefault(passage.document, []).append(passage.text)
+        documents.setdefault(passage.document, []).append(passage.text)
     named: set[str] = set()
-    for title, parts in texts.items():
+    for title, parts in documents.items():
         # file systems take 255 bytes, and some take capitals for small letters
         short = re.sub(r"[^\w()-]+", " ", title).strip().encode()[:200].decode(errors="ignore") or "untitled"
         name = next(n for i in count(1) if (n := short if i == 1 else f"{short} ({i})").casefold() not in named)
@@ -139,7 +224,7 @@ def answer(
         # an empty hypothetical answer finds nothing
         tracks = {"question": question, "hypothetical answer": guess or question}
         found = dict(zip(tracks, searcher.search(list(tracks.values()), CANDIDATES // 2, by="windows"), strict=True))
-        ranked = rerank({"": fuse(found.values())}, BestWindow(searcher), {"": question})[""][:KEPT]
+        ranked = rerank({"": fuse(found.values())}, best_window(searcher), {"": question})[0][""][:KEPT]
     best = [searcher.corpus.passages[row] for row in ranked]
     by = {
         passage.id: " and ".join(track for track, rows in found.items() if row in rows)
@@ -148,7 +233,7 @@ def answer(
     shown = excerpts(question, best, "windows", characters)
     with _timed(seconds, "answer from passages"):
         reply = llm.chat_many([prompt(question, shown)], max_tokens=max_tokens, label="answer")[0]
-    given = read("", reply, shown)
+    given = read(reply, shown)
     sources = tuple(
         Source(number, excerpt, by[excerpt.passage.id], number in given.cited)
         for number, excerpt in enumerate(shown, start=1)

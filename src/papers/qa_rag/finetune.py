@@ -1,4 +1,4 @@
-"""Fine-tuning a model on the FDA's answers (qa_rag.md, section 2.3; Table 1, Figure 2).
+"""Fine-tuning a model on the FDA's answers (QA-RAG, section 2.3; Table 1, Figure 2).
 
 One small model, two adapters: one trained on the paper's split by rows, which leaves pairs of one document on both
 sides, and one on a split by documents. What the adapter learnt of the manner of the FDA's answers shows in both; what
@@ -8,7 +8,7 @@ it learnt of their content can only show in the first.
 from __future__ import annotations
 
 import random
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,21 +20,21 @@ from matplotlib.figure import Figure
 from helpers import llm, lora, services
 from helpers.llm import LLM, Reply
 from helpers.lora import Pair, TrainingLog
-from helpers.results import figures, verdicts
-from helpers.results.figures import Html
-from helpers.results.metrics import Paired, Score, bootstrap, paired_means, proportion
+from helpers.results import figures
+from helpers.results.answers import Answer
+from helpers.results.metrics import Score, proportion
+from helpers.results.outcomes import Outcomes
 from helpers.results.record import Run
 from helpers.settings import settings as of_the_user
-from helpers.similarity import BertScores, bertscore
-from helpers.vectors import Encoder
 from papers.qa_rag import data
-from papers.qa_rag.data import FEWEST, Data, Part, Question
+from papers.qa_rag.data import Data, Part, Question
 from papers.qa_rag.encoders import other_scale
+from papers.qa_rag.retrieval import Queries, Query
 
 INSTRUCTION = "Answer this question about regulatory guidance as the FDA would."
 SPLITS = {"rows": "by rows, as in the paper", "documents": "by documents"}
 COLOURS = {"rows": "#125ee0", "documents": "#c35410"}
-CLAIM = "qa_rag.claim."
+LABELS = {"base": "Not fine-tuned", "tuned": "Fine-tuned"}
 
 
 # ---------------------------------------------------------------------------------------------------------- training
@@ -143,17 +143,36 @@ def answers(model: LLM, questions: Sequence[Question], max_tokens: int, label: s
     return model.chat_many([prompt(question) for question in questions], max_tokens=max_tokens, label=label)
 
 
+def answering(model: LLM, max_tokens: int, split: str) -> Callable[[Sequence[Question]], list[Answer]]:
+    """An arm: test questions of a split in, a model's answers without any document out; the split is their task."""
+
+    def ask(questions: Sequence[Question]) -> list[Answer]:
+        replies = answers(model, questions, max_tokens, f"answers, {model.endpoint.model}, split {split}")
+        return [
+            Answer(
+                task=split,
+                answer=reply.text,
+                cut=reply.status == "cut",
+                measures={"characters": (float(len(reply.text)), 1.0)},
+                requests=[reply.key],
+            )
+            for reply in replies
+        ]
+
+    return ask
+
+
 @dataclass(frozen=True)
 class Hypothetical:
     """Hypothetical answers to the test questions.
 
     Attributes:
-        queries: `tuned` and `base`: question id -> the answer, where there is one.
+        queries: `tuned` and `base`: question id -> the answer.
         log: the training of the adapter.
         models: `base` and `rows`, the fine-tuned one.
     """
 
-    queries: Mapping[str, Mapping[str, Sequence[str]]]
+    queries: Queries
     log: TrainingLog
     models: Mapping[str, LLM]
 
@@ -172,7 +191,7 @@ def hypothetical(of: Data, settings: Mapping[str, Any], seed: int, max_tokens: i
         "base": answers(models["base"], of.test, max_tokens, "hypothetical answers, base"),
     }
     queries = {
-        kind: {q.id: [reply.text] for q, reply in zip(of.test, replies, strict=True) if reply.text.strip()}
+        kind: {q.id: Query((r.text,) * bool(r.text.strip()), r.key) for q, r in zip(of.test, replies, strict=True)}
         for kind, replies in told.items()
     }
     return Hypothetical(queries, logs["rows"], models)
@@ -181,98 +200,34 @@ def hypothetical(of: Data, settings: Mapping[str, Any], seed: int, max_tokens: i
 def note_models(run: Run, models: Mapping[str, LLM], role: str) -> None:
     """Put the models and what was asked of them into the record."""
     for model in models.values():
-        run.model(
-            model.endpoint.model,
-            model.endpoint.model_sha256,
-            engine=model.endpoint.engine,
-            version=model.endpoint.version,
-            role=role,
-        )
+        run.model_used(model, role)
         run.asked(model.usage, f"requests to {model.endpoint.model}")
 
 
-# -------------------------------------------------------------------------------------------------------- evaluation
+# ----------------------------------------------------------------------------------------------------------- showing
 
 
-@dataclass(frozen=True)
-class Evaluated:
-    """One model's answers to one split's test questions.
-
-    Attributes:
-        split: of which it answers the test questions.
-        tuned: whether with the adapter of that split.
-        replies: one an answer.
-        scores: BERTScore against the FDA's answers.
-        documents: that the questions were taken from.
-    """
-
-    split: str
-    tuned: bool
-    replies: tuple[Reply, ...]
-    scores: BertScores
-    documents: tuple[str, ...]
-
-    @property
-    def label(self) -> str:
-        """As a reader sees it."""
-        of = f"split {SPLITS[self.split]}"
-        return f"fine-tuned, {of}" if self.tuned else f"not fine-tuned, test questions of the {of}"
-
-    @property
-    def characters(self) -> list[int]:
-        """Length of each answer."""
-        return [len(reply.text) for reply in self.replies]
-
-
-def evaluate(
-    split: str, tuned: bool, replies: Sequence[Reply], questions: Sequence[Question], encode: Encoder
-) -> Evaluated:
-    """BERTScore of the answers to a split's test questions."""
-    scores = bertscore([r.text for r in replies], [q.answer for q in questions], encode, progress=False)
-    return Evaluated(split, tuned, tuple(replies), scores, tuple(q.source for q in questions))
-
-
-def splits_table(found: Mapping[str, Mapping[Part, Sequence[Question]]]) -> pd.DataFrame:
-    """Sizes of the splits, and what the test shares with the training."""
+def splits_table(
+    found: Mapping[str, Mapping[Part, Sequence[Question]]], asked: Mapping[str, Sequence[Question]]
+) -> pd.DataFrame:
+    """Sizes of the splits, what the test shares with the training, and which test questions are asked."""
     rows = []
     for name, parts in found.items():
         test, train_part = parts["test"], parts["train"]
         learned = {question.source for question in train_part}
-        known = proportion(sum(q.source in learned for q in test), len(test))
-        repeated = proportion(len(data.twins(test, train_part)), len(test))
         rows.append(
             {
                 "split": SPLITS[name],
                 **{f"{part} pairs": len(parts[part]) for part in ("train", "validation", "test")},
-                "documents of the test": len({q.source for q in test}),
-                "test questions of a document that was trained on": known,
-                "test questions that the training repeats": repeated,
+                "test questions of a document that was trained on": proportion(
+                    sum(q.source in learned for q in test), len(test)
+                ),
+                "test questions that the training repeats": proportion(len(data.twins(test, train_part)), len(test)),
+                "asked": len(asked[name]),
+                "documents of these": len({q.source for q in asked[name]}),
             }
         )
     return pd.DataFrame(rows)
-
-
-def asked_words(found: Mapping[str, Mapping[Part, Sequence[Question]]], asked: Mapping[str, Sequence[Question]]) -> str:
-    """Which test questions are asked, from how many documents, and what that allows, a sentence a split."""
-    told = []
-    for name, questions in asked.items():
-        of = len(found[name]["test"])
-        drawn = (
-            f"{len(questions)} of its {of} test questions, drawn to save time" if len(questions) < of else f"all {of}"
-        )
-        documents = len({question.source for question in questions})
-        least = 2 / 2**documents
-        allows = (
-            f"; a test by document cannot give a p below {figures.p_text(least)}, so this split decides nothing alone"
-            if least >= verdicts.ALPHA
-            else ""
-        )
-        told.append(f"Split {SPLITS[name]}: asked are {drawn}, of {_documents(documents)}{allows}.")
-    return " ".join(told)
-
-
-def _documents(n: int) -> str:
-    return f"{n} document{'s' * (n != 1)}"
 
 
 def training_table(logs: Mapping[str, TrainingLog]) -> pd.DataFrame:
@@ -324,147 +279,23 @@ def losses_words(logs: Mapping[str, TrainingLog]) -> str:
     return f"Loss over steps. {'; '.join(parts)}."
 
 
-def table1(run: Run, evaluated: Sequence[Evaluated], encoder: str, base: str, draws: int) -> pd.DataFrame:
-    """BERTScore as in Table 1, printed rows first.
+def report(run: Run, outcomes: Outcomes, base: str, encoder: str, why_not: str) -> None:
+    """Report the rerun of Table 1's fine-tuned open model, on the paper's split, or why there is none.
 
-    The paper's fine-tune of an open model is rerun by this one on the paper's split, where the encoder is the paper's.
+    Args:
+        run: takes the values.
+        outcomes: scored rows.
+        base: the model that was fine-tuned.
+        encoder: of BERTScore.
+        why_not: why there is no fine-tuned model, if there is none.
     """
-    columns = ("precision", "recall", "f1")
-    rows: list[dict[str, object]] = [
-        {
-            "model": run.printed.number(f"qa_rag.table1.{key}.f1").row + ", printed",
-            **{c: figures.number(run.printed.number(f"qa_rag.table1.{key}.{c}").value) for c in columns},
-        }
-        for key in ("finetuned_gpt35", "finetuned_mistral", "gpt4")
-    ]
-    for of in evaluated:
-        values = {c: bootstrap(getattr(of.scores, c), clusters=of.documents, draws=draws) for c in columns}
-        for c, value in values.items():
-            run.extra(f"finetune.{of.split}.{'tuned' if of.tuned else 'base'}.{c}", f"BERTScore {c}, {of.label}", value)
-            if of.tuned and of.split == "rows":
-                _report(run, c, value, encoder, f"{base} with LoRA")
-        cut = sum(reply.status == "cut" for reply in of.replies)
-        length = bootstrap(of.characters, clusters=of.documents, draws=draws)
-        rows.append(
-            {
-                "model": f"{base}, {of.label}",
-                "n": len(of.replies),
-                "documents": len(set(of.documents)),
-                **values,
-                "characters of an answer": figures.score_text(length, "count"),
-                "answers cut by the limit of tokens": cut,
-            }
-        )
-    return pd.DataFrame(rows)
-
-
-def _report(run: Run, column: str, value: Score, encoder: str, model: str) -> None:
-    id = f"qa_rag.table1.finetuned_mistral.{column}"
-    if scale := other_scale(encoder):
-        run.not_run(id, f"{scale}; {model} has {figures.score_text(value)} on {value.n} questions.")
-    else:
-        run.rerun(id, value, model=model, note=f"{model} in place of Mistral-7B")
-
-
-def not_trained(run: Run, why: str) -> None:
-    """Say of all that needs an adapter that it was not run."""
+    model = f"{base} with LoRA"
     for column in ("precision", "recall", "f1"):
-        run.not_run(f"qa_rag.table1.finetuned_mistral.{column}", why)
-    for claim in ("loss_falls", "fine_tuning_helps"):
-        run.claim(CLAIM + claim, "not run", why)
-
-
-def compare(evaluated: Sequence[Evaluated], draws: int) -> dict[str, Paired]:
-    """BERTScore F1 with the adapter minus without, on the same test questions, by document; a test a split."""
-    of = {(e.split, e.tuned): e for e in evaluated}
-    return {
-        s: paired_means(of[s, True].scores.f1, of[s, False].scores.f1, clusters=of[s, True].documents, draws=draws)
-        for s in SPLITS
-        if (s, True) in of
-    }
-
-
-def tests_table(tests: Mapping[str, Paired]) -> pd.DataFrame:
-    """The paired tests as a reader sees them."""
-    return pd.DataFrame(
-        [
-            {
-                "split": SPLITS[name],
-                "questions": t.n,
-                "nearer to the FDA's answer": t.b,
-                "farther": t.c,
-                "F1 with minus without, points": figures.points(t),
-                "p": figures.p_text(t.p),
-            }
-            for name, t in tests.items()
-        ]
-    )
-
-
-def decide_claims(run: Run, logs: Mapping[str, TrainingLog], tests: Mapping[str, Paired]) -> None:
-    """The paper's statements about its fine-tuning, by the tests that `data/published/qa_rag.yml` states."""
-    fell = all(log.validation[-1].value < log.validation[0].value for log in logs.values())
-    words = "; ".join(
-        f"split {SPLITS[name]}: {log.validation[0].value:.3f} before, {log.validation[-1].value:.3f} after "
-        f"{int(log.settings['steps'])} steps"
-        for name, log in logs.items()
-    )
-    run.claim(
-        CLAIM + "loss_falls",
-        verdicts.exactly(fell),
-        f"Mean validation loss, {words}. Two means are compared; no loss of a pair is on record, so no test is made.",
-    )
-    words = "; ".join(
-        f"split {SPLITS[name]}: {figures.points(t)} points on {t.n} questions, {figures.p_words(t.p)}"
-        for name, t in tests.items()
-    )
-    own = tests["rows"]
-    run.claim(
-        CLAIM + "fine_tuning_helps",
-        verdicts.better(own, own.p),
-        f"BERTScore F1 with the adapter minus without, on the same questions: {words}. The paper's split, by rows, "
-        "decides.",
-        p=own.p,
-    )
-
-
-def summary(
-    logs: Mapping[str, TrainingLog], tests: Mapping[str, Paired], evaluated: Sequence[Evaluated], base: str
-) -> str:
-    """The page's answer, from the run's values."""
-    log, test, own = logs["rows"], tests["rows"], tests["documents"]
-    answered = {
-        "agrees": "Yes: after the training, the model's answers are nearer to the FDA's",
-        "differs": "No: the training brings the model's answers no nearer to the FDA's",
-        "undecided": "This run cannot tell whether the training brings the model's answers nearer to the FDA's",
-    }[verdicts.better(test, test.p)]
-    if test.high < 0 and test.p < verdicts.ALPHA:
-        answered = "No: after the training, the model's answers are farther from the FDA's than before"
-    before, after = (
-        float(np.mean(next(e.characters for e in evaluated if (e.split, e.tuned) == ("rows", tuned))))
-        for tuned in (False, True)
-    )
-    manner = "shorter" if after < before else "longer" if after > before else "equally long"
-    documents = len({d for e in evaluated if e.split == "documents" for d in e.documents})
-    content = {
-        "agrees": "are nearer, too",
-        "differs": "are no nearer",
-        "undecided": "may be nearer or not, for these are too few",
-    }[verdicts.better(own, own.p) if documents >= FEWEST else "undecided"]
-    return (
-        f"**{answered}.** It learns a manner, {manner} answers "
-        f"({figures.number(before, 'count')} characters before, {figures.number(after, 'count')} after); on "
-        f"{_documents(documents)} that it was not trained on, its answers {content}. "
-        f"{int(log.settings['steps'])} steps on {log.pairs} pairs move the BERTScore F1 of {base} by "
-        f"{figures.points(test)} points on {test.n} test questions ({figures.p_words(test.p)}), and where no document "
-        f"is on both sides of the split by {figures.points(own)} ({figures.p_words(own.p)}). "
-        f"The validation loss went from {log.validation[0].value:.2f} to {log.validation[-1].value:.2f} nats a token."
-    )
-
-
-def examples(questions: Sequence[Question], by_model: Mapping[str, Sequence[Reply]], which: int) -> Html:
-    """One test question with the FDA's answer and each model's."""
-    question = questions[which]
-    turns = [{"role": "question", "content": question.text}, {"role": "the FDA", "content": question.answer}]
-    turns += [{"role": name, "content": replies[which].text} for name, replies in by_model.items()]
-    return figures.prompt_box(turns, caption=f"Test question {question.id}")
+        id = f"qa_rag.table1.finetuned_mistral.{column}"
+        score = None if why_not else outcomes.where(task="rows").score(column, "tuned")
+        if score is None:
+            run.not_run(id, why_not)
+        elif scale := other_scale(encoder):
+            run.not_run(id, f"{scale}; {model} has {figures.score_text(score)} on {score.n} questions.")
+        else:
+            run.rerun(id, score, model=model, note=f"{model} in place of Mistral-7B")

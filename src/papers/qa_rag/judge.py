@@ -1,6 +1,6 @@
 """RAGAS' context precision and context recall with the served model as judge, and how good that judge is.
 
-Definitions (Es et al. 2023; qa_rag.md, section 3.1): precision is the mean, over the contexts that the judge calls
+Definitions (Es et al. 2023; QA-RAG, section 3.1): precision is the mean, over the contexts that the judge calls
 useful, of the share of useful ones down to that place; recall is the share of the reference answer's statements that
 the judge finds in the contexts. RAGAS shows its judge whole contexts; six of 8,000 characters do not fit a small
 model's window, so the judge here reads the window of a context that is nearest to what it is asked about.
@@ -9,30 +9,31 @@ model's window, so the judge here reads the window of a context that is nearest 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 
 import numpy as np
 
-from helpers.llm import LLM
+from helpers.llm import LLM, Choice
+from helpers.results import figures, verdicts
+from helpers.results.answers import Answer, Item
+from helpers.results.outcomes import Outcomes
+from helpers.results.record import Run
 from papers.qa_rag import data
 from papers.qa_rag.data import Question
-from papers.qa_rag.retrieval import Searcher
+from papers.qa_rag.retrieval import context_precision
+from papers.qa_rag.search import Searcher
 
 SYSTEM = "You check whether an excerpt of regulatory guidance supports an answer."
 STATEMENTS = 4
 """Statements of an answer that are looked for; the first ones, for an answer may have dozens."""
 ANSWER_CHARACTERS = 400
 """Of the reference answer that the judge is shown beside an excerpt."""
-
-
-def context_precision(useful: Sequence[bool]) -> float:
-    """RAGAS' context precision of ranked contexts; 0 if none is useful."""
-    found = np.asarray(useful, dtype=bool)
-    if not found.any():
-        return 0.0
-    shares = np.cumsum(found) / np.arange(1, len(found) + 1)
-    return float(shares[found].mean())
+LABELS = {
+    "judge_useful": "Useful to arrive at the answer? (context precision)",
+    "judge_supported": "Statement attributable? (context recall)",
+}
+CHECKED_BY = {"precision": "judge_useful", "recall": "judge_supported"}
 
 
 def statements(answer: str, most: int = STATEMENTS) -> list[str]:
@@ -41,27 +42,75 @@ def statements(answer: str, most: int = STATEMENTS) -> list[str]:
     return [part for part in parts if len(part.split()) >= 3][:most] or [answer.strip()]
 
 
+def useful_prompt(question: Question, excerpt: str) -> list[dict[str, str]]:
+    """Is this context useful for the answer?"""
+    answer = question.answer[:ANSWER_CHARACTERS]
+    return _asked(
+        f"Question: {question.body}\n\nAnswer: {answer}\n\nExcerpt:\n{excerpt.strip()}\n\n"
+        "Was the excerpt useful to arrive at this answer? Answer YES or NO."
+    )
+
+
+def supported_prompt(statement: str, excerpt: str) -> list[dict[str, str]]:
+    """Does this statement stand in the context?"""
+    return _asked(
+        f"Excerpt:\n{excerpt.strip()}\n\nStatement: {statement}\n\n"
+        "Can the statement be attributed to the excerpt? Answer YES or NO."
+    )
+
+
+def _asked(text: str) -> list[dict[str, str]]:
+    return [{"role": "system", "content": SYSTEM}, {"role": "user", "content": text}]
+
+
 @dataclass(frozen=True)
-class Verdicts:
-    """What the judge said of one question's contexts.
+class Known:
+    """A passage with a known verdict: YES if it holds the question's answer, NO if it holds none of it."""
 
-    Attributes:
-        useful: P(YES) of each context, in their order.
-        supported: P(YES) of each statement, by the context whose window is nearest to it.
+    question: Question
+    row: int
+    gold: str
+    strata: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def unit(self) -> str:
+        """Question and verdict."""
+        return f"{self.question.id}, {self.gold}"
+
+    @property
+    def cluster(self) -> str:
+        """The document that the question was taken from."""
+        return self.question.cluster
+
+    @property
+    def text(self) -> str:
+        """The question."""
+        return self.question.text
+
+
+def known(questions: Sequence[Question], searcher: Searcher, ranked: Mapping[str, Sequence[int]]) -> list[Known]:
+    """Two passages of each question: the one that holds most of its answer, and the best ranked one with none of it.
+
+    Args:
+        questions: to choose from; one without such passages is left out.
+        searcher: the corpus.
+        ranked: question id -> rows of the corpus, best first.
     """
-
-    useful: tuple[float, ...]
-    supported: tuple[float, ...]
-
-    @property
-    def precision(self) -> float:
-        """RAGAS' context precision."""
-        return context_precision([p >= 0.5 for p in self.useful])
-
-    @property
-    def recall(self) -> float:
-        """RAGAS' context recall."""
-        return float(np.mean([p >= 0.5 for p in self.supported]))
+    passages = searcher.corpus.passages
+    row_of = {passage.id: row for row, passage in enumerate(passages)}
+    chosen = []
+    for question in questions:
+        holding = data.answer_passages(question, searcher.corpus)
+        documents = data.source_documents(question, searcher.corpus)
+        others = (
+            row
+            for row in ranked[question.id]
+            if passages[row].document not in documents and not data.held(question.answer, passages[row].text)
+        )
+        if holding and (other := next(others, None)) is not None:
+            right = row_of[max(holding, key=lambda id: holding[id])]
+            chosen += [Known(question, right, "YES"), Known(question, other, "NO")]
+    return chosen
 
 
 class Judge:
@@ -69,111 +118,123 @@ class Judge:
 
     def __init__(self, searcher: Searcher, model: LLM) -> None:
         """Take the model and the searcher that picks what it reads."""
-        self.name = model.endpoint.model
         self._searcher, self._model = searcher, model
+        self._row_of = {passage.id: row for row, passage in enumerate(searcher.corpus.passages)}
 
-    def useful_prompt(self, question: Question, excerpt: str) -> list[dict[str, str]]:
-        """Is this context useful for the answer?"""
-        answer = question.answer[:ANSWER_CHARACTERS]
-        return _asked(
-            f"Question: {question.body}\n\nAnswer: {answer}\n\nExcerpt:\n{excerpt.strip()}\n\n"
-            "Was the excerpt useful to arrive at this answer? Answer YES or NO."
-        )
+    def contexts(self, ranked: Mapping[str, Sequence[str]]) -> Callable[[Sequence[Question]], list[Answer]]:
+        """RAGAS' two scores of the contexts of an arm: question id -> passage ids, best first."""
 
-    def supported_prompt(self, statement: str, excerpt: str) -> list[dict[str, str]]:
-        """Does this statement stand in the context?"""
-        return _asked(
-            f"Excerpt:\n{excerpt.strip()}\n\nStatement: {statement}\n\n"
-            "Can the statement be attributed to the excerpt? Answer YES or NO."
-        )
-
-    def judge(self, questions: Sequence[Question], contexts: Mapping[str, Sequence[int]]) -> dict[str, Verdicts]:
-        """Both verdicts for each question on its contexts (rows of the corpus, best first)."""
-        useful, supported = [], []
-        for question in questions:
-            rows = contexts[question.id]
-            useful += [
-                self.useful_prompt(question, excerpt) for excerpt in self._searcher.excerpts(question.answer, rows)
+        def ask(questions: Sequence[Question]) -> list[Answer]:
+            rows = {q.id: [self._row_of[id] for id in ranked[q.id]] for q in questions}
+            useful = [
+                useful_prompt(q, text) for q in questions for text in self._searcher.excerpts(q.answer, rows[q.id])
             ]
-            supported += [
-                self.supported_prompt(statement, self._nearest(statement, rows))
-                for statement in statements(question.answer)
+            supported = [
+                supported_prompt(s, self._nearest(s, rows[q.id])) for q in questions for s in statements(q.answer)
             ]
-        first, second = (
-            iter(self._yes(prompts, label))
-            for prompts, label in (
-                (useful, "judge: useful?"),
-                (supported, "judge: supported?"),
-            )
-        )
-        return {
-            q.id: Verdicts(
-                tuple(next(first) for _ in contexts[q.id]), tuple(next(second) for _ in statements(q.answer))
-            )
-            for q in questions
-        }
+            first, second = iter(self._said(useful, "useful?")), iter(self._said(supported, "supported?"))
+            return [
+                _judged(ranked[q.id], [next(first) for _ in rows[q.id]], [next(second) for _ in statements(q.answer)])
+                for q in questions
+            ]
 
-    def check(self, questions: Sequence[Question], right: Mapping[str, int], wrong: Mapping[str, int]) -> Quality:
-        """The judge on contexts whose verdict is known.
+        return ask
 
-        Args:
-            questions: with an answer that stands word by word in a passage.
-            right: question id -> row of that passage.
-            wrong: question id -> row of a passage of another document that was retrieved for it and holds none of it.
-        """
-        useful, supported, truth = [], [], []
-        for question in questions:
-            for row, holds in ((right[question.id], True), (wrong[question.id], False)):
-                useful.append(self.useful_prompt(question, self._searcher.excerpts(question.answer, [row])[0]))
-                first = statements(question.answer)[0]
-                supported.append(self.supported_prompt(first, self._searcher.excerpts(first, [row])[0]))
-                truth.append(holds)
-        return Quality(
-            tuple(truth), tuple(self._yes(useful, "check: useful?")), tuple(self._yes(supported, "check: supported?"))
-        )
+    def useful_prompt(self, pair: Known) -> list[dict[str, str]]:
+        """What the judge is asked about a context whose verdict is known."""
+        return useful_prompt(pair.question, self._searcher.excerpts(pair.question.answer, [pair.row])[0])
+
+    def useful(self, pairs: Sequence[Known]) -> list[Answer]:
+        """What the judge says of contexts whose verdict is known, asked as for precision."""
+        return self._checked([self.useful_prompt(pair) for pair in pairs], "check: useful?")
+
+    def supported(self, pairs: Sequence[Known]) -> list[Answer]:
+        """The same, asked as for recall about the answer's first statement."""
+        first = [statements(k.question.answer)[0] for k in pairs]
+        excerpts = (self._searcher.excerpts(s, [k.row])[0] for s, k in zip(first, pairs, strict=True))
+        return self._checked([supported_prompt(*of) for of in zip(first, excerpts, strict=True)], "check: supported?")
+
+    def _checked(self, prompts: Sequence[list[dict[str, str]]], label: str) -> list[Answer]:
+        return [
+            Answer(task="check", predicted=_verdict(c), measures={"p_yes": (_yes(c), 1.0)}, requests=[c.key])
+            for c in self._said(prompts, label)
+        ]
 
     def _nearest(self, statement: str, rows: Sequence[int]) -> str:
         scores = self._searcher.window_scores([statement])[0]
         return self._searcher.excerpts(statement, [max(rows, key=lambda row: scores[row])])[0]
 
-    def _yes(self, prompts: Sequence[list[dict[str, str]]], label: str) -> list[float]:
-        choices = self._model.choose_many(prompts, ["YES", "NO"], label=label)
-        return [float(np.exp(choice.logprobs["YES"])) for choice in choices]
+    def _said(self, prompts: Sequence[list[dict[str, str]]], label: str) -> list[Choice]:
+        return self._model.choose_many(prompts, ["YES", "NO"], label=f"judge: {label}")
 
 
-@dataclass(frozen=True)
-class Quality:
-    """The judge's P(YES) where the verdict is known: YES for the passage that holds the answer, NO for the other."""
-
-    truth: tuple[bool, ...]
-    useful: tuple[float, ...]
-    supported: tuple[float, ...]
+def _yes(choice: Choice) -> float:
+    return float(np.exp(choice.logprobs["YES"]))
 
 
-def known_pairs(
-    questions: Sequence[Question], searcher: Searcher, rankings: Mapping[str, Sequence[int]]
-) -> tuple[list[Question], dict[str, int], dict[str, int]]:
-    """Questions with a passage that holds the answer, that passage, and the best ranked one that holds none of it."""
-    chosen, right, wrong = [], {}, {}
-    row_of = {passage.id: row for row, passage in enumerate(searcher.corpus.passages)}
-    for question in questions:
-        holding = data.answer_passages(question, searcher.corpus)
-        documents = data.source_documents(question, searcher.corpus)
-        other = next(
-            (
-                row
-                for row in rankings.get(question.id, ())
-                if searcher.corpus.passages[row].document not in documents
-                and not data.held(question.answer, searcher.corpus.passages[row].text)
-            ),
-            None,
-        )
-        if holding and other is not None:
-            chosen.append(question)
-            right[question.id] = row_of[max(holding, key=lambda id: holding[id])]
-            wrong[question.id] = other
-    return chosen, right, wrong
+def _verdict(choice: Choice) -> str:
+    return "YES" if _yes(choice) >= 0.5 else "NO"
 
 
-def _asked(text: str) -> list[dict[str, str]]:
-    return [{"role": "system", "content": SYSTEM}, {"role": "user", "content": text}]
+def _judged(ids: Sequence[str], useful: Sequence[Choice], supported: Sequence[Choice]) -> Answer:
+    helps = [_verdict(c) == "YES" for c in useful]
+    recall = float(np.mean([_verdict(c) == "YES" for c in supported]))
+    return Answer(
+        task="judged",
+        items=[
+            Item(id, predicted=said, rank=place, score=_yes(c))
+            for place, (id, said, c) in enumerate(zip(ids, helps, useful, strict=True), start=1)
+        ],
+        measures={"precision": (context_precision(helps), 1.0), "recall": (recall, 1.0)},
+        requests=[c.key for c in (*useful, *supported)],
+    )
+
+
+def unfit(outcomes: Outcomes, measure: str, judge: str) -> str:
+    """Why a judge's context precision or recall measures nothing: it may accept every other wrong passage; or empty.
+
+    Args:
+        outcomes: rows of the check.
+        measure: precision or recall.
+        judge: its name.
+    """
+    right, wrong = (outcomes.score(name, CHECKED_BY[measure]) for name in ("sensitivity", "specificity"))
+    if verdicts.above(wrong, 0.5) == "agrees":
+        return ""
+    return (
+        f"{judge} cannot judge: it rejects {figures.score_text(wrong)} of {wrong.n} passages without the answer, and "
+        f"accepts {figures.score_text(right)} of {right.n} with it"
+    )
+
+
+def report(run: Run, judged: Outcomes, refused: Mapping[str, str], judge: str, why_not: str) -> None:
+    """Report the rerun of Tables 2, 3 and 5, or why there is none.
+
+    Args:
+        run: takes the values.
+        judged: rows with the judge's precision and recall.
+        refused: measure -> why the judge is unfit for it, or empty.
+        judge: its name.
+        why_not: why there is no fine-tuned model, if there is none.
+    """
+    for number in run.printed.numbers:
+        table, arm, *column = number.id.removeprefix("qa_rag.").split(".")
+        if table not in ("table2", "table3", "table5"):
+            continue
+        measure, _, order = column[0].partition("_")
+        if order == "agent":
+            why = "The scoring agent is measured without a judge here, on the candidates of QA-RAG."
+        elif table == "table5":
+            why = "The ablation is measured without a judge here."
+        elif arm not in judged.arms:
+            tuned = arm in ("qa_rag", "hypothetical")
+            others = "The judge of this profile reads the contexts of other arms only; measured without a judge."
+            why = why_not if tuned and why_not else others
+        else:
+            score = judged.score(measure, arm)
+            if not refused[measure]:
+                note = f"{judge} as judge of windows, on another corpus, with other models in each arm"
+                run.rerun(number.id, score, model=judge, note=note)
+                continue
+            why = f"{refused[measure]}. It gave {figures.score_text(score)} on {score.n} questions."
+        run.not_run(number.id, why)

@@ -9,23 +9,24 @@ from __future__ import annotations
 
 import json
 import re
-import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
-from scipy.stats import norm, rankdata
 
 from helpers import datasets
 from helpers.datasets import Located
-from helpers.results.metrics import Column, Paired, Score, bootstrap, holm, paired_means
+from helpers.results import figures
+from helpers.results.answers import Answer, Item, answered
+from helpers.results.metrics import proportion
+from helpers.results.outcomes import Outcomes
 from helpers.results.record import Run
-from papers.qa_rag.data import CONTEXTS, PAIRS, SHINGLE, Data, QaRagDataError, answer_passages, read_contexts, words
+from papers.qa_rag import data as qa_rag
+from papers.qa_rag.answers import left_of
+from papers.qa_rag.data import CONTEXTS, PAIRS, Data, QaRagDataError, Question, read_contexts, words
 
 ARMS = {
     "qa_rag": "QA-RAG",
@@ -33,19 +34,21 @@ ARMS = {
     "hyde": "HyDE",
     "multiquery": "Multiquery",
     "question": "Only question",
-    "ablation_hypothetical": "Only hypothetical answer, 12",
-    "ablation_question": "Only question, 12",
+    "hypothetical_12": "Only hypothetical answer, 12",
+    "question_12": "Only question, 12",
 }
 """Arms of Tables 2 to 5; the last two are those of the ablation, with half as many candidates."""
-RAGAS = {arm: f"qa_rag/ragas/{arm}.csv" for arm in ("qa_rag", "question", "hypothetical", "ablation_hypothetical")}
+RAGAS = {arm: f"qa_rag/ragas/{arm}.csv" for arm in ("qa_rag", "question", "hypothetical")} | {
+    "hypothetical_12": "qa_rag/ragas/ablation_hypothetical.csv"
+}
 ANSWERS = {arm: f"qa_rag/answers/{arm}.json" for arm in ("qa_rag", "multiquery", "hyde", "question", "hypothetical")}
 BERTSCORE = "qa_rag/bertscore.csv"
 NOTEBOOK = "qa_rag/answer_evaluation.ipynb"
 METRICS = ("precision", "recall", "f1")
 WHOLE = 0.95
 """Share of an answer's word sequences from which on a passage holds all of it, but for what OCR may have garbled."""
-
-Floats = NDArray[np.float64]
+JUDGE, ANSWERER = "an unnamed judge", "gpt-3.5-turbo"
+"""Who scored the contexts, and who wrote the answers, as the printed numbers name them."""
 
 
 @dataclass(frozen=True)
@@ -144,118 +147,127 @@ def read_encoder(path: Path) -> str:
     return named.pop()
 
 
-# ------------------------------------------------------------------------------------------------------------ scoring
+# --------------------------------------------------------------------------------------------------------------- rows
 
 
-def rescore(run: Run, data: Data, released: Released, draws: int) -> dict[str, Score | float]:
+def contexts(data: Data, released: Released) -> list[Answer]:
+    """Rows of the judged contexts, with the authors' context precision and recall.
+
+    Strata: `holds`, what the six passages hold of the FDA's answer, where it has eight words or more; `own document`,
+    whether the authors' code took the question's own document out of the index for the question as the query.
+    """
+    there = {question.id: qa_rag.answer_passages(question, data.corpus, 0.0) for question in data.test}
+    own = {question.id: own_document(question, data) for question in data.test}
+    rows = []
+    for arm, table in released.ragas.items():
+        for question, precision, recall in zip(data.test, table.precision, table.recall, strict=True):
+            ids = data.released[arm][question.id]
+            strata = {"own document": "removed for the question alone" if own[question.id] else "not recognised"}
+            if shares := there[question.id]:
+                most = max(shares[id] for id in ids)
+                strata["holds"] = "the whole answer" if most >= WHOLE else "a part" if most else "nothing"
+            row = Answer(
+                task="contexts",
+                strata=strata,
+                items=[Item(id, data.corpus.of_id[id].document, rank=rank) for rank, id in enumerate(ids, start=1)],
+                measures={"precision": (float(precision), 1.0), "recall": (float(recall), 1.0)},
+            )
+            rows.append(answered(row, question, arm=arm, source="released", run="release", model=JUDGE))
+    return rows
+
+
+_MONTH = re.compile(r" (JANUARY|FEBRUARY|MARCH|APRIL|MAY|JUNE|JULY|AUGUST|SEPTEMBER|OCTOBER|NOVEMBER|DECEMBER) \d{4}")
+
+
+def own_document(question: Question, data: Data) -> bool:
+    """Whether the authors' code recognises the question's own document by its title (`model.py`, `get_context`).
+
+    It removes that document from the index if the query is the question; a hypothetical answer is never recognised.
+    """
+    title = _MONTH.sub("", question.source)
+    return any(title in document.replace("-", " ") for document in data.corpus.documents)
+
+
+def written(data: Data, released: Released) -> list[Answer]:
+    """Rows of the released answers, not yet scored."""
+    rows = []
+    for arm, texts in released.answers.items():
+        for question, text in zip(data.test, texts, strict=True):
+            measures = {"words": (float(len(text.split())), 1.0)}
+            if arm in data.released:
+                passages = [data.corpus.of_id[id].text for id in data.released[arm][question.id]]
+                measures["quotes"] = (float(left_of(text, passages) > 0), 1.0)
+            row = Answer(task="answers", answer=text, measures=measures)
+            rows.append(answered(row, question, arm=arm, source="released", run="release", model=ANSWERER))
+    return rows
+
+
+# ------------------------------------------------------------------------------------------------------------ reports
+
+
+def report(run: Run, outcomes: Outcomes, data: Data, released: Released) -> figures.Html:
     """Report every printed number that a released file gives: of Tables 2 to 5 and of the text.
 
+    Args:
+        run: takes the values.
+        outcomes: rows of `contexts`.
+        data: pairs and rankings.
+        released: the authors' means of BERTScore, of which no value for each question is released.
+
     Returns:
-        What was reported, by id; with an interval where values per question are released.
+        How many numbers of each table agree to the last printed digit, and those that do not.
     """
-    found: dict[str, Score | float] = {}
-
-    def report(id: str, value: Score | float, source: str, note: str = "", n: int = len(data.test)) -> None:
-        found[f"qa_rag.{id}"] = value
-        run.rescored(f"qa_rag.{id}", value, n=n, source=source, note=note)
-
-    for arm, table in released.ragas.items():
-        for metric in ("precision", "recall"):
-            score = bootstrap(table[metric], clusters=data.test_documents, draws=draws)
-            if arm != "ablation_hypothetical":
-                report(f"table2.{arm}.{metric}_reranker", score, RAGAS[arm])
-                report(f"table3.{arm}.{metric}", score, RAGAS[arm])
-            if arm in ("qa_rag", "ablation_hypothetical"):
-                report(f"table5.{arm.removeprefix('ablation_')}.{metric}", score, RAGAS[arm])
-    for arm in ANSWERS:
-        for metric in METRICS:
+    tests, pairs = len(data.test), len(data.questions)
+    lost = released.ragas["qa_rag"].precision - released.ragas["hypothetical_12"].precision
+    counts = {
+        "ablation_loss": (float(lost.mean()), tests, RAGAS["hypothetical_12"]),
+        "pairs": (float(pairs), pairs, PAIRS),
+        "test_share": (tests / pairs, pairs, CONTEXTS["qa_rag"]),
+        "kept": (float(np.mean([len(of) for of in data.released["qa_rag"].values()])), tests, CONTEXTS["qa_rag"]),
+    }
+    rows: dict[str, list[str]] = {}
+    for number in run.printed.numbers:
+        if not number.rescore_from:
+            continue
+        _, table, *place = number.id.split(".")
+        if table == "text":
+            value, n, source = counts[place[0]]
+            run.rescored(number.id, value, n=n, source=source)
+        elif table == "table4":
+            value = float(released.means[place[1]][place[0]])
             note = "The authors' mean; no value per question is released."
-            report(f"table4.{arm}.{metric}", float(released.means[metric][arm]), BERTSCORE, note)
-    loss = released.ragas["qa_rag"].precision - released.ragas["ablation_hypothetical"].precision
-    report("text.ablation_loss", float(loss.mean()), RAGAS["ablation_hypothetical"])
-    pairs = len(data.questions)
-    report("text.pairs", float(pairs), PAIRS, n=pairs)
-    report("text.test_share", len(data.test) / pairs, CONTEXTS["qa_rag"], n=pairs)
-    kept = np.mean([len(of) for of in data.released["qa_rag"].values()])
-    report("text.kept", float(kept), CONTEXTS["qa_rag"])
-    return found
-
-
-# -------------------------------------------------------------------------------------------------------------- tests
-
-
-def against(first: str, values: Mapping[str, Floats], documents: Column, draws: int) -> pd.DataFrame:
-    """One arm against each other on the same questions: paired randomisation tests by document, adjusted by Holm.
-
-    Args:
-        first: the arm whose gain is tested.
-        values: arm -> one value a question.
-        documents: that the questions were taken from, `Data.test_documents`.
-        draws: of the tests and the intervals.
-
-    Returns:
-        A row an arm: other, n, better, worse (questions), difference, low, high (95 %), p, p_holm.
-    """
-    others = [arm for arm in values if arm != first]
-    tests = [paired_means(values[first], values[arm], clusters=documents, draws=draws) for arm in others]
-    return _table(others, tests)
-
-
-def detectable(first: Floats, second: Floats, documents: Column, power: float = 0.8) -> float:
-    """The true difference that a two-sided paired test at 5 % would find with this power, by the normal approximation.
-
-    Args:
-        first: one value a question.
-        second: the other arm's; their spread from document to document is what hides a difference.
-        documents: that the questions were taken from.
-        power: share of repetitions of the experiment that would find it.
-    """
-    gain = first - second
-    summed = pd.Series(gain - gain.mean()).groupby(np.asarray(documents, dtype=object)).sum()
-    error = (float((summed**2).sum()) * len(summed) / (len(summed) - 1)) ** 0.5 / len(gain)
-    return float(norm.ppf(0.975) + norm.ppf(power)) * error
-
-
-def _table(others: Sequence[Any], tests: Sequence[Paired]) -> pd.DataFrame:
-    rows = [
-        (other, t.n, t.b, t.c, t.difference, t.low, t.high, t.p, p)
-        for other, t, p in zip(others, tests, holm([t.p for t in tests]), strict=True)
-    ]
-    names = ["other", "n", "better", "worse", "difference", "low", "high", "p", "p_holm"]
-    return pd.DataFrame(rows, columns=names)
-
-
-def holding(data: Data, at_least: float = WHOLE) -> pd.DataFrame:
-    """Whether a passage of each released ranking holds the FDA's answer word by word: a row a question.
-
-    This needs no judge. An answer of fewer than eight words is not looked for: its row is missing.
-    """
-    rows = {}
-    for question in data.test:
-        if len(words(question.answer).split()) >= SHINGLE:
-            there = set(answer_passages(question, data.corpus, at_least))
-            rows[question.id] = {arm: bool(there & set(ranking[question.id])) for arm, ranking in data.released.items()}
-    return pd.DataFrame.from_dict(rows, orient="index", columns=list(data.released)).rename_axis("question")
-
-
-def documents_of(data: Data, ids: Iterable[str]) -> list[str]:
-    """The document that each test question was taken from."""
-    sources = {question.id: question.source for question in data.test}
-    return [sources[id] for id in ids]
-
-
-def holding_tests(data: Data, held: pd.DataFrame, draws: int) -> pd.DataFrame:
-    """Whether QA-RAG's passages hold more answers than those of each other ranking; columns as of `against`."""
-    return against(
-        "qa_rag", {str(arm): held[arm].to_numpy(dtype=float) for arm in held}, documents_of(data, held.index), draws
+            run.rescored(number.id, value, n=tests, source=BERTSCORE, note=note)
+        else:
+            arm = "hypothetical_12" if (table, place[0]) == ("table5", "hypothetical") else place[0]
+            score = outcomes.score(place[1].removesuffix("_reranker"), arm)
+            run.rescored(number.id, score, n=tests, source=RAGAS[arm])
+            value = score.value
+        off = abs(value - number.value) > (number.within("rescored") or 0) * (1 + 1e-9)
+        told = f"{number.row}: {number.printed} printed, {number.show(value, 2)} released" if off else ""
+        rows.setdefault(number.table, []).append(told)
+    return figures.table(
+        pd.DataFrame(
+            [
+                {
+                    "where": table,
+                    "numbers printed": sum(n.table == table for n in run.printed.numbers),
+                    "rescored": len(cells),
+                    "to the last digit": cells.count(""),
+                    "others": "; ".join(filter(None, cells)),
+                }
+                for table, cells in rows.items()
+            ]
+        ),
+        "Printed numbers that the released files give",
+        sample=run.sample,
     )
 
 
 LARGER = (
-    ("question", "ablation_question"),
-    ("hypothetical", "ablation_hypothetical"),
-    ("qa_rag", "ablation_question"),
-    ("qa_rag", "ablation_hypothetical"),
+    ("question", "question_12"),
+    ("hypothetical", "hypothetical_12"),
+    ("qa_rag", "question_12"),
+    ("qa_rag", "hypothetical_12"),
 )
 """Pairs of rankings of which the first was chosen from all that the second was chosen from, and more (section 3.3)."""
 
@@ -267,93 +279,52 @@ def outranked(data: Data) -> pd.DataFrame:
     relevant than the last one that the larger pool kept, must be among these six, too.
 
     Returns:
-        One row a pair of `LARGER`: larger, smaller, questions (in which such a passage is missing), of, passages
+        One row a pair of `LARGER`: larger, smaller, questions (share in which such a passage is missing), passages
         (missing), kept (by the smaller pool, in all).
     """
     located = {file.name: file.path for file in data.files}
-    contexts = {arm: read_contexts(located[name]) for arm, name in CONTEXTS.items()}
+    rankings = {arm: read_contexts(located[name]) for arm, name in CONTEXTS.items()}
     rows = []
     for larger, smaller in LARGER:
         missing = []
-        for question, kept in contexts[larger].items():
+        for question, kept in rankings[larger].items():
             there = {(context.document, context.text) for context in kept}
             last = min(context.relevance for context in kept)
             missing.append(
-                sum(c.relevance > last and (c.document, c.text) not in there for c in contexts[smaller][question])
+                sum(c.relevance > last and (c.document, c.text) not in there for c in rankings[smaller][question])
             )
-        of = sum(map(len, contexts[smaller].values()))
-        rows.append((larger, smaller, sum(map(bool, missing)), len(missing), sum(missing), of))
-    return pd.DataFrame(rows, columns=["larger", "smaller", "questions", "of", "passages", "kept"])
+        share = proportion(sum(map(bool, missing)), len(missing))
+        rows.append((ARMS[larger], ARMS[smaller], share, sum(missing), sum(map(len, rankings[smaller].values()))))
+    return pd.DataFrame(
+        rows, columns=["larger pool", "smaller pool", "questions with a missing passage", "passages missing", "of"]
+    )
 
 
-def judged_where(data: Data, released: Released, draws: int) -> dict[str, dict[str, Score]]:
-    """The judge's context recall where the answer tells what it should be.
-
-    Returns:
-        arm -> mean over the questions of which a passage holds the FDA's whole answer (`held`: it should be 1), and
-        over those of which no passage holds any eight words of it in a row (`none`).
-    """
-    whole, some = holding(data, WHOLE), holding(data, sys.float_info.min)
-    place = {question.id: row for row, question in enumerate(data.test)}
-    scores = {}
-    for arm, table in released.ragas.items():
-        groups = {"held": whole.index[whole[arm]], "none": some.index[~some[arm]]}
-        scores[arm] = {
-            name: bootstrap(
-                table.recall.to_numpy()[[place[id] for id in ids]], clusters=documents_of(data, ids), draws=draws
-            )
-            for name, ids in groups.items()
-            if len(ids)
-        }
-    return scores
+def judged_twice(data: Data, released: Released) -> str:
+    """What the judge said where two arms have the same passages in the same order, in a sentence."""
+    apart = [
+        abs(float(released.ragas[first].recall.iloc[row] - released.ragas[second].recall.iloc[row]))
+        for row, question in enumerate(data.test)
+        for first, second in combinations(released.ragas, 2)
+        if data.released[first][question.id] == data.released[second][question.id]
+    ]
+    if not apart:
+        return "No two rankings agree on a question, so the judge was never asked the same twice."
+    return (
+        f"Two rankings have the same passages in the same order in {len(apart)} cases. The judge's two values of "
+        f"context recall then differ by {np.mean(apart):.2f} on average, {max(apart):.2f} at most."
+    )
 
 
-def judged_twice(data: Data, released: Released) -> pd.DataFrame:
-    """Where two arms have the same passages in the same order, so that the judge was asked the same question twice.
-
-    Returns:
-        One row such a pair: question, first, second, recall_first, recall_second.
-    """
-    rows = []
-    for row, question in enumerate(data.test):
-        for first, second in combinations(released.ragas, 2):
-            if data.released[first][question.id] == data.released[second][question.id]:
-                recalls = [float(released.ragas[arm].recall.iloc[row]) for arm in (first, second)]
-                rows.append((question.id, first, second, *recalls))
-    return pd.DataFrame(rows, columns=["question", "first", "second", "recall_first", "recall_second"])
-
-
-def carries_over(
-    contexts: Mapping[str, Floats], answers: Mapping[str, Floats], documents: Column, seed: int, draws: int
-) -> tuple[Score, float]:
-    """Whether the arm with the better contexts has the better answer to the same question.
-
-    Args:
-        contexts: arm -> a score of its contexts, one a question.
-        answers: arm -> a score of its answers, one a question; at least these arms.
-        documents: that the questions were taken from.
-        seed: of the shuffles and of the draws.
-        draws: of both.
-
-    Returns:
-        Rank correlation over questions and arms of both scores less each question's mean, with an interval over
-        documents, and its two-sided p-value by shuffling the arms, in the same way for all questions of a document.
-    """
-    first, second = (np.array([of[arm] for arm in contexts]).T for of in (contexts, answers))
-    x, y = (values - values.mean(axis=1, keepdims=True) for values in (first, second))
-    codes = pd.factorize(np.asarray(documents, dtype=object))[0]
-
-    def correlation(a: Floats, b: Floats) -> float:
-        # equal scores of a question stay equal, whatever their mean leaves of them
-        ranks = [rankdata(np.round(of.ravel(), 12)) for of in (a, b)]
-        return float(np.corrcoef(*ranks)[0, 1]) if ranks[0].std() and ranks[1].std() else 0.0
-
-    def of_rows(rows: Floats) -> float:
-        chosen = rows.astype(np.int64)
-        return correlation(x[chosen], y[chosen])
-
-    score = bootstrap(np.arange(len(x)), of_rows, clusters=codes, seed=seed, draws=draws)
-    rng = np.random.default_rng(seed)
-    arms = np.tile(np.arange(x.shape[1]), (codes.max() + 1, 1))
-    chance = [correlation(np.take_along_axis(x, rng.permuted(arms, axis=1)[codes], axis=1), y) for _ in range(draws)]
-    return score, (1 + sum(abs(r) >= abs(score.value) - 1e-12 for r in chance)) / (draws + 1)
+def counted(data: Data) -> str:
+    """What is released, counted, in two sentences."""
+    passages = data.corpus.passages
+    fewer = {arm: sum(len(of) < 6 for of in ranking.values()) for arm, ranking in data.released.items()}
+    short = "; ".join(f"{count} of {ARMS[arm]}" for arm, count in fewer.items() if count) or "none"
+    again = len(qa_rag.twins(data.test, [q for q in data.questions if q not in data.test]))
+    return (
+        f"Counted in the release: {len(data.questions):,} pairs of question and answer; {len(data.test)} test "
+        f"questions, {figures.number(len(data.test) / len(data.questions))} of them; {again} of these share their "
+        f"words or their answer with another pair; {len(passages):,} distinct passages, the longest of "
+        f"{max(len(p.text) for p in passages):,} characters. Rankings with fewer than six passages: {short}."
+    )

@@ -1,0 +1,133 @@
+"""Search in passages of guidance: by the vector of a passage's beginning, by its best window, by its words.
+
+The paper gives one vector to a chunk of 10,000 characters (QA-RAG, section 2.2); its encoder and its reranker read 512
+tokens, the one used here 256. What lies behind that leaves no trace in such a vector. So each passage is also cut into
+windows that fit, and can be found by its best one: the difference is what the cut costs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cached_property
+from typing import Literal, cast
+
+import bm25s
+import numpy as np
+import numpy.typing as npt
+
+from helpers.vectors import Encoder, Floats, Index, cached_index
+from papers.clinical_notes.passages import chunk_spans
+from papers.qa_rag.data import Corpus
+
+Rows = npt.NDArray[np.int64]
+Scores = npt.NDArray[np.float64]
+Search = Literal["start", "windows", "words"]
+
+WINDOW, WINDOW_OVERLAP = 700, 100
+"""Characters of what is read at once: some 160 tokens, so that the encoder reads all of it and a prompt stays short."""
+
+
+class Searcher:
+    """A corpus with its indexes.
+
+    Attributes:
+        corpus: the passages; a passage's row is its place there.
+        encode: the encoder of both indexes.
+    """
+
+    def __init__(self, corpus: Corpus, encode: Encoder, *, progress: bool = True) -> None:
+        """Take the corpus; indexes are built, or loaded, when they are first searched."""
+        self.corpus, self.encode = corpus, encode
+        self._texts = [passage.text for passage in corpus.passages]
+        self._progress = progress
+
+    @cached_property
+    def starts(self) -> Index:
+        """One vector a passage, of as much of its beginning as the encoder reads."""
+        return cached_index("qa-rag", self._texts, self.encode, progress=self._progress)
+
+    @cached_property
+    def cut(self) -> int:
+        """Passages that are longer than the encoder reads."""
+        return self.encode.count_truncated(self._texts)
+
+    @cached_property
+    def windows(self) -> tuple[str, ...]:
+        """Every window of every passage, in order."""
+        return tuple(text[a:b] for text in self._texts for a, b in chunk_spans(text, WINDOW, WINDOW_OVERLAP))
+
+    @cached_property
+    def owner(self) -> Rows:
+        """(windows,) row of each window's passage."""
+        counts = [len(chunk_spans(text, WINDOW, WINDOW_OVERLAP)) for text in self._texts]
+        return np.repeat(np.arange(len(self._texts)), counts)
+
+    @cached_property
+    def _window_index(self) -> Index:
+        return cached_index("qa-rag-windows", self.windows, self.encode, progress=self._progress)
+
+    @cached_property
+    def _words(self) -> bm25s.BM25:
+        index = bm25s.BM25()
+        index.index(_tokens(self._texts), show_progress=False)
+        return index
+
+    def search(self, texts: Sequence[str], k: int, by: Search = "start") -> list[list[int]]:
+        """Rows of the `k` best passages for each text, best first.
+
+        Args:
+            texts: what to ask with.
+            k: how many; fewer where there are fewer, or where no word of the text stands in more (BM25).
+            by: the vector of a passage's beginning, its best window, or its words (BM25).
+        """
+        if by == "start":
+            vectors = self.encode.encode(texts, progress=False)
+            return [rows.tolist() for rows in self.starts.search(vectors, k)[1]]
+        scores = self.window_scores(texts) if by == "windows" else self._word_scores(texts)
+        order = np.argsort(-scores, axis=1, kind="stable")[:, :k]
+        least = -1.0 if by == "windows" else 0.0
+        return [[row for row in rows.tolist() if of[row] > least] for rows, of in zip(order, scores, strict=True)]
+
+    def window_scores(self, texts: Sequence[str]) -> Scores:
+        """Cosine of each text with the best window of each passage, (texts, passages)."""
+        scores = self._cosines(texts)
+        best = np.full((len(texts), len(self.corpus)), -1.0)
+        for row in range(len(texts)):
+            np.maximum.at(best[row], self.owner, scores[row])
+        return best
+
+    def shown(self, questions: Sequence[str], rows: Sequence[Sequence[int]]) -> list[tuple[str, str]]:
+        """Each question with each excerpt of its passages, one after another."""
+        return [
+            (question, excerpt)
+            for question, chosen in zip(questions, rows, strict=True)
+            for excerpt in self.excerpts(question, chosen)
+        ]
+
+    def excerpts(self, text: str, rows: Sequence[int]) -> list[str]:
+        """The window of each passage that is nearest to the text: what a model with a short context is shown of it."""
+        cosines = self._cosines([text])[0]
+        shown = []
+        for row in rows:
+            windows = np.flatnonzero(self.owner == row)
+            shown.append(self.windows[windows[np.argmax(cosines[windows])]])
+        return shown
+
+    def _cosines(self, texts: Sequence[str]) -> Floats:
+        """(texts, windows)."""
+        found, ids = self._window_index.search(self.encode.encode(texts, progress=False), len(self.windows))
+        cosines = np.empty_like(found)
+        np.put_along_axis(cosines, ids, found, axis=1)
+        return cosines
+
+    def _word_scores(self, texts: Sequence[str]) -> Scores:
+        asked = _tokens(list(texts))
+        nothing = np.zeros(len(self.corpus))
+        return np.array([self._words.get_scores(words) if words else nothing for words in asked], dtype=np.float64)
+
+
+def _tokens(texts: Sequence[str]) -> list[list[str]]:
+    words = r"(?u)\b\w+\b"
+    return cast(
+        list[list[str]], bm25s.tokenize(list(texts), token_pattern=words, return_ids=False, show_progress=False)
+    )
