@@ -19,9 +19,11 @@ requests=$home/data/derived/requests/tasks/$PROFILE-$name
 bring_back() {
   mkdir -p "$home/_build" "$requests"
   # this task's own alone: the others write theirs
-  (cd "$work" && find _build/*/"$PROFILE" -maxdepth 2 -name "$name*" 2>/dev/null; find "$work/data/derived/adapters" \
-    -mindepth 1 -maxdepth 1 -printf 'data/derived/adapters/%f\n' 2>/dev/null) |
-    tar -C "$work" -c -T - | tar -C "$home" -x
+  (
+    cd "$work"
+    find _build/*/"$PROFILE" -maxdepth 2 -name "$name*" || true
+    find data/derived/adapters -mindepth 1 -maxdepth 1 || true
+  ) 2>/dev/null | tar -C "$work" -c -T - | tar -C "$home" -x
   [ ! -d "$work/data/derived/requests" ] || cp -a "$work/data/derived/requests/." "$requests/"
   rm -rf "$work"
 }

@@ -97,16 +97,16 @@ def test_no_run_of_this_machine_has_left_the_kept_reference():
 
 def test_a_helper_used_through_another_is_a_dependency(tmp_path):
     used = dependencies.used_modules(NOTEBOOKS / "01_side_effects_forward.ipynb")
-    assert {"side_effects.forward", "llm", "services", "engines", "settings"} <= set(used)
-    assert "book" not in used
-    assert not {name for name in used if name.startswith(("clinical_notes", "drug_interactions"))}
+    helpers = {f"helpers.{name}" for name in ("llm", "services", "engines", "settings")}
+    assert {"papers.side_effects.forward", *helpers} <= set(used)
+    assert "helpers.site.book" not in used
+    assert not {name for name in used if name.startswith(("papers.clinical_notes", "papers.drug_interactions"))}
 
 
 def test_a_script_that_a_helper_runs_is_a_dependency():
-    assert {"lora_train", "dequantise", "vllm_plugin.lora_on_cpu"} <= set(
-        dependencies.used_modules(NOTEBOOKS / "15_qarag_finetune.ipynb")
-    )
-    assert "lora_train" not in dependencies.used_modules(NOTEBOOKS / "01_side_effects_forward.ipynb")
+    scripts = {f"helpers.{name}" for name in ("lora_train", "dequantise", "vllm_plugin.lora_on_cpu")}
+    assert scripts <= set(dependencies.used_modules(NOTEBOOKS / "15_qarag_finetune.ipynb"))
+    assert "helpers.lora_train" not in dependencies.used_modules(NOTEBOOKS / "01_side_effects_forward.ipynb")
 
 
 def test_a_data_file_that_a_helper_names_is_a_dependency():
