@@ -277,7 +277,8 @@ class Outcomes:
         self, panels: Sequence[tuple[str, str]], scores: Sequence[Mapping[str, Score]], chance: float | None
     ) -> Figure:
         size = (7.4, 0.5 * len(self.arms) + 1.0)
-        fig, axes = plt.subplots(1, len(panels), figsize=size, sharey=True, squeeze=False)
+        one = len({measure for _, measure in panels}) == 1
+        fig, axes = plt.subplots(1, len(panels), figsize=size, sharex=one, sharey=True, squeeze=False)
         for ax, (title, measure), of in zip(axes[0], panels, scores, strict=True):
             for y, arm in enumerate(self.arms):
                 if arm in of:
