@@ -260,7 +260,10 @@ class Outcomes:
         """
         panels = [(value, measures[0], self.where(**{by: value})) for value in self.strata(by)] if by else []
         panels = panels or [(measure_label(m), m, self) for m in measures]
-        scores = [{arm: part.score(measure, arm) for arm in part.arms} for _, measure, part in panels]
+        scores = [
+            {arm: part.score(measure, arm) for arm in part.arms if arm in part.measured(measure)}
+            for _, measure, part in panels
+        ]
         fig = self._draw([(title, measure) for title, measure, _ in panels], scores, chance)
         told = (
             f"{self.label(arm)}: "
