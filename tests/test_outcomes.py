@@ -168,6 +168,8 @@ def test_tables_and_figures_say_what_they_hold():
     assert "SAMPLE" in table
     picture = out.dots(["accuracy", "sensitivity"], "Dots", chance=0.5)
     assert all(word in picture.html for word in ("Good arm", "Bad arm", "100.0", "sensitivity", "SAMPLE"))
+    silent = Answer("silent", "u", "u", measures={"accuracy": (0.0, 1.0)})
+    assert "Good arm" in out.and_([silent]).dots(["accuracy", "precision"], "Dots").html, "an arm may lack a measure"
     tests = out.tests(out.against([("good", "bad")], "accuracy"), "Tests").text
     assert "+100.0" in tests
 

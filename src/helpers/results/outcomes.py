@@ -260,7 +260,10 @@ class Outcomes:
         """
         panels = [(value, measures[0], self.where(**{by: value})) for value in self.strata(by)] if by else []
         panels = panels or [(measure_label(m), m, self) for m in measures]
-        scores = [{arm: part.score(measure, arm) for arm in part.arms} for _, measure, part in panels]
+        scores = [
+            {arm: part.score(measure, arm) for arm in part.arms if arm in part.measured(measure)}
+            for _, measure, part in panels
+        ]
         fig = self._draw([(title, measure) for title, measure, _ in panels], scores, chance)
         told = (
             f"{self.label(arm)}: "
@@ -277,7 +280,8 @@ class Outcomes:
         self, panels: Sequence[tuple[str, str]], scores: Sequence[Mapping[str, Score]], chance: float | None
     ) -> Figure:
         size = (7.4, 0.5 * len(self.arms) + 1.0)
-        fig, axes = plt.subplots(1, len(panels), figsize=size, sharey=True, squeeze=False)
+        one = len({measure for _, measure in panels}) == 1
+        fig, axes = plt.subplots(1, len(panels), figsize=size, sharex=one, sharey=True, squeeze=False)
         for ax, (title, measure), of in zip(axes[0], panels, scores, strict=True):
             for y, arm in enumerate(self.arms):
                 if arm in of:

@@ -205,8 +205,9 @@ def _bounded(rule: Rule, rows: Outcomes, parts: int) -> Decision:
     values = rows.frame[rule.each].unique() if rule.each else ()
     within = {str(value): rows.where(**{rule.each: str(value)}) for value in values} or {"": rows}
     scores: dict[str, Score] = {name: part.score(rule.measure, rule.arm) for name, part in within.items()}
+    of = [" or ".join(values) for values in rule.where.values()]
     told = "; ".join(
-        f"{rows.label(rule.arm)}{f' with {name}' if name else ''}: {measure_label(rule.measure)} "
+        f"{', '.join([rows.label(rule.arm), *of])}{f' with {name}' if name else ''}: {measure_label(rule.measure)} "
         f"{figures.score_text(score, unit(rule.measure))}, n = {score.n:,}"
         for name, score in scores.items()
     )

@@ -289,7 +289,7 @@ def summary(outcomes: Outcomes, not_run: Mapping[str, str]) -> str:
         return figures.score_text(outcomes.where(task="notes", **only).score(measure, arm))
 
     rules = outcomes.label("rules")
-    text = f"**Of the drugs that a note says are taken, {rules.lower()} reach F1 {told('taken_drug_f1')}.** "
+    text = f"**{rules}: F1 {told('taken_drug_f1')} of the drugs that a note says are taken.** "
     if {"rules"} <= outcomes.measured("recall_shared") & outcomes.measured("recall_held_out"):
         text += (
             f"Their recall of spans is {told('recall_shared')} in wording that they were written for and "

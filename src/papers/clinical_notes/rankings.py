@@ -72,6 +72,7 @@ ARMS = {
     "without_names": Arm("Hybrid without a drug's other names", replace(PAPER, expand=False)),
 }
 """Name -> arm. Those whose reranker a run does not have are left out of it."""
+COLOURS = {"hybrid": "#079c6b", "semantic": "#125ee0", "lexical": "#c35410", "reranker": "#af219d"}
 
 Ask = Callable[[Sequence[Question]], list[Answer]]
 """Questions in, a ranking for each out."""
