@@ -145,7 +145,7 @@ def prompt_box(text: str) -> str:
 
 def from_documents(text: str) -> str:
     source = ask_documents.Source(1, Excerpt(Passage(text, text, text), text), text, cited=True)
-    return ask_documents.Answer(text, text, text, (source,), 0.5, refused=False, seconds={text: 1.0})._repr_html_()
+    return ask_documents.Answer(text, text, text, (source,), 0.5, refused=False)._repr_html_()
 
 
 def from_graph(text: str) -> str:

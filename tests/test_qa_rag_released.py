@@ -36,7 +36,7 @@ def made(sample: data.Data) -> Released:
     n = len(sample.test)
     of = {arm: ragas(np.linspace(0.2, 0.6, n) + (0.3 if arm == "qa_rag" else 0)) for arm in RAGAS}
     means = pd.DataFrame(0.5, index=list(ANSWERS), columns=["precision", "recall", "f1"])
-    return Released(of, {arm: [f"{arm} says {i}" for i in range(n)] for arm in ANSWERS}, means, "encoder", ())
+    return Released(of, {arm: [f"{arm} says {i}" for i in range(n)] for arm in ANSWERS}, means, ())
 
 
 @pytest.fixture
@@ -78,15 +78,6 @@ def test_the_authors_means_are_read_by_arm(tmp_path: Path) -> None:
     path.write_text(",precision,recall,f1\nQA_RAG,.5,.6,.55\n")
     with pytest.raises(QaRagDataError, match="Only_question"):
         released.read_bertscore(path)
-
-
-def test_the_encoder_is_read_from_the_authors_notebook(tmp_path: Path) -> None:
-    path = tmp_path / "n.ipynb"
-    path.write_text(json.dumps({"cells": [{"source": "compute(lang='en', model_type='some/encoder')"}]}))
-    assert released.read_encoder(path) == "some/encoder"
-    path.write_text("{}")
-    with pytest.raises(QaRagDataError, match="found none"):
-        released.read_encoder(path)
 
 
 def decided(claim: str, rows: list[Answer]) -> rules.Decision:

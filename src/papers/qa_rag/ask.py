@@ -1,6 +1,6 @@
 """Ask a folder of guidance documents in words: the passages of both tracks, the answer, and the sources it names.
 
-The steps are the paper's (qa_rag.md, Figure 1): a language model answers from what it knows; half of the passages are
+The steps are the paper's (QA-RAG, Figure 1): a language model answers from what it knows; half of the passages are
 found by the question and half by that answer; they are ranked anew by the question; the model answers from the best.
 """
 
@@ -9,10 +9,8 @@ from __future__ import annotations
 import logging
 import os
 import re
-import time
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -27,8 +25,8 @@ from helpers.llm import LLM
 from helpers.results import figures
 from helpers.settings import PublicError
 from papers.clinical_notes.passages import chunk_spans
-from papers.qa_rag.answers import Excerpt, excerpts, left_of, prompt, read
-from papers.qa_rag.data import Corpus, Passage
+from papers.qa_rag.answers import Excerpt, excerpts, prompt, read
+from papers.qa_rag.data import Corpus, Passage, held
 from papers.qa_rag.retrieval import CANDIDATES, KEPT, best_window, fuse, rerank
 from papers.qa_rag.search import Searcher
 
@@ -77,7 +75,6 @@ class Answer:
         sources: in the order of their numbers.
         quoted: share of the answer's sequences of eight words that stand in its sources word by word.
         refused: the model says that the sources do not tell.
-        seconds: of each step.
     """
 
     question: str
@@ -86,7 +83,6 @@ class Answer:
     sources: tuple[Source, ...]
     quoted: float
     refused: bool
-    seconds: dict[str, float] = field(default_factory=dict)
 
     def _repr_html_(self) -> str:
         return show(self).html
@@ -217,36 +213,25 @@ def answer(
     """
     if not question.strip():
         raise ValueError("There is no question. Write one, such as: How long should reference samples be kept?")
-    seconds: dict[str, float] = {}
-    with _timed(seconds, "answer without sources"):
-        guess = llm.chat_many([prompt(question, ())], max_tokens=96, label="hypothetical answer")[0].text.strip()
-    with _timed(seconds, "find passages"):
-        # an empty hypothetical answer finds nothing
-        tracks = {"question": question, "hypothetical answer": guess or question}
-        found = dict(zip(tracks, searcher.search(list(tracks.values()), CANDIDATES // 2, by="windows"), strict=True))
-        ranked = rerank({"": fuse(found.values())}, best_window(searcher), {"": question})[0][""][:KEPT]
+    guess = llm.chat_many([prompt(question, ())], max_tokens=96, label="hypothetical answer")[0].text.strip()
+    # an empty hypothetical answer finds nothing
+    tracks = {"question": question, "hypothetical answer": guess or question}
+    found = dict(zip(tracks, searcher.search(list(tracks.values()), CANDIDATES // 2, by="windows"), strict=True))
+    ranked = rerank({"": fuse(found.values())}, best_window(searcher), {"": question})[0][""][:KEPT]
     best = [searcher.corpus.passages[row] for row in ranked]
     by = {
         passage.id: " and ".join(track for track, rows in found.items() if row in rows)
         for row, passage in zip(ranked, best, strict=True)
     }
     shown = excerpts(question, best, "windows", characters)
-    with _timed(seconds, "answer from passages"):
-        reply = llm.chat_many([prompt(question, shown)], max_tokens=max_tokens, label="answer")[0]
+    reply = llm.chat_many([prompt(question, shown)], max_tokens=max_tokens, label="answer")[0]
     given = read(reply, shown)
     sources = tuple(
         Source(number, excerpt, by[excerpt.passage.id], number in given.cited)
         for number, excerpt in enumerate(shown, start=1)
     )
-    quoted = left_of(given.text, [excerpt.text for excerpt in shown])
-    return Answer(question, guess, given.text, sources, quoted, given.refused, seconds)
-
-
-@contextmanager
-def _timed(seconds: dict[str, float], step: str) -> Iterator[None]:
-    began = time.perf_counter()
-    yield
-    seconds[step] = time.perf_counter() - began
+    quoted = held(given.text, [excerpt.text for excerpt in shown])
+    return Answer(question, guess, given.text, sources, quoted, given.refused)
 
 
 # ------------------------------------------------------------------------------------------------------------ showing
@@ -263,13 +248,11 @@ def show(given: Answer, *, sample: bool = False) -> figures.Html:
         }
         for source in sorted(given.sources, key=lambda source: (not source.cited, source.number))
     ]
-    took = ", ".join(f"{step} {seconds:.1f} s" for step, seconds in given.seconds.items())
     named = [f"[{source.number}]" for source in given.sources if source.cited]
     facts = [
         f"It names {', '.join(named)}." if named else "It names no source: check it before you rely on it.",
         f"{figures.number(given.quoted, digits=0)} of its word sequences stand in the passages word by word.",
         f"Without sources the model said: {given.hypothetical}",
-        f"({took}.)",
     ]
     text = " ".join(facts)
     table = figures.table(pd.DataFrame(rows), f"Sources of the answer to: {given.question}", sample=sample)

@@ -25,7 +25,7 @@ from helpers.results.metrics import proportion
 from helpers.results.outcomes import Outcomes
 from helpers.results.record import Run
 from papers.qa_rag import data as qa_rag
-from papers.qa_rag.answers import left_of
+from papers.qa_rag.answers import PAPER_ENCODER
 from papers.qa_rag.data import CONTEXTS, PAIRS, Data, QaRagDataError, Question, read_contexts, words
 
 ARMS = {
@@ -59,14 +59,12 @@ class Released:
         ragas: arm -> columns precision and recall (of contexts, by the authors' judge).
         answers: arm -> final answers.
         means: one row an arm with the mean precision, recall and f1 of its answers, as the authors computed them.
-        encoder: of those means, as the authors' notebook names it.
         files: what was read.
     """
 
     ragas: Mapping[str, pd.DataFrame]
     answers: Mapping[str, Sequence[str]]
     means: pd.DataFrame
-    encoder: str
     files: Sequence[Located]
 
 
@@ -78,12 +76,13 @@ def load(data: Data) -> Released:
         QaRagDataError: a file is not of these questions.
     """
     files = datasets.locate_all([*RAGAS.values(), *ANSWERS.values(), BERTSCORE, NOTEBOOK], "real")
+    if PAPER_ENCODER not in files[NOTEBOOK].path.read_text(encoding="utf-8"):
+        raise QaRagDataError(f"{files[NOTEBOOK].path} should name {PAPER_ENCODER} as the encoder of BERTScore.")
     asked = [question.text for question in data.test]
     return Released(
         ragas={arm: read_ragas(files[name].path, asked) for arm, name in RAGAS.items()},
         answers={arm: read_answers(files[name].path, len(asked)) for arm, name in ANSWERS.items()},
         means=read_bertscore(files[BERTSCORE].path),
-        encoder=read_encoder(files[NOTEBOOK].path),
         files=tuple(files.values()),
     )
 
@@ -135,18 +134,6 @@ def read_bertscore(path: Path) -> pd.DataFrame:
     return table.loc[list(ANSWERS), list(METRICS)]
 
 
-def read_encoder(path: Path) -> str:
-    """The encoder that the authors' notebook gives to BERTScore.
-
-    Raises:
-        QaRagDataError: it names none, or several.
-    """
-    named = set(re.findall(r"model_type=\\?['\"]([^'\"\\]+)", path.read_text(encoding="utf-8")))
-    if len(named) != 1:
-        raise QaRagDataError(f"{path} should name one model_type; found {sorted(named) or 'none'}.")
-    return named.pop()
-
-
 # --------------------------------------------------------------------------------------------------------------- rows
 
 
@@ -196,7 +183,7 @@ def written(data: Data, released: Released) -> list[Answer]:
             measures = {"words": (float(len(text.split())), 1.0)}
             if arm in data.released:
                 passages = [data.corpus.of_id[id].text for id in data.released[arm][question.id]]
-                measures["quotes"] = (float(left_of(text, passages) > 0), 1.0)
+                measures["quotes"] = (float(qa_rag.held(text, passages) > 0), 1.0)
             row = Answer(task="answers", answer=text, measures=measures)
             rows.append(answered(row, question, arm=arm, source="released", run="release", model=ANSWERER))
     return rows
@@ -313,18 +300,4 @@ def judged_twice(data: Data, released: Released) -> str:
     return (
         f"Two rankings have the same passages in the same order in {len(apart)} cases. The judge's two values of "
         f"context recall then differ by {np.mean(apart):.2f} on average, {max(apart):.2f} at most."
-    )
-
-
-def counted(data: Data) -> str:
-    """What is released, counted, in two sentences."""
-    passages = data.corpus.passages
-    fewer = {arm: sum(len(of) < 6 for of in ranking.values()) for arm, ranking in data.released.items()}
-    short = "; ".join(f"{count} of {ARMS[arm]}" for arm, count in fewer.items() if count) or "none"
-    again = len(qa_rag.twins(data.test, [q for q in data.questions if q not in data.test]))
-    return (
-        f"Counted in the release: {len(data.questions):,} pairs of question and answer; {len(data.test)} test "
-        f"questions, {figures.number(len(data.test) / len(data.questions))} of them; {again} of these share their "
-        f"words or their answer with another pair; {len(passages):,} distinct passages, the longest of "
-        f"{max(len(p.text) for p in passages):,} characters. Rankings with fewer than six passages: {short}."
     )
