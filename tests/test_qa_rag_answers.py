@@ -197,16 +197,24 @@ def test_a_folder_is_asked_and_the_answer_names_its_source(tmp_path: Path) -> No
     found = ask.answer(QUESTION, ask.library(tmp_path), model, characters=900)  # type: ignore[arg-type]
     assert len(model.prompts) == 2
     assert found.hypothetical == "It is kept for a year."
-    cited = [source for source in found.sources if source.cited]
-    assert [source.excerpt.passage.document for source in cited] == [found.sources[0].excerpt.passage.document]
-    holding = [s for s in found.sources if ANSWER in s.excerpt.text]
-    assert [s.excerpt.passage.document for s in holding] == ["Samples.txt"]
+    assert found.given.cited == (1,)
+    holding = [excerpt for excerpt in found.given.shown if ANSWER in excerpt.text]
+    assert [excerpt.passage.document for excerpt in holding] == ["Samples.txt"]
     assert found.quoted == 1
-    assert all(source.by for source in found.sources)
+    assert all(found.by)
     html = found._repr_html_()
     assert ANSWER in html
     assert "Samples.txt" in html
     assert "[1]" in str(found)
+
+
+def test_the_text_box_answers_when_asked(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    ask.write_folder([LONG], tmp_path)
+    library = ask.library(tmp_path)
+    box = ask.box(lambda question: ask.answer(question, library, Scripted()))  # type: ignore[arg-type]
+    box.f(QUESTION)
+    assert ANSWER in capsys.readouterr().out
+    assert [type(child).__name__ for child in box.children] == ["Text", "Button", "Output"]
 
 
 def test_asking_nothing_says_what_is_needed(tmp_path: Path) -> None:

@@ -25,7 +25,7 @@ from helpers.llm import LLM
 from helpers.results import figures
 from helpers.settings import PublicError
 from papers.clinical_notes.passages import chunk_spans
-from papers.qa_rag.answers import Excerpt, excerpts, prompt, read
+from papers.qa_rag.answers import Given, excerpts, prompt, read
 from papers.qa_rag.data import Corpus, Passage, held
 from papers.qa_rag.retrieval import CANDIDATES, KEPT, best_window, fuse, rerank
 from papers.qa_rag.search import Searcher
@@ -48,49 +48,33 @@ class FolderError(PublicError, ValueError):
 
 
 @dataclass(frozen=True)
-class Source:
-    """A passage that the answer was written from.
-
-    Attributes:
-        number: as the answer cites it.
-        excerpt: what the model was shown of it.
-        by: what found it: question, hypothetical answer, or both.
-        cited: whether the answer names it.
-    """
-
-    number: int
-    excerpt: Excerpt
-    by: str
-    cited: bool
-
-
-@dataclass(frozen=True)
-class Answer:
+class Answered:
     """What became of a question.
 
     Attributes:
         question: as asked.
         hypothetical: what the model answered from its own knowledge; it is searched with, and not to be relied on.
-        text: the answer from the sources.
-        sources: in the order of their numbers.
-        quoted: share of the answer's sequences of eight words that stand in its sources word by word.
-        refused: the model says that the sources do not tell.
+        given: the answer, with the excerpts that it was written from.
+        by: what found each excerpt: question, hypothetical answer, or both.
     """
 
     question: str
     hypothetical: str
-    text: str
-    sources: tuple[Source, ...]
-    quoted: float
-    refused: bool
+    given: Given
+    by: tuple[str, ...]
+
+    @property
+    def quoted(self) -> float:
+        """Share of the answer's sequences of eight words that its sources hold word by word."""
+        return held(self.given.text, [excerpt.text for excerpt in self.given.shown])
 
     def _repr_html_(self) -> str:
         return show(self).html
 
     def __str__(self) -> str:
         """The answer, and the documents that it names."""
-        cited = "; ".join(f"[{s.number}] {s.excerpt.passage.document}" for s in self.sources if s.cited)
-        return f"{self.text}\n{cited or 'It names no source.'}"
+        cited = "; ".join(f"[{n}] {self.given.shown[n - 1].passage.document}" for n in self.given.cited)
+        return f"{self.given.text}\n{cited or 'It names no source.'}"
 
 
 def read_folder(folder: Path, size: int = CHUNK, overlap: int = OVERLAP) -> tuple[Corpus, dict[str, str]]:
@@ -197,7 +181,7 @@ def write_folder(passages: Iterable[Passage], folder: Path) -> Path:
 
 def answer(
     question: str, searcher: Searcher, llm: LLM, *, characters: int = CHARACTERS, max_tokens: int = 160
-) -> Answer:
+) -> Answered:
     """Answer a question from guidance documents.
 
     Args:
@@ -225,44 +209,34 @@ def answer(
     }
     shown = excerpts(question, best, "windows", characters)
     reply = llm.chat_many([prompt(question, shown)], max_tokens=max_tokens, label="answer")[0]
-    given = read(reply, shown)
-    sources = tuple(
-        Source(number, excerpt, by[excerpt.passage.id], number in given.cited)
-        for number, excerpt in enumerate(shown, start=1)
-    )
-    quoted = held(given.text, [excerpt.text for excerpt in shown])
-    return Answer(question, guess, given.text, sources, quoted, given.refused)
+    return Answered(question, guess, read(reply, shown), tuple(by[excerpt.passage.id] for excerpt in shown))
 
 
 # ------------------------------------------------------------------------------------------------------------ showing
 
 
-def show(given: Answer, *, sample: bool = False) -> figures.Html:
+def show(answered: Answered, *, sample: bool = False) -> figures.Html:
     """An answer with its sources as a table: those that it names first."""
+    given = answered.given
     rows = [
-        {
-            "": f"[{source.number}]",
-            "document": source.excerpt.passage.document,
-            "passage": source.excerpt.text,
-            "found by": source.by,
-        }
-        for source in sorted(given.sources, key=lambda source: (not source.cited, source.number))
+        {"": f"[{n}]", "document": excerpt.passage.document, "passage": excerpt.text, "found by": by}
+        for n, (excerpt, by) in enumerate(zip(given.shown, answered.by, strict=True), start=1)
     ]
-    named = [f"[{source.number}]" for source in given.sources if source.cited]
-    facts = [
-        f"It names {', '.join(named)}." if named else "It names no source: check it before you rely on it.",
-        f"{figures.number(given.quoted, digits=0)} of its word sequences stand in the passages word by word.",
-        f"Without sources the model said: {given.hypothetical}",
-    ]
-    text = " ".join(facts)
-    table = figures.table(pd.DataFrame(rows), f"Sources of the answer to: {given.question}", sample=sample)
-    head = figures.prompt_box([{"role": "question", "content": given.question}], answer=given.text)
+    rows.sort(key=lambda row: int(row[""][1:-1]) not in given.cited)
+    named = ", ".join(f"[{n}]" for n in given.cited)
+    text = (
+        f"{f'It names {named}.' if named else 'It names no source: check it before you rely on it.'} "
+        f"{figures.number(answered.quoted, digits=0)} of its word sequences are in the passages word by word. "
+        f"Without sources the model said: {answered.hypothetical}"
+    )
+    table = figures.table(pd.DataFrame(rows), f"Sources of the answer to: {answered.question}", sample=sample)
+    head = figures.prompt_box([{"role": "question", "content": answered.question}], answer=given.text)
     html = f"{head.html}<p>{figures.inline(text)}</p>{table.html}"
-    return figures.Html(html, f"{given.question}\n{given.text}\n{text}\n{table.text}")
+    return figures.Html(html, f"{answered.question}\n{given.text}\n{text}\n{table.text}")
 
 
-def box(ask: Callable[[str], Answer], *, sample: bool = False) -> ipywidgets.VBox:
-    """A text box that answers: type a question, press Enter. It needs a running kernel.
+def box(ask: Callable[[str], Answered], *, sample: bool = False) -> ipywidgets.interactive:
+    """A text box and a button that answer a question. They need a running kernel.
 
     Args:
         ask: answers one question, for example `lambda question: answer(question, searcher, llm)`.
@@ -271,14 +245,7 @@ def box(ask: Callable[[str], Answer], *, sample: bool = False) -> ipywidgets.VBo
     import ipywidgets  # noqa: PLC0415  # only for who has a notebook open
     from IPython.display import display  # noqa: PLC0415
 
-    # answers at Enter, not at each letter
-    text = ipywidgets.Text(description="Question", continuous_update=False, layout={"width": "100%"})
-    output = ipywidgets.Output()
+    def respond(question: str) -> None:
+        display(show(ask(question), sample=sample))
 
-    def respond(_: object) -> None:
-        output.clear_output()
-        with output:
-            display(show(ask(text.value), sample=sample))
-
-    text.observe(respond, names="value")
-    return ipywidgets.VBox([text, output])
+    return ipywidgets.interactive(respond, {"manual": True, "manual_name": "Ask"}, question="")
