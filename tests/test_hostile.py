@@ -42,7 +42,7 @@ from papers.across_papers.questions import Asked
 from papers.drug_interactions import qa_report
 from papers.drug_interactions.answering import Search
 from papers.qa_rag import ask as ask_documents
-from papers.qa_rag.answers import Excerpt
+from papers.qa_rag.answers import Excerpt, Given
 from papers.qa_rag.data import Passage
 from papers.side_effects import ask as ask_graph
 from papers.side_effects import data as side_effects
@@ -144,8 +144,8 @@ def prompt_box(text: str) -> str:
 
 
 def from_documents(text: str) -> str:
-    source = ask_documents.Source(1, Excerpt(Passage(text, text, text), text), text, cited=True)
-    return ask_documents.Answer(text, text, text, (source,), 0.5, refused=False, seconds={text: 1.0})._repr_html_()
+    given = Given(text, (1,), (Excerpt(Passage(text, text, text), text),))
+    return ask_documents.Answered(text, text, given, (text,))._repr_html_()
 
 
 def from_graph(text: str) -> str:

@@ -20,18 +20,17 @@ from papers.qa_rag import answers, ask, data
 from papers.qa_rag.answers import (
     ARMS,
     NOT_TOLD,
+    PAPER_ENCODER,
     WINDOW,
     Cut,
     Excerpt,
     Given,
     excerpts,
-    left_of,
     prompt,
     read,
     windows,
 )
-from papers.qa_rag.data import Passage
-from papers.qa_rag.encoders import PAPER_ENCODER
+from papers.qa_rag.data import Passage, held
 
 TEXT = st.text(st.characters(codec="utf-8"), max_size=1500)
 FILLER = "Nothing on this page concerns the matter at hand, which stands elsewhere in the document. " * 40
@@ -74,9 +73,9 @@ def test_a_cut_stays_within_its_size_and_invents_nothing(texts: list[str], chara
 
 def test_windows_find_the_answer_that_beginnings_miss() -> None:
     shown = {cut: excerpts(QUESTION, [LONG, OTHER], cut, 3 * WINDOW) for cut in RULES}
-    assert left_of(ANSWER, [e.text for e in shown["windows"]]) == 1
-    assert left_of(ANSWER, [e.text for e in shown["heads"]]) == 0
-    assert left_of(ANSWER, [e.text for e in excerpts(QUESTION, [LONG, OTHER], "whole", 0)]) == 1
+    assert held(ANSWER, [e.text for e in shown["windows"]]) == 1
+    assert held(ANSWER, [e.text for e in shown["heads"]]) == 0
+    assert held(ANSWER, [e.text for e in excerpts(QUESTION, [LONG, OTHER], "whole", 0)]) == 1
     assert all(e.cut > 0 for e in shown["heads"])
 
 
@@ -86,13 +85,13 @@ def test_no_passages_and_no_common_word_are_no_error() -> None:
     assert excerpts("", [OTHER], "windows", 400)
 
 
-def test_what_is_left_of_an_answer_is_a_share_of_its_word_sequences() -> None:
-    assert left_of(ANSWER, [ANSWER.upper()]) == 1
-    assert left_of(ANSWER, []) == left_of("", [ANSWER]) == 0
-    half = left_of(f"{ANSWER} {'other words that stand nowhere else in any passage shown here at all today'}", [ANSWER])
+def test_what_is_held_an_answer_is_a_share_of_its_word_sequences() -> None:
+    assert held(ANSWER, [ANSWER.upper()]) == 1
+    assert held(ANSWER, []) == held("", [ANSWER]) == 0
+    half = held(f"{ANSWER} {'other words that stand nowhere else in any passage shown here at all today'}", [ANSWER])
     assert 0 < half < 1
     # words of two passages do not join to a quotation
-    assert left_of("one two three four five six seven eight", ["one two three four", "five six seven eight"]) == 0
+    assert held("one two three four five six seven eight", ["one two three four", "five six seven eight"]) == 0
 
 
 def test_whole_passages_leave_most_of_an_answer_and_larger_cuts_leave_more(sample: data.Data) -> None:
@@ -198,16 +197,24 @@ def test_a_folder_is_asked_and_the_answer_names_its_source(tmp_path: Path) -> No
     found = ask.answer(QUESTION, ask.library(tmp_path), model, characters=900)  # type: ignore[arg-type]
     assert len(model.prompts) == 2
     assert found.hypothetical == "It is kept for a year."
-    cited = [source for source in found.sources if source.cited]
-    assert [source.excerpt.passage.document for source in cited] == [found.sources[0].excerpt.passage.document]
-    holding = [s for s in found.sources if ANSWER in s.excerpt.text]
-    assert [s.excerpt.passage.document for s in holding] == ["Samples.txt"]
+    assert found.given.cited == (1,)
+    holding = [excerpt for excerpt in found.given.shown if ANSWER in excerpt.text]
+    assert [excerpt.passage.document for excerpt in holding] == ["Samples.txt"]
     assert found.quoted == 1
-    assert all(source.by for source in found.sources)
+    assert all(found.by)
     html = found._repr_html_()
     assert ANSWER in html
     assert "Samples.txt" in html
     assert "[1]" in str(found)
+
+
+def test_the_text_box_answers_when_asked(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    ask.write_folder([LONG], tmp_path)
+    library = ask.library(tmp_path)
+    box = ask.box(lambda question: ask.answer(question, library, Scripted()))  # type: ignore[arg-type]
+    box.f(QUESTION)
+    assert ANSWER in capsys.readouterr().out
+    assert [type(child).__name__ for child in box.children] == ["Text", "Button", "Output"]
 
 
 def test_asking_nothing_says_what_is_needed(tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from helpers.settings import SAMPLE
 from papers.qa_rag import data
+from papers.qa_rag import finetune as tuning
 from papers.qa_rag.data import Corpus, Passage, QaRagDataError, Question
 
 TEXT = st.text(st.characters(codec="utf-8", exclude_characters="\r\x00"), min_size=1, max_size=60)
@@ -89,9 +90,9 @@ def test_a_test_question_is_matched_though_its_quotes_were_lost() -> None:
 @given(st.lists(st.sampled_from("ABCDEFGH"), min_size=40, max_size=200), st.integers(0, 99))
 def test_splits_hold_every_pair_once(sources: list[str], seed: int) -> None:
     questions = [question(i, source) for i, source in enumerate(sources)]
-    splits = [data.split_rows(questions, seed)]
+    splits = [tuning.split_rows(questions, seed, questions[:3])]
     if len(set(sources)) >= 3:
-        splits.append(data.split_documents(questions, seed))
+        splits.append(tuning.split_documents(questions, seed))
     for split in splits:
         assert sorted(q.id for part in split.values() for q in part) == [q.id for q in questions]
         assert all(split.values())
@@ -102,7 +103,7 @@ def test_splits_hold_every_pair_once(sources: list[str], seed: int) -> None:
 
 def test_the_row_split_keeps_the_papers_test_questions_out_of_training() -> None:
     questions = [question(i, answer="" if i == 7 else "a") for i in range(100)]
-    split = data.split_rows(questions, 1, test=questions[:5])
+    split = tuning.split_rows(questions, 1, test=questions[:5])
     assert split["test"] == tuple(questions[:5])
     assert (len(split["train"]), len(split["validation"])) == (84, 10)
     assert "q0007" not in {q.id for q in split["train"] + split["validation"]}
@@ -111,7 +112,7 @@ def test_the_row_split_keeps_the_papers_test_questions_out_of_training() -> None
 def test_a_repeated_answer_is_a_twin() -> None:
     train = [question(0, answer="Keep it for one year.", body="How long?")]
     repeated = question(1, answer="keep it for ONE year", body="For what time?")
-    assert data.twins([repeated, question(2, answer="No.", body="Really?")], train) == [repeated]
+    assert tuning.twins([repeated, question(2, answer="No.", body="Really?")], train) == [repeated]
 
 
 def test_an_answer_is_found_word_by_word_and_a_short_one_is_not_looked_for() -> None:
@@ -126,4 +127,4 @@ def test_an_answer_is_found_word_by_word_and_a_short_one_is_not_looked_for() -> 
 
 @given(st.text(max_size=200))
 def test_an_answer_holds_itself(text: str) -> None:
-    assert data.held(text, f"before {text} after") == (1.0 if data.words(text) else 0.0)
+    assert data.held(text, [f"before {text} after"]) == (1.0 if data.words(text) else 0.0)

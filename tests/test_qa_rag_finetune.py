@@ -21,7 +21,8 @@ from helpers.results.outcomes import Outcomes
 from helpers.results.published import published
 from papers.qa_rag import data, openings
 from papers.qa_rag import finetune as tuning
-from papers.qa_rag.encoders import PAPER_ENCODER, encoder_of
+from papers.qa_rag.answers import PAPER_ENCODER
+from papers.qa_rag.search import encoder_of
 
 
 @pytest.fixture(scope="module")

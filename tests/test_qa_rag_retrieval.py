@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import subprocess
-from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 
@@ -329,7 +328,7 @@ def judged(sample: data.Data, accepted: int) -> record.Run:
         answered(Answer(predicted="YES" if truth == "YES" or i < accepted else "NO"), known, arm=arm)
         for i in range(12)
         for truth in ("YES", "NO")
-        for known in [judge.Known(replace(sample.test[0], id=f"q{i}", source=f"document {i}"), 0, truth)]
+        for known in [judge.Known(sample.test[0], 0, truth, f"q{i}, {truth}", f"document {i}", "Why?")]
         for arm in judge.LABELS
     ]
     refused = {m: judge.unfit(Outcomes(checked, draws=200), m, "a judge") for m in ("precision", "recall")}
@@ -367,7 +366,7 @@ def test_known_passages_hold_the_answer_or_none_of_it(sample: data.Data, searche
     pairs = judge.known(sample.test, searcher, ranked)
     assert pairs
     for pair in pairs:
-        share = data.held(pair.question.answer, sample.corpus.passages[pair.row].text)
+        share = data.held(pair.question.answer, [sample.corpus.passages[pair.row].text])
         assert share >= data.HOLDS if pair.gold == "YES" else share == 0
 
 

@@ -23,8 +23,7 @@ from helpers.results.outcomes import Outcomes
 from helpers.results.record import Run
 from helpers.similarity import bertscore_arms, sentence_similarity_arms
 from helpers.vectors import Encoder
-from papers.qa_rag.data import Data, Passage, Question, shingles, words
-from papers.qa_rag.encoders import other_scale
+from papers.qa_rag.data import Data, Passage, Question, held, words
 
 Cut = Literal["windows", "heads", "whole"]
 
@@ -45,6 +44,17 @@ FROM_PASSAGES = (
 CLOSED_BOOK = (
     "You answer questions about regulatory guidance on medicines and devices. Answer in one to three sentences."
 )
+
+
+PAPER_ENCODER = "microsoft/deberta-xlarge-mnli"
+"""Of BERTScore, as the authors' notebook names it."""
+
+
+def other_scale(encoder: str) -> str:
+    """Why a BERTScore by this encoder is no rerun of a printed one; empty if it is by the paper's."""
+    if encoder == PAPER_ENCODER:
+        return ""
+    return f"BERTScore by {encoder} is another scale than by {PAPER_ENCODER}, which was not used"
 
 
 @dataclass(frozen=True)
@@ -121,7 +131,7 @@ class Given:
     @property
     def quotes(self) -> bool:
         """Whether eight words in a row, or all words of a shorter answer, are in an excerpt."""
-        return not self.refused and left_of(self.text, [excerpt.text for excerpt in self.shown]) > 0
+        return not self.refused and held(self.text, [excerpt.text for excerpt in self.shown]) > 0
 
 
 # ------------------------------------------------------------------------------------------------------------- cutting
@@ -185,13 +195,6 @@ def _ranked(query: str, texts: Sequence[str]) -> list[int]:
     return sorted(range(len(texts)), key=lambda row: -scores[row])
 
 
-def left_of(answer: str, texts: Sequence[str]) -> float:
-    """Share of an answer's sequences of eight words that still stand in one of the texts, within 0 and 1."""
-    wanted = shingles(answer)
-    shown = [f" {words(text)} " for text in texts]
-    return sum(any(f" {s} " in text for text in shown) for s in wanted) / len(wanted) if wanted else 0.0
-
-
 Asking = Callable[[Sequence[Question]], list[Answer]]
 
 
@@ -221,7 +224,7 @@ def _cut(data: Data, contexts: str, cut: Cut, n: int) -> Asking:
         for question in questions:
             arm = Arm("", contexts, cut, n if cut == "whole" else 6)
             texts = [excerpt.text for excerpt in _shown(arm, data, question, n)]
-            left = left_of(question.answer, texts)
+            left = held(question.answer, texts)
             measures = {"left": left, "half_left": float(left >= 0.5), "shown_characters": float(sum(map(len, texts)))}
             rows.append(Answer(task="cut", measures={name: (value, 1.0) for name, value in measures.items()}))
         return rows

@@ -1,6 +1,6 @@
 """Ask a folder of guidance documents in words: the passages of both tracks, the answer, and the sources it names.
 
-The steps are the paper's (qa_rag.md, Figure 1): a language model answers from what it knows; half of the passages are
+The steps are the paper's (QA-RAG, Figure 1): a language model answers from what it knows; half of the passages are
 found by the question and half by that answer; they are ranked anew by the question; the model answers from the best.
 """
 
@@ -9,10 +9,8 @@ from __future__ import annotations
 import logging
 import os
 import re
-import time
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -27,8 +25,8 @@ from helpers.llm import LLM
 from helpers.results import figures
 from helpers.settings import PublicError
 from papers.clinical_notes.passages import chunk_spans
-from papers.qa_rag.answers import Excerpt, excerpts, left_of, prompt, read
-from papers.qa_rag.data import Corpus, Passage
+from papers.qa_rag.answers import Given, excerpts, prompt, read
+from papers.qa_rag.data import Corpus, Passage, held
 from papers.qa_rag.retrieval import CANDIDATES, KEPT, best_window, fuse, rerank
 from papers.qa_rag.search import Searcher
 
@@ -50,51 +48,33 @@ class FolderError(PublicError, ValueError):
 
 
 @dataclass(frozen=True)
-class Source:
-    """A passage that the answer was written from.
-
-    Attributes:
-        number: as the answer cites it.
-        excerpt: what the model was shown of it.
-        by: what found it: question, hypothetical answer, or both.
-        cited: whether the answer names it.
-    """
-
-    number: int
-    excerpt: Excerpt
-    by: str
-    cited: bool
-
-
-@dataclass(frozen=True)
-class Answer:
+class Answered:
     """What became of a question.
 
     Attributes:
         question: as asked.
         hypothetical: what the model answered from its own knowledge; it is searched with, and not to be relied on.
-        text: the answer from the sources.
-        sources: in the order of their numbers.
-        quoted: share of the answer's sequences of eight words that stand in its sources word by word.
-        refused: the model says that the sources do not tell.
-        seconds: of each step.
+        given: the answer, with the excerpts that it was written from.
+        by: what found each excerpt: question, hypothetical answer, or both.
     """
 
     question: str
     hypothetical: str
-    text: str
-    sources: tuple[Source, ...]
-    quoted: float
-    refused: bool
-    seconds: dict[str, float] = field(default_factory=dict)
+    given: Given
+    by: tuple[str, ...]
+
+    @property
+    def quoted(self) -> float:
+        """Share of the answer's sequences of eight words that its sources hold word by word."""
+        return held(self.given.text, [excerpt.text for excerpt in self.given.shown])
 
     def _repr_html_(self) -> str:
         return show(self).html
 
     def __str__(self) -> str:
         """The answer, and the documents that it names."""
-        cited = "; ".join(f"[{s.number}] {s.excerpt.passage.document}" for s in self.sources if s.cited)
-        return f"{self.text}\n{cited or 'It names no source.'}"
+        cited = "; ".join(f"[{n}] {self.given.shown[n - 1].passage.document}" for n in self.given.cited)
+        return f"{self.given.text}\n{cited or 'It names no source.'}"
 
 
 def read_folder(folder: Path, size: int = CHUNK, overlap: int = OVERLAP) -> tuple[Corpus, dict[str, str]]:
@@ -201,7 +181,7 @@ def write_folder(passages: Iterable[Passage], folder: Path) -> Path:
 
 def answer(
     question: str, searcher: Searcher, llm: LLM, *, characters: int = CHARACTERS, max_tokens: int = 160
-) -> Answer:
+) -> Answered:
     """Answer a question from guidance documents.
 
     Args:
@@ -217,69 +197,46 @@ def answer(
     """
     if not question.strip():
         raise ValueError("There is no question. Write one, such as: How long should reference samples be kept?")
-    seconds: dict[str, float] = {}
-    with _timed(seconds, "answer without sources"):
-        guess = llm.chat_many([prompt(question, ())], max_tokens=96, label="hypothetical answer")[0].text.strip()
-    with _timed(seconds, "find passages"):
-        # an empty hypothetical answer finds nothing
-        tracks = {"question": question, "hypothetical answer": guess or question}
-        found = dict(zip(tracks, searcher.search(list(tracks.values()), CANDIDATES // 2, by="windows"), strict=True))
-        ranked = rerank({"": fuse(found.values())}, best_window(searcher), {"": question})[0][""][:KEPT]
+    guess = llm.chat_many([prompt(question, ())], max_tokens=96, label="hypothetical answer")[0].text.strip()
+    # an empty hypothetical answer finds nothing
+    tracks = {"question": question, "hypothetical answer": guess or question}
+    found = dict(zip(tracks, searcher.search(list(tracks.values()), CANDIDATES // 2, by="windows"), strict=True))
+    ranked = rerank({"": fuse(found.values())}, best_window(searcher), {"": question})[0][""][:KEPT]
     best = [searcher.corpus.passages[row] for row in ranked]
     by = {
         passage.id: " and ".join(track for track, rows in found.items() if row in rows)
         for row, passage in zip(ranked, best, strict=True)
     }
     shown = excerpts(question, best, "windows", characters)
-    with _timed(seconds, "answer from passages"):
-        reply = llm.chat_many([prompt(question, shown)], max_tokens=max_tokens, label="answer")[0]
-    given = read(reply, shown)
-    sources = tuple(
-        Source(number, excerpt, by[excerpt.passage.id], number in given.cited)
-        for number, excerpt in enumerate(shown, start=1)
-    )
-    quoted = left_of(given.text, [excerpt.text for excerpt in shown])
-    return Answer(question, guess, given.text, sources, quoted, given.refused, seconds)
-
-
-@contextmanager
-def _timed(seconds: dict[str, float], step: str) -> Iterator[None]:
-    began = time.perf_counter()
-    yield
-    seconds[step] = time.perf_counter() - began
+    reply = llm.chat_many([prompt(question, shown)], max_tokens=max_tokens, label="answer")[0]
+    return Answered(question, guess, read(reply, shown), tuple(by[excerpt.passage.id] for excerpt in shown))
 
 
 # ------------------------------------------------------------------------------------------------------------ showing
 
 
-def show(given: Answer, *, sample: bool = False) -> figures.Html:
+def show(answered: Answered, *, sample: bool = False) -> figures.Html:
     """An answer with its sources as a table: those that it names first."""
+    given = answered.given
     rows = [
-        {
-            "": f"[{source.number}]",
-            "document": source.excerpt.passage.document,
-            "passage": source.excerpt.text,
-            "found by": source.by,
-        }
-        for source in sorted(given.sources, key=lambda source: (not source.cited, source.number))
+        {"": f"[{n}]", "document": excerpt.passage.document, "passage": excerpt.text, "found by": by}
+        for n, (excerpt, by) in enumerate(zip(given.shown, answered.by, strict=True), start=1)
     ]
-    took = ", ".join(f"{step} {seconds:.1f} s" for step, seconds in given.seconds.items())
-    named = [f"[{source.number}]" for source in given.sources if source.cited]
-    facts = [
-        f"It names {', '.join(named)}." if named else "It names no source: check it before you rely on it.",
-        f"{figures.number(given.quoted, digits=0)} of its word sequences stand in the passages word by word.",
-        f"Without sources the model said: {given.hypothetical}",
-        f"({took}.)",
-    ]
-    text = " ".join(facts)
-    table = figures.table(pd.DataFrame(rows), f"Sources of the answer to: {given.question}", sample=sample)
-    head = figures.prompt_box([{"role": "question", "content": given.question}], answer=given.text)
+    rows.sort(key=lambda row: int(row[""][1:-1]) not in given.cited)
+    named = ", ".join(f"[{n}]" for n in given.cited)
+    text = (
+        f"{f'It names {named}.' if named else 'It names no source: check it before you rely on it.'} "
+        f"{figures.number(answered.quoted, digits=0)} of its word sequences are in the passages word by word. "
+        f"Without sources the model said: {answered.hypothetical}"
+    )
+    table = figures.table(pd.DataFrame(rows), f"Sources of the answer to: {answered.question}", sample=sample)
+    head = figures.prompt_box([{"role": "question", "content": answered.question}], answer=given.text)
     html = f"{head.html}<p>{figures.inline(text)}</p>{table.html}"
-    return figures.Html(html, f"{given.question}\n{given.text}\n{text}\n{table.text}")
+    return figures.Html(html, f"{answered.question}\n{given.text}\n{text}\n{table.text}")
 
 
-def box(ask: Callable[[str], Answer], *, sample: bool = False) -> ipywidgets.VBox:
-    """A text box that answers: type a question, press Enter. It needs a running kernel.
+def box(ask: Callable[[str], Answered], *, sample: bool = False) -> ipywidgets.interactive:
+    """A text box and a button that answer a question. They need a running kernel.
 
     Args:
         ask: answers one question, for example `lambda question: answer(question, searcher, llm)`.
@@ -288,14 +245,7 @@ def box(ask: Callable[[str], Answer], *, sample: bool = False) -> ipywidgets.VBo
     import ipywidgets  # noqa: PLC0415  # only for who has a notebook open
     from IPython.display import display  # noqa: PLC0415
 
-    # answers at Enter, not at each letter
-    text = ipywidgets.Text(description="Question", continuous_update=False, layout={"width": "100%"})
-    output = ipywidgets.Output()
+    def respond(question: str) -> None:
+        display(show(ask(question), sample=sample))
 
-    def respond(_: object) -> None:
-        output.clear_output()
-        with output:
-            display(show(ask(text.value), sample=sample))
-
-    text.observe(respond, names="value")
-    return ipywidgets.VBox([text, output])
+    return ipywidgets.interactive(respond, {"manual": True, "manual_name": "Ask"}, question="")

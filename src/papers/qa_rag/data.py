@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import csv
 import json
-import random
 import re
 import unicodedata
 from collections import defaultdict
@@ -21,7 +20,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from pathlib import Path
-from typing import Literal
 
 from helpers import datasets
 from helpers.datasets import Located
@@ -36,14 +34,10 @@ CONTEXTS = {
     "hypothetical_12": "qa_rag/contexts/ablation_hypothetical.json",
 }
 """The released rankings of Tables 3 and 5 that a mirror of files below 4 MiB can hold: arm -> name in the registry."""
-SHARES = (0.85, 0.10, 0.05)
-"""Training, validation, test (section 2.3)."""
 SHINGLE = 8
 """Words of a sequence that is looked for in a passage."""
 HOLDS = 0.5
 """Share of an answer's sequences from which on a passage counts as holding the answer."""
-
-Part = Literal["train", "validation", "test"]
 
 
 class QaRagDataError(PublicError, ValueError):
@@ -272,69 +266,6 @@ def match(texts: Sequence[str], questions: Sequence[Question]) -> tuple[Question
     return tuple(matched)
 
 
-# ------------------------------------------------------------------------------------------------------------- splits
-
-
-def split_rows(
-    questions: Sequence[Question], seed: int, test: Sequence[Question] | None = None
-) -> dict[Part, tuple[Question, ...]]:
-    """The paper's split, 85/10/5 by rows (section 2.3): pairs of one document, or one pair twice, fall on both sides.
-
-    Args:
-        questions: all pairs; those without an answer are left out.
-        seed: of the shuffle.
-        test: the questions that the paper tested on; the rest is then divided 85 to 10. If left out, 5 % are drawn.
-    """
-    rows = [question for question in questions if question.answer]
-    random.Random(seed).shuffle(rows)  # noqa: S311  # a shuffle, not a secret
-    if test is None:
-        test = rows[: round(SHARES[2] * len(rows))]
-    held_out = {question.id for question in test}
-    rest = [question for question in rows if question.id not in held_out]
-    n = round(len(rest) * SHARES[1] / (SHARES[0] + SHARES[1]))
-    return {"train": tuple(rest[n:]), "validation": tuple(rest[:n]), "test": tuple(test)}
-
-
-def split_documents(questions: Sequence[Question], seed: int) -> dict[Part, tuple[Question, ...]]:
-    """A split whose parts share no source document, with shares as near to 85/10/5 as whole documents allow.
-
-    Test and then validation take documents in an order drawn by `seed` as long as these fit into their share, and at
-    least the smallest one; training takes the rest.
-
-    Raises:
-        QaRagDataError: there are fewer than three source documents.
-    """
-    by_source = defaultdict(list)
-    for question in questions:
-        if question.answer:
-            by_source[question.source].append(question)
-    if len(by_source) < len(SHARES):
-        raise QaRagDataError(f"A split by documents needs at least {len(SHARES)} of them; found {len(by_source)}.")
-    left = sorted(by_source)
-    random.Random(seed).shuffle(left)  # noqa: S311  # a shuffle, not a secret
-    total = sum(map(len, by_source.values()))
-    parts: dict[Part, tuple[Question, ...]] = {}
-    shares: dict[Part, float] = {"test": SHARES[2], "validation": SHARES[1]}
-    for needed, (part, share) in zip((2, 1), shares.items(), strict=True):  # documents that the next parts need
-        taken: list[str] = []
-        for source in left:
-            fits = sum(len(by_source[name]) for name in (*taken, source)) <= share * total
-            if fits and len(left) - len(taken) > needed:
-                taken.append(source)
-        taken = taken or [min(left, key=lambda name: len(by_source[name]))]
-        parts[part] = tuple(question for name in taken for question in by_source[name])
-        left = [name for name in left if name not in taken]
-    parts["train"] = tuple(question for name in left for question in by_source[name])
-    return parts
-
-
-def twins(questions: Sequence[Question], others: Sequence[Question]) -> list[Question]:
-    """Those questions whose words, or whose answer's words, one of the others repeats: a split by rows parts them."""
-    bodies = {words(other.body) for other in others}
-    answers = {words(other.answer) for other in others}
-    return [q for q in questions if words(q.body) in bodies or words(q.answer) in answers]
-
-
 # --------------------------------------------------------------------------------------------------------------- gold
 
 
@@ -352,12 +283,12 @@ def shingles(text: str, size: int = SHINGLE) -> frozenset[str]:
     return frozenset(" ".join(of[i : i + size]) for i in range(len(of) - size + 1))
 
 
-def held(answer: str, passage: str) -> float:
-    """Share of an answer's word sequences that a passage holds word by word, within 0 and 1."""
+def held(answer: str, texts: Sequence[str]) -> float:
+    """Share of an answer's word sequences that one of the texts holds word by word, within 0 and 1."""
     wanted = shingles(answer)
     if len(wanted) <= 1:  # no longer than one sequence
-        return float(any(f" {text} " in f" {words(passage)} " for text in wanted))
-    return len(wanted & _shingled(passage)) / len(wanted)
+        return float(any(f" {sequence} " in f" {words(text)} " for sequence in wanted for text in texts))
+    return len(wanted & frozenset().union(*map(_shingled, texts))) / len(wanted)
 
 
 @lru_cache(maxsize=4096)
@@ -374,7 +305,7 @@ def answer_passages(question: Question, corpus: Corpus, at_least: float = HOLDS)
     """
     if len(words(question.answer).split()) < SHINGLE:
         return {}
-    shares = {passage.id: held(question.answer, passage.text) for passage in corpus.passages}
+    shares = {passage.id: held(question.answer, [passage.text]) for passage in corpus.passages}
     return {id: share for id, share in shares.items() if share >= at_least}
 
 

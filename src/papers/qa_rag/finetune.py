@@ -8,12 +8,11 @@ it learnt of their content can only show in the first.
 from __future__ import annotations
 
 import random
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import matplotlib.pyplot as plt
-import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 
@@ -22,30 +21,91 @@ from helpers.llm import LLM, Reply
 from helpers.lora import Pair, TrainingLog
 from helpers.results import figures
 from helpers.results.answers import Answer
-from helpers.results.metrics import Score, proportion
+from helpers.results.metrics import proportion
 from helpers.results.outcomes import Outcomes
 from helpers.results.record import Run
 from helpers.settings import settings as of_the_user
-from papers.qa_rag import data
-from papers.qa_rag.data import Data, Part, Question
-from papers.qa_rag.encoders import other_scale
-from papers.qa_rag.retrieval import Queries, Query
+from papers.qa_rag.answers import other_scale
+from papers.qa_rag.data import Data, QaRagDataError, Question, words
+from papers.qa_rag.retrieval import Query
 
 INSTRUCTION = "Answer this question about regulatory guidance as the FDA would."
 SPLITS = {"rows": "by rows, as in the paper", "documents": "by documents"}
 COLOURS = {"rows": "#125ee0", "documents": "#c35410"}
 LABELS = {"base": "Not fine-tuned", "tuned": "Fine-tuned"}
+SHARES = (0.85, 0.10, 0.05)
+"""Training, validation, test (section 2.3)."""
+Part = Literal["train", "validation", "test"]
 
 
-# ---------------------------------------------------------------------------------------------------------- training
+# ------------------------------------------------------------------------------------------------------------ splits
+
+
+def split_rows(questions: Sequence[Question], seed: int, test: Sequence[Question]) -> dict[Part, tuple[Question, ...]]:
+    """The paper's split, 85/10/5 by rows (section 2.3): pairs of one document, or one pair twice, fall on both sides.
+
+    Args:
+        questions: all pairs; those without an answer are left out.
+        seed: of the shuffle.
+        test: the questions that the paper tested on; the rest is divided 85 to 10.
+    """
+    rows = [question for question in questions if question.answer]
+    random.Random(seed).shuffle(rows)  # noqa: S311  # a shuffle, not a secret
+    held_out = {question.id for question in test}
+    rest = [question for question in rows if question.id not in held_out]
+    n = round(len(rest) * SHARES[1] / (SHARES[0] + SHARES[1]))
+    return {"train": tuple(rest[n:]), "validation": tuple(rest[:n]), "test": tuple(test)}
+
+
+def split_documents(questions: Sequence[Question], seed: int) -> dict[Part, tuple[Question, ...]]:
+    """A split whose parts share no source document, with shares as near to 85/10/5 as whole documents allow.
+
+    Test and then validation take documents in an order drawn by `seed` as long as these fit into their share, and at
+    least the smallest one; training takes the rest.
+
+    Raises:
+        QaRagDataError: there are fewer than three source documents.
+    """
+    by_source = defaultdict(list)
+    for question in questions:
+        if question.answer:
+            by_source[question.source].append(question)
+    if len(by_source) < len(SHARES):
+        raise QaRagDataError(f"A split by documents needs at least {len(SHARES)} of them; found {len(by_source)}.")
+    left = sorted(by_source)
+    random.Random(seed).shuffle(left)  # noqa: S311  # a shuffle, not a secret
+    total = sum(map(len, by_source.values()))
+    parts: dict[Part, tuple[Question, ...]] = {}
+    shares: dict[Part, float] = {"test": SHARES[2], "validation": SHARES[1]}
+    for needed, (part, share) in zip((2, 1), shares.items(), strict=True):  # documents that the next parts need
+        taken: list[str] = []
+        for source in left:
+            fits = sum(len(by_source[name]) for name in (*taken, source)) <= share * total
+            if fits and len(left) - len(taken) > needed:
+                taken.append(source)
+        taken = taken or [min(left, key=lambda name: len(by_source[name]))]
+        parts[part] = tuple(question for name in taken for question in by_source[name])
+        left = [name for name in left if name not in taken]
+    parts["train"] = tuple(question for name in left for question in by_source[name])
+    return parts
+
+
+def twins(questions: Sequence[Question], others: Sequence[Question]) -> list[Question]:
+    """Those questions whose words, or whose answer's words, one of the others repeats: a split by rows parts them."""
+    bodies = {words(other.body) for other in others}
+    answers = {words(other.answer) for other in others}
+    return [q for q in questions if words(q.body) in bodies or words(q.answer) in answers]
 
 
 def splits(of: Data, seed: int) -> dict[str, dict[Part, tuple[Question, ...]]]:
     """Both splits. That by rows tests on the questions that the paper tested on."""
     return {
-        "rows": data.split_rows(of.questions, seed, of.test),
-        "documents": data.split_documents(of.questions, seed),
+        "rows": split_rows(of.questions, seed, of.test),
+        "documents": split_documents(of.questions, seed),
     }
+
+
+# ---------------------------------------------------------------------------------------------------------- training
 
 
 def prompt(question: Question) -> list[dict[str, str]]:
@@ -132,12 +192,6 @@ def connect(logs: Mapping[str, TrainingLog]) -> dict[str, LLM]:
     return {"base": served, **{name: served.adapted(log.adapter) for name, log in logs.items()}}
 
 
-def some(questions: Sequence[Question], most: int, seed: int) -> tuple[Question, ...]:
-    """At most so many of the questions, drawn by `seed`, in their order."""
-    chosen = set(random.Random(seed).sample(range(len(questions)), min(most, len(questions))))  # noqa: S311
-    return tuple(question for place, question in enumerate(questions) if place in chosen)
-
-
 def answers(model: LLM, questions: Sequence[Question], max_tokens: int, label: str) -> list[Reply]:
     """A model's answers without any document: the hypothetical answers that the retrieval asks with."""
     return model.chat_many([prompt(question) for question in questions], max_tokens=max_tokens, label=label)
@@ -162,30 +216,20 @@ def answering(model: LLM, max_tokens: int, split: str) -> Callable[[Sequence[Que
     return ask
 
 
-@dataclass(frozen=True)
-class Hypothetical:
-    """Hypothetical answers to the test questions.
-
-    Attributes:
-        queries: `tuned` and `base`: question id -> the answer.
-        log: the training of the adapter.
-        models: `base` and `rows`, the fine-tuned one.
-    """
-
-    queries: Queries
-    log: TrainingLog
-    models: Mapping[str, LLM]
-
-
-def hypothetical(of: Data, settings: Mapping[str, Any], seed: int, max_tokens: int) -> Hypothetical:
+def hypothetical(
+    of: Data, settings: Mapping[str, Any], seed: int, max_tokens: int
+) -> tuple[dict[str, dict[str, Query]], dict[str, LLM]]:
     """What the retrieval asks with: answers of the model fine-tuned on the paper's split by rows, and of its base.
 
-    Adapter and answers are kept from 15_qarag_finetune where it ran before with the same settings.
+    Adapter and answers are stored from 15_qarag_finetune where it ran before with the same settings.
+
+    Returns:
+        Queries of the kinds `tuned` and `base`; and the models, `rows` the fine-tuned one.
 
     Raises:
         ServiceError, EngineError: see `trained`.
     """
-    logs, models = trained({"rows": splits(of, seed)["rows"]}, settings, seed)
+    _, models = trained({"rows": splits(of, seed)["rows"]}, settings, seed)
     told = {
         "tuned": answers(models["rows"], of.test, max_tokens, "hypothetical answers, fine-tuned"),
         "base": answers(models["base"], of.test, max_tokens, "hypothetical answers, base"),
@@ -194,7 +238,7 @@ def hypothetical(of: Data, settings: Mapping[str, Any], seed: int, max_tokens: i
         kind: {q.id: Query((r.text,) * bool(r.text.strip()), r.key) for q, r in zip(of.test, replies, strict=True)}
         for kind, replies in told.items()
     }
-    return Hypothetical(queries, logs["rows"], models)
+    return queries, models
 
 
 def note_models(run: Run, models: Mapping[str, LLM], role: str) -> None:
@@ -222,7 +266,7 @@ def splits_table(
                 "test questions of a document that was trained on": proportion(
                     sum(q.source in learned for q in test), len(test)
                 ),
-                "test questions that the training repeats": proportion(len(data.twins(test, train_part)), len(test)),
+                "test questions that the training repeats": proportion(len(twins(test, train_part)), len(test)),
                 "asked": len(asked[name]),
                 "documents of these": len({q.source for q in asked[name]}),
             }
@@ -232,25 +276,22 @@ def splits_table(
 
 def training_table(logs: Mapping[str, TrainingLog]) -> pd.DataFrame:
     """What was trained, on what, and for how long."""
-    rows = []
-    for name, log in logs.items():
-        settings = log.settings
-        rows.append(
+    return pd.DataFrame(
+        [
             {
                 "split": SPLITS[name],
                 "base": log.base,
                 "pairs": log.pairs,
                 "of them cut": log.cut,
-                "steps": int(settings["steps"]),
-                "epochs": round(settings["steps"] * settings["batch"] / log.pairs, 2),
-                "rank": int(settings["rank"]),
+                "steps": int(log.settings["steps"]),
+                "epochs": round(log.settings["steps"] * log.settings["batch"] / log.pairs, 2),
+                "rank": int(log.settings["rank"]),
                 "trained parameters": log.trained_parameters,
-                "of all": Score(log.trained_parameters / log.parameters, log.parameters, np.nan, np.nan),
                 "seconds": log.seconds,
-                "adapter": log.adapter.sha256[:12],
             }
-        )
-    return pd.DataFrame(rows)
+            for name, log in logs.items()
+        ]
+    )
 
 
 def draw_losses(logs: Mapping[str, TrainingLog]) -> Figure:

@@ -70,22 +70,10 @@ class Known:
     question: Question
     row: int
     gold: str
+    unit: str
+    cluster: str
+    text: str
     strata: Mapping[str, str] = field(default_factory=dict)
-
-    @property
-    def unit(self) -> str:
-        """Question and verdict."""
-        return f"{self.question.id}, {self.gold}"
-
-    @property
-    def cluster(self) -> str:
-        """The document that the question was taken from."""
-        return self.question.cluster
-
-    @property
-    def text(self) -> str:
-        """The question."""
-        return self.question.text
 
 
 def known(questions: Sequence[Question], searcher: Searcher, ranked: Mapping[str, Sequence[int]]) -> list[Known]:
@@ -105,11 +93,14 @@ def known(questions: Sequence[Question], searcher: Searcher, ranked: Mapping[str
         others = (
             row
             for row in ranked[question.id]
-            if passages[row].document not in documents and not data.held(question.answer, passages[row].text)
+            if passages[row].document not in documents and not data.held(question.answer, [passages[row].text])
         )
         if holding and (other := next(others, None)) is not None:
             right = row_of[max(holding, key=lambda id: holding[id])]
-            chosen += [Known(question, right, "YES"), Known(question, other, "NO")]
+            chosen += [
+                Known(question, row, gold, f"{question.id}, {gold}", question.cluster, question.text)
+                for row, gold in ((right, "YES"), (other, "NO"))
+            ]
     return chosen
 
 

@@ -4,37 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-import numpy as np
-import pandas as pd
-
 from helpers.lora import TrainingLog
 from helpers.results import figures, verdicts
 from helpers.results.outcomes import Comparison, Outcomes
-from papers.qa_rag.data import Data
-from papers.qa_rag.retrieval import Gold
-from papers.qa_rag.search import Searcher
 
 OWN = "own document"
 """Stratum of the released contexts, see `released.contexts`."""
-
-
-def corpus_table(of: Data, gold: Gold, searcher: Searcher) -> pd.DataFrame:
-    """What is searched and what is to be found in it, in numbers."""
-    lengths = [len(passage.text) for passage in of.corpus.passages]
-    apart = [id for id in gold.sources.keys() & gold.named.keys() if not gold.sources[id] & gold.named[id]]
-    rows = {
-        "distinct passages of the released rankings": len(lengths),
-        "documents of these": len(of.corpus.documents),
-        "characters of a passage, median": float(np.median(lengths)),
-        f"passages longer than the {searcher.encode.max_tokens} tokens that the encoder reads": searcher.cut,
-        "windows that the passages are cut into": len(searcher.windows),
-        "test questions": len(of.test),
-        "whose document of questions and answers is in the corpus": len(gold.sources),
-        "whose answer is in some passage word by word": len(gold.passages),
-        "who name a guideline that is in the corpus": len(gold.named),
-        "whose document is another than the guideline they name": len(apart),
-    }
-    return pd.DataFrame({"what": list(rows), "count": list(rows.values())})
 
 
 def retrieval(outcomes: Outcomes) -> str:

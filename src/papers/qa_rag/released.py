@@ -2,7 +2,7 @@
 
 Released are the RAGAS scores of each test question for four rankings (of those below 4 MiB), the final answers of five
 arms, and the mean BERTScore of each arm. BERTScore per question is not, so it is computed again from the answers, by
-the encoder at hand.
+the encoder at hand. The registry pins every file by its digest.
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import combinations
 from pathlib import Path
 
 import numpy as np
@@ -19,13 +18,12 @@ import pandas as pd
 
 from helpers import datasets
 from helpers.datasets import Located
-from helpers.results import figures
 from helpers.results.answers import Answer, Item, answered
 from helpers.results.metrics import proportion
 from helpers.results.outcomes import Outcomes
 from helpers.results.record import Run
 from papers.qa_rag import data as qa_rag
-from papers.qa_rag.answers import left_of
+from papers.qa_rag.answers import PAPER_ENCODER
 from papers.qa_rag.data import CONTEXTS, PAIRS, Data, QaRagDataError, Question, read_contexts, words
 
 ARMS = {
@@ -59,14 +57,12 @@ class Released:
         ragas: arm -> columns precision and recall (of contexts, by the authors' judge).
         answers: arm -> final answers.
         means: one row an arm with the mean precision, recall and f1 of its answers, as the authors computed them.
-        encoder: of those means, as the authors' notebook names it.
         files: what was read.
     """
 
     ragas: Mapping[str, pd.DataFrame]
     answers: Mapping[str, Sequence[str]]
     means: pd.DataFrame
-    encoder: str
     files: Sequence[Located]
 
 
@@ -78,12 +74,13 @@ def load(data: Data) -> Released:
         QaRagDataError: a file is not of these questions.
     """
     files = datasets.locate_all([*RAGAS.values(), *ANSWERS.values(), BERTSCORE, NOTEBOOK], "real")
+    if PAPER_ENCODER not in files[NOTEBOOK].path.read_text(encoding="utf-8"):
+        raise QaRagDataError(f"{files[NOTEBOOK].path} should name {PAPER_ENCODER} as the encoder of BERTScore.")
     asked = [question.text for question in data.test]
     return Released(
         ragas={arm: read_ragas(files[name].path, asked) for arm, name in RAGAS.items()},
-        answers={arm: read_answers(files[name].path, len(asked)) for arm, name in ANSWERS.items()},
+        answers={arm: json.loads(files[name].path.read_text(encoding="utf-8")) for arm, name in ANSWERS.items()},
         means=read_bertscore(files[BERTSCORE].path),
-        encoder=read_encoder(files[NOTEBOOK].path),
         files=tuple(files.values()),
     )
 
@@ -104,24 +101,8 @@ def read_ragas(path: Path, asked: Sequence[str]) -> pd.DataFrame:
     return table.rename(columns={"context_precision": "precision", "context_recall": "recall"})[["precision", "recall"]]
 
 
-def read_answers(path: Path, n: int) -> list[str]:
-    """The final answers of one arm.
-
-    Raises:
-        QaRagDataError: not a list of `n` texts.
-    """
-    answers = json.loads(path.read_text(encoding="utf-8"))
-    if not isinstance(answers, list) or len(answers) != n or not all(isinstance(a, str) and a.strip() for a in answers):
-        raise QaRagDataError(f"{path} should be a list of {n} answers, none of them empty.")
-    return answers
-
-
 def read_bertscore(path: Path) -> pd.DataFrame:
-    """The authors' means: one row an arm of `ANSWERS`, columns precision, recall, f1.
-
-    Raises:
-        QaRagDataError: an arm or a column is missing.
-    """
+    """The authors' means: one row an arm of `ANSWERS`, columns precision, recall, f1."""
     names = {
         "QA_RAG": "qa_rag",
         "Multiquery_questions": "multiquery",
@@ -129,22 +110,7 @@ def read_bertscore(path: Path) -> pd.DataFrame:
         "Only_question": "question",
         "Only_hypothetical_answer": "hypothetical",
     }
-    table = pd.read_csv(path, index_col=0).rename(index=names)
-    if set(table.index) != set(ANSWERS) or set(table.columns) != set(METRICS):
-        raise QaRagDataError(f"{path} should have the rows {sorted(names)} and the columns {list(METRICS)}.")
-    return table.loc[list(ANSWERS), list(METRICS)]
-
-
-def read_encoder(path: Path) -> str:
-    """The encoder that the authors' notebook gives to BERTScore.
-
-    Raises:
-        QaRagDataError: it names none, or several.
-    """
-    named = set(re.findall(r"model_type=\\?['\"]([^'\"\\]+)", path.read_text(encoding="utf-8")))
-    if len(named) != 1:
-        raise QaRagDataError(f"{path} should name one model_type; found {sorted(named) or 'none'}.")
-    return named.pop()
+    return pd.read_csv(path, index_col=0).rename(index=names)
 
 
 # --------------------------------------------------------------------------------------------------------------- rows
@@ -196,7 +162,7 @@ def written(data: Data, released: Released) -> list[Answer]:
             measures = {"words": (float(len(text.split())), 1.0)}
             if arm in data.released:
                 passages = [data.corpus.of_id[id].text for id in data.released[arm][question.id]]
-                measures["quotes"] = (float(left_of(text, passages) > 0), 1.0)
+                measures["quotes"] = (float(qa_rag.held(text, passages) > 0), 1.0)
             row = Answer(task="answers", answer=text, measures=measures)
             rows.append(answered(row, question, arm=arm, source="released", run="release", model=ANSWERER))
     return rows
@@ -205,7 +171,7 @@ def written(data: Data, released: Released) -> list[Answer]:
 # ------------------------------------------------------------------------------------------------------------ reports
 
 
-def report(run: Run, outcomes: Outcomes, data: Data, released: Released) -> figures.Html:
+def report(run: Run, outcomes: Outcomes, data: Data, released: Released) -> None:
     """Report every printed number that a released file gives: of Tables 2 to 5 and of the text.
 
     Args:
@@ -213,9 +179,6 @@ def report(run: Run, outcomes: Outcomes, data: Data, released: Released) -> figu
         outcomes: rows of `contexts`.
         data: pairs and rankings.
         released: the authors' means of BERTScore, of which no value for each question is released.
-
-    Returns:
-        How many numbers of each table agree to the last printed digit, and those that do not.
     """
     tests, pairs = len(data.test), len(data.questions)
     lost = released.ragas["qa_rag"].precision - released.ragas["hypothetical_12"].precision
@@ -225,11 +188,10 @@ def report(run: Run, outcomes: Outcomes, data: Data, released: Released) -> figu
         "test_share": (tests / pairs, pairs, CONTEXTS["qa_rag"]),
         "kept": (float(np.mean([len(of) for of in data.released["qa_rag"].values()])), tests, CONTEXTS["qa_rag"]),
     }
-    rows: dict[str, list[str]] = {}
     for number in run.printed.numbers:
+        _, table, *place = number.id.split(".")
         if not number.rescore_from:
             continue
-        _, table, *place = number.id.split(".")
         if table == "text":
             value, n, source = counts[place[0]]
             run.rescored(number.id, value, n=n, source=source)
@@ -241,26 +203,6 @@ def report(run: Run, outcomes: Outcomes, data: Data, released: Released) -> figu
             arm = "hypothetical_12" if (table, place[0]) == ("table5", "hypothetical") else place[0]
             score = outcomes.score(place[1].removesuffix("_reranker"), arm)
             run.rescored(number.id, score, n=tests, source=RAGAS[arm])
-            value = score.value
-        off = abs(value - number.value) > (number.within("rescored") or 0) * (1 + 1e-9)
-        told = f"{number.row}: {number.printed} printed, {number.show(value, 2)} released" if off else ""
-        rows.setdefault(number.table, []).append(told)
-    return figures.table(
-        pd.DataFrame(
-            [
-                {
-                    "where": table,
-                    "numbers printed": sum(n.table == table for n in run.printed.numbers),
-                    "rescored": len(cells),
-                    "to the last digit": cells.count(""),
-                    "others": "; ".join(filter(None, cells)),
-                }
-                for table, cells in rows.items()
-            ]
-        ),
-        "Printed numbers that the released files give",
-        sample=run.sample,
-    )
 
 
 LARGER = (
@@ -297,34 +239,4 @@ def outranked(data: Data) -> pd.DataFrame:
         rows.append((ARMS[larger], ARMS[smaller], share, sum(missing), sum(map(len, rankings[smaller].values()))))
     return pd.DataFrame(
         rows, columns=["larger pool", "smaller pool", "questions with a missing passage", "passages missing", "of"]
-    )
-
-
-def judged_twice(data: Data, released: Released) -> str:
-    """What the judge said where two arms have the same passages in the same order, in a sentence."""
-    apart = [
-        abs(float(released.ragas[first].recall.iloc[row] - released.ragas[second].recall.iloc[row]))
-        for row, question in enumerate(data.test)
-        for first, second in combinations(released.ragas, 2)
-        if data.released[first][question.id] == data.released[second][question.id]
-    ]
-    if not apart:
-        return "No two rankings agree on a question, so the judge was never asked the same twice."
-    return (
-        f"Two rankings have the same passages in the same order in {len(apart)} cases. The judge's two values of "
-        f"context recall then differ by {np.mean(apart):.2f} on average, {max(apart):.2f} at most."
-    )
-
-
-def counted(data: Data) -> str:
-    """What is released, counted, in two sentences."""
-    passages = data.corpus.passages
-    fewer = {arm: sum(len(of) < 6 for of in ranking.values()) for arm, ranking in data.released.items()}
-    short = "; ".join(f"{count} of {ARMS[arm]}" for arm, count in fewer.items() if count) or "none"
-    again = len(qa_rag.twins(data.test, [q for q in data.questions if q not in data.test]))
-    return (
-        f"Counted in the release: {len(data.questions):,} pairs of question and answer; {len(data.test)} test "
-        f"questions, {figures.number(len(data.test) / len(data.questions))} of them; {again} of these share their "
-        f"words or their answer with another pair; {len(passages):,} distinct passages, the longest of "
-        f"{max(len(p.text) for p in passages):,} characters. Rankings with fewer than six passages: {short}."
     )

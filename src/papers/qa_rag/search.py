@@ -15,7 +15,8 @@ import bm25s
 import numpy as np
 import numpy.typing as npt
 
-from helpers.vectors import Encoder, Floats, Index, cached_index
+from helpers import vectors
+from helpers.vectors import Encoder, EncoderUnavailable, Floats, Index, cached_index
 from papers.clinical_notes.passages import chunk_spans
 from papers.qa_rag.data import Corpus
 
@@ -25,6 +26,18 @@ Search = Literal["start", "windows", "words"]
 
 WINDOW, WINDOW_OVERLAP = 700, 100
 """Characters of what is read at once: some 160 tokens, so that the encoder reads all of it and a prompt stays short."""
+
+
+def encoder_of(name: str) -> tuple[Encoder, str]:
+    """An encoder, or the one that needs nothing in its place, and then why; asked for before anything takes time.
+
+    Args:
+        name: as in `vectors.encoder`.
+    """
+    try:
+        return vectors.encoder(name), ""
+    except EncoderUnavailable as error:
+        return vectors.encoder(), f"{vectors.DEFAULT_ENCODER} stands in for {name}. {error}"
 
 
 class Searcher:
