@@ -28,7 +28,13 @@ Floats = NDArray[np.float64]
 _NAMED = re.compile(r"(\w+)\((\w+)(?:, *(\w+))?\)")
 PAIRING = ("task", "split", "unit", "of", "repeat")
 """What two arms must share for their rows to be compared."""
-UNITS = {"seconds": "seconds", "tokens": "count"}
+UNITS = {
+    "seconds": "seconds",
+    "latency": "seconds",
+    "throughput": "per_second",
+    "tokens": "count",
+    "names": "count",
+}
 """Unit of a measure by the last word of its name; anything else is a fraction."""
 
 

@@ -611,13 +611,13 @@ def effect_offsets(format_a: Path, rows: pd.DataFrame) -> pd.DataFrame:
     yes = rows[rows.gold == "YES"]
     effects = [unit.partition(" | ")[2] for unit in yes.unit]
     table = pd.DataFrame({"drug": yes.cluster.to_numpy(), "side_effect": effects}).assign(
-        offset=[_place(texts[d], e) for d, e in zip(yes.cluster, effects, strict=True)],
+        offset=[place_of(e, texts[d]) for d, e in zip(yes.cluster, effects, strict=True)],
         found=(yes.predicted == "YES").to_numpy(),
     )
     return table[table.offset >= 0].reset_index(drop=True)
 
 
-def _place(text: str, effect: str) -> int:
+def place_of(effect: str, text: str) -> int:
     """Where a list has the whole term, not as a part of another one ("pain" in "abdominal pain"); -1 if nowhere."""
     found = re.search(rf"(?<=[:,] ){re.escape(effect)}(?=,|\.?$)", text.rstrip())
     return found.start() if found else -1

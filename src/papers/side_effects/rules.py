@@ -8,12 +8,18 @@ from typing import Any
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
+from scipy.stats import permutation_test, rankdata
 
 from helpers.results import figures, verdicts
-from helpers.results.metrics import Score
+from helpers.results.metrics import Score, paired_means, ratio
 from helpers.results.outcomes import Outcomes
 from helpers.results.rules import Decision
 from papers.side_effects.forward import ARMS, Question
+
+FAST = 100
+"""Orders of magnitude: text takes more than this many times as long as the graph (Abstract; Table 4)."""
+LEAST_QUERIES = 6
+"""With fewer no paired randomisation test can be significant at 5 %: 2 / 2**5 is 0.06."""
 
 
 def model_difference_small(outcomes: Outcomes, **_: Any) -> Decision:  # noqa: ANN401  # facts that other rules ask for
@@ -87,3 +93,96 @@ def benchmark_labels_hold(
 def lists_exceed_10000_characters(_: Outcomes, *, longest: int, **__: Any) -> Decision:  # noqa: ANN401
     """Whether the longest Format A document has more than 10,000 characters (Results, RAG framework)."""
     return Decision(verdicts.exactly(longest > 10_000), f"The longest document has {longest:,} characters.")
+
+
+# ------------------------------------------------------------------------------------------------------ reverse queries
+
+
+def values(outcomes: Outcomes, measure: str, arm: str) -> NDArray[np.float64]:
+    """A measure of each row of an arm."""
+    rows = outcomes.frame[outcomes.frame.arm == arm]
+    return np.array([top / bottom for of in rows.measures for top, bottom in [of[measure]]])
+
+
+def times_as_long(outcomes: Outcomes, slow: str, fast: str) -> Score | None:
+    """Mean latency of one arm as a multiple of another's, with a bootstrap over the queries that both answered."""
+    series = [
+        pd.Series(values(outcomes, "latency", arm), index=outcomes.frame.unit[outcomes.frame.arm == arm])
+        for arm in (slow, fast)
+    ]
+    both = pd.concat(series, axis=1, join="inner")
+    return ratio(both[0], both[1], clusters=both.index, draws=outcomes.draws) if len(both) else None
+
+
+def graph_returns_exact_sets(outcomes: Outcomes, **_: Any) -> Decision:  # noqa: ANN401
+    """Whether the graph returns every set exactly, and so does a language model that words its list (Table 4)."""
+    scores = {arm: outcomes.score("exact", arm) for arm in ("graphrag", "graph_llm") if arm in outcomes.arms}
+    if not scores:
+        return Decision("not run", "There are no answers of the graph.", reason="no answers")
+    told = (f"{outcomes.label(arm)}: {score.value * score.n:.0f} of {score.n} sets" for arm, score in scores.items())
+    holds = all(score.value == 1 for score in scores.values())
+    return Decision(verdicts.exactly(holds), f"Exact, {'; '.join(told)}. The truth is the graph that is asked.")
+
+
+def graph_is_faster_than_text(outcomes: Outcomes, **_: Any) -> Decision:  # noqa: ANN401
+    """Whether Format B with its LLM takes more than 100 times as long as the graph without one (Table 4)."""
+    score = times_as_long(outcomes, "format_b", "graphrag")
+    if score is None:
+        return Decision("not run", "No query was answered by both.", reason="no answers")
+    times = f"{figures.score_text(score, 'count')} times as long on the same {score.n} queries"
+    why = f"Format B with a language model takes {times} as the graph without one."
+    return Decision(verdicts.above(score, FAST), why)
+
+
+def pairs_slow_with_set_size(outcomes: Outcomes, **_: Any) -> Decision:  # noqa: ANN401
+    """Whether Format B takes longer for larger sets (Results, reverse queries, second key finding).
+
+    Spearman's rank correlation of latency and number of relevant drugs, p by permutation, with the interval of Bonett
+    and Wright (2000).
+    """
+    relevant, seconds = (rankdata(values(outcomes, name, "format_b")) for name in ("relevant", "latency"))
+    n = len(relevant)
+    if n < 4 or not np.ptp(relevant) or not np.ptp(seconds):
+        return Decision("not run", f"{n} queries of Format B give no rank correlation.", reason="too few")
+
+    def correlation(x: NDArray[np.float64]) -> float:
+        return float(np.corrcoef(x, seconds)[0, 1])
+
+    test = permutation_test(
+        (relevant,), correlation, permutation_type="pairings", n_resamples=outcomes.draws, rng=np.random.default_rng(0)
+    )
+    rho = float(test.statistic)
+    half = 1.96 * np.sqrt((1 + rho**2 / 2) / (n - 3))
+    z = np.arctanh(np.clip(rho, -1 + 1e-9, 1 - 1e-9))
+    score = Score(rho, n, float(min(np.tanh(z - half), rho)), float(max(np.tanh(z + half), rho)))
+    p = float(test.pvalue)
+    found = f"{rho:.2f} [{score.low:.2f}, {score.high:.2f}], {figures.p_words(p)}, n = {n}".replace(
+        "-", "\N{MINUS SIGN}"
+    )
+    verdict = verdicts.better(score, p, worthwhile=0.1)
+    return Decision(verdict, f"Rank correlation of latency and number of relevant drugs: {found}.", p)
+
+
+def lists_fail_by_window(outcomes: Outcomes, **_: Any) -> Decision:  # noqa: ANN401
+    """Whether, within a query, Format A returns drugs whose effect lies in the prompt's window more often than others.
+
+    A query is one effect, so its first letter and its size are the same on both sides (Results, reverse queries, third
+    key finding).
+    """
+    rows = outcomes.where(arm="format_a").frame
+    sides: list[list[list[bool | None]]] = [
+        [[i.predicted for i in items if i.gold and i.strata.get("window") == side] for side in ("inside", "beyond")]
+        for items in rows["items"]
+    ]
+    told = " and ".join(
+        f"{sum(sum(map(bool, of[k])) for of in sides)} of {sum(len(of[k]) for of in sides):,} relevant drugs {where} it"
+        for k, where in enumerate(("within", "beyond"))
+    )
+    both = [of for of in sides if all(of)]
+    why = f"Returned, by whether the effect lies in the window: {told}; {len(both)} of {len(rows)} queries have both."
+    if len(both) < LEAST_QUERIES:
+        return Decision("not run", f"{why} A test needs {LEAST_QUERIES}.", reason="too few")
+    within, beyond = (np.array([np.mean([bool(hit) for hit in of[k]]) for of in both]) for k in (0, 1))
+    test = paired_means(within, beyond, draws=outcomes.draws)
+    why += f" Within minus beyond, mean of these: {figures.points(test)} points, {figures.p_words(test.p)}."
+    return Decision(verdicts.better(test, test.p), why, test.p)
