@@ -46,7 +46,6 @@ from papers.qa_rag import finetune
 from papers.qa_rag.answers import Excerpt
 from papers.qa_rag.data import Passage, Question
 from papers.side_effects import ask as ask_graph
-from papers.side_effects import data as side_effects
 from papers.side_effects.vocabulary import Normalised
 
 CHAPTER = "01_side_effects_forward"
@@ -206,7 +205,6 @@ DIRECT: dict[str, Callable[[str], str]] = {
     "qa_rag.finetune.examples": examples,
     "qa_rag.ask.show": from_documents,
     "side_effects.ask.show": from_graph,
-    "side_effects.data.not_in_sample": lambda text: side_effects.not_in_sample(text).html,
     "drug_interactions.qa_report.agentic_words": agents_words,
 }
 OF_A_RECORD = {

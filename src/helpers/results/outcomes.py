@@ -223,7 +223,7 @@ class Outcomes:
 
         Args:
             printed: the paper.
-            place: where the paper prints them; the ids are `place.arm.measure`.
+            place: where the paper prints them; the ids are `place.arm.measure`, or `place.arm` of a single measure.
             measures: of each arm.
             caption: of the table.
         """
@@ -231,7 +231,7 @@ class Outcomes:
         rows = []
         for arm in self.arms:
             for measure in measures:
-                number = numbers.get(f"{place}.{arm}.{measure}")
+                number = numbers.get(f"{place}.{arm}.{measure}") or numbers.get(f"{place}.{arm}")
                 released = self.where(source="released", arm=arm, model=(number and number.model) or "")
                 here = self.where(source="rerun", arm=arm)
                 rerun = here.score(measure) if len(here.frame) else None

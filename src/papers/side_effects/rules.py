@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -11,9 +12,12 @@ from numpy.typing import NDArray
 from scipy.stats import permutation_test, rankdata
 
 from helpers.results import figures, verdicts
-from helpers.results.metrics import Score, paired_means, ratio
+from helpers.results.metrics import Score, bootstrap, paired_means, proportion, ratio
 from helpers.results.outcomes import Outcomes
+from helpers.results.published import Kind
+from helpers.results.record import Run
 from helpers.results.rules import Decision
+from papers.side_effects.data import LEAST, Knowledge, Sider, by_name
 from papers.side_effects.forward import ARMS, Question
 
 FAST = 100
@@ -93,6 +97,21 @@ def benchmark_labels_hold(
 def lists_exceed_10000_characters(_: Outcomes, *, longest: int, **__: Any) -> Decision:  # noqa: ANN401
     """Whether the longest Format A document has more than 10,000 characters (Results, RAG framework)."""
     return Decision(verdicts.exactly(longest > 10_000), f"The longest document has {longest:,} characters.")
+
+
+def every_drug_with_ten_effects(_: Outcomes, *, sider: Sider | None, released: Knowledge, **__: Any) -> Decision:  # noqa: ANN401
+    """Whether each drug name with an ATC code in SIDER and ten preferred terms is in the benchmark (Methods)."""
+    if sider is None:
+        return Decision("not run", "SIDER is not part of the bundled sample.", reason="no answers")
+    knowledge = by_name(sider.kept)
+    enough = {name for name, effects in knowledge.items() if len(effects) >= LEAST}
+    out = enough - set(released)
+    most = max((len(knowledge[name]) for name in out), default=0)
+    why = (
+        f"{len(enough):,} drugs have at least {LEAST} preferred terms and an ATC code; {len(out):,} are not in the "
+        f"benchmark (with at most {most} terms); its own drugs have at least {min(map(len, released.values()))}."
+    )
+    return Decision(verdicts.exactly(not out), why)
 
 
 # ------------------------------------------------------------------------------------------------------ reverse queries
@@ -186,3 +205,78 @@ def lists_fail_by_window(outcomes: Outcomes, **_: Any) -> Decision:  # noqa: ANN
     test = paired_means(within, beyond, draws=outcomes.draws)
     why += f" Within minus beyond, mean of these: {figures.points(test)} points, {figures.p_words(test.p)}."
     return Decision(verdicts.better(test, test.p), why, test.p)
+
+
+# --------------------------------------------------------------------------------------------------------- misspelling
+
+
+def recovered(outcomes: Outcomes, arm: str, condition: str = "normalised") -> Score | None:
+    """F1 of Table 5 under a condition as a share of F1 with names spelt right, with a bootstrap over drugs.
+
+    Returns:
+        None if F1 with the right names is 0, so that there is nothing to recover. A share of 0 or 1 has Wilson's
+        interval over the drugs.
+    """
+    parts = []
+    for name in ("correct", condition):
+        rows = outcomes.frame[outcomes.frame.arm == f"{name}.{arm}"]
+        pairs = pd.DataFrame([of["f1"] for of in rows.measures], columns=["top", "bottom"])
+        parts.append(pairs.groupby(rows.cluster.to_numpy()).sum())
+    sums = np.hstack([part.to_numpy() for part in parts])
+    if not sums[:, 0].sum():
+        return None
+
+    def share(drawn: NDArray[np.float64]) -> float:
+        top, bottom, other, below = sums[drawn.astype(np.int64)].sum(axis=0)
+        return float(other / below / (top / bottom)) if top and below else 0.0
+
+    score = bootstrap(np.arange(len(sums)), share, draws=outcomes.draws)
+    if score.low == score.high and score.value in (0.0, 1.0):
+        sure = proportion(round(score.value * len(sums)), len(sums))
+        score = replace(score, low=sure.low, high=sure.high)
+    # a draw in which the two conditions have different false positives can exceed 1
+    return replace(score, n=int((outcomes.frame.arm == f"correct.{arm}").sum()), high=min(score.high, 1.0))
+
+
+def normalisation_recovers(outcomes: Outcomes, **_: Any) -> Decision:  # noqa: ANN401
+    """Whether correcting the name recovers more than half of F1, for Format B and for GraphRAG (Table 5)."""
+    arms = ("format_b", "graphrag")
+    if not {f"normalised.{arm}" for arm in arms} <= set(outcomes.arms):
+        return Decision("not run", "There are no answers with corrected names.", reason="no answers")
+    shares = {arm: recovered(outcomes, arm) for arm in arms}
+    found = [share for share in shares.values() if share is not None]
+    told = ", ".join(f"{figures.arm_label(arm)} {figures.score_text(share)}" for arm, share in shares.items())
+    why = f"Recovered share of F1, intervals over drugs: {told}."
+    if len(found) < len(arms):
+        return Decision("undecided", why)
+    plain = [verdicts.above(share, 0.5) for share in found]
+    wide = [verdicts.above(verdicts.widened(share, share.value, len(arms)), 0.5) for share in found]
+    return Decision(verdicts.all_of(plain, wide), why)
+
+
+def report_shares(run: Run, outcomes: Outcomes, kind: Kind, *, model: str = "", source: str = "") -> None:
+    """Report what the text derives from Table 5: the shares of F1 recovered, lost to misspelling, and lost in the end.
+
+    Args:
+        run: takes the values.
+        outcomes: rows of one run.
+        kind: released answers or this run's.
+        model: of the rerun.
+        source: the registry's name of the released file.
+    """
+    for arm in ("format_b", "graphrag"):
+        ids = [f"side_effects.text.{name}.{arm}" for name in ("recovery", "degradation", "degradation_left")]
+        back, kept = recovered(outcomes, arm), recovered(outcomes, arm, "misspelt")
+        if back is None or kept is None:
+            for id in ids:
+                run.not_run(id, "F1 with names spelt right is 0, so there is nothing to recover.", kind=kind)
+            continue
+        for id, score in zip(ids, (back, _complement(kept), _complement(back)), strict=True):
+            if kind == "rescored":
+                run.rescored(id, score, source=source)
+            else:
+                run.rerun(id, score, model=model)
+
+
+def _complement(score: Score) -> Score:
+    return Score(1 - score.value, score.n, 1 - score.high, 1 - score.low)
