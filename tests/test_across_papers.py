@@ -20,7 +20,7 @@ from helpers.results.outcomes import Outcomes, measure_label
 from papers.across_papers import arms, report
 from papers.across_papers.arms import Found, Names
 from papers.across_papers.questions import KINDS, Asked, ask, families
-from papers.side_effects.forward import Question
+from papers.side_effects.corpus import Question
 
 DRUGS = ["ibuprofen", "naproxen", "zolpidem", "metformin", "lorazepam", "zafirlukast", "actinomycin", "warfarin"]
 EFFECTS = [f"effect {letter}" for letter in "abcdefghijklmnop"]

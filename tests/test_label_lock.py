@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from papers.side_effects import forward as se
 from papers.side_effects import label_lock
-from papers.side_effects.forward import Question
+from papers.side_effects.corpus import Question
 from papers.side_effects.label_lock import reading
 
 drugs = st.sampled_from(["metformin", "1,25(oh)2d3", "o'drug"])

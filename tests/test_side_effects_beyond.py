@@ -18,9 +18,8 @@ from helpers.llm import LLM, Reply
 from helpers.results import record, rules
 from helpers.results.answers import Answer, answered
 from helpers.results.outcomes import Outcomes
-from papers.side_effects import cypher, label_lock
+from papers.side_effects import corpus, cypher, label_lock
 from papers.side_effects import facts as sf
-from papers.side_effects import forward as se
 from papers.side_effects import questions as sq
 from papers.side_effects.cypher import Attempt
 from papers.side_effects.facts import Facts
@@ -34,7 +33,7 @@ MATCH (:Drug)-[r:may_cause_side_effect]->(:SideEffect) RETURN drugs, effects, co
 @pytest.fixture(scope="module")
 def knowledge() -> dict[str, tuple[str, ...]]:
     file = datasets.locate("side_effects/data_format_a.csv", "sample")
-    return se.read_knowledge(file.path, ["hallucination, visual"])
+    return corpus.read_knowledge(file.path, ["hallucination, visual"])
 
 
 @pytest.fixture(scope="module")
@@ -189,13 +188,13 @@ def test_the_graph_extends_if_every_query_is_exact(run, facts, last, verdict):
     assert run.claims[0].verdict == verdict
 
 
-def locked(*texts: tuple[se.Question, str], arm: str = "label") -> list[Answer]:
+def locked(*texts: tuple[corpus.Question, str], arm: str = "label") -> list[Answer]:
     return [answered(label_lock.reading(q, text), q, arm=arm) for q, text in texts]
 
 
 def test_a_model_that_always_says_no_is_told_apart_by_evidence():
     """Of a listed and an unlisted pair half of its answers are right."""
-    listed, unlisted = se.Question("aspirin", "nausea", True), se.Question("aspirin", "cough", False)
+    listed, unlisted = corpus.Question("aspirin", "nausea", True), corpus.Question("aspirin", "cough", False)
     out = Outcomes(locked((listed, "NO"), (unlisted, "NO")), draws=200)
     shares = [out.where(evidence=of).score("contradicts").value for of in out.strata("evidence")]
     assert shares == [1, 0]
@@ -206,7 +205,7 @@ def test_a_model_that_always_says_no_is_told_apart_by_evidence():
     ("words", "verdict"), [("It depends.", "agrees"), ("Nausea is not known with aspirin.", "differs")]
 )
 def test_a_locked_label_is_faithful_if_no_sentence_strays(run, words, verdict):
-    pair = se.Question("aspirin", "nausea", True)
+    pair = corpus.Question("aspirin", "nausea", True)
     rules.decide(run, Outcomes(locked((pair, f"YES. {words}")), draws=200), "label_lock_gives_fidelity")
     assert run.claims[0].verdict == verdict
 
@@ -217,7 +216,7 @@ def test_a_locked_label_is_faithful_if_no_sentence_strays(run, words, verdict):
 @pytest.fixture(scope="module")
 def loaded(tmp_path_factory: pytest.TempPathFactory, facts: Facts) -> Iterator[Graph]:
     with graph_server(tmp_path_factory.mktemp("graph")) as endpoint, graph.connect(endpoint) as connection:
-        se.load_graph(connection, facts.effects, "first")
+        corpus.load_graph(connection, facts.effects, "first")
         yield connection
 
 
@@ -236,7 +235,7 @@ def test_the_graph_is_extended_once_and_the_first_graph_stays_as_it_was(loaded, 
     assert sf.extend_graph(loaded, facts)
     assert loaded.read(COUNTS) == before
     assert not sf.extend_graph(loaded, facts)
-    assert not se.load_graph(loaded, facts.effects, "first")
+    assert not corpus.load_graph(loaded, facts.effects, "first")
     assert held(loaded) == {
         "frequency": len(facts.frequency),
         "classes": sum(map(len, facts.classes.values())),
@@ -248,11 +247,11 @@ def test_the_graph_is_extended_once_and_the_first_graph_stays_as_it_was(loaded, 
 def test_what_a_reload_of_the_first_graph_took_away_comes_back(loaded, facts):
     sf.extend_graph(loaded, facts)
     there = held(loaded)
-    assert se.load_graph(loaded, facts.effects, "second")
+    assert corpus.load_graph(loaded, facts.effects, "second")
     assert held(loaded) != there
     assert sf.extend_graph(loaded, facts)
     assert held(loaded) == there
-    assert not se.load_graph(loaded, facts.effects, "second")
+    assert not corpus.load_graph(loaded, facts.effects, "second")
     assert not sf.extend_graph(loaded, facts)
 
 

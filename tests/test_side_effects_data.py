@@ -15,7 +15,7 @@ from helpers import datasets
 from helpers.results import published, record, rules
 from helpers.results.outcomes import Outcomes
 from papers.side_effects import data as sd
-from papers.side_effects.forward import Question
+from papers.side_effects.corpus import Question
 
 # flat, stereo, label concept, kind, UMLS id, effect; compounds 1 and 2 share a name but for its case
 LINES = [

@@ -19,11 +19,12 @@ from helpers.results import record, rules
 from helpers.results.answers import Answer, answered
 from helpers.results.outcomes import Outcomes
 from helpers.settings import RAW, SAMPLE
+from papers.side_effects import corpus
 from papers.side_effects import forward as se
 from papers.side_effects import misspelling as mm
 from papers.side_effects import normalisers as nn
 from papers.side_effects import rules as paper_rules
-from papers.side_effects.forward import Question
+from papers.side_effects.corpus import Question
 from papers.side_effects.misspelling import Query
 
 DRUGS = sorted(yaml.safe_load((SAMPLE / "side_effects.yml").read_text(encoding="utf-8")))
@@ -412,7 +413,7 @@ def test_the_papers_numbers_are_rescored_from_the_released_files(run):
     benchmark = RAW / "side_effects" / "data_format_a.csv"
     if not all(path.is_file() for path in (*paths.values(), benchmark)):
         pytest.skip("the released files have not been fetched")
-    knowledge = se.read_knowledge(benchmark, [])
+    knowledge = corpus.read_knowledge(benchmark, [])
     asked = {condition: pd.read_csv(paths[name]) for condition, name in mm.PAIRS.items()}
     run_of_table = f"side_effects/released/recovery_results_{mm.RECOVERY_RUNS[0]}.json"
     out = Outcomes(mm.read_pairs(paths[run_of_table], mm.RECOVERY_RUNS[0], "m", asked, knowledge), draws=200)

@@ -17,7 +17,7 @@ from helpers.results import figures, record, rules
 from helpers.results.answers import Answer, answered
 from helpers.results.outcomes import Outcomes
 from helpers.vectors import encoder
-from papers.side_effects import forward as se
+from papers.side_effects import corpus
 from papers.side_effects import reverse as sr
 from papers.side_effects import reverse_arms as arms
 from papers.side_effects import reverse_report as report
@@ -139,9 +139,9 @@ def test_an_unknown_tier_or_effect_is_refused():
 
 
 @pytest.fixture(scope="module")
-def stores() -> tuple[se.TextStore, se.TextStore]:
+def stores() -> tuple[corpus.TextStore, corpus.TextStore]:
     encode = encoder()
-    return se.format_a_store(KNOWLEDGE, encode)[0], se.format_b_store(KNOWLEDGE, encode)[0]
+    return corpus.format_a_store(KNOWLEDGE, encode)[0], corpus.format_b_store(KNOWLEDGE, encode)[0]
 
 
 def queries_of(*effects: str) -> list[Query]:
@@ -280,7 +280,7 @@ def test_no_drug_or_effect_stands_in_an_instruction():
 def test_the_graph_returns_the_catalogued_sets_and_nothing_for_the_unknown(small_llm, tmp_path):
     # a server of the test's own: on the shared one it would put its few drugs in the place of a running notebook's
     with graph_server(tmp_path) as endpoint, connect(endpoint) as graph:
-        se.load_graph(graph, KNOWLEDGE, "test of reverse queries")
+        corpus.load_graph(graph, KNOWLEDGE, "test of reverse queries")
         queries = queries_of("nausea", "hallucination, visual", "pain")
         assert [r.drugs for r in arms.graph_only(graph)(queries)] == [q.drugs for q in queries]
         assert arms.expand(graph, " NAUSEA ") != []

@@ -22,7 +22,7 @@ from helpers.results import figures
 from helpers.results.answers import Answer
 from papers.across_papers.questions import Asked
 from papers.clinical_notes.retrieval import min_max
-from papers.side_effects.forward import SENTENCE_B, TextStore
+from papers.side_effects.corpus import SENTENCE_B, TextStore
 from papers.side_effects.normalisers import Normaliser
 
 ARMS = {

@@ -23,7 +23,8 @@ from numpy.typing import NDArray
 
 from helpers.results.published import Published
 from helpers.results.record import Run
-from papers.side_effects.forward import Question, share_of
+from papers.side_effects.corpus import Question
+from papers.side_effects.forward import share_of
 
 Knowledge = Mapping[str, frozenset[str]]
 """Side effects of each drug, by name."""

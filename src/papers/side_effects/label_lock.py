@@ -9,7 +9,8 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 
 from helpers.results.answers import Answer
-from papers.side_effects.forward import Arm, Asking, Entities, Question, evidence_prompt, graph_evidence, parse_label
+from papers.side_effects.corpus import Question
+from papers.side_effects.forward import Arm, Asking, Entities, evidence_prompt, graph_evidence, parse_label
 
 LOCK = (
     "The answer is already decided by a database and must not be changed. Write one plain sentence for a patient that "

@@ -15,7 +15,8 @@ from rapidfuzz.distance import DamerauLevenshtein
 
 from helpers.results.answers import Answer, answered
 from helpers.settings import DATA
-from papers.side_effects.forward import Arm, Entities, Question, said
+from papers.side_effects.corpus import Question
+from papers.side_effects.forward import Arm, Entities, said
 
 EDITS = ("insert", "delete", "substitute", "transpose")
 OTHER_KINDS = ("brand", "spelling", "synonym")

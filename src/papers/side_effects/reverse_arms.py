@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from helpers.graph import Graph
 from helpers.llm import LLM, Reply
 from helpers.results.answers import Answer
-from papers.side_effects.forward import TextStore, place_of
+from papers.side_effects.corpus import TextStore, place_of
 from papers.side_effects.reverse import QUESTION, Arm, Query, canonical, parse_drugs, returned
 
 EXPANSION = """

@@ -17,8 +17,9 @@ from helpers.results.outcomes import Outcomes
 from helpers.results.published import Kind
 from helpers.results.record import Run
 from helpers.results.rules import Decision
+from papers.side_effects.corpus import Question
 from papers.side_effects.data import LEAST, Knowledge, Sider, by_name
-from papers.side_effects.forward import ARMS, Question
+from papers.side_effects.forward import ARMS
 
 FAST = 100
 """Orders of magnitude: text takes more than this many times as long as the graph (Abstract; Table 4)."""
