@@ -20,8 +20,7 @@ from helpers.results.outcomes import Outcomes, measure_label
 from papers.across_papers import arms, report
 from papers.across_papers.arms import Found, Names
 from papers.across_papers.questions import KINDS, Asked, ask, families
-from papers.side_effects.forward import Question
-from papers.side_effects.misspelling import Normalised
+from papers.side_effects.corpus import Question
 
 DRUGS = ["ibuprofen", "naproxen", "zolpidem", "metformin", "lorazepam", "zafirlukast", "actinomycin", "warfarin"]
 EFFECTS = [f"effect {letter}" for letter in "abcdefghijklmnop"]
@@ -120,7 +119,7 @@ class Edges:
 
 
 def mend(names):
-    return [Normalised("ibuprofen" if name == "ibuprofin" else None) for name in names]
+    return ["ibuprofen" if name == "ibuprofin" else None for name in names]
 
 
 def text_for(questions):

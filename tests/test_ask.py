@@ -11,8 +11,7 @@ from test_graph import graph_server
 
 from helpers import graph
 from helpers.graph import Graph, GraphError
-from papers.side_effects import ask
-from papers.side_effects import forward as se
+from papers.side_effects import ask, corpus
 from papers.side_effects.ask import Vocabulary
 
 KNOWN = {
@@ -138,7 +137,7 @@ def empty(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Graph]:
 def loaded(empty: Graph) -> Graph:
     with pytest.raises(GraphError, match="holds no drugs"):
         Vocabulary.read(empty)
-    se.load_graph(empty, KNOWN, "known")
+    corpus.load_graph(empty, KNOWN, "known")
     return empty
 
 

@@ -76,6 +76,7 @@ def test_a_score_is_written_with_its_interval() -> None:
     assert figures.score_text(Score(0.965, 400, 0.959, 0.970)) == "96.5 % [95.9, 97.0]"
     assert figures.score_text(Score(0.5, 4, 0.15, 0.85, unparsed=2)) == "50.0 % [15.0, 85.0], 2 unparsed"
     assert figures.score_text(Score(0.09, 121, 0.08, 0.1), "seconds") == "0.09 s [0.08, 0.10]"
+    assert figures.score_text(Score(0.0034, 121, 0.0028, 0.06), "seconds") == "0.0034 s [0.0028, 0.0600]"
     assert figures.score_text(None) == "\N{EN DASH}"
 
 

@@ -45,7 +45,6 @@ from papers.qa_rag import ask as ask_documents
 from papers.qa_rag.answers import Excerpt, Given
 from papers.qa_rag.data import Passage
 from papers.side_effects import ask as ask_graph
-from papers.side_effects import data as side_effects
 from papers.side_effects.vocabulary import Normalised
 
 CHAPTER = "01_side_effects_forward"
@@ -199,7 +198,6 @@ DIRECT: dict[str, Callable[[str], str]] = {
     ),
     "qa_rag.ask.show": from_documents,
     "side_effects.ask.show": from_graph,
-    "side_effects.data.not_in_sample": lambda text: side_effects.not_in_sample(text).html,
     "drug_interactions.qa_report.agentic_words": agents_words,
 }
 OF_A_RECORD = {

@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from papers.side_effects import forward as se
 from papers.side_effects import label_lock
-from papers.side_effects.forward import Question
-from papers.side_effects.label_lock import Reading
+from papers.side_effects.corpus import Question
+from papers.side_effects.label_lock import reading
 
 drugs = st.sampled_from(["metformin", "1,25(oh)2d3", "o'drug"])
 effects = st.sampled_from(["nausea", "hallucination, visual", "no adverse event"])
@@ -65,10 +65,10 @@ def test_the_label_is_held_against_the_graph_and_not_the_benchmark():
 
 def test_a_sentence_that_strays_is_counted_before_the_check_and_not_after():
     pair = Question("aspirin", "nausea", True)
-    stray = Reading(pair, "YES. Nausea is not known as a side effect of aspirin.")
-    assert (stray.wrong_label, stray.contradicts) == (False, True)
-    (mended,) = label_lock.checked([stray])
-    assert (mended.contradicts, mended.replaced) == (False, True)
+    stray = reading(pair, "YES. Nausea is not known as a side effect of aspirin.")
+    assert (stray.measures["label_contradicts"], stray.measures["contradicts"]) == ((0, 1), (1, 1))
+    (mended,) = label_lock.checked([stray])([pair])
+    assert (mended.measures["contradicts"], mended.measures["replaced"]) == ((0, 1), (1, 1))
 
 
 def test_a_leading_question_suggests_the_opposite_of_the_evidence():

@@ -20,7 +20,8 @@ from helpers.results import answers, metrics
 from helpers.results.answers import SCHEMA, Answer, Item, answered, binary
 from helpers.results.outcomes import Outcomes, measure_label, unit
 from helpers.results.requests import StoreError
-from papers.side_effects.forward import Question, said
+from papers.side_effects.corpus import Question
+from papers.side_effects.forward import said
 
 
 def rows(gold: Sequence[bool], **arms: Sequence[bool | None]) -> list[Answer]:

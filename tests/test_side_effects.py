@@ -12,8 +12,10 @@ from hypothesis import strategies as st
 
 from helpers.results.answers import answered
 from helpers.results.outcomes import Outcomes
+from papers.side_effects import corpus
 from papers.side_effects import forward as se
-from papers.side_effects.forward import Entities, Question
+from papers.side_effects.corpus import Question
+from papers.side_effects.forward import Entities
 
 term = st.text(st.characters(codec="ascii", categories=["Ll"]), min_size=1, max_size=8)
 terms = st.lists(term, min_size=1, max_size=12, unique=True)
@@ -21,36 +23,36 @@ terms = st.lists(term, min_size=1, max_size=12, unique=True)
 
 @given(terms)
 def test_a_list_of_plain_terms_is_read_back(effects):
-    assert se.split_effects(", ".join(effects)) == effects
+    assert corpus.split_effects(", ".join(effects)) == effects
 
 
 @given(terms, terms)
 def test_terms_with_a_comma_stay_whole_when_known(effects, kinds):
     mixed = [*effects, *(f"hallucination, {kind}0" for kind in kinds)]
     known = {t for t in mixed if ", " in t}
-    assert se.split_effects(", ".join(mixed), known) == mixed
+    assert corpus.split_effects(", ".join(mixed), known) == mixed
 
 
 def test_a_comma_term_of_three_pieces_is_not_mistaken_for_one_of_two():
     known = {"a, b", "a, b, c"}
-    assert se.split_effects("x, a, b, c, y", known) == ["x", "a, b, c", "y"]
+    assert corpus.split_effects("x, a, b, c, y", known) == ["x", "a, b, c", "y"]
 
 
 @given(drug=term, effects=terms)
 def test_format_a_is_read_back(drug, effects):
-    document = se.format_a_documents({drug: effects})[0]
-    assert se.read_format_a(document) == (drug, frozenset(effects))
+    document = corpus.format_a_documents({drug: effects})[0]
+    assert corpus.read_format_a(document) == (drug, frozenset(effects))
 
 
 @given(drug=term, effect=term)
 def test_format_b_is_read_back(drug, effect):
-    sentence = se.format_b_sentences({drug: [effect]})[0]
-    assert se.read_format_b(sentence) == (drug, frozenset({effect}))
+    sentence = corpus.format_b_sentences({drug: [effect]})[0]
+    assert corpus.read_format_b(sentence) == (drug, frozenset({effect}))
 
 
 def test_a_text_of_another_form_states_nothing():
-    assert se.read_format_a("Aspirin is a drug.") == ("", frozenset())
-    assert se.read_format_b("Aspirin is a drug.") == ("", frozenset())
+    assert corpus.read_format_a("Aspirin is a drug.") == ("", frozenset())
+    assert corpus.read_format_b("Aspirin is a drug.") == ("", frozenset())
 
 
 @pytest.mark.parametrize(
@@ -99,7 +101,7 @@ def benchmark(drugs: int, each: int = 10) -> list[Question]:
 def test_a_subset_is_balanced_distinct_and_spread(drugs, half, seed):
     whole = benchmark(drugs, each=4)
     n = 2 * half
-    subset = se.stratified(whole, n, seed)
+    subset = corpus.stratified(whole, n, seed)
     assert len(subset) == len(set(subset)) == min(n, len(whole))
     labels = Counter(q.label for q in subset)
     assert labels[True] == labels[False]
@@ -109,14 +111,14 @@ def test_a_subset_is_balanced_distinct_and_spread(drugs, half, seed):
 
 def test_a_subset_depends_on_the_seed_and_not_on_the_order_of_the_file():
     whole = benchmark(20)
-    assert se.stratified(whole, 40, 1) == se.stratified(whole[::-1], 40, 1)
-    assert se.stratified(whole, 40, 1) != se.stratified(whole, 40, 2)
+    assert corpus.stratified(whole, 40, 1) == corpus.stratified(whole[::-1], 40, 1)
+    assert corpus.stratified(whole, 40, 1) != corpus.stratified(whole, 40, 2)
 
 
 def test_a_held_out_split_shares_no_drug():
     whole = benchmark(20)
-    test = se.stratified(whole, 20, 1)
-    held_out = se.stratified(whole, 20, 1, exclude_drugs={q.drug for q in test})
+    test = corpus.stratified(whole, 20, 1)
+    held_out = corpus.stratified(whole, 20, 1, exclude_drugs={q.drug for q in test})
     assert held_out
     assert not {q.drug for q in test} & {q.drug for q in held_out}
 
@@ -124,7 +126,7 @@ def test_a_held_out_split_shares_no_drug():
 @pytest.mark.parametrize("n", [0, -2, 7])
 def test_a_subset_that_cannot_be_balanced_is_refused(n):
     with pytest.raises(ValueError, match="even, positive"):
-        se.stratified(benchmark(2), n, 1)
+        corpus.stratified(benchmark(2), n, 1)
 
 
 def test_no_benchmark_pair_stands_in_the_recognition_prompt():
@@ -159,14 +161,14 @@ def test_a_term_within_another_is_not_where_the_term_stands(tmp_path):
     path = tmp_path / "a.csv"
     pd.DataFrame({"drug": ["a"], "text": [text]}).to_csv(path, index=False)
     effects = ["pain", "rash", "abdominal pain", "abdominal"]
-    made = [answered(se.said(True), se.Question("a", effect, True)) for effect in effects]
+    made = [answered(se.said(True), corpus.Question("a", effect, True)) for effect in effects]
     table = se.effect_offsets(path, Outcomes(made).frame)
     assert table.side_effect.tolist() == ["pain", "rash", "abdominal pain"]
     assert [text[at - 2 : at] for at in table.offset] == [", ", ", ", ": "]
 
 
 def test_lists_in_alphabetical_order_are_counted():
-    assert se.in_order({"a": ("ache", "rash"), "b": ("rash", "ache"), "c": ("cough",)}) == 2
+    assert corpus.in_order({"a": ("ache", "rash"), "b": ("rash", "ache"), "c": ("cough",)}) == 2
 
 
 def test_offsets_are_where_the_effect_stands_in_the_text(tmp_path):

@@ -15,15 +15,14 @@ from test_graph import graph_server
 from helpers import datasets, graph
 from helpers.graph import Graph
 from helpers.llm import LLM, Reply
-from helpers.results import record
-from papers.side_effects import beyond_report as report
-from papers.side_effects import cypher
+from helpers.results import record, rules
+from helpers.results.answers import Answer, answered
+from helpers.results.outcomes import Outcomes
+from papers.side_effects import corpus, cypher, label_lock
 from papers.side_effects import facts as sf
-from papers.side_effects import forward as se
 from papers.side_effects import questions as sq
-from papers.side_effects.cypher import Attempt, Outcome
+from papers.side_effects.cypher import Attempt
 from papers.side_effects.facts import Facts
-from papers.side_effects.label_lock import Reading
 
 COUNTS = """
 MATCH (d:Drug) WITH count(d) AS drugs MATCH (e:SideEffect) WITH drugs, count(e) AS effects
@@ -34,7 +33,7 @@ MATCH (:Drug)-[r:may_cause_side_effect]->(:SideEffect) RETURN drugs, effects, co
 @pytest.fixture(scope="module")
 def knowledge() -> dict[str, tuple[str, ...]]:
     file = datasets.locate("side_effects/data_format_a.csv", "sample")
-    return se.read_knowledge(file.path, ["hallucination, visual"])
+    return corpus.read_knowledge(file.path, ["hallucination, visual"])
 
 
 @pytest.fixture(scope="module")
@@ -157,35 +156,6 @@ def test_the_statement_is_read_from_the_reply(reply, statement):
     assert cypher.read_statement(reply) == statement
 
 
-@pytest.mark.parametrize("form", sq.FORMS, ids=lambda form: form.name)
-def test_nothing_is_wrong_with_the_queries_written_here(form):
-    assert cypher.slips(form.cypher, {}) == []
-
-
-@pytest.mark.parametrize(
-    ("statement", "slip"),
-    [
-        ("MATCH (d:Drug {name: 'Aspirin'}) RETURN d.name", "name"),
-        ('MATCH (d:Drug {name: "aspirin, visual"}) RETURN d.name', "name"),
-        ("MATCH (d:Medicine {name: 'aspirin'}) RETURN d.name", "label"),
-        ("MATCH (d:Drug {name: 'aspirin'})-[:causes]->(e) RETURN e.name", "label"),
-        ("MATCH (d:Drug {title: 'aspirin'}) RETURN d.name", "label"),
-        ("MATCH (d:Drug {name: 'aspirin'}) RETURN d.title", "label"),
-        ("MATCH (d:Drug {name: 'aspirin'})<-[:may_cause_side_effect]-(e:SideEffect) RETURN e.name", "edge"),
-        ("MATCH (d:Drug)-[:in_class]->(c:AtcClass) MATCH (c)-[:in_class]->(d) RETURN d.name", "edge"),
-        ("MATCH (d:Drug)-[:in_organ_class]->(o:OrganClass) RETURN d.name", "edge"),
-        ("MATCH (d:AtcClass {name: 'aspirin'}) RETURN d.name", "another kind"),
-        ("MATCH (o:OrganClass)-[:in_organ_class]-(e) WHERE e.name = 'aspirin' RETURN e.name", ""),
-        ("MATCH (e:SideEffect)<-[:may_cause_side_effect]->(d:Drug) RETURN e.name", "arrowhead"),
-        ("MATCH (d:Drug)-[r:may_cause_side_effect]->(e) WHERE r.frequency >= 0.1 RETURN e.name", ""),
-    ],
-)
-def test_what_is_wrong_with_a_statement_is_seen(statement, slip):
-    found = cypher.slips(statement, {"aspirin": "Drug"})
-    assert len(found) == bool(slip)
-    assert all(slip in words for words in found)
-
-
 names = st.frozensets(st.sampled_from("abcdef"), max_size=6)
 
 
@@ -194,65 +164,50 @@ def test_right_means_the_same_set_and_every_failure_has_a_reason(right, returned
     asked = sq.Asked(sq.FORMS[0], "?", False, {}, right)
     problem = "" if returned else "No rows: it matches nothing."
     for attempts in ((Attempt("x", returned, problem),), (Attempt("x"), Attempt("y", returned, problem))):
-        outcome = Outcome(asked, attempts)
-        assert outcome.exact == (returned == right)
-        assert (outcome.stage == "failed") == bool(outcome.reason)
-        assert outcome.stage != ("repaired" if len(attempts) == 1 else "first try")
+        answer = cypher.returned(asked, attempts)
+        assert answer.measures["exact"][0] == (returned == right)
+        assert answer.measures["first_try"][0] == (returned == right and len(attempts) == 1)
+        assert answer.strata["outcome"].startswith("right ") == (returned == right)
+        assert {item.id for item in answer.items if item.predicted} == returned
 
 
-def test_the_opening_says_what_the_run_found(facts):
-    """No sentence of it may stand whatever came out."""
+@pytest.fixture
+def run() -> record.Run:
+    return record.start(notebook="04_x", paper="side_effects", profile="smoke", parameters={})
+
+
+@pytest.mark.parametrize(("last", "verdict"), [(True, "agrees"), (False, "differs")])
+def test_the_graph_extends_if_every_query_is_exact(run, facts, last, verdict):
     questions = sq.make_questions(facts, 1, 1)
-    right = [Outcome(q, (Attempt(q.form.cypher, q.answer),)) for q in questions]
-    wrong = [Outcome(q, (Attempt("x"),)) for q in questions]
-    pair = se.Question("aspirin", "nausea", True)
-    good = [Reading(pair, "YES. Nausea is listed as a side effect of aspirin.")]
-    bad = [Reading(pair, "NO. Nausea is not listed as a side effect of aspirin.", replaced=True)]
-
-    def opening(outcomes: list[Outcome], readings: list[Reading]) -> str:
-        return report.opening(
-            dict.fromkeys(report.ARMS, outcomes), dict.fromkeys(report.LOCKS, readings), model="m", sample=False
-        )
-
-    assert "5 of 5 questions" in opening(right, good)
-    assert "extends as announced" not in opening(wrong, good)
-    assert "is no obstacle" in opening(right, good)
-    assert "is another matter" in opening(wrong, good)
-    assert "kept to its evidence" in opening(right, good)
-    assert "contradict it in 100.0 %" in opening(right, bad)
-    assert "1 of 1 sentences" in opening(right, bad)
+    sets = [q.answer for q in questions[:-1]] + [questions[-1].answer if last else frozenset()]
+    rows = [
+        answered(cypher.returned(q, [Attempt("x", found)]), q, arm="written")
+        for q, found in zip(questions, sets, strict=True)
+    ]
+    rules.decide(run, Outcomes(rows, draws=200), "graph_extends_to_richer_questions")
+    assert run.claims[0].verdict == verdict
 
 
-def test_a_model_that_always_says_no_is_seen_in_the_table():
-    """Of a listed and an unlisted pair a drug, half of its answers are right: the halves must be told apart."""
-    listed = Reading(se.Question("aspirin", "nausea", True), "NO")
-    unlisted = Reading(se.Question("aspirin", "cough", False), "NO")
-    table = report.lock_table({"leading": [listed, unlisted]})
-    assert [score.value for score in table["label contradicts"]] == [1.0, 0.0]
-    assert [score.n for score in table["label contradicts"]] == [1, 1]
-    assert [score.value for score in table["says NO"]] == [1.0, 1.0]
+def locked(*texts: tuple[corpus.Question, str], arm: str = "label") -> list[Answer]:
+    return [answered(label_lock.reading(q, text), q, arm=arm) for q, text in texts]
 
 
-def test_the_two_strata_are_never_pooled(facts):
-    """A model that always says NO: all and nothing, and nowhere the half of both."""
-    run = record.start(notebook="04_x", paper="side_effects", profile="smoke", parameters={})
-    no = [Reading(se.Question(f"d{i}", "nausea", i % 2 == 0), "NO") for i in range(8)]
-    told = [Reading(r.question, "YES. Nausea is listed." if r.question.label else "NO. It depends.") for r in no]
-    readings = {"unlocked": no, "leading": no, "label": told, "checked": told}
-    report.report_lock(run, readings)
-    (claim,) = run.claims
-    assert claim.verdict == "agrees"
-    assert "of these 8 sentences 4 neither affirm nor deny" in claim.why
-    questions = sq.make_questions(facts, 1, 1)
-    wrong = [Outcome(q, (Attempt("x"),)) for q in questions]
-    opening = report.opening(dict.fromkeys(report.ARMS, wrong), readings, model="m", sample=False)
-    shares = {id: extra.value for id, extra in run._extras.items() if "leading" in id}
-    assert shares["label_lock.leading.listed"] == shares["label_lock.leading.listed.says_no"] == 1
-    assert shares["label_lock.leading.not_listed"] == 0
-    assert 0.5 not in shares.values()
-    for text in (claim.why, opening):
-        assert "50.0 %" not in text
-        assert "100.0 %" in text
+def test_a_model_that_always_says_no_is_told_apart_by_evidence():
+    """Of a listed and an unlisted pair half of its answers are right."""
+    listed, unlisted = corpus.Question("aspirin", "nausea", True), corpus.Question("aspirin", "cough", False)
+    out = Outcomes(locked((listed, "NO"), (unlisted, "NO")), draws=200)
+    shares = [out.where(evidence=of).score("contradicts").value for of in out.strata("evidence")]
+    assert shares == [1, 0]
+    assert out.score("says_no").value == 1
+
+
+@pytest.mark.parametrize(
+    ("words", "verdict"), [("It depends.", "agrees"), ("Nausea is not known with aspirin.", "differs")]
+)
+def test_a_locked_label_is_faithful_if_no_sentence_strays(run, words, verdict):
+    pair = corpus.Question("aspirin", "nausea", True)
+    rules.decide(run, Outcomes(locked((pair, f"YES. {words}")), draws=200), "label_lock_gives_fidelity")
+    assert run.claims[0].verdict == verdict
 
 
 # ----------------------------------------------------------------------------------------------------- with the graph
@@ -261,7 +216,7 @@ def test_the_two_strata_are_never_pooled(facts):
 @pytest.fixture(scope="module")
 def loaded(tmp_path_factory: pytest.TempPathFactory, facts: Facts) -> Iterator[Graph]:
     with graph_server(tmp_path_factory.mktemp("graph")) as endpoint, graph.connect(endpoint) as connection:
-        se.load_graph(connection, facts.effects, "first")
+        corpus.load_graph(connection, facts.effects, "first")
         yield connection
 
 
@@ -280,7 +235,7 @@ def test_the_graph_is_extended_once_and_the_first_graph_stays_as_it_was(loaded, 
     assert sf.extend_graph(loaded, facts)
     assert loaded.read(COUNTS) == before
     assert not sf.extend_graph(loaded, facts)
-    assert not se.load_graph(loaded, facts.effects, "first")
+    assert not corpus.load_graph(loaded, facts.effects, "first")
     assert held(loaded) == {
         "frequency": len(facts.frequency),
         "classes": sum(map(len, facts.classes.values())),
@@ -292,11 +247,11 @@ def test_the_graph_is_extended_once_and_the_first_graph_stays_as_it_was(loaded, 
 def test_what_a_reload_of_the_first_graph_took_away_comes_back(loaded, facts):
     sf.extend_graph(loaded, facts)
     there = held(loaded)
-    assert se.load_graph(loaded, facts.effects, "second")
+    assert corpus.load_graph(loaded, facts.effects, "second")
     assert held(loaded) != there
     assert sf.extend_graph(loaded, facts)
     assert held(loaded) == there
-    assert not se.load_graph(loaded, facts.effects, "second")
+    assert not corpus.load_graph(loaded, facts.effects, "second")
     assert not sf.extend_graph(loaded, facts)
 
 
@@ -312,8 +267,9 @@ def test_other_facts_replace_those_that_were_there(loaded, facts):
 @pytest.mark.engine
 def test_every_query_gives_what_plain_python_gives(loaded, facts):
     sf.extend_graph(loaded, facts)
-    outcomes = cypher.written_cypher(loaded, sq.make_questions(facts, 9, 1))
-    assert [o.asked.text for o in outcomes if not o.exact] == []
+    questions = sq.make_questions(facts, 9, 1)
+    answers = cypher.written_cypher(loaded)(questions)
+    assert [q.text for q, a in zip(questions, answers, strict=True) if not a.measures["exact"][0]] == []
 
 
 @pytest.mark.engine
@@ -347,7 +303,7 @@ def test_a_statement_that_does_not_do_says_why(loaded, facts, statement, problem
     assert bool(attempt.returned) == (not problem)
     if problem:
         asked = sq.make_questions(facts, 1, 1)[0]
-        assert Outcome(asked, (attempt,)).reason
+        assert not cypher.returned(asked, (attempt,)).strata["outcome"].startswith("right")
 
 
 class Scripted(LLM):
@@ -368,8 +324,8 @@ def test_only_a_statement_that_failed_goes_back_and_with_the_reason(loaded, fact
     questions = sq.make_questions(facts, 1, 1)[:2]
     works, fails = "MATCH (d:Drug) RETURN d.name AS answer", "MATCH (d:Drug {name: 'nobody'}) RETURN d.name AS answer"
     model = Scripted([works, fails], [works])
-    first, second = cypher.text_to_cypher(model, loaded, "schema", questions, repairs=2)
-    assert [len(first.attempts), len(second.attempts)] == [1, 2]
-    assert second.returned == set(facts.effects)
+    first, second = cypher.text_to_cypher(model, loaded, "schema", repairs=2)(questions)
+    assert [len(first.requests), len(second.requests)] == [1, 2]
+    assert {item.id for item in second.items if item.predicted} == set(facts.effects)
     assert "No rows" in model.asked[1][0][-1]["content"]
     assert model.asked[1][0][-2]["content"] == fails

@@ -6,16 +6,16 @@ import gzip
 import hashlib
 from pathlib import Path
 
-import numpy as np
 import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from helpers import datasets
-from helpers.results import figures, published, record
+from helpers.results import published, record, rules
+from helpers.results.outcomes import Outcomes
 from papers.side_effects import data as sd
-from papers.side_effects.forward import Question
+from papers.side_effects.corpus import Question
 
 # flat, stereo, label concept, kind, UMLS id, effect; compounds 1 and 2 share a name but for its case
 LINES = [
@@ -89,23 +89,34 @@ def test_each_reading_counts_what_it_says(sider):
     assert count("preferred terms, ATC code in SIDER", "pairs", "name in lower case") == (2, 1, 2)
     assert count("preferred terms, ATC code in SIDER", "lines", "name in lower case") == (5, 1, 2)
     assert count("preferred terms, ATC code in SIDER or added since", "lines", "compound") == (6, 3, 2)
-    assert len(sd.readings_table(tried)) == len(kept)
+    assert len(sd.nearest_table(tried)) == 8
 
 
 def test_the_reported_triple_is_the_nearest_reading(sider):
     tried = sd.readings(sd.filters(sider, frequencies(sider)), published.published("side_effects"))
     tried.loc[5, ["associations", "drugs", "effects", "off"]] = [141_209, 1_106, 4_073, 0.0]
     run = record.start(notebook="00_x", paper="side_effects", profile="laptop", parameters={})
-    assert list(sd.report_triple(run, tried).values()) == [141_209, 1_106, 4_073]
+    sd.report_triple(run, tried)
+    assert [value.value for value in run._values.values()] == [141_209, 1_106, 4_073]
 
 
 def test_without_sider_the_numbers_have_a_reason(tmp_path):
     run = record.start(notebook="00_x", paper="side_effects", profile="smoke", parameters={})
-    assert sd.report_triple(run, None) == sd.report_edges(run, None) == {}
-    sd.decide_all_drugs(run, None, {})
+    sd.report_triple(run, None)
+    rules.decide(run, Outcomes([]), "every_drug_with_ten_effects", sider=None, released={})
     kept = record.load(run.save(tmp_path / "record.json"))
-    assert {r.id.rpartition(".")[2] for r in kept.reasons} == {*sd.TRIPLE, "reverse_truth_edges"}
+    assert {r.id.rpartition(".")[2] for r in kept.reasons} == set(sd.TRIPLE)
     assert [c.verdict for c in kept.claims] == ["not run"]
+
+
+def test_a_drug_with_ten_terms_that_is_left_out_refutes_the_claim(sider):
+    ten = pd.DataFrame([("CID100000001", "PT", f"e{i}", "insulin") for i in range(10)])
+    ten.columns = ["flat", "kind", "effect", "name"]
+    for released, verdict in (({"insulin": frozenset({"e0"})}, "agrees"), ({"zinc": frozenset({"e0"})}, "differs")):
+        run = record.start(notebook="00_x", paper="side_effects", profile="smoke", parameters={})
+        facts = {"sider": sd.Sider(ten, sider.atc), "released": released}
+        rules.decide(run, Outcomes([]), "every_drug_with_ten_effects", **facts)
+        assert run.claims[0].verdict == verdict
 
 
 drugs = st.dictionaries(st.text("abc", min_size=1, max_size=4), st.integers(0, 25), max_size=20)
@@ -126,8 +137,6 @@ def test_a_rule_is_held_against_the_release(sider):
     table = sd.hypotheses(of_two, {"insulin": frozenset({"nausea", "oedema"})})
     assert (table.drugs == 0).all(), "nobody has ten terms"
     assert set(table["released, not taken"]) == {1}
-    assert sd.shared_names(of_two, {"insulin": frozenset()}).compounds.tolist() == [2]
-    assert sd.shared_names(of_two, {}).empty
 
 
 @given(st.integers(0, 3))
@@ -150,19 +159,6 @@ def test_the_hash_seed_decides_the_draw_and_not_the_seed_alone():
     assert table["shared by chance"].iloc[0] == round(20 * 100 / 60)
 
 
-def test_every_effect_falls_into_one_tier():
-    knowledge = {f"d{i}": frozenset({"all"} | ({"few"} if i < 3 else set())) for i in range(120)}
-    table = sd.tiers_table({"x": knowledge})
-    assert table["effects, x"].to_dict() == {
-        "under 5": 1,
-        "5 to 19 (rare)": 0,
-        "20 to 99 (small)": 0,
-        "100 to 499 (medium)": 1,
-        "500 and more (large)": 0,
-    }
-    assert table["share of pairs, x"].sum() == pytest.approx(1)
-
-
 def test_a_drug_left_out_is_left_out_for_one_reason(sider):
     of_two = sd.Sider(sider.lines, sider.atc.assign(own=sider.atc.index < 3))
     table = sd.left_out(of_two, {"insulin": frozenset({"nausea"})})
@@ -173,7 +169,6 @@ def test_a_drug_left_out_is_left_out_for_one_reason(sider):
 
 
 def test_labels_that_sider_speaks_against_are_counted(sider):
-    run = record.start(notebook="00_x", paper="side_effects", profile="laptop", parameters={})
     benchmark = [
         Question("insulin", "nausea", True),
         Question("insulin", "oedema", True),
@@ -182,53 +177,9 @@ def test_labels_that_sider_speaks_against_are_counted(sider):
     ]
     rows = [("CID100000001", "PT", "nausea"), ("CID100000003", "PT", "oedema"), ("CID100000002", "LLT", "oedema")]
     indications = pd.DataFrame(rows, columns=["flat", "kind", "effect"])
-    table = sd.report_labels(run, benchmark, sider, indications)
+    table = sd.doubtful_labels(benchmark, sider, indications)
     assert table.pairs.tolist() == [1, 1]
     assert [score.value for score in table.share] == [0.5, 0.5]
-
-
-def test_both_forms_of_report_are_read(tmp_path):
-    by_heading = tmp_path / "september.md"
-    by_heading.write_text(
-        "### Qwen2.5-7B Results\n\n| Architecture | Accuracy |\n|---|---|\n| **Pure LLM** | 62.90% |\n"
-        "| **Format A (Drug)** | 86.67% |\n\n### Llama-3.1-8B Results\n| Architecture | Accuracy |\n|---|---|\n"
-        "| **GraphRAG (Neo4j)** | 99.96% |\n\n## Latency of Qwen\n| Architecture | Seconds |\n|---|---|\n"
-        "| Pure LLM | 1 |\n",
-        encoding="utf-8",
-    )
-    assert sd.read_accuracies(by_heading) == {
-        ("closed_book", "qwen"): "62.90 %",
-        ("format_a", "qwen"): "86.67 %",
-        ("graphrag", "llama"): "99.96 %",
-    }
-    by_column = tmp_path / "november.md"
-    by_column.write_text(
-        "## Results\n| Architecture | Model | Accuracy |\n|---|---|---|\n| Format B | Llama3 | 98.36% |\n",
-        encoding="utf-8",
-    )
-    assert sd.read_accuracies(by_column) == {("format_b", "llama"): "98.36 %"}
-
-
-def test_placeholders_are_no_answers(tmp_path):
-    path = tmp_path / "queries.csv"
-    rows = ["a?,\"['nausea', 'rash']\"", "b?,\"['aspirin_high_conf_effect_0']\"", "b?,"]
-    path.write_text("\n".join(["query,ground_truth", *rows]) + "\n", encoding="utf-8")
-    bare = tmp_path / "bare.csv"
-    bare.write_text("query,drug\nc?,x\n", encoding="utf-8")
-    table = sd.inventory({"with": path, "without": bare})
-    assert table.drop(columns="set").to_numpy().tolist() == [[3, 2, 1, 1], [1, 1, 0, 0]]
-
-
-def test_the_figures_and_the_statistics_stand_on_small_data(tmp_path):
-    figures.use_style()
-    knowledge = {"a": frozenset({"x", "y"}), "b": frozenset({"x"})}
-    for sets in ({"released": knowledge}, {"SIDER": knowledge, "coded": knowledge, "released": knowledge}):
-        assert "released" in figures.figure(sd.draw_reach(sets), alt="reach").svg
-    redraws = sd.draw_redraws(np.array([10, 12, 14]), {"printed": 11, "released": 12})
-    assert "printed: 11" in figures.figure(redraws, alt="redraws").svg
-    assert sd.spread(np.array([10, 12, 14])).value == 12
-    (tmp_path / "s.txt").write_text("Statistics\n=====\nunique_drugs: 976\n", encoding="utf-8")
-    assert sd.read_statistics(tmp_path / "s.txt") == {"unique_drugs": 976}
 
 
 @pytest.fixture(scope="module")

@@ -15,7 +15,8 @@ from helpers.results.answers import Answer, answered
 from helpers.results.outcomes import Outcomes
 from papers.side_effects import forward as se
 from papers.side_effects import forward_report as report
-from papers.side_effects.forward import Question, said
+from papers.side_effects.corpus import Question
+from papers.side_effects.forward import said
 
 NAMES = ("Qwen2.5-7B-Instruct", "Llama-3.1-8B-Instruct")
 ALL_ARMS = (*se.ARMS, "lookup")
@@ -214,14 +215,6 @@ def test_every_cell_of_the_three_tables_is_filled_or_explained(run):
     assert wanted <= rerun | explained
     assert not rerun & explained
     assert {id for id in rerun if "table1" in id} == {id for id in wanted if "table1" in id}
-
-
-def test_false_positives_are_sorted_by_what_they_share():
-    effects = ["oral disorder", "pain", "joint swelling", "fever", "rash"]
-    labels = zip(effects, (False, False, False, False, True), (True, True, True, False, True), strict=True)
-    made = [answered(said(answer), Question("a", effect, gold), arm="x") for effect, gold, answer in labels]
-    counts = se.false_positives(Outcomes(made).frame, {"a": ["disorder", "abdominal pain", "swelling face", "rash"]})
-    assert counts.tolist() == [1, 1, 1, 0]
 
 
 def test_the_data_claims_notice_a_pair_that_contradicts_its_label(run):

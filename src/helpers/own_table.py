@@ -12,7 +12,7 @@ import pandas as pd
 
 from helpers import texts
 from helpers.settings import PublicError
-from papers.side_effects.forward import Question
+from papers.side_effects.corpus import Question
 
 COLUMNS = ("drug", "side_effect")
 

@@ -17,6 +17,7 @@ import pytest
 from helpers import datasets, engines, services, settings
 from helpers.llm import LLM
 from helpers.services import LlmEndpoint
+from papers.side_effects import corpus
 from papers.side_effects import forward as se
 
 REQUESTS = 64
@@ -41,9 +42,9 @@ def endpoint() -> LlmEndpoint:
 def prompt_sets() -> list[list[list[dict[str, str]]]]:
     """Disjoint sets of prompts, a quarter of each arm: a prompt asked twice would be half cached in the engine."""
     file = datasets.locate("side_effects/evaluation_dataset.csv")
-    questions = se.stratified(se.read_questions(file.path), 8 * REQUESTS, seed=7)
+    questions = corpus.stratified(corpus.read_questions(file.path), 8 * REQUESTS, seed=7)
 
-    def prompt(i: int, q: se.Question) -> list[dict[str, str]]:
+    def prompt(i: int, q: corpus.Question) -> list[dict[str, str]]:
         entities = se.Entities(q.drug, q.side_effect)
         text, graph = se.text_evidence(entities, found=q.label), se.graph_evidence(entities, found=q.label)
         return [

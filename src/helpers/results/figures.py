@@ -200,9 +200,14 @@ def number(value: float | None, unit: str = "fraction", *, digits: int | None = 
 
 
 def score_text(score: Score | None, unit: str = "fraction", *, digits: int | None = None) -> str:
-    """A score with its 95 % interval: `96.5 % [95.9, 97.0]`. Answers that did not parse are counted after it."""
+    """A score with its 95 % interval: `96.5 % [95.9, 97.0]`. Answers that did not parse are counted after it.
+
+    Less than 50 ms has four digits: `0.0034 s [0.0028, 0.0039]`.
+    """
     if score is None or pd.isna(score.value):
         return _EMPTY
+    if unit == "seconds" and digits is None and 0 < score.value < 0.05:
+        digits = 4
     text = number(score.value, unit, digits=digits) + interval(score.low, score.high, unit, digits=digits)
     return f"{text}, {score.unparsed:,} unparsed" if score.unparsed else text
 

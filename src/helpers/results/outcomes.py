@@ -28,7 +28,16 @@ Floats = NDArray[np.float64]
 _NAMED = re.compile(r"(\w+)\((\w+)(?:, *(\w+))?\)")
 PAIRING = ("task", "split", "unit", "of", "repeat")
 """What two arms must share for their rows to be compared."""
-UNITS = {"seconds": "seconds", "tokens": "count", "characters": "count", "words": "count", "correlation": "ratio"}
+UNITS = {
+    "seconds": "seconds",
+    "latency": "seconds",
+    "throughput": "per_second",
+    "tokens": "count",
+    "characters": "count",
+    "words": "count",
+    "names": "count",
+    "correlation": "ratio",
+}
 """Unit of a measure by the last word of its name; anything else is a fraction."""
 
 
@@ -221,7 +230,7 @@ class Outcomes:
 
         Args:
             printed: the paper.
-            place: where the paper prints them; the ids are `place.arm.measure`.
+            place: where the paper prints them; the ids are `place.arm.measure`, or `place.arm` of a single measure.
             measures: of each arm.
             caption: of the table.
         """
@@ -229,7 +238,7 @@ class Outcomes:
         rows = []
         for arm in self.arms:
             for measure in measures:
-                number = numbers.get(f"{place}.{arm}.{measure}")
+                number = numbers.get(f"{place}.{arm}.{measure}") or numbers.get(f"{place}.{arm}")
                 released = self.where(source="released", arm=arm, model=(number and number.model) or "")
                 here = self.where(source="rerun", arm=arm)
                 rerun = here.score(measure) if len(here.frame) else None

@@ -282,23 +282,28 @@ class Run:
         return rows
 
     def report(self, outcomes: Outcomes, place: str, measures: Sequence[str], *, model: str) -> None:
-        """Report an arm's scores beside each printed number `place.arm.measure`: released answers, then this run's.
+        """Report an arm's scores beside each printed number: released answers, then this run's.
+
+        The id of a number is `place.arm.measure`, or `place.arm` for the first measure.
 
         Args:
             outcomes: rows of both sources; released ones are those of the printed number's model.
             place: where the paper prints the numbers.
             measures: of each arm.
-            model: of the rerun; empty if this run has none, for released answers alone.
+            model: of the rerun, for numbers that a model made; empty if this run has none, for released answers alone.
         """
         for number in self.printed.numbers:
-            arm, _, measure = number.id.removeprefix(f"{place}.").rpartition(".")
+            arm, _, measure = (whole := number.id.removeprefix(f"{place}.")).rpartition(".")
+            if whole in outcomes.arms:
+                arm, measure = whole, measures[0]
             if not number.id.startswith(f"{place}.") or measure not in measures:
                 continue
             released = outcomes.where(source="released", model=number.model or "", arm=arm)
             if len(released.frame):
                 self.rescored(number.id, released.score(measure), source=(number.rescore_from or ("",))[0])
             if model:
-                self.rerun(number.id, outcomes.where(source="rerun", arm=arm).score(measure), model=model)
+                rerun = outcomes.where(source="rerun", arm=arm).score(measure)
+                self.rerun(number.id, rerun, model=model if number.model else "")
 
     def live(self, measure: Callable[[], Sequence[Answer]], repeat: int = 1) -> pd.DataFrame | list[Answer]:
         """Rows that only a live server can make, such as times: made now, or with ANSWERS=stored-only as stored.

@@ -22,8 +22,8 @@ from helpers.results import figures
 from helpers.results.answers import Answer
 from papers.across_papers.questions import Asked
 from papers.clinical_notes.retrieval import min_max
-from papers.side_effects.forward import SENTENCE_B, TextStore
-from papers.side_effects.misspelling import Normaliser
+from papers.side_effects.corpus import SENTENCE_B, TextStore
+from papers.side_effects.normalisers import Normaliser
 
 ARMS = {
     "closed_book": "Closed book",
@@ -290,7 +290,7 @@ def _edges(graph: Graph, names: Names, normalise: Normaliser | None) -> list[str
     """What the graph says of each drug, as sentences."""
     lines = []
     for typed in names.drugs:
-        drug = typed if normalise is None else normalise([typed])[0].drug or typed
+        drug = typed if normalise is None else normalise([typed])[0] or typed
         rows = graph.read(EDGES, drug=drug, side_effect=names.side_effect)
         if not rows:
             continue

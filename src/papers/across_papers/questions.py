@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pandas as pd
 
-from papers.side_effects.forward import Question, stratified
+from papers.side_effects.corpus import Question, stratified
 from papers.side_effects.misspelling import EDITS, other_names, perturb
 
 KINDS = {

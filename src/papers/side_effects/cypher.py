@@ -3,17 +3,29 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 from helpers.graph import CypherRejected, Graph
 from helpers.llm import LLM
-from papers.side_effects.facts import EDGES, LABELS, PROPERTIES, TYPES
-from papers.side_effects.questions import FORMS, Answer, Asked, Form, Parameters
+from helpers.results import figures
+from helpers.results.answers import Answer, Item
+from helpers.results.metrics import set_scores
+from papers.side_effects.questions import FORMS, Asked, Form, Parameters
 from papers.side_effects.vocabulary import Vocabulary
 
-Stage = Literal["first try", "repaired", "failed"]
+LABELS = {
+    "written": "Query written here (ceiling)",
+    "chosen": "LLM picks the query",
+    "generated": "LLM writes the Cypher",
+}
+COLOURS = {
+    arm: figures.arm_colour(of)
+    for arm, of in {"written": "lookup", "chosen": "graphrag", "generated": "closed_book"}.items()
+}
+Arm = Callable[[Sequence[Asked]], list[Answer]]
+"""A way to get a query: questions in, one answer for each out."""
 
 INSTRUCTION = """You translate a question into one openCypher statement that reads this graph.
 
@@ -48,50 +60,53 @@ class Attempt:
     """
 
     cypher: str
-    returned: Answer = frozenset()
+    returned: frozenset[str] = frozenset()
     problem: str = ""
     seconds: float = 0.0
 
 
-@dataclass(frozen=True)
-class Outcome:
-    """What an arm answered to one question, with all its attempts."""
+def returned(asked: Asked, attempts: Sequence[Attempt], requests: Sequence[str] = ()) -> Answer:
+    """One answer of an arm: the set that its last attempt returned, beside the right one.
 
-    asked: Asked
-    attempts: tuple[Attempt, ...]
+    The measure `exact` is execution accuracy: the set is exactly the right one. The stratum `outcome` says how it came
+    about, or why it failed.
 
-    @property
-    def returned(self) -> Answer:
-        """The set that counts: that of the last attempt."""
-        return self.attempts[-1].returned
+    Args:
+        asked: the question.
+        attempts: statements in their order.
+        requests: keys of what was asked of a model.
+    """
+    last = attempts[-1]
+    values = {
+        "exact": last.returned == asked.answer,
+        "first_try": last.returned == asked.answer and len(attempts) == 1,
+        **set_scores(last.returned, asked.answer),
+    }
+    return Answer(
+        answer=last.cypher,
+        strata={"outcome": _outcome(asked, attempts)},
+        items=[
+            Item(name, gold=name in asked.answer, predicted=name in last.returned)
+            for name in sorted(last.returned | asked.answer)
+        ],
+        measures={name: (float(value), 1.0) for name, value in values.items()} | {"seconds": (last.seconds, 1.0)},
+        requests=requests,
+    )
 
-    @property
-    def exact(self) -> bool:
-        """Whether the set is exactly the right one (execution accuracy)."""
-        return self.returned == self.asked.answer
 
-    @property
-    def stage(self) -> Stage:
-        """Right at the first try, right after a repair, or not right."""
-        if not self.exact:
-            return "failed"
-        return "first try" if len(self.attempts) == 1 else "repaired"
-
-    @property
-    def reason(self) -> str:
-        """Why it failed; empty if it did not."""
-        if self.exact:
-            return ""
-        last, right = self.attempts[-1], self.asked.answer
-        if last.cypher != self.asked.form.cypher and last.cypher in _WRITTEN:
-            return "another query picked"
-        if last.problem:
-            return _PROBLEMS.get(last.problem.split(":")[0], "statement refused by the server")
-        if last.returned < right:
-            return "some names missing"
-        if last.returned > right:
-            return "names too many"
-        return "other names" if last.returned.isdisjoint(right) else "some missing, some too many"
+def _outcome(asked: Asked, attempts: Sequence[Attempt]) -> str:
+    last, right = attempts[-1], asked.answer
+    if last.returned == right:
+        return "right at the first try" if len(attempts) == 1 else "right after a repair"
+    if last.cypher != asked.form.cypher and last.cypher in _WRITTEN:
+        return "another query picked"
+    if last.problem:
+        return _PROBLEMS.get(last.problem.split(":")[0], "statement refused by the server")
+    if last.returned < right:
+        return "some names missing"
+    if last.returned > right:
+        return "names too many"
+    return "other names" if last.returned.isdisjoint(right) else "some missing, some too many"
 
 
 _WRITTEN = frozenset(form.cypher for form in FORMS)
@@ -150,99 +165,53 @@ def run_statement(graph: Graph, cypher: str, *, max_rows: int = 100, timeout: fl
     return Attempt(cypher, frozenset(map(str, values)), seconds=found.seconds)
 
 
-def text_to_cypher(
-    llm: LLM, graph: Graph, schema: str, questions: Sequence[Asked], *, repairs: int = 1, max_tokens: int = 160
-) -> list[Outcome]:
+def text_to_cypher(llm: LLM, graph: Graph, schema: str, *, repairs: int = 1, max_tokens: int = 160) -> Arm:
     """The model writes the Cypher; a statement that fails or finds nothing goes back to it with the problem.
 
     Args:
         llm: the model.
         graph: where the statements run, read-only.
         schema: its schema as text.
-        questions: to answer.
         repairs: how often a statement may go back.
         max_tokens: longest reply.
     """
-    prompts = [cypher_prompt(schema, question.text) for question in questions]
-    attempts: list[list[Attempt]] = [[] for _ in questions]
-    open_ = list(range(len(questions)))
-    for turn in range(repairs + 1):
-        label = "repair Cypher" if turn else "write Cypher"
-        replies = llm.chat_many([prompts[i] for i in open_], max_tokens=max_tokens, label=label)
-        for i, reply in zip(open_, replies, strict=True):
-            attempt = run_statement(graph, read_statement(reply.text))
-            attempts[i].append(attempt)
-            prompts[i] = [
-                *prompts[i],
-                {"role": "assistant", "content": reply.text},
-                {"role": "user", "content": f"{attempt.problem}\nWrite a corrected statement, and nothing else."},
-            ]
-        open_ = [i for i in open_ if attempts[i][-1].problem]
-        if not open_:
-            break
-    return [Outcome(q, tuple(of_question)) for q, of_question in zip(questions, attempts, strict=True)]
+
+    def arm(questions: Sequence[Asked]) -> list[Answer]:
+        prompts = [cypher_prompt(schema, question.text) for question in questions]
+        attempts: list[list[Attempt]] = [[] for _ in questions]
+        keys: list[list[str]] = [[] for _ in questions]
+        open_ = list(range(len(questions)))
+        for turn in range(repairs + 1):
+            label = "repair Cypher" if turn else "write Cypher"
+            replies = llm.chat_many([prompts[i] for i in open_], max_tokens=max_tokens, label=label)
+            for i, reply in zip(open_, replies, strict=True):
+                attempt = run_statement(graph, read_statement(reply.text))
+                attempts[i].append(attempt)
+                keys[i].append(reply.key)
+                prompts[i] = [
+                    *prompts[i],
+                    {"role": "assistant", "content": reply.text},
+                    {"role": "user", "content": f"{attempt.problem}\nWrite a corrected statement, and nothing else."},
+                ]
+            open_ = [i for i in open_ if attempts[i][-1].problem]
+            if not open_:
+                break
+        return [returned(*of) for of in zip(questions, attempts, keys, strict=True)]
+
+    return arm
 
 
-_STRING = re.compile(r"'([^']*)'|\"([^\"]*)\"")
-_NODE = r"\(\s*(\w*)\s*(?::\s*(\w+))?[^()]*\)"
-_EDGE = re.compile(rf"(?={_NODE}\s*(<?)-\[\s*\w*\s*:\s*(\w+)[^\]]*\]-(>?)\s*{_NODE})")
-_PROPERTY = re.compile(r"\b[A-Za-z_]\w*\.([A-Za-z_]\w*)|[{,]\s*(\w+)\s*:")
-
-
-_NAMED = re.compile(r":\s*(\w+)\s*\{\s*name\s*:\s*(?:'([^']*)'|\"([^\"]*)\")")
-_KIND = {"drug": "Drug", "a": "Drug", "b": "Drug", "effect": "SideEffect", "cls": "AtcClass", "organ": "OrganClass"}
-
-
-def named(asked: Asked) -> dict[str, str]:
-    """The names in a question, with the label of the node that each is the name of."""
-    return {asked.parameters[role]: label for role, label in _KIND.items() if role in asked.parameters}
-
-
-def slips(cypher: str, names: Mapping[str, str]) -> list[str]:
-    """What is wrong with a statement at sight, whatever it is meant to ask.
-
-    Args:
-        cypher: the statement.
-        names: of the question, with the label of each; any other text in quotes is a slip.
-    """
-    found = []
-    if {a or b for a, b in _STRING.findall(cypher)} - set(names):
-        found.append("a name that is not the question's")
-    if any(label in LABELS and names.get(a or b, label) != label for label, a, b in _NAMED.findall(cypher)):
-        found.append("a name as that of another kind of node")
-    bare = _STRING.sub("''", cypher)
-    nodes, edges = re.findall(_NODE, bare), _EDGE.findall(bare)
-    used = {label for _, label in nodes if label} | {type_ for _, _, _, type_, *_ in edges}
-    if used - LABELS - TYPES or {a or b for a, b in _PROPERTY.findall(bare)} - PROPERTIES:
-        found.append("a label, type or property that the graph does not have")
-    labels = {variable: label for variable, label in nodes if variable and label}
-    if any(left and right for _, _, left, _, right, *_ in edges):
-        # some servers read it as either direction, others refuse it
-        found.append("an arrowhead at both ends of an edge")
-    for a, label_a, left, type_, right, b, label_b in edges:
-        ends = (label_a or labels.get(a), label_b or labels.get(b))
-        both = bool(left) == bool(right)
-        ways = [ends] * (both or bool(right)) + [ends[::-1]] * (both or bool(left))
-        if type_ in TYPES and not any(_joins(start, type_, end) for start, end in ways):
-            found.append("an edge between the wrong nodes or against its direction")
-            break
-    return found
-
-
-def _joins(start: str | None, type_: str, end: str | None) -> bool:
-    return any(type_ == t and start in (None, s) and end in (None, e) for s, t, e in EDGES)
-
-
-def written_cypher(graph: Graph, questions: Sequence[Asked]) -> list[Outcome]:
+def written_cypher(graph: Graph) -> Arm:
     """The ceiling: the query of the question's form with its names as parameters, no model."""
-    outcomes = []
-    for question in questions:
+
+    def one(question: Asked) -> Answer:
         found = graph.read_untrusted(question.form.cypher, **question.parameters)
-        outcomes.append(Outcome(question, (Attempt(question.form.cypher, _names(found.rows), "", found.seconds),)))
-    return outcomes
+        return returned(question, [Attempt(question.form.cypher, _names(found.rows), "", found.seconds)])
+
+    return lambda questions: [one(question) for question in questions]
 
 
-def _names(rows: Sequence[Mapping[str, Any]]) -> Answer:
+def _names(rows: Sequence[Mapping[str, Any]]) -> frozenset[str]:
     return frozenset(str(row["answer"]) for row in rows)
 
 
@@ -257,22 +226,26 @@ def choosing_prompt(question: str) -> list[dict[str, str]]:
     return [{"role": "system", "content": CHOOSING + forms}, {"role": "user", "content": question}]
 
 
-def chosen_query(llm: LLM, graph: Graph, vocabulary: Vocabulary, questions: Sequence[Asked]) -> list[Outcome]:
+def chosen_query(llm: LLM, graph: Graph, vocabulary: Vocabulary) -> Arm:
     """The model only picks the form; the names come from the vocabulary, the query is the form's own."""
     by_name = {form.name: form for form in FORMS}
-    choices = llm.choose_many([choosing_prompt(q.text) for q in questions], list(by_name), label="choose a query")
-    outcomes = []
-    for question, choice in zip(questions, choices, strict=True):
-        form = by_name[choice.answer]
+
+    def run(form: Form, text: str) -> Attempt:
         try:
-            parameters = read_parameters(form, question.text, vocabulary)
-            found = graph.read_untrusted(form.cypher, **parameters)
-            problem = "" if found.rows else "No rows: it matches nothing."
-            attempt = Attempt(form.cypher, _names(found.rows), problem, found.seconds)
+            found = graph.read_untrusted(form.cypher, **read_parameters(form, text, vocabulary))
         except LookupError:
-            attempt = Attempt(form.cypher, problem="Name missing: a name that the query needs is not in the question.")
-        outcomes.append(Outcome(question, (attempt,)))
-    return outcomes
+            return Attempt(form.cypher, problem="Name missing: a name that the query needs is not in the question.")
+        problem = "" if found.rows else "No rows: it matches nothing."
+        return Attempt(form.cypher, _names(found.rows), problem, found.seconds)
+
+    def arm(questions: Sequence[Asked]) -> list[Answer]:
+        choices = llm.choose_many([choosing_prompt(q.text) for q in questions], list(by_name), label="choose a query")
+        return [
+            returned(question, [run(by_name[choice.answer], question.text)], [choice.key])
+            for question, choice in zip(questions, choices, strict=True)
+        ]
+
+    return arm
 
 
 def read_parameters(form: Form, text: str, vocabulary: Vocabulary) -> Parameters:

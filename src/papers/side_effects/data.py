@@ -10,7 +10,6 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import re
 import subprocess
 import sys
 from collections.abc import Iterable, Mapping, Sequence
@@ -18,18 +17,14 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
-import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
-import seaborn as sns
-from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
-from helpers.results import figures, verdicts
-from helpers.results.metrics import Score
 from helpers.results.published import Published
 from helpers.results.record import Run
-from papers.side_effects.forward import MODELS, Question, share_of
+from papers.side_effects.corpus import Question
+from papers.side_effects.forward import share_of
 
 Knowledge = Mapping[str, frozenset[str]]
 """Side effects of each drug, by name."""
@@ -53,9 +48,6 @@ github.com/soluchi07/ADE-project). The fetched file goes on after them."""
 TRIPLE = ("associations", "marketed_drugs", "preferred_terms")
 """The ids, after `side_effects.text.`, of the three counts that the paper prints for its filtered SIDER."""
 
-LEFT = 0.7
-"""Where a logarithmic axis of whole numbers begins."""
-
 IDENTITIES = {
     "flat": "compound",
     "stereo": "stereoisomer",
@@ -68,15 +60,6 @@ LEAST = 10
 """Fewest preferred terms of a drug in the benchmark (Methods, "Evaluation subset")."""
 PER_LABEL = 10
 """Pairs of each label that a drug has in the benchmark."""
-
-TIERS = {
-    "under 5": 1,
-    "5 to 19 (rare)": 5,
-    "20 to 99 (small)": 20,
-    "100 to 499 (medium)": 100,
-    "500 and more (large)": 500,
-}
-"""Fewest drugs of a side effect in each tier of the reverse queries; the paper has no name for the first."""
 
 GROUPS = {
     "A": "Alimentary tract and metabolism",
@@ -240,19 +223,6 @@ def readings(kept: Mapping[str, pd.DataFrame], printed: Published) -> pd.DataFra
     return pd.DataFrame(rows, columns=columns)
 
 
-def readings_table(tried: pd.DataFrame) -> pd.DataFrame:
-    """All readings in short: a row a filter; drugs, and distinct pairs, by each identity of a drug."""
-    pairs = tried[tried.counted == "pairs"]
-    wide = pairs.pivot_table(index="kept", columns="drug", values=["drugs", "associations"], sort=False)
-    table = pd.DataFrame({"what is kept": list(dict.fromkeys(tried.kept))}).set_index("what is kept")
-    table["lines"] = tried[tried.counted == "lines"].groupby("kept").associations.first()
-    table["terms"] = tried.groupby("kept").effects.first()
-    for what, word in {"drugs": "drugs by", "associations": "pairs by"}.items():
-        for identity in IDENTITIES.values():
-            table[f"{word} {identity}"] = wide[what, identity].astype(int)
-    return table
-
-
 def nearest_table(tried: pd.DataFrame, n: int = 8) -> pd.DataFrame:
     """The readings nearest to the printed counts."""
     best = tried.sort_values("off", kind="stable").head(n).drop(columns="off").assign(off=lambda t: tried.off[t.index])
@@ -260,73 +230,21 @@ def nearest_table(tried: pd.DataFrame, n: int = 8) -> pd.DataFrame:
     return best.rename(columns=names)
 
 
-def report_triple(run: Run, tried: pd.DataFrame | None) -> dict[str, float]:
-    """Report the three counts under the nearest reading, with the reading and the distinct pairs in the note.
-
-    Returns:
-        What was reported, by id; nothing without SIDER.
-    """
+def report_triple(run: Run, tried: pd.DataFrame | None) -> None:
+    """Report the three counts under the nearest reading, with the reading and the distinct pairs in the note."""
     ids = [f"side_effects.text.{id}" for id in TRIPLE]
     if tried is None:
         for id in ids:
             run.not_run(id, "SIDER is not part of the bundled sample.", kind="rescored")
-        return {}
+        return
     best = tried.iloc[int(tried.off.to_numpy().argmin())]
     pairs = tried[(tried.kept == best.kept) & (tried.drug == best.drug) & (tried.counted == "pairs")].iloc[0]
     note = (
         f"The nearest of {len(tried)} readings: {best.kept}; a drug is a {best.drug}; associations are {best.counted}. "
         f"Distinct pairs: {pairs.associations:,}."
     )
-    values = {id: float(best[column]) for id, column in zip(ids, ("associations", "drugs", "effects"), strict=True)}
-    for id, value in values.items():
-        run.rescored(id, value, note=note, source=FILES["meddra_all_se.tsv.gz"])
-    return values
-
-
-def funnel(sider: Sider, released: Knowledge) -> pd.DataFrame:
-    """From all of SIDER to the released data, step by step."""
-    many = {name for name, effects in by_name(sider.kept).items() if len(effects) >= LEAST}
-    steps = {
-        "all of meddra_all_se": sider.lines,
-        "preferred terms": sider.terms,
-        "... of compounds with an ATC code in SIDER": sider.kept,
-        f"... of names with at least {LEAST} terms": sider.kept[sider.kept.name.isin(many)],
-        f"... of the {len(released)} names with the most": sider.kept[sider.kept.name.isin(released)],
-    }
-    rows = {
-        label: {
-            "lines": len(lines),
-            "compounds": lines.flat.nunique(),
-            "names as written": lines.written.nunique(),
-            "names in lower case": lines.name.nunique(),
-            "terms": lines.effect.nunique(),
-            "distinct pairs by name": len(lines.drop_duplicates(["name", "effect"])),
-        }
-        for label, lines in steps.items()
-    }
-    return pd.DataFrame(rows).T.rename_axis("step")
-
-
-def code_years(atc: pd.DataFrame) -> pd.DataFrame:
-    """Codes of groups that the WHO introduced after SIDER 4.1 (October 2015), by whose rows they are.
-
-    A10BK came into force in January 2017, J05AP in January 2018 (WHO Collaborating Centre for Drug Statistics
-    Methodology, alterations in ATC classification).
-    """
-    groups = {"A10BK": 2017, "J05AP": 2018}
-    rows = []
-    for own, part in atc.groupby("own", sort=False):
-        row: dict[str, object] = {
-            "part of the file": "SIDER's own" if own else "added since",
-            "rows": len(part),
-            "compounds": part.flat.nunique(),
-        }
-        row |= {
-            f"codes in {group} (since {year})": int(part.code.str.startswith(group).sum())
-            for group, year in groups.items()
-        }
-        rows.append(row)
-    return pd.DataFrame(rows)
+    for id, column in zip(ids, ("associations", "drugs", "effects"), strict=True):
+        run.rescored(id, float(best[column]), note=note, source=FILES["meddra_all_se.tsv.gz"])
 
 
 # ------------------------------------------------------------------------------------------------ the released subset
@@ -383,186 +301,11 @@ def hypotheses(sider: Sider, released: Knowledge) -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
-def decide_all_drugs(run: Run, sider: Sider | None, released: Knowledge) -> None:
-    """The claim that the benchmark has each drug with at least ten preferred terms."""
-    claim = "side_effects.claim.every_drug_with_ten_effects"
-    if sider is None:
-        run.claim(claim, "not run", "SIDER is not part of the bundled sample.")
-        return
-    knowledge = by_name(sider.kept)
-    enough = {name for name, effects in knowledge.items() if len(effects) >= LEAST}
-    out = enough - set(released)
-    most = max((len(knowledge[name]) for name in out), default=0)
-    words = f"{len(enough):,} drugs have at least {LEAST} preferred terms and an ATC code, {len(out):,} are not in it"
-    run.claim(
-        claim,
-        verdicts.exactly(not out),
-        f"{words} (with at most {most} terms); its own drugs have at least {min(map(len, released.values()))}.",
-    )
-
-
-def shared_names(sider: Sider, released: Knowledge) -> pd.DataFrame:
-    """Released names that stand for several compounds with an ATC code, with the ATC groups that meet in them."""
-    part = sider.kept[sider.kept.name.isin(released)]
-    compounds = part.groupby("name").flat.unique()
-    codes = sider.atc[sider.atc.own].groupby("flat").code.agg(lambda c: sorted({code[0] for code in c}))
-    rows = [
-        {
-            "name": name,
-            "compounds": len(flats),
-            "terms": len(released[str(name)]),
-            "ATC groups": ", ".join(GROUPS[g] for g in sorted({g for flat in flats for g in codes[flat]})),
-        }
-        for name, flats in compounds.items()
-        if len(flats) > 1
-    ]
-    table = pd.DataFrame(rows, columns=["name", "compounds", "terms", "ATC groups"])
-    return table.sort_values(["compounds", "terms"], ascending=False, kind="stable")
-
-
-# ------------------------------------------------------------------------------------------------- other released data
-
-
-def origins(
-    released: Knowledge,
-    sider: Sider,
-    benchmark: Sequence[Question],
-    truth: Mapping[str, Sequence[str]],
-    older: Mapping[str, Sequence[str]],
-) -> pd.DataFrame:
-    """What each released file holds, set against SIDER.
-
-    Args:
-        released: the Format A file.
-        sider: the original.
-        benchmark: the forward benchmark.
-        truth: the graph's drugs of each effect, as released.
-        older: the drugs of each effect in the reverse queries of September 2025.
-    """
-    edges = {(drug, effect) for drug, effects in released.items() for effect in effects}
-    graph = {(drug, effect) for effect, drugs in truth.items() for drug in drugs}
-    of_effect = sider.terms.groupby("effect").name.agg(set).to_dict()
-    equal = sum(set(drugs) == of_effect.get(effect) for effect, drugs in older.items())
-    no_term = len(older.keys() - of_effect.keys())
-    outside = {q.side_effect for q in benchmark} - {effect for _, effect in edges}
-    rows = [
-        ("Format A", len(released), len({e for _, e in edges}), len(edges), "see the rules above"),
-        (
-            "graph, ground truth of the reverse queries",
-            len({d for d, _ in graph}),
-            len(truth),
-            len(graph),
-            f"{len(graph ^ edges):,} pairs differ from Format A",
-        ),
-        (
-            "forward benchmark",
-            len({q.drug for q in benchmark}),
-            len({q.side_effect for q in benchmark}),
-            len(benchmark),
-            f"{len(outside)} terms occur with none of its drugs",
-        ),
-        (
-            "reverse queries of September 2025",
-            len({d for drugs in older.values() for d in drugs}),
-            len(older),
-            sum(map(len, older.values())),
-            f"{equal} of {len(older)} answers are all of SIDER's drugs, {no_term} terms are no PT",
-        ),
-    ]
-    return pd.DataFrame(rows, columns=["file", "drugs", "terms", "pairs", "against the others"])
-
-
-def read_statistics(path: Path) -> dict[str, int]:
-    """The counts of `dataset_statistics.txt`: lines `name: number`."""
-    found = re.findall(r"^(\w+): (\d+)\s*$", path.read_text(encoding="utf-8"), re.MULTILINE)
-    return {name: int(number) for name, number in found}
-
-
-def statistics_table(stated: Mapping[str, int], benchmark: Sequence[Question], released: Knowledge) -> pd.DataFrame:
-    """The authors' own counts beside a recount."""
-    counted = {
-        "total_evaluation_pairs": len(benchmark),
-        "unique_drugs": len({q.drug for q in benchmark}),
-        "unique_side_effects": len({q.side_effect for q in benchmark}),
-        "positive_pairs": sum(q.label for q in benchmark),
-        "negative_pairs": sum(not q.label for q in benchmark),
-        "format_a_entries": len(released),
-        "format_b_entries": sum(map(len, released.values())),
-    }
-    rows = [(name.replace("_", " "), stated.get(name), count) for name, count in counted.items()]
-    return pd.DataFrame(rows, columns=["what", "stated", "recounted"])
-
-
-_ROW = re.compile(r"^\|(?P<cells>.+)\|\s*$")
-_ARMS = {"pure llm": "closed_book", "format a": "format_a", "format b": "format_b", "graphrag": "graphrag"}
-
-
-def read_accuracies(report: Path) -> dict[tuple[str, str], str]:
-    """Accuracy by (arm, model) as a report of the authors prints it; the first that it prints counts.
-
-    The reports are Markdown: one has a table a model, named by the heading above it, the other a column Model.
-    """
-    found: dict[tuple[str, str], str] = {}
-    heading, columns = "", list[str]()
-    for line in report.read_text(encoding="utf-8").splitlines():
-        if line.startswith("#"):
-            heading, columns = line.lower(), []
-        match = _ROW.match(line)
-        if not match:
-            continue
-        cells = [cell.strip().strip("*").lower() for cell in match["cells"].split("|")]
-        if not columns:
-            columns = cells
-        row = dict(zip(columns, cells, strict=False))
-        arm = next((arm for words, arm in _ARMS.items() if row.get("architecture", "").startswith(words)), None)
-        where = row.get("model", heading)
-        model = next((model for model in MODELS if model in where), None)
-        if arm and model and "accuracy" in row:
-            found.setdefault((arm, model), row["accuracy"].replace("%", " %"))
-    return found
-
-
-def accuracies_table(printed: Published, reports: Mapping[str, Path]) -> pd.DataFrame:
-    """Accuracy of each arm and model, as printed and in the authors' reports."""
-    read = {label: read_accuracies(path) for label, path in reports.items()}
-    rows = []
-    for model, table in MODELS.items():
-        for arm in dict.fromkeys(_ARMS.values()):
-            number = printed.number(f"side_effects.{table}.{arm}.accuracy")
-            row = {
-                "model": number.model,
-                "architecture": figures.arm_label(arm),
-                "printed": number.printed.replace("%", " %"),
-            }
-            rows.append(row | {label: values.get((arm, model)) for label, values in read.items()})
-    return pd.DataFrame(rows)
-
-
-_MADE_UP = re.compile(r"_(?:effect|drug)_\d+")
-
-
-def inventory(files: Mapping[str, Path]) -> pd.DataFrame:
-    """The query sets that the paper does not use: questions, and how many come with an answer or a placeholder for one.
-
-    Args:
-        files: CSV files with a column `query`, by what they are.
-    """
-    rows = []
-    for what, path in files.items():
-        table = pd.read_csv(path, dtype=str)
-        answers = [c for c in table.columns if c.startswith(("ground_truth", "expected_"))]
-        given = table[answers].notna().any(axis=1)
-        made_up = table[answers].apply(lambda c: c.str.contains(_MADE_UP)).eq(True).any(axis=1)
-        rows.append((what, len(table), table["query"].nunique(), int((given & ~made_up).sum()), int(made_up.sum())))
-    columns = ["set", "questions", "distinct", "with an answer", "with a placeholder for one"]
-    return pd.DataFrame(rows, columns=columns)
-
-
 # --------------------------------------------------------------------------------------------- quality of the labels
 
 
-def report_labels(run: Run, benchmark: Sequence[Question], sider: Sider, indications: pd.DataFrame) -> pd.DataFrame:
-    """Labels of the benchmark that SIDER itself speaks against, counted and kept as extras.
+def doubtful_labels(benchmark: Sequence[Question], sider: Sider, indications: pd.DataFrame) -> pd.DataFrame:
+    """Labels of the benchmark that SIDER itself speaks against, with intervals over drugs.
 
     A negative is contradicted if any compound of that name has the effect, under whatever kind of term. A positive is
     doubtful if SIDER lists it as an indication of the drug too, by any method of detection.
@@ -571,21 +314,15 @@ def report_labels(run: Run, benchmark: Sequence[Question], sider: Sider, indicat
     names = sider.kept.drop_duplicates("flat").set_index("flat").name
     treated = indications[(indications.kind == "PT") & indications.flat.isin(names.index)]
     indicated = set(zip(treated.flat.map(names), treated.effect, strict=True))
-    positives = [q for q in benchmark if q.label]
-    negatives = [q for q in benchmark if not q.label]
-    scores: dict[str, tuple[str, Score]] = {
-        "negatives_documented": (
-            "pairs labelled NO that SIDER states for a compound of that name",
-            share_of([(q.drug, q.side_effect) in stated for q in negatives], [q.drug for q in negatives]),
-        ),
-        "positives_indicated": (
-            "pairs labelled YES whose effect is also an indication of the drug",
-            share_of([(q.drug, q.side_effect) in indicated for q in positives], [q.drug for q in positives]),
-        ),
+    against = {
+        "pairs labelled NO that SIDER states for a compound of that name": (False, stated),
+        "pairs labelled YES whose effect is also an indication of the drug": (True, indicated),
     }
-    for id, (label, score) in scores.items():
-        run.extra(f"labels.{id}", label, score)
-    rows = [(label, round(s.value * s.n), s.n, s) for label, s in scores.values()]
+    rows = []
+    for words, (label, known) in against.items():
+        asked = [q for q in benchmark if q.label == label]
+        hits = [(q.drug, q.side_effect) in known for q in asked]
+        rows.append((words, sum(hits), len(asked), share_of(hits, [q.drug for q in asked])))
     return pd.DataFrame(rows, columns=["labels", "pairs", "of", "share"])
 
 
@@ -620,12 +357,6 @@ def redrawn_terms(knowledge: Knowledge, vocabulary: Iterable[str], draws: int, s
             asked[rng.choice(pool, PER_LABEL, replace=False, shuffle=False)] = True
         sizes.append(int(asked.sum()))
     return np.array(sizes)
-
-
-def spread(sizes: NDArray[np.int64]) -> Score:
-    """Mean of the redraws, and the range that holds 95 % of them."""
-    low, high = np.quantile(sizes, [0.025, 0.975])
-    return Score(float(sizes.mean()), len(sizes), float(low), float(high))
 
 
 _DRAW = """
@@ -665,61 +396,6 @@ def overlap_table(draws: Mapping[str, Mapping[str, set[str]]], knowledge: Knowle
     return pd.DataFrame(rows, columns=["draws", "positives", "shared", "shared by chance"])
 
 
-def draw_redraws(sizes: NDArray[np.int64], marks: Mapping[str, float]) -> Figure:
-    """How many distinct terms the benchmark has in each redraw, and where the marked counts lie."""
-    fig, axis = plt.subplots(figsize=(7.2, 2.9))
-    sns.histplot(x=sizes, ax=axis, color=figures.arm_colour("majority"), binwidth=4, edgecolor="none")
-    for (label, at), arm in zip(marks.items(), ("closed_book", "format_b"), strict=True):
-        axis.axvline(at, color=figures.arm_colour(arm), label=f"{label}: {at:,.0f}")
-    axis.set(xlabel="distinct terms in the benchmark", ylabel="redraws")
-    axis.xaxis.set_major_formatter(lambda x, _: f"{x:,.0f}")
-    fig.legend(loc="outside lower center", ncols=2)
-    return fig
-
-
-# ------------------------------------------------------------------------------------------------------ distributions
-
-
-def tiers_table(sets: Mapping[str, Knowledge]) -> pd.DataFrame:
-    """Effects in each tier of the reverse queries, and the share of all pairs that they hold, for each set of drugs."""
-    edges = [*TIERS.values(), np.inf]
-    table = pd.DataFrame({"drugs with the effect": list(TIERS)}).set_index("drugs with the effect")
-    for label, knowledge in sets.items():
-        drugs = drugs_of_effects(knowledge)
-        tier = pd.cut(drugs, edges, right=False, labels=list(TIERS))
-        table[f"effects, {label}"] = tier.value_counts(sort=False)
-        table[f"share of pairs, {label}"] = drugs.groupby(tier, observed=False).sum() / drugs.sum()
-    return table
-
-
-def drugs_of_effects(knowledge: Knowledge) -> pd.Series:
-    """How many drugs each effect has."""
-    return pd.Series([e for effects in knowledge.values() for e in effects]).value_counts()
-
-
-def draw_reach(sets: Mapping[str, Knowledge]) -> Figure:
-    """How many drugs have more than so many effects, and how many effects more than so many drugs."""
-    fig, axes = plt.subplots(1, 2, figsize=(7.6, 3.8))
-    looks = [("majority", "-"), ("format_b", "--"), ("graphrag", "-")][-len(sets) :]
-    for (label, knowledge), (arm, line) in zip(sets.items(), looks, strict=True):
-        counts = (np.array([len(effects) for effects in knowledge.values()]), drugs_of_effects(knowledge).to_numpy())
-        look = {"color": figures.arm_colour(arm), "linestyle": line, "label": label}
-        for axis, values in zip(axes, counts, strict=True):
-            at, n = np.unique(values, return_counts=True)
-            # a point a value, not a drug; the first shows that all have more than none
-            axis.step([LEFT, *at], [len(values), *(len(values) - n.cumsum())], where="post", **look)
-    axes[0].set(xscale="log", xlabel="effects of a drug", ylabel="drugs with more")
-    axes[1].set(xscale="log", yscale="log", xlabel="drugs of an effect", ylabel="effects with more")
-    for axis in axes:
-        axis.set_xlim(left=LEFT)
-        axis.yaxis.set_major_formatter(lambda y, _: f"{y:,.0f}")
-        axis.xaxis.set_major_formatter(lambda x, _: f"{x:,.0f}")
-        axis.grid()
-    handles, labels = axes[0].get_legend_handles_labels()
-    fig.legend(handles, labels, loc="outside lower center", ncols=len(sets))
-    return fig
-
-
 def left_out(sider: Sider, released: Knowledge) -> pd.DataFrame:
     """Drugs of each ATC group by what became of them; a drug with codes of several groups counts in each.
 
@@ -736,54 +412,3 @@ def left_out(sider: Sider, released: Knowledge) -> pd.DataFrame:
     table = pd.crosstab(distinct.group, distinct.fate).reindex(columns=list(kinds), fill_value=0)
     table["share"] = 1 - table.released / table.sum(axis=1)
     return table.sort_values("share", ascending=False).rename_axis("ATC group")
-
-
-def draw_left_out(table: pd.DataFrame) -> Figure:
-    """Share of each ATC group's drugs that is released, has too few effects, or got its code too late."""
-    fig, axis = plt.subplots(figsize=(7.4, 4.8))
-    counts = table.drop(columns="share")
-    shares = counts.div(counts.sum(axis=1), axis=0)
-    colours = [figures.arm_colour(arm) for arm in ("graphrag", "majority", "closed_book")]
-    left = np.zeros(len(shares))
-    for column, colour in zip(shares.columns, colours, strict=True):
-        axis.barh(shares.index, shares[column], left=left, color=colour, label=column, height=0.75)
-        left += shares[column].to_numpy()
-    for y, total in enumerate(counts.sum(axis=1)):
-        axis.annotate(f"{total}", (1.0, y), xytext=(6, 0), textcoords="offset points", va="center", fontsize=9.5)
-    axis.invert_yaxis()
-    axis.set(xlim=(0, 1), xlabel="share of the group's drugs (their number at the right)")
-    axis.xaxis.set_major_formatter(lambda x, _: figures.number(x, digits=0))
-    axis.tick_params(axis="y", length=0)
-    fig.legend(loc="outside lower center", ncols=3)
-    return fig
-
-
-# ------------------------------------------------------------------------------------------------------------- report
-
-
-def report_edges(run: Run, truth: Mapping[str, Sequence[str]] | None) -> dict[str, float]:
-    """Report the edges of the released ground truth of the reverse queries; by id, as `report_triple` does."""
-    id = "side_effects.text.reverse_truth_edges"
-    if truth is None:
-        run.not_run(id, "The ground truth is not part of the bundled sample.", kind="rescored")
-        return {}
-    edges = {(drug, effect) for effect, drugs in truth.items() for drug in drugs}
-    note = (
-        f"The released ground truth: distinct pairs of {len({drug for drug, _ in edges}):,} drugs and {len(truth):,} "
-        "effects. The printed number counts lines of SIDER, of which one edge can have several."
-    )
-    run.rescored(id, float(len(edges)), note=note, source="side_effects/reverse/neo4j_ground_truth.json")
-    return {id: float(len(edges))}
-
-
-def counts_table(printed: Published, rescored: Mapping[str, float]) -> pd.DataFrame:
-    """The counts that this notebook covers, printed and rescored."""
-    numbers = [printed.number(f"side_effects.text.{id}") for id in (*TRIPLE, "reverse_truth_edges")]
-    rows = [(n.column, n.row, n.printed, rescored.get(n.id)) for n in numbers]
-    return pd.DataFrame(rows, columns=["count", "where", "printed", "rescored"])
-
-
-def not_in_sample(what: str) -> figures.Html:
-    """What stands in place of a table that needs SIDER itself."""
-    table = pd.DataFrame({"what": [what], "why there is nothing": ["not part of the bundled sample"]})
-    return figures.table(table, f"{what}: not part of the bundled sample", sample=True)

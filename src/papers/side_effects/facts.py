@@ -280,7 +280,6 @@ EDGES = (
 )
 LABELS = frozenset(label for start, _, end in EDGES for label in (start, end))
 TYPES = frozenset(type_ for _, type_, _ in EDGES)
-PROPERTIES = frozenset({"name", "code", "frequency"})
 WITH_FREQUENCY = """
 MATCH (d:Drug)-[r:may_cause_side_effect]->(e:SideEffect) WHERE r.frequency IS NOT NULL
 RETURN d.name AS drug, e.name AS effect

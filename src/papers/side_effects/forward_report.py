@@ -14,7 +14,8 @@ from helpers.results import figures
 from helpers.results.metrics import Score
 from helpers.results.outcomes import Outcomes
 from helpers.results.record import Run
-from papers.side_effects.forward import ARMS, METRICS, MODELS, Question, share_of
+from papers.side_effects.corpus import Question
+from papers.side_effects.forward import ARMS, METRICS, MODELS, share_of
 
 LABELS = {arm: label for arm, (label, _) in figures.ARMS.items()} | {"format_a_cut": "RAG, Format A, documents cut"}
 

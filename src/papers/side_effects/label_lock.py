@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 
-from papers.side_effects.forward import Asking, Entities, Question, evidence_prompt, graph_evidence, parse_label
+from helpers.results.answers import Answer
+from papers.side_effects.corpus import Question
+from papers.side_effects.forward import Arm, Asking, Entities, evidence_prompt, graph_evidence, parse_label
 
 LOCK = (
     "The answer is already decided by a database and must not be changed. Write one plain sentence for a patient that "
@@ -95,40 +96,37 @@ def locked_prompt(drug: str, effect: str, *, listed: bool) -> list[dict[str, str
 # --------------------------------------------------------------------------------------------------------- experiment
 
 
-@dataclass(frozen=True)
-class Reading:
-    """One answer of the label-lock experiment; the label of its question is what the evidence said.
+LABELS = {
+    "unlocked": "unlocked: the GraphRAG arm",
+    "leading": "unlocked, the question suggests the opposite",
+    "label": "label locked, words as written",
+    "checked": "label locked, words checked",
+}
+"""The ways to get an answer from evidence."""
 
-    Attributes:
-        question: the pair.
-        text: the answer as a reader would see it.
-        replaced: whether the model's wording was replaced.
+
+def reading(question: Question, text: str, *, replaced: bool = False, requests: Sequence[str] = ()) -> Answer:
+    """One answer of the experiment; the label of its question is what the evidence said.
+
+    Its measures, 1 or 0: `contradicts` the evidence by its label or its words, `label_contradicts`, `says_no`,
+    `unclear` (its words, by the rules, neither affirm nor deny), and `replaced` (its sentence, by the check).
     """
-
-    question: Question
-    text: str
-    replaced: bool = False
-
-    @property
-    def label(self) -> bool | None:
-        """Its YES or NO; None if it does not begin with one."""
-        return parse_label(self.text)
-
-    @property
-    def wrong_label(self) -> bool:
-        """Whether its label is there and is not the evidence's."""
-        return self.label is (not self.question.label)
-
-    @property
-    def unclear(self) -> bool:
-        """Whether its words, by the rules, neither affirm nor deny."""
-        return states(self.text, (self.question.drug, self.question.side_effect)) is None
-
-    @property
-    def contradicts(self) -> bool:
-        """Whether its label or its words say another thing than the evidence."""
-        q = self.question
-        return contradicts(self.text, q.drug, q.side_effect, listed=q.label)
+    label = parse_label(text)
+    values = {
+        "contradicts": contradicts(text, question.drug, question.side_effect, listed=question.label),
+        "label_contradicts": label is (not question.label),
+        "says_no": label is False,
+        "unclear": states(text, (question.drug, question.side_effect)) is None,
+        "replaced": replaced,
+    }
+    return Answer(
+        answer=text,
+        predicted=None if label is None else _label(label).rstrip("."),
+        parsed=label is not None,
+        strata={"evidence": "effects that are listed" if question.label else "effects that are not"},
+        measures={name: (float(value), 1.0) for name, value in values.items()},
+        requests=requests,
+    )
 
 
 def supported(effects: Mapping[str, frozenset[str]], pairs: Sequence[Question]) -> list[Question]:
@@ -143,39 +141,57 @@ LEADING = {
 """What is added to a question to lead the model away from its evidence, by what the evidence says."""
 
 
-def unlocked(asking: Asking, questions: Sequence[Question], *, leading: bool = False) -> list[Reading]:
+def leading_prompt(question: Question, *, leading: bool) -> list[dict[str, str]]:
+    """The GraphRAG arm's prompt with true names; with `leading`, the question suggests the opposite of the evidence."""
+    evidence = graph_evidence(Entities(question.drug, question.side_effect), found=question.label)
+    prompt = evidence_prompt(question, evidence)
+    if not leading:
+        return prompt
+    content = prompt[0]["content"].replace(question.text, question.text + LEADING[question.label])
+    return [{"role": "user", "content": content}]
+
+
+def unlocked(asking: Asking, *, leading: bool = False) -> Arm:
     """Free answers of the GraphRAG arm: the evidence stands in the prompt, the model gives label and reason.
 
     Args:
         asking: the model and how it is asked.
-        questions: pairs; their label is what the graph says.
         leading: the question suggests the opposite of the evidence.
     """
-    prompts = []
-    for q in questions:
-        evidence = graph_evidence(Entities(q.drug, q.side_effect), found=q.label)
-        prompt = evidence_prompt(q, evidence)
-        if leading:
-            content = prompt[0]["content"].replace(q.text, q.text + LEADING[q.label])
-            prompt = [{"role": "user", "content": content}]
-        prompts.append(prompt)
-    replies = asking.answers(prompts, "unlocked, leading" if leading else "unlocked")
-    return [Reading(q, reply.text) for q, reply in zip(questions, replies, strict=True)]
+
+    def arm(questions: Sequence[Question]) -> list[Answer]:
+        prompts = [leading_prompt(question, leading=leading) for question in questions]
+        replies = asking.answers(prompts, "unlocked, leading" if leading else "unlocked")
+        return [reading(q, reply.text, requests=[reply.key]) for q, reply in zip(questions, replies, strict=True)]
+
+    return arm
 
 
-def label_locked(asking: Asking, questions: Sequence[Question]) -> list[Reading]:
+def label_locked(asking: Asking) -> Arm:
     """Answers whose label is the graph's, with the model's sentence as it wrote it."""
-    replies = asking.answers([locked_prompt(q.drug, q.side_effect, listed=q.label) for q in questions], "label locked")
-    return [
-        Reading(q, f"{_label(q.label)} {_LABEL.sub('', reply.text.strip())}")
-        for q, reply in zip(questions, replies, strict=True)
-    ]
+
+    def arm(questions: Sequence[Question]) -> list[Answer]:
+        prompts = [locked_prompt(q.drug, q.side_effect, listed=q.label) for q in questions]
+        replies = asking.answers(prompts, "label locked")
+        texts = [
+            f"{_label(q.label)} {_LABEL.sub('', reply.text.strip())}"
+            for q, reply in zip(questions, replies, strict=True)
+        ]
+        return [reading(q, text, requests=[r.key]) for q, text, r in zip(questions, texts, replies, strict=True)]
+
+    return arm
 
 
-def checked(readings: Sequence[Reading]) -> list[Reading]:
-    """The same answers after `lock`, which replaces a sentence that strays."""
-    return [
-        Reading(q, *lock(q.drug, q.side_effect, listed=q.label, wording=reading.text))
-        for reading in readings
-        for q in [reading.question]
-    ]
+def checked(rows: Sequence[Answer]) -> Arm:
+    """The same answers after `lock`, which replaces a sentence that strays.
+
+    Args:
+        rows: answers with a locked label, in the order of the questions.
+    """
+
+    def one(question: Question, row: Answer) -> Answer:
+        names = (question.drug, question.side_effect)
+        text, replaced = lock(*names, listed=question.label, wording=row.answer or "")
+        return reading(question, text, replaced=replaced, requests=row.requests)
+
+    return lambda questions: [one(question, row) for question, row in zip(questions, rows, strict=True)]

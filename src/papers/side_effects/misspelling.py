@@ -1,33 +1,22 @@
-"""Misspelt drug names (side_effects.md, "Misspelling robustness"): names to try, normalisers, and what they recover.
-
-The paper puts a language model before retrieval that corrects the drug's name. Here each way of doing so is a function
-of the same signature: names as typed in, drugs of the knowledge out, or None where it finds none.
-"""
+"""Misspelt drug names (side_effects.md, "Misspelling robustness"): the names, and the authors' released answers."""
 
 from __future__ import annotations
 
-import re
-import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import json
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from datetime import datetime
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pandas as pd
 import yaml
-from numpy.typing import NDArray
-from rapidfuzz import process
-from rapidfuzz.distance import DamerauLevenshtein, JaroWinkler
-from sklearn.feature_extraction.text import TfidfVectorizer
+from rapidfuzz.distance import DamerauLevenshtein
 
-from helpers.graph import BATCH_ROWS, Graph
-from helpers.llm import LLM
-from helpers.results.answers import Answer
-from helpers.results.metrics import Score, bootstrap, proportion
+from helpers.results.answers import Answer, answered
 from helpers.settings import DATA
-from helpers.vectors import Index
-from papers.side_effects.forward import Arm, Entities, Question, TextStore, said, share_of
+from papers.side_effects.corpus import Question
+from papers.side_effects.forward import Arm, Entities, said
 
 EDITS = ("insert", "delete", "substitute", "transpose")
 OTHER_KINDS = ("brand", "spelling", "synonym")
@@ -36,6 +25,15 @@ KINDS = (*EDITS, *OTHER_KINDS, "correct", "absent")
 MOST_EDITS = 3
 LETTERS_PER_EDIT = 3
 """A name gets an edit for every three of its letters at most: of a shorter remainder nobody could tell the drug."""
+GROUPS = {
+    "misspelt": "misspelt",
+    "brand": "trade names",
+    "spelling": "other spellings",
+    "synonym": "other names",
+    "correct": "right names",
+    "absent": "no drug",
+    "paper": "the paper's ten",
+}
 OTHER_NAMES = DATA / "other_names.yml"
 
 _ALPHABET = "abcdefghijklmnopqrstuvwxyz"
@@ -51,12 +49,40 @@ class Query:
         drug: the drug of the knowledge that is meant; None if the knowledge has none of that name.
         kind: one of `KINDS`, or `paper` for a name of the paper's own list.
         edits: how many edits away from the right name; 0 where it is no matter of edits.
+        meant: the right name, of the paper's own list; its drug may not be in the knowledge.
     """
 
     typed: str
     drug: str | None
     kind: str
     edits: int = 0
+    meant: str = ""
+
+    @property
+    def unit(self) -> str:
+        """The typed name, its kind and its drug."""
+        return f"{self.kind} | {self.typed} | {self.drug or 'none'}"
+
+    @property
+    def cluster(self) -> str:
+        """The drug, which its misspelt names share; a name of no drug is its own."""
+        return self.drug or self.typed
+
+    @property
+    def text(self) -> str:
+        """The name as typed."""
+        return self.typed
+
+    @property
+    def gold(self) -> str:
+        """The drug that is meant; empty if the knowledge has none of that name."""
+        return self.drug or ""
+
+    @property
+    def strata(self) -> dict[str, str]:
+        """What was typed, and the number of edits, 0 being the right name."""
+        edits = "right name" if self.kind == "correct" else f"{self.edits} edit{'s' * (self.edits > 1)}"
+        return {"names": GROUPS[group(self)]} | ({"edits": edits} if self.kind in (*EDITS, "correct") else {})
 
 
 # -------------------------------------------------------------------------------------------------------------- names
@@ -73,7 +99,7 @@ def paper_queries(misspellings: Mapping[str, str], vocabulary: Iterable[str]) ->
     """The paper's names; one whose drug is not in the knowledge has no right answer there."""
     known = set(vocabulary)
     return [
-        Query(typed, right if right in known else None, "paper", DamerauLevenshtein.distance(typed, right))
+        Query(typed, right if right in known else None, "paper", DamerauLevenshtein.distance(typed, right), right)
         for typed, right in misspellings.items()
     ]
 
@@ -207,355 +233,45 @@ def group(query: Query) -> str:
     return "misspelt" if query.kind in EDITS else query.kind
 
 
-def to_mend(query: Query) -> bool:
-    """Whether a drug of the knowledge is meant that is not typed as the knowledge spells it."""
-    return query.drug is not None and query.drug != query.typed
+def judged(query: Query, answer: Answer) -> Answer:
+    """The answer with its measures: `right`, `another` (a wrong drug), and `spelt` on the paper's own list.
 
-
-def ambiguous(queries: Sequence[Query], vocabulary: Iterable[str]) -> Score:
-    """Share of perturbed names that are no more edits away from another drug's name than from the right one.
-
-    The interval is over drugs.
+    The paper counts a name as corrected whether or not the knowledge has the drug.
     """
-    drugs = sorted(set(vocabulary))
-    mine = [q for q in queries if q.kind in EDITS]
-    distances = process.cdist(
-        [q.typed for q in mine],
-        drugs,
-        scorer=DamerauLevenshtein.distance,
-        score_cutoff=MOST_EDITS,
-    )
-    own = np.array([[q.drug == d for d in drugs] for q in mine])
-    nearest_other = np.where(own, len(max(drugs, key=len)), distances).min(axis=1)
-    return over_drugs(mine, nearest_other <= [q.edits for q in mine])
+    right, another = answer.predicted == query.drug, answer.predicted not in (None, query.drug)
+    measures = {"right": (float(right), 1.0), "another": (float(another), 1.0)}
+    if query.meant:
+        measures["spelt"] = (float(answer.answer == query.meant), 1.0)
+    return replace(answer, measures={**answer.measures, **measures})
 
 
-# -------------------------------------------------------------------------------------------------------- normalisers
+def followed(
+    rows: Iterable[Answer], questions: Iterable[Question], knowledge: Mapping[str, Sequence[str]]
+) -> list[Answer]:
+    """The rows with the measure `f1`: all questions about the drug that was meant, asked of the one that was found.
 
-
-@dataclass(frozen=True)
-class Normalised:
-    """What a normaliser made of one name.
-
-    Attributes:
-        drug: a drug of the knowledge, or None.
-        words: what a language model wrote; else empty.
-        tokens: prompt and answer, of a language model.
-        seconds: what it took; of a language model from sending to the last token, with others under way beside it.
-    """
-
-    drug: str | None
-    words: str = ""
-    tokens: int = 0
-    seconds: float = 0.0
-
-
-Normaliser = Callable[[Sequence[str]], list[Normalised]]
-"""Names as typed in, one outcome for each out."""
-Ranker = Callable[[Sequence[str], int], list[list[tuple[str, float]]]]
-"""Names as typed and k in; for each the k likeliest drugs with their similarity (1: the same) out, best first."""
-
-
-def unchanged(vocabulary: Iterable[str]) -> Normaliser:
-    """No normalisation: a name is found if it is spelt as in the knowledge."""
-    known = frozenset(vocabulary)
-    return lambda names: [Normalised(name if name in known else None) for name in names]
-
-
-SIMILARITIES: dict[str, Any] = {
-    "damerau_levenshtein": DamerauLevenshtein.normalized_similarity,
-    "jaro_winkler": JaroWinkler.normalized_similarity,
-}
-
-
-def by_edits(vocabulary: Iterable[str], similarity: str = "damerau_levenshtein") -> Ranker:
-    """Drugs by the similarity of their letters.
+    Right names, which have nothing to recover, and names of no drug do not get it. A name that was not found has no
+    documented effects.
 
     Args:
-        vocabulary: the drugs of the knowledge.
-        similarity: `damerau_levenshtein` (1 less the edits' share of the longer name's letters) or `jaro_winkler`.
+        rows: what normalisers made of names.
+        questions: the forward benchmark.
+        knowledge: side effects of each drug.
     """
-    drugs = sorted(set(vocabulary))
-    scorer = SIMILARITIES[similarity]
-
-    def rank(names: Sequence[str], k: int) -> list[list[tuple[str, float]]]:
-        if not names:
-            return []
-        scores = process.cdist(list(names), drugs, scorer=scorer)
-        # a stable sort: of equally similar drugs the first of the alphabet is taken
-        best = np.argsort(-scores, axis=1, kind="stable")[:, :k]
-        return [[(drugs[i], float(row[i])) for i in order] for row, order in zip(scores, best, strict=True)]
-
-    return rank
-
-
-def by_ngrams(vocabulary: Iterable[str], sizes: tuple[int, int] = (2, 3)) -> Ranker:
-    """Drugs by the cosine of their letter groups, weighted by rarity (tf-idf), in a FAISS index.
-
-    Args:
-        vocabulary: the drugs of the knowledge.
-        sizes: fewest and most letters of a group; a name's beginning and end count as a letter.
-    """
-    drugs = sorted(set(vocabulary))
-    vectoriser = TfidfVectorizer(analyzer="char_wb", ngram_range=sizes, sublinear_tf=True, dtype=np.float32)
-    index = Index.build(vectoriser.fit_transform(drugs).toarray())
-
-    def rank(names: Sequence[str], k: int) -> list[list[tuple[str, float]]]:
-        if not names:
-            return []
-        scores, ids = index.search(vectoriser.transform(names).toarray(), k)
-        return [[(drugs[i], float(s)) for i, s in zip(*of, strict=True)] for of in zip(ids, scores, strict=True)]
-
-    return rank
-
-
-def nearest(ranker: Ranker, cut: float) -> Normaliser:
-    """The likeliest drug, unless its similarity is below `cut`."""
-
-    def normalise(names: Sequence[str]) -> list[Normalised]:
-        return [Normalised(drug if score >= cut else None) for ((drug, score),) in ranker(names, 1)]
-
-    return normalise
-
-
-def by_dictionary(vocabulary: Iterable[str], *, fuzzy: bool = True) -> Normaliser:
-    """The package drug-named-entity-recognition: its dictionary of drug names, and letter trigrams if `fuzzy`.
-
-    It answers with names of its own. Such a name stands for the drug of the knowledge that it is, or else for the first
-    one that it lists as a synonym.
-
-    Raises:
-        ImportError: the package is not installed.
-    """
-    # seconds to load, and it opens a file of the home folder; so only where it is asked for
-    from drug_named_entity_recognition import find_drugs  # noqa: PLC0415
-
-    known = frozenset(vocabulary)
-
-    def look_up(typed: str) -> Normalised:
-        for found, _, _ in find_drugs([typed], is_fuzzy_match=fuzzy):
-            names = [str(found.get("name", "")).lower(), *sorted(found.get("synonyms", ()))]
-            if drug := next((n for n in names if n in known), None):
-                return Normalised(drug)
-        return Normalised(None)
-
-    return lambda names: [look_up(name) for name in names]
-
-
-def in_turn(*normalisers: Normaliser) -> Normaliser:
-    """The first normaliser's answer; where it finds nothing the second one's, and so on."""
-
-    def normalise(names: Sequence[str]) -> list[Normalised]:
-        results = [Normalised(None)] * len(names)
-        for normaliser in normalisers:
-            open_ones = [i for i, r in enumerate(results) if r.drug is None]
-            for i, result in zip(open_ones, normaliser([names[i] for i in open_ones]), strict=True):
-                results[i] = replace(
-                    result,
-                    tokens=results[i].tokens + result.tokens,
-                    seconds=results[i].seconds + result.seconds,
-                )
-        return results
-
-    return normalise
-
-
-# ------------------------------------------------------------------------------------------- language-model normalisers
-
-# No examples: of six wordings tried on names outside the test, those with examples made a small model repeat its input.
-SPELLING = (
-    "You are given the name of a drug as somebody typed it. Answer with the drug's generic name, spelt correctly, and "
-    "nothing else. If the name is right already, repeat it."
-)
-CHOOSING = (
-    "You are given the name of a drug as somebody typed it: perhaps misspelt, perhaps a trade name. Which drug of the "
-    "list is meant? Answer with its number, or with 0 if it is none of them."
-)
-
-
-def spelling_prompt(typed: str) -> list[dict[str, str]]:
-    """The messages that ask for the right spelling."""
-    return [{"role": "system", "content": SPELLING}, {"role": "user", "content": typed}]
-
-
-def parse_spelling(reply: str) -> str:
-    """The first word of a reply, in lower case and without quotes or a final full stop."""
-    found = re.search(r"\S+", reply)
-    return found[0].strip("\"'`*.,;:").lower() if found else ""
-
-
-def by_llm(llm: LLM, vocabulary: Iterable[str], *, temperature: float = 0.1, top_p: float = 0.9) -> Normaliser:
-    """The paper's way: a language model writes the name, whatever it likes (Methods, "Misspelling experiment").
-
-    What it wrote stands in `words`; it is an answer only if the knowledge has a drug of that name.
-    """
-    known = frozenset(vocabulary)
-
-    def normalise(names: Sequence[str]) -> list[Normalised]:
-        replies = llm.chat_many(
-            [spelling_prompt(name) for name in names],
-            max_tokens=24,
-            temperature=temperature,
-            top_p=top_p,
-            stop=["\n"],
-            label="LLM spells",
-        )
-        words = [parse_spelling(reply.text) for reply in replies]
-        return [
-            Normalised(w if w in known else None, w, r.prompt_tokens + r.generated_tokens, r.seconds)
-            for w, r in zip(words, replies, strict=True)
-        ]
-
-    return normalise
-
-
-def choosing_prompt(typed: str, candidates: Sequence[str]) -> list[dict[str, str]]:
-    """The messages that ask which candidate is meant."""
-    listed = "\n".join(f"{number}. {drug}" for number, drug in enumerate(candidates, start=1))
-    return [
-        {"role": "system", "content": CHOOSING},
-        {"role": "user", "content": f"Typed: {typed}\n\n{listed}\n0. none of them"},
-    ]
-
-
-def by_llm_choice(llm: LLM, ranker: Ranker, k: int = 5) -> Normaliser:
-    """A language model chooses among the `k` likeliest drugs, or none of them, by constrained decoding.
-
-    The candidates stand in alphabetical order, so that the order says nothing about which one the ranker prefers.
-    """
-
-    def normalise(names: Sequence[str]) -> list[Normalised]:
-        candidates = [sorted(drug for drug, _ in ranked) for ranked in ranker(names, k)]
-        prompts = [choosing_prompt(name, of) for name, of in zip(names, candidates, strict=True)]
-        numbers = [str(number) for number in range(min(k, max(map(len, candidates), default=1)) + 1)]
-        choices = llm.choose_many(prompts, numbers, label="LLM chooses")
-        return [
-            Normalised(
-                of[int(c.answer) - 1] if 0 < int(c.answer) <= len(of) else None,
-                c.answer,
-                c.prompt_tokens + c.generated_tokens,
-                c.seconds,
-            )
-            for c, of in zip(choices, candidates, strict=True)
-        ]
-
-    return normalise
-
-
-def normalise(normaliser: Normaliser, queries: Sequence[Query]) -> list[Normalised]:
-    """The outcome of each query, with the seconds that a normaliser does not state itself shared out evenly."""
-    start = time.perf_counter()
-    results = normaliser([q.typed for q in queries])
-    each = (time.perf_counter() - start) / max(1, len(queries))
-    return [r if r.tokens else replace(r, seconds=each) for r in results]
-
-
-def candidate_recall(ranker: Ranker, queries: Sequence[Query], k: int) -> Score:
-    """Share of names whose drug is among the `k` likeliest: the ceiling of whoever chooses among them."""
-    ranked = ranker([q.typed for q in queries], k)
-    return over_drugs(queries, [q.drug in dict(of) for q, of in zip(queries, ranked, strict=True)])
-
-
-# ------------------------------------------------------------------------------------------------------------ scoring
-
-
-def right(queries: Sequence[Query], results: Sequence[Normalised]) -> NDArray[np.bool_]:
-    """Whether each outcome is the drug that is meant, or None where none is."""
-    return np.array([r.drug == q.drug for q, r in zip(queries, results, strict=True)], dtype=bool)
-
-
-def whose(queries: Sequence[Query]) -> list[str]:
-    """The drug of each query, which its misspelt names share; a name of no drug stands for itself."""
-    return [q.drug or q.typed for q in queries]
-
-
-def over_drugs(queries: Sequence[Query], hits: Sequence[bool] | NDArray[np.bool_]) -> Score:
-    """Share of hits among the queries, with its interval over drugs."""
-    return share_of(hits, whose(queries))
-
-
-def correction(queries: Sequence[Query], results: Sequence[Normalised], *groups: str) -> Score | None:
-    """Share of right outcomes among the queries of these groups (see `group`); None if there is no such query."""
-    return share_where(queries, results, lambda q: group(q) in groups)
-
-
-def share_where(
-    queries: Sequence[Query], results: Sequence[Normalised], wanted: Callable[[Query], bool]
-) -> Score | None:
-    """Share of right outcomes among the wanted queries, with its interval over drugs; None if there is none."""
-    mine = [(q, r) for q, r in zip(queries, results, strict=True) if wanted(q)]
-    return over_drugs([q for q, _ in mine], [r.drug == q.drug for q, r in mine]) if mine else None
-
-
-def spelt(words: Sequence[str], truths: Sequence[str]) -> Score:
-    """Share of words that are the right name, as the paper counts it: whether or not the knowledge has the drug."""
-    return proportion(sum(w == t for w, t in zip(words, truths, strict=True)), len(truths))
-
-
-def trade_off(ranker: Ranker, queries: Sequence[Query], cuts: Sequence[float]) -> pd.DataFrame:
-    """What a cut-off buys and costs: names corrected, and names of no drug that are forced onto one.
-
-    Returns:
-        Columns cut, corrected (share of perturbed names given their drug), wrong (share of them given another one),
-        forced (share of absent names given any).
-    """
-    ranked = ranker([q.typed for q in queries], 1)
-    drugs = np.array([of[0][0] for of in ranked], dtype=object)
-    scores = np.array([of[0][1] for of in ranked])
-    misspelt = np.array([group(q) == "misspelt" for q in queries])
-    absent = np.array([q.kind == "absent" for q in queries])
-    own = np.array([d == q.drug for d, q in zip(drugs, queries, strict=True)])
-    rows = [
-        {
-            "cut": cut,
-            "corrected": float((own & given)[misspelt].mean()),
-            "wrong": float((~own & given)[misspelt].mean()),
-            "forced": float(given[absent].mean()),
-        }
-        for cut in cuts
-        for given in [scores >= cut]
-    ]
-    return pd.DataFrame(rows)
-
-
-# --------------------------------------------------------------------------------------------------------- downstream
-
-EDGES = """
-UNWIND $pairs AS pair
-MATCH (d:Drug {name: pair.drug})-[:may_cause_side_effect]->(s:SideEffect {name: pair.side_effect})
-RETURN d.name AS drug, s.name AS side_effect
-"""
-
-
-def known_edges(graph: Graph, pairs: Iterable[tuple[str, str]]) -> set[tuple[str, str]]:
-    """Those of the (drug, side effect) pairs that are an edge of the graph, asked for thousands at a time."""
-    found: set[tuple[str, str]] = set()
-    rows = [{"drug": d, "side_effect": e} for d, e in sorted(set(pairs))]
-    for start in range(0, len(rows), BATCH_ROWS):
-        there = graph.read(EDGES, pairs=rows[start : start + BATCH_ROWS])
-        found |= {(row["drug"], row["side_effect"]) for row in there}
+    of_drug: dict[str, list[Question]] = {}
+    for question in questions:
+        of_drug.setdefault(question.drug, []).append(question)
+    found = []
+    for row in rows:
+        asked = of_drug.get(row.gold or "", []) if row.gold != row.question else []
+        effects = set(knowledge.get(row.predicted or "", ()))
+        called = [q for q in asked if q.side_effect in effects]
+        pair = (2.0 * sum(q.label for q in called), float(sum(q.label for q in asked) + len(called)))
+        found.append(replace(row, measures={**row.measures, "f1": pair}) if asked else row)
     return found
 
 
-@dataclass(frozen=True)
-class Answered:
-    """Questions asked with some drug's name, and the answers: one row each.
-
-    Attributes:
-        drugs: the drug that is meant, (n,).
-        labels: whether the effect is documented, (n,).
-        answers: True, False, or None where the answer could not be read, (n,).
-    """
-
-    drugs: list[str]
-    labels: list[bool]
-    answers: list[bool | None]
-
-
-def questions_of(questions: Iterable[Question], drugs: Iterable[str]) -> list[Question]:
-    """The questions about these drugs."""
-    wanted = set(drugs)
-    return [q for q in questions if q.drug in wanted]
+# ----------------------------------------------------------------------------------------------------------- Table 5
 
 
 def renamed(questions: Sequence[Question], names: Mapping[str, str]) -> list[Question]:
@@ -568,102 +284,118 @@ def as_asked(questions: Iterable[Question]) -> dict[Question, Entities]:
     return {q: Entities(q.drug, q.side_effect) for q in questions}
 
 
-def ask_as(arm: Arm, questions: Sequence[Question], names: Mapping[str, str]) -> Answered:
-    """An arm's answers to the questions with each drug under the name that it has in `names`."""
-    predictions = arm(renamed(questions, names))
-    labels = {"YES": True, "NO": False, None: None}
-    answers = [labels[p.predicted] for p in predictions]
-    return Answered([q.drug for q in questions], [q.label for q in questions], answers)
+def under(names: Mapping[str, str], arm: Arm) -> Arm:
+    """The arm, asked about each drug under the name that it has in `names`."""
+    return lambda questions: arm(renamed(questions, names))
 
 
-def graph_alone(graph: Graph) -> Arm:
-    """The graph's own answer: YES where the edge is there. No language model."""
+# --------------------------------------------------------------------------------------------- the authors' answers
 
-    def arm(questions: Sequence[Question]) -> list[Answer]:
-        pairs = [(q.drug, q.side_effect) for q in questions]
-        edges = known_edges(graph, pairs)
-        return [said(pair in edges, handed=pair in edges) for pair in pairs]
+ARMS = {"format_b": "RAG, Format B", "graphrag": "GraphRAG", "format_a": "RAG, Format A", "pure_llm": "closed book"}
+"""The architectures of Table 5, and two that it leaves out."""
+CONDITIONS = {"correct": "names spelt right", "misspelt": "names misspelt", "normalised": "names corrected"}
+LABELS = {
+    f"{condition}.{arm}": f"{name}, {words}" for arm, name in ARMS.items() for condition, words in CONDITIONS.items()
+}
+PROMPTED = ("floxetine", "ropirinole", "grisefulvin")
+"""Names of the paper's list that stand with their answers in the authors' prompt: FEWSHOT_PROMPT_TEMPLATE in their
+src/utils/spell_corrector.py, the same at commits dff2716 and 10e9091 of the repository of the released files. The
+released reports say that this prompt was used (`use_fewshot`)."""
+NAMES = "side_effects/misspelling/names.csv"
+PAIRS = {
+    condition: f"side_effects/misspelling/{file}.csv"
+    for condition, file in {"correct": "correct", "misspelt": "misspelled", "normalised": "llm_corrected"}.items()
+}
+SPELLING_RUNS = ("20251109_141744", "20251109_151823", "20251129_143712", "20251129_162614")
+RECOVERY_RUNS = ("20251109_152804", "20251129_144011", "20251129_163320")
+MISSPELLING_RUNS = ("20251104_142351", "20251129_134526", "20251129_155639")
+PRINTED = (SPELLING_RUNS[1], RECOVERY_RUNS[0])
+"""The runs that the paper prints."""
+RELEASED = {
+    **{f"side_effects/released/spelling_corrections_{run}.csv": run for run in SPELLING_RUNS},
+    **{f"side_effects/released/recovery_results_{run}.json": run for run in RECOVERY_RUNS},
+    **{f"side_effects/released/misspelling_details_{run}.json": run for run in MISSPELLING_RUNS},
+}
+"""The run of each released file."""
 
-    return arm
 
-
-def format_b_alone(store: TextStore, k: int) -> Arm:
-    """The filter's own answer in text RAG: YES where one of the k retrieved sentences states the pair."""
-
-    def arm(questions: Sequence[Question]) -> list[Answer]:
-        hits = store.search(questions, k)
-        found = [
-            any((q.drug, frozenset({q.side_effect})) == store.pairs[i] for i in numbers if i >= 0)
-            for q, numbers in zip(questions, hits, strict=True)
-        ]
-        return [said(f, handed=f) for f in found]
-
-    return arm
-
-
-def downstream(
-    graph: Graph,
-    questions: Sequence[Question],
-    queries: Sequence[Query],
-    outcomes: Mapping[str, Sequence[Normalised]],
-) -> dict[str, Answered]:
-    """Every question about the drug of every query, answered by the graph's edges under the name that was found.
-
-    Right names, which have nothing to recover, and names of no drug are left out. A name that was not found has no
-    edges.
+def read_corrections(path: Path, run: str, model: str) -> list[Answer]:
+    """One released run of the correction of ten names, with the measure `spelt`.
 
     Args:
-        graph: holds the edges.
-        questions: the forward benchmark.
-        queries: what was typed.
-        outcomes: of each normaliser, for these queries.
+        path: CSV with columns misspelled_input, qwen_correction, ground_truth.
+        run: when it was.
+        model: who corrected.
     """
-    of_drug: dict[str, list[Question]] = {}
-    for question in questions:
-        of_drug.setdefault(question.drug, []).append(question)
-    asked = [(i, question) for i, q in enumerate(queries) if to_mend(q) for question in of_drug.get(q.drug or "", ())]
-    pairs = {
-        name: [(results[i].drug or "", question.side_effect) for i, question in asked]
-        for name, results in outcomes.items()
-    }
-    edges = known_edges(graph, {pair for of in pairs.values() for pair in of if pair[0]})
-    drugs, labels = [q.drug for _, q in asked], [q.label for _, q in asked]
-    return {name: Answered(drugs, labels, [pair in edges for pair in of]) for name, of in pairs.items()}
+    table = pd.read_csv(path, keep_default_na=False).apply(lambda column: column.astype(str).str.strip().str.lower())
+    columns = table[["misspelled_input", "qwen_correction", "ground_truth"]]
+    return [
+        Answer(
+            arm="llm",
+            unit=typed,
+            cluster=right,
+            source="released",
+            run=run,
+            model=model,
+            strata={"run of": _when(run), "in the authors' prompt": "yes" if typed in PROMPTED else "no"},
+            answer=written,
+            gold=right,
+            measures={"spelt": (float(written == right), 1.0)},
+        )
+        for typed, written, right in columns.itertuples(index=False, name=None)
+    ]
 
 
-def f1(labels: NDArray[np.bool_], answers: NDArray[np.bool_]) -> float:
-    """F1 of YES; 0 if nothing is, or is called, YES."""
-    hits = int((labels & answers).sum())
-    called = int(labels.sum() + answers.sum())
-    return 2 * hits / called if called else 0.0
+def read_pairs(
+    path: Path, run: str, model: str, asked: Mapping[str, pd.DataFrame], knowledge: Mapping[str, Sequence[str]]
+) -> list[Answer]:
+    """One released run of the 180 questions, of which confusion counts are released, as rows.
 
-
-def recovered(spelt_right: Answered, other: Answered, draws: int, seed: int = 0) -> Score | None:
-    """F1 with other names as a share of F1 with the right ones, bootstrapped over drugs.
+    Where as many positives were found as the knowledge holds under the names of that condition, these are taken for
+    them, and a drug is a cluster; else each question is its own. Which negatives were called YES is not released: they
+    are spread evenly.
 
     Args:
-        spelt_right: answers with the right names.
-        other: answers to the same questions with other names.
-        draws: of the bootstrap over drugs.
-        seed: of the bootstrap.
-
-    Returns:
-        None if F1 with the right names is 0, so that there is nothing to recover. Where all drugs agree on 0 or 1, the
-        interval is Wilson's over the drugs.
+        path: JSON, by architecture and condition.
+        run: when it was.
+        model: who answered.
+        asked: the questions of each condition (drug, side_effect, label), in one order.
+        knowledge: side effects of each drug.
     """
-    labels = np.array(spelt_right.labels, dtype=bool)
-    a, b = (np.array([bool(x) for x in answered.answers]) for answered in (spelt_right, other))
-    if not f1(labels, a):
-        return None
+    rows = []
+    for entry in json.loads(path.read_text(encoding="utf-8")):
+        for condition, counts in _counts(entry).items():
+            pairs, right = asked[condition], asked["correct"]
+            label = pairs.label.to_numpy(dtype=bool)
+            known = [e in knowledge.get(d, ()) for d, e in zip(pairs.drug, pairs.side_effect, strict=True)]
+            yes = np.array(known) & label
+            same = int(yes.sum()) == counts["tp"]
+            if not same:
+                yes = np.zeros(len(label), dtype=bool)
+                yes[np.flatnonzero(label)[: int(counts["tp"])]] = True
+            negatives = np.flatnonzero(~label)
+            yes[negatives[np.linspace(0, len(negatives) - 1, int(counts["fp"])).astype(int)]] = True
+            for i, (drug, effect) in enumerate(zip(right.drug, right.side_effect, strict=True)):
+                row = answered(
+                    said(bool(yes[i])),
+                    Question(drug, effect, bool(label[i])),
+                    arm=f"{condition}.{entry['architecture']}",
+                    source="released",
+                    run=run,
+                    model=model,
+                )
+                rows.append(replace(row, cluster=row.cluster if same else row.unit, strata={"run of": _when(run)}))
+    return rows
 
-    def share(rows: NDArray[np.float64]) -> float:
-        i = rows.astype(np.int64)
-        whole = f1(labels[i], a[i])
-        return f1(labels[i], b[i]) / whole if whole else 0.0
 
-    score = bootstrap(np.arange(len(labels)), share, clusters=spelt_right.drugs, draws=draws, seed=seed)
-    if score.low == score.high and score.value in (0.0, 1.0):
-        drugs = len(set(spelt_right.drugs))
-        sure = proportion(round(score.value * drugs), drugs)
-        return replace(score, low=sure.low, high=sure.high)
-    return score
+def _counts(entry: Mapping[str, dict[str, dict[str, dict[str, float]]]]) -> dict[str, dict[str, float]]:
+    if "results" in entry:
+        names = {"correct": "perfect", "misspelt": "raw_misspelled", "normalised": "llm_corrected"}
+        return {condition: entry["results"][name]["metrics"] for condition, name in names.items()}
+    plain: Mapping[str, dict[str, float]] = entry  # type: ignore[assignment]
+    return {"correct": plain["correct_metrics"], "misspelt": plain["misspelled_metrics"]}
+
+
+def _when(run: str) -> str:
+    at = datetime.strptime(run, "%Y%m%d_%H%M%S")  # the files tell no time zone
+    return f"{at.day} {at:%B %Y, %H:%M}"

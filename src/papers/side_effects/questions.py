@@ -61,6 +61,26 @@ class Asked:
     parameters: Mapping[str, Any]
     answer: Answer
 
+    @property
+    def unit(self) -> str:
+        """The question."""
+        return self.text
+
+    @property
+    def cluster(self) -> str:
+        """The question: they are independent."""
+        return self.text
+
+    @property
+    def gold(self) -> str:
+        """Nothing: the right set is in the items of an answer."""
+        return ""
+
+    @property
+    def strata(self) -> dict[str, str]:
+        """Its kind and wording."""
+        return {"kind": KINDS[self.form.kind], "wording": "paraphrase" if self.paraphrased else "template"}
+
 
 def _pick(rng: np.random.Generator, names: Iterable[str]) -> str:
     ordered = sorted(names)

@@ -3,17 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
+from scipy.stats import permutation_test, rankdata
 
 from helpers.results import figures, verdicts
-from helpers.results.metrics import Score
+from helpers.results.metrics import Score, bootstrap, paired_means, proportion, ratio
 from helpers.results.outcomes import Outcomes
+from helpers.results.published import Kind
+from helpers.results.record import Run
 from helpers.results.rules import Decision
-from papers.side_effects.forward import ARMS, Question
+from papers.side_effects.corpus import Question
+from papers.side_effects.data import LEAST, Knowledge, Sider, by_name
+from papers.side_effects.forward import ARMS
+
+FAST = 100
+"""Orders of magnitude: text takes more than this many times as long as the graph (Abstract; Table 4)."""
+LEAST_QUERIES = 6
+"""With fewer no paired randomisation test can be significant at 5 %: 2 / 2**5 is 0.06."""
 
 
 def model_difference_small(outcomes: Outcomes, **_: Any) -> Decision:  # noqa: ANN401  # facts that other rules ask for
@@ -87,3 +98,186 @@ def benchmark_labels_hold(
 def lists_exceed_10000_characters(_: Outcomes, *, longest: int, **__: Any) -> Decision:  # noqa: ANN401
     """Whether the longest Format A document has more than 10,000 characters (Results, RAG framework)."""
     return Decision(verdicts.exactly(longest > 10_000), f"The longest document has {longest:,} characters.")
+
+
+def every_drug_with_ten_effects(_: Outcomes, *, sider: Sider | None, released: Knowledge, **__: Any) -> Decision:  # noqa: ANN401
+    """Whether each drug name with an ATC code in SIDER and ten preferred terms is in the benchmark (Methods)."""
+    if sider is None:
+        return Decision("not run", "SIDER is not part of the bundled sample.", reason="no answers")
+    knowledge = by_name(sider.kept)
+    enough = {name for name, effects in knowledge.items() if len(effects) >= LEAST}
+    out = enough - set(released)
+    most = max((len(knowledge[name]) for name in out), default=0)
+    why = (
+        f"{len(enough):,} drugs have at least {LEAST} preferred terms and an ATC code; {len(out):,} are not in the "
+        f"benchmark (with at most {most} terms); its own drugs have at least {min(map(len, released.values()))}."
+    )
+    return Decision(verdicts.exactly(not out), why)
+
+
+# ------------------------------------------------------------------------------------------------------ reverse queries
+
+
+def values(outcomes: Outcomes, measure: str, arm: str) -> NDArray[np.float64]:
+    """A measure of each row of an arm."""
+    rows = outcomes.frame[outcomes.frame.arm == arm]
+    return np.array([top / bottom for of in rows.measures for top, bottom in [of[measure]]])
+
+
+def times_as_long(outcomes: Outcomes, slow: str, fast: str) -> Score | None:
+    """Mean latency of one arm as a multiple of another's, with a bootstrap over the queries that both answered."""
+    series = [
+        pd.Series(values(outcomes, "latency", arm), index=outcomes.frame.unit[outcomes.frame.arm == arm])
+        for arm in (slow, fast)
+    ]
+    both = pd.concat(series, axis=1, join="inner")
+    return ratio(both[0], both[1], clusters=both.index, draws=outcomes.draws) if len(both) else None
+
+
+def graph_returns_exact_sets(outcomes: Outcomes, **_: Any) -> Decision:  # noqa: ANN401
+    """Whether the graph returns every set exactly, and so does a language model that words its list (Table 4)."""
+    scores = {arm: outcomes.score("exact", arm) for arm in ("graphrag", "graph_llm") if arm in outcomes.arms}
+    if not scores:
+        return Decision("not run", "There are no answers of the graph.", reason="no answers")
+    told = (f"{outcomes.label(arm)}: {score.value * score.n:.0f} of {score.n} sets" for arm, score in scores.items())
+    holds = all(score.value == 1 for score in scores.values())
+    return Decision(verdicts.exactly(holds), f"Exact, {'; '.join(told)}. The truth is the graph that is asked.")
+
+
+def graph_is_faster_than_text(outcomes: Outcomes, **_: Any) -> Decision:  # noqa: ANN401
+    """Whether Format B with its LLM takes more than 100 times as long as the graph without one (Table 4)."""
+    score = times_as_long(outcomes, "format_b", "graphrag")
+    if score is None:
+        return Decision("not run", "No query was answered by both.", reason="no answers")
+    times = f"{figures.score_text(score, 'count')} times as long on the same {score.n} queries"
+    why = f"Format B with a language model takes {times} as the graph without one."
+    return Decision(verdicts.above(score, FAST), why)
+
+
+def pairs_slow_with_set_size(outcomes: Outcomes, **_: Any) -> Decision:  # noqa: ANN401
+    """Whether Format B takes longer for larger sets (Results, reverse queries, second key finding).
+
+    Spearman's rank correlation of latency and number of relevant drugs, p by permutation, with the interval of Bonett
+    and Wright (2000).
+    """
+    relevant, seconds = (rankdata(values(outcomes, name, "format_b")) for name in ("relevant", "latency"))
+    n = len(relevant)
+    if n < 4 or not np.ptp(relevant) or not np.ptp(seconds):
+        return Decision("not run", f"{n} queries of Format B give no rank correlation.", reason="too few")
+
+    def correlation(x: NDArray[np.float64]) -> float:
+        return float(np.corrcoef(x, seconds)[0, 1])
+
+    test = permutation_test(
+        (relevant,), correlation, permutation_type="pairings", n_resamples=outcomes.draws, rng=np.random.default_rng(0)
+    )
+    rho = float(test.statistic)
+    half = 1.96 * np.sqrt((1 + rho**2 / 2) / (n - 3))
+    z = np.arctanh(np.clip(rho, -1 + 1e-9, 1 - 1e-9))
+    score = Score(rho, n, float(min(np.tanh(z - half), rho)), float(max(np.tanh(z + half), rho)))
+    p = float(test.pvalue)
+    found = f"{rho:.2f} [{score.low:.2f}, {score.high:.2f}], {figures.p_words(p)}, n = {n}".replace(
+        "-", "\N{MINUS SIGN}"
+    )
+    verdict = verdicts.better(score, p, worthwhile=0.1)
+    return Decision(verdict, f"Rank correlation of latency and number of relevant drugs: {found}.", p)
+
+
+def lists_fail_by_window(outcomes: Outcomes, **_: Any) -> Decision:  # noqa: ANN401
+    """Whether, within a query, Format A returns drugs whose effect lies in the prompt's window more often than others.
+
+    A query is one effect, so its first letter and its size are the same on both sides (Results, reverse queries, third
+    key finding).
+    """
+    rows = outcomes.where(arm="format_a").frame
+    sides: list[list[list[bool | None]]] = [
+        [[i.predicted for i in items if i.gold and i.strata.get("window") == side] for side in ("inside", "beyond")]
+        for items in rows["items"]
+    ]
+    told = " and ".join(
+        f"{sum(sum(map(bool, of[k])) for of in sides)} of {sum(len(of[k]) for of in sides):,} relevant drugs {where} it"
+        for k, where in enumerate(("within", "beyond"))
+    )
+    both = [of for of in sides if all(of)]
+    why = f"Returned, by whether the effect lies in the window: {told}; {len(both)} of {len(rows)} queries have both."
+    if len(both) < LEAST_QUERIES:
+        return Decision("not run", f"{why} A test needs {LEAST_QUERIES}.", reason="too few")
+    within, beyond = (np.array([np.mean([bool(hit) for hit in of[k]]) for of in both]) for k in (0, 1))
+    test = paired_means(within, beyond, draws=outcomes.draws)
+    why += f" Within minus beyond, mean of these: {figures.points(test)} points, {figures.p_words(test.p)}."
+    return Decision(verdicts.better(test, test.p), why, test.p)
+
+
+# --------------------------------------------------------------------------------------------------------- misspelling
+
+
+def recovered(outcomes: Outcomes, arm: str, condition: str = "normalised") -> Score | None:
+    """F1 of Table 5 under a condition as a share of F1 with names spelt right, with a bootstrap over drugs.
+
+    Returns:
+        None if F1 with the right names is 0, so that there is nothing to recover. A share of 0 or 1 has Wilson's
+        interval over the drugs.
+    """
+    parts = []
+    for name in ("correct", condition):
+        rows = outcomes.frame[outcomes.frame.arm == f"{name}.{arm}"]
+        pairs = pd.DataFrame([of["f1"] for of in rows.measures], columns=["top", "bottom"])
+        parts.append(pairs.groupby(rows.cluster.to_numpy()).sum())
+    sums = np.hstack([part.to_numpy() for part in parts])
+    if not sums[:, 0].sum():
+        return None
+
+    def share(drawn: NDArray[np.float64]) -> float:
+        top, bottom, other, below = sums[drawn.astype(np.int64)].sum(axis=0)
+        return float(other / below / (top / bottom)) if top and below else 0.0
+
+    score = bootstrap(np.arange(len(sums)), share, draws=outcomes.draws)
+    if score.low == score.high and score.value in (0.0, 1.0):
+        sure = proportion(round(score.value * len(sums)), len(sums))
+        score = replace(score, low=sure.low, high=sure.high)
+    # a draw in which the two conditions have different false positives can exceed 1
+    return replace(score, n=int((outcomes.frame.arm == f"correct.{arm}").sum()), high=min(score.high, 1.0))
+
+
+def normalisation_recovers(outcomes: Outcomes, **_: Any) -> Decision:  # noqa: ANN401
+    """Whether correcting the name recovers more than half of F1, for Format B and for GraphRAG (Table 5)."""
+    arms = ("format_b", "graphrag")
+    if not {f"normalised.{arm}" for arm in arms} <= set(outcomes.arms):
+        return Decision("not run", "There are no answers with corrected names.", reason="no answers")
+    shares = {arm: recovered(outcomes, arm) for arm in arms}
+    found = [share for share in shares.values() if share is not None]
+    told = ", ".join(f"{figures.arm_label(arm)} {figures.score_text(share)}" for arm, share in shares.items())
+    why = f"Recovered share of F1, intervals over drugs: {told}."
+    if len(found) < len(arms):
+        return Decision("undecided", why)
+    plain = [verdicts.above(share, 0.5) for share in found]
+    wide = [verdicts.above(verdicts.widened(share, share.value, len(arms)), 0.5) for share in found]
+    return Decision(verdicts.all_of(plain, wide), why)
+
+
+def report_shares(run: Run, outcomes: Outcomes, kind: Kind, *, model: str = "", source: str = "") -> None:
+    """Report what the text derives from Table 5: the shares of F1 recovered, lost to misspelling, and lost in the end.
+
+    Args:
+        run: takes the values.
+        outcomes: rows of one run.
+        kind: released answers or this run's.
+        model: of the rerun.
+        source: the registry's name of the released file.
+    """
+    for arm in ("format_b", "graphrag"):
+        ids = [f"side_effects.text.{name}.{arm}" for name in ("recovery", "degradation", "degradation_left")]
+        back, kept = recovered(outcomes, arm), recovered(outcomes, arm, "misspelt")
+        if back is None or kept is None:
+            for id in ids:
+                run.not_run(id, "F1 with names spelt right is 0, so there is nothing to recover.", kind=kind)
+            continue
+        for id, score in zip(ids, (back, _complement(kept), _complement(back)), strict=True):
+            if kind == "rescored":
+                run.rescored(id, score, source=source)
+            else:
+                run.rerun(id, score, model=model)
+
+
+def _complement(score: Score) -> Score:
+    return Score(1 - score.value, score.n, 1 - score.high, 1 - score.low)

@@ -1,0 +1,253 @@
+"""The corpus of drug side effects (side_effects.md): questions, knowledge, its texts with their indexes, the graph."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from helpers.graph import Graph
+from helpers.vectors import Encoder, Index, cached_index
+
+QUESTION = "Is {side_effect} an adverse effect of {drug}?"
+OPENING_A = "The drug {drug} may be associated with the following side effects or adverse reactions: "
+SENTENCE_B = "The drug {drug} may cause {side_effect} as an adverse effect, adverse reaction, or side effect."
+
+
+@dataclass(frozen=True)
+class Question:
+    """One pair of the forward benchmark, with its true label."""
+
+    drug: str
+    side_effect: str
+    label: bool
+
+    @property
+    def text(self) -> str:
+        """The question in words."""
+        return QUESTION.format(side_effect=self.side_effect, drug=self.drug)
+
+    @property
+    def unit(self) -> str:
+        """The pair's id."""
+        return f"{self.drug} | {self.side_effect}"
+
+    @property
+    def cluster(self) -> str:
+        """The drug: its questions share a document."""
+        return self.drug
+
+    @property
+    def gold(self) -> str:
+        """YES or NO."""
+        return "YES" if self.label else "NO"
+
+    @property
+    def strata(self) -> dict[str, str]:
+        """None."""
+        return {}
+
+
+def read_knowledge(format_a: Path, vocabulary: Iterable[str]) -> dict[str, tuple[str, ...]]:
+    """The drugs and their side effects, from the released Format A file.
+
+    A list is split at ", " unless the joined pieces are a known term: some MedDRA terms hold a comma ("hallucination,
+    visual"), and a plain split makes two wrong effects of each.
+
+    Args:
+        format_a: CSV with columns drug, text, format.
+        vocabulary: known side-effect terms.
+
+    Returns:
+        Side effects of each drug, in the order of the file.
+    """
+    with_comma = {term for term in vocabulary if ", " in term}
+    table = pd.read_csv(format_a)
+    return {
+        str(d): tuple(split_effects(t.partition(": ")[2], with_comma))
+        for d, t in zip(table.drug, table.text, strict=True)
+    }
+
+
+def read_terms(path: Path) -> list[str]:
+    """The known side-effect terms: the first column of a CSV."""
+    return [str(term) for term in pd.read_csv(path).iloc[:, 0]]
+
+
+def split_effects(text: str, with_comma: Iterable[str] = ()) -> list[str]:
+    """The terms of a comma-separated list, keeping together those of `with_comma`."""
+    pieces = [piece.strip() for piece in text.strip().rstrip(".").split(", ")]
+    known = set(with_comma)
+    longest = max((term.count(", ") + 1 for term in known), default=1)
+    terms: list[str] = []
+    i = 0
+    while i < len(pieces):
+        size = next((n for n in range(longest, 1, -1) if ", ".join(pieces[i : i + n]) in known), 1)
+        terms.append(", ".join(pieces[i : i + size]))
+        i += size
+    return [term for term in terms if term]
+
+
+def in_order(knowledge: Mapping[str, Sequence[str]]) -> int:
+    """How many drugs have their effects in alphabetical order."""
+    return sum(list(effects) == sorted(effects) for effects in knowledge.values())
+
+
+def read_questions(path: Path) -> list[Question]:
+    """The forward benchmark: CSV with columns drug, side_effect, label (0 or 1)."""
+    table = pd.read_csv(path)
+    return [Question(d, s, bool(y)) for d, s, y in zip(table.drug, table.side_effect, table.label, strict=True)]
+
+
+def stratified(questions: Sequence[Question], n: int, seed: int, exclude_drugs: Iterable[str] = ()) -> list[Question]:
+    """A balanced subset spread over as many drugs as possible.
+
+    Drugs are shuffled once; each round takes one positive and one negative of every drug until `n` are taken.
+
+    Args:
+        questions: the whole benchmark.
+        n: how many to take; all of them if there are no more.
+        seed: of the shuffle.
+        exclude_drugs: drugs to leave out, for a split that shares none.
+
+    Raises:
+        ValueError: `n` is odd or not positive.
+    """
+    if n <= 0 or n % 2:
+        raise ValueError(f"A balanced subset needs an even, positive number of pairs; got {n}.")
+    banned = set(exclude_drugs)
+    rng = np.random.default_rng(seed)
+    # sorted first, so that the draw depends on the data and the seed alone and not on the order of the file
+    pool = sorted({q for q in questions if q.drug not in banned}, key=lambda q: (q.drug, q.side_effect, q.label))
+    order = [pool[i] for i in rng.permutation(len(pool))]
+    drugs = [sorted({q.drug for q in pool})[i] for i in rng.permutation(len({q.drug for q in pool}))]
+    waiting: dict[tuple[str, bool], list[Question]] = {}
+    for question in order:
+        waiting.setdefault((question.drug, question.label), []).append(question)
+    taken: list[Question] = []
+    while len(taken) < n and any(waiting.values()):
+        for drug in drugs:
+            pair = [waiting.get((drug, label), []) for label in (True, False)]
+            if all(pair) and len(taken) < n:
+                taken += [stack.pop() for stack in pair]
+        if not any(waiting.get((d, True)) and waiting.get((d, False)) for d in drugs):
+            break
+    return taken
+
+
+def format_a_documents(knowledge: Mapping[str, Sequence[str]]) -> list[str]:
+    """Format A: one document a drug, its effects as a list (Fig. 1b)."""
+    return [OPENING_A.format(drug=drug) + ", ".join(effects) for drug, effects in knowledge.items()]
+
+
+def format_b_sentences(knowledge: Mapping[str, Sequence[str]]) -> list[str]:
+    """Format B: one sentence a drug and effect (Fig. 1b)."""
+    return [SENTENCE_B.format(drug=d, side_effect=e) for d, effects in knowledge.items() for e in effects]
+
+
+def load_graph(graph: Graph, knowledge: Mapping[str, Sequence[str]], digest: str) -> bool:
+    """Make the bipartite graph Drug -may_cause_side_effect-> SideEffect (Fig. 2a), unless it is there already.
+
+    Args:
+        graph: where to load it.
+        knowledge: side effects of each drug.
+        digest: of what `knowledge` was made from; decides whether a graph that is there is the same.
+
+    Returns:
+        Whether anything was loaded.
+    """
+    with graph.load_once("side_effects", digest) as missing:
+        if missing:
+            graph.clear("Drug", "SideEffect")
+            for label in ("Drug", "SideEffect"):
+                graph.constraint(label, "name")
+            effects = sorted({e for of_drug in knowledge.values() for e in of_drug})
+            graph.load_nodes("Drug", [{"name": d} for d in knowledge], key="name")
+            graph.load_nodes("SideEffect", [{"name": e} for e in effects], key="name")
+            graph.load_edges(
+                "may_cause_side_effect",
+                [{"drug": d, "side_effect": e} for d, of_drug in knowledge.items() for e in of_drug],
+                start=("Drug", "name", "drug"),
+                end=("SideEffect", "name", "side_effect"),
+            )
+    return missing
+
+
+# --------------------------------------------------------------------------------------------------------- two texts
+
+
+@dataclass(frozen=True)
+class TextStore:
+    """A text representation of the knowledge with its vector index.
+
+    Attributes:
+        texts: the retrieved units, (n,).
+        pairs: (drug, effects) that each unit states, as a filter reads them off its text.
+        index: over the encoded units.
+        encoder: encodes the question.
+    """
+
+    texts: Sequence[str]
+    pairs: Sequence[tuple[str, frozenset[str]]]
+    index: Index
+    encoder: Encoder
+
+    def search(self, questions: Sequence[Question], k: int) -> NDArray[np.int64]:
+        """Numbers of the k nearest units of each question, (n_questions, k)."""
+        vectors = self.encoder.encode([q.text for q in questions])
+        return self.index.search(vectors, k)[1]
+
+
+_DOCUMENT_A = re.compile(
+    r"The drug (?P<drug>.+?) (?:may be associated with|causes) the following .*?: (?P<effects>.*)", re.DOTALL
+)
+_SENTENCE_B = re.compile(r"The drug (?P<drug>.+?) may cause (?P<effect>.+) as an adverse effect, adverse reaction")
+
+
+def read_format_a(text: str, with_comma: Iterable[str] = ()) -> tuple[str, frozenset[str]]:
+    """(drug, effects) that a Format A document states; a cut document states fewer. ("", {}) for another text."""
+    found = _DOCUMENT_A.match(text)
+    return (found["drug"], frozenset(split_effects(found["effects"], with_comma))) if found else ("", frozenset())
+
+
+def read_format_b(text: str) -> tuple[str, frozenset[str]]:
+    """(drug, {effect}) that a Format B sentence states; ("", {}) for another text."""
+    found = _SENTENCE_B.match(text)
+    return (found["drug"], frozenset({found["effect"]})) if found else ("", frozenset())
+
+
+def format_a_store(knowledge: Mapping[str, Sequence[str]], encoder: Encoder) -> tuple[TextStore, int]:
+    """Format A indexed, one unit a drug ("chunked at newlines"), and how many documents the encoder saw in part."""
+    comma_terms = {e for effects in knowledge.values() for e in effects if ", " in e}
+    texts = format_a_documents(knowledge)
+    index, cut = _indexed("side-effects-format-a", texts, encoder)
+    return TextStore(texts, [read_format_a(t, comma_terms) for t in texts], index, encoder), cut
+
+
+def format_b_store(knowledge: Mapping[str, Sequence[str]], encoder: Encoder) -> tuple[TextStore, int]:
+    """Format B indexed, one unit a pair, and how many sentences the encoder saw in part."""
+    texts = format_b_sentences(knowledge)
+    index, cut = _indexed("side-effects-format-b", texts, encoder)
+    return TextStore(texts, [read_format_b(t) for t in texts], index, encoder), cut
+
+
+def _indexed(name: str, texts: Sequence[str], encoder: Encoder) -> tuple[Index, int]:
+    return cached_index(name, texts, encoder), encoder.count_truncated(texts)
+
+
+def shortened(store: TextStore, characters: int) -> TextStore:
+    """The same index over Format A documents of which the filter sees the first `characters` only."""
+    comma_terms = {e for _, effects in store.pairs for e in effects if ", " in e}
+    texts = [text[:characters] for text in store.texts]
+    return TextStore(texts, [read_format_a(t, comma_terms) for t in texts], store.index, store.encoder)
+
+
+def place_of(effect: str, text: str) -> int:
+    """Where a list has the whole term, not as a part of another one ("pain" in "abdominal pain"); -1 if nowhere."""
+    found = re.search(rf"(?<=[:,] ){re.escape(effect)}(?=,|\.?$)", text.rstrip())
+    return found.start() if found else -1

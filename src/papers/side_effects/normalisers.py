@@ -1,0 +1,248 @@
+"""Normalisers of drug names (side_effects.md, "Misspelling robustness"): names as typed in, drugs of the knowledge out.
+
+The paper puts a language model before retrieval that corrects the drug's name. It is one way of several.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from rapidfuzz import process
+from rapidfuzz.distance import DamerauLevenshtein, JaroWinkler
+from sklearn.feature_extraction.text import TfidfVectorizer
+
+from helpers.llm import LLM, Choice, Reply
+from helpers.results.answers import Answer
+from helpers.vectors import Index
+from papers.side_effects.misspelling import Query, judged
+
+LABELS = {
+    "none": "no normalisation",
+    "llm": "LLM writes the name (the paper's way)",
+    "llm_larger": "larger LLM writes the name",
+    "choice": "LLM chooses among candidates",
+    "edits": "edit distance",
+    "winkler": "Jaro-Winkler",
+    "ngrams": "letter n-grams in FAISS",
+    "dictionary": "drug-named-entity-recognition",
+    "in_turn": "dictionary, then edit distance",
+}
+COLOURS = {
+    "none": "#808080",
+    "llm": "#c35410",
+    "choice": "#af219d",
+    "edits": "#125ee0",
+    "winkler": "#6a7fdb",
+    "ngrams": "#079c6b",
+    "dictionary": "#9a7400",
+    "in_turn": "#0b7a8f",
+}
+NameArm = Callable[[Sequence[Query]], list[Answer]]
+"""A normaliser under comparison: names in, one answer for each out."""
+Normaliser = Callable[[Sequence[str]], list[str | None]]
+"""Names as typed in; for each a drug of the knowledge out, or None."""
+Ranker = Callable[[Sequence[str], int], list[list[tuple[str, float]]]]
+"""Names as typed and k in; for each the k likeliest drugs with their similarity (1: the same) out, best first."""
+
+
+def unchanged(vocabulary: Iterable[str]) -> Normaliser:
+    """No normalisation: a name is found if it is spelt as in the knowledge."""
+    known = frozenset(vocabulary)
+    return lambda names: [name if name in known else None for name in names]
+
+
+SIMILARITIES: dict[str, Any] = {
+    "damerau_levenshtein": DamerauLevenshtein.normalized_similarity,
+    "jaro_winkler": JaroWinkler.normalized_similarity,
+}
+
+
+def by_edits(vocabulary: Iterable[str], similarity: str = "damerau_levenshtein") -> Ranker:
+    """Drugs by the similarity of their letters.
+
+    Args:
+        vocabulary: the drugs of the knowledge.
+        similarity: `damerau_levenshtein` (1 less the edits' share of the longer name's letters) or `jaro_winkler`.
+    """
+    drugs = sorted(set(vocabulary))
+    scorer = SIMILARITIES[similarity]
+
+    def rank(names: Sequence[str], k: int) -> list[list[tuple[str, float]]]:
+        if not names:
+            return []
+        scores = process.cdist(list(names), drugs, scorer=scorer)
+        # a stable sort: of equally similar drugs the first of the alphabet is taken
+        best = np.argsort(-scores, axis=1, kind="stable")[:, :k]
+        return [[(drugs[i], float(row[i])) for i in order] for row, order in zip(scores, best, strict=True)]
+
+    return rank
+
+
+def by_ngrams(vocabulary: Iterable[str], sizes: tuple[int, int] = (2, 3)) -> Ranker:
+    """Drugs by the cosine of their letter groups, weighted by rarity (tf-idf), in a FAISS index.
+
+    Args:
+        vocabulary: the drugs of the knowledge.
+        sizes: fewest and most letters of a group; a name's beginning and end count as a letter.
+    """
+    drugs = sorted(set(vocabulary))
+    vectoriser = TfidfVectorizer(analyzer="char_wb", ngram_range=sizes, sublinear_tf=True, dtype=np.float32)
+    index = Index.build(vectoriser.fit_transform(drugs).toarray())
+
+    def rank(names: Sequence[str], k: int) -> list[list[tuple[str, float]]]:
+        if not names:
+            return []
+        scores, ids = index.search(vectoriser.transform(names).toarray(), k)
+        return [[(drugs[i], float(s)) for i, s in zip(*of, strict=True)] for of in zip(ids, scores, strict=True)]
+
+    return rank
+
+
+def nearest(ranker: Ranker, cut: float) -> Normaliser:
+    """The likeliest drug, unless its similarity is below `cut`."""
+
+    return lambda names: [drug if score >= cut else None for ((drug, score),) in ranker(names, 1)]
+
+
+def by_dictionary(vocabulary: Iterable[str], *, fuzzy: bool = True) -> Normaliser:
+    """The package drug-named-entity-recognition: its dictionary of drug names, and letter trigrams if `fuzzy`.
+
+    It answers with names of its own. Such a name stands for the drug of the knowledge that it is, or else for the first
+    one that it lists as a synonym.
+
+    Raises:
+        ImportError: the package is not installed.
+    """
+    # seconds to load, and it opens a file of the home folder; so only where it is asked for
+    from drug_named_entity_recognition import find_drugs  # noqa: PLC0415
+
+    known = frozenset(vocabulary)
+
+    def look_up(typed: str) -> str | None:
+        for found, _, _ in find_drugs([typed], is_fuzzy_match=fuzzy):
+            names = [str(found.get("name", "")).lower(), *sorted(found.get("synonyms", ()))]
+            if drug := next((n for n in names if n in known), None):
+                return drug
+        return None
+
+    return lambda names: [look_up(name) for name in names]
+
+
+def in_turn(*normalisers: Normaliser) -> Normaliser:
+    """The first normaliser's answer; where it finds nothing the second one's, and so on."""
+
+    def normalise(names: Sequence[str]) -> list[str | None]:
+        found: list[str | None] = [None] * len(names)
+        for normaliser in normalisers:
+            open_ones = [i for i, drug in enumerate(found) if drug is None]
+            for i, drug in zip(open_ones, normaliser([names[i] for i in open_ones]), strict=True):
+                found[i] = drug
+        return found
+
+    return normalise
+
+
+def arm(normaliser: Normaliser) -> NameArm:
+    """The normaliser as an arm: names in, an answer for each out. Its time is shared out evenly."""
+
+    def normalise(queries: Sequence[Query]) -> list[Answer]:
+        began = time.perf_counter()
+        found = normaliser([query.typed for query in queries])
+        each = (time.perf_counter() - began) / max(1, len(queries))
+        measures = {"seconds": (each, 1.0), "tokens": (0.0, 1.0)}
+        return [
+            judged(query, Answer(answer=drug, predicted=drug, measures=measures))
+            for query, drug in zip(queries, found, strict=True)
+        ]
+
+    return normalise
+
+
+# No examples: of six wordings tried on names outside the test, those with examples made a small model repeat its input.
+SPELLING = (
+    "You are given the name of a drug as somebody typed it. Answer with the drug's generic name, spelt correctly, and "
+    "nothing else. If the name is right already, repeat it."
+)
+CHOOSING = (
+    "You are given the name of a drug as somebody typed it: perhaps misspelt, perhaps a trade name. Which drug of the "
+    "list is meant? Answer with its number, or with 0 if it is none of them."
+)
+
+
+def spelling_prompt(typed: str) -> list[dict[str, str]]:
+    """The messages that ask for the right spelling."""
+    return [{"role": "system", "content": SPELLING}, {"role": "user", "content": typed}]
+
+
+def parse_spelling(reply: str) -> str:
+    """The first word of a reply, in lower case and without quotes or a final full stop."""
+    found = re.search(r"\S+", reply)
+    return found[0].strip("\"'`*.,;:").lower() if found else ""
+
+
+def llm_spells(llm: LLM, vocabulary: Iterable[str], *, temperature: float = 0.1, top_p: float = 0.9) -> NameArm:
+    """The paper's way: a language model writes the name, whatever it likes (Methods, "Misspelling experiment").
+
+    What it wrote is an answer only if the knowledge has a drug of that name.
+    """
+    known = frozenset(vocabulary)
+
+    def normalise(queries: Sequence[Query]) -> list[Answer]:
+        replies = llm.chat_many(
+            [spelling_prompt(query.typed) for query in queries],
+            max_tokens=24,
+            temperature=temperature,
+            top_p=top_p,
+            stop=["\n"],
+            label="LLM spells",
+        )
+        words = [parse_spelling(reply.text) for reply in replies]
+        return [
+            judged(query, Answer(answer=word, predicted=word if word in known else None, **_cost(reply)))
+            for query, word, reply in zip(queries, words, replies, strict=True)
+        ]
+
+    return normalise
+
+
+def _cost(reply: Reply | Choice) -> dict[str, Any]:
+    tokens = float(reply.prompt_tokens + reply.generated_tokens)
+    return {"measures": {"seconds": (reply.seconds, 1.0), "tokens": (tokens, 1.0)}, "requests": [reply.key]}
+
+
+def choosing_prompt(typed: str, candidates: Sequence[str]) -> list[dict[str, str]]:
+    """The messages that ask which candidate is meant."""
+    listed = "\n".join(f"{number}. {drug}" for number, drug in enumerate(candidates, start=1))
+    return [
+        {"role": "system", "content": CHOOSING},
+        {"role": "user", "content": f"Typed: {typed}\n\n{listed}\n0. none of them"},
+    ]
+
+
+def llm_chooses(llm: LLM, ranker: Ranker, k: int = 5) -> NameArm:
+    """A language model chooses among the `k` likeliest drugs, or none of them, by constrained decoding.
+
+    The candidates stand in alphabetical order, so that the order says nothing about which one the ranker prefers. The
+    measure `among` is whether the right drug is one of them: the ceiling of whoever chooses.
+    """
+
+    def normalise(queries: Sequence[Query]) -> list[Answer]:
+        candidates = [sorted(drug for drug, _ in ranked) for ranked in ranker([query.typed for query in queries], k)]
+        prompts = [choosing_prompt(query.typed, of) for query, of in zip(queries, candidates, strict=True)]
+        numbers = [str(number) for number in range(min(k, max(map(len, candidates), default=1)) + 1)]
+        choices = llm.choose_many(prompts, numbers, label="LLM chooses")
+        answers = []
+        for query, choice, of in zip(queries, choices, candidates, strict=True):
+            number = int(choice.answer)
+            drug = of[number - 1] if 0 < number <= len(of) else None
+            answer = judged(query, Answer(answer=drug, predicted=drug, **_cost(choice)))
+            among = {"among": (float(query.drug in of), 1.0)} if query.drug else {}
+            answers.append(replace(answer, measures={**answer.measures, **among}))
+        return answers
+
+    return normalise
