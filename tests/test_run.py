@@ -35,7 +35,7 @@ claims: []
 
 def write_notebook(project: Path, name: str, *cells: str, parameters: str = "profile = 'smoke'\nsize = 1") -> None:
     save = f"""
-from helpers import record
+from helpers.results import record
 run = record.start(notebook={name!r}, paper="demo", profile=profile, parameters={{"size": size}})
 run.rerun("demo.table1.row.accuracy", 0.5)
 run.save()
