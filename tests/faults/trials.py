@@ -1,0 +1,538 @@
+"""The table of faults: what is killed, filled, damaged, turned back and done twice, and on which command."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import random
+import sys
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+from conftest import as_a_user
+from harness import Bench, Disk, Done, Failed, Job, Trial, World, _runs
+
+from helpers.results import answers, requests
+
+# --------------------------------------------------------------------------------------------------------- commands
+
+
+def _printed(_: World, done: Done) -> object:
+    return done.out.splitlines()[-1:]
+
+
+def _reported(world: World, _: Done) -> object:
+    """All that a run of the notebook leaves: record, rows, what the notebook shows, stored replies."""
+    build, name = world.root / "_build", "01_demo_small"
+    record = json.loads((build / f"records/smoke/{name}.json").read_text())
+    notebook = json.loads((build / f"executed/smoke/{name}.ipynb").read_text())
+    rows = answers.read(build / "answers" / "smoke" / name)
+    store = requests.Store(world.root / "data" / "derived" / "requests")
+    asked = json.loads((build / f"records/smoke/requests/{name}.json").read_text())["requests"]
+    stored = {key: row.reply for key, row in store.get(asked).items()}
+    store.close()
+    shown = [
+        output.get("text") or output.get("data") for cell in notebook["cells"] for output in cell.get("outputs", [])
+    ]
+    return (
+        [record[part] for part in ("values", "claims", "reasons", "sample")],
+        record["provenance"]["parameters"],
+        hashlib.sha256(rows.drop(columns="requests").to_json().encode()).hexdigest(),
+        [text for text in map(str, shown) if "it/s" not in text and "req/s" not in text],
+        hashlib.sha256(json.dumps(stored, sort_keys=True).encode()).hexdigest(),
+    )
+
+
+def _fetched(world: World, _: Done) -> object:
+    raw = world.root / "data" / "raw" / "set"
+    return {p.name: hashlib.sha256(p.read_bytes()).hexdigest() for p in raw.iterdir() if ".bad-" not in p.name}
+
+
+def _script(code: str) -> tuple[str, ...]:
+    return (sys.executable, "-c", code)
+
+
+NOTEBOOK = Job("notebook", ("make", "--no-print-directory", "notebook", "NB=01_demo_small"), _reported)
+BOARD = Job("scoreboard", ("make", "--no-print-directory", "scoreboard"), lambda _, done: done.out, before=NOTEBOOK)
+ASK = Job(
+    "ask",
+    _script("""
+from helpers import llm
+prompts = [[{"role": "user", "content": f"Question {i}?"}] for i in range(60)]
+print([reply.text for reply in llm.connect("m").chat_many(prompts, max_tokens=4)])
+"""),
+    _printed,
+)
+EXPORT = Job(
+    "export",
+    _script("""
+import sys
+from helpers.results import exchange, requests
+rows = [requests.Row(requests.request_key("chat", "w", {}, [i]), "chat", "w", "{}", f"[{i}]", '{"text": "YES"}', 1, 1, 0.5,
+                     "e", "2026-01-01").sealed() for i in range(400)]
+requests.Store(requests.STORE).put(rows)
+code = exchange.main(["export", "out.parquet"])
+if not code:
+    print(len({row.reply for row in requests.read(requests.Path("out.parquet"))}), len(requests.read(requests.Path("out.parquet"))))
+sys.exit(code)
+"""),
+    _printed,
+)
+FETCH = Job("fetch", (sys.executable, "-m", "helpers.datasets", "--fetch", "set/one.bin", "set/two.bin"), _fetched)
+INDEX = Job(
+    "index",
+    _script("""
+import hashlib, numpy
+from helpers import vectors
+class Letters(vectors.Encoder):
+    name, engine, digest, dimension, max_tokens = "letters", "none", "0", 64, 512
+    def _encode(self, texts, progress):
+        found = numpy.array([list(hashlib.sha512(t.encode()).digest()) for t in texts], dtype=numpy.float32) - 127
+        return found / numpy.linalg.norm(found, axis=1, keepdims=True), self._cut(texts)
+    def _cut(self, texts):
+        return numpy.zeros(len(texts), dtype=bool)
+letters = Letters()
+index = vectors.cached_index("demo", [f"text {i}" for i in range(1500)], letters, progress=False)
+scores, ids = index.search(letters.encode(["text 3", "text 99", "other"]), 4)
+print(ids.tolist(), scores.round(4).tolist())
+"""),
+    _printed,
+)
+ADAPTER = Job(
+    "adapter",
+    _script("""
+import hashlib
+from helpers import lora, training
+def make(folder):
+    with training.replacing(folder) as part:
+        part.mkdir()
+        (part / lora.WEIGHTS).write_bytes(bytes(range(256)) * 200)
+        (part / "adapter_config.json").write_text('{"r": 8}')
+        training.write_log(part, lora.WEIGHTS, {"base": "m", "settings": {}, "train": [], "validation": [], "pairs": 1,
+            "validation_pairs": 1, "cut": 0, "tokens": 9, "trained_parameters": 1, "parameters": 2, "seconds": 1.0})
+    return lora.load(folder)
+log = training.kept(lora.ADAPTERS, "demo", ["pairs"], lora.load, make)
+print(log.adapter.sha256, log.adapter.rank, log.tokens, hashlib.sha256((log.adapter.folder / lora.WEIGHTS).read_bytes()).hexdigest())
+"""),
+    _printed,
+)
+SERVER = Job(
+    "server",
+    _script("""
+import sys, urllib.request
+from helpers import services, supervisor
+from helpers.engines import Launch
+def launch(say):
+    port = services._free_port()
+    at = f"http://127.0.0.1:{port}/"
+    return Launch("llm", [sys.executable, "-m", "http.server", str(port), "--bind", "127.0.0.1"], {}, at,
+                  {"base_url": at, "version": "plain"})
+try:
+    at = supervisor.ensure(services.SERVICES / "llm-plain", launch)["base_url"]
+except supervisor.ServiceError as error:
+    sys.exit(str(error))
+print(urllib.request.urlopen(at).status)
+"""),
+    _printed,
+)
+GRAPH = Job(
+    "graph",
+    _script("""
+import sys
+from helpers import graph
+from helpers.services import ServiceError
+try:
+    with graph.connect() as db:
+        with db.load_once("demo", "0" * 64) as missing:
+            if missing:
+                db.clear("Drug", "Effect")
+                db.constraint("Drug", "name")
+                db.constraint("Effect", "name")
+                drugs = [{"name": f"drug {i}", "dose": i} for i in range(400)]
+                db.load_nodes("Drug", drugs, "name", progress=False)
+                db.load_nodes("Effect", [{"name": f"effect {i}"} for i in range(50)], "name", progress=False)
+                pairs = [{"drug": f"drug {i}", "effect": f"effect {i * k % 50}"} for i in range(400) for k in (1, 3)]
+                db.load_edges("CAUSES", pairs, ("Drug", "name", "drug"), ("Effect", "name", "effect"), progress=False)
+        doses = db.read("MATCH (d:Drug) RETURN count(d) AS drugs, sum(d.dose) AS doses")
+        asked = "MATCH (d:Drug)-[:CAUSES]->(e:Effect {name: 'effect 7'}) RETURN d.name AS name ORDER BY name"
+        print(doses, db.read_untrusted(asked).rows)
+except (graph.GraphError, ServiceError) as error:
+    sys.exit(str(error))
+"""),
+    _printed,
+    {"NEO4J_URI": ""},
+)
+LLM = Job(
+    "llm",
+    _script("""
+import sys
+from helpers import llm
+from helpers.services import ServiceError
+prompts = [[{"role": "user", "content": f"Is {i} an even number? Answer YES or NO."}] for i in range(12)]
+try:
+    model = llm.connect("SmolLM2-135M-Instruct")
+    print([reply.text for reply in model.chat_many(prompts, max_tokens=6)])
+except (llm.LlmError, ServiceError) as error:
+    sys.exit(str(error))
+"""),
+    _printed,
+    {"LLM_BASE_URL": "", "LLM_CONCURRENCY": "1"},
+)
+
+
+# ----------------------------------------------------------------------------------------------------------- killed
+
+
+def _after(job: Job) -> Job | None:
+    return job.before
+
+
+def kill(job: Job, victim: str = "") -> Callable[[Bench], None]:
+    """Kill the process whose command line has this word, or the command itself, or `everything`."""
+
+    def act(bench: Bench) -> None:
+        world = bench.world(_after(job))
+        seconds = bench.seconds(job)
+        running = world.start(job)
+        target = running.process
+        if victim in ("", "everything"):
+            time.sleep(bench.rng.uniform(0, 1.1 * seconds))
+        else:
+            while not (found := world.processes(victim)) and _runs(running.process):
+                time.sleep(0.02)
+            target = found[0] if found else target
+            time.sleep(bench.rng.uniform(0, 0.4 * seconds))
+        if victim == "everything":
+            world.kill()
+        elif target.is_running():
+            target.kill()
+        done = running.wait()
+        bench.judge(world, job, done if target is not running.process and victim != "everything" else None)
+        if job is ASK:
+            asked = sum(path == "asked" for path, _ in world.server.requests)
+            if asked > 60 + 4:
+                raise Failed(f"{asked} requests for 60 replies, four at a time: some that had come were lost")
+
+    return act
+
+
+# ------------------------------------------------------------------------------------------------------------ disks
+
+
+def full(job: Job, most: int) -> Callable[[Bench], None]:
+    """Leave a disk room for so many bytes at most."""
+
+    def act(bench: Bench) -> None:
+        disk = Disk(bench)
+        world = bench.world(_after(job), disk.folder)
+        disk.leave(bench.rng.randrange(most))
+        done = world.run(job)
+        disk.remount("rw,size=1g")
+        bench.judge(world, job, done)
+
+    return act
+
+
+def limited(job: Job, most: int) -> Callable[[Bench], None]:
+    """Let no file have more than so many bytes at most, which needs no privilege."""
+
+    def act(bench: Bench) -> None:
+        world = bench.world(_after(job))
+        world.prefix = ("prlimit", f"--fsize={bench.rng.randrange(most)}")
+        done = world.run(job)
+        world.prefix = ()
+        bench.judge(world, job, done)
+
+    return act
+
+
+def read_only(job: Job) -> Callable[[Bench], None]:
+    """Let nothing of the disk be written."""
+
+    def act(bench: Bench) -> None:
+        disk = Disk(bench)
+        world = bench.world(_after(job), disk.folder)
+        disk.remount("ro")
+        done = world.run(job)
+        disk.remount("rw")
+        bench.judge(world, job, done)
+
+    return act
+
+
+def not_ours(job: Job, folder: str) -> Callable[[Bench], None]:
+    """Let one folder, and what it holds, not be written by this user."""
+
+    def act(bench: Bench) -> None:
+        world = bench.world(_after(job))
+        top = world.root / folder
+        top.mkdir(parents=True, exist_ok=True)
+        inside = [top, *(path for path in top.rglob("*") if not path.is_symlink())]
+        modes = {path: path.stat().st_mode for path in inside}
+        for path, mode in modes.items():
+            path.chmod(mode & ~0o222)
+        world.prefix = tuple(as_a_user())
+        done = world.run(job)
+        for path, mode in modes.items():
+            if path.exists():
+                path.chmod(mode)
+        world.prefix = ()
+        bench.judge(world, job, done)
+
+    return act
+
+
+# --------------------------------------------------------------------------------------------------------- damaged
+
+
+def damage(path: Path, rng: random.Random) -> None:
+    """Flip bits, cut off the end, or leave other bytes."""
+    content = bytearray(path.read_bytes())
+    how = rng.choice(("flip", "flip", "flip", "cut", "other"))
+    if how == "flip" and content:
+        for _ in range(3):
+            content[rng.randrange(len(content))] ^= 1 << rng.randrange(8)
+    elif how == "cut" and content:
+        del content[rng.randrange(len(content)) :]
+    else:
+        content = bytearray(rng.randbytes(len(content) or 40))
+    path.write_bytes(content)
+
+
+def flip(job: Job, pattern: str, *, running: bool = False) -> Callable[[Bench], None]:
+    """Damage a file that an undisturbed run has left, or has while its server still runs; then give the command again."""
+
+    def act(bench: Bench) -> None:
+        world = bench.world(job)
+        if running:
+            world.run(job)
+        damage(world.path(pattern, bench.rng), bench.rng)
+        bench.judge(world, job, world.run(job))
+
+    return act
+
+
+def misread(pattern: str) -> Callable[[Bench], None]:
+    """Damage what a run has left; what only shows it must not show another number, and say so."""
+
+    def act(bench: Bench) -> None:
+        world = bench.world(BOARD)
+        path = world.path(pattern, bench.rng)
+        damage(path, bench.rng)
+        done = world.run(BOARD).clear()
+        if done.out != bench.undisturbed.after(BOARD)[1] and path.name not in done.text:
+            raise Failed(f"another board, and no word on {path.name}: {done.out[:600]}")
+        bench.judge(world, NOTEBOOK, world.run(NOTEBOOK))
+        bench.judge(world, BOARD)
+
+    return act
+
+
+def half_fetched(bench: Bench) -> None:
+    """Damage what an interrupted fetch has left."""
+    world = bench.world()
+    running = world.start(FETCH)
+    while not list(world.root.glob("data/raw/set/*.part")) and _runs(running.process):
+        time.sleep(0.02)
+    time.sleep(0.3)
+    world.kill()
+    running.wait()
+    damage(world.path("data/raw/set/*.part*", bench.rng), bench.rng)
+    bench.judge(world, FETCH, world.run(FETCH))
+
+
+# ----------------------------------------------------------------------------------------------------------- clocks
+
+
+def _shift(root: Path, seconds: float) -> None:
+    for path in root.rglob("*"):
+        if (
+            path.is_file()
+            and not path.is_symlink()
+            and "derived/models" not in str(path)
+            and "raw/models" not in str(path)
+        ):
+            seen = path.stat()
+            os.utime(path, ns=(seen.st_atime_ns, seen.st_mtime_ns + int(seconds * 1e9)))
+
+
+def step(job: Job, hours: float) -> Callable[[Bench], None]:
+    """Set the clock while a command runs: what is there is now older, or of the future."""
+
+    def act(bench: Bench) -> None:
+        world = bench.world(_after(job))
+        running = world.start(job)
+        time.sleep(bench.rng.uniform(0, bench.seconds(job)))
+        _shift(world.root, -3600 * hours)
+        bench.judge(world, job, running.wait())
+
+    return act
+
+
+def edited_after(path: str, before: str, after: str, hours: float) -> Callable[[Bench], None]:
+    """Set the clock after a run, then edit what the run was made from: the run must be of the edit."""
+
+    def act(bench: Bench) -> None:
+        world, other = bench.world(NOTEBOOK), bench.folder / "other"
+        edited = (world.root / path).read_text().replace(before, after)
+        wanted_world = bench.world(None, other)
+        (wanted_world.root / path).write_text(edited)
+        wanted = _reported(wanted_world, wanted_world.run(NOTEBOOK))
+        if wanted == bench.undisturbed.after(NOTEBOOK)[1]:
+            raise Failed("harness: the edit changes nothing")
+        _shift(world.root, -3600 * hours)
+        (world.root / path).write_text(edited)
+        found = _reported(world, world.run(NOTEBOOK).clear())
+        if found != wanted:
+            raise Failed(f"the edit of {path} was not seen")
+
+    return act
+
+
+# -------------------------------------------------------------------------------------------------------- at once
+
+
+def twice(*jobs: Job) -> Callable[[Bench], None]:
+    """Give commands at once."""
+
+    def act(bench: Bench) -> None:
+        world = bench.world(_after(jobs[0]))
+
+        def later(job: Job) -> Done:
+            time.sleep(bench.rng.uniform(0, 0.3))
+            return world.run(job)
+
+        with ThreadPoolExecutor(len(jobs)) as pool:
+            done = list(pool.map(later, jobs))
+        for job, one in zip(jobs, done, strict=True):
+            if one.clear().code:
+                raise Failed(f"{job.name} beside {', '.join(j.name for j in jobs)}: {one.tail}")
+        for job in dict.fromkeys(jobs):
+            bench.judge(world, job)
+        if jobs[0] is FETCH and (asked := len(world.server.requests)) > 2:
+            raise Failed(f"two files were asked for {asked} times")
+
+    return act
+
+
+def stopped(bench: Bench) -> None:
+    """`make stop` while a notebook needs the server."""
+    world = bench.world()
+    running = world.start(GRAPH)
+    time.sleep(bench.rng.uniform(0.5, bench.seconds(GRAPH)))
+    world.run(Job("stop", ("make", "--no-print-directory", "stop"), _printed)).clear()
+    bench.judge(world, GRAPH, running.wait())
+
+
+def idle(bench: Bench) -> None:
+    """Who used a server is killed: the server ends by itself, within its minute of grace."""
+    world = bench.world()
+    world.run(SERVER)
+    deadline = time.monotonic() + 90
+    while world.processes() and time.monotonic() < deadline:
+        time.sleep(1)
+    if left := world.processes():
+        raise Failed(f"after 90 s there is still {left}")
+
+
+# ------------------------------------------------------------------------------------------------------------ table
+
+
+def _several(
+    kind: str, name: str, count: int, act: Callable[[Bench], None], *, fast: int = 0, heavy: bool = False
+) -> Iterator[Trial]:
+    for number in range(1, count + 1):
+        yield Trial(kind, f"{name} {number}", act, fast=number <= fast, heavy=heavy)
+
+
+K, F, R, D, C, T = "kill -9", "full disk", "read-only", "damaged file", "clock", "at once"
+TRIALS = [
+    *_several(K, "make", 4, kill(NOTEBOOK)),
+    *_several(K, "runner", 3, kill(NOTEBOOK, "helpers.site.run notebook")),
+    *_several(K, "kernel", 5, kill(NOTEBOOK, "ipykernel_launcher"), fast=1),
+    *_several(K, "all of make", 5, kill(NOTEBOOK, "everything")),
+    *_several(K, "asking", 6, kill(ASK), fast=1),
+    *_several(K, "fetch", 8, kill(FETCH), fast=1),
+    *_several(K, "index", 3, kill(INDEX)),
+    *_several(K, "adapter", 3, kill(ADAPTER)),
+    *_several(K, "export", 3, kill(EXPORT)),
+    *_several(K, "server", 2, kill(SERVER, "http.server")),
+    *_several(K, "supervisor", 3, kill(SERVER, "helpers.supervisor"), fast=1),
+    *_several(K, "graph server", 5, kill(GRAPH, "java.args")),
+    *_several(K, "graph and all", 3, kill(GRAPH, "everything")),
+    *_several(K, "LLM server", 3, kill(LLM, "vllm.entrypoints"), heavy=True),
+    Trial(K, "holder of a server", idle),
+    *_several(F, "notebook", 5, full(NOTEBOOK, 200_000)),
+    *_several(F, "asking", 4, full(ASK, 60_000)),
+    *_several(F, "fetch", 4, full(FETCH, 1_100_000)),
+    *_several(F, "index", 2, full(INDEX, 400_000)),
+    *_several(F, "export", 2, full(EXPORT, 150_000)),
+    *_several(F, "adapter", 2, full(ADAPTER, 60_000)),
+    *_several(F, "graph", 2, full(GRAPH, 2_000_000)),
+    *_several(F, "limited notebook", 2, limited(NOTEBOOK, 20_000)),
+    *_several(F, "limited fetch", 2, limited(FETCH, 500_000), fast=1),
+    *_several(F, "limited asking", 2, limited(ASK, 30_000)),
+    *(Trial(R, job.name, read_only(job), fast=job is FETCH) for job in (NOTEBOOK, ASK, FETCH, INDEX, SERVER, GRAPH)),
+    *(
+        Trial(R, f"{job.name}, {folder} of another user", not_ours(job, folder))
+        for job, folder in (
+            (NOTEBOOK, "_build"),
+            (NOTEBOOK, "data/derived"),
+            (FETCH, "data/raw/set"),
+            (EXPORT, "data/derived/requests"),
+        )
+    ),
+    *_several(D, "requests.sqlite", 4, flip(ASK, "data/derived/requests/requests.sqlite*"), fast=1),
+    *_several(D, "exported requests", 2, flip(EXPORT, "out.parquet")),
+    *_several(D, "answers", 3, flip(NOTEBOOK, "_build/answers/smoke/01_demo_small/*.parquet")),
+    *_several(D, "record", 4, flip(NOTEBOOK, "_build/records/smoke/*.json"), fast=1),
+    *_several(D, "record shown", 3, misread("_build/records/smoke/*.json")),
+    *_several(D, "keys of requests", 2, flip(NOTEBOOK, "_build/records/smoke/requests/*.json")),
+    *_several(D, "executed notebook", 4, flip(NOTEBOOK, "_build/executed/smoke/*.ipynb"), fast=1),
+    *_several(D, "parameters", 2, flip(NOTEBOOK, "_build/params/smoke/*.yml")),
+    *_several(D, "dependencies", 2, flip(NOTEBOOK, "_build/dependencies.mk")),
+    *_several(D, "lock of a notebook", 1, flip(NOTEBOOK, "_build/executed/smoke/*.lock")),
+    *_several(D, "index", 3, flip(INDEX, "data/derived/indexes/demo-*/index.faiss"), fast=1),
+    *_several(D, "description of an index", 3, flip(INDEX, "data/derived/indexes/demo-*/index.json")),
+    *_several(D, "lock of an index", 1, flip(INDEX, "data/derived/indexes/*.lock")),
+    *_several(D, "adapter", 2, flip(ADAPTER, "data/derived/adapters/demo-*/adapter_model.safetensors")),
+    *_several(D, "log of a training", 3, flip(ADAPTER, "data/derived/adapters/demo-*/training.json")),
+    *_several(D, "adapter's configuration", 2, flip(ADAPTER, "data/derived/adapters/demo-*/adapter_config.json")),
+    *_several(D, "download", 3, flip(FETCH, "data/raw/set/*.bin"), fast=1),
+    *_several(D, "stamp of a download", 3, flip(FETCH, "data/raw/.state/*.json")),
+    *_several(D, "lock of a download", 1, flip(FETCH, "data/raw/.state/*.lock")),
+    *_several(D, "half a download", 4, half_fetched),
+    *_several(D, "pids", 3, flip(SERVER, "_build/services/llm-plain/pids.json", running=True), fast=1),
+    *_several(D, "endpoint", 3, flip(SERVER, "_build/services/llm-plain/endpoint.json", running=True)),
+    *_several(D, "leases", 2, flip(SERVER, "_build/services/llm-plain/leases/*", running=True)),
+    *_several(D, "passwords", 2, flip(GRAPH, "data/derived/graph/passwords.json")),
+    *_several(D, "users of the graph", 2, flip(GRAPH, "data/derived/graph/config/*")),
+    *_several(D, "graph", 5, flip(GRAPH, "data/derived/graph/databases/**/*")),
+    *_several(D, "pids of the graph", 1, flip(GRAPH, "_build/services/graph/pids.json", running=True)),
+    *(
+        Trial(C, f"{hours:+} h while {job.name}", step(job, hours))
+        for job in (NOTEBOOK, FETCH, SERVER)
+        for hours in (1, -1)
+    ),
+    *(
+        Trial(C, f"{hours:+} h, then an edit of {Path(path).name}", edited_after(path, old, new, hours))
+        for hours in (-1, 1)
+        for path, old, new in (
+            ("notebooks/profiles/smoke.yml", "24", "25"),
+            ("notebooks/01_demo_small.ipynb", "Now 1", "Now 2"),
+        )
+    ),
+    *_several(T, "two makes", 2, twice(NOTEBOOK, NOTEBOOK)),
+    *_several(T, "make and scoreboard", 1, twice(NOTEBOOK, NOTEBOOK, NOTEBOOK)),
+    *_several(T, "two fetches", 3, twice(FETCH, FETCH), fast=1),
+    *_several(T, "two stores", 3, twice(ASK, ASK)),
+    *_several(T, "store and export", 1, twice(ASK, EXPORT)),
+    *_several(T, "two of an index", 2, twice(INDEX, INDEX)),
+    *_several(T, "two of an adapter", 1, twice(ADAPTER, ADAPTER)),
+    *_several(T, "three of a server", 2, twice(SERVER, SERVER, SERVER)),
+    *_several(T, "two loads of a graph", 2, twice(GRAPH, GRAPH)),
+    *_several(T, "stop and a graph", 2, stopped),
+]
