@@ -13,11 +13,11 @@ from tokenizers import Tokenizer, models, pre_tokenizers, processors
 from helpers import engines, settings, training
 from helpers.engines import EngineError
 from helpers.results import record
+from helpers.results.outcomes import Outcomes
 from helpers.vectors import Encoder
-from papers.biomedrag import encoder_tuning, scorer
-from papers.biomedrag import method_report as report
+from papers.biomedrag import choices, encoder_tuning, scorer
 from papers.biomedrag.arms import choose_documents
-from papers.biomedrag.corpora import Example, Triple
+from papers.biomedrag.corpora import Corpus, Example, Triple
 from papers.biomedrag.encoder_tuning import TunedEncoder, TuningLog, tuned
 from papers.biomedrag.experiment import FOLDS, Lesson
 from papers.biomedrag.memory import Document, Memory, Shot
@@ -200,37 +200,22 @@ def run():
     return record.start(notebook="07_biomedrag_triples", paper="biomedrag", profile="smoke", parameters={})
 
 
-def test_the_table_says_that_no_encoder_was_fine_tuned(run):
-    lesson = taught_lesson(with_tuned=False)
-    table = report.choices_table(run, "GIT", lesson, 100)
-    rows = [row for row in table["scorer"] if "encoder" in row]
-    assert rows == ["encoder fine-tuned: did not run, for tuned_encoder names no encoder"]
-    assert not any("tuned" in extra for extra in run._extras)
-    assert "fine-tuned" not in report.choices_words({"GIT": lesson}, 100)
-    assert len(report.draw_losses({"GIT": lesson}).axes) == 3
-
-
-def test_a_fine_tuned_encoder_stands_in_the_same_comparison(run, tmp_path):
-    lesson = taught_lesson(with_tuned=True)
-    table = report.choices_table(run, "GIT", lesson, 500).set_index("scorer")
-    row = table.loc["encoder fine-tuned, Kullback-Leibler"]
-    best = table.loc["the LLM's own choice (ceiling)"]
-    assert row["mean log P(y | d, x)"] == best["mean log P(y | d, x)"]
-    assert row["p (Holm)"] == best["p (Holm)"]
-    before = table.loc["that encoder before, plain cosine"]
-    assert before["minus cosine"].startswith("+0.00")
-    assert before["same document as cosine"] == 1
-    words = report.choices_words({"GIT": lesson}, 500)
-    assert "with the encoder fine-tuned, the trained scorer won" in words
-    # the same comparison has one p-value on a page
-    assert f"p = {row['p (Holm)']}" in words or f"p {row['p (Holm)']}" in words
-    assert len(report.draw_losses({"GIT": lesson}).axes) == 4
-    assert "tuned 2.000 to 1.000" in report.losses_words({"GIT": lesson})
-    report.report_lesson(run, lesson, "GIT")
+@pytest.mark.parametrize("with_tuned", [False, True])
+def test_a_fine_tuned_encoder_is_in_the_same_comparison(run, tmp_path, with_tuned: bool):
+    lesson = taught_lesson(with_tuned=with_tuned)
+    corpus = Corpus("GIT", "triples", (), (), (), {})
+    out = Outcomes(choices.chosen(run, corpus, lesson), labels=choices.SCORERS, draws=500)
+    assert out.score("shows_label", "best").value > out.score("shows_label", "cosine").value
+    assert ("tuned" in out.arms) == ("encoder fine-tuned" in choices.shown(out, "GIT").html) == with_tuned
+    if with_tuned:
+        # it learned the teacher's choice, which plain cosine and that encoder before do not make
+        assert out.score("log_likelihood", "tuned").value == out.score("log_likelihood", "best").value
+        first, second = out.against([("tuned", "cosine"), ("untuned", "cosine")], "log_likelihood")
+        assert first.p < 0.05
+        assert second.test.difference == 0
+    choices.report_lesson(run, "GIT", lesson)
     saved = record.load(run.save(tmp_path / "record.json"))
-    assert "a base, fine-tuned" in {model.name for model in saved.provenance.models}
-    shown = report.candidates_table(lesson, Counts("red", "blue"))
-    assert shown["scorer, P(d | x)"].tolist() != shown["cosine, as P(d | x)"].tolist()
+    assert ("a base, fine-tuned" in {model.name for model in saved.provenance.models}) == with_tuned
 
 
 # ----------------------------------------------------------------------------------------------- in torch, for real

@@ -1,20 +1,22 @@
-"""Text classification and link prediction of biomedrag.md: floors, subsets, and what the chapters report."""
+"""The chapters of biomedrag.md: floors, subsets, cells, claims and the ablation, read off the table of answers."""
 
 from __future__ import annotations
 
 from collections import Counter
 from dataclasses import replace
+from html import unescape
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from helpers import vectors
-from helpers.results import record
-from papers.biomedrag import labels_report as report
-from papers.biomedrag.arms import Prediction
+from helpers.results import record, rules
+from helpers.results.answers import Answer
+from helpers.results.outcomes import Outcomes
+from papers.biomedrag import ablation, study
+from papers.biomedrag.arms import Arm, Prediction
 from papers.biomedrag.corpora import Corpus, Example, Triple, load, question, shortened, stratified
-from papers.biomedrag.experiment import Study
 from papers.biomedrag.links import known_names, pair_classifier
 
 
@@ -58,23 +60,12 @@ def test_head_and_tail_decide_and_a_triple_is_not_stated_twice():
     # both relations that training states of n0 and cell are out
     assert new[1] == "isa"
     assert new[0] != "affects"
-    assert known_names(corpus) == [True, True]
+    assert known_names(corpus, corpus.test) == [True, True]
 
 
 def test_a_name_that_training_lacks_is_known_to_be_unknown():
     corpus = graph([link("a", "isa", "b")], [link("a", "isa", "z"), replace(link("a", "isa", "b"), triples=())])
-    assert known_names(corpus) == [False, False]
-
-
-@pytest.fixture(scope="module")
-def floors() -> dict[str, Study]:
-    embed = vectors.Remembering(vectors.encoder())
-    studies = {}
-    for name in ("UMLS", "ADInt"):
-        corpus = load(name, "sample")
-        studies[name] = Study(corpus.task, corpus.test)
-        studies[name].run(report.floor_arms(corpus, embed))
-    return studies
+    assert known_names(corpus, corpus.test) == [False, False]
 
 
 @pytest.fixture
@@ -82,112 +73,142 @@ def run() -> record.Run:
     return record.start(notebook="10_toy", paper="biomedrag", profile="smoke", parameters={})
 
 
-def test_every_floor_answers_every_row_with_a_label(floors: dict[str, Study]):
-    for name, study in floors.items():
-        labels = set(load(name, "sample").labels)
-        for arm, given_ in study.answers.items():
-            assert len(given_) == len(study.rows), arm
-            assert {p.label for p in given_} <= labels
+@pytest.mark.parametrize("name", ["UMLS", "ADInt", "ADE-corpus-v2", "GIT-RE"])
+def test_every_floor_answers_every_row_with_a_label(name: str, run: record.Run):
+    corpus = load(name, "sample")
+    arms = study.floor_arms(corpus, vectors.Remembering(vectors.encoder()))
+    rows = study.answer(run, corpus, arms, corpus.test)
+    assert len(rows) == len(arms) * len(corpus.test)
+    assert {row.predicted for row in rows} <= set(corpus.labels)
+    assert {row.task for row in rows} == {name}
+    out = Outcomes(rows, labels=study.LABELS, draws=100)
+    printed = study.printed_of(run.printed, name)
+    html = unescape(study.beside(run, out, name, "all").html)
+    assert all(number.printed in html for number in printed)
+    assert all(study.LABELS[arm] in html for arm in arms)
 
 
-def test_tables_hold_printed_rows_and_floors(floors: dict[str, Study], run: record.Run):
-    table = report.floors_table(run, floors, draws=100)
-    assert Counter(table["F1"]) == {"printed": 9, "here": 6}
-    corpora = {name: load(name, "sample") for name in floors}
-    for by in (report.met_table, report.names_table):
-        assert len(by(corpora, floors)) == 12
-    assert "UMLS has" in report.pairs_words(corpora)
-    assert "62.22%" in report.above_words(run, floors, 100)
-    assert "58.15% (BERT)" in report.gap_words(run, floors, "ADInt", 100)
+def knowing(right: int, request: str = "") -> Arm:
+    """An arm that has the first so many rows right, with prompts of ten tokens more for each."""
+
+    def answer(examples) -> list[Prediction]:
+        return [
+            Prediction(e.label if i < right else "none of these", prompt_tokens=100 + 10 * right, request=request)
+            for i, e in enumerate(examples)
+        ]
+
+    return answer
 
 
-def answered(study: Study, right_rows: int) -> list[Prediction]:
-    """Predictions of which the first so many are right."""
-    return [Prediction(row.label if i < right_rows else "none of these") for i, row in enumerate(study.rows)]
+def toy(run: record.Run, name: str, right: dict[str, int], n: int = 60, model: str = "GPT-4") -> list[Answer]:
+    rows = [Example(f"{name}.{i}", f"text {i}", "X" if i % 2 else "Y", ()) for i in range(n)]
+    corpus = Corpus(name, "classification", (), (), tuple(rows), {"X": "x", "Y": "y"})
+    arms = {arm: knowing(hits, request="key" if arm != "encoded" else "") for arm, hits in right.items()}
+    return study.answer(run, corpus, arms, rows, model=model)
 
 
-def toy(n: int, llm: int, biomedrag: int, trained: int) -> Study:
-    study = Study("classification", [Example(str(i), str(i), "X" if i % 2 else "Y", ()) for i in range(n)])
-    for arm, hits in (("zero_shot", llm), ("biomedrag", biomedrag), ("encoded", trained)):
-        study.answers[arm] = answered(study, hits)
-    return study
+def verdict(run: record.Run, rows: list[Answer], *claims: str) -> dict[str, str]:
+    rules.decide(run, Outcomes(rows, labels=study.LABELS, draws=500), *claims)
+    return {found.id.rpartition(".")[2]: found.verdict for found in run.claims}
 
 
 @pytest.mark.parametrize(
-    ("biomedrag", "trained", "verdict"), [(50, 10, "differs"), (20, 50, "agrees"), (24, 20, "undecided")]
+    ("biomedrag", "trained", "expected"), [(50, 10, "differs"), (20, 50, "agrees"), (24, 22, "undecided")]
 )
 def test_small_models_are_on_par_if_the_interval_leaves_no_room_for_worse(
-    biomedrag: int, trained: int, verdict: str, run: record.Run
+    biomedrag: int, trained: int, expected: str, run: record.Run
 ):
-    study = toy(60, 5, biomedrag, trained)
-    # the comparator is fixed: another arm that does better on the tested rows changes nothing
-    study.answers["tfidf"] = answered(study, 60)
-    report.decide_on_par(run, "biomedrag.claim.small_models_on_par_links", {"UMLS": study}, "a model")
-    claim = run.claims[0]
-    assert claim.verdict == verdict
-    assert claim.p is None
-    assert "Encoder and logistic regression" in claim.why
-    assert "stand-in" in claim.why
+    # the comparator is fixed: another arm that does better changes nothing
+    rows = toy(run, "UMLS", {"zero_shot": 5, "biomedrag": biomedrag, "encoded": trained, "tfidf": 60})
+    assert verdict(run, rows, "small_models_on_par_links") == {"small_models_on_par_links": expected}
 
 
 @pytest.mark.parametrize(
-    ("llm", "trained", "verdict"), [(50, 10, "agrees"), (10, 50, "differs"), (21, 20, "undecided")]
+    ("llm", "trained", "expected"), [(50, 10, "agrees"), (10, 50, "differs"), (21, 20, "undecided")]
 )
-def test_a_prompted_model_must_be_significantly_better(llm: int, trained: int, verdict: str, run: record.Run):
-    report.decide_prompted(run, toy(60, llm, 5, trained), "a model", "Own split.")
-    assert run.claims[0].verdict == verdict
-    assert "Own split. (stand-in: a model for GPT-4" in run.claims[0].why
+def test_a_prompted_model_must_be_significantly_better(llm: int, trained: int, expected: str, run: record.Run):
+    rows = toy(run, "MTSamples", {"zero_shot": llm, "encoded": trained})
+    rows += toy(run, "ADE-corpus-v2", {"zero_shot": 60, "encoded": 0})
+    assert set(verdict(run, rows, "prompted_llm_best_on_mtsamples").values()) == {expected}
 
 
-def test_the_note_on_mtsamples_names_its_split_and_its_cut():
-    whole = load("MTSamples", "sample")
-    third = len(whole.test) // 3
-    parts = replace(whole, train=whole.test[:third], validation=whole.test[third:], test=())
-    assert "/0 per cent)" in report.split_note(whole, parts, 60)
-    assert "cut to 60 words" in report.split_note(whole, parts, 60)
-    assert "not cut" in report.split_note(whole, parts, 0)
+@pytest.mark.parametrize(
+    ("prompted", "tuned", "expected"),
+    [
+        ("Qwen2.5-Coder-1.5B-Instruct", "", "not run"),
+        ("gpt-4", "", "differs"),
+        # a fine-tuned model that the paper names decides, another one does not
+        ("gpt-4", "meta-llama/Llama-2-13b-hf", "agrees"),
+        ("Qwen2.5-Coder-1.5B-Instruct", "SmolLM2-135M-Instruct", "not run"),
+    ],
+)
+def test_only_the_papers_models_decide_whether_biomedrag_improves_them(
+    prompted: str, tuned: str, expected: str, run: record.Run
+):
+    rows = toy(run, "UMLS", {"zero_shot": 40, "biomedrag": 10}, model=prompted)
+    rows += toy(run, "UMLS", {"lora": 10, "lora_rag": 40}, model=tuned) if tuned else []
+    assert set(verdict(run, rows, "beats_llm_links").values()) == {expected}
 
 
-def test_prompted_arms_stand_beside_gpt4_and_the_rest_is_explained(run: record.Run):
-    study = toy(40, 10, 20, 30)
-    study.answers["knn_n"] = answered(study, 15)
-    # an answer that cannot be read lowers F1 by less than accuracy
-    study.answers["zero_shot"] = [p if i < 20 else Prediction(None) for i, p in enumerate(study.answers["zero_shot"])]
-    scores = report.report_arms(run, "ADE-corpus-v2", study, "toy", "a note", draws=100)
-    report.explain_rest(run, ["ADE-corpus-v2"])
-    values = {value.id: value.value for value in run._values.values()}
-    assert values["biomedrag.table2.gpt4.ade_f1"] == pytest.approx(20 / 60)
-    assert values["biomedrag.table2.gpt4_br.ade_recall"] == pytest.approx(20 / 40)
-    # Figure 2 is of a fine-tuned model, which no prompted one stands for
-    assert "biomedrag.figure2.ade.top1" not in values
-    # what is gained is the difference of the two F1 beside it
-    f1 = {row: values[f"biomedrag.table2.{row}.ade_f1"] for row in ("gpt4", "gpt4_br")}
-    assert values["biomedrag.text.gain.ade_gpt4"] == pytest.approx(100 * (f1["gpt4_br"] - f1["gpt4"]))
+def test_arms_fill_the_cells_beside_them_and_the_rest_is_explained(run: record.Run):
+    rows = toy(run, "ADE-corpus-v2", {"zero_shot": 10, "biomedrag": 20, "encoded": 30})
+    rows += toy(run, "ADE-corpus-v2", {"lora": 30, "lora_rag": 40}, model="a small model")
+    out = Outcomes(rows, labels=study.LABELS, draws=100)
+    study.report(run, out, {"ADE-corpus-v2": "a note"})
+    values = {value.id: value for value in run._values.values()}
+    f1 = {row: values[f"biomedrag.table2.{row}.ade_f1"].value for row in study.ROWS}
+    assert f1 == pytest.approx({"gpt4": 1 / 6, "gpt4_br": 1 / 3, "llama2": 1 / 2, "llama2_br": 2 / 3})
+    assert values["biomedrag.table2.llama2.ade_f1"].model == "a small model"
+    assert values["biomedrag.text.gain.ade_gpt4"].value == pytest.approx(100 / 6)
     of_ade = [n.id for n in run.printed.numbers if n.table == "Table 2" and ".ade_" in n.id]
     explained = {reason.id for reason in run._reasons.values()}
-    assert {*of_ade, "biomedrag.figure2.ade.top1"} <= explained | set(values)
-    table = report.beside_printed(run, "ADE-corpus-v2", scores)
-    assert table.set_index("arm").loc["LLM alone", "printed F1, GPT-4"] == "41.00%"
+    # Figure 2 is of a fine-tuned model with n sentences, which no arm here is
+    assert "biomedrag.figure2.ade.top1" in explained
+    assert set(of_ade) <= explained | set(values)
 
 
-def test_floors_are_added_for_the_rows_that_were_read(floors: dict[str, Study]):
-    whole = floors["ADInt"]
-    some = Study(whole.task, stratified(whole.rows, 5, 1))
-    report.add_floors(some, whole)
-    for arm, given_ in some.answers.items():
-        answers = {row.id: p for row, p in zip(whole.rows, whole.answers[arm], strict=True)}
-        assert given_ == [answers[row.id] for row in some.rows]
-    summary = report.summary(
-        record.start(notebook="10_toy", paper="biomedrag", profile="smoke", parameters={}),
-        {"ADInt": whole},
-        {"ADInt": _with_llm(some)},
-        "toy",
-        100,
-    )
-    assert "ADInt" in summary
+def test_a_fine_tuned_arm_whose_answers_cannot_be_read_fills_no_cell(run: record.Run):
+    corpus = Corpus("UMLS", "links", (), (), (link("a", "isa", "b"), link("b", "isa", "c")), {"isa": "is a"})
+    unread = {"lora": lambda rows: [Prediction(None, request="key") for _ in rows]}
+    rows = study.answer(run, corpus, unread, corpus.test, model="a small model")
+    study.report(run, Outcomes(rows), {"UMLS": ""})
+    assert not run._values
+    assert "biomedrag.table2.llama2.umls_f1" in {reason.id for reason in run._reasons.values()}
 
 
-def _with_llm(study: Study) -> Study:
-    for arm in ("zero_shot", "biomedrag"):
-        study.answers[arm] = answered(study, 2)
-    return study
+def ablated(run: record.Run, counts: list[int]) -> list[Answer]:
+    right = {"biomedrag": 55, "cosine": 52, "plain": 5, "m3": 54, "m4": 54}
+    right |= {ablation.knn(n): min(50, 3 * n) for n in counts}
+    return [row for name in ablation.PLACES for row in toy(run, name, right)]
+
+
+def test_the_ablation_leaves_no_printed_number_and_no_claim_untold(run: record.Run):
+    rows = ablated(run, [0, 1, 5])
+    parts = ("scorer_beats_cosine", "diversity_helps", "longest_chunks_best", "one_chunk_beats_many")
+    verdict(run, rows, *parts, "more_documents_do_not_help", "shorter_input")
+    ablation.report_reasons(run)
+    told = {reason.id for reason in run._reasons.values()}
+    for number in run.printed.numbers:
+        ours = number.id.startswith(
+            ("biomedrag.table4.", "biomedrag.figure3.", "biomedrag.figure2.git.", "biomedrag.figure2.git_re.")
+        )
+        assert not ours or number.why_no_rerun or number.id in told, number.id
+    assert {claim.id.rpartition(".")[2]: claim.verdict for claim in run.claims} == {
+        "scorer_beats_cosine": "undecided",  # three discordant rows are too few for a significant difference
+        "diversity_helps": "agrees",
+        "longest_chunks_best": "undecided",
+        "one_chunk_beats_many": "agrees",
+        "more_documents_do_not_help": "not run",  # five sentences are not many
+        "shorter_input": "differs",  # these prompts grow with the rows that are right
+        "five_words_elsewhere": "not run",
+        "less_training_time": "not run",
+    }
+    out = Outcomes(rows, labels=ablation.labels([0, 1, 5], [3, 4, 5]), draws=100)
+    assert "n = 5 is best" in ablation.summary(out, [0, 1, 5])
+
+
+def test_many_sentences_are_compared_with_one(run: record.Run):
+    assert verdict(run, ablated(run, [0, 1, 20]), "more_documents_do_not_help") == {
+        "more_documents_do_not_help": "differs"
+    }
+    assert "n = 20 minus n = 1: GIT +78.3" in run.claims[0].why

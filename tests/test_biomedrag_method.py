@@ -13,19 +13,15 @@ from hypothesis import strategies as st
 
 from helpers import vectors
 from helpers.llm import LLM
-from helpers.results import record
-from helpers.results.metrics import Paired, Score, mcnemar
+from helpers.results.metrics import mcnemar
 from helpers.results.published import Number, published
-from helpers.results.record import load
 from papers.biomedrag import arms, printed_tests, scorer
-from papers.biomedrag import method_report as report
 from papers.biomedrag.adapted import Retrieval, training_pairs
 from papers.biomedrag.arms import Asking, PairReader, marked_entities, marks_the_pair, triple_line
 from papers.biomedrag.corpora import Corpus, Example, Triple
-from papers.biomedrag.experiment import Lesson, Study, draw
+from papers.biomedrag.experiment import draw
 from papers.biomedrag.memory import Document, Memory, Shot, chunks, memory_of, pair_vectors, permute
 from papers.biomedrag.scorer import (
-    Choices,
     Objective,
     cosine_scorer,
     cross_validate,
@@ -34,7 +30,7 @@ from papers.biomedrag.scorer import (
     teach,
     train,
 )
-from papers.biomedrag.scoring import PARTS, parse_triples
+from papers.biomedrag.scoring import parse_triples
 
 LABELS = {"TREATS": "a treatment cures or relieves a disease", "INHIBITS": "one substance blocks another"}
 
@@ -375,19 +371,6 @@ def test_triples_are_read_back_from_the_line_that_shows_them(triples):
 # -------------------------------------------------------------------------------------------------------- experiment
 
 
-def test_arms_are_tested_on_the_same_rows():
-    study = Study("relations", VALIDATION)
-    study.run(
-        {
-            "majority": lambda rows: [arms.Prediction("TREATS") for _ in rows],
-            "none": lambda rows: [arms.Prediction(None) for _ in rows],
-        }
-    )
-    assert study.scores(draws=100)["majority"]["f1"].value == pytest.approx(2 / 3)
-    assert study.scores(draws=100)["none"]["f1"].unparsed == 3
-    assert study.against("majority", ["none", "not run"])["none"].b == 2
-
-
 @given(st.integers(0, 40), st.integers(0, 5))
 def test_a_draw_repeats_no_row_and_depends_on_its_seed_alone(n, seed):
     rows = [example(i, "the same text", "a", "TREATS", "b") for i in range(30)]
@@ -397,11 +380,6 @@ def test_a_draw_repeats_no_row_and_depends_on_its_seed_alone(n, seed):
 
 
 # ------------------------------------------------------------------------------------------------- printed, reported
-
-
-@pytest.fixture
-def run():
-    return record.start(notebook="07_biomedrag_triples", paper="biomedrag", profile="smoke", parameters={})
 
 
 def number(value: float, n: int | None = 465, id: str = "a.b.c") -> Number:
@@ -451,177 +429,18 @@ def test_counts_that_no_rows_give_are_refused():
         printed_tests._rows(number(0.8, None))
 
 
-def test_the_claims_about_printed_numbers_are_decided(run):
-    table = printed_tests.decide(run, printed_tests.TRIPLES + printed_tests.RELATIONS)
-    found = {claim.id.rsplit(".", 1)[1]: claim for claim in run.claims}
-    assert {name: claim.verdict for name, claim in found.items()} == {
+def test_the_claims_about_printed_numbers_are_decided():
+    claims = printed_tests.TRIPLES + printed_tests.RELATIONS
+    found = {claim: printed_tests.decision(published("biomedrag"), claim) for claim in claims}
+    assert {name: decision.verdict for name, decision in found.items()} == {
         "significant_on_git": "agrees",  # of Table 1's baselines
         "better_on_ddi": "undecided",
         "knn_below_none_on_ddi": "undecided",
         "best_parts": "agrees",
         "significant_on_git_re": "undecided",  # BERT answered the same rows
     }
-    baselines = table[table["printed"].str.contains("GIT, Recall")]["against"].tolist()
+    baselines = [c.against for c in printed_tests.comparisons(published("biomedrag"), "significant_on_git")]
     assert len(baselines) == 9
     assert not any("BiomedRAG" in name or "RA-KNN" in name for name in baselines)
     assert "the 368 test rows" in found["better_on_ddi"].why
-    assert set(table[table["printed"].str.contains("DDI, F1")]["rows"]) == {printed_tests.INTERACTIONS}
-
-
-def test_every_printed_number_of_a_corpus_has_a_rerun_or_a_reason(run, tmp_path):
-    names = ("GIT", "DDI", "ChemProt")
-    score = {m: Score(0.5, 10, 0.2, 0.8) for m in ("precision", "recall", "f1")}
-    for name in names:
-        report.report_scores(run, name, dict.fromkeys(("zero_shot", "knn", "biomedrag"), score), "a model", "")
-        report.report_parts(run, name, dict.fromkeys(PARTS, score))
-        report.report_gain(run, name, score["f1"])
-    report.explain_rest(run, names)
-    saved = load(run.save(tmp_path / "record.json"))
-    # a prompted model stands beside the prompted one of the paper, and beside no fine-tuned one
-    assert {value.id.split(".")[2] for value in saved.values} == {"gpt4"}
-    told = {value.id for value in saved.values} | {reason.id for reason in saved.reasons}
-    columns = tuple(report.COLUMNS[name] for name in names)
-    for number in run.printed.numbers:
-        _, table, row, column = number.id.split(".", 3)
-        ours = (
-            (table == "table1" and column.rsplit("_", 1)[0] in columns)
-            or table == "table3"
-            or number.id == "biomedrag.figure2.chemprot.top1"
-            or (table == "text" and (row in columns or (row == "gain" and column.rsplit("_", 1)[0] in columns)))
-        )
-        assert not ours or number.why_no_rerun or number.id in told, number.id
-
-
-BETTER = Paired("McNemar, exact", 100, 30, 2, 0.28, 0.18, 0.37, 1e-6)
-OPEN = Paired("McNemar, exact", 100, 5, 5, 0.0, -0.06, 0.06, 1.0)
-SAME = Paired("McNemar, exact", 9000, 5, 5, 0.0, -0.001, 0.001, 1.0)
-
-
-@pytest.mark.parametrize(("of_ddi", "verdict"), [(BETTER, "agrees"), (OPEN, "undecided"), (SAME, "differs")])
-def test_a_gain_is_decided_by_all_its_corpora(run, of_ddi: Paired, verdict: str):
-    floor = Score(0.733, 100, 0.64, 0.81)
-    tests = {"GIT": BETTER, "DDI": of_ddi}
-    report.decide_gain(run, "biomedrag.claim.beats_llm_triples", tests, floors={"DDI": floor}, note="A note.")
-    why = run.claims[-1].why
-    assert run.claims[-1].verdict == verdict
-    assert "GIT: +28.0 [" in why
-    assert "Always the commonest label has, on these rows: DDI 73.3 %" in why
-    assert why.endswith("A note.")
-
-
-def test_a_comparison_has_the_same_p_in_its_table_and_in_its_claim(run):
-    close = dataclasses.replace(BETTER, p=0.02)
-    tests = {name: {"zero_shot": close, "cosine": OPEN, "knn": OPEN} for name in ("GIT", "DDI")}
-    report.decide_gain(run, "biomedrag.claim.beats_llm_triples", {n: of["zero_shot"] for n, of in tests.items()})
-    table = report.tests_table(tests, claimed=["zero_shot"])
-    adjusted = table["p (Holm), of the claim"].dropna()
-    assert adjusted.tolist() == ["0.040", "0.040"]
-    assert "(p = 0.040)" in run.claims[-1].why
-    assert table["p"].tolist() == ["0.020", "1.000", "1.000"] * 2
-
-
-def test_a_summary_of_triples_opens_in_words(run):
-    score = {m: Score(0.5, 10, 0.2, 0.8) for m in ("precision", "recall", "f1")}
-    corpora = {"GIT": Corpus("GIT", "triples", MARKED, VALIDATION, MARKED, LABELS)}
-    report.decide_gain(run, "biomedrag.claim.beats_llm_triples", {"GIT": OPEN})
-    said = report.triples_summary(
-        run,
-        corpora=corpora,
-        floors={"GIT": {"blanks": score, "names": score}},
-        scores={"GIT": {"zero_shot": score, "biomedrag": score}},
-        gains={"GIT": score["f1"]},
-        lessons={},
-        model="a model",
-        draws=100,
-    )
-    opening = said.splitlines()[0]
-    assert "blanks give away the two entities" in opening
-    assert "so few rows do not tell" in opening
-    assert not any(sign.isdigit() for sign in opening)
-    assert "81.4 % on GIT" in said
-
-
-def test_arms_whose_answers_cannot_be_read_are_not_compared(run):
-    score = {"f1": Score(0.0, 120, 0.0, 0.03, unparsed=120)}
-    read = {"f1": Score(0.37, 120, 0.28, 0.46, unparsed=3)}
-    assert report.readable({"lora_rag": read})
-    assert not report.readable({"lora": score, "lora_rag": read})
-    floors = dict.fromkeys(report.FLOORS, read)
-    same = {name: np.zeros(3) for name in ("text", "cosine")}
-    lesson = Lesson((), Choices({}, same, {}), cosine_scorer(2), {}, 0)
-    said = report.relations_summary(
-        run,
-        floors=floors,
-        scores=dict.fromkeys(("zero_shot", "biomedrag", "majority"), read),
-        gain=read["f1"],
-        adapted={"lora": score, "lora_rag": read},
-        lesson=lesson,
-        model="a model",
-        draws=100,
-    )
-    assert "120 of 120 could not be read in the arm *Small LLM, LoRA*" in said
-    assert "not compared" in said
-    assert "always the commonest label 37.0 %" in said
-
-
-def answered(task: str, names: dict[str, int]) -> Study:
-    """A study whose arms have so many of the nine rows right, with prompts of ten tokens more for each right one."""
-    rows = (*MARKED, *VALIDATION)
-    study = Study(task, rows)  # type: ignore[arg-type]
-    for name, right in names.items():
-        study.answers[name] = [
-            arms.Prediction(e.label, e.triples, prompt_tokens=100 + 10 * right, generated_tokens=5)
-            if i < right
-            else arms.Prediction(None, prompt_tokens=100 + 10 * right)
-            for i, e in enumerate(rows)
-        ]
-    return study
-
-
-def ablated(counts: list[int], words: list[int]) -> tuple[dict[str, Study], dict[str, dict[int, Study]]]:
-    right = {"biomedrag": 9, "cosine": 4, "plain": 1} | {report.knn_name(n): min(n, 9) for n in counts}
-    studies = {name: answered(task, right) for name, task in (("GIT", "triples"), ("GIT-RE", "relations"))}
-    chunks_ = {name: {m: answered(study.task, {"biomedrag": m}) for m in words} for name, study in studies.items()}
-    return studies, chunks_
-
-
-def test_the_ablation_leaves_no_printed_number_and_no_claim_untold(run, tmp_path):
-    counts, words = [0, 1, 5], [3, 5]
-    studies, chunks_ = ablated(counts, words)
-    report.ablation_table(run, studies, 100)
-    report.knn_table(run, studies, counts, 100)
-    report.chunk_table(run, chunks_, 100)
-    report.decide_ablation(run, studies, chunks_, counts, 2, 100)
-    report.explain_figures(run)
-    saved = load(run.save(tmp_path / "record.json"))
-    # all of these are of fine-tuned models
-    assert not saved.values
-    told = {reason.id for reason in saved.reasons}
-    for number in run.printed.numbers:
-        ours = number.id.startswith(
-            ("biomedrag.table4.", "biomedrag.figure3.", "biomedrag.figure2.git.", "biomedrag.figure2.git_re.")
-        )
-        assert not ours or number.why_no_rerun or number.id in told, number.id
-    verdicts = {claim.id.rsplit(".", 1)[1]: claim.verdict for claim in run.claims}
-    assert verdicts == {
-        "scorer_beats_cosine": "undecided",  # 5 discordant rows are too few for a significant difference
-        "diversity_helps": "agrees",
-        "longest_chunks_best": "undecided",
-        "five_words_elsewhere": "not run",
-        "less_training_time": "not run",
-        "one_chunk_beats_many": "undecided",
-        "more_documents_do_not_help": "not run",  # five sentences are not many
-        "shorter_input": "differs",
-    }
-    whys = {claim.id.rsplit(".", 1)[1]: claim.why for claim in run.claims}
-    assert "among the best 2 retrieved pairs" in whys["diversity_helps"]
-    assert "the pool differs too" in whys["longest_chunks_best"]
-    assert "n = 5 with" in report.ablation_summary(studies, counts, 100, "a model")
-
-
-def test_many_sentences_are_compared_with_one(run):
-    counts = [0, 1, 20]
-    report.decide_ablation(run, *ablated(counts, [5]), counts, 2, 100)
-    claim = run._claims["biomedrag.claim.more_documents_do_not_help", "rerun"]
-    assert claim.verdict == "differs"  # 9 of 9 rows right, and 1 of 9
-    assert "n = 20 minus n = 1: GIT +88.9" in claim.why
+    assert "SPBERE" in printed_tests.shown(published("biomedrag"), ["better_on_ddi"]).html

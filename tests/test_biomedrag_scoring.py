@@ -6,21 +6,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from papers.biomedrag.corpora import Example, Triple
-from papers.biomedrag.scoring import (
-    MEASURES,
-    compare,
-    f1_gain,
-    items,
-    parse_label,
-    parse_triples,
-    right,
-    right_triples,
-    score_labels,
-    score_parts,
-    score_triples,
-    shared_texts,
-)
+from helpers.results.answers import answered
+from helpers.results.outcomes import Outcomes
+from papers.biomedrag.arms import Prediction
+from papers.biomedrag.corpora import Corpus, Example, Triple
+from papers.biomedrag.scoring import MEASURES, parse_label, parse_triples, part_items
+from papers.biomedrag.study import row_of, units
 
 NAME = st.text(st.characters(blacklist_characters="|", blacklist_categories=("Cc", "Zl", "Zp")), min_size=1).filter(
     lambda text: text == text.strip() and len(text.splitlines()) == 1
@@ -64,13 +55,37 @@ def test_a_label_is_read_only_if_it_stands_alone(answer: str, label: str | None)
     assert parse_label(answer, ["TREATS", "not related", "related"]) == label
 
 
+def outcomes(rows: list[Example], said: list[list[Triple] | None]) -> Outcomes:
+    """Triples answered to rows of GIT, as rows of the table of answers."""
+    corpus = Corpus("GIT", "triples", (), (), tuple(rows), {})
+    predictions = [Prediction(None, tuple(triples or ())) for triples in said]
+    return Outcomes(
+        [
+            answered(row_of(corpus, unit.example, p), unit, arm="arm")
+            for unit, p in zip(units(corpus, rows), predictions, strict=True)
+        ],
+        draws=100,
+    )
+
+
+def labelled(rows: list[Example], said: list[str]) -> Outcomes:
+    """Labels answered to rows of GIT-RE."""
+    corpus = Corpus("GIT-RE", "relations", (), (), tuple(rows), {})
+    return Outcomes(
+        [
+            answered(row_of(corpus, unit.example, Prediction(label)), unit, arm="arm")
+            for unit, label in zip(units(corpus, rows), said, strict=True)
+        ]
+    )
+
+
 def test_precision_passes_over_unread_answers_and_recall_does_not():
     gold = [example(str(i), Triple("a", "R", str(i))) for i in range(4)]
-    answers = [[Triple("A ", "r", "0")], [Triple("a", "R", "9")], None, None]
-    scores = score_triples(gold, answers)
-    assert [scores[m].value for m in MEASURES] == pytest.approx([1 / 2, 1 / 4, 1 / 3])
-    assert [scores[m].n for m in MEASURES] == [2, 4, 4]
-    assert {scores[m].unparsed for m in MEASURES} == {2}
+    out = outcomes(gold, [[Triple("A ", "r", "0")], [Triple("a", "R", "9")], None, None])
+    scores = [out.score(m, "arm") for m in MEASURES]
+    assert [s.value for s in scores] == pytest.approx([1 / 2, 1 / 4, 1 / 3])
+    assert [s.n for s in scores] == [2, 4, 4]
+    assert {s.unparsed for s in scores} == {2}
 
 
 @given(
@@ -86,105 +101,36 @@ def test_precision_passes_over_unread_answers_and_recall_does_not():
 @settings(deadline=None, max_examples=50)
 def test_scores_are_those_of_counting_and_no_part_is_harder_than_the_whole(rows):
     gold = [example(str(i), *triples) for i, (triples, _) in enumerate(rows)]
-    answers = [answer for _, answer in rows]
-    scores = score_parts(gold, answers, draws=100)
+    out = outcomes(gold, [answer for _, answer in rows])
     hits = sum(len(set(triples) & set(answer or ())) for triples, answer in rows)
     found = sum(len(answer or ()) for _, answer in rows)
     wanted = sum(len(triples) for triples, _ in rows)
-    whole = scores["triple"]
-    assert whole["recall"].value == pytest.approx(hits / wanted)
-    assert whole["precision"].value == pytest.approx(hits / found if found else 0)
-    assert whole["f1"].value == pytest.approx(2 * hits / (found + wanted))
-    for score in (score for of_part in scores.values() for score in of_part.values()):
-        assert 0 <= score.low <= score.value <= score.high <= 1
-        assert score.unparsed == answers.count(None)
+    assert out.score("recall", "arm").value == pytest.approx(hits / wanted)
+    assert out.score("f1", "arm").value == pytest.approx(2 * hits / (found + wanted))
+    if found:
+        assert out.score("precision", "arm").value == pytest.approx(hits / found)
     if all(len(triples) == 1 and len(answer or [0]) == 1 for triples, answer in rows):
         for part in ("head", "tail", "relation"):
-            assert scores[part]["f1"].value >= whole["f1"].value
-    assert sum(right_triples(gold, answers)) <= hits
+            assert out.score(f"{part}_f1", "arm").value >= out.score("f1", "arm").value
+    assert out.score("right", "arm").value * len(rows) <= hits
 
 
 @given(st.lists(st.tuples(st.sampled_from("XYZ"), st.sampled_from("XYZ")), min_size=1, max_size=20))
 @settings(deadline=None, max_examples=30)
 def test_with_one_label_a_row_the_three_scores_are_the_accuracy(pairs):
     gold = [Example(str(i), str(i), label, ()) for i, (label, _) in enumerate(pairs)]
-    answers = [answer for _, answer in pairs]
-    scores = score_labels(gold, answers, draws=100)
-    accuracy = sum(right(gold, answers)) / len(gold)
-    assert [scores[m].value for m in MEASURES] == pytest.approx([accuracy] * 3)
+    out = labelled(gold, [answer for _, answer in pairs])
+    accuracy = sum(label == answer for label, answer in pairs) / len(pairs)
+    assert [out.score(m, "arm").value for m in (*MEASURES, "right")] == pytest.approx([accuracy] * 4)
 
 
 def test_rows_of_one_text_are_drawn_together():
-    """Ten copies of one row say no more than one does: the interval is as wide as that of few texts."""
-    answers = ["X"] * 40
+    """Ten copies of one row, blanks and case aside, say no more than one does: the interval is that of few texts."""
     apart = [Example(str(i), str(i), "X" if i % 2 else "Y", ()) for i in range(40)]
-    together = [Example(str(i), str(i // 10), "X" if i // 10 % 2 else "Y", ()) for i in range(40)]
-    width = {
-        name: (s := score_labels(rows, answers)["f1"]).high - s.low
-        for name, rows in {"apart": apart, "together": together}.items()
-    }
-    assert width["together"] > 1.5 * width["apart"]
-
-
-def test_blanks_and_case_do_not_tell_texts_apart():
-    """ChemProt repeats a sentence with other blanks for each pair: these rows are no new evidence."""
-    answers = ["X"] * 40
-    marked = [Example(str(i), f"a{' ' * (i % 10 + 1)}B {i // 10}", "X" if i // 10 % 2 else "Y", ()) for i in range(40)]
-    plain = [Example(e.id, " ".join(e.text.split()), e.label, ()) for e in marked]
-    assert score_labels(marked, answers) == score_labels(plain, answers)
-
-
-def test_arms_are_compared_by_text_where_rows_share_one():
-    ours = [True] * 12 + [False] * 28
-    theirs = [False] * 40
-    apart = [Example(str(i), str(i), "X", ()) for i in range(40)]
-    assert shared_texts(apart) is None
-    of_rows = compare(ours, theirs, shared_texts(apart))
-    assert of_rows.p < 0.001
-    together = shared_texts([Example(str(i), f"text {i // 12}", "X", ()) for i in range(40)])
-    of_texts = compare(ours, theirs, together, 500)
-    # all twelve rows are of one text, whose sign alone is turned
-    assert of_texts.p > 0.9
-    assert of_texts.low <= of_rows.low <= of_rows.high <= of_texts.high
-
-
-def test_few_differing_rows_leave_the_interval_wide():
-    """Of sixteen rows one differs: a bootstrap would bar any gain, the exact interval does not."""
-    ours, theirs = [True] + [False] * 15, [True, True] + [False] * 14
-    texts = ["one", "one", *map(str, range(14))]
-    assert compare(ours, theirs, texts, 500).high > 0.02
-
-
-@given(
-    st.lists(st.tuples(*[st.sets(st.sampled_from("abc"), max_size=2)] * 2), min_size=1, max_size=12),
-    st.integers(1, 4),
-)
-@settings(deadline=None, max_examples=40)
-def test_the_gain_in_f1_is_the_difference_of_the_two_scores(rows, texts):
-    gold = [frozenset("a") for _ in rows]
-    first, second = ([frozenset(row[i]) for row in rows] for i in (0, 1))
-
-    def f1(answers):
-        return 2 * sum(len(g & a) for g, a in zip(gold, answers, strict=True)) / sum(1 + len(a) for a in answers)
-
-    gain = f1_gain(gold, first, second, [str(i % texts) for i in range(len(rows))], draws=100)
-    assert gain.value == pytest.approx(f1(first) - f1(second))
-    assert gain.low <= gain.value <= gain.high
-    back = f1_gain(gold, second, first, [str(i % texts) for i in range(len(rows))], draws=100)
-    assert (back.low, back.high) == pytest.approx((-gain.high, -gain.low))
-
-
-def test_arms_that_are_equally_wrong_may_still_differ():
-    gold = [frozenset("a")] * 20
-    gain = f1_gain(gold, [frozenset("b")] * 20, [frozenset("c")] * 20, [str(i) for i in range(20)], draws=100)
-    assert gain.value == 0
-    assert gain.low < -0.05 < 0.05 < gain.high
+    copies = [Example(str(i), f"a{' ' * (i % 10 + 1)}B {i // 10}", "X" if i // 10 % 2 else "Y", ()) for i in range(40)]
+    of_rows, of_texts = (labelled(rows, ["X"] * 40).score("f1", "arm") for rows in (apart, copies))
+    assert of_texts.high - of_texts.low > 1.5 * (of_rows.high - of_rows.low)
 
 
 def test_names_are_compared_without_case():
-    assert items([Triple("A  b", "R", "c")]) == items([Triple("a B", "r", "C")])
-
-
-def test_nothing_cannot_be_scored():
-    with pytest.raises(ValueError, match="nothing to score"):
-        score_labels([], [])
+    assert part_items([Triple("A  b", "R", "c")], "triple") == part_items([Triple("a B", "r", "C")], "triple")

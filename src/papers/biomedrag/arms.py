@@ -47,6 +47,7 @@ class Prediction:
         reply: the LLM's words; empty for an arm without an LLM.
         prompt_tokens, generated_tokens, seconds: what the reply cost, when it was first given.
         overflow: the prompt did not fit the context, so nothing was asked.
+        request: its key in `results.requests`.
     """
 
     label: str | None
@@ -57,6 +58,7 @@ class Prediction:
     generated_tokens: int = 0
     seconds: float = 0.0
     overflow: bool = False
+    request: str = ""
 
 
 Arm = Callable[[Sequence[Example]], list[Prediction]]
@@ -333,6 +335,7 @@ def ask(
                 reply.generated_tokens,
                 reply.seconds,
                 reply.status == "overflow",
+                reply.key,
             )
         )
     return answers

@@ -7,20 +7,17 @@ different answers. The digits of a printed proportion say whether it can have be
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
-from matplotlib.figure import Figure
 from scipy.stats import binom
 
 from helpers.results import figures
 from helpers.results.metrics import Score, proportion
 from helpers.results.published import Number, Published
-from helpers.results.record import Run
 from papers.biomedrag.corpora import Corpus, Example
 
 KEYS: Final = {
@@ -36,9 +33,6 @@ KEYS: Final = {
 """How the ids of printed numbers name each data set."""
 NO_RELATION: Final = "None"
 """The label of a DDI pair whose sentence states no interaction."""
-ACCENT: Final = "#125ee0"
-WARM: Final = "#c35410"
-GREY: Final = "#808080"
 
 
 @dataclass(frozen=True)
@@ -181,100 +175,6 @@ def best_printed(printed: Published, balance: Balance) -> Number:
     return printed.number(f"biomedrag.{table}.llama2_br.{balance.key}_f1")
 
 
-def balance_words(balances: Sequence[Balance], printed: Published) -> str:
-    """The floors in words, for the figure's alternative text."""
-    return "; ".join(
-        f"{b.name}: always {b.floor_label} is right in {figures.number(b.floor.value)}, printed F1 "
-        f"{best_printed(printed, b).printed}"
-        for b in balances
-    )
-
-
-def overlap_words(balances: Sequence[Balance]) -> str:
-    """The overlaps in words, for the figure's alternative text."""
-    told = []
-    for b in balances:
-        parts = [
-            f"{figures.number(share.value)} in {place}"
-            for share, place in ((b.in_training, "training"), (b.in_validation, "validation"))
-            if share is not None
-        ]
-        told.append(f"{b.name}: {' and '.join(parts) or 'no other split at hand'}")
-    return "; ".join(told)
-
-
-def report_balance(run: Run, balances: Iterable[Balance]) -> None:
-    """Keep floors, ceilings and overlaps in the record, as values that the paper does not print."""
-    for b in balances:
-        for name, label, value in (
-            ("majority", f"always {b.floor_label}", b.floor),
-            ("ceiling", "one answer to each text, at most", b.ceiling),
-            ("ceiling_as_released", "one answer to each text, white space as released, at most", b.ceiling_as_released),
-            ("in_training", "test rows whose text is in training", b.in_training),
-            ("same_answer", "of these, the answer stands there too", b.same_answer),
-            ("in_validation", "test rows whose text is in validation", b.in_validation),
-        ):
-            if value is not None:
-                run.extra(f"biomedrag.balance.{b.key}.{name}", f"{b.name}: {label}", value)
-
-
-# -------------------------------------------------------------------------------------------------------- as figures
-
-
-def draw_balance(balances: Sequence[Balance], printed: Published) -> Figure:
-    """Each label's share of the test as one bar, with the printed F1 of the paper's method as a mark."""
-    fig, ax = plt.subplots(figsize=(7.4, 1.4 + 0.45 * len(balances)))
-    for row, b in enumerate(balances):
-        left = 0.0
-        for label, share in b.shares.items():
-            chosen = label == b.floor_label
-            colour, alpha = (ACCENT, 1.0) if chosen else (GREY, 0.45)
-            ax.barh(row, 100 * share, 0.62, left, color=colour, alpha=alpha, edgecolor="white", linewidth=0.5)
-            if share > 0.11:
-                ink = "white" if chosen else figures.INK
-                ax.text(left + 50 * share, row, _short(label), ha="center", va="center", fontsize=8, color=ink)
-            left += 100 * share
-        words = "printed F1, LLaMA2 13B + BiomedRAG" if row == 0 else None
-        ax.plot(100 * best_printed(printed, b).value, row, "D", color=WARM, markersize=7, label=words)
-    ax.set_yticks(range(len(balances)), [b.name for b in balances])
-    ax.invert_yaxis()
-    ax.set_xlim(0, 101)
-    ax.set_xlabel("per cent of the test rows; blue: the commonest label of training")
-    fig.legend(loc="outside lower center")
-    return fig
-
-
-def _short(label: str) -> str:
-    return label if len(label) <= 16 else f"{label[:14]}\N{HORIZONTAL ELLIPSIS}"
-
-
-def draw_overlap(balances: Sequence[Balance]) -> Figure:
-    """Share of test rows whose text stands in training (same answer or another) and in validation."""
-    fig, ax = plt.subplots(figsize=(7.4, 1.8 + 0.5 * len(balances)))
-    for row, b in enumerate(balances):
-        if b.in_training is None:
-            ax.text(1, row - 0.18, "training not at hand", va="center", fontsize=9)
-        elif b.same_answer is not None and b.other_answer is not None:
-            left = 0.0
-            for part, colour, words in (
-                (b.same_answer.value, WARM, "text in training, with its answer"),
-                (b.other_answer.value, ACCENT, "text in training, with other answers only"),
-            ):
-                width = 100 * b.in_training.value * part
-                ax.barh(row - 0.18, width, left=left, height=0.34, color=colour, label=words)
-                left += width
-        if b.in_validation is not None:
-            ax.barh(row + 0.18, 100 * b.in_validation.value, height=0.34, color=GREY, label="text in validation")
-    ax.set_yticks(range(len(balances)), [b.name for b in balances])
-    ax.invert_yaxis()
-    ax.set_xlim(0, 100)
-    ax.set_xlabel("per cent of the test rows")
-    handles = dict(zip(*ax.get_legend_handles_labels()[::-1], strict=True))
-    if handles:
-        fig.legend(handles.values(), handles.keys(), loc="outside lower center", ncols=1)
-    return fig
-
-
 # ------------------------------------------------------------------------------------------------- printed digits
 
 
@@ -371,12 +271,3 @@ def impossible_words(found: Iterable[Grain]) -> str:
         odd = ", ".join(f"{x:.2f}" for x in g.printed if x not in g.possible)
         said.append(f"{g.name}, {g.n:,} rows: {odd or 'none'}.")
     return f"Printed recalls (in per cent) that no count of the rows gives, rounded or cut off: {' '.join(said)}"
-
-
-def grain_words(one: Grain, other: Grain) -> str:
-    """Two counts of rows held against the same recalls, in a sentence of Markdown."""
-    return (
-        f"Of {len(one.printed)} recalls printed for {one.name}, {len(one.possible)} can be a whole number "
-        f"of {one.n:,} rows ({one.what}; {one.by_chance:.1f} would be by chance), and {len(other.possible)} can be of "
-        f"{other.n:,} ({other.what}; {other.by_chance:.1f} by chance, p = {other.p:.1g})."
-    )

@@ -1,48 +1,19 @@
-"""One corpus of BiomedRAG under study: teach a scorer, run the arms on the same rows, score and test them.
-
-The floors answer the whole test split. Arms with a language model answer a subset of its rows, the same for each, and
-the floors are scored on that subset too wherever they stand beside them.
-"""
+"""Teaching a scorer of BiomedRAG on a corpus, and drawing rows (biomedrag.md, section 4.2.3)."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Hashable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
 from helpers.llm import LLM
-from helpers.results.metrics import DRAWS, Paired, Score, proportion
 from papers.biomedrag import encoder_tuning
-from papers.biomedrag.arms import Arm, Prediction
-from papers.biomedrag.corpora import Example, Task
+from papers.biomedrag.corpora import Example
 from papers.biomedrag.encoder_tuning import TuningLog
 from papers.biomedrag.memory import Memory, pair_vectors
-from papers.biomedrag.scorer import (
-    ETA,
-    Choices,
-    Floats,
-    Objective,
-    Scorer,
-    Taught,
-    cross_validate,
-    teach,
-    train,
-)
-from papers.biomedrag.scoring import (
-    Part,
-    Scores,
-    compare,
-    f1_gain,
-    items,
-    right,
-    right_triples,
-    score_labels,
-    score_triples,
-    shared_texts,
-    texts,
-)
+from papers.biomedrag.scorer import ETA, Choices, Objective, Scorer, Taught, cross_validate, teach, train
 
 FOLDS = 5
 
@@ -123,102 +94,3 @@ def draw(examples: Sequence[Example], n: int, seed: int) -> list[Example]:
     """At most `n` rows drawn by chance without repeats of a row, in their order."""
     order = np.random.default_rng(seed).permutation(len(examples))[:n]
     return [examples[i] for i in sorted(order)]
-
-
-# -------------------------------------------------------------------------------------------------------- one corpus
-
-
-@dataclass
-class Study:
-    """The answers of each arm to the rows of one corpus.
-
-    Attributes:
-        task: what is asked.
-        rows: the rows that every arm answered.
-        answers: predictions by arm, in the order the arms were run.
-    """
-
-    task: Task
-    rows: Sequence[Example]
-    answers: dict[str, list[Prediction]] = field(default_factory=dict)
-
-    def run(self, arms: Mapping[str, Arm]) -> None:
-        """Let each arm answer the rows."""
-        for name, arm in arms.items():
-            self.answers[name] = arm(self.rows)
-
-    def scores(self, part: Part = "triple", draws: int = DRAWS) -> dict[str, Scores]:
-        """Micro precision, recall and F1 of each arm; `part` is that of a triple (Table 3)."""
-        return {name: score(self.task, self.rows, given, part, draws) for name, given in self.answers.items()}
-
-    def right(self, name: str) -> list[bool]:
-        """Which rows an arm has right."""
-        given = self.answers[name]
-        if self.task == "triples":
-            return right_triples(self.rows, [p.triples or None for p in given])
-        return right(self.rows, [p.label for p in given])
-
-    def against(self, name: str, others: Iterable[str]) -> dict[str, Paired]:
-        """Paired tests of one arm against others: of which rows each has right, by text (`scoring.compare`)."""
-        return {
-            other: compare(self.right(name), self.right(other), shared_texts(self.rows))
-            for other in others
-            if other in self.answers
-        }
-
-    def gain(self, first: str, second: str, draws: int = DRAWS) -> Score:
-        """F1 of one arm less that of another, as a fraction, bootstrapped over texts."""
-
-        def told(of: Example | Prediction) -> frozenset[Hashable]:
-            return items(of.triples) if self.task == "triples" else frozenset({of.label} - {None})
-
-        gold, one, other = (list(map(told, of)) for of in (self.rows, self.answers[first], self.answers[second]))
-        return f1_gain(gold, one, other, texts(self.rows), draws=draws)
-
-    def commonest(self, label: str) -> Score:
-        """Share of the rows that have a label: what always answering it reaches."""
-        return proportion(sum(row.label == label for row in self.rows), len(self.rows))
-
-
-def score(
-    task: Task, rows: Sequence[Example], predictions: Sequence[Prediction], part: Part = "triple", draws: int = DRAWS
-) -> Scores:
-    """Micro precision, recall and F1 of one arm's predictions."""
-    if task == "triples":
-        return score_triples(rows, [p.triples or None for p in predictions], part, draws=draws)
-    return score_labels(rows, [p.label for p in predictions], draws=draws)
-
-
-# ------------------------------------------------------------------------------------------- what was chosen, and paid
-
-
-def documents_chosen(choices: Choices, taught: Sequence[Taught], name: str) -> int:
-    """How many different documents a scorer chose."""
-    return len({t.documents[row].text for t, row in zip(taught, choices.rows[name], strict=True)})
-
-
-def label_hits(choices: Choices, taught: Sequence[Taught], name: str) -> float:
-    """Share of inputs whose chosen document shows the true label."""
-    return float(
-        np.mean(
-            [
-                any(shot.label == t.example.label for shot in t.documents[row].shots)
-                for t, row in zip(taught, choices.rows[name], strict=True)
-            ]
-        )
-    )
-
-
-def cost(predictions: Sequence[Prediction]) -> dict[str, float]:
-    """What one answer of an arm cost on average: prompt and generated tokens, seconds at the server, overflows."""
-    asked = [p for p in predictions if p.prompt_tokens]
-    if not asked:
-        return {"prompt": 0.0, "longest": 0.0, "generated": 0.0, "seconds": 0.0, "overflows": 0.0}
-    tokens: Floats = np.array([p.prompt_tokens for p in asked], dtype=float)
-    return {
-        "prompt": float(tokens.mean()),
-        "longest": float(tokens.max()),
-        "generated": float(np.mean([p.generated_tokens for p in asked])),
-        "seconds": float(np.mean([p.seconds for p in asked])),
-        "overflows": float(sum(p.overflow for p in predictions)),
-    }

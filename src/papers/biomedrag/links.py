@@ -40,10 +40,10 @@ def pair_classifier(corpus: Corpus, *, new: bool = False) -> Arm:
     return answer
 
 
-def known_names(corpus: Corpus) -> list[bool]:
-    """Of each test row, whether training has its head and its tail."""
+def known_names(corpus: Corpus, rows: Sequence[Example]) -> list[bool]:
+    """Of each row, whether training has its head and its tail."""
     names = {name for e in corpus.train for t in e.triples for name in (t.head, t.tail)}
-    return [bool(e.triples) and all(n in names for t in e.triples for n in (t.head, t.tail)) for e in corpus.test]
+    return [bool(e.triples) and all(n in names for t in e.triples for n in (t.head, t.tail)) for e in rows]
 
 
 def _names(example: Example) -> dict[str, int]:

@@ -18,7 +18,7 @@ from scipy.stats import binomtest
 from helpers.results import figures
 from helpers.results.metrics import holm
 from helpers.results.published import Number, Published
-from helpers.results.record import Run
+from helpers.results.rules import Decision
 from helpers.results.verdicts import ALPHA, Tested, all_of
 
 INTERACTIONS: Final = 368
@@ -162,29 +162,32 @@ def tests(compared: Sequence[Compared], *, significantly: bool = True) -> pd.Dat
     )
 
 
-def decide(run: Run, claims: Sequence[str]) -> pd.DataFrame:
-    """Decide claims by printed numbers; the table has a row for each comparison."""
-    tables = []
-    for claim in claims:
-        table = tests(comparisons(run.printed, claim), significantly=not claim.endswith("_on_ddi"))
-        decided = all_of(table["verdict"])
-        # of the rows that the verdict hangs on, the one with the smallest difference
-        weakest = table[table["verdict"] == decided].sort_values("difference").iloc[0]
-        run.claim(f"biomedrag.claim.{claim}", decided, _why(table, weakest, claim))
-        tables.append(table)
-    shown = pd.concat(tables, ignore_index=True)
-    return pd.DataFrame(
+def decision(printed: Published, claim: str) -> Decision:
+    """What the printed numbers say about a claim."""
+    table = tests(comparisons(printed, claim), significantly=not claim.endswith("_on_ddi"))
+    decided = all_of(table["verdict"])
+    # of the rows that the verdict hangs on, the one with the smallest difference
+    weakest = table[table["verdict"] == decided].sort_values("difference").iloc[0]
+    return Decision(decided, _why(table, weakest, claim))
+
+
+def shown(printed: Published, claims: Sequence[str]) -> figures.Html:
+    """The comparisons of some claims, a row each."""
+    of_claims = [tests(comparisons(printed, c), significantly=not c.endswith("_on_ddi")) for c in claims]
+    table = pd.concat(of_claims, ignore_index=True)
+    rows = pd.DataFrame(
         {
-            "printed": shown["first"],
-            "against": shown["against"],
-            "theirs": shown["printed"],
-            "difference, points": [figures.signed(x, 2) for x in shown["difference"]],
-            "rows": shown["rows"],
-            "p (Holm), lowest": shown["low"].map(figures.p_text),
-            "p (Holm), highest": shown["high"].map(figures.p_text),
-            "verdict": shown["verdict"],
+            "printed": table["first"],
+            "against": table["against"],
+            "theirs": table["printed"],
+            "difference, points": [figures.signed(x, 2) for x in table["difference"]],
+            "rows": table["rows"],
+            "p (Holm), lowest": table["low"].map(figures.p_text),
+            "p (Holm), highest": table["high"].map(figures.p_text),
+            "verdict": table["verdict"],
         }
     )
+    return figures.table(rows, "Printed numbers: the range of McNemar's p that they allow, adjusted by Holm")
 
 
 def _why(table: pd.DataFrame, weakest: pd.Series, claim: str) -> str:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import re
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,19 +17,14 @@ import pandas as pd
 
 from helpers.datasets import Located, locate
 from helpers.results import figures
-from helpers.results.metrics import DRAWS, Score, holm, mcnemar, proportion
+from helpers.results.answers import Answer, answered
+from helpers.results.metrics import Score, proportion
+from helpers.results.outcomes import Outcomes
 from helpers.results.record import Run
-from helpers.results.verdicts import all_of, better
+from papers.biomedrag.arms import Prediction
 from papers.biomedrag.corpora import Corpus, CorpusError, Example, Split, Triple
-from papers.biomedrag.scoring import (
-    MEASURES,
-    PARTS,
-    Part,
-    Scores,
-    parse_triples,
-    right_triples,
-    score_parts,
-)
+from papers.biomedrag.scoring import parse_triples
+from papers.biomedrag.study import row_of, units
 
 GENERATIONS: Final = "biomedrag/released/generations.json"
 CHOICES: Final = {
@@ -147,8 +141,8 @@ def _lines(path: Path) -> list[dict[str, str]]:
 # ------------------------------------------------------------------------------------------------------- rescoring
 
 
-def rescore(run: Run, draws: int = DRAWS) -> tuple[list[Generation], dict[Part, Scores]]:
-    """The released answers and their scores; every printed cell that they cover is reported as rescored.
+def generations(run: Run) -> list[Generation]:
+    """The released answers.
 
     Raises:
         DataUnavailable: the file is not to be had.
@@ -156,27 +150,30 @@ def rescore(run: Run, draws: int = DRAWS) -> tuple[list[Generation], dict[Part, 
     """
     file = locate(GENERATIONS, "real")
     run.data(file)
-    generations = read_generations(file.path)
-    scores = score_parts([g.example for g in generations], [g.triples for g in generations], draws=draws)
-    for measure in MEASURES:
-        ids = [f"table1.llama2_br.git_{measure}", f"table4.te_whole.{measure}"]
-        for id in ids:
-            run.rescored(f"biomedrag.{id}", scores["triple"][measure], source=GENERATIONS)
-        for part in PARTS:
-            run.rescored(f"biomedrag.table3.llama2_br_git.{part}_{measure}", scores[part][measure], source=GENERATIONS)
-    return generations, scores
+    return read_generations(file.path)
 
 
-def rescored_table(run: Run, scores: Mapping[Part, Scores]) -> pd.DataFrame:
-    """Table 3's row of GIT as printed and as the released answers give it."""
-    return pd.DataFrame(
-        [
-            {"part": part, "score": measure, "printed": printed.printed, "rescored": scores[part][measure]}
-            for part in PARTS
-            for measure in MEASURES
-            for printed in [run.printed.number(f"biomedrag.table3.llama2_br_git.{part}_{measure}")]
-        ]
-    )
+def rescored(corpus: Corpus, generations: Sequence[Generation]) -> list[Answer]:
+    """The released answers as rows of the table of answers."""
+    asked = units(corpus, [g.example for g in generations])
+    said = [Prediction(None, tuple(g.triples or ()), reply=g.answer) for g in generations]
+    return [
+        answered(
+            row_of(corpus, unit.example, p), unit, arm="lora_rag", source="released", run="released", model="LLaMA2 13B"
+        )
+        for unit, p in zip(asked, said, strict=True)
+    ]
+
+
+def report_rescored(run: Run, out: Outcomes) -> figures.Html:
+    """Report every printed cell that the released answers cover; Tables 1, 3 and 4, printed and rescored."""
+    rows = []
+    for number in run.printed.numbers:
+        if GENERATIONS in number.rescore_from:
+            score = out.where(source="released").score(number.id.rpartition(".")[2].removeprefix("git_"))
+            run.rescored(number.id, score, source=GENERATIONS)
+            rows.append({"where": number.table, "score": number.column, "printed": number.printed, "rescored": score})
+    return figures.table(pd.DataFrame(rows), "GIT: printed and rescored")
 
 
 def report_sizes(run: Run, corpora: Sequence[Corpus]) -> pd.DataFrame:
@@ -250,42 +247,17 @@ def choices_table(choices: Mapping[str, Sequence[Choice]], commonest: Score) -> 
         commonest: the share of test sentences whose relation is the commonest of training: what one document that is
             always shown would reach.
     """
-    rows = []
-    for name, of in choices.items():
-        counted = Counter(c.document for c in of)
-        rows.append(
-            {
-                "retriever": CHOICES[name][1],
-                "sentences": len(of),
-                "documents chosen": len(counted),
-                "the one chosen most": proportion(counted.most_common(1)[0][1], len(of)),
-                "shows the sentence's relation": proportion(sum(c.hit for c in of), len(of)),
-            }
-        )
-    rows.append(
+    rows = [
         {
-            "retriever": "always one of the commonest relation",
-            "sentences": commonest.n,
-            "documents chosen": 1,
-            "the one chosen most": proportion(commonest.n, commonest.n),
-            "shows the sentence's relation": commonest,
+            "retriever": CHOICES[name][1],
+            "sentences": len(of),
+            "documents chosen": len({c.document for c in of}),
+            "shows the sentence's relation": proportion(sum(c.hit for c in of), len(of)),
         }
-    )
-    return pd.DataFrame(rows)
-
-
-def choices_words(choices: Mapping[str, Sequence[Choice]]) -> str:
-    """What the trained scorer chose, in a sentence of Markdown with an example."""
-    of = choices["scorer"]
-    counted = Counter(c.document for c in of)
-    document, times = counted.most_common(1)[0]
-    return (
-        f"For {len(of)} test sentences the released files of the trained scorer show {len(counted)} documents. "
-        f"One of them, *{document}*, stands in {times} prompts. In {sum(c.hit for c in of)} prompts the document shows "
-        f"the relation that the sentence has. The released file of KNN, which no scorer made, shows "
-        f"{len({c.document for c in choices['knn']})} documents. So few documents are no sign of how a scorer was "
-        "trained."
-    )
+        for name, of in choices.items()
+    ]
+    always = ("always one of the commonest relation", commonest.n, 1, commonest)
+    return pd.DataFrame([*rows, dict(zip(rows[0], always, strict=True))])
 
 
 def checkpoint_words(run: Run) -> str:
@@ -300,43 +272,3 @@ def checkpoint_words(run: Run) -> str:
         f"measured on. They lie {100 * (most - less):.1f} points apart; taking the scorer away costs "
         f"{100 * (whole.value - without.value):.1f} in Table 4."
     )
-
-
-def decide_scorer_claim(run: Run, choices: Mapping[str, Sequence[Choice]], commonest: str) -> None:
-    """Whether the released documents of the trained scorer fit their sentences better than what is not trained.
-
-    Args:
-        run: takes the claim.
-        choices: of `released_choices`.
-        commonest: relation of training.
-    """
-    of = choices["scorer"]
-    hits = [c.hit for c in of]
-    others = {"KNN": [c.hit for c in choices["knn"]], f"always {commonest}": [c.label == commonest for c in of]}
-    # each sentence stands once in the released files
-    tests = [mcnemar(hits, other) for other in others.values()]
-    adjusted = holm([test.p for test in tests])
-    documents = {name: len({c.document for c in choices[name]}) for name in ("scorer", "knn")}
-    run.claim(
-        "biomedrag.claim.scorer_fits_the_sentence",
-        all_of(better(test, p) for test, p in zip(tests, adjusted, strict=True)),
-        f"The document of the trained scorer shows the sentence's relation in {sum(hits)} of {len(hits)} released "
-        "prompts; "
-        + "; ".join(
-            f"{name} has it in {sum(other)} (difference {figures.points(test)} points, {figures.p_words(p)})"
-            for (name, other), test, p in zip(others.items(), tests, adjusted, strict=True)
-        )
-        + f". The scorer's prompts hold {documents['scorer']} documents, those of KNN {documents['knn']}.",
-        p=max(adjusted),
-    )
-
-
-def answers_by_document(generations: Sequence[Generation]) -> pd.DataFrame:
-    """How often the released answer is right, where the document shows the right relation and where it does not."""
-    rows = []
-    for words, hit in (("the sentence's relation", True), ("another relation", False)):
-        of = [g for g in generations if (g.document_label == g.example.label) is hit]
-        if of:
-            right = sum(right_triples([g.example for g in of], [g.triples for g in of]))
-            rows.append({"the document shows": words, "sentences": len(of), "answer right": proportion(right, len(of))})
-    return pd.DataFrame(rows)

@@ -1,0 +1,137 @@
+"""Rules of claims in `data/published/biomedrag.yml` that the grammar does not express: rows in, a Decision out."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from helpers.results import figures, verdicts
+from helpers.results.metrics import holm, mcnemar
+from helpers.results.outcomes import Comparison, Outcomes
+from helpers.results.published import Published, Rule
+from helpers.results.rules import Decision, evaluate
+from papers.biomedrag import printed_tests
+from papers.biomedrag.released import Choice
+
+SCOPE: Final = ("Llama-2", "LLaMA2", "MedLLaMA", "GPT-4")
+"""The language models that the paper adds BiomedRAG to (section 4.3)."""
+MANY: Final = 20
+"""The least n that RA-KNN-n must be tried with to say what many sentences do; the paper goes to 30."""
+SEVERAL: Final = 5
+"""The least n of several sentences."""
+
+
+def beats_llm(outcomes: Outcomes, **_: Any) -> Decision:  # noqa: ANN401  # facts that other rules ask for
+    """Whether BiomedRAG improves the language model that it is added to (section 2.1).
+
+    The fine-tuned arms decide where they were run with a model that the claim is about, else the prompted arms.
+    """
+    tuned = outcomes.where(arm=["lora", "lora_rag"])
+    named = " ".join(tuned.frame.model.unique()).lower()
+    both = set(tuned.arms) == {"lora", "lora_rag"} and any(word.lower() in named for word in SCOPE)
+    first, second = ("lora_rag", "lora") if both else ("biomedrag", "zero_shot")
+    return _within(Rule(better=(first,), than=(second,), measure="right", each="task", scope=SCOPE), outcomes)
+
+
+def one_chunk_beats_many(outcomes: Outcomes, **_: Any) -> Decision:  # noqa: ANN401
+    """Whether BiomedRAG is better than RA-KNN-n for every n that was tried (sections 2.2 and 3)."""
+    tried = tuple(f"knn_{n}" for n in _tried(outcomes) if n)
+    if not tried:
+        return Decision("not run", "No n nearest sentences were tried.", reason="no answers")
+    return _within(Rule(better=("biomedrag",), than=tried, measure="right", each="task"), outcomes)
+
+
+def more_documents_do_not_help(outcomes: Outcomes, **_: Any) -> Decision:  # noqa: ANN401
+    """Whether the largest n leaves no room for a gain of 2 points over one sentence (section 2.2, Figure 2)."""
+    tried = _tried(outcomes)
+    if 1 not in tried or max(tried) < MANY:
+        why = f"Tried: n = {', '.join(map(str, tried))}; the claim needs n = 1 and one of {MANY} or more."
+        return Decision("not run", why, reason="no answers")
+    found = outcomes.against([(f"knn_{max(tried)}", "knn_1")], "right", each="task")
+    told = "; ".join(f"{c.model} {figures.points(c.test)} points, n = {c.test.n}" for c in found)
+    verdict = verdicts.all_of(verdicts.below(c.test, verdicts.WORTHWHILE) for c in found)
+    return Decision(verdict, f"n = {max(tried)} minus n = 1: {told}.")
+
+
+def shorter_input(outcomes: Outcomes, **_: Any) -> Decision:  # noqa: ANN401
+    """Whether BiomedRAG's prompts have fewer tokens than those of RA-KNN-n with several sentences (section 2.2)."""
+    longer = [(f"knn_{n}", "biomedrag") for n in _tried(outcomes) if n >= SEVERAL]
+    if not longer:
+        return Decision("not run", f"No n of {SEVERAL} or more was tried.", reason="no answers")
+    found = outcomes.against(longer, "prompt_tokens", each="task")
+    told = "; ".join(f"{c.model}, {outcomes.label(c.first)}: {_tokens(c)}" for c in found)
+    verdict = verdicts.all_of(verdicts.above(c.test, 0) for c in found)
+    return Decision(verdict, f"Prompt tokens of RA-KNN-n minus those of BiomedRAG: {told}.")
+
+
+def significant_on_git(_: Outcomes, *, printed: Published, **__: Any) -> Decision:  # noqa: ANN401
+    """Whether BiomedRAG is significantly better than all baselines on GIT (section 2.1), from the printed numbers."""
+    return printed_tests.decision(printed, "significant_on_git")
+
+
+def significant_on_git_re(_: Outcomes, *, printed: Published, **__: Any) -> Decision:  # noqa: ANN401
+    """The same on GIT-RE, against its own variants too (section 2.1)."""
+    return printed_tests.decision(printed, "significant_on_git_re")
+
+
+def better_on_ddi(_: Outcomes, *, printed: Published, **__: Any) -> Decision:  # noqa: ANN401
+    """Whether BiomedRAG is better than LLaMA2 13B alone and SPBERE on DDI (sections 2.1 and 2.2)."""
+    return printed_tests.decision(printed, "better_on_ddi")
+
+
+def knn_below_none_on_ddi(_: Outcomes, *, printed: Published, **__: Any) -> Decision:  # noqa: ANN401
+    """Whether LLaMA2 13B alone is better than RA-KNN-n on DDI (section 2.2, Figure 2 (a))."""
+    return printed_tests.decision(printed, "knn_below_none_on_ddi")
+
+
+def best_parts(_: Outcomes, *, printed: Published, **__: Any) -> Decision:  # noqa: ANN401
+    """Whether BiomedRAG has the highest recall of heads, tails and relations (section 2.1, Table 3)."""
+    return printed_tests.decision(printed, "best_parts")
+
+
+def scorer_fits_the_sentence(
+    _: Outcomes,
+    *,
+    released: Mapping[str, Sequence[Choice]],
+    commonest: str,
+    **__: Any,  # noqa: ANN401
+) -> Decision:
+    """Whether the trained scorer's released documents fit their sentences better than what is not trained.
+
+    Args:
+        released: the chosen documents by retriever, see `papers.biomedrag.released`; empty for the bundled sample.
+        commonest: relation of training.
+    """
+    if not released:
+        return Decision("not run", "The released choices are not part of the bundled sample.", reason="no answers")
+    of = released["scorer"]
+    hits = [c.hit for c in of]
+    others = {"KNN": [c.hit for c in released["knn"]], f"always {commonest}": [c.label == commonest for c in of]}
+    # each sentence is in the released files once
+    tests = [mcnemar(hits, other) for other in others.values()]
+    adjusted = holm([test.p for test in tests])
+    documents = {name: len({c.document for c in released[name]}) for name in ("scorer", "knn")}
+    told = "; ".join(
+        f"{name} has it in {sum(other)} (difference {figures.points(test)} points, {figures.p_words(p)})"
+        for (name, other), test, p in zip(others.items(), tests, adjusted, strict=True)
+    )
+    why = (
+        f"The document of the trained scorer shows the sentence's relation in {sum(hits)} of {len(hits)} released "
+        f"prompts; {told}. The scorer's prompts hold {documents['scorer']} documents, those of KNN {documents['knn']}."
+    )
+    verdict = verdicts.all_of(verdicts.better(test, p) for test, p in zip(tests, adjusted, strict=True))
+    return Decision(verdict, why, max(adjusted))
+
+
+def _within(rule: Rule, outcomes: Outcomes) -> Decision:
+    return evaluate(rule, outcomes, "rerun", paper="biomedrag")
+
+
+def _tried(outcomes: Outcomes) -> list[int]:
+    """The n of RA-KNN-n that have rows."""
+    return sorted(int(found[1]) for arm in outcomes.arms if (found := re.fullmatch(r"knn_(\d+)", arm)))
+
+
+def _tokens(c: Comparison) -> str:
+    return figures.number(c.test.difference, "count") + figures.interval(c.test.low, c.test.high, "count")

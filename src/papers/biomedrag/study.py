@@ -1,0 +1,367 @@
+"""Chapters 07 to 11, from the rows of a corpus to answers, measures, printed cells and reasons.
+
+Every arm takes examples and gives predictions (`papers.biomedrag.arms`); here they become rows of the table of answers.
+An answer that cannot be read answers nothing: it lowers recall and not precision. Rows of the same text share a
+cluster, for the data sets repeat their texts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+import pandas as pd
+
+from helpers.llm import LLM
+from helpers.results import figures
+from helpers.results.answers import Answer, Measures
+from helpers.results.metrics import Score
+from helpers.results.outcomes import Outcomes
+from helpers.results.published import Number, Published
+from helpers.results.record import Run
+from helpers.vectors import Encoder
+from papers.biomedrag.arms import (
+    Arm,
+    Asking,
+    Prediction,
+    answer_line,
+    biomed_rag,
+    encoded,
+    given,
+    majority,
+    nearest_label,
+    ra_knn,
+    tfidf,
+    triple_line,
+    zero_shot,
+)
+from papers.biomedrag.balance import KEYS
+from papers.biomedrag.corpora import Corpus, Example, Task
+from papers.biomedrag.experiment import Lesson
+from papers.biomedrag.links import known_names, pair_classifier
+from papers.biomedrag.memory import Memory
+from papers.biomedrag.scorer import cosine_scorer
+from papers.biomedrag.scoring import MEASURES, PARTS, part_items, same_text
+
+ARMS: Final = {
+    "majority": ("Commonest label", "#808080"),
+    "nearest": ("Nearest neighbour's label", "#808080"),
+    "tfidf": ("TF-IDF and logistic regression", "#125ee0"),
+    "encoded": ("Encoder and logistic regression", "#125ee0"),
+    "pair": ("Head and tail, logistic regression", "#079c6b"),
+    "pair_new": ("Head and tail, no triple twice", "#079c6b"),
+    "blanks": ("Blanks and a linear classifier", "#079c6b"),
+    "names": ("Known names and a linear classifier", "#079c6b"),
+    "zero_shot": ("LLM alone", "#c35410"),
+    "told": ("LLM, told what blanks mark", "#c35410"),
+    "knn": ("LLM, n nearest inputs (RA-KNN-n)", "#c35410"),
+    "cosine": ("BiomedRAG without scorer", "#af219d"),
+    "plain": ("BiomedRAG without diversity", "#af219d"),
+    "biomedrag": ("BiomedRAG", "#af219d"),
+    "small": ("Small LLM alone", "#c35410"),
+    "lora": ("Fine-tuned LLM", "#c35410"),
+    "lora_rag": ("Fine-tuned LLM with BiomedRAG", "#af219d"),
+}
+"""Label and colour of each arm, in the order of tables."""
+LABELS: Final = {arm: label for arm, (label, _) in ARMS.items()}
+COLOURS: Final = {arm: colour for arm, (_, colour) in ARMS.items()}
+FLOORS: Final = ("nearest", "tfidf", "encoded", "pair", "pair_new", "blanks", "names")
+"""Arms that learn from the training split without a language model."""
+ROWS: Final = {"gpt4": "zero_shot", "gpt4_br": "biomedrag", "llama2": "lora", "llama2_br": "lora_rag"}
+"""The arm that stands beside a row of Tables 1 to 3: prompted models for GPT-4, fine-tuned ones for LLaMA2 13B."""
+QUESTIONS: Final = {
+    "ADE-corpus-v2": "Does the sentence tell of an adverse effect that a drug caused?",
+    "MTSamples": "To which medical specialty does the report belong?",
+}
+"""What a prompt asks of a text, in place of the task's own question."""
+READABLE: Final = 0.1
+"""The largest share of unread answers with which an arm stands beside a printed row; above it, formats are compared."""
+_WHY: Final = (
+    (("gpt4", "gpt4_br", "llama2", "llama2_br"), "No model was fine-tuned and readable on this data set in this run."),
+    (("medllama", "medllama_br"), "MedLLaMA 13B, fine-tuned; one fine-tuned model is rerun, beside LLaMA2 13B."),
+    (
+        ("bert", "biobert", "gatortron"),
+        "A fine-tuned encoder; here a logistic regression on a small encoder's vectors is shown in its place.",
+    ),
+)
+_OTHER: Final = "Another system with code and training of its own; this notebook reruns the paper's method."
+
+
+# ------------------------------------------------------------------------------------------------- from rows to answers
+
+
+@dataclass(frozen=True)
+class Asked:
+    """A row of a corpus as the table of answers names it, see `answers.Unit`."""
+
+    unit: str
+    cluster: str
+    text: str
+    gold: str
+    example: Example
+    strata: Mapping[str, str] = field(default_factory=dict)
+
+
+def units(corpus: Corpus, rows: Sequence[Example]) -> list[Asked]:
+    """Rows of a corpus, with strata that say what of them training has."""
+    texts = {same_text(e.text) for e in corpus.train}
+    names = known_names(corpus, rows) if corpus.task == "links" else None
+    asked = []
+    for i, e in enumerate(rows):
+        cluster = same_text(e.text)
+        strata = {"data": corpus.name, "text": f"text {'' if cluster in texts else 'not '}in training"}
+        if names:
+            strata["names"] = "both names in training" if names[i] else "not both"
+        asked.append(Asked(e.id, cluster, given(e, corpus.task), answer_line(e, corpus.task), e, strata))
+    return asked
+
+
+def answer(run: Run, corpus: Corpus, arms: Mapping[str, Arm], rows: Sequence[Example], model: str = "") -> list[Answer]:
+    """Let each arm answer these rows of a corpus; the predictions as rows of the table of answers.
+
+    Args:
+        run: of the notebook.
+        corpus: the data; its name is the answers' task.
+        arms: by name.
+        rows: that each of them answers.
+        model: who answers, for arms that ask one.
+    """
+
+    def scored(arm: Arm) -> Callable[[Sequence[Asked]], list[Answer]]:
+        return lambda asked: [
+            row_of(corpus, a.example, p) for a, p in zip(asked, arm([a.example for a in asked]), strict=True)
+        ]
+
+    return run.answer({name: scored(arm) for name, arm in arms.items()}, units(corpus, rows), model=model)
+
+
+def row_of(corpus: Corpus, example: Example, said: Prediction) -> Answer:
+    """One prediction with its measures: right, and top and bottom of precision, recall and F1 (section 4.4).
+
+    Triples have the same of their parts (Table 3), as `head_f1`. Every asked prompt counts its tokens.
+    """
+    measures = {"right": (float(_right(corpus.task, example, said)), 1.0)}
+    if corpus.task == "triples":
+        for part in PARTS:
+            of_part = counted(part_items(example.triples, part), part_items(said.triples, part))
+            measures |= {f"{part}_{name}": pair for name, pair in of_part.items()}
+        measures |= {name: measures[f"triple_{name}"] for name in MEASURES if f"triple_{name}" in measures}
+    else:
+        measures |= counted({example.label}, {said.label} if said.label else set())
+    if said.prompt_tokens:
+        measures["prompt_tokens"] = (float(said.prompt_tokens), 1.0)
+    triples = corpus.task == "triples"
+    return Answer(
+        task=corpus.name,
+        answer=said.reply or None,
+        predicted=triple_line(said.triples) if triples else said.label,
+        parsed=bool(said.triples) if triples else said.label is not None,
+        overflow=said.overflow,
+        measures=measures,
+        requests=[said.request] if said.request else [],
+    )
+
+
+def _right(task: Task, example: Example, said: Prediction) -> bool:
+    if task == "triples":
+        return part_items(example.triples, "triple") == part_items(said.triples, "triple")
+    return example.label == said.label
+
+
+def counted(gold: set[Hashable], told: set[Hashable]) -> Measures:
+    """Top and bottom of micro precision, recall and F1 of one answer; nothing told is no part of precision."""
+    hits = float(len(gold & told))
+    measures = {"recall": (hits, float(len(gold))), "f1": (2 * hits, float(len(gold) + len(told)))}
+    return measures | ({"precision": (hits, float(len(told)))} if told else {})
+
+
+def asking_of(llm: LLM | None, corpus: Corpus, *, offered: bool = True) -> Asking:
+    """How a language model is asked about a corpus; relations are listed with their definitions (section 4.3.1).
+
+    Args:
+        llm: the model; None where only prompts are made.
+        corpus: the data.
+        offered: whether the prompt lists the labels; a fine-tuned model knows them.
+    """
+    defined = offered and corpus.task in ("triples", "relations")
+    question = QUESTIONS.get(corpus.name, "")
+    definitions = corpus.labels if defined else {}
+    return Asking(llm, corpus.task, tuple(corpus.labels), question=question, offered=offered, definitions=definitions)
+
+
+def floor_arms(corpus: Corpus, encoder: Encoder) -> dict[str, Arm]:
+    """The arms without a language model, for tasks whose answer is a label."""
+    arms = {
+        "majority": majority(corpus),
+        "nearest": nearest_label(corpus, encoder),
+        "tfidf": tfidf(corpus),
+        "encoded": encoded(corpus, encoder),
+    }
+    if corpus.task == "links":
+        arms |= {"pair": pair_classifier(corpus), "pair_new": pair_classifier(corpus, new=True)}
+    return arms
+
+
+def prompted_arms(asking: Asking, memory: Memory, lesson: Lesson, *, n: int, permuted: int) -> dict[str, Arm]:
+    """The arms with a prompted model: alone, with the n nearest inputs, with a document by cosine or by the scorer."""
+    cosine = cosine_scorer(memory.encoder.dimension, lesson.scorer.eta)
+    return {
+        "zero_shot": zero_shot(asking),
+        "knn": ra_knn(asking, memory, n),
+        "cosine": biomed_rag(asking, memory, cosine, permuted=permuted, name="without scorer"),
+        "biomedrag": biomed_rag(asking, memory, lesson.scorer, permuted=permuted),
+    }
+
+
+# ----------------------------------------------------------------------------------------------- from answers to cells
+
+
+def report(run: Run, out: Outcomes, notes: Mapping[str, str]) -> None:
+    """Report the arms beside Tables 1 to 3 and the gains of the text; of every other printed number, why not.
+
+    Args:
+        run: takes values and reasons.
+        out: rows of all arms.
+        notes: data set -> a remark to each of its reruns. Its names are the data sets that are reported.
+    """
+    names = {KEYS[name]: name for name in notes}
+    for number in run.printed.numbers:
+        _, table, row, column = number.id.split(".", 3)
+        key, _, last = column.rpartition("_")
+        if number.why_no_rerun:
+            continue
+        if table in ("table1", "table2") and key in names:
+            _cell(run, number.id, out, names[key], row, last, notes[names[key]])
+        elif table == "table3" and (of := row.rpartition("_"))[2] in names:
+            _cell(run, number.id, out, names[of[2]], of[0], column, notes[names[of[2]]])
+        elif (table, row) == ("text", "gain") and key in names:
+            _gain(run, number.id, out, names[key], last, notes[names[key]])
+        elif table == "figure2" and row in names and not row.startswith("git"):
+            run.not_run(number.id, _why("llama2"))
+        elif table == "text" and row in names:
+            run.not_run(number.id, _OTHER)
+
+
+def _cell(run: Run, id: str, out: Outcomes, name: str, row: str, measure: str, note: str) -> None:
+    rows = beside_row(out, name, row)
+    if rows is None:
+        run.not_run(id, _why(row))
+    else:
+        score = rows.score(measure)
+        if row.startswith("llama2"):
+            note = f"Fine-tuned by LoRA in this run; {len(rows.frame)} test rows."
+        run.rerun(id, score, model=rows.frame.model.iloc[0], note=note)
+
+
+def _gain(run: Run, id: str, out: Outcomes, name: str, model: str, note: str) -> None:
+    alone, with_it = beside_row(out, name, model), beside_row(out, name, f"{model}_br")
+    if alone is None or with_it is None:
+        run.not_run(id, _why(model))
+    else:
+        score = gain(alone.and_(with_it.frame), ROWS[f"{model}_br"], ROWS[model])
+        points = Score(100 * score.value, score.n, 100 * score.low, 100 * score.high)
+        run.rerun(id, points, model=alone.frame.model.iloc[0], note=note)
+
+
+def beside_row(out: Outcomes, name: str, row: str) -> Outcomes | None:
+    """The rerun that stands beside a printed row on a data set, or None: no such arm, or too many answers unread."""
+    rows = out.where(source="rerun", task=name, arm=ROWS.get(row, ""))
+    fine = len(rows.frame) and (not row.startswith("llama2") or (~rows.frame.parsed.astype(bool)).mean() <= READABLE)
+    return rows if fine else None
+
+
+def gain(out: Outcomes, first: str, second: str) -> Score:
+    """F1 of one arm less that of another on the same rows, as a fraction."""
+    test = out.against([(first, second)], "f1")[0].test
+    return Score(test.difference, test.n, test.low, test.high)
+
+
+def _why(row: str) -> str:
+    return next((why for rows, why in _WHY if row in rows), _OTHER)
+
+
+# ---------------------------------------------------------------------------------------------------- what a page shows
+
+
+def printed_of(printed: Published, name: str) -> list[Number]:
+    """The F1 that Table 1 or 2 prints on a data set, by system."""
+    return [n for n in printed.numbers if n.table in ("Table 1", "Table 2") and n.id.endswith(f".{KEYS[name]}_f1")]
+
+
+def beside(run: Run, out: Outcomes, name: str, caption: str) -> figures.Html:
+    """All systems of Table 1 or 2 on a data set with their printed F1, and every arm of this run.
+
+    Args:
+        run: has the printed numbers.
+        out: rows of all arms.
+        name: of the data set.
+        caption: of the table.
+    """
+    mine = out.where(task=name, source="rerun")
+    rows, shown = [], set()
+    for number in printed_of(run.printed, name):
+        row = number.id.split(".")[2]
+        here = beside_row(out, name, row)
+        arm = ROWS[row] if here else ""
+        shown.add(arm)
+        rows.append({"system": number.row, "printed F1": number.printed, **_scores(mine, arm)})
+    rows += [{"system": "", "printed F1": None, **_scores(mine, arm)} for arm in mine.arms if arm not in shown]
+    return figures.table(pd.DataFrame(rows), caption, sample=out.sample)
+
+
+def _scores(out: Outcomes, arm: str) -> dict[str, object]:
+    if not arm:
+        return dict.fromkeys(("here", "n", *MEASURES, "prompt tokens"))
+    told = {m: out.score(m, arm) if arm in out.measured(m) else None for m in (*MEASURES, "prompt_tokens")}
+    tokens = told.pop("prompt_tokens")
+    n = told["f1"].n if told["f1"] else 0
+    return {"here": out.label(arm), "n": n, **told, "prompt tokens": tokens and figures.number(tokens.value, "count")}
+
+
+def tests(out: Outcomes, name: str, others: Sequence[str], first: str = "biomedrag") -> figures.Html:
+    """Paired tests by text of which rows an arm has right, against others on one data set."""
+    of = out.where(task=name)
+    found = of.against([(first, other) for other in others if other in of.arms], "right")
+    return of.tests(found, f"{name}: share of rows right, paired tests by text")
+
+
+def split_note(whole: Corpus, parts: Corpus, words: int) -> str:
+    """How MTSamples differs here from the paper: shares of an own split, and where a report was cut, in words."""
+    shares = [f"{100 * len(rows) / len(whole.test):.0f}" for rows in parts.splits.values()]
+    cut = f"cut to {words} words" if words else "not cut"
+    return f"Own split of the test file ({'/'.join(shares)} per cent); the reports that the model reads are {cut}."
+
+
+def summary(run: Run, out: Outcomes, names: Sequence[str], floors: Sequence[str] = FLOORS) -> str:
+    """The page's answer: for each data set the best arm without a language model, the printed F1, and the LLM.
+
+    Args:
+        run: has the printed numbers.
+        out: rows of all arms.
+        names: of the data sets.
+        floors: arms without a language model to take the best of.
+    """
+    lines = []
+    for name in names:
+        of = out.where(task=name)
+        reached = {arm: of.score("f1", arm).value for arm in of.arms if arm in floors}
+        best = max(reached, key=reached.__getitem__)
+        printed = next(n for n in printed_of(run.printed, name) if ".llama2_br." in n.id).printed
+        gained = gain(of, "biomedrag", "zero_shot")
+        model = of.frame.model[of.frame.arm == "biomedrag"].iloc[0]
+        same = of.where(unit=of.frame.unit[of.frame.arm == "biomedrag"].tolist())
+        lines.append(
+            f"- **{name}**: the best arm without a language model is *{of.label(best)}*, F1 "
+            f"{figures.score_text(of.score('f1', best))} on {of.score('f1', best).n:,} test rows; printed for LLaMA2 "
+            f"13B + BiomedRAG: {printed}. On {gained.n} rows, {model} alone has "
+            f"{figures.score_text(same.score('f1', 'zero_shot'))}, with BiomedRAG "
+            f"{figures.score_text(same.score('f1', 'biomedrag'))} "
+            f"({figures.points_text(gained.value, gained.low, gained.high)} points); *{of.label(best)}* has "
+            f"{figures.score_text(same.score('f1', best))}, the commonest label "
+            f"{figures.score_text(same.score('f1', 'majority'))}."
+        )
+        if {"lora", "lora_rag"} <= set(of.arms):
+            told = ", ".join(f"{of.label(a)} {figures.score_text(of.score('f1', a))}" for a in ("lora", "lora_rag"))
+            lines.append(f"  Fine-tuned here, {of.frame.model[of.frame.arm == 'lora'].iloc[0]}: {told}.")
+    return "\n".join(lines)
