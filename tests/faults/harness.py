@@ -94,19 +94,21 @@ class Done:
 class _Answering(Handler):
     """Serves files as those tests' server does, and a model that says YES or NO by the prompt's digits."""
 
-    def do_GET(self) -> None:
+    def do_GET(self) -> None:  # noqa: N802  # http.server's own name
         if self.path != "/v1/models":
             return super().do_GET()
         self._send({"data": [{"id": "m"}]})
 
-    def do_POST(self) -> None:
+    def do_POST(self) -> None:  # noqa: N802
         prompt = json.loads(self.rfile.read(int(self.headers["Content-Length"])))["messages"][-1]["content"]
         self.server.requests.append(("asked", prompt))
         time.sleep(0.05)
         text = "YES" if sum(map(int, re.findall(r"\d", prompt))) % 3 else "NO"
         choice = {"index": 0, "finish_reason": "stop", "message": {"role": "assistant", "content": text}}
         usage = {"prompt_tokens": 5, "completion_tokens": 1, "total_tokens": 6}
-        self._send({"id": "1", "object": "chat.completion", "created": 0, "model": "m", "choices": [choice], "usage": usage})
+        self._send(
+            {"id": "1", "object": "chat.completion", "created": 0, "model": "m", "choices": [choice], "usage": usage}
+        )
 
     def _send(self, content: object) -> None:
         body = json.dumps(content).encode()
@@ -159,7 +161,7 @@ class World:
         environment = kept | {"MEDRAG_ROOT": str(self.root), "PYTHONPATH": str(self.root / "src")}
         environment |= {"PROFILE": "smoke", "ANSWERS": "stored", "LLM_BASE_URL": f"{self.server.url}/v1"}
         environment |= {"LLM_CONCURRENCY": "4", "COLUMNS": "200", **job.variables, **variables}
-        out, err = tempfile.TemporaryFile("w+"), tempfile.TemporaryFile("w+")
+        out, err = tempfile.TemporaryFile("w+"), tempfile.TemporaryFile("w+")  # noqa: SIM115  # `wait` closes them
         process = psutil.Popen(
             [*self.prefix, *job.command], cwd=self.root, env=environment, stdin=subprocess.DEVNULL, stdout=out,
             stderr=err, start_new_session=True,
@@ -309,7 +311,10 @@ class Bench:
     @staticmethod
     def _compare(job: Job, found: object, wanted: object, who: str) -> None:
         if found != wanted:
-            raise Failed(f"{who} ({job.name}) gives {str(found)[:400]} in place of {str(wanted)[:400]}")
+            a, b = str(found), str(wanted)
+            at = next((i for i, (x, y) in enumerate(zip(a, b, strict=False)) if x != y), len(b))
+            at = max(0, at - 60)
+            raise Failed(f"{who} ({job.name}) gives ...{a[at : at + 300]} in place of ...{b[at : at + 300]}")
 
 
 @dataclass(frozen=True)
@@ -340,8 +345,8 @@ def attempt(trial: Trial, seed: int, undisturbed: Undisturbed) -> tuple[str, str
         return "skipped", str(why)
     except Failed as why:
         return "failed", str(why)
-    except Exception as error:  # of the harness itself: no reason to lose the other trials
-        return "failed", f"harness: {error!r}"
+    except Exception as error:  # of what the results are read by
+        return "failed", f"its results cannot be read: {error!r}"[:600]
     return "survived", ""
 
 
@@ -412,7 +417,9 @@ def main(trials: list[Trial], report: Path) -> int:
             worker.join()
     failed = sorted(id for id, (outcome, _) in outcomes.items() if outcome == "failed")
     minutes = (time.monotonic() - began) / 60
-    sys.stdout.write(f"{len(outcomes) - len(failed)} of {len(outcomes)} without failure, in {minutes:.0f} min, SEED={seed}\n")
+    sys.stdout.write(
+        f"{len(outcomes) - len(failed)} of {len(outcomes)} without failure, in {minutes:.0f} min, SEED={seed}\n"
+    )
     for id in failed:
         sys.stdout.write(f'  make test-faults SEED={seed} TRIAL="{id}"\n')
     if not only:
@@ -420,7 +427,9 @@ def main(trials: list[Trial], report: Path) -> int:
     return 1 if failed else 0
 
 
-def _write(report: Path, trials: list[Trial], outcomes: Mapping[str, tuple[str, str]], seed: int, minutes: float) -> None:
+def _write(
+    report: Path, trials: list[Trial], outcomes: Mapping[str, tuple[str, str]], seed: int, minutes: float
+) -> None:
     from helpers.results.provenance import machine
 
     here = machine()

@@ -46,6 +46,12 @@ def keep_reference(profile: str) -> int:
                 f"Run `make notebook NB={executed.stem} PROFILE={profile}`\n"
             )
             continue
+        if (damaged := record.damaged(executed.stem, profile)) is not None:
+            sys.stderr.write(
+                f"{executed.stem}: not kept, {damaged.name} is damaged. "
+                f"Run `make notebook NB={executed.stem} PROFILE={profile}`\n"
+            )
+            continue
         if content["sample"]:
             sys.stderr.write(f"{executed.stem}: not kept, it ran on SAMPLE data\n")
             continue
@@ -116,6 +122,7 @@ def _keep_answers(notebook: str, profile: str) -> None:
 def _without_progress(executed: Path) -> bytes:
     """An executed notebook as JSON, without what its cells wrote to stderr, and without this machine's paths."""
     notebook = json.loads(executed.read_text(encoding="utf-8"))
+    notebook["metadata"].pop("seal", None)  # of the whole
     for path in ("input_path", "output_path"):
         notebook["metadata"].get("papermill", {}).pop(path, None)
     for cell in notebook["cells"]:

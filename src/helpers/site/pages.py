@@ -6,6 +6,7 @@ A function gives Markdown or HTML, drawn from the published numbers and from the
 from __future__ import annotations
 
 import json
+import logging
 import math
 import re
 import types
@@ -22,7 +23,7 @@ from helpers.results import figures
 from helpers.results.figures import Markup, escape
 from helpers.results.published import Number, paper_of, published
 from helpers.results.published import papers as declared_papers
-from helpers.results.record import RECORDS, Record, records
+from helpers.results.record import RECORDS, Record, damaged, records
 from helpers.results.verdicts import TESTED
 from helpers.settings import BUILD, NOTEBOOKS, RESULTS, ROOT, Profile, PublicError, Settings, settings
 from helpers.site import costs
@@ -57,6 +58,8 @@ QUICK: Final = 10_000
 """Tokens a second, read and written, by which the page on scale counts the time of a server that was not measured."""
 
 Kind = Literal["rescored", "rerun"]
+
+log = logging.getLogger(__name__)
 
 
 class PageError(PublicError, ValueError):
@@ -155,7 +158,7 @@ def chapters() -> list[Chapter]:
 
 def _chapter(name: str, profile: Profile, mine: dict[Profile, dict[str, Record]], kept: dict[str, Record]) -> Chapter:
     runs = [(_executed(name, p), found[name]) for p, found in mine.items() if name in found]
-    runs = [(path, record) for path, record in runs if path.is_file()]
+    runs = [(path, record) for path, record in runs if path.is_file() and _is_whole(record)]
     beside = next(((path, record) for path, record in runs if record.sample or record.profile == "smoke"), None)
     failed = next((path for p in mine if (path := BUILD / "failed" / p / f"{name}.ipynb").is_file()), None)
     own = [(path, record) for path, record in runs if record.profile == profile and not record.sample]
@@ -165,6 +168,12 @@ def _chapter(name: str, profile: Profile, mine: dict[Profile, dict[str, Record]]
     if reference.is_file() and name in kept:
         return Chapter(name, "reference", reference, kept[name], beside, failed)
     return Chapter(name, "none", NOTEBOOKS / f"{name}.ipynb", None, beside, failed)
+
+
+def _is_whole(record: Record) -> bool:
+    if found := damaged(record.notebook, record.profile):
+        log.warning("%s is damaged, and is not shown. Run `make notebook NB=%s`.", found, record.notebook)
+    return found is None
 
 
 def _executed(name: str, profile: Profile) -> Path:
@@ -333,7 +342,7 @@ class Pages:
         """The functions by the names that a template uses."""
         names = (
             "asked value printed picture headline tally papers experiments scoreboard ledger downloads runs software "
-            "models sources data parameters timings settings_table launch_links costs rates memory file"
+            "models sources data parameters timings faults settings_table launch_links costs rates memory file"
         )
         return {name: getattr(self, name) for name in names.split()} | {"verdict": verdict}
 
@@ -719,6 +728,20 @@ class Pages:
                 }
             )
         return self._table(rows, "Steps of the runs shown, in seconds")
+
+    def faults(self) -> str:
+        """What became of the faults and the bad inputs of `make test-faults`, by class."""
+        path = RESULTS / "faults.json"
+        if not path.is_file():
+            return "Not run yet."
+        found = json.loads(path.read_text(encoding="utf-8"))
+        rows = [
+            {"Class": kind.capitalize(), "Tried": n["tried"], "Survived": n["survived"], "Skipped": n["skipped"]}
+            for kind, n in found["classes"].items()
+        ]
+        made = found["versions"]
+        where = f"Python {made['python']}, {made['platform']}, commit {(made['commit'] or 'unknown')[:10]}"
+        return self._table(rows, f"Faults and bad inputs, seed {found['seed']}; {where}, {found['minutes']:.0f} min")
 
     def settings_table(self) -> str:
         """Every setting with its default and its meaning, from the class that reads them."""
