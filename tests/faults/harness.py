@@ -36,8 +36,8 @@ LIMIT = 240.0
 """Seconds that a command may take; what takes longer hangs."""
 OURS = ("NEO4J_", "LLM_", "DATA_MIRROR", "PROFILE", "ANSWERS", "MAKE", "MFLAGS", "MEDRAG_ROOT", "JOBS", "PORT", "SEED")
 CLEAR = re.compile(
-    r"again|free |set |unset|delete|restore|correct|use |run |start |make |check |choose|save |name |need|must|should|"
-    r"allowed|is no |unknown|missing|killed|give |write |report|mend|raise |takes|take ",
+    r"again|did you mean|no notebook|not valid|free |set |unset|delete|restore|correct|use |run |start |make |check |"
+    r"choose|save |name |need|must|should|allowed|is no |unknown|missing|killed|give |write |report|mend|raise |take",
     re.I,
 )
 """What a message that says what to do, or what was wrong, does not do without."""

@@ -11,6 +11,7 @@ import sys
 from pathlib import Path
 
 from helpers.results.requests import DECLARED, STORE, Store, StoreError, write
+from helpers.settings import told
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -42,4 +43,4 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(told(main))

@@ -17,7 +17,7 @@ from typing import Any
 import pyarrow.parquet as pq
 
 from helpers.results import answers, record, requests
-from helpers.settings import BUILD, RESULTS, ROOT
+from helpers.settings import BUILD, RESULTS, ROOT, told
 
 REFERENCE = ROOT / "book" / "reference"
 REFERENCE_LIMIT = 500_000
@@ -143,4 +143,4 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(told(main))

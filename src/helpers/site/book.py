@@ -29,7 +29,7 @@ import yaml
 from helpers.results.figures import inline
 from helpers.results.published import RecordError
 from helpers.results.record import Record
-from helpers.settings import BUILD, ROOT, PublicError, SettingsError
+from helpers.settings import BUILD, ROOT, PublicError, SettingsError, told
 from helpers.site.pages import Chapter, PageError, Pages, chapters, findings, heading, read_notebook, run_line
 
 BOOK: Final = ROOT / "book"
@@ -328,4 +328,4 @@ def main(arguments: Iterable[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(told(main))

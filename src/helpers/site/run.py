@@ -39,6 +39,7 @@ from helpers.settings import (
     read_profile,
     refused,
     settings,
+    told,
 )
 
 KERNEL_SECONDS = 300
@@ -397,4 +398,4 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(told(main))
