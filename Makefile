@@ -39,7 +39,7 @@ unexport PYTHONDONTWRITEBYTECODE
 export JUPYTER_PREFER_ENV_PATH := 1
 export OMP_NUM_THREADS ?= $(shell cores=$$(nproc 2>/dev/null || sysctl -n hw.ncpu); n=$$((cores / $(JOBS))); echo $$((n > 0 ? n : 1)))
 
-.PHONY: answers requests import-answers export-requests import-requests help setup doctor data services start stop status reproduce notebooks notebook book pdf serve lab test test-fast test-llm test-servers test-neo4j test-book lint \
+.PHONY: answers requests import-answers export-requests import-requests help setup doctor data services start stop status reproduce notebooks notebook book pdf serve lab test test-fast test-llm test-servers test-neo4j test-book test-faults lint \
         bench reference new-experiment scoreboard paraphrases lock clean force
 
 help: ## this list
@@ -182,6 +182,9 @@ test-neo4j: $(READY) ## the tests of graphs on a real Neo4j: an empty database a
 	 $(VENV)/bin/python -m pytest -q -m "engine and not llm" $$(grep -l graph_server tests/*.py)
 test-book: $(READY) ## the tests of the book in a browser
 	@$(VENV)/bin/python -m pytest -q -m book $$(grep -l mark.book tests/*.py)
+
+test-faults: $(READY) ## kill, fill, damage and misuse a small project: make test-faults [SEED=7] [TRIAL="kill -9: kernel 3"]
+	@SEED="$(SEED)" TRIAL="$(TRIAL)" $(PY) tests/faults
 
 # Two at a time, for they take the processor from each other: the fast tests while engine and weights are fetched; the
 # other servers' and the book's while the LLM is asked.

@@ -231,6 +231,9 @@ def test_requests_travel_by_the_command_line(tmp_path, monkeypatch, capsys):
     assert list(Store(tmp_path / "yours").rows()) == [row("a")]
     assert exchange.main(["import", str(tmp_path / "missing.parquet")]) == 1
     assert "missing.parquet" in capsys.readouterr().err
+    for no_file in (["export", ""], ["export", str(tmp_path)], ["import"]):
+        assert exchange.main(no_file) == 1
+        assert f"make {no_file[0]}-requests" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("content", [b"", b"no parquet", b"PAR1" + b"x" * 50])

@@ -45,7 +45,7 @@ from helpers.download import (
     verify,
     write_json,
 )
-from helpers.settings import DATA, RAW, ROOT, SAMPLE, SettingsError, public, refused, settings
+from helpers.settings import DATA, RAW, ROOT, SAMPLE, SettingsError, public, refused, settings, told
 
 log = logging.getLogger(__name__)
 
@@ -487,4 +487,4 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(told(main))

@@ -26,7 +26,7 @@ import psutil
 
 from helpers import engines, supervisor
 from helpers.engines import Adapter, EngineError, Launch
-from helpers.settings import BUILD, SettingsError, profile_model, public, refused, settings
+from helpers.settings import BUILD, SettingsError, profile_model, public, refused, settings, told
 from helpers.supervisor import ServiceError, ensure, living_leases
 
 SERVICES = BUILD / "services"
@@ -376,4 +376,4 @@ def _start_by_hand(service: str, model: str | None) -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(told(main))

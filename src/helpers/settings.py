@@ -6,8 +6,11 @@ import errno
 import logging
 import os
 import re
+import sys
+from collections.abc import Callable
 from functools import lru_cache
 from pathlib import Path
+from types import NoneType
 from typing import Any, Literal, TypeVar, cast
 from urllib.parse import parse_qsl, quote, unquote, urlsplit
 
@@ -119,6 +122,10 @@ class PublicError(Exception):
         """What happened, with the error's name."""
         return public(super().__repr__())
 
+    def _render_traceback_(self) -> list[str]:
+        """What a notebook shows of it: IPython asks for this. How the code came there helps no reader."""
+        return [f"{type(self).__name__}: {self}"]
+
 
 class _PublicRecord(logging.LogRecord):
     """A line of a log, of this project's or of a library's, without secrets."""
@@ -229,14 +236,32 @@ def read_profile(profile: str) -> dict[str, Any]:
         have = ", ".join(sorted(p.stem for p in PROFILES.glob("*.yml")))
         raise SettingsError(f"There is no profile {profile!r}. Set PROFILE to one of: {have}.")
     try:
-        return dict(yaml.safe_load(path.read_text(encoding="utf-8")) or {})
-    except yaml.YAMLError as error:
+        whole = yaml.safe_load(path.read_text(encoding="utf-8")) or {}
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
         raise SettingsError(f"{path.relative_to(ROOT)} is not valid YAML: {error}") from None
+    if not isinstance(whole, dict) or not all(isinstance(section, dict | NoneType) for section in whole.values()):
+        raise SettingsError(
+            f"{path.relative_to(ROOT)} must have `defaults` and sections named like notebooks, each with lines "
+            "`parameter: value`."
+        )
+    return whole
 
 
 def profile_model(profile: str) -> str:
     """The model that a profile asks for, unless `LLM_MODEL` names another."""
     return settings().llm_model or str((read_profile(profile).get("defaults") or {}).get("llm_model", ""))
+
+
+def told(command: Callable[[], int]) -> int:
+    """The exit status of a command line. Its errors that are meant for the user are told, without a traceback."""
+    try:
+        return command()
+    except PublicError as error:
+        why = str(error)
+    except OSError as error:
+        why = refused(error)
+    sys.stderr.write(f"{why}\n")
+    return 1
 
 
 def refused(error: OSError) -> str:
@@ -249,4 +274,6 @@ def refused(error: OSError) -> str:
             f"{where} may not be written ({error.strerror}). Make it writable for you, or work in a copy of the "
             "project elsewhere, and run the same command again."
         )
+    if error.errno == errno.EFBIG:
+        return f"{where} grew beyond the limit on files (ulimit -f). Raise it and run the same command again."
     return str(error)

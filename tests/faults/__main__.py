@@ -3,10 +3,12 @@
 import sys
 from pathlib import Path
 
-sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parents[1])]
+sys.path.append(str(Path(__file__).parents[1]))  # where the fixtures are
 
-from conftest import REPOSITORY
-from harness import main
-from trials import TRIALS
+if __name__ == "__main__":
+    from bad_inputs import BAD_INPUTS
+    from harness import main
+    from trials import TRIALS
 
-sys.exit(main(TRIALS, REPOSITORY / "data" / "results" / "faults.json"))
+    results = Path(__file__).parents[2] / "data" / "results"
+    sys.exit(main([*TRIALS, *BAD_INPUTS], results / "faults.json"))

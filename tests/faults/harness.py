@@ -36,8 +36,8 @@ LIMIT = 240.0
 """Seconds that a command may take; what takes longer hangs."""
 OURS = ("NEO4J_", "LLM_", "DATA_MIRROR", "PROFILE", "ANSWERS", "MAKE", "MFLAGS", "MEDRAG_ROOT", "JOBS", "PORT", "SEED")
 CLEAR = re.compile(
-    r"again|free |set |unset|delete|restore|correct|use |run |start |make |check |choose|save |name |need|must|should|"
-    r"allowed|is no |unknown|missing|killed|give |write |report|mend|raise |takes|take ",
+    r"again|did you mean|no notebook|not valid|free |set |unset|delete|restore|correct|use |run |start |make |check |"
+    r"choose|save |name |need|must|should|allowed|is no |unknown|missing|killed|give |write |report|mend|raise |take",
     re.I,
 )
 """What a message that says what to do, or what was wrong, does not do without."""
@@ -94,12 +94,12 @@ class Done:
 class _Answering(Handler):
     """Serves files as those tests' server does, and a model that says YES or NO by the prompt's digits."""
 
-    def do_GET(self) -> None:
+    def do_GET(self) -> None:  # noqa: N802  # http.server's own name
         if self.path != "/v1/models":
             return super().do_GET()
         self._send({"data": [{"id": "m"}]})
 
-    def do_POST(self) -> None:
+    def do_POST(self) -> None:  # noqa: N802
         prompt = json.loads(self.rfile.read(int(self.headers["Content-Length"])))["messages"][-1]["content"]
         self.server.requests.append(("asked", prompt))
         time.sleep(0.05)
@@ -161,7 +161,7 @@ class World:
         environment = kept | {"MEDRAG_ROOT": str(self.root), "PYTHONPATH": str(self.root / "src")}
         environment |= {"PROFILE": "smoke", "ANSWERS": "stored", "LLM_BASE_URL": f"{self.server.url}/v1"}
         environment |= {"LLM_CONCURRENCY": "4", "COLUMNS": "200", **job.variables, **variables}
-        out, err = tempfile.TemporaryFile("w+"), tempfile.TemporaryFile("w+")
+        out, err = tempfile.TemporaryFile("w+"), tempfile.TemporaryFile("w+")  # noqa: SIM115  # `wait` closes them
         process = psutil.Popen(
             [*self.prefix, *job.command], cwd=self.root, env=environment, stdin=subprocess.DEVNULL, stdout=out,
             stderr=err, start_new_session=True,
@@ -311,7 +311,10 @@ class Bench:
     @staticmethod
     def _compare(job: Job, found: object, wanted: object, who: str) -> None:
         if found != wanted:
-            raise Failed(f"{who} ({job.name}) gives {str(found)[:400]} in place of {str(wanted)[:400]}")
+            a, b = str(found), str(wanted)
+            at = next((i for i, (x, y) in enumerate(zip(a, b, strict=False)) if x != y), len(b))
+            at = max(0, at - 60)
+            raise Failed(f"{who} ({job.name}) gives ...{a[at : at + 300]} in place of ...{b[at : at + 300]}")
 
 
 @dataclass(frozen=True)
@@ -342,8 +345,8 @@ def attempt(trial: Trial, seed: int, undisturbed: Undisturbed) -> tuple[str, str
         return "skipped", str(why)
     except Failed as why:
         return "failed", str(why)
-    except Exception as error:  # of the harness itself: no reason to lose the other trials
-        return "failed", f"harness: {error!r}"
+    except Exception as error:  # of what the results are read by
+        return "failed", f"its results cannot be read: {error!r}"[:600]
     return "survived", ""
 
 

@@ -34,14 +34,12 @@ def _reported(world: World, _: Done) -> object:
     asked = json.loads((build / f"records/smoke/requests/{name}.json").read_text())["requests"]
     stored = {key: row.reply for key, row in store.get(asked).items()}
     store.close()
-    shown = [
-        output.get("text") or output.get("data") for cell in notebook["cells"] for output in cell.get("outputs", [])
-    ]
+    outputs = [output for cell in notebook["cells"] for output in cell.get("outputs", [])]
     return (
         [record[part] for part in ("values", "claims", "reasons", "sample")],
         record["provenance"]["parameters"],
         hashlib.sha256(rows.drop(columns="requests").to_json().encode()).hexdigest(),
-        [text for text in map(str, shown) if "it/s" not in text and "req/s" not in text],
+        [str(o.get("text") or o.get("data")) for o in outputs if o.get("name") != "stderr"],  # progress
         hashlib.sha256(json.dumps(stored, sort_keys=True).encode()).hexdigest(),
     )
 
@@ -51,133 +49,47 @@ def _fetched(world: World, _: Done) -> object:
     return {p.name: hashlib.sha256(p.read_bytes()).hexdigest() for p in raw.iterdir() if ".bad-" not in p.name}
 
 
-def _script(code: str) -> tuple[str, ...]:
-    return (sys.executable, "-c", code)
+def _script(name: str) -> tuple[str, ...]:
+    return (sys.executable, f"jobs/{name}.py")
 
 
 NOTEBOOK = Job("notebook", ("make", "--no-print-directory", "notebook", "NB=01_demo_small"), _reported)
 BOARD = Job("scoreboard", ("make", "--no-print-directory", "scoreboard"), lambda _, done: done.out, before=NOTEBOOK)
 ASK = Job(
     "ask",
-    _script("""
-from helpers import llm
-prompts = [[{"role": "user", "content": f"Question {i}?"}] for i in range(60)]
-print([reply.text for reply in llm.connect("m").chat_many(prompts, max_tokens=4)])
-"""),
+    _script("ask"),
     _printed,
 )
 EXPORT = Job(
     "export",
-    _script("""
-import sys
-from helpers.results import exchange, requests
-rows = [requests.Row(requests.request_key("chat", "w", {}, [i]), "chat", "w", "{}", f"[{i}]", '{"text": "YES"}', 1, 1, 0.5,
-                     "e", "2026-01-01").sealed() for i in range(400)]
-requests.Store(requests.STORE).put(rows)
-code = exchange.main(["export", "out.parquet"])
-if not code:
-    print(len({row.reply for row in requests.read(requests.Path("out.parquet"))}), len(requests.read(requests.Path("out.parquet"))))
-sys.exit(code)
-"""),
+    _script("export"),
     _printed,
 )
 FETCH = Job("fetch", (sys.executable, "-m", "helpers.datasets", "--fetch", "set/one.bin", "set/two.bin"), _fetched)
 INDEX = Job(
     "index",
-    _script("""
-import hashlib, numpy
-from helpers import vectors
-class Letters(vectors.Encoder):
-    name, engine, digest, dimension, max_tokens = "letters", "none", "0", 64, 512
-    def _encode(self, texts, progress):
-        found = numpy.array([list(hashlib.sha512(t.encode()).digest()) for t in texts], dtype=numpy.float32) - 127
-        return found / numpy.linalg.norm(found, axis=1, keepdims=True), self._cut(texts)
-    def _cut(self, texts):
-        return numpy.zeros(len(texts), dtype=bool)
-letters = Letters()
-index = vectors.cached_index("demo", [f"text {i}" for i in range(1500)], letters, progress=False)
-scores, ids = index.search(letters.encode(["text 3", "text 99", "other"]), 4)
-print(ids.tolist(), scores.round(4).tolist())
-"""),
+    _script("index"),
     _printed,
 )
 ADAPTER = Job(
     "adapter",
-    _script("""
-import hashlib
-from helpers import lora, training
-def make(folder):
-    with training.replacing(folder) as part:
-        part.mkdir()
-        (part / lora.WEIGHTS).write_bytes(bytes(range(256)) * 200)
-        (part / "adapter_config.json").write_text('{"r": 8}')
-        training.write_log(part, lora.WEIGHTS, {"base": "m", "settings": {}, "train": [], "validation": [], "pairs": 1,
-            "validation_pairs": 1, "cut": 0, "tokens": 9, "trained_parameters": 1, "parameters": 2, "seconds": 1.0})
-    return lora.load(folder)
-log = training.kept(lora.ADAPTERS, "demo", ["pairs"], lora.load, make)
-print(log.adapter.sha256, log.adapter.rank, log.tokens, hashlib.sha256((log.adapter.folder / lora.WEIGHTS).read_bytes()).hexdigest())
-"""),
+    _script("adapter"),
     _printed,
 )
 SERVER = Job(
     "server",
-    _script("""
-import sys, urllib.request
-from helpers import services, supervisor
-from helpers.engines import Launch
-def launch(say):
-    port = services._free_port()
-    at = f"http://127.0.0.1:{port}/"
-    return Launch("llm", [sys.executable, "-m", "http.server", str(port), "--bind", "127.0.0.1"], {}, at,
-                  {"base_url": at, "version": "plain"})
-try:
-    at = supervisor.ensure(services.SERVICES / "llm-plain", launch)["base_url"]
-except supervisor.ServiceError as error:
-    sys.exit(str(error))
-print(urllib.request.urlopen(at).status)
-"""),
+    _script("server"),
     _printed,
 )
 GRAPH = Job(
     "graph",
-    _script("""
-import sys
-from helpers import graph
-from helpers.services import ServiceError
-try:
-    with graph.connect() as db:
-        with db.load_once("demo", "0" * 64) as missing:
-            if missing:
-                db.clear("Drug", "Effect")
-                db.constraint("Drug", "name")
-                db.constraint("Effect", "name")
-                drugs = [{"name": f"drug {i}", "dose": i} for i in range(400)]
-                db.load_nodes("Drug", drugs, "name", progress=False)
-                db.load_nodes("Effect", [{"name": f"effect {i}"} for i in range(50)], "name", progress=False)
-                pairs = [{"drug": f"drug {i}", "effect": f"effect {i * k % 50}"} for i in range(400) for k in (1, 3)]
-                db.load_edges("CAUSES", pairs, ("Drug", "name", "drug"), ("Effect", "name", "effect"), progress=False)
-        doses = db.read("MATCH (d:Drug) RETURN count(d) AS drugs, sum(d.dose) AS doses")
-        asked = "MATCH (d:Drug)-[:CAUSES]->(e:Effect {name: 'effect 7'}) RETURN d.name AS name ORDER BY name"
-        print(doses, db.read_untrusted(asked).rows)
-except (graph.GraphError, ServiceError) as error:
-    sys.exit(str(error))
-"""),
+    _script("graph"),
     _printed,
     {"NEO4J_URI": ""},
 )
 LLM = Job(
     "llm",
-    _script("""
-import sys
-from helpers import llm
-from helpers.services import ServiceError
-prompts = [[{"role": "user", "content": f"Is {i} an even number? Answer YES or NO."}] for i in range(12)]
-try:
-    model = llm.connect("SmolLM2-135M-Instruct")
-    print([reply.text for reply in model.chat_many(prompts, max_tokens=6)])
-except (llm.LlmError, ServiceError) as error:
-    sys.exit(str(error))
-"""),
+    _script("llm"),
     _printed,
     {"LLM_BASE_URL": "", "LLM_CONCURRENCY": "1"},
 )
@@ -186,15 +98,11 @@ except (llm.LlmError, ServiceError) as error:
 # ----------------------------------------------------------------------------------------------------------- killed
 
 
-def _after(job: Job) -> Job | None:
-    return job.before
-
-
 def kill(job: Job, victim: str = "") -> Callable[[Bench], None]:
     """Kill the process whose command line has this word, or the command itself, or `everything`."""
 
     def act(bench: Bench) -> None:
-        world = bench.world(_after(job))
+        world = bench.world(job.before)
         seconds = bench.seconds(job)
         running = world.start(job)
         target = running.process
@@ -227,7 +135,7 @@ def full(job: Job, most: int) -> Callable[[Bench], None]:
 
     def act(bench: Bench) -> None:
         disk = Disk(bench)
-        world = bench.world(_after(job), disk.folder)
+        world = bench.world(job.before, disk.folder)
         disk.leave(bench.rng.randrange(most))
         done = world.run(job)
         disk.remount("rw,size=1g")
@@ -240,7 +148,7 @@ def limited(job: Job, most: int) -> Callable[[Bench], None]:
     """Let no file have more than so many bytes at most, which needs no privilege."""
 
     def act(bench: Bench) -> None:
-        world = bench.world(_after(job))
+        world = bench.world(job.before)
         world.prefix = ("prlimit", f"--fsize={bench.rng.randrange(most)}")
         done = world.run(job)
         world.prefix = ()
@@ -254,7 +162,7 @@ def read_only(job: Job) -> Callable[[Bench], None]:
 
     def act(bench: Bench) -> None:
         disk = Disk(bench)
-        world = bench.world(_after(job), disk.folder)
+        world = bench.world(job.before, disk.folder)
         disk.remount("ro")
         done = world.run(job)
         disk.remount("rw")
@@ -267,7 +175,7 @@ def not_ours(job: Job, folder: str) -> Callable[[Bench], None]:
     """Let one folder, and what it holds, not be written by this user."""
 
     def act(bench: Bench) -> None:
-        world = bench.world(_after(job))
+        world = bench.world(job.before)
         top = world.root / folder
         top.mkdir(parents=True, exist_ok=True)
         inside = [top, *(path for path in top.rglob("*") if not path.is_symlink())]
@@ -303,7 +211,7 @@ def damage(path: Path, rng: random.Random) -> None:
 
 
 def flip(job: Job, pattern: str, *, running: bool = False) -> Callable[[Bench], None]:
-    """Damage a file that an undisturbed run has left, or has while its server still runs; then give the command again."""
+    """Damage a file that an undisturbed run has left, or that a running server has; then give the command again."""
 
     def act(bench: Bench) -> None:
         world = bench.world(job)
@@ -363,7 +271,7 @@ def step(job: Job, hours: float) -> Callable[[Bench], None]:
     """Set the clock while a command runs: what is there is now older, or of the future."""
 
     def act(bench: Bench) -> None:
-        world = bench.world(_after(job))
+        world = bench.world(job.before)
         running = world.start(job)
         time.sleep(bench.rng.uniform(0, bench.seconds(job)))
         _shift(world.root, -3600 * hours)
@@ -399,7 +307,7 @@ def twice(*jobs: Job) -> Callable[[Bench], None]:
     """Give commands at once."""
 
     def act(bench: Bench) -> None:
-        world = bench.world(_after(jobs[0]))
+        world = bench.world(jobs[0].before)
 
         def later(job: Job) -> Done:
             time.sleep(bench.rng.uniform(0, 0.3))

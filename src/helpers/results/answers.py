@@ -210,7 +210,9 @@ def write(folder: Path, frame: pd.DataFrame, *, licence: str, withheld: bool = F
         metadata = {"licence": licence, "texts": "withheld" if withheld else "included"}
         table = pa.table(_columns(rows, withheld=withheld), schema=SCHEMA.with_metadata(metadata))
         part = path.with_suffix(".part")
-        pq.write_table(table, part, compression="zstd", compression_level=19, write_statistics=False)
+        pq.write_table(
+            table, part, compression="zstd", compression_level=19, write_statistics=False, write_page_checksum=True
+        )
         part.replace(path)
         written.add(path)
     for path in set(folder.glob("*.parquet")) - written:
@@ -248,7 +250,7 @@ def read(folder: Path) -> pd.DataFrame:
     frames = []
     for path in paths:
         try:
-            table = pq.read_table(path, schema=SCHEMA)
+            table = pq.read_table(path, schema=SCHEMA, page_checksum_verification=True)
             table.validate(full=True)
         except (pa.ArrowException, OSError) as error:
             restore = f"git checkout -- {path}" if RELEASED in path.parents else f"make notebook NB={folder.name}"

@@ -321,7 +321,7 @@ def published(paper: str) -> Published:
         raise RecordError(f"No published numbers for {paper!r}: {path} is missing. There are: {', '.join(papers())}.")
     try:
         return Published.model_validate(yaml.safe_load(path.read_text("utf-8")))
-    except (yaml.YAMLError, ValidationError) as error:
+    except (yaml.YAMLError, ValidationError, UnicodeDecodeError) as error:
         raise RecordError(f"{path} cannot be used. Correct this and try again:\n{error}") from error
 
 

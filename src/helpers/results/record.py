@@ -5,6 +5,7 @@ A notebook calls `start`, reports to the `Run` it gets, and saves. Ids are those
 
 from __future__ import annotations
 
+import hashlib
 import inspect
 import json
 import logging
@@ -21,6 +22,7 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from pydantic import Field
 
+from helpers.download import digest
 from helpers.results import answers
 from helpers.results.answers import Answer, Unit, answered
 from helpers.results.metrics import Score
@@ -49,7 +51,20 @@ _NAME = r"^[\w-]+$"
 
 # Entries of a record that are no free text, so that nothing is looked for in them.
 _NOT_TEXT = frozenset(
-    {"id", "kind", "status", "verdict", "sha256", "created", "notebook", "paper", "profile", "commit", "packages"}
+    {
+        "id",
+        "kind",
+        "status",
+        "verdict",
+        "sha256",
+        "created",
+        "notebook",
+        "paper",
+        "profile",
+        "commit",
+        "packages",
+        "files",
+    }
 )
 
 
@@ -156,6 +171,8 @@ class Record(Strict):
     claims: list[Finding]
     extras: list[Extra]
     provenance: Provenance
+    files: dict[str, str] = Field(default_factory=dict, description="what was saved with it, under _build: SHA-256")
+    seal: str = Field(default="", description="see `seal`")
 
     @property
     def asking_seconds(self) -> float:
@@ -433,12 +450,16 @@ class Run:
             OSError: the file cannot be written. What was there before is untouched.
         """
         path = path or RECORDS / self.profile / f"{self.notebook}.json"
+        beside: list[Path] = []
         if outcomes is not None and not self._own:
             mine = outcomes.frame[outcomes.frame.source == "rerun"]
             licence = "; ".join(sorted(self._licences)) or "CC0-1.0"
-            answers.write(answers.BUILT / self.profile / self.notebook, mine, licence=licence)
+            folder = answers.BUILT / self.profile / self.notebook
+            answers.write(folder, mine, licence=licence)
+            beside += sorted(folder.glob("*.parquet"))
         if self._requests and not self._own:
             _write(requests_file(path), json.dumps({"withheld": self._withheld, "requests": self._requests}))
+            beside.append(requests_file(path))
         record = Record(
             schema=SCHEMA,
             notebook=self.notebook,
@@ -460,10 +481,12 @@ class Run:
                 tokens=self._tokens,
                 timings=self._timings,
             ),
+            files={p.relative_to(BUILD).as_posix(): digest(p) for p in beside if p.is_relative_to(BUILD)},
         )
         plain = record.model_dump(mode="json", by_alias=True)
         plain["provenance"]["parameters"] = without_addresses(plain["provenance"]["parameters"])
-        text = json.dumps(scrubbed(plain, keep=_NOT_TEXT), indent=1, ensure_ascii=False, allow_nan=False)
+        plain = scrubbed(plain, keep=_NOT_TEXT)
+        text = json.dumps({**plain, "seal": seal(plain)}, indent=1, ensure_ascii=False, allow_nan=False)
         _write(path, f"{text}\n")
         return path
 
@@ -528,6 +551,30 @@ def requests_file(record: Path) -> Path:
     return record.parent / "requests" / record.name
 
 
+def seal(content: Mapping[str, Any]) -> str:
+    """SHA-256 of what is written as JSON, without its entry `seal`: one flipped bit can make another number."""
+    whole = {key: value for key, value in content.items() if key != "seal"}
+    return hashlib.sha256(json.dumps(whole, sort_keys=True).encode()).hexdigest()
+
+
+def damaged(notebook: str, profile: str) -> Path | None:
+    """The first file of a run on this machine that is missing, or is not as the run left it; None if all are whole.
+
+    What a run of an earlier version left has no seal, and counts as whole if it can be read.
+    """
+    kept = RECORDS / profile / f"{notebook}.json"
+    for path in (BUILD / "executed" / profile / f"{notebook}.ipynb", kept):
+        try:
+            content = json.loads(path.read_bytes())
+            sealed = content if path == kept else {"seal": content["metadata"].get("seal"), "cells": content["cells"]}
+            if not content or (sealed.get("seal") and sealed["seal"] != seal(sealed)):
+                return path
+        except (OSError, ValueError, KeyError, TypeError, AttributeError):
+            return path
+    beside = {BUILD / name: sha256 for name, sha256 in content.get("files", {}).items()}
+    return next((path for path, sha256 in beside.items() if not path.is_file() or digest(path) != sha256), None)
+
+
 def load(path: Path) -> Record:
     """Read a record. A file that cannot be understood is set aside as `<file>.corrupt`.
 
@@ -540,6 +587,8 @@ def load(path: Path) -> Record:
         plain = json.loads(path.read_text("utf-8"), parse_constant=_no_constant)
         schema = plain.get("schema") if isinstance(plain, dict) else None
         if not isinstance(schema, int) or schema == SCHEMA:
+            if isinstance(plain, dict) and plain.get("seal", "") not in ("", seal(plain)):
+                raise ValueError("its content is not what was written")
             return Record.model_validate(plain)
     except ValueError as error:  # JSON, UTF-8 and pydantic raise kinds of it
         aside = path.with_name(f"{path.name}.corrupt")

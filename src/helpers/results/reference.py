@@ -17,7 +17,7 @@ from typing import Any
 import pyarrow.parquet as pq
 
 from helpers.results import answers, record, requests
-from helpers.settings import BUILD, RESULTS, ROOT
+from helpers.settings import BUILD, RESULTS, ROOT, told
 
 REFERENCE = ROOT / "book" / "reference"
 REFERENCE_LIMIT = 500_000
@@ -43,6 +43,12 @@ def keep_reference(profile: str) -> int:
         except (FileNotFoundError, ValueError):
             sys.stderr.write(
                 f"{executed.stem}: not kept, its notebook or its record is missing or damaged. "
+                f"Run `make notebook NB={executed.stem} PROFILE={profile}`\n"
+            )
+            continue
+        if (damaged := record.damaged(executed.stem, profile)) is not None:
+            sys.stderr.write(
+                f"{executed.stem}: not kept, {damaged.name} is damaged. "
                 f"Run `make notebook NB={executed.stem} PROFILE={profile}`\n"
             )
             continue
@@ -116,6 +122,7 @@ def _keep_answers(notebook: str, profile: str) -> None:
 def _without_progress(executed: Path) -> bytes:
     """An executed notebook as JSON, without what its cells wrote to stderr, and without this machine's paths."""
     notebook = json.loads(executed.read_text(encoding="utf-8"))
+    notebook["metadata"].pop("seal", None)  # of the whole
     for path in ("input_path", "output_path"):
         notebook["metadata"].get("papermill", {}).pop(path, None)
     for cell in notebook["cells"]:
@@ -136,4 +143,4 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(told(main))

@@ -12,7 +12,7 @@ from collections.abc import Iterable
 
 from helpers.results import answers
 from helpers.results.requests import RELEASED, Store, StoreError, working
-from helpers.settings import settings
+from helpers.settings import settings, told
 
 
 def show(notebook: str, profile: str, arm: str = "", unit: str = "", most: int = 5) -> str:
@@ -77,4 +77,4 @@ def main(arguments: Iterable[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(told(main))

@@ -29,7 +29,7 @@ import yaml
 from helpers.results.figures import inline
 from helpers.results.published import RecordError
 from helpers.results.record import Record
-from helpers.settings import BUILD, ROOT, PublicError, SettingsError
+from helpers.settings import BUILD, ROOT, PublicError, SettingsError, told
 from helpers.site import viewer
 from helpers.site.chapters import Chapter, PageError, chapters, heading, read_notebook
 from helpers.site.pages import Pages, findings, run_line
@@ -344,4 +344,4 @@ def main(arguments: Iterable[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(told(main))

@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import json
+import logging
 import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, Literal, get_args
 
 from helpers.results.published import paper_of
-from helpers.results.record import RECORDS, Record, records
+from helpers.results.record import RECORDS, Record, damaged, records
 from helpers.settings import BUILD, NOTEBOOKS, RESULTS, ROOT, Profile, PublicError, settings
 
 REFERENCE: Final = ROOT / "book" / "reference"
 REAL_PROFILES: Final[tuple[Profile, ...]] = ("laptop", "paper")
+
+
+log = logging.getLogger(__name__)
 
 
 class PageError(PublicError, ValueError):
@@ -109,7 +113,7 @@ def chapters() -> list[Chapter]:
 
 def _chapter(name: str, profile: Profile, mine: dict[Profile, dict[str, Record]], kept: dict[str, Record]) -> Chapter:
     runs = [(_executed(name, p), found[name]) for p, found in mine.items() if name in found]
-    runs = [(path, record) for path, record in runs if path.is_file()]
+    runs = [(path, record) for path, record in runs if path.is_file() and _is_whole(record)]
     beside = next(((path, record) for path, record in runs if record.sample or record.profile == "smoke"), None)
     failed = next((path for p in mine if (path := BUILD / "failed" / p / f"{name}.ipynb").is_file()), None)
     own = [(path, record) for path, record in runs if record.profile == profile and not record.sample]
@@ -119,6 +123,12 @@ def _chapter(name: str, profile: Profile, mine: dict[Profile, dict[str, Record]]
     if reference.is_file() and name in kept:
         return Chapter(name, "reference", reference, kept[name], beside, failed)
     return Chapter(name, "none", NOTEBOOKS / f"{name}.ipynb", None, beside, failed)
+
+
+def _is_whole(record: Record) -> bool:
+    if found := damaged(record.notebook, record.profile):
+        log.warning("%s is damaged, and is not shown. Run `make notebook NB=%s`.", found, record.notebook)
+    return found is None
 
 
 def _executed(name: str, profile: Profile) -> Path:

@@ -24,7 +24,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from helpers import datasets, engines, services
-from helpers.settings import BUILD, NOTEBOOKS, ROOT, SettingsError, profile_model, public, settings
+from helpers.settings import BUILD, NOTEBOOKS, ROOT, SettingsError, profile_model, public, settings, told
 from helpers.site import run
 
 DISK_NEEDED = 12 * engines.GIB
@@ -249,4 +249,4 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(told(main))

@@ -17,7 +17,7 @@ from typing import Final
 
 import yaml
 
-from helpers.settings import NOTEBOOKS, PROFILES, PUBLISHED, ROOT, PublicError
+from helpers.settings import NOTEBOOKS, PROFILES, PUBLISHED, ROOT, PublicError, told
 from helpers.site import launch
 
 TEMPLATE: Final = NOTEBOOKS / "template"
@@ -117,4 +117,4 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(told(main))

@@ -5,6 +5,7 @@ A function gives Markdown or HTML, drawn from the published numbers and from the
 
 from __future__ import annotations
 
+import json
 import math
 import re
 import types
@@ -23,7 +24,7 @@ from helpers.results.published import Number, published
 from helpers.results.published import papers as declared_papers
 from helpers.results.record import Record
 from helpers.results.verdicts import TESTED, UNTESTED
-from helpers.settings import ROOT, Settings
+from helpers.settings import RESULTS, ROOT, Settings
 from helpers.site import costs, viewer
 from helpers.site.chapters import REAL_PROFILES, Chapter, PageError, read_notebook, shown_profile
 from helpers.site.launch import repository_url
@@ -225,7 +226,7 @@ class Pages:
         """The functions by the names that a template uses."""
         names = (
             "asked value printed picture headline tally outcomes reasons papers experiments downloads runs software "
-            "models sources data parameters timings settings_table launch_links costs rates memory file"
+            "models sources data parameters timings faults settings_table launch_links costs rates memory file"
         )
         return {name: getattr(self, name) for name in names.split()} | {"verdict": verdict}
 
@@ -633,6 +634,20 @@ class Pages:
                 }
             )
         return self._table(rows, "Steps of the runs shown, in seconds")
+
+    def faults(self) -> str:
+        """What became of the faults and the bad inputs of `make test-faults`, by class."""
+        path = RESULTS / "faults.json"
+        if not path.is_file():
+            return "Not run yet."
+        found = json.loads(path.read_text(encoding="utf-8"))
+        rows = [
+            {"Class": kind.capitalize(), "Tried": n["tried"], "Survived": n["survived"], "Skipped": n["skipped"]}
+            for kind, n in found["classes"].items()
+        ]
+        made = found["versions"]
+        where = f"Python {made['python']}, {made['platform']}, commit {(made['commit'] or 'unknown')[:10]}"
+        return self._table(rows, f"Faults and bad inputs, seed {found['seed']}; {where}, {found['minutes']:.0f} min")
 
     def settings_table(self) -> str:
         """Every setting with its default and its meaning, from the class that reads them."""

@@ -16,7 +16,7 @@ import yaml
 from pypdf import PdfReader, PdfWriter
 from tqdm import tqdm
 
-from helpers.settings import BUILD, PublicError
+from helpers.settings import BUILD, PublicError, told
 from helpers.site.book import SITE, STAGED
 from helpers.site.doctor import browser
 
@@ -100,4 +100,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(told(main))

@@ -27,6 +27,7 @@ import yaml
 from filelock import FileLock, Timeout
 
 from helpers import datasets
+from helpers.results import record
 from helpers.results.published import paper_of
 from helpers.settings import (
     BUILD,
@@ -38,10 +39,13 @@ from helpers.settings import (
     read_profile,
     refused,
     settings,
+    told,
 )
 
 KERNEL_SECONDS = 300
 """That a kernel may take to answer; on a machine where everything waits, a minute is not enough."""
+CLOCK_SLACK = 60.0
+"""Seconds by which clocks of a machine and of its disk may differ."""
 INTERRUPTED = "The run was interrupted."
 
 
@@ -127,7 +131,7 @@ def _check_profile(profile: str, notebooks: list[str]) -> None:
 def write_parameters(profile: str) -> None:
     """Write each notebook's parameters to `_build/params`, leaving a file alone when nothing in it changed.
 
-    It is written anew where the run it led to is damaged, so that make runs the notebook again.
+    It is dated anew where the run it led to is damaged or of the future, so that make runs the notebook again.
 
     A comment holds a digest of what else decides the notebook's numbers: the published numbers of its paper, its
     entries of the data registry, and whether stored replies may answer. So make sees a change of any.
@@ -141,31 +145,29 @@ def write_parameters(profile: str) -> None:
         if settings().answers == "fresh":
             text = "# ANSWERS=fresh\n" + text
         path = folder / f"{notebook}.yml"
-        damaged = _damaged(notebook, profile)
-        if damaged:
-            sys.stderr.write(f"{damaged.relative_to(ROOT)} is missing or damaged; {notebook} runs again.\n")
-        if damaged or not path.exists() or path.read_text() != text:
+        executed, _ = _outputs(notebook, profile)
+        if not path.exists() or path.read_text() != text:
             part = path.with_suffix(f".{os.getpid()}")  # whole, for another make may be reading it
             part.write_text(text)
             part.replace(path)
+        if executed.exists() and (why := _why_again(notebook, profile, executed)):
+            sys.stderr.write(f"{why}; {notebook} runs again.\n")
+            newer = max(time.time(), executed.stat().st_mtime + 1)
+            os.utime(path, (newer, newer))
 
 
-def _damaged(notebook: str, profile: str) -> Path | None:
-    """What cannot be read of a run that left its notebook: that, or its record."""
-    executed, kept_record = _outputs(notebook, profile)
-    return next((path for path in (executed, kept_record) if executed.exists() and not _is_json(path)), None)
+def _why_again(notebook: str, profile: str, executed: Path) -> str:
+    """Why a run that has left its notebook does not count; empty if it does."""
+    if damaged := record.damaged(notebook, profile):
+        return f"{damaged.relative_to(ROOT)} is missing or damaged"
+    if executed.stat().st_mtime > time.time() + CLOCK_SLACK:  # an edit of now would be older, and not be seen
+        return f"{executed.relative_to(ROOT)} is dated in the future, as when the clock was set back"
+    return ""
 
 
 def _outputs(notebook: str, profile: str) -> tuple[Path, Path]:
     """Where a run leaves its notebook and its record."""
     return BUILD / "executed" / profile / f"{notebook}.ipynb", BUILD / "records" / profile / f"{notebook}.json"
-
-
-def _is_json(path: Path) -> bool:
-    try:
-        return bool(json.loads(path.read_bytes()))
-    except (FileNotFoundError, ValueError):
-        return False
 
 
 def _inputs_digest(notebook: str) -> str:
@@ -255,7 +257,10 @@ def execute(notebook: str, profile: str, needs: Sequence[Path] = ()) -> int:
             return 0
         others = sorted(p.stem for p in NOTEBOOKS.glob("*.ipynb"))
         sys.stderr.write(f"[{others.index(notebook) + 1}/{len(others)}] {notebook} ({profile})\n")
-        values = yaml.safe_load((BUILD / "params" / profile / f"{notebook}.yml").read_text()) or {}
+        given = BUILD / "params" / profile / f"{notebook}.yml"
+        values = yaml.safe_load(given.read_text()) or {}
+        if given.stat().st_mtime > time.time():  # else it stays newer than what is made from it now
+            os.utime(given)
         start, before = time.monotonic(), _version(kept_record)
         try:
             why = _run_cells(notebook, values, part)
@@ -359,11 +364,12 @@ def _refused_there(said: str) -> str:
 
 
 def _hide_secrets(executed: Path) -> None:
-    """Take passwords, keys and tokens out of what the cells of a notebook show, errors of other libraries included."""
+    """Take passwords, keys and tokens out of what the cells show, errors of other libraries included; then seal it."""
     notebook = json.loads(executed.read_text(encoding="utf-8"))
     for cell in notebook["cells"]:
         if "outputs" in cell:
             cell["outputs"] = public(cell["outputs"], keep=frozenset({"output_type", "name", "metadata"}))
+    notebook["metadata"]["seal"] = record.seal({"cells": notebook["cells"]})
     executed.write_text(json.dumps(notebook, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
 
 
@@ -395,4 +401,4 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(told(main))

@@ -19,7 +19,7 @@ from rich.table import Table
 from helpers.results.published import Claim, Kind, Number, Unit, papers, published
 from helpers.results.record import Record, Value, records
 from helpers.results.verdicts import TESTED
-from helpers.settings import RESULTS, Profile, settings
+from helpers.settings import RESULTS, Profile, settings, told
 
 SLACK = 1e-9
 """Relative slack of every comparison, so that a value on the border of its tolerance counts as within it."""
@@ -380,4 +380,4 @@ def _coloured(text: str, verdict: str) -> str:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(told(main))

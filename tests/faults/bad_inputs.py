@@ -1,0 +1,294 @@
+"""The table of bad inputs: what a user may give by mistake, and the words that must come back.
+
+An input is handled if the command fails without a traceback and its message names what is wrong.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable, Iterator
+
+from harness import Bench, Done, Failed, Job, Trial
+from trials import ASK, FETCH, GRAPH
+
+PUBLISHED, PROFILE, REGISTRY = "data/published/demo.yml", "notebooks/profiles/smoke.yml", "data/registry.yml"
+
+
+def _made(*arguments: str) -> Job:
+    return Job("make", ("make", "--no-print-directory", *arguments), lambda *_: None)
+
+
+def _python(*arguments: str) -> Job:
+    return Job("python", (sys.executable, "-m", *arguments), lambda *_: None)
+
+
+def _code(code: str) -> tuple[str, ...]:
+    return (sys.executable, "-c", code)
+
+
+def _refused(done: Done, says: str) -> None:
+    if done.clear().code == 0:
+        raise Failed(f"taken without a word: {done.tail}")
+    if says.lower() not in done.text.lower():
+        raise Failed(f"the message does not name {says!r}: {done.tail}")
+
+
+def given(job: Job, says: str, **variables: str) -> Callable[[Bench], None]:
+    """A command, or settings of it, that cannot be meant."""
+    return lambda bench: _refused(bench.world().run(job, **variables), says)
+
+
+def written(path: str, before: str, after: str | bytes, says: str, job: Job) -> Callable[[Bench], None]:
+    """A file of the project with other content, or where nothing is `before` with no other content."""
+
+    def act(bench: Bench) -> None:
+        world = bench.world()
+        file = world.root / path
+        if isinstance(after, bytes):
+            file.write_bytes(after)
+        else:
+            text = file.read_text() if file.exists() else ""
+            if before not in text:
+                raise Failed(f"harness: {path} has no {before!r}")
+            file.write_text(text.replace(before, after, 1) if before else after)
+        _refused(world.run(job), says)
+
+    return act
+
+
+# ------------------------------------------------------------------------------------- inputs of functions, all at once
+
+TABLES: dict[str, tuple[str | bytes, str]] = {
+    "another column": ("drug,effect\na,b\n", "side_effect is missing"),
+    "a row without a name": ("drug,side_effect\na,b\n ,c\n", "line 3"),
+    "no row": ("drug,side_effect\n", "no row"),
+    "empty": ("", "columns"),
+    "Latin-1": ("drug,side_effect\nmat\xe9,b\n".encode("latin-1"), "UTF-8"),
+    "UTF-16 without a mark": ("drug,side_effect\na,b\n".encode("utf-16-le"), "UTF-8"),
+    "a NUL": (b"drug,side_effect\na,b\0c\n", "NUL"),
+    "an open quote": ('drug,side_effect\n"a,b\n', "EOF"),
+    "a longer row": ("drug,side_effect\na,b\nc,d,e\n", "line 3"),
+    "commas without quotes": ("drug,side_effect\nacid, folic,nausea\n", "comma"),
+    "semicolons": ("drug;side_effect\na;b\n", "missing"),
+    "a picture": (b"\x89PNG\r\n\x1a\n" + bytes(range(200)), "UTF-8"),
+    "one drug": ("drug,side_effect\na,b\na,c\n", "no question"),
+}
+DOCUMENTS: dict[str, tuple[str, str | bytes, str]] = {
+    "empty text": ("a.txt", "", "no text"),
+    "blank text": ("a.md", " \n\t\n", "no text"),
+    "Latin-1": ("a.txt", "mat\xe9".encode("latin-1"), "UTF-8"),
+    "a picture named text": ("a.txt", b"\x89PNG\0\0\0", "UTF-8"),
+    "no PDF": ("a.pdf", "not a PDF", "PDF"),
+    "half a PDF": ("a.pdf", b"%PDF-1.7\n1 0 obj\n<< /Type /Catalog", "PDF"),
+    "an empty PDF": ("a.pdf", b"", "PDF"),
+    "another kind": ("a.docx", b"PK\3\4", "document"),
+    "a folder named as a file": ("a.pdf/b.docx", b"", "folder"),
+    "UTF-16 without a mark": ("a.txt", "some text".encode("utf-16-le"), "NUL"),
+}
+CYPHER: dict[str, tuple[str, str]] = {
+    "a write": ("CREATE (:Drug {name: 'x'})", "CREATE"),
+    "a write behind a read": ("MATCH (n) DETACH DELETE n", "DETACH"),
+    "a write in other letters": ("mAtCh (n) sEt n.x = 1", "SET"),
+    "an escaped write": ("MATCH (n) \\u0053ET n.x = 1 RETURN n", "SET"),
+    "a procedure": ("CALL db.labels()", "CALL"),
+    "a file": ("LOAD CSV FROM 'file:///etc/passwd' AS line RETURN line", "LOAD"),
+    "an extension": ("RETURN apoc.text.join(['a'], '')", "apoc"),
+    "two statements": ("RETURN 1; RETURN 2", "several"),
+    "nothing": ("   ", "empty"),
+    "a comment": ("// nothing", "empty"),
+    "prose": ("Here is the query: MATCH (n) RETURN n", "begins"),
+    "a fence": ("```cypher\nMATCH (n) RETURN n\n```", "begins"),
+    "an open bracket": ("MATCH (n RETURN n", "refused"),
+    "an open quote": ("MATCH (n {name: 'x}) RETURN n", ""),
+    "an unknown function": ("RETURN nosuchfunction(1)", ""),
+    "an unknown variable": ("MATCH (n) RETURN m", ""),
+    "half a surrogate pair": ("RETURN '\ud800'", "Unicode"),
+    "too long": ("RETURN " + "1 + " * 5000 + "1", "bytes"),
+    "a huge result": ("UNWIND range(1, 99) AS i RETURN reduce(s = 'x', k IN range(1, 17) | s + s) AS s", "bytes"),
+    "without end": ("MATCH (a), (b), (c), (d), (e), (f) RETURN count(*)", "longer"),
+}
+FUNCTIONS = Job(
+    "functions",
+    _code(f"""
+import json, pathlib, tempfile
+from helpers import graph, own_table
+from helpers.settings import PublicError
+from papers.qa_rag import retrieval
+tables, documents, statements = {TABLES!r}, {DOCUMENTS!r}, {CYPHER!r}
+def put(name, content):
+    path = pathlib.Path(tempfile.mkdtemp()) / name
+    path.parent.mkdir(exist_ok=True)
+    path.write_bytes(content if isinstance(content, bytes) else content.encode())
+    return path
+def documented(name, content):
+    path = put(name, content)
+    return retrieval.read_folder(path.parent.parent if "/" in name else path.parent)
+def said(call):
+    try:
+        return "taken", str(call())[:200]
+    except PublicError as error:
+        return "refused", str(error)
+    except Exception as error:
+        return "raw", repr(error)
+found = {{}}
+for n, (c, _) in tables.items():
+    found[f"own table: {{n}}"] = said(lambda: own_table.questions(own_table.read(put("t.csv", c)), 1, 1))
+for n, (f, c, _) in documents.items():
+    found[f"own document: {{n}}"] = said(lambda: documented(f, c))
+with graph.connect() as db:
+    for n, (c, _) in statements.items():
+        found[f"Cypher: {{n}}"] = said(lambda: db.read_untrusted(c, timeout=2.0).rows)
+    assert db.read("MATCH (d:Drug) RETURN count(d) AS n") == [{{"n": 400}}]
+print(json.dumps(found))
+"""),
+    lambda _, done: json.loads(done.out.splitlines()[-1]),
+    GRAPH.variables,
+    before=GRAPH,
+)
+
+
+def called(name: str, says: str) -> Callable[[Bench], None]:
+    """What a function of the project is given."""
+
+    def act(bench: Bench) -> None:
+        found: dict[str, list[str]] = bench.undisturbed.after(FUNCTIONS)[1]  # type: ignore[assignment]
+        how, text = found[name]
+        if how != "refused" or says.lower() not in text.lower():
+            raise Failed(f"{how}, and {says!r} was to be named: {text}")
+
+    return act
+
+
+# ------------------------------------------------------------------------------------------------------------ table
+
+NUMBER, CLAIM = "unit: fraction", "rule: {better: row, than: other}"
+BOARD = _made("scoreboard")
+PARAMETERS = _made("notebook", "NB=01_demo_small")
+START = _python("helpers.services", "start", "graph")
+
+
+def _rows() -> Iterator[tuple[str, Callable[[Bench], None]]]:
+    for arguments, says in (
+        (["reprodoce"], "make help"),
+        (["reproduce", "PROFILE=huge"], "huge"),
+        (["notebooks", "JOBS=0"], "JOBS=0"),
+        (["notebooks", "JOBS=two"], "JOBS=two"),
+        (["notebooks", "JOBS=-1"], "JOBS=-1"),
+        (["serve", "PORT=abc"], "PORT=abc"),
+        (["serve", "PORT=0"], "PORT=0"),
+        (["serve", "PORT=99999"], "PORT=99999"),
+        (["notebook"], "01_demo_small"),
+        (["notebook", "NB=99_none"], "01_demo_small"),
+        (["notebook", "NB=01_demo_small.ipynb"], "01_demo_small"),
+        (["answers"], "01_demo_small"),
+        (["answers", "NB=01_demo_small"], "make notebook"),
+        (["export-requests"], "FILE"),
+        (["export-requests", "FILE=data"], "data"),
+        (["import-requests"], "FILE"),
+        (["import-requests", "FILES=missing.parquet"], "missing.parquet"),
+        (["import-requests", "FILES=Makefile"], "Makefile"),
+        (["new-experiment", "NAME=First", "PAPER=own"], "First"),
+        (["new-experiment", "NAME=first", "PAPER=../own"], "../own"),
+        (["reference", "PROFILE=smoke"], "no run"),
+    ):
+        yield f"make {' '.join(arguments)}", given(_made(*arguments), says)
+    for job, name, value, says in (
+        (START, "NEO4J_URI", "localhost:7687", "NEO4J_URI"),
+        (START, "NEO4J_URI", "http://localhost:7474", "NEO4J_URI"),
+        (START, "NEO4J_URI", "bolt://localhost:7687", "NEO4J_PASSWORD"),
+        (ASK, "LLM_BASE_URL", "gpu:8000", "LLM_BASE_URL"),
+        (ASK, "LLM_BASE_URL", "http://gpu:80000/v1", "LLM_BASE_URL"),
+        (ASK, "LLM_BASE_URL", "http:///v1", "LLM_BASE_URL"),
+        (ASK, "LLM_BASE_URL", "http://127.0.0.1:9/v1", "cannot be reached"),
+        (ASK, "LLM_MODEL", "other", "does not serve 'other'"),
+        (ASK, "LLM_ENGINE", "ollama", "LLM_ENGINE"),
+        (ASK, "LLM_CONCURRENCY", "0", "LLM_CONCURRENCY"),
+        (ASK, "LLM_CONCURRENCY", "many", "LLM_CONCURRENCY"),
+        (ASK, "ANSWERS", "maybe", "ANSWERS"),
+        (ASK, "ANSWERS", "stored-only", "not stored"),
+        (FETCH, "DATA_MIRROR", "/no/such/folder", "DATA_MIRROR"),
+        (BOARD, "PROFILE", "huge", "huge"),
+        (_python("helpers.site.scoreboard"), "PROFILE", "huge", "PROFILE"),
+        (_python("helpers.results.show", "01_demo_small"), "PROFILE", "huge", "PROFILE"),
+        (_python("helpers.site.run", "parameters", "--profile", "huge"), "ANSWERS", "stored", "huge"),
+        (_python("helpers.services", "start", "grpah"), "ANSWERS", "stored", "graph"),
+    ):
+        quiet = _quietly(job) if job is ASK else job
+        yield (
+            f"setting {name}={value} of {job.command[-1] if job is not ASK else 'a request'}",
+            given(quiet, says, **{name: value}),
+        )
+    for name, before, after, says in (
+        ("a misspelt parameter", "size", "sise", "size"),
+        ("a section of no notebook", "defaults:", "01_demo_smal:", "01_demo_small"),
+        ("no YAML", "defaults:", "defaults: [", "smoke.yml"),
+        ("a list", "defaults:\n  size: 24", "- size", "smoke.yml"),
+        ("defaults that are a number", "defaults:\n  size: 24", "defaults: 24", "smoke.yml"),
+    ):
+        yield f"profile with {name}", written(PROFILE, before, after, says, PARAMETERS)
+    yield "profile that is no text", written(PROFILE, "", b"\xff\xfe\0", "smoke.yml", PARAMETERS)
+    for name, before, after, says in (
+        ("an unknown field", NUMBER, f"{NUMBER}, colour: red", "colour"),
+        ("an unknown unit", NUMBER, "unit: furlongs", "unit"),
+        ("a value that is not what is printed", "value: 0.5", "value: 0.6", "0.6"),
+        ("a value that is none", "value: 0.5", "value: .nan", "value"),
+        ("an id of another paper", "id: demo.table1", "id: other.table1", "demo"),
+        ("an id with blanks", "id: demo.table1.row.accuracy", "id: demo table1", "id"),
+        ("no reason why it is not rescored", ", why_not: nothing is released", "", "why_not"),
+        ("an id twice", "demo.claim.row_wins", "demo.table1.row.accuracy", "twice"),
+        ("a claim without test", f", {CLAIM}", "", "rule"),
+        ("a rule without verb", CLAIM, "rule: {than: other}", "one of better"),
+        ("a rule with two verbs", CLAIM, "rule: {better: row, on_par: row, than: other}", "one of better"),
+        ("a rule that compares with nothing", CLAIM, "rule: {better: row}", "than"),
+        ("a rule without bound", CLAIM, "rule: {above: row}", "bound"),
+        ("a rule by a function without words", CLAIM, "rule: {function: best}", "words"),
+        ("a bound that is a word", CLAIM, "rule: {above: row, bound: high}", "bound"),
+        ("no claims", "claims:", "clams:", "claims"),
+        ("no YAML", "numbers:", "numbers: [", "demo.yml"),
+        ("nothing", "", " ", "demo.yml"),
+    ):
+        yield f"claims with {name}", written(PUBLISHED, before, after, says, BOARD)
+    yield "claims that are no text", written(PUBLISHED, "", b"\xff\xfe\0", "demo.yml", BOARD)
+    for name, before, after, says in (
+        ("an unknown field", "kind: data", "kind: data\n    colour: red", "colour"),
+        ("an unknown kind", "kind: data", "kind: other", "kind"),
+        ("bytes below none", "bytes: 512000", "bytes: -1", "bytes"),
+        ("a short digest", "sha256: ", "sha256: 00", "sha256"),
+        ("no licence", "licence: CC0", "note: none", "licence"),
+        ("a name that leads out", "set/one.bin:", "../one.bin:", "one.bin"),
+        ("a source of another kind", "- url: http", "- url: ftp", "url"),
+        ("no sources", "sources:", "origin: github/a", "sources"),
+        ("an entry that is a word", "set/one.bin:", "set/none.bin: word\n  set/one.bin:", "none.bin"),
+        ("no files", "files:", "flies:", "files"),
+        ("no YAML", "files:", "files: [", "registry.yml"),
+        ("nothing", "", " ", "registry.yml"),
+    ):
+        yield f"registry with {name}", written(REGISTRY, before, after, says, FETCH)
+    yield "registry that is no text", written(REGISTRY, "", b"\xff\xfe\0", "registry.yml", FETCH)
+    yield "name that the registry lacks", given(_python("helpers.datasets", "--fetch", "set/oen.bin"), "set/one.bin")
+    yield "notebook that is none", written("notebooks/01_demo_small.ipynb", "", b"{", "01_demo_small", PARAMETERS)
+    yield (
+        "notebook without parameters",
+        written("notebooks/01_demo_small.ipynb", '"parameters"', '"x"', "parameters", PARAMETERS),
+    )
+    for kind, table in (("own table", TABLES), ("own document", DOCUMENTS), ("Cypher", CYPHER)):
+        for name, row in table.items():
+            yield f"{kind}: {name}", called(f"{kind}: {name}", row[-1])
+
+
+def _quietly(job: Job) -> Job:
+    """The job, with errors that are meant for the user told as a command line tells them."""
+    script = f"runpy.run_path({job.command[-1]!r})"
+    code = f"import runpy, sys\nfrom helpers.settings import PublicError\ntry:\n    {script}\n"
+    return Job(job.name, _code(f"{code}except PublicError as error:\n    sys.exit(str(error))\n"), job.result)
+
+
+FAST = (
+    "make notebook",
+    "make reprodoce",
+    "claims with nothing",
+    "registry with nothing",
+    "setting ANSWERS=maybe of a request",
+)
+BAD_INPUTS = [Trial("bad input", name, act, fast=name in FAST) for name, act in _rows()]

@@ -1,0 +1,20 @@
+"""An adapter, made or loaded, with the log of its training."""
+
+from helpers import lora, training
+from helpers.datasets import digest
+
+TOLD = {"base": "m", "settings": {}, "train": [], "validation": [], "pairs": 1, "validation_pairs": 1, "cut": 0}
+COUNTS = {"tokens": 9, "trained_parameters": 1, "parameters": 2, "seconds": 1.0}
+
+
+def make(folder):
+    with training.replacing(folder) as part:
+        part.mkdir()
+        (part / lora.WEIGHTS).write_bytes(bytes(range(256)) * 200)
+        (part / "adapter_config.json").write_text('{"r": 8}')
+        training.write_log(part, lora.WEIGHTS, {**TOLD, **COUNTS})
+    return lora.load(folder)
+
+
+log = training.kept(lora.ADAPTERS, "demo", ["pairs"], lora.load, make)
+print(log.adapter.sha256, log.adapter.rank, log.tokens, digest(log.adapter.folder / lora.WEIGHTS))

@@ -1,0 +1,24 @@
+"""A graph that is loaded once, read, and asked by a statement of somebody else."""
+
+import sys
+
+from helpers import graph
+from helpers.services import ServiceError
+
+ASKED = "MATCH (d:Drug)-[:CAUSES]->(e:Effect {name: 'effect 7'}) RETURN d.name AS name ORDER BY name"
+
+try:
+    with graph.connect() as db:
+        with db.load_once("demo", "0" * 64) as missing:
+            if missing:
+                db.clear("Drug", "Effect")
+                db.constraint("Drug", "name")
+                db.constraint("Effect", "name")
+                db.load_nodes("Drug", [{"name": f"drug {i}", "dose": i} for i in range(400)], "name", progress=False)
+                db.load_nodes("Effect", [{"name": f"effect {i}"} for i in range(50)], "name", progress=False)
+                pairs = [{"drug": f"drug {i}", "effect": f"effect {i * k % 50}"} for i in range(400) for k in (1, 3)]
+                db.load_edges("CAUSES", pairs, ("Drug", "name", "drug"), ("Effect", "name", "effect"), progress=False)
+        doses = db.read("MATCH (d:Drug) RETURN count(d) AS drugs, sum(d.dose) AS doses")
+        print(doses, db.read_untrusted(ASKED).rows)
+except (graph.GraphError, ServiceError) as error:
+    sys.exit(str(error))

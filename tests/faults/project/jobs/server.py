@@ -1,0 +1,21 @@
+"""A server that is started, shared and asked."""
+
+import sys
+import urllib.request
+
+from helpers import services, supervisor
+from helpers.engines import Launch
+
+
+def launch(say):
+    port = services._free_port()
+    at = f"http://127.0.0.1:{port}/"
+    command = [sys.executable, "-m", "http.server", str(port), "--bind", "127.0.0.1"]
+    return Launch("llm", command, {}, at, {"base_url": at, "version": "plain"})
+
+
+try:
+    address = supervisor.ensure(services.SERVICES / "llm-plain", launch)["base_url"]
+except supervisor.ServiceError as error:
+    sys.exit(str(error))
+print(urllib.request.urlopen(address).status)
