@@ -465,15 +465,6 @@ def test_the_seconds_that_a_name_costs_are_found_again():
     assert figures.figure(report.draw_cost(out), alt=words).svg
 
 
-def test_the_figure_shows_every_arm_and_tells_its_values():
-    out = page()
-    figures.use_style()
-    words = report.size_words(out)
-    picture = figures.figure(report.draw_by_size(out, out.where(arm=["format_b"])), alt=words)
-    assert all(report.LABELS[arm] in picture.svg for arm in MADE)
-    assert "GraphRAG, graph only: rare 0.001 s and F1 100.0 %" in words
-
-
 def test_the_window_tells_where_an_effect_stands(stores):
     (query,) = queries_of("gastric ulcer")
     # of aspirin, 5-fu and 1,25(oh)2d3, only the last has it early in its list
