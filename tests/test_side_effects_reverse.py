@@ -436,6 +436,12 @@ def test_the_speed_of_leaving_the_model_out_is_told_from_the_graphs():
     assert both == pytest.approx(2, rel=0.1)
 
 
+def test_the_answer_tells_what_the_rows_hold():
+    told = report.answer(page(), "m")
+    assert "Format B with m reaches an F1 of 9" in told
+    assert told.count(" times with ") == 3
+
+
 def test_latency_is_compared_on_the_queries_that_both_arms_answered():
     queries = thirty()
     rows = made_up(1, 0, lambda n: 1.0, queries[:2], arm="fast") + made_up(1, 0, lambda n: 3.0, queries[1:], arm="slow")
