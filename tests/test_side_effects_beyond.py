@@ -210,6 +210,21 @@ def test_a_locked_label_is_faithful_if_no_sentence_strays(run, words, verdict):
     assert run.claims[0].verdict == verdict
 
 
+def test_the_answer_tells_what_the_rows_hold(facts):
+    questions = sq.make_questions(facts, 1, 1)
+    rows = [
+        answered(cypher.returned(q, [Attempt("x", q.answer if arm == "written" else frozenset())]), q, arm=arm)
+        for arm in cypher.LABELS
+        for q in questions
+    ]
+    pair = corpus.Question("aspirin", "nausea", True)
+    locks = [row for arm in ("unlocked", "leading", "label") for row in locked((pair, "NO"), arm=arm)]
+    told = label_lock.answer(Outcomes(rows), Outcomes(locks), "m")
+    assert "right set for 100.0 %" in told
+    assert "m reaches 0.0 %" in told
+    assert "contradicts its evidence in 100.0 %" in told
+
+
 # ----------------------------------------------------------------------------------------------------- with the graph
 
 

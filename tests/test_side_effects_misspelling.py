@@ -245,6 +245,14 @@ def test_names_are_scored_by_what_was_typed():
     assert out.where(edits="right name").score("right").value == 1
 
 
+def test_the_answer_tells_what_each_normaliser_makes_of_the_names():
+    queries = [Query("aspirn", "aspirin", "delete", 1), Query("aspirin", "aspirin", "correct")]
+    found = {"llm": ["aspirin", None], "choice": [None, None], "edits": ["aspirin"] * 2, "in_turn": ["aspirin"] * 2}
+    told = nn.answer(Outcomes([row for arm, of in found.items() for row in said_of(queries, of, arm)]), "m")
+    assert "Of 2 names, m writes 50.0 %" in told
+    assert "keeps 0.0 %" in told
+
+
 def test_the_names_of_one_drug_are_no_independent_names():
     """Ten misspellings of each of four drugs, which a normaliser mends all or not at all."""
     queries = [Query(f"{drug}{i}", drug, "insert", 1) for drug in ("a", "b", "c", "d") for i in range(10)]

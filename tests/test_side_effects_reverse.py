@@ -436,6 +436,12 @@ def test_the_speed_of_leaving_the_model_out_is_told_from_the_graphs():
     assert both == pytest.approx(2, rel=0.1)
 
 
+def test_the_answer_tells_what_the_rows_hold():
+    told = report.answer(page(), "m")
+    assert "Format B with m reaches an F1 of 9" in told
+    assert told.count(" times with ") == 3
+
+
 def test_latency_is_compared_on_the_queries_that_both_arms_answered():
     queries = thirty()
     rows = made_up(1, 0, lambda n: 1.0, queries[:2], arm="fast") + made_up(1, 0, lambda n: 3.0, queries[1:], arm="slow")
@@ -463,15 +469,6 @@ def test_the_seconds_that_a_name_costs_are_found_again():
     assert "2.0 s and 0.33 s for each name relevant, which explain 100.0 %" in words
     figures.use_style()
     assert figures.figure(report.draw_cost(out), alt=words).svg
-
-
-def test_the_figure_shows_every_arm_and_tells_its_values():
-    out = page()
-    figures.use_style()
-    words = report.size_words(out)
-    picture = figures.figure(report.draw_by_size(out, out.where(arm=["format_b"])), alt=words)
-    assert all(report.LABELS[arm] in picture.svg for arm in MADE)
-    assert "GraphRAG, graph only: rare 0.001 s and F1 100.0 %" in words
 
 
 def test_the_window_tells_where_an_effect_stands(stores):

@@ -223,13 +223,6 @@ def readings(kept: Mapping[str, pd.DataFrame], printed: Published) -> pd.DataFra
     return pd.DataFrame(rows, columns=columns)
 
 
-def nearest_table(tried: pd.DataFrame, n: int = 8) -> pd.DataFrame:
-    """The readings nearest to the printed counts."""
-    best = tried.sort_values("off", kind="stable").head(n).drop(columns="off").assign(off=lambda t: tried.off[t.index])
-    names = {"kept": "what is kept", "counted": "associations are", "drug": "a drug is a", "off": "off by"}
-    return best.rename(columns=names)
-
-
 def report_triple(run: Run, tried: pd.DataFrame | None) -> None:
     """Report the three counts under the nearest reading, with the reading and the distinct pairs in the note."""
     ids = [f"side_effects.text.{id}" for id in TRIPLE]
@@ -245,9 +238,6 @@ def report_triple(run: Run, tried: pd.DataFrame | None) -> None:
     )
     for id, column in zip(ids, ("associations", "drugs", "effects"), strict=True):
         run.rescored(id, float(best[column]), note=note, source=FILES["meddra_all_se.tsv.gz"])
-
-
-# ------------------------------------------------------------------------------------------------ the released subset
 
 
 def by_name(lines: pd.DataFrame) -> dict[str, frozenset[str]]:
@@ -301,9 +291,6 @@ def hypotheses(sider: Sider, released: Knowledge) -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
-# --------------------------------------------------------------------------------------------- quality of the labels
-
-
 def doubtful_labels(benchmark: Sequence[Question], sider: Sider, indications: pd.DataFrame) -> pd.DataFrame:
     """Labels of the benchmark that SIDER itself speaks against, with intervals over drugs.
 
@@ -324,9 +311,6 @@ def doubtful_labels(benchmark: Sequence[Question], sider: Sider, indications: pd
         hits = [(q.drug, q.side_effect) in known for q in asked]
         rows.append((words, sum(hits), len(asked), share_of(hits, [q.drug for q in asked])))
     return pd.DataFrame(rows, columns=["labels", "pairs", "of", "share"])
-
-
-# ------------------------------------------------------------------------------------------------------- the sampling
 
 
 def redrawn_terms(knowledge: Knowledge, vocabulary: Iterable[str], draws: int, seed: int) -> NDArray[np.int64]:

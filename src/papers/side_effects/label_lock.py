@@ -8,7 +8,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping, Sequence
 
+from helpers.results import figures
 from helpers.results.answers import Answer
+from helpers.results.outcomes import Outcomes
 from papers.side_effects.corpus import Question
 from papers.side_effects.forward import Arm, Asking, Entities, evidence_prompt, graph_evidence, parse_label
 
@@ -195,3 +197,16 @@ def checked(rows: Sequence[Answer]) -> Arm:
         return reading(question, text, replaced=replaced, requests=row.requests)
 
     return lambda questions: [one(question, row) for question, row in zip(questions, rows, strict=True)]
+
+
+def answer(asked: Outcomes, locks: Outcomes, model: str) -> str:
+    """The chapter's answer, from the rows of the questions and of the label lock."""
+    exact = {arm: figures.score_text(asked.score("exact", arm)) for arm in ("written", "chosen", "generated")}
+    listed = locks.where(evidence="effects that are listed")
+    strays = {arm: figures.score_text(listed.score("contradicts", arm)) for arm in ("unlocked", "leading", "label")}
+    return (
+        f"One query for each form of question returns the right set for {exact['written']} of the questions. {model} "
+        f"reaches {exact['chosen']} if it picks the query and {exact['generated']} if it writes it. Asked about "
+        f"effects that are listed, it contradicts its evidence in {strays['unlocked']}, and in {strays['leading']} where "
+        f"the question suggests the opposite; with the label locked, its words do in {strays['label']}."
+    )

@@ -271,9 +271,6 @@ def followed(
     return found
 
 
-# ----------------------------------------------------------------------------------------------------------- Table 5
-
-
 def renamed(questions: Sequence[Question], names: Mapping[str, str]) -> list[Question]:
     """The same questions about the drug under another name; a drug without one keeps its own."""
     return [Question(names.get(q.drug, q.drug), q.side_effect, q.label) for q in questions]

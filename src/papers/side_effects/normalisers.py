@@ -17,7 +17,9 @@ from rapidfuzz.distance import DamerauLevenshtein, JaroWinkler
 from sklearn.feature_extraction.text import TfidfVectorizer
 
 from helpers.llm import LLM, Choice, Reply
+from helpers.results import figures
 from helpers.results.answers import Answer
+from helpers.results.outcomes import Outcomes
 from helpers.vectors import Index
 from papers.side_effects.misspelling import Query, judged
 
@@ -246,3 +248,15 @@ def llm_chooses(llm: LLM, ranker: Ranker, k: int = 5) -> NameArm:
         return answers
 
     return normalise
+
+
+def answer(outcomes: Outcomes, model: str) -> str:
+    """The chapter's answer, from names that all normalisers were asked."""
+    right = {arm: figures.score_text(outcomes.score("right", arm)) for arm in ("llm", "choice", "edits", "in_turn")}
+    changed = outcomes.where(names="right names").score("right", "llm")
+    n = outcomes.score("right", "llm").n
+    return (
+        f"Of {n} names, {model} writes {right['llm']} correctly and chooses the right drug for {right['choice']}; "
+        f"edit distance gives {right['edits']}, with a dictionary before it {right['in_turn']}, at no token. The model "
+        f"keeps {figures.score_text(changed)} of the names that were right."
+    )

@@ -1,8 +1,6 @@
-"""What notebook 02 draws from its rows: latency and exactness by the size of the set, and the cost of a name."""
+"""What notebook 02 shows beyond its rows: the cost of a name, and three comparisons of speed."""
 
 from __future__ import annotations
-
-from collections.abc import Sequence
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -11,9 +9,7 @@ from matplotlib.figure import Figure
 from scipy.stats import linregress
 
 from helpers.results import figures
-from helpers.results.metrics import p50
 from helpers.results.outcomes import Outcomes
-from papers.side_effects.reverse import TIERS
 from papers.side_effects.rules import times_as_long, values
 
 LABELS = {
@@ -59,6 +55,18 @@ def speeds(outcomes: Outcomes) -> pd.DataFrame:
     )
 
 
+def answer(outcomes: Outcomes, model: str) -> str:
+    """The chapter's answer, from the rows of this run."""
+    exact, found = outcomes.score("f1", "format_b"), outcomes.score("recall", "format_a")
+    times = {words: times_as_long(outcomes, *arms) for words, arms in SPEEDS.items()}
+    told = "; ".join(f"{figures.score_text(t, 'count', digits=1)} times with {w}" for w, t in times.items() if t)
+    return (
+        f"The graph is exact by construction. Format B with {model} reaches an F1 of {figures.score_text(exact)}, and "
+        f"Format A finds {figures.score_text(found)} of the drugs. Format B takes as long as the graph {told}: most of "
+        "the difference that the paper prints is that of a language model which copies names."
+    )
+
+
 def cost_words(authors: Outcomes) -> str:
     """What `draw_cost` shows, in words made of its values.
 
@@ -87,53 +95,3 @@ def draw_cost(authors: Outcomes) -> Figure:
     axes.set_ylim(bottom=0)
     axes.legend()
     return fig
-
-
-def size_words(outcomes: Outcomes) -> str:
-    """What `draw_by_size` shows, in words made of its values: each arm's median latency and mean F1 by tier."""
-    tiers = [tier for tier in TIERS if tier in outcomes.strata("tier")]
-    told = []
-    for arm in outcomes.arms:
-        parts = [(tier, outcomes.where(tier=tier)) for tier in tiers]
-        told.append(
-            f"{outcomes.label(arm)}: "
-            + ", ".join(
-                f"{tier} {p50(values(part, 'latency', arm)):.2g} s and F1 {figures.number(part.score('f1', arm).value)}"
-                for tier, part in parts
-                if arm in part.arms
-            )
-        )
-    return f"Median latency and mean F1 by tier. {'; '.join(told)}."
-
-
-def draw_by_size(outcomes: Outcomes, authors: Outcomes) -> Figure:
-    """Latency and F1 of each query by its number of matching drugs.
-
-    Args:
-        outcomes: rows of this run.
-        authors: rows of a released run, drawn as small dots.
-    """
-    fig, (top, bottom) = plt.subplots(2, 1, sharex=True, figsize=(7.2, 7.2))
-    for rows, style in ((authors, {"markersize": 2.5, "alpha": 0.4}), (outcomes, {"markersize": 5.5, "alpha": 0.85})):
-        for arm, marker in zip(rows.arms, "osD*vPX" if rows is outcomes else "...", strict=False):
-            drawn = {"color": COLOURS[arm], "marker": marker, "linestyle": "none", "rasterized": rows is authors}
-            label = rows.label(arm) if rows is outcomes else None
-            relevant = values(rows, "relevant", arm)
-            for axes, measure in ((top, "latency"), (bottom, "f1")):
-                axes.plot(relevant, values(rows, measure, arm), label=label, **drawn, **style)
-    top.set(xscale="log", yscale="log", ylabel="seconds to the complete set")
-    bottom.set(xlabel="drugs that match the query", ylabel="F1", ylim=(-0.03, 1.06))
-    bottom.yaxis.set_major_formatter(lambda value, _: figures.number(value, digits=0))
-    ticks = _shown(bottom.get_xlim())
-    bottom.set_xticks(ticks, [f"{n:,}" for n in ticks])
-    top.yaxis.set_major_formatter(lambda value, _: f"{value:g}")
-    for axes in (top, bottom):
-        axes.minorticks_off()
-        axes.grid(visible=True, axis="y")
-    handles, labels = top.get_legend_handles_labels()
-    fig.legend(handles, labels, loc="outside lower center", ncols=2, handletextpad=0.3)
-    return fig
-
-
-def _shown(limits: Sequence[float]) -> list[int]:
-    return [n for n in (5, 10, 20, 50, 100, 200, 500, 1000) if limits[0] <= n <= limits[1]]
