@@ -206,7 +206,8 @@ def answer(asked: Outcomes, locks: Outcomes, model: str) -> str:
     strays = {arm: figures.score_text(listed.score("contradicts", arm)) for arm in ("unlocked", "leading", "label")}
     return (
         f"One query for each form of question returns the right set for {exact['written']} of the questions. {model} "
-        f"reaches {exact['chosen']} if it picks the query and {exact['generated']} if it writes it. Asked about "
-        f"effects that are listed, it contradicts its evidence in {strays['unlocked']}, and in {strays['leading']} where "
-        f"the question suggests the opposite; with the label locked, its words do in {strays['label']}."
+        f"reaches {exact['chosen']} if it picks the query and {exact['generated']} if it writes it. "
+        f"Asked about effects that are listed, it contradicts its evidence in {strays['unlocked']}, and in "
+        f"{strays['leading']} where the question suggests the opposite; with the label locked, its words do in "
+        f"{strays['label']}."
     )
