@@ -43,20 +43,16 @@ class Prediction:
     Attributes:
         label: the relation or class; None where the reply held none.
         triples: triples extracted; empty for tasks whose answer is a label.
-        document: what the prompt showed, if anything.
         reply: the LLM's words; empty for an arm without an LLM.
-        prompt_tokens, generated_tokens, seconds: what the reply cost, when it was first given.
+        prompt_tokens: of the request.
         overflow: the prompt did not fit the context, so nothing was asked.
         request: its key in `results.requests`.
     """
 
     label: str | None
     triples: tuple[Triple, ...] = ()
-    document: Document | None = None
     reply: str = ""
     prompt_tokens: int = 0
-    generated_tokens: int = 0
-    seconds: float = 0.0
     overflow: bool = False
     request: str = ""
 
@@ -322,23 +318,7 @@ def ask(
         overflow="record",
         label=name,
     )
-    answers = []
-    for document, reply in zip(documents, replies, strict=True):
-        label, triples = asking.read(reply.text)
-        answers.append(
-            Prediction(
-                label,
-                triples,
-                document,
-                reply.text,
-                reply.prompt_tokens,
-                reply.generated_tokens,
-                reply.seconds,
-                reply.status == "overflow",
-                reply.key,
-            )
-        )
-    return answers
+    return [Prediction(*asking.read(r.text), r.text, r.prompt_tokens, r.status == "overflow", r.key) for r in replies]
 
 
 def zero_shot(asking: Asking) -> Arm:
