@@ -39,8 +39,6 @@ from helpers.results.metrics import proportion
 from helpers.results.outcomes import Outcomes
 from helpers.site import book, costs, pages, scoreboard
 from papers.across_papers.questions import Asked
-from papers.drug_interactions import qa_report
-from papers.drug_interactions.answering import Search
 from papers.qa_rag import ask as ask_documents
 from papers.qa_rag.answers import Excerpt, Given
 from papers.qa_rag.data import Passage
@@ -153,12 +151,6 @@ def from_graph(text: str) -> str:
     return ask_graph.Answer(text, "effects", (name,), text, {"a": text}, rows, None, text, {"x": 1.0})._repr_html_()
 
 
-def agents_words(text: str) -> str:
-    run = record.start(notebook="06_interactions_qa", paper="drug_interactions", profile="smoke", parameters={})
-    search = Search((text, text), ((0,), (0,)))
-    return as_page(qa_report.agentic_words(run, [search], [text]))
-
-
 def outcomes(text: str) -> Outcomes:
     """Two arms, one of them named by the text, and a stratum of that name."""
     made = [
@@ -198,7 +190,6 @@ DIRECT: dict[str, Callable[[str], str]] = {
     ),
     "qa_rag.ask.show": from_documents,
     "side_effects.ask.show": from_graph,
-    "drug_interactions.qa_report.agentic_words": agents_words,
 }
 OF_A_RECORD = {
     "site.pages.verdict",
@@ -242,8 +233,6 @@ def check(hostile: str, harmless: str, text: str) -> None:
 @pytest.mark.parametrize("text", HOSTILE + SURROGATES, ids=lambda text: ascii(text[:30]))
 @pytest.mark.parametrize("name", DIRECT)
 def test_hostile_text_is_shown_and_does_nothing(name: str, text: str) -> None:
-    if name.endswith("agentic_words"):  # in quotation marks, within a sentence
-        text = text.strip()
     harmless = DIRECT[name](HARMLESS)
     assert Page(harmless).shows(HARMLESS)
     check(DIRECT[name](text), harmless, text)

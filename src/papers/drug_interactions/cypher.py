@@ -74,12 +74,14 @@ class Retrieved:
         facts: what goes to the answer, in words.
         by_keyword: whether no statement found anything and the facts come from the search for names.
         seconds: that the model took to write.
+        requests: keys of what it was asked.
     """
 
     tried: tuple[Tried, ...]
     facts: tuple[str, ...]
     by_keyword: bool
     seconds: float
+    requests: tuple[str, ...] = ()
 
     @property
     def names(self) -> frozenset[str]:
@@ -219,6 +221,7 @@ def text_to_cypher(
     ]
     tried: list[list[Tried]] = [[] for _ in questions]
     seconds = [0.0] * len(questions)
+    keys: list[list[str]] = [[] for _ in questions]
     open_ = list(range(len(questions)))
     for turn in range(repairs + 1):
         label = "repair Cypher" if turn else "write Cypher"
@@ -227,6 +230,7 @@ def text_to_cypher(
             attempt = run_statement(graph, read_statement(reply.text), timeout=timeout)
             tried[i].append(Tried("repaired" if turn else "first try", attempt, reply.status == "cut"))
             seconds[i] += reply.seconds
+            keys[i].append(reply.key)
             prompts[i] = [*prompts[i], *_told(reply, attempt)]
         open_ = [i for i in open_ if tried[i][-1].attempt.problem]
     for i in open_ if fallbacks else ():
@@ -235,13 +239,13 @@ def text_to_cypher(
             attempt = run_statement(graph, relaxed(statement, vocabulary), timeout=timeout)
             tried[i].append(Tried("relaxed", attempt, last_written.cut))
     found = []
-    for question, of, spent in zip(questions, tried, seconds, strict=True):
+    for question, of, spent, asked in zip(questions, tried, seconds, keys, strict=True):
         last = of[-1].attempt
         facts = in_words(content, _quoted(last.cypher), last.returned)
         by_keyword = fallbacks and not facts
         if by_keyword:
             facts = keyword_facts(content, vocabulary, question)
-        found.append(Retrieved(tuple(of), tuple(facts), by_keyword, spent))
+        found.append(Retrieved(tuple(of), tuple(facts), by_keyword, spent, tuple(asked)))
     return found
 
 

@@ -34,10 +34,11 @@ class Judged:
 
 @dataclass(frozen=True)
 class Rating:
-    """Two marks from 1 to 5."""
+    """Two marks from 1 to 5, and the key of the request."""
 
     correctness: int
     clarity: int
+    key: str = ""
 
     @property
     def overall(self) -> float:
@@ -91,7 +92,7 @@ def rate(llm: LLM, judged: Sequence[Judged], *, downwards: bool = False, seed: i
     ratings: list[Rating | None] = [None] * len(judged)
     for i, choice in zip(order, choices, strict=True):
         correctness, clarity = choice.answer.split()
-        ratings[i] = Rating(int(correctness), int(clarity))
+        ratings[i] = Rating(int(correctness), int(clarity), choice.key)
     return [rating for rating in ratings if rating]
 
 

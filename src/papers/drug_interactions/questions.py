@@ -90,6 +90,26 @@ class Asked:
         """The first name that is asked about, a drug mostly: questions about the same one belong together."""
         return next(iter(self.meant.values()))
 
+    cluster = about
+
+    @property
+    def unit(self) -> str:
+        """Its form and its words."""
+        return f"{self.form.name}: {self.text}"
+
+    @property
+    def gold(self) -> str:
+        """The right answer in words, for a judge and a reader."""
+        if self.answer == NOT_KNOWN:
+            return "Not known; there is no such drug."
+        words = ", ".join(sorted(self.answer))
+        return f"{words[0].upper()}{words[1:]}."
+
+    @property
+    def strata(self) -> Mapping[str, str]:
+        """The kind of question, and its form."""
+        return {"kind": KINDS[self.form.kind], "form": self.form.name}
+
 
 @dataclass(frozen=True)
 class FollowUp:
@@ -97,6 +117,31 @@ class FollowUp:
 
     first: Asked
     then: Asked
+
+    @property
+    def text(self) -> str:
+        """Both questions."""
+        return f"{self.first.text} {self.then.text}"
+
+    @property
+    def unit(self) -> str:
+        """The form, and both questions."""
+        return f"{self.then.form.name}: {self.text}"
+
+    @property
+    def cluster(self) -> str:
+        """What the second question is about."""
+        return self.then.about
+
+    @property
+    def gold(self) -> str:
+        """The right answer to the second question."""
+        return self.then.gold
+
+    @property
+    def strata(self) -> Mapping[str, str]:
+        """Those of the second question."""
+        return self.then.strata
 
 
 @dataclass(frozen=True)
@@ -112,6 +157,26 @@ class Reference:
     answer: str
     sort: str
     about: str
+
+    @property
+    def unit(self) -> str:
+        """Its words."""
+        return self.text
+
+    @property
+    def cluster(self) -> str:
+        """The page that answers it."""
+        return self.about
+
+    @property
+    def gold(self) -> str:
+        """The reference answer."""
+        return self.answer
+
+    @property
+    def strata(self) -> Mapping[str, str]:
+        """What it asks for."""
+        return {"sort": self.sort}
 
 
 # ------------------------------------------------------------------------------------------------------------ drawing

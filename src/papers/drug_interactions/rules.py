@@ -1,0 +1,169 @@
+"""Rules of claims in `data/published/drug_interactions.yml` that compare more than arms: rows in, a Decision out."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.stats import kendalltau
+
+from helpers.results import figures, verdicts
+from helpers.results.metrics import Score, bootstrap
+from helpers.results.outcomes import Outcomes
+from helpers.results.published import Rule
+from helpers.results.rules import Decision, evaluate
+from papers.drug_interactions.judge import useful
+from papers.drug_interactions.qa import BASELINES, PASS
+
+SWAPPED = 2 / 3
+"""Kendall's tau of two orders of the paper's four arms that differ in one pair of neighbours."""
+PAPERS = (*BASELINES, "drugrag")
+Floats = NDArray[np.float64]
+
+
+def _ahead(measure: str, *tasks: str) -> Rule:
+    return Rule(better=("drugrag",), than=BASELINES, measure=measure, where={"task": tasks})
+
+
+def worth(outcomes: Outcomes, truth: Score | None) -> str:
+    """What the judge can be used for, in half a sentence."""
+    if truth is None:
+        return "whether the judge tells right from wrong is unknown, as the answers are all right or all wrong"
+    can = "tells" if useful(truth) else "does not tell"
+    missed, passed = (figures.score_text(outcomes.where(task="judge").score(m)) for m in ("missed", "passed"))
+    return (
+        f"the judge {can} right from wrong (AUC {figures.score_text(truth, 'ratio')}, where 0.5 is chance; it marks "
+        f"{missed} of the right answers below {PASS} of 5, and {passed} of the wrong ones {PASS} or 5)"
+    )
+
+
+def _at_chance(outcomes: Outcomes, truth: Score | None) -> Decision:
+    return Decision("not run", f"Its ratings decide nothing: {worth(outcomes, truth)}.", reason="judge at chance")
+
+
+def beats_baselines(outcomes: Outcomes, *, truth: Score | None, **_: Any) -> Decision:  # noqa: ANN401  # facts of other rules
+    """Whether DrugRAG leads by the cosine and, if the judge is above chance, by its rating (Table II; Results)."""
+    cosine = _ahead("cosine", "medquad")
+    if useful(truth):
+        both = Rule(all_of=(_ahead("rating", "known", "medquad"), cosine))
+        return evaluate(both, outcomes, "rerun", paper="drug_interactions")
+    found = evaluate(cosine, outcomes, "rerun", paper="drug_interactions")
+    why = f"By the cosine alone: {found.why} Not by the rating, for {worth(outcomes, truth)}."
+    return Decision(found.verdict, why, found.p, found.reason, found.needed)
+
+
+def agentic_adds_little(outcomes: Outcomes, **_: Any) -> Decision:  # noqa: ANN401
+    """Whether agentic RAG gains on text RAG, and DrugRAG gains more on agentic RAG than that (Results)."""
+    known = outcomes.where(task="known")
+    more, graph = known.against([("agentic", "text"), ("drugrag", "agentic")], "f1")
+    of = [_values(known, arm, "f1") for arm in ("drugrag", "agentic", "text")]
+    further = bootstrap(of[0] - 2 * of[1] + of[2], clusters=_clusters(known), draws=outcomes.draws)
+    # the second test is no part of the rule: the first p needs no adjustment
+    p = more.test.p
+    why = (
+        f"F1 of the answer set: agentic RAG minus text RAG {figures.points(more.test)} points, {figures.p_words(p)}; "
+        f"DrugRAG minus agentic RAG {figures.points(graph.test)} points, n = {more.test.n}."
+    )
+    return Decision(verdicts.all_of([verdicts.better(more.test, p), verdicts.above(further, 0)]), why, p)
+
+
+def smaller_prompt(outcomes: Outcomes, **_: Any) -> Decision:  # noqa: ANN401
+    """Whether prompts with facts have fewer tokens than those with five passages (Discussion, speed)."""
+    rows = outcomes.where(task=["known", "medquad"])
+    if not {"drugrag", "text"} <= rows.measured("prompt_tokens"):
+        return Decision("not run", "No question has both prompts within the context.", reason="no answers")
+    (found,) = rows.against([("drugrag", "text")], "prompt_tokens")
+    test = found.test
+    why = (
+        f"Tokens of the answer's prompt, facts minus five passages: {figures.difference(test, 0)}, n = {test.n}; "
+        f"mean with facts: {found.scores[0].value:.0f}."
+    )
+    return Decision(verdicts.below(test, 0), why, test.p)
+
+
+def larger_answers_better(outcomes: Outcomes, *, models: Sequence[str], alone: str, **_: Any) -> Decision:  # noqa: ANN401
+    """Whether the larger of two models answers better from the same facts (Abstract; System, answer generation).
+
+    `models` are the answering model and the small one; a pair whose first is not larger by name is not compared.
+    """
+    if len(models) < 2:
+        return Decision("not run", f"One model answers. {alone}", reason="one model")
+    large, small = models
+    sizes = [parameters(name) for name in models]
+    if None in sizes or (sizes[0] or 0) <= (sizes[1] or 0):
+        why = f"{large} is not larger than {small} by the billions of parameters in their names."
+        return Decision("not run", why, reason="stand-in")
+    rows = outcomes.where(task="known", arm="drugrag", model=list(models))
+    frame = rows.frame.assign(arm=rows.frame.model)
+    (found,) = Outcomes(frame, draws=outcomes.draws).against([(large, small)], "f1")
+    test = found.test
+    why = f"F1 of DrugRAG's answer sets, {large} minus {small}: {figures.points(test)} points, n = {test.n}."
+    return Decision(verdicts.better(test, test.p), f"{why[:-1]}, {figures.p_words(test.p)}.", test.p)
+
+
+def parameters(model: str) -> float | None:
+    """Billions of parameters in the name of a model, such as 1.5 in `Qwen2.5-1.5B`; None if it has none."""
+    named = re.search(r"(?<![\d.])(\d+(?:\.\d+)?)b(?![a-z])", model, re.IGNORECASE)
+    return float(named[1]) if named else None
+
+
+def varies_least(outcomes: Outcomes, *, truth: Score | None, **_: Any) -> Decision:  # noqa: ANN401
+    """Whether the standard deviation of DrugRAG's ratings is below that of each baseline (Results, consistency)."""
+    if not useful(truth):
+        return _at_chance(outcomes, truth)
+    rows = outcomes.where(task=["known", "medquad"])
+    mine, clusters = _values(rows, "drugrag", "rating"), _clusters(rows)
+    apart = {arm: spread_difference(mine, _values(rows, arm, "rating"), clusters, outcomes.draws) for arm in BASELINES}
+    told = "; ".join(f"{rows.label(a)} {figures.points_text(s.value, s.low, s.high)}" for a, s in apart.items())
+    why = f"Standard deviation of the rating in points, DrugRAG minus: {told}, n = {len(mine)}."
+    return Decision(verdicts.all_of(verdicts.below(score, 0) for score in apart.values()), why)
+
+
+def judge_ranks(outcomes: Outcomes, *, truth: Score | None, **_: Any) -> Decision:  # noqa: ANN401
+    """Whether the judge orders the paper's four arms as the F1 of the answer sets does (Setup, metrics)."""
+    if not useful(truth):
+        return _at_chance(outcomes, truth)
+    known = outcomes.where(task="known")
+    marks, f1 = (np.array([_values(known, arm, m) for arm in PAPERS]) for m in ("rating", "f1"))
+    tau = rank_agreement(marks, f1, _clusters(known), outcomes.draws)
+    orders = (
+        ", ".join(known.label(PAPERS[i]) for i in np.argsort(-of.mean(axis=1), kind="stable")) for of in (marks, f1)
+    )
+    why = "By the judge: {}. By F1: {}. Kendall's tau-b: {}.".format(*orders, figures.score_text(tau, "ratio"))
+    return Decision(verdicts.above(tau, SWAPPED), why)
+
+
+def _values(rows: Outcomes, arm: str, measure: str) -> Floats:
+    frame = rows.frame[rows.frame.arm == arm]
+    return np.array([of[measure][0] for of in frame.measures], dtype=np.float64)
+
+
+def _clusters(rows: Outcomes) -> list[str]:
+    return list(rows.frame[rows.frame.arm == "drugrag"].cluster)
+
+
+def spread_difference(a: Floats, b: Floats, clusters: Sequence[str], draws: int) -> Score:
+    """Standard deviation of (n,) values `a` minus that of `b`, with an interval over clusters of questions."""
+
+    def apart(rows: Floats) -> float:
+        at = rows.astype(int)
+        return float(a[at].std() - b[at].std())
+
+    return bootstrap(np.arange(len(a)), apart, clusters=clusters, draws=draws)
+
+
+def rank_agreement(a: Floats, b: Floats, clusters: Sequence[str], draws: int) -> Score:
+    """Kendall's tau-b between the orders of k arms by two (k, n) measures, with an interval over clusters.
+
+    Where a measure has all arms alike it has no order, and tau is 0.
+    """
+
+    def tau(rows: Floats) -> float:
+        # sums of the same marks in another order differ in their last digits, and are ties
+        means = [np.round(of[:, rows.astype(int)].mean(axis=1), 9) for of in (a, b)]
+        return float(np.nan_to_num(kendalltau(*means).statistic))
+
+    return bootstrap(np.arange(a.shape[1]), tau, clusters=clusters, draws=draws)
