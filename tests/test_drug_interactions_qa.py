@@ -9,6 +9,7 @@ import zipfile
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -614,7 +615,7 @@ def reported(questions: list[Asked], sample: KnowledgeGraph, judge_: LLM, *model
     """A run on these questions as the notebook makes it, with these answering models and this judge."""
     run = record.start(notebook="06_interactions_qa", paper="drug_interactions", profile="smoke", parameters={})
     references = asking.read_medquad(datasets.locate(asking.MEDQUAD, "sample").path)
-    units = [*questions, *references]
+    units: list[Any] = [*questions, *references]
     evidence: Mapping[Arm, list[Evidence]] = {
         "none": [Evidence("nothing")] * len(units),
         "text": [Evidence("passages", ("a long passage " * 20,))] * len(units),

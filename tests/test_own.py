@@ -230,7 +230,7 @@ def test_a_new_experiment_passes_lint_and_has_its_place_in_the_book(checkout: Pa
     pages = checkout / "_build" / "book-src"
     parts = yaml.safe_load((pages / "_toc.yml").read_text())["parts"]
     assert f"notebooks/{path.stem}" in [page["file"] for part in parts for page in part["chapters"]]
-    assert "EXAMPLE, not from a paper" in (pages / "scoreboard.md").read_text()
+    assert "EXAMPLE, not from a paper" in (pages / "scoreboard-own_paper.md").read_text()
     assert path.stem in (pages / "index.md").read_text()
     sizes = yaml.safe_load((checkout / "_build" / "params" / "smoke" / f"{path.stem}.yml").read_text())
     assert sizes["questions"] == new_experiment.SIZES["smoke"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 import pandas as pd
@@ -247,7 +247,12 @@ def test_names_are_scored_by_what_was_typed():
 
 def test_the_answer_tells_what_each_normaliser_makes_of_the_names():
     queries = [Query("aspirn", "aspirin", "delete", 1), Query("aspirin", "aspirin", "correct")]
-    found = {"llm": ["aspirin", None], "choice": [None, None], "edits": ["aspirin"] * 2, "in_turn": ["aspirin"] * 2}
+    found: dict[str, list[str | None]] = {
+        "llm": ["aspirin", None],
+        "choice": [None, None],
+        "edits": ["aspirin"] * 2,
+        "in_turn": ["aspirin"] * 2,
+    }
     told = nn.answer(Outcomes([row for arm, of in found.items() for row in said_of(queries, of, arm)]), "m")
     assert "Of 2 names, m writes 50.0 %" in told
     assert "keeps 0.0 %" in told
@@ -310,7 +315,7 @@ def test_questions_are_asked_under_another_name_and_answered_for_their_own():
     assert [answer.predicted for answer in answers] == ["NO", "NO"]
 
 
-def table5(source: str = "rerun", drugs: int = 9, **found: int) -> list[Answer]:
+def table5(found: Mapping[str, int], source: str = "rerun", drugs: int = 9) -> list[Answer]:
     """Four questions about each drug; in each arm the positives of so many drugs are found."""
     return [
         answered(
@@ -328,7 +333,7 @@ def table5(source: str = "rerun", drugs: int = 9, **found: int) -> list[Answer]:
 
 def page(misspelt: int = 0, normalised: int = 9, correct: int = 9, *more: Answer) -> Outcomes:
     both = {"correct": correct, "misspelt": misspelt, "normalised": normalised}
-    rows = table5(**{f"{c}__{arm}": n for c, n in both.items() for arm in ("format_b", "graphrag")})
+    rows = table5({f"{c}__{arm}": n for c, n in both.items() for arm in ("format_b", "graphrag")})
     return Outcomes([*rows, *more], draws=300)
 
 
@@ -387,7 +392,7 @@ def test_the_claim_on_larger_models_needs_a_larger_model(run, better, verdict):
 
 
 def test_every_cell_of_table_5_is_reported(run):
-    out = page(0, 7, 9).and_(table5(source="other", correct__format_a=9))
+    out = page(0, 7, 9).and_(table5({"correct__format_a": 9}, source="other"))
     run.report(out, "side_effects.table5", ["f1"], model="m")
     paper_rules.report_shares(run, out, "rerun", model="m")
     wanted = {n.id for n in run.printed.numbers if n.table == "Table 5"}

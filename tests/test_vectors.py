@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import os
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -15,7 +16,7 @@ from hypothesis import given
 from hypothesis import settings as examples
 from hypothesis import strategies as st
 
-from helpers import vectors
+from helpers import settings, vectors
 from helpers.vectors import CorruptIndex, Encoder, EncoderUnavailable, Floats, Index, StaleIndex, cached_index
 
 SENTENCE = "The drug {} may cause {} as an adverse effect, adverse reaction, or side effect."
@@ -359,5 +360,12 @@ def slow(name, *rest, **more):
 builtins.__import__ = slow
 print(vectors.encoder().encode(["one text", "another, longer text"], progress=False).shape)
 """
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120, check=False)
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+        env={**os.environ, "PYTHONPATH": str(settings.ROOT / "src")},
+    )
     assert done.stdout == "(2, 384)\n", done.stderr

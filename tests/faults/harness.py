@@ -65,7 +65,7 @@ class Job:
     name: str
     command: tuple[str, ...]
     result: Callable[[World, Done], object]
-    variables: Mapping[str, str] = field(default_factory=dict)
+    variables: Mapping[str, str] = field(default_factory=dict, hash=False)
     before: Job | None = None
 
 
@@ -251,7 +251,7 @@ class Undisturbed:
 
     def __init__(self, folder: Path) -> None:
         """Keep them in a folder."""
-        self.folder, self.known, self.lock = folder, {}, threading.RLock()
+        self.folder, self.lock = folder, threading.RLock()
         self.known: dict[str, tuple[object, float]] = {}
 
     def fresh(self) -> Path:

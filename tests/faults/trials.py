@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import psutil
 from conftest import as_a_user
 from harness import Bench, Disk, Done, Failed, Job, Trial, World, _runs
 
@@ -105,7 +106,7 @@ def kill(job: Job, victim: str = "") -> Callable[[Bench], None]:
         world = bench.world(job.before)
         seconds = bench.seconds(job)
         running = world.start(job)
-        target = running.process
+        target: psutil.Process = running.process
         if victim in ("", "everything"):
             time.sleep(bench.rng.uniform(0, 1.1 * seconds))
         else:

@@ -18,7 +18,7 @@ from dataclasses import asdict
 from datetime import UTC, datetime
 from numbers import Real
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, get_args
+from typing import TYPE_CHECKING, Any, Literal, cast, get_args
 
 from pydantic import Field
 
@@ -483,9 +483,9 @@ class Run:
             ),
             files={p.relative_to(BUILD).as_posix(): digest(p) for p in beside if p.is_relative_to(BUILD)},
         )
-        plain = record.model_dump(mode="json", by_alias=True)
+        plain: dict[str, Any] = record.model_dump(mode="json", by_alias=True)
         plain["provenance"]["parameters"] = without_addresses(plain["provenance"]["parameters"])
-        plain = scrubbed(plain, keep=_NOT_TEXT)
+        plain = cast("dict[str, Any]", scrubbed(plain, keep=_NOT_TEXT))
         text = json.dumps({**plain, "seal": seal(plain)}, indent=1, ensure_ascii=False, allow_nan=False)
         _write(path, f"{text}\n")
         return path

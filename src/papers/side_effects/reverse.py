@@ -10,7 +10,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
-import pandas as pd
 
 from helpers.llm import Reply
 from helpers.results.answers import Answer, Item
@@ -151,8 +150,10 @@ def weighted(rows: Sequence[Answer], benchmark: Sequence[Query]) -> list[Answer]
     return [
         replace(
             row,
-            measures=row.measures
-            | {name: (w * top, w * bottom) for name in METRICS for top, bottom in [row.measures[name]]},
+            measures={
+                **row.measures,
+                **{name: (w * top, w * bottom) for name in METRICS for top, bottom in [row.measures[name]]},
+            },
         )
         for row, tier in zip(rows, tiers, strict=True)
         for w in [weight[tier]]
@@ -281,9 +282,9 @@ def released_answers(path: Path, run: str, truth: Mapping[str, frozenset[str]], 
     content = json.loads(path.read_text(encoding="utf-8"))
     rows = []
     for arm, name in {"graphrag": "GraphRAG", "format_b": "Format_B_Chunked", "format_a": "Format_A"}.items():
-        details = pd.DataFrame(content[name]["detailed_results"])
-        for query, row in zip(asked(details.side_effect, truth), details.itertuples(), strict=True):
-            hits, false, missed = row.true_positives, row.false_positives, row.false_negatives
+        details = content[name]["detailed_results"]
+        for query, row in zip(asked([row["side_effect"] for row in details], truth), details, strict=True):
+            hits, false, missed = row["true_positives"], row["false_positives"], row["false_negatives"]
             values = {
                 "recall": hits / (hits + missed),
                 "precision": hits / (hits + false) if hits + false else 0.0,
@@ -293,7 +294,7 @@ def released_answers(path: Path, run: str, truth: Mapping[str, frozenset[str]], 
                 "returned": hits + false,
                 "false_names": false,
                 "missed_names": missed,
-                "latency": row.latency,
+                "latency": row["latency"],
             }
             rows.append(
                 Answer(
@@ -306,7 +307,7 @@ def released_answers(path: Path, run: str, truth: Mapping[str, frozenset[str]], 
                     strata=query.strata,
                     question=query.text,
                     measures={measure: (float(value), 1.0) for measure, value in values.items()}
-                    | {"throughput": (1.0, float(row.latency))},
+                    | {"throughput": (1.0, float(row["latency"]))},
                 )
             )
     return rows

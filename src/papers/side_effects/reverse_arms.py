@@ -10,6 +10,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 from helpers.graph import Graph
 from helpers.llm import LLM, Reply
@@ -138,7 +139,7 @@ def _chunks(texts: Sequence[str], size: int) -> list[Sequence[str]]:
 
 def retrieved_by(find: Callable[[Query], list[str]]) -> Arm:
     """An arm without an LLM: the drugs that retrieval finds are the answer."""
-    return lambda queries: [returned(query, *_timed(lambda query=query: find(query))) for query in queries]
+    return lambda queries: [returned(query, *_timed(partial(find, query))) for query in queries]
 
 
 def graph_only(graph: Graph) -> Arm:

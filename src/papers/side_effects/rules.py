@@ -131,7 +131,7 @@ def times_as_long(outcomes: Outcomes, slow: str, fast: str) -> Score | None:
         for arm in (slow, fast)
     ]
     both = pd.concat(series, axis=1, join="inner")
-    return ratio(both[0], both[1], clusters=both.index, draws=outcomes.draws) if len(both) else None
+    return ratio(both[0], both[1], clusters=both.index.to_numpy(), draws=outcomes.draws) if len(both) else None
 
 
 def graph_returns_exact_sets(outcomes: Outcomes, **_: Any) -> Decision:  # noqa: ANN401
