@@ -534,6 +534,19 @@ def test_a_claim_that_a_run_is_too_small_for_is_neither_held_nor_refuted_by_it()
     assert (row["verdict"], row["why"]) == ("undecided", "+4 [0, +18] points")
 
 
+@pytest.mark.parametrize(
+    ("verdict", "basis"), [("agrees", "printed"), ("cannot be run", "printed"), ("not run", "rerun")]
+)
+def test_printed_numbers_decide_a_claim_where_they_can(verdict, basis):
+    run = start()
+    run.claim(CLAIM, verdict, "as printed", kind="printed")
+    run.claim(CLAIM, "undecided", "as rerun")
+    run.save()
+    row = scoreboard.ledger("toy", "laptop").iloc[0]
+    assert row["basis"] == basis
+    assert row["verdict"] == (verdict if basis == "printed" else "undecided")
+
+
 def test_the_ledger_says_what_decided_each_claim_and_why_one_is_open():
     empty = scoreboard.ledger("toy", "laptop").iloc[0]
     assert (empty["verdict"], empty["why"], empty["rerun_test"]) == (

@@ -18,6 +18,8 @@ from helpers.settings import PUBLISHED, PublicError
 
 Unit = Literal["fraction", "percentage_points", "seconds", "per_second", "count"]
 Kind = Literal["rescored", "rerun"]
+Basis = Literal["printed", "rescored", "rerun"]
+"""What tests a claim: arithmetic on the printed numbers, the authors' released answers, or answers of this run."""
 
 RERUN_TOLERANCE: dict[Unit, float | None] = {
     "fraction": 0.02,
@@ -151,7 +153,7 @@ class Rule(Strict):
     each: str = Field(default="", description="a column, within each of whose values it must hold")
     scope: Arms = Field(default=(), description="words of the names of the models that the claim is about")
     tie: str = Field(default="", description="a measure; arms that are handed the same cannot but tie")
-    of: tuple[Kind, ...] = Field(default=("rerun",), min_length=1)
+    of: tuple[Basis, ...] = Field(default=("rerun",), min_length=1)
     words_: str = Field(default="", alias="words", description="in place of words made of the rule")
 
     @model_validator(mode="after")

@@ -27,7 +27,7 @@ from helpers.results import answers
 from helpers.results.answers import Answer, Unit, answered
 from helpers.results.metrics import Score
 from helpers.results.provenance import Json, Machine, machine, scrubbed, without_addresses
-from helpers.results.published import ID, Entry, Kind, Number, RecordError, Strict, published
+from helpers.results.published import ID, Basis, Entry, Kind, Number, RecordError, Strict, published
 from helpers.results.verdicts import Untested, Verdict
 from helpers.settings import BUILD, NOTEBOOKS, Profile, settings
 
@@ -96,9 +96,9 @@ class Reason(Entry):
 
 
 class Finding(Entry):
-    """What a run says about a claim: on the authors' released answers (rescored), or on its own (rerun)."""
+    """A claim's verdict by the printed numbers, the authors' released answers (rescored), or the run's own (rerun)."""
 
-    kind: Kind = "rerun"
+    kind: Basis = "rerun"
     verdict: Verdict
     test: str
     p: float | None
@@ -387,7 +387,7 @@ class Run:
         *,
         test: str = "",
         p: float | None = None,
-        kind: Kind = "rerun",
+        kind: Basis = "rerun",
         reason: Untested | None = None,
         needed: int | None = None,
     ) -> None:
@@ -399,7 +399,7 @@ class Run:
             why: the numbers that decided it, in a sentence.
             test: the test as carried out; the one stated for the claim if left out.
             p: its p-value, if it has one.
-            kind: rescored if the authors' released answers decided it.
+            kind: what tested it: the printed numbers, the authors' released answers, or this run's.
             reason: why it is not tested, if it is not.
             needed: units that would decide it, if it is undecided.
 

@@ -19,11 +19,12 @@ import pandas as pd
 from helpers.results import figures, verdicts
 from helpers.results.metrics import Score
 from helpers.results.outcomes import PAIRING, Comparison, Outcomes, measure_label, unit
-from helpers.results.published import Kind, Rule
+from helpers.results.published import Basis, Rule
 from helpers.results.record import Run
 from helpers.results.verdicts import Untested, Verdict
 
-SOURCES: Mapping[Kind, str] = {"rescored": "released", "rerun": "rerun"}
+SOURCES: Mapping[Basis, str] = {"printed": "printed", "rescored": "released", "rerun": "rerun"}
+TOLD: Mapping[Basis, str] = {"printed": "printed numbers", "rescored": "released answers", "rerun": "this run"}
 FORCED = 0.98
 """Share of units in which arms that were handed the same cannot but tie."""
 
@@ -83,7 +84,7 @@ def decide(run: Run, outcomes: Outcomes, *claims: str, **facts: Any) -> figures.
             rows.append(
                 {
                     "claim": claim.text,
-                    "on": "released answers" if kind == "rescored" else "this run",
+                    "on": TOLD[kind],
                     "verdict": decision.verdict,
                     "because": decision.why,
                     "rule": claim.rule.words(outcomes.label),
@@ -93,14 +94,14 @@ def decide(run: Run, outcomes: Outcomes, *claims: str, **facts: Any) -> figures.
 
 
 def evaluate(
-    rule: Rule, outcomes: Outcomes, kind: Kind, *, paper: str, facts: Mapping[str, Any] | None = None, parts: int = 1
+    rule: Rule, outcomes: Outcomes, kind: Basis, *, paper: str, facts: Mapping[str, Any] | None = None, parts: int = 1
 ) -> Decision:
     """The verdict of a rule on the rows of one source.
 
     Args:
         rule: of the claim.
         outcomes: rows of all sources.
-        kind: the authors' released answers, or this run's.
+        kind: what tests it; a rule on printed numbers is a function, and gets no rows.
         paper: whose module `rules` has the functions.
         facts: what those functions ask for.
         parts: of the claim that the rule is one of.
@@ -118,7 +119,7 @@ def _within(scope: tuple[str, ...], model: str) -> bool:
     return any(word.lower() in model.lower() for word in scope)
 
 
-def _evaluated(rule: Rule, rows: Outcomes, kind: Kind, paper: str, facts: Mapping[str, Any], parts: int) -> Decision:
+def _evaluated(rule: Rule, rows: Outcomes, kind: Basis, paper: str, facts: Mapping[str, Any], parts: int) -> Decision:
     if rule.function:
         function = getattr(importlib.import_module(f"papers.{paper}.rules"), rule.function)
         decision: Decision = function(rows, **facts)

@@ -20,7 +20,7 @@ import pandas as pd
 from helpers.datasets import registry
 from helpers.results import figures
 from helpers.results.figures import Markup, escape
-from helpers.results.published import Number, published
+from helpers.results.published import Basis, Kind, Number, published
 from helpers.results.published import papers as declared_papers
 from helpers.results.record import Record
 from helpers.results.verdicts import TESTED, UNTESTED
@@ -55,8 +55,7 @@ SUBJECTS: Final = {
 QUICK: Final = 10_000
 """Tokens a second, read and written, by which the page on scale counts the time of a server that was not measured."""
 
-Kind = Literal["rescored", "rerun"]
-SOURCES: Final[dict[Kind, str]] = {"rescored": "released answers", "rerun": "rerun"}
+SOURCES: Final[dict[Basis, str]] = {"printed": "printed numbers", "rescored": "released answers", "rerun": "rerun"}
 
 
 # -- small pieces -----------------------------------------------------------------------------------------------------
@@ -438,8 +437,7 @@ class Pages:
         tested = [
             row["verdict"]
             for row in self.claims.to_dict("records")
-            if row["verdict"] in TESTED
-            and notebook == row[f"{'rescored' if row['rescored_verdict'] in TESTED else row['shown']}_notebook"]
+            if row["verdict"] in TESTED and notebook == row[f"{row['basis']}_notebook"]
         ]
         if not tested:
             return escape(_NONE)
@@ -493,7 +491,7 @@ class Pages:
         rows = [
             {
                 "Claim": escape(row["claim"]) + _why(row["where"]) + _folded("Rule", row[f"{row['shown']}_test"]),
-                "Released answers": self._said(row, "rescored"),
+                "Published evidence": self._said(row, "printed" if row["printed_notebook"] else "rescored"),
                 "Rerun": self._said(row, row["shown"]),
             }
             for row in self.claims.to_dict("records")
@@ -506,10 +504,11 @@ class Pages:
     @staticmethod
     def _said(row: Mapping[Any, Any], group: str) -> Markup:
         if not row[f"{group}_notebook"]:
-            return _absent("not run") if group != "rescored" else escape(_NONE)
+            return _absent("not run") if group == row["shown"] else escape(_NONE)
         reason = f" ({row[f'{group}_reason']})" if row[f"{group}_reason"] else ""
         why = row[f"{group}_why"]
-        return verdict(row[f"{group}_verdict"]) + reason + _folded("Evidence", why)
+        told = escape("printed numbers: " if group == "printed" else "")
+        return told + verdict(row[f"{group}_verdict"]) + reason + _folded("Evidence", why)
 
     def downloads(self) -> str:
         """Links to the scoreboard as data, which `files` writes."""

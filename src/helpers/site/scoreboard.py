@@ -16,7 +16,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from helpers.results.published import Claim, Kind, Number, Unit, papers, published
+from helpers.results.published import Basis, Claim, Kind, Number, Unit, papers, published
 from helpers.results.record import Record, Value, records
 from helpers.results.verdicts import TESTED
 from helpers.settings import RESULTS, Profile, settings, told
@@ -81,9 +81,10 @@ def ledger(paper: str | None = None, profile: Profile | None = None) -> pd.DataF
     """Every claim, with its verdict on the kept run and on this machine's.
 
     Returns:
-        One row a claim: id, paper, claim, where, note, and for `rescored`, `reference` and `rerun` the columns
+        One row a claim: id, paper, claim, where, note; for `printed`, `rescored`, `reference` and `rerun` the columns
         `_verdict`, `_why`, `_reason`, `_needed`, `_test`, `_p` and `_notebook`; `shown`, as on the scoreboard; then
-        `verdict` and `why` of the authors' released answers if these test the claim, or else of the rerun shown.
+        `verdict` and `why` of the authors' released answers or the printed numbers if these test the claim, or else of
+        the rerun shown; `basis` is the group that they are taken from.
     """
     profile = profile or settings().profile
     own, kept = records(profile), records(profile, RESULTS)
@@ -92,6 +93,7 @@ def ledger(paper: str | None = None, profile: Profile | None = None) -> pd.DataF
         for claim in published(name).claims:
             row = {"id": claim.id, "paper": name, "claim": claim.text, "where": claim.where, "note": claim.note}
             groups = {
+                "printed": _decided(claim, "printed", [*own, *kept], "the printed numbers do not test it"),
                 "rescored": _decided(claim, "rescored", [*own, *kept], "no released answers test it"),
                 "reference": _decided(claim, "rerun", kept, claim.why_not or "no reference run tests it yet"),
                 "rerun": _decided(claim, "rerun", own, claim.why_not or "not yet run on this machine"),
@@ -102,7 +104,9 @@ def ledger(paper: str | None = None, profile: Profile | None = None) -> pd.DataF
             says = here != "SAMPLE" and there not in TESTED and groups["rerun"]["notebook"]
             nothing = not groups["reference"]["notebook"]
             row["shown"] = "rerun" if here in TESTED or says or nothing else "reference"
-            chosen = groups["rescored" if groups["rescored"]["verdict"] in TESTED else row["shown"]]
+            decide = [g for g in ("rescored", "printed") if groups[g]["verdict"] in (*TESTED, "cannot be run")]
+            row["basis"] = (decide or [row["shown"]])[0]
+            chosen = groups[row["basis"]]
             rows.append({**row, "verdict": chosen["verdict"], "why": chosen["why"]})
     counts = {f"{group}_needed": "Int64" for group in groups}
     return pd.DataFrame(rows).astype({f"{group}_p": "float64" for group in groups} | counts)
@@ -241,7 +245,7 @@ def _reaches(value: Value, printed: float, tolerance: float) -> bool:
     return _near(nearest, printed, tolerance)
 
 
-def _decided(claim: Claim, kind: Kind, runs: Sequence[Record], empty: str) -> dict[str, Any]:
+def _decided(claim: Claim, kind: Basis, runs: Sequence[Record], empty: str) -> dict[str, Any]:
     """What the newest of these runs says about a claim; one that decides it goes before one that only says why not."""
     mine = [(run, f) for run in runs for f in run.claims if (f.id, f.kind) == (claim.id, kind)]
     if not mine:
@@ -366,8 +370,8 @@ def _shown(number: Number, row: dict[Any, Any], group: str) -> str:
 
 
 def _claims(frame: pd.DataFrame) -> Table:
-    groups = ("rescored", "reference", "rerun")
-    table = Table("claim", "released answers", "reference", "this machine", "why", title="Claims")
+    groups = ("printed", "rescored", "reference", "rerun")
+    table = Table("claim", "printed numbers", "released answers", "reference", "this machine", "why", title="Claims")
     for row in frame.to_dict("records"):
         verdicts = [_coloured(row[f"{group}_verdict"], row[f"{group}_verdict"]) for group in groups]
         table.add_row(escape(row["claim"]), *verdicts, escape(row["why"]))

@@ -163,12 +163,16 @@ def tests(compared: Sequence[Compared], *, significantly: bool = True) -> pd.Dat
 
 
 def decision(printed: Published, claim: str) -> Decision:
-    """What the printed numbers say about a claim."""
+    """What the printed numbers say about a claim; where they do not decide it, the paired answers would have to."""
     table = tests(comparisons(printed, claim), significantly=not claim.endswith("_on_ddi"))
     decided = all_of(table["verdict"])
     # of the rows that the verdict hangs on, the one with the smallest difference
     weakest = table[table["verdict"] == decided].sort_values("difference").iloc[0]
-    return Decision(decided, _why(table, weakest, claim))
+    why = _why(table, weakest, claim)
+    if decided == "undecided":
+        why += " The paired answers, which would decide it, are not public."
+        return Decision("cannot be run", why, reason="not public")
+    return Decision(decided, why)
 
 
 def shown(printed: Published, claims: Sequence[str]) -> figures.Html:

@@ -247,6 +247,8 @@ def _cell(run: Run, id: str, out: Outcomes, name: str, row: str, measure: str, n
     rows = beside_row(out, name, row)
     if rows is None:
         run.not_run(id, _why(row))
+    elif not rows.measured(measure):
+        run.not_run(id, f"No answer names a relation, so the {measure} of {len(rows.frame)} rows is undefined.")
     else:
         score = rows.score(measure)
         if row.startswith("llama2"):
