@@ -176,6 +176,16 @@ def test_a_fine_tuned_arm_whose_answers_cannot_be_read_fills_no_cell(run: record
     assert "biomedrag.table2.llama2.umls_f1" in {reason.id for reason in run._reasons.values()}
 
 
+def test_a_precision_without_any_prediction_is_explained_and_not_a_number(run: record.Run):
+    corpus = Corpus("GIT-RE", "relations", (), (), (link("a", "isa", "b"), link("b", "isa", "c")), {"isa": "is a"})
+    silent = {"zero_shot": lambda rows: [Prediction(None, request="key") for _ in rows]}
+    rows = study.answer(run, corpus, silent, corpus.test, model="a small model")
+    study.report(run, Outcomes(rows, draws=100), {"GIT-RE": ""})
+    reasons = {reason.id: reason.why for reason in run._reasons.values()}
+    assert "undefined" in reasons["biomedrag.table1.gpt4.git_re_precision"]
+    assert {value.value for value in run._values.values()} == {0.0}  # recall and F1 are defined
+
+
 def ablated(run: record.Run, counts: list[int]) -> list[Answer]:
     right = {"biomedrag": 55, "cosine": 52, "plain": 5, "m3": 54, "m4": 54}
     right |= {ablation.knn(n): min(50, 3 * n) for n in counts}

@@ -7,7 +7,7 @@ Tasks: `plain` (no language model), `cypher`, `known` (questions with known answ
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -238,12 +238,22 @@ def near(rows: Sequence[Answer], encoder: Encoder) -> list[Answer]:
 # ------------------------------------------------------------------------------------------------------------- judge
 
 
-def judged(llm: LLM, rows: Sequence[Answer], seed: int) -> tuple[list[Answer], list[Answer]]:
-    """The rows with the judge's normalised rating, and a row of the judge for each.
+def judged(
+    llm: LLM, rows: Sequence[Answer], seed: int, units: Collection[str] | None = None
+) -> tuple[list[Answer], list[Answer]]:
+    """The rows, those of some units with the judge's normalised rating, and a row of the judge for each rated one.
 
     Each answer is rated twice, the second time with the scales listed downwards; the first rating counts. A row of the
     judge (`of` names the arm) is YES where the answer is exactly right, and has the mark of correctness.
+
+    Args:
+        llm: the judge.
+        rows: answers.
+        seed: of the sampling.
+        units: whose answers are rated; all if left out.
     """
+    others = [row for row in rows if units is not None and row.unit not in units]
+    rows = [row for row in rows if units is None or row.unit in units]
     asked = [Judged(row.question or "", row.answer or "", _reference(row)) for row in rows]
     first, second = (rate(llm, asked, downwards=turned, seed=seed + turned) for turned in (False, True))
     marked, judgements = [], []
@@ -267,7 +277,7 @@ def judged(llm: LLM, rows: Sequence[Answer], seed: int) -> tuple[list[Answer], l
                 requests=keys,
             )
         )
-    return marked, judgements
+    return marked + others, judgements
 
 
 def _reference(row: Answer) -> str:
