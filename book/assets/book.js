@@ -3,12 +3,15 @@
 "use strict";
 
 (() => {
-  const FILTERS = ["Table", "Rescored", "Rerun", "Released answers"];
+  const FILTERS = ["Table", "Rescored", "Rerun", "Published evidence"];
   // rows that are shown at first: more would make a page without end
   const FIRST = 40;
 
-  // the verdict of a cell, or the word for why it has none
-  const said = (cell) => (cell.querySelector(".rag-verdict, .rag-absent") ?? cell).textContent.trim();
+  // the verdict of a cell, or the word for why it has none; a speed has a value and is not compared
+  const said = (cell) => {
+    const word = cell.querySelector(".rag-verdict, .rag-absent");
+    return word || !cell.querySelector("data") ? (word ?? cell).textContent.trim() : "not compared";
+  };
 
   const key = (cell) => ({
     number: Number(cell.querySelector("data")?.value ?? Infinity),

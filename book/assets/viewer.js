@@ -13,6 +13,7 @@
     unparsed: "not parsed",
   };
   const experiments = [];
+  const lists = new Map(); // name -> questions of an experiment
   const parts = new Map(); // "name-number" -> units
   const waiting = new Map();
 
@@ -37,6 +38,19 @@
 
   window.ANSWERS = {
     index: (listed) => experiments.push(...listed),
+    list: (name, units) => {
+      const { arms, models } = experiments.find((experiment) => experiment.name === name);
+      const names = Object.keys(arms);
+      lists.set(name, units.map(([id, task, split, strata, question, part, said]) => ({
+        id: [task, split, id].join("|"),
+        name: id,
+        question,
+        part,
+        text: `${id} ${question} ${strata}`.toLowerCase(),
+        rows: said.map(([arm, model, right, unparsed]) => ({ arm: names[arm], model: models[model] ?? "", right, unparsed })),
+      })));
+      waiting.get(name)?.();
+    },
     part: (name, number, { texts, units }) => {
       parts.set(`${name}-${number}`, units.map((unit) => restored(unit, texts)));
       waiting.get(`${name}-${number}`)?.();
@@ -46,18 +60,15 @@
   const load = (file) => new Promise((resolve, reject) => {
     document.head.append(make("script", { src: `answers/${file}.js`, onload: resolve, onerror: reject }));
   });
-  const loaded = async (name, number) => {
-    const key = `${name}-${number}`;
-    if (!parts.has(key)) {
+  const loaded = async (key, into) => {
+    if (!into.has(key)) {
       await new Promise((resolve, reject) => {
         waiting.set(key, resolve);
         load(key).catch(reject);
       });
     }
-    return parts.get(key);
+    return into.get(key);
   };
-  const questions = async ({ name, parts: count }) =>
-    (await Promise.all([...Array(count).keys()].map((number) => loaded(name, number)))).flat();
 
   // ------------------------------------------------------------------------------------------------- the address
 
@@ -83,30 +94,22 @@
 
   // --------------------------------------------------------------------------------------------------- one row
 
-  const MAIN = ["accuracy", "correct", "exact", "f1", "mrr", "ndcg"];
-  // whether an answer is right, by the first measure that it has; null where none says
-  const right = (row) => {
-    const name = MAIN.find((measure) => measure in row.measures) ?? Object.keys(row.measures)[0];
-    return name === undefined ? null : row.measures[name] === 1;
-  };
   const id = (unit) => [unit.task, unit.split, unit.id].join("|");
   const mine = (unit, { arm, model }) =>
     unit.rows.filter((row) => (!arm || row.arm === arm) && (!model || !row.model || row.model === model));
   const matches = (unit, wanted) => {
-    const rows = mine(unit, wanted).filter((row) => !row.of);
+    const rows = mine(unit, wanted);
     if (!rows.length) return false;
     const words = wanted.text.toLowerCase().split(/\s+/).filter(Boolean);
-    const text = `${unit.id} ${unit.question} ${Object.values(unit.strata).join(" ")}`.toLowerCase();
-    if (!words.every((word) => text.includes(word))) return false;
-    if (wanted.show === "wrong") return rows.some((row) => right(row) === false);
-    if (wanted.show === "unparsed") return rows.some((row) => row.flags.includes("unparsed"));
-    if (wanted.show === "disagree") return new Set(rows.map((row) => right(row))).size > 1;
+    if (!words.every((word) => unit.text.includes(word))) return false;
+    if (wanted.show === "wrong") return rows.some((row) => row.right === 0);
+    if (wanted.show === "unparsed") return rows.some((row) => row.unparsed);
+    if (wanted.show === "disagree") return new Set(rows.map((row) => row.right)).size > 1;
     return true;
   };
 
   const mark = (row) => {
-    const is = right(row);
-    const word = is === null ? "not scored" : is ? "right" : "wrong";
+    const word = row.right === null ? "not scored" : row.right ? "right" : "wrong";
     const look = { right: "agrees", wrong: "differs" }[word] ?? "not run";
     const shown = make("span", { class: "rag-verdict", "data-verdict": look });
     shown.textContent = word;
@@ -148,15 +151,16 @@
       return;
     }
     root.setAttribute("aria-busy", "true");
-    const units = await questions(experiment);
+    const units = await loaded(experiment.name, lists);
     const found = units.filter((unit) => matches(unit, wanted));
-    const chosen = units.find((unit) => id(unit) === wanted.unit) ?? found[0];
+    const chosen = units.find((unit) => unit.id === wanted.unit) ?? found[0];
+    const part = chosen && await loaded(`${experiment.name}-${chosen.part}`, parts);
     const focus = document.activeElement?.getAttribute("name");
     const search = make("input", { type: "search", name: "text", value: wanted.text,
       onchange: (event) => { location.hash = address({ text: event.target.value, unit: "" }); } });
     const at = Math.max(0, found.indexOf(chosen));
     const start = Math.floor(at / PAGE) * PAGE;
-    const link = (unit, text, attributes = {}) => make("a", { href: address({ unit: id(unit) }), ...attributes }, text);
+    const link = (unit, text, attributes = {}) => make("a", { href: address({ unit: unit.id }), ...attributes }, text);
     root.replaceChildren(
       make("form", { class: "rag-tools", role: "search", "aria-label": "Filter answers", onsubmit: (event) => event.preventDefault() },
         choice("Experiment", "nb", experiments.map(({ name, title }) => [name, `${name.slice(0, 2)} ${title}`]), experiment.name),
@@ -168,11 +172,11 @@
       make("div", { class: "rag-viewer" },
         make("nav", { "aria-label": "Questions" },
           make("ol", { start: start + 1 }, ...found.slice(start, start + PAGE).map((unit) =>
-            make("li", {}, link(unit, unit.question.slice(0, 90) || unit.id, { "aria-current": unit === chosen && "true" })))),
+            make("li", {}, link(unit, unit.question.slice(0, 90) || unit.name, { "aria-current": unit === chosen && "true" })))),
           make("p", {},
             start > 0 ? link(found[start - 1], "Previous page") : null, " ",
             start + PAGE < found.length ? link(found[start + PAGE], "Next page") : null)),
-        chosen ? detail(chosen, wanted) : make("p", {}, "No question matches.")));
+        chosen ? detail(part.find((unit) => id(unit) === chosen.id), wanted) : make("p", {}, "No question matches.")));
     root.removeAttribute("aria-busy");
     if (focus) root.querySelector(`[name="${focus}"]`)?.focus();
     else if (!first && wanted.unit) root.querySelector(".rag-question")?.focus({ preventScroll: innerWidth > 900 });

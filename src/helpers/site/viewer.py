@@ -1,6 +1,7 @@
 """The answer viewer's data: the rows of the table of answers with their prompts, as scripts of bounded size.
 
-A page opened from the disk may load a script and may not fetch a file, so each part calls `ANSWERS.part(...)`.
+A page opened from the disk may load a script and may not fetch a file, so each script calls `ANSWERS`. A notebook has a
+list of its questions, with which arm is right, and parts with what was asked and said, each loaded when it is needed.
 """
 
 from __future__ import annotations
@@ -16,10 +17,14 @@ from helpers.results.requests import RELEASED, Row, Store, working
 from helpers.settings import public
 from helpers.site.chapters import Chapter
 
-PART: Final = 700_000
+PART: Final = 250_000
 """Characters of a part at most, unless one question alone has more."""
 SHARED: Final = 60
 """Characters from which a text that occurs again is stored once for its part."""
+LISTED: Final = 120
+"""Characters of a question in the list."""
+RIGHT: Final = ("accuracy", "correct", "exact", "f1", "mrr", "ndcg")
+"""Measures by which an answer is right if it has the full value; the first that it has counts."""
 LICENSED: Final = "[text withheld by its licence]"
 
 
@@ -44,36 +49,54 @@ def files(chapters: Iterable[Chapter]) -> dict[str, str]:
             continue
         rows = answers.read(answers.newest(chapter.name, chapter.record.profile))
         prompts = store.get(key for keys in rows.requests for key in keys)
-        parts = list(_parts(rows, prompts))
-        for number, part in enumerate(parts):
-            written[f"answers/{chapter.name}-{number}.js"] = f"ANSWERS.part({_json(chapter.name)}, {number}, {part});\n"
-        listed.append(
-            {
-                "name": chapter.name,
-                "title": chapter.title,
-                "paper": chapter.paper,
-                "parts": len(parts),
-                "arms": {arm: figures.ARMS.get(arm, (arm.replace("_", " "),))[0] for arm in rows.arm.unique()},
-                "models": sorted(set(rows.model) - {""}),
-            }
-        )
+        names = {arm: figures.ARMS.get(arm, (arm.replace("_", " "),))[0] for arm in rows.arm.unique()}
+        models = sorted(set(rows.model) - {""})
+        name, units = _json(chapter.name), []
+        for number, (part, in_part) in enumerate(_parts(rows, prompts)):
+            written[f"answers/{chapter.name}-{number}.js"] = f"ANSWERS.part({name}, {number}, {part});\n"
+            units += [_listed(unit, number, [*names], models) for unit in in_part]
+        written[f"answers/{chapter.name}.js"] = f"ANSWERS.list({name}, {_json(units)});\n"
+        one = {"name": chapter.name, "title": chapter.title, "paper": chapter.paper}
+        listed.append({**one, "arms": names, "models": models})
     return written | {"answers/index.js": f"ANSWERS.index({_json(listed)});\n"}
 
 
-def _parts(rows: pd.DataFrame, prompts: Mapping[str, Row]) -> Iterator[str]:
-    """The questions of a notebook as JSON, in parts; a part is {texts, units}, and {"t": 3} stands for texts[3]."""
+def _parts(rows: pd.DataFrame, prompts: Mapping[str, Row]) -> Iterator[tuple[str, list[dict[str, Any]]]]:
+    """The questions of a notebook in parts, as JSON and as they are.
+
+    A part is {texts, units}; {"t": 3} stands for texts[3].
+    """
     texts: dict[str, int] = {}
-    units: list[str] = []
+    written: list[str] = []
+    units: list[dict[str, Any]] = []
     size = 0
     for _, of_unit in rows.groupby(["task", "split", "unit"], sort=False):
-        unit = _json(_shared(_unit(_records(of_unit), prompts), texts))
-        units.append(unit)
-        size += len(unit)
+        units.append(_unit(_records(of_unit), prompts))
+        written.append(_json(_shared(units[-1], texts)))
+        size += len(written[-1])
         if size + sum(map(len, texts)) > PART:
-            yield _part(texts, units)
-            texts, units, size = {}, [], 0
+            yield _part(texts, written), units
+            texts, written, units, size = {}, [], [], 0
     if units:
-        yield _part(texts, units)
+        yield _part(texts, written), units
+
+
+def _listed(unit: Mapping[str, Any], part: int, arms: list[str], models: list[str]) -> list[Any]:
+    """A question in the list: id, task, split, strata, question, part, and for each answer of an arm (not of a judge)
+    the places of arm and model, whether it is right, and whether it is unparsed.
+    """
+    strata = "; ".join(f"{name}: {value}" for name, value in unit["strata"].items())
+    said = [
+        [
+            arms.index(row["arm"]),
+            models.index(row["model"]) if row["model"] else -1,
+            row["right"],
+            int("unparsed" in row["flags"]),
+        ]
+        for row in unit["rows"]
+        if not row["of"]
+    ]
+    return [unit["id"], unit["task"], unit["split"], strata, unit["question"][:LISTED], part, said]
 
 
 def _records(rows: pd.DataFrame) -> list[dict[str, Any]]:
@@ -114,11 +137,20 @@ def _answer(row: Mapping[str, Any], prompts: Mapping[str, Row]) -> dict[str, Any
         "repeat": row["repeat"],
         "said": LICENSED if row["answer"] is None and row["requests"] else row["answer"],
         "read": row["predicted"] if row["parsed"] else None,
+        "right": _right(row["measures"]),
         "flags": [name for name in ("cut", "overflow") if row[name]] + ([] if row["parsed"] else ["unparsed"]),
         "measures": {name: round(top / bottom, 4) for name, (top, bottom) in row["measures"].items() if bottom},
         "found": [item.label or item.id for item in ranked],
         "asked": [_messages(one.prompt) for one in asked],
     }
+
+
+def _right(measures: Mapping[str, tuple[float, float]]) -> int | None:
+    """1 or 0 for right or wrong, None if no measure tells."""
+    name = next((name for name in (*RIGHT, *measures) if name in measures), None)
+    if name is None or not measures[name][1]:
+        return None
+    return int(measures[name][0] == measures[name][1])
 
 
 def _messages(prompt: str | None) -> list[list[str]]:
