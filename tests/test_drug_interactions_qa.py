@@ -21,6 +21,7 @@ from test_graph import graph_server
 from helpers import datasets, graph, vectors
 from helpers.graph import Graph
 from helpers.llm import LLM, Choice, Reply
+from helpers.rag.names import Vocabulary
 from helpers.results import record, rules
 from helpers.results.answers import Answer
 from helpers.results.outcomes import Outcomes
@@ -35,7 +36,6 @@ from papers.drug_interactions.corpora import CAUSES, INTERACTS, Fact
 from papers.drug_interactions.graph import Edge, KnowledgeGraph
 from papers.drug_interactions.judge import Judged
 from papers.drug_interactions.questions import FORMS, NO, NOT_KNOWN, YES, Asked
-from papers.side_effects.vocabulary import Vocabulary
 
 BRANDS = {"coumadin": "warfarin", "lasix": "furosemide"}
 FORM = {form.name: form for form in FORMS}

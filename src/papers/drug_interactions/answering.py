@@ -11,11 +11,11 @@ from dataclasses import dataclass, field
 from typing import Literal, get_args
 
 from helpers.llm import LLM, Message, Reply
+from helpers.rag.names import Vocabulary
 from helpers.vectors import Encoder, Index, cached_index
 from papers.drug_interactions.corpora import Chunk
 from papers.drug_interactions.cypher import Retrieved
 from papers.drug_interactions.questions import NO, NOT_KNOWN, YES, Answer, Asked
-from papers.side_effects.vocabulary import Vocabulary
 
 Arm = Literal["none", "text", "agentic", "drugrag", "hybrid"]
 ARMS: tuple[Arm, ...] = get_args(Arm)

@@ -13,12 +13,12 @@ from typing import Literal, get_args
 
 from helpers.graph import Graph, Row
 from helpers.llm import LLM, Message, Reply, connect
+from helpers.rag.names import Vocabulary
 from helpers.services import ServiceError
 from papers.drug_interactions.corpora import CAUSES, INTERACTS, Fact, fact
 from papers.drug_interactions.graph import QUESTIONS, KnowledgeGraph
 from papers.drug_interactions.questions import NOT_KNOWN, Asked, answer_of
 from papers.side_effects.cypher import Attempt, read_statement, run_statement
-from papers.side_effects.vocabulary import Vocabulary
 
 Step = Literal["first try", "repaired", "relaxed"]
 STEPS: tuple[Step, ...] = get_args(Step)

@@ -18,9 +18,9 @@ import pandas as pd
 from helpers import graph
 from helpers.graph import Graph
 from helpers.llm import LLM
+from helpers.rag.names import Normalised, Vocabulary
 from helpers.results import figures
 from papers.side_effects.label_lock import lock, locked_prompt
-from papers.side_effects.vocabulary import Normalised, Vocabulary
 
 if TYPE_CHECKING:
     import ipywidgets

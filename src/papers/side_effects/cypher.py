@@ -9,11 +9,11 @@ from typing import Any
 
 from helpers.graph import CypherRejected, Graph
 from helpers.llm import LLM
+from helpers.rag.names import Vocabulary
 from helpers.results import figures
 from helpers.results.answers import Answer, Item
 from helpers.results.metrics import set_scores
 from papers.side_effects.questions import FORMS, Asked, Form, Parameters
-from papers.side_effects.vocabulary import Vocabulary
 
 LABELS = {
     "written": "Query written here (ceiling)",
