@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from helpers.graph import Graph
 from helpers.llm import LLM, Choice, Reply
+from helpers.rag.prompts import chat
 from helpers.results import figures
 from helpers.results.answers import Answer
 from papers.across_papers.questions import Asked
@@ -105,7 +106,7 @@ def answering(llm: LLM, find: Finder, label: str) -> Arm:
 def answering_prompt(question: str, evidence: Sequence[str]) -> list[dict[str, str]]:
     """The messages: one instruction for all arms, the evidence if there is any, the question."""
     given = "Evidence:\n" + "\n".join(f"- {line}" for line in evidence) + "\n\n" if evidence else ""
-    return [{"role": "system", "content": ANSWERING}, {"role": "user", "content": f"{given}Question: {question}"}]
+    return chat(ANSWERING, f"{given}Question: {question}")
 
 
 # -------------------------------------------------------------------------------------------------------- text arms
@@ -190,7 +191,7 @@ def dual_track(llm: LLM, store: TextStore, k: int, *, tokens: int = 40) -> Finde
     """
 
     def find(questions: Sequence[Asked]) -> list[Found]:
-        prompts = [[{"role": "system", "content": SUPPOSING}, {"role": "user", "content": q.text}] for q in questions]
+        prompts = [chat(SUPPOSING, q.text) for q in questions]
         supposed = llm.chat_many(prompts, max_tokens=tokens, stop=["\n"], label="supposed answers")
         by_question, by_answer = (
             store.encoder.encode([text or " " for text in texts])
@@ -246,10 +247,7 @@ def _bare(text: str) -> str:
 
 def reading_prompt(question: str) -> list[dict[str, str]]:
     """The messages that ask for the names, with two made-up examples."""
-    messages = [{"role": "system", "content": READING}]
-    for example, line in READING_EXAMPLES:
-        messages += [{"role": "user", "content": example}, {"role": "assistant", "content": line}]
-    return [*messages, {"role": "user", "content": question}]
+    return chat(READING, question, READING_EXAMPLES)
 
 
 EDGES = """

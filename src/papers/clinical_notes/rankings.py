@@ -17,6 +17,7 @@ from scipy.stats import spearmanr
 from tqdm import tqdm
 
 from helpers.llm import LLM
+from helpers.rag.prompts import chat
 from helpers.results import figures
 from helpers.results.answers import Answer, Item
 from helpers.results.outcomes import Outcomes
@@ -229,10 +230,7 @@ JUDGE = "You judge whether a passage of a clinical note holds information that a
 
 def relevance_prompt(question: str, passage: str) -> list[dict[str, str]]:
     """What the model is asked about one passage."""
-    return [
-        {"role": "system", "content": JUDGE},
-        {"role": "user", "content": f"Passage:\n{passage}\n\nQuestion: {question}\nRelevant?"},
-    ]
+    return chat(JUDGE, f"Passage:\n{passage}\n\nQuestion: {question}\nRelevant?")
 
 
 def judged(model: LLM, rankings: Rankings, arm: Arm, depth: int) -> Ask:

@@ -11,6 +11,7 @@ import numpy as np
 from tqdm import tqdm
 
 from helpers.llm import LLM, Choice, Reply
+from helpers.rag.prompts import chat
 from helpers.results.answers import Answer
 from papers.clinical_notes.rerankers import CrossEncoder, RerankerUnavailable
 from papers.qa_rag.data import Question
@@ -74,10 +75,7 @@ def agent_prompt(question: str, excerpt: str) -> list[dict[str, str]]:
 
 
 def _about(question: str, excerpt: str, asked: str) -> list[dict[str, str]]:
-    return [
-        {"role": "system", "content": SYSTEM},
-        {"role": "user", "content": f"Excerpt:\n{excerpt.strip()}\n\nQuestion: {question}\n\n{asked}"},
-    ]
+    return chat(SYSTEM, f"Excerpt:\n{excerpt.strip()}\n\nQuestion: {question}\n\n{asked}")
 
 
 def probability_of_yes(searcher: Searcher, model: LLM) -> Reranker:
