@@ -18,13 +18,14 @@ from tqdm import tqdm
 
 from helpers.llm import LLM
 from helpers.rag.prompts import chat
+from helpers.rag.rerank import CrossEncoder, Floats, Reranker
 from helpers.results import figures
 from helpers.results.answers import Answer, Item
 from helpers.results.outcomes import Outcomes
 from helpers.results.verdicts import ALPHA
 from papers.clinical_notes.query import INTENTS, parse
 from papers.clinical_notes.questions import Question
-from papers.clinical_notes.rerankers import Floats, Reranker
+from papers.clinical_notes.rerankers import BestSentence
 from papers.clinical_notes.retrieval import PAPER, Candidates, Retriever, Settings, ranked
 
 MEASURES = {"nDCG@10": nDCG @ 10, "P@5": P @ 5, "R@10": R @ 10, "MRR": RR, "AP": AP}
@@ -162,6 +163,20 @@ class Rankings:
         if both.sum() >= 3 and np.ptp(a) > 0 and np.ptp(b) > 0:
             measures["faiss_rank_correlation"] = (float(spearmanr(a, b).statistic), 1.0)
         return measures
+
+
+def rerankers(retriever: Retriever, cross_encoder: str = "") -> dict[str, Reranker]:
+    """The rerankers that arms name, by key; a trained cross-encoder only if one is named.
+
+    Raises:
+        RerankerUnavailable: it cannot be loaded.
+    """
+    found: dict[str, Reranker] = {"best_sentence": BestSentence(retriever.chunks, retriever.encode)}
+    if retriever.reranker:
+        found["mean_pooled"] = retriever.reranker
+    if cross_encoder:
+        found["cross_encoder"] = CrossEncoder([chunk.text for chunk in retriever.chunks], cross_encoder)
+    return found
 
 
 def found_by(settings: Settings) -> Settings:

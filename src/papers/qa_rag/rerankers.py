@@ -5,15 +5,14 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 from itertools import pairwise
-from typing import Any, cast
 
 import numpy as np
 from tqdm import tqdm
 
 from helpers.llm import LLM, Choice, Reply
 from helpers.rag.prompts import chat
+from helpers.rag.rerank import CrossEncoder, RerankerUnavailable
 from helpers.results.answers import Answer
-from papers.clinical_notes.rerankers import CrossEncoder, RerankerUnavailable
 from papers.qa_rag.data import Question
 from papers.qa_rag.retrieval import Gold, Relevance, Reranker, best_window, rerank, rows_of
 from papers.qa_rag.search import Searcher
@@ -31,14 +30,12 @@ LABELS = {
 
 
 def cross_encoder(searcher: Searcher, model: str) -> Reranker:
-    """A trained cross-encoder by name. It cuts what it cannot read.
+    """A trained cross-encoder by name.
 
     Raises:
-        papers.clinical_notes.rerankers.RerankerUnavailable: sentence-transformers is not installed, or no hub gives
-            the model.
+        RerankerUnavailable: sentence-transformers is not installed, or no hub gives the model.
     """
-    # it reads the passages' texts and nothing else of them
-    trained = CrossEncoder(cast(Any, searcher.corpus.passages), model)
+    trained = CrossEncoder([passage.text for passage in searcher.corpus.passages], model)
 
     def score(questions: Sequence[str], rows: Sequence[Sequence[int]]) -> list[Relevance]:
         bar = tqdm(list(zip(questions, rows, strict=True)), desc=f"rerank by {trained.name}", unit="question")
