@@ -11,8 +11,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from helpers.completions import Reply
 from helpers.graph import Graph
-from helpers.llm import LLM, Reply
+from helpers.llm import LLM
 from helpers.rag.retrieval import aligned, fused
 from helpers.results import figures, record, rules
 from helpers.results.answers import Answer, answered

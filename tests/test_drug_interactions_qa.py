@@ -19,8 +19,9 @@ from hypothesis import strategies as st
 from test_graph import graph_server
 
 from helpers import datasets, graph, vectors
+from helpers.completions import Choice, Reply
 from helpers.graph import Graph
-from helpers.llm import LLM, Choice, Reply
+from helpers.llm import LLM
 from helpers.rag.names import Vocabulary
 from helpers.results import record, rules
 from helpers.results.answers import Answer

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from helpers import vectors
-from helpers.llm import Reply
+from helpers.completions import Reply
 from helpers.rag.ask import box
 from helpers.results import record, rules
 from helpers.results.answers import Answer as Row

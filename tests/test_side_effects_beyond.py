@@ -13,8 +13,9 @@ from hypothesis import strategies as st
 from test_graph import graph_server
 
 from helpers import datasets, graph
+from helpers.completions import Reply
 from helpers.graph import Graph
-from helpers.llm import LLM, Reply
+from helpers.llm import LLM
 from helpers.rag import text_to_cypher
 from helpers.rag.text_to_cypher import Attempt
 from helpers.results import record, rules

@@ -6,8 +6,9 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from helpers.completions import Message, Reply
 from helpers.graph import CypherRejected, Graph
-from helpers.llm import LLM, Message, Reply
+from helpers.llm import LLM
 
 
 @dataclass(frozen=True)

@@ -16,8 +16,9 @@ import bm25s
 import numpy as np
 from numpy.typing import NDArray
 
+from helpers.completions import Choice, Reply
 from helpers.graph import Graph
-from helpers.llm import LLM, Choice, Reply
+from helpers.llm import LLM
 from helpers.rag.prompts import chat
 from helpers.rag.retrieval import aligned, fused, word_tokens
 from helpers.results import figures

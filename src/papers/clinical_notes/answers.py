@@ -11,7 +11,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import date
 
-from helpers.llm import LLM, Reply
+from helpers.completions import Reply
+from helpers.llm import LLM
 from helpers.rag.prompts import chat
 from helpers.results import figures
 from helpers.results.answers import Answer, Item

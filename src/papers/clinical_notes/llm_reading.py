@@ -7,7 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
-from helpers.llm import LLM, Choice
+from helpers.completions import Choice
+from helpers.llm import LLM
 from helpers.rag.prompts import chat
 from papers.clinical_notes.cleaning import CONTEXT_LIMIT, clean, generic_name, normal
 from papers.clinical_notes.extraction import ATTRIBUTES, Extractor, Medication, Reading, Text

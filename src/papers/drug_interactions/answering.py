@@ -10,7 +10,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, get_args
 
-from helpers.llm import LLM, Message, Reply
+from helpers.completions import Message, Reply
+from helpers.llm import LLM
 from helpers.rag.names import Vocabulary
 from helpers.rag.prompts import chat
 from helpers.vectors import Encoder, Index, cached_index

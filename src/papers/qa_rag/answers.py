@@ -16,7 +16,8 @@ from typing import Literal
 
 import bm25s
 
-from helpers.llm import LLM, Reply
+from helpers.completions import Reply
+from helpers.llm import LLM
 from helpers.rag.prompts import chat
 from helpers.results import figures
 from helpers.results.answers import Answer, Item

@@ -14,7 +14,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from helpers.llm import LLM, Choice
+from helpers.completions import Choice
+from helpers.llm import LLM
 from helpers.rag.prompts import chat
 from helpers.results import figures, verdicts
 from helpers.results.answers import Answer, Item

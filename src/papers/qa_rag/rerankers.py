@@ -9,7 +9,8 @@ from itertools import pairwise
 import numpy as np
 from tqdm import tqdm
 
-from helpers.llm import LLM, Choice, Reply
+from helpers.completions import Choice, Reply
+from helpers.llm import LLM
 from helpers.rag.prompts import chat
 from helpers.rag.rerank import CrossEncoder, RerankerUnavailable
 from helpers.results.answers import Answer

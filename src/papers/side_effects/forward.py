@@ -17,8 +17,9 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from helpers.completions import Choice, Reply, label_probability
 from helpers.graph import Graph
-from helpers.llm import LLM, Choice, Reply, label_probability
+from helpers.llm import LLM
 from helpers.rag.prompts import chat
 from helpers.results.answers import Answer, answered
 from helpers.results.metrics import Column, Score, binary_scores, proportion, threshold

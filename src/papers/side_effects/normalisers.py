@@ -16,7 +16,8 @@ from rapidfuzz import process
 from rapidfuzz.distance import DamerauLevenshtein, JaroWinkler
 from sklearn.feature_extraction.text import TfidfVectorizer
 
-from helpers.llm import LLM, Choice, Reply
+from helpers.completions import Choice, Reply
+from helpers.llm import LLM
 from helpers.rag.prompts import chat
 from helpers.results import figures
 from helpers.results.answers import Answer

@@ -12,8 +12,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
+from helpers.completions import Reply
 from helpers.graph import Graph
-from helpers.llm import LLM, Reply
+from helpers.llm import LLM
 from helpers.rag.prompts import chat
 from helpers.results.answers import Answer
 from papers.side_effects.corpus import TextStore, place_of
