@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from helpers import vectors
+from helpers import indexes, vectors
 from helpers.rag import rerank
 from helpers.rag.passages import chunk_spans
 from helpers.rag.retrieval import min_max
@@ -52,7 +52,7 @@ class WordsEncoder(vectors.Encoder):
 
 @pytest.fixture(autouse=True)
 def _indexes_of_its_own(tmp_path, monkeypatch):
-    monkeypatch.setattr(vectors, "INDEXES", tmp_path / "indexes")
+    monkeypatch.setattr(indexes, "INDEXES", tmp_path / "indexes")
 
 
 def chunk(n: int, patient: str, day: str, text: str) -> passages.Chunk:
@@ -63,7 +63,7 @@ def chunk(n: int, patient: str, day: str, text: str) -> passages.Chunk:
 
 def retriever(chunks: list[passages.Chunk], reranker: rerank.Reranker | None = None) -> cr.Retriever:
     encode = WordsEncoder()
-    index = vectors.Index.build(encode.encode([c.text for c in chunks], progress=False))
+    index = indexes.Index.build(encode.encode([c.text for c in chunks], progress=False))
     return cr.Retriever(chunks, LEXICON, encode, reranker, index=index)
 
 

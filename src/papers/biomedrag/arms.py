@@ -17,9 +17,10 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
 from sklearn.svm import LinearSVC
 
+from helpers.indexes import Index
 from helpers.llm import LLM
 from helpers.rag.prompts import chat
-from helpers.vectors import Encoder, Index
+from helpers.vectors import Encoder
 from papers.biomedrag.corpora import Corpus, Example, Triple
 from papers.biomedrag.memory import Document, Memory, Shot, pair_vectors
 from papers.biomedrag.scorer import Scorer

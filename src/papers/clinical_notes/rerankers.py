@@ -8,8 +8,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from helpers.indexes import cached_index
 from helpers.rag.rerank import INSTALL, Floats, Integers
-from helpers.vectors import DEFAULT_ENCODER, Encoder, EncoderUnavailable, cached_index, encoder
+from helpers.vectors import DEFAULT_ENCODER, Encoder, EncoderUnavailable, encoder
 from papers.clinical_notes.passages import Chunk
 
 PAPER_ENCODER, PAPER_RERANKER = "emilyalsentzer/Bio_ClinicalBERT", "michiyasunaga/BioLinkBERT-base"

@@ -22,9 +22,10 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
+from helpers.indexes import Index, Kind, cached_index
 from helpers.rag.rerank import Floats, Integers, Reranker
 from helpers.rag.retrieval import aligned, fused, min_max, word_index, word_scores
-from helpers.vectors import Encoder, Index, Kind, cached_index
+from helpers.vectors import Encoder
 from papers.clinical_notes.gold import Note
 from papers.clinical_notes.passages import Chunk, chunk_notes
 from papers.clinical_notes.query import Lexicon, Query, parse

@@ -11,10 +11,11 @@ from dataclasses import dataclass, field
 from typing import Literal, get_args
 
 from helpers.completions import Message, Reply
+from helpers.indexes import Index, cached_index
 from helpers.llm import LLM
 from helpers.rag.names import Vocabulary
 from helpers.rag.prompts import chat
-from helpers.vectors import Encoder, Index, cached_index
+from helpers.vectors import Encoder
 from papers.drug_interactions.corpora import Chunk
 from papers.drug_interactions.cypher import Retrieved
 from papers.drug_interactions.questions import NO, NOT_KNOWN, YES, Answer, Asked

@@ -16,9 +16,10 @@ import numpy as np
 import numpy.typing as npt
 
 from helpers import vectors
+from helpers.indexes import Index, cached_index
 from helpers.rag.passages import chunk_spans
 from helpers.rag.retrieval import word_index, word_scores
-from helpers.vectors import Encoder, EncoderUnavailable, Floats, Index, cached_index
+from helpers.vectors import Encoder, EncoderUnavailable, Floats
 from papers.qa_rag.data import Corpus
 
 Rows = npt.NDArray[np.int64]

@@ -17,12 +17,12 @@ from rapidfuzz.distance import DamerauLevenshtein, JaroWinkler
 from sklearn.feature_extraction.text import TfidfVectorizer
 
 from helpers.completions import Choice, Reply
+from helpers.indexes import Index
 from helpers.llm import LLM
 from helpers.rag.prompts import chat
 from helpers.results import figures
 from helpers.results.answers import Answer
 from helpers.results.outcomes import Outcomes
-from helpers.vectors import Index
 from papers.side_effects.misspelling import Query, judged
 
 LABELS = {
