@@ -22,7 +22,8 @@ from helpers.graph import Graph
 from helpers.llm import LLM
 from helpers.rag.prompts import chat
 from helpers.results.answers import Answer, answered
-from helpers.results.metrics import Column, Score, binary_scores, proportion, threshold
+from helpers.results.intervals import Column
+from helpers.results.metrics import Score, binary_scores, proportion, threshold
 from papers.side_effects.corpus import QUESTION, Question, TextStore, place_of
 
 ARMS = ("closed_book", "format_a", "format_b", "graphrag")
