@@ -7,13 +7,14 @@ from itertools import combinations
 from typing import cast
 
 import matplotlib.pyplot as plt
-import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from helpers.completions import Reply
 from helpers.graph import Graph
-from helpers.llm import LLM, Reply
+from helpers.llm import LLM
+from helpers.rag.retrieval import aligned, fused
 from helpers.results import figures, record, rules
 from helpers.results.answers import Answer, answered
 from helpers.results.outcomes import Outcomes, measure_label
@@ -83,11 +84,10 @@ def test_any_line_is_read_or_refused(line):
 
 
 def test_fusing_prefers_what_both_searches_found():
-    near, cosine = np.array([1, 2, 3]), np.array([0.9, 0.8, 0.1], dtype=np.float32)
-    same, score = np.array([2, 4, 5]), np.array([9.0, 8.0, 1.0], dtype=np.float32)
-    assert arms.fuse(near, cosine, same, score, 0.5)[0] == 2
-    assert arms.fuse(near, cosine, same, score, 1.0)[0] == 1
-    assert sorted(arms.fuse(near, cosine, same, score, 0.5)) == [1, 2, 3, 4, 5]
+    rows, scores = aligned({1: 0.9, 2: 0.8, 3: 0.1}, {2: 9.0, 4: 8.0, 5: 1.0})
+    assert rows[fused(scores, (0.5, 0.5))[0]] == 2
+    assert rows[fused(scores, (1.0, 0.0))[0]] == 1
+    assert sorted(rows[fused(scores, (0.5, 0.5))]) == [1, 2, 3, 4, 5]
 
 
 @given(st.lists(st.integers(0, 9), min_size=6, max_size=6, unique=True), st.permutations(range(6)))

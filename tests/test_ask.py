@@ -11,8 +11,9 @@ from test_graph import graph_server
 
 from helpers import graph
 from helpers.graph import Graph, GraphError
+from helpers.rag.ask import box
+from helpers.rag.names import Vocabulary
 from papers.side_effects import ask, corpus
-from papers.side_effects.ask import Vocabulary
 
 KNOWN = {
     "metformin": ["nausea", "lactic acidosis", "hallucination, visual"],
@@ -113,13 +114,8 @@ def test_no_text_breaks_the_reader(text):
 
 
 def test_the_box_answers_what_is_typed():
-    asked = []
-
-    def answering(question: str) -> ask.Answer:
-        asked.append(question)
-        return ask.Answer(question, "unread", (), "", {}, [], None, "no")
-
-    text, _ = ask.box(answering).children
+    asked: list[str] = []
+    text, _ = box(asked.append).children
     text.value = "Which drugs cause tinnitus?"
     assert asked == ["Which drugs cause tinnitus?"]
 

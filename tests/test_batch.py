@@ -27,7 +27,7 @@ def collecting(tmp_path, monkeypatch):
     """A store and a folder of pending requests of the test's own, and ANSWERS=collect."""
     for module in (llm, requests):
         monkeypatch.setattr(module, "STORE", tmp_path / "store")
-    monkeypatch.setattr(batch, "store", lambda: llm.store(tmp_path / "store"))
+    monkeypatch.setattr(batch, "store", lambda: requests.store(tmp_path / "store"))
     monkeypatch.setattr(batch, "PENDING", tmp_path / "batch" / "pending.jsonl")
     monkeypatch.setenv("ANSWERS", "collect")
     settings.cache_clear()

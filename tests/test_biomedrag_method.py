@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from helpers import vectors
 from helpers.llm import LLM
-from helpers.results.metrics import mcnemar
+from helpers.results.paired import mcnemar
 from helpers.results.published import Number, published
 from papers.biomedrag import arms, printed_tests, scorer
 from papers.biomedrag.adapted import Retrieval, training_pairs

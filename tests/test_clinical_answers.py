@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from helpers.llm import Reply
+from helpers.completions import Reply
 from helpers.results import record, rules
 from helpers.results.answers import Answer, answered
 from helpers.results.outcomes import Outcomes

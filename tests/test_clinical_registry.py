@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from helpers.completions import Choice
 from helpers.datasets import locate
-from helpers.llm import Choice
 from helpers.results import record, rules
 from helpers.results.answers import Answer, answered
 from helpers.results.outcomes import Outcomes

@@ -14,7 +14,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from helpers import vectors
+from helpers import indexes, vectors
+from helpers.rag import rerank
+from helpers.rag.passages import chunk_spans
+from helpers.rag.retrieval import min_max
 from helpers.results import answers, record, rules
 from helpers.results.outcomes import Outcomes
 from papers.clinical_notes import passages, rankings, rerankers
@@ -49,7 +52,7 @@ class WordsEncoder(vectors.Encoder):
 
 @pytest.fixture(autouse=True)
 def _indexes_of_its_own(tmp_path, monkeypatch):
-    monkeypatch.setattr(vectors, "INDEXES", tmp_path / "indexes")
+    monkeypatch.setattr(indexes, "INDEXES", tmp_path / "indexes")
 
 
 def chunk(n: int, patient: str, day: str, text: str) -> passages.Chunk:
@@ -58,9 +61,9 @@ def chunk(n: int, patient: str, day: str, text: str) -> passages.Chunk:
     )
 
 
-def retriever(chunks: list[passages.Chunk], reranker: rerankers.Reranker | None = None) -> cr.Retriever:
+def retriever(chunks: list[passages.Chunk], reranker: rerank.Reranker | None = None) -> cr.Retriever:
     encode = WordsEncoder()
-    index = vectors.Index.build(encode.encode([c.text for c in chunks], progress=False))
+    index = indexes.Index.build(encode.encode([c.text for c in chunks], progress=False))
     return cr.Retriever(chunks, LEXICON, encode, reranker, index=index)
 
 
@@ -72,7 +75,7 @@ PROSE = st.text(alphabet=st.sampled_from("abc de. \n"), max_size=600)
 @given(PROSE, st.integers(20, 200), st.floats(0, 0.49))
 def test_passages_cover_the_text_and_none_is_too_long(text, size, share):
     overlap = int(size * share)
-    spans = passages.chunk_spans(text, size, overlap)
+    spans = chunk_spans(text, size, overlap)
     assert bool(spans) == bool(text)
     covered = 0
     for i, (start, end) in enumerate(spans):
@@ -88,20 +91,20 @@ def test_passages_cover_the_text_and_none_is_too_long(text, size, share):
 def test_a_paragraph_that_fits_is_not_cut():
     paragraphs = [f"Paragraph {i}. " + "word " * 40 for i in range(12)]
     text = "\n\n".join(paragraphs)
-    pieces = [text[a:b] for a, b in passages.chunk_spans(text, 500, 100)]
+    pieces = [text[a:b] for a, b in chunk_spans(text, 500, 100)]
     assert all(any(p.strip() in piece for piece in pieces) for p in paragraphs)
     assert all(piece.startswith("Paragraph") for piece in pieces)
 
 
 def test_a_long_paragraph_repeats_its_end_in_the_next_passage():
     text = "word " * 400
-    spans = passages.chunk_spans(text, 500, 100)
+    spans = chunk_spans(text, 500, 100)
     assert all(80 <= a_end - b_start <= 100 for (_, a_end), (b_start, _) in pairwise(spans))
 
 
 def test_an_overlap_of_half_the_size_is_refused():
     with pytest.raises(ValueError, match="below half"):
-        passages.chunk_spans("text", 100, 50)
+        chunk_spans("text", 100, 50)
 
 
 @given(st.text(max_size=200))
@@ -239,7 +242,7 @@ def test_components_add_up_to_the_score_and_the_order_follows_it():
 @given(st.lists(st.one_of(st.floats(-100, 100), st.just(float("nan"))), max_size=20))
 def test_normalised_scores_lie_within_0_and_1_and_what_was_not_found_has_0(scores):
     raw = np.array(scores)
-    scaled = cr.min_max(raw)
+    scaled = min_max(raw)
     assert ((scaled >= 0) & (scaled <= 1)).all()
     assert (scaled[np.isnan(raw)] == 0).all()
     if np.isfinite(raw).any():
@@ -262,8 +265,8 @@ def test_the_best_sentence_counts_in_its_reranker():
 
 
 def test_a_cross_encoder_that_cannot_be_had_is_said_and_not_replaced():
-    with pytest.raises(rerankers.RerankerUnavailable, match=r"cross-encoder.*hub"):
-        rerankers.CrossEncoder([chunk(0, "P0001", "2020-01-01", "text")], "nobody/no-such-model")
+    with pytest.raises(rerank.RerankerUnavailable, match=r"cross-encoder.*hub"):
+        rerank.CrossEncoder(["text"], "nobody/no-such-model")
 
 
 # --------------------------------------------------------------------------------------------------------- measures

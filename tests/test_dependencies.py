@@ -76,8 +76,8 @@ def test_a_notebook_that_is_being_written_is_named_and_depends_on_every_helper(p
 
 def test_a_helper_that_is_being_written_is_named(project: Path) -> None:
     write(project, "01_whole", "from helpers.results import metrics")
-    write(project, "02_half", "from helpers import own_table")
-    (project / "src" / "helpers" / "own_table.py").write_text("def unfinished(\n")
+    write(project, "02_half", "from papers.side_effects import own_table")
+    (project / "src" / "papers" / "side_effects" / "own_table.py").write_text("def unfinished(\n")
     needed, said = rules(project)
     assert "src/helpers/llm.py" in needed["02_half"]
     assert "src/helpers/llm.py" not in needed["01_whole"]
@@ -92,3 +92,13 @@ def test_make_stops_servers_whatever_stands_in_a_notebook(project: Path) -> None
         asked = ["make", "-n", "PROFILE=smoke", "PYTHON=false", target]
         done = subprocess.run(asked, cwd=project, env=clean, capture_output=True, text=True, check=False)
         assert done.returncode == 0, done.stderr
+
+
+def test_a_paper_takes_what_it_shares_from_the_helpers_and_not_from_another_paper() -> None:
+    for name, path in dependencies.MODULES.items():
+        root, paper, *_ = name.split(".")
+        if root == "papers" and paper != "across_papers":
+            others = {used for used in dependencies.imported(path.read_text("utf-8")) if used.startswith("papers.")}
+            assert {used.split(".")[1] for used in others} <= {paper}, f"{name} imports {sorted(others)}"
+        if root == "helpers":
+            assert not any(used.startswith("papers.") for used in dependencies.imported(path.read_text("utf-8"))), name

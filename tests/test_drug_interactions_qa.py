@@ -18,9 +18,11 @@ from hypothesis import settings as examples
 from hypothesis import strategies as st
 from test_graph import graph_server
 
-from helpers import datasets, graph, vectors
+from helpers import datasets, graph, indexes
+from helpers.completions import Choice, Reply
 from helpers.graph import Graph
-from helpers.llm import LLM, Choice, Reply
+from helpers.llm import LLM
+from helpers.rag.names import Vocabulary
 from helpers.results import record, rules
 from helpers.results.answers import Answer
 from helpers.results.outcomes import Outcomes
@@ -35,7 +37,6 @@ from papers.drug_interactions.corpora import CAUSES, INTERACTS, Fact
 from papers.drug_interactions.graph import Edge, KnowledgeGraph
 from papers.drug_interactions.judge import Judged
 from papers.drug_interactions.questions import FORMS, NO, NOT_KNOWN, YES, Asked
-from papers.side_effects.vocabulary import Vocabulary
 
 BRANDS = {"coumadin": "warfarin", "lasix": "furosemide"}
 FORM = {form.name: form for form in FORMS}
@@ -442,7 +443,7 @@ class Words(Encoder):
 def test_the_agent_searches_twice_and_keeps_each_passage_once() -> None:
     texts = ("alpha beta", "beta", "gamma", "rash", "cough")
     encoder = Words()
-    passages = answering.Passages(texts, encoder, vectors.Index.build(encoder.encode(texts)))
+    passages = answering.Passages(texts, encoder, indexes.Index.build(encoder.encode(texts)))
     model = Scripted(['"alpha"', ""], ["rash", "rash"])
     one, other = answering.agentic_search(model, passages, ["What of gamma?", "What of beta?"])
     assert one.queries == ("alpha", "rash")

@@ -18,7 +18,8 @@ from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
 
 from helpers.results import figures
-from helpers.results.metrics import Paired, Score, proportion
+from helpers.results.metrics import Score, proportion
+from helpers.results.paired import Paired
 
 NBSP = "\N{NO-BREAK SPACE}"
 WHITE, DARK = "#ffffff", "#121212"

@@ -33,6 +33,7 @@ import papers
 from helpers import settings
 from helpers.datasets import Located
 from helpers.llm import Usage
+from helpers.rag.names import Normalised
 from helpers.results import figures, published, record, rules
 from helpers.results.answers import Answer, answered
 from helpers.results.metrics import proportion
@@ -43,7 +44,6 @@ from papers.qa_rag import ask as ask_documents
 from papers.qa_rag.answers import Excerpt, Given
 from papers.qa_rag.data import Passage
 from papers.side_effects import ask as ask_graph
-from papers.side_effects.vocabulary import Normalised
 
 CHAPTER = "01_side_effects_forward"
 HARMLESS = "harmless"

@@ -18,16 +18,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from helpers import llm
+from helpers.completions import CapabilityError, LlmError, choice_logprobs, continuation_logprobs, label_probability
 from helpers.engines import Adapter
-from helpers.llm import (
-    LLM,
-    CapabilityError,
-    ContextOverflowError,
-    LlmError,
-    choice_logprobs,
-    continuation_logprobs,
-    label_probability,
-)
+from helpers.llm import LLM, ContextOverflowError
 from helpers.results import requests
 from helpers.results.requests import request_key
 from helpers.services import LlmEndpoint, ServiceError

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from scipy.stats import spearmanr
 from sklearn.metrics import f1_score, precision_score, recall_score, roc_auc_score
 
-from helpers.results import answers, metrics
+from helpers.results import answers, metrics, paired
 from helpers.results.answers import SCHEMA, Answer, Item, answered, binary
 from helpers.results.outcomes import Outcomes, measure_label, unit
 from helpers.results.requests import StoreError
@@ -88,10 +88,10 @@ def test_a_difference_of_means_has_one_interval_and_one_p_however_it_is_computed
     n = int(rng.integers(5, 60))
     a, b, clusters = rng.random(n) < 0.7, rng.random(n) < 0.5, rng.integers(0, 8, n)
     ones = np.ones(n)
-    direct = metrics.paired_means(a, b, clusters=clusters, draws=200)
-    assert metrics.paired_ratios((a * 1.0, ones), (b * 1.0, ones), clusters=clusters, draws=200) == direct
+    direct = paired.paired_means(a, b, clusters=clusters, draws=200)
+    assert paired.paired_ratios((a * 1.0, ones), (b * 1.0, ones), clusters=clusters, draws=200) == direct
     # twice over, every ratio is the same, but the general way computes it
-    general = metrics.paired_ratios((a * 2.0, 2 * ones), (b * 2.0, 2 * ones), clusters=clusters, draws=200)
+    general = paired.paired_ratios((a * 2.0, 2 * ones), (b * 2.0, 2 * ones), clusters=clusters, draws=200)
     assert general.p == direct.p
     assert general.difference == pytest.approx(direct.difference)
 
@@ -99,9 +99,9 @@ def test_a_difference_of_means_has_one_interval_and_one_p_however_it_is_computed
 def test_the_randomisation_test_is_the_same_in_any_block(monkeypatch):
     rng = np.random.default_rng(3)
     a, b = rng.random(300), rng.random(300) + 0.02
-    whole = metrics.paired_means(a, b, draws=500)
-    monkeypatch.setattr(metrics, "BLOCK", 1000)
-    assert metrics.paired_means(a, b, draws=500).p == whole.p
+    whole = paired.paired_means(a, b, draws=500)
+    monkeypatch.setattr(paired, "BLOCK", 1000)
+    assert paired.paired_means(a, b, draws=500).p == whole.p
 
 
 def test_micro_f1_of_sets_is_a_ratio_and_its_comparison_exchanges_whole_units():
@@ -109,11 +109,11 @@ def test_micro_f1_of_sets_is_a_ratio_and_its_comparison_exchanges_whole_units():
     score = metrics.ratio(hits, sizes, draws=300)
     assert score.value == pytest.approx(15 / 25)
     assert score.low < score.value < score.high
-    better = metrics.paired_ratios((hits, sizes), (np.zeros(6), sizes), draws=300)
+    better = paired.paired_ratios((hits, sizes), (np.zeros(6), sizes), draws=300)
     assert better.difference == pytest.approx(score.value)
     assert (better.b, better.c) == (5, 0)
     assert better.p < 0.1
-    same = metrics.paired_ratios((hits, sizes), (hits, sizes), draws=300)
+    same = paired.paired_ratios((hits, sizes), (hits, sizes), draws=300)
     assert (same.difference, same.p) == (0, 1)
     assert same.low < 0 < same.high
 
@@ -126,7 +126,7 @@ def test_arms_are_compared_on_the_units_that_both_answered_and_holm_is_over_the_
     assert (alone.test.difference, alone.test.n, alone.p) == (1.0, 24, alone.test.p)
     family = out.against([("good", "bad"), ("good", "half")], "accuracy")
     assert family[0].test.p == alone.test.p
-    assert [c.p for c in family] == metrics.holm([c.test.p for c in family])
+    assert [c.p for c in family] == paired.holm([c.test.p for c in family])
     some = out.and_(rows(gold[:6], short=right[:6]))
     assert some.against([("good", "short")], "accuracy")[0].test.n == 6
     with pytest.raises(ValueError, match="share no unit"):

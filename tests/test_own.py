@@ -18,9 +18,9 @@ import yaml
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from helpers import own_table
 from helpers.services import LlmEndpoint
 from helpers.site import new_experiment
+from papers.side_effects import own_table
 
 REPOSITORY = Path(__file__).resolve().parents[1]
 NAME = "Reader/Own-1B"

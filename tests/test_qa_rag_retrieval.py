@@ -16,6 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from helpers import vectors
+from helpers.rag.retrieval import reciprocal_rank_fusion
 from helpers.results import record, rules
 from helpers.results.answers import Answer, answered
 from helpers.results.outcomes import Outcomes
@@ -157,14 +158,14 @@ def test_words_that_stand_nowhere_find_nothing(searcher: Searcher) -> None:
 
 @given(st.lists(st.lists(st.integers(0, 30), unique=True, max_size=12), max_size=4))
 def test_fusion_keeps_each_row_once_and_a_lone_order_as_it_is(rankings: list[list[int]]) -> None:
-    fused = qr.fuse(rankings)
+    fused = reciprocal_rank_fusion(rankings)
     assert sorted(fused) == sorted({row for ranking in rankings for row in ranking})
     if len(rankings) == 1:
         assert fused == rankings[0]
 
 
 def test_fusion_prefers_what_both_found() -> None:
-    assert qr.fuse([[1, 2, 3], [4, 2, 5]])[0] == 2
+    assert reciprocal_rank_fusion([[1, 2, 3], [4, 2, 5]])[0] == 2
 
 
 def test_an_arm_that_lacks_a_text_finds_with_its_other_track_and_counts_as_unread(

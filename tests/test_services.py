@@ -21,8 +21,9 @@ import pytest
 from conftest import SMALL_MODEL
 
 from helpers import download, services, settings, supervisor
+from helpers.completions import CapabilityError
 from helpers.engines import Adapter, Launch
-from helpers.llm import LLM, CapabilityError, ContextOverflowError
+from helpers.llm import LLM, ContextOverflowError
 from helpers.services import ServiceError
 
 USE = """

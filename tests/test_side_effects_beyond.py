@@ -13,15 +13,17 @@ from hypothesis import strategies as st
 from test_graph import graph_server
 
 from helpers import datasets, graph
+from helpers.completions import Reply
 from helpers.graph import Graph
-from helpers.llm import LLM, Reply
+from helpers.llm import LLM
+from helpers.rag import text_to_cypher
+from helpers.rag.text_to_cypher import Attempt
 from helpers.results import record, rules
 from helpers.results.answers import Answer, answered
 from helpers.results.outcomes import Outcomes
 from papers.side_effects import corpus, cypher, label_lock
 from papers.side_effects import facts as sf
 from papers.side_effects import questions as sq
-from papers.side_effects.cypher import Attempt
 from papers.side_effects.facts import Facts
 
 COUNTS = """
@@ -153,7 +155,7 @@ def test_no_name_of_the_data_stands_in_the_examples_of_the_prompt(facts):
     ],
 )
 def test_the_statement_is_read_from_the_reply(reply, statement):
-    assert cypher.read_statement(reply) == statement
+    assert text_to_cypher.read_statement(reply) == statement
 
 
 names = st.frozensets(st.sampled_from("abcdef"), max_size=6)
@@ -313,7 +315,7 @@ def test_the_schema_names_what_a_query_needs_and_nothing_else(loaded, facts):
     ],
 )
 def test_a_statement_that_does_not_do_says_why(loaded, facts, statement, problem):
-    attempt = cypher.run_statement(loaded, statement)
+    attempt = text_to_cypher.run_statement(loaded, statement)
     assert attempt.problem.split(":")[0] == problem
     assert bool(attempt.returned) == (not problem)
     if problem:

@@ -11,8 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from test_graph import graph_server
 
+from helpers.completions import Reply
 from helpers.graph import connect
-from helpers.llm import LLM, Reply
+from helpers.llm import LLM
 from helpers.results import figures, record, rules
 from helpers.results.answers import Answer, answered
 from helpers.results.outcomes import Outcomes

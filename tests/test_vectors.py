@@ -16,8 +16,9 @@ from hypothesis import given
 from hypothesis import settings as examples
 from hypothesis import strategies as st
 
-from helpers import settings, vectors
-from helpers.vectors import CorruptIndex, Encoder, EncoderUnavailable, Floats, Index, StaleIndex, cached_index
+from helpers import indexes, settings, vectors
+from helpers.indexes import CorruptIndex, Index, StaleIndex, cached_index
+from helpers.vectors import Encoder, EncoderUnavailable, Floats
 
 SENTENCE = "The drug {} may cause {} as an adverse effect, adverse reaction, or side effect."
 TEXTS = [
@@ -69,8 +70,8 @@ class CountingEncoder(Encoder):
 
 
 @pytest.fixture
-def indexes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setattr(vectors, "INDEXES", tmp_path / "indexes")
+def own_indexes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setattr(indexes, "INDEXES", tmp_path / "indexes")
     return tmp_path / "indexes"
 
 
@@ -90,7 +91,7 @@ def test_an_exact_search_agrees_with_brute_force(n: int, d: int, k: int, seed: i
 
 
 @pytest.mark.parametrize("kind", ["flat", "ivf", "hnsw"])
-def test_every_kind_finds_a_vector_by_itself_and_survives_saving(kind: vectors.Kind, tmp_path: Path) -> None:
+def test_every_kind_finds_a_vector_by_itself_and_survives_saving(kind: indexes.Kind, tmp_path: Path) -> None:
     stored = random_unit(500, 16)
     index = Index.build(stored, kind)
     scores, ids = index.search(stored[:50], 3)
@@ -176,11 +177,11 @@ def test_an_index_that_cannot_be_written_is_an_error_and_leaves_the_old_one(tmp_
 # ---------------------------------------------------------------------------------------------------- cached index
 
 
-def test_an_index_is_built_once_and_again_when_anything_changed(indexes: Path) -> None:
+def test_an_index_is_built_once_and_again_when_anything_changed(own_indexes: Path) -> None:
     encoder = CountingEncoder()
     texts = ["alpha", "beta", "gamma"]
 
-    def encoded(texts: list[str], kind: vectors.Kind = "flat", **parameters: int) -> int:
+    def encoded(texts: list[str], kind: indexes.Kind = "flat", **parameters: int) -> int:
         before = len(encoder.encoded)
         index = cached_index("letters", texts, encoder, kind, progress=False, **parameters)
         assert index.size == len(texts)
@@ -198,17 +199,19 @@ def test_an_index_is_built_once_and_again_when_anything_changed(indexes: Path) -
     assert encoded(texts) == 0
 
 
-def test_a_damaged_cached_index_is_set_aside_and_built_again(indexes: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_damaged_cached_index_is_set_aside_and_built_again(
+    own_indexes: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     encoder = CountingEncoder()
     texts = ["alpha", "beta", "gamma"]
     cached_index("letters", texts, encoder, progress=False)
-    folder = next(path for path in indexes.iterdir() if path.is_dir())
+    folder = next(path for path in own_indexes.iterdir() if path.is_dir())
     (folder / "index.faiss").write_bytes(b"damaged")
     with caplog.at_level(logging.WARNING):
         index = cached_index("letters", texts, encoder, progress=False)
     assert index.search(encoder.encode(["gamma"], progress=False), 1)[1].tolist() == [[2]]
     assert len(encoder.encoded) == 7
-    aside = next(path for path in indexes.iterdir() if ".bad-" in path.name)
+    aside = next(path for path in own_indexes.iterdir() if ".bad-" in path.name)
     assert (aside / "index.faiss").read_bytes() == b"damaged"
     assert str(aside) in caplog.text
     cached_index("letters", texts, encoder, progress=False)
@@ -296,19 +299,19 @@ def test_nothing_reports_the_use_of_the_encoder() -> None:
     assert not [name for name in sys.modules if name.startswith("openvino_telemetry.")]
 
 
-def test_the_description_of_an_index_is_complete(indexes: Path) -> None:
+def test_the_description_of_an_index_is_complete(own_indexes: Path) -> None:
     cached_index("letters", ["alpha", "beta"], CountingEncoder(), progress=False)
-    about = json.loads(next(indexes.glob("letters-*/index.json")).read_text())
+    about = json.loads(next(own_indexes.glob("letters-*/index.json")).read_text())
     assert about["kind"] == "flat"
     assert about["size"] == 2
     assert len(about["built_from"]) == len(about["sha256"]) == 64
 
 
 @pytest.mark.parametrize("kind", ["flat", "ivf", "hnsw"])
-def test_a_search_within_some_ids_returns_these_alone(kind: vectors.Kind):
+def test_a_search_within_some_ids_returns_these_alone(kind: indexes.Kind):
     rng = np.random.default_rng(3)
     many = rng.normal(size=(2000, 16)).astype(np.float32)
-    index = vectors.Index.build(many / np.linalg.norm(many, axis=1, keepdims=True), kind)
+    index = indexes.Index.build(many / np.linalg.norm(many, axis=1, keepdims=True), kind)
     within = np.sort(rng.choice(2000, 60, replace=False))
     scores, ids = index.search(many[:3], 100, within=within)
     assert set(ids.ravel()) <= {*within, -1}

@@ -8,7 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from helpers.results import verdicts
-from helpers.results.metrics import Score, paired_means
+from helpers.results.metrics import Score
+from helpers.results.paired import paired_means
 
 
 def interval(low: float, high: float) -> Score:

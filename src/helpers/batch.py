@@ -20,8 +20,8 @@ from typing import Any
 
 from filelock import FileLock
 
-from helpers.llm import Reply, is_overflow, read_completion, request_body, row_of, store
-from helpers.results.requests import Kind, StoreError
+from helpers.completions import Reply, is_overflow, read_completion, request_body, row_of
+from helpers.results.requests import Kind, StoreError, store
 from helpers.settings import BUILD, ROOT, PublicError
 
 PENDING = BUILD / "batch" / "pending.jsonl"

@@ -16,7 +16,7 @@ import numpy as np
 import psutil
 import pytest
 
-from helpers import vectors
+from helpers import indexes, vectors
 from helpers.results.metrics import p50, p95
 from papers.clinical_notes import questions as cq
 from papers.clinical_notes import retrieval as cr
@@ -35,7 +35,7 @@ def megabytes() -> float:
 
 
 @pytest.mark.parametrize("kind", ["flat", "ivf"])
-def test_one_hundred_thousand_passages_are_searched_within_the_budget(kind: vectors.Kind, capsys):
+def test_one_hundred_thousand_passages_are_searched_within_the_budget(kind: indexes.Kind, capsys):
     charts = generate(240, 11)
     lexicon = cq.lexicon_of(charts)
     own = chunk_notes(charts.notes(), lexicon)
@@ -56,7 +56,7 @@ def test_one_hundred_thousand_passages_are_searched_within_the_budget(kind: vect
     many = (many / np.linalg.norm(many, axis=1, keepdims=True)).astype(np.float32)
 
     before, start = megabytes(), time.perf_counter()
-    index = vectors.Index.build(many, kind)
+    index = indexes.Index.build(many, kind)
     faiss_seconds, faiss_megabytes = time.perf_counter() - start, megabytes() - before
     before, start = megabytes(), time.perf_counter()
     retriever = cr.Retriever(chunks, lexicon, encode, index=index, progress=False)

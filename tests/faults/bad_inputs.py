@@ -112,7 +112,8 @@ FUNCTIONS = Job(
     "functions",
     _code(f"""
 import json, pathlib, tempfile
-from helpers import graph, own_table
+from helpers import graph
+from papers.side_effects import own_table
 from helpers.settings import PublicError
 from papers.qa_rag import retrieval
 tables, documents, statements = {TABLES!r}, {DOCUMENTS!r}, {CYPHER!r}

@@ -24,7 +24,8 @@ from matplotlib.text import Text
 from helpers.settings import public
 
 if TYPE_CHECKING:
-    from helpers.results.metrics import Paired, Score
+    from helpers.results.metrics import Score
+    from helpers.results.paired import Paired
 
 INK: Final = "#102030"
 """Stands for "the colour of the text around" in matplotlib; `figure` turns it into `currentColor`."""

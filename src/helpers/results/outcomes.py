@@ -19,9 +19,11 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator, NullFormatter
 from numpy.typing import NDArray
 
-from helpers.results import figures, metrics
+from helpers.results import figures, metrics, paired
 from helpers.results.answers import COLUMNS, Answer
-from helpers.results.metrics import DRAWS, Paired, Score
+from helpers.results.intervals import DRAWS
+from helpers.results.metrics import Score
+from helpers.results.paired import Paired
 from helpers.results.published import Published
 
 Floats = NDArray[np.float64]
@@ -174,7 +176,7 @@ class Outcomes:
         """
         parts = {str(value): self._with(rows) for value, rows in self.frame.groupby(each)} if each else {"": self}
         found = [part._compare(pair, measure, value) for value, part in parts.items() for pair in pairs]
-        return [replace(c, p=p) for c, p in zip(found, metrics.holm([c.test.p for c in found]), strict=True)]
+        return [replace(c, p=p) for c, p in zip(found, paired.holm([c.test.p for c in found]), strict=True)]
 
     def _compare(self, pair: tuple[str, str], measure: str, model: str) -> Comparison:
         mine = self.frame[[measure in of for of in self.frame.measures]]
@@ -183,7 +185,7 @@ class Outcomes:
         if shared.empty:
             raise ValueError(f"{pair[0]} and {pair[1]} share no unit that has the measure {measure!r}.")
         first, second = first.loc[shared], second.loc[shared]
-        test = metrics.paired_ratios(
+        test = paired.paired_ratios(
             _columns(first, measure), _columns(second, measure), clusters=first.cluster.to_numpy(), draws=self.draws
         )
         both = self._with(pd.concat([first, second]).reset_index())

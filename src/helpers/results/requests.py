@@ -18,6 +18,7 @@ import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import astuple, dataclass, fields, replace
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, Literal
 
@@ -250,6 +251,12 @@ class Store:
         if message not in self._warned:  # once for each kind of trouble, not for each request
             self._warned.add(message)
             warnings.warn(message, stacklevel=4)
+
+
+@lru_cache
+def store(folder: Path = STORE) -> Store:
+    """The store of requests in a folder, one for each process; the project's own also has the reference run's."""
+    return Store(folder, RELEASED if folder == STORE else None)
 
 
 def _opened(path: Path | str) -> sqlite3.Connection:

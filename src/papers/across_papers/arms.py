@@ -16,12 +16,14 @@ import bm25s
 import numpy as np
 from numpy.typing import NDArray
 
+from helpers.completions import Choice, Reply
 from helpers.graph import Graph
-from helpers.llm import LLM, Choice, Reply
+from helpers.llm import LLM
+from helpers.rag.prompts import chat
+from helpers.rag.retrieval import aligned, fused, word_tokens
 from helpers.results import figures
 from helpers.results.answers import Answer
 from papers.across_papers.questions import Asked
-from papers.clinical_notes.retrieval import min_max
 from papers.side_effects.corpus import SENTENCE_B, TextStore
 from papers.side_effects.normalisers import Normaliser
 
@@ -62,6 +64,8 @@ SUPPOSING = (
     "Answer the question about a drug in one short sentence, as a drug reference would. If you do not know, write the "
     "likeliest sentence."
 )
+CANDIDATES, SEMANTIC = 200, 0.5
+"""Of each of the two searches of `hybrid`, and the weight of the dense score; the lexical one has the rest."""
 NOTHING = "The graph does not know these names."
 
 
@@ -105,7 +109,7 @@ def answering(llm: LLM, find: Finder, label: str) -> Arm:
 def answering_prompt(question: str, evidence: Sequence[str]) -> list[dict[str, str]]:
     """The messages: one instruction for all arms, the evidence if there is any, the question."""
     given = "Evidence:\n" + "\n".join(f"- {line}" for line in evidence) + "\n\n" if evidence else ""
-    return [{"role": "system", "content": ANSWERING}, {"role": "user", "content": f"{given}Question: {question}"}]
+    return chat(ANSWERING, f"{given}Question: {question}")
 
 
 # -------------------------------------------------------------------------------------------------------- text arms
@@ -126,60 +130,31 @@ def dense(store: TextStore, k: int) -> Finder:
     return find
 
 
-def hybrid(store: TextStore, words: bm25s.BM25, k: int, *, candidates: int = 200, semantic: float = 0.5) -> Finder:
+def hybrid(store: TextStore, words: bm25s.BM25, k: int) -> Finder:
     """BM25 and dense candidates in equal numbers, fused by min-max (clinical_notes, "Hybrid retrieval").
 
     Args:
         store: the sentences and their vectors.
         words: BM25 over the same sentences.
         k: sentences for the model.
-        candidates: of each of the two searches.
-        semantic: weight of the dense score; the lexical one has the rest.
     """
 
     def find(questions: Sequence[Asked]) -> list[Found]:
-        most = min(candidates, len(store.texts))
+        most = min(CANDIDATES, len(store.texts))
         texts = [q.text for q in questions]
         cosines, near = store.index.search(store.encoder.encode(texts), most)
         same, scores = words.retrieve(word_tokens(texts), k=most, show_progress=False)
         found = []
-        for rows, cosine, hits, score in zip(near, cosines, same, scores, strict=True):
-            fused = fuse(rows, cosine, hits, score, semantic)
-            found.append(Found([store.texts[i] for i in fused[:k]]))
+        for near_of, cosine, same_of, score in zip(near, cosines, same, scores, strict=True):
+            by_meaning, by_word = (
+                dict(zip(ids.tolist(), of.tolist(), strict=True)) for ids, of in ((near_of, cosine), (same_of, score))
+            )
+            rows, columns = aligned(by_meaning, by_word)
+            best = rows[fused(columns, (SEMANTIC, 1 - SEMANTIC))[:k]]
+            found.append(Found([store.texts[i] for i in best.tolist()]))
         return found
 
     return find
-
-
-def word_index(texts: Sequence[str]) -> bm25s.BM25:
-    """BM25 over the words of the texts."""
-    words = bm25s.BM25()
-    words.index(word_tokens(texts), show_progress=False)
-    return words
-
-
-def word_tokens(texts: Sequence[str]) -> list[list[str]]:
-    """Lower-case words, numbers and single letters."""
-    word = r"(?u)\b\w+\b"
-    tokens: list[list[str]] = bm25s.tokenize(list(texts), token_pattern=word, return_ids=False, show_progress=False)
-    return tokens
-
-
-def fuse(
-    near: NDArray[np.int64],
-    cosine: NDArray[np.float32],
-    same: NDArray[np.int64],
-    score: NDArray[np.float32],
-    share: float,
-) -> list[int]:
-    """Rows of either search, best first by `share` of the scaled cosine and the rest of the scaled BM25 score."""
-    rows = sorted({*map(int, near), *map(int, same)})
-    place = {row: i for i, row in enumerate(rows)}
-    columns = np.full((2, len(rows)), np.nan)
-    for column, ids, values in ((0, near, cosine), (1, same, score)):
-        columns[column, [place[int(i)] for i in ids]] = values
-    total = share * min_max(columns[0]) + (1 - share) * min_max(columns[1])
-    return [rows[i] for i in np.argsort(-total, kind="stable")]
 
 
 def dual_track(llm: LLM, store: TextStore, k: int, *, tokens: int = 40) -> Finder:
@@ -190,7 +165,7 @@ def dual_track(llm: LLM, store: TextStore, k: int, *, tokens: int = 40) -> Finde
     """
 
     def find(questions: Sequence[Asked]) -> list[Found]:
-        prompts = [[{"role": "system", "content": SUPPOSING}, {"role": "user", "content": q.text}] for q in questions]
+        prompts = [chat(SUPPOSING, q.text) for q in questions]
         supposed = llm.chat_many(prompts, max_tokens=tokens, stop=["\n"], label="supposed answers")
         by_question, by_answer = (
             store.encoder.encode([text or " " for text in texts])
@@ -246,10 +221,7 @@ def _bare(text: str) -> str:
 
 def reading_prompt(question: str) -> list[dict[str, str]]:
     """The messages that ask for the names, with two made-up examples."""
-    messages = [{"role": "system", "content": READING}]
-    for example, line in READING_EXAMPLES:
-        messages += [{"role": "user", "content": example}, {"role": "assistant", "content": line}]
-    return [*messages, {"role": "user", "content": question}]
+    return chat(READING, question, READING_EXAMPLES)
 
 
 EDGES = """

@@ -17,8 +17,10 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
 from sklearn.svm import LinearSVC
 
+from helpers.indexes import Index
 from helpers.llm import LLM
-from helpers.vectors import Encoder, Index
+from helpers.rag.prompts import chat
+from helpers.vectors import Encoder
 from papers.biomedrag.corpora import Corpus, Example, Triple
 from papers.biomedrag.memory import Document, Memory, Shot, pair_vectors
 from papers.biomedrag.scorer import Scorer
@@ -255,10 +257,7 @@ class Asking:
     def messages(self, example: Example, shots: Sequence[Shot]) -> list[dict[str, str]]:
         """I, then the document, then x (section 4.2.4)."""
         shown = "".join(f"Example: {self._text_of(s)}\nAnswer: {self.answer_of(s)}\n" for s in shots)
-        return [
-            {"role": "system", "content": self.instruction()},
-            {"role": "user", "content": f"{shown}Text: {given(example, self.task)}\nAnswer:"},
-        ]
+        return chat(self.instruction(), f"{shown}Text: {given(example, self.task)}\nAnswer:")
 
     def _text_of(self, shot: Shot) -> str:
         if self._wraps(shot):

@@ -70,7 +70,7 @@ def learn(
     Raises:
         ValueError: there are fewer examples than folds.
         helpers.engines.EngineError: the encoder cannot be loaded or fine-tuned.
-        helpers.llm.CapabilityError: the engine gives no log-probabilities of a prompt.
+        helpers.completions.CapabilityError: the engine gives no log-probabilities of a prompt.
     """
     texts = [e.text for e in examples]
     candidates = memory.candidates(texts, diverse=diverse, permuted=permuted)

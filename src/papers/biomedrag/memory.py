@@ -14,7 +14,8 @@ from typing import Literal
 
 import numpy as np
 
-from helpers.vectors import Encoder, Floats, Index
+from helpers.indexes import Index
+from helpers.vectors import Encoder, Floats
 from papers.biomedrag.corpora import Corpus, Example, Triple
 
 KEYS = 2

@@ -16,7 +16,7 @@ import pandas as pd
 from scipy.stats import binomtest
 
 from helpers.results import figures
-from helpers.results.metrics import holm
+from helpers.results.paired import holm
 from helpers.results.published import Number, Published
 from helpers.results.rules import Decision
 from helpers.results.verdicts import ALPHA, Tested, all_of

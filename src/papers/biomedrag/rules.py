@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from helpers.results import figures, verdicts
-from helpers.results.metrics import holm, mcnemar
 from helpers.results.outcomes import Comparison, Outcomes
+from helpers.results.paired import holm, mcnemar
 from helpers.results.published import Published, Rule
 from helpers.results.rules import Decision, evaluate
 from papers.biomedrag import printed_tests

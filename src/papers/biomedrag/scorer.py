@@ -21,7 +21,8 @@ from typing import Final, Literal, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from helpers.llm import LLM, Loglikelihood
+from helpers.completions import Loglikelihood
+from helpers.llm import LLM
 from helpers.vectors import Encoder
 from papers.biomedrag.corpora import Example
 from papers.biomedrag.memory import Document
@@ -70,7 +71,7 @@ def teach(
     """Ask for log P_LLM(y | d, x) of every document of every input, all in one batch.
 
     Raises:
-        helpers.llm.CapabilityError: the engine gives no log-probabilities of a prompt.
+        helpers.completions.CapabilityError: the engine gives no log-probabilities of a prompt.
     """
     prompts = [likelihood_prompt(x, d) for x, of_x in zip(examples, documents, strict=True) for d in of_x]
     answers: list[Loglikelihood] = llm.loglikelihood_many(prompts, label=label)

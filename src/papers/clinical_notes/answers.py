@@ -11,7 +11,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import date
 
-from helpers.llm import LLM, Reply
+from helpers.completions import Reply
+from helpers.llm import LLM
+from helpers.rag.prompts import chat
 from helpers.results import figures
 from helpers.results.answers import Answer, Item
 from helpers.results.outcomes import Outcomes
@@ -76,10 +78,7 @@ def answer_prompt(question: ChartQuestion, passages: Sequence[Chunk]) -> list[di
     shown = "\n\n".join(
         f"[{i}] ({passage.date})\n{passage.text.strip()}" for i, passage in enumerate(passages, start=1)
     )
-    return [
-        {"role": "system", "content": system},
-        {"role": "user", "content": f"{shown}\n\nQuestion: {question.text}\n{ASKED[question.kind][1]}"},
-    ]
+    return chat(system, f"{shown}\n\nQuestion: {question.text}\n{ASKED[question.kind][1]}")
 
 
 def by_model(

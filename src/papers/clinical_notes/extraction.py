@@ -22,7 +22,7 @@ from spacy.language import Language
 from spacy.tokens import Doc, Span
 from spacy.util import filter_spans
 
-from helpers.llm import Reply
+from helpers.completions import Reply
 from papers.clinical_notes.cleaning import TERMS, Cleaned, clean, generic_name, normal
 from papers.clinical_notes.gold import LABELS, Context, Label, Role
 from papers.clinical_notes.wording import words

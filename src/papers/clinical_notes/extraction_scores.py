@@ -12,7 +12,7 @@ from typing import TypeVar
 
 import numpy as np
 
-from helpers.llm import Choice
+from helpers.completions import Choice
 from helpers.results import figures
 from helpers.results.answers import Answer, Item
 from helpers.results.outcomes import Outcomes

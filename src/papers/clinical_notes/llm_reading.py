@@ -7,7 +7,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
-from helpers.llm import LLM, Choice
+from helpers.completions import Choice
+from helpers.llm import LLM
+from helpers.rag.prompts import chat
 from papers.clinical_notes.cleaning import CONTEXT_LIMIT, clean, generic_name, normal
 from papers.clinical_notes.extraction import ATTRIBUTES, Extractor, Medication, Reading, Text
 from papers.clinical_notes.gold import CONTEXTS, LABELS
@@ -48,7 +50,7 @@ _INSTRUCTION: Final = (
 
 def extraction_prompt(text: str) -> list[dict[str, str]]:
     """The messages that ask for one cleaned note."""
-    return [{"role": "system", "content": _INSTRUCTION}, {"role": "user", "content": text}]
+    return chat(_INSTRUCTION, text)
 
 
 def parse_extraction(note_id: str, answer: str) -> Reading:

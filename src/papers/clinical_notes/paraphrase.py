@@ -26,8 +26,9 @@ from typing import Any, Final
 import yaml
 from rapidfuzz import fuzz
 
+from helpers.completions import LlmError
 from helpers.engines import EngineError
-from helpers.llm import LLM, LlmError, connect
+from helpers.llm import LLM, connect
 from helpers.services import LlmEndpoint, ServiceError
 from helpers.settings import DATA, SettingsError, profile_model, settings
 from papers.clinical_notes.cleaning import TERMS, aliases

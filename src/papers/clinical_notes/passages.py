@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from datetime import date
 
+from helpers.rag.passages import chunk_spans
 from papers.clinical_notes.gold import Note
 from papers.clinical_notes.query import Lexicon
 
@@ -31,47 +32,6 @@ class Chunk:
         return self.start <= start and end <= self.end
 
 
-def chunk_spans(text: str, size: int = CHUNK_SIZE, overlap: int = CHUNK_OVERLAP) -> list[tuple[int, int]]:
-    """Where to cut a text into passages of at most `size` characters that keep paragraphs where they can.
-
-    A passage ends at the last paragraph's end that fits, or else at a line's, or else between two words. Where it
-    ends inside a paragraph, the next one takes up to `overlap` characters of it again; after a whole paragraph, it
-    takes those last paragraphs again that fit into `overlap`. The spans cover the text, leave out nothing, and none
-    lies within another.
-
-    Raises:
-        ValueError: the overlap is not below half of the size.
-    """
-    if not 0 <= overlap < size / 2:
-        raise ValueError(f"The overlap must be at least 0 and below half of the size; found {overlap} of {size}.")
-    spans, start, end = [], 0, 0
-    while end < len(text):
-        end = len(text) if len(text) - start <= size else _cut(text, start + size // 2, start + size)
-        spans.append((start, end))
-        start = _again(text, end - overlap, end) if overlap else end
-    return spans
-
-
-_BREAKS = tuple(re.compile(pattern) for pattern in (r"\n[ \t]*\n\s*", r"\n\s*", r"\s+"))
-"""Ends of a paragraph, of a line, of a word."""
-
-
-def _cut(text: str, low: int, high: int) -> int:
-    """The last good place to end within low and high: a paragraph's end before a line's before a word's."""
-    for pattern in _BREAKS:
-        if found := [m.end() for m in pattern.finditer(text, low, high)]:
-            return found[-1]
-    return high
-
-
-def _again(text: str, low: int, high: int) -> int:
-    """The first good place to begin within low and high."""
-    for pattern in _BREAKS:
-        if match := pattern.search(text, low, high):
-            return match.end()
-    return low
-
-
 _IDENTIFIER = re.compile(
     r"\(?\b\d{3}\)?[ .-]?\d{3}[ .-]\d{4}\b"  # telephone
     r"|\b\d{2,3}-\d{2}-\d{4}\b|\b\d{2,3}-\d{6,}\b|\b\d{6,}\b"  # social security, record and account numbers
@@ -88,9 +48,7 @@ def masked(text: str) -> str:
     return _IDENTIFIER.sub(lambda match: "#" * len(match[0]), text)
 
 
-def chunk_notes(
-    notes: Iterable[Note], lexicon: Lexicon, size: int = CHUNK_SIZE, overlap: int = CHUNK_OVERLAP
-) -> list[Chunk]:
+def chunk_notes(notes: Iterable[Note], lexicon: Lexicon) -> list[Chunk]:
     """The passages of all notes, in their order, with identifiers masked: none reaches an index, a prompt or a page."""
     return [
         Chunk(
@@ -104,5 +62,5 @@ def chunk_notes(
             lexicon.drugs_in(part),
         )
         for note in notes
-        for start, end in chunk_spans(note.text, size, overlap)
+        for start, end in chunk_spans(note.text, CHUNK_SIZE, CHUNK_OVERLAP)
     ]

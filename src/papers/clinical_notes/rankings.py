@@ -17,13 +17,15 @@ from scipy.stats import spearmanr
 from tqdm import tqdm
 
 from helpers.llm import LLM
+from helpers.rag.prompts import chat
+from helpers.rag.rerank import CrossEncoder, Floats, Reranker
 from helpers.results import figures
 from helpers.results.answers import Answer, Item
 from helpers.results.outcomes import Outcomes
 from helpers.results.verdicts import ALPHA
 from papers.clinical_notes.query import INTENTS, parse
 from papers.clinical_notes.questions import Question
-from papers.clinical_notes.rerankers import Floats, Reranker
+from papers.clinical_notes.rerankers import BestSentence
 from papers.clinical_notes.retrieval import PAPER, Candidates, Retriever, Settings, ranked
 
 MEASURES = {"nDCG@10": nDCG @ 10, "P@5": P @ 5, "R@10": R @ 10, "MRR": RR, "AP": AP}
@@ -163,6 +165,20 @@ class Rankings:
         return measures
 
 
+def rerankers(retriever: Retriever, cross_encoder: str = "") -> dict[str, Reranker]:
+    """The rerankers that arms name, by key; a trained cross-encoder only if one is named.
+
+    Raises:
+        RerankerUnavailable: it cannot be loaded.
+    """
+    found: dict[str, Reranker] = {"best_sentence": BestSentence(retriever.chunks, retriever.encode)}
+    if retriever.reranker:
+        found["mean_pooled"] = retriever.reranker
+    if cross_encoder:
+        found["cross_encoder"] = CrossEncoder([chunk.text for chunk in retriever.chunks], cross_encoder)
+    return found
+
+
 def found_by(settings: Settings) -> Settings:
     """The part of the settings that decides which candidates are found."""
     return replace(settings, w_rerank=0, w_semantic=0, w_lexical=0, boost=0, penalty=0)
@@ -229,10 +245,7 @@ JUDGE = "You judge whether a passage of a clinical note holds information that a
 
 def relevance_prompt(question: str, passage: str) -> list[dict[str, str]]:
     """What the model is asked about one passage."""
-    return [
-        {"role": "system", "content": JUDGE},
-        {"role": "user", "content": f"Passage:\n{passage}\n\nQuestion: {question}\nRelevant?"},
-    ]
+    return chat(JUDGE, f"Passage:\n{passage}\n\nQuestion: {question}\nRelevant?")
 
 
 def judged(model: LLM, rankings: Rankings, arm: Arm, depth: int) -> Ask:

@@ -18,16 +18,18 @@ from dataclasses import dataclass, replace
 from datetime import date
 from functools import cached_property
 
-import bm25s
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from helpers.vectors import Encoder, Index, Kind, cached_index
+from helpers.indexes import Index, Kind, cached_index
+from helpers.rag.rerank import Floats, Integers, Reranker
+from helpers.rag.retrieval import aligned, fused, min_max, word_index, word_scores
+from helpers.vectors import Encoder
 from papers.clinical_notes.gold import Note
 from papers.clinical_notes.passages import Chunk, chunk_notes
 from papers.clinical_notes.query import Lexicon, Query, parse
-from papers.clinical_notes.rerankers import Floats, Integers, MeanPooled, Reranker, encoders
+from papers.clinical_notes.rerankers import MeanPooled, encoders
 
 Bools = npt.NDArray[np.bool_]
 
@@ -183,8 +185,7 @@ class Retriever:
         self.index = index or cached_index("clinical-notes", texts, encode, kind, progress=progress)
         if self.index.size != len(chunks):
             raise ValueError(f"The index has {self.index.size:,} vectors for {len(chunks):,} passages; build it again.")
-        self.bm25 = bm25s.BM25()
-        self.bm25.index(_tokens(texts), show_progress=False)
+        self.bm25 = word_index(texts)
         self._patients = np.array([chunk.patient.lower() for chunk in chunks])
         self._days = np.array([chunk.date.toordinal() for chunk in chunks])
         self._pool = ThreadPoolExecutor(2, thread_name_prefix="search")
@@ -257,7 +258,7 @@ class Retriever:
             by_meaning, by_word = semantic.result(), lexical.result()
         else:
             by_meaning, by_word = {}, {}
-        either = np.array(sorted(by_meaning.keys() | by_word.keys()), dtype=np.int64)
+        either, (by_cosine, by_bm25) = aligned(by_meaning, by_word)
         matches = None
         if query.drugs:
             named = [of for drug in query.drugs if (of := self._rows_of_drug.get(drug)) is not None]
@@ -267,8 +268,8 @@ class Retriever:
             filters,
             len(rows),
             either,
-            np.array([by_meaning.get(row, np.nan) for row in either.tolist()]),
-            np.array([by_word.get(row, np.nan) for row in either.tolist()]),
+            by_cosine,
+            by_bm25,
             matches,
             {"filter": filtered - start, "search": time.perf_counter() - filtered},
         )
@@ -302,10 +303,7 @@ class Retriever:
         return {row: score for row, score in zip(ids[0].tolist(), scores[0].tolist(), strict=True) if row >= 0}
 
     def _lexical(self, text: str, keep: Bools, k: int) -> dict[int, float]:
-        words = _tokens([text])[0]
-        if not words:  # a question of nothing but the commonest words
-            return {}
-        scores = np.where(keep, self.bm25.get_scores(words), 0.0)
+        scores = np.where(keep, word_scores(self.bm25, [text], len(keep))[0], 0.0)
         best = np.argpartition(-scores, min(k, len(scores)) - 1)[:k]
         return {row: score for row, score in zip(best.tolist(), scores[best].tolist(), strict=True) if score > 0}
 
@@ -321,26 +319,9 @@ def retriever_of(notes: Iterable[Note], lexicon: Lexicon, encoder: str, reranker
     return Retriever(chunks, lexicon, encode, MeanPooled(chunks, to_rerank))
 
 
-def _tokens(texts: list[str]) -> list[list[str]]:
-    """Lower-case words and numbers without the commonest English words."""
-    words = r"(?u)\b\w+\b"  # a single digit or letter too: "2 tablets", "3 Hz"
-    return bm25s.tokenize(texts, token_pattern=words, return_ids=False, show_progress=False)
-
-
-def min_max(scores: Floats) -> Floats:
-    """Scores brought to 0 to 1; NaN (not found) becomes 0, and equal scores become 1."""
-    known = scores[np.isfinite(scores)]
-    if not len(known):
-        return np.zeros(len(scores))
-    low, high = known.min(), known.max()
-    scaled = (scores - low) / (high - low) if high > low else np.where(np.isfinite(scores), 1.0, np.nan)
-    return np.nan_to_num(scaled, nan=0.0)
-
-
 def best_fused(found: Candidates, settings: Settings) -> Integers:
     """Places in `found.rows` of the best candidates by the two first scores, at most `settings.reranked`."""
-    fused = settings.w_semantic * min_max(found.semantic) + settings.w_lexical * min_max(found.lexical)
-    return np.lexsort((np.arange(len(fused)), -fused))[: settings.reranked]
+    return fused((found.semantic, found.lexical), (settings.w_semantic, settings.w_lexical))[: settings.reranked]
 
 
 def weighted(found: Candidates, chosen: Integers, reranks: Floats, settings: Settings) -> Floats:

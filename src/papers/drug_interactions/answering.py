@@ -10,12 +10,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, get_args
 
-from helpers.llm import LLM, Message, Reply
-from helpers.vectors import Encoder, Index, cached_index
+from helpers.completions import Message, Reply
+from helpers.indexes import Index, cached_index
+from helpers.llm import LLM
+from helpers.rag.names import Vocabulary
+from helpers.rag.prompts import chat
+from helpers.vectors import Encoder
 from papers.drug_interactions.corpora import Chunk
 from papers.drug_interactions.cypher import Retrieved
 from papers.drug_interactions.questions import NO, NOT_KNOWN, YES, Answer, Asked
-from papers.side_effects.vocabulary import Vocabulary
 
 Arm = Literal["none", "text", "agentic", "drugrag", "hybrid"]
 ARMS: tuple[Arm, ...] = get_args(Arm)
@@ -109,19 +112,11 @@ SECOND = (
 
 def agentic_search(llm: LLM, passages: Passages, questions: Sequence[str], *, max_tokens: int = 24) -> list[Search]:
     """Two rounds of three passages; the small model writes both queries, the second in view of what the first found."""
-    prompts: list[list[Message]] = [
-        [{"role": "system", "content": FIRST}, {"role": "user", "content": q}] for q in questions
-    ]
+    prompts = [chat(FIRST, q) for q in questions]
     first = [_query(r, q) for r, q in zip(_short(llm, prompts, max_tokens, "search, round 1"), questions, strict=True)]
     found = passages.search(first, AGENT_K)
     prompts = [
-        [
-            {"role": "system", "content": SECOND},
-            {
-                "role": "user",
-                "content": f"{numbered([passages.texts[i] for i in of])}\n\nFirst query: {query}\nQuestion: {question}",
-            },
-        ]
+        chat(SECOND, f"{numbered([passages.texts[i] for i in of])}\n\nFirst query: {query}\nQuestion: {question}")
         for of, query, question in zip(found, first, questions, strict=True)
     ]
     second = [_query(r, q) for r, q in zip(_short(llm, prompts, max_tokens, "search, round 2"), questions, strict=True)]
@@ -170,17 +165,15 @@ def numbered(lines: Sequence[str]) -> str:
     return "\n".join(f"[{i}] {line}" for i, line in enumerate(lines, start=1))
 
 
-def answer_prompt(question: str, evidence: Evidence, history: Sequence[Turn] = ()) -> list[Message]:
+def answer_prompt(question: str, evidence: Evidence, history: Sequence[Turn] = ()) -> list[dict[str, str]]:
     """What the large model is asked (System: answer generation module): rules, earlier turns, evidence and question."""
-    messages: list[Message] = [{"role": "system", "content": _ANSWER + _RULES[evidence.source]}]
-    for turn in history:
-        messages += [{"role": "user", "content": turn.question}, {"role": "assistant", "content": turn.answer}]
     shown = {
         "nothing": "",
         "passages": f"Passages:\n{numbered(evidence.lines)}\n",
         "facts": "Facts:\n" + ("\n".join(f"- {line}" for line in evidence.lines) or "- none found") + "\n",
     }
-    return [*messages, {"role": "user", "content": f"{shown[evidence.source]}Question: {question}"}]
+    asked = f"{shown[evidence.source]}Question: {question}"
+    return chat(_ANSWER + _RULES[evidence.source], asked, [(turn.question, turn.answer) for turn in history])
 
 
 @dataclass(frozen=True)

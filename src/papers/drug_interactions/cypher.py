@@ -12,13 +12,14 @@ from dataclasses import dataclass
 from typing import Literal, get_args
 
 from helpers.graph import Graph, Row
-from helpers.llm import LLM, Message, Reply, connect
+from helpers.llm import LLM, connect
+from helpers.rag.names import Vocabulary
+from helpers.rag.prompts import chat
+from helpers.rag.text_to_cypher import Attempt, run_statement, write_and_run
 from helpers.services import ServiceError
 from papers.drug_interactions.corpora import CAUSES, INTERACTS, Fact, fact
 from papers.drug_interactions.graph import QUESTIONS, KnowledgeGraph
 from papers.drug_interactions.questions import NOT_KNOWN, Asked, answer_of
-from papers.side_effects.cypher import Attempt, read_statement, run_statement
-from papers.side_effects.vocabulary import Vocabulary
 
 Step = Literal["first try", "repaired", "relaxed"]
 STEPS: tuple[Step, ...] = get_args(Step)
@@ -152,7 +153,7 @@ def small_beside(large: LLM, name: str) -> tuple[LLM, str]:
 
 def cypher_prompt(
     schema: str, question: str, *, example: bool = True, history: Sequence[tuple[str, str]] = ()
-) -> list[Message]:
+) -> list[dict[str, str]]:
     """The schema and the example first, so that all questions share them, then earlier turns, then the question.
 
     Args:
@@ -161,10 +162,7 @@ def cypher_prompt(
         example: whether to show the one example.
         history: earlier questions with the statements written for them.
     """
-    messages: list[Message] = [{"role": "system", "content": INSTRUCTION.format(schema=schema)}]
-    for asked, cypher in ([EXAMPLE] if example else []) + list(history):
-        messages += [{"role": "user", "content": asked}, {"role": "assistant", "content": cypher}]
-    return [*messages, {"role": "user", "content": question}]
+    return chat(INSTRUCTION.format(schema=schema), question, [*([EXAMPLE] if example else []), *history])
 
 
 _ARROW = re.compile(r"<-(\[[^\]]*\])-|-(\[[^\]]*\])->")
@@ -219,41 +217,25 @@ def text_to_cypher(
         cypher_prompt(schema, question, example=example, history=histories[i] if histories else ())
         for i, question in enumerate(questions)
     ]
-    tried: list[list[Tried]] = [[] for _ in questions]
-    seconds = [0.0] * len(questions)
-    keys: list[list[str]] = [[] for _ in questions]
-    open_ = list(range(len(questions)))
-    for turn in range(repairs + 1):
-        label = "repair Cypher" if turn else "write Cypher"
-        replies = llm.chat_many([prompts[i] for i in open_], max_tokens=max_tokens, label=label)
-        for i, reply in zip(open_, replies, strict=True):
-            attempt = run_statement(graph, read_statement(reply.text), timeout=timeout)
-            tried[i].append(Tried("repaired" if turn else "first try", attempt, reply.status == "cut"))
-            seconds[i] += reply.seconds
-            keys[i].append(reply.key)
-            prompts[i] = [*prompts[i], *_told(reply, attempt)]
-        open_ = [i for i in open_ if tried[i][-1].attempt.problem]
-    for i in open_ if fallbacks else ():
-        last_written = tried[i][-1]
-        if statement := last_written.attempt.cypher:
-            attempt = run_statement(graph, relaxed(statement, vocabulary), timeout=timeout)
-            tried[i].append(Tried("relaxed", attempt, last_written.cut))
+    written = write_and_run(llm, graph, prompts, repairs=repairs, max_tokens=max_tokens, timeout=timeout)
     found = []
-    for question, of, spent, asked in zip(questions, tried, seconds, keys, strict=True):
-        last = of[-1].attempt
-        facts = in_words(content, _quoted(last.cypher), last.returned)
+    for question, pairs in zip(questions, written, strict=True):
+        of = [
+            Tried("repaired" if turn else "first try", attempt, reply.status == "cut")
+            for turn, (attempt, reply) in enumerate(pairs)
+        ]
+        last = of[-1]
+        if fallbacks and last.attempt.problem and last.attempt.cypher:
+            attempt = run_statement(graph, relaxed(last.attempt.cypher, vocabulary), timeout=timeout)
+            of.append(Tried("relaxed", attempt, last.cut))
+        final = of[-1].attempt
+        facts = in_words(content, _quoted(final.cypher), final.returned)
         by_keyword = fallbacks and not facts
         if by_keyword:
             facts = keyword_facts(content, vocabulary, question)
-        found.append(Retrieved(tuple(of), tuple(facts), by_keyword, spent, tuple(asked)))
+        seconds = sum(reply.seconds for _, reply in pairs)
+        found.append(Retrieved(tuple(of), tuple(facts), by_keyword, seconds, tuple(reply.key for _, reply in pairs)))
     return found
-
-
-def _told(reply: Reply, attempt: Attempt) -> list[Message]:
-    return [
-        {"role": "assistant", "content": reply.text},
-        {"role": "user", "content": f"{attempt.problem}\nWrite a corrected statement, and nothing else."},
-    ]
 
 
 def _quoted(cypher: str) -> list[str]:

@@ -12,7 +12,8 @@ from itertools import product
 
 import numpy as np
 
-from helpers.llm import LLM, Message
+from helpers.llm import LLM
+from helpers.rag.prompts import chat
 from helpers.results.metrics import Score
 
 MARKS = range(1, 6)
@@ -57,7 +58,7 @@ _SCALES = {
 }
 
 
-def judge_prompt(judged: Judged, *, downwards: bool = False) -> list[Message]:
+def judge_prompt(judged: Judged, *, downwards: bool = False) -> list[dict[str, str]]:
     """The scales, then question, reference and answer in this order, so that answers to one question share the most.
 
     Args:
@@ -70,14 +71,11 @@ def judge_prompt(judged: Judged, *, downwards: bool = False) -> list[Message]:
     )
     reference = f"Right answer: {judged.reference}\n" if judged.reference else ""
     compared = "Compare it with the right answer. " if judged.reference else ""
-    return [
-        {
-            "role": "system",
-            "content": f"You rate an answer to a question about drugs. {compared}Give two marks, first correctness, "
-            f"then clarity, with a space between them.\n{scales}",
-        },
-        {"role": "user", "content": f"Question: {judged.question}\n{reference}Answer: {judged.answer or '(none)'}"},
-    ]
+    return chat(
+        f"You rate an answer to a question about drugs. {compared}Give two marks, first correctness, then clarity, "
+        f"with a space between them.\n{scales}",
+        f"Question: {judged.question}\n{reference}Answer: {judged.answer or '(none)'}",
+    )
 
 
 def rate(llm: LLM, judged: Sequence[Judged], *, downwards: bool = False, seed: int = 0) -> list[Rating]:

@@ -13,6 +13,7 @@ from dataclasses import replace
 import numpy as np
 
 from helpers.llm import LLM
+from helpers.rag.names import Vocabulary
 from helpers.results.answers import Answer, Item, Measures
 from helpers.results.metrics import Score, set_scores
 from helpers.results.outcomes import Outcomes
@@ -31,7 +32,6 @@ from papers.drug_interactions.answering import (
 from papers.drug_interactions.cypher import Retrieved, is_right
 from papers.drug_interactions.judge import Judged, Rating, rate
 from papers.drug_interactions.questions import NO, NOT_KNOWN, YES, Asked, FollowUp, Reference, answer_of
-from papers.side_effects.vocabulary import Vocabulary
 
 LABELS = {
     "none": "No retrieval",

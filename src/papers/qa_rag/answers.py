@@ -16,7 +16,9 @@ from typing import Literal
 
 import bm25s
 
-from helpers.llm import LLM, Message, Reply
+from helpers.completions import Reply
+from helpers.llm import LLM
+from helpers.rag.prompts import chat
 from helpers.results import figures
 from helpers.results.answers import Answer, Item
 from helpers.results.outcomes import Outcomes
@@ -253,7 +255,7 @@ def examples(data: Data, n: int, seed: int) -> list[Question]:
     return choose(usable, n, seed)
 
 
-def prompt(question: str, shown: Sequence[Excerpt], given: Sequence[Question] = ()) -> list[Message]:
+def prompt(question: str, shown: Sequence[Excerpt], given: Sequence[Question] = ()) -> list[dict[str, str]]:
     """The chat messages: instruction, examples as turns of their own, passages and question.
 
     Args:
@@ -261,13 +263,11 @@ def prompt(question: str, shown: Sequence[Excerpt], given: Sequence[Question] = 
         shown: excerpts, numbered from 1; without any, the model answers on its own.
         given: example pairs. The passage of an example is the FDA's answer itself, as its document has it.
     """
-    messages: list[Message] = [{"role": "system", "content": FROM_PASSAGES if shown else CLOSED_BOOK}]
+    examples = []
     for example in given:
         own = [Excerpt(Passage(example.id, example.source, example.answer), example.answer)] if shown else []
-        messages.append({"role": "user", "content": _asked(example.text, own)})
-        messages.append({"role": "assistant", "content": example.answer + (" [1]" if shown else "")})
-    messages.append({"role": "user", "content": _asked(question, shown)})
-    return messages
+        examples.append((_asked(example.text, own), example.answer + (" [1]" if shown else "")))
+    return chat(FROM_PASSAGES if shown else CLOSED_BOOK, _asked(question, shown), examples)
 
 
 def _asked(question: str, shown: Sequence[Excerpt]) -> str:

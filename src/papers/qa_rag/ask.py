@@ -9,11 +9,10 @@ from __future__ import annotations
 import logging
 import os
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pandas as pd
 import pypdf
@@ -22,16 +21,14 @@ from tqdm import tqdm
 
 from helpers import texts, vectors
 from helpers.llm import LLM
+from helpers.rag.passages import chunk_spans
+from helpers.rag.retrieval import reciprocal_rank_fusion
 from helpers.results import figures
 from helpers.settings import PublicError
-from papers.clinical_notes.passages import chunk_spans
 from papers.qa_rag.answers import Given, excerpts, prompt, read
 from papers.qa_rag.data import Corpus, Passage, held
-from papers.qa_rag.retrieval import CANDIDATES, KEPT, best_window, fuse, rerank
+from papers.qa_rag.retrieval import CANDIDATES, KEPT, best_window, rerank
 from papers.qa_rag.search import Searcher
-
-if TYPE_CHECKING:
-    import ipywidgets
 
 log = logging.getLogger(__name__)
 
@@ -77,7 +74,7 @@ class Answered:
         return f"{self.given.text}\n{cited or 'It names no source.'}"
 
 
-def read_folder(folder: Path, size: int = CHUNK, overlap: int = OVERLAP) -> tuple[Corpus, dict[str, str]]:
+def read_folder(folder: Path) -> tuple[Corpus, dict[str, str]]:
     """A folder's text and PDF files (.txt, .md, .mmd, .pdf), cut into chunks as in the paper (section 2.2).
 
     The paper reads scanned documents by OCR; here a PDF must hold text.
@@ -99,7 +96,7 @@ def read_folder(folder: Path, size: int = CHUNK, overlap: int = OVERLAP) -> tupl
         except texts.TextError as error:
             left_out[name] = str(error)
             continue
-        spans = chunk_spans(text, size, overlap)
+        spans = chunk_spans(text, CHUNK, OVERLAP)
         passages += [Passage(f"{name}:{start}", name, text[start:end].strip()) for start, end in spans]
     if not passages:
         found = "".join(f"\n  {name}: {why}" for name, why in left_out.items()) or " there is none."
@@ -201,7 +198,7 @@ def answer(
     # an empty hypothetical answer finds nothing
     tracks = {"question": question, "hypothetical answer": guess or question}
     found = dict(zip(tracks, searcher.search(list(tracks.values()), CANDIDATES // 2, by="windows"), strict=True))
-    ranked = rerank({"": fuse(found.values())}, best_window(searcher), {"": question})[0][""][:KEPT]
+    ranked = rerank({"": reciprocal_rank_fusion(found.values())}, best_window(searcher), {"": question})[0][""][:KEPT]
     best = [searcher.corpus.passages[row] for row in ranked]
     by = {
         passage.id: " and ".join(track for track, rows in found.items() if row in rows)
@@ -233,19 +230,3 @@ def show(answered: Answered, *, sample: bool = False) -> figures.Html:
     head = figures.prompt_box([{"role": "question", "content": answered.question}], answer=given.text)
     html = f"{head.html}<p>{figures.inline(text)}</p>{table.html}"
     return figures.Html(html, f"{answered.question}\n{given.text}\n{text}\n{table.text}")
-
-
-def box(ask: Callable[[str], Answered], *, sample: bool = False) -> ipywidgets.interactive:
-    """A text box and a button that answer a question. They need a running kernel.
-
-    Args:
-        ask: answers one question, for example `lambda question: answer(question, searcher, llm)`.
-        sample: the documents are the bundled sample.
-    """
-    import ipywidgets  # noqa: PLC0415  # only for who has a notebook open
-    from IPython.display import display  # noqa: PLC0415
-
-    def respond(question: str) -> None:
-        display(show(ask(question), sample=sample))
-
-    return ipywidgets.interactive(respond, {"manual": True, "manual_name": "Ask"}, question="")

@@ -17,7 +17,8 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 from helpers import llm, lora, services
-from helpers.llm import LLM, Reply
+from helpers.completions import Reply
+from helpers.llm import LLM
 from helpers.lora import Pair, TrainingLog
 from helpers.results import figures
 from helpers.results.answers import Answer

@@ -14,7 +14,9 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from helpers.llm import LLM, Choice
+from helpers.completions import Choice
+from helpers.llm import LLM
+from helpers.rag.prompts import chat
 from helpers.results import figures, verdicts
 from helpers.results.answers import Answer, Item
 from helpers.results.outcomes import Outcomes
@@ -45,22 +47,20 @@ def statements(answer: str, most: int = STATEMENTS) -> list[str]:
 def useful_prompt(question: Question, excerpt: str) -> list[dict[str, str]]:
     """Is this context useful for the answer?"""
     answer = question.answer[:ANSWER_CHARACTERS]
-    return _asked(
+    return chat(
+        SYSTEM,
         f"Question: {question.body}\n\nAnswer: {answer}\n\nExcerpt:\n{excerpt.strip()}\n\n"
-        "Was the excerpt useful to arrive at this answer? Answer YES or NO."
+        "Was the excerpt useful to arrive at this answer? Answer YES or NO.",
     )
 
 
 def supported_prompt(statement: str, excerpt: str) -> list[dict[str, str]]:
     """Does this statement stand in the context?"""
-    return _asked(
+    return chat(
+        SYSTEM,
         f"Excerpt:\n{excerpt.strip()}\n\nStatement: {statement}\n\n"
-        "Can the statement be attributed to the excerpt? Answer YES or NO."
+        "Can the statement be attributed to the excerpt? Answer YES or NO.",
     )
-
-
-def _asked(text: str) -> list[dict[str, str]]:
-    return [{"role": "system", "content": SYSTEM}, {"role": "user", "content": text}]
 
 
 @dataclass(frozen=True)

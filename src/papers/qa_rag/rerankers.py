@@ -5,14 +5,15 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 from itertools import pairwise
-from typing import Any, cast
 
 import numpy as np
 from tqdm import tqdm
 
-from helpers.llm import LLM, Choice, Reply
+from helpers.completions import Choice, Reply
+from helpers.llm import LLM
+from helpers.rag.prompts import chat
+from helpers.rag.rerank import CrossEncoder, RerankerUnavailable
 from helpers.results.answers import Answer
-from papers.clinical_notes.rerankers import CrossEncoder, RerankerUnavailable
 from papers.qa_rag.data import Question
 from papers.qa_rag.retrieval import Gold, Relevance, Reranker, best_window, rerank, rows_of
 from papers.qa_rag.search import Searcher
@@ -30,14 +31,12 @@ LABELS = {
 
 
 def cross_encoder(searcher: Searcher, model: str) -> Reranker:
-    """A trained cross-encoder by name. It cuts what it cannot read.
+    """A trained cross-encoder by name.
 
     Raises:
-        papers.clinical_notes.rerankers.RerankerUnavailable: sentence-transformers is not installed, or no hub gives
-            the model.
+        RerankerUnavailable: sentence-transformers is not installed, or no hub gives the model.
     """
-    # it reads the passages' texts and nothing else of them
-    trained = CrossEncoder(cast(Any, searcher.corpus.passages), model)
+    trained = CrossEncoder([passage.text for passage in searcher.corpus.passages], model)
 
     def score(questions: Sequence[str], rows: Sequence[Sequence[int]]) -> list[Relevance]:
         bar = tqdm(list(zip(questions, rows, strict=True)), desc=f"rerank by {trained.name}", unit="question")
@@ -74,10 +73,7 @@ def agent_prompt(question: str, excerpt: str) -> list[dict[str, str]]:
 
 
 def _about(question: str, excerpt: str, asked: str) -> list[dict[str, str]]:
-    return [
-        {"role": "system", "content": SYSTEM},
-        {"role": "user", "content": f"Excerpt:\n{excerpt.strip()}\n\nQuestion: {question}\n\n{asked}"},
-    ]
+    return chat(SYSTEM, f"Excerpt:\n{excerpt.strip()}\n\nQuestion: {question}\n\n{asked}")
 
 
 def probability_of_yes(searcher: Searcher, model: LLM) -> Reranker:

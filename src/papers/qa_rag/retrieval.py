@@ -15,6 +15,7 @@ import numpy as np
 from ir_measures import RR, R, nDCG
 
 from helpers.llm import LLM
+from helpers.rag.retrieval import reciprocal_rank_fusion
 from helpers.results.answers import Answer, Item, answered
 from papers.qa_rag import data
 from papers.qa_rag.data import Corpus, Data, Passage, Question
@@ -22,8 +23,7 @@ from papers.qa_rag.search import Scores, Search, Searcher
 
 CANDIDATES, KEPT = 24, 6
 """Passages before and after reranking (section 3.3)."""
-FUSION = 60
-"""The constant of reciprocal rank fusion (Cormack et al. 2009)."""
+
 
 # -------------------------------------------------------------------------------------------------------------- arms
 
@@ -154,15 +154,6 @@ def written_queries(
     }
 
 
-def fuse(rankings: Iterable[Sequence[int]]) -> list[int]:
-    """Reciprocal rank fusion: every row of any ranking once, best first."""
-    scores: dict[int, float] = {}
-    for ranking in rankings:
-        for place, row in enumerate(ranking, start=1):
-            scores[row] = scores.get(row, 0.0) + 1 / (FUSION + place)
-    return sorted(scores, key=lambda row: (-scores[row], row))
-
-
 def candidates(searcher: Searcher, arm: Arm, queries: Queries, questions: Sequence[Question]) -> dict[str, list[int]]:
     """What an arm finds for each question before reranking: question id -> rows, best first.
 
@@ -174,7 +165,7 @@ def candidates(searcher: Searcher, arm: Arm, queries: Queries, questions: Sequen
         if asked:
             for (id, _), rows in zip(asked, searcher.search([text for _, text in asked], k, arm.by), strict=True):
                 found[id].append(rows)
-    return {id: fuse(rankings) for id, rankings in found.items()}
+    return {id: reciprocal_rank_fusion(rankings) for id, rankings in found.items()}
 
 
 # --------------------------------------------------------------------------------------------------------- reranking

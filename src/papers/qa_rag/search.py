@@ -9,15 +9,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import cached_property
-from typing import Literal, cast
+from typing import Literal
 
 import bm25s
 import numpy as np
 import numpy.typing as npt
 
 from helpers import vectors
-from helpers.vectors import Encoder, EncoderUnavailable, Floats, Index, cached_index
-from papers.clinical_notes.passages import chunk_spans
+from helpers.indexes import Index, cached_index
+from helpers.rag.passages import chunk_spans
+from helpers.rag.retrieval import word_index, word_scores
+from helpers.vectors import Encoder, EncoderUnavailable, Floats
 from papers.qa_rag.data import Corpus
 
 Rows = npt.NDArray[np.int64]
@@ -81,9 +83,7 @@ class Searcher:
 
     @cached_property
     def _words(self) -> bm25s.BM25:
-        index = bm25s.BM25()
-        index.index(_tokens(self._texts), show_progress=False)
-        return index
+        return word_index(self._texts)
 
     def search(self, texts: Sequence[str], k: int, by: Search = "start") -> list[list[int]]:
         """Rows of the `k` best passages for each text, best first.
@@ -96,7 +96,7 @@ class Searcher:
         if by == "start":
             vectors = self.encode.encode(texts, progress=False)
             return [rows.tolist() for rows in self.starts.search(vectors, k)[1]]
-        scores = self.window_scores(texts) if by == "windows" else self._word_scores(texts)
+        scores = self.window_scores(texts) if by == "windows" else word_scores(self._words, texts, len(self.corpus))
         order = np.argsort(-scores, axis=1, kind="stable")[:, :k]
         least = -1.0 if by == "windows" else 0.0
         return [[row for row in rows.tolist() if of[row] > least] for rows, of in zip(order, scores, strict=True)]
@@ -132,15 +132,3 @@ class Searcher:
         cosines = np.empty_like(found)
         np.put_along_axis(cosines, ids, found, axis=1)
         return cosines
-
-    def _word_scores(self, texts: Sequence[str]) -> Scores:
-        asked = _tokens(list(texts))
-        nothing = np.zeros(len(self.corpus))
-        return np.array([self._words.get_scores(words) if words else nothing for words in asked], dtype=np.float64)
-
-
-def _tokens(texts: Sequence[str]) -> list[list[str]]:
-    words = r"(?u)\b\w+\b"
-    return cast(
-        list[list[str]], bm25s.tokenize(list(texts), token_pattern=words, return_ids=False, show_progress=False)
-    )

@@ -8,22 +8,18 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pandas as pd
 
-from helpers import graph
 from helpers.graph import Graph
 from helpers.llm import LLM
+from helpers.rag.names import Normalised, Vocabulary
 from helpers.results import figures
 from papers.side_effects.label_lock import lock, locked_prompt
-from papers.side_effects.vocabulary import Normalised, Vocabulary
-
-if TYPE_CHECKING:
-    import ipywidgets
 
 ROWS = 50
 """Names that an answer in words lists at most; the evidence holds all of them."""
@@ -231,33 +227,3 @@ def show(given: Answer, *, sample: bool = False) -> figures.Html:
 
 def _ms(ms: float | None) -> str:
     return "" if ms is None or pd.isna(ms) else f"{ms:.1f}"
-
-
-def box(ask: Callable[[str], Answer] | None = None, *, sample: bool = False) -> ipywidgets.VBox:
-    """A text box that answers: type a question, press Enter. It needs a running kernel.
-
-    Args:
-        ask: answers one question; default: `answer` on the graph of the settings, without a language model.
-        sample: the graph holds the bundled sample.
-    """
-    import ipywidgets  # noqa: PLC0415  # only for who has a notebook open
-    from IPython.display import display  # noqa: PLC0415
-
-    # answers at Enter, not at each letter
-    text = ipywidgets.Text(
-        description="Question", placeholder=EXAMPLES[0], continuous_update=False, layout={"width": "100%"}
-    )
-    output = ipywidgets.Output()
-
-    def respond(_: object) -> None:
-        output.clear_output()
-        with output:
-            display(show((ask or _ask_once)(text.value), sample=sample))
-
-    text.observe(respond, names="value")
-    return ipywidgets.VBox([text, output])
-
-
-def _ask_once(question: str) -> Answer:
-    with graph.connect() as connection:
-        return answer(question, connection)

@@ -12,7 +12,8 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from helpers.graph import Graph
-from helpers.vectors import Encoder, Index, cached_index
+from helpers.indexes import Index, cached_index
+from helpers.vectors import Encoder
 
 QUESTION = "Is {side_effect} an adverse effect of {drug}?"
 OPENING_A = "The drug {drug} may be associated with the following side effects or adverse reactions: "

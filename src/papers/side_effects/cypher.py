@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
-from helpers.graph import CypherRejected, Graph
+from helpers.graph import Graph
 from helpers.llm import LLM
+from helpers.rag.names import Vocabulary
+from helpers.rag.prompts import chat
+from helpers.rag.text_to_cypher import Attempt, write_and_run
 from helpers.results import figures
 from helpers.results.answers import Answer, Item
 from helpers.results.metrics import set_scores
 from papers.side_effects.questions import FORMS, Asked, Form, Parameters
-from papers.side_effects.vocabulary import Vocabulary
 
 LABELS = {
     "written": "Query written here (ceiling)",
@@ -46,23 +47,6 @@ EXAMPLES = (
         "-[:in_organ_class]->(o:OrganClass) RETURN DISTINCT o.name AS answer",
     ),
 )
-
-
-@dataclass(frozen=True)
-class Attempt:
-    """One statement and what came of it.
-
-    Attributes:
-        cypher: as the model wrote it.
-        returned: the names in its column.
-        problem: why there are none, as it is told to the model; empty if there are.
-        seconds: in the graph.
-    """
-
-    cypher: str
-    returned: frozenset[str] = frozenset()
-    problem: str = ""
-    seconds: float = 0.0
 
 
 def returned(asked: Asked, attempts: Sequence[Attempt], requests: Sequence[str] = ()) -> Answer:
@@ -123,46 +107,7 @@ _PROBLEMS = {
 
 def cypher_prompt(schema: str, question: str) -> list[dict[str, str]]:
     """The schema and two examples first, so that all questions share them, then the question."""
-    messages = [{"role": "system", "content": INSTRUCTION.format(schema=schema)}]
-    for example, cypher in EXAMPLES:
-        messages += [{"role": "user", "content": example}, {"role": "assistant", "content": cypher}]
-    return [*messages, {"role": "user", "content": question}]
-
-
-_FENCE = re.compile(r"```(?:\w+)?\s*(.*?)(?:```|\Z)", re.DOTALL)
-_BEGIN = re.compile(r"\b(?:OPTIONAL\s+MATCH|MATCH|WITH|UNWIND|CALL|RETURN)\b", re.IGNORECASE)
-
-
-def read_statement(reply: str) -> str:
-    """The statement in a reply: within its first fence if it has one, from its first clause, to its first semicolon or
-    empty line."""
-    fenced = _FENCE.search(reply)
-    text = fenced[1] if fenced else reply
-    begun = _BEGIN.search(text)
-    return re.split(r";|\n\s*\n", text[begun.start() :])[0].strip() if begun else ""
-
-
-def run_statement(graph: Graph, cypher: str, *, max_rows: int = 100, timeout: float = 5.0) -> Attempt:
-    """Run a statement that a model wrote, read-only, and read its column of names: the only one, or `answer`."""
-    if not cypher:
-        return Attempt(cypher, problem="No statement: the reply holds none.")
-    try:
-        found = graph.read_untrusted(cypher, max_rows=max_rows, timeout=timeout)
-    except CypherRejected as error:
-        message = str(error)
-        kind = "Stopped" if "was stopped" in message else "Refused" if "refused it" in message else "Not allowed"
-        return Attempt(cypher, problem=f"{kind}: {message[:300]}")
-    if found.truncated:
-        return Attempt(cypher, problem=f"Too many rows: more than {max_rows}.", seconds=found.seconds)
-    if not found.rows:
-        return Attempt(cypher, problem="No rows: it matches nothing.", seconds=found.seconds)
-    columns = list(found.rows[0])
-    column = columns[0] if len(columns) == 1 else "answer"
-    values = [row.get(column) for row in found.rows]
-    if not all(isinstance(value, str) for value in values):
-        there = ", ".join(columns)
-        return Attempt(cypher, problem=f"Wrong column: one column of names, called answer, is needed; found {there}.")
-    return Attempt(cypher, frozenset(map(str, values)), seconds=found.seconds)
+    return chat(INSTRUCTION.format(schema=schema), question, EXAMPLES)
 
 
 def text_to_cypher(llm: LLM, graph: Graph, schema: str, *, repairs: int = 1, max_tokens: int = 160) -> Arm:
@@ -178,25 +123,11 @@ def text_to_cypher(llm: LLM, graph: Graph, schema: str, *, repairs: int = 1, max
 
     def arm(questions: Sequence[Asked]) -> list[Answer]:
         prompts = [cypher_prompt(schema, question.text) for question in questions]
-        attempts: list[list[Attempt]] = [[] for _ in questions]
-        keys: list[list[str]] = [[] for _ in questions]
-        open_ = list(range(len(questions)))
-        for turn in range(repairs + 1):
-            label = "repair Cypher" if turn else "write Cypher"
-            replies = llm.chat_many([prompts[i] for i in open_], max_tokens=max_tokens, label=label)
-            for i, reply in zip(open_, replies, strict=True):
-                attempt = run_statement(graph, read_statement(reply.text))
-                attempts[i].append(attempt)
-                keys[i].append(reply.key)
-                prompts[i] = [
-                    *prompts[i],
-                    {"role": "assistant", "content": reply.text},
-                    {"role": "user", "content": f"{attempt.problem}\nWrite a corrected statement, and nothing else."},
-                ]
-            open_ = [i for i in open_ if attempts[i][-1].problem]
-            if not open_:
-                break
-        return [returned(*of) for of in zip(questions, attempts, keys, strict=True)]
+        tried = write_and_run(llm, graph, prompts, repairs=repairs, max_tokens=max_tokens)
+        return [
+            returned(question, [attempt for attempt, _ in of], [reply.key for _, reply in of])
+            for question, of in zip(questions, tried, strict=True)
+        ]
 
     return arm
 
@@ -223,7 +154,7 @@ CHOOSING = "Which form has the question? Answer with its name only.\n\n"
 def choosing_prompt(question: str) -> list[dict[str, str]]:
     """The forms and what each asks for, then the question."""
     forms = "\n".join(f"{form.name}: {form.meaning}" for form in FORMS)
-    return [{"role": "system", "content": CHOOSING + forms}, {"role": "user", "content": question}]
+    return chat(CHOOSING + forms, question)
 
 
 def chosen_query(llm: LLM, graph: Graph, vocabulary: Vocabulary) -> Arm:

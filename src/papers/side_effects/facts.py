@@ -19,9 +19,9 @@ import yaml
 
 from helpers.datasets import Located, locate_all
 from helpers.graph import Graph
+from helpers.rag.names import Vocabulary
 from helpers.settings import SAMPLE
 from papers.side_effects import data as side_effects_data
-from papers.side_effects.vocabulary import Vocabulary
 
 CLASS_NAMES = {
     # anatomical main groups

@@ -17,10 +17,13 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from helpers.completions import Choice, Reply, label_probability
 from helpers.graph import Graph
-from helpers.llm import LLM, Choice, Reply, label_probability
+from helpers.llm import LLM
+from helpers.rag.prompts import chat
 from helpers.results.answers import Answer, answered
-from helpers.results.metrics import Column, Score, binary_scores, proportion, threshold
+from helpers.results.intervals import Column
+from helpers.results.metrics import Score, binary_scores, proportion, threshold
 from papers.side_effects.corpus import QUESTION, Question, TextStore, place_of
 
 ARMS = ("closed_book", "format_a", "format_b", "graphrag")
@@ -138,13 +141,10 @@ def _clean(text: str) -> str:
 
 def recognition_prompt(question: Question) -> list[dict[str, str]]:
     """The first stage: the messages that ask the LLM for the two names, with two made-up examples."""
-    messages = [{"role": "system", "content": RECOGNITION}]
-    for drug, effect in RECOGNITION_EXAMPLES:
-        messages += [
-            {"role": "user", "content": QUESTION.format(side_effect=effect, drug=drug)},
-            {"role": "assistant", "content": f"{drug} | {effect}"},
-        ]
-    return [*messages, {"role": "user", "content": question.text}]
+    examples = [
+        (QUESTION.format(side_effect=effect, drug=drug), f"{drug} | {effect}") for drug, effect in RECOGNITION_EXAMPLES
+    ]
+    return chat(RECOGNITION, question.text, examples)
 
 
 def recognise(

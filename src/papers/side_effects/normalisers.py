@@ -16,11 +16,13 @@ from rapidfuzz import process
 from rapidfuzz.distance import DamerauLevenshtein, JaroWinkler
 from sklearn.feature_extraction.text import TfidfVectorizer
 
-from helpers.llm import LLM, Choice, Reply
+from helpers.completions import Choice, Reply
+from helpers.indexes import Index
+from helpers.llm import LLM
+from helpers.rag.prompts import chat
 from helpers.results import figures
 from helpers.results.answers import Answer
 from helpers.results.outcomes import Outcomes
-from helpers.vectors import Index
 from papers.side_effects.misspelling import Query, judged
 
 LABELS = {
@@ -178,7 +180,7 @@ CHOOSING = (
 
 def spelling_prompt(typed: str) -> list[dict[str, str]]:
     """The messages that ask for the right spelling."""
-    return [{"role": "system", "content": SPELLING}, {"role": "user", "content": typed}]
+    return chat(SPELLING, typed)
 
 
 def parse_spelling(reply: str) -> str:
@@ -220,10 +222,7 @@ def _cost(reply: Reply | Choice) -> dict[str, Any]:
 def choosing_prompt(typed: str, candidates: Sequence[str]) -> list[dict[str, str]]:
     """The messages that ask which candidate is meant."""
     listed = "\n".join(f"{number}. {drug}" for number, drug in enumerate(candidates, start=1))
-    return [
-        {"role": "system", "content": CHOOSING},
-        {"role": "user", "content": f"Typed: {typed}\n\n{listed}\n0. none of them"},
-    ]
+    return chat(CHOOSING, f"Typed: {typed}\n\n{listed}\n0. none of them")
 
 
 def llm_chooses(llm: LLM, ranker: Ranker, k: int = 5) -> NameArm:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
-from helpers.llm import Reply
+from helpers.completions import Reply
 from helpers.results.answers import Answer, Item
 from helpers.results.metrics import set_scores
 

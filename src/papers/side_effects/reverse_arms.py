@@ -12,8 +12,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
+from helpers.completions import Reply
 from helpers.graph import Graph
-from helpers.llm import LLM, Reply
+from helpers.llm import LLM
+from helpers.rag.prompts import chat
 from helpers.results.answers import Answer
 from papers.side_effects.corpus import TextStore, place_of
 from papers.side_effects.reverse import QUESTION, Arm, Query, canonical, parse_drugs, returned
@@ -113,10 +115,7 @@ def extraction_prompt(effect: str, texts: Sequence[str]) -> list[dict[str, str]]
 
 def naming_prompt(question: str) -> list[dict[str, str]]:
     """The messages that ask which effect a question is about, with made-up examples."""
-    messages = [{"role": "system", "content": NAMING}]
-    for effect in NAMING_EXAMPLES:
-        messages += [{"role": "user", "content": _question(effect)}, {"role": "assistant", "content": effect}]
-    return [*messages, {"role": "user", "content": question}]
+    return chat(NAMING, question, [(_question(effect), effect) for effect in NAMING_EXAMPLES])
 
 
 def _question(effect: str) -> str:

@@ -12,8 +12,9 @@ from numpy.typing import NDArray
 from scipy.stats import permutation_test, rankdata
 
 from helpers.results import figures, verdicts
-from helpers.results.metrics import Score, bootstrap, paired_means, proportion, ratio
+from helpers.results.metrics import Score, bootstrap, proportion, ratio
 from helpers.results.outcomes import Outcomes
+from helpers.results.paired import paired_means
 from helpers.results.published import Kind
 from helpers.results.record import Run
 from helpers.results.rules import Decision

@@ -4,7 +4,7 @@ import hashlib
 
 import numpy as np
 
-from helpers import vectors
+from helpers import indexes, vectors
 
 
 class Letters(vectors.Encoder):
@@ -21,6 +21,6 @@ class Letters(vectors.Encoder):
 
 
 letters = Letters()
-index = vectors.cached_index("demo", [f"text {i}" for i in range(1500)], letters, progress=False)
+index = indexes.cached_index("demo", [f"text {i}" for i in range(1500)], letters, progress=False)
 scores, ids = index.search(letters.encode(["text 3", "text 99", "other"]), 4)
 print(ids.tolist(), scores.round(4).tolist())

@@ -44,7 +44,7 @@ class Vocabulary:
 
     @classmethod
     def read(cls, graph: Graph) -> Vocabulary:
-        """The drugs and effects of a graph that `side_effects.load_graph` made.
+        """The drugs and effects of a graph with the labels `Drug` and `SideEffect`.
 
         Raises:
             helpers.graph.GraphError: the graph holds none.

@@ -1,0 +1,103 @@
+"""Cypher that a language model writes: read off its reply, run read-only, returned to it where it finds nothing."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from helpers.completions import Message, Reply
+from helpers.graph import CypherRejected, Graph
+from helpers.llm import LLM
+
+
+@dataclass(frozen=True)
+class Attempt:
+    """One statement and what came of it.
+
+    Attributes:
+        cypher: as the model wrote it.
+        returned: the names in its column.
+        problem: why there are none, as it is told to the model; empty if there are.
+        seconds: in the graph.
+    """
+
+    cypher: str
+    returned: frozenset[str] = frozenset()
+    problem: str = ""
+    seconds: float = 0.0
+
+
+_FENCE = re.compile(r"```(?:\w+)?\s*(.*?)(?:```|\Z)", re.DOTALL)
+_BEGIN = re.compile(r"\b(?:OPTIONAL\s+MATCH|MATCH|WITH|UNWIND|CALL|RETURN)\b", re.IGNORECASE)
+
+
+def read_statement(reply: str) -> str:
+    """The statement in a reply: within its first fence if it has one, from its first clause, to its first semicolon or
+    empty line."""
+    fenced = _FENCE.search(reply)
+    text = fenced[1] if fenced else reply
+    begun = _BEGIN.search(text)
+    return re.split(r";|\n\s*\n", text[begun.start() :])[0].strip() if begun else ""
+
+
+def run_statement(graph: Graph, cypher: str, *, max_rows: int = 100, timeout: float = 5.0) -> Attempt:
+    """Run a statement that a model wrote, read-only, and read its column of names: the only one, or `answer`."""
+    if not cypher:
+        return Attempt(cypher, problem="No statement: the reply holds none.")
+    try:
+        found = graph.read_untrusted(cypher, max_rows=max_rows, timeout=timeout)
+    except CypherRejected as error:
+        message = str(error)
+        kind = "Stopped" if "was stopped" in message else "Refused" if "refused it" in message else "Not allowed"
+        return Attempt(cypher, problem=f"{kind}: {message[:300]}")
+    if found.truncated:
+        return Attempt(cypher, problem=f"Too many rows: more than {max_rows}.", seconds=found.seconds)
+    if not found.rows:
+        return Attempt(cypher, problem="No rows: it matches nothing.", seconds=found.seconds)
+    columns = list(found.rows[0])
+    column = columns[0] if len(columns) == 1 else "answer"
+    values = [row.get(column) for row in found.rows]
+    if not all(isinstance(value, str) for value in values):
+        there = ", ".join(columns)
+        return Attempt(cypher, problem=f"Wrong column: one column of names, called answer, is needed; found {there}.")
+    return Attempt(cypher, frozenset(map(str, values)), seconds=found.seconds)
+
+
+def write_and_run(
+    llm: LLM,
+    graph: Graph,
+    prompts: Iterable[Sequence[Message]],
+    *,
+    repairs: int,
+    max_tokens: int,
+    timeout: float = 5.0,
+) -> list[list[tuple[Attempt, Reply]]]:
+    """The statements that a model writes for each prompt, in order, each with the reply that holds it.
+
+    A statement that fails or finds nothing goes back to the model with the problem.
+
+    Args:
+        llm: the model.
+        graph: where the statements run, read-only.
+        prompts: messages of each question.
+        repairs: how often a statement may go back.
+        max_tokens: longest reply.
+        timeout: seconds that a statement may take.
+    """
+    turns = [list(prompt) for prompt in prompts]
+    tried: list[list[tuple[Attempt, Reply]]] = [[] for _ in turns]
+    open_ = list(range(len(turns)))
+    for turn in range(repairs + 1):
+        label = "repair Cypher" if turn else "write Cypher"
+        replies = llm.chat_many([turns[i] for i in open_], max_tokens=max_tokens, label=label)
+        for i, reply in zip(open_, replies, strict=True):
+            attempt = run_statement(graph, read_statement(reply.text), timeout=timeout)
+            tried[i].append((attempt, reply))
+            turns[i] = [
+                *turns[i],
+                {"role": "assistant", "content": reply.text},
+                {"role": "user", "content": f"{attempt.problem}\nWrite a corrected statement, and nothing else."},
+            ]
+        open_ = [i for i in open_ if tried[i][-1][0].problem]
+    return tried
