@@ -42,7 +42,9 @@ def files(chapters: Iterable[Chapter]) -> dict[str, str]:
     for chapter in chapters:
         if chapter.record is None or not arms(chapter):
             continue
-        rows = answers.read(answers.newest(chapter.name, chapter.record.profile))
+        profile = chapter.record.profile
+        own = answers.read(answers.newest(chapter.name, profile))
+        rows = pd.concat([own, *answers.others(chapter.name, profile).values()])
         prompts = store.get(key for keys in rows.requests for key in keys)
         parts = list(_parts(rows, prompts))
         for number, part in enumerate(parts):
