@@ -22,8 +22,12 @@ BUILD := _build
 VENV := .venv
 PY := PYTHONPATH=src $(VENV)/bin/python
 READY := $(VENV)/installed
-EXECUTED := $(BUILD)/executed/$(PROFILE)
-PARAMS := $(BUILD)/params/$(PROFILE)
+# A model that is not the profile's own has runs of its own beside the profile's: helpers.settings.run_name.
+MODEL := $(or $(LLM_MODEL),$(shell sed -nE "s/^(export +)?LLM_MODEL *= *[\"']?([^\"' \#]*).*/\2/p" .env 2>/dev/null | tr -d '\r' | tail -n 1))
+OWN := $(shell sed -nE "s/^  llm_model: *[\"']?([^\"' \#]*).*/\1/p" notebooks/profiles/$(PROFILE).yml | head -n 1)
+RUN := $(PROFILE)$(if $(filter-out $(OWN),$(MODEL)),@$(shell printf %s '$(MODEL)' | tr -cs 'A-Za-z0-9.-' _))
+EXECUTED := $(BUILD)/executed/$(RUN)
+PARAMS := $(BUILD)/params/$(RUN)
 NAMES := $(basename $(notdir $(wildcard notebooks/*.ipynb)))
 RUNS := $(NAMES:%=$(EXECUTED)/%.ipynb)
 BOOK := $(BUILD)/html/index.html
@@ -39,7 +43,7 @@ unexport PYTHONDONTWRITEBYTECODE
 export JUPYTER_PREFER_ENV_PATH := 1
 export OMP_NUM_THREADS ?= $(shell cores=$$(nproc 2>/dev/null || sysctl -n hw.ncpu); n=$$((cores / $(JOBS))); echo $$((n > 0 ? n : 1)))
 
-.PHONY: answers requests import-answers export-requests import-requests help setup doctor data services start stop status reproduce notebooks notebook book pdf serve lab test test-fast test-llm test-servers test-neo4j test-book test-faults lint \
+.PHONY: answers models compare requests import-answers export-requests import-requests help setup doctor data services start stop status reproduce notebooks notebook book pdf serve lab test test-fast test-llm test-servers test-neo4j test-book test-faults lint \
         bench reference new-experiment scoreboard paraphrases lock clean force
 
 help: ## this list
@@ -92,9 +96,18 @@ reproduce: $(READY) ## run what is not up to date, then build the book
 
 notebooks: $(RUNS)
 
-notebook: $(READY) ## run one notebook: make notebook NB=01_side_effects_forward
+notebook: $(READY) ## run one notebook, or some: make notebook NB=01_side_effects_forward
+	@[ -n "$(NB)" -a -z "$(filter-out $(NAMES),$(NB))" ] || { echo "Set NB to one of: $(NAMES)"; exit 2; }
+	@$(call with-services,$(MAKE) --no-print-directory -k $(NB:%=$(EXECUTED)/%.ipynb))
+
+models: $(READY) ## add columns of further models: make models MODELS=SmolLM2-135M-Instruct [NB="01_... 06_..."]
+	@[ -n "$(MODELS)" ] || { echo "Set MODELS to one model or more: MODELS=\"a b\""; exit 2; }
+	@status=0; for model in $(MODELS); do \
+	   LLM_MODEL=$$model $(MAKE) --no-print-directory LLM_MODEL=$$model $(if $(NB),notebook,reproduce) || status=$$?; done; \
+	 $(MAKE) --no-print-directory book || status=$$?; exit $$status
+compare: $(READY) ## where two models differ: make compare NB=01_side_effects_forward [MODELS="a b"] [MEASURE=f1]
 	@[ -f notebooks/$(NB).ipynb ] || { echo "Set NB to one of: $(NAMES)"; exit 2; }
-	@$(call with-services,$(MAKE) --no-print-directory $(EXECUTED)/$(NB).ipynb)
+	@$(PY) -m helpers.results.compare $(NB) --models $(MODELS) --measure "$(MEASURE)"
 
 # Parameters are written at each call, and only touched when something in them changed.
 $(PARAMS)/.written: force | $(READY)
@@ -143,7 +156,7 @@ SOURCES := $(shell find book data/published data/results notebooks/profiles -typ
            $(wildcard src/helpers/site/*.py src/helpers/results/*.py) src/helpers/datasets.py src/helpers/settings.py
 book: $(BOOK) ## build the book from the runs, or from the kept reference where there is none
 # What the book shows besides files; written at each call, and only touched when something in it changed.
-SHOWN := $(PROFILE) $(REPOSITORY_URL) $(REPOSITORY_BRANCH)
+SHOWN := $(RUN) $(REPOSITORY_URL) $(REPOSITORY_BRANCH)
 $(BUILD)/shown: force
 	@mkdir -p $(BUILD); echo '$(SHOWN)' | cmp -s - $@ || echo '$(SHOWN)' > $@
 # A run's record stands for it: the executed notebook has a rule, and building the book shall run nothing.

@@ -319,7 +319,7 @@ def book_of(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], 
         kept["data"][0]["source"] = text
         kept["models"] = [{**kept["models"][0], **dict.fromkeys(("name", "engine", "version", "role"), text)}]
         kept["timings"] = [{**step, "name": text, "counts": {**step["counts"], text: 1.0}} for step in kept["timings"]]
-        path.write_text(json.dumps(plain), encoding="utf-8")
+        path.write_text(json.dumps({**plain, "seal": record.seal(plain)}), encoding="utf-8")
         error = {"output_type": "error", "ename": text, "evalue": text, "traceback": [text]}
         cells: list[dict[str, object]] = [{"cell_type": "markdown", "source": "# Title", "metadata": {}}]
         cells.append({"cell_type": "code", "source": "", "metadata": {}, "outputs": [error]})

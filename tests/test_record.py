@@ -663,3 +663,42 @@ def test_data_that_a_run_makes_itself_is_nobodys_own_and_its_rows_and_requests_a
     assert record.load(path).synthetic
     assert len(answers.read(tmp_path / "answers" / "laptop" / "01_toy")) == 1
     assert json.loads(record.requests_file(path).read_text())["requests"] == {"k": "step"}
+
+
+def test_another_model_adds_a_column_and_a_claim_is_decided_within_its_scope(monkeypatch, capsys):
+    toy = TOY.replace("test: McNemar.}", "rule: {better: [a], than: [b], measure: accuracy, scope: [Qwen]}}")
+    (published.PUBLISHED / "toy.yml").write_text(toy)
+    published.published.cache_clear()
+    own = start(llm_model="Qwen2.5-Coder-1.5B-Instruct")
+    own.rerun(ACCURACY, proportion(300, 400), model="Qwen2.5-Coder-1.5B-Instruct")
+    own.claim(CLAIM, "not run", "Another model answered.", reason="stand-in")
+    keep(own)
+    before = board().loc[ACCURACY]
+    with monkeypatch.context() as chosen:
+        chosen.setenv("LLM_MODEL", QWEN)
+        settings.cache_clear()
+        other = start(llm_model=QWEN)
+        other.rerun(ACCURACY, proportion(244, 400), model=QWEN)
+        other.claim(CLAIM, "agrees", "9 points", p=0.001)
+        assert other.save().parent.name == f"laptop@{QWEN}"
+        assert scoreboard.models(board()) == ["Qwen2.5-Coder-1.5B-Instruct"], "the reference has a column beside it"
+    settings.cache_clear()
+    now = board().loc[ACCURACY]
+    assert (now["reference"], now["shown"], now["rerun_verdict"]) == (0.75, "reference", "not run")
+    assert all(str(now[name]) == str(before[name]) for name in before.index), "what was there is not replaced"
+    assert (now[f"rerun by {QWEN}"], now[f"rerun by {QWEN}_verdict"]) == (0.61, "agrees")
+    claim = scoreboard.ledger("toy", "laptop").iloc[0]
+    assert (claim["reference_reason"], claim["verdict"], claim["shown"]) == ("stand-in", "agrees", f"rerun by {QWEN}")
+    monkeypatch.setenv("COLUMNS", "200")
+    assert scoreboard.main(["--paper", "toy"]) == 0
+    assert QWEN in capsys.readouterr().out
+
+
+def test_another_model_decides_no_claim_about_any_model():
+    own, other = start(llm_model="Qwen2.5-Coder-1.5B-Instruct"), start(llm_model="tiny")
+    own.claim(CLAIM, "undecided", "1 point", p=0.4)
+    keep(own)
+    other.claim(CLAIM, "differs", "-9 points", p=0.001)
+    other.save(record.RECORDS / "laptop@tiny" / "01_toy.json")
+    claim = scoreboard.ledger("toy", "laptop").iloc[0]
+    assert (claim["verdict"], claim["rerun by tiny_verdict"]) == ("undecided", "differs")

@@ -264,6 +264,22 @@ def told(command: Callable[[], int]) -> int:
     return 1
 
 
+def run_name(profile: str) -> str:
+    """The folder of a profile's runs under `_build`.
+
+    It is the profile's name, with `@` and the model behind it where `LLM_MODEL` names another model than the profile.
+    So a run with a further model lies beside the first.
+    """
+    model = settings().llm_model
+    own = (read_profile(profile).get("defaults") or {}).get("llm_model")
+    return profile if not model or model == own else of_model(profile, model)
+
+
+def of_model(profile: str, model: str) -> str:
+    """The folder of a profile's runs with a model that is not its own; the Makefile names it alike."""
+    return f"{profile}@{re.sub(r'[^A-Za-z0-9.-]+', '_', model)}"
+
+
 def refused(error: OSError) -> str:
     """What the system refused, and what to do, in one line."""
     where = error.filename or ROOT

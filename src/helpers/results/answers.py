@@ -19,7 +19,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from helpers.results.requests import StoreError
-from helpers.settings import BUILD, DATA
+from helpers.settings import BUILD, DATA, run_name
 
 BUILT = BUILD / "answers"
 RELEASED = DATA / "answers"
@@ -273,5 +273,31 @@ def _restored(column: str, stored: list[dict[str, Any]]) -> object:
 
 def newest(notebook: str, profile: str) -> Path:
     """Where a notebook's rows are: this machine's run, which has all texts, or else the reference run's."""
-    built = BUILT / profile / notebook
-    return built if any(built.glob("*.parquet")) else RELEASED / notebook
+    name = run_name(profile)
+    places = (BUILT / name / notebook, RELEASED / released(notebook, name))
+    return next((place for place in places if any(place.glob("*.parquet"))), RELEASED / notebook)
+
+
+def released(notebook: str, name: str) -> str:
+    """The folder of a run among the reference's answers and requests; a further model's is `<notebook>@<model>`."""
+    return f"{notebook}{''.join(name.partition('@')[1:])}"
+
+
+def others(notebook: str, profile: str) -> dict[str, pd.DataFrame]:
+    """The rows of models that the newest run did not ask, by model: this machine's runs before the reference runs.
+
+    Raises:
+        StoreError: the newest run has no rows, or a file is no table of answers.
+    """
+    main = newest(notebook, profile)
+    built = [BUILT / profile / notebook, *sorted(BUILT.glob(f"{profile}@*/{notebook}"))]
+    kept = [RELEASED / notebook, *sorted(RELEASED.glob(f"{notebook}@*"))]
+    seen = {"", *read(main).model}
+    found: dict[str, pd.DataFrame] = {}
+    for folder in (*built, *kept):
+        if folder != main and any(folder.glob("*.parquet")):
+            rows = read(folder)
+            rows = rows[(rows.run == profile) & ~rows.model.isin(seen)]
+            found |= {str(model): of for model, of in rows.groupby("model", sort=False)}
+            seen |= found.keys()
+    return found

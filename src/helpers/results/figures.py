@@ -274,6 +274,20 @@ class Html:
         return readable(self.text)
 
 
+SCORES: Final = "application/vnd.rag-scores+json"
+"""The kind of an output that says how its table of scores was made."""
+
+
+@dataclass(frozen=True)
+class ScoreTable(Html):
+    """A table of scores, with what the book needs to add another model's column."""
+
+    scores: dict[str, Any]
+
+    def _repr_mimebundle_(self, **_: object) -> dict[str, Any]:
+        return {"text/html": self.html, "text/plain": repr(self), SCORES: self.scores}
+
+
 def table(
     df: pd.DataFrame,
     caption: str,

@@ -23,7 +23,7 @@ Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
 
-def summed(units: Ints, *columns: Floats) -> Floats:
+def summed(units: Ints, *columns: NDArray[Any]) -> Floats:
     """(units, columns) sums of the rows of each unit."""
     sums = [np.bincount(units, weights=column).astype(float) for column in columns]
     return np.stack(sums, axis=1)[np.bincount(units) > 0]

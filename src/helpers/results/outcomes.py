@@ -30,6 +30,8 @@ Floats = NDArray[np.float64]
 _NAMED = re.compile(r"(\w+)\((\w+)(?:, *(\w+))?\)")
 PAIRING = ("task", "split", "unit", "of", "repeat")
 """What two arms must share for their rows to be compared."""
+PARTS = ["task", "split", "of", "repeat"]
+"""What tells apart the parts of an experiment, each with rows of its own."""
 UNITS = {
     "seconds": "seconds",
     "latency": "seconds",
@@ -202,7 +204,43 @@ class Outcomes:
             for value in self.strata(by) if by else ():
                 row |= {value: self.where(**{by: value})._text(measures[0], arm)}
             rows.append(row)
-        return figures.table(pd.DataFrame(rows), caption, sample=self.sample)
+        return self._shown(rows, [(arm, measures[0]) for arm in self.arms], caption)
+
+    def _shown(self, rows: list[dict[str, Any]], scored: list[tuple[str, str]], caption: str) -> figures.Html:
+        """A table of scores; `scored` has arm and measure of each row, to which other models' are added in the book."""
+        shown = figures.table(pd.DataFrame(rows), caption, sample=self.sample)
+        here = self.frame[self.frame.source == "rerun"]
+        if self.sample or here.empty:
+            return shown
+        of_arm = dict(iter(here.groupby("arm")))
+        parts = [
+            {"arm": arm, "measure": measure, "n": len(of), "of": of[PARTS].drop_duplicates().values.tolist()}
+            for arm, measure in scored
+            for of in [of_arm.get(arm, here[:0])]
+        ]
+        scores = {"rows": rows, "scored": parts, "draws": self.draws, "caption": caption}
+        return figures.ScoreTable(shown.html, shown.text, scores)
+
+    def beside_models(self, scores: Mapping[str, Any], others: Mapping[str, pd.DataFrame]) -> figures.Html:
+        """A table of scores with a column for each other model, on the same arms and units.
+
+        A cell stays empty where the table's rows are not all the run's of its arm, for example after a choice of units.
+
+        Args:
+            scores: what `table` or `beside` left with the table.
+            others: rows of the other models, by model.
+        """
+        rows = [dict(row) for row in scores["rows"]]
+        one = len({part["measure"] for part in scores["scored"]}) == 1
+        for row, part in zip(rows, scores["scored"], strict=True):
+            mine = self.frame[(self.frame.arm == part["arm"]) & (self.frame.source == "rerun")]
+            mine = mine[pd.MultiIndex.from_frame(mine[PARTS]).isin([tuple(of) for of in part["of"]])]
+            for model, theirs in others.items():
+                same = theirs[theirs.arm == part["arm"]].merge(mine[list(PAIRING)].drop_duplicates(), on=list(PAIRING))
+                label = f"{measure_label(part['measure'])}, {model}" if one else model
+                of_it = Outcomes(same[: len(same) if len(mine) == part["n"] else 0], draws=scores["draws"])
+                row[label] = of_it._text(part["measure"], part["arm"])
+        return figures.table(pd.DataFrame(rows), scores["caption"])
 
     def _text(self, measure: str, arm: str) -> str | None:
         try:
@@ -237,7 +275,7 @@ class Outcomes:
             caption: of the table.
         """
         numbers = {number.id: number for number in printed.numbers}
-        rows = []
+        rows: list[dict[str, Any]] = []
         for arm in self.arms:
             for measure in measures:
                 number = numbers.get(f"{place}.{arm}.{measure}") or numbers.get(f"{place}.{arm}")
@@ -254,7 +292,7 @@ class Outcomes:
                         "unparsed": rerun and rerun.unparsed,
                     }
                 )
-        return figures.table(pd.DataFrame(rows), caption, sample=self.sample)
+        return self._shown(rows, [(arm, measure) for arm in self.arms for measure in measures], caption)
 
     def dots(
         self, measures: Sequence[str], caption: str, *, by: str = "", chance: float | None = None

@@ -29,7 +29,7 @@ from helpers.results.metrics import Score
 from helpers.results.provenance import Json, Machine, machine, scrubbed, without_addresses
 from helpers.results.published import ID, Basis, Entry, Kind, Number, RecordError, Strict, published
 from helpers.results.verdicts import Untested, Verdict
-from helpers.settings import BUILD, NOTEBOOKS, Profile, settings
+from helpers.settings import BUILD, NOTEBOOKS, Profile, profile_model, run_name, settings
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -332,7 +332,8 @@ class Run:
         if settings().answers != "stored-only":
             return list(measure())
         stored = answers.read(answers.newest(self.notebook, self.profile))
-        return stored[stored["repeat"] == repeat]
+        mine = stored["model"].isin(["", profile_model(self.profile)])  # and not the times of the reference's model
+        return stored[mine & (stored["repeat"] == repeat)]
 
     def rescored(
         self, id: str, score: Score | float, *, n: int | None = None, note: str = "", source: str = ""
@@ -440,7 +441,7 @@ class Run:
         """Write the record, whole or not at all, and beside it the answers and requests of the run.
 
         Args:
-            path: where to; `_build/records/<profile>/<notebook>.json` if left out.
+            path: where to; `_build/records/<run>/<notebook>.json` if left out; see `run_name`.
             outcomes: the answers; those released by authors are not written, since they are read anew from their files.
 
         Returns:
@@ -449,12 +450,13 @@ class Run:
         Raises:
             OSError: the file cannot be written. What was there before is untouched.
         """
-        path = path or RECORDS / self.profile / f"{self.notebook}.json"
+        name = run_name(self.profile)
+        path = path or RECORDS / name / f"{self.notebook}.json"
         beside: list[Path] = []
         if outcomes is not None and not self._own:
             mine = outcomes.frame[outcomes.frame.source == "rerun"]
             licence = "; ".join(sorted(self._licences)) or "CC0-1.0"
-            folder = answers.BUILT / self.profile / self.notebook
+            folder = answers.BUILT / name / self.notebook
             answers.write(folder, mine, licence=licence)
             beside += sorted(folder.glob("*.parquet"))
         if self._requests and not self._own:
@@ -557,13 +559,13 @@ def seal(content: Mapping[str, Any]) -> str:
     return hashlib.sha256(json.dumps(whole, sort_keys=True).encode()).hexdigest()
 
 
-def damaged(notebook: str, profile: str) -> Path | None:
+def damaged(notebook: str, name: str) -> Path | None:
     """The first file of a run on this machine that is missing, or is not as the run left it; None if all are whole.
 
     What a run of an earlier version left has no seal, and counts as whole if it can be read.
     """
-    kept = RECORDS / profile / f"{notebook}.json"
-    for path in (BUILD / "executed" / profile / f"{notebook}.ipynb", kept):
+    kept = RECORDS / name / f"{notebook}.json"
+    for path in (BUILD / "executed" / name / f"{notebook}.ipynb", kept):
         try:
             content = json.loads(path.read_bytes())
             sealed = content if path == kept else {"seal": content["metadata"].get("seal"), "cells": content["cells"]}
@@ -603,18 +605,37 @@ def load(path: Path) -> Record:
     )
 
 
-def records(profile: Profile, folder: Path | None = None) -> list[Record]:
+def records(name: str, folder: Path | None = None) -> list[Record]:
     """Every readable record of a profile, by notebook: of this machine's runs, or the kept ones with `folder=RESULTS`.
+
+    The name of a run with a further model is that of `run_name`.
 
     A record that cannot be read is logged as a warning and left out.
     """
     found = []
-    for path in sorted(((folder or RECORDS) / profile).glob("*.json")):
+    for path in sorted(((folder or RECORDS) / name).glob("*.json")):
         try:
             found.append(load(path))
         except (RecordError, OSError) as error:
             log.warning("%s", error)
     return found
+
+
+def other_models(profile: Profile, kept: Path) -> dict[str, list[Record]]:
+    """The records on real data by another model than the one that the settings name, by model.
+
+    Args:
+        profile: whose runs; this machine's go before those of the folder `kept`.
+        kept: the reference runs.
+    """
+    found: dict[tuple[str, str], Record] = {}
+    for folder in (kept, RECORDS):
+        for name in (profile, *sorted(path.name for path in folder.glob(f"{profile}@*"))):
+            for run in records(name, folder):
+                model = str(run.provenance.parameters.get("llm_model") or "")
+                if model not in ("", profile_model(profile)) and not run.sample:
+                    found[model, run.notebook] = run
+    return {m: [run for (of, _), run in found.items() if of == m] for m in sorted({of for of, _ in found})}
 
 
 # --- small checks --------------------------------------------------------------------------------------------------

@@ -17,7 +17,7 @@ from typing import Any
 import pyarrow.parquet as pq
 
 from helpers.results import answers, record, requests
-from helpers.settings import BUILD, RESULTS, ROOT, told
+from helpers.settings import BUILD, RESULTS, ROOT, run_name, told
 
 REFERENCE = ROOT / "book" / "reference"
 REFERENCE_LIMIT = 500_000
@@ -31,12 +31,12 @@ def keep_reference(profile: str) -> int:
     its answers and requests. Runs on the sample are refused: a reference is a run on real data. So is a run of the
     reference profile whose requests are not those of the last reference, unless its notebook is named in CHANGED.
     """
-    kept = 0
+    kept, name = 0, run_name(profile)
     changed = os.environ.get("CHANGED", "").split()
     # what an interrupted run left half-written is no run
-    whole = (path for path in (BUILD / "executed" / profile).glob("*.ipynb") if not path.stem.endswith(".part"))
+    whole = (path for path in (BUILD / "executed" / name).glob("*.ipynb") if not path.stem.endswith(".part"))
     for executed in sorted(whole):
-        kept_record = BUILD / "records" / profile / f"{executed.stem}.json"
+        kept_record = BUILD / "records" / name / f"{executed.stem}.json"
         try:
             content = json.loads(kept_record.read_text(encoding="utf-8"))
             notebook = _without_progress(executed)
@@ -46,7 +46,7 @@ def keep_reference(profile: str) -> int:
                 f"Run `make notebook NB={executed.stem} PROFILE={profile}`\n"
             )
             continue
-        if (damaged := record.damaged(executed.stem, profile)) is not None:
+        if (damaged := record.damaged(executed.stem, name)) is not None:
             sys.stderr.write(
                 f"{executed.stem}: not kept, {damaged.name} is damaged. "
                 f"Run `make notebook NB={executed.stem} PROFILE={profile}`\n"
@@ -55,7 +55,7 @@ def keep_reference(profile: str) -> int:
         if content["sample"]:
             sys.stderr.write(f"{executed.stem}: not kept, it ran on SAMPLE data\n")
             continue
-        if (new := _new_requests(executed.stem, profile)) and executed.stem not in changed:
+        if (new := _new_requests(executed.stem, name)) and executed.stem not in changed:
             sys.stderr.write(
                 f"{executed.stem}: not kept, {new} of its requests are not the last reference's. If a prompt changed "
                 f"on purpose, say so: make reference CHANGED={executed.stem}\n"
@@ -73,12 +73,13 @@ def keep_reference(profile: str) -> int:
                     "Draw fewer points, or a picture in place of a vector figure; keep fewer values.\n"
                 )
             return 1
-        (RESULTS / profile).mkdir(parents=True, exist_ok=True)
+        (RESULTS / name).mkdir(parents=True, exist_ok=True)
         REFERENCE.mkdir(parents=True, exist_ok=True)
         for path in beside:
-            shutil.copyfile(path, RESULTS / profile / path.name)
-        (REFERENCE / executed.name).write_bytes(notebook)
-        _keep_answers(executed.stem, profile)
+            shutil.copyfile(path, RESULTS / name / path.name)
+        if name == profile:  # a further model adds columns, not chapters
+            (REFERENCE / executed.name).write_bytes(notebook)
+        _keep_answers(executed.stem, name)
         kept += 1
         sys.stderr.write(f"{executed.stem}: kept as the reference\n")
     if not kept:
@@ -87,28 +88,31 @@ def keep_reference(profile: str) -> int:
     return 0
 
 
-def _asked(notebook: str, profile: str) -> dict[str, Any]:
+def _asked(notebook: str, name: str) -> dict[str, Any]:
     """Keys of a run's requests by step, and whether their prompts are withheld; empty for a run without any."""
-    path = record.requests_file(BUILD / "records" / profile / f"{notebook}.json")
+    path = record.requests_file(BUILD / "records" / name / f"{notebook}.json")
     return dict(json.loads(path.read_text("utf-8"))) if path.is_file() else {}
 
 
-def _new_requests(notebook: str, profile: str) -> int:
+def _new_requests(notebook: str, name: str) -> int:
     """How many of a run's requests the released ones of its notebook lack; 0 where none were released yet."""
-    released = {row.key for path in (requests.RELEASED / notebook).glob("*.parquet") for row in requests.read(path)}
-    return len(_asked(notebook, profile).get("requests", {}).keys() - released) if released else 0
+    folder = requests.RELEASED / answers.released(notebook, name)
+    released = {row.key for path in folder.glob("*.parquet") for row in requests.read(path)}
+    return len(_asked(notebook, name).get("requests", {}).keys() - released) if released else 0
 
 
-def _keep_answers(notebook: str, profile: str) -> None:
+def _keep_answers(notebook: str, name: str) -> None:
     """Release the answers and requests of a run: texts that may not be passed on stay out."""
-    asked = _asked(notebook, profile)
-    built = answers.BUILT / profile / notebook
+    asked = _asked(notebook, name)
+    built = answers.BUILT / name / notebook
     if any(built.glob("*.parquet")):
         licence = next(pq.read_schema(path).metadata[b"licence"] for path in built.glob("*.parquet")).decode()
         withheld = bool(asked.get("withheld"))
-        answers.write(answers.RELEASED / notebook, answers.read(built), licence=licence, withheld=withheld)
+        answers.write(
+            answers.RELEASED / answers.released(notebook, name), answers.read(built), licence=licence, withheld=withheld
+        )
     rows = requests.Store(requests.working(), requests.RELEASED).get(asked.get("requests", {}))
-    folder = requests.RELEASED / notebook
+    folder = requests.RELEASED / answers.released(notebook, name)
     for path in folder.glob("*.parquet"):
         path.unlink()
     steps: dict[str, list[requests.Row]] = {}

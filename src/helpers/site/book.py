@@ -26,7 +26,9 @@ import jinja2
 import jupyter_book
 import yaml
 
-from helpers.results.figures import inline
+from helpers.results import answers
+from helpers.results.figures import SCORES, inline
+from helpers.results.outcomes import Outcomes
 from helpers.results.published import RecordError
 from helpers.results.record import Record
 from helpers.settings import BUILD, ROOT, PublicError, SettingsError, told
@@ -181,7 +183,8 @@ def _notebooks(chapter: Chapter) -> Iterator[tuple[str, str]]:
     told += f" [A run on the sample]({chapter.name}_sample.ipynb)." if chapter.beside else ""
     run = f" {inline(run_line(chapter.record))}." if chapter.record else ""
     run += f' <a href="../{viewer.link(chapter.name)}">See every answer</a>.' if viewer.arms(chapter) else ""
-    yield chapter.name, _staged(chapter.notebook, f":::{{div}} rag-run\n{told}{run}\n:::", chapter.record)
+    staged = _staged(chapter.notebook, f":::{{div}} rag-run\n{told}{run}\n:::", chapter.record)
+    yield chapter.name, _beside_models(chapter, staged)
     if chapter.beside:
         path, record = chapter.beside
         mark = "SAMPLE run" if record.sample else "smoke run"
@@ -231,6 +234,21 @@ def _staged(path: Path, told: str, record: Record | None, suffix: str = "", bann
     head = {"cell_type": "markdown", "metadata": {}, "source": f"# {title}{suffix}\n\n{banner}"}
     shown = {"cell_type": "code", "metadata": {"tags": ["remove-input"]}, "execution_count": None, "source": ""}
     notebook["cells"][:0] = [head, shown | {"outputs": opening}] if opening else [head]
+    return json.dumps(notebook)
+
+
+def _beside_models(chapter: Chapter, staged: str) -> str:
+    """A staged notebook whose tables of scores have a column for each other model that answered the same units."""
+    if not viewer.arms(chapter) or chapter.record is None:
+        return staged
+    profile = chapter.record.profile
+    if not (others := answers.others(chapter.name, profile)):
+        return staged
+    own = Outcomes(answers.read(answers.newest(chapter.name, profile)))
+    notebook = json.loads(staged)
+    for output in (output for cell in notebook["cells"] for output in cell.get("outputs", ())):
+        if scores := output.get("data", {}).get(SCORES):
+            output["data"]["text/html"] = own.beside_models(scores, others).html
     return json.dumps(notebook)
 
 

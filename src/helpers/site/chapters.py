@@ -11,7 +11,7 @@ from typing import Any, Final, Literal, get_args
 
 from helpers.results.published import paper_of
 from helpers.results.record import RECORDS, Record, damaged, records
-from helpers.settings import BUILD, NOTEBOOKS, RESULTS, ROOT, Profile, PublicError, settings
+from helpers.settings import BUILD, NOTEBOOKS, RESULTS, ROOT, Profile, PublicError, run_name, settings
 
 REFERENCE: Final = ROOT / "book" / "reference"
 REAL_PROFILES: Final[tuple[Profile, ...]] = ("laptop", "paper")
@@ -97,7 +97,8 @@ def shown_profile() -> Profile:
     wanted = [p for p in dict.fromkeys((settings().profile, *REAL_PROFILES)) if p != "smoke"]
     for folder in (RECORDS, RESULTS):
         for profile in wanted:
-            if any(not record.sample for record in records(profile, folder)):
+            name = run_name(profile) if folder == RECORDS else profile
+            if any(not record.sample for record in records(name, folder)):
                 return profile
     return wanted[0]
 
@@ -106,7 +107,7 @@ def chapters() -> list[Chapter]:
     """Every notebook of the project, with what there is to show of it."""
     profile = shown_profile()
     every = tuple(dict.fromkeys((profile, *get_args(Profile))))
-    mine = {p: {record.notebook: record for record in records(p)} for p in every}
+    mine = {p: {record.notebook: record for record in records(run_name(p))} for p in every}
     kept = {record.notebook: record for record in records(profile, RESULTS)}
     return [_chapter(path.stem, profile, mine, kept) for path in sorted(NOTEBOOKS.glob("*.ipynb"))]
 
@@ -115,7 +116,7 @@ def _chapter(name: str, profile: Profile, mine: dict[Profile, dict[str, Record]]
     runs = [(_executed(name, p), found[name]) for p, found in mine.items() if name in found]
     runs = [(path, record) for path, record in runs if path.is_file() and _is_whole(record)]
     beside = next(((path, record) for path, record in runs if record.sample or record.profile == "smoke"), None)
-    failed = next((path for p in mine if (path := BUILD / "failed" / p / f"{name}.ipynb").is_file()), None)
+    failed = next((path for p in mine if (path := BUILD / "failed" / run_name(p) / f"{name}.ipynb").is_file()), None)
     own = [(path, record) for path, record in runs if record.profile == profile and not record.sample]
     reference = REFERENCE / f"{name}.ipynb"
     if own:
@@ -126,10 +127,10 @@ def _chapter(name: str, profile: Profile, mine: dict[Profile, dict[str, Record]]
 
 
 def _is_whole(record: Record) -> bool:
-    if found := damaged(record.notebook, record.profile):
+    if found := damaged(record.notebook, run_name(record.profile)):
         log.warning("%s is damaged, and is not shown. Run `make notebook NB=%s`.", found, record.notebook)
     return found is None
 
 
 def _executed(name: str, profile: Profile) -> Path:
-    return BUILD / "executed" / profile / f"{name}.ipynb"
+    return BUILD / "executed" / run_name(profile) / f"{name}.ipynb"

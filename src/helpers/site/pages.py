@@ -28,7 +28,7 @@ from helpers.settings import RESULTS, ROOT, Settings
 from helpers.site import costs, viewer
 from helpers.site.chapters import REAL_PROFILES, Chapter, PageError, read_notebook, shown_profile
 from helpers.site.launch import repository_url
-from helpers.site.scoreboard import ledger, scoreboard
+from helpers.site.scoreboard import BY, ledger, models, scoreboard
 
 PAPERS: Final = {
     "side_effects": "nygren2025side",
@@ -454,6 +454,7 @@ class Pages:
             for id, row in self._rows.items()
             if row["paper"] == paper
         }
+        others = models(self.board[self.board["paper"] == paper])
         rows = []
         for id in sorted(measured, key=lambda id: not any(cell.there for cell in measured[id])):
             row, (rescored, rerun) = self._rows[id], measured[id]
@@ -467,6 +468,7 @@ class Pages:
                     "Printed": self.printed(id),
                     "Rescored": self._cell(rescored),
                     "Rerun": self._cell(rerun),
+                    **{model: self._cell(_Measured(_number(id), row, f"{BY}{model}")) for model in others},
                 }
             )
         caption = f"Every printed number, {len(rows)} in all"
@@ -488,11 +490,13 @@ class Pages:
 
     def ledger(self, paper: str) -> str:
         """The claims of a paper: the rule, and what the released answers and the rerun say, each with its reason."""
+        others = models(self.claims[self.claims["paper"] == paper])
         rows = [
             {
                 "Claim": escape(row["claim"]) + _why(row["where"]) + _folded("Rule", row[f"{row['shown']}_test"]),
                 "Published evidence": self._said(row, "printed" if row["printed_notebook"] else "rescored"),
                 "Rerun": self._said(row, row["shown"]),
+                **{model: self._said(row, f"{BY}{model}") for model in others},
             }
             for row in self.claims.to_dict("records")
             if row["paper"] == paper

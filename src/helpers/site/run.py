@@ -35,9 +35,11 @@ from helpers.settings import (
     PUBLISHED,
     ROOT,
     SettingsError,
+    of_model,
     public,
     read_profile,
     refused,
+    run_name,
     settings,
     told,
 )
@@ -136,12 +138,14 @@ def write_parameters(profile: str) -> None:
     A comment holds a digest of what else decides the notebook's numbers: the published numbers of its paper, its
     entries of the data registry, and whether stored replies may answer. So make sees a change of any.
     """
-    folder = BUILD / "params" / profile
+    folder = BUILD / "params" / run_name(profile)
     folder.mkdir(parents=True, exist_ok=True)
     notebooks = sorted(p.stem for p in NOTEBOOKS.glob("*.ipynb"))
     _check_profile(profile, notebooks)
     for notebook in notebooks:
-        text = f"# inputs: {_inputs_digest(notebook)}\n" + yaml.safe_dump(parameters(notebook, profile))
+        values = parameters(notebook, profile)
+        _file_by_model(notebook, profile, values.get("llm_model", ""))
+        text = f"# inputs: {_inputs_digest(notebook)}\n" + yaml.safe_dump(values)
         if settings().answers == "fresh":
             text = "# ANSWERS=fresh\n" + text
         path = folder / f"{notebook}.yml"
@@ -158,7 +162,7 @@ def write_parameters(profile: str) -> None:
 
 def _why_again(notebook: str, profile: str, executed: Path) -> str:
     """Why a run that has left its notebook does not count; empty if it does."""
-    if damaged := record.damaged(notebook, profile):
+    if damaged := record.damaged(notebook, run_name(profile)):
         return f"{damaged.relative_to(ROOT)} is missing or damaged"
     if executed.stat().st_mtime > time.time() + CLOCK_SLACK:  # an edit of now would be older, and not be seen
         return f"{executed.relative_to(ROOT)} is dated in the future, as when the clock was set back"
@@ -167,7 +171,32 @@ def _why_again(notebook: str, profile: str, executed: Path) -> str:
 
 def _outputs(notebook: str, profile: str) -> tuple[Path, Path]:
     """Where a run leaves its notebook and its record."""
-    return BUILD / "executed" / profile / f"{notebook}.ipynb", BUILD / "records" / profile / f"{notebook}.json"
+    name = run_name(profile)
+    return BUILD / "executed" / name / f"{notebook}.ipynb", BUILD / "records" / name / f"{notebook}.json"
+
+
+def _file_by_model(notebook: str, profile: str, model: str) -> None:
+    """Move a run of the profile that another model made, as before an edit of the profile, beside the run to come."""
+    kept = BUILD / "records" / profile / f"{notebook}.json"
+    if run_name(profile) != profile or record.damaged(notebook, profile):
+        return
+    left = json.loads(kept.read_text("utf-8"))
+    if (was := left["provenance"]["parameters"].get("llm_model", model)) == model:
+        return
+    name = of_model(profile, was)
+    left_by_it = (
+        f"executed/{profile}/{notebook}.ipynb",
+        f"records/{profile}/{notebook}.*",
+        f"answers/{profile}/{notebook}",
+    )
+    for source in [p for of in (*left_by_it, f"records/{profile}/requests/{notebook}.json") for p in BUILD.glob(of)]:
+        target = BUILD / source.relative_to(BUILD).as_posix().replace(f"/{profile}/", f"/{name}/", 1)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        shutil.rmtree(target, ignore_errors=True)
+        source.replace(target)
+    left["files"] = {p.replace(f"/{profile}/", f"/{name}/", 1): digest for p, digest in left["files"].items()}
+    left["seal"] = record.seal(left)
+    (BUILD / "records" / name / f"{notebook}.json").write_text(f"{json.dumps(left, indent=1, ensure_ascii=False)}\n")
 
 
 def _inputs_digest(notebook: str) -> str:
@@ -247,7 +276,7 @@ def execute(notebook: str, profile: str, needs: Sequence[Path] = ()) -> int:
         OSError: something could not be written.
     """
     target, kept_record = _outputs(notebook, profile)
-    failed = BUILD / "failed" / profile / f"{notebook}.ipynb"
+    failed = BUILD / "failed" / run_name(profile) / f"{notebook}.ipynb"
     part = target.with_suffix(".part.ipynb")
     for path in (target, failed):
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -257,7 +286,7 @@ def execute(notebook: str, profile: str, needs: Sequence[Path] = ()) -> int:
             return 0
         others = sorted(p.stem for p in NOTEBOOKS.glob("*.ipynb"))
         sys.stderr.write(f"[{others.index(notebook) + 1}/{len(others)}] {notebook} ({profile})\n")
-        given = BUILD / "params" / profile / f"{notebook}.yml"
+        given = BUILD / "params" / run_name(profile) / f"{notebook}.yml"
         values = yaml.safe_load(given.read_text()) or {}
         if given.stat().st_mtime > time.time():  # else it stays newer than what is made from it now
             os.utime(given)

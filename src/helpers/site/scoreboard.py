@@ -7,7 +7,7 @@ import logging
 import re
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, TypeVar, get_args
 
@@ -17,9 +17,9 @@ from rich.markup import escape
 from rich.table import Table
 
 from helpers.results.published import Basis, Claim, Kind, Number, Unit, papers, published
-from helpers.results.record import Record, Value, records
+from helpers.results.record import Record, Value, other_models, records
 from helpers.results.verdicts import TESTED
-from helpers.settings import RESULTS, Profile, settings, told
+from helpers.settings import RESULTS, Profile, run_name, settings, told
 
 SLACK = 1e-9
 """Relative slack of every comparison, so that a value on the border of its tolerance counts as within it."""
@@ -31,6 +31,9 @@ DRIFT_FLOOR: dict[Unit, float | None] = {
     "per_second": None,
 }
 """How far a rerun may always lie from the kept reference. None: not compared."""
+
+BY = "rerun by "
+"""Begins the names of the columns that have another model's rerun."""
 
 T = TypeVar("T")
 
@@ -59,21 +62,24 @@ def scoreboard(paper: str | None = None, profile: Profile | None = None) -> pd.D
         profile: whose runs; the setting PROFILE if left out.
 
     Returns:
-        One row a number: id, paper, table, row, column, unit, printed, value, printed_n, printed_model, note, and three
-        groups of columns: `rescored`, `reference` (the kept run's rerun) and `rerun` (that of this machine), each with
+        One row a number: id, paper, table, row, column, unit, printed, value, printed_n, printed_model, note, and
+        groups of columns: `rescored`, `reference` (the kept run's rerun), `rerun` (that of this machine) and, for each
+        other model, `rerun by <model>`, each with
         `_n`, `_low`, `_high`, `_unparsed`, `_verdict`, `_why`, `_model`, `_notebook` and `_note`. Each group has a
         verdict of its own: agrees, differs, undecided (only the interval reaches within the tolerance), stand-in
         (another model answered: not compared), not compared (speed), SAMPLE, not run or cannot be run, and there is
         always a why. `shown` says which rerun the book shows: this machine's on real data, or else the reference.
     """
     profile = profile or settings().profile
-    own, kept = records(profile), records(profile, RESULTS)
+    own, kept = records(run_name(profile)), records(profile, RESULTS)
+    others = other_models(profile, RESULTS)
     rows = []
     for name in [paper] if paper else papers():
-        rows += [_row(name, number, own, kept) for number in published(name).numbers]
+        rows += [_row(name, number, own, kept, others) for number in published(name).numbers]
     frame = pd.DataFrame(rows)
     counts = [column for column in frame.columns if column.endswith(("_n", "_unparsed"))]
-    floats = [f"{group}{end}" for group in ("rescored", "reference", "rerun") for end in ("", "_low", "_high")]
+    groups = ("rescored", "reference", "rerun", *(f"{BY}{model}" for model in others))
+    floats = [f"{group}{end}" for group in groups for end in ("", "_low", "_high")]
     return frame.astype(dict.fromkeys(counts, "Int64") | dict.fromkeys(floats, "float64"))
 
 
@@ -81,13 +87,15 @@ def ledger(paper: str | None = None, profile: Profile | None = None) -> pd.DataF
     """Every claim, with its verdict on the kept run and on this machine's.
 
     Returns:
-        One row a claim: id, paper, claim, where, note; for `printed`, `rescored`, `reference` and `rerun` the columns
+        One row a claim: id, paper, claim, where, note; for `printed` and each group of the scoreboard the columns
         `_verdict`, `_why`, `_reason`, `_needed`, `_test`, `_p` and `_notebook`; `shown`, as on the scoreboard; then
         `verdict` and `why` of the authors' released answers or the printed numbers if these test the claim, or else of
-        the rerun shown; `basis` is the group that they are taken from.
+        the rerun shown; `basis` is the group that they are taken from. A claim about models that the shown run did not
+        ask is shown by another model's rerun, if that is within its scope.
     """
     profile = profile or settings().profile
-    own, kept = records(profile), records(profile, RESULTS)
+    own, kept = records(run_name(profile)), records(profile, RESULTS)
+    others = other_models(profile, RESULTS)
     rows = []
     for name in [paper] if paper else papers():
         for claim in published(name).claims:
@@ -98,18 +106,28 @@ def ledger(paper: str | None = None, profile: Profile | None = None) -> pd.DataF
                 "reference": _decided(claim, "rerun", kept, claim.why_not or "no reference run tests it yet"),
                 "rerun": _decided(claim, "rerun", own, claim.why_not or "not yet run on this machine"),
             }
+            groups |= {f"{BY}{model}": _decided(claim, "rerun", runs, "not yet run") for model, runs in others.items()}
             for group, decided in groups.items():
                 row |= {f"{group}_{key}": value for key, value in decided.items()}
             here, there = (groups[group]["verdict"] for group in ("rerun", "reference"))
             says = here != "SAMPLE" and there not in TESTED and groups["rerun"]["notebook"]
             nothing = not groups["reference"]["notebook"]
             row["shown"] = "rerun" if here in TESTED or says or nothing else "reference"
+            if claim.rule and claim.rule.scope and groups[row["shown"]]["verdict"] not in TESTED:
+                within = (group for group in groups if group.startswith(BY) and groups[group]["verdict"] in TESTED)
+                row["shown"] = next(within, row["shown"])
             decide = [g for g in ("rescored", "printed") if groups[g]["verdict"] in (*TESTED, "cannot be run")]
             row["basis"] = (decide or [row["shown"]])[0]
             chosen = groups[row["basis"]]
             rows.append({**row, "verdict": chosen["verdict"], "why": chosen["why"]})
     counts = {f"{group}_needed": "Int64" for group in groups}
     return pd.DataFrame(rows).astype({f"{group}_p": "float64" for group in groups} | counts)
+
+
+def models(board: pd.DataFrame) -> list[str]:
+    """The other models that have a column on a scoreboard or ledger, and a rerun in one of its rows."""
+    groups = [str(c).removesuffix("_notebook") for c in board.columns if c.startswith(BY) and c.endswith("_notebook")]
+    return [group.removeprefix(BY) for group in groups if board[f"{group}_notebook"].ne("").any()]
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,13 +189,20 @@ def _latest(runs: Sequence[Record], entries: Callable[[Record], Iterable[T]]) ->
     return None, None
 
 
-def _row(paper: str, number: Number, own: Sequence[Record], kept: Sequence[Record]) -> dict[str, Any]:
+def _row(
+    paper: str,
+    number: Number,
+    own: Sequence[Record],
+    kept: Sequence[Record],
+    others: Mapping[str, Sequence[Record]],
+) -> dict[str, Any]:
     """One row of the scoreboard."""
     groups = {
         "rescored": _rescored(number, own, kept),
         "reference": _cell(number, "rerun", kept, "no reference run has it yet"),
         "rerun": _cell(number, "rerun", own, "not yet run on this machine"),
     }
+    groups |= {f"{BY}{model}": _cell(number, "rerun", runs, "not yet run") for model, runs in others.items()}
     row: dict[str, Any] = {"id": number.id, "paper": paper}
     row |= {key: getattr(number, key) for key in ("table", "row", "column", "unit", "printed", "value")}
     row |= {"printed_n": number.n, "printed_model": number.model or "", "note": number.note}
@@ -328,7 +353,7 @@ def _counted(verdicts: Iterable[str]) -> str:
 
 
 def _check(console: Console, paper: str | None, profile: Profile) -> int:
-    both = records(profile), records(profile, RESULTS)
+    both = records(run_name(profile)), records(profile, RESULTS)
     own, kept = ({run.notebook: run for run in runs if paper in (None, run.paper)} for runs in both)
     shared = sorted(own.keys() & kept.keys())
     real = [name for name in shared if not own[name].sample and not kept[name].sample]
@@ -348,12 +373,13 @@ def _check(console: Console, paper: str | None, profile: Profile) -> int:
 
 
 def _board(title: str, frame: pd.DataFrame) -> Table:
-    table = Table("place", "printed", "rescored", "reference", "this machine", title=title)
+    others = models(frame)
+    table = Table("place", "printed", "rescored", "reference", "this machine", *map(escape, others), title=title)
     for row in frame.to_dict("records"):
         number = published(row["paper"]).number(row["id"])
         cells = [
             _coloured(_shown(number, row, group), row[f"{group}_verdict"])
-            for group in ("rescored", "reference", "rerun")
+            for group in ("rescored", "reference", "rerun", *(f"{BY}{model}" for model in others))
         ]
         table.add_row(
             escape(f"{row['row']}: {row['column']}"),
@@ -370,8 +396,10 @@ def _shown(number: Number, row: dict[Any, Any], group: str) -> str:
 
 
 def _claims(frame: pd.DataFrame) -> Table:
-    groups = ("printed", "rescored", "reference", "rerun")
-    table = Table("claim", "printed numbers", "released answers", "reference", "this machine", "why", title="Claims")
+    others = models(frame)
+    groups = ("printed", "rescored", "reference", "rerun", *(f"{BY}{model}" for model in others))
+    names = ("printed numbers", "released answers", "reference", "this machine", *map(escape, others))
+    table = Table("claim", *names, "why", title="Claims")
     for row in frame.to_dict("records"):
         verdicts = [_coloured(row[f"{group}_verdict"], row[f"{group}_verdict"]) for group in groups]
         table.add_row(escape(row["claim"]), *verdicts, escape(row["why"]))

@@ -47,7 +47,9 @@ def files(chapters: Iterable[Chapter]) -> dict[str, str]:
     for chapter in chapters:
         if chapter.record is None or not arms(chapter):
             continue
-        rows = answers.read(answers.newest(chapter.name, chapter.record.profile))
+        profile = chapter.record.profile
+        own = answers.read(answers.newest(chapter.name, profile))
+        rows = pd.concat([own, *answers.others(chapter.name, profile).values()])
         prompts = store.get(key for keys in rows.requests for key in keys)
         names = {arm: figures.ARMS.get(arm, (arm.replace("_", " "),))[0] for arm in rows.arm.unique()}
         models = sorted(set(rows.model) - {""})

@@ -1,0 +1,149 @@
+"""Runs with several models: where they lie, the columns that they add, and how two are compared."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+from conftest import REPOSITORY
+from test_outcomes import rows as answers_of
+
+from helpers.results import answers, compare, intervals, paired, record, show
+from helpers.results.answers import Answer
+from helpers.results.figures import SCORES, Html, ScoreTable
+from helpers.results.outcomes import Outcomes
+from helpers.results.requests import StoreError
+from helpers.settings import of_model, run_name, settings
+from helpers.site import run
+
+GOLD = [True, False] * 6
+FIRST = [True] * 12
+SECOND = [*GOLD[:9], True, True, None]
+NB = "01_side_effects_forward"
+
+
+def made(model: str, **arms: Sequence[bool | None]) -> list[Answer]:
+    return [
+        Answer(**{**vars(row), "model": model, "requests": [f"{model}-{i}"]})
+        for i, row in enumerate(answers_of(GOLD, **arms))
+    ]
+
+
+def left_by(table: Html) -> dict[str, Any]:
+    assert isinstance(table, ScoreTable)
+    scores: dict[str, Any] = json.loads(json.dumps(table._repr_mimebundle_()[SCORES]))
+    return scores
+
+
+@pytest.fixture
+def asked(monkeypatch):
+    """Sets LLM_MODEL for the rest of a test; the settings are read anew."""
+
+    def choose(model: str) -> None:
+        monkeypatch.setenv("LLM_MODEL", model)
+        settings.cache_clear()
+
+    choose("")
+    yield choose
+    monkeypatch.undo()
+    settings.cache_clear()
+
+
+@pytest.fixture
+def two_models(tmp_path, monkeypatch, asked):
+    """Answers of two models to the same twelve questions: the profile's own as reference, another one built here."""
+    monkeypatch.setattr(answers, "BUILT", tmp_path / "built")
+    monkeypatch.setattr(answers, "RELEASED", tmp_path / "released")
+    own = made("own", closed_book=FIRST, graph=GOLD)
+    other = made("other/7B", closed_book=SECOND, graph=GOLD)
+    lookup = answers_of(GOLD, lookup=GOLD)
+    plain = [Answer(**{**vars(row), "model": ""}) for row in lookup]
+    answers.write(answers.RELEASED / NB, pd.DataFrame([vars(r) for r in own + plain]), licence="CC0-1.0")
+    folder = answers.BUILT / of_model("laptop", "other/7B") / NB
+    answers.write(folder, pd.DataFrame([vars(r) for r in other + plain]), licence="CC0-1.0")
+
+
+@pytest.mark.parametrize(
+    "model", ["", "Qwen/Qwen2.5-7B-Instruct", "gemma-3:4b", "http models/é", "Qwen2.5-Coder-1.5B-Instruct"]
+)
+def test_make_and_the_settings_give_a_models_runs_the_same_folder(asked, model):
+    asked(model)
+    command = ["make", "-s", f"PYTHON={sys.executable}", "--eval", "folder:;@echo '$(RUN)'", "folder", "PROFILE=laptop"]
+    done = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == run_name("laptop")
+    assert (run_name("laptop") == "laptop") == (model in ("", "Qwen2.5-Coder-1.5B-Instruct"))
+
+
+def test_another_models_rows_are_found_beside_the_runs_own(two_models, asked):
+    assert list(answers.others(NB, "laptop")) == ["other/7B"]
+    assert set(answers.others(NB, "laptop")["other/7B"].arm) == {"closed_book", "graph"}
+    asked("other/7B")
+    assert set(answers.read(answers.newest(NB, "laptop")).model) == {"", "other/7B"}
+    assert list(answers.others(NB, "laptop")) == ["own"]
+    assert answers.others(NB, "paper") == {}
+
+
+def test_a_table_of_scores_gets_a_column_for_each_other_model(two_models):
+    own = Outcomes(answers.read(answers.newest(NB, "laptop")), draws=200)
+    others = answers.others(NB, "laptop")
+    shown = own.table(["accuracy"], "Accuracy")
+    scores = left_by(shown)
+    table = own.beside_models(scores, others)
+    expected = Outcomes(others["other/7B"], draws=200)._text("accuracy", "closed_book")
+    assert "accuracy, other/7B" in table.html
+    assert str(expected) in table.text.replace("\xa0", " ")
+    lines = {line.split()[0]: line for line in table.text.splitlines()[2:]}
+    assert len(lines) == 3  # the lookup asks no model, so its cell is empty
+    of_some = Outcomes(own.frame[own.frame.gold == "YES"], draws=200).table(["accuracy"], "Some units")
+    assert "91.7" not in own.beside_models(left_by(of_some), others).text
+
+
+def test_two_models_are_compared_unit_by_unit(two_models):
+    told = compare.compare(NB, "laptop")
+    right = [[bool(a) == g for a, g in zip(said, GOLD, strict=True)] for said in (FIRST, SECOND)]
+    of_drugs = paired.paired_means(*right, clusters=[f"drug {i // 3}" for i in range(12)], draws=intervals.DRAWS)
+    assert (of_drugs.b, of_drugs.c) == (0, 5)
+    line = next(line for line in told.splitlines() if "closed_book: own" in line)
+    assert " 12 " in line and f"{min(1.0, 2 * of_drugs.p):.3f}" in line
+    assert "closed_book: 5 units differ in accuracy" in told
+    assert "graph: 0 units differ in accuracy" in told
+    unit = next(u for u in told.split("units differ in accuracy")[1].splitlines() if "|" in u).split(":")[0].strip()
+    both = show.show(NB, "laptop", arm="closed_book", unit=unit)
+    assert "-- closed_book own" in both and "-- closed_book other/7B" in both
+
+
+def test_a_comparison_with_a_model_that_did_not_answer_says_which_did(two_models):
+    with pytest.raises(StoreError, match=r"own, other/7B.*make models"):
+        compare.compare(NB, "laptop", ["own", "third"])
+
+
+def test_a_run_of_the_model_that_a_profile_named_before_is_moved_beside(tmp_path, monkeypatch, asked):
+    build = tmp_path / "_build"
+    for module in (run, record):
+        monkeypatch.setattr(module, "BUILD", build)
+    monkeypatch.setattr(record, "RECORDS", build / "records")
+    monkeypatch.setattr(answers, "BUILT", build / "answers")
+    kept = record.start(notebook=NB, paper="side_effects", profile="laptop", parameters={"llm_model": "before"})
+    kept.save(outcomes=Outcomes(made("before", closed_book=FIRST)))
+    executed = build / "executed" / "laptop" / f"{NB}.ipynb"
+    executed.parent.mkdir(parents=True)
+    executed.write_text('{"cells": [], "metadata": {}}')
+    run._file_by_model(NB, "laptop", "before")
+    assert record.damaged(NB, "laptop") is None
+    run._file_by_model(NB, "laptop", "after")
+    assert not list(build.glob("*/laptop/*"))
+    assert record.damaged(NB, "laptop@before") is None
+    (moved,) = record.records("laptop@before")
+    assert moved.provenance.parameters["llm_model"] == "before"
+    assert (answers.BUILT / "laptop@before" / NB / "closed_book.parquet").is_file()
+
+
+def test_the_folder_of_a_model_is_a_name_without_a_path():
+    assert of_model("laptop", "../../x y") == "laptop@.._.._x_y"
+    assert len(Path(of_model("laptop", "a/b:c")).parts) == 1
