@@ -37,7 +37,7 @@ def model_difference_small(outcomes: Outcomes, **_: Any) -> Decision:  # noqa: A
     rows = outcomes.where(arm=ARMS).frame
     models = sorted(rows.model.unique())
     if len(models) < 2:
-        return Decision("not run", "It needs the answers of two models.")
+        return Decision("not run", "It needs the answers of two models.", reason="one model")
     right = (rows.predicted == "YES") == (rows.gold == "YES")
     hits = rows.assign(right=right).pivot_table("right", "cluster", ["model", "arm"], aggfunc="sum")
     # (models, arms, drugs), and the questions of each drug
