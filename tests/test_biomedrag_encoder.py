@@ -12,7 +12,7 @@ from tokenizers import Tokenizer, models, pre_tokenizers, processors
 
 from helpers import engines, settings, training
 from helpers.engines import EngineError
-from helpers.results import record
+from helpers.results import record, records
 from helpers.results.outcomes import Outcomes
 from helpers.vectors import Encoder
 from papers.biomedrag import choices, encoder_tuning, scorer
@@ -214,7 +214,7 @@ def test_a_fine_tuned_encoder_is_in_the_same_comparison(run, tmp_path, with_tune
         assert first.p < 0.05
         assert second.test.difference == 0
     choices.report_lesson(run, "GIT", lesson)
-    saved = record.load(run.save(tmp_path / "record.json"))
+    saved = records.load(run.save(tmp_path / "record.json"))
     assert ("a base, fine-tuned" in {model.name for model in saved.provenance.models}) == with_tuned
 
 

@@ -101,7 +101,7 @@ def binary_scores(
     same_length(y_true=truth, y_pred=answer, clusters=units)
     unparsed = int((~parsed).sum())
     cells = (truth & answer, ~truth & answer, truth & ~answer, ~truth & ~answer)
-    counts = summed(units, *cells)
+    counts = summed(units, *(cell.astype(float) for cell in cells))
     drawn = resampled(counts, draws, np.random.default_rng(0))
     scores = {}
     for name, (top, bottom) in _RATIOS.items():

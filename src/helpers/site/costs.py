@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Final, get_args
 
 from helpers.engines import EMBEDDED_MODELS, GIB
-from helpers.results.record import Record, records
+from helpers.results.records import Record, records
 from helpers.settings import NOTEBOOKS, RESULTS, Profile, read_profile
 from helpers.site.run import declared
 

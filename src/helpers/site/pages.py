@@ -19,13 +19,13 @@ import pandas as pd
 
 from helpers.datasets import registry
 from helpers.results import figures
-from helpers.results.figures import Markup, escape
+from helpers.results.markup import Markup, escape
 from helpers.results.published import Basis, Kind, Number, published
 from helpers.results.published import papers as declared_papers
-from helpers.results.record import Record
+from helpers.results.records import Record
 from helpers.results.verdicts import TESTED, UNTESTED
 from helpers.settings import RESULTS, ROOT, Settings
-from helpers.site import costs, viewer
+from helpers.site import costs, pictures, viewer
 from helpers.site.chapters import REAL_PROFILES, Chapter, PageError, read_notebook, shown_profile
 from helpers.site.launch import repository_url
 from helpers.site.scoreboard import BY, ledger, models, scoreboard
@@ -309,7 +309,7 @@ class Pages:
         caption += f", rerun with {', '.join(dict.fromkeys(models))}" if models else "; not rerun yet"
         caption += ". Bars are 95 % intervals." if frame[["rescored", "rerun"]].notna().any(axis=None) else "."
         figures.use_style()
-        drawn = figures.scoreboard_picture(frame, narrow=narrow)
+        drawn = pictures.scoreboard_picture(frame, narrow=narrow)
         return figures.figure(drawn, alt="; ".join(said) + ".", caption=caption)
 
     def picture(self, prefix: str, column: str) -> str:
@@ -354,7 +354,7 @@ class Pages:
         figures.use_style()
 
         def drawn(*, narrow: bool) -> figures.Picture:
-            picture = figures.shares_picture(counts, [named[word] for word in words], narrow=narrow)
+            picture = pictures.shares_picture(counts, [named[word] for word in words], narrow=narrow)
             return figures.figure(picture, alt=f"{told}.", caption=caption)
 
         return _for_screens(drawn)

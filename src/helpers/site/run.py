@@ -27,7 +27,7 @@ import yaml
 from filelock import FileLock, Timeout
 
 from helpers import datasets
-from helpers.results import record
+from helpers.results import records
 from helpers.results.published import paper_of
 from helpers.settings import (
     BUILD,
@@ -162,7 +162,7 @@ def write_parameters(profile: str) -> None:
 
 def _why_again(notebook: str, profile: str, executed: Path) -> str:
     """Why a run that has left its notebook does not count; empty if it does."""
-    if damaged := record.damaged(notebook, run_name(profile)):
+    if damaged := records.damaged(notebook, run_name(profile)):
         return f"{damaged.relative_to(ROOT)} is missing or damaged"
     if executed.stat().st_mtime > time.time() + CLOCK_SLACK:  # an edit of now would be older, and not be seen
         return f"{executed.relative_to(ROOT)} is dated in the future, as when the clock was set back"
@@ -178,7 +178,7 @@ def _outputs(notebook: str, profile: str) -> tuple[Path, Path]:
 def _file_by_model(notebook: str, profile: str, model: str) -> None:
     """Move a run of the profile that another model made, as before an edit of the profile, beside the run to come."""
     kept = BUILD / "records" / profile / f"{notebook}.json"
-    if run_name(profile) != profile or record.damaged(notebook, profile):
+    if run_name(profile) != profile or records.damaged(notebook, profile):
         return
     left = json.loads(kept.read_text("utf-8"))
     if (was := left["provenance"]["parameters"].get("llm_model", model)) == model:
@@ -195,7 +195,7 @@ def _file_by_model(notebook: str, profile: str, model: str) -> None:
         shutil.rmtree(target, ignore_errors=True)
         source.replace(target)
     left["files"] = {p.replace(f"/{profile}/", f"/{name}/", 1): digest for p, digest in left["files"].items()}
-    left["seal"] = record.seal(left)
+    left["seal"] = records.seal(left)
     (BUILD / "records" / name / f"{notebook}.json").write_text(f"{json.dumps(left, indent=1, ensure_ascii=False)}\n")
 
 
@@ -398,7 +398,7 @@ def _hide_secrets(executed: Path) -> None:
     for cell in notebook["cells"]:
         if "outputs" in cell:
             cell["outputs"] = public(cell["outputs"], keep=frozenset({"output_type", "name", "metadata"}))
-    notebook["metadata"]["seal"] = record.seal({"cells": notebook["cells"]})
+    notebook["metadata"]["seal"] = records.seal({"cells": notebook["cells"]})
     executed.write_text(json.dumps(notebook, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
 
 
