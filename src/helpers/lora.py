@@ -12,7 +12,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from helpers import datasets, engines, training
+from helpers import datasets, engines, registry, training
 from helpers.engines import Adapter
 from helpers.settings import DERIVED
 from helpers.vectors import threads
@@ -161,7 +161,7 @@ def trained(name: str, pairs: Sequence[Pair], validation: Sequence[Pair], base: 
     defaults = {k: p.default for k, p in inspect.signature(train).parameters.items() if p.default is not p.empty}
     settings = defaults | settings
     weights = engines.EMBEDDED_MODELS.get(base)
-    digest = datasets.registry()[weights.source].sha256 if weights else ""
+    digest = registry.registry()[weights.source].sha256 if weights else ""
     return training.kept(
         ADAPTERS,
         name,

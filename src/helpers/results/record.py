@@ -70,7 +70,7 @@ class Run:
             name=located.name, sha256=located.sha256, source=located.source, sample=located.sample
         )
         self.sample = self.sample or located.sample
-        from helpers.datasets import registry  # noqa: PLC0415  # pydantic over the whole registry
+        from helpers.registry import registry  # noqa: PLC0415  # pydantic over the whole registry
 
         entry = registry().get(located.name)
         self._own = self._own or (entry is None and not located.sample)

@@ -23,7 +23,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from helpers import datasets, engines, services
+from helpers import datasets, engines, registry, services
 from helpers.settings import BUILD, NOTEBOOKS, ROOT, SettingsError, profile_model, public, settings, told
 from helpers.site import run
 
@@ -144,7 +144,7 @@ def _parameters() -> list[dict[str, Any]]:
 
 def _encoders() -> Finding:
     named = {values[name] for values in _parameters() for name in ENCODERS if values.get(name)}
-    hub = sorted(name for name in named if f"models/{name}/model.onnx" not in datasets.registry())
+    hub = sorted(name for name in named if f"models/{name}/model.onnx" not in registry.registry())
     if not hub:
         return Finding("encoders", ", ".join(sorted(named)) or "none")
     mend = "" if importlib.util.find_spec("sentence_transformers") else "pip install '.[encoders]'"
@@ -186,7 +186,7 @@ def _trained(bases: set[str]) -> list[Path]:
 
 
 def _models() -> Finding:
-    names = [n for n, e in datasets.registry().items() if e.kind == "model"]
+    names = [n for n, e in registry.registry().items() if e.kind == "model"]
     missing = [n for n in names if not (datasets.RAW / n).exists()]
     here = f"{len(names) - len(missing)} of {len(names)} weights are here"
     return Finding("weights", here, "make data (or leave it: each is fetched on first need)" if missing else "")
@@ -194,7 +194,7 @@ def _models() -> Finding:
 
 def _data() -> Finding:
     s = settings()
-    names = [n for n, e in datasets.registry().items() if e.kind == "data"]
+    names = [n for n, e in registry.registry().items() if e.kind == "data"]
     missing = [n for n in names if not (datasets.RAW / n).exists()]
     source = (
         f"DATA_MIRROR={s.data_mirror}, then the sources" if s.data_mirror else "the sources (DATA_MIRROR is not set)"

@@ -17,7 +17,7 @@ from typing import Any, Final, Literal, Union, get_args, get_origin
 
 import pandas as pd
 
-from helpers.datasets import registry
+from helpers.registry import registry
 from helpers.results import figures
 from helpers.results.markup import Markup, escape
 from helpers.results.published import Basis, Kind, Number, published

@@ -26,7 +26,7 @@ from typing import Any
 import yaml
 from filelock import FileLock, Timeout
 
-from helpers import datasets
+from helpers import datasets, registry
 from helpers.results import records
 from helpers.results.published import paper_of
 from helpers.settings import (
@@ -200,7 +200,7 @@ def _file_by_model(notebook: str, profile: str, model: str) -> None:
 
 
 def _inputs_digest(notebook: str) -> str:
-    read = [e.model_dump(mode="json") for e in datasets.registry().values() if notebook in e.readers]
+    read = [e.model_dump(mode="json") for e in registry.registry().values() if notebook in e.readers]
     paper = PUBLISHED / f"{paper_of(NOTEBOOKS / f'{notebook}.ipynb')}.yml"
     published = paper.read_text(encoding="utf-8") if paper.is_file() else ""
     return hashlib.sha256((json.dumps(read, sort_keys=True, default=str) + published).encode()).hexdigest()[:16]
