@@ -128,9 +128,9 @@ class Place:
         return name
 
     def write(self, content: object) -> None:
-        registry.REGISTRY.parent.mkdir(parents=True, exist_ok=True)
-        registry.REGISTRY.write_text(content if isinstance(content, str) else yaml.safe_dump(content))
-        registry._read.cache_clear()
+        registry_module.REGISTRY.parent.mkdir(parents=True, exist_ok=True)
+        registry_module.REGISTRY.write_text(content if isinstance(content, str) else yaml.safe_dump(content))
+        registry_module._read.cache_clear()
 
     def left(self) -> list[str]:
         """The files under data/raw, but for locks and stamps."""
@@ -841,7 +841,7 @@ def test_a_missing_registry_is_explained(place: Place) -> None:
 
 
 def test_the_project_s_registry_holds_together() -> None:
-    text = registry.REGISTRY.read_text(encoding="utf-8")
+    text = registry_module.REGISTRY.read_text(encoding="utf-8")
     names = re.findall(r"^  (\S+):$", text.partition("\nfiles:\n")[2], flags=re.M)
     assert len(names) == len(set(names)), "YAML takes the last of two entries of one name without a word"
     entries = registry()
