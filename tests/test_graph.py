@@ -16,7 +16,7 @@ from hypothesis import HealthCheck, given
 from hypothesis import settings as examples
 from hypothesis import strategies as st
 
-from helpers import engines, graph, graph_driver, graph_load, graph_notes, services, supervisor
+from helpers import graph, graph_driver, graph_engine, graph_load, graph_notes, services, supervisor
 from helpers.graph import CypherRejected, Graph, GraphError
 from helpers.services import GraphEndpoint
 from helpers.settings import settings
@@ -55,8 +55,8 @@ def embedded_server(root: Path) -> Iterator[GraphEndpoint]:
             patch.delenv("NEO4J_URI", raising=False)
             patch.setattr(services, "SERVICES", root / "services")
             patch.setattr(supervisor, "LOGS", root / "_build" / "logs")
-            patch.setattr(engines, "LOGS", root / "_build" / "logs")
-            patch.setattr(engines, "GRAPH_FOLDER", root / "graph")
+            patch.setattr(graph_engine, "LOGS", root / "_build" / "logs")
+            patch.setattr(graph_engine, "GRAPH_FOLDER", root / "graph")
             settings.cache_clear()
             yield
         settings.cache_clear()

@@ -125,7 +125,7 @@ def test_a_comparison_with_a_model_that_did_not_answer_says_which_did(two_models
 
 def test_a_run_of_the_model_that_a_profile_named_before_is_moved_beside(tmp_path, monkeypatch, asked):
     build = tmp_path / "_build"
-    for module in (run, record):
+    for module in (run, record, records):
         monkeypatch.setattr(module, "BUILD", build)
     monkeypatch.setattr(records, "RECORDS", build / "records")
     monkeypatch.setattr(answers, "BUILT", build / "answers")

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final, get_args
 
-from helpers.engines import EMBEDDED_MODELS, GIB
+from helpers.engine_install import EMBEDDED_MODELS, GIB
 from helpers.results.records import Record, records
 from helpers.settings import NOTEBOOKS, RESULTS, Profile, read_profile
 from helpers.site.run import declared

@@ -23,11 +23,12 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from helpers import datasets, engines, registry, services
+from helpers import datasets, engine_install, registry, services
+from helpers.engine_install import GIB
 from helpers.settings import BUILD, NOTEBOOKS, ROOT, SettingsError, profile_model, public, settings, told
 from helpers.site import run
 
-DISK_NEEDED = 12 * engines.GIB
+DISK_NEEDED = 12 * GIB
 """Bytes that engine, weights and indexes of the laptop profile take together, with room."""
 
 
@@ -86,12 +87,10 @@ def install_browser(say: Callable[[str], None]) -> None:
 
 def _machine() -> Finding:
     cores = os.cpu_count() or 1
-    memory = psutil.virtual_memory().total / engines.GIB
+    memory = psutil.virtual_memory().total / GIB
     free = shutil.disk_usage(ROOT).free
-    uses = (
-        f"Python {platform.python_version()}, {cores} cores, {memory:.0f} GiB memory, {free / engines.GIB:.0f} GiB disk"
-    )
-    mend = "" if free > DISK_NEEDED else f"free disk: {DISK_NEEDED / engines.GIB:.0f} GiB are needed at first set-up"
+    uses = f"Python {platform.python_version()}, {cores} cores, {memory:.0f} GiB memory, {free / GIB:.0f} GiB disk"
+    mend = "" if free > DISK_NEEDED else f"free disk: {DISK_NEEDED / GIB:.0f} GiB are needed at first set-up"
     return Finding("machine", uses, mend)
 
 
@@ -131,8 +130,8 @@ def _llm() -> Finding:
         return Finding("LLM", f"{model} at {s.llm_base_url} (LLM_BASE_URL)")
     if s.profile == "paper":
         return Finding("LLM", f"{model}", "the paper profile wants a server: set LLM_BASE_URL and LLM_MODEL")
-    engine, why = engines.choose_engine(model)
-    mend = "" if engines.installed(engine) else "make setup"
+    engine, why = engine_install.choose_engine(model)
+    mend = "" if engine_install.installed(engine) else "make setup"
     return Finding("LLM", f"{model} by embedded {engine} ({why})", mend)
 
 
@@ -158,7 +157,7 @@ def _adapters() -> Finding:
         return Finding("adapters", "none: this profile trains no model")
     uses = f"LoRA adapters of {', '.join(sorted(bases))}, trained by the notebooks"
     s = settings()
-    engine, why = engines.choose_engine(min(bases))
+    engine, why = engine_install.choose_engine(min(bases))
     if engine != "vllm":
         return Finding("adapters", uses, f"{engine} trains and serves none ({why}): set LLM_ENGINE=vllm")
     if not s.llm_base_url:
@@ -214,7 +213,7 @@ def findings() -> list[Finding]:
     for part in (_machine, _profile, _graph, _llm, _encoders, _adapters, _models, _data, _browser):
         try:
             found.append(part())
-        except (SettingsError, datasets.DataError, engines.EngineError) as error:
+        except (SettingsError, datasets.DataError, engine_install.EngineError) as error:
             found.append(Finding(part.__name__.strip("_"), "cannot be told", str(error)))
     return [Finding(*public(list(astuple(finding)))) for finding in found]
 
@@ -229,10 +228,10 @@ def main(arguments: list[str] | None = None) -> int:
     try:
         s = settings()
         if options.install and not s.llm_base_url:
-            engines.install_chosen(profile_model(s.profile), console.print)
+            engine_install.install_chosen(profile_model(s.profile), console.print)
         if options.browser:
             install_browser(console.print)
-    except (SettingsError, engines.EngineError, RuntimeError) as error:
+    except (SettingsError, engine_install.EngineError, RuntimeError) as error:
         console.print(str(error), markup=False, style="red")
         return 1
     if options.install or options.browser:
