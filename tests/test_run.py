@@ -21,7 +21,7 @@ from nbclient.exceptions import DeadKernelError
 
 from helpers.results import records, reference
 from helpers.settings import NOTEBOOKS, PROFILES
-from helpers.site import dependencies, run
+from helpers.site import dependencies, parameters, run
 
 PUBLISHED = """
 paper: demo
@@ -76,7 +76,7 @@ def test_every_profile_fits_every_notebook():
     assert names
     for profile in (p.stem for p in PROFILES.glob("*.yml")):
         for name in names:
-            assert run.parameters(name, profile)["profile"] == profile
+            assert parameters.parameters(name, profile)["profile"] == profile
 
 
 def test_notebooks_are_stored_without_outputs():

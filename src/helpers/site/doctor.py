@@ -26,7 +26,7 @@ from rich.table import Table
 from helpers import datasets, engine_install, registry, services
 from helpers.engine_install import GIB
 from helpers.settings import BUILD, NOTEBOOKS, ROOT, SettingsError, profile_model, public, settings, told
-from helpers.site import run
+from helpers.site import parameters
 
 DISK_NEEDED = 12 * GIB
 """Bytes that engine, weights and indexes of the laptop profile take together, with room."""
@@ -138,7 +138,7 @@ def _llm() -> Finding:
 def _parameters() -> list[dict[str, Any]]:
     """What this profile gives each notebook, its own defaults included."""
     paths = sorted(NOTEBOOKS.glob("*.ipynb"))
-    return [run.declared(path) | run.parameters(path.stem, settings().profile) for path in paths]
+    return [parameters.declared(path) | parameters.parameters(path.stem, settings().profile) for path in paths]
 
 
 def _encoders() -> Finding:
