@@ -38,7 +38,7 @@ from helpers.results import figures, markup, published, record, records, rules
 from helpers.results.answers import Answer, answered
 from helpers.results.metrics import proportion
 from helpers.results.outcomes import Outcomes
-from helpers.site import book, chapters, costs, pages, scoreboard
+from helpers.site import book, chapters, costs, pages, run_pages, scoreboard
 from papers.across_papers.questions import Asked
 from papers.qa_rag import ask as ask_documents
 from papers.qa_rag.answers import Excerpt, Given
@@ -192,8 +192,8 @@ DIRECT: dict[str, Callable[[str], str]] = {
     "side_effects.ask.show": from_graph,
 }
 OF_A_RECORD = {
-    "site.pages.verdict",
-    "site.pages.findings",
+    "site.pieces.verdict",
+    "site.pieces.findings",
     *(f"site.pages.Pages.{name}" for name in pages.Pages([]).functions()),
 }
 
@@ -287,7 +287,7 @@ def book_of(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], 
     folder = tmp_path / "records"
     for module in (records, chapters):
         monkeypatch.setattr(module, "RECORDS", folder)
-    for module in (pages, chapters, scoreboard, costs):
+    for module in (run_pages, chapters, scoreboard, costs):
         monkeypatch.setattr(module, "RESULTS", tmp_path / "none")
 
     def make(text: str) -> pages.Pages:
@@ -326,7 +326,7 @@ def book_of(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], 
         failed = tmp_path / f"{CHAPTER}.ipynb"
         failed.write_text(json.dumps({"cells": cells, "metadata": {}}), encoding="utf-8")
         source = settings.NOTEBOOKS / f"{CHAPTER}.ipynb"
-        return pages.Pages([pages.Chapter(CHAPTER, "yours", source, records.load(path), None, failed)])
+        return pages.Pages([chapters.Chapter(CHAPTER, "yours", source, records.load(path), None, failed)])
 
     return make
 

@@ -23,7 +23,7 @@ from helpers.results.metrics import Score, proportion
 from helpers.results.outcomes import Outcomes
 from helpers.results.published import RecordError, UnknownId
 from helpers.settings import ROOT, settings
-from helpers.site import pages, scoreboard
+from helpers.site import pieces, scoreboard
 
 TOY = """
 paper: toy
@@ -649,7 +649,7 @@ def test_a_run_says_how_many_of_its_answers_came_from_the_disk():
     warm.asked(Usage(requests=5, cached=4, prompt_tokens=100, generated_tokens=10, seconds=600, kept_seconds=540))
     for run in (cold, warm):
         run.save()
-    lines = {r.notebook: pages.run_line(r) for r in records.records("laptop")}
+    lines = {r.notebook: pieces.run_line(r) for r in records.records("laptop")}
     assert "kept" not in lines["01_toy"]
     assert lines["02_toy"].endswith("9 min, 4 of 5 replies stored"), "they count with what they took"
 

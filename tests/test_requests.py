@@ -11,6 +11,7 @@ import stat
 import threading
 import warnings
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import pyarrow as pa
@@ -233,7 +234,7 @@ def test_requests_travel_by_the_command_line(tmp_path, monkeypatch, capsys):
     assert told(lambda: exchange.main(["import", str(tmp_path / "missing.parquet")])) == 1
     assert "missing.parquet" in capsys.readouterr().err
     for no_file in (["export", ""], ["export", str(tmp_path)], ["import"]):
-        assert told(lambda no_file=no_file: exchange.main(no_file)) == 1
+        assert told(partial(exchange.main, no_file)) == 1
         assert f"make {no_file[0]}-requests" in capsys.readouterr().err
 
 

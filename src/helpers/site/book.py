@@ -34,7 +34,8 @@ from helpers.results.records import Record
 from helpers.settings import BUILD, ROOT, PublicError, SettingsError, told
 from helpers.site import viewer
 from helpers.site.chapters import Chapter, PageError, chapters, heading, read_notebook
-from helpers.site.pages import Pages, findings, run_line
+from helpers.site.pages import Pages
+from helpers.site.pieces import findings, run_line
 
 BOOK: Final = ROOT / "book"
 STAGED: Final = BUILD / "book-src"
