@@ -363,7 +363,7 @@ class Pages(RunPages):
         if not row[f"{group}_notebook"]:
             return absent("not run") if group == row["shown"] else escape(_NONE)
         reason = f" ({row[f'{group}_reason']})" if row[f"{group}_reason"] else ""
-        why = row[f"{group}fine_print"]
+        why = row[f"{group}_why"]
         told = escape("printed numbers: " if group == "printed" else "")
         return told + verdict(row[f"{group}_verdict"]) + reason + folded("Evidence", why)
 
