@@ -153,7 +153,7 @@ scoreboard: $(READY) ## print what became of each paper, or of one: make scorebo
 # -------------------------------------------------------------------------------------------------------------- book
 SOURCES := $(shell find book data/published data/results notebooks/profiles -type f 2>/dev/null) \
            _config.yml data/registry.yml CITATION.cff compose.yaml slurm.sh \
-           $(wildcard src/helpers/site/*.py src/helpers/results/*.py) src/helpers/datasets.py src/helpers/settings.py
+           $(wildcard src/helpers/site/*.py src/helpers/results/*.py) src/helpers/registry.py src/helpers/settings.py
 book: $(BOOK) ## build the book from the runs, or from the kept reference where there is none
 # What the book shows besides files; written at each call, and only touched when something in it changed.
 SHOWN := $(RUN) $(REPOSITORY_URL) $(REPOSITORY_BRANCH)

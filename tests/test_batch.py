@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from helpers import batch, engines, llm
+from helpers import batch, engine_install, engines, llm
 from helpers.llm import LLM
 from helpers.results import requests
 from helpers.results.requests import StoreError
@@ -101,7 +101,7 @@ def test_a_file_that_is_no_output_of_a_batch_is_named(tmp_path, content):
 
 
 @pytest.mark.engine
-@pytest.mark.skipif(engines.choose_engine(SMALL_MODEL)[0] != "vllm", reason="llama.cpp has no batches")
+@pytest.mark.skipif(engine_install.choose_engine(SMALL_MODEL)[0] != "vllm", reason="llama.cpp has no batches")
 def test_vllms_batches_give_what_its_server_gives(collecting, small_llm, monkeypatch):
     for ask in (
         lambda model: model.chat_many(PROMPTS, max_tokens=5),

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from helpers import datasets
+from helpers import datasets, registry
 from helpers.settings import SAMPLE
 from papers.biomedrag import corpora
 from papers.biomedrag.corpora import CorpusError, Triple, divided, load
@@ -60,8 +60,8 @@ def test_the_validation_of_ade_shares_no_text_with_training_and_test():
 
 
 def test_what_is_published_but_not_at_hand_is_named():
-    assert "biomedrag/MTSamples/train.json" in datasets.absent()
-    assert not set(datasets.absent()) & set(datasets.registry())
+    assert "biomedrag/MTSamples/train.json" in registry.absent()
+    assert not set(registry.absent()) & set(registry.registry())
 
 
 @given(seed=st.integers(0, 1000), train=st.floats(0.2, 0.6), validation=st.floats(0.1, 0.3))

@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 from tokenizers import Tokenizer, models, pre_tokenizers, processors
 
-from helpers import engines, settings, training
-from helpers.engines import EngineError
-from helpers.results import record
+from helpers import engine_install, settings, training
+from helpers.engine_install import EngineError
+from helpers.results import record, records
 from helpers.results.outcomes import Outcomes
 from helpers.vectors import Encoder
 from papers.biomedrag import choices, encoder_tuning, scorer
@@ -68,7 +68,7 @@ def main(job, folder, say):
 
 @pytest.fixture
 def stand_in(tmp_path: Path, monkeypatch) -> Path:
-    monkeypatch.setattr(engines, "engine_python", lambda engine: Path(sys.executable))
+    monkeypatch.setattr(engine_install, "engine_python", lambda engine: Path(sys.executable))
     monkeypatch.setattr(training, "prepare", lambda base: None)
     monkeypatch.setattr(training, "LOGS", tmp_path / "logs")
     monkeypatch.setattr(encoder_tuning, "ENCODERS", tmp_path / "encoders")
@@ -102,7 +102,7 @@ def test_an_encoder_that_no_hub_gives_is_an_error_that_says_so(stand_in, monkeyp
 
 def test_a_machine_without_torch_is_told_what_to_do(monkeypatch, tmp_path):
     monkeypatch.setattr(encoder_tuning, "ENCODERS", tmp_path)
-    monkeypatch.setattr(engines, "choose_engine", lambda model: ("llamacpp", "a test"))
+    monkeypatch.setattr(engine_install, "choose_engine", lambda model: ("llamacpp", "a test"))
     with pytest.raises(EngineError, match="Set LLM_ENGINE=vllm"):
         tuned(lesson_of(5), "a base")
 
@@ -214,7 +214,7 @@ def test_a_fine_tuned_encoder_is_in_the_same_comparison(run, tmp_path, with_tune
         assert first.p < 0.05
         assert second.test.difference == 0
     choices.report_lesson(run, "GIT", lesson)
-    saved = record.load(run.save(tmp_path / "record.json"))
+    saved = records.load(run.save(tmp_path / "record.json"))
     assert ("a base, fine-tuned" in {model.name for model in saved.provenance.models}) == with_tuned
 
 

@@ -28,7 +28,7 @@ from helpers.results.metrics import Score, proportion
 from helpers.results.outcomes import Outcomes
 from helpers.results.requests import Row, plain, request_key
 from helpers.results.requests import write as write_requests
-from helpers.site import book
+from helpers.site import book, pictures
 
 REPOSITORY = Path(__file__).resolve().parents[1]
 CHAPTER = "01_side_effects_forward"
@@ -78,7 +78,7 @@ def notebook(*, sample: bool = False, source: bool = False, title: str = "Forwar
     told = {"claim": "One text a pair is found more often than one a drug. " * 2}
     told |= {"verdict": "agrees", "because": "399 of 400 are right. " * 4}
     claims = figures.table(pd.DataFrame([told]), "Claims", sample=sample)
-    picture = figures.figure(figures.scoreboard_picture(frame), alt="GraphRAG is best.", sample=sample)
+    picture = figures.figure(pictures.scoreboard_picture(frame), alt="GraphRAG is best.", sample=sample)
     prompt = figures.prompt_box([{"role": "user", "content": "Is <b>rash</b> an effect?\n\nAnswer YES or NO."}])
     cells = [
         cell("markdown", f"# {title}\n\n(target)=\nThe paper {{cite}}`nygren2025side` asks a question."),

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from helpers.completions import Reply
-from helpers.results import record, rules
+from helpers.results import record, records, rules
 from helpers.results.answers import Answer, answered
 from helpers.results.outcomes import Outcomes
 from papers.clinical_notes import answers as ca
@@ -165,7 +165,7 @@ def rows(flags: Sequence[bool], text: str, truth: tuple[cc.Value, ...] | None = 
     ]
 
 
-def decided(found: list[Answer]) -> dict[str, record.Finding]:
+def decided(found: list[Answer]) -> dict[str, records.Finding]:
     run = record.start(notebook="t", paper="clinical_notes", profile="smoke", parameters={})
     rules.decide(run, Outcomes(found, draws=200), "answers_seven_kinds", "answers_backed_by_evidence")
     return {c.id.rsplit(".", 1)[1]: c for c in run.claims}

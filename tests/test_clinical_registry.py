@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from helpers.completions import Choice
 from helpers.datasets import locate
-from helpers.results import record, rules
+from helpers.results import record, records, rules
 from helpers.results.answers import Answer, answered
 from helpers.results.outcomes import Outcomes
 from papers.clinical_notes import extraction as ex
@@ -248,7 +248,7 @@ def test_no_planted_identifier_reaches_a_row_or_the_record(tmp_path):
 
 
 def test_verdicts_follow_their_rules(units):
-    def claims(model: str, right: int, gains: list[int]) -> dict[str, record.Finding]:
+    def claims(model: str, right: int, gains: list[int]) -> dict[str, records.Finding]:
         rows: list[Answer] = []
         for i, unit in enumerate(units[: len(gains)]):
             alone = replace(unit, cluster=f"P{i}")

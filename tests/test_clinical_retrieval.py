@@ -18,7 +18,7 @@ from helpers import indexes, vectors
 from helpers.rag import rerank
 from helpers.rag.passages import chunk_spans
 from helpers.rag.retrieval import min_max
-from helpers.results import answers, record, rules
+from helpers.results import answers, record, records, rules
 from helpers.results.outcomes import Outcomes
 from papers.clinical_notes import passages, rankings, rerankers
 from papers.clinical_notes import questions as cq
@@ -400,7 +400,7 @@ def ranked_rows(encoder: str, reranker: str, gain: float, correlation: float) ->
     return Outcomes(rows, draws=200)
 
 
-def decided(outcomes: Outcomes) -> dict[str, record.Finding]:
+def decided(outcomes: Outcomes) -> dict[str, records.Finding]:
     run = record.start(notebook="t", paper="clinical_notes", profile="smoke", parameters={})
     rules.decide(run, outcomes, *OF_THE_RERANKER, "medication_boost_helps", "filters_respected")
     return {c.id.rsplit(".", 1)[1]: c for c in run.claims}

@@ -31,8 +31,10 @@ from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
 from helpers import datasets, download
-from helpers.datasets import DataUnavailable, RegistryError, fetch, locate, locate_all, registry
+from helpers import registry as registry_module
+from helpers.datasets import DataUnavailable, fetch, locate, locate_all
 from helpers.download import HashMismatch, NotEnoughSpace
+from helpers.registry import RegistryError, registry
 from helpers.settings import Settings, SettingsError, settings
 
 SOURCE = Path(datasets.__file__).parents[1]
@@ -126,9 +128,9 @@ class Place:
         return name
 
     def write(self, content: object) -> None:
-        datasets.REGISTRY.parent.mkdir(parents=True, exist_ok=True)
-        datasets.REGISTRY.write_text(content if isinstance(content, str) else yaml.safe_dump(content))
-        datasets._read.cache_clear()
+        registry_module.REGISTRY.parent.mkdir(parents=True, exist_ok=True)
+        registry_module.REGISTRY.write_text(content if isinstance(content, str) else yaml.safe_dump(content))
+        registry_module._read.cache_clear()
 
     def left(self) -> list[str]:
         """The files under data/raw, but for locks and stamps."""
@@ -145,7 +147,7 @@ def placed(root: Path, server: Server) -> Iterator[Place]:
     place = Place(root, server)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(datasets, "RAW", place.raw)
-        patch.setattr(datasets, "REGISTRY", root / "data" / "registry.yml")
+        patch.setattr(registry_module, "REGISTRY", root / "data" / "registry.yml")
         patch.setattr(datasets, "SAMPLE", root / "data" / "sample")
         patch.setattr(download, "WAIT", 0.01)
         patch.setattr(download, "_unreachable", {})
@@ -839,7 +841,7 @@ def test_a_missing_registry_is_explained(place: Place) -> None:
 
 
 def test_the_project_s_registry_holds_together() -> None:
-    text = datasets.REGISTRY.read_text(encoding="utf-8")
+    text = registry_module.REGISTRY.read_text(encoding="utf-8")
     names = re.findall(r"^  (\S+):$", text.partition("\nfiles:\n")[2], flags=re.M)
     assert len(names) == len(set(names)), "YAML takes the last of two entries of one name without a word"
     entries = registry()

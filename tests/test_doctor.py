@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import sync_playwright
 
-from helpers import engines, lora, services, settings, training
+from helpers import engine_install, engines, lora, services, settings, training
 from helpers.site import doctor
 
 
@@ -61,7 +61,7 @@ def test_encoders_of_a_hub_are_told_with_the_line_that_installs_what_loads_them(
 def test_adapters_that_a_server_lacks_are_told_with_the_line_that_serves_them(monkeypatch, tmp_path):
     monkeypatch.setenv("PROFILE", "paper")
     monkeypatch.setenv("LLM_BASE_URL", "http://gpu:8000/v1")
-    monkeypatch.setattr(engines, "choose_engine", lambda model: ("vllm", "a test"))
+    monkeypatch.setattr(engine_install, "choose_engine", lambda model: ("vllm", "a test"))
     monkeypatch.setattr(lora, "ADAPTERS", tmp_path)
     for name, base in {"ours-1": "meta-llama/Llama-2-13b-hf", "ours-2": "mistralai/Mistral-7B-Instruct-v0.2"}.items():
         (tmp_path / name).mkdir()
@@ -75,37 +75,37 @@ def test_adapters_that_a_server_lacks_are_told_with_the_line_that_serves_them(mo
     assert mend.endswith(f"--enable-lora --lora-modules ours-2={tmp_path / 'ours-2'}")
     have += ["mistralai/Mistral-7B-Instruct-v0.2", "ours-2"]
     assert finding("adapters").mend == ""
-    monkeypatch.setattr(engines, "choose_engine", lambda model: ("llamacpp", "a test"))
+    monkeypatch.setattr(engine_install, "choose_engine", lambda model: ("llamacpp", "a test"))
     assert "LLM_ENGINE=vllm" in finding("adapters").mend
 
 
 def test_what_a_container_has_read_and_may_forget_counts_as_free(monkeypatch, tmp_path):
-    monkeypatch.setattr(engines, "CGROUP", tmp_path)
+    monkeypatch.setattr(engine_install, "CGROUP", tmp_path)
     (tmp_path / "memory.max").write_text("1000000\n")
     (tmp_path / "memory.current").write_text("900000\n")
-    assert engines.available_memory() == 100_000
+    assert engine_install.available_memory() == 100_000
     (tmp_path / "memory.stat").write_text("anon 100000\ninactive_file 500000\nactive_file 300000\n")
-    assert engines.available_memory() == 600_000
+    assert engine_install.available_memory() == 600_000
     (tmp_path / "memory.max").write_text("max\n")
-    assert engines.available_memory() > 1_000_000
+    assert engine_install.available_memory() > 1_000_000
 
 
 def test_a_renewed_lock_renews_the_engine(monkeypatch, tmp_path):
-    monkeypatch.setattr(engines, "ENVIRONMENTS", tmp_path / "environments")
-    monkeypatch.setattr(engines, "_lock", lambda extra: tmp_path / f"{extra}.txt")
-    monkeypatch.setattr(engines, "_extra", lambda engine: "llamacpp")
-    engines._stamp("llamacpp").parent.mkdir(parents=True)
+    monkeypatch.setattr(engine_install, "ENVIRONMENTS", tmp_path / "environments")
+    monkeypatch.setattr(engine_install, "_lock", lambda extra: tmp_path / f"{extra}.txt")
+    monkeypatch.setattr(engine_install, "lock_name", lambda engine: "llamacpp")
+    engine_install._stamp("llamacpp").parent.mkdir(parents=True)
     for pins in ("xllamacpp==1\n", "xllamacpp==2\n"):
         (tmp_path / "llamacpp.txt").write_text(pins)
-        assert not engines.installed("llamacpp")
-        engines._stamp("llamacpp").write_text(engines._stamp_text("llamacpp"))
-        assert engines.installed("llamacpp")
+        assert not engine_install.installed("llamacpp")
+        engine_install._stamp("llamacpp").write_text(engine_install._stamp_text("llamacpp"))
+        assert engine_install.installed("llamacpp")
 
 
 def launched(monkeypatch, model: str, port: int = 1) -> engines.Launch:
-    monkeypatch.setattr(engines, "_engine_version", lambda engine, package: "vllm 0")
-    monkeypatch.setattr(engines, "install", lambda engine, say: None)
-    monkeypatch.setattr(engines, "choose_engine", lambda model: ("vllm", "a test"))
+    monkeypatch.setattr(engine_install, "engine_version", lambda engine, package: "vllm 0")
+    monkeypatch.setattr(engine_install, "install", lambda engine, say: None)
+    monkeypatch.setattr(engine_install, "choose_engine", lambda model: ("vllm", "a test"))
     return engines.llm_launch(model, port, "key", 512, lambda text: None)
 
 
@@ -152,18 +152,18 @@ def test_a_chromium_that_playwright_installed_is_found_where_the_system_has_none
 
 
 def test_little_memory_means_the_smaller_engine(monkeypatch):
-    monkeypatch.setattr(engines, "available_memory", lambda: 4 * engines.GIB)
-    monkeypatch.setattr(engines, "_cpu_flags", lambda: {"avx512f"})
-    monkeypatch.setattr(engines.sys, "platform", "linux")
-    engine, why = engines.choose_engine("Qwen2.5-Coder-1.5B-Instruct")
+    monkeypatch.setattr(engine_install, "available_memory", lambda: 4 * engine_install.GIB)
+    monkeypatch.setattr(engine_install, "_cpu_flags", lambda: {"avx512f"})
+    monkeypatch.setattr(engine_install.sys, "platform", "linux")
+    engine, why = engine_install.choose_engine("Qwen2.5-Coder-1.5B-Instruct")
     assert engine == "llamacpp"
     assert "GiB" in why
 
 
 def test_an_old_processor_means_the_engine_that_runs_anywhere(monkeypatch):
-    monkeypatch.setattr(engines, "_cpu_flags", lambda: {"avx2"})
-    monkeypatch.setattr(engines, "has_gpu", lambda: False)
-    assert engines.choose_engine("SmolLM2-135M-Instruct")[0] == "llamacpp"
+    monkeypatch.setattr(engine_install, "_cpu_flags", lambda: {"avx2"})
+    monkeypatch.setattr(engine_install, "has_gpu", lambda: False)
+    assert engine_install.choose_engine("SmolLM2-135M-Instruct")[0] == "llamacpp"
 
 
 @pytest.mark.parametrize(
@@ -180,23 +180,23 @@ def test_the_cuda_build_is_for_machines_with_a_gpu_not_for_those_with_its_tools(
     if script:
         (tmp_path / "nvidia-smi").write_text(f"#!/bin/sh\n{script}\n")
         (tmp_path / "nvidia-smi").chmod(0o755)
-    engines.has_gpu.cache_clear()
+    engine_install.has_gpu.cache_clear()
     try:
-        assert engines._extra("vllm") == extra
+        assert engine_install.lock_name("vllm") == extra
     finally:
-        engines.has_gpu.cache_clear()
+        engine_install.has_gpu.cache_clear()
 
 
 def test_a_wanted_engine_is_taken_and_the_reason_said(monkeypatch):
     monkeypatch.setenv("LLM_ENGINE", "llamacpp")
     settings.settings.cache_clear()
-    assert engines.choose_engine("SmolLM2-135M-Instruct") == ("llamacpp", "LLM_ENGINE=llamacpp")
+    assert engine_install.choose_engine("SmolLM2-135M-Instruct") == ("llamacpp", "LLM_ENGINE=llamacpp")
 
 
 def test_a_broken_installation_shows_the_end_of_its_log(tmp_path, monkeypatch):
-    monkeypatch.setattr(engines, "LOGS", tmp_path)
-    with pytest.raises(engines.EngineError, match=r"(?s)no such thing.*install-vllm\.log.*LLM_ENGINE"):
-        engines._run_logged([sys.executable, "-c", "import sys; sys.exit('no such thing')"], "vllm")
+    monkeypatch.setattr(engine_install, "LOGS", tmp_path)
+    with pytest.raises(engine_install.EngineError, match=r"(?s)no such thing.*install-vllm\.log.*LLM_ENGINE"):
+        engine_install.run_logged([sys.executable, "-c", "import sys; sys.exit('no such thing')"], "vllm")
 
 
 def test_a_secret_is_its_owners_alone(tmp_path):

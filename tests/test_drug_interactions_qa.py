@@ -23,7 +23,7 @@ from helpers.completions import Choice, Reply
 from helpers.graph import Graph
 from helpers.llm import LLM
 from helpers.rag.names import Vocabulary
-from helpers.results import record, rules
+from helpers.results import record, records, rules
 from helpers.results.answers import Answer
 from helpers.results.outcomes import Outcomes
 from helpers.services import GraphEndpoint, ServiceError
@@ -643,7 +643,7 @@ def reported(questions: list[Asked], sample: KnowledgeGraph, judge_: LLM, *model
     return run, out
 
 
-def verdicts(run: record.Run) -> dict[str, record.Finding]:
+def verdicts(run: record.Run) -> dict[str, records.Finding]:
     return {c.id.rsplit(".", 1)[1]: c for c in run.claims}
 
 

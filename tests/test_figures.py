@@ -17,9 +17,10 @@ from markupsafe import Markup
 from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
 
-from helpers.results import figures
+from helpers.results import figures, svg
 from helpers.results.metrics import Score, proportion
 from helpers.results.paired import Paired
+from helpers.site import pictures
 
 NBSP = "\N{NO-BREAK SPACE}"
 WHITE, DARK = "#ffffff", "#121212"
@@ -67,7 +68,7 @@ def lab(rgb: np.ndarray) -> np.ndarray:
 def a_plot() -> Figure:
     figures.use_style()
     fig, axes = plt.subplots()
-    axes.plot([0, 1], [0, 1], "o-", color=figures.arm_colour("graphrag"), label=figures.arm_label("graphrag"))
+    axes.plot([0, 1], [0, 1], "o-", color=figures.arm_colour("graphrag"), label=figures.ARMS["graphrag"][0])
     axes.set_xlabel("characters")
     axes.legend()
     return fig
@@ -119,7 +120,7 @@ def test_an_unknown_unit_or_arm_names_those_there_are() -> None:
     with pytest.raises(ValueError, match="The units are fraction"):
         figures.number(1.0, "furlongs")
     with pytest.raises(KeyError, match="The arms are closed_book"):
-        figures.arm_label("graph_rag")
+        figures.arm_colour("graph_rag")
 
 
 def test_numbers_and_scores_stand_to_the_right_and_text_to_the_left() -> None:
@@ -212,7 +213,7 @@ def test_a_figure_takes_the_ink_of_its_page_and_says_what_it_shows() -> None:
     assert 'role="img"' in picture.svg
     assert 'aria-label="Sensitivity falls &#34;like a stone&#34; &lt;fast&gt;."' in picture.svg
     assert "currentColor" in picture.svg
-    assert figures.INK not in picture.svg.lower()
+    assert svg.INK not in picture.svg.lower()
     assert ">characters</text>" in picture.svg, "text stays text"
     assert "<figcaption>It falls.</figcaption>" in picture.html
     assert not plt.fignum_exists(plot.number), "the figure is closed, so that it is not shown twice"
@@ -247,7 +248,7 @@ def test_every_colour_is_seen_on_white_and_on_the_dark_theme() -> None:
 
 
 def test_the_arms_stay_apart_for_colour_blind_readers() -> None:
-    colours = figures.palette(["closed_book", "format_a", "format_b", "graphrag"])
+    colours = {arm: figures.arm_colour(arm) for arm in ("closed_book", "format_a", "format_b", "graphrag")}
     for kind, matrix in {"none": np.eye(3), **COLOUR_BLIND}.items():
         seen = {arm: lab(np.array(matrix) @ linear(colour)) for arm, colour in colours.items()}
         for one, other in itertools.combinations(seen, 2):
@@ -260,8 +261,8 @@ def test_the_scoreboard_picture_leaves_out_what_there_is_not() -> None:
     full = rows[0] | {"rescored": 0.9, "rescored_low": None, "rerun": 0.8, "rerun_low": 0.7, "rerun_high": 0.85}
     figures.use_style()
     for narrow in (False, True):
-        bare = figures.figure(figures.scoreboard_picture(pd.DataFrame(rows), narrow=narrow), alt="x").svg
-        drawn = figures.figure(figures.scoreboard_picture(pd.DataFrame([full]), narrow=narrow), alt="x").svg
+        bare = figures.figure(pictures.scoreboard_picture(pd.DataFrame(rows), narrow=narrow), alt="x").svg
+        drawn = figures.figure(pictures.scoreboard_picture(pd.DataFrame([full]), narrow=narrow), alt="x").svg
         assert ">100.0 %<" in bare
         assert ">80.0 %<" not in bare
         assert all(f">{text} %<" in drawn for text in ("100.0", "90.0", "80.0"))

@@ -16,7 +16,7 @@ from hypothesis import HealthCheck, given
 from hypothesis import settings as examples
 from hypothesis import strategies as st
 
-from helpers import engines, graph, graph_driver, graph_notes, services, supervisor
+from helpers import graph, graph_driver, graph_engine, graph_load, graph_notes, services, supervisor
 from helpers.graph import CypherRejected, Graph, GraphError
 from helpers.services import GraphEndpoint
 from helpers.settings import settings
@@ -55,8 +55,8 @@ def embedded_server(root: Path) -> Iterator[GraphEndpoint]:
             patch.delenv("NEO4J_URI", raising=False)
             patch.setattr(services, "SERVICES", root / "services")
             patch.setattr(supervisor, "LOGS", root / "_build" / "logs")
-            patch.setattr(engines, "LOGS", root / "_build" / "logs")
-            patch.setattr(engines, "GRAPH_FOLDER", root / "graph")
+            patch.setattr(graph_engine, "LOGS", root / "_build" / "logs")
+            patch.setattr(graph_engine, "GRAPH_FOLDER", root / "graph")
             settings.cache_clear()
             yield
         settings.cache_clear()
@@ -117,9 +117,9 @@ def test_a_name_that_is_no_identifier_is_refused(name: str) -> None:
 @given(st.lists(st.text(max_size=40), max_size=60), st.integers(1, 7), st.integers(40, 90))
 def test_batches_keep_all_rows_in_order_and_stay_in_bounds(texts: list[str], rows: int, characters: int) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(graph, "BATCH_ROWS", rows)
-        patch.setattr(graph, "BATCH_CHARACTERS", characters)
-        batches = list(graph._batches({"text": text} for text in texts))
+        patch.setattr(graph_load, "BATCH_ROWS", rows)
+        patch.setattr(graph_load, "BATCH_CHARACTERS", characters)
+        batches = list(graph_load.batches({"text": text} for text in texts))
     assert [row["text"] for batch in batches for row in batch] == texts
     assert all(0 < len(batch) <= rows for batch in batches)
     assert all(sum(len(row["text"]) for row in batch) <= characters for batch in batches)
@@ -127,7 +127,7 @@ def test_batches_keep_all_rows_in_order_and_stay_in_bounds(texts: list[str], row
 
 def test_a_row_that_no_message_can_hold_is_an_error_not_a_hang() -> None:
     with pytest.raises(ValueError, match="too large"):
-        list(graph._batches([{"text": "x" * 5_000_000}]))
+        list(graph_load.batches([{"text": "x" * 5_000_000}]))
 
 
 def unreachable(uri: str) -> GraphEndpoint:
@@ -180,7 +180,7 @@ def test_what_is_loaded_comes_back_and_loading_again_changes_nothing(db: Graph) 
 
 @pytest.mark.engine
 def test_more_rows_than_a_batch_holds(db: Graph) -> None:
-    pairs = [(f"drug {i % 3}", f"effect {i}") for i in range(graph.BATCH_ROWS + 1)]
+    pairs = [(f"drug {i % 3}", f"effect {i}") for i in range(graph_load.BATCH_ROWS + 1)]
     load_pairs(db, pairs)
     assert stored_pairs(db) == sorted(pairs)
 

@@ -34,11 +34,11 @@ from helpers import settings
 from helpers.datasets import Located
 from helpers.llm import Usage
 from helpers.rag.names import Normalised
-from helpers.results import figures, published, record, rules
+from helpers.results import figures, markup, published, record, records, rules
 from helpers.results.answers import Answer, answered
 from helpers.results.metrics import proportion
 from helpers.results.outcomes import Outcomes
-from helpers.site import book, chapters, costs, pages, scoreboard
+from helpers.site import book, chapters, costs, pages, run_pages, scoreboard
 from papers.across_papers.questions import Asked
 from papers.qa_rag import ask as ask_documents
 from papers.qa_rag.answers import Excerpt, Given
@@ -107,7 +107,7 @@ class Page(HTMLParser):
 
     def shows(self, text: str) -> bool:
         """Whether a text is read or heard, however its lines are broken."""
-        wanted = " ".join(figures.readable(text).split())
+        wanted = " ".join(markup.readable(text).split())
         said = " ".join([self.text, *self.values]).replace("\N{NO-BREAK SPACE}", " ")
         return wanted in " ".join(said.split())
 
@@ -128,7 +128,7 @@ def table(text: str) -> str:
 
 
 def cells_of_html(text: str) -> str:
-    filled = figures.Markup("<b>{}</b>").format(text) + text + figures.Markup(", ").join([text, text])
+    filled = markup.Markup("<b>{}</b>").format(text) + text + markup.Markup(", ").join([text, text])
     return figures.table(pd.DataFrame({"a": [filled]}), "x").html
 
 
@@ -182,7 +182,7 @@ DIRECT: dict[str, Callable[[str], str]] = {
         outcomes(text).tests(outcomes(text).against([("graph", "text")], "accuracy"), text).html
     ),
     "results.figures.table": table,
-    "results.figures.Markup": cells_of_html,
+    "results.markup.Markup": cells_of_html,
     "results.figures.figure": figure,
     "results.figures.prompt_box": prompt_box,
     "results.figures.inline": lambda text: as_page(
@@ -192,8 +192,8 @@ DIRECT: dict[str, Callable[[str], str]] = {
     "side_effects.ask.show": from_graph,
 }
 OF_A_RECORD = {
-    "site.pages.verdict",
-    "site.pages.findings",
+    "site.pieces.verdict",
+    "site.pieces.findings",
     *(f"site.pages.Pages.{name}" for name in pages.Pages([]).functions()),
 }
 
@@ -264,7 +264,7 @@ def test_a_figure_draws_hostile_text_as_it_is(text: str) -> None:
     bad, good = map(Page, drawn)
     assert {tag for tag, _ in bad.elements} <= {tag for tag, _ in good.elements}
     assert not bad.other
-    first = figures.readable(text).split()[0]
+    first = markup.readable(text).split()[0]
     assert bad.text.count(first) >= 5
 
 
@@ -285,9 +285,9 @@ def test_a_logarithmic_axis_keeps_its_powers() -> None:
 def book_of(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], pages.Pages]:
     """The pages of a book whose only run has a text in every place that can hold one."""
     folder = tmp_path / "records"
-    for module in (record, chapters):
+    for module in (records, chapters):
         monkeypatch.setattr(module, "RECORDS", folder)
-    for module in (pages, chapters, scoreboard, costs):
+    for module in (run_pages, chapters, scoreboard, costs):
         monkeypatch.setattr(module, "RESULTS", tmp_path / "none")
 
     def make(text: str) -> pages.Pages:
@@ -299,7 +299,7 @@ def book_of(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], 
         run.asked(Usage(requests=10, prompt_tokens=1_000, generated_tokens=100, seconds=2.0), text)
         run.timing(text, 1.0, **{text: 3.0})
         run.rescored("side_effects.table1.graphrag.accuracy", proportion(9, 10), note=text, source=text)
-        run.rerun("side_effects.table1.graphrag.accuracy", proportion(9, 10), model=text, note=text, cell=text)
+        run.rerun("side_effects.table1.graphrag.accuracy", proportion(9, 10), model=text, note=text)
         run.not_run("side_effects.table1.graphrag.f1", text)
         run.cannot_run("side_effects.table1.format_a.f1", text)
         for claim in run.printed.claims:
@@ -319,14 +319,14 @@ def book_of(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], 
         kept["data"][0]["source"] = text
         kept["models"] = [{**kept["models"][0], **dict.fromkeys(("name", "engine", "version", "role"), text)}]
         kept["timings"] = [{**step, "name": text, "counts": {**step["counts"], text: 1.0}} for step in kept["timings"]]
-        path.write_text(json.dumps({**plain, "seal": record.seal(plain)}), encoding="utf-8")
+        path.write_text(json.dumps({**plain, "seal": records.seal(plain)}), encoding="utf-8")
         error = {"output_type": "error", "ename": text, "evalue": text, "traceback": [text]}
         cells: list[dict[str, object]] = [{"cell_type": "markdown", "source": "# Title", "metadata": {}}]
         cells.append({"cell_type": "code", "source": "", "metadata": {}, "outputs": [error]})
         failed = tmp_path / f"{CHAPTER}.ipynb"
         failed.write_text(json.dumps({"cells": cells, "metadata": {}}), encoding="utf-8")
         source = settings.NOTEBOOKS / f"{CHAPTER}.ipynb"
-        return pages.Pages([pages.Chapter(CHAPTER, "yours", source, record.load(path), None, failed)])
+        return pages.Pages([chapters.Chapter(CHAPTER, "yours", source, records.load(path), None, failed)])
 
     return make
 
@@ -382,5 +382,5 @@ def test_the_terminals_scoreboard_shows_a_hostile_record_as_text(book_of: Callab
         board = scoreboard.scoreboard("side_effects", "laptop")
         console.print(scoreboard._board("x", board[board["table"] == board["table"].iloc[0]]))
         console.print(scoreboard._claims(scoreboard.ledger("side_effects", "laptop")))
-        first = figures.readable(text).split()[0]
+        first = markup.readable(text).split()[0]
         assert first in said.getvalue(), text[:40]

@@ -81,11 +81,11 @@ def setup(
 
     def run(cpu_index: str, **variables: str) -> CompletedProcess[str]:
         code = (
-            "import sys; from helpers import engines; from helpers.site import doctor\n"
-            "engines._cpu_flags = lambda: {'avx512f'}\n"
-            "engines.available_memory = lambda: 99 * engines.GIB\n"
-            "engines.has_gpu = lambda: False\n"
-            f"engines.PYTORCH_CPU_INDEX = {cpu_index!r}\n"
+            "import sys; from helpers import engine_install, engines; from helpers.site import doctor\n"
+            "engine_install._cpu_flags = lambda: {'avx512f'}\n"
+            "engine_install.available_memory = lambda: 99 * engine_install.GIB\n"
+            "engine_install.has_gpu = lambda: False\n"
+            f"engine_install.PYTORCH_CPU_INDEX = {cpu_index!r}\n"
             "sys.exit(doctor.main(['--install']))"
         )
         return run_in(sys.executable, "-c", code, **ours | variables)

@@ -14,7 +14,7 @@ import pytest
 import yaml
 
 from helpers import settings
-from helpers.engines import EMBEDDED_MODELS
+from helpers.engine_install import EMBEDDED_MODELS
 from helpers.settings import NOTEBOOKS
 from helpers.site import dependencies, launch
 

@@ -9,8 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from helpers import engines, lora, settings, training
-from helpers.engines import Adapter, EngineError
+from helpers import engine_install, engines, lora, settings, training
+from helpers.engine_install import EngineError
+from helpers.engines import Adapter
 from helpers.llm import connect
 from helpers.services import LlmEndpoint
 
@@ -42,9 +43,9 @@ VLLM = pytest.mark.parametrize("engine", ["vllm"], indirect=True)  # however muc
 
 def test_vllm_is_asked_for_a_rank_that_it_knows_and_that_is_large_enough(monkeypatch, adapter):
     monkeypatch.setattr(engines, "weights_folder", lambda model, say, precision: ("/models/base", "cd" * 32))
-    monkeypatch.setattr(engines, "_engine_version", lambda engine, package: "vllm 0")
-    monkeypatch.setattr(engines, "install", lambda engine, say: None)
-    monkeypatch.setattr(engines, "choose_engine", lambda model: ("vllm", "a test"))
+    monkeypatch.setattr(engine_install, "engine_version", lambda engine, package: "vllm 0")
+    monkeypatch.setattr(engine_install, "install", lambda engine, say: None)
+    monkeypatch.setattr(engine_install, "choose_engine", lambda model: ("vllm", "a test"))
     launch = engines.llm_launch("base", 1, "key", 512, lambda text: None, [adapter])
     assert {"--enable-lora", "--max-lora-rank=16", f"mine={adapter.folder}"} <= set(launch.command)
     assert "--enable-lora" not in engines.llm_launch("base", 1, "key", 512, lambda text: None).command

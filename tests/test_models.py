@@ -14,7 +14,7 @@ import pytest
 from conftest import REPOSITORY
 from test_outcomes import rows as answers_of
 
-from helpers.results import answers, compare, intervals, paired, record, show
+from helpers.results import answers, compare, intervals, paired, record, records, show
 from helpers.results.answers import Answer
 from helpers.results.figures import SCORES, Html, ScoreTable
 from helpers.results.outcomes import Outcomes
@@ -125,9 +125,9 @@ def test_a_comparison_with_a_model_that_did_not_answer_says_which_did(two_models
 
 def test_a_run_of_the_model_that_a_profile_named_before_is_moved_beside(tmp_path, monkeypatch, asked):
     build = tmp_path / "_build"
-    for module in (run, record):
+    for module in (run, record, records):
         monkeypatch.setattr(module, "BUILD", build)
-    monkeypatch.setattr(record, "RECORDS", build / "records")
+    monkeypatch.setattr(records, "RECORDS", build / "records")
     monkeypatch.setattr(answers, "BUILT", build / "answers")
     kept = record.start(notebook=NB, paper="side_effects", profile="laptop", parameters={"llm_model": "before"})
     kept.save(outcomes=Outcomes(made("before", closed_book=FIRST)))
@@ -135,11 +135,11 @@ def test_a_run_of_the_model_that_a_profile_named_before_is_moved_beside(tmp_path
     executed.parent.mkdir(parents=True)
     executed.write_text('{"cells": [], "metadata": {}}')
     run._file_by_model(NB, "laptop", "before")
-    assert record.damaged(NB, "laptop") is None
+    assert records.damaged(NB, "laptop") is None
     run._file_by_model(NB, "laptop", "after")
     assert not list(build.glob("*/laptop/*"))
-    assert record.damaged(NB, "laptop@before") is None
-    (moved,) = record.records("laptop@before")
+    assert records.damaged(NB, "laptop@before") is None
+    (moved,) = records.records("laptop@before")
     assert moved.provenance.parameters["llm_model"] == "before"
     assert (answers.BUILT / "laptop@before" / NB / "closed_book.parquet").is_file()
 

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from scipy.stats import spearmanr
 from sklearn.metrics import f1_score, precision_score, recall_score, roc_auc_score
 
-from helpers.results import answers, metrics, paired
+from helpers.results import answers, intervals, metrics, paired
 from helpers.results.answers import SCHEMA, Answer, Item, answered, binary
 from helpers.results.outcomes import Outcomes, measure_label, unit
 from helpers.results.requests import StoreError
@@ -100,7 +100,7 @@ def test_the_randomisation_test_is_the_same_in_any_block(monkeypatch):
     rng = np.random.default_rng(3)
     a, b = rng.random(300), rng.random(300) + 0.02
     whole = paired.paired_means(a, b, draws=500)
-    monkeypatch.setattr(paired, "BLOCK", 1000)
+    monkeypatch.setattr(intervals, "BLOCK", 1000)
     assert paired.paired_means(a, b, draws=500).p == whole.p
 
 

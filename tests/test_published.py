@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from helpers import datasets
-from helpers.results import published, record
+from helpers import registry
+from helpers.results import published, records
 from helpers.results.published import Number
 from helpers.settings import NOTEBOOKS, RESULTS
 from helpers.site import pages, scoreboard
@@ -47,7 +47,7 @@ def test_every_place_in_a_paper_is_stated_once():
 @pytest.mark.parametrize("number", NUMBERS)
 def test_what_a_number_is_rescored_from_is_in_the_registry(number: Number):
     for name in number.rescore_from:
-        assert name in datasets.registry(), f"{number.id} names {name}, which data/registry.yml does not have"
+        assert name in registry.registry(), f"{number.id} names {name}, which data/registry.yml does not have"
 
 
 @pytest.mark.parametrize("number", NUMBERS)
@@ -124,7 +124,7 @@ def test_a_claim_that_no_notebook_decides_says_why():
 
 @pytest.mark.parametrize("path", sorted(RESULTS.glob("*/*.json")), ids=lambda path: f"{path.parent.name}/{path.stem}")
 def test_a_kept_record_is_on_real_data_and_knows_every_id(path):
-    kept = record.load(path)
+    kept = records.load(path)
     numbers = {number.id for number in published.published(kept.paper).numbers}
     claims = {claim.id for claim in published.published(kept.paper).claims}
     assert not kept.sample
@@ -134,8 +134,8 @@ def test_a_kept_record_is_on_real_data_and_knows_every_id(path):
 
 @pytest.mark.parametrize("path", sorted(RESULTS.glob("*/*.json")), ids=lambda path: f"{path.parent.name}/{path.stem}")
 def test_a_kept_run_read_the_data_that_the_registry_lists_it_for(path):
-    kept = record.load(path)
-    listed = {name for name, entry in datasets.registry().items() if kept.notebook in entry.readers}
+    kept = records.load(path)
+    listed = {name for name, entry in registry.registry().items() if kept.notebook in entry.readers}
     read = {used.name for used in kept.provenance.data}
     made = "clinical_notes/synthetic_charts"  # by the notebook itself, from a seed
     assert {name for name in listed ^ read if name != made and not name.startswith("models/")} == set()
@@ -161,5 +161,5 @@ def test_no_printed_number_and_no_claim_is_lost():
         e.id for paper in PAPERS for e in (*published.published(paper).numbers, *published.published(paper).claims)
     }
     assert before <= declared
-    runs = record.records("laptop", RESULTS)
+    runs = records.records("laptop", RESULTS)
     assert before <= {entry.id for run in runs for entry in (*run.values, *run.reasons, *run.claims)}

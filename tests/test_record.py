@@ -18,12 +18,12 @@ from hypothesis import strategies as st
 
 from helpers.datasets import Located
 from helpers.llm import Usage
-from helpers.results import answers, provenance, published, record
+from helpers.results import answers, provenance, published, record, records
 from helpers.results.metrics import Score, proportion
 from helpers.results.outcomes import Outcomes
 from helpers.results.published import RecordError, UnknownId
 from helpers.settings import ROOT, settings
-from helpers.site import pages, scoreboard
+from helpers.site import pieces, scoreboard
 
 TOY = """
 paper: toy
@@ -50,7 +50,7 @@ QWEN = "Qwen2.5-7B-Instruct"
 @pytest.fixture(autouse=True)
 def toy(tmp_path, monkeypatch):
     """A paper of the test's own, and folders of its own for records."""
-    for module, name in ((published, "PUBLISHED"), (record, "RECORDS"), (scoreboard, "RESULTS")):
+    for module, name in ((published, "PUBLISHED"), (records, "RECORDS"), (scoreboard, "RESULTS")):
         (tmp_path / name.lower()).mkdir()
         monkeypatch.setattr(module, name, tmp_path / name.lower())
     (published.PUBLISHED / "toy.yml").write_text(TOY)
@@ -188,14 +188,14 @@ def test_a_record_comes_back_as_it_was_saved():
     run.asked(Usage(requests=1, cached=1, prompt_tokens=50, seconds=2.5, kept_seconds=2.5))
     run.rescored(F1, Score(0.8583, 19520, 0.852, 0.864, 2), source="toy/released.json")
     run.rescored(LATENCY, 82.4444, n=121)
-    run.rerun(ACCURACY, proportion(240, 400, unparsed=3), model=QWEN, note="greedy", cell="score")
+    run.rerun(ACCURACY, proportion(240, 400, unparsed=3), model=QWEN, note="greedy")
     run.not_run(F1, "no time")
     run.claim(CLAIM, "agrees", "9 points", p=0.001)
     run.extra("toy.extra.auc", "AUC", Score(0.8, 400, 0.7, 0.9))
     path = run.save()
-    assert path == record.RECORDS / "laptop" / "01_toy.json"
+    assert path == records.RECORDS / "laptop" / "01_toy.json"
 
-    back = record.load(path)
+    back = records.load(path)
     assert (back.notebook, back.paper, back.profile, back.sample) == ("01_toy", "toy", "laptop", False)
     assert [(v.id, v.kind, v.value, v.n, v.low, v.unparsed) for v in back.values] == [
         (F1, "rescored", 0.8583, 19520, 0.852, 2),
@@ -221,7 +221,7 @@ def test_any_score_survives_the_file(value, n, label):
     run = start()
     run.rerun(ACCURACY, Score(value, n, value, value), model=QWEN)
     run.extra("toy.extra.any", label, Score(value, n, value, value))
-    back = record.load(run.save())
+    back = records.load(run.save())
     assert (back.values[0].value, back.values[0].n) == (value, n)
     assert back.extras[0].value == value
 
@@ -232,7 +232,7 @@ def test_reporting_again_replaces_what_was_there():
     run.rerun(ACCURACY, 0.5, model=QWEN)
     run.rerun(ACCURACY, 0.6, model=QWEN)
     run.cannot_run(F1, "no labels")
-    back = record.load(run.save())
+    back = records.load(run.save())
     assert [(v.id, v.value) for v in back.values] == [(ACCURACY, 0.6)]
     assert [(r.id, r.status) for r in back.reasons] == [(F1, "cannot be run")]
 
@@ -279,7 +279,7 @@ def test_a_record_of_another_version_stays_where_it_is(caplog):
     path = start().save()
     path.write_text(path.read_text().replace('"schema": 1', '"schema": 2'))
     with caplog.at_level(logging.WARNING):
-        assert record.records("laptop") == []
+        assert records.records("laptop") == []
     assert "schema 2" in caplog.text
     assert path.exists()
 
@@ -574,7 +574,7 @@ def drifts(report_now, report_then) -> list[scoreboard.Drift]:
     for report in (report_now, report_then):
         run = start()
         report(run)
-        runs.append(record.load(run.save()))
+        runs.append(records.load(run.save()))
     return scoreboard.compare(*runs)
 
 
@@ -649,7 +649,7 @@ def test_a_run_says_how_many_of_its_answers_came_from_the_disk():
     warm.asked(Usage(requests=5, cached=4, prompt_tokens=100, generated_tokens=10, seconds=600, kept_seconds=540))
     for run in (cold, warm):
         run.save()
-    lines = {r.notebook: pages.run_line(r) for r in record.records("laptop")}
+    lines = {r.notebook: pieces.run_line(r) for r in records.records("laptop")}
     assert "kept" not in lines["01_toy"]
     assert lines["02_toy"].endswith("9 min, 4 of 5 replies stored"), "they count with what they took"
 
@@ -660,9 +660,9 @@ def test_data_that_a_run_makes_itself_is_nobodys_own_and_its_rows_and_requests_a
     run.made("toy/charts", "0" * 64, "SYNTHETIC charts, seed 1")
     run.asked(Usage(keys={"k": "step"}))
     path = run.save(outcomes=Outcomes([answers.Answer("a", "u", "u", measures={"m": (1.0, 1.0)})]))
-    assert record.load(path).synthetic
+    assert records.load(path).synthetic
     assert len(answers.read(tmp_path / "answers" / "laptop" / "01_toy")) == 1
-    assert json.loads(record.requests_file(path).read_text())["requests"] == {"k": "step"}
+    assert json.loads(records.requests_file(path).read_text())["requests"] == {"k": "step"}
 
 
 def test_another_model_adds_a_column_and_a_claim_is_decided_within_its_scope(monkeypatch, capsys):
@@ -699,6 +699,6 @@ def test_another_model_decides_no_claim_about_any_model():
     own.claim(CLAIM, "undecided", "1 point", p=0.4)
     keep(own)
     other.claim(CLAIM, "differs", "-9 points", p=0.001)
-    other.save(record.RECORDS / "laptop@tiny" / "01_toy.json")
+    other.save(records.RECORDS / "laptop@tiny" / "01_toy.json")
     claim = scoreboard.ledger("toy", "laptop").iloc[0]
     assert (claim["verdict"], claim["rerun by tiny_verdict"]) == ("undecided", "differs")

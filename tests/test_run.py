@@ -19,9 +19,9 @@ from filelock import FileLock
 from nbclient.client import NotebookClient
 from nbclient.exceptions import DeadKernelError
 
-from helpers.results import record, reference
+from helpers.results import records, reference
 from helpers.settings import NOTEBOOKS, PROFILES
-from helpers.site import dependencies, run
+from helpers.site import dependencies, parameters, run
 
 PUBLISHED = """
 paper: demo
@@ -76,7 +76,7 @@ def test_every_profile_fits_every_notebook():
     assert names
     for profile in (p.stem for p in PROFILES.glob("*.yml")):
         for name in names:
-            assert run.parameters(name, profile)["profile"] == profile
+            assert parameters.parameters(name, profile)["profile"] == profile
 
 
 def test_notebooks_are_stored_without_outputs():
@@ -121,8 +121,8 @@ def test_a_reference_keeps_what_was_saved_beside_the_record(tmp_path, monkeypatc
     build, results, book = (tmp_path / name for name in ("build", "results", "reference"))
     for name, folder in {"BUILD": build, "RESULTS": results, "REFERENCE": book}.items():
         monkeypatch.setattr(reference, name, folder)
-    monkeypatch.setattr(record, "BUILD", build)
-    monkeypatch.setattr(record, "RECORDS", build / "records")
+    monkeypatch.setattr(records, "BUILD", build)
+    monkeypatch.setattr(records, "RECORDS", build / "records")
     files = {
         "executed/laptop/01_x.ipynb": '{"cells": [], "metadata": {}}',
         "executed/laptop/02_x.part.ipynb": '{"cells": [], "metadata": {}}',
@@ -142,8 +142,8 @@ def test_a_reference_keeps_what_was_saved_beside_the_record(tmp_path, monkeypatc
 def test_a_run_whose_record_is_missing_or_was_set_aside_is_not_kept_and_said(tmp_path, monkeypatch, capsys):
     for name in ("BUILD", "RESULTS", "REFERENCE"):
         monkeypatch.setattr(reference, name, tmp_path / name)
-    monkeypatch.setattr(record, "BUILD", tmp_path / "BUILD")
-    monkeypatch.setattr(record, "RECORDS", tmp_path / "BUILD" / "records")
+    monkeypatch.setattr(records, "BUILD", tmp_path / "BUILD")
+    monkeypatch.setattr(records, "RECORDS", tmp_path / "BUILD" / "records")
     files = {
         "executed/laptop/01_x.ipynb": '{"cells": [], "metadata": {}}',
         "executed/laptop/02_x.ipynb": '{"cells": [], "metadata": {}}',

@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-from helpers.datasets import locate, registry
+from helpers.datasets import locate
+from helpers.registry import registry
 from helpers.settings import SAMPLE
 
 FILES = ("data_format_a", "evaluation_dataset", "drug_names", "side_effects")

@@ -22,7 +22,7 @@ from hypothesis import strategies as st
 from test_run import PUBLISHED, write_notebook
 
 from helpers import settings
-from helpers.results import record
+from helpers.results import record, records
 from helpers.results.requests import Store
 from helpers.site import costs
 
@@ -249,15 +249,15 @@ def test_a_task_without_a_notebook_says_so(project: Path) -> None:
 
 
 @functools.cache
-def empty_record() -> record.Record:
+def empty_record() -> records.Record:
     run = record.start(notebook="01_side_effects_forward", paper="side_effects", profile="laptop", parameters={})
-    return record.load(run.save(settings.BUILD / "test_scale.json"))
+    return records.load(run.save(settings.BUILD / "test_scale.json"))
 
 
-def made(parameters: dict[str, Any], **tokens: int) -> record.Record:
+def made(parameters: dict[str, Any], **tokens: int) -> records.Record:
     """A record with these parameters and token counts, and 50 s of answers, those of kept ones included."""
     counts = {"requests": tokens["requests"], "kept_seconds": 40.0 if tokens["cached"] else 0.0}
-    timings = [record.Timing(name="language model", seconds=50.0, counts=counts)]
+    timings = [records.Timing(name="language model", seconds=50.0, counts=counts)]
     changes = {"parameters": parameters, "tokens": tokens, "timings": timings}
     return empty_record().model_copy(update={"provenance": empty_record().provenance.model_copy(update=changes)})
 
@@ -322,7 +322,7 @@ def test_memory_is_measured_or_follows_from_the_models_name() -> None:
 
 
 def test_the_kept_runs_have_a_cost_in_every_profile() -> None:
-    kept = {r.notebook for r in record.records("laptop", settings.RESULTS) if costs.recorded(r)}
+    kept = {r.notebook for r in records.records("laptop", settings.RESULTS) if costs.recorded(r)}
     assert kept
     for profile in costs.profiles():
         assert kept <= {cost.notebook for cost in costs.costs(profile)}

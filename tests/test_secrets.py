@@ -28,7 +28,7 @@ from helpers.results import figures, record
 from helpers.results.provenance import scrubbed
 from helpers.services import GraphEndpoint, LlmEndpoint
 from helpers.settings import PublicError, SettingsError, public
-from helpers.site import doctor, pages
+from helpers.site import chapters, doctor, pages
 
 CLOSED = "127.0.0.1:9"
 SECRETS = {
@@ -243,7 +243,7 @@ def test_pages_and_tables_show_no_secret_of_a_notebook_that_failed(tmp_path: Pat
     cells.append({"cell_type": "code", "source": "", "metadata": {}, "outputs": [error]})
     path = tmp_path / "01_x.ipynb"
     path.write_text(json.dumps({"cells": cells}))
-    shown = pages.Pages([pages.Chapter("01_x", "none", path, failed=path)]).runs()
+    shown = pages.Pages([chapters.Chapter("01_x", "none", path, failed=path)]).runs()
     assert "last run failed: ServiceError: LLM_BASE_URL=http://" in shown
     assert not leaked(shown)
     box = figures.prompt_box([{"role": "user", "content": said}], answer=said, caption=said)

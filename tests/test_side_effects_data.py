@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from helpers import datasets
-from helpers.results import published, record, rules
+from helpers.results import published, record, records, rules
 from helpers.results.outcomes import Outcomes
 from papers.side_effects import data as sd
 from papers.side_effects.corpus import Question
@@ -103,7 +103,7 @@ def test_without_sider_the_numbers_have_a_reason(tmp_path):
     run = record.start(notebook="00_x", paper="side_effects", profile="smoke", parameters={})
     sd.report_triple(run, None)
     rules.decide(run, Outcomes([]), "every_drug_with_ten_effects", sider=None, released={})
-    kept = record.load(run.save(tmp_path / "record.json"))
+    kept = records.load(run.save(tmp_path / "record.json"))
     assert {r.id.rpartition(".")[2] for r in kept.reasons} == set(sd.TRIPLE)
     assert [c.verdict for c in kept.claims] == ["not run"]
 

@@ -9,18 +9,22 @@ from hypothesis import settings as examples
 from hypothesis import strategies as st
 
 from helpers import vectors
-from helpers.similarity import (
-    bertscore,
-    bertscore_arms,
-    match,
-    sentence_similarity,
-    sentence_similarity_arms,
-)
+from helpers.similarity import BertScores, bertscore_arms, match, sentence_similarity_arms
 from helpers.vectors import Encoder, EncoderUnavailable
 
 REFERENCE = "DMF holders can pay the fee before a letter of authorization is requested."
 NEAR = "The fee may be paid by DMF holders before anyone requests a letter of authorization."
 FAR = "Store the capsules in a dry place at room temperature."
+
+
+def bertscore(answers: list[str], references: list[str], encoder: Encoder, progress: bool = True) -> BertScores:
+    return bertscore_arms({"": answers}, references, encoder, progress=progress)[""]
+
+
+def sentence_similarity(
+    answers: list[str], references: list[str], encoder: Encoder, progress: bool = True
+) -> np.ndarray:
+    return sentence_similarity_arms({"": answers}, references, encoder, progress=progress)[""]
 
 
 @pytest.fixture(scope="module")

@@ -15,7 +15,7 @@ import psutil
 import pytest
 from conftest import as_a_user
 
-from helpers import engines
+from helpers import graph_engine
 
 Run = Callable[..., subprocess.CompletedProcess[str]]
 
@@ -165,10 +165,10 @@ def test_a_supervisor_that_cannot_go_on_takes_its_server_along(folder, hold):
 
 FULL = """
 import resource
-from helpers import engines
+from helpers import graph_engine
 # files can be made, but take not a byte
 resource.setrlimit(resource.RLIMIT_FSIZE, (0, resource.RLIM_INFINITY))
-engines.graph_passwords(engines.GRAPH_FOLDER)
+graph_engine.graph_passwords(graph_engine.GRAPH_FOLDER)
 """
 
 
@@ -182,9 +182,9 @@ def test_a_full_disk_leaves_no_half_secret(project, run_in):
 @pytest.mark.parametrize("damaged", ["", "{", "[]", '{"root": "x"}'])
 def test_passwords_that_cannot_be_read_are_made_anew(tmp_path, damaged):
     (tmp_path / "passwords.json").write_text(damaged)
-    passwords = engines.graph_passwords(tmp_path)
+    passwords = graph_engine.graph_passwords(tmp_path)
     assert all(len(passwords[user]) > 20 for user in ("root", "reader"))
-    assert engines.graph_passwords(tmp_path) == passwords
+    assert graph_engine.graph_passwords(tmp_path) == passwords
 
 
 GRAPH = """

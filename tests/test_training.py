@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from helpers import engines, training
-from helpers.engines import EngineError
+from helpers import engine_install, training
+from helpers.engine_install import EngineError
 
 SCRIPT = """
 from pathlib import Path
@@ -29,7 +29,7 @@ def main(job, folder, say):
 
 @pytest.fixture
 def script(tmp_path: Path, monkeypatch) -> Path:
-    monkeypatch.setattr(engines, "engine_python", lambda engine: Path(sys.executable))
+    monkeypatch.setattr(engine_install, "engine_python", lambda engine: Path(sys.executable))
     monkeypatch.setattr(training, "LOGS", tmp_path / "logs")
     path = tmp_path / "script.py"
     path.write_text(SCRIPT.format(marker=str(tmp_path / "loaded")))

@@ -8,7 +8,7 @@ import subprocess
 
 import pytest
 
-from helpers import engines
+from helpers import engine_install, engines
 
 COMPARE = """
 import json, torch
@@ -45,7 +45,7 @@ print(json.dumps({
 def compared(slots: list[int]) -> dict:
     code = COMPARE.replace("SLOTS", str(slots))
     environment = {**os.environ, "PYTHONPATH": str(engines.PLUGIN.parent), "VLLM_LOGGING_LEVEL": "ERROR"}
-    command = [str(engines.engine_python("vllm")), "-c", code]
+    command = [str(engine_install.engine_python("vllm")), "-c", code]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr[-3000:]
     return json.loads(done.stdout.splitlines()[-1])
@@ -53,7 +53,7 @@ def compared(slots: list[int]) -> dict:
 
 @pytest.mark.engine
 def test_two_adapters_are_applied_as_vllm_applies_them_and_a_request_without_one_is_left_alone() -> None:
-    if not engines.installed("vllm"):
+    if not engine_install.installed("vllm"):
         pytest.skip("vLLM is not installed here")
     told = compared([1, -1, 0])
     assert told["module"] == "lora_on_cpu"

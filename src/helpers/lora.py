@@ -12,7 +12,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from helpers import datasets, engines, training
+from helpers import datasets, engine_install, engines, registry, training
 from helpers.engines import Adapter
 from helpers.settings import DERIVED
 from helpers.vectors import threads
@@ -86,7 +86,7 @@ def train(
     Args:
         pairs: to learn from.
         validation: whose loss is measured before the first step and `evaluations` times on the way.
-        base: a name of `engines.EMBEDDED_MODELS`, a folder, or a hub's repository name.
+        base: a name of `engine_install.EMBEDDED_MODELS`, a folder, or a hub's repository name.
         out: the adapter's folder, whose name is the adapter's; one that is there already is replaced when the training
             has ended.
         steps: batches to learn from; the learning rate rises for a twentieth of them, then falls to 0.
@@ -160,8 +160,8 @@ def trained(name: str, pairs: Sequence[Pair], validation: Sequence[Pair], base: 
     """
     defaults = {k: p.default for k, p in inspect.signature(train).parameters.items() if p.default is not p.empty}
     settings = defaults | settings
-    weights = engines.EMBEDDED_MODELS.get(base)
-    digest = datasets.registry()[weights.source].sha256 if weights else ""
+    weights = engine_install.EMBEDDED_MODELS.get(base)
+    digest = registry.registry()[weights.source].sha256 if weights else ""
     return training.kept(
         ADAPTERS,
         name,

@@ -24,8 +24,9 @@ from typing import Any
 import httpx
 import psutil
 
-from helpers import engines, supervisor
-from helpers.engines import Adapter, EngineError, Launch
+from helpers import engine_install, engines, graph_engine, supervisor
+from helpers.engine_install import EngineError
+from helpers.engines import Adapter, Launch
 from helpers.settings import BUILD, SettingsError, profile_model, public, refused, settings, told
 from helpers.supervisor import ServiceError, ensure, living_leases
 
@@ -131,9 +132,11 @@ def graph_endpoint() -> GraphEndpoint:
         )
 
     def launch(say: Callable[[str], None]) -> Launch:
-        passwords = engines.graph_passwords(engines.GRAPH_FOLDER)
+        passwords = graph_engine.graph_passwords(graph_engine.GRAPH_FOLDER)
         say("Starting the embedded graph server ...")
-        return engines.graph_launch(engines.GRAPH_FOLDER, _free_port(), _free_port(), passwords, s.neo4j_database)
+        return graph_engine.graph_launch(
+            graph_engine.GRAPH_FOLDER, _free_port(), _free_port(), passwords, s.neo4j_database
+        )
 
     return _as(GraphEndpoint, ensure(SERVICES / "graph", launch))
 
@@ -322,7 +325,7 @@ def status() -> list[dict[str, str]]:
                 "service": folder.name,
                 "address": endpoint.get("uri") or endpoint.get("base_url") or "none yet",
                 "engine": endpoint.get("version", "starting"),
-                "memory": f"{memory / engines.GIB:.1f} GiB",
+                "memory": f"{memory / engine_install.GIB:.1f} GiB",
                 "held by": holders if supervised else "nobody: its supervisor has ended; `make stop` ends it",
             }
         )

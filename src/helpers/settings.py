@@ -260,6 +260,8 @@ def told(command: Callable[[], int]) -> int:
         why = str(error)
     except OSError as error:
         why = refused(error)
+    except KeyboardInterrupt:
+        return 130
     sys.stderr.write(f"{why}\n")
     return 1
 

@@ -39,42 +39,23 @@ class BertScores:
     cut: int
 
 
-def bertscore(
-    answers: Sequence[str], references: Sequence[str], encoder: Encoder, *, progress: bool = True
-) -> BertScores:
-    """BERTScore of each answer against its reference, without idf weights or rescaling, as in qa_rag.md.
+def bertscore_arms(
+    arms: Mapping[str, Sequence[str]], references: Sequence[str], encoder: Encoder, *, progress: bool = True
+) -> dict[str, BertScores]:
+    """BERTScore of each arm's answers to the same questions, without idf weights or rescaling, as in qa_rag.md.
 
     The tokens [CLS] and [SEP] take no part (Zhang et al. match words; their package lets a word match [CLS] too). An
-    empty answer scores 0.
+    empty answer scores 0. The references are encoded once.
 
     Args:
-        answers: n texts.
+        arms: name -> n answers.
         references: n texts, one an answer.
-        encoder: gives the token vectors, for example `vectors.encoder()`; qa_rag.md's is
-            `vectors.encoder("microsoft/deberta-xlarge-mnli")`.
+        encoder: gives the token vectors; qa_rag.md's is `vectors.encoder("microsoft/deberta-xlarge-mnli")`.
         progress: whether to show progress bars.
 
     Raises:
         ValueError: the numbers of texts differ, or a reference is empty.
         EncoderUnavailable: the encoder gives no token vectors.
-    """
-    return bertscore_arms({"": answers}, references, encoder, progress=progress)[""]
-
-
-def bertscore_arms(
-    arms: Mapping[str, Sequence[str]], references: Sequence[str], encoder: Encoder, *, progress: bool = True
-) -> dict[str, BertScores]:
-    """`bertscore` of several arms' answers to the same questions; the references are encoded once.
-
-    Args:
-        arms: name -> n answers.
-        references: n texts.
-        encoder: gives the token vectors.
-        progress: whether to show progress bars.
-
-    Raises:
-        ValueError: see `bertscore`.
-        EncoderUnavailable: see `bertscore`.
     """
     for answers in arms.values():
         _paired(answers, references)
@@ -114,21 +95,10 @@ def match(answer: Floats, reference: Floats) -> tuple[float, float]:
     return float(cosines.max(axis=1).mean()), float(cosines.max(axis=0).mean())
 
 
-def sentence_similarity(
-    answers: Sequence[str], references: Sequence[str], encoder: Encoder, *, progress: bool = True
-) -> NDArray[np.float64]:
-    """Cosine of the vectors of each answer and its reference, (n,). `encoder.truncated` says how many texts were cut.
-
-    Raises:
-        ValueError: the numbers of texts differ.
-    """
-    return sentence_similarity_arms({"": answers}, references, encoder, progress=progress)[""]
-
-
 def sentence_similarity_arms(
     arms: Mapping[str, Sequence[str]], references: Sequence[str], encoder: Encoder, *, progress: bool = True
 ) -> dict[str, NDArray[np.float64]]:
-    """`sentence_similarity` of several arms' answers to the same questions; all texts are encoded together.
+    """Cosine of the vectors of each answer and its reference, (n,), by arm; all texts are encoded together.
 
     Raises:
         ValueError: the numbers of texts differ.

@@ -22,8 +22,8 @@ from typing import Any, TypeVar
 from filelock import FileLock
 from tqdm import tqdm
 
-from helpers import datasets, engines
-from helpers.engines import EngineError
+from helpers import datasets, engine_install
+from helpers.engine_install import EngineError
 from helpers.settings import LOGS
 
 log = logging.getLogger(__name__)
@@ -32,7 +32,7 @@ T = TypeVar("T")
 
 LOG = "training.json"
 CHILD = Path(__file__).with_name("training_child.py")
-KEEP_MEMORY = {"MALLOC_ARENA_MAX": "1", "MALLOC_MMAP_MAX_": "0", "MALLOC_TRIM_THRESHOLD_": str(16 * engines.GIB)}
+KEEP_MEMORY = {"MALLOC_ARENA_MAX": "1", "MALLOC_MMAP_MAX_": "0", "MALLOC_TRIM_THRESHOLD_": str(16 * engine_install.GIB)}
 """For glibc: what one step freed is taken again by the next. Given back to the system between steps, the large tensors
 cost 150,000 page faults a step and a fifth of its time."""
 
@@ -46,13 +46,13 @@ def prepare(base: str) -> None:
     Raises:
         EngineError: this machine's LLM engine has no torch, or it cannot be installed.
     """
-    engine, why = engines.choose_engine(base)
+    engine, why = engine_install.choose_engine(base)
     if engine != "vllm":
         raise EngineError(
             f"Training needs torch and PEFT, which come with vLLM's environment; this machine uses {engine} ({why}). "
             "Set LLM_ENGINE=vllm, or train on a machine that runs vLLM."
         )
-    engines.install("vllm", say)
+    engine_install.install("vllm", say)
 
 
 def say(text: str) -> None:
@@ -83,7 +83,7 @@ def run(
     described = out.with_name("job.json")
     described.write_text(json.dumps(job), encoding="utf-8")
     # -P: the modules beside the script are not importable there, for `datasets` is a package that PEFT may import
-    command = [str(engines.engine_python("vllm")), "-P", str(CHILD), str(script), str(described), str(out)]
+    command = [str(engine_install.engine_python("vllm")), "-P", str(CHILD), str(script), str(described), str(out)]
     quiet = {"HF_HUB_OFFLINE": "1", "TOKENIZERS_PARALLELISM": "false"} if Path(job["base"]).exists() else {}
     lines: list[dict[str, Any]] = []
     with path.open("ab") as errors, tqdm(total=total, desc=doing, unit=unit, disable=not bar) as progress:

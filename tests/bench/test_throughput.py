@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import httpx
 import pytest
 
-from helpers import datasets, engines, services, settings
+from helpers import datasets, engine_install, services, settings
 from helpers.llm import LLM
 from helpers.services import LlmEndpoint
 from papers.side_effects import corpus
@@ -116,7 +116,7 @@ def naive_server(endpoint: LlmEndpoint) -> Iterator[LlmEndpoint]:
     log = (settings.LOGS / "bench-naive.log").open("wb")
     process = subprocess.Popen(
         [
-            str(engines.engine_python("vllm")),
+            str(engine_install.engine_python("vllm")),
             *("-m", "vllm.entrypoints.openai.api_server", f"--model={folder}", f"--served-model-name={endpoint.model}"),
             *(f"--max-model-len={endpoint.context}", f"--port={port}", "--host=127.0.0.1", "--dtype=bfloat16"),
         ],

@@ -24,6 +24,9 @@ from helpers.settings import BUILD, DATA, run_name
 BUILT = BUILD / "answers"
 RELEASED = DATA / "answers"
 
+TEXTS = ("question", "answer", "predicted", "gold")
+"""What a licence can forbid to pass on; the ids of items stay."""
+
 _NAMED = pa.dictionary(pa.int16(), pa.string())
 _STRATUM = pa.struct([("name", pa.string()), ("value", pa.string())])
 _ITEM = pa.struct(
@@ -38,35 +41,21 @@ _ITEM = pa.struct(
     ]
 )
 _MEASURE = pa.struct([("name", pa.string()), ("top", pa.float64()), ("bottom", pa.float64())])
-SCHEMA = pa.schema(
-    [
-        pa.field("source", _NAMED, nullable=False),
-        pa.field("run", _NAMED, nullable=False),
-        pa.field("model", _NAMED, nullable=False),
-        pa.field("task", _NAMED, nullable=False),
-        pa.field("split", _NAMED, nullable=False),
-        pa.field("arm", _NAMED, nullable=False),
-        pa.field("unit", pa.string(), nullable=False),
-        pa.field("of", pa.string(), nullable=False),
-        pa.field("repeat", pa.int16(), nullable=False),
-        pa.field("cluster", pa.string(), nullable=False),
-        pa.field("strata", pa.list_(_STRATUM), nullable=False),
-        pa.field("question", pa.string()),
-        pa.field("answer", pa.string()),
-        pa.field("predicted", pa.string()),
-        pa.field("gold", pa.string()),
-        pa.field("parsed", pa.bool_(), nullable=False),
-        pa.field("cut", pa.bool_(), nullable=False),
-        pa.field("overflow", pa.bool_(), nullable=False),
-        pa.field("items", pa.list_(_ITEM), nullable=False),
-        pa.field("measures", pa.list_(_MEASURE), nullable=False),
-        pa.field("requests", pa.list_(pa.string()), nullable=False),
-    ]
-)
+_TYPES = {
+    **dict.fromkeys(("source", "run", "model", "task", "split", "arm"), _NAMED),
+    **dict.fromkeys(("unit", "of"), pa.string()),
+    "repeat": pa.int16(),
+    "cluster": pa.string(),
+    "strata": pa.list_(_STRATUM),
+    **dict.fromkeys(TEXTS, pa.string()),
+    **dict.fromkeys(("parsed", "cut", "overflow"), pa.bool_()),
+    "items": pa.list_(_ITEM),
+    "measures": pa.list_(_MEASURE),
+    "requests": pa.list_(pa.string()),
+}
+SCHEMA = pa.schema([pa.field(name, kind, nullable=name in TEXTS) for name, kind in _TYPES.items()])
 KEY = ("source", "run", "model", "task", "split", "arm", "unit", "of", "repeat")
 """What tells the rows apart."""
-TEXTS = ("question", "answer", "predicted", "gold")
-"""What a licence can forbid to pass on; the ids of items stay."""
 
 Measures = Mapping[str, tuple[float, float]]
 

@@ -22,23 +22,19 @@ def main(arguments: list[str] | None = None) -> int:
     commands.add_parser("import").add_argument("files", type=Path, nargs="*")
     options = parser.parse_args(arguments)
     store = Store(STORE)
-    try:
-        if options.command == "export":
-            if options.file.is_dir():  # so is no name at all
-                raise StoreError(f"{options.file} is a folder. Name a file: make export-requests FILE=requests.parquet")
-            rows = list(store.rows())
-            write(options.file, rows)
-            own = sum(DECLARED in row.weights for row in rows)
-            left = f"; {own} of models without a digest stay on this machine" if own else ""
-            sys.stdout.write(f"{len(rows) - own} requests are in {options.file}{left}.\n")
-        else:
-            if not options.files:
-                raise StoreError("Name what to take in: make import-requests FILES=requests.parquet")
-            for path in options.files:
-                sys.stdout.write(f"{store.merge(path)} new requests from {path}.\n")
-    except (StoreError, OSError) as error:
-        sys.stderr.write(f"{error}\n")
-        return 1
+    if options.command == "export":
+        if options.file.is_dir():  # so is no name at all
+            raise StoreError(f"{options.file} is a folder. Name a file: make export-requests FILE=requests.parquet")
+        rows = list(store.rows())
+        write(options.file, rows)
+        own = sum(DECLARED in row.weights for row in rows)
+        left = f"; {own} of models without a digest stay on this machine" if own else ""
+        sys.stdout.write(f"{len(rows) - own} requests are in {options.file}{left}.\n")
+    else:
+        if not options.files:
+            raise StoreError("Name what to take in: make import-requests FILES=requests.parquet")
+        for path in options.files:
+            sys.stdout.write(f"{store.merge(path)} new requests from {path}.\n")
     return 0
 
 

@@ -5,30 +5,26 @@ A figure is drawn as SVG whose ink is the colour of the text around it, so that 
 
 from __future__ import annotations
 
-import io
 import math
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, cast
 
 import markupsafe
-import matplotlib as mpl
 import matplotlib.pyplot as plt
 import pandas as pd
 import seaborn as sns
 from matplotlib.figure import Figure as MplFigure
-from matplotlib.text import Text
 
-from helpers.settings import public
+from helpers.results.markup import Markup, escape, readable
+from helpers.results.svg import INK, as_svg
 
 if TYPE_CHECKING:
     from helpers.results.metrics import Score
     from helpers.results.paired import Paired
 
-INK: Final = "#102030"
-"""Stands for "the colour of the text around" in matplotlib; `figure` turns it into `currentColor`."""
 
 ARMS: Final[dict[str, tuple[str, str]]] = {
     "closed_book": ("Closed book", "#c35410"),
@@ -41,48 +37,15 @@ ARMS: Final[dict[str, tuple[str, str]]] = {
 """Label and colour of each arm. The colours keep 3:1 contrast on white and on the dark theme, and stay apart under
 the three common kinds of colour blindness."""
 
-KINDS: Final = ("printed", "rescored", "rerun")
 
 _EMPTY: Final = "\N{EN DASH}"
 _MINUS: Final = "\N{MINUS SIGN}"
 _WRITTEN: Final = re.compile(rf"{_EMPTY}|[<~+{_MINUS}-]? ?\d[\d,.]*( ?%| s| pp| /s)?( \[[^]]*\])?(, [\d,]+ unparsed)?")
-_FONT: Final = "var(--pst-font-family-base, system-ui), sans-serif"
 
-_UNSEEN: Final = re.compile(
-    "[\0-\x08\x0b\x0c\x0e-\x1f\x7f-\x84\x86-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff\ufffe\uffff]"
-)
-_LINE_END: Final = re.compile("\r\n?|[\x85\u2028\u2029]")
+
 _MARKDOWN: Final = {ord(character): f"&#{ord(character)};" for character in "\\`*_[]{}$|~.:@"}
-# what matplotlib's own formatters write on a logarithmic axis
-_POWER: Final = re.compile(r"\$\\mathdefault\{-?[\d.]*(\\times)?(\d+\^\{-?[\d.]+\})?\}\$")
 _NO_MATH: Final = "tex2jax_ignore mathjax_ignore"
 """Classes of an element in which MathJax takes a dollar for a dollar."""
-
-
-class Markup(markupsafe.Markup):
-    """HTML of a page. Text that is put into it, by `format`, `+` or `join`, goes through `escape`."""
-
-    __slots__ = ()
-
-    @classmethod
-    def escape(cls, s: object, /) -> Markup:
-        """The text as HTML; what is HTML already stays as it is."""
-        if hasattr(s, "__html__"):
-            return cls(s.__html__())
-        # a line's end by its number: an empty line would end a block of HTML within Markdown
-        return cls(str(markupsafe.escape(readable(str(s)))).replace("\n", "&#10;"))
-
-
-escape = Markup.escape
-"""Text from anywhere as HTML that shows it and does nothing else; every text that enters a page goes through here."""
-
-
-def readable(text: str) -> str:
-    """The text without secrets, its lines ended by `\\n`, and U+FFFD for each character that steers instead of showing.
-
-    These are control characters, halves of surrogate pairs, and the marks that turn the direction of all that follows.
-    """
-    return _UNSEEN.sub("\N{REPLACEMENT CHARACTER}", _LINE_END.sub("\n", public(text)))
 
 
 def inline(text: str) -> Markup:
@@ -100,37 +63,15 @@ _STYLE: Final = Markup(
 )
 
 
-def arm_label(arm: str) -> str:
-    """The name of an arm as a reader sees it.
-
-    Raises:
-        KeyError: the arm is not in `ARMS`.
-    """
-    return _arm(arm)[0]
-
-
 def arm_colour(arm: str) -> str:
     """The colour that an arm has in every figure, as `#rrggbb`.
 
     Raises:
         KeyError: the arm is not in `ARMS`.
     """
-    return _arm(arm)[1]
-
-
-def palette(arms: Iterable[str], *, by_label: bool = False) -> dict[str, str]:
-    """Colours for seaborn's `palette=`, keyed by arm or, if asked, by its label."""
-    return {arm_label(arm) if by_label else arm: arm_colour(arm) for arm in arms}
-
-
-def _arm(arm: str) -> tuple[str, str]:
-    try:
-        return ARMS[arm]
-    except KeyError:
-        message = (
-            f"There is no arm {arm!r}. The arms are {', '.join(ARMS)}; helpers.results.figures.ARMS takes a new one."
-        )
-        raise KeyError(message) from None
+    if arm not in ARMS:
+        raise KeyError(f"There is no arm {arm!r}. The arms are {', '.join(ARMS)}; figures.ARMS takes a new one.")
+    return ARMS[arm][1]
 
 
 def use_style() -> None:
@@ -433,8 +374,7 @@ def figure(fig: MplFigure, *, alt: str, caption: str = "", sample: bool = False)
         fig.text(
             0.5, 0.5, "SAMPLE", ha="center", va="center", rotation=25, fontsize=56, weight="bold", color=INK, alpha=0.14
         )
-    _as_written(fig)
-    svg = _svg(fig, alt)
+    svg = as_svg(fig, alt)
     plt.close(fig)
     html = (
         f'<figure class="rag-figure {_NO_MATH}">{_STYLE}<div class="rag-scroll" role="group" tabindex="0" '
@@ -443,168 +383,6 @@ def figure(fig: MplFigure, *, alt: str, caption: str = "", sample: bool = False)
     if caption or sample:
         html += f"<figcaption>{_caption(caption, sample=sample)}</figcaption>"
     return Picture(f"{html}</figure>", f"{'SAMPLE. ' if sample else ''}{caption or alt}", svg)
-
-
-def _as_written(fig: MplFigure) -> None:
-    """Have every text of a figure drawn as it is written: a dollar begins no formula, half of which is an error."""
-    for axes in fig.axes:
-        for axis in (axes.xaxis, axes.yaxis):
-            axis.get_ticklabels(which="both")  # written only now
-    for text in fig.findobj(lambda artist: isinstance(artist, Text) and "$" in artist.get_text()):
-        cast(Text, text).set_parse_math(bool(_POWER.fullmatch(cast(Text, text).get_text())))
-
-
-def _svg(fig: MplFigure, alt: str) -> str:
-    buffer = io.StringIO()
-    # a date or a version in the file would make every run differ
-    # ids of its own: a browser takes a pattern of the first figure on the page with its id, even of one that is hidden
-    with mpl.rc_context({"svg.hashsalt": f"{alt} {fig.get_size_inches()}"}):
-        fig.savefig(buffer, format="svg", metadata={"Date": None, "Creator": None, "Format": None, "Type": None})
-    text = buffer.getvalue()
-    body = text[text.index("<svg") :].strip()
-    body = re.sub(r"<metadata>.*?</metadata>", "", body, flags=re.DOTALL)
-    # names that nothing refers to would repeat from figure to figure of a page
-    used = set(re.findall(r'(?:href="#|url\(#)([\w.-]+)', body))
-    body = re.sub(r' id="([\w.-]+)"', lambda m: m.group(0) if m.group(1) in used else "", body)
-    # its rule for every element would reach the page around it; the attribute of the tag below says the same
-    body = re.sub(r"<defs>\s*<style.*?</style>\s*</defs>", "", body, flags=re.DOTALL)
-    # the comments repeat each text
-    body = re.sub(r"<!--.*?-->\s*", "", body, flags=re.DOTALL)
-    body = re.sub(rf"(?i){INK}", "currentColor", body)
-    body = re.sub(r"'DejaVu Sans'(, sans-serif)?", _FONT, body)
-    width, height = (float(re.search(rf'{side}="([\d.]+)pt"', body).group(1)) for side in ("width", "height"))  # type: ignore[union-attr]
-    tag = (
-        f'<svg xmlns="http://www.w3.org/2000/svg" xmlns:xlink="http://www.w3.org/1999/xlink" role="img" '
-        f'viewBox="0 0 {width:g} {height:g}" width="{width:g}" height="{height:g}" '
-        f'style="max-width:{width / 12:.1f}rem;stroke-linejoin:round;stroke-linecap:butt" aria-label="{escape(alt)}">'
-    )
-    body = tag + body.partition(">")[2]
-    return _UNSEEN.sub("\N{REPLACEMENT CHARACTER}", re.sub(r"\s*\n\s*", "\n", body))
-
-
-def scoreboard_picture(df: pd.DataFrame, *, narrow: bool = False, title: str = "") -> MplFigure:
-    """Printed, rescored and rerun side by side, one line of the picture per row: a dot, and its 95 % interval.
-
-    Args:
-        df: rows of one unit, "fraction", in the order to draw. Columns: `label`, `colour`, `printed`, and for each of
-            `rescored` and `rerun` the value and `<kind>_low`, `<kind>_high`. An empty value is not drawn.
-        narrow: for a phone.
-        title: stands above.
-
-    Returns:
-        The matplotlib figure, for `figure`.
-    """
-    labels = list(df["label"])
-    fig, axes = plt.subplots(figsize=(4.0, 0.95 * len(labels) + 1.3) if narrow else (7.2, 0.68 * len(labels) + 1.2))
-    offsets = dict(zip(KINDS, (-0.24, 0.0, 0.24), strict=True))
-    markers = dict(zip(KINDS, ("D", "o", "o"), strict=True))
-    for y, row in enumerate(df.to_dict("records")):
-        for kind in KINDS:
-            value = row[kind]
-            if pd.isna(value):
-                continue
-            colour = row["colour"]
-            at = y + offsets[kind]
-            if kind != "printed" and not pd.isna(row[f"{kind}_low"]):
-                axes.hlines(at, row[f"{kind}_low"], row[f"{kind}_high"], color=colour, linewidth=2.2)
-            axes.plot(
-                value,
-                at,
-                markers[kind],
-                color=colour,
-                markerfacecolor=colour if kind == "rerun" else "none",
-                markersize=6.5,
-                markeredgewidth=1.8,
-                clip_on=False,
-                zorder=3,
-            )
-            beside = row.get(f"{kind}_high")
-            axes.annotate(
-                number(value),
-                (value if kind == "printed" or pd.isna(beside) else beside, at),
-                xytext=(9, 0),
-                textcoords="offset points",
-                va="center",
-                fontsize=9.5,
-            )
-    axes.set_yticks(range(len(labels)), [label.replace(", ", ",\n") for label in labels] if narrow else labels)
-    axes.set_ylim(len(labels) - 0.5, -0.5)
-    axes.tick_params(axis="y", length=0)
-    axes.spines["left"].set_visible(False)
-    axes.margins(x=0.02)
-    axes.grid(axis="x")
-    low = min((float(row[k]) for row in df.to_dict("records") for k in KINDS if not pd.isna(row[k])), default=0.0)
-    axes.set_xlim(0.5 if low >= 0.52 else 0.0, 1.0)
-    axes.xaxis.set_major_formatter(lambda x, _: number(x, digits=0))
-    if title:
-        axes.set_title(title, loc="left", x=0)
-    handles = [
-        mpl.lines.Line2D(
-            [],
-            [],
-            linestyle="none",
-            marker=markers[kind],
-            color=INK,
-            markerfacecolor=INK if kind == "rerun" else "none",
-            markeredgewidth=1.8,
-            label=kind,
-        )
-        for kind in KINDS
-    ]
-    fig.legend(handles=handles, loc="outside lower center", ncols=3, handletextpad=0.2, columnspacing=1.4)
-    return fig
-
-
-def shares_picture(rows: Mapping[str, Sequence[int]], names: Sequence[str], *, narrow: bool = False) -> MplFigure:
-    """How counts divide: a bar for each row, its parts told apart by colour, hatching and number.
-
-    Args:
-        rows: label -> counts of the parts.
-        names: of the parts, four at most.
-        narrow: for a phone.
-
-    Returns:
-        The matplotlib figure, for `figure`.
-    """
-    looks = (("#079c6b", ""), ("#c35410", "//"), ("#808080", "..."), ("none", ""))
-    fig, axes = plt.subplots(figsize=(4.0 if narrow else 7.2, 0.55 * len(rows) + 1.0))
-    labels = [label.replace(" and ", " and\n").replace(" on ", " on\n") if narrow else label for label in rows]
-    left = [0.0] * len(rows)
-    for part, (name, (colour, hatch)) in enumerate(zip(names, looks, strict=False)):
-        widths = [counts[part] for counts in rows.values()]
-        bars = axes.barh(
-            labels,
-            widths,
-            left=left,
-            color=colour,
-            hatch=hatch,
-            edgecolor=INK,
-            linewidth=0.8,
-            height=0.62,
-            label=name,
-        )
-        # on a white patch, for a hatch runs through a number
-        inside = {"boxstyle": "round,pad=0.15", "facecolor": "white", "edgecolor": "none"} if colour != "none" else None
-        for bar, width in zip(bars, widths, strict=True):
-            if width:
-                middle = (bar.get_x() + width / 2, bar.get_y() + bar.get_height() / 2)
-                axes.annotate(
-                    str(width),
-                    middle,
-                    ha="center",
-                    va="center",
-                    fontsize=9.5,
-                    bbox=inside,
-                    color="#000000" if inside else INK,
-                )
-        left = [at + width for at, width in zip(left, widths, strict=True)]
-    axes.invert_yaxis()
-    axes.tick_params(axis="y", length=0)
-    axes.spines["left"].set_visible(False)
-    axes.xaxis.set_visible(False)
-    axes.spines["bottom"].set_visible(False)
-    fig.legend(loc="outside lower center", ncols=2 if narrow else len(names), handletextpad=0.5, columnspacing=1.4)
-    return fig
 
 
 # -- prompts ----------------------------------------------------------------------------------------------------------

@@ -19,26 +19,8 @@ from scipy.special import expit, logit
 from scipy.stats import rankdata
 from statsmodels.stats.proportion import proportion_confint
 
-from helpers.results.intervals import (
-    CONFIDENCE,
-    DRAWS,
-    Bools,
-    Column,
-    Floats,
-    Ints,
-    booleans,
-    codes,
-    enough_draws,
-    finite,
-    held_within,
-    normal_quantile,
-    percentiles,
-    resampled,
-    same_length,
-    summed,
-    true_or_false,
-    wilson,
-)
+from helpers.results import intervals
+from helpers.results.intervals import DRAWS, Bools, Column, Floats, Ints
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,8 +51,8 @@ def proportion(k: int, n: int, *, unparsed: int = 0) -> Score:
     if n < 1 or not 0 <= k <= n:
         raise ValueError(f"A proportion needs 0 <= k <= n and n >= 1; found k={k}, n={n}. Count the rows first.")
     value = k / n
-    low, high = proportion_confint(k, n, alpha=1 - CONFIDENCE, method="wilson")
-    return Score(value, n, *held_within(value, float(low), float(high), 0.0, 1.0), unparsed)
+    low, high = proportion_confint(k, n, alpha=1 - intervals.CONFIDENCE, method="wilson")
+    return Score(value, n, *intervals.held_within(value, float(low), float(high), 0.0, 1.0), unparsed)
 
 
 def binary_scores(
@@ -94,15 +76,15 @@ def binary_scores(
         ValueError: lengths differ, there are no rows, a label is neither True, False nor (in y_pred) None, or there
             are fewer than 100 draws.
     """
-    enough_draws(draws)
-    truth = true_or_false(y_true, "y_true")
-    answer, parsed = booleans(y_pred, "y_pred")
-    units = np.arange(len(truth)) if clusters is None else codes(clusters)
-    same_length(y_true=truth, y_pred=answer, clusters=units)
+    intervals.enough_draws(draws)
+    truth = intervals.true_or_false(y_true, "y_true")
+    answer, parsed = intervals.booleans(y_pred, "y_pred")
+    units = np.arange(len(truth)) if clusters is None else intervals.codes(clusters)
+    intervals.same_length(y_true=truth, y_pred=answer, clusters=units)
     unparsed = int((~parsed).sum())
     cells = (truth & answer, ~truth & answer, truth & ~answer, ~truth & ~answer)
-    counts = summed(units, *cells)
-    drawn = resampled(counts, draws, np.random.default_rng(0))
+    counts = intervals.summed(units, *(cell.astype(float) for cell in cells))
+    drawn = intervals.resampled(counts, draws, np.random.default_rng(0))
     scores = {}
     for name, (top, bottom) in _RATIOS.items():
         k, n = int(counts.sum(axis=0) @ top), int(counts.sum(axis=0) @ bottom)
@@ -132,22 +114,22 @@ def ratio(top: Column, bottom: Column, *, clusters: Column | None = None, draws:
     Raises:
         ValueError: lengths differ, there are no rows, a value is not finite, or there are fewer than 100 draws.
     """
-    enough_draws(draws)
-    tops, bottoms = finite(top, "tops"), finite(bottom, "bottoms")
-    units = np.arange(len(tops)) if clusters is None else codes(clusters)
-    same_length(tops=tops, bottoms=bottoms, clusters=units)
+    intervals.enough_draws(draws)
+    tops, bottoms = intervals.finite(top, "tops"), intervals.finite(bottom, "bottoms")
+    units = np.arange(len(tops)) if clusters is None else intervals.codes(clusters)
+    intervals.same_length(tops=tops, bottoms=bottoms, clusters=units)
     if not bottoms.sum():
         return Score(0.0, len(tops), 0.0, 1.0)
     fraction = bool(((tops >= 0) & (tops <= bottoms)).all())
     if len(np.unique(units)) == len(tops) and (bottoms == 1).all() and np.isin(tops, (0, 1)).all():
         return proportion(int(tops.sum()), len(tops))
-    sums = summed(units, tops, bottoms)
+    sums = intervals.summed(units, tops, bottoms)
     value = float(sums[:, 0].sum() / sums[:, 1].sum())
-    drawn, below = resampled(sums, draws, np.random.default_rng(0)).T
+    drawn, below = intervals.resampled(sums, draws, np.random.default_rng(0)).T
     if fraction:
         return Score(value, len(tops), *_fraction_interval(value, drawn, below, int((sums[:, 1] > 0).sum())))
-    low, high = percentiles(drawn[below > 0] / below[below > 0])
-    return Score(value, len(tops), *held_within(value, low, high, -np.inf, np.inf))
+    low, high = intervals.percentiles(drawn[below > 0] / below[below > 0])
+    return Score(value, len(tops), *intervals.held_within(value, low, high, -np.inf, np.inf))
 
 
 def rank_correlation(x: Column, y: Column, *, clusters: Column | None = None, draws: int = DRAWS) -> Score:
@@ -156,10 +138,10 @@ def rank_correlation(x: Column, y: Column, *, clusters: Column | None = None, dr
     Raises:
         ValueError: lengths differ, there are fewer than three rows, a value is not finite, or too few draws.
     """
-    enough_draws(draws)
-    first, second = finite(x, "x"), finite(y, "y")
-    units = np.arange(len(first)) if clusters is None else codes(clusters)
-    same_length(x=first, y=second, clusters=units)
+    intervals.enough_draws(draws)
+    first, second = intervals.finite(x, "x"), intervals.finite(y, "y")
+    units = np.arange(len(first)) if clusters is None else intervals.codes(clusters)
+    intervals.same_length(x=first, y=second, clusters=units)
     if len(first) < 3:
         raise ValueError(f"A rank correlation needs at least three rows; found {len(first)}.")
     rows = [np.flatnonzero(units == unit) for unit in np.unique(units)]
@@ -167,8 +149,8 @@ def rank_correlation(x: Column, y: Column, *, clusters: Column | None = None, dr
     drawn = [np.concatenate([rows[i] for i in rng.integers(len(rows), size=len(rows))]) for _ in range(draws)]
     values = np.array([_spearman(first[of], second[of]) for of in drawn])
     value = _spearman(first, second)
-    low, high = percentiles(values[np.isfinite(values)]) if np.isfinite(values).any() else (-1.0, 1.0)
-    return Score(value, len(first), *held_within(value, low, high, -1.0, 1.0))
+    low, high = intervals.percentiles(values[np.isfinite(values)]) if np.isfinite(values).any() else (-1.0, 1.0)
+    return Score(value, len(first), *intervals.held_within(value, low, high, -1.0, 1.0))
 
 
 def _spearman(x: Floats, y: Floats) -> float:
@@ -193,8 +175,8 @@ def auc(y_true: Column, p_yes: Column, *, clusters: Column | None = None) -> Sco
         ValueError: lengths differ, a value is missing, or one of the two labels has no row.
     """
     truth, p = _scored(y_true, p_yes)
-    units = np.arange(len(truth)) if clusters is None else codes(clusters)
-    same_length(y_true=truth, p_yes=p, clusters=units)
+    units = np.arange(len(truth)) if clusters is None else intervals.codes(clusters)
+    intervals.same_length(y_true=truth, p_yes=p, clusters=units)
     yes, no = int(truth.sum()), int((~truth).sum())
     if not yes or not no:
         raise ValueError(f"AUC needs rows of both labels; found {yes} YES and {no} NO.")
@@ -210,14 +192,14 @@ def auc(y_true: Column, p_yes: Column, *, clusters: Column | None = None) -> Sco
     many_yes, many_no, many = (len(np.unique(of)) for of in (units[truth], units[~truth], units))
     rarer = min(many_yes, many_no)
     if rarer < 2 or not 0 < value < 1:
-        return Score(value, len(truth), *wilson(value, rarer))
+        return Score(value, len(truth), *intervals.wilson(value, rarer))
     variances = (of_yes @ of_yes * _unbiased(many_yes), of_no @ of_no * _unbiased(many_no))
     error = float(np.sqrt(sum(variances) + 2 * (of_yes @ of_no) * _unbiased(many)))
     if error < 1e-12:
-        return Score(value, len(truth), *wilson(value, rarer))
-    half = normal_quantile() * error / (value * (1 - value))
+        return Score(value, len(truth), *intervals.wilson(value, rarer))
+    half = intervals.normal_quantile() * error / (value * (1 - value))
     low, high = (float(expit(logit(value) + side * half)) for side in (-1, 1))
-    return Score(value, len(truth), *held_within(value, low, high, 0.0, 1.0))
+    return Score(value, len(truth), *intervals.held_within(value, low, high, 0.0, 1.0))
 
 
 def threshold(y_true: Column, p_yes: Column) -> float:
@@ -284,34 +266,34 @@ def bootstrap(
     Raises:
         ValueError: there are no rows, a value is not finite, lengths differ, or there are fewer than 100 draws.
     """
-    enough_draws(draws)
-    numbers = finite(values, "values")
-    units = np.arange(len(numbers)) if clusters is None else codes(clusters)
-    same_length(values=numbers, clusters=units)
+    intervals.enough_draws(draws)
+    numbers = intervals.finite(values, "values")
+    units = np.arange(len(numbers)) if clusters is None else intervals.codes(clusters)
+    intervals.same_length(values=numbers, clusters=units)
     order = np.argsort(numbers) if clusters is None else np.lexsort((numbers, units))
     numbers, units = numbers[order], units[order]
     value = float(statistic(numbers))
     groups = np.split(numbers, np.flatnonzero(np.diff(units)) + 1) if clusters is not None else None
     many = len(numbers) if groups is None else len(groups)
     if value in (0.0, 1.0) and (numbers == value).all():
-        return Score(value, len(numbers), *wilson(value, many))
+        return Score(value, len(numbers), *intervals.wilson(value, many))
     rng = np.random.default_rng(seed)
     results = np.empty(draws)
     for i in range(draws):
         drawn = rng.integers(many, size=many)
         results[i] = statistic(numbers[drawn] if groups is None else np.concatenate([groups[j] for j in drawn]))
-    low, high = percentiles(results)
-    return Score(value, len(numbers), *held_within(value, low, high, -np.inf, np.inf))
+    low, high = intervals.percentiles(results)
+    return Score(value, len(numbers), *intervals.held_within(value, low, high, -np.inf, np.inf))
 
 
 def p50(values: Column) -> float:
     """The median."""
-    return float(np.percentile(finite(values, "values"), 50))
+    return float(np.percentile(intervals.finite(values, "values"), 50))
 
 
 def p95(values: Column) -> float:
     """The 95th percentile."""
-    return float(np.percentile(finite(values, "values"), 95))
+    return float(np.percentile(intervals.finite(values, "values"), 95))
 
 
 # Each score as a ratio of two sums over the confusion counts (tp, fp, fn, tn).
@@ -327,9 +309,9 @@ _RATIOS: dict[str, tuple[Ints, Ints]] = {
 def _fraction_interval(value: float, tops: Floats, bottoms: Floats, units: int) -> tuple[float, float]:
     """Interval of a fraction of two drawn sums; draws whose denominator is 0 are left out."""
     if value in (0.0, 1.0):  # every draw gives that value
-        return wilson(value, units)
-    low, high = percentiles(tops[bottoms > 0] / bottoms[bottoms > 0])
-    return held_within(value, low, high, 0.0, 1.0)
+        return intervals.wilson(value, units)
+    low, high = intervals.percentiles(tops[bottoms > 0] / bottoms[bottoms > 0])
+    return intervals.held_within(value, low, high, 0.0, 1.0)
 
 
 def _unbiased(n: int) -> float:
@@ -338,6 +320,6 @@ def _unbiased(n: int) -> float:
 
 
 def _scored(y_true: Column, p_yes: Column) -> tuple[Bools, Floats]:
-    truth, p = true_or_false(y_true, "y_true"), finite(p_yes, "p_yes")
-    same_length(y_true=truth, p_yes=p)
+    truth, p = intervals.true_or_false(y_true, "y_true"), intervals.finite(p_yes, "p_yes")
+    intervals.same_length(y_true=truth, p_yes=p)
     return truth, p

@@ -19,7 +19,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator, NullFormatter
 from numpy.typing import NDArray
 
-from helpers.results import figures, metrics, paired
+from helpers.results import figures, metrics, paired, svg
 from helpers.results.answers import COLUMNS, Answer
 from helpers.results.intervals import DRAWS
 from helpers.results.metrics import Score
@@ -351,7 +351,7 @@ class Outcomes:
             else:
                 ax.set_xlim(left=0)
         if chance is not None:
-            axes[0][0].axvline(chance, linestyle=":", color=figures.INK, linewidth=1)
+            axes[0][0].axvline(chance, linestyle=":", color=svg.INK, linewidth=1)
         broken = [re.sub(r" (and |\()", r"\n\1", self.label(arm)) for arm in self.arms]
         axes[0][0].set_yticks(range(len(broken)), broken)
         axes[0][0].set_ylim(len(broken) - 0.5, -0.5)

@@ -9,23 +9,8 @@ import numpy as np
 from scipy.stats import binomtest
 from statsmodels.stats.multitest import multipletests
 
-from helpers.results.intervals import (
-    BLOCK,
-    DRAWS,
-    Column,
-    Floats,
-    codes,
-    enough_draws,
-    finite,
-    held_within,
-    normal_quantile,
-    percentiles,
-    resampled,
-    same_length,
-    summed,
-    true_or_false,
-    wilson,
-)
+from helpers.results import intervals
+from helpers.results.intervals import DRAWS, Column, Floats
 from helpers.results.metrics import bootstrap
 
 
@@ -68,14 +53,14 @@ def mcnemar(a_correct: Column, b_correct: Column) -> Paired:
     Raises:
         ValueError: lengths differ, there are no rows, or a value is not True or False.
     """
-    a, b = true_or_false(a_correct, "a_correct"), true_or_false(b_correct, "b_correct")
-    same_length(a_correct=a, b_correct=b)
+    a, b = intervals.true_or_false(a_correct, "a_correct"), intervals.true_or_false(b_correct, "b_correct")
+    intervals.same_length(a_correct=a, b_correct=b)
     n, only_a, only_b = len(a), int((a & ~b).sum()), int((~a & b).sum())
     p = float(binomtest(only_a, only_a + only_b).pvalue) if only_a + only_b else 1.0
     difference = (only_a - only_b) / n
     pa, pb = (only_a + 1) / (n + 2), (only_b + 1) / (n + 2)
-    half = normal_quantile() * float(np.sqrt((pa + pb - (pa - pb) ** 2) / (n + 2)))
-    low, high = held_within(difference, pa - pb - half, pa - pb + half, -1.0, 1.0)
+    half = intervals.normal_quantile() * float(np.sqrt((pa + pb - (pa - pb) ** 2) / (n + 2)))
+    low, high = intervals.held_within(difference, pa - pb - half, pa - pb + half, -1.0, 1.0)
     return Paired("McNemar, exact", n, only_a, only_b, difference, low, high, p)
 
 
@@ -96,18 +81,18 @@ def paired_means(a: Column, b: Column, *, clusters: Column | None = None, draws:
     Raises:
         ValueError: lengths differ, there are no rows, a value is not finite, or there are fewer than 100 draws.
     """
-    first, second = finite(a, "a"), finite(b, "b")
-    same_length(a=first, b=second)
+    first, second = intervals.finite(a, "a"), intervals.finite(b, "b")
+    intervals.same_length(a=first, b=second)
     gain = first - second
     mean = bootstrap(gain, clusters=clusters, draws=draws)
-    summed = gain if clusters is None else np.bincount(codes(clusters), weights=gain)
+    summed = gain if clusters is None else np.bincount(intervals.codes(clusters), weights=gain)
     moved = summed[np.abs(summed) > 1e-12]
     p = _flipped(lambda flips: flips @ moved, len(moved), float(moved.sum()), draws) if len(moved) else 1.0
     better, worse = int((gain > 0).sum()), int((gain < 0).sum())
     # an end of exactly 0 says that so few rows differ that some draws hold none of them: what was not seen in so many
     # units may still be there, as often as Wilson's interval allows
-    units = len(gain) if clusters is None else len(np.unique(codes(clusters)))
-    unseen = wilson(0.0, units)[1] * (float(np.abs(gain).max()) or 1.0)
+    units = len(gain) if clusters is None else len(np.unique(intervals.codes(clusters)))
+    unseen = intervals.wilson(0.0, units)[1] * (float(np.abs(gain).max()) or 1.0)
     low = min(mean.low, mean.value - unseen) if mean.low == 0 else mean.low
     high = max(mean.high, mean.value + unseen) if mean.high == 0 or not len(moved) else mean.high
     name = "paired randomisation" if clusters is None else "paired randomisation by cluster"
@@ -135,13 +120,13 @@ def paired_ratios(
     Raises:
         ValueError: lengths differ, there are no rows, a value is not finite, or there are fewer than 100 draws.
     """
-    (top_a, bottom_a), (top_b, bottom_b) = (tuple(finite(x, "tops and bottoms") for x in of) for of in (a, b))
+    (top_a, bottom_a), (top_b, bottom_b) = (tuple(intervals.finite(x, "tops and bottoms") for x in of) for of in (a, b))
     if (bottom_a == 1).all() and (bottom_b == 1).all():
         return paired_means(top_a, top_b, clusters=clusters, draws=draws)
-    enough_draws(draws)
-    units = np.arange(len(top_a)) if clusters is None else codes(clusters)
-    same_length(a=top_a, b=top_b, bottom_a=bottom_a, bottom_b=bottom_b, clusters=units)
-    sums = summed(units, top_a, bottom_a, top_b, bottom_b)
+    intervals.enough_draws(draws)
+    units = np.arange(len(top_a)) if clusters is None else intervals.codes(clusters)
+    intervals.same_length(a=top_a, b=top_b, bottom_a=bottom_a, bottom_b=bottom_b, clusters=units)
+    sums = intervals.summed(units, top_a, bottom_a, top_b, bottom_b)
 
     def difference(total: Floats) -> Floats:
         with np.errstate(divide="ignore", invalid="ignore"):
@@ -159,9 +144,9 @@ def paired_ratios(
         return difference(np.concatenate([both + turned, both - turned], axis=1) / 2)
 
     p = _flipped(exchanged, int(moved.sum()), value, draws) if moved.any() else 1.0
-    low, high = percentiles(difference(resampled(sums, draws, np.random.default_rng(0))))
-    low, high = held_within(value, low, high, -np.inf, np.inf)
-    unseen = wilson(0.0, len(sums))[1]
+    low, high = intervals.percentiles(difference(intervals.resampled(sums, draws, np.random.default_rng(0))))
+    low, high = intervals.held_within(value, low, high, -np.inf, np.inf)
+    unseen = intervals.wilson(0.0, len(sums))[1]
     if low == 0 or not moved.any():
         low = min(low, value - unseen)
     if high == 0 or not moved.any():
@@ -175,7 +160,7 @@ def paired_ratios(
 def _flipped(statistic: Callable[[Floats], Floats], units: int, value: float, draws: int) -> float:
     """Two-sided p of a randomisation test that turns each unit's sign, in blocks of bounded memory."""
     rng = np.random.default_rng(0)
-    extreme, block = 0, max(1, BLOCK // units)
+    extreme, block = 0, max(1, intervals.BLOCK // units)
     for start in range(0, draws, block):
         flips = rng.choice([-1.0, 1.0], size=(min(block, draws - start), units))
         extreme += int((np.abs(statistic(flips)) >= abs(value) * (1 - 1e-9)).sum())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import platform
 import re
@@ -148,3 +149,12 @@ def _packages() -> dict[str, str]:
         except metadata.PackageNotFoundError:
             continue  # an optional one on this machine
     return versions
+
+
+def public_parameters(notebook: Path) -> list[str]:
+    """The names that a notebook's cell `parameters` declares, without those whose comment begins with `private`."""
+    cells = json.loads(notebook.read_text("utf-8"))["cells"]
+    sources = ["".join(cell["source"]) for cell in cells if "parameters" in cell["metadata"].get("tags", [])]
+    lines = [line for source in sources for line in source.splitlines()]
+    assigned = (re.match(r"(\w+) = .*?(?:# *(.*))?$", line) for line in lines)
+    return [found[1] for found in assigned if found and not (found[2] or "").startswith("private")]

@@ -16,7 +16,7 @@ from typing import Any
 
 import pyarrow.parquet as pq
 
-from helpers.results import answers, record, requests
+from helpers.results import answers, records, requests
 from helpers.settings import BUILD, RESULTS, ROOT, run_name, told
 
 REFERENCE = ROOT / "book" / "reference"
@@ -46,7 +46,7 @@ def keep_reference(profile: str) -> int:
                 f"Run `make notebook NB={executed.stem} PROFILE={profile}`\n"
             )
             continue
-        if (damaged := record.damaged(executed.stem, name)) is not None:
+        if (damaged := records.damaged(executed.stem, name)) is not None:
             sys.stderr.write(
                 f"{executed.stem}: not kept, {damaged.name} is damaged. "
                 f"Run `make notebook NB={executed.stem} PROFILE={profile}`\n"
@@ -90,7 +90,7 @@ def keep_reference(profile: str) -> int:
 
 def _asked(notebook: str, name: str) -> dict[str, Any]:
     """Keys of a run's requests by step, and whether their prompts are withheld; empty for a run without any."""
-    path = record.requests_file(BUILD / "records" / name / f"{notebook}.json")
+    path = records.requests_file(BUILD / "records" / name / f"{notebook}.json")
     return dict(json.loads(path.read_text("utf-8"))) if path.is_file() else {}
 
 

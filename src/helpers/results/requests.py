@@ -35,22 +35,6 @@ FRESH = DERIVED / "requests-fresh"
 """The store of runs with ANSWERS=fresh, which begins empty; an interrupted run resumes from it."""
 RELEASED = DATA / "requests"
 """The reference run's requests, one Parquet file for each notebook and step."""
-SCHEMA = pa.schema(
-    [
-        pa.field("key", pa.string(), nullable=False),
-        pa.field("kind", pa.string(), nullable=False),
-        pa.field("weights", pa.string(), nullable=False),
-        pa.field("parameters", pa.string(), nullable=False),
-        pa.field("prompt", pa.string()),
-        pa.field("reply", pa.string(), nullable=False),
-        pa.field("prompt_tokens", pa.int32(), nullable=False),
-        pa.field("generated_tokens", pa.int32(), nullable=False),
-        pa.field("seconds", pa.float64(), nullable=False),
-        pa.field("engine", pa.string(), nullable=False),
-        pa.field("asked", pa.string(), nullable=False),
-        pa.field("digest", pa.string(), nullable=False),
-    ]
-)
 
 
 def working() -> Path:
@@ -139,6 +123,8 @@ class Row:
 
 
 COLUMNS = tuple(f.name for f in fields(Row))
+_TYPES = {"int": pa.int32(), "float": pa.float64()}
+SCHEMA = pa.schema([pa.field(f.name, _TYPES.get(str(f.type), pa.string()), f.name == "prompt") for f in fields(Row)])
 
 
 class Store:

@@ -13,7 +13,7 @@ from collections.abc import Iterable
 import pandas as pd
 
 from helpers.results import answers
-from helpers.results.requests import RELEASED, Store, StoreError, working
+from helpers.results.requests import RELEASED, Store, working
 from helpers.settings import settings, told
 
 
@@ -70,11 +70,7 @@ def main(arguments: Iterable[str] | None = None) -> int:
         parser.add_argument(f"--{name}", default="")
     parser.add_argument("--most", type=int, default=5)
     options = parser.parse_args(None if arguments is None else list(arguments))
-    try:
-        sys.stdout.write(f"{show(options.notebook, settings().profile, options.arm, options.unit, options.most)}\n")
-    except StoreError as error:
-        sys.stderr.write(f"{error}\n")
-        return 1
+    sys.stdout.write(f"{show(options.notebook, settings().profile, options.arm, options.unit, options.most)}\n")
     return 0
 
 

@@ -30,11 +30,12 @@ from helpers.results import answers
 from helpers.results.figures import SCORES, inline
 from helpers.results.outcomes import Outcomes
 from helpers.results.published import RecordError
-from helpers.results.record import Record
+from helpers.results.records import Record
 from helpers.settings import BUILD, ROOT, PublicError, SettingsError, told
 from helpers.site import viewer
 from helpers.site.chapters import Chapter, PageError, chapters, heading, read_notebook
-from helpers.site.pages import Pages, findings, run_line
+from helpers.site.pages import Pages
+from helpers.site.pieces import findings, run_line
 
 BOOK: Final = ROOT / "book"
 STAGED: Final = BUILD / "book-src"

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Final, Literal, get_args
 
 from helpers.results.published import paper_of
-from helpers.results.record import RECORDS, Record, damaged, records
+from helpers.results.records import RECORDS, Record, damaged, records
 from helpers.settings import BUILD, NOTEBOOKS, RESULTS, ROOT, Profile, PublicError, run_name, settings
 
 REFERENCE: Final = ROOT / "book" / "reference"

@@ -13,10 +13,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final, get_args
 
-from helpers.engines import EMBEDDED_MODELS, GIB
-from helpers.results.record import Record, records
+from helpers.engine_install import EMBEDDED_MODELS, GIB
+from helpers.results.records import Record, records
 from helpers.settings import NOTEBOOKS, RESULTS, Profile, read_profile
-from helpers.site.run import declared
+from helpers.site.parameters import declared
 
 PER_PROMPT: Final = re.compile(r"chunk|passages|candidates|documents|k_\w+|\w*characters|\w*_depth")
 """Parameters that make a prompt longer, not prompts more."""

@@ -23,11 +23,12 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from helpers import datasets, engines, services
+from helpers import datasets, engine_install, registry, services
+from helpers.engine_install import GIB
 from helpers.settings import BUILD, NOTEBOOKS, ROOT, SettingsError, profile_model, public, settings, told
-from helpers.site import run
+from helpers.site import parameters
 
-DISK_NEEDED = 12 * engines.GIB
+DISK_NEEDED = 12 * GIB
 """Bytes that engine, weights and indexes of the laptop profile take together, with room."""
 
 
@@ -86,12 +87,10 @@ def install_browser(say: Callable[[str], None]) -> None:
 
 def _machine() -> Finding:
     cores = os.cpu_count() or 1
-    memory = psutil.virtual_memory().total / engines.GIB
+    memory = psutil.virtual_memory().total / GIB
     free = shutil.disk_usage(ROOT).free
-    uses = (
-        f"Python {platform.python_version()}, {cores} cores, {memory:.0f} GiB memory, {free / engines.GIB:.0f} GiB disk"
-    )
-    mend = "" if free > DISK_NEEDED else f"free disk: {DISK_NEEDED / engines.GIB:.0f} GiB are needed at first set-up"
+    uses = f"Python {platform.python_version()}, {cores} cores, {memory:.0f} GiB memory, {free / GIB:.0f} GiB disk"
+    mend = "" if free > DISK_NEEDED else f"free disk: {DISK_NEEDED / GIB:.0f} GiB are needed at first set-up"
     return Finding("machine", uses, mend)
 
 
@@ -131,20 +130,20 @@ def _llm() -> Finding:
         return Finding("LLM", f"{model} at {s.llm_base_url} (LLM_BASE_URL)")
     if s.profile == "paper":
         return Finding("LLM", f"{model}", "the paper profile wants a server: set LLM_BASE_URL and LLM_MODEL")
-    engine, why = engines.choose_engine(model)
-    mend = "" if engines.installed(engine) else "make setup"
+    engine, why = engine_install.choose_engine(model)
+    mend = "" if engine_install.installed(engine) else "make setup"
     return Finding("LLM", f"{model} by embedded {engine} ({why})", mend)
 
 
 def _parameters() -> list[dict[str, Any]]:
     """What this profile gives each notebook, its own defaults included."""
     paths = sorted(NOTEBOOKS.glob("*.ipynb"))
-    return [run.declared(path) | run.parameters(path.stem, settings().profile) for path in paths]
+    return [parameters.declared(path) | parameters.parameters(path.stem, settings().profile) for path in paths]
 
 
 def _encoders() -> Finding:
     named = {values[name] for values in _parameters() for name in ENCODERS if values.get(name)}
-    hub = sorted(name for name in named if f"models/{name}/model.onnx" not in datasets.registry())
+    hub = sorted(name for name in named if f"models/{name}/model.onnx" not in registry.registry())
     if not hub:
         return Finding("encoders", ", ".join(sorted(named)) or "none")
     mend = "" if importlib.util.find_spec("sentence_transformers") else "pip install '.[encoders]'"
@@ -158,7 +157,7 @@ def _adapters() -> Finding:
         return Finding("adapters", "none: this profile trains no model")
     uses = f"LoRA adapters of {', '.join(sorted(bases))}, trained by the notebooks"
     s = settings()
-    engine, why = engines.choose_engine(min(bases))
+    engine, why = engine_install.choose_engine(min(bases))
     if engine != "vllm":
         return Finding("adapters", uses, f"{engine} trains and serves none ({why}): set LLM_ENGINE=vllm")
     if not s.llm_base_url:
@@ -186,7 +185,7 @@ def _trained(bases: set[str]) -> list[Path]:
 
 
 def _models() -> Finding:
-    names = [n for n, e in datasets.registry().items() if e.kind == "model"]
+    names = [n for n, e in registry.registry().items() if e.kind == "model"]
     missing = [n for n in names if not (datasets.RAW / n).exists()]
     here = f"{len(names) - len(missing)} of {len(names)} weights are here"
     return Finding("weights", here, "make data (or leave it: each is fetched on first need)" if missing else "")
@@ -194,7 +193,7 @@ def _models() -> Finding:
 
 def _data() -> Finding:
     s = settings()
-    names = [n for n, e in datasets.registry().items() if e.kind == "data"]
+    names = [n for n, e in registry.registry().items() if e.kind == "data"]
     missing = [n for n in names if not (datasets.RAW / n).exists()]
     source = (
         f"DATA_MIRROR={s.data_mirror}, then the sources" if s.data_mirror else "the sources (DATA_MIRROR is not set)"
@@ -214,7 +213,7 @@ def findings() -> list[Finding]:
     for part in (_machine, _profile, _graph, _llm, _encoders, _adapters, _models, _data, _browser):
         try:
             found.append(part())
-        except (SettingsError, datasets.DataError, engines.EngineError) as error:
+        except (SettingsError, datasets.DataError, engine_install.EngineError) as error:
             found.append(Finding(part.__name__.strip("_"), "cannot be told", str(error)))
     return [Finding(*public(list(astuple(finding)))) for finding in found]
 
@@ -229,10 +228,10 @@ def main(arguments: list[str] | None = None) -> int:
     try:
         s = settings()
         if options.install and not s.llm_base_url:
-            engines.install_chosen(profile_model(s.profile), console.print)
+            engine_install.install_chosen(profile_model(s.profile), console.print)
         if options.browser:
             install_browser(console.print)
-    except (SettingsError, engines.EngineError, RuntimeError) as error:
+    except (SettingsError, engine_install.EngineError, RuntimeError) as error:
         console.print(str(error), markup=False, style="red")
         return 1
     if options.install or options.browser:

@@ -85,9 +85,9 @@ def set_up(notebook: str) -> dict[str, Any]:
     if profile == "smoke":
         # llama.cpp is a small fetch; vLLM is gigabytes
         os.environ.setdefault("LLM_ENGINE", "llamacpp")
-    from helpers.site import run  # noqa: PLC0415  # needs packages that may have been installed just now
+    from helpers.site import parameters  # noqa: PLC0415  # needs packages that may have been installed just now
 
-    values = run.parameters(notebook, profile)
+    values = parameters.parameters(notebook, profile)
     sys.stderr.write(f"Profile {profile}: {values}. For other sizes, assign to these names in a cell of your own.\n")
     return values
 

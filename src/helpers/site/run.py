@@ -7,8 +7,6 @@ python -m helpers.site.run notebook NB --profile laptop     execute one notebook
 from __future__ import annotations
 
 import argparse
-import ast
-import difflib
 import hashlib
 import json
 import logging
@@ -26,23 +24,22 @@ from typing import Any
 import yaml
 from filelock import FileLock, Timeout
 
-from helpers import datasets
-from helpers.results import record
+from helpers import registry
+from helpers.results import records
 from helpers.results.published import paper_of
 from helpers.settings import (
     BUILD,
     NOTEBOOKS,
     PUBLISHED,
     ROOT,
-    SettingsError,
     of_model,
     public,
-    read_profile,
     refused,
     run_name,
     settings,
     told,
 )
+from helpers.site.parameters import cells_of, check_profile, parameters
 
 KERNEL_SECONDS = 300
 """That a kernel may take to answer; on a machine where everything waits, a minute is not enough."""
@@ -51,83 +48,7 @@ CLOCK_SLACK = 60.0
 INTERRUPTED = "The run was interrupted."
 
 
-class ParameterError(SettingsError):
-    """A profile gives a notebook a parameter that it does not have, or a notebook declares none, or is none."""
-
-
 # ------------------------------------------------------------------------------------------------------- parameters
-
-
-def _cells(notebook: Path) -> list[dict[str, Any]]:
-    try:
-        return list(json.loads(notebook.read_text(encoding="utf-8"))["cells"])
-    except (ValueError, KeyError, TypeError) as error:
-        raise ParameterError(
-            f"{notebook.relative_to(ROOT)} is no notebook ({error}). Save it again, or restore it from version control."
-        ) from None
-
-
-def declared(notebook: Path) -> dict[str, Any]:
-    """Parameters that a notebook declares in its cell tagged `parameters`, with their defaults.
-
-    Raises:
-        ParameterError: there is no such cell, or it holds more than plain assignments of literals.
-    """
-    tagged = [c for c in _cells(notebook) if "parameters" in c.get("metadata", {}).get("tags", [])]
-    if len(tagged) != 1:
-        raise ParameterError(f"{notebook.name} needs one cell tagged `parameters`; it has {len(tagged)}.")
-    values: dict[str, Any] = {}
-    for node in ast.parse("".join(tagged[0]["source"])).body:
-        if not (isinstance(node, ast.Assign) and len(node.targets) == 1 and isinstance(node.targets[0], ast.Name)):
-            raise ParameterError(f"{notebook.name}: the cell `parameters` may hold only `name = value` lines.")
-        values[node.targets[0].id] = ast.literal_eval(node.value)
-    return values
-
-
-def parameters(notebook: str, profile: str) -> dict[str, Any]:
-    """What a profile and the settings give a notebook.
-
-    The profile's section for the notebook goes before its defaults; `LLM_MODEL` goes before both.
-
-    Raises:
-        ParameterError: the profile names a notebook or a parameter that does not exist.
-    """
-    whole = read_profile(profile)
-    known = declared(NOTEBOOKS / f"{notebook}.ipynb")
-    section = dict(whole.get(notebook) or {})
-    for name in section:
-        if name not in known:
-            near = difflib.get_close_matches(name, known, n=3)
-            raise ParameterError(
-                f"notebooks/profiles/{profile}.yml gives {notebook} the parameter {name!r}, which it does not declare."
-                + (f" Did you mean {' or '.join(near)}?" if near else f" It declares: {', '.join(known)}.")
-            )
-    values = {k: v for k, v in (whole.get("defaults") or {}).items() if k in known} | section
-    if "profile" in known:
-        values["profile"] = profile
-    if "llm_model" in known and settings().llm_model:
-        values["llm_model"] = settings().llm_model
-    return values
-
-
-def _check_profile(profile: str, notebooks: list[str]) -> None:
-    """Every key of a profile is a notebook or `defaults`, and every default is declared by some notebook."""
-    whole = read_profile(profile)
-    for key in whole:
-        if key != "defaults" and key not in notebooks:
-            near = difflib.get_close_matches(key, notebooks, n=2)
-            raise ParameterError(
-                f"notebooks/profiles/{profile}.yml has a section {key!r}, but there is no such notebook."
-                + (f" Did you mean {near[0]!r}?" if near else "")
-            )
-    everything = {name for nb in notebooks for name in declared(NOTEBOOKS / f"{nb}.ipynb")}
-    for name in whole.get("defaults") or {}:
-        if name not in everything:
-            near = difflib.get_close_matches(name, everything, n=2)
-            raise ParameterError(
-                f"notebooks/profiles/{profile}.yml has the default {name!r}, which no notebook declares."
-                + (f" Did you mean {near[0]!r}?" if near else "")
-            )
 
 
 def write_parameters(profile: str) -> None:
@@ -141,7 +62,7 @@ def write_parameters(profile: str) -> None:
     folder = BUILD / "params" / run_name(profile)
     folder.mkdir(parents=True, exist_ok=True)
     notebooks = sorted(p.stem for p in NOTEBOOKS.glob("*.ipynb"))
-    _check_profile(profile, notebooks)
+    check_profile(profile, notebooks)
     for notebook in notebooks:
         values = parameters(notebook, profile)
         _file_by_model(notebook, profile, values.get("llm_model", ""))
@@ -162,7 +83,7 @@ def write_parameters(profile: str) -> None:
 
 def _why_again(notebook: str, profile: str, executed: Path) -> str:
     """Why a run that has left its notebook does not count; empty if it does."""
-    if damaged := record.damaged(notebook, run_name(profile)):
+    if damaged := records.damaged(notebook, run_name(profile)):
         return f"{damaged.relative_to(ROOT)} is missing or damaged"
     if executed.stat().st_mtime > time.time() + CLOCK_SLACK:  # an edit of now would be older, and not be seen
         return f"{executed.relative_to(ROOT)} is dated in the future, as when the clock was set back"
@@ -178,7 +99,7 @@ def _outputs(notebook: str, profile: str) -> tuple[Path, Path]:
 def _file_by_model(notebook: str, profile: str, model: str) -> None:
     """Move a run of the profile that another model made, as before an edit of the profile, beside the run to come."""
     kept = BUILD / "records" / profile / f"{notebook}.json"
-    if run_name(profile) != profile or record.damaged(notebook, profile):
+    if run_name(profile) != profile or records.damaged(notebook, profile):
         return
     left = json.loads(kept.read_text("utf-8"))
     if (was := left["provenance"]["parameters"].get("llm_model", model)) == model:
@@ -195,12 +116,12 @@ def _file_by_model(notebook: str, profile: str, model: str) -> None:
         shutil.rmtree(target, ignore_errors=True)
         source.replace(target)
     left["files"] = {p.replace(f"/{profile}/", f"/{name}/", 1): digest for p, digest in left["files"].items()}
-    left["seal"] = record.seal(left)
+    left["seal"] = records.seal(left)
     (BUILD / "records" / name / f"{notebook}.json").write_text(f"{json.dumps(left, indent=1, ensure_ascii=False)}\n")
 
 
 def _inputs_digest(notebook: str) -> str:
-    read = [e.model_dump(mode="json") for e in datasets.registry().values() if notebook in e.readers]
+    read = [e.model_dump(mode="json") for e in registry.registry().values() if notebook in e.readers]
     paper = PUBLISHED / f"{paper_of(NOTEBOOKS / f'{notebook}.ipynb')}.yml"
     published = paper.read_text(encoding="utf-8") if paper.is_file() else ""
     return hashlib.sha256((json.dumps(read, sort_keys=True, default=str) + published).encode()).hexdigest()[:16]
@@ -215,7 +136,7 @@ class _Progress(logging.Handler):
     def __init__(self, notebook: str) -> None:
         super().__init__()
         self.notebook = notebook
-        self.cells = len(_cells(NOTEBOOKS / f"{notebook}.ipynb"))
+        self.cells = len(cells_of(NOTEBOOKS / f"{notebook}.ipynb"))
         self.shown = 0.0
 
     def emit(self, record: logging.LogRecord) -> None:
@@ -398,7 +319,7 @@ def _hide_secrets(executed: Path) -> None:
     for cell in notebook["cells"]:
         if "outputs" in cell:
             cell["outputs"] = public(cell["outputs"], keep=frozenset({"output_type", "name", "metadata"}))
-    notebook["metadata"]["seal"] = record.seal({"cells": notebook["cells"]})
+    notebook["metadata"]["seal"] = records.seal({"cells": notebook["cells"]})
     executed.write_text(json.dumps(notebook, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
 
 
@@ -413,19 +334,10 @@ def main(arguments: list[str] | None = None) -> int:
             sub.add_argument("notebook")
             sub.add_argument("--needs", nargs="*", type=Path, default=(), help="files that it is made from")
     options = parser.parse_args(arguments)
-    try:
-        if options.command == "parameters":
-            write_parameters(options.profile)
-        else:
-            return execute(options.notebook, options.profile, options.needs)
-    except (SettingsError, datasets.DataError) as error:
-        sys.stderr.write(f"{error}\n")
-        return 1
-    except OSError as error:
-        sys.stderr.write(f"{refused(error)}\n")
-        return 1
-    except KeyboardInterrupt:
-        return 130
+    if options.command == "parameters":
+        write_parameters(options.profile)
+    else:
+        return execute(options.notebook, options.profile, options.needs)
     return 0
 
 

@@ -17,7 +17,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from helpers.results.published import Basis, Claim, Kind, Number, Unit, papers, published
-from helpers.results.record import Record, Value, other_models, records
+from helpers.results.records import Record, Value, other_models, records
 from helpers.results.verdicts import TESTED
 from helpers.settings import RESULTS, Profile, run_name, settings, told
 

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from helpers import llm, lora
-from helpers.engines import EngineError
+from helpers.engine_install import EngineError
 from helpers.llm import LLM
 from helpers.lora import Pair, TrainingLog
 from helpers.results.answers import Answer

@@ -145,7 +145,7 @@ def tuned(
 
     Raises:
         ValueError: fewer inputs than folds, an unknown objective, or a number that is not positive.
-        helpers.engines.EngineError: this machine cannot train, or the base cannot be loaded; the message says more.
+        helpers.engine_install.EngineError: this machine cannot train, or the base cannot load; the message says more.
     """
     settings: dict[str, Any] = {
         "objective": objective,

@@ -69,7 +69,7 @@ def learn(
 
     Raises:
         ValueError: there are fewer examples than folds.
-        helpers.engines.EngineError: the encoder cannot be loaded or fine-tuned.
+        helpers.engine_install.EngineError: the encoder cannot be loaded or fine-tuned.
         helpers.completions.CapabilityError: the engine gives no log-probabilities of a prompt.
     """
     texts = [e.text for e in examples]

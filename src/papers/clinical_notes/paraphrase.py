@@ -27,7 +27,7 @@ import yaml
 from rapidfuzz import fuzz
 
 from helpers.completions import LlmError
-from helpers.engines import EngineError
+from helpers.engine_install import EngineError
 from helpers.llm import LLM, connect
 from helpers.services import LlmEndpoint, ServiceError
 from helpers.settings import DATA, SettingsError, profile_model, settings

