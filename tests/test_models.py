@@ -20,7 +20,7 @@ from helpers.results.figures import SCORES, Html, ScoreTable
 from helpers.results.outcomes import Outcomes
 from helpers.results.requests import StoreError
 from helpers.settings import of_model, run_name, settings
-from helpers.site import run
+from helpers.site import book, run
 
 GOLD = [True, False] * 6
 FIRST = [True] * 12
@@ -147,3 +147,21 @@ def test_a_run_of_the_model_that_a_profile_named_before_is_moved_beside(tmp_path
 def test_the_folder_of_a_model_is_a_name_without_a_path():
     assert of_model("laptop", "../../x y") == "laptop@.._.._x_y"
     assert len(Path(of_model("laptop", "a/b:c")).parts) == 1
+
+
+def test_a_staged_notebook_has_the_columns_and_not_what_they_were_made_of(two_models, tmp_path):
+    own = Outcomes(answers.read(answers.newest(NB, "laptop")), draws=200)
+    shown = own.table(["accuracy"], "Accuracy")
+    assert isinstance(shown, ScoreTable)
+    output = {"output_type": "display_data", "metadata": {}, "data": shown._repr_mimebundle_()}
+    code = {"cell_type": "code", "metadata": {}, "execution_count": 1, "source": "", "outputs": [output]}
+    title = {"cell_type": "markdown", "metadata": {}, "source": "# Title"}
+    path = tmp_path / "x.ipynb"
+    path.write_text(json.dumps({"cells": [title, code], "metadata": {}, "nbformat": 4, "nbformat_minor": 5}))
+    for columns, expected in (
+        (None, False),
+        (lambda scores: own.beside_models(scores, answers.others(NB, "laptop")).html, True),
+    ):
+        staged = book._staged(path, "", None, columns=columns)
+        assert SCORES not in staged
+        assert ("other/7B" in staged) == expected
