@@ -103,7 +103,7 @@ notebook: $(READY) ## run one notebook, or some: make notebook NB=01_side_effect
 models: $(READY) ## add columns of further models: make models MODELS=SmolLM2-135M-Instruct [NB="01_... 06_..."]
 	@[ -n "$(MODELS)" ] || { echo "Set MODELS to one model or more: MODELS=\"a b\""; exit 2; }
 	@status=0; for model in $(MODELS); do \
-	   LLM_MODEL=$$model $(MAKE) --no-print-directory LLM_MODEL=$$model $(if $(NB),notebook,reproduce) || status=$$?; done; \
+	   $(MAKE) --no-print-directory LLM_MODEL=$$model $(if $(NB),notebook,reproduce) || status=$$?; done; \
 	 $(MAKE) --no-print-directory book || status=$$?; exit $$status
 compare: $(READY) ## where two models differ: make compare NB=01_side_effects_forward [MODELS="a b"] [MEASURE=f1]
 	@[ -f notebooks/$(NB).ipynb ] || { echo "Set NB to one of: $(NAMES)"; exit 2; }
