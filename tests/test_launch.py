@@ -190,16 +190,24 @@ def test_the_container_sets_itself_up() -> None:
     assert re.search(r":\d+-3\.11-", container["image"])
 
 
-def test_the_workflow_pins_its_actions_and_can_write_nothing_but_the_pages() -> None:
-    text = (REPOSITORY / ".github" / "workflows" / "book.yml").read_text()
-    workflow = yaml.safe_load(text)
-    used = re.findall(r"uses: (\S+)(.*)", text)
-    assert used
-    for action, comment in used:
-        assert re.fullmatch(r"[\w-]+/[\w-]+@[0-9a-f]{40}", action), action
-        assert re.fullmatch(r" # v\d+\.\d+\.\d+", comment), f"{action} says which version it is"
-    assert workflow["permissions"] == {"contents": "read"}
-    assert [name for name, job in workflow["jobs"].items() if "permissions" in job] == ["publish"]
-    assert set(workflow["jobs"]["publish"]["needs"]) == {"test", "neo4j", "build"}
-    runs = [step["run"] for job in workflow["jobs"].values() for step in job["steps"] if "run" in step]
-    assert {target for run in runs for target in re.findall(r"\bmake ([a-z0-9-]+)", run)} <= make_targets()
+def test_the_workflows_pin_their_actions_and_can_write_nothing_but_the_pages_and_an_issue() -> None:
+    writing: dict[str, set[str]] = {}
+    pins: set[str] = set()
+    for path in sorted((REPOSITORY / ".github" / "workflows").glob("*.yml")):
+        text = path.read_text()
+        workflow = yaml.safe_load(text)
+        for action, comment in re.findall(r"uses: (\S+)(.*)", text):
+            assert re.fullmatch(r"[\w-]+/[\w-]+@[0-9a-f]{40}", action), action
+            assert re.fullmatch(r" # v\d+\.\d+\.\d+", comment), f"{action} says which version it is"
+            pins.add(action)
+        assert workflow["permissions"] == {"contents": "read"}
+        for name, job in workflow["jobs"].items():
+            assert job["timeout-minutes"], name
+            given = {what for what, may in job.get("permissions", {}).items() if may == "write"}
+            writing |= {name: given} if given else {}
+        runs = [step["run"] for job in workflow["jobs"].values() for step in job["steps"] if "run" in step]
+        assert {target for run in runs for target in re.findall(r"\bmake ([a-z0-9-]+)", run)} <= make_targets()
+        if path.name == "book.yml":
+            assert set(workflow["jobs"]["publish"]["needs"]) == workflow["jobs"].keys() - {"publish"}
+    assert writing == {"publish": {"pages", "id-token"}, "rebuild": {"issues"}}
+    assert len(pins) == len({action.partition("@")[0] for action in pins}), "one version of each action"

@@ -14,13 +14,13 @@ import pytest
 from conftest import REPOSITORY
 from test_outcomes import rows as answers_of
 
-from helpers.results import answers, compare, intervals, paired, record, records, show
+from helpers.results import answers, compare, intervals, paired, record, records, reference, requests, show
 from helpers.results.answers import Answer
 from helpers.results.figures import SCORES, Html, ScoreTable
 from helpers.results.outcomes import Outcomes
 from helpers.results.requests import StoreError
 from helpers.settings import of_model, run_name, settings
-from helpers.site import run
+from helpers.site import book, run
 
 GOLD = [True, False] * 6
 FIRST = [True] * 12
@@ -147,3 +147,47 @@ def test_a_run_of_the_model_that_a_profile_named_before_is_moved_beside(tmp_path
 def test_the_folder_of_a_model_is_a_name_without_a_path():
     assert of_model("laptop", "../../x y") == "laptop@.._.._x_y"
     assert len(Path(of_model("laptop", "a/b:c")).parts) == 1
+
+
+def test_a_staged_notebook_has_the_columns_and_not_what_they_were_made_of(two_models, tmp_path):
+    own = Outcomes(answers.read(answers.newest(NB, "laptop")), draws=200)
+    shown = own.table(["accuracy"], "Accuracy")
+    assert isinstance(shown, ScoreTable)
+    output = {"output_type": "display_data", "metadata": {}, "data": shown._repr_mimebundle_()}
+    code = {"cell_type": "code", "metadata": {}, "execution_count": 1, "source": "", "outputs": [output]}
+    title = {"cell_type": "markdown", "metadata": {}, "source": "# Title"}
+    path = tmp_path / "x.ipynb"
+    path.write_text(json.dumps({"cells": [title, code], "metadata": {}, "nbformat": 4, "nbformat_minor": 5}))
+    for columns, expected in (
+        (None, False),
+        (lambda scores: own.beside_models(scores, answers.others(NB, "laptop")).html, True),
+    ):
+        staged = book._staged(path, "", None, columns=columns)
+        assert SCORES not in staged
+        assert ("other/7B" in staged) == expected
+
+
+def test_a_further_models_reference_lies_beside_the_first_and_replaces_no_chapter(
+    two_models, tmp_path, monkeypatch, asked
+):
+    asked("other/7B")
+    build = tmp_path / "_build"
+    for module in (record, reference):
+        monkeypatch.setattr(module, "BUILD", build)
+    for module, name in ((record, "RECORDS"), (reference, "RESULTS"), (reference, "REFERENCE"), (requests, "RELEASED")):
+        monkeypatch.setattr(module, name, build / "records" if name == "RECORDS" else tmp_path / name)
+    monkeypatch.setattr(answers, "BUILT", build / "answers")
+    ran = record.start(notebook=NB, paper="side_effects", profile="laptop", parameters={"llm_model": "other/7B"})
+    ran.save(outcomes=Outcomes(made("other/7B", closed_book=SECOND)))
+    executed = build / "executed" / "laptop@other_7B" / f"{NB}.ipynb"
+    executed.parent.mkdir(parents=True)
+    executed.write_text('{"cells": [], "metadata": {}}')
+    before = answers.read(answers.RELEASED / NB)
+    assert reference.keep_reference("laptop") == 0
+    assert (tmp_path / "RESULTS" / "laptop@other_7B" / f"{NB}.json").is_file()
+    assert not list((tmp_path / "REFERENCE").glob("*.ipynb"))
+    assert answers.read(answers.RELEASED / NB).unit.equals(before.unit)
+    assert set(answers.read(answers.RELEASED / f"{NB}@other_7B").model) == {"other/7B"}
+    asked("")
+    assert list(records.other_models("laptop", tmp_path / "RESULTS")) == ["other/7B"]
+    assert list(answers.others(NB, "laptop")) == ["other/7B"]

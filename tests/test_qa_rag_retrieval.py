@@ -183,7 +183,7 @@ def test_an_arm_that_lacks_a_text_finds_with_its_other_track_and_counts_as_unrea
         for arm in ("qa_rag", "hypothetical")
     )
     assert [(a.parsed, a.requests) for a in both] == [(True, ["key"]), (False, [])]
-    assert not alone[1].items
+    assert not any(item.rank for item in alone[1].items)
     assert set(alone[1].measures) == set(both[1].measures)
     assert not any(top for top, _ in alone[1].measures.values())
 

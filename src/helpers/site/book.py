@@ -16,7 +16,7 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any, Final
@@ -184,8 +184,8 @@ def _notebooks(chapter: Chapter) -> Iterator[tuple[str, str]]:
     told += f" [A run on the sample]({chapter.name}_sample.ipynb)." if chapter.beside else ""
     run = f" {inline(run_line(chapter.record))}." if chapter.record else ""
     run += f' <a href="../{viewer.link(chapter.name)}">See every answer</a>.' if viewer.arms(chapter) else ""
-    staged = _staged(chapter.notebook, f":::{{div}} rag-run\n{told}{run}\n:::", chapter.record)
-    yield chapter.name, _beside_models(chapter, staged)
+    line = f":::{{div}} rag-run\n{told}{run}\n:::"
+    yield chapter.name, _staged(chapter.notebook, line, chapter.record, columns=_columns(chapter))
     if chapter.beside:
         path, record = chapter.beside
         mark = "SAMPLE run" if record.sample else "smoke run"
@@ -197,7 +197,14 @@ def _notebooks(chapter: Chapter) -> Iterator[tuple[str, str]]:
         yield f"{chapter.name}_sample", _staged(path, "", record, f" ({mark})", banner)
 
 
-def _staged(path: Path, told: str, record: Record | None, suffix: str = "", banner: str = "") -> str:
+def _staged(
+    path: Path,
+    told: str,
+    record: Record | None,
+    suffix: str = "",
+    banner: str = "",
+    columns: Callable[[dict[str, Any]], str] | None = None,
+) -> str:
     """A notebook as the book shows it: title, answer, claims, then its text and code.
 
     What cells tagged `opening` show comes directly below the title, without their code. There are no widgets and no
@@ -209,6 +216,7 @@ def _staged(path: Path, told: str, record: Record | None, suffix: str = "", bann
         record: of that run.
         suffix: of the title.
         banner: below the title.
+        columns: makes a table of scores anew, with other models' columns.
 
     Raises:
         BookError: a cell ended in an error.
@@ -224,6 +232,9 @@ def _staged(path: Path, told: str, record: Record | None, suffix: str = "", bann
             if {"parameters", "injected-parameters"} & set(tags):
                 tags.append("hide-input")
             cell["outputs"] = [o for o in cell["outputs"] if not any(m.startswith(WIDGETS) for m in o.get("data", ()))]
+            for output in cell["outputs"]:
+                if (scores := output.get("data", {}).pop(SCORES, None)) and columns:
+                    output["data"]["text/html"] = columns(scores)
             if "opening" in tags:
                 opening += [o for o in cell["outputs"] if "data" in o]
                 cell["outputs"] = [o for o in cell["outputs"] if "data" not in o]
@@ -238,19 +249,15 @@ def _staged(path: Path, told: str, record: Record | None, suffix: str = "", bann
     return json.dumps(notebook)
 
 
-def _beside_models(chapter: Chapter, staged: str) -> str:
-    """A staged notebook whose tables of scores have a column for each other model that answered the same units."""
+def _columns(chapter: Chapter) -> Callable[[dict[str, Any]], str] | None:
+    """Makes a table of scores anew, with a column for each other model that answered; None if none did."""
     if not viewer.arms(chapter) or chapter.record is None:
-        return staged
+        return None
     profile = chapter.record.profile
     if not (others := answers.others(chapter.name, profile)):
-        return staged
+        return None
     own = Outcomes(answers.read(answers.newest(chapter.name, profile)))
-    notebook = json.loads(staged)
-    for output in (output for cell in notebook["cells"] for output in cell.get("outputs", ())):
-        if scores := output.get("data", {}).get(SCORES):
-            output["data"]["text/html"] = own.beside_models(scores, others).html
-    return json.dumps(notebook)
+    return lambda scores: own.beside_models(scores, others).html
 
 
 def _refuse_errors(path: Path, cells: Iterable[Mapping[str, Any]]) -> None:

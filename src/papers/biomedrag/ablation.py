@@ -69,7 +69,9 @@ def report_reasons(run: Run) -> None:
             run.not_run(number.id, _FINE_TUNED)
     elsewhere = "Lengths of a chunk are tried on GIT and GIT-RE alone, where the paper prints them."
     run.claim("biomedrag.claim.five_words_elsewhere", "not run", elsewhere, reason="no answers")
-    run.claim("biomedrag.claim.less_training_time", "not run", "This notebook fine-tunes no model.", reason="no answers")
+    run.claim(
+        "biomedrag.claim.less_training_time", "not run", "This notebook fine-tunes no model.", reason="no answers"
+    )
 
 
 def summary(out: Outcomes, counts: Sequence[int]) -> str:

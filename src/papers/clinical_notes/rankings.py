@@ -32,7 +32,7 @@ MEASURES = {"nDCG@10": nDCG @ 10, "P@5": P @ 5, "R@10": R @ 10, "MRR": RR, "AP":
 """The paper's four metrics, and nDCG, which tells a sentence from its copy in a later note."""
 MAIN = "nDCG@10"
 STORED = 10
-"""Ranks that a row of the table of answers lists."""
+"""Ranks that a row of the table of answers lists in any case; of the rest it lists what is relevant."""
 
 
 @dataclass(frozen=True)
@@ -193,7 +193,7 @@ def answers(
     more: Iterable[Mapping[str, tuple[float, float]]] = (),
     requests: Iterable[Sequence[str]] = (),
 ) -> list[Answer]:
-    """Rankings as rows: the first ten passages with their grades, and every measure of the whole ranking.
+    """Rankings as rows: the first ten passages and all relevant ones with their grades, and every measure.
 
     Args:
         questions: that were asked.
@@ -210,8 +210,10 @@ def answers(
             model=model,
             items=[
                 Item(id, label=str(grades[q.id].get(id, 0)), gold=id in grades[q.id], rank=rank)
-                for rank, id in enumerate(of[:STORED], start=1)
-            ],
+                for rank, id in enumerate(of, start=1)
+                if rank <= STORED or id in grades[q.id]
+            ]
+            + [Item(id, label=str(grade), gold=True) for id, grade in grades[q.id].items() if id not in of],
             measures={name: (value, 1.0) for name, value in scores[q.id].items()} | dict(further),
             requests=asked,
         )

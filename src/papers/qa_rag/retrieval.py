@@ -17,6 +17,7 @@ from ir_measures import RR, R, nDCG
 from helpers.llm import LLM
 from helpers.rag.retrieval import reciprocal_rank_fusion
 from helpers.results.answers import Answer, Item, answered
+from helpers.results.trec import OF_SOURCE
 from papers.qa_rag import data
 from papers.qa_rag.data import Corpus, Data, Passage, Question
 from papers.qa_rag.search import Scores, Search, Searcher
@@ -282,7 +283,7 @@ def rows_of(
     unread: Iterable[str] = (),
     task: str = "",
 ) -> list[Answer]:
-    """An answer for each ranking: its six passages and their measures.
+    """An answer for each ranking: its six passages, what it should have found besides, and their measures.
 
     Args:
         rankings: question id -> passages, best first.
@@ -298,15 +299,28 @@ def rows_of(
         Answer(
             task=task,
             parsed=id not in unread and not (id in told and bool(np.isnan(told[id].scores).any())),
-            items=[
-                Item(passage.id, passage.document, gold=passage.id in gold.passages.get(id, ()), rank=place)
-                for place, passage in enumerate(ranking[:KEPT], start=1)
-            ],
+            items=_items(id, ranking[:KEPT], gold),
             measures={name: (value, 1.0) for name, value in scores[id].items()},
             requests=[*requests.get(id, ()), *(told[id].requests if id in told else ())],
         )
         for id, ranking in rankings.items()
     ]
+
+
+def _items(id: str, ranking: Sequence[Passage], gold: Gold) -> list[Item]:
+    """The passages of a ranking, then the passages and documents that were to be found and were not, without a rank."""
+    holding, sources = gold.passages.get(id, frozenset()), gold.sources.get(id, frozenset())
+
+    def strata(title: str) -> dict[str, str]:
+        return {OF_SOURCE: "yes"} if title in sources else {}
+
+    found = [
+        Item(p.id, p.document, gold=p.id in holding, rank=place, strata=strata(p.document))
+        for place, p in enumerate(ranking, start=1)
+    ]
+    missed = [Item(passage, gold=True) for passage in sorted(holding - {p.id for p in ranking})]
+    unseen = sorted(sources - {p.document for p in ranking})
+    return [*found, *missed, *(Item(title, title, strata=strata(title)) for title in unseen)]
 
 
 def released(of: Data, gold: Gold) -> list[Answer]:

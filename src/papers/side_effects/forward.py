@@ -191,12 +191,13 @@ class Asking:
         )
 
 
-_LABEL = re.compile(r"^\W*(yes|no)\b", re.IGNORECASE)
+LABEL = re.compile(r"^\W*(yes|no)\b", re.IGNORECASE)
+"""How a reply begins that can be read."""
 
 
 def parse_label(reply: str) -> bool | None:
     """YES or NO if the reply begins with it, whatever its case; else None, to be counted."""
-    found = _LABEL.match(reply)
+    found = LABEL.match(reply)
     return None if found is None else found[1].lower() == "yes"
 
 

@@ -1,0 +1,94 @@
+"""Writes the closed book of the forward benchmark as a task of lm-evaluation-harness.
+
+python -m papers.side_effects.harness
+
+The task asks the questions that the notebook asks in the profile of the settings, in the same words, and reads the
+replies alike. The data come from the registry, under their own licence, and stay in `_build/lm-eval`.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any, Final
+
+import yaml
+
+from helpers import datasets
+from helpers.settings import BUILD, NOTEBOOKS, settings, told
+from helpers.site.parameters import declared, parameters
+from papers.side_effects import corpus, forward
+
+NOTEBOOK: Final = "01_side_effects_forward"
+TASK: Final = "side_effects_forward_closed_book"
+
+
+def task(data: Path, values: dict[str, Any]) -> dict[str, Any]:
+    """The task's description.
+
+    Args:
+        data: the questions, as JSON lines.
+        values: parameters of the notebook.
+    """
+    return {
+        "task": TASK,
+        "dataset_path": "json",
+        "dataset_kwargs": {"data_files": {"test": str(data)}},
+        "test_split": "test",
+        "output_type": "generate_until",
+        "doc_to_text": "{{prompt}}",
+        "doc_to_target": "{{gold}}",
+        "generation_kwargs": {
+            "until": list(values["answer_stop"]),
+            "max_gen_toks": values["answer_tokens"],
+            "do_sample": values["temperature"] > 0,
+            "temperature": values["temperature"],
+            "top_p": values["top_p"],
+        },
+        "filter_list": [
+            {
+                "name": "label",
+                # an answer that cannot be read counts as NO, as in the paper
+                "filter": [
+                    {"function": "regex", "regex_pattern": f"(?i){forward.LABEL.pattern}", "fallback": "NO"},
+                    {"function": "uppercase"},
+                    {"function": "take_first"},
+                ],
+            }
+        ],
+        "metric_list": [{"metric": "exact_match", "aggregation": "mean", "higher_is_better": True}],
+        "metadata": {"version": 1.0},
+    }
+
+
+def write(folder: Path, questions: list[corpus.Question], values: dict[str, Any]) -> Path:
+    """Write questions and task; returns the task's file."""
+    folder.mkdir(parents=True, exist_ok=True)
+    data = folder / f"{TASK}.jsonl"
+    docs = [
+        {"unit": q.unit, "prompt": forward.closed_book_prompt(q)[0]["content"], "gold": q.gold, "cluster": q.cluster}
+        for q in questions
+    ]
+    data.write_text("".join(f"{json.dumps(doc)}\n" for doc in docs), encoding="utf-8")
+    path = folder / f"{TASK}.yaml"
+    path.write_text(yaml.safe_dump(task(data, values), sort_keys=False, allow_unicode=True), encoding="utf-8")
+    return path
+
+
+def main() -> int:
+    """The command line."""
+    profile = settings().profile
+    values = declared(NOTEBOOKS / f"{NOTEBOOK}.ipynb") | parameters(NOTEBOOK, profile)
+    benchmark = corpus.read_questions(datasets.locate("side_effects/evaluation_dataset.csv", values["data"]).path)
+    questions = corpus.stratified(benchmark, min(values["pairs"], len(benchmark)), values["seed"])
+    path = write(BUILD / "lm-eval", questions, values)
+    sys.stdout.write(
+        f"{len(questions)} questions: {path}\nRun them: lm_eval --include_path {path.parent} --tasks {TASK} "
+        "--apply_chat_template --model ...\n"
+    )
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(told(main))

@@ -1,0 +1,200 @@
+"""What other people's programs make of the project's files: TREC, lm-evaluation-harness, Hugging Face's datasets."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+import pandas as pd
+import pytest
+import yaml
+from conftest import REPOSITORY
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from test_clinical_retrieval import asked as a_question
+from test_outcomes import rows as answers_of
+
+from helpers.results import answers, trec
+from helpers.results.answers import Answer, answered
+from helpers.results.requests import StoreError
+from papers.clinical_notes import rankings
+from papers.qa_rag import retrieval
+from papers.qa_rag.data import Passage, Question
+from papers.side_effects import corpus, forward, harness
+
+QUIET = settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+
+
+@pytest.fixture
+def elsewhere() -> str:
+    """The Python of the environment that `make test-interop` sets up."""
+    if not (python := os.environ.get("INTEROP")):
+        pytest.skip("run by make test-interop, in an environment of its own")
+    return python
+
+
+def told_by(python: str, code: str, *arguments: object) -> dict[str, object]:
+    done = subprocess.run([python, "-c", code, *map(str, arguments)], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr[-3000:]
+    found: dict[str, object] = json.loads(done.stdout.splitlines()[-1])
+    return found
+
+
+# ------------------------------------------------------------------------------------------------------------- TREC
+
+
+def frame(rows: list[Answer], arm: str) -> pd.DataFrame:
+    return pd.DataFrame([{**vars(row), "arm": arm, "unit": row.unit} for row in rows])
+
+
+names = [f"note {i}" for i in range(30)]
+ranking = st.lists(st.sampled_from(names), unique=True, max_size=30)
+grades = st.dictionaries(st.sampled_from(names), st.integers(1, 3), min_size=1, max_size=8)
+
+
+@QUIET
+@given(st.lists(st.tuples(ranking, ranking, grades), min_size=1, max_size=5))
+def test_trec_files_of_graded_passages_give_the_books_scores(tmp_path, cases):
+    questions = [f"q{i}" for i in range(len(cases))]
+    wanted = {q: of for q, (*_, of) in zip(questions, cases, strict=True)}
+    asked = [a_question(i, f"question {i}?") for i in range(len(cases))]
+    arms = [
+        frame(
+            [
+                answered(row, unit)
+                for row, unit in zip(rankings.answers(asked, [c[arm] for c in cases], wanted), asked, strict=True)
+            ],
+            f"arm {arm}",
+        )
+        for arm in (0, 1)
+    ]
+    rows = pd.concat(arms)
+    if not any(any(item.rank for item in items) for items in rows["items"]):
+        with pytest.raises(StoreError):
+            trec.write(rows, tmp_path)
+        return
+    found = trec.write(rows, tmp_path)
+    assert {measure for _, measure, *_ in found} == set(rankings.MEASURES)
+    assert all(book == pytest.approx(files, abs=1e-12) for *_, book, files in found), found
+
+
+passages = [Passage(f"p{i}", f"Document {i // 3}", "") for i in range(18)]
+found_passages = st.lists(st.sampled_from(passages), unique=True, max_size=6)
+of_gold = st.frozensets(st.sampled_from([p.id for p in passages]), max_size=3)
+of_titles = st.frozensets(st.sampled_from([p.document for p in passages]), max_size=2)
+
+
+@QUIET
+@given(st.lists(st.tuples(found_passages, of_gold, of_titles), min_size=1, max_size=5))
+def test_trec_files_of_passages_and_their_documents_give_the_books_scores(tmp_path, cases):
+    questions = {f"q{i}": Question(f"q{i}", "?", "", "", "", "?") for i in range(len(cases))}
+    gold = retrieval.Gold(
+        {q: of for q, (_, of, _) in zip(questions, cases, strict=True) if of},
+        {q: of for q, (_, _, of) in zip(questions, cases, strict=True) if of},
+        {},
+    )
+    found = retrieval.rows_of({q: c[0] for q, c in zip(questions, cases, strict=True)}, gold)
+    rows = frame([answered(row, unit) for row, unit in zip(found, questions.values(), strict=True)], "arm")
+    # an arm that ranks all, so that there is a ranking in any case
+    every = retrieval.rows_of(dict.fromkeys(questions, passages[:6]), gold)
+    rows = pd.concat([rows, frame([answered(r, u) for r, u in zip(every, questions.values(), strict=True)], "every")])
+    scores = trec.write(rows, tmp_path)
+    assert ("document_recall" in {measure for _, measure, *_ in scores}) == bool(gold.sources)
+    assert all(book == pytest.approx(files, abs=1e-12) for *_, book, files in scores), scores
+    lines = [line.split(" ") for path in tmp_path.glob("*.run") for line in path.read_text().splitlines()]
+    assert lines and all(len(fields) == 6 for fields in lines)
+
+
+def test_rows_that_list_too_little_are_told(tmp_path, monkeypatch):
+    asked = [a_question(1, "?")]
+    (row,) = rankings.answers(asked, [names[:12]], {"q1": {"note 11": 1, "note 20": 1}})
+    whole = frame([answered(row, asked[0])], "arm")
+    old = whole.assign(items=pd.Series([row.items[:10]]))
+    (ap,) = (scores for scores in trec.write(old, tmp_path) if scores[1] == "AP")
+    assert ap[2] != ap[3]
+    monkeypatch.setattr(answers, "newest", lambda *_: tmp_path)
+    monkeypatch.setattr(answers, "read", lambda _: old)
+    monkeypatch.setattr(trec, "BUILD", tmp_path)
+    with pytest.raises(StoreError, match="make notebook NB=13_x"):
+        trec.main(["13_x"])
+
+
+# --------------------------------------------------------------------------------------------- lm-evaluation-harness
+
+REPLIES = ["Yes.", "no, it is not", "NO", "I do not know", "**YES**", "Nothing", "", "yes it is\nNo"]
+IN_HARNESS = """
+import json, sys
+from lm_eval import simple_evaluate
+from lm_eval.api.model import LM
+from lm_eval.tasks import TaskManager
+
+folder, name, replies = sys.argv[1], sys.argv[2], json.loads(sys.argv[3])
+
+class Said(LM):
+    def generate_until(self, requests, **_):
+        self.asked = [request.args for request in requests]
+        return [replies[i % len(replies)] for i in range(len(requests))]
+    def loglikelihood(self, requests, **_): raise NotImplementedError
+    def loglikelihood_rolling(self, requests, **_): raise NotImplementedError
+
+model = Said()
+found = simple_evaluate(model=model, tasks=[name], task_manager=TaskManager(include_path=folder), bootstrap_iters=0)
+prompts, sampling = [asked[0] for asked in model.asked], model.asked[0][1]
+print(json.dumps({"score": found["results"][name]["exact_match,label"], "prompts": prompts, "sampling": sampling}))
+"""
+
+
+def test_the_harness_reads_the_task_and_scores_replies_as_the_book_does(tmp_path, elsewhere):
+    benchmark = corpus.read_questions(REPOSITORY / "data" / "sample" / "side_effects" / "evaluation_dataset.csv")
+    questions = corpus.stratified(benchmark, 16, 1)
+    values = {"answer_stop": ["\n"], "answer_tokens": 8, "temperature": 0.1, "top_p": 0.9}
+    path = harness.write(tmp_path, questions, values)
+    found = told_by(elsewhere, IN_HARNESS, path.parent, harness.TASK, json.dumps(REPLIES))
+    read = [bool(forward.parse_label(REPLIES[i % len(REPLIES)])) for i in range(16)]
+    assert found["score"] == pytest.approx(sum(r == q.label for r, q in zip(read, questions, strict=True)) / 16)
+    assert found["prompts"] == [forward.closed_book_prompt(q)[0]["content"] for q in questions]
+    assert found["sampling"] == {
+        "until": ["\n"],
+        "max_gen_toks": 8,
+        "do_sample": True,
+        "temperature": 0.1,
+        "top_p": 0.9,
+    }
+
+
+# ---------------------------------------------------------------------------------------------- Hugging Face's card
+
+IN_DATASETS = """
+import json, sys
+from datasets import load_dataset
+
+print(json.dumps({name: load_dataset(sys.argv[1], name, split="train").num_rows for name in sys.argv[2:]}))
+"""
+
+
+def a_release(folder: Path) -> int:
+    """The card, with the rows of two notebooks and of a further model; how many rows."""
+    folder.mkdir()
+    shutil.copy(REPOSITORY / "data" / "answers" / "README.md", folder)
+    rows = pd.DataFrame([vars(row) for row in answers_of([True, False, True], arm=[True, None, False])])
+    for name in ("01_x", "18_y", "01_x@other"):
+        answers.write(folder / name, rows, licence="CC0-1.0")
+    return 3 * len(rows)
+
+
+def test_the_cards_configurations_hold_every_file_once(tmp_path):
+    a_release(tmp_path / "answers")
+    card = yaml.safe_load((tmp_path / "answers" / "README.md").read_text().split("---")[1])
+    matched = [p for config in card["configs"] for p in (tmp_path / "answers").glob(config["data_files"])]
+    assert sorted(matched) == sorted((tmp_path / "answers").rglob("*.parquet"))
+
+
+def test_datasets_loads_the_answers_by_the_card(tmp_path, elsewhere):
+    rows = a_release(tmp_path / "answers")
+    card = yaml.safe_load((tmp_path / "answers" / "README.md").read_text().split("---")[1])
+    configs = [config["config_name"] for config in card["configs"]]
+    loaded = told_by(elsewhere, IN_DATASETS, tmp_path / "answers", *configs)
+    assert sum(map(int, map(str, loaded.values()))) == rows
