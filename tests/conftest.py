@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import resource
 import shutil
 import subprocess
 import sys
@@ -35,6 +36,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if "small_llm" in getattr(item, "fixturenames", ()) or item.path.stem == "test_smoke":
             item.add_marker(pytest.mark.llm)
+
+
+def processor_seconds() -> float:
+    """Of the commands that have ended: unlike the time of day, it does not depend on what else the machine does."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
 
 
 def as_a_user(*command: str) -> list[str]:

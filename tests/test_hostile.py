@@ -38,7 +38,7 @@ from helpers.results import figures, markup, published, record, records, rules
 from helpers.results.answers import Answer, answered
 from helpers.results.metrics import proportion
 from helpers.results.outcomes import Outcomes
-from helpers.site import book, chapters, costs, pages, run_pages, scoreboard
+from helpers.site import book, chapters, costs, pages, pieces, run_pages, scoreboard
 from papers.across_papers.questions import Asked
 from papers.qa_rag import ask as ask_documents
 from papers.qa_rag.answers import Excerpt, Given
@@ -188,6 +188,12 @@ DIRECT: dict[str, Callable[[str], str]] = {
     "results.figures.inline": lambda text: as_page(
         f"A model says {figures.inline(text)}, and **{figures.inline(text)}**."
     ),
+    "site.pieces.sortable": lambda text: pieces.sortable(1.0, text),
+    "site.pieces.absent": lambda text: pieces.absent(text, text),
+    "site.pieces.fine_print": pieces.fine_print,
+    "site.pieces.folded": lambda text: pieces.folded(text, text),
+    "site.pieces.digits": pieces.digits,
+    "site.pieces.link_to": lambda text: pieces.link_to("01_x", text),
     "qa_rag.ask.show": from_documents,
     "side_effects.ask.show": from_graph,
 }

@@ -172,9 +172,14 @@ def test_a_further_models_reference_lies_beside_the_first_and_replaces_no_chapte
 ):
     asked("other/7B")
     build = tmp_path / "_build"
-    for module in (record, reference):
+    for module in (record, records, reference):
         monkeypatch.setattr(module, "BUILD", build)
-    for module, name in ((record, "RECORDS"), (reference, "RESULTS"), (reference, "REFERENCE"), (requests, "RELEASED")):
+    for module, name in (
+        (records, "RECORDS"),
+        (reference, "RESULTS"),
+        (reference, "REFERENCE"),
+        (requests, "RELEASED"),
+    ):
         monkeypatch.setattr(module, name, build / "records" if name == "RECORDS" else tmp_path / name)
     monkeypatch.setattr(answers, "BUILT", build / "answers")
     ran = record.start(notebook=NB, paper="side_effects", profile="laptop", parameters={"llm_model": "other/7B"})

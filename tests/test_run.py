@@ -15,6 +15,7 @@ from pathlib import Path
 import nbformat
 import pytest
 import yaml
+from conftest import processor_seconds
 from filelock import FileLock
 from nbclient.client import NotebookClient
 from nbclient.exceptions import DeadKernelError
@@ -221,9 +222,9 @@ def test_only_what_an_edit_touches_runs_again(ready, run_in):
     assert first.returncode == 0, first.stderr
     assert yaml.safe_load((ready / "_build/params/smoke/01_demo_first.yml").read_text())["size"] == 2
 
-    began = time.monotonic()
+    before = processor_seconds()
     assert "done in" not in make(run_in, "notebooks").stderr
-    assert time.monotonic() - began < 5
+    assert processor_seconds() - before < 5
 
     time.sleep(1.1)
     (ready / "src/helpers/results/metrics.py").touch()  # used by the first only, through no other helper of the second

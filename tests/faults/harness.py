@@ -202,7 +202,7 @@ class World:
         try:
             if (self.root / "_build" / "services").exists():
                 self.run(stop).clear()
-            deadline = time.monotonic() + 15
+            deadline = time.monotonic() + 60
             while (left := self.processes()) and time.monotonic() < deadline:
                 time.sleep(0.2)
             if left:
