@@ -227,8 +227,13 @@ def _pairs(strata: Mapping[str, str]) -> list[dict[str, str]]:
     return [{"name": name, "value": value} for name, value in sorted(strata.items())]
 
 
-def read(folder: Path) -> pd.DataFrame:
-    """The rows of a notebook, in the order of their key; the columns of `Answer`.
+def read(folder: Path, columns: Sequence[str] = COLUMNS) -> pd.DataFrame:
+    """The rows of a notebook, in the order of their key.
+
+    Args:
+        folder: of the notebook.
+        columns: of `Answer`, with those of `KEY`; without `items` and texts a large table is read in a fraction of
+            the time.
 
     Raises:
         StoreError: a file is missing or is no table of answers; the message names the command that restores it.
@@ -239,16 +244,16 @@ def read(folder: Path) -> pd.DataFrame:
     frames = []
     for path in paths:
         try:
-            table = pq.read_table(path, schema=SCHEMA, page_checksum_verification=True)
+            table = pq.read_table(path, columns=[*columns], schema=SCHEMA, page_checksum_verification=True)
             table.validate(full=True)
         except (pa.ArrowException, OSError) as error:
             restore = f"git checkout -- {path}" if RELEASED in path.parents else f"make notebook NB={folder.name}"
             problem = " ".join(str(error).split())[:200]
             raise StoreError(f"{path} is no table of answers ({problem}). Restore it: {restore}") from None
-        columns = table.to_pydict()
-        for name in ("strata", "measures", "items"):
-            columns[name] = [_restored(name, of) for of in columns[name]]
-        frames.append(pd.DataFrame(columns))
+        values = table.to_pydict()
+        for name in {"strata", "measures", "items"} & values.keys():
+            values[name] = [_restored(name, of) for of in values[name]]
+        frames.append(pd.DataFrame(values))
     return pd.concat(frames, ignore_index=True).sort_values(list(KEY), kind="stable", ignore_index=True)
 
 
@@ -281,7 +286,7 @@ def others(notebook: str, profile: str) -> dict[str, pd.DataFrame]:
     main = newest(notebook, profile)
     built = [BUILT / profile / notebook, *sorted(BUILT.glob(f"{profile}@*/{notebook}"))]
     kept = [RELEASED / notebook, *sorted(RELEASED.glob(f"{notebook}@*"))]
-    seen = {"", *read(main).model}
+    seen = {"", *read(main, KEY).model}
     found: dict[str, pd.DataFrame] = {}
     for folder in (*built, *kept):
         if folder != main and any(folder.glob("*.parquet")):

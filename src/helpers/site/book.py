@@ -124,7 +124,8 @@ def stage() -> None:
     files["_toc.yml"] = yaml.safe_dump(_contents(every, titles), sort_keys=False).encode()
     files |= _rendered({name: content for name, content in files.items() if name.endswith(".md")}, pages)
     files |= {name: text.encode() for name, text in boards.items()}
-    files |= {f"downloads/{name}": text.encode() for name, text in (pages.files() | viewer.files(every)).items()}
+    beside = pages.files() | pages.advice.files() | viewer.files(every)
+    files |= {f"downloads/{name}": text.encode() for name, text in beside.items()}
     shutil.rmtree(STAGED, ignore_errors=True)
     for name, content in files.items():
         path = STAGED / name

@@ -17,7 +17,9 @@ from helpers.results.published import Kind, published
 from helpers.results.published import papers as declared_papers
 from helpers.results.verdicts import TESTED, UNTESTED
 from helpers.site import pictures, viewer
+from helpers.site.build import Advice
 from helpers.site.chapters import PageError, shown_profile
+from helpers.site.findings import Quotes
 from helpers.site.pieces import (
     Measured,
     absent,
@@ -78,7 +80,13 @@ class Pages(RunPages):
             "asked value printed picture headline tally outcomes reasons papers experiments downloads runs software "
             "models sources data parameters timings faults settings_table launch_links costs rates memory file"
         )
-        return {name: getattr(self, name) for name in names.split()} | {"verdict": verdict}
+        own = {name: getattr(self, name) for name in names.split()} | {"verdict": verdict}
+        return own | self.advice.functions() | Quotes(self.chapters).functions()
+
+    @cached_property
+    def advice(self) -> Advice:
+        """What the page on building says."""
+        return Advice(self.chapters)
 
     @cached_property
     def _answered(self) -> dict[str, set[str]]:
