@@ -36,6 +36,8 @@ BOARD = "scoreboard-side_effects"
 MODEL = "Stand-in-1B"
 PAGES = [
     "index",
+    "findings",
+    "build",
     "how-to-read",
     "scoreboard",
     BOARD,
@@ -98,27 +100,27 @@ def write(path: Path, content: dict[str, Any]) -> Path:
 
 
 def answered() -> tuple[list[Answer], list[Row]]:
-    """Two arms on sixty questions; GraphRAG alone is right on the odd ones. Texts are as hostile as they may be."""
+    """Three arms on sixty questions; closed book is wrong on the odd ones. Texts are as hostile as they may be."""
     rows, requests = [], []
     for i in range(60):
         prompt = [{"role": "user", "content": f"Is <b>rash {i}</b> an effect?"}]
         key = request_key("chat", "w", {}, prompt)
         requests.append(Row(key, "chat", "w", plain({}), plain(prompt), plain({"text": "YES"}), 9, 1, 0.1, "e", "now"))
-        for arm, right in (("closed_book", i % 2 == 0), ("graphrag", True)):
+        for arm, right in (("closed_book", i % 2 == 0), ("graphrag", True), ("lookup", True)):
             rows.append(
                 Answer(
                     arm=arm,
                     unit=f"drug | effect {i}",
                     cluster="drug",
                     run="laptop",
-                    model=MODEL,
+                    model=MODEL if arm != "lookup" else "",
                     question=f"Is rash {i} </script><script>alert(1)</script> an effect?",
                     answer="YES" if right else "<img src=x onerror=alert(1)>",
                     predicted="YES" if right else "NO",
                     gold="YES",
                     measures={"accuracy": (float(right), 1.0)},
                     items=[Item(id="1", label="<b>a sentence</b>", rank=1)],
-                    requests=[key],
+                    requests=[key] if arm != "lookup" else [],
                 )
             )
     return rows, requests
@@ -634,6 +636,51 @@ def test_the_viewer_is_used_from_the_disk_and_by_keyboard(browser: Browser, proj
     page.locator(".rag-tools output", has_text="30 of 60 questions").wait_for()
     assert page.evaluate("document.activeElement.name") == "show", "the control that was used keeps the focus"
     assert not errors
+    page.close()
+
+
+@pytest.mark.book
+@pytest.mark.parametrize(("width", "theme"), [(1280, "light"), (390, "dark")])
+def test_a_method_in_the_figure_leads_to_its_answers(browser: Browser, address: str, width: int, theme: Theme) -> None:
+    with visit(browser, f"{address}/index.html", width=width, theme=theme) as seen:
+        page = seen.page
+        page.locator(".bd-article").get_by_role("link", name="What should I build?").first.click()
+        page.wait_for_url("**/build.html")
+        marks = page.locator("#rag-build svg a")
+        assert marks.count() == 3
+        named = [mark.get_attribute("aria-label") or "" for mark in marks.all()]
+        assert [name for name in named if "50.0" in name and "10 tokens" in name], named
+        lookup = page.locator("#rag-build svg a[aria-label*=Lookup]")
+        assert "no tokens" in (lookup.get_attribute("aria-label") or "")
+        zero = lookup.locator("rect").bounding_box()
+        others = [mark.bounding_box() for mark in page.locator("#rag-build svg circle").all()]
+        assert zero
+        assert all(box and box["x"] > zero["x"] + zero["width"] for box in others), "no tokens is left of any number"
+        lookup.focus()
+        page.keyboard.press("Enter")
+        page.wait_for_url("**/answers.html#nb=*")
+        assert page.locator("[name=arm]").input_value() == "lookup"
+        assert not seen.errors
+
+
+@pytest.mark.book
+def test_the_figure_works_from_the_disk_and_its_values_are_in_a_table_without_it(
+    browser: Browser, project: Project
+) -> None:
+    url = (project.site / "build.html").as_uri()
+    page = browser.new_page()
+    errors: list[str] = []
+    page.on("console", lambda message: errors.append(message.text) if message.type == "error" else None)
+    page.on("pageerror", lambda error: errors.append(str(error)))
+    page.goto(url)
+    assert page.locator("#rag-build svg a").count() == 3
+    assert not errors
+    page.close()
+    page = browser.new_page(java_script_enabled=False)
+    page.goto(url)
+    cells = page.locator("tr", has_text="Lookup in the table").last.inner_text()
+    assert "100.0 %" in cells
+    assert "figure needs JavaScript" in page.locator("#rag-build").inner_text()
     page.close()
 
 

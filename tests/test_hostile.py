@@ -12,6 +12,7 @@ import io
 import json
 import pkgutil
 import re
+import tempfile
 import warnings
 import xml.etree.ElementTree as ET
 from collections.abc import Callable
@@ -38,7 +39,8 @@ from helpers.results import figures, markup, published, record, records, rules
 from helpers.results.answers import Answer, answered
 from helpers.results.metrics import proportion
 from helpers.results.outcomes import Outcomes
-from helpers.site import book, chapters, costs, pages, pieces, run_pages, scoreboard
+from helpers.results.requests import Store
+from helpers.site import book, build, chapters, costs, pages, pieces, run_pages, scoreboard
 from papers.across_papers.questions import Asked
 from papers.qa_rag import ask as ask_documents
 from papers.qa_rag.answers import Excerpt, Given
@@ -171,7 +173,22 @@ def dots(text: str) -> str:
     return Outcomes(outcomes(text).frame, draws=100).dots(["accuracy"], text).html
 
 
+def advice(text: str) -> str:
+    """The page on building, of one task whose names and model are the text."""
+    rows = outcomes(text).frame
+    rows["model"] = [text if arm == "text" else "" for arm in rows.arm]
+    rows["requests"] = [["key"] if arm == "text" else [] for arm in rows.arm]
+    task = build.Task(CHAPTER, text, "accuracy", {"graph": text, "text": text})
+    chapter = chapters.Chapter(CHAPTER, "yours", settings.NOTEBOOKS / f"{CHAPTER}.ipynb")
+    with tempfile.TemporaryDirectory() as folder:
+        found = build.compared(task, chapter, rows, Store(Path(folder)))
+    page = build.Advice([])
+    vars(page)["found"] = [found]
+    return as_page("\n\n".join(str(function()) for function in page.functions().values()))
+
+
 DIRECT: dict[str, Callable[[str], str]] = {
+    "site.build.Advice": advice,
     "results.rules.decide": decided,
     "results.outcomes.Outcomes.table": lambda text: outcomes(text).table(["accuracy"], text, by="kind").html,
     "results.outcomes.Outcomes.beside": lambda text: (
@@ -342,6 +359,7 @@ def written(made: pages.Pages) -> dict[str, str]:
     one = "side_effects.table1.graphrag.accuracy"
     asked = {"asked": [one], "printed": [one], "value": [one], "verdict": ["agrees"], "file": ["CITATION.cff"]}
     asked |= {name: ["side_effects.table1", "accuracy"] for name in ("picture", "headline")}
+    asked |= {"evidence": ["side_effects.claim.pairs_beat_lists", "rerun", "agrees"], "exhibit": [CHAPTER, "x"]}
     given = {name: str(function(*asked.get(name, []))) for name, function in made.functions().items()}
     chapter = made.chapters[0]
     assert chapter.record
@@ -369,7 +387,7 @@ def test_every_function_of_the_pages_shows_a_hostile_record_as_text(
             "parameters",
             "timings",
         ),
-        *("rates", "picture", "staged"),
+        *("rates", "picture", "staged", "evidence"),
     }
     text = " ".join(HOSTILE)
     for name, page in written(book_of(text)).items():

@@ -21,14 +21,15 @@
   const make = (tag, attributes = {}, ...children) => fill(document.createElement(tag), attributes, children);
   const draw = (tag, attributes = {}, ...children) => fill(document.createElementNS(SVG, tag), attributes, children);
 
-  const percent = (value) => `${(100 * value).toFixed(1)}\u00a0%`;
+  const hundredths = (value) => (100 * value).toFixed(1);
   const count = (value) => Math.round(value).toLocaleString("en");
   const cost = ({ tokens, seconds }) => [
     tokens === null ? "tokens not stored" : tokens ? `${count(tokens)} tokens a question` : "no tokens",
     seconds === null ? null : `${seconds}\u00a0s`,
   ].filter(Boolean).join(", ");
   const words = (point) =>
-    `${percent(point.value)} [${percent(point.low)}, ${percent(point.high)}], ${cost(point)}, n = ${count(point.n)}`;
+    `${hundredths(point.value)}\u00a0% [${hundredths(point.low)}, ${hundredths(point.high)}], ${cost(point)}, `
+    + `n\u00a0=\u00a0${count(point.n)}`;
 
   const state = () => {
     const given = new URLSearchParams(location.hash.slice(1));
@@ -79,7 +80,7 @@
     const text = (x, y, words, anchor = "middle") => draw("text", { x, y, "text-anchor": anchor }, words);
     const line = (x1, y1, x2, y2, look) => draw("line", { x1, y1, x2, y2, class: look });
     const grid = [0, 0.25, 0.5, 0.75, 1].flatMap((value) =>
-      [line(LEFT, up(value), width - RIGHT, up(value), "grid"), text(LEFT - 6, up(value) + 4, `${100 * value}%`, "end")]);
+      [line(LEFT, up(value), width - RIGHT, up(value), "grid"), text(LEFT - 6, up(value) + 4, `${100 * value} %`, "end")]);
     const steps = [1, 2, 5].flatMap((digit) => [-1, 0, 1, 2, 3, 4, 5, 6].map((power) => digit * 10 ** power))
       .filter((tokens) => asked.length && Math.log10(tokens) >= from - 1e-9 && Math.log10(tokens) <= to + 1e-9);
     const ticks = steps.flatMap((tokens) => [
@@ -120,7 +121,7 @@
       make("figure", { class: "rag-figure rag-plane" },
         figure(wanted, Math.max(300, Math.min(760, root.clientWidth))),
         make("figcaption", { "aria-live": "polite" },
-          `${task.name} ${task.measure}. Squares ask no language model, circles do. `
+          `${task.name} Measure: ${task.measure}. Squares ask no language model, circles do. `
           + "Lines are 95\u00a0% intervals; each mark leads to its answers.")),
       make("ol", { class: "rag-plane" }, ...points.map((point) => make("li", {},
         make("a", { href: point.href }, point.label), make("span", { class: "rag-why" },

@@ -11,6 +11,7 @@ import statistics
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from textwrap import fill
 from typing import Any, Final
 
 import matplotlib.pyplot as plt
@@ -25,7 +26,7 @@ from helpers.results.requests import RELEASED, Store, working
 from helpers.settings import ROOT, public
 from helpers.site import viewer
 from helpers.site.chapters import Chapter
-from helpers.site.pieces import fine_print, flat, link_to, sortable
+from helpers.site.pieces import fine_print, flat, for_screens, link_to, sortable
 
 LEVEL: Final = 0.05
 """Below this adjusted p one method is called better."""
@@ -205,20 +206,22 @@ class Advice:
         ]
 
     def summary(self) -> str:
-        """Where the simple method is better, in a paragraph."""
+        """On how many tasks the simple method is better, and on which."""
         verdicts = [one.better for one, *_ in self._pairs]
         if not verdicts:
             return "No run that is shown compares a method without a language model with one that asks one."
-        wins = [
-            f"{figures.inline(first.label)} ({figures.inline(one.task.words)} {figures.points(test.test)} points)"
+        lines = [
+            f"- {figures.inline(one.task.words)} {figures.inline(first.label)} is better by "
+            f"{figures.points(test.test)} points ({figures.p_words(test.p)})."
             for one, test, first, _ in self._pairs
             if one.better == "simple"
         ]
-        return (
-            f"**The simple method is better on {len(wins)} of {len(verdicts)} tasks**{': ' * bool(wins)}"
-            f"{'; '.join(wins)}. The other one, which asks a language model or is the paper's own, is better on "
-            f"{verdicts.count('other')}. On {verdicts.count('neither')} the run cannot tell them apart."
+        head = (
+            f"**The simple method is better on {len(lines)} of {len(verdicts)} tasks.** The other one, which asks a "
+            f"language model or is the paper's own, is better on {verdicts.count('other')}. On "
+            f"{verdicts.count('neither')} the run cannot tell them apart."
         )
+        return "\n".join([head, "", *lines])
 
     def table(self) -> str:
         """A row for each task: the best simple method, the best with an LLM, and the test between them."""
@@ -238,25 +241,28 @@ class Advice:
         return _shown(rows, f"{len(rows)} tasks: the best method without a language model, and the best with one")
 
     def picture(self) -> str:
-        """The differences of the table as a picture; empty if there are none."""
-        if not self._pairs:
-            return ""
+        """The differences of the table, one picture for wide screens and one for narrow ones; empty if none."""
+        return for_screens(self._drawn) if self._pairs else ""
+
+    def _drawn(self, *, narrow: bool) -> figures.Picture:
         figures.use_style()
-        fig, ax = plt.subplots(figsize=(7.4, 0.42 * len(self._pairs) + 0.9))
+        labels = [fill(one.task.words, 22 if narrow else 50) for one, *_ in self._pairs]
+        lines = sum(label.count("\n") + 1 for label in labels)
+        fig, ax = plt.subplots(figsize=(4.2 if narrow else 7.4, 0.2 * lines + 0.2 * len(labels) + 0.9))
         colours = {"simple": "#125ee0", "neither": "#808080", "other": "#c35410"}
         for y, (one, test, *_) in enumerate(self._pairs):
             ax.hlines(y, 100 * test.test.low, 100 * test.test.high, color=colours[one.better])
             ax.plot(100 * test.test.difference, y, "o", color=colours[one.better])
         ax.axvline(0, linestyle=":", color=figures.INK, linewidth=1)
-        ax.set_yticks(range(len(self._pairs)), [one.task.words for one, *_ in self._pairs])
-        ax.set_ylim(len(self._pairs) - 0.5, -0.5)
-        ax.set_xlabel("points in favour of the simple method")
+        ax.set_yticks(range(len(labels)), labels)
+        ax.set_ylim(len(labels) - 0.5, -0.5)
+        ax.set_xlabel("difference in points")
         said = "; ".join(f"{one.task.words} {figures.points(test.test)}" for one, test, *_ in self._pairs)
         caption = (
             "The best simple method minus the best that asks a language model, or the paper's own; 95 % intervals. "
             "Blue: the simple one is better; orange: the other; grey: cannot be told (Holm)."
         )
-        return flat(figures.figure(fig, alt=f"{said}.", caption=caption))
+        return figures.figure(fig, alt=f"{said}.", caption=caption)
 
     def methods(self) -> str:
         """Every method of every task, with all that the figure shows."""

@@ -12,6 +12,7 @@ from html import unescape
 from helpers.results import figures
 from helpers.results.markup import Markup
 from helpers.results.published import Basis, published
+from helpers.results.verdicts import Verdict
 from helpers.site.chapters import Chapter, read_notebook
 
 _CAPTION = re.compile(r"<(figcaption|caption)>(.*?)</\1>", re.DOTALL)
@@ -28,12 +29,13 @@ class Quotes:
         """The functions by the names that a template uses."""
         return {"evidence": self.evidence, "exhibit": self.exhibit}
 
-    def evidence(self, id: str, kind: Basis) -> str:
-        """What decided a claim, with its numbers, as a paragraph; empty if no run that is shown tested it.
+    def evidence(self, id: str, kind: Basis, verdict: Verdict) -> str:
+        """What decided a claim, with its numbers, as a paragraph; empty if no run that is shown decided it so.
 
         Args:
             id: of the claim, in `data/published`.
             kind: printed, rescored or rerun.
+            verdict: on which the finding rests.
 
         Raises:
             UnknownId: there is no such claim.
@@ -41,7 +43,7 @@ class Quotes:
         claim = published(id.partition(".")[0]).claim(id)
         for record in (chapter.record for chapter in self.chapters if chapter.record and not chapter.record.sample):
             for one in record.claims:
-                if (one.id, one.kind) == (claim.id, kind) and one.reason is None:
+                if (one.id, one.kind, one.verdict) == (claim.id, kind, verdict):
                     return f"*{figures.inline(claim.text)}* {figures.inline(one.why)}"
         return ""
 

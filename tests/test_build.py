@@ -1,0 +1,165 @@
+"""The pages on what to build and on findings: computed from rows, requests and records, and silent without them."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+
+from helpers.results import figures, record, records
+from helpers.results.answers import Answer
+from helpers.results.outcomes import Outcomes
+from helpers.results.requests import Row, Store, plain, request_key
+from helpers.settings import NOTEBOOKS
+from helpers.site.build import Advice, Found, Task, compared, tasks
+from helpers.site.chapters import Chapter
+from helpers.site.findings import Quotes
+
+CHAPTER = "01_side_effects_forward"
+TASK = Task(CHAPTER, "Is it?", "accuracy", {"table": "Table", "llm": "LLM", "few": "LLM, few"}, seconds="seconds")
+MODEL = "Some-1B"
+
+
+def request(unit: str, model: str = MODEL) -> Row:
+    prompt = [{"role": "user", "content": unit}]
+    key = request_key("chat", model, {}, prompt)
+    return Row(key, "chat", model, plain({}), plain(prompt), plain({"text": "YES"}), 90, 10, 0.5, "e", "now")
+
+
+def row(arm: str, unit: str, right: bool, model: str = "", **more: Any) -> Answer:
+    keys = [request(unit, model).key] if model else []
+    measures = {"accuracy": (float(right), 1.0)}
+    given = {"arm": arm, "unit": unit, "cluster": unit, "run": "laptop", "model": model, "requests": keys}
+    return Answer(**{**given, "measures": measures, **more})
+
+
+def rows(*, better: str = "table", units: int = 40) -> pd.DataFrame:
+    """A table and an LLM on the same units, one of them right in a quarter of these alone."""
+    made = []
+    for i in range(units):
+        made += [row("table", f"u{i}", better == "table" or i % 4 == 0)]
+        made += [row("llm", f"u{i}", better != "table" or i % 4 == 0, MODEL)]
+    return Outcomes(made).frame
+
+
+@pytest.fixture
+def chapter(tmp_path: Path) -> Chapter:
+    run = record.start(notebook=CHAPTER, paper="side_effects", profile="laptop", parameters={})
+    run.timing("index", 12.0)
+    run.claim("side_effects.claim.pairs_beat_lists", "agrees", "36 of 400 <more>", p=0.001, kind="rescored")
+    kept = records.load(run.save(tmp_path / "records" / f"{CHAPTER}.json"))
+    drawn = figures.table(pd.DataFrame({"a": [1]}), "By place & letter, of all")
+    output = {"output_type": "display_data", "data": {"text/html": drawn.html.splitlines(keepends=True)}}
+    notebook = tmp_path / "executed.ipynb"
+    cell = {"cell_type": "code", "source": "", "metadata": {}, "outputs": [output]}
+    notebook.write_text(json.dumps({"cells": [cell]}), encoding="utf-8")
+    return Chapter(CHAPTER, "yours", notebook, kept)
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Store:
+    store = Store(tmp_path / "requests")
+    store.put([request(f"u{i}") for i in range(40)])
+    return store
+
+
+def test_the_simple_method_is_the_one_whose_rows_name_no_request(chapter: Chapter, store: Store) -> None:
+    found = compared(TASK, chapter, rows(), store)
+    assert found
+    assert found.comparison
+    table, llm = found.methods[found.comparison.first], found.methods[found.comparison.second]
+    assert (table.asks, table.tokens, llm.asks, llm.tokens, llm.model) == (False, 0.0, True, 100.0, MODEL)
+    assert found.comparison.test.difference == pytest.approx(0.75)
+    assert found.better == "simple"
+
+
+@pytest.mark.parametrize(("better", "verdict"), [("table", "simple"), ("llm", "other"), ("llm", "neither")])
+def test_a_task_goes_to_the_method_that_a_paired_test_prefers(
+    chapter: Chapter, store: Store, better: str, verdict: str
+) -> None:
+    found = compared(TASK, chapter, rows(better=better, units=4 if verdict == "neither" else 40), store)
+    assert found
+    assert found.better == verdict
+
+
+def test_methods_are_compared_on_the_questions_that_all_of_them_answered(chapter: Chapter, store: Store) -> None:
+    some = Outcomes([row("few", f"u{i}", False, MODEL) for i in range(8)]).frame
+    found = compared(TASK, chapter, pd.concat([rows(), some]), store)
+    assert found
+    assert {method.score.n for method in found.methods.values()} == {8}
+
+
+def test_another_model_is_a_method_of_its_own(chapter: Chapter, store: Store) -> None:
+    other = Outcomes([row("llm", f"u{i}", True, "Other-7B") for i in range(40)]).frame
+    found = compared(TASK, chapter, pd.concat([rows(), other]), store)
+    assert found
+    assert [(m.model, m.tokens) for m in found.methods.values() if m.asks] == [(MODEL, 100.0), ("Other-7B", None)]
+    assert "not stored" in shown(found).methods()
+
+
+def test_seconds_are_those_of_questions_that_were_asked_one_at_a_time(chapter: Chapter, store: Store) -> None:
+    timed = Outcomes([row("llm", f"u{i}", True, measures={"seconds": (i + 1.0, 1.0)}, repeat=1) for i in range(3)])
+    task = replace(TASK, prepared={"table": "index"})
+    found = compared(task, chapter, pd.concat([rows(), timed.frame]), store)
+    assert found
+    table, llm = found.methods.values()
+    assert (table.seconds, llm.seconds) == (None, 2.0)
+    assert (table.prepared, llm.prepared) == (12.0, None)
+
+
+def test_the_papers_method_is_compared_where_it_asks_no_llm(chapter: Chapter, store: Store) -> None:
+    own = Outcomes([row("hybrid", f"u{i}", i % 2 == 0) for i in range(40)]).frame
+    task = replace(TASK, arms={"table": "Table", "hybrid": "Hybrid"}, paper="hybrid")
+    found = compared(task, chapter, pd.concat([rows(), own]), store)
+    assert found
+    assert found.comparison
+    assert (found.comparison.first, found.comparison.second) == ("table|", "hybrid|")
+    assert "neither asks" in shown(found).table()
+
+
+@pytest.mark.parametrize("task", [replace(TASK, only={"kind": "x"}), replace(TASK, measure="f1")])
+def test_a_task_without_rows_is_left_out(chapter: Chapter, store: Store, task: Task) -> None:
+    assert compared(task, chapter, rows(), store) is None
+
+
+def shown(*found: Found) -> Advice:
+    """The page of these tasks."""
+    page = Advice([])
+    vars(page)["found"] = [*found]
+    return page
+
+
+def test_the_page_without_a_run_says_so() -> None:
+    page = shown()
+    assert "No run" in page.summary()
+    assert page.picture() == ""
+    assert json.loads(page.files()["build-points.js"].partition("= ")[2].rstrip(";\n")) == []
+
+
+def test_every_task_names_a_notebook_and_arms_of_its_own() -> None:
+    for task in tasks():
+        assert (NOTEBOOKS / f"{task.notebook}.ipynb").is_file()
+        assert {task.paper, *task.prepared} - {""} <= task.arms.keys()
+    words = [task.words for task in tasks()]
+    assert len(set(words)) == len(words)
+
+
+def test_a_finding_is_quoted_only_where_a_run_decided_it_so(chapter: Chapter) -> None:
+    claim = "side_effects.claim.pairs_beat_lists"
+    quotes = Quotes([chapter])
+    assert "36 of 400 &lt;more&gt;" in quotes.evidence(claim, "rescored", "agrees")
+    assert quotes.evidence(claim, "rescored", "differs") == ""
+    assert quotes.evidence(claim, "rerun", "agrees") == ""
+    assert Quotes([]).evidence(claim, "rescored", "agrees") == ""
+
+
+def test_an_exhibit_is_found_by_the_beginning_of_its_caption(chapter: Chapter) -> None:
+    quotes = Quotes([chapter])
+    assert "<td" in quotes.exhibit(CHAPTER, "By place & letter")
+    assert "\n" not in quotes.exhibit(CHAPTER, "By place & letter")
+    assert quotes.exhibit(CHAPTER, "By letter") == ""
+    assert quotes.exhibit("02_side_effects_reverse", "By place") == ""
