@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
@@ -13,11 +14,12 @@ import pytest
 from helpers.results import figures, record, records
 from helpers.results.answers import Answer
 from helpers.results.outcomes import Outcomes
+from helpers.results.records import Record
 from helpers.results.requests import Row, Store, plain, request_key
 from helpers.settings import NOTEBOOKS
 from helpers.site.build import Advice, Found, Task, compared, tasks
 from helpers.site.chapters import Chapter
-from helpers.site.findings import Quotes
+from helpers.site.findings import evidence, exhibit
 
 CHAPTER = "01_side_effects_forward"
 TASK = Task(CHAPTER, "Is it?", "accuracy", {"table": "Table", "llm": "LLM", "few": "LLM, few"}, seconds="seconds")
@@ -47,11 +49,15 @@ def rows(*, better: str = "table", units: int = 40) -> pd.DataFrame:
 
 
 @pytest.fixture
-def chapter(tmp_path: Path) -> Chapter:
+def kept(tmp_path: Path) -> Record:
     run = record.start(notebook=CHAPTER, paper="side_effects", profile="laptop", parameters={})
     run.timing("index", 12.0)
     run.claim("side_effects.claim.pairs_beat_lists", "agrees", "36 of 400 <more>", p=0.001, kind="rescored")
-    kept = records.load(run.save(tmp_path / "records" / f"{CHAPTER}.json"))
+    return records.load(run.save(tmp_path / "records" / f"{CHAPTER}.json"))
+
+
+@pytest.fixture
+def chapter(tmp_path: Path, kept: Record) -> Chapter:
     drawn = figures.table(pd.DataFrame({"a": [1]}), "By place & letter, of all")
     output = {"output_type": "display_data", "data": {"text/html": drawn.html.splitlines(keepends=True)}}
     notebook = tmp_path / "executed.ipynb"
@@ -67,8 +73,8 @@ def store(tmp_path: Path) -> Store:
     return store
 
 
-def test_the_simple_method_is_the_one_whose_rows_name_no_request(chapter: Chapter, store: Store) -> None:
-    found = compared(TASK, chapter, rows(), store)
+def test_the_simple_method_is_the_one_whose_rows_name_no_request(kept: Record, store: Store) -> None:
+    found = compared(TASK, kept, rows(), store)
     assert found
     assert found.comparison
     table, llm = found.methods[found.comparison.first], found.methods[found.comparison.second]
@@ -79,42 +85,42 @@ def test_the_simple_method_is_the_one_whose_rows_name_no_request(chapter: Chapte
 
 @pytest.mark.parametrize(("better", "verdict"), [("table", "simple"), ("llm", "other"), ("llm", "neither")])
 def test_a_task_goes_to_the_method_that_a_paired_test_prefers(
-    chapter: Chapter, store: Store, better: str, verdict: str
+    kept: Record, store: Store, better: str, verdict: str
 ) -> None:
-    found = compared(TASK, chapter, rows(better=better, units=4 if verdict == "neither" else 40), store)
+    found = compared(TASK, kept, rows(better=better, units=4 if verdict == "neither" else 40), store)
     assert found
     assert found.better == verdict
 
 
-def test_methods_are_compared_on_the_questions_that_all_of_them_answered(chapter: Chapter, store: Store) -> None:
+def test_methods_are_compared_on_the_questions_that_all_of_them_answered(kept: Record, store: Store) -> None:
     some = Outcomes([row("few", f"u{i}", False, MODEL) for i in range(8)]).frame
-    found = compared(TASK, chapter, pd.concat([rows(), some]), store)
+    found = compared(TASK, kept, pd.concat([rows(), some]), store)
     assert found
     assert {method.score.n for method in found.methods.values()} == {8}
 
 
-def test_another_model_is_a_method_of_its_own(chapter: Chapter, store: Store) -> None:
+def test_another_model_is_a_method_of_its_own(kept: Record, store: Store) -> None:
     other = Outcomes([row("llm", f"u{i}", True, "Other-7B") for i in range(40)]).frame
-    found = compared(TASK, chapter, pd.concat([rows(), other]), store)
+    found = compared(TASK, kept, pd.concat([rows(), other]), store)
     assert found
     assert [(m.model, m.tokens) for m in found.methods.values() if m.asks] == [(MODEL, 100.0), ("Other-7B", None)]
     assert "not stored" in shown(found).methods()
 
 
-def test_seconds_are_those_of_questions_that_were_asked_one_at_a_time(chapter: Chapter, store: Store) -> None:
+def test_seconds_are_those_of_questions_that_were_asked_one_at_a_time(kept: Record, store: Store) -> None:
     timed = Outcomes([row("llm", f"u{i}", True, measures={"seconds": (i + 1.0, 1.0)}, repeat=1) for i in range(3)])
     task = replace(TASK, prepared={"table": "index"})
-    found = compared(task, chapter, pd.concat([rows(), timed.frame]), store)
+    found = compared(task, kept, pd.concat([rows(), timed.frame]), store)
     assert found
     table, llm = found.methods.values()
     assert (table.seconds, llm.seconds) == (None, 2.0)
     assert (table.prepared, llm.prepared) == (12.0, None)
 
 
-def test_the_papers_method_is_compared_where_it_asks_no_llm(chapter: Chapter, store: Store) -> None:
+def test_the_papers_method_is_compared_where_it_asks_no_llm(kept: Record, store: Store) -> None:
     own = Outcomes([row("hybrid", f"u{i}", i % 2 == 0) for i in range(40)]).frame
     task = replace(TASK, arms={"table": "Table", "hybrid": "Hybrid"}, paper="hybrid")
-    found = compared(task, chapter, pd.concat([rows(), own]), store)
+    found = compared(task, kept, pd.concat([rows(), own]), store)
     assert found
     assert found.comparison
     assert (found.comparison.first, found.comparison.second) == ("table|", "hybrid|")
@@ -122,8 +128,8 @@ def test_the_papers_method_is_compared_where_it_asks_no_llm(chapter: Chapter, st
 
 
 @pytest.mark.parametrize("task", [replace(TASK, only={"kind": "x"}), replace(TASK, measure="f1")])
-def test_a_task_without_rows_is_left_out(chapter: Chapter, store: Store, task: Task) -> None:
-    assert compared(task, chapter, rows(), store) is None
+def test_a_task_without_rows_is_left_out(kept: Record, store: Store, task: Task) -> None:
+    assert compared(task, kept, rows(), store) is None
 
 
 def shown(*found: Found) -> Advice:
@@ -144,22 +150,22 @@ def test_every_task_names_a_notebook_and_arms_of_its_own() -> None:
     for task in tasks():
         assert (NOTEBOOKS / f"{task.notebook}.ipynb").is_file()
         assert {task.paper, *task.prepared} - {""} <= task.arms.keys()
-    words = [task.words for task in tasks()]
-    assert len(set(words)) == len(words)
+    assert len({task.words for task in tasks()}) == len(tasks())
+    assert len([*groupby(tasks(), key=lambda task: task.notebook)]) == len({task.notebook for task in tasks()})
 
 
 def test_a_finding_is_quoted_only_where_a_run_decided_it_so(chapter: Chapter) -> None:
     claim = "side_effects.claim.pairs_beat_lists"
-    quotes = Quotes([chapter])
-    assert "36 of 400 &lt;more&gt;" in quotes.evidence(claim, "rescored", "agrees")
-    assert quotes.evidence(claim, "rescored", "differs") == ""
-    assert quotes.evidence(claim, "rerun", "agrees") == ""
-    assert Quotes([]).evidence(claim, "rescored", "agrees") == ""
+    shown = [chapter]
+    assert "36 of 400 &lt;more&gt;" in evidence(shown, claim, "rescored", "agrees")
+    assert evidence(shown, claim, "rescored", "differs") == ""
+    assert evidence(shown, claim, "rerun", "agrees") == ""
+    assert evidence([], claim, "rescored", "agrees") == ""
 
 
 def test_an_exhibit_is_found_by_the_beginning_of_its_caption(chapter: Chapter) -> None:
-    quotes = Quotes([chapter])
-    assert "<td" in quotes.exhibit(CHAPTER, "By place & letter")
-    assert "\n" not in quotes.exhibit(CHAPTER, "By place & letter")
-    assert quotes.exhibit(CHAPTER, "By letter") == ""
-    assert quotes.exhibit("02_side_effects_reverse", "By place") == ""
+    shown = [chapter]
+    assert "<td" in exhibit(shown, CHAPTER, "By place & letter")
+    assert "\n" not in exhibit(shown, CHAPTER, "By place & letter")
+    assert exhibit(shown, CHAPTER, "By letter") == ""
+    assert exhibit(shown, "02_side_effects_reverse", "By place") == ""

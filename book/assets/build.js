@@ -25,7 +25,7 @@
   const count = (value) => Math.round(value).toLocaleString("en");
   const cost = ({ tokens, seconds }) => [
     tokens === null ? "tokens not stored" : tokens ? `${count(tokens)} tokens a question` : "no tokens",
-    seconds === null ? null : `${seconds}\u00a0s`,
+    seconds === null ? null : `${Number(seconds.toPrecision(2))}\u00a0s`,
   ].filter(Boolean).join(", ");
   const words = (point) =>
     `${hundredths(point.value)}\u00a0% [${hundredths(point.low)}, ${hundredths(point.high)}], ${cost(point)}, `

@@ -11,6 +11,7 @@ import statistics
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from itertools import groupby
 from textwrap import fill
 from typing import Any, Final
 
@@ -22,6 +23,7 @@ from helpers.results import answers, figures, paired
 from helpers.results.markup import Markup, escape
 from helpers.results.metrics import Score
 from helpers.results.outcomes import Comparison, Outcomes, measure_label
+from helpers.results.records import Record
 from helpers.results.requests import RELEASED, Store, working
 from helpers.settings import ROOT, public
 from helpers.site import viewer
@@ -49,11 +51,7 @@ class Task:
 
 
 def tasks() -> list[Task]:
-    """The tasks in the order of the book.
-
-    Raises:
-        TypeError: an entry has an unknown key, or lacks one.
-    """
+    """The tasks in the order of the book."""
     return [Task(**entry) for entry in yaml.safe_load((ROOT / "book" / "build.yml").read_text(encoding="utf-8"))]
 
 
@@ -62,8 +60,7 @@ class Method:
     """An arm with its model.
 
     Attributes:
-        arm, label, model: the arm, its name, and the LLM that it asks.
-        asks: whether one of its rows names a request.
+        model: the LLM that it asks, if it `asks` one: if one of its rows names a request.
         score: on the questions that all arms of the task answered.
         tokens: read and written for a question; None where a request is not stored.
         seconds: median for a question; None where questions were not asked one at a time.
@@ -85,32 +82,26 @@ class Found:
     """A task with its methods, and the best simple one against the best with an LLM or of the paper."""
 
     task: Task
-    chapter: Chapter
+    record: Record
     methods: Mapping[str, Method]
     comparison: Comparison | None
 
     @property
     def better(self) -> str:
         """Which of the two is: simple, other, or neither."""
-        if self.comparison is None or self.comparison.p >= LEVEL:
-            return "neither"
-        return "simple" if self.comparison.test.difference > 0 else "other"
+        test = self.comparison
+        return ("simple" if test.test.difference > 0 else "other") if test and test.p < LEVEL else "neither"
 
     @property
     def note(self) -> str:
         """The measure, and what the questions are about if that is nobody."""
-        synthetic = self.chapter.record is not None and self.chapter.record.synthetic
-        return measure_label(self.task.measure) + ", synthetic charts" * synthetic
+        return measure_label(self.task.measure) + ", synthetic charts" * self.record.synthetic
 
 
-def compared(task: Task, chapter: Chapter, rows: pd.DataFrame, store: Store) -> Found | None:
-    """What the rows of a notebook say of a task, p not adjusted; None if they have none of it.
+def compared(task: Task, record: Record, rows: pd.DataFrame, store: Store) -> Found | None:
+    """What the rows of a notebook, of all its models, say of a task; None if they have none of it. p is not adjusted.
 
-    Args:
-        task: which.
-        chapter: the run that is shown, whose record has the timings.
-        rows: of this run, and of runs with other models.
-        store: of the requests that the rows name.
+    The timings are those of the record, the tokens those of the requests in the store.
     """
     try:
         chosen = Outcomes(rows).where(source="rerun", split="test", of="", arm=[*task.arms], **task.only).frame
@@ -119,16 +110,15 @@ def compared(task: Task, chapter: Chapter, rows: pd.DataFrame, store: Store) -> 
     # arms of several sub-tasks are compared on the questions that they share
     chosen = chosen.assign(task="")
     scored = chosen[[task.measure in of for of in chosen.measures]]
-    if scored.empty:
-        return None
-    shared = set.intersection(*(set(of.unit) for _, of in scored.groupby("arm")))
+    units = [set(of.unit) for _, of in scored.groupby("arm")]
+    shared = set.intersection(*units) if units else set()
     methods: dict[str, Method] = {}
     parts = []
     for (arm, model), of in scored[scored.unit.isin(shared)].groupby(["arm", "model"], sort=False):
         if shared <= set(of.unit):
             parts.append(of.assign(arm=f"{arm}|{model}"))
             timed = chosen[(chosen.arm == arm) & chosen.model.isin(["", model])]
-            methods[f"{arm}|{model}"] = _method(task, chapter, of, timed, store)
+            methods[f"{arm}|{model}"] = _method(task, record, of, timed, store)
     sides: tuple[list[str], list[str]] = ([], [])
     for name, method in methods.items():
         sides[method.arm == task.paper if task.paper else method.asks].append(name)
@@ -138,26 +128,24 @@ def compared(task: Task, chapter: Chapter, rows: pd.DataFrame, store: Store) -> 
             max(side, key=lambda name: (methods[name].score.value, -(methods[name].tokens or 0))) for side in sides
         )
         [comparison] = Outcomes(pd.concat(parts)).against([(first, second)], task.measure)
-    return Found(task, chapter, methods, comparison) if methods else None
+    return Found(task, record, methods, comparison) if methods else None
 
 
-def _method(task: Task, chapter: Chapter, rows: pd.DataFrame, timed: pd.DataFrame, store: Store) -> Method:
+def _method(task: Task, record: Record, rows: pd.DataFrame, timed: pd.DataFrame, store: Store) -> Method:
     arm, keys = str(rows.arm.iloc[0]), [key for of in rows.requests for key in of]
     stored = store.get(keys)
-    tokens = None
-    if stored.keys() >= set(keys):
-        tokens = sum(stored[key].prompt_tokens + stored[key].generated_tokens for key in keys) / len(rows)
+    tokens = [stored[key].prompt_tokens + stored[key].generated_tokens for key in keys if key in stored]
     waited = [of[task.seconds][0] for of in timed.measures if task.seconds in of]
-    steps = chapter.record.provenance.timings if chapter.record else []
+    steps = {step.name: step.seconds for step in record.provenance.timings}
     return Method(
         arm,
         task.arms[arm],
         str(rows.model.iloc[0]) if keys else "",
         bool(keys),
         replace(Outcomes(rows).score(task.measure), unparsed=0),
-        tokens,
+        sum(tokens) / len(rows) if len(tokens) == len(keys) else None,
         statistics.median(waited) if waited else None,
-        next((step.seconds for step in steps if step.name == task.prepared.get(arm)), None),
+        steps.get(task.prepared.get(arm, "")),
     )
 
 
@@ -177,17 +165,14 @@ class Advice:
         """The tasks that the runs answer: first where the simple method is better, last where it has no match."""
         store = Store(working(), RELEASED)
         every: list[Found] = []
-        declared = tasks()
-        for name in dict.fromkeys(task.notebook for task in declared):
+        for name, of in groupby(tasks(), key=lambda task: task.notebook):
             chapter = self.chapters.get(name)
             if chapter is None or chapter.record is None or not viewer.arms(chapter):
                 continue
             profile = chapter.record.profile
             own = answers.read(answers.newest(name, profile), READ)
             rows = pd.concat([own, *answers.others(name, profile).values()])
-            for task in declared:
-                if task.notebook == name and (one := compared(task, chapter, rows, store)):
-                    every.append(one)
+            every += [one for task in of if (one := compared(task, chapter.record, rows, store))]
         both = [one for one in every if one.comparison]
         adjusted = iter(paired.holm([one.comparison.test.p for one in both if one.comparison]) if both else [])
         every = [replace(one, comparison=one.comparison and replace(one.comparison, p=next(adjusted))) for one in every]
@@ -247,8 +232,8 @@ class Advice:
     def _drawn(self, *, narrow: bool) -> figures.Picture:
         figures.use_style()
         labels = [fill(one.task.words, 22 if narrow else 50) for one, *_ in self._pairs]
-        lines = sum(label.count("\n") + 1 for label in labels)
-        fig, ax = plt.subplots(figsize=(4.2 if narrow else 7.4, 0.2 * lines + 0.2 * len(labels) + 0.9))
+        height = sum(0.4 + 0.2 * label.count("\n") for label in labels) + 0.9
+        fig, ax = plt.subplots(figsize=(4.2 if narrow else 7.4, height))
         colours = {"simple": "#125ee0", "neither": "#808080", "other": "#c35410"}
         for y, (one, test, *_) in enumerate(self._pairs):
             ax.hlines(y, 100 * test.test.low, 100 * test.test.high, color=colours[one.better])
@@ -258,10 +243,8 @@ class Advice:
         ax.set_ylim(len(labels) - 0.5, -0.5)
         ax.set_xlabel("difference in points")
         said = "; ".join(f"{one.task.words} {figures.points(test.test)}" for one, test, *_ in self._pairs)
-        caption = (
-            "The best simple method minus the best that asks a language model, or the paper's own; 95 % intervals. "
-            "Blue: the simple one is better; orange: the other; grey: cannot be told (Holm)."
-        )
+        caption = "Best simple method minus best with a language model, or the paper's; 95 % intervals. "
+        caption += "Blue: the simple one is better; orange: the other; grey: cannot be told (Holm)."
         return figures.figure(fig, alt=f"{said}.", caption=caption)
 
     def methods(self) -> str:
@@ -289,16 +272,9 @@ class Advice:
 
 
 def _point(one: Found, method: Method) -> dict[str, Any]:
-    values = {"value": method.score.value, "low": method.score.low, "high": method.score.high}
-    values |= {"tokens": method.tokens, "seconds": method.seconds}
-    return {
-        "label": method.label,
-        "model": method.model,
-        "asks": method.asks,
-        "n": method.score.n,
-        **{name: None if value is None else float(f"{value:.4g}") for name, value in values.items()},
-        "href": viewer.link(one.task.notebook, method.arm),
-    }
+    of = {name: getattr(method, name) for name in ("label", "model", "asks", "tokens", "seconds")}
+    score = {name: getattr(method.score, name) for name in ("value", "low", "high", "n")}
+    return {**of, **score, "href": viewer.link(one.task.notebook, method.arm)}
 
 
 def _task(one: Found) -> Markup:
@@ -328,5 +304,5 @@ def _cost(value: float | None, unit: str = "") -> Markup:
 
 
 def _shown(rows: list[dict[str, Any]], caption: str, classes: str = "") -> str:
-    table = pd.DataFrame(rows).astype(object)
-    return flat(figures.table(table, caption, classes=f"rag-cards {classes}")) if rows else "Not run yet."
+    classes = f"rag-cards {classes}"
+    return flat(figures.table(pd.DataFrame(rows).astype(object), caption, classes=classes)) if rows else "Not run yet."
