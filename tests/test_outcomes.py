@@ -204,6 +204,12 @@ def example() -> pd.DataFrame:
     return Outcomes(made).frame
 
 
+def test_some_columns_are_read_as_they_are_in_the_whole(tmp_path):
+    answers.write(tmp_path, example(), licence="CC0-1.0")
+    some = [*answers.KEY, "strata", "measures"]
+    pd.testing.assert_frame_equal(answers.read(tmp_path, some), answers.read(tmp_path)[some])
+
+
 def test_rows_survive_a_file(tmp_path):
     frame = example()
     answers.write(tmp_path, frame, licence="CC0-1.0")

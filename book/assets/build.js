@@ -7,7 +7,7 @@
   const tasks = window.METHODS ?? [];
   if (!root) return;
   const SVG = "http://www.w3.org/2000/svg";
-  const TOP = 16, BOTTOM = 46, LEFT = 46, RIGHT = 14, NONE = 0.3; // NONE: share of the width for methods without tokens
+  const TOP = 16, BOTTOM = 46, LEFT = 52, RIGHT = 14, NONE = 0.3; // NONE: share of the width for methods without tokens
   const RADIUS = 11;
 
   const fill = (element, attributes, children) => {
