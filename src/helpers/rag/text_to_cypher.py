@@ -89,6 +89,8 @@ def write_and_run(
     tried: list[list[tuple[Attempt, Reply]]] = [[] for _ in turns]
     open_ = list(range(len(turns)))
     for turn in range(repairs + 1):
+        if not open_:
+            break
         label = "repair Cypher" if turn else "write Cypher"
         replies = llm.chat_many([turns[i] for i in open_], max_tokens=max_tokens, label=label)
         for i, reply in zip(open_, replies, strict=True):
