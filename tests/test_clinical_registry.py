@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from helpers.completions import Choice
 from helpers.datasets import locate
 from helpers.results import record, records, rules
-from helpers.results.answers import Answer, answered
+from helpers.results.answers import Answer, answered, of_sets
 from helpers.results.outcomes import Outcomes
 from papers.clinical_notes import extraction as ex
 from papers.clinical_notes import extraction_scores as scores
@@ -128,8 +128,8 @@ def test_the_gold_scores_one_and_nothing_scores_nought(units):
 
 
 def test_scores_by_hand():
-    assert scores.of_sets({"a", "b", "c"}, {"a", "d"}) == {"precision": (1, 2), "recall": (1, 3), "f1": (2, 5)}
-    assert scores.of_sets(set(), set()) == {}
+    assert of_sets({"a", "b", "c"}, {"a", "d"}) == {"precision": (1, 2), "recall": (1, 3), "f1": (2, 5)}
+    assert of_sets(set(), set()) == {}
 
 
 SPANS = st.lists(st.tuples(st.integers(0, 30), st.integers(1, 6)).map(lambda of: (of[0], sum(of))), max_size=6)

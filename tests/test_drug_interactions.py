@@ -5,23 +5,29 @@ from __future__ import annotations
 import itertools
 import runpy
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
+from typing import cast
 
 import pytest
 from hypothesis import given
-from hypothesis import settings as examples
 from hypothesis import strategies as st
 from test_graph import graph_server
 
 from helpers import datasets, graph
+from helpers.completions import Reply
 from helpers.graph import Graph
-from helpers.results import published, record
+from helpers.llm import LLM
+from helpers.results import published, record, rules
+from helpers.results.answers import Answer
+from helpers.results.outcomes import Outcomes
+from helpers.results.record import Run
 from helpers.services import GraphEndpoint
 from helpers.settings import SAMPLE
 from helpers.site.chapter import contradictions_table
 from papers.drug_interactions import corpora as di
-from papers.drug_interactions import extraction, report
+from papers.drug_interactions import entities, ingestion, relations
 from papers.drug_interactions import graph as kg
 from papers.drug_interactions.corpora import CAUSES, INTERACTS, Entity, Fact, Relation, Sentence
 
@@ -36,8 +42,8 @@ def sample() -> list[Sentence]:
 
 def sentence(text: str, *mentions: tuple[str, di.Label], corpus: di.Corpus = "DrugBank") -> Sentence:
     """A sentence with mentions marked at their first occurrence."""
-    entities = [Entity(text.index(name), text.index(name) + len(name), label) for name, label in mentions]
-    return Sentence("s", "d", corpus, "test", text, tuple(sorted(entities, key=lambda e: e.start)))
+    marked = [Entity(text.index(name), text.index(name) + len(name), label) for name, label in mentions]
+    return Sentence("s", "d", corpus, "test", text, tuple(sorted(marked, key=lambda e: e.start)))
 
 
 # ----------------------------------------------------------------------------------------------------------- corpora
@@ -158,8 +164,7 @@ def test_a_chunk_needs_room() -> None:
 
 
 def found(text: str, names: dict[str, di.Label], *, rules: bool = True) -> list[tuple[str, str]]:
-    entities = extraction.Recogniser(names, rules=rules).find(text)
-    return [(text[e.start : e.end], e.label) for e in entities]
+    return [(text[e.start : e.end], e.label) for e in entities.Recogniser(names, rules=rules).find(text)]
 
 
 def test_the_dictionary_takes_the_longest_name_whatever_its_case_and_hyphens_divide() -> None:
@@ -189,19 +194,19 @@ def test_rules_find_what_no_dictionary_names(text: str, expected: list[tuple[str
 
 @given(st.text(max_size=200))
 def test_mentions_lie_in_the_text_in_order_and_apart(text: str) -> None:
-    entities = RECOGNISER.find(text)
-    assert all(0 <= e.start < e.end <= len(text) for e in entities)
-    assert all(a.end <= b.start for a, b in itertools.pairwise(entities))
+    mentions = RECOGNISER.find(text)
+    assert all(0 <= e.start < e.end <= len(text) for e in mentions)
+    assert all(a.end <= b.start for a, b in itertools.pairwise(mentions))
 
 
-RECOGNISER = extraction.Recogniser({"a b": "Drug", "a": "Compound", "1": "SideEffect"})
+RECOGNISER = entities.Recogniser({"a b": "Drug", "a": "Compound", "1": "SideEffect"})
 
 
 def test_the_dictionary_is_never_made_from_the_test_split(sample: list[Sentence]) -> None:
     with pytest.raises(ValueError, match="training split"):
-        extraction.dictionary(sample, [], [])
+        entities.dictionary(sample, [], [])
     training = di.select(sample, "train")
-    names = extraction.dictionary(training, ["Onlysider"], ["only this effect"])
+    names = entities.dictionary(training, ["Onlysider"], ["only this effect"])
     assert names["onlysider"] == "Drug"
     assert names["only this effect"] == "SideEffect"
     assert names["thiazide diuretics"] == "Compound"
@@ -218,7 +223,7 @@ def test_a_name_that_is_mostly_no_mention_is_dropped() -> None:
         of("gold medal"),
         of("iron", ("iron", "Drug")),
     ]
-    assert extraction.dictionary(training, ["silver"], []).keys() == {"iron", "silver"}
+    assert entities.dictionary(training, ["silver"], []).keys() == {"iron", "silver"}
 
 
 # --------------------------------------------------------------------------------------------------------- relations
@@ -246,7 +251,7 @@ E: Mention = ("skin rash", "SideEffect")
 def test_patterns_on_interactions(
     text: str, mentions: tuple[tuple[str, di.Label], ...], kinds: dict[tuple[int, int], str]
 ) -> None:
-    (related,) = extraction.by_patterns([sentence(text, *mentions)])
+    (related,) = relations.by_patterns([sentence(text, *mentions)])
     assert {(r.first, r.second): r.kind for r in related.relations} == kinds
 
 
@@ -259,25 +264,25 @@ def test_patterns_on_interactions(
     ],
 )
 def test_patterns_on_side_effects(text: str, related: bool) -> None:  # a case's outcome
-    (read,) = extraction.by_patterns([sentence(text, A, E, corpus="ADE")])
+    (read,) = relations.by_patterns([sentence(text, A, E, corpus="ADE")])
     assert bool(read.relations) is related
     assert not read.relations or di.facts(read) == {Fact(CAUSES, "aspirin", "skin rash")}
 
 
 def test_a_letter_that_grows_in_lower_case_moves_nothing() -> None:
-    (related,) = extraction.by_patterns([sentence("\u0130\u0130\u0130 aspirin interacts with warfarin.", A, B)])
+    (related,) = relations.by_patterns([sentence("\u0130\u0130\u0130 aspirin interacts with warfarin.", A, B)])
     assert [r.kind for r in related.relations] == ["int"]
 
 
 def test_all_pairs_relates_any_two_and_in_ade_a_drug_and_an_effect() -> None:
     text = "aspirin, warfarin, heparin: skin rash."
-    ddi, ade = (extraction.all_pairs([sentence(text, A, B, C, E, corpus=c)])[0] for c in ("MedLine", "ADE"))
+    ddi, ade = (relations.all_pairs([sentence(text, A, B, C, E, corpus=c)])[0] for c in ("MedLine", "ADE"))
     assert [(r.first, r.second) for r in ddi.relations] == [(0, 1), (0, 2), (1, 2)]
     assert [(r.first, r.second) for r in ade.relations] == [(0, 3), (1, 3), (2, 3)]
 
 
 def test_the_classifier_learns_wording_and_not_names(sample: list[Sentence]) -> None:
-    classifier = extraction.Classifier([s for s in sample if s.corpus != "ADE" and s.split == "train"])
+    classifier = relations.Classifier([s for s in sample if s.corpus != "ADE" and s.split == "train"])
     texts = [
         "blorpine may increase the plasma concentration of frumpol.",
         "blorpine did not change the absorption of frumpol.",
@@ -289,69 +294,78 @@ def test_the_classifier_learns_wording_and_not_names(sample: list[Sentence]) -> 
 
 def test_a_classifier_needs_both_sorts_of_pairs() -> None:
     with pytest.raises(ValueError, match="related and unrelated"):
-        extraction.Classifier([sentence("aspirin and warfarin", A, B)])
+        relations.Classifier([sentence("aspirin and warfarin", A, B)])
 
 
 def test_unmarked_mentions_are_added_and_the_relations_still_point_at_theirs() -> None:
     gold = sentence("warfarin or aspirin caused skin rash", A, E, corpus="ADE")
     gold = Sentence(gold.id, gold.document, "ADE", "train", gold.text, gold.entities, (Relation(0, 1, "adverse"),))
-    (wide,) = extraction.training_sentences([gold], extraction.Recogniser({"warfarin": "Drug", "rash": "SideEffect"}))
+    (wide,) = entities.training_sentences([gold], entities.Recogniser({"warfarin": "Drug", "rash": "SideEffect"}))
     assert [wide.name(e) for e in wide.entities] == ["warfarin", "aspirin", "skin rash"]
     assert di.facts(wide) == di.facts(gold)
 
 
 @pytest.mark.parametrize(
-    ("answer", "status", "facts", "read"),
+    ("answer", "cut", "facts"),
     [
         (
             '{"interactions": [{"drug": "Warfarin", "other": "aspirin"}], '
             '"side_effects": [{"drug": "x", "effect": "y"}]}',
-            "complete",
+            False,
             {Fact(INTERACTS, "aspirin", "warfarin"), Fact(CAUSES, "x", "y")},
-            "read",
         ),
-        ('{"interactions": [], "side_effects": []}', "complete", set(), "read"),
-        ('{"interactions": [{"drug": "a", "other": "a"}], "side_effects": []}', "complete", set(), "read"),
-        ('{"interactions": [{"drug": "a", "other": "b"}, {"drug": "a", "ot', "cut", {Fact(INTERACTS, "a", "b")}, "cut"),
-        ("I cannot", "complete", set(), "unparsed"),
-        ('{"interactions": 3}', "complete", set(), "unparsed"),
-        ("", "overflow", set(), "overflow"),
+        ('{"interactions": [], "side_effects": []}', False, set()),
+        ('{"interactions": [{"drug": "a", "other": "a"}], "side_effects": []}', False, set()),
+        ('{"interactions": [{"drug": "a", "other": "b"}, {"drug": "a", "ot', True, {Fact(INTERACTS, "a", "b")}),
+        ("I cannot", False, None),
+        ('{"interactions": 3}', False, None),
+        ("", False, None),
     ],
 )
-def test_a_models_answer_is_read_or_counted(answer: str, status: str, facts: set[Fact], read: str) -> None:
-    assert extraction.parse_facts(answer, status) == extraction.Reading(frozenset(facts), read)
+def test_a_models_answer_is_read_or_counted(answer: str, cut: bool, facts: set[Fact] | None) -> None:
+    assert relations.parse_facts(answer, cut=cut) == facts
 
 
 # ------------------------------------------------------------------------------------------------------------ scores
 
 
-@given(st.lists(st.tuples(st.sets(st.integers(0, 5)), st.sets(st.integers(0, 5))), min_size=1, max_size=8))
-@examples(max_examples=50)
-def test_scores_are_those_of_the_counted_sets(units: list[tuple[set[int], set[int]]]) -> None:
-    gold, answer = zip(*units, strict=True)
-    if not any(g | a for g, a in units):
-        with pytest.raises(ValueError, match="nothing to score"):
-            report.score(gold, answer, ["d"] * len(units), 100)
-        return
-    hits, wanted, given_ = (sum(len(x) for x in of) for of in ([g & a for g, a in units], gold, answer))
-    scores = report.score(gold, answer, [str(i) for i in range(len(units))], 100)
-    assert scores["precision"].value == pytest.approx(hits / given_ if given_ else 0)
-    assert scores["recall"].value == pytest.approx(hits / wanted if wanted else 0)
-    assert scores["f1"].value == pytest.approx(2 * hits / (wanted + given_))
-    assert all(s.low <= s.value <= s.high for s in scores.values())
+def scored(run: Run, task: str, found: Sequence[Sentence], gold: Sequence[Sentence]) -> Outcomes:
+    return ingestion.outcomes(run, ingestion.measured(run, task, gold, {"arm": found}), 100)
 
 
-def test_gold_scores_full_marks_at_every_stage(sample: list[Sentence]) -> None:
-    test = di.select(sample, "test")
-    for scores in (
-        report.score_entities(test, test, 100, labels=True),
-        report.score_relations(test, test, 100, kinds=True),
-        report.score_facts(test, test, 100),
-    ):
-        assert scores.keys() == set(report.PARTS)
-        assert {s.value for of in scores.values() for s in of.values()} == {1.0}
-    nothing = report.score_facts(test, report.without_relations(test), 100)
-    assert {of["recall"].value for of in nothing.values()} == {0.0}
+@pytest.fixture
+def run() -> Run:
+    return record.start(notebook="05_interactions_graph", paper="drug_interactions", profile="smoke", parameters={})
+
+
+@pytest.mark.parametrize("task", ingestion.TASKS)
+def test_gold_scores_full_marks_at_every_stage_and_nothing_none(run: Run, sample: list[Sentence], task: str) -> None:
+    gold = di.select(sample, "test")
+    right = scored(run, task, gold, gold)
+    measures = {name for of in right.frame.measures for name in of}
+    assert {f"{task}_precision", f"{task}_recall", f"{task}_f1"} <= measures
+    assert {right.where(corpus=c).score(m).value for c in ("DDI", "ADE") for m in measures} == {1.0}
+    nothing = scored(run, task, [replace(s, entities=(), relations=()) for s in gold], gold)
+    assert nothing.score(f"{task}_recall").value == nothing.score(f"{task}_f1").value == 0.0
+
+
+def test_a_method_is_not_shown_the_relations_that_are_marked(sample: list[Sentence]) -> None:
+    assert not any(s.relations for s in ingestion.read({"copy": list}, sample)["copy"])
+
+
+def test_facts_of_a_chunk_count_once_and_an_unread_answer_finds_none(run: Run, sample: list[Sentence]) -> None:
+    parts = ingestion.spread(di.chunks(di.select(sample, "test"), 40), 3)
+    units = ingestion.of_chunks(parts)
+    rows = run.answer(ingestion.in_chunks(parts, {"gold": sample}), units)
+    assert [row.measures["facts_f1"][1] for row in rows] == [2.0 * len(unit.marked["facts"]) for unit in units]
+
+    class Silent:
+        def chat_many(self, prompts: Sequence[object], **_: object) -> list[Reply]:
+            return [Reply("", "overflow", 0, 0, 0.0, key="k") for _ in prompts]
+
+    silent = ingestion.by_llm(cast("LLM", Silent()), 10)
+    score = ingestion.outcomes(run, run.answer({"llm": silent}, units, model="m"), 100).score("facts_recall")
+    assert (score.value, score.unparsed) == (0.0, len(units))
 
 
 # ------------------------------------------------------------------------------------------------------------- graph
@@ -363,9 +377,11 @@ def test_the_same_fact_is_one_edge_with_its_sources(sample: list[Sentence]) -> N
         assert edge.mentions == len(set(edge.sources)) >= 1
         assert edge_fact.type == CAUSES or edge_fact.start < edge_fact.end
     assert any(edge.mentions > 1 for edge in content.edges.values())
-    counted = report.counts(content, 2, 5)
-    assert counted["nodes"] == counted["drugs"] + counted["compounds"] + counted["side_effects"]
-    assert counted["edges"] == counted["interacts_with"] + counted["causes_side_effect"]
+    table = ingestion.table_one(published.published("drug_interactions"), {"here": (content, 5)}).here
+    books, chunks, nodes, drugs, effects, compounds, edges, interactions, causes, _ = table.str.replace(",", "").map(
+        float
+    )
+    assert (books, chunks, nodes, edges) == (0, 5, drugs + effects + compounds, interactions + causes)
     assert kg.knowledge_graph(reversed(sample)).digest == content.digest
 
 
@@ -403,11 +419,14 @@ def test_loading_twice_gives_the_same_graph_and_leaves_others_alone(
         assert stored(db) == first
         assert db.loaded("side_effects", "1")
         assert db.read("MATCH (d:Drug) RETURN d.name AS name") == [{"name": "aspirin"}]
-        asked = kg.ask(db, content, [n for n, label in content.nodes.items() if label == "Drug"])
-        assert all(a.right for a in asked)
-        assert any(a.rows for a in asked if a.hops == 2)
-        wrong = kg.knowledge_graph(sample[: len(sample) // 3])
-        assert not all(a.right for a in kg.ask(db, wrong, list(wrong.partners)))
+        queries = kg.queries(content, 1000, 1)
+        rows = kg.by_cypher(db)(queries)
+        assert all(row.measures["right"][0] for row in rows)
+        assert any(
+            row.predicted for row, query in zip(rows, queries, strict=True) if query.strata["hops"] == "two hops"
+        )
+        wrong = kg.queries(kg.knowledge_graph(sample[: len(sample) // 3]), 1000, 1)
+        assert not all(row.measures["right"][0] for row in kg.by_cypher(db)(wrong))
 
 
 # ------------------------------------------------------------------------------------------------------------ report
@@ -415,44 +434,32 @@ def test_loading_twice_gives_the_same_graph_and_leaves_others_alone(
 
 def test_the_printed_parts_add_up_and_every_contradiction_names_two_places() -> None:
     printed = published.published("drug_interactions")
-    table = report.sums_table(printed).set_index("what")
+    table = ingestion.sums_table(printed).set_index("what")
     assert table.computed["Edges of both types"] == table.printed["Edges of both types"] == "6,368"
-    assert table.computed["GB of the small model's weights"] == "16"
+    assert table.computed["GB of the small model's weights, parameters x bits / 8"] == "16"
     shown = contradictions_table(printed)
     assert len(shown) == len(printed.contradictions) >= 10
     assert "89.4%" in " ".join(shown["printed numbers at odds"])
 
 
-def test_the_gains_are_decided_on_the_printed_table() -> None:
-    run = record.start(notebook="05_interactions_graph", paper="drug_interactions", profile="smoke", parameters={})
-    report.decide_gain_claims(run)
-    verdicts = {c.id.rsplit(".", 1)[1]: c.verdict for c in run.claims}
-    assert verdicts == {"gain_over_no_retrieval": "agrees", "gain_over_text": "agrees"}
-    why = run._claims["drug_interactions.claim.gain_over_text", "printed"].why
+def test_the_gains_are_decided_on_the_printed_table(run: Run) -> None:
+    claims = ("gain_over_no_retrieval", "gain_over_text")
+    rules.decide(run, ingestion.outcomes(run, [], 100), *claims, printed=run.printed)
+    found = {c.id.rsplit(".", 1)[1]: c for c in run.claims}
+    assert {name: (c.verdict, c.kind) for name, c in found.items()} == dict.fromkeys(claims, ("agrees", "printed"))
     # the abstract has baselines, in the plural
-    assert "17.4 % more than RAG (Text) (66.2%)" in why
-    assert "14.8 % more than GraphRAG (67.7%)" in why
-    assert "All are tested; nearest is that over GraphRAG" in why
+    assert "17.4 % more than RAG (Text) (66.2%)" in found["gain_over_text"].why
+    assert "14.8 % more than GraphRAG (67.7%)" in found["gain_over_text"].why
+    assert "All are tested; nearest is that over GraphRAG" in found["gain_over_text"].why
     # 23.5 points of the normalised scale are 29.7 % of a rating between 1 and 5
-    assert "29.7 %" in run._claims["drug_interactions.claim.gain_over_no_retrieval", "printed"].why
+    assert "29.7 %" in found["gain_over_no_retrieval"].why
 
 
 @pytest.mark.parametrize(("seconds", "verdict"), [(0.002, "agrees"), (0.5, "differs"), (None, "undecided")])
-def test_the_graphs_speed_is_decided_by_its_interval(seconds: float | None, verdict: str) -> None:
-    run = record.start(notebook="05_interactions_graph", paper="drug_interactions", profile="smoke", parameters={})
+def test_the_graphs_speed_is_decided_by_its_interval(run: Run, seconds: float | None, verdict: str) -> None:
     spent = [seconds] * 20 if seconds else [0.002] * 18 + [0.5] * 2
-    report.decide_graph_claims(run, [kg.Asked(f"drug {i}", 2, True, 1, s) for i, s in enumerate(spent)], 200)
+    units = [kg.Query(f"{i}", f"drug {i}", "", {"hops": "two hops"}, frozenset()) for i in range(20)]
+    timed = [Answer(task="queries", measures={"right": (1.0, 1.0), "latency": (s, 1.0)}) for s in spent]
+    out = ingestion.outcomes(run, run.answer({"graph": lambda _: timed}, units), 200)
+    rules.decide(run, out, "graph_answers_in_milliseconds", "one_query_for_two_hops")
     assert [c.verdict for c in run.claims] == [verdict, "agrees"]
-
-
-def test_figures_say_what_the_data_show(sample: list[Sentence]) -> None:
-    content = kg.knowledge_graph(sample)
-    centre, partners, effects = report.neighbourhood(content)
-    assert set(partners) <= content.partners[centre]
-    assert set(effects) <= content.effects[centre]
-    _, words = report.draw_neighbourhood(content, content)
-    drawn = len(partners) + len(effects)
-    assert words.startswith(centre)
-    assert f"{drawn} of the {drawn} edges" in words
-    _, none = report.draw_neighbourhood(content, kg.knowledge_graph([]))
-    assert f"0 of the {drawn} edges" in none

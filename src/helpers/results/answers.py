@@ -8,7 +8,7 @@ notebook and arm.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import lru_cache
 from pathlib import Path
@@ -171,6 +171,17 @@ def binary(gold: bool, predicted: bool) -> Measures:
         measures["precision"] = (float(gold), 1.0)
     measures["sensitivity" if gold else "specificity"] = (float(gold == predicted), 1.0)
     return measures
+
+
+def of_sets(gold: Collection[Hashable], found: Collection[Hashable]) -> dict[str, tuple[float, float]]:
+    """Precision, recall and F1 of a set against the gold set, as far as there is anything to find or found."""
+    hits = float(len(set(gold) & set(found)))
+    parts = {
+        "precision": (hits, float(len(found))),
+        "recall": (hits, float(len(gold))),
+        "f1": (2 * hits, float(len(gold) + len(found))),
+    }
+    return {name: ratio for name, ratio in parts.items() if ratio[1]}
 
 
 # ------------------------------------------------------------------------------------------------------------- files

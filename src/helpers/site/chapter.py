@@ -1,21 +1,10 @@
-"""Tables that the chapters share: the claims of a run, and where its paper disagrees with itself."""
+"""A table that chapters share: where a paper disagrees with itself."""
 
 from __future__ import annotations
 
 import pandas as pd
 
 from helpers.results.published import Contradiction, Published
-from helpers.results.record import Run
-
-
-def claims_table(run: Run) -> pd.DataFrame:
-    """The claims that this run decided."""
-    return pd.DataFrame(
-        [
-            {"claim": run.printed.claim(c.id).text, "verdict": c.verdict, "because": c.why, "decided by": c.test}
-            for c in run.claims
-        ]
-    )
 
 
 def contradictions_table(printed: Published) -> pd.DataFrame:

@@ -14,7 +14,7 @@ import numpy as np
 
 from helpers.completions import Choice
 from helpers.results import figures
-from helpers.results.answers import Answer, Item
+from helpers.results.answers import Answer, Item, of_sets
 from helpers.results.outcomes import Outcomes
 from papers.clinical_notes.extraction import ATTRIBUTES, Extractor, Reading, Status
 from papers.clinical_notes.gold import CONTEXTS, LABELS, Chart, Context, ContextMention, Mention, Note
@@ -161,13 +161,6 @@ def _read_values(reading: Reading, name: str) -> set[tuple[str, ...]]:
     if name == "drug":
         return {(m.drug,) for m in taken}
     return {(m.drug, value) for m in taken if (value := getattr(m, name))}
-
-
-def of_sets(gold: Collection[Hashable], found: Collection[Hashable]) -> Ratios:
-    """Precision, recall and F1 of a set against the gold set, as far as there is anything to find or found."""
-    hits = float(len(set(gold) & set(found)))
-    parts = {"precision": (hits, float(len(found))), "recall": (hits, float(len(gold)))}
-    return {name: score for name, score in parts.items() if score[1]} | _f1("f1", gold, found)
 
 
 def _f1(name: str, gold: Collection[Hashable], found: Collection[Hashable]) -> Ratios:

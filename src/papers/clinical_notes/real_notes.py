@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pandas as pd
 
-from helpers.results.answers import Answer
+from helpers.results.answers import Answer, of_sets
 from papers.clinical_notes.cleaning import clean, generic_name, normal
 from papers.clinical_notes.extraction import Extractor, Passage, Reading
-from papers.clinical_notes.extraction_scores import ARMS, Span, of_sets, some
+from papers.clinical_notes.extraction_scores import ARMS, Span, some
 
 NEUROLOGY = ("Neurology", "Neurosurgery")
 

@@ -9,12 +9,15 @@ import hashlib
 import json
 import time
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import get_args
 
+import numpy as np
+
 from helpers.graph import Graph
+from helpers.results.answers import Answer
 from papers.drug_interactions.corpora import CAUSES, INTERACTS, Fact, Label, Sentence, facts
 
 
@@ -198,32 +201,51 @@ def _directed(content: KnowledgeGraph) -> dict[tuple[str, Label, Label], list[di
 
 
 @dataclass(frozen=True)
-class Asked:
-    """One query to the loaded graph.
+class Query:
+    """A query about a drug; see `Answer` for unit, cluster (the drug) and strata, `text` is the Cypher.
 
     Attributes:
-        hops: 1 for partners, 2 for the side effects of partners.
-        right: whether the answer is that of plain Python.
-        seconds: until the last row.
+        truth: the names that plain Python finds.
     """
 
-    drug: str
-    hops: int
-    right: bool
-    rows: int
-    seconds: float
+    unit: str
+    cluster: str
+    text: str
+    strata: Mapping[str, str]
+    truth: frozenset[str]
+
+    @property
+    def gold(self) -> str:
+        """The right names in words."""
+        return "; ".join(sorted(self.truth))
 
 
-def ask(graph: Graph, content: KnowledgeGraph, drugs: Sequence[str]) -> list[Asked]:
-    """Ask the graph about each drug, with one hop and with two, and compare with plain Python."""
-    asked = []
-    for drug in drugs:
-        for hops, statement, truth in (
-            (1, NEIGHBOURS, content.partners.get(drug, set())),
-            (2, TWO_HOPS, content.two_hops(drug)),
-        ):
+def queries(content: KnowledgeGraph, n: int, seed: int) -> list[Query]:
+    """About so many drugs that interact, drawn evenly: what with, in one hop; the side effects of that, in two."""
+    drugs = [name for name in sorted(content.partners) if content.nodes[name] == "Drug"]
+    drawn: list[str] = np.random.default_rng(seed).permutation(drugs)[:n].tolist()
+    return [
+        Query(f"{drug}, {hops}", drug, cypher, {"hops": hops}, frozenset(truth))
+        for drug in drawn
+        for hops, cypher, truth in (
+            ("one hop", NEIGHBOURS, content.partners.get(drug, set())),
+            ("two hops", TWO_HOPS, content.two_hops(drug)),
+        )
+    ]
+
+
+def by_cypher(graph: Graph) -> Callable[[Sequence[Query]], list[Answer]]:
+    """The loaded graph as an arm: whether it returns the right names, any at all, and seconds until the last row."""
+
+    def ask(queries: Sequence[Query]) -> list[Answer]:
+        rows = []
+        for query in queries:
             began = time.perf_counter()
-            names = [row["name"] for row in graph.read(statement, name=drug)]
+            names = sorted(str(row["name"]) for row in graph.read(query.text, name=query.cluster))
             seconds = time.perf_counter() - began
-            asked.append(Asked(drug, hops, sorted(names) == sorted(truth), len(names), seconds))
-    return asked
+            measures = {"right": names == sorted(query.truth), "answered": bool(names), "latency": seconds}
+            told = {name: (float(value), 1.0) for name, value in measures.items()}
+            rows.append(Answer(task="queries", predicted="; ".join(names), measures=told))
+        return rows
+
+    return ask

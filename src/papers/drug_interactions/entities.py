@@ -1,0 +1,188 @@
+"""Mentions out of text (drug_interactions.md, Methods, A): a dictionary and rules, as spaCy matchers.
+
+What the dictionary keeps is learnt from the training split alone.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from itertools import zip_longest
+from pathlib import Path
+from typing import Final
+
+import pandas as pd
+from spacy.lang.en import English
+from spacy.matcher import Matcher, PhraseMatcher
+from spacy.tokens import Doc
+from spacy.util import filter_spans
+from spacy.vocab import Vocab
+
+from papers.drug_interactions.corpora import TOKEN, Entity, Label, Relation, Sentence, canonical
+
+LISTS = ("side_effects/drug_names.csv", "side_effects/side_effects.csv")
+"""Names of drugs and of side effects from SIDER."""
+LEAST_PRECISION = 0.5
+"""A name of the dictionary must be a marked mention in at least this share of its occurrences in the training text."""
+
+# stems of international non-proprietary names (WHO, "The use of stems in the selection of INN")
+STEMS: Final = (
+    "mycin|micin|cillin|cycline|floxacin|conazole|nidazole|vir|vudine|pril|prilat|sartan|olol|dipine|statin|fibrate|"
+    "azepam|azolam|barbital|triptan|setron|prazole|tidine|gliptin|gliflozin|glitazone|glinide|coxib|profen|caine|"
+    "curium|curonium|phylline|terol|trexate|platin|rubicin|taxel|tinib|mab|parin|gatran|xaban|toin|zepine|pramine|"
+    "triptyline|oxetine|azosin|thiazide|semide|sone|solone|olone|dronate|lukast|stigmine|tropium|oxacin|bendazole|"
+    "quine|mustine|bactam|penem"
+)
+CLASS_HEADS: Final = (
+    "inhibitor|agonist|antagonist|blocker|diuretic|antibiotic|anticoagulant|anticonvulsant|antidepressant|"
+    "antihistamine|antacid|barbiturate|phenothiazine|corticosteroid|contraceptive|relaxant|anesthetic|hypnotic|"
+    "sedative|vaccine|salicylate|steroid|estrogen|progestin"
+)
+NO_PART_OF_A_CLASS: Final = (
+    "the|an|any|other|such|these|some|certain|many|most|all|both|and|with|potent|strong|moderate|weak|selective|"
+    "receptor|adrenergic|known|potential|are|several|various|concomitant|oral"
+)
+_SALT: Final = re.compile(
+    r" (?:sodium|potassium|hydrochloride|hcl|sulfate|mesylate|maleate|tartrate|acetate|citrate|phosphate)\b",
+    re.IGNORECASE,
+)
+# a name in brackets after a drug is another name for it: "celecoxib (Celebrex)"
+_ALIAS: Final = re.compile(r"\s*\(([A-Z][A-Za-z]{3,})\)")
+
+
+def tokenised(vocab: Vocab, text: str) -> tuple[Doc, list[tuple[int, int]]]:
+    """A spaCy document cut into words and punctuation, and where each token stands: hyphens separate words."""
+    places = [match.span() for match in TOKEN.finditer(text)]
+    return Doc(vocab, words=[text[start:end] for start, end in places]), places
+
+
+class Recogniser:
+    """Finds mentions by a dictionary and by rules (Methods, A: "a dictionary ... and rule-based patterns").
+
+    Args:
+        names: canonical name -> label.
+        rules: also take words with the stem of a drug's name, and groups of drugs by their last word.
+    """
+
+    def __init__(self, names: Mapping[str, Label], *, rules: bool = True) -> None:
+        """Compile the matchers; longer matches go before shorter ones, the dictionary before rules."""
+        self._vocab = English().vocab
+        self._phrases = PhraseMatcher(self._vocab, attr="LOWER")
+        of_label: dict[Label, list[Doc]] = {"Drug": [], "Compound": [], "SideEffect": []}
+        for name, label in names.items():
+            of_label[label].append(tokenised(self._vocab, name)[0])
+        for label, docs in of_label.items():
+            self._phrases.add(label, docs)
+        self._rules = Matcher(self._vocab)
+        if rules:
+            stem = {"LOWER": {"REGEX": rf"^[a-z]{{3,}}(?:{STEMS})s?$"}}
+            head = {"LOWER": {"REGEX": rf"^(?:{CLASS_HEADS})s$"}}
+            modifier = {"IS_ALPHA": True, "LENGTH": {">=": 3}, "LOWER": {"REGEX": rf"^(?!(?:{NO_PART_OF_A_CLASS})$)"}}
+            self._rules.add("Drug", [[stem]])
+            self._rules.add("Compound", [[modifier, {"ORTH": "-", "OP": "?"}, head]])
+
+    def find(self, text: str) -> tuple[Entity, ...]:
+        """The mentions of a text, in its order; none overlaps another."""
+        doc, places = tokenised(self._vocab, text)
+        spans = filter_spans(self._phrases(doc, as_spans=True))
+        taken = {i for span in spans for i in range(span.start, span.end)}
+        others = filter_spans(self._rules(doc, as_spans=True)) if len(self._rules) else []
+        spans += [span for span in others if not taken.intersection(range(span.start, span.end))]
+        found = [Entity(places[s.start][0], places[s.end - 1][1], s.label_) for s in spans]  # type: ignore[arg-type]
+        found.sort(key=lambda entity: entity.start)
+        return tuple(self._widened(text, found) if len(self._rules) else found)
+
+    @staticmethod
+    def _widened(text: str, found: Sequence[Entity]) -> Iterator[Entity]:
+        """The mentions, drugs with the salt that follows them, and with the brand name in brackets after them."""
+        for entity, following in zip_longest(found, found[1:]):
+            limit = following.start if following else len(text)
+            salt = _SALT.match(text, entity.end, limit) if entity.label == "Drug" else None
+            drug = replace(entity, end=salt.end()) if salt else entity
+            yield drug
+            if drug.label == "Drug" and (alias := _ALIAS.match(text, drug.end, limit)):
+                yield Entity(alias.start(1), alias.end(1), "Drug")
+
+    def mark(self, sentences: Iterable[Sentence]) -> list[Sentence]:
+        """The sentences with the mentions found, in place of whatever was marked, and without relations."""
+        return [replace(s, entities=self.find(s.text), relations=()) for s in sentences]
+
+
+def listed(path: Path) -> list[str]:
+    """The names in the first column of a table."""
+    return list(map(str, pd.read_csv(path).iloc[:, 0]))
+
+
+def drugbank_names(sentences: Iterable[Sentence], shortest: int = 5) -> list[str]:
+    """Names of drugs of at least so many letters from the package `drug-named-entity-recognition`.
+
+    It holds the names and synonyms that DrugBank gives away, and those of MeSH. The package takes no notice of the
+    corpora here. To save time, names with a word that stands in none of the sentences are left out: they cannot match.
+    """
+    from drug_named_entity_recognition.drugs_finder import drug_variant_to_canonical  # noqa: PLC0415  # takes seconds
+
+    words = {word for sentence in sentences for word in TOKEN.findall(sentence.text.lower())}
+    return [n for n in drug_variant_to_canonical if len(n) >= shortest and words.issuperset(TOKEN.findall(n.lower()))]
+
+
+def dictionary(training: Sequence[Sentence], drugs: Iterable[str], effects: Iterable[str]) -> dict[str, Label]:
+    """The dictionary: names marked in the training text, and lists of drugs and effects.
+
+    A name gets the label that it has most often. One that occurs in the training text and is a marked mention in less
+    than `LEAST_PRECISION` of its occurrences is left out. Drugs are judged by the DDI corpus, where every mention is
+    marked; side effects by the sentences of the ADE corpus that hold one, since the others mark none.
+
+    Args:
+        training: sentences of the training split, with their gold mentions.
+        drugs: further names of drugs.
+        effects: further names of side effects.
+
+    Raises:
+        ValueError: a sentence is not of the training split.
+    """
+    if other := next((s for s in training if s.split != "train"), None):
+        raise ValueError(f"The dictionary is made from the training split; {other.id} is of the split {other.split!r}.")
+    labels: dict[str, Counter[Label]] = {}
+    for sentence in training:
+        for entity in sentence.entities:
+            labels.setdefault(sentence.name(entity), Counter())[entity.label] += 1
+    for names, label in ((drugs, "Drug"), (effects, "SideEffect")):
+        for name in names:
+            labels.setdefault(canonical(name), Counter({label: 1}))  # type: ignore[dict-item]
+    # one letter, or digits alone, says nothing without its sentence
+    names = {n: max(sorted(c), key=lambda x: c[x]) for n, c in labels.items() if len(n) > 1 and re.search(r"[a-z]", n)}
+
+    right: Counter[str] = Counter()
+    seen: Counter[str] = Counter()
+    everything = Recogniser(names, rules=False)
+    for sentence in training:
+        judged = {"SideEffect"} if sentence.corpus == "ADE" else {"Drug", "Compound"}
+        if sentence.corpus == "ADE" and not sentence.relations:
+            continue
+        gold = {(entity.start, entity.end) for entity in sentence.entities}
+        for entity in everything.find(sentence.text):
+            if entity.label in judged:
+                seen[sentence.name(entity)] += 1
+                right[sentence.name(entity)] += (entity.start, entity.end) in gold
+    return {name: label for name, label in names.items() if right[name] >= LEAST_PRECISION * seen[name]}
+
+
+def training_sentences(gold: Sequence[Sentence], recogniser: Recogniser) -> list[Sentence]:
+    """Gold sentences of the ADE corpus with, as well, the mentions found in them that nobody marked.
+
+    The corpus marks a drug or an effect only where the two are related. Without the others a classifier would never
+    see a pair that is not.
+    """
+    widened = []
+    for sentence in gold:
+        marked = sentence.entities
+        found = recogniser.find(sentence.text)
+        more = [e for e in found if not any(e.start < g.end and g.start < e.end for g in marked)]
+        order = sorted([*sentence.entities, *more], key=lambda e: (e.start, e.end, e.label))
+        number = {entity: i for i, entity in enumerate(order)}
+        place = [number[entity] for entity in sentence.entities]
+        moved = tuple(Relation(place[r.first], place[r.second], r.kind) for r in sentence.relations)
+        widened.append(replace(sentence, entities=tuple(order), relations=moved))
+    return widened
