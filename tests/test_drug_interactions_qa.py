@@ -34,9 +34,10 @@ from papers.drug_interactions import questions as asking
 from papers.drug_interactions import rules as decisions
 from papers.drug_interactions.answering import Arm, Evidence, ReadAnswer
 from papers.drug_interactions.corpora import CAUSES, INTERACTS, Fact
+from papers.drug_interactions.forms import FORMS, KINDS
 from papers.drug_interactions.graph import Edge, KnowledgeGraph
 from papers.drug_interactions.judge import Judged
-from papers.drug_interactions.questions import FORMS, NO, NOT_KNOWN, YES, Asked
+from papers.drug_interactions.questions import NO, NOT_KNOWN, YES, Asked
 
 BRANDS = {"coumadin": "warfarin", "lasix": "furosemide"}
 FORM = {form.name: form for form in FORMS}
@@ -97,7 +98,7 @@ def test_every_form_is_asked_in_several_wordings_with_answers_of_at_most_ten(que
     assert len({q.text for q in questions}) == len(questions)
     assert max(len(q.answer) for q in questions) <= asking.LARGEST
     of_kind = Counter((q.form.kind, q.paraphrased) for q in questions)
-    assert all(of_kind[kind, paraphrased] for kind in asking.KINDS for paraphrased in (False, True))
+    assert all(of_kind[kind, paraphrased] for kind in KINDS for paraphrased in (False, True))
     checks = Counter(q.answer for q in questions if q.form.kind == "check")
     assert checks[YES] == checks[NO]
     for q in questions:
@@ -159,7 +160,7 @@ def test_medquad_gives_questions_about_drugs_with_answers() -> None:
     found = asking.read_medquad(datasets.locate(asking.MEDQUAD, "sample").path)
     assert len(found) == 7
     of = {r.text: r for r in found}
-    assert of["What are the side effects or risks of Aspirin?"].answer.endswith("bleeding of the stomach.")
+    assert of["What are the side effects or risks of Aspirin?"].gold.endswith("bleeding of the stomach.")
     assert of["What are the brand names of Ibuprofen?"].sort == "brand names"
     assert not any("High Blood Pressure" in text for text in of)
     some = asking.sample_references(found, 4, 1)
@@ -186,7 +187,7 @@ def test_another_archive_than_medquads_is_refused(tmp_path: Path) -> None:
 def test_a_question_that_stands_twice_is_asked_once(tmp_path: Path) -> None:
     row = "Question: What is the dosage of X ?\nURL: https://e.org/druginfo/x\nAnswer: One (or two) a day.) \n"
     found = asking.read_medquad(archive(tmp_path / "a.zip", [row, row]))
-    assert [(r.text, r.answer) for r in found] == [("What is the dosage of X?", "One (or two) a day.")]
+    assert [(r.text, r.gold) for r in found] == [("What is the dosage of X?", "One (or two) a day.")]
 
 
 # ------------------------------------------------------------------------------------------------------------- Cypher
