@@ -66,9 +66,8 @@ def names(sentence: Sentence) -> Sets:
 
 
 def pairs(sentence: Sentence) -> Sets:
-    """Related mentions, and with the kind of relation (SemEval 2013, task 9.2)."""
-    related = {(r.first, r.second) for r in sentence.relations}
-    return {"pairs": related, "kinds": {(r.first, r.second, r.kind) for r in sentence.relations}}
+    """Related mentions (SemEval 2013, task 9.2, without the kind of interaction, which the paper's graph lacks)."""
+    return {"pairs": {(relation.first, relation.second) for relation in sentence.relations}}
 
 
 def stated(*sentences: Sentence) -> Sets:
@@ -165,7 +164,7 @@ def _told(sets: Sets) -> str:
     return "; ".join(" ".join(map(str, member)) for member in sorted(next(iter(sets.values()))))
 
 
-# ------------------------------------------------------------------------------------------------------------- tables
+# --------------------------------------------------------------------------------------------------------------- page
 
 
 def table_one(printed: Published, graphs: Mapping[str, tuple[KnowledgeGraph, int]]) -> pd.DataFrame:
@@ -197,25 +196,6 @@ def _counts(graph: KnowledgeGraph, chunks: int) -> dict[str, str]:
     }
     degree = 2 * graph.relationships() / len(labels)
     return {key: figures.number(n, "count") for key, n in counts.items()} | {"average_degree": f"{degree:.2f}"}
-
-
-def sums_table(printed: Published) -> pd.DataFrame:
-    """What follows from the printed numbers by arithmetic, beside what is printed; the gains are claims."""
-    of = {n.id.removeprefix("drug_interactions."): n.value for n in printed.numbers}
-    t1 = {key.removeprefix("table1."): value for key, value in of.items()}
-    pairs, effects, nodes = t1["interacts_with"] / 2, t1["causes_side_effect"], t1["nodes"]
-    rating, normalised = of["text.rating_of_five"], of["text.normalised.drugrag"]
-    weights = of["text.small_model_parameters"] * of["text.small_model_bits"] / 8
-    rows = [
-        ("Drugs, side effects and compounds", t1["drugs"] + t1["side_effects"] + t1["compounds"], nodes),
-        ("Edges of both types", 2 * pairs + effects, t1["edges"]),
-        ("Average degree, 2 x edges / nodes", 2 * t1["edges"] / nodes, t1["average_degree"]),
-        ("Average degree, each interaction counted once", 2 * (pairs + effects) / nodes, t1["average_degree"]),
-        ("4.5 of 5 on a scale from 0, rating / 5", rating / 5, normalised),
-        ("4.5 of 5 on a scale from 1, (rating - 1) / 4", (rating - 1) / 4, normalised),
-        ("GB of the small model's weights, parameters x bits / 8", weights, of["text.video_memory"]),
-    ]
-    return pd.DataFrame([{"what": w, "computed": f"{c:,.4g}", "printed": f"{p:,.4g}"} for w, c, p in rows])
 
 
 def outcomes(run: Run, rows: Sequence[Answer], draws: int) -> Outcomes:

@@ -9,6 +9,7 @@ import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import product
 from typing import Any, Final
 
 from sklearn.feature_extraction.text import CountVectorizer
@@ -43,29 +44,23 @@ class Candidate:
 
 def candidates(sentence: Sentence) -> Iterator[Candidate]:
     """The pairs of a sentence that a relation could join: of the DDI corpus any two, of ADE a drug and an effect."""
-    for a, one in enumerate(sentence.entities):
-        if sentence.corpus == "ADE":
-            if one.label != "SideEffect":
-                yield from (
-                    Candidate(sentence, a, b) for b, e in enumerate(sentence.entities) if e.label == "SideEffect"
-                )
-        elif one.label != "SideEffect":
-            yield from (
-                Candidate(sentence, a, b)
-                for b in range(a + 1, len(sentence.entities))
-                if sentence.entities[b].label != "SideEffect"
-            )
+    is_ade = sentence.corpus == "ADE"
+    is_effect = [entity.label == "SideEffect" for entity in sentence.entities]
+    for a, b in product(range(len(is_effect)), repeat=2):
+        if not is_effect[a] and is_effect[b] == is_ade and (is_ade or a < b):
+            yield Candidate(sentence, a, b)
 
 
-def _related(sentence: Sentence, decide: Callable[[Candidate], str | None]) -> Sentence:
-    """The sentence with the relations that `decide` gives a kind."""
-    decided = ((pair, decide(pair)) for pair in candidates(sentence))
-    return replace(sentence, relations=tuple(Relation(p.first, p.second, kind) for p, kind in decided if kind))
+def _related(sentence: Sentence, holds: Callable[[Candidate], object]) -> Sentence:
+    """The sentence with the relations that hold; their kind is left open, for the paper's graph has none."""
+    kind = ADVERSE if sentence.corpus == "ADE" else "int"
+    pairs = [pair for pair in candidates(sentence) if holds(pair)]
+    return replace(sentence, relations=tuple(Relation(pair.first, pair.second, kind) for pair in pairs))
 
 
 def all_pairs(sentences: Sequence[Sentence]) -> list[Sentence]:
-    """The baseline: whatever stands in one sentence is related; the kind is the commonest one, `effect`."""
-    return [_related(s, lambda pair: ADVERSE if pair.sentence.corpus == "ADE" else "effect") for s in sentences]
+    """The baseline: whatever stands in one sentence is related."""
+    return [_related(sentence, lambda _: True) for sentence in sentences]
 
 
 # --------------------------------------------------------------------------------------------------------- patterns
@@ -74,15 +69,6 @@ _ADVICE = re.compile(
     r"\b(?:should|must|caution\w*|avoid\w*|recommend\w*|advis\w+|contraindicat\w+|monitor\w*|careful\w*|not be "
     r"(?:used|given|taken|administered)|dos\w+ (?:adjust\w+|reduc\w+))\b"
 )
-_MECHANISM = re.compile(
-    r"\b(?:concentrations?|levels?|clearance|auc|cmax|half-li\w+|absorption|absorbed|bioavailability|metaboli\w+|"
-    r"exposure|excretion|elimination|plasma|serum|protein binding|displace\w*|pharmacokinetic\w*)\b"
-)
-_EFFECT = re.compile(
-    r"\b(?:effects?|potentiat\w+|enhanc\w+|additive|synerg\w+|antagoni[sz]\w+|toxicity|risk|response|activity|action|"
-    r"inhibit\w*|increas\w+|decreas\w+|reduc\w+|augment\w*|attenuat\w+|block\w*|prolong\w*|induc\w+)\b"
-)
-_INTERACT = re.compile(r"\binteract\w*\b")
 _CHANGE = re.compile(
     r"\b(?:increas\w+|decreas\w+|reduc\w+|rais\w+|lower\w*|enhanc\w+|potentiat\w+|inhibit\w*|induc\w+|prolong\w*|"
     r"elevat\w+|diminish\w*|alter\w*|affect\w*|impair\w*|accelerat\w+|delay\w*|interfer\w+|antagoni[sz]\w+|block\w*|"
@@ -106,8 +92,8 @@ _CAUSED_BEFORE = re.compile(
 )
 
 
-def interaction_by_patterns(pair: Candidate) -> str | None:
-    """The kind of interaction that the words around two drugs speak of, or None.
+def interaction_by_patterns(pair: Candidate) -> bool:
+    """Whether the words around two drugs speak of an interaction.
 
     The two must not stand in one list, nor the same drug twice; what lies between them or before them must name a
     change, an advice or an interaction, and nothing may deny it.
@@ -117,33 +103,25 @@ def interaction_by_patterns(pair: Candidate) -> str | None:
     text = _lower(sentence.text)
     between = _without(sentence, text, one.end, other.start, pair)
     if one.end >= other.start or _LISTED.fullmatch(between) or sentence.name(one) == sentence.name(other):
-        return None
+        return False
     # a clause ends at a full stop or semicolon: what stands beyond is about something else
     if re.search(r"[;]|\.\s", between) or len(between.split()) > 30:
-        return None
+        return False
     before = re.split(r"[;]|\.\s", text[: one.start])[-1]
     after = re.split(r"[;]|\.\s", text[other.end :])[0]
     around = f"{before} {between} {after}"
     together = _TOGETHER.search(between) or _TOGETHER.search(before)
     changed = _CHANGE.search(between) or (_CHANGE.search(before) and _TOGETHER.search(between))
-    ways = (
-        ("advise", together and _ADVICE.search(around)),
-        ("mechanism", changed and _MECHANISM.search(around)),
-        ("effect", changed and _EFFECT.search(around)),
-        ("int", changed and _INTERACT.search(around)),
-        ("effect", changed),
-    )
-    return None if _DENIED.search(around) else next((kind for kind, told in ways if told), None)
+    return bool(changed or (together and _ADVICE.search(around))) and not _DENIED.search(around)
 
 
-def effect_by_patterns(pair: Candidate) -> str | None:
+def effect_by_patterns(pair: Candidate) -> bool:
     """Whether the words between a drug and an effect say that the one caused the other."""
-    sentence = pair.sentence
-    drug, effect = sentence.entities[pair.first], sentence.entities[pair.second]
-    text = _lower(sentence.text)
+    drug, effect = (pair.sentence.entities[i] for i in (pair.first, pair.second))
+    text = _lower(pair.sentence.text)
     if drug.start < effect.start:
-        return ADVERSE if _CAUSED_AFTER.search(text[drug.end : effect.start]) else None
-    return ADVERSE if _CAUSED_BEFORE.search(text[effect.end : drug.start]) else None
+        return bool(_CAUSED_AFTER.search(text[drug.end : effect.start]))
+    return bool(_CAUSED_BEFORE.search(text[effect.end : drug.start]))
 
 
 def _lower(text: str) -> str:
@@ -243,7 +221,7 @@ class Classifier:
         for is_ade, model in self._models.items():
             pairs = [pair for s in sentences if (s.corpus == "ADE") is is_ade for pair in candidates(s)]
             kinds |= zip(pairs, model.predict(pairs) if pairs else (), strict=True)
-        return [_related(s, lambda pair: None if kinds[pair] == NONE else str(kinds[pair])) for s in sentences]
+        return [_related(s, lambda pair: kinds[pair] != NONE) for s in sentences]
 
 
 def _fitted(known: Sequence[tuple[Candidate, str]]) -> Pipeline:
