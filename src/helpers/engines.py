@@ -242,11 +242,9 @@ def _vllm_launch(
         command += ["--no-enable-chunked-prefill", f"--max-num-batched-tokens={max(context, 2048)}"]
         # half a GiB holds 18,000 tokens of the default model; more requests than fit wait
         command += [f"--kv-cache-memory-bytes={512 * 2**20}"]
-        environment |= {
+        environment |= engine_install.KEEP_MEMORY | {
             # vLLM finds the plugin by the entry point in this folder
             "PYTHONPATH": str(PLUGIN.parent),
-            "MALLOC_ARENA_MAX": "2",
-            "MALLOC_TRIM_THRESHOLD_": "131072",
             # the default binding was seen to use one core only
             "VLLM_CPU_OMP_THREADS_BIND": ",".join(map(str, cores)),
         }

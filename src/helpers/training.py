@@ -32,10 +32,6 @@ T = TypeVar("T")
 
 LOG = "training.json"
 CHILD = Path(__file__).with_name("training_child.py")
-KEEP_MEMORY = {"MALLOC_ARENA_MAX": "1", "MALLOC_MMAP_MAX_": "0", "MALLOC_TRIM_THRESHOLD_": str(16 * engine_install.GIB)}
-"""For glibc: what one step freed is taken again by the next. Given back to the system between steps, the large tensors
-cost 150,000 page faults a step and a fifth of its time."""
-
 
 # ------------------------------------------------------------------------------------------------------- the process
 
@@ -95,7 +91,7 @@ def run(
             stdout=subprocess.PIPE,
             stderr=errors,
             text=True,
-            env={**os.environ, **KEEP_MEMORY, **quiet},
+            env={**os.environ, **engine_install.KEEP_MEMORY, **quiet},
         )
         try:
             assert process.stdout is not None

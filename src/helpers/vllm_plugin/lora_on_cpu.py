@@ -1,11 +1,13 @@
-"""A plugin of vLLM: LoRA on a CPU by one matrix product an adapter, and never for those who asked for none.
+"""A plugin of vLLM on a CPU: LoRA by one matrix product an adapter, and less memory after loading a model.
 
 vLLM 0.32 copies an adapter's weights once for each token of a batch on a CPU and multiplies token by token, which is
 most of the time of a prompt. In a batch that mixes requests with and without an adapter, it also takes the last
-adapter's weights for those without. Loaded by the engine's own interpreter through the entry point beside this file;
-never imported by the notebooks.
+adapter's weights for those without. glibc keeps what the loading of weights freed, because its settings let one step
+take what the last one freed (`KEEP_MEMORY` in `helpers.engine_install`): 2.9 GB with the default model. Loaded by the
+engine's own interpreter through the entry point beside this file; never imported by the notebooks.
 """
 
+import ctypes
 from collections.abc import Iterator
 from typing import Any
 
@@ -15,6 +17,7 @@ import torch
 def register() -> None:
     """Put this module's operations in the place of vLLM's, where its platform is a CPU."""
     from vllm.lora.punica_wrapper import punica_cpu  # noqa: PLC0415  # only where vLLM has loaded
+    from vllm.model_executor import model_loader  # noqa: PLC0415
     from vllm.platforms import current_platform  # noqa: PLC0415
 
     if current_platform.is_cpu():
@@ -22,6 +25,15 @@ def register() -> None:
             if not hasattr(punica_cpu, operation.__name__):
                 raise ImportError(f"This vLLM has no {operation.__name__}; the plugin is written for vLLM 0.32.")
             setattr(punica_cpu, operation.__name__, operation)
+        load = model_loader.get_model
+
+        def load_and_trim(**options: object) -> object:
+            model = load(**options)
+            ctypes.CDLL(None).malloc_trim(0)
+            return model
+
+        # the worker imports the function by name, after the plugins
+        model_loader.get_model = load_and_trim
 
 
 def sgmv_shrink(
