@@ -13,6 +13,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
+import httpx
+import psutil
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -508,6 +510,25 @@ def test_many_long_prompts_with_a_seed_do_not_end_the_server(model):
     prompts = [ask(f"{i} " + "Some words to fill the prompt with. " * 60) for i in range(24)]
     replies = model.chat_many(prompts, max_tokens=2, temperature=0.5, seed=7)
     assert len(replies) == 24
+
+
+@pytest.mark.engine
+def test_memory_that_one_step_freed_is_used_by_the_next(model):
+    if not model.endpoint.engine.startswith("vllm"):
+        pytest.skip("llama.cpp takes its memory once")
+    port = f"--port={httpx.URL(model.endpoint.base_url).port}"
+    server = next(p for p in psutil.process_iter(["cmdline"]) if port in (p.info["cmdline"] or []))
+
+    def faults() -> int:
+        family = [server, *server.children(recursive=True)]
+        return sum(int(Path(f"/proc/{p.pid}/stat").read_text().rpartition(")")[2].split()[7]) for p in family)
+
+    for first in (0, 8):  # the first batch fills the memory
+        before = faults()
+        model.chat_many(
+            [ask(f"{first + i} " + "Some words to fill the prompt. " * 200) for i in range(8)], max_tokens=2
+        )
+    assert faults() - before < 20_000, "it was 300,000 a second when large tensors went back to the system"
 
 
 @pytest.mark.engine
