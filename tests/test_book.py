@@ -85,6 +85,12 @@ def notebook(*, sample: bool = False, source: bool = False, title: str = "Forwar
     cells = [
         cell("markdown", f"# {title}\n\n(target)=\nThe paper {{cite}}`nygren2025side` asks a question."),
         cell("code", "pairs = 400", metadata={"tags": ["parameters"]}),
+        cell(
+            "code",
+            "open_()",
+            metadata={"tags": ["opening"]},
+            outputs=shown(figures.Html("<p>GraphRAG is best.</p>", "")),
+        ),
         *(cell("code", f"{html.text.split()[0]}()", outputs=shown(html)) for html in (table, claims, picture, prompt)),
     ]
     for each in cells if source else ():
@@ -570,9 +576,9 @@ def test_a_chapter_opens_with_what_its_run_says_of_the_claims(browser: Browser, 
             assert line == f"{claim.text} rerun {verdict}", "the evidence is folded"
             opening.first.locator("summary").click()
             assert seen.page.get_by_text("36 of 400 answers more").first.is_visible()
-            blocks = seen.page.locator(".rag-findings, .bd-article .cell")
-            first = blocks.first.get_attribute("class") or ""
-            assert first == "rag-findings" or "remove-input" in first, "the answer comes before the first code"
+            blocks = seen.page.locator(".bd-article h1, .bd-article .cell, .rag-findings").all_inner_texts()
+            assert blocks[1].strip() == "GraphRAG is best.", "the answer comes below the title, without its code"
+            assert blocks[2] == seen.page.locator(".rag-findings").inner_text(), "then the claims"
             assert not seen.page.get_by_text("pairs = 400").first.is_visible(), "parameters are folded"
 
 

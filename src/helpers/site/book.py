@@ -222,7 +222,8 @@ def _staged(
     Raises:
         BookError: a cell ended in an error.
     """
-    title = heading(path)
+    number = re.match(r"\d+(?=_)", path.stem)
+    title = f"{number[0]} \N{MIDDLE DOT} {heading(path)}" if number else heading(path)
     notebook = read_notebook(path)
     _refuse_errors(path, notebook["cells"])
     notebook["metadata"] = {k: v for k, v in notebook["metadata"].items() if k not in ("widgets", "papermill")}
@@ -245,7 +246,8 @@ def _staged(
     first = notebook["cells"][0]
     first["source"] = f"{first['source'].partition(chr(10))[2]}\n\n{findings(record) if record else ''}\n\n{told}"
     head = {"cell_type": "markdown", "metadata": {}, "source": f"# {title}{suffix}\n\n{banner}"}
-    shown = {"cell_type": "code", "metadata": {"tags": ["remove-input"]}, "execution_count": None, "source": ""}
+    # MyST-NB leaves out cells without a source
+    shown = {"cell_type": "code", "metadata": {"tags": ["remove-input"]}, "execution_count": None, "source": "..."}
     notebook["cells"][:0] = [head, shown | {"outputs": opening}] if opening else [head]
     return json.dumps(notebook)
 
