@@ -128,7 +128,7 @@ def _chapter(name: str, profile: Profile, mine: dict[Profile, dict[str, Record]]
 
 def _is_whole(record: Record) -> bool:
     if found := damaged(record.notebook, run_name(record.profile)):
-        log.warning("%s is damaged, and is not shown. Run `make notebook NB=%s`.", found, record.notebook)
+        log.warning("%s is damaged or missing, and is not shown. Run `make notebook NB=%s`.", found, record.notebook)
     return found is None
 
 

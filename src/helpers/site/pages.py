@@ -395,4 +395,4 @@ def _balance(verdicts: Sequence[str]) -> str:
     rest = len(verdicts) - hold - fail - left
     if not verdicts:
         return "It states no claim that is tested here."
-    return f"Of {len(verdicts)} claims {hold} hold, {fail} do not, {left} are undecided, and {rest} were not tested."
+    return f"{len(verdicts)} claims: {hold} hold, {fail} fail, {left} undecided, {rest} not tested."
