@@ -21,7 +21,6 @@ def retrieval(outcomes: Outcomes) -> str:
     most = max((arm for arm in scores if arm != "reference"), key=lambda arm: scores[arm].value)
     shown = [arm for arm in dict.fromkeys(("qa_rag", "question", most)) if arm in scores]
     values = "; ".join(f"{here.label(arm)} {figures.score_text(scores[arm])}" for arm in shown)
-    title, read = (here.against([pair], "answer_found")[0] for pair in RERUN[1:])
     main = ""
     if "qa_rag" in scores:
         main = f"QA-RAG {_finds(here.against(RERUN[:1], 'answer_found')[0])} the question alone, and "
@@ -31,27 +30,23 @@ def retrieval(outcomes: Outcomes) -> str:
     )
     return (
         f"**In the authors' own passages, searching with a made-up answer {guess} searching with the question, and "
-        f"searching with both {both} the made-up answer alone.** In the rerun on these passages, {main}most is found "
-        f"by {here.label(most)}. No judge is needed: for {scores['question'].n} test questions a passage of the corpus "
-        "holds the FDA's answer word by word. Share of these questions with such a passage among the released six: "
-        f"{released}; in the rerun, on a smaller corpus: {values}. Asking without the guideline that the question "
-        f"names changes the share of only question by {_change(title)}; searching by best windows in place of "
-        f"beginnings changes it by {_change(read)}."
+        f"searching with both {both} the made-up answer alone.** Share of the {scores['question'].n} test questions "
+        f"whose FDA answer one of the released six passages holds word by word: {released}. In the rerun, on a smaller "
+        f"corpus, {main}{here.label(most)} finds most: {values}."
     )
 
 
 RERUN = [("qa_rag", "question"), ("bare", "question"), ("question_windows", "question_start")]
-"""Comparisons of the rerun that the chapter on retrieval opens with."""
+"""Comparisons of the rerun: the method, the question without the guideline that it names, windows for beginnings."""
 
 
-def answers(outcomes: Outcomes, model: str, encoder: str, characters: int) -> str:
-    """Which differences are real: of the released answers, of the judge, of the cut, of the served model.
+def answers(outcomes: Outcomes, model: str, encoder: str) -> str:
+    """Which differences are real: of the released answers, of the released contexts, and with the served model.
 
     Args:
-        outcomes: rows of the release, of the cuts and of the rerun; those of the release may be missing.
+        outcomes: rows of the release and of the rerun; those of the release may be missing.
         model: who answered.
         encoder: of BERTScore.
-        characters: of passages in a prompt.
     """
     told = []
     written, judged = (outcomes.where(source="released", task=task) for task in ("answers", "contexts"))
@@ -59,27 +54,13 @@ def answers(outcomes: Outcomes, model: str, encoder: str, characters: int) -> st
         family = written.against([("qa_rag", arm) for arm in written.arms if arm != "qa_rag"], "f1")
         sure = [c for c in family if verdicts.better(c.test, c.p) == "agrees"]
         many = {0: "none is", 1: "only one is", len(family): "all are"}.get(len(sure), f"only {len(sure)} are")
+        (gain,) = judged.where(**{OWN: "not recognised"}).against([("qa_rag", "question")], "precision")
         told.append(
             f"**Of the {len(family)} advantages of QA-RAG's answers that the paper prints, {many} significant on the "
-            f"released answers after Holm correction** (BERTScore by {encoder})."
+            f"released answers after Holm correction** (BERTScore by {encoder}). On the {gain.test.n} questions where "
+            "the authors' code lets both methods find the question's own document, QA-RAG's context precision minus "
+            f"that of only question is {_change(gain)}."
         )
-        (gain,) = judged.where(**{OWN: "not recognised"}).against([("qa_rag", "question")], "precision")
-        whole = judged.where(arm="qa_rag", holds="the whole answer").score("recall")
-        told.append(
-            "The authors' code removes a question's own document from the index only if the question is the query. On "
-            f"the {gain.test.n} questions where it removes none, QA-RAG's context precision minus that of only "
-            f"question is {_change(gain)}. Where a passage holds the FDA's whole answer, so that context recall is 1, "
-            f"the authors' judge gave QA-RAG {figures.score_text(whole)} on average."
-        )
-    cut = outcomes.where(task="cut")
-    windows, heads, whole_ = (
-        figures.score_text(cut.score("left", arm))
-        for arm in (f"windows_{characters}", f"heads_{characters}", "passages_6")
-    )
-    told.append(
-        f"Six whole passages hold {whole_} of the word sequences of the FDA's answers; their best windows hold "
-        f"{windows} in {characters:,} characters, their beginnings {heads}."
-    )
     (helps,) = outcomes.where(source="rerun", task="answers").against([("qa_rag", "closed_book")], "f1")
     verdict = {
         "agrees": "brings its answers nearer to the FDA's",
