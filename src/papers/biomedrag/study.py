@@ -352,16 +352,11 @@ def summary(run: Run, out: Outcomes, names: Sequence[str], floors: Sequence[str]
         printed = next(n for n in printed_of(run.printed, name) if ".llama2_br." in n.id).printed
         gained = gain(of, "biomedrag", "zero_shot")
         model = of.frame.model[of.frame.arm == "biomedrag"].iloc[0]
-        same = of.where(unit=of.frame.unit[of.frame.arm == "biomedrag"].tolist())
         lines.append(
-            f"- **{name}**: the best arm without a language model is *{of.label(best)}*, F1 "
-            f"{figures.score_text(of.score('f1', best))} on {of.score('f1', best).n:,} test rows; printed for LLaMA2 "
-            f"13B + BiomedRAG: {printed}. On {gained.n} rows, {model} alone has "
-            f"{figures.score_text(same.score('f1', 'zero_shot'))}, with BiomedRAG "
-            f"{figures.score_text(same.score('f1', 'biomedrag'))} "
-            f"({figures.points_text(gained.value, gained.low, gained.high)} points); *{of.label(best)}* has "
-            f"{figures.score_text(same.score('f1', best))}, the commonest label "
-            f"{figures.score_text(same.score('f1', 'majority'))}."
+            f"- **{name}**: without a language model, *{of.label(best)}* has an F1 of "
+            f"{figures.score_text(of.score('f1', best))}, n = {of.score('f1', best).n:,}. BiomedRAG changes the F1 of "
+            f"{model}, prompted, by {figures.points_text(gained.value, gained.low, gained.high)} points, n = "
+            f"{gained.n}. Printed for LLaMA2 13B, fine-tuned, with BiomedRAG: {printed.replace('%', ' %')}."
         )
         if {"lora", "lora_rag"} <= set(of.arms):
             told = ", ".join(f"{of.label(a)} {figures.score_text(of.score('f1', a))}" for a in ("lora", "lora_rag"))

@@ -63,11 +63,11 @@ def answers(outcomes: Outcomes, model: str, encoder: str) -> str:
         )
     (helps,) = outcomes.where(source="rerun", task="answers").against([("qa_rag", "closed_book")], "f1")
     verdict = {
-        "agrees": "brings its answers nearer to the FDA's",
-        "differs": "does not bring its answers nearer to the FDA's",
-        "undecided": "has an effect that so few questions cannot tell from none",
-    }[verdicts.better(helps.test, helps.p)]
-    told.append(f"Showing {model} the passages {verdict}: F1 changes by {_change(helps)}, n = {helps.test.n}.")
+        "agrees": "Shown the passages, {} answers nearer to the FDA's",
+        "differs": "Shown the passages, {} does not answer nearer to the FDA's",
+        "undecided": "Whether {} answers nearer to the FDA's when it is shown the passages is undecided",
+    }[verdicts.better(helps.test, helps.p)].format(model)
+    told.append(f"{verdict}: F1 changes by {_change(helps)}, n = {helps.test.n}.")
     return " ".join(told)
 
 
