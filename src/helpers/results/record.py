@@ -62,21 +62,29 @@ class Run:
         self._tokens = dict.fromkeys(("prompt", "generated", "requests", "cached", "checked", "same"), 0)
         self._requests: dict[str, str] = {}
         self._licences: set[str] = set()
-        self._withheld = self._own = False
+        self._withheld = self._own = self._opened = False
 
-    def data(self, located: Located) -> None:
-        """Note a data file. One sample file makes the whole run a SAMPLE."""
-        self._data[located.name] = records.DataUsed(
-            name=located.name, sha256=located.sha256, source=located.source, sample=located.sample
-        )
-        self.sample = self.sample or located.sample
+    def opening(self, text: str) -> None:
+        """Show the chapter's answer, in Markdown, below the notebook's first cell."""
+        from IPython.display import Markdown, display  # noqa: PLC0415  # for notebooks alone
+
+        display(Markdown(text), display_id="answer", update=self._opened)
+        self._opened = True
+
+    def data(self, *files: Located) -> None:
+        """Note data files. One sample file makes the whole run a SAMPLE."""
         from helpers.registry import registry  # noqa: PLC0415  # pydantic over the whole registry
 
-        entry = registry().get(located.name)
-        self._own = self._own or (entry is None and not located.sample)
-        if entry and not located.sample:
-            self._licences.add(entry.licence)
-            self._withheld = self._withheld or not entry.redistributable
+        for file in files:
+            self._data[file.name] = records.DataUsed(
+                name=file.name, sha256=file.sha256, source=file.source, sample=file.sample
+            )
+            self.sample = self.sample or file.sample
+            entry = registry().get(file.name)
+            self._own = self._own or (entry is None and not file.sample)
+            if entry and not file.sample:
+                self._licences.add(entry.licence)
+                self._withheld = self._withheld or not entry.redistributable
 
     def made(self, name: str, sha256: str, source: str) -> None:
         """Note data that the run made itself, from a seed: nobody's, free to pass on."""
@@ -363,7 +371,7 @@ class Run:
 def start(
     *, notebook: str, paper: str, profile: Profile | None = None, parameters: dict[str, Json] | None = None
 ) -> Run:
-    """Begin the record of one notebook.
+    """Begin the record of one notebook, and keep the place of its answer.
 
     Args:
         notebook: its name without folder and suffix.
@@ -384,4 +392,6 @@ def start(
     if parameters is None:
         declared = public_parameters(NOTEBOOKS / f"{notebook}.ipynb")
         parameters = {name: names[name] for name in declared if name != "profile"}
-    return Run(notebook, paper, profile or names["profile"], parameters)
+    run = Run(notebook, paper, profile or names["profile"], parameters)
+    run.opening("*The answer appears here when all cells have run.*")
+    return run
