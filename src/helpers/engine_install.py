@@ -122,9 +122,17 @@ def _cpu_flags() -> set[str]:
     return set(line.partition(":")[2].split())
 
 
+def environment(engine: EngineName) -> Path:
+    """The engine's own environment, one for machines with a GPU and one for those without.
+
+    So nodes of both kinds share the folder of environments, and none installs what another needs over it.
+    """
+    return ENVIRONMENTS / lock_name(engine)
+
+
 def engine_python(engine: EngineName) -> Path:
     """The interpreter of the engine's own environment."""
-    return ENVIRONMENTS / engine / "bin" / "python"
+    return environment(engine) / "bin" / "python"
 
 
 def installed(engine: EngineName) -> bool:
@@ -160,10 +168,10 @@ def install(engine: EngineName, say: Callable[[str], None]) -> None:
         EngineError: it could not be installed; pip's or uv's last lines are in the message, the whole in the log.
     """
     ENVIRONMENTS.mkdir(exist_ok=True)
-    with FileLock(ENVIRONMENTS / f"{engine}.lock"):
+    folder, extra = environment(engine), lock_name(engine)
+    with FileLock(f"{folder}.lock"):
         if installed(engine):
             return
-        folder, extra = ENVIRONMENTS / engine, lock_name(engine)
         shutil.rmtree(folder, ignore_errors=True)
         say(
             f"Installing the LLM engine {extra} into {folder.relative_to(ROOT)} (once; {DOWNLOADS[extra]} to fetch) ..."
@@ -228,11 +236,11 @@ def _log(engine: str) -> Path:
 
 def _failed(engine: EngineName) -> Path:
     """Holds the stamp of what could not be installed."""
-    return ENVIRONMENTS / f"{engine}.failed"
+    return environment(engine).with_suffix(".failed")
 
 
 def _stamp(engine: EngineName) -> Path:
-    return ENVIRONMENTS / engine / "installed.json"
+    return environment(engine) / "installed.json"
 
 
 def _stamp_text(engine: EngineName) -> str:
@@ -267,5 +275,5 @@ def run_logged(command: list[str], engine: str, environment: dict[str, str] | No
 
 def engine_version(engine: EngineName, package: str) -> str:
     """Package and version in the engine's environment; empty where it is not installed."""
-    site = [str(path) for path in (ENVIRONMENTS / engine / "lib").glob("python*/site-packages")]
+    site = [str(path) for path in (environment(engine) / "lib").glob("python*/site-packages")]
     return next((f"{package} {d.version}" for d in distributions(name=package, path=site)), "")
