@@ -126,8 +126,10 @@ def test_what_cannot_be_indexed_or_searched_is_an_error() -> None:
         Index.build(np.array([[np.nan, 1.0]], dtype=np.float32))
     with pytest.raises(ValueError, match="one vector a row"):
         Index.build(np.ones(4, dtype=np.float32))
-    with pytest.raises(ValueError, match="flat, ivf, hnsw, not 'tree'"):
+    with pytest.raises(ValueError, match="flat, ivf, hnsw, ivfpq, not 'tree'"):
         Index.build(random_unit(3, 4), "tree")  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="at least 256 vectors, and there are 3"):
+        Index.build(random_unit(3, 4), "ivfpq")
     with pytest.raises(ValueError, match="flat index has no nprobe"):
         Index.build(random_unit(3, 4), nprobe=3)
     index = Index.build(random_unit(3, 4))
@@ -161,6 +163,33 @@ def test_a_damaged_index_is_told_apart(tmp_path: Path, damage: str) -> None:
         (tmp_path / "index.json").write_text('{"built_from": "x"')
     with pytest.raises(CorruptIndex):
         Index.load(tmp_path, built_from="x")
+
+
+def test_an_index_is_hashed_again_only_if_its_file_was_touched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    Index.build(random_unit(30, 4)).save(tmp_path, built_from="x")
+    hashed = []
+    digest = indexes.datasets.digest
+    monkeypatch.setattr(indexes.datasets, "digest", lambda path: hashed.append(path) or digest(path))
+    assert Index.load(tmp_path, built_from="x").size == 30
+    assert not hashed
+    (tmp_path / "index.faiss").touch()
+    assert Index.load(tmp_path, built_from="x").size == 30
+    assert hashed == [tmp_path / "index.faiss"]
+
+
+def test_a_quantised_index_is_a_fraction_of_the_exact_one_and_its_vectors_stay_on_the_disk(tmp_path: Path) -> None:
+    stored = random_unit(1000, 256)
+    built = {"flat": Index.build(stored), "ivfpq": Index.build(stored, "ivfpq", m=2, nlist=4)}
+    for kind, index in built.items():
+        index.save(tmp_path / kind, built_from="x")
+    size = {kind: (tmp_path / kind / "index.faiss").stat().st_size for kind in built}
+    assert size["ivfpq"] < size["flat"] / 3
+    loaded = Index.load(tmp_path / "ivfpq", built_from="x")
+    assert str(tmp_path / "ivfpq" / "index.faiss") in Path("/proc/self/maps").read_text()
+    for within in (None, np.arange(100)):
+        before, after = (index.search(stored[:5], 3, within)[1] for index in (built["ivfpq"], loaded))
+        assert before.tolist() == after.tolist()
+    assert after.max() < 100
 
 
 def test_an_index_that_cannot_be_written_is_an_error_and_leaves_the_old_one(tmp_path: Path) -> None:

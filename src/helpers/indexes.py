@@ -19,8 +19,10 @@ from helpers.vectors import Encoder, Floats, Integers, text_digest, threads
 
 log = logging.getLogger(__name__)
 
-Kind = Literal["flat", "ivf", "hnsw"]
+Kind = Literal["flat", "ivf", "hnsw", "ivfpq"]
 INDEXES = DERIVED / "indexes"
+CODES = 256
+"""Centres that a byte of a product-quantised vector chooses among."""
 
 
 class StaleIndex(PublicError, ValueError):
@@ -35,7 +37,8 @@ class Index:
     """A FAISS index over vectors of length 1, searched by inner product (cosine).
 
     Attributes:
-        kind: flat (exact), ivf or hnsw (approximate, for more vectors than an exact search is fast enough for).
+        kind: flat (exact), ivf or hnsw (approximate, for more vectors than an exact search is fast enough for), or
+            ivfpq (coarser, for more vectors than memory holds).
         size: number of vectors; a vector's id is its row when built.
         dimension: numbers in a vector.
     """
@@ -53,13 +56,16 @@ class Index:
 
         Args:
             vectors: one vector a row, normalised to length 1 if scores are to be cosines.
-            kind: flat is exact; ivf looks into the nearest of `nlist` clusters; hnsw walks a graph of near neighbours.
+            kind: flat is exact; ivf looks into the nearest of `nlist` clusters; hnsw walks a graph of near neighbours;
+                ivfpq is ivf over product-quantised vectors of `m` bytes each, which stay on the disk once saved.
             parameters: by FAISS's names. ivf: `nlist` clusters (default 4 sqrt(n), at most n / 39, for FAISS asks for
                 39 vectors a cluster), of which a search looks into `nprobe` (32). hnsw: `M` neighbours a vector (32),
-                `efConstruction` and `efSearch` candidates while it builds and searches (128 each).
+                `efConstruction` and `efSearch` candidates while it builds and searches (128 each). ivfpq: those of ivf,
+                and `m`, a divisor of d (the largest up to d / 4).
 
         Raises:
-            ValueError: no vectors, a wrong shape, a number that is not finite, an unknown kind or parameter.
+            ValueError: no vectors, a wrong shape, a number that is not finite, an unknown kind or parameter, or for
+                ivfpq fewer vectors than a byte has values.
         """
         vectors = _checked(vectors)
         n, d = vectors.shape
@@ -67,18 +73,23 @@ class Index:
             raise ValueError("An index needs at least one vector, and there is none.")
         if kind not in get_args(Kind):
             raise ValueError(f"kind must be one of {', '.join(get_args(Kind))}, not {kind!r}.")
+        if kind == "ivfpq" and n < CODES:
+            raise ValueError(f"An ivfpq index needs at least {CODES} vectors, and there are {n}. Use a flat one.")
+        clusters = {"nlist": max(1, min(int(4 * n**0.5), n // 39)), "nprobe": 32}
         known = {
             "flat": {},
-            "ivf": {"nlist": max(1, min(int(4 * n**0.5), n // 39)), "nprobe": 32},
+            "ivf": clusters,
             "hnsw": {"M": 32, "efConstruction": 128, "efSearch": 128},
+            "ivfpq": clusters | {"m": max(m for m in range(1, max(1, d // 4) + 1) if d % m == 0)},
         }[kind]
         if unknown := sorted(parameters.keys() - known.keys()):
             raise ValueError(f"A {kind} index has no {', '.join(unknown)}. It takes: {', '.join(known) or 'nothing'}.")
         chosen = known | parameters
         faiss.omp_set_num_threads(threads())
-        recipe = {"flat": "Flat", "ivf": "IVF{nlist},Flat", "hnsw": "HNSW{M},Flat"}[kind].format(**chosen)
+        recipes = {"flat": "Flat", "ivf": "IVF{nlist},Flat", "hnsw": "HNSW{M},Flat", "ivfpq": "IVF{nlist},PQ{m}"}
+        recipe = recipes[kind].format(**chosen)
         index = faiss.index_factory(d, recipe, faiss.METRIC_INNER_PRODUCT)
-        for parameter in chosen.keys() - {"nlist", "M"}:
+        for parameter in chosen.keys() - {"nlist", "M", "m"}:
             faiss.ParameterSpace().set_index_parameter(index, parameter, chosen[parameter])
         index.train(vectors)
         index.add(vectors)
@@ -117,7 +128,7 @@ class Index:
         ids_of, engine, index = np.ascontiguousarray(within, dtype=np.int64), cast(Any, faiss), cast(Any, self._index)
         if self.kind == "flat":  # looks at these ids alone
             parameters = engine.SearchParameters(sel=engine.IDSelectorArray(ids_of))
-        elif self.kind == "ivf":
+        elif self.kind in ("ivf", "ivfpq"):
             parameters = engine.SearchParametersIVF(sel=engine.IDSelectorBatch(ids_of), nprobe=index.nprobe)
         else:
             parameters = engine.SearchParametersHNSW(sel=engine.IDSelectorBatch(ids_of), efSearch=index.hnsw.efSearch)
@@ -150,6 +161,7 @@ class Index:
                         "size": self.size,
                         "dimension": self.dimension,
                         "sha256": datasets.digest(part),
+                        "mtime_ns": part.stat().st_mtime_ns,
                         "faiss": faiss.__version__,
                     },
                     indent=1,
@@ -164,7 +176,9 @@ class Index:
 
     @classmethod
     def load(cls, folder: Path, built_from: str) -> Index:
-        """The index saved in `folder`.
+        """The index saved in `folder`; of one by ivfpq, what a search looks at is read from the disk.
+
+        A file that has not been touched since it was saved is not hashed again.
 
         Raises:
             StaleIndex: there is none, or it was built from something else.
@@ -182,9 +196,10 @@ class Index:
             raise StaleIndex(
                 f"The index in {folder} was built from {found[:12]}; {built_from[:12]} was asked for. Build it again."
             )
-        if not file.exists() or datasets.digest(file) != sha256:
+        touched = not file.exists() or file.stat().st_mtime_ns != stated.get("mtime_ns")
+        if touched and (not file.exists() or datasets.digest(file) != sha256):
             raise CorruptIndex(f"{file} is missing or damaged: its SHA-256 should be {sha256}. Build it again.")
-        return cls(faiss.read_index(str(file)), kind)
+        return cls(faiss.read_index(str(file), faiss.IO_FLAG_MMAP if kind == "ivfpq" else 0), kind)
 
 
 def cached_index(

@@ -12,7 +12,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from helpers.graph import Graph
-from helpers.indexes import Index, cached_index
+from helpers.indexes import Index, Kind, cached_index
 from helpers.vectors import Encoder
 
 QUESTION = "Is {side_effect} an adverse effect of {drug}?"
@@ -222,23 +222,27 @@ def read_format_b(text: str) -> tuple[str, frozenset[str]]:
     return (found["drug"], frozenset({found["effect"]})) if found else ("", frozenset())
 
 
-def format_a_store(knowledge: Mapping[str, Sequence[str]], encoder: Encoder) -> tuple[TextStore, int]:
+def format_a_store(
+    knowledge: Mapping[str, Sequence[str]], encoder: Encoder, kind: Kind = "flat"
+) -> tuple[TextStore, int]:
     """Format A indexed, one unit a drug ("chunked at newlines"), and how many documents the encoder saw in part."""
     comma_terms = {e for effects in knowledge.values() for e in effects if ", " in e}
     texts = format_a_documents(knowledge)
-    index, cut = _indexed("side-effects-format-a", texts, encoder)
+    index, cut = _indexed("side-effects-format-a", texts, encoder, kind)
     return TextStore(texts, [read_format_a(t, comma_terms) for t in texts], index, encoder), cut
 
 
-def format_b_store(knowledge: Mapping[str, Sequence[str]], encoder: Encoder) -> tuple[TextStore, int]:
+def format_b_store(
+    knowledge: Mapping[str, Sequence[str]], encoder: Encoder, kind: Kind = "flat"
+) -> tuple[TextStore, int]:
     """Format B indexed, one unit a pair, and how many sentences the encoder saw in part."""
     texts = format_b_sentences(knowledge)
-    index, cut = _indexed("side-effects-format-b", texts, encoder)
+    index, cut = _indexed("side-effects-format-b", texts, encoder, kind)
     return TextStore(texts, [read_format_b(t) for t in texts], index, encoder), cut
 
 
-def _indexed(name: str, texts: Sequence[str], encoder: Encoder) -> tuple[Index, int]:
-    return cached_index(name, texts, encoder), encoder.count_truncated(texts)
+def _indexed(name: str, texts: Sequence[str], encoder: Encoder, kind: Kind) -> tuple[Index, int]:
+    return cached_index(name, texts, encoder, kind), encoder.count_truncated(texts)
 
 
 def shortened(store: TextStore, characters: int) -> TextStore:
