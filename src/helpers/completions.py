@@ -6,7 +6,7 @@ import json
 import math
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any, Literal, TypeVar
 
@@ -146,7 +146,7 @@ def row_of(
     asked: datetime | None = None,
 ) -> Row:
     """An answer as a row of the store; asked now, unless `asked` says when."""
-    reply = {k: v for k, v in asdict(answer).items() if k not in _COLUMNS}
+    reply = {k: v for k, v in vars(answer).items() if k not in _COLUMNS}  # asdict would copy each probability
     return Row(
         key=request_key(kind, weights, parameters, prompt),
         kind=kind,
