@@ -167,9 +167,14 @@ def test_a_damaged_index_is_told_apart(tmp_path: Path, damage: str) -> None:
 
 def test_an_index_is_hashed_again_only_if_its_file_was_touched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     Index.build(random_unit(30, 4)).save(tmp_path, built_from="x")
-    hashed = []
+    hashed: list[Path] = []
     digest = indexes.datasets.digest
-    monkeypatch.setattr(indexes.datasets, "digest", lambda path: hashed.append(path) or digest(path))
+
+    def counted(path: Path) -> str:
+        hashed.append(path)
+        return digest(path)
+
+    monkeypatch.setattr(indexes.datasets, "digest", counted)
     assert Index.load(tmp_path, built_from="x").size == 30
     assert not hashed
     (tmp_path / "index.faiss").touch()
