@@ -43,7 +43,7 @@ unexport PYTHONDONTWRITEBYTECODE
 export JUPYTER_PREFER_ENV_PATH := 1
 export OMP_NUM_THREADS ?= $(shell cores=$$(nproc 2>/dev/null || sysctl -n hw.ncpu); n=$$((cores / $(JOBS))); echo $$((n > 0 ? n : 1)))
 
-.PHONY: answers models compare trec harness requests import-answers export-requests import-requests help setup doctor data services start stop status reproduce notebooks notebook book pdf serve lab test test-fast test-interop test-llm test-servers test-neo4j test-book test-faults lint \
+.PHONY: answers audit models compare trec harness requests import-answers export-requests import-requests help setup doctor data services start stop status reproduce notebooks notebook book pdf serve lab test test-fast test-interop test-llm test-servers test-neo4j test-book test-faults lint \
         bench reference new-experiment scoreboard paraphrases lock clean force
 
 help: ## this list
@@ -127,6 +127,11 @@ endif
 answers: $(READY) ## what was asked, seen and said: make answers NB=01_side_effects_forward [ARM=graphrag] [UNIT=nausea]
 	@[ -f notebooks/$(NB).ipynb ] || { echo "Set NB to one of: $(NAMES)"; exit 2; }
 	@$(PY) -m helpers.results.show $(NB) --arm "$(ARM)" --unit "$(UNIT)"
+
+# ANSWERS on the command line is a file here, not the setting of that name
+audit: $(READY) ## ask a table of answers for ways in which its scores mislead: make audit ANSWERS=FILE
+	@[ -e "$(ANSWERS)" ] || { echo "Set ANSWERS to a Parquet file of answers, or to a folder of them."; exit 2; }
+	@env -u ANSWERS $(PY) -m helpers.results.audit "$(ANSWERS)"
 
 trec: $(READY) ## write a notebook's rankings as TREC run and qrels files: make trec NB=13_notes_retrieval
 	@[ -f notebooks/$(NB).ipynb ] || { echo "Set NB to one of: $(NAMES)"; exit 2; }

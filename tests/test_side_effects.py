@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from helpers.results.answers import answered
-from helpers.results.outcomes import Outcomes
+from helpers.results.audit import PLACE
 from papers.side_effects import corpus
 from papers.side_effects import forward as se
 from papers.side_effects.corpus import Question
@@ -156,32 +156,18 @@ def test_released_predictions_keep_unknown_apart(tmp_path):
     assert {(row.source, row.arm, row.model) for row in made} == {("released", "format_a", "a model")}
 
 
-def test_a_term_within_another_is_not_where_the_term_stands(tmp_path):
-    text = "The drug a may cause: abdominal pain, pain, rash"
+def test_a_place_is_where_the_effect_ends_in_the_authors_prompt(tmp_path):
+    text = "The drug a causes the following side effects: abdominal pain, pain, rash"
     path = tmp_path / "a.csv"
     pd.DataFrame({"drug": ["a"], "text": [text]}).to_csv(path, index=False)
-    effects = ["pain", "rash", "abdominal pain", "abdominal"]
-    made = [answered(se.said(True), corpus.Question("a", effect, True)) for effect in effects]
-    table = se.effect_offsets(path, Outcomes(made).frame)
-    assert table.side_effect.tolist() == ["pain", "rash", "abdominal pain"]
-    assert [text[at - 2 : at] for at in table.offset] == [", ", ", ", ": "]
+    asked = [("abdominal pain", True), ("pain", True), ("abdominal", True), ("fever", False)]
+    made = se.placed([answered(se.said(True), corpus.Question("a", *pair)) for pair in asked], path)
+    places = [row.measures[PLACE][0] for row in made if PLACE in row.measures]
+    # the second "pain" is the term; a part of a term has no place, nor has what is not in the list
+    assert len(places) == 2
+    between = len(", pain") + len("pain") - len("abdominal pain")  # the question has the shorter name, too
+    assert places[1] - places[0] == between
 
 
 def test_lists_in_alphabetical_order_are_counted():
     assert corpus.in_order({"a": ("ache", "rash"), "b": ("rash", "ache"), "c": ("cough",)}) == 2
-
-
-def test_offsets_are_where_the_effect_stands_in_the_text(tmp_path):
-    knowledge = tmp_path / "a.csv"
-    knowledge.write_text('drug,text,format\na,"The drug a causes the following side effects: nausea, rash",A\n')
-    released = tmp_path / "released.json"
-    rows = [
-        {"drug": "a", "side_effect": "rash", "true_label": 1, "predicted": "NO"},
-        {"drug": "a", "side_effect": "nausea", "true_label": 1, "predicted": "YES"},
-        {"drug": "a", "side_effect": "fever", "true_label": 0, "predicted": "NO"},
-    ]
-    released.write_text(json.dumps({"detailed_results": rows}))
-    table = se.effect_offsets(knowledge, Outcomes(se.released_answers(released, "format_a", "m")).frame)
-    text = "The drug a causes the following side effects: nausea, rash"
-    assert table.offset.tolist() == [text.index("rash"), text.index("nausea")]
-    assert table.found.tolist() == [False, True]

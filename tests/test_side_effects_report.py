@@ -4,11 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import numpy as np
-import pandas as pd
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from helpers.results import published, record, rules
 from helpers.results.answers import Answer, answered
@@ -150,43 +146,6 @@ def test_the_released_answers_decide_whether_the_model_matters_less(run, llama, 
     rules.decide(run, page([], made), "model_difference_small")
     assert next(c.verdict for c in run.claims if c.kind == "rescored") == verdict
     assert next(c.verdict for c in run.claims if c.kind == "rerun") == "not run"
-
-
-def test_letter_and_place_are_told_apart():
-    rows = [
-        ("m", f"d{i}", effect, at, at < 100) for i in range(9) for effect, at in (("ache", 10), ("rash", 50 + 9 * i))
-    ]
-    offsets = pd.DataFrame(rows, columns=["model", "drug", "side_effect", "offset", "found"])
-    breaks = report.cliffs(offsets)
-    first, other = report.letters_table(offsets, breaks).to_dict("records")
-    assert (first["the effect begins with"], first["of these found"]) == ('"a"', None)  # none can stand there
-    assert (other["of them found"].value, other["of these found"].value) == (1.0, 0.0)
-    assert "100 % before character 104 and 0 % from there on" in report.describe_cliff(breaks)
-
-
-def test_the_break_is_as_sure_as_its_drugs_are_many():
-    """All effects of a drug are found or missed together."""
-    rows = [("m", f"d{i}", f"e{j}", 10 * j, i < 5) for i in range(10) for j in range(30)]
-    offsets = pd.DataFrame(rows, columns=["model", "drug", "side_effect", "offset", "found"])
-    (cliff,) = report.cliffs(offsets)
-    side = max(cliff.before, cliff.after, key=lambda score: score.n)
-    assert 0.4 < side.value < 0.6
-    assert side.high - side.low > 0.4  # Wilson over 300 rows: 0.11
-
-
-@given(st.integers(1, 300), st.integers(1, 300))
-def test_the_break_is_found_where_it_is(before, after):
-    offsets = pd.DataFrame(
-        {
-            "model": "m",
-            "drug": "d",
-            "offset": np.arange(before + after) * 10,
-            "found": [True] * before + [False] * after,
-        }
-    )
-    (cliff,) = report.cliffs(offsets)
-    assert cliff.offset == before * 10
-    assert (cliff.before.value, cliff.after.value) == (1.0, 0.0)
 
 
 def test_without_held_out_drugs_there_is_no_calibrated_score():

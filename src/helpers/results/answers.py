@@ -242,14 +242,14 @@ def read(folder: Path, columns: Sequence[str] = COLUMNS) -> pd.DataFrame:
     """The rows of a notebook, in the order of their key.
 
     Args:
-        folder: of the notebook.
+        folder: of the notebook, or one file.
         columns: of `Answer`, with those of `KEY`; without `items` and texts a large table is read in a fraction of
             the time.
 
     Raises:
         StoreError: a file is missing or is no table of answers; the message names the command that restores it.
     """
-    paths = sorted(folder.glob("*.parquet"))
+    paths = [folder] if folder.is_file() else sorted(folder.glob("*.parquet"))
     if not paths:
         raise StoreError(f"{folder} has no answers. Make them: make notebook NB={folder.name}")
     frames = []

@@ -18,7 +18,7 @@ import pandas as pd
 from helpers.datasets import Located, locate
 from helpers.results import figures
 from helpers.results.answers import Answer, answered
-from helpers.results.metrics import Score, proportion
+from helpers.results.metrics import Score
 from helpers.results.outcomes import Outcomes
 from helpers.results.record import Run
 from papers.biomedrag.arms import Prediction
@@ -28,8 +28,10 @@ from papers.biomedrag.study import row_of, units
 
 GENERATIONS: Final = "biomedrag/released/generations.json"
 CHOICES: Final = {
-    "scorer": ("biomedrag/released/scorer_test.json", "trained scorer"),
+    "scorer": ("biomedrag/released/scorer_test.json", "trained scorer, m = 5"),
     "no_diversity": ("biomedrag/released/scorer_test_no_diversity.json", "without diversity"),
+    "words_3": ("biomedrag/released/prompts_3.json", "prompts for m = 3"),
+    "ablation": ("biomedrag/released/prompts_ablation.json", "prompts of an unnamed ablation"),
     "knn": ("biomedrag/released/prompts_knn.json", "nearest sentence (KNN)"),
 }
 """Registry name and label of each file of chosen documents for the GIT test."""
@@ -239,25 +241,27 @@ def released_choices(run: Run) -> dict[str, list[Choice]]:
     return choices
 
 
-def choices_table(choices: Mapping[str, Sequence[Choice]], commonest: Score) -> pd.DataFrame:
-    """What each retriever chose: how many documents at all, and how often one of the sentence's own relation.
+def choices_shown(choices: Mapping[str, Sequence[Choice]], commonest: Score, draws: int) -> figures.Picture:
+    """How often each retriever's document shows the sentence's own relation, a dot for each.
 
     Args:
         choices: of `released_choices`.
         commonest: the share of test sentences whose relation is the commonest of training: what one document that is
             always shown would reach.
+        draws: of the bootstrap.
     """
     rows = [
-        {
-            "retriever": CHOICES[name][1],
-            "sentences": len(of),
-            "documents chosen": len({c.document for c in of}),
-            "shows the sentence's relation": proportion(sum(c.hit for c in of), len(of)),
-        }
-        for name, of in choices.items()
+        Answer(arm, str(i), source="released", measures={"shows_relation": (float(choice.hit), 1.0)}, cluster=str(i))
+        for arm, of in choices.items()
+        for i, choice in enumerate(of)
     ]
-    always = ("always one of the commonest relation", commonest.n, 1, commonest)
-    return pd.DataFrame([*rows, dict(zip(rows[0], always, strict=True))])
+    counts = ", ".join(
+        f"{CHOICES[arm][1]} {sum(c.hit for c in of)} of {len(of)} ({len({c.document for c in of})} documents)"
+        for arm, of in choices.items()
+    )
+    caption = f"Documents chosen for GIT, as released, that show the relation of their sentence: {counts}. Dotted: one "
+    out = Outcomes(rows, labels={arm: label for arm, (_, label) in CHOICES.items()}, draws=draws)
+    return out.dots(["shows_relation"], caption + "document of the commonest relation.", chance=commonest.value)
 
 
 def checkpoint_words(run: Run) -> str:

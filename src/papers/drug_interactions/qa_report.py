@@ -5,13 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 
 from helpers.results import figures
 from helpers.results.metrics import Score
 from helpers.results.outcomes import Outcomes
+from helpers.results.published import Published
 from helpers.results.record import Run
+from helpers.results.svg import INK
 from helpers.results.verdicts import ALPHA
 from papers.drug_interactions.answering import ARMS, Arm
 from papers.drug_interactions.judge import useful
@@ -145,3 +148,31 @@ def answer(out: Outcomes, verdict: str, truth: Score | None) -> str:
         f"answer: {scores}.\n\nThe first Cypher statement is right for {figures.score_text(first)} of {first.n} "
         f"questions. {judge[0].upper()}{judge[1:]}."
     )
+
+
+def gains(printed: Published) -> figures.Picture:
+    """DrugRAG's printed gains, read in three ways: arithmetic on Table II, its larger model; no answer is rescored.
+
+    The judge's scale from 1 to 5 is set on 0 to 1 there (Setup), so x stands for 1 + 4x.
+    """
+    ours = printed.number(f"{TABLE}drugrag.llama_70b").value
+    fig, axes = plt.subplots(figsize=(7.4, 2.2))
+    told = []
+    for y, (name, arm) in enumerate(GAINS.items()):
+        claim, theirs = printed.number(f"{TEXT}{name}"), printed.number(f"{TABLE}{PRINTED[arm]}.llama_70b").value
+        read = {
+            "difference of the scores": ours - theirs,
+            "of the score from 0 to 1": ours / theirs - 1,
+            "of the mark from 1 to 5": (1 + 4 * ours) / (1 + 4 * theirs) - 1,
+        }
+        for marker, (way, value) in zip("o^s", read.items(), strict=True):
+            axes.plot(value, y, marker, color=figures.arm_colour("graphrag"), label="" if y else way)
+        axes.plot(claim.value, y, "|", markersize=22, color=INK, label="" if y else "printed in the text")
+        values = ", ".join(f"{way} {figures.number(value)}" for way, value in read.items())
+        told.append(f"{claim.row}: printed {claim.printed}; {values}")
+    axes.set_yticks(range(len(GAINS)), [printed.number(f"{TEXT}{name}").row for name in GAINS])
+    axes.set(ylim=(len(GAINS) - 0.5, -0.5), xlim=(0, None))
+    axes.xaxis.set_major_formatter(lambda x, _: figures.number(x, digits=0))
+    axes.legend(loc="center left", bbox_to_anchor=(1.01, 0.5), frameon=False)
+    caption = f"Arithmetic on printed numbers. {'. '.join(told)}."
+    return figures.figure(fig, alt=caption, caption=caption)

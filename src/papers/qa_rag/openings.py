@@ -6,10 +6,8 @@ from collections.abc import Mapping
 
 from helpers.lora import TrainingLog
 from helpers.results import figures, verdicts
+from helpers.results.audit import OWN
 from helpers.results.outcomes import Comparison, Outcomes
-
-OWN = "own document"
-"""Stratum of the released contexts, see `released.contexts`."""
 
 
 def retrieval(outcomes: Outcomes) -> str:

@@ -19,6 +19,7 @@ import pandas as pd
 from helpers import datasets
 from helpers.datasets import Located
 from helpers.results.answers import Answer, Item, answered
+from helpers.results.audit import OWN
 from helpers.results.metrics import proportion
 from helpers.results.outcomes import Outcomes
 from helpers.results.record import Run
@@ -128,7 +129,7 @@ def contexts(data: Data, released: Released) -> list[Answer]:
     for arm, table in released.ragas.items():
         for question, precision, recall in zip(data.test, table.precision, table.recall, strict=True):
             ids = data.released[arm][question.id]
-            strata = {"own document": "removed for the question alone" if own[question.id] else "not recognised"}
+            strata = {OWN: "removed for the question alone" if own[question.id] else "not recognised"}
             if shares := there[question.id]:
                 most = max(shares[id] for id in ids)
                 strata["holds"] = "the whole answer" if most >= WHOLE else "a part" if most else "nothing"

@@ -12,6 +12,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Final
 
 import numpy as np
 import pandas as pd
@@ -22,6 +23,7 @@ from helpers.graph import Graph
 from helpers.llm import LLM
 from helpers.rag.prompts import chat
 from helpers.results.answers import Answer, answered
+from helpers.results.audit import PLACE
 from helpers.results.intervals import Column
 from helpers.results.metrics import Score, binary_scores, proportion, threshold
 from papers.side_effects.corpus import QUESTION, Question, TextStore, place_of
@@ -365,22 +367,27 @@ def released_name(arm: str, model: str) -> str:
     return f"side_effects/released/{arm}_{model}.json"
 
 
-def effect_offsets(format_a: Path, rows: pd.DataFrame) -> pd.DataFrame:
-    """At which character of its drug's document each documented effect begins, and whether an arm found it.
+CUT: Final = 2000
+"""Characters of a prompt that the authors' client sends (`vllm_model.py`, `_safe_generate_response`)."""
+_AROUND: Final = 371
+"""Characters of their Format A prompt before the first list, without drug and effect (`rag_format_a.py`)."""
+
+
+def placed(rows: Sequence[Answer], format_a: Path) -> list[Answer]:
+    """The rows; those on a pair of its drug's list also have `place`, where in the authors' prompt the effect ends.
+
+    The drug's own list is taken for the first one retrieved. It follows the question, which has both names, and a line
+    with the drug.
 
     Args:
+        rows: of Format A.
         format_a: CSV with columns drug, text.
-        rows: of the table of answers, of one arm and model.
-
-    Returns:
-        Columns drug, side_effect, offset (characters into the released Format A text) and found, a row for each
-        positive pair that is in its document.
     """
     texts: dict[str, str] = dict(pd.read_csv(format_a)[["drug", "text"]].itertuples(index=False))
-    yes = rows[rows.gold == "YES"]
-    effects = [unit.partition(" | ")[2] for unit in yes.unit]
-    table = pd.DataFrame({"drug": yes.cluster.to_numpy(), "side_effect": effects}).assign(
-        offset=[place_of(e, texts[d]) for d, e in zip(yes.cluster, effects, strict=True)],
-        found=(yes.predicted == "YES").to_numpy(),
-    )
-    return table[table.offset >= 0].reset_index(drop=True)
+    made = []
+    for row in rows:
+        drug, _, effect = row.unit.partition(" | ")
+        at = place_of(effect, texts[drug]) if row.gold == "YES" else -1
+        place = {PLACE: (float(_AROUND + 2 * len(drug) + 2 * len(effect) + at), 1.0)} if at >= 0 else {}
+        made.append(replace(row, measures={**row.measures, **place}))
+    return made

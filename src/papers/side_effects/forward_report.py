@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 
-from helpers.results import figures
+from helpers.results import audit, figures
 from helpers.results.metrics import Score
 from helpers.results.outcomes import Outcomes
 from helpers.results.record import Run
+from helpers.results.svg import INK
 from papers.side_effects.corpus import Question
 from papers.side_effects.forward import ARMS, METRICS, MODELS, share_of
 
@@ -133,109 +133,43 @@ def _report_table3(run: Run, outcomes: Outcomes, model: str, second_model: str, 
             run.not_run(difference, why)
 
 
-@dataclass(frozen=True)
-class Cliff:
-    """Where one model's Format A answers break off: the offset, and the share found before and after it."""
-
-    model: str
-    offset: int
-    before: Score
-    after: Score
-
-
-def cliffs(offsets: pd.DataFrame) -> list[Cliff]:
-    """The offset that splits found from missed best (fewest wrongly placed), for each model; intervals over drugs.
+def draw_places(outcomes: Outcomes, cut: int, width: int = 100, last: int = 3000) -> Figure:
+    """Share of right answers by the measure `place`, a line a model, with 95 % intervals over drugs.
 
     Args:
-        offsets: columns model, drug, offset, found.
-    """
-    found = []
-    for model, rows in offsets.sort_values("offset").groupby("model"):
-        hit = rows.found.to_numpy()
-        # wrongly placed if cut before row i: missed before it, and found from it on
-        wrong = np.concatenate([[0], np.cumsum(~hit)]) + np.concatenate([np.cumsum(hit[::-1])[::-1], [0]])
-        at = int(np.argmin(wrong))
-        offset = int(rows.offset.iloc[min(at, len(rows) - 1)])
-        found.append(Cliff(str(model), offset, _found(rows[:at]), _found(rows[at:])))
-    return found
-
-
-def _found(rows: pd.DataFrame) -> Score:
-    return share_of(rows.found, rows.drug) if len(rows) else Score(0.0, 0, 0.0, 1.0)
-
-
-def describe_cliff(rows: Sequence[Cliff]) -> str:
-    """What `draw_cliff` shows, in words made of its values."""
-    parts = (
-        f"{row.model} {100 * row.before.value:.0f} % before character {row.offset:,} and {100 * row.after.value:.0f} % "
-        "from there on"
-        for row in rows
-    )
-    return f"Share of documented effects that Format A found, by the character at which they stand: {'; '.join(parts)}."
-
-
-def letters_table(offsets: pd.DataFrame, rows: Sequence[Cliff]) -> pd.DataFrame:
-    """Share of documented effects found, by their first letter and by whether they stand before the break.
-
-    The lists are alphabetical, so that letter and place go together; the table takes them apart. Intervals over drugs.
-
-    Args:
-        offsets: columns model, drug, side_effect, offset, found.
-        rows: the break of each model.
-    """
-    table = []
-    for row in rows:
-        of_model = offsets[offsets.model == row.model]
-        first = of_model.side_effect.str.startswith("a")
-        for letter, mine in (('"a"', of_model[first]), ("another letter", of_model[~first])):
-            before = mine.offset < row.offset
-            table.append(
-                {
-                    "model": row.model,
-                    "the effect begins with": letter,
-                    "effects": len(mine),
-                    "found": _found(mine),
-                    "before the break": int(before.sum()),
-                    "of them found": _found(mine[before]) if before.any() else None,
-                    "from the break on": int((~before).sum()),
-                    "of these found": _found(mine[~before]) if (~before).any() else None,
-                }
-            )
-    return pd.DataFrame(table)
-
-
-def draw_cliff(offsets: pd.DataFrame, rows: Sequence[Cliff], width: int = 150, last: int = 4000) -> Figure:
-    """Share of documented effects found, by their character offset, with 95 % intervals over drugs a bin.
-
-    Args:
-        offsets: columns model, drug, offset, found.
-        rows: the breaks, drawn as dashed lines.
+        outcomes: rows of one arm.
+        cut: the place of a dashed line.
         width: of a bin in characters.
-        last: offset where the drawing ends; later effects are in the last bin.
+        last: where the drawing ends; later rows are in the last bin.
     """
+    rows = outcomes.frame[[audit.PLACE in of for of in outcomes.frame.measures]]
+    places = np.array([of[audit.PLACE][0] for of in rows.measures])
     fig, axes = plt.subplots()
-    colours = dict(
-        zip(
-            (row.model for row in rows),
-            (figures.arm_colour("format_b"), figures.arm_colour("closed_book")),
-            strict=False,
+    colours = (figures.arm_colour("format_b"), figures.arm_colour("closed_book"))
+    for colour, (model, of) in zip(
+        colours, rows.assign(bin=places.clip(0, last - 1) // width).groupby("model"), strict=True
+    ):
+        bins = {at: share_of(in_bin.predicted == "YES", in_bin.cluster) for at, in_bin in of.groupby("bin")}
+        centres = [(float(at) + 0.5) * width for at in bins]
+        axes.plot(centres, [s.value for s in bins.values()], "o-", markersize=4, color=colour, label=model)
+        axes.fill_between(
+            centres, [s.low for s in bins.values()], [s.high for s in bins.values()], color=colour, alpha=0.2
         )
-    )
-    for row in rows:
-        of_model = offsets[offsets.model == row.model]
-        bins = of_model.offset.clip(upper=last - 1) // width
-        share = [_found(of) for _, of in of_model.groupby(bins)]
-        centres = (np.array(sorted(bins.unique())) + 0.5) * width
-        axes.plot(
-            centres, [s.value for s in share], marker="o", markersize=4, color=colours[row.model], label=row.model
-        )
-        axes.fill_between(centres, [s.low for s in share], [s.high for s in share], color=colours[row.model], alpha=0.2)
-        axes.axvline(row.offset, color=colours[row.model], linestyle="--", linewidth=1.2)
-    axes.set(
-        xlabel=f"character at which the effect stands (last bin: {last - width:,} and beyond)", ylabel="share found"
-    )
+    axes.axvline(cut, color=INK, linestyle="--", linewidth=1.2)
+    axes.set(xlabel=f"character of the prompt at which the effect ends (last bin: {last - width:,} and beyond)")
+    axes.set(ylabel="share found", ylim=(-0.02, 1.02), xlim=(0, last))
     axes.yaxis.set_major_formatter(lambda value, _: f"{100 * value:.0f} %")
-    axes.set_ylim(-0.02, 1.02)
-    axes.set_xlim(0, last)
     axes.legend()
     return fig
+
+
+def by_name(outcomes: Outcomes, label: str) -> Outcomes:
+    """False pairs by arm and model, with the stratum `name`: whether the question holds the label inside a word."""
+    rows = outcomes.where(gold="NO").frame
+    holds = rows.question.str.contains(label, case=False)
+    strata = [{"name": f'"{label}" in the name' if hit else "other names"} for hit in holds]
+    # the panel of the few rows comes first
+    rows = rows.assign(strata=strata, arm=rows.arm.map(outcomes.label) + ", " + rows.model).loc[
+        (~holds).sort_values().index
+    ]
+    return Outcomes(rows, draws=outcomes.draws)

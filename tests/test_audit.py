@@ -1,0 +1,127 @@
+"""The audit of a table of answers: each defect is found where it was planted, and only there."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from helpers.results import answers, audit
+from helpers.results.answers import Answer, binary
+from helpers.results.outcomes import Outcomes
+
+LABELS, CUT, LEAK, FLOOR, TWICE, CLUSTERS, JUDGE = audit.CHECKS
+
+
+def row(i: int, *, right: bool = True, arm: str = "model", **more: object) -> Answer:
+    """A pair, every other one true; the names share no word."""
+    gold = i % 2 == 0
+    said = gold == right
+    given = {
+        "arm": arm,
+        "unit": f"u{i}",
+        "cluster": f"c{i}",
+        "question": f"Is name{i} of thing{i}?",
+        "gold": "YES" if gold else "NO",
+        "predicted": "YES" if said else "NO",
+        "measures": binary(gold, said),
+    }
+    return Answer(**{**given, **more})  # type: ignore[arg-type]
+
+
+def clean() -> list[Answer]:
+    """Two arms, right in all and in most."""
+    return [row(i) for i in range(200)] + [row(i, right=i % 7 != 0, arm="other") for i in range(200)]
+
+
+def eyes() -> list[Answer]:
+    return [
+        replace(one, question=f"{one.question} eyes", predicted="YES") if i in (1, 3, 5, 7, 9) else one
+        for i, one in enumerate(clean())
+    ]
+
+
+def cut() -> list[Answer]:
+    return [row(2 * i, right=i < 90, measures={**binary(True, i < 90), audit.PLACE: (i, 1)}) for i in range(200)]
+
+
+def leak() -> list[Answer]:
+    """One arm gains where its rival lost the source, and nowhere else."""
+    made = []
+    for i in range(200):
+        strata = {audit.OWN: "removed" if i < 80 else "there"}
+        made += [row(i, strata=strata), row(i, right=i >= 80 or i % 4 == 0, arm="other", strata=strata)]
+    return made
+
+
+def floored() -> list[Answer]:
+    return [row(i, right=i % 2 == 0) for i in range(100)]
+
+
+def twice() -> list[Answer]:
+    return [*clean(), row(0, split="taught")]
+
+
+def clustered() -> list[Answer]:
+    """Twenty questions of a drug are gained together; nine drugs decide nothing, 180 questions would."""
+    made = []
+    for i in range(180):
+        cluster = f"c{i // 20}"
+        made += [row(i, cluster=cluster), row(i, right=i >= 60, arm="other", cluster=cluster)]
+    return made
+
+
+def judged() -> list[Answer]:
+    marks = [replace(row(i), of="model", arm="judge", measures={"rating": (i // 2 % 5, 1)}) for i in range(100)]
+    return [*clean(), *marks]
+
+
+PLANTED = {LABELS: eyes, CUT: cut, LEAK: leak, FLOOR: floored, TWICE: twice, CLUSTERS: clustered, JUDGE: judged}
+
+
+def verdicts(rows: list[Answer]) -> dict[str, str]:
+    table = audit.audit(Outcomes(rows, draws=500))
+    return dict(zip(table.check, table.verdict, strict=True))
+
+
+@pytest.mark.parametrize(("check", "rows"), PLANTED.items(), ids=[of.__name__ for of in PLANTED.values()])
+def test_a_planted_defect_is_found(check: str, rows: Callable[[], list[Answer]]) -> None:
+    found = verdicts(rows())
+    assert found[check] == "found"
+    assert found[LABELS] == "found" or check != LABELS
+
+
+def test_nothing_is_found_in_a_clean_table() -> None:
+    assert "found" not in verdicts(clean()).values()
+
+
+@pytest.mark.parametrize("check", [CUT, LEAK, JUDGE])
+def test_what_a_check_lacks_is_named(check: str) -> None:
+    assert verdicts(clean())[check].startswith("not applicable: needs column ")
+
+
+def test_a_fall_without_a_break_is_no_cut() -> None:
+    """Right answers become slowly fewer, from nine in ten to one in ten."""
+    rights = [(i * 7919 % 100) / 100 < 0.9 - 0.8 * i / 400 for i in range(400)]
+    made = [row(2 * i, measures={**binary(True, right), audit.PLACE: (i, 1)}) for i, right in enumerate(rights)]
+    assert verdicts(made)[CUT] == "not found"
+
+
+def test_doubled_blanks_around_the_true_names_are_found() -> None:
+    made = [
+        row(i, question=f"the  drug{i}  acts on  gene{i}  in rats", gold=f"drug{i}|ACTS|gene{i}", predicted=None)
+        for i in range(40)
+    ]
+    assert verdicts(made)[FLOOR] == "found"
+    single = [replace(one, question=str(one.question).replace("  ", " ")) for one in made]
+    assert verdicts(single)[FLOOR] == "not found"
+
+
+def test_the_command_audits_a_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    answers.write(tmp_path, Outcomes(cut()).frame, licence="CC0-1.0")
+    assert audit.main([str(tmp_path / "model.parquet")]) == 0
+    told = capsys.readouterr().out
+    assert f"{CUT}: found 1 of 1" in told
+    assert "of 50" in told
