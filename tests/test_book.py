@@ -37,6 +37,7 @@ MODEL = "Stand-in-1B"
 PAGES = [
     "index",
     "findings",
+    "audit",
     "build",
     "how-to-read",
     "scoreboard",

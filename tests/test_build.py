@@ -11,7 +11,7 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from helpers.results import figures, record, records
+from helpers.results import answers, figures, record, records
 from helpers.results.answers import Answer
 from helpers.results.outcomes import Outcomes
 from helpers.results.records import Record
@@ -19,7 +19,7 @@ from helpers.results.requests import Row, Store, plain, request_key
 from helpers.settings import NOTEBOOKS
 from helpers.site.build import Advice, Found, Task, compared, tasks
 from helpers.site.chapters import Chapter
-from helpers.site.findings import evidence, exhibit
+from helpers.site.findings import audited, evidence, exhibit
 
 CHAPTER = "01_side_effects_forward"
 TASK = Task(CHAPTER, "Is it?", "accuracy", {"table": "Table", "llm": "LLM", "few": "LLM, few"}, seconds="seconds")
@@ -169,3 +169,17 @@ def test_an_exhibit_is_found_by_the_beginning_of_its_caption(chapter: Chapter) -
     assert "\n" not in exhibit(shown, CHAPTER, "By place & letter")
     assert exhibit(shown, CHAPTER, "By letter") == ""
     assert exhibit(shown, "02_side_effects_reverse", "By place") == ""
+
+
+def test_the_audit_of_a_chapter_shows_what_its_rows_hide(
+    chapter: Chapter, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(answers, "BUILT", tmp_path / "answers")
+    labelled = [
+        row("llm", f"u{i}", i % 2 == 0, MODEL, gold="NO" if i % 2 else "YES", predicted="YES") for i in range(40)
+    ]
+    answers.write(tmp_path / "answers" / "laptop" / CHAPTER, Outcomes(labelled).frame, licence="CC0-1.0")
+    shown = audited([chapter])
+    assert "found in 1 of 1" in shown
+    assert "against the commonest label" in shown
+    assert audited([]) == "No run has answers to audit."

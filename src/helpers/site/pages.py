@@ -19,7 +19,7 @@ from helpers.results.verdicts import TESTED, UNTESTED
 from helpers.site import pictures, viewer
 from helpers.site.build import Advice
 from helpers.site.chapters import PageError, shown_profile
-from helpers.site.findings import evidence, exhibit
+from helpers.site.findings import audited, evidence, exhibit
 from helpers.site.pieces import (
     Measured,
     absent,
@@ -81,7 +81,7 @@ class Pages(RunPages):
             "models sources data parameters timings faults settings_table launch_links costs rates memory file"
         )
         own = {name: getattr(self, name) for name in names.split()} | {"verdict": verdict}
-        quoting = {of.__name__: partial(of, self.chapters) for of in (evidence, exhibit)}
+        quoting = {of.__name__: partial(of, self.chapters) for of in (audited, evidence, exhibit)}
         return own | self.advice.functions() | quoting
 
     @cached_property

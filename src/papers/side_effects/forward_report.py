@@ -147,10 +147,10 @@ def draw_places(outcomes: Outcomes, cut: int, width: int = 100, last: int = 3000
     fig, axes = plt.subplots()
     colours = (figures.arm_colour("format_b"), figures.arm_colour("closed_book"))
     for colour, (model, of) in zip(
-        colours, rows.assign(bin=places.clip(0, last - 1) // width).groupby("model"), strict=True
+        colours, rows.assign(bin=(places.clip(0, last - 1) // width).astype(int)).groupby("model"), strict=True
     ):
-        bins = {at: share_of(in_bin.predicted == "YES", in_bin.cluster) for at, in_bin in of.groupby("bin")}
-        centres = [(float(at) + 0.5) * width for at in bins]
+        bins = {int(str(at)): share_of(in_bin.predicted == "YES", in_bin.cluster) for at, in_bin in of.groupby("bin")}
+        centres = [(at + 0.5) * width for at in bins]
         axes.plot(centres, [s.value for s in bins.values()], "o-", markersize=4, color=colour, label=model)
         axes.fill_between(
             centres, [s.low for s in bins.values()], [s.high for s in bins.values()], color=colour, alpha=0.2
@@ -167,7 +167,7 @@ def by_name(outcomes: Outcomes, label: str) -> Outcomes:
     """False pairs by arm and model, with the stratum `name`: whether the question holds the label inside a word."""
     rows = outcomes.where(gold="NO").frame
     holds = rows.question.str.contains(label, case=False)
-    strata = [{"name": f'"{label}" in the name' if hit else "other names"} for hit in holds]
+    strata = holds.map(lambda hit: {"name": f'"{label}" in the name' if hit else "other names"})
     # the panel of the few rows comes first
     rows = rows.assign(strata=strata, arm=rows.arm.map(outcomes.label) + ", " + rows.model).loc[
         (~holds).sort_values().index
