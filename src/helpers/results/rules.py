@@ -29,6 +29,19 @@ FORCED = 0.98
 """Share of units in which arms that were handed the same cannot but tie."""
 
 
+def disagreements(run: Run) -> figures.Html:
+    """Where the run's paper disagrees with itself or with its release, from `data/published`, as a table."""
+    at_odds = any(c.numbers for c in run.printed.contradictions)
+    rows = []
+    for c in run.printed.contradictions:
+        first, *others = (f"{place.what} ({place.where})" for place in c.says)
+        rows.append({"about": c.about, "one place": first, "another place": "; ".join(others)})
+        if at_odds:
+            numbers = dict.fromkeys(run.printed.number(id).printed for id in c.numbers)
+            rows[-1]["printed numbers at odds"] = ", ".join(numbers)
+    return figures.table(pd.DataFrame(rows), "Statements that do not go together")
+
+
 @dataclass(frozen=True)
 class Decision:
     """A verdict and what led to it.
