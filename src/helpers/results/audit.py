@@ -48,9 +48,8 @@ def labels_in_names(out: Outcomes) -> Iterator[Part]:
         for label in sorted(set(rows.gold)) if rows.gold.nunique() <= MANY else ():
             rest = rows[rows.gold != label]
             inside = rest.question.str.contains(rf"\w{re.escape(label)}|{re.escape(label)}\w", case=False)
-            said = rest.predicted == label
+            said, told = rest.predicted == label, f'wrongly {label}, "{label.lower()}" in a word'
             if 0 < inside.sum() < len(rest):
-                told = f'wrongly {label}, "{label.lower()}" in a word'
                 yield _two(where, told, said[inside], said[~inside], said[inside].mean() >= 0.9)
 
 
@@ -146,7 +145,7 @@ def judges_at_chance(out: Outcomes) -> Iterator[Part]:
             yield Part("", told, score.low <= 0.5)
 
 
-CHECKS: Final = {
+CHECKS: Final = {  # what each is called, and the columns that it needs
     "A label inside a name is read as the answer": (labels_in_names, "question, predicted, and gold of a few labels"),
     "Answers break off at a place": (cut_off, f"measures: {PLACE} and accuracy, of {2 * NEAR} rows"),
     "A gain depends on whether the source is indexed": (leakage, f"strata: '{OWN}'; and a significant gain"),
@@ -155,7 +154,6 @@ CHECKS: Final = {
     "A test ignores clusters": (clusters_ignored, "cluster, of more than one question, and two arms"),
     "A judge is at chance": (judges_at_chance, f"of, gold YES or NO, and measures: {' or '.join(MARKS)}"),
 }
-"""Each check, and the columns that it needs."""
 
 
 def audit(out: Outcomes, most: int = 3) -> pd.DataFrame:
