@@ -23,12 +23,7 @@ CONTEXT_LIMIT: Final = 150
 
 @dataclass(frozen=True)
 class Cleaned:
-    """A cleaned text, and where each of its characters stood.
-
-    Attributes:
-        text: the cleaned text.
-        starts, ends: for each character of it, first and last + 1 character of the original that it stands for.
-    """
+    """A cleaned text; for each character of it the first and last + 1 character of the original that it stands for."""
 
     text: str
     starts: tuple[int, ...]
@@ -121,13 +116,17 @@ def aliases() -> dict[str, str]:
     return found
 
 
+def abbreviations() -> set[str]:
+    """Abbreviations of drugs, which must stand in capitals: in small letters some are other words."""
+    lists = words(DRUGS)
+    return {a for group in ("antiseizure", "rescue") for of in lists[group].values() for a in of["abbreviations"]}
+
+
 @lru_cache(maxsize=4096)
 def generic_name(name: str, slips: int = 1) -> str:
-    """The generic name for a drug's name as written; the name itself, in lower case, if the dictionary lacks it.
+    """The generic name for a drug's name as written, with `slips` letters wrong in one of seven letters or more.
 
-    Args:
-        name: as written.
-        slips: letters that may be wrong in a name of seven letters or more.
+    A name that the dictionary lacks is given back in lower case.
     """
     known, typed = aliases(), " ".join(name.lower().split())
     if typed in known:

@@ -60,12 +60,9 @@ class Entity:
 
 @dataclass(frozen=True, slots=True)
 class Relation:
-    """A relation of two mentions of a sentence, by their numbers.
+    """A relation of two mentions of a sentence, by their numbers: of a side effect (`adverse`) the drug comes first.
 
-    Attributes:
-        first, second: which of the sentence's entities. Of a side effect, the drug comes first; otherwise the order is
-            that of the text and means nothing.
-        kind: one of `KINDS`, or `adverse` for a side effect.
+    Otherwise the order is that of the text and means nothing, and the kind is one of `KINDS`.
     """
 
     first: int

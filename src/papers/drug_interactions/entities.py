@@ -59,11 +59,9 @@ def tokenised(vocab: Vocab, text: str) -> tuple[Doc, list[tuple[int, int]]]:
 
 
 class Recogniser:
-    """Finds mentions by a dictionary and by rules (Methods, A: "a dictionary ... and rule-based patterns").
+    """Finds mentions by a dictionary (canonical name -> label) and by rules (Methods, A).
 
-    Args:
-        names: canonical name -> label.
-        rules: also take words with the stem of a drug's name, and groups of drugs by their last word.
+    The rules take words with the stem of a drug's name, and groups of drugs by their last word.
     """
 
     def __init__(self, names: Mapping[str, Label], *, rules: bool = True) -> None:
@@ -130,14 +128,9 @@ def drugbank_names(sentences: Iterable[Sentence], shortest: int = 5) -> list[str
 def dictionary(training: Sequence[Sentence], drugs: Iterable[str], effects: Iterable[str]) -> dict[str, Label]:
     """The dictionary: names marked in the training text, and lists of drugs and effects.
 
-    A name gets the label that it has most often. One that occurs in the training text and is a marked mention in less
-    than `LEAST_PRECISION` of its occurrences is left out. Drugs are judged by the DDI corpus, where every mention is
-    marked; side effects by the sentences of the ADE corpus that hold one, since the others mark none.
-
-    Args:
-        training: sentences of the training split, with their gold mentions.
-        drugs: further names of drugs.
-        effects: further names of side effects.
+    A name gets the label that it has most often. One that is a marked mention in less than `LEAST_PRECISION` of its
+    occurrences in the training text is left out. Drugs are judged by the DDI corpus, where every mention is marked;
+    side effects by the sentences of the ADE corpus that hold one, since the others mark none.
 
     Raises:
         ValueError: a sentence is not of the training split.

@@ -108,12 +108,7 @@ class FollowUp:
 
 @dataclass(frozen=True)
 class Reference:
-    """A question of MedQuAD with its answer.
-
-    Attributes:
-        sort: what sort of question it is by its wording.
-        cluster: the address of the page that answers it, one for each drug: questions of one page belong together.
-    """
+    """A question of MedQuAD with its answer; the cluster is the address of its page, one for each drug."""
 
     text: str
     gold: str
@@ -147,13 +142,8 @@ def answer_of(form: Form, parameters: Parameters, names: frozenset[str]) -> Answ
 def make_questions(graph: KnowledgeGraph, brands: Mapping[str, str], per_form: int, seed: int) -> list[Asked]:
     """A seeded benchmark: of each form so many questions, its wordings in turn, each with its right answer.
 
-    No right answer holds more than `LARGEST` names. A small graph may give fewer questions of a form.
-
-    Args:
-        graph: the gold graph of drugs and side effects.
-        brands: brand names that the graph lacks, with the drug of the graph that each stands for.
-        per_form: of each form.
-        seed: of the draw.
+    No right answer holds more than `LARGEST` names. A small graph may give fewer questions of a form. `brands` are
+    names that the graph lacks, with the drug of the graph that each stands for.
     """
     asked: list[Asked] = []
     for number, form in enumerate(FORMS):
@@ -187,7 +177,7 @@ def _drawn(form: Form, source: Source) -> Iterator[Asked]:
                 yield Asked(form, "", False, names, answer_of(form, meant, truth), meant)
 
 
-def _worded(question: Asked, wordings: tuple[str, ...], number: int) -> Asked:
+def _worded(question: Asked, wordings: Sequence[str], number: int) -> Asked:
     return replace(question, text=wordings[number].format(**question.parameters), paraphrased=number > 0)
 
 

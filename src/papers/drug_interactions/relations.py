@@ -95,8 +95,8 @@ _CAUSED_BEFORE = re.compile(
 def interaction_by_patterns(pair: Candidate) -> bool:
     """Whether the words around two drugs speak of an interaction.
 
-    The two must not stand in one list, nor the same drug twice; what lies between them or before them must name a
-    change, an advice or an interaction, and nothing may deny it.
+    The two must not be in one list, nor the same drug twice; what lies between them or before them must name a change,
+    an advice or an interaction, and nothing may deny it.
     """
     sentence = pair.sentence
     one, other = sentence.entities[pair.first], sentence.entities[pair.second]
@@ -195,11 +195,7 @@ of the training documents of the DDI corpus held out for that; the test split to
 
 
 class Classifier:
-    """A linear support vector machine over `features`, one against the rest, for each of DDI and ADE.
-
-    Args:
-        training: sentences with mentions and gold relations.
-    """
+    """A linear support vector machine over `features`, one against the rest, for each of DDI and ADE."""
 
     def __init__(self, training: Iterable[Sentence]) -> None:
         """Fit it.
@@ -264,11 +260,8 @@ def chunk_prompt(text: str) -> list[dict[str, str]]:
 
 
 def parse_facts(answer: str, *, cut: bool) -> frozenset[Fact] | None:
-    """The facts of an answer, with canonical names; None if it cannot be read.
-
-    Args:
-        answer: JSON of `SCHEMA`.
-        cut: whether it reached its token limit; what it had finished before that counts.
+    """The facts of an answer (JSON of `SCHEMA`), canonical names; None if it cannot be read. A cut one counts as far as
+    it got.
     """
     try:
         content = json.loads(answer)
