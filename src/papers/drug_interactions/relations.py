@@ -21,6 +21,7 @@ from papers.drug_interactions.corpora import (
     ADVERSE,
     CAUSES,
     INTERACTS,
+    TERMS,
     TOKEN,
     Fact,
     Relation,
@@ -65,31 +66,18 @@ def all_pairs(sentences: Sequence[Sentence]) -> list[Sentence]:
 
 # --------------------------------------------------------------------------------------------------------- patterns
 
-_ADVICE = re.compile(
-    r"\b(?:should|must|caution\w*|avoid\w*|recommend\w*|advis\w+|contraindicat\w+|monitor\w*|careful\w*|not be "
-    r"(?:used|given|taken|administered)|dos\w+ (?:adjust\w+|reduc\w+))\b"
-)
-_CHANGE = re.compile(
-    r"\b(?:increas\w+|decreas\w+|reduc\w+|rais\w+|lower\w*|enhanc\w+|potentiat\w+|inhibit\w*|induc\w+|prolong\w*|"
-    r"elevat\w+|diminish\w*|alter\w*|affect\w*|impair\w*|accelerat\w+|delay\w*|interfer\w+|antagoni[sz]\w+|block\w*|"
-    r"augment\w*|attenuat\w+|additive|synerg\w+|displace\w*|interact\w*|doubl\w+)\b"
-)
-_TOGETHER = re.compile(
-    r"\b(?:with|concomitant\w*|concurrent\w*|co-?administ\w+|combin\w+|together|receiving|taking|when)\b"
-)
+
+def _words(group: str) -> re.Pattern[str]:
+    return re.compile(rf"\b(?:{'|'.join(TERMS[group])})\b")
+
+
+_ADVICE, _CHANGE, _TOGETHER = map(_words, ("advice", "change", "together"))
+_CAUSED_AFTER, _CAUSED_BEFORE = map(_words, ("caused_after", "caused_before"))
 _DENIED = re.compile(
     r"\b(?:no|not|did not|does not|without|neither|nor|unlikely)\b(?:\s+\S+){0,4}?\s+(?:\w*interact\w*|affect\w*|"
     r"alter\w*|influence\w*|chang\w+|effect\w*|differen\w+|significant\w*|evidence|increas\w+|decreas\w+|studied|been)"
 )
 _LISTED = re.compile(r"(?:\s|,|;|/|\(|\)|\band\b|\bor\b|e\.g\.|i\.e\.|\bsuch as\b|\bincluding\b|-|\bother\b)*")
-_CAUSED_AFTER = re.compile(
-    r"\b(?:induced|related|associated|caused|causes?|causing|produc\w+|develop\w*|resulted|result\w* in|led to|"
-    r"leading to|complicat\w+|toxicity|precipitat\w+|provok\w+|exacerbat\w+|experienced|following|reaction)\b"
-)
-_CAUSED_BEFORE = re.compile(
-    r"\b(?:due to|caused by|induced by|secondary to|associated with|related to|following|after|during|with|from|"
-    r"attributed to|complicati\w+ of|caused|while|on|receiving|treated|by|to|of)\b"
-)
 
 
 def interaction_by_patterns(pair: Candidate) -> bool:
