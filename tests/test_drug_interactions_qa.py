@@ -148,9 +148,10 @@ def test_a_follow_up_leaves_out_what_its_history_tells(sample: KnowledgeGraph) -
     pairs = asking.make_follow_ups(sample, 6, 3)
     assert len(pairs) == 6
     for pair in pairs:
-        assert pair.first.form is pair.then.form
-        assert pair.first.parameters != pair.then.parameters
-        assert pair.then.text.startswith(("And ", "What about "))
+        assert pair.first.form is pair.form
+        assert pair.first.parameters != pair.parameters
+        assert pair.then.startswith(("And ", "What about "))
+        assert pair.text == f"{pair.first.text} {pair.then}"
 
 
 # ------------------------------------------------------------------------------------------------------------ MedQuAD

@@ -152,10 +152,6 @@ def _terms(group: str) -> list[tuple[re.Pattern[str], str]]:
     return [(re.compile(rf"(?:{pattern})", re.IGNORECASE), str(value)) for pattern, value in words(TERMS)[group]]
 
 
-def _canonical(group: str, text: str) -> str:
-    return next((value for pattern, value in _terms(group) if pattern.fullmatch(text)), text.lower())
-
-
 def normal(label: Label, text: str) -> str:
     """What an entity stands for, in one spelling, so that two extractors and the gold can be compared."""
     text = " ".join(text.split())
@@ -167,4 +163,5 @@ def normal(label: Label, text: str) -> str:
     if label == "DOSAGE":
         return {"one": "1", "two": "2", "three": "3"}.get(text.lower(), text.lower())
     group = {"FREQUENCY": "frequencies", "ROUTE": "routes", "FORM": "forms"}.get(label)
-    return _canonical(group, text) if group else text.lower()
+    known = _terms(group) if group else []
+    return next((value for pattern, value in known if pattern.fullmatch(text)), text.lower())

@@ -128,26 +128,18 @@ Namer = Callable[[list[Doc]], list[list[Span]]]
 # ----------------------------------------------------------------------------------------------- ConText and linking
 
 
-@lru_cache
-def _seizure_pattern() -> str:
-    terms = words(TERMS)["seizures"]
-    before = "|".join(terms["before"])
-    return rf"(?:\b(?:{before})[ -])*\b(?:{'|'.join(terms['nouns'])})\b"
-
-
 @lru_cache(maxsize=4)
 def pipeline(own_rules: bool = True) -> Language:
-    """Sentences, the seizure and symptom terms, and ConText, with the rules of `data/clinical_terms.yml` if
-    `own_rules`.
-    """
+    """Sentences, seizure and symptom terms, and ConText, with the rules of `data/clinical_terms.yml` if `own_rules`."""
     terms, nlp = words(TERMS), spacy.blank("en")
     # medspaCy's own sentence splitter takes ten times as long as all the rest, and these notes end a sentence plainly
     nlp.add_pipe("sentencizer", config={"punct_chars": [".", "!", "?", "\n", "\n\n"]})
     matcher: TargetMatcher = nlp.add_pipe("medspacy_target_matcher")
-    symptoms = "|".join(map(re.escape, terms["symptoms"]))
+    seizures, symptoms = terms["seizures"], "|".join(map(re.escape, terms["symptoms"]))
+    before = rf"(?:\b(?:{'|'.join(seizures['before'])})[ -])*"
     matcher.add(
         [
-            TargetRule("seizure", "SEIZURE", pattern=_seizure_pattern()),
+            TargetRule("seizure", "SEIZURE", pattern=rf"{before}\b(?:{'|'.join(seizures['nouns'])})\b"),
             TargetRule("symptom", "SYMPTOM", pattern=rf"\b(?:{symptoms})\b"),
         ]
     )

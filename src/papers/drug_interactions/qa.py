@@ -30,7 +30,7 @@ from papers.drug_interactions.answering import (
 )
 from papers.drug_interactions.cypher import Retrieved, is_right
 from papers.drug_interactions.judge import Judged, Rating, rate
-from papers.drug_interactions.questions import NO, NOT_KNOWN, YES, Asked, FollowUp, Reference, answer_of
+from papers.drug_interactions.questions import NO, NOT_KNOWN, YES, Asked, Reference, answer_of
 
 LABELS = {
     "none": "No retrieval",
@@ -108,15 +108,12 @@ def by_lines(questions: Sequence[Asked], evidence: Sequence[Evidence], vocabular
 # ------------------------------------------------------------------------------------------------------------ Cypher
 
 
-def statement(
-    retrieved: Sequence[Retrieved], task: str = "cypher"
-) -> Callable[[Sequence[Asked | FollowUp]], list[Answer]]:
+def statement(retrieved: Sequence[Retrieved], task: str = "cypher") -> Asking:
     """The statements that were written for questions: the step that gave the right names, and why it failed."""
 
-    def ask(questions: Sequence[Asked | FollowUp]) -> list[Answer]:
+    def ask(questions: Sequence[Asked]) -> list[Answer]:
         rows = []
-        for unit, r in zip(questions, retrieved, strict=True):
-            question = unit.then if isinstance(unit, FollowUp) else unit
+        for question, r in zip(questions, retrieved, strict=True):
             step = r.step(question)
             measures = {
                 "first_try": step == "first try",

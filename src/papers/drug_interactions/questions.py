@@ -74,36 +74,11 @@ class Asked:
 
 
 @dataclass(frozen=True)
-class FollowUp:
-    """A question that only its history makes whole: "And with warfarin?"."""
+class FollowUp(Asked):
+    """A question that only its history makes whole ("And with warfarin?"); `text` has `first` and `then`."""
 
     first: Asked
-    then: Asked
-
-    @property
-    def text(self) -> str:
-        """Both questions."""
-        return f"{self.first.text} {self.then.text}"
-
-    @property
-    def unit(self) -> str:
-        """The form, and both questions."""
-        return f"{self.then.form.name}: {self.text}"
-
-    @property
-    def cluster(self) -> str:
-        """What the second question is about."""
-        return self.then.cluster
-
-    @property
-    def gold(self) -> str:
-        """The right answer to the second question."""
-        return self.then.gold
-
-    @property
-    def strata(self) -> Mapping[str, str]:
-        """Those of the second question."""
-        return self.then.strata
+    then: str
 
 
 @dataclass(frozen=True)
@@ -193,7 +168,9 @@ def make_follow_ups(graph: KnowledgeGraph, n: int, seed: int) -> list[FollowUp]:
             then = next((q for q in drawn if first and q.parameters != first.parameters), None)
             if first and then:
                 follow_up = _worded(then, form.follow_ups, i % len(form.follow_ups))
-                pairs.append(FollowUp(_worded(first, form.wordings, 0), follow_up))
+                before = _worded(first, form.wordings, 0)
+                whole = replace(follow_up, text=f"{before.text} {follow_up.text}")
+                pairs.append(FollowUp(**vars(whole), first=before, then=follow_up.text))
     return pairs
 
 
