@@ -18,6 +18,7 @@ from helpers.results import figures
 from helpers.results.answers import Answer, Item
 from helpers.results.outcomes import Outcomes
 from papers.clinical_notes.chart_questions import ASKED, NOT_FOUND, ChartQuestion, Kind, Value, spoken
+from papers.clinical_notes.cleaning import milligrams
 from papers.clinical_notes.passages import Chunk
 from papers.clinical_notes.query import Lexicon
 from papers.clinical_notes.questions import by_note
@@ -38,10 +39,10 @@ COLOURS = dict(zip(ARMS, ("#125ee0", "#c35410", "#af219d", "#079c6b"), strict=Tr
 # ----------------------------------------------------------------------------------------------------------- passages
 
 
-def retrieved(retriever: Retriever, questions: Sequence[ChartQuestion], k: int) -> list[tuple[Chunk, ...]]:
+def retrieved(retriever: Retriever, questions: Sequence[ChartQuestion], k: int) -> list[list[Chunk]]:
     """The `k` best passages for each question, in order of date."""
-    found = [retriever.retrieve(question.text, k=k).results for question in questions]
-    return [tuple(sorted((r.chunk for r in results), key=_by_date)) for results in found]
+    found = [retriever.retrieve(question.text, k=k).passages for question in questions]
+    return [sorted(chunks, key=_by_date) for chunks in found]
 
 
 def right_passages(questions: Sequence[ChartQuestion], chunks: Sequence[Chunk]) -> list[list[Chunk]]:
@@ -139,13 +140,7 @@ def judged(question: ChartQuestion, reply: Reply, shown: Sequence[Chunk], lexico
 
 @dataclass(frozen=True)
 class Said:
-    """What could be read off an answer.
-
-    Attributes:
-        cited: numbers in brackets, as written, each once.
-        value: what it says; None if nothing could be read.
-        not_found: whether it says that the chart does not tell.
-    """
+    """What could be read off an answer: numbers in brackets, each once, and the value or "not found"."""
 
     cited: tuple[int, ...]
     value: Value | None
@@ -172,11 +167,7 @@ _EVERY = {"12": 2.0, "8": 3.0, "24": 1.0, "6": 4.0}
 
 def read_dose(words: str, _: Lexicon | None = None) -> float | None:
     """The first amount in mg (or g) of a text."""
-    match = re.search(r"(\d+(?:,\d{3})*(?:\.\d+)?)\s*(mg|mgs|milligrams?|g|grams?)\b", words, re.I)
-    if not match:
-        return None
-    amount = float(match[1].replace(",", ""))
-    return amount if match[2].lower().startswith("m") else 1000 * amount
+    return milligrams(re.sub(r"\bmilligrams?\b", "mg", words, flags=re.I))
 
 
 def read_times(words: str, _: Lexicon | None = None) -> float | None:

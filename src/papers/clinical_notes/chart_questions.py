@@ -63,16 +63,9 @@ KINDS: tuple[Kind, ...] = tuple(ASKED)
 
 @dataclass(frozen=True)
 class ChartQuestion:
-    """A question about one chart.
+    """A question about one chart, with the drug (generic name) and days that it is about.
 
-    Attributes:
-        kind: one of the seven.
-        text: as asked.
-        patient: whose chart.
-        drug: generic name, or None.
-        since, until: days that it is about, or None.
-        truth: the right answers; None if the chart holds none.
-        places: sentences that hold it.
+    `truth` has the right answers, None if the chart holds none; `places` are the sentences that hold it.
     """
 
     kind: Kind
@@ -138,9 +131,8 @@ class _Case:
 def write_chart_questions(charts: Charts, names: Names, per_kind: int, absent: int, seed: int) -> list[ChartQuestion]:
     """So many questions of each kind from the gold facts, and so many about drugs that the chart does not name.
 
-    Each patient is asked about at most once a kind, and each kind asks the charts in an order of its own, so that many
-    patients are asked about. `truth` may hold several right answers, for example the doses before and after a change
-    within the month.
+    A patient is asked at most once a kind, and each kind asks the charts in an order of its own. `truth` may hold
+    several right answers, for example the doses before and after a change within the month.
     """
     rng = np.random.default_rng(seed)
     of_chart = [list(_chart_cases(chart, names)) for chart in charts]

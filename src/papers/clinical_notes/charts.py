@@ -285,16 +285,10 @@ class _Patient(Course):
 
 
 def generate(patients: int, seed: int, paraphrased: float = 0.0) -> Charts:
-    """Charts of so many patients, always the same for the same seed and share.
+    """Charts of so many patients, always the same for the same seed and share, whatever their number.
 
-    A patient's chart does not depend on how many there are. Of ten patients in a row five are for training, two for
-    development and three for the test.
-
-    Args:
-        patients: how many.
-        seed: of all that is drawn.
-        paraphrased: how often, from 0 to 1, a shared sentence of a test note is worded by a language model's paraphrase
-            if `data/clinical_paraphrases.yml` has one of it. Train and development notes have none.
+    Of ten patients in a row five are for training, two for development and three for the test. `paraphrased` says how
+    often, from 0 to 1, a shared sentence of a test note takes a paraphrase that `data/clinical_paraphrases.yml` has.
 
     Raises:
         ValueError: there are no patients, or more than four digits can number; or the share is none.

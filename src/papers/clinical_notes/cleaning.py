@@ -23,12 +23,7 @@ CONTEXT_LIMIT: Final = 150
 
 @dataclass(frozen=True)
 class Cleaned:
-    """A cleaned text, and where each of its characters stood.
-
-    Attributes:
-        text: the cleaned text.
-        starts, ends: for each character of it, first and last + 1 character of the original that it stands for.
-    """
+    """A cleaned text; for each character of it the first and last + 1 character of the original that it stands for."""
 
     text: str
     starts: tuple[int, ...]
@@ -121,13 +116,17 @@ def aliases() -> dict[str, str]:
     return found
 
 
+def abbreviations() -> set[str]:
+    """Abbreviations of drugs, which must stand in capitals: in small letters some are other words."""
+    lists = words(DRUGS)
+    return {a for group in ("antiseizure", "rescue") for of in lists[group].values() for a in of["abbreviations"]}
+
+
 @lru_cache(maxsize=4096)
 def generic_name(name: str, slips: int = 1) -> str:
-    """The generic name for a drug's name as written; the name itself, in lower case, if the dictionary lacks it.
+    """The generic name for a drug's name as written, with `slips` letters wrong in one of seven letters or more.
 
-    Args:
-        name: as written.
-        slips: letters that may be wrong in a name of seven letters or more.
+    A name that the dictionary lacks is given back in lower case.
     """
     known, typed = aliases(), " ".join(name.lower().split())
     if typed in known:
@@ -153,10 +152,6 @@ def _terms(group: str) -> list[tuple[re.Pattern[str], str]]:
     return [(re.compile(rf"(?:{pattern})", re.IGNORECASE), str(value)) for pattern, value in words(TERMS)[group]]
 
 
-def _canonical(group: str, text: str) -> str:
-    return next((value for pattern, value in _terms(group) if pattern.fullmatch(text)), text.lower())
-
-
 def normal(label: Label, text: str) -> str:
     """What an entity stands for, in one spelling, so that two extractors and the gold can be compared."""
     text = " ".join(text.split())
@@ -168,4 +163,5 @@ def normal(label: Label, text: str) -> str:
     if label == "DOSAGE":
         return {"one": "1", "two": "2", "three": "3"}.get(text.lower(), text.lower())
     group = {"FREQUENCY": "frequencies", "ROUTE": "routes", "FORM": "forms"}.get(label)
-    return _canonical(group, text) if group else text.lower()
+    known = _terms(group) if group else []
+    return next((value for pattern, value in known if pattern.fullmatch(text)), text.lower())

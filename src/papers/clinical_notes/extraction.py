@@ -86,13 +86,9 @@ class Finding:
 
 @dataclass(frozen=True)
 class Medication:
-    """A drug with what a passage says of it; an attribute that is not said is None.
+    """A drug with what a passage says of it, in the spelling of `normal`; an attribute that is not said is None.
 
-    Attributes:
-        drug: generic name.
-        role: see `Mention`.
-        start, end: the drug's own span; both 0 for an extractor that gives none.
-        strength, dosage, frequency, route, form, duration: in one spelling, as `normal` gives it.
+    `start` and `end` are the drug's own span, both 0 for an extractor that gives none; see `Mention` for the role.
     """
 
     drug: str
@@ -109,16 +105,9 @@ class Medication:
 
 @dataclass(frozen=True)
 class Reading:
-    """What an extractor read in one note.
+    """What an extractor read in one note; `entities` and `findings` are empty for one that gives no spans.
 
-    Attributes:
-        note_id: the note.
-        medications: drugs with their attributes.
-        status: the seizure status of the note.
-        entities: spans with Med7's labels; empty for an extractor that gives none.
-        findings: seizures and symptoms with their context; empty likewise.
-        parsed: whether the extractor's answer could be read.
-        reply: the language model's, if one read it.
+    `parsed` says whether its answer could be read, `reply` is the language model's, if one read it.
     """
 
     note_id: str
@@ -139,28 +128,18 @@ Namer = Callable[[list[Doc]], list[list[Span]]]
 # ----------------------------------------------------------------------------------------------- ConText and linking
 
 
-@lru_cache
-def _seizure_pattern() -> str:
-    terms = words(TERMS)["seizures"]
-    before = "|".join(terms["before"])
-    return rf"(?:\b(?:{before})[ -])*\b(?:{'|'.join(terms['nouns'])})\b"
-
-
 @lru_cache(maxsize=4)
 def pipeline(own_rules: bool = True) -> Language:
-    """Sentences, the seizure and symptom terms, and ConText.
-
-    Args:
-        own_rules: add the ConText rules of `data/clinical_terms.yml` to those that medspaCy comes with.
-    """
+    """Sentences, seizure and symptom terms, and ConText, with the rules of `data/clinical_terms.yml` if `own_rules`."""
     terms, nlp = words(TERMS), spacy.blank("en")
     # medspaCy's own sentence splitter takes ten times as long as all the rest, and these notes end a sentence plainly
     nlp.add_pipe("sentencizer", config={"punct_chars": [".", "!", "?", "\n", "\n\n"]})
     matcher: TargetMatcher = nlp.add_pipe("medspacy_target_matcher")
-    symptoms = "|".join(map(re.escape, terms["symptoms"]))
+    seizures, symptoms = terms["seizures"], "|".join(map(re.escape, terms["symptoms"]))
+    before = rf"(?:\b(?:{'|'.join(seizures['before'])})[ -])*"
     matcher.add(
         [
-            TargetRule("seizure", "SEIZURE", pattern=_seizure_pattern()),
+            TargetRule("seizure", "SEIZURE", pattern=rf"{before}\b(?:{'|'.join(seizures['nouns'])})\b"),
             TargetRule("symptom", "SYMPTOM", pattern=rf"\b(?:{symptoms})\b"),
         ]
     )
@@ -206,8 +185,8 @@ ATTRIBUTES: Final[dict[str, str]] = {label: label.lower() for label in LABELS if
 def link(doc: Doc, spans: Sequence[Span]) -> list[tuple[Span, dict[str, Any]]]:
     """Each drug of a document with what is said of it in its sentence.
 
-    An attribute goes to the last drug before it, or to the first one after it if there is none before. A strength that
-    follows "from" is the dose before and is left out. The first attribute of a kind counts.
+    An attribute goes to the last drug before it, or else to the first one after it. A strength that follows "from" is
+    the dose before and is left out. The first attribute of a kind counts.
     """
     drugs: dict[int, list[tuple[Span, dict[str, Any]]]] = {}
     for span in spans:

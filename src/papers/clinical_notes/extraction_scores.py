@@ -46,12 +46,9 @@ Ratios = dict[str, tuple[float, float]]
 
 @dataclass(frozen=True)
 class NoteUnit:
-    """A note with what is to be read in it; see `Answer` for unit, cluster, gold and strata.
+    """A note with its gold spans, to be read; see `Answer` for unit, cluster, gold and strata.
 
-    Attributes:
-        note: the note.
-        mentions, contexts: its gold spans.
-        reworded: templates of which some test note has a paraphrase.
+    `reworded` are the templates of which some test note has a paraphrase.
     """
 
     unit: str
@@ -93,17 +90,11 @@ def gold_status(chart: Chart, note: Note) -> Status:
 def by_extractor(
     read: Extractor, *, spans: bool = True, values: Collection[str] = VALUES, model: str = ""
 ) -> Callable[[Sequence[NoteUnit]], list[Answer]]:
-    """An extractor as an arm.
+    """An extractor as an arm, with what it gives: spans or none, and values. `model` is a name that a claim names.
 
     Measures: accuracy (of the status); precision, recall and f1 of exact spans, f1 of each label, recall by whose words
     the sentence is in, overlap_f1; taken_..._f1 of values linked to a drug that is taken; mentions_found (of seizures
     and symptoms).
-
-    Args:
-        read: the extractor.
-        spans: whether it gives any.
-        values: that it gives.
-        model: its name, if it is one that a claim names.
     """
 
     def row(unit: NoteUnit, reading: Reading) -> Answer:

@@ -9,7 +9,7 @@ import hashlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import date
-from typing import Literal
+from typing import Literal, get_args
 
 Split = Literal["train", "dev", "test"]
 NoteKind = Literal["clinic visit", "phone call", "admission", "discharge summary", "EEG report"]
@@ -22,10 +22,9 @@ Wording = Literal["shared", "held out", "paraphrased"]
 """Whose words a sentence is in: those that all notes share, those that only test notes have, a language model's."""
 Label = Literal["DRUG", "STRENGTH", "DOSAGE", "FREQUENCY", "ROUTE", "FORM", "DURATION"]
 
-SPLITS: tuple[Split, ...] = ("train", "dev", "test")
-LABELS: tuple[Label, ...] = ("DRUG", "STRENGTH", "DOSAGE", "FREQUENCY", "ROUTE", "FORM", "DURATION")
+LABELS: tuple[Label, ...] = get_args(Label)
 """Med7's seven labels (Kormilitzin et al. 2021)."""
-CONTEXTS: tuple[Context, ...] = ("affirmed", "negated", "historical", "family", "hypothetical")
+CONTEXTS: tuple[Context, ...] = get_args(Context)
 """medspaCy's classes of ConText; affirmed is what none of its modifiers touches."""
 
 
@@ -34,15 +33,7 @@ CONTEXTS: tuple[Context, ...] = ("affirmed", "negated", "historical", "family", 
 
 @dataclass(frozen=True, kw_only=True)
 class Note:
-    """One dated note.
-
-    Attributes:
-        note_id: unique over all charts; begins with the patient's id.
-        patient_id: whose it is.
-        date: when it was written.
-        kind: what sort of note it is.
-        text: as it stands in the chart, with its misspellings, redactions and odd characters.
-    """
+    """One dated note, with misspellings, redactions and odd characters; its id begins with the patient's."""
 
     note_id: str
     patient_id: str
@@ -53,13 +44,9 @@ class Note:
 
 @dataclass(frozen=True, kw_only=True)
 class Fact:
-    """Something true of a patient, and the passage that states it: `note.text[start:end]`.
+    """Something true of a patient, and the sentence that states it: `note.text[start:end]`.
 
-    Attributes:
-        patient_id, note_id: where it is stated.
-        start, end: characters of the sentence in the note's text.
-        date: when it was so; of a copied passage the date of the note that it was copied from.
-        copied_from: the note whose passage was copied forward, or None. Such a passage may be out of date.
+    `date` is when it was so; of a passage that was copied forward (`copied_from`) the date of the older note.
     """
 
     patient_id: str
@@ -72,20 +59,16 @@ class Fact:
 
 @dataclass(frozen=True, kw_only=True)
 class MedicationEvent(Fact):
-    """What happened to one drug at one date.
+    """What happened to one drug at one date; what the passage does not state is None.
 
     Attributes:
-        drug: generic name, in lower case, a key of `data/clinical_drugs.yml` where that has it.
-        dose_mg: at one time, after the event; None where the passage does not state it (a stop, for example).
-        unit: as written, mg or g.
+        drug: generic name, a key of `data/clinical_drugs.yml` where that has it.
+        dose_mg: at one time, after the event; `unit` is as written.
         units: of the form at one time ("2 tablets" of `dose_mg / units` each); 1 where it is not said.
-        times_per_day: None where it is not said, or for a single dose.
-        route, form: None where it is not said.
-        action: what was done.
         replaces: the drug that a switch ends.
-        reason: why, in the passage's own terms (a side effect, seizures, seizure freedom), or None.
-        effectiveness: how well the drug worked up to then, where the passage says so.
-        past: from before the chart begins; `date` is then that of the note, for the passage gives none.
+        reason: in the passage's own terms (a side effect, seizures, seizure freedom).
+        effectiveness: how well the drug worked up to then.
+        past: from before the chart begins; `date` is then that of the note.
     """
 
     drug: str
@@ -104,12 +87,9 @@ class MedicationEvent(Fact):
 
 @dataclass(frozen=True, kw_only=True)
 class SeizureStatus(Fact):
-    """Whether the patient had seizures in the time up to `date`.
+    """Whether the patient had seizures up to `date`, of which kind and how many a month (None: not said).
 
-    Attributes:
-        status: positive or negative; a note that says nothing has no such fact, which is the paper's "unknown".
-        kind: of the seizures, or None.
-        per_month: how many; 0 for none; None where it is not said.
+    A note that says nothing has no such fact, which is the paper's "unknown".
     """
 
     status: Literal["positive", "negative"]
@@ -119,14 +99,7 @@ class SeizureStatus(Fact):
 
 @dataclass(frozen=True, kw_only=True)
 class Symptom(Fact):
-    """A symptom or side effect that a passage speaks of.
-
-    Attributes:
-        name: the field's common term, in lower case.
-        context: whether the patient has it; see `CONTEXTS`.
-        role: part of a seizure, or effect of a drug.
-        drug: that drug, where the passage says so.
-    """
+    """A part of a seizure, or an effect of a drug (named where the passage says so), and whether the patient has it."""
 
     name: str
     context: Context
@@ -136,13 +109,7 @@ class Symptom(Fact):
 
 @dataclass(frozen=True, kw_only=True)
 class EegFinding(Fact):
-    """What an EEG showed.
-
-    Attributes:
-        finding: in lower case.
-        abnormal: whether it is out of the ordinary.
-        region: where, or None.
-    """
+    """What an EEG showed, and where, if it says."""
 
     finding: str
     abnormal: bool
@@ -171,9 +138,6 @@ class Mention:
     """One span of a note with one of Med7's seven labels.
 
     Attributes:
-        note_id: where.
-        start, end: characters in the note's text.
-        label: one of `LABELS`.
         value: what it stands for, in one spelling: the generic name, "500 mg", times a day, "oral", "tablet".
         drug: the generic name that it belongs to; its own for a DRUG.
         role: whether the patient takes that drug then, took it once, might, is allergic to it, or a relative takes it.
@@ -207,18 +171,10 @@ class ContextMention:
 
 @dataclass(frozen=True, kw_only=True)
 class Chart:
-    """A patient's notes in order of date, and all that is true of them.
+    """A patient's notes in order of date, all gold facts in order of note and place (copies included), and all spans.
 
-    Attributes:
-        patient_id: the patient.
-        split: train, dev or test; a patient is in one of them only.
-        epilepsy: focal or generalised.
-        outcome: successful (no seizures in the last year), refractory (seizures in spite of two drugs that were
-            raised to a full dose), or undetermined.
-        notes: in order of date.
-        medications ... adherence: the gold facts, in order of note and place, copied passages included.
-        mentions, contexts: the gold spans.
-        identifiers: made-up record and telephone numbers that a note gives away. None may reach a record or the book.
+    `outcome` is successful (no seizures in the last year), refractory (seizures in spite of two drugs at a full dose),
+    or undetermined. `identifiers` are made-up numbers that a note gives away: none may reach a record or the book.
     """
 
     patient_id: str

@@ -5,7 +5,6 @@ from __future__ import annotations
 import random
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Final
 
 import spacy
@@ -16,10 +15,10 @@ from spacy.training import Example
 from spacy.util import filter_spans, fix_random_seed, minibatch
 from tqdm import tqdm
 
-from papers.clinical_notes.cleaning import TERMS, aliases, clean
+from papers.clinical_notes.cleaning import TERMS, abbreviations, aliases, clean
 from papers.clinical_notes.extraction import Namer, TargetMatcher, TargetRule
 from papers.clinical_notes.gold import LABELS, Chart
-from papers.clinical_notes.wording import DRUGS, words
+from papers.clinical_notes.wording import words
 
 LEARN_RATE: Final = 0.003
 """Of the training: three times the library's own, because there are few notes."""
@@ -29,20 +28,17 @@ LEARN_RATE: Final = 0.003
 
 
 def by_rules(*, slips: int = 1, drugs: Iterable[str] | None = None, anywhere: bool = False) -> Namer:
-    """medspaCy's target rules: the drug dictionary, and patterns for what belongs to a drug.
+    """medspaCy's target rules: a drug dictionary, and patterns for what belongs to a drug.
 
     Args:
-        slips: letters that may be wrong in a drug's name of seven letters or more; 0 for exact names only.
-        drugs: names to look for; the project's dictionary if left out. Its abbreviations must stand in capitals.
+        slips: letters that may be wrong in a drug's name of seven letters or more.
+        drugs: names to look for; the project's dictionary if left out, whose abbreviations must be in capitals.
         anywhere: keep doses and times in sentences without a drug too ("daily" is said of much else).
     """
     terms, nlp = words(TERMS), spacy.blank("en")
     matcher = TargetMatcher(nlp, rules=None)
     known = sorted(aliases() if drugs is None else {name.lower() for name in drugs})
-    lists = words(DRUGS)
-    short = {a for kind in ("antiseizure", "rescue") for d in lists[kind].values() for a in d["abbreviations"]}
-    if drugs is not None:
-        short = set()
+    short = abbreviations() if drugs is None else set()
     rules = [TargetRule(name, "DRUG") for name in known if name.upper() not in short]
     rules += [TargetRule(name, "DRUG", pattern=[{"TEXT": name}]) for name in sorted(short)]
     for label, group in (("FREQUENCY", "frequencies"), ("ROUTE", "routes"), ("FORM", "forms")):
@@ -93,12 +89,9 @@ def names_in_dictionary(texts: Iterable[str]) -> set[str]:
 
 
 def given(drugs: Mapping[str, Sequence[tuple[int, int]]], rules: Namer, order: Sequence[str]) -> Namer:
-    """The drugs as given, and what the rules find beside them: tests the pairing alone.
+    """The drugs as given, by their spans in the cleaned text, and what the rules find beside them: the pairing alone.
 
-    Args:
-        drugs: spans of the drugs in the cleaned text, by identifier of the text.
-        rules: names the attributes.
-        order: identifiers in the order in which the texts will come.
+    `order` has the texts' identifiers in the order in which they will come.
     """
 
     def name(docs: list[Doc]) -> list[list[Span]]:
@@ -136,37 +129,18 @@ def training_examples(nlp: Language, charts: Iterable[Chart]) -> tuple[list[Exam
     return examples, lost
 
 
-@dataclass(frozen=True)
-class Training:
-    """A trained model, and how its training went.
+def train(
+    train_on: Iterable[Chart], develop_on: Iterable[Chart], *, passes: int, seed: int
+) -> tuple[Language, list[float]]:
+    """Train a small spaCy model with Med7's seven labels on the CPU; the best pass on the development notes counts.
 
-    Attributes:
-        nlp: the model.
-        f1: micro F1 on the development notes after each pass.
-        notes: training notes.
-        lost: gold entities that do not fit the tokens, and so were not learned from.
-    """
-
-    nlp: Language
-    f1: tuple[float, ...]
-    notes: int
-    lost: int
-
-
-def train(train_on: Iterable[Chart], develop_on: Iterable[Chart], *, passes: int, seed: int) -> Training:
-    """Train a small spaCy model with Med7's seven labels on the CPU; the best pass on the development notes is kept.
-
-    Args:
-        train_on: charts to learn from.
-        develop_on: charts to choose the pass by.
-        passes: over all training notes.
-        seed: of the weights, the order of notes and the dropout.
+    Its micro F1 on these after each pass comes with it.
     """
     fix_random_seed(seed)
     shuffle = random.Random(seed)  # noqa: S311  # the order of notes is no secret
     nlp = spacy.blank("en")
     nlp.add_pipe("ner")
-    examples, lost = training_examples(nlp, train_on)
+    examples, _ = training_examples(nlp, train_on)
     held, _ = training_examples(nlp, develop_on)
     optimizer = nlp.initialize(lambda: examples)
     optimizer.learn_rate = LEARN_RATE
@@ -180,7 +154,7 @@ def train(train_on: Iterable[Chart], develop_on: Iterable[Chart], *, passes: int
             best = nlp.to_bytes()
         scores.append(f1)
     nlp.from_bytes(best)
-    return Training(nlp, tuple(scores[1:]), len(examples), lost)
+    return nlp, scores[1:]
 
 
 def by_model(nlp: Language) -> Namer:
@@ -198,11 +172,7 @@ def by_model(nlp: Language) -> Namer:
 
 
 def med7(package: str) -> tuple[Language | None, str]:
-    """Med7 if it is installed and this spaCy can load it, or else why not and what to do.
-
-    Args:
-        package: `en_core_med7_lg` or `en_core_med7_trf`, as Hugging Face has them (kormilitzin).
-    """
+    """Med7 (kormilitzin on Hugging Face) if it is installed and loads, or else why not and what to do."""
     link = f"https://huggingface.co/kormilitzin/{package}/resolve/main/{package}-any-py3-none-any.whl"
     if not spacy.util.is_package(package):
         return None, f"{package} is not installed. Where Hugging Face is reachable: pip install {link}"

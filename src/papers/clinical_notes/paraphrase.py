@@ -31,8 +31,8 @@ from helpers.engine_install import EngineError
 from helpers.llm import LLM, connect
 from helpers.services import LlmEndpoint, ServiceError
 from helpers.settings import DATA, SettingsError, profile_model, settings
-from papers.clinical_notes.cleaning import TERMS, aliases
-from papers.clinical_notes.wording import DRUGS, PARAPHRASES, WORDING, words
+from papers.clinical_notes.cleaning import TERMS, abbreviations, aliases
+from papers.clinical_notes.wording import PARAPHRASES, WORDING, words
 
 SEEDS: Final = (1, 2)
 """One answer a sentence and seed."""
@@ -43,9 +43,6 @@ NEAR: Final = 88
 """rapidfuzz's ratio (0 to 100) from which two wordings are too near, a name in braces counting as one character."""
 _NO_SENTENCES: Final = ("identifier", "other_kinds", "one_kind", "durations")
 """Lists of the wording file that hold terms, or numbers that should not be there."""
-
-_LENGTHS: Final = (0.5, 3.0)
-"""Fewest and most words, to those of the template."""
 
 
 @lru_cache
@@ -68,7 +65,7 @@ def names_in(sentence: str) -> Counter[str]:
     """The names in braces, and how often each stands there.
 
     Raises:
-        ValueError: a brace is not closed or not opened, or what stands in one is not a plain name.
+        ValueError: a brace has no partner, or what stands in one is not a plain name.
     """
     fields = list(string.Formatter().parse(sentence))
     names = Counter(name for _, name, _, _ in fields if name is not None)
@@ -87,9 +84,8 @@ def _found(patterns: Iterable[str], sentence: str) -> Counter[str]:
 
 
 def cues(sentence: str) -> set[str]:
-    """The groups of cues of which the sentence has a word.
-
-    "No change" is a word for keeping and not for denying, "family history" one for the family and not for long ago.
+    """The groups of cues of which the sentence has a word; "no change" denies nothing, "family history" is the
+    family's.
     """
     said = re.sub(r"\bno changes?\b", "unchanged", sentence, flags=re.IGNORECASE)
     said = re.sub(r"\bfamily history\b", "family", said, flags=re.IGNORECASE)
@@ -103,13 +99,12 @@ def _medical() -> tuple[str, ...]:
     dosing = [pattern for group in ("frequencies", "routes", "forms") for pattern, _ in terms[group]]
     kinds = [kind for of in wording["kinds"].values() for part in ("shared", "held_out") for kind in of[part]]
     others = [kind for bank in ("other_kinds", "one_kind") for of in wording[bank].values() for kind in of]
-    drugs = words(DRUGS)
-    short = {a for kind in ("antiseizure", "rescue") for of in drugs[kind].values() for a in of["abbreviations"]}
+    short = abbreviations()
     names = [*(n for n in aliases() if n.upper() not in short), *terms["symptoms"], *kinds, *others]
-    # an abbreviation in small letters is another word: PER is a drug
-    abbreviations = [f"(?-i:{a})" for a in sorted(short)]
+    # PER is a drug, per is not
+    capitals = [f"(?-i:{a})" for a in sorted(short)]
     seizures = [*terms["seizures"]["nouns"], *words(ASKING)["seizures"]]
-    return (*dosing, *seizures, *map(re.escape, names), *abbreviations)
+    return (*dosing, *seizures, *map(re.escape, names), *capitals)
 
 
 def _same_names(answer: str, template: str) -> bool:
@@ -123,19 +118,11 @@ def _ends(sentence: str) -> int:
     return len(re.findall(r"[.!?](?= )", _plain(sentence)))
 
 
-def _out_of_place(sentence: str) -> bool:
-    """Whether a name that is filled in with a capital letter stands inside, where it would be wrong."""
-    inside = sentence[1:]
-    return any(f"{{{name}}}" in inside for name in ("Pt", "Pron", "Relative"))
-
-
 def _misfits(answer: str, template: str) -> bool:
+    """Whether a name filled in with a capital letter stands inside, or words do not go with what is filled in."""
     pattern = "|".join(words(ASKING)["misfits"])
-    return bool(set(re.findall(pattern, answer.lower())) - set(re.findall(pattern, template.lower())))
-
-
-def _new(patterns: Iterable[str], answer: str, template: str) -> bool:
-    return bool(_found(patterns, answer) - _found(patterns, template))
+    inside = re.search(r".\{(?:Pt|Pron|Relative)\}", answer)
+    return bool(inside or set(re.findall(pattern, answer.lower())) - set(re.findall(pattern, template.lower())))
 
 
 def _near(sentence: str, others: Iterable[str]) -> bool:
@@ -144,27 +131,25 @@ def _near(sentence: str, others: Iterable[str]) -> bool:
 
 
 def refusal(template: str, answer: str, others: Iterable[str] = ()) -> str | None:
-    """Why an answer is no paraphrase of a template, as far as a check can tell; None if nothing is against it.
+    """Why an answer, after `tidy`, is no paraphrase of a template, as far as a check can tell; None if it is one.
 
-    Args:
-        template: the sentence that was to be reworded.
-        answer: what came back, after `tidy`.
-        others: paraphrases that are kept already.
+    `others` are paraphrases that are kept already.
     """
     known = words(ASKING)
+
+    def new(patterns: Iterable[str]) -> bool:
+        return bool(_found(patterns, answer) - _found(patterns, template))
+
     checks: tuple[tuple[str, Callable[[], bool]], ...] = (
         ("no single line", lambda: not answer or "\n" in answer),
         ("not plain ASCII", lambda: not answer.isascii()),
         ("other names in braces", lambda: not _same_names(answer, template)),
-        (
-            "too short or too long",
-            lambda: not _LENGTHS[0] <= len(answer.split()) / len(template.split()) <= _LENGTHS[1],
-        ),
+        ("too short or too long", lambda: not 0.5 <= len(answer.split()) / len(template.split()) <= 3),
         ("more than one sentence", lambda: _ends(answer) > _ends(template)),
-        ("does not go with what is filled in", lambda: _out_of_place(answer) or _misfits(answer, template)),
-        ("a person of its own", lambda: _new(known["persons"], answer, template)),
-        ("a new number or time", lambda: _new(known["numbers"], answer, template)),
-        ("a new drug, dose, seizure or symptom", lambda: _new(_medical(), answer, template)),
+        ("does not go with what is filled in", lambda: _misfits(answer, template)),
+        ("a person of its own", lambda: new(known["persons"])),
+        ("a new number or time", lambda: new(known["numbers"])),
+        ("a new drug, dose, seizure or symptom", lambda: new(_medical())),
         ("other cues", lambda: cues(answer) != cues(template)),
         ("near to a wording that is there", lambda: _near(answer, (*_written(), *others))),
     )
@@ -211,14 +196,7 @@ def ask(model: LLM, sentences: Sequence[str], seeds: Sequence[int] = SEEDS) -> I
 
 @dataclass
 class Sifted:
-    """What came of the answers.
-
-    Attributes:
-        asked: how many there were.
-        refused: how many the checks refused, by reason.
-        removed: those that were taken out on reading, as template, paraphrase and reason.
-        kept: paraphrases by template.
-    """
+    """What came of the answers: how many were refused by reason, removed on reading, and kept by template."""
 
     asked: int = 0
     refused: Counter[str] = field(default_factory=Counter)
@@ -232,12 +210,7 @@ class Sifted:
 
 
 def sift(answers: Iterable[tuple[str, str]], removed: Mapping[tuple[str, str], str]) -> Sifted:
-    """Keep the answers that nothing is against.
-
-    Args:
-        answers: template and answer of each.
-        removed: why a paraphrase was taken out on reading, by template and paraphrase; it stays out.
-    """
+    """Keep the answers (template and answer of each) that nothing is against; what was taken out stays out."""
     out = Sifted()
     for template, answer in answers:
         out.asked += 1

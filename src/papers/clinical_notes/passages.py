@@ -42,8 +42,7 @@ _IDENTIFIER = re.compile(
 def masked(text: str) -> str:
     """A text of the same length with `#` in place of telephone numbers, record numbers and addresses.
 
-    A second fence behind the de-identification that notes should have had: dates and doses keep their digits. It knows
-    no names of people.
+    A second fence behind de-identification: dates and doses keep their digits, and it knows no names of people.
     """
     return _IDENTIFIER.sub(lambda match: "#" * len(match[0]), text)
 

@@ -9,7 +9,7 @@ import calendar
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from datetime import date
+from datetime import date, timedelta
 from typing import Literal
 
 from rapidfuzz import process
@@ -27,13 +27,7 @@ _WORDS_TOO = frozenset({"per"})
 
 
 class Lexicon:
-    """The names that the parser knows: drugs with their aliases, symptoms with their wordings, patients.
-
-    Args:
-        drugs: generic name -> brand names, abbreviations, other spellings.
-        symptoms: symptom -> other wordings.
-        patients: identifiers.
-    """
+    """The names that the parser knows: drugs with their aliases, symptoms with their wordings, patients."""
 
     def __init__(
         self, drugs: Mapping[str, Iterable[str]], symptoms: Mapping[str, Iterable[str]], patients: Iterable[str] = ()
@@ -77,15 +71,9 @@ class Lexicon:
 
 @dataclass(frozen=True)
 class Query:
-    """A parsed question.
+    """A parsed question: its intent, and what it names in the lexicon's words; a day that is None is open.
 
-    Attributes:
-        text: as asked.
-        intent: patient, cohort, effectiveness or general.
-        patients: identifiers that were named; unknown ones too, so that they filter everything out.
-        drugs: generic names.
-        since, until: first and last day; None is open.
-        symptoms: as the lexicon names them.
+    Unknown patients are there too, so that they filter everything out.
     """
 
     text: str = field(repr=False)
@@ -138,7 +126,9 @@ def parse(question: str, lexicon: Lexicon) -> Query:
     """
     known = {p for p in lexicon.patients if re.search(rf"(?<![\w-]){re.escape(p)}(?![\w-])", question, re.I)}
     named = {m[1] for m in _PATIENT.finditer(question)}
-    unknown = {p for p in named if p.lower() not in {k.lower() for k in known} and not _is_year(p)}
+    unknown = {
+        p for p in named if p.lower() not in {k.lower() for k in known} and not re.fullmatch(r"(?:19|20)\d{2}", p)
+    }
     drugs = lexicon.drugs_in(question)
     since, until = _dates(question)
     patients = frozenset(known | unknown)
@@ -154,10 +144,6 @@ def parse(question: str, lexicon: Lexicon) -> Query:
     return Query(question, intent, patients, drugs, since, until, lexicon.symptoms_in(question))
 
 
-def _is_year(text: str) -> bool:
-    return bool(re.fullmatch(r"(?:19|20)\d{2}", text))
-
-
 def _dates(question: str) -> tuple[date | None, date | None]:
     for pattern in _RANGES:
         if not (match := pattern.search(question)):
@@ -170,8 +156,8 @@ def _dates(question: str) -> tuple[date | None, date | None]:
             continue
         if groups.get("within") and a:
             return a
-        since = None if a is None else _next_day(a[1]) if groups.get("after") else a[0]
-        until = None if b is None else _day_before(b[0]) if groups.get("before") else b[1]
+        since = None if a is None else a[1] + timedelta(1) if groups.get("after") else a[0]
+        until = None if b is None else b[0] - timedelta(1) if groups.get("before") else b[1]
         return since, until
     return None, None
 
@@ -185,11 +171,3 @@ def _period(text: str) -> tuple[date, date]:
         return date(year, 1, 1), date(year, 12, 31)
     month = _MONTHS[word]
     return date(year, month, 1), date(year, month, calendar.monthrange(year, month)[1])
-
-
-def _next_day(day: date) -> date:
-    return date.fromordinal(day.toordinal() + 1)
-
-
-def _day_before(day: date) -> date:
-    return date.fromordinal(day.toordinal() - 1)

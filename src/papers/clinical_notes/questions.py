@@ -13,7 +13,8 @@ from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import date
-from typing import Any, Literal, TypeVar
+from itertools import zip_longest
+from typing import Literal, TypeVar
 
 import numpy as np
 import pandas as pd
@@ -51,13 +52,8 @@ class Question:
     """A question with its labels.
 
     Attributes:
-        id: unique within a set.
-        text: as asked.
-        intent: what the template stands for.
         kind: of question, a key of `QUESTIONS`.
         variant: how the drug is named.
-        patient: if it is about one.
-        drugs: generic names that it is about.
         since, until: days that it is about, or None. Like all of these, from the fact and not read off the words.
         places: the sentences that answer it.
         split: tune for choosing weights, test for everything that is reported.
@@ -113,13 +109,10 @@ def antiseizure_names() -> dict[str, dict[Variant, list[str]]]:
 def lexicon_of(charts: Charts) -> Lexicon:
     """What the parser may know: the dictionary of drugs, the symptoms that occur, the patients' identifiers."""
     groups = words(DRUGS)
-    drugs = {drug: [name for names in _lists(of) for name in names] for g in groups.values() for drug, of in g.items()}
+    kinds = ("brands", "abbreviations", "other")
+    drugs = {d: [name for k in kinds for name in of.get(k, [])] for g in groups.values() for d, of in g.items()}
     symptoms = {symptom.name: () for chart in charts for symptom in chart.symptoms}
     return Lexicon(drugs, symptoms, [chart.patient_id for chart in charts])
-
-
-def _lists(of: Mapping[str, Any]) -> list[list[str]]:
-    return [of.get(key, []) for key in ("brands", "abbreviations", "other")]
 
 
 # ------------------------------------------------------------------------------------------------------- what to ask
@@ -128,12 +121,7 @@ def _lists(of: Mapping[str, Any]) -> list[list[str]]:
 def write_questions(charts: Charts, names: Names, per_intent: int, seed: int, tune: float = 0.25) -> list[Question]:
     """So many questions of each intent, spread evenly over their kinds; a share of each is set aside for tuning.
 
-    Args:
-        charts: with their gold facts.
-        names: of drugs, by kind.
-        per_intent: how many, fewer where the charts have not enough to ask about.
-        seed: of the choice of facts, wordings and names.
-        tune: share set aside.
+    There are fewer where the charts have not enough to ask about. `names` are those of drugs, by kind.
     """
     rng = np.random.default_rng(seed)
     by_kind: dict[str, list[_Case]] = defaultdict(list)
@@ -148,7 +136,8 @@ def write_questions(charts: Charts, names: Names, per_intent: int, seed: int, tu
             for kind, template in words(QUESTIONS).items()
             if template["intent"] == intent
         }
-        cases = _in_turn(list(shuffled.values()))[:per_intent]
+        turns = zip_longest(*shuffled.values())
+        cases = [case for turn in turns for case in turn if case is not None][:per_intent]
         cut = round(tune * len(cases))
         splits = rng.permutation([*["tune"] * cut, *["test"] * (len(cases) - cut)])
         for number, (case, split) in enumerate(zip(cases, splits.tolist(), strict=True)):
@@ -175,11 +164,6 @@ def clustered(questions: Sequence[Question]) -> list[Question]:
         leads[root(question.patient or question.id)] = root(sentences(question))
     first: dict[Hashable, str] = {}
     return [replace(q, cluster=first.setdefault(root(sentences(q)), q.id)) for q in questions]
-
-
-def _in_turn(lists: Sequence[Sequence[_Case]]) -> list[_Case]:
-    longest = max(map(len, lists), default=0)
-    return [of[i] for i in range(longest) for of in lists if i < len(of)]
 
 
 def _cases(charts: Charts) -> Iterator[_Case]:
@@ -248,7 +232,7 @@ def _grouped(kind: str, facts: Iterable[FactT], key: Callable[[FactT], Mapping[s
 
 def month_and_year(day: date) -> str:
     """A day's month in words: "March 2021"."""
-    return f"{calendar.month_name[day.month]} {day.year}"
+    return f"{day:%B %Y}"
 
 
 def month_of(day: date) -> tuple[date, date]:
@@ -303,14 +287,9 @@ def misspell(name: str, rng: np.random.Generator) -> str:
 
 
 def relevant(question: Question, chunks: Mapping[str, Sequence[Chunk]]) -> dict[str, int]:
-    """Passage -> grade: every passage that covers a sentence that answers the question.
+    """Passage -> grade: every passage (`chunks`, by note) that covers a sentence that answers the question.
 
-    A sentence that no passage covers whole, because it is longer than the passages' overlap and lies on a border, is
-    given to the passage that holds most of it.
-
-    Args:
-        question: with its sentences.
-        chunks: passages by note.
+    A sentence that no passage covers whole, since it is longer than their overlap, goes to the one with most of it.
     """
     grades: dict[str, int] = {}
     for place in question.places:

@@ -37,13 +37,7 @@ STORED = 10
 
 @dataclass(frozen=True)
 class Arm:
-    """One way of ranking.
-
-    Attributes:
-        label: its name for a reader.
-        settings: filters, weights and bonus.
-        reranker: key of the reranker that gives the first of the three scores; empty for none.
-    """
+    """One way of ranking: filters, weights and bonus, and the key of its reranker; empty for none."""
 
     label: str
     settings: Settings = PAPER
@@ -81,13 +75,7 @@ Ask = Callable[[Sequence[Question]], list[Answer]]
 
 
 class Rankings:
-    """Rankings of passages by any arm.
-
-    Args:
-        retriever: searches the passages.
-        grades: question's id -> passage -> grade of those that answer it.
-        rerankers: by the keys that arms name them by.
-    """
+    """Rankings of passages by any arm; `grades` are question's id -> passage -> grade of those that answer it."""
 
     def __init__(
         self, retriever: Retriever, grades: Mapping[str, Mapping[str, int]], rerankers: Mapping[str, Reranker]
@@ -193,16 +181,7 @@ def answers(
     more: Iterable[Mapping[str, tuple[float, float]]] = (),
     requests: Iterable[Sequence[str]] = (),
 ) -> list[Answer]:
-    """Rankings as rows: the first ten passages and all relevant ones with their grades, and every measure.
-
-    Args:
-        questions: that were asked.
-        passages: for each, best first.
-        grades: question's id -> passage -> grade.
-        model: encoder or reranker.
-        more: further measures of each question.
-        requests: keys of each question's requests.
-    """
+    """Rankings (passages, best first) as rows: the first ten and all relevant ones with their grades, every measure."""
     scores = measure(grades, {q.id: of for q, of in zip(questions, passages, strict=True)})
     extra, keys = list(more) or [{}] * len(questions), list(requests) or [()] * len(questions)
     return [
@@ -224,12 +203,7 @@ def answers(
 def measure(
     grades: Mapping[str, Mapping[str, int]], rankings: Mapping[str, Sequence[str]]
 ) -> dict[str, dict[str, float]]:
-    """Every measure of every question by ir-measures; a question without any result has 0 in each.
-
-    Args:
-        grades: question -> passage -> grade.
-        rankings: question -> passages, best first.
-    """
+    """Every measure of every question (grades and passages, best first) by ir-measures; 0 without any result."""
     # a score for each place, so that nothing is tied
     run = {q: {passage: 1 / place for place, passage in enumerate(of, start=1)} for q, of in rankings.items() if of}
     names = {metric: name for name, metric in MEASURES.items()}
@@ -279,9 +253,8 @@ def spread(questions: Sequence[Question], n: int) -> list[Question]:
 
 
 def tune(rankings: Rankings, questions: Sequence[Question], reranker: str, step: float = 0.1) -> Settings:
-    """The weights (a grid whose three sum to 1) and the boost with the best mean nDCG@10 on these questions.
-
-    Of equals, the one nearest to the paper's is taken.
+    """The weights (a grid whose three sum to 1) and the boost with the best mean nDCG@10; of equals the paper's
+    nearest.
     """
     ticks = np.round(np.arange(0, 1 + step / 2, step), 6)
     weights = [(a, b, round(1 - a - b, 6)) for a, b in product(ticks, ticks) if a + b <= 1 + 1e-9]

@@ -21,14 +21,7 @@ NEUROLOGY = ("Neurology", "Neurosurgery")
 
 @dataclass(frozen=True)
 class Sentence:
-    """A sentence of ADE-Corpus-V2; see `Answer` for cluster (the article), gold and strata.
-
-    Attributes:
-        note_id: identifier; begins with that of the article.
-        text: the sentence.
-        pairs: the spans of each pair of drug and dose.
-        strata: whether a language model reads it too.
-    """
+    """A sentence of ADE-Corpus-V2 with the spans of each pair of drug and dose; its id begins with the article's."""
 
     note_id: str
     text: str
@@ -59,9 +52,8 @@ class Sentence:
 def read_doses(path: Path, n: int, seed: int) -> tuple[list[Sentence], int]:
     """`DRUG-DOSE.rel` of ADE-Corpus-V2 by sentence, `n` of them asked of a model, and how many lines were left out.
 
-    Its offsets are those of the whole abstract, so each span is sought in the sentence; where the words stand there
-    more than once, the two places whose distance is that of the offsets count. A line for which there are none is left
-    out.
+    Its offsets are those of the whole abstract, so the places whose distance is that of the offsets are sought in the
+    sentence. A line for which there are none is left out.
     """
     found: dict[str, list[tuple[Span, Span]]] = {}
     ids: dict[str, str] = {}

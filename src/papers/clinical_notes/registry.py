@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
@@ -92,7 +92,10 @@ def build(notes: Sequence[Note], readings: Sequence[Reading]) -> pd.DataFrame:
             "note_text": note.text,
         }
         for number, (drug, of) in enumerate(taken.items() or [("", [])], start=1):
-            said = {name: _first(of, name) for name in ("strength", "frequency", "route", "form")}
+            said = {
+                k: next(filter(None, (getattr(m, k) for m in of)), None)
+                for k in ("strength", "frequency", "route", "form")
+            }
             passages = [_line(note.text, m.start, m.end) for m in of if m.end]
             worth = next((e for e in map(effectiveness, passages) if e), None)
             rows.append(
@@ -110,10 +113,6 @@ def build(notes: Sequence[Note], readings: Sequence[Reading]) -> pd.DataFrame:
                 }
             )
     return pd.DataFrame(rows, columns=SCHEMA.names)
-
-
-def _first(of: Iterable[Medication], name: str) -> str | None:
-    return next((value for m in of if (value := getattr(m, name))), None)
 
 
 def _times(frequency: str | None) -> float | None:

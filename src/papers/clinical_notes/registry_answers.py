@@ -34,12 +34,8 @@ def by_code(registry: pd.DataFrame, antiseizure: Iterable[str]) -> Callable[[Seq
 def answer_by_registry(registry: pd.DataFrame, question: ChartQuestion, antiseizure: frozenset[str]) -> Value | None:
     """The answer that the registry's columns give; None if they hold none, which reads as "Not found in chart".
 
-    Args:
-        registry: the paper's schema ("Registry schema"), one row a note and medication; a note without a medication has
-            one row without it. Columns used: patient_id, note_date, medication, medication_dosage,
-            intake_times_per_day, medication_effectiveness, seizure_status, seizure_symptoms.
-        question: with patient, drug and days; its text is not read.
-        antiseizure: drugs that count as antiseizure medication.
+    The registry is the paper's ("Registry schema"); a note without a medication has one row without it. The question's
+    text is not read.
     """
     rows = registry[registry.patient_id == question.patient]
     days = pd.to_datetime(rows.note_date)

@@ -35,11 +35,9 @@ def encoders(name: str, reranker: str = "") -> tuple[Encoder, Encoder]:
 class MeanPooled:
     """The paper's reranker: cosine of mean-pooled encodings of question and passage.
 
-    The paper says three things of it that do not go together: question and passage are processed jointly, the score is
-    that of the [CLS] token, and it is a cosine of mean-pooled vectors. This is the last reading, the only one that
-    BioLinkBERT-base allows as it is: it was never trained to score pairs. Question and passage do not meet in it. With
-    the encoder that FAISS was searched with, its score is the semantic score once more, but for the generic names of
-    drugs that the search adds to the question.
+    The paper also says that the two are processed jointly and that the score is that of the [CLS] token.
+    BioLinkBERT-base allows only this reading: it was never trained to score pairs. With the encoder of FAISS, it is the
+    semantic score once more, but for the generic names that the search adds to the question.
     """
 
     def __init__(self, chunks: Sequence[Chunk], of: Encoder, *, progress: bool = True) -> None:
@@ -57,11 +55,7 @@ class MeanPooled:
 
 
 class BestSentence:
-    """Cosine of the question with the passage's best sentence, in place of the passage as a whole.
-
-    A passage mixes doses, history and plans, and its mean says a little of each. The sentences are encoded once, with
-    the passages.
-    """
+    """Cosine of the question with the passage's best sentence, in place of a mean of doses, history and plans."""
 
     def __init__(self, chunks: Sequence[Chunk], of: Encoder, *, progress: bool = True) -> None:
         """Cut the passages into sentences and encode these."""

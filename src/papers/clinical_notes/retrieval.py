@@ -14,15 +14,14 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
-from datetime import date
+from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from helpers.indexes import Index, Kind, cached_index
+from helpers.indexes import Index, cached_index
 from helpers.rag.rerank import Floats, Integers, Reranker
 from helpers.rag.retrieval import aligned, fused, min_max, word_index, word_scores
 from helpers.vectors import Encoder
@@ -68,14 +67,8 @@ PAPER = Settings()
 class Candidates:
     """What the two searches found for one question, before any weight: raw scores, NaN where a search did not find it.
 
-    Attributes:
-        query: the parsed question.
-        filters: the filters as a reader sees them.
-        searched: passages that passed them.
-        rows: (n,) places of the passages in the store.
-        semantic, lexical: (n,) cosine and BM25.
-        matches: (n,) whether the passage names a drug of the question; None if the question names none.
-        seconds: by step.
+    `searched` passages passed the filters; `rows` are places in the store, (n,) as all arrays here. `matches` says
+    whether a passage names a drug of the question; None if the question names none.
     """
 
     query: Query
@@ -88,32 +81,32 @@ class Candidates:
     seconds: dict[str, float]
 
 
-@dataclass(frozen=True)
-class Result:
-    """One passage in its place, and what each component gave to its score."""
-
-    rank: int
-    chunk: Chunk
-    score: float
-    rerank: float
-    semantic: float
-    lexical: float
-    medication: float
+PARTS = ("rerank", "semantic", "lexical", "medication")
 
 
 @dataclass(frozen=True)
-class Audit:
-    """How a retrieval came about ("Auditability and testing"). It holds no text of a note."""
+class Retrieval:
+    """Ranked passages and how they came about ("Auditability and testing"); shown without any text of a note.
+
+    Attributes:
+        passages: best first.
+        components: (n, 4) weighted `PARTS` of each one's score.
+        counts: of passages, by step.
+        reranker: by name; empty for none.
+        seconds: by step.
+    """
 
     query: Query
+    passages: tuple[Chunk, ...]
+    components: Floats
     filters: tuple[str, ...]
     counts: dict[str, int]
     reranker: str
-    settings: Settings
     seconds: dict[str, float]
 
-    def __str__(self) -> str:
-        """The trail as a reader sees it."""
+    @property
+    def audit(self) -> str:
+        """The audit trail as a reader sees it."""
         q = self.query
         fields = {
             "patients": ", ".join(sorted(q.patients)),
@@ -132,35 +125,16 @@ class Audit:
         }
         return "\n".join(f"{name:9} {value}" for name, value in lines.items())
 
-
-@dataclass(frozen=True)
-class Retrieval:
-    """Ranked passages and the audit trail."""
-
-    results: tuple[Result, ...]
-    audit: Audit
-
     def table(self) -> pd.DataFrame:
-        """One row a result: where it is from and its weighted components. No text of a note."""
-        parts = ("rerank", "semantic", "lexical", "medication", "score")
-        rows = [
-            {"rank": r.rank, "patient": r.chunk.patient, "date": r.chunk.date.isoformat(), "passage": r.chunk.id}
-            | {part: getattr(r, part) for part in parts}
-            for r in self.results
-        ]
-        return pd.DataFrame(rows, columns=["rank", "patient", "date", "passage", *parts])
+        """One row a passage: where it is from and the components of its score."""
+        rows = [(i, c.patient, c.date.isoformat(), c.id) for i, c in enumerate(self.passages, start=1)]
+        table = pd.DataFrame(rows, columns=["rank", "patient", "date", "passage"])
+        table[list(PARTS)] = self.components
+        return table.assign(score=self.components.sum(axis=1))
 
 
 class Retriever:
-    """Passages, their two indexes, and the search over them.
-
-    Args:
-        chunks: the passages.
-        lexicon: names for the parser.
-        encode: encoder of the semantic index.
-        reranker: orders the best candidates; None leaves that step out, its weight going to nothing.
-        kind: of the FAISS index.
-    """
+    """Passages, their two indexes, and the search over them; without a reranker its weight goes to nothing."""
 
     def __init__(
         self,
@@ -169,7 +143,6 @@ class Retriever:
         encode: Encoder,
         reranker: Reranker | None = None,
         *,
-        kind: Kind = "flat",
         progress: bool = True,
         index: Index | None = None,
     ) -> None:
@@ -182,7 +155,7 @@ class Retriever:
             raise ValueError("There is no passage to index.")
         texts = [chunk.text for chunk in chunks]
         self.chunks, self.lexicon, self.encode, self.reranker = list(chunks), lexicon, encode, reranker
-        self.index = index or cached_index("clinical-notes", texts, encode, kind, progress=progress)
+        self.index = index or cached_index("clinical-notes", texts, encode, progress=progress)
         if self.index.size != len(chunks):
             raise ValueError(f"The index has {self.index.size:,} vectors for {len(chunks):,} passages; build it again.")
         self.bm25 = word_index(texts)
@@ -195,41 +168,16 @@ class Retriever:
         drugs = {drug for chunk in self.chunks for drug in chunk.drugs}
         return {drug: np.array([drug in chunk.drugs for chunk in self.chunks]) for drug in drugs}
 
-    def retrieve(
-        self,
-        question: str,
-        *,
-        patient: str | None = None,
-        since: date | None = None,
-        until: date | None = None,
-        k: int = 10,
-        settings: Settings = PAPER,
-    ) -> Retrieval:
-        """The `k` best passages for a question, with the audit trail.
-
-        Args:
-            question: in words.
-            patient, since, until: go before what the parser reads off the question.
-            k: how many.
-            settings: weights and sizes.
-        """
+    def retrieve(self, question: str, *, k: int = 10, settings: Settings = PAPER) -> Retrieval:
+        """The `k` best passages for a question, with the audit trail."""
         start = time.perf_counter()
         query = parse(question, self.lexicon)
-        query = replace(
-            query,
-            patients=frozenset({patient}) if patient else query.patients,
-            since=since or query.since,
-            until=until or query.until,
-        )
         parsed = time.perf_counter() - start
         found = self.candidates(query, settings)
         began = time.perf_counter()
         order, components = ranked(found, settings, lambda chosen: self._rerank(found, chosen))
         reranked = time.perf_counter() - began
-        results = tuple(
-            Result(rank, self.chunks[int(found.rows[place])], float(parts.sum()), *parts.tolist())
-            for rank, (place, parts) in enumerate(zip(order[:k], components[:k], strict=True), start=1)
-        )
+        best = tuple(self.chunks[row] for row in found.rows[order[:k]].tolist())
         counts = {
             "passages": len(self.chunks),
             "after filters": found.searched,
@@ -237,11 +185,11 @@ class Retriever:
             "BM25": int(np.isfinite(found.lexical).sum()),
             "either": len(found.rows),
             "reranked": len(order) if self.reranker else 0,
-            "returned": len(results),
+            "returned": len(best),
         }
         seconds = {"parse": parsed, **found.seconds, "rerank": reranked, "total": time.perf_counter() - start}
-        audit = Audit(query, found.filters, counts, self.reranker.name if self.reranker else "", settings, seconds)
-        return Retrieval(results, audit)
+        name = self.reranker.name if self.reranker else ""
+        return Retrieval(query, best, components[:k], found.filters, counts, name, seconds)
 
     def candidates(self, query: Query, settings: Settings = PAPER) -> Candidates:
         """Filter, then search both indexes at once."""
@@ -319,38 +267,23 @@ def retriever_of(notes: Iterable[Note], lexicon: Lexicon, encoder: str, reranker
     return Retriever(chunks, lexicon, encode, MeanPooled(chunks, to_rerank))
 
 
-def best_fused(found: Candidates, settings: Settings) -> Integers:
-    """Places in `found.rows` of the best candidates by the two first scores, at most `settings.reranked`."""
-    return fused((found.semantic, found.lexical), (settings.w_semantic, settings.w_lexical))[: settings.reranked]
+def ranked(found: Candidates, settings: Settings, rerank: Callable[[Integers], Floats]) -> tuple[Integers, Floats]:
+    """Places in `found.rows`, best first, and the (n, 4) weighted components of each.
 
-
-def weighted(found: Candidates, chosen: Integers, reranks: Floats, settings: Settings) -> Floats:
-    """(n, 4) weighted components of the chosen candidates: rerank, semantic, lexical, medication.
-
-    The first two scores keep the scale of all candidates; the reranker's is that of those it saw.
+    The two first scores keep the scale of all candidates; the reranker's, of the chosen, is that of those it saw.
     """
+    fusion = fused((found.semantic, found.lexical), (settings.w_semantic, settings.w_lexical))
+    chosen = fusion[: settings.reranked]
     medication = np.zeros(len(chosen))
     if found.matches is not None:
         medication = np.where(found.matches[chosen], settings.boost, -settings.penalty)
-    return np.column_stack(
+    components = np.column_stack(
         [
-            settings.w_rerank * min_max(reranks),
+            settings.w_rerank * min_max(rerank(chosen)),
             settings.w_semantic * min_max(found.semantic)[chosen],
             settings.w_lexical * min_max(found.lexical)[chosen],
             medication,
         ]
     )
-
-
-def ranked(found: Candidates, settings: Settings, rerank: Callable[[Integers], Floats]) -> tuple[Integers, Floats]:
-    """Places in `found.rows`, best first, and the (n, 4) weighted components of each.
-
-    Args:
-        found: candidates of one question.
-        settings: weights and sizes.
-        rerank: raw scores of the chosen places.
-    """
-    chosen = best_fused(found, settings)
-    components = weighted(found, chosen, rerank(chosen), settings)
     order = np.lexsort((chosen, -components.sum(axis=1)))
     return chosen[order], components[order]

@@ -60,13 +60,7 @@ def paraphrases() -> dict[str, list[str]]:
 
 @dataclass(frozen=True)
 class Template:
-    """One wording with its names in braces.
-
-    Attributes:
-        text: the wording.
-        wording: whose words they are.
-        source: the wording that it paraphrases; its own text where it paraphrases none.
-    """
+    """One wording with its names in braces, whose words it is, and the shared one that it paraphrases (or itself)."""
 
     text: str
     wording: Wording
@@ -78,7 +72,6 @@ class Slot:
     """What is filled in for a name in braces.
 
     Attributes:
-        text: as the note shows it.
         label, value, drug, role: of a span with one of Med7's labels, as in `Mention`.
         context: of a span that names a seizure or a symptom.
         held_out: whether no train note words it so.
@@ -109,13 +102,7 @@ class Author:
     """Words one patient's facts in sentences. All that is drawn is drawn from one generator of random numbers."""
 
     def __init__(self, patient_id: str, split: Split, rng: np.random.Generator, paraphrased: float) -> None:
-        """Begin with a patient of a random sex and age.
-
-        Args:
-            patient_id, split: whose chart it is.
-            rng: draws all that is drawn.
-            paraphrased: how often a test note takes a paraphrase of a shared sentence that has one.
-        """
+        """Begin with a patient of a random sex and age; only test notes take paraphrases."""
         self.patient_id, self.split, self.rng = patient_id, split, rng
         self.paraphrased = paraphrased if split == "test" else 0.0
         self.wording, lists = words(WORDING), words(DRUGS)

@@ -6,7 +6,7 @@ An arm gives evidence for each question; the large model answers from it; the na
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Literal, get_args
 
@@ -27,6 +27,9 @@ TEXT_K = 5
 """Passages of text RAG (Setup: Normal RAG)."""
 AGENT_K = 3
 """Passages of each of the two rounds of agentic RAG (Setup: Agentic RAG)."""
+QUERY_TOKENS = 24
+TOP_P = 0.9
+"""Of sampling (System: answer generation module)."""
 Source = Literal["nothing", "passages", "facts"]
 
 
@@ -36,14 +39,6 @@ class Evidence:
 
     source: Source
     lines: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True)
-class Turn:
-    """An earlier question and its answer."""
-
-    question: str
-    answer: str
 
 
 # ---------------------------------------------------------------------------------------------------------- text RAG
@@ -79,12 +74,7 @@ def text_evidence(passages: Passages, questions: Sequence[str]) -> list[Evidence
 
 @dataclass(frozen=True)
 class Search:
-    """What the retrieval agent did for one question.
-
-    Attributes:
-        queries: its two search queries.
-        rounds: the passages of each round, by number.
-    """
+    """What the retrieval agent did for one question: two queries, and the passages of each round, by number."""
 
     queries: tuple[str, str]
     rounds: tuple[tuple[int, ...], tuple[int, ...]]
@@ -110,27 +100,23 @@ SECOND = (
 )
 
 
-def agentic_search(llm: LLM, passages: Passages, questions: Sequence[str], *, max_tokens: int = 24) -> list[Search]:
+def agentic_search(llm: LLM, passages: Passages, questions: Sequence[str]) -> list[Search]:
     """Two rounds of three passages; the small model writes both queries, the second in view of what the first found."""
-    prompts = [chat(FIRST, q) for q in questions]
-    first = [_query(r, q) for r, q in zip(_short(llm, prompts, max_tokens, "search, round 1"), questions, strict=True)]
+
+    def written(prompts: Sequence[Sequence[Message]], label: str) -> list[str]:
+        replies = llm.chat_many(prompts, max_tokens=QUERY_TOKENS, stop=["\n"], label=label)
+        # the question itself if the model wrote nothing
+        return [r.text.strip().strip("\"'") or question for r, question in zip(replies, questions, strict=True)]
+
+    first = written([chat(FIRST, q) for q in questions], "search, round 1")
     found = passages.search(first, AGENT_K)
     prompts = [
         chat(SECOND, f"{numbered([passages.texts[i] for i in of])}\n\nFirst query: {query}\nQuestion: {question}")
         for of, query, question in zip(found, first, questions, strict=True)
     ]
-    second = [_query(r, q) for r, q in zip(_short(llm, prompts, max_tokens, "search, round 2"), questions, strict=True)]
+    second = written(prompts, "search, round 2")
     again = passages.search(second, AGENT_K)
-    return [Search((a, b), (x, y)) for a, b, x, y in zip(first, second, found, again, strict=True)]
-
-
-def _short(llm: LLM, prompts: Sequence[Sequence[Message]], max_tokens: int, label: str) -> list[Reply]:
-    return llm.chat_many(prompts, max_tokens=max_tokens, stop=["\n"], label=label)
-
-
-def _query(reply: Reply, question: str) -> str:
-    """The query that the model wrote; the question itself if it wrote nothing."""
-    return reply.text.strip().strip("\"'") or question
+    return [Search(*of) for of in zip(zip(first, second, strict=True), zip(found, again, strict=True), strict=True)]
 
 
 # ------------------------------------------------------------------------------------------------------------ graph
@@ -165,7 +151,7 @@ def numbered(lines: Sequence[str]) -> str:
     return "\n".join(f"[{i}] {line}" for i, line in enumerate(lines, start=1))
 
 
-def answer_prompt(question: str, evidence: Evidence, history: Sequence[Turn] = ()) -> list[dict[str, str]]:
+def answer_prompt(question: str, evidence: Evidence, history: Sequence[tuple[str, str]] = ()) -> list[dict[str, str]]:
     """What the large model is asked (System: answer generation module): rules, earlier turns, evidence and question."""
     shown = {
         "nothing": "",
@@ -173,7 +159,7 @@ def answer_prompt(question: str, evidence: Evidence, history: Sequence[Turn] = (
         "facts": "Facts:\n" + ("\n".join(f"- {line}" for line in evidence.lines) or "- none found") + "\n",
     }
     asked = f"{shown[evidence.source]}Question: {question}"
-    return chat(_ANSWER + _RULES[evidence.source], asked, [(turn.question, turn.answer) for turn in history])
+    return chat(_ANSWER + _RULES[evidence.source], asked, history)
 
 
 @dataclass(frozen=True)
@@ -192,52 +178,30 @@ class Answered:
 def answer_all(
     llm: LLM,
     questions: Sequence[str],
-    evidence: Mapping[Arm, Sequence[Evidence]],
+    evidence: Sequence[Evidence],
     *,
-    histories: Sequence[Sequence[Turn]] | None = None,
-    max_tokens: int = 48,
-    temperature: float = 0.2,
-    top_p: float = 0.9,
-) -> dict[Arm, list[Answered]]:
-    """The large model's answer to each question from the evidence of each arm.
+    histories: Sequence[Sequence[tuple[str, str]]] | None = None,
+    max_tokens: int,
+    temperature: float,
+    label: str,
+) -> list[Answered]:
+    """The large model's answer to each question from its evidence and earlier turns (question, answer).
 
     A prompt over the context is not asked; its answer is empty and its status `overflow`, to be counted.
-
-    Args:
-        llm: the large model.
-        questions: in words.
-        evidence: of each arm, one a question.
-        histories: earlier turns of each question.
-        max_tokens: longest answer.
-        temperature, top_p: sampling (System: answer generation module).
     """
-    answers: dict[Arm, list[Answered]] = {}
-    for arm, of_arm in evidence.items():
-        prompts = [
-            answer_prompt(question, found, histories[i] if histories else ())
-            for i, (question, found) in enumerate(zip(questions, of_arm, strict=True))
-        ]
-        replies = llm.chat_many(
-            prompts,
-            max_tokens=max_tokens,
-            temperature=temperature,
-            top_p=top_p,
-            overflow="record",
-            label=f"answer, {arm}",
-        )
-        answers[arm] = [Answered(found, reply) for found, reply in zip(of_arm, replies, strict=True)]
-    return answers
+    turns = histories or [()] * len(questions)
+    replies = llm.chat_many(
+        [answer_prompt(*of) for of in zip(questions, evidence, turns, strict=True)],
+        max_tokens=max_tokens,
+        temperature=temperature,
+        top_p=TOP_P,
+        overflow="record",
+        label=f"answer, {label}",
+    )
+    return [Answered(found, reply) for found, reply in zip(evidence, replies, strict=True)]
 
 
 # ----------------------------------------------------------------------------------------------------- reading answers
-
-
-@dataclass(frozen=True)
-class ReadAnswer:
-    """What an answer says, as a set; `unparsed` if it says nothing that could be read."""
-
-    answer: Answer
-    unparsed: bool = False
 
 
 _CLAUSE = re.compile(r"[.;]\s+|[.;]$|,?\s+but\s+|,?\s+while\s+|\n")
@@ -251,16 +215,11 @@ _IGNORANT = re.compile(
 _INTERACTING = re.compile(r"\b(?:interacts?|can cause|causes|is a known|has been (?:linked|associated|blamed))\b", re.I)
 
 
-def read_answer(asked: Asked, text: str, vocabulary: Vocabulary) -> ReadAnswer:
-    """Read an answer as a set of names of the graph, a yes or no, or "not known".
+def read_answer(asked: Asked, text: str, vocabulary: Vocabulary) -> Answer:
+    """Read an answer as a set of names of the graph, a yes or no, or "not known"; empty if nothing could be read.
 
     Names count as the graph spells them, word for word. Those that the question holds do not, unless it is among them
     that is to be chosen; nor do those of a clause that denies something.
-
-    Args:
-        asked: the question.
-        text: the model's words.
-        vocabulary: the graph's names.
     """
     ignorant = bool(_IGNORANT.search(text))
     if asked.form.role == "yes or no":
@@ -273,9 +232,7 @@ def read_answer(asked: Asked, text: str, vocabulary: Vocabulary) -> ReadAnswer:
         names = frozenset(options if re.search(r"\bboth\b", stated, re.I) else linked.intersection(options))
     else:
         names = frozenset(n for n in _linked(stated, vocabulary)[asked.form.role] if n not in own)
-    if names:
-        return ReadAnswer(names)
-    return ReadAnswer(NOT_KNOWN) if ignorant else ReadAnswer(frozenset(), unparsed=True)
+    return names or (NOT_KNOWN if ignorant else frozenset())
 
 
 def _linked(text: str, vocabulary: Vocabulary) -> dict[str, list[str]]:
@@ -283,17 +240,15 @@ def _linked(text: str, vocabulary: Vocabulary) -> dict[str, list[str]]:
     return vocabulary.link(re.sub(r"(?<!\w)[(\[]|[)\]](?!\w)", " ", text))
 
 
-def _yes_or_no(text: str, *, ignorant: bool) -> ReadAnswer:
+def _yes_or_no(text: str, *, ignorant: bool) -> Answer:
     first = re.match(r"\W*(yes|no)\b(?!\s+(?:information|facts?|data))", text, re.IGNORECASE)
     if first:
-        return ReadAnswer(YES if first[1].lower() == "yes" else NO)
+        return YES if first[1].lower() == "yes" else NO
     if ignorant:
-        return ReadAnswer(NOT_KNOWN)
+        return NOT_KNOWN
     if _DENIED.search(text):
-        return ReadAnswer(NO)
-    if _INTERACTING.search(text):
-        return ReadAnswer(YES)
-    return ReadAnswer(frozenset(), unparsed=True)
+        return NO
+    return YES if _INTERACTING.search(text) else frozenset()
 
 
 def names_in_evidence(asked: Asked, evidence: Evidence, vocabulary: Vocabulary) -> frozenset[str]:

@@ -16,7 +16,9 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Literal, NamedTuple, TypeVar, get_args
 
-from helpers.settings import PublicError
+import yaml
+
+from helpers.settings import DATA, PublicError
 
 Label = Literal["Drug", "Compound", "SideEffect"]
 Corpus = Literal["DrugBank", "MedLine", "ADE"]
@@ -35,6 +37,8 @@ ADE_TEST_SHARE = 0.3
 """ADE-Corpus-V2 has no split of its own; this share of its articles is kept for testing, by a hash of their number."""
 
 TOKEN = re.compile(r"\w+|[^\w\s]")
+TERMS: dict[str, list[str]] = yaml.safe_load((DATA / "interaction_terms.yml").read_text(encoding="utf-8"))
+"""What the rules that read text know."""
 
 # generic and brand names are drugs; groups of drugs and substances that are no medicine are the "other compounds"
 _LABELS: dict[str, Label] = {"drug": "Drug", "brand": "Drug", "group": "Compound", "drug_n": "Compound"}
@@ -60,12 +64,9 @@ class Entity:
 
 @dataclass(frozen=True, slots=True)
 class Relation:
-    """A relation of two mentions of a sentence, by their numbers.
+    """A relation of two mentions of a sentence, by their numbers: of a side effect (`adverse`) the drug comes first.
 
-    Attributes:
-        first, second: which of the sentence's entities. Of a side effect, the drug comes first; otherwise the order is
-            that of the text and means nothing.
-        kind: one of `KINDS`, or `adverse` for a side effect.
+    Otherwise the order is that of the text and means nothing, and the kind is one of `KINDS`.
     """
 
     first: int

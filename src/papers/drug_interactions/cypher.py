@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal, get_args
+from typing import Literal
 
 from helpers.graph import Graph, Row
 from helpers.llm import LLM, connect
@@ -22,7 +22,6 @@ from papers.drug_interactions.graph import QUESTIONS, KnowledgeGraph
 from papers.drug_interactions.questions import NOT_KNOWN, Asked, answer_of
 
 Step = Literal["first try", "repaired", "relaxed"]
-STEPS: tuple[Step, ...] = get_args(Step)
 
 MOST_FACTS = 10
 """Names that a query may give to the answer, and facts of a keyword search (Methods, C: "top 10 results")."""
@@ -55,11 +54,7 @@ def is_right(asked: Asked, attempt: Attempt) -> bool:
 
 @dataclass(frozen=True)
 class Tried:
-    """One statement of a question's, and at which step it was tried.
-
-    Attributes:
-        cut: whether the model's reply reached its limit of tokens, so that the statement may lack its end.
-    """
+    """A statement, the step that tried it, and whether the reply reached its limit of tokens and may lack its end."""
 
     step: Step
     attempt: Attempt
@@ -68,14 +63,9 @@ class Tried:
 
 @dataclass(frozen=True)
 class Retrieved:
-    """What DrugRAG took from the graph for one question.
+    """What DrugRAG took from the graph for one question: statements, and facts for the answer, in words.
 
-    Attributes:
-        tried: the statements, in order.
-        facts: what goes to the answer, in words.
-        by_keyword: whether no statement found anything and the facts come from the search for names.
-        seconds: that the model took to write.
-        requests: keys of what it was asked.
+    `by_keyword` says that no statement found anything, `seconds` are those the model took to write.
     """
 
     tried: tuple[Tried, ...]
@@ -100,13 +90,9 @@ class Retrieved:
             return None
         return next((tried.step for tried in self.tried if is_right(asked, tried.attempt)), None)
 
-    def exact(self, asked: Asked) -> bool:
-        """Whether the names are exactly the right ones, by a statement that ran."""
-        return self.step(asked) is not None
-
     def reason(self, asked: Asked) -> str:
-        """Why it is not exact; empty if it is."""
-        if self.exact(asked):
+        """Why no step gave what is right; empty if one did."""
+        if self.step(asked):
             return ""
         last = self.tried[-1]
         statement, problem = last.attempt.cypher.lower(), last.attempt.problem.split(":")[0]
@@ -131,15 +117,7 @@ class Retrieved:
 
 
 def small_beside(large: LLM, name: str) -> tuple[LLM, str]:
-    """The model that writes Cypher: another one beside the large, if one is named and served; else the large itself.
-
-    Args:
-        large: answers the questions.
-        name: of the small model, or empty.
-
-    Returns:
-        The model, and why it is the large one; empty if it is not.
-    """
+    """The model that writes Cypher, another one if it is named and served, else the large; and why it is the large."""
     if name in ("", large.endpoint.model):
         return large, "No second model was asked for; small_model names one."
     try:
@@ -154,13 +132,8 @@ def small_beside(large: LLM, name: str) -> tuple[LLM, str]:
 def cypher_prompt(
     schema: str, question: str, *, example: bool = True, history: Sequence[tuple[str, str]] = ()
 ) -> list[dict[str, str]]:
-    """The schema and the example first, so that all questions share them, then earlier turns, then the question.
-
-    Args:
-        schema: of the graph, as text.
-        question: in words.
-        example: whether to show the one example.
-        history: earlier questions with the statements written for them.
+    """The schema and the example, which all questions share, then earlier turns (question, statement), then the
+    question.
     """
     return chat(INSTRUCTION.format(schema=schema), question, [*([EXAMPLE] if example else []), *history])
 
@@ -195,7 +168,6 @@ def text_to_cypher(
     fallbacks: bool = True,
     histories: Sequence[Sequence[tuple[str, str]]] | None = None,
     max_tokens: int = 96,
-    timeout: float = 5.0,
 ) -> list[Retrieved]:
     """The small model writes a statement for each question, which is run, repaired, relaxed, and put into facts.
 
@@ -209,7 +181,6 @@ def text_to_cypher(
         fallbacks: whether to relax it then, and to search for names at last.
         histories: for each question, earlier ones with their statements.
         max_tokens: longest statement.
-        timeout: seconds that a statement may take.
     """
     schema = QUESTIONS.schema(content)
     vocabulary = names_of(content)
@@ -217,7 +188,7 @@ def text_to_cypher(
         cypher_prompt(schema, question, example=example, history=histories[i] if histories else ())
         for i, question in enumerate(questions)
     ]
-    written = write_and_run(llm, graph, prompts, repairs=repairs, max_tokens=max_tokens, timeout=timeout)
+    written = write_and_run(llm, graph, prompts, repairs=repairs, max_tokens=max_tokens)
     found = []
     for question, pairs in zip(questions, written, strict=True):
         of = [
@@ -226,7 +197,7 @@ def text_to_cypher(
         ]
         last = of[-1]
         if fallbacks and last.attempt.problem and last.attempt.cypher:
-            attempt = run_statement(graph, relaxed(last.attempt.cypher, vocabulary), timeout=timeout)
+            attempt = run_statement(graph, relaxed(last.attempt.cypher, vocabulary))
             of.append(Tried("relaxed", attempt, last.cut))
         final = of[-1].attempt
         facts = in_words(content, _quoted(final.cypher), final.returned)
@@ -295,14 +266,7 @@ def _weight(content: KnowledgeGraph, name: str, mentioned: Sequence[str]) -> int
 def keyword_facts(
     content: KnowledgeGraph, vocabulary: Vocabulary, question: str, most: int | None = MOST_FACTS
 ) -> list[str]:
-    """The facts about the names in a question: those of two of them first, then those most often stated.
-
-    Args:
-        content: the graph.
-        vocabulary: its names.
-        question: in words.
-        most: how many facts; all of them if None.
-    """
+    """The first `most` facts about a question's names: those of two of them first, then those most often stated."""
     names = {name for of_role in vocabulary.link(question).values() for name in of_role}
     about = {f for name in names for f in _edges_of(content, name)}
     order = sorted(about, key=lambda f: (-len(names.intersection((f.start, f.end))), -content.edges[f].mentions, f))
@@ -320,13 +284,7 @@ def _edges_of(content: KnowledgeGraph, name: str) -> list[Fact]:
 def right_query(
     graph: Graph, questions: Sequence[Asked], *, names: Mapping[str, str] | None = None
 ) -> list[frozenset[str]]:
-    """What the query of each question's form returns, with the names as asked; no model.
-
-    Args:
-        graph: where the graph is loaded as `QUESTIONS`.
-        questions: to answer.
-        names: what to ask for in the place of a name, such as a brand's drug.
-    """
+    """What the query of each question's form returns from `QUESTIONS`, with `names` in place of names; no model."""
     found = []
     for question in questions:
         parameters: Row = {key: (names or {}).get(name, name) for key, name in question.parameters.items()}

@@ -20,30 +20,14 @@ from spacy.tokens import Doc
 from spacy.util import filter_spans
 from spacy.vocab import Vocab
 
-from papers.drug_interactions.corpora import TOKEN, Entity, Label, Relation, Sentence, canonical
+from papers.drug_interactions.corpora import TERMS, TOKEN, Entity, Label, Relation, Sentence, canonical
 
 LISTS = ("side_effects/drug_names.csv", "side_effects/side_effects.csv")
 """Names of drugs and of side effects from SIDER."""
 LEAST_PRECISION = 0.5
 """A name of the dictionary must be a marked mention in at least this share of its occurrences in the training text."""
 
-# stems of international non-proprietary names (WHO, "The use of stems in the selection of INN")
-STEMS: Final = (
-    "mycin|micin|cillin|cycline|floxacin|conazole|nidazole|vir|vudine|pril|prilat|sartan|olol|dipine|statin|fibrate|"
-    "azepam|azolam|barbital|triptan|setron|prazole|tidine|gliptin|gliflozin|glitazone|glinide|coxib|profen|caine|"
-    "curium|curonium|phylline|terol|trexate|platin|rubicin|taxel|tinib|mab|parin|gatran|xaban|toin|zepine|pramine|"
-    "triptyline|oxetine|azosin|thiazide|semide|sone|solone|olone|dronate|lukast|stigmine|tropium|oxacin|bendazole|"
-    "quine|mustine|bactam|penem"
-)
-CLASS_HEADS: Final = (
-    "inhibitor|agonist|antagonist|blocker|diuretic|antibiotic|anticoagulant|anticonvulsant|antidepressant|"
-    "antihistamine|antacid|barbiturate|phenothiazine|corticosteroid|contraceptive|relaxant|anesthetic|hypnotic|"
-    "sedative|vaccine|salicylate|steroid|estrogen|progestin"
-)
-NO_PART_OF_A_CLASS: Final = (
-    "the|an|any|other|such|these|some|certain|many|most|all|both|and|with|potent|strong|moderate|weak|selective|"
-    "receptor|adrenergic|known|potential|are|several|various|concomitant|oral"
-)
+STEMS, CLASS_HEADS, NO_PART_OF_A_CLASS = ("|".join(TERMS[g]) for g in ("stems", "class_heads", "no_part_of_a_class"))
 _SALT: Final = re.compile(
     r" (?:sodium|potassium|hydrochloride|hcl|sulfate|mesylate|maleate|tartrate|acetate|citrate|phosphate)\b",
     re.IGNORECASE,
@@ -59,11 +43,9 @@ def tokenised(vocab: Vocab, text: str) -> tuple[Doc, list[tuple[int, int]]]:
 
 
 class Recogniser:
-    """Finds mentions by a dictionary and by rules (Methods, A: "a dictionary ... and rule-based patterns").
+    """Finds mentions by a dictionary (canonical name -> label) and by rules (Methods, A).
 
-    Args:
-        names: canonical name -> label.
-        rules: also take words with the stem of a drug's name, and groups of drugs by their last word.
+    The rules take words with the stem of a drug's name, and groups of drugs by their last word.
     """
 
     def __init__(self, names: Mapping[str, Label], *, rules: bool = True) -> None:
@@ -130,14 +112,9 @@ def drugbank_names(sentences: Iterable[Sentence], shortest: int = 5) -> list[str
 def dictionary(training: Sequence[Sentence], drugs: Iterable[str], effects: Iterable[str]) -> dict[str, Label]:
     """The dictionary: names marked in the training text, and lists of drugs and effects.
 
-    A name gets the label that it has most often. One that occurs in the training text and is a marked mention in less
-    than `LEAST_PRECISION` of its occurrences is left out. Drugs are judged by the DDI corpus, where every mention is
-    marked; side effects by the sentences of the ADE corpus that hold one, since the others mark none.
-
-    Args:
-        training: sentences of the training split, with their gold mentions.
-        drugs: further names of drugs.
-        effects: further names of side effects.
+    A name gets the label that it has most often. One that is a marked mention in less than `LEAST_PRECISION` of its
+    occurrences in the training text is left out. Drugs are judged by the DDI corpus, where every mention is marked;
+    side effects by the sentences of the ADE corpus that hold one, since the others mark none.
 
     Raises:
         ValueError: a sentence is not of the training split.

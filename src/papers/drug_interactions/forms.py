@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 import numpy as np
+import yaml
 
-from papers.drug_interactions.corpora import CAUSES, INTERACTS
-from papers.drug_interactions.graph import QUESTIONS, KnowledgeGraph
+from helpers.settings import DATA
+from papers.drug_interactions.corpora import CAUSES
+from papers.drug_interactions.graph import KnowledgeGraph
 
 Parameters = Mapping[str, str]
 Drawn: TypeAlias = dict[str, str] | None
 Role = Literal["drug", "effect", "yes or no", "choice"]
+Truth: TypeAlias = "Callable[[KnowledgeGraph, Parameters], frozenset[str]]"
+Draw: TypeAlias = "Callable[[Source], Drawn]"
+FILE = DATA / "interaction_questions.yml"
 
 KINDS = {
     "one": "one hop",
@@ -28,27 +33,22 @@ KINDS = {
 
 @dataclass(frozen=True)
 class Form:
-    """One form of question.
+    """One form of question, as in `data/interaction_questions.yml`.
 
     Attributes:
-        name: of the form.
-        kind: which of `KINDS` it is.
         role: what its answer consists of; a choice is among names of the question.
-        wordings: the template, then paraphrases of it.
-        cypher: the query, written here, with the question's names as parameters; its column is `answer`.
         truth: the right names in plain Python; a yes or no is whether there are any.
         draw: names for one question, or None if this draw gives none.
-        follow_ups: what one may ask next with another name in the place of the last one, or nothing.
     """
 
     name: str
     kind: str
     role: Role
-    wordings: tuple[str, ...]
+    wordings: Sequence[str]
     cypher: str
-    truth: Callable[[KnowledgeGraph, Parameters], frozenset[str]]
-    draw: Callable[[Source], Drawn]
-    follow_ups: tuple[str, ...] = ()
+    truth: Truth
+    draw: Draw
+    follow_ups: Sequence[str] = ()
 
 
 # ------------------------------------------------------------------------------------------------------------ drawing
@@ -79,7 +79,7 @@ class Source:
         return {fact.end for fact in self.graph.of_type(CAUSES)}
 
 
-def _one(key: str, names: Callable[[Source], Iterable[str]]) -> Callable[[Source], Drawn]:
+def _one(key: str, names: Callable[[Source], Iterable[str]]) -> Draw:
     """Draws one name."""
 
     def draw(source: Source) -> Drawn:
@@ -142,7 +142,7 @@ def _checked_effect(source: Source) -> Drawn:
     return {"a": a, "effect": effect} if a and effect else None
 
 
-def _branded(known: Callable[[KnowledgeGraph], Mapping[str, object]]) -> Callable[[Source], Drawn]:
+def _branded(known: Callable[[KnowledgeGraph], Mapping[str, object]]) -> Draw:
     """Draws the brand name of a known drug."""
     return _one("a", lambda source: [brand for brand, drug in source.brands.items() if drug in known(source.graph)])
 
@@ -155,189 +155,51 @@ def _invented(source: Source) -> Drawn:
 
 # -------------------------------------------------------------------------------------------------------------- forms
 
-_DRUG, _EFFECT = QUESTIONS.labels["Drug"], QUESTIONS.labels["SideEffect"]
-_WITH, _CAUSES = QUESTIONS.types[INTERACTS], QUESTIONS.types[CAUSES]
+
+def _partners(graph: KnowledgeGraph, names: Parameters, key: str = "a") -> frozenset[str]:
+    return frozenset(graph.partners.get(names[key], ()))
 
 
-def _partners(graph: KnowledgeGraph, names: Parameters) -> frozenset[str]:
-    return frozenset(graph.partners.get(names["a"], ()))
+def _effects(graph: KnowledgeGraph, names: Parameters, key: str = "a") -> frozenset[str]:
+    return frozenset(graph.effects.get(names[key], ()))
 
 
-def _effects(graph: KnowledgeGraph, names: Parameters) -> frozenset[str]:
-    return frozenset(graph.effects.get(names["a"], ()))
+def _causing(graph: KnowledgeGraph, names: Parameters) -> frozenset[str]:
+    return frozenset(fact.start for fact in graph.of_type(CAUSES) if fact.end == names["effect"])
 
 
-def _causing(graph: KnowledgeGraph, effect: str) -> frozenset[str]:
-    return frozenset(fact.start for fact in graph.of_type(CAUSES) if fact.end == effect)
+def _combined(graph: KnowledgeGraph, names: Parameters) -> frozenset[str]:
+    return _effects(graph, names, "b") if names["b"] in _partners(graph, names) else frozenset()
 
 
-_PARTNERS = Form(
-    "partners",
-    "one",
-    "drug",
-    (
-        "Which drugs interact with {a}?",
-        "Someone takes {a}. Which other drugs is it known to interact with?",
-        "Name the drugs that should not be combined with {a} without a second look, because the two interact.",
-    ),
-    f"MATCH (:{_DRUG} {{name: $a}})-[:{_WITH}]-(d:{_DRUG}) RETURN DISTINCT d.name AS answer",
-    _partners,
-    _with_partners,
-    ("And with {a}?", "What about {a}?"),
-)
-_EFFECTS = Form(
-    "effects",
-    "one",
-    "effect",
-    (
-        "Which side effects can {a} cause?",
-        "What should a patient who is given {a} be watched for?",
-        "Name the adverse effects that {a} has been blamed for.",
-    ),
-    f"MATCH (:{_DRUG} {{name: $a}})-[:{_CAUSES}]->(e:{_EFFECT}) RETURN DISTINCT e.name AS answer",
-    _effects,
-    _one("a", lambda source: source.graph.effects),
-    ("And {a}?", "What about {a}?"),
-)
+_RULES: dict[str, tuple[Truth, Draw]] = {
+    "partners": (_partners, _with_partners),
+    "effects": (_effects, _one("a", lambda source: source.graph.effects)),
+    "causes": (_causing, _one("effect", lambda source: source.effects)),
+    "combined": (_combined, _pair),
+    "chain": (lambda graph, names: frozenset(graph.two_hops(names["a"])), _with_partners),
+    "culprit": (lambda graph, names: _partners(graph, names) & _causing(graph, names), _culprit),
+    "common": (lambda graph, names: _partners(graph, names) & _partners(graph, names, "b"), _common),
+    "added": (lambda graph, names: _partners(graph, names, "c") & {names["a"], names["b"]}, _added),
+    "union": (lambda graph, names: frozenset().union(*(_effects(graph, names, key) for key in "abc")), _three),
+    "interact": (lambda graph, names: _partners(graph, names) & {names["b"]}, _checked_pair),
+    "cause": (lambda graph, names: _effects(graph, names) & {names["effect"]}, _checked_effect),
+}
+_OTHER_NAMES: dict[str, dict[str, Draw]] = {
+    "brand": {"partners": _branded(lambda graph: graph.partners), "effects": _branded(lambda graph: graph.effects)},
+    "unknown": {"partners": _invented, "effects": _invented},
+}
 
 
-def _of_kind(form: Form, kind: str, draw: Callable[[Source], Drawn]) -> Form:
-    """The same question about names of another kind."""
-    return replace(form, name=f"{kind}_{form.name}", kind=kind, draw=draw, follow_ups=())
+def _forms() -> Iterator[Form]:
+    written = yaml.safe_load(FILE.read_text(encoding="utf-8"))
+    for name, (truth, draw) in _RULES.items():
+        yield Form(name, **written[name], truth=truth, draw=draw)
+    for kind, draws in _OTHER_NAMES.items():
+        for name, draw in draws.items():
+            same = written[name] | {"kind": kind, "follow_ups": ()}
+            yield Form(f"{kind}_{name}", **same, truth=_RULES[name][0], draw=draw)
 
 
-FORMS = (
-    _PARTNERS,
-    _EFFECTS,
-    Form(
-        "causes",
-        "one",
-        "drug",
-        (
-            "Which drugs can cause {effect}?",
-            "A patient has {effect}. Which drugs could be behind it?",
-            "Name the drugs that {effect} has been put down to.",
-        ),
-        f"MATCH (d:{_DRUG})-[:{_CAUSES}]->(:{_EFFECT} {{name: $effect}}) RETURN DISTINCT d.name AS answer",
-        lambda graph, names: _causing(graph, names["effect"]),
-        _one("effect", lambda source: source.effects),
-        ("And {effect}?", "What about {effect}?"),
-    ),
-    Form(
-        "combined",
-        "two",
-        "effect",
-        (
-            "What side effects of {b} should be monitored when {a}, which interacts with it, is taken too?",
-            "{a} raises the levels of {b}; which side effects could this cause?",
-            "{b} interacts with {a}. If that makes {b} act more strongly, which of its adverse effects may show?",
-        ),
-        f"MATCH (:{_DRUG} {{name: $a}})-[:{_WITH}]-(:{_DRUG} {{name: $b}})-[:{_CAUSES}]->(e:{_EFFECT}) "
-        "RETURN DISTINCT e.name AS answer",
-        lambda graph, names: frozenset(
-            graph.effects[names["b"]] if names["b"] in graph.partners.get(names["a"], ()) else ()
-        ),
-        _pair,
-    ),
-    Form(
-        "chain",
-        "two",
-        "effect",
-        (
-            "Which side effects can the drugs cause that interact with {a}?",
-            "{a} interacts with some drugs. What adverse effects do those drugs have?",
-            "Through its interactions, {a} may bring out the side effects of other drugs. Which ones?",
-        ),
-        f"MATCH (:{_DRUG} {{name: $a}})-[:{_WITH}]-(:{_DRUG})-[:{_CAUSES}]->(e:{_EFFECT}) "
-        "RETURN DISTINCT e.name AS answer",
-        lambda graph, names: frozenset(graph.two_hops(names["a"])),
-        _with_partners,
-        ("And those that interact with {a}?", "What about {a}?"),
-    ),
-    Form(
-        "culprit",
-        "two",
-        "drug",
-        (
-            "Which drugs interact with {a} and can cause {effect}?",
-            "A patient on {a} gets {effect}. Which drugs that interact with {a} are known to cause it?",
-            "Of the drugs that {a} interacts with, name those that have {effect} as a side effect.",
-        ),
-        f"MATCH (:{_DRUG} {{name: $a}})-[:{_WITH}]-(d:{_DRUG})-[:{_CAUSES}]->(:{_EFFECT} {{name: $effect}}) "
-        "RETURN DISTINCT d.name AS answer",
-        lambda graph, names: _partners(graph, names) & _causing(graph, names["effect"]),
-        _culprit,
-    ),
-    Form(
-        "common",
-        "three",
-        "drug",
-        (
-            "Which drugs interact with both {a} and {b}?",
-            "A patient takes {a} and {b}. Which other drugs interact with each of the two?",
-            "Name the drugs that are known to interact with {a} and also with {b}.",
-        ),
-        f"MATCH (:{_DRUG} {{name: $a}})-[:{_WITH}]-(d:{_DRUG})-[:{_WITH}]-(:{_DRUG} {{name: $b}}) "
-        "RETURN DISTINCT d.name AS answer",
-        lambda graph, names: _partners(graph, names) & _partners(graph, {"a": names["b"]}),
-        _common,
-    ),
-    Form(
-        "added",
-        "three",
-        "choice",
-        (
-            "A patient takes {a} and {b}. Which of the two interacts with {c}?",
-            "{c} is to be added to {a} and {b}. With which of the two does it interact, or with both?",
-            "Of {a} and {b}, name what interacts with {c}.",
-        ),
-        f"MATCH (d:{_DRUG})-[:{_WITH}]-(:{_DRUG} {{name: $c}}) WHERE d.name IN [$a, $b] "
-        "RETURN DISTINCT d.name AS answer",
-        lambda graph, names: _partners(graph, {"a": names["c"]}) & {names["a"], names["b"]},
-        _added,
-    ),
-    Form(
-        "union",
-        "three",
-        "effect",
-        (
-            "Which side effects can {a}, {b} or {c} cause?",
-            "A patient is given {a}, {b} and {c}. What are the known adverse effects of the three, taken together?",
-            "Name everything that {a}, {b} and {c} have been blamed for.",
-        ),
-        f"MATCH (d:{_DRUG})-[:{_CAUSES}]->(e:{_EFFECT}) WHERE d.name IN [$a, $b, $c] RETURN DISTINCT e.name AS answer",
-        lambda graph, names: frozenset().union(*(graph.effects.get(names[key], set()) for key in "abc")),
-        _three,
-    ),
-    Form(
-        "interact",
-        "check",
-        "yes or no",
-        (
-            "Does {a} interact with {b}?",
-            "Is there a known interaction of {a} and {b}?",
-            "Are {a} and {b} known to interact, yes or no?",
-        ),
-        f"MATCH (:{_DRUG} {{name: $a}})-[:{_WITH}]-(d:{_DRUG} {{name: $b}}) RETURN DISTINCT d.name AS answer",
-        lambda graph, names: _partners(graph, names) & {names["b"]},
-        _checked_pair,
-    ),
-    Form(
-        "cause",
-        "check",
-        "yes or no",
-        (
-            "Can {a} cause {effect}?",
-            "Is {effect} a known side effect of {a}?",
-            "Has {a} been blamed for {effect}, yes or no?",
-        ),
-        f"MATCH (:{_DRUG} {{name: $a}})-[:{_CAUSES}]->(e:{_EFFECT} {{name: $effect}}) RETURN DISTINCT e.name AS answer",
-        lambda graph, names: _effects(graph, names) & {names["effect"]},
-        _checked_effect,
-    ),
-    _of_kind(_PARTNERS, "brand", _branded(lambda graph: graph.partners)),
-    _of_kind(_EFFECTS, "brand", _branded(lambda graph: graph.effects)),
-    _of_kind(_PARTNERS, "unknown", _invented),
-    _of_kind(_EFFECTS, "unknown", _invented),
-)
+FORMS = tuple(_forms())
 """All forms, in the order in which questions are made."""

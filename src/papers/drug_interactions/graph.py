@@ -23,13 +23,7 @@ from papers.drug_interactions.corpora import CAUSES, INTERACTS, Fact, Label, Sen
 
 @dataclass(frozen=True)
 class Store:
-    """Under which names a graph lies in the database.
-
-    Attributes:
-        data_set: of the note that says what is loaded.
-        labels: of the nodes.
-        types: of the relationships.
-    """
+    """Under which names a graph lies in the database: of the note on what is loaded, the nodes, the relationships."""
 
     data_set: str
     labels: Mapping[Label, str]
@@ -81,12 +75,7 @@ class Edge:
 
 @dataclass(frozen=True)
 class KnowledgeGraph:
-    """Nodes and merged edges.
-
-    Attributes:
-        nodes: label of each name.
-        edges: by fact; an interaction stands here once, and has two relationships in the database.
-    """
+    """Label of each name, and merged edges; an interaction is one edge, and two relationships in the database."""
 
     nodes: Mapping[str, Label]
     edges: Mapping[Fact, Edge]
@@ -168,11 +157,7 @@ def drug_graph(content: KnowledgeGraph) -> KnowledgeGraph:
 
 
 def load_graph(graph: Graph, content: KnowledgeGraph, store: Store = INGESTED) -> bool:
-    """Load the graph unless it is there already; other chapters' graphs are left alone.
-
-    Returns:
-        Whether anything was loaded.
-    """
+    """Load the graph unless it is there already, and say whether; other chapters' graphs are left alone."""
     with graph.load_once(store.data_set, content.digest) as missing:
         if missing:
             graph.clear(*store.labels.values())
@@ -202,11 +187,7 @@ def _directed(content: KnowledgeGraph) -> dict[tuple[str, Label, Label], list[di
 
 @dataclass(frozen=True)
 class Query:
-    """A query about a drug; see `Answer` for unit, cluster (the drug) and strata, `text` is the Cypher.
-
-    Attributes:
-        truth: the names that plain Python finds.
-    """
+    """A query about a drug; `text` is the Cypher, `cluster` the drug, `truth` the names that plain Python finds."""
 
     unit: str
     cluster: str

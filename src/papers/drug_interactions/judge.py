@@ -22,11 +22,7 @@ CHOICES = tuple(f"{correctness} {clarity}" for correctness, clarity in product(M
 
 @dataclass(frozen=True)
 class Judged:
-    """An answer to be rated; whose it is, the judge is not told.
-
-    Attributes:
-        reference: the right answer, or empty to have the judge rate without it, as the paper's does.
-    """
+    """An answer to be rated; the judge is not told whose. Without a reference it rates as the paper's does."""
 
     question: str
     answer: str
@@ -59,11 +55,9 @@ _SCALES = {
 
 
 def judge_prompt(judged: Judged, *, downwards: bool = False) -> list[dict[str, str]]:
-    """The scales, then question, reference and answer in this order, so that answers to one question share the most.
+    """The scales, then question, reference and answer, so that answers to one question share the most.
 
-    Args:
-        judged: what to rate.
-        downwards: list the scales from 5 to 1 in the place of 1 to 5; the marks mean the same.
+    `downwards` lists the scales from 5 to 1; the marks mean the same.
     """
     order = sorted(MARKS, reverse=downwards)
     scales = "\n".join(

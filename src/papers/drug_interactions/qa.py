@@ -23,7 +23,6 @@ from papers.drug_interactions.answering import (
     Answered,
     Arm,
     Evidence,
-    ReadAnswer,
     Search,
     answer_all,
     names_in_evidence,
@@ -31,7 +30,7 @@ from papers.drug_interactions.answering import (
 )
 from papers.drug_interactions.cypher import Retrieved, is_right
 from papers.drug_interactions.judge import Judged, Rating, rate
-from papers.drug_interactions.questions import NO, NOT_KNOWN, YES, Asked, FollowUp, Reference, answer_of
+from papers.drug_interactions.questions import NO, NOT_KNOWN, YES, Asked, Reference, answer_of
 
 LABELS = {
     "none": "No retrieval",
@@ -74,16 +73,16 @@ def _means(values: Mapping[str, float]) -> Measures:
 # -------------------------------------------------------------------------------------------------------------- sets
 
 
-def set_row(question: Asked, read: ReadAnswer, task: str) -> Answer:
-    """An answer as a set against the truth: exactly right or not, precision, recall and F1.
+def set_row(question: Asked, said: frozenset[str], task: str) -> Answer:
+    """An answer as a set (empty: unread) against the truth: exactly right or not, precision, recall and F1.
 
     A yes, a no and "not known" count as sets of one, so that each question has a right answer.
     """
-    said, right = read.answer, question.answer
+    right = question.answer
     return Answer(
         task=task,
         predicted=", ".join(sorted(said)) or None,
-        parsed=not read.unparsed,
+        parsed=bool(said),
         items=[Item(name, gold=name in right, predicted=name in said) for name in sorted(said | right)],
         measures=_means({"exact": said == right, **set_scores(said, right)}),
     )
@@ -94,7 +93,7 @@ def plain(found: Sequence[frozenset[str]]) -> Asking:
 
     def ask(questions: Sequence[Asked]) -> list[Answer]:
         return [
-            set_row(q, ReadAnswer(answer_of(q.form, q.parameters, names)), "plain")
+            set_row(q, answer_of(q.form, q.parameters, names), "plain")
             for q, names in zip(questions, found, strict=True)
         ]
 
@@ -109,15 +108,12 @@ def by_lines(questions: Sequence[Asked], evidence: Sequence[Evidence], vocabular
 # ------------------------------------------------------------------------------------------------------------ Cypher
 
 
-def statement(
-    retrieved: Sequence[Retrieved], task: str = "cypher"
-) -> Callable[[Sequence[Asked | FollowUp]], list[Answer]]:
+def statement(retrieved: Sequence[Retrieved], task: str = "cypher") -> Asking:
     """The statements that were written for questions: the step that gave the right names, and why it failed."""
 
-    def ask(questions: Sequence[Asked | FollowUp]) -> list[Answer]:
+    def ask(questions: Sequence[Asked]) -> list[Answer]:
         rows = []
-        for unit, r in zip(questions, retrieved, strict=True):
-            question = unit.then if isinstance(unit, FollowUp) else unit
+        for question, r in zip(questions, retrieved, strict=True):
             step = r.step(question)
             measures = {
                 "first_try": step == "first try",
@@ -155,21 +151,12 @@ def arms(
     max_tokens: int,
     temperature: float,
 ) -> dict[str, Mixed]:
-    """The arms by one model: answers from the evidence that each arm found.
-
-    Args:
-        llm: answers.
-        evidence: of each arm, one a question.
-        vocabulary: the graph's names, to read answers by.
-        searches: of the agentic arm, one a question.
-        max_tokens: longest answer.
-        temperature: of sampling.
-    """
+    """The arms by one model: answers from the evidence that each arm found; `searches` are those of the agentic arm."""
 
     def arm(name: Arm) -> Mixed:
         def ask(questions: Sequence[Asked | Reference]) -> list[Answer]:
             texts = [q.text for q in questions]
-            said = answer_all(llm, texts, {name: evidence[name]}, max_tokens=max_tokens, temperature=temperature)[name]
+            said = answer_all(llm, texts, evidence[name], max_tokens=max_tokens, temperature=temperature, label=name)
             rows = [answer_row(q, a, vocabulary) for q, a in zip(questions, said, strict=True)]
             if name != "agentic" or not searches:
                 return rows
@@ -209,11 +196,7 @@ def answer_row(question: Asked | Reference, said: Answered, vocabulary: Vocabula
 
 
 def near(rows: Sequence[Answer], encoder: Encoder) -> list[Answer]:
-    """The rows, those of MedQuAD with the cosine (Setup) and BERTScore to the reference; 0 for an empty answer.
-
-    Raises:
-        EncoderUnavailable: see `similarity.bertscore`.
-    """
+    """The rows, those of MedQuAD with the cosine (Setup) and BERTScore to the reference; 0 for an empty answer."""
     of_arm: dict[str, list[int]] = defaultdict(list)
     for i, row in enumerate(rows):
         if row.task == "medquad":
@@ -241,16 +224,10 @@ def near(rows: Sequence[Answer], encoder: Encoder) -> list[Answer]:
 def judged(
     llm: LLM, rows: Sequence[Answer], seed: int, units: Collection[str] | None = None
 ) -> tuple[list[Answer], list[Answer]]:
-    """The rows, those of some units with the judge's normalised rating, and a row of the judge for each rated one.
+    """The rows, those of `units` with the judge's normalised rating, and a row of the judge for each rated one.
 
     Each answer is rated twice, the second time with the scales listed downwards; the first rating counts. A row of the
     judge (`of` names the arm) is YES where the answer is exactly right, and has the mark of correctness.
-
-    Args:
-        llm: the judge.
-        rows: answers.
-        seed: of the sampling.
-        units: whose answers are rated; all if left out.
     """
     others = [row for row in rows if units is not None and row.unit not in units]
     rows = [row for row in rows if units is None or row.unit in units]
@@ -301,11 +278,8 @@ def _judgement(unit: str, cluster: str, question: str, answer: str, said: Rating
 def plant(known: Sequence[Asked], *, reference: bool) -> tuple[list[Judged], list[bool]]:
     """Answers known to be right and wrong, half and half, to see whether the judge can tell them apart.
 
-    The right one says what is right, the wrong one what is right of another question of this kind of answer.
-
-    Args:
-        known: questions with known answers.
-        reference: whether the judge is shown the right answer.
+    The right one says what is right, the wrong one what is right of another question of this kind of answer. With
+    `reference` the judge is shown the right answer.
     """
     planted, right = [], []
     for i, question in enumerate(known):

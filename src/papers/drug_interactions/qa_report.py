@@ -119,13 +119,7 @@ def table_two(run: Run, both: Outcomes, models: Sequence[str], truth: Score | No
 
 
 def answer(out: Outcomes, verdict: str, truth: Score | None) -> str:
-    """The page's answer in Markdown, from the rows of the larger model.
-
-    Args:
-        out: rows of all tasks.
-        verdict: on DrugRAG's lead in the answer sets.
-        truth: the AUC of the judge.
-    """
+    """The page's answer in Markdown, from the rows of the larger model; `verdict` is on DrugRAG's lead in the sets."""
     known, medquad = out.where(task="known"), out.where(task="medquad")
     written = out.where(task="cypher", arm="example")
     leads = {

@@ -74,46 +74,16 @@ class Asked:
 
 
 @dataclass(frozen=True)
-class FollowUp:
-    """A question that only its history makes whole: "And with warfarin?"."""
+class FollowUp(Asked):
+    """A question that only its history makes whole ("And with warfarin?"); `text` has `first` and `then`."""
 
     first: Asked
-    then: Asked
-
-    @property
-    def text(self) -> str:
-        """Both questions."""
-        return f"{self.first.text} {self.then.text}"
-
-    @property
-    def unit(self) -> str:
-        """The form, and both questions."""
-        return f"{self.then.form.name}: {self.text}"
-
-    @property
-    def cluster(self) -> str:
-        """What the second question is about."""
-        return self.then.cluster
-
-    @property
-    def gold(self) -> str:
-        """The right answer to the second question."""
-        return self.then.gold
-
-    @property
-    def strata(self) -> Mapping[str, str]:
-        """Those of the second question."""
-        return self.then.strata
+    then: str
 
 
 @dataclass(frozen=True)
 class Reference:
-    """A question of MedQuAD with its answer.
-
-    Attributes:
-        sort: what sort of question it is by its wording.
-        cluster: the address of the page that answers it, one for each drug: questions of one page belong together.
-    """
+    """A question of MedQuAD with its answer; the cluster is the address of its page, one for each drug."""
 
     text: str
     gold: str
@@ -147,13 +117,8 @@ def answer_of(form: Form, parameters: Parameters, names: frozenset[str]) -> Answ
 def make_questions(graph: KnowledgeGraph, brands: Mapping[str, str], per_form: int, seed: int) -> list[Asked]:
     """A seeded benchmark: of each form so many questions, its wordings in turn, each with its right answer.
 
-    No right answer holds more than `LARGEST` names. A small graph may give fewer questions of a form.
-
-    Args:
-        graph: the gold graph of drugs and side effects.
-        brands: brand names that the graph lacks, with the drug of the graph that each stands for.
-        per_form: of each form.
-        seed: of the draw.
+    No right answer holds more than `LARGEST` names. A small graph may give fewer questions of a form. `brands` are
+    names that the graph lacks, with the drug of the graph that each stands for.
     """
     asked: list[Asked] = []
     for number, form in enumerate(FORMS):
@@ -187,7 +152,7 @@ def _drawn(form: Form, source: Source) -> Iterator[Asked]:
                 yield Asked(form, "", False, names, answer_of(form, meant, truth), meant)
 
 
-def _worded(question: Asked, wordings: tuple[str, ...], number: int) -> Asked:
+def _worded(question: Asked, wordings: Sequence[str], number: int) -> Asked:
     return replace(question, text=wordings[number].format(**question.parameters), paraphrased=number > 0)
 
 
@@ -203,7 +168,9 @@ def make_follow_ups(graph: KnowledgeGraph, n: int, seed: int) -> list[FollowUp]:
             then = next((q for q in drawn if first and q.parameters != first.parameters), None)
             if first and then:
                 follow_up = _worded(then, form.follow_ups, i % len(form.follow_ups))
-                pairs.append(FollowUp(_worded(first, form.wordings, 0), follow_up))
+                before = _worded(first, form.wordings, 0)
+                whole = replace(follow_up, text=f"{before.text} {follow_up.text}")
+                pairs.append(FollowUp(**vars(whole), first=before, then=follow_up.text))
     return pairs
 
 

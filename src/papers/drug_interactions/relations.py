@@ -21,6 +21,7 @@ from papers.drug_interactions.corpora import (
     ADVERSE,
     CAUSES,
     INTERACTS,
+    TERMS,
     TOKEN,
     Fact,
     Relation,
@@ -65,38 +66,25 @@ def all_pairs(sentences: Sequence[Sentence]) -> list[Sentence]:
 
 # --------------------------------------------------------------------------------------------------------- patterns
 
-_ADVICE = re.compile(
-    r"\b(?:should|must|caution\w*|avoid\w*|recommend\w*|advis\w+|contraindicat\w+|monitor\w*|careful\w*|not be "
-    r"(?:used|given|taken|administered)|dos\w+ (?:adjust\w+|reduc\w+))\b"
-)
-_CHANGE = re.compile(
-    r"\b(?:increas\w+|decreas\w+|reduc\w+|rais\w+|lower\w*|enhanc\w+|potentiat\w+|inhibit\w*|induc\w+|prolong\w*|"
-    r"elevat\w+|diminish\w*|alter\w*|affect\w*|impair\w*|accelerat\w+|delay\w*|interfer\w+|antagoni[sz]\w+|block\w*|"
-    r"augment\w*|attenuat\w+|additive|synerg\w+|displace\w*|interact\w*|doubl\w+)\b"
-)
-_TOGETHER = re.compile(
-    r"\b(?:with|concomitant\w*|concurrent\w*|co-?administ\w+|combin\w+|together|receiving|taking|when)\b"
-)
+
+def _words(group: str) -> re.Pattern[str]:
+    return re.compile(rf"\b(?:{'|'.join(TERMS[group])})\b")
+
+
+_ADVICE, _CHANGE, _TOGETHER = map(_words, ("advice", "change", "together"))
+_CAUSED_AFTER, _CAUSED_BEFORE = map(_words, ("caused_after", "caused_before"))
 _DENIED = re.compile(
     r"\b(?:no|not|did not|does not|without|neither|nor|unlikely)\b(?:\s+\S+){0,4}?\s+(?:\w*interact\w*|affect\w*|"
     r"alter\w*|influence\w*|chang\w+|effect\w*|differen\w+|significant\w*|evidence|increas\w+|decreas\w+|studied|been)"
 )
 _LISTED = re.compile(r"(?:\s|,|;|/|\(|\)|\band\b|\bor\b|e\.g\.|i\.e\.|\bsuch as\b|\bincluding\b|-|\bother\b)*")
-_CAUSED_AFTER = re.compile(
-    r"\b(?:induced|related|associated|caused|causes?|causing|produc\w+|develop\w*|resulted|result\w* in|led to|"
-    r"leading to|complicat\w+|toxicity|precipitat\w+|provok\w+|exacerbat\w+|experienced|following|reaction)\b"
-)
-_CAUSED_BEFORE = re.compile(
-    r"\b(?:due to|caused by|induced by|secondary to|associated with|related to|following|after|during|with|from|"
-    r"attributed to|complicati\w+ of|caused|while|on|receiving|treated|by|to|of)\b"
-)
 
 
 def interaction_by_patterns(pair: Candidate) -> bool:
     """Whether the words around two drugs speak of an interaction.
 
-    The two must not stand in one list, nor the same drug twice; what lies between them or before them must name a
-    change, an advice or an interaction, and nothing may deny it.
+    The two must not be in one list, nor the same drug twice; what lies between them or before them must name a change,
+    an advice or an interaction, and nothing may deny it.
     """
     sentence = pair.sentence
     one, other = sentence.entities[pair.first], sentence.entities[pair.second]
@@ -195,11 +183,7 @@ of the training documents of the DDI corpus held out for that; the test split to
 
 
 class Classifier:
-    """A linear support vector machine over `features`, one against the rest, for each of DDI and ADE.
-
-    Args:
-        training: sentences with mentions and gold relations.
-    """
+    """A linear support vector machine over `features`, one against the rest, for each of DDI and ADE."""
 
     def __init__(self, training: Iterable[Sentence]) -> None:
         """Fit it.
@@ -264,11 +248,8 @@ def chunk_prompt(text: str) -> list[dict[str, str]]:
 
 
 def parse_facts(answer: str, *, cut: bool) -> frozenset[Fact] | None:
-    """The facts of an answer, with canonical names; None if it cannot be read.
-
-    Args:
-        answer: JSON of `SCHEMA`.
-        cut: whether it reached its token limit; what it had finished before that counts.
+    """The facts of an answer (JSON of `SCHEMA`), canonical names; None if it cannot be read. A cut one counts as far as
+    it got.
     """
     try:
         content = json.loads(answer)
