@@ -17,7 +17,8 @@ from helpers.llm import LLM
 from helpers.rag.retrieval import aligned, fused
 from helpers.results import figures, record, rules
 from helpers.results.answers import Answer, answered
-from helpers.results.outcomes import Outcomes, measure_label
+from helpers.results.measures import measure_label
+from helpers.results.outcomes import Outcomes
 from papers.across_papers import arms, report
 from papers.across_papers.arms import Found, Names
 from papers.across_papers.questions import KINDS, Asked, ask, families

@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from helpers.results import answers, audit
-from helpers.results.answers import Answer, binary
+from helpers.results.answers import Answer
+from helpers.results.measures import binary
 from helpers.results.outcomes import Outcomes
 
 LABELS, CUT, LEAK, FLOOR, TWICE, CLUSTERS, JUDGE = audit.CHECKS

@@ -15,7 +15,8 @@ from hypothesis import strategies as st
 from helpers.completions import Choice
 from helpers.datasets import locate
 from helpers.results import record, records, rules
-from helpers.results.answers import Answer, answered, of_sets
+from helpers.results.answers import Answer, answered
+from helpers.results.measures import of_sets
 from helpers.results.outcomes import Outcomes
 from papers.clinical_notes import extraction as ex
 from papers.clinical_notes import extraction_scores as scores

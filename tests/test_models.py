@@ -81,27 +81,27 @@ def test_make_and_the_settings_give_a_models_runs_the_same_folder(asked, model):
 
 
 def test_another_models_rows_are_found_beside_the_runs_own(two_models, asked):
-    assert list(answers.others(NB, "laptop")) == ["other/7B"]
-    assert set(answers.others(NB, "laptop")["other/7B"].arm) == {"closed_book", "graph"}
+    assert list(compare.others(NB, "laptop")) == ["other/7B"]
+    assert set(compare.others(NB, "laptop")["other/7B"].arm) == {"closed_book", "graph"}
     asked("other/7B")
     assert set(answers.read(answers.newest(NB, "laptop")).model) == {"", "other/7B"}
-    assert list(answers.others(NB, "laptop")) == ["own"]
-    assert answers.others(NB, "paper") == {}
+    assert list(compare.others(NB, "laptop")) == ["own"]
+    assert compare.others(NB, "paper") == {}
 
 
 def test_a_table_of_scores_gets_a_column_for_each_other_model(two_models):
     own = Outcomes(answers.read(answers.newest(NB, "laptop")), draws=200)
-    others = answers.others(NB, "laptop")
+    others = compare.others(NB, "laptop")
     shown = own.table(["accuracy"], "Accuracy")
     scores = left_by(shown)
-    table = own.beside_models(scores, others)
-    expected = Outcomes(others["other/7B"], draws=200)._text("accuracy", "closed_book")
+    table = compare.beside_models(own, scores, others)
+    expected = Outcomes(others["other/7B"], draws=200).text("accuracy", "closed_book")
     assert "accuracy, other/7B" in table.html
     assert str(expected) in table.text.replace("\xa0", " ")
     lines = {line.split()[0]: line for line in table.text.splitlines()[2:]}
     assert len(lines) == 3  # the lookup asks no model, so its cell is empty
     of_some = Outcomes(own.frame[own.frame.gold == "YES"], draws=200).table(["accuracy"], "Some units")
-    assert "91.7" not in own.beside_models(left_by(of_some), others).text
+    assert "91.7" not in compare.beside_models(own, left_by(of_some), others).text
 
 
 def test_two_models_are_compared_unit_by_unit(two_models):
@@ -160,7 +160,7 @@ def test_a_staged_notebook_has_the_columns_and_not_what_they_were_made_of(two_mo
     path.write_text(json.dumps({"cells": [title, code], "metadata": {}, "nbformat": 4, "nbformat_minor": 5}))
     for columns, expected in (
         (None, False),
-        (lambda scores: own.beside_models(scores, answers.others(NB, "laptop")).html, True),
+        (lambda scores: compare.beside_models(own, scores, compare.others(NB, "laptop")).html, True),
     ):
         staged = book._staged(path, "", None, columns=columns)
         assert SCORES not in staged
@@ -195,4 +195,4 @@ def test_a_further_models_reference_lies_beside_the_first_and_replaces_no_chapte
     assert set(answers.read(answers.RELEASED / f"{NB}@other_7B").model) == {"other/7B"}
     asked("")
     assert list(records.other_models("laptop", tmp_path / "RESULTS")) == ["other/7B"]
-    assert list(answers.others(NB, "laptop")) == ["other/7B"]
+    assert list(compare.others(NB, "laptop")) == ["other/7B"]

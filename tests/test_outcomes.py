@@ -17,8 +17,9 @@ from scipy.stats import spearmanr
 from sklearn.metrics import f1_score, precision_score, recall_score, roc_auc_score
 
 from helpers.results import answers, intervals, metrics, paired
-from helpers.results.answers import SCHEMA, Answer, Item, answered, binary
-from helpers.results.outcomes import Outcomes, measure_label, unit
+from helpers.results.answers import SCHEMA, Answer, Item, answered
+from helpers.results.measures import binary, measure_label, unit
+from helpers.results.outcomes import Outcomes
 from helpers.results.requests import StoreError
 from papers.side_effects.corpus import Question
 from papers.side_effects.forward import said

@@ -8,9 +8,8 @@ notebook and arm.
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Hashable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
-from functools import lru_cache
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -18,6 +17,7 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from helpers.results.measures import Measures, binary
 from helpers.results.requests import StoreError
 from helpers.settings import BUILD, DATA, run_name
 
@@ -56,8 +56,6 @@ _TYPES = {
 SCHEMA = pa.schema([pa.field(name, kind, nullable=name in TEXTS) for name, kind in _TYPES.items()])
 KEY = ("source", "run", "model", "task", "split", "arm", "unit", "of", "repeat")
 """What tells the rows apart."""
-
-Measures = Mapping[str, tuple[float, float]]
 
 
 @dataclass(frozen=True)
@@ -154,34 +152,6 @@ def answered(said: Answer, unit: Unit, **row: Any) -> Answer:  # noqa: ANN401  #
         measures=measures,
         **row,
     )
-
-
-@lru_cache
-def binary(gold: bool, predicted: bool) -> Measures:
-    """The five measures of one YES/NO answer (side_effects, Methods, "Evaluation metrics").
-
-    A row counts for a measure if it is part of its denominator; every row is part of that of accuracy and F1.
-    """
-    true = gold and predicted
-    measures = {
-        "accuracy": (float(gold == predicted), 1.0),
-        "f1": (2.0 * true, float(2 * true + (gold != predicted))),
-    }
-    if predicted:
-        measures["precision"] = (float(gold), 1.0)
-    measures["sensitivity" if gold else "specificity"] = (float(gold == predicted), 1.0)
-    return measures
-
-
-def of_sets(gold: Collection[Hashable], found: Collection[Hashable]) -> dict[str, tuple[float, float]]:
-    """Precision, recall and F1 of a set against the gold set, as far as there is anything to find or found."""
-    hits = float(len(set(gold) & set(found)))
-    parts = {
-        "precision": (hits, float(len(found))),
-        "recall": (hits, float(len(gold))),
-        "f1": (2 * hits, float(len(gold) + len(found))),
-    }
-    return {name: ratio for name, ratio in parts.items() if ratio[1]}
 
 
 # ------------------------------------------------------------------------------------------------------------- files
@@ -286,23 +256,3 @@ def newest(notebook: str, profile: str) -> Path:
 def released(notebook: str, name: str) -> str:
     """The folder of a run among the reference's answers and requests; a further model's is `<notebook>@<model>`."""
     return f"{notebook}{''.join(name.partition('@')[1:])}"
-
-
-def others(notebook: str, profile: str) -> dict[str, pd.DataFrame]:
-    """The rows of models that the newest run did not ask, by model: this machine's runs before the reference runs.
-
-    Raises:
-        StoreError: the newest run has no rows, or a file is no table of answers.
-    """
-    main = newest(notebook, profile)
-    built = [BUILT / profile / notebook, *sorted(BUILT.glob(f"{profile}@*/{notebook}"))]
-    kept = [RELEASED / notebook, *sorted(RELEASED.glob(f"{notebook}@*"))]
-    seen = {"", *read(main, KEY).model}
-    found: dict[str, pd.DataFrame] = {}
-    for folder in (*built, *kept):
-        if folder != main and any(folder.glob("*.parquet")):
-            rows = read(folder)
-            rows = rows[(rows.run == profile) & ~rows.model.isin(seen)]
-            found |= {str(model): of for model, of in rows.groupby("model", sort=False)}
-            seen |= found.keys()
-    return found

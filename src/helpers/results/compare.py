@@ -7,12 +7,14 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import pandas as pd
 
-from helpers.results import answers
-from helpers.results.outcomes import PAIRING, Outcomes, measure_label, unit
+from helpers.results import answers, figures
+from helpers.results.measures import measure_label, unit
+from helpers.results.outcomes import PAIRING, PARTS, Outcomes
 from helpers.results.requests import StoreError
 from helpers.settings import settings, told
 
@@ -37,10 +39,10 @@ def compare(notebook: str, profile: str, models: Sequence[str] = (), measure: st
         StoreError: there are not two models with answers, or they share no arm and unit.
     """
     own = answers.read(answers.newest(notebook, profile))
-    others = answers.others(notebook, profile)
+    further = others(notebook, profile)
     asked = own[(own.model != "") & own.requests.map(len).astype(bool)].model.value_counts()
-    there = {str(model): own[own.model == model] for model in asked.index} | others
-    wanted = list(models) or [*list(there)[:1], *others][:2]
+    there = {str(model): own[own.model == model] for model in asked.index} | further
+    wanted = list(models) or [*list(there)[:1], *further][:2]
     if len(wanted) != 2 or not set(wanted) <= there.keys():
         raise StoreError(
             f"Two models with answers to {notebook} are needed; there are {', '.join(there) or 'none'}. Add one: make "
@@ -61,6 +63,49 @@ def compare(notebook: str, profile: str, models: Sequence[str] = (), measure: st
     for arm in arms:
         lines += _differing(first, second, arm, str(chosen[arm]), most)
     return "\n".join([*lines, f"Open one, by all models: make answers NB={notebook} ARM=... UNIT=..."])
+
+
+def others(notebook: str, profile: str) -> dict[str, pd.DataFrame]:
+    """The rows of models that the newest run did not ask, by model: this machine's runs before the reference runs.
+
+    Raises:
+        StoreError: the newest run has no rows, or a file is no table of answers.
+    """
+    main = answers.newest(notebook, profile)
+    built = [answers.BUILT / profile / notebook, *sorted(answers.BUILT.glob(f"{profile}@*/{notebook}"))]
+    kept = [answers.RELEASED / notebook, *sorted(answers.RELEASED.glob(f"{notebook}@*"))]
+    seen = {"", *answers.read(main, answers.KEY).model}
+    found: dict[str, pd.DataFrame] = {}
+    for folder in (*built, *kept):
+        if folder != main and any(folder.glob("*.parquet")):
+            rows = answers.read(folder)
+            rows = rows[(rows.run == profile) & ~rows.model.isin(seen)]
+            found |= {str(model): of for model, of in rows.groupby("model", sort=False)}
+            seen |= found.keys()
+    return found
+
+
+def beside_models(own: Outcomes, scores: Mapping[str, Any], others: Mapping[str, pd.DataFrame]) -> figures.Html:
+    """A table of scores with a column for each other model, on the same arms and units.
+
+    A cell stays empty where the table's rows are not all the run's of its arm, for example after a choice of units.
+
+    Args:
+        own: rows of the run.
+        scores: what its `table` or `beside` left with the table.
+        others: rows of the other models, by model.
+    """
+    rows = [dict(row) for row in scores["rows"]]
+    one = len({part["measure"] for part in scores["scored"]}) == 1
+    for row, part in zip(rows, scores["scored"], strict=True):
+        mine = own.frame[(own.frame.arm == part["arm"]) & (own.frame.source == "rerun")]
+        mine = mine[pd.MultiIndex.from_frame(mine[PARTS]).isin([tuple(of) for of in part["of"]])]
+        for model, theirs in others.items():
+            same = theirs[theirs.arm == part["arm"]].merge(mine[list(PAIRING)].drop_duplicates(), on=list(PAIRING))
+            label = f"{measure_label(part['measure'])}, {model}" if one else model
+            of_it = Outcomes(same[: len(same) if len(mine) == part["n"] else 0], draws=scores["draws"])
+            row[label] = of_it.text(part["measure"], part["arm"])
+    return figures.table(pd.DataFrame(rows), scores["caption"])
 
 
 def _measure(rows: pd.DataFrame, measure: str) -> str | None:

@@ -22,27 +22,16 @@ from numpy.typing import NDArray
 from helpers.results import figures, metrics, paired, svg
 from helpers.results.answers import COLUMNS, Answer
 from helpers.results.intervals import DRAWS
+from helpers.results.measures import NAMED, measure_label, unit
 from helpers.results.metrics import Score
 from helpers.results.paired import Paired
 from helpers.results.published import Published
 
 Floats = NDArray[np.float64]
-_NAMED = re.compile(r"(\w+)\((\w+)(?:, *(\w+))?\)")
 PAIRING = ("task", "split", "unit", "of", "repeat")
 """What two arms must share for their rows to be compared."""
 PARTS = ["task", "split", "of", "repeat"]
 """What tells apart the parts of an experiment, each with rows of its own."""
-UNITS = {
-    "seconds": "seconds",
-    "latency": "seconds",
-    "throughput": "per_second",
-    "tokens": "count",
-    "characters": "count",
-    "words": "count",
-    "names": "count",
-    "correlation": "ratio",
-}
-"""Unit of a measure by the last word of its name; anything else is a fraction."""
 
 
 @dataclass(frozen=True)
@@ -146,7 +135,7 @@ class Outcomes:
         """
         rows = self.frame if arm is None else self.frame[self.frame.arm == arm]
         unparsed = int((~rows.parsed.astype(bool)).sum())
-        named = _NAMED.fullmatch(measure)
+        named = NAMED.fullmatch(measure)
         base, second = (named[2], named[3]) if named else (measure, None)
         rows = rows[_measured(rows, measure)]
         if rows.empty:
@@ -200,9 +189,9 @@ class Outcomes:
         """A row for each arm: its scores, in all and, if asked, for each value of a stratum."""
         rows = []
         for arm in self.arms:
-            row: dict[str, Any] = {"arm": self.label(arm)} | {measure_label(m): self._text(m, arm) for m in measures}
+            row: dict[str, Any] = {"arm": self.label(arm)} | {measure_label(m): self.text(m, arm) for m in measures}
             for value in self.strata(by) if by else ():
-                row |= {value: self.where(**{by: value})._text(measures[0], arm)}
+                row |= {value: self.where(**{by: value}).text(measures[0], arm)}
             rows.append(row)
         return self._shown(rows, [(arm, measures[0]) for arm in self.arms], caption)
 
@@ -221,28 +210,8 @@ class Outcomes:
         scores = {"rows": rows, "scored": parts, "draws": self.draws, "caption": caption}
         return figures.ScoreTable(shown.html, shown.text, scores)
 
-    def beside_models(self, scores: Mapping[str, Any], others: Mapping[str, pd.DataFrame]) -> figures.Html:
-        """A table of scores with a column for each other model, on the same arms and units.
-
-        A cell stays empty where the table's rows are not all the run's of its arm, for example after a choice of units.
-
-        Args:
-            scores: what `table` or `beside` left with the table.
-            others: rows of the other models, by model.
-        """
-        rows = [dict(row) for row in scores["rows"]]
-        one = len({part["measure"] for part in scores["scored"]}) == 1
-        for row, part in zip(rows, scores["scored"], strict=True):
-            mine = self.frame[(self.frame.arm == part["arm"]) & (self.frame.source == "rerun")]
-            mine = mine[pd.MultiIndex.from_frame(mine[PARTS]).isin([tuple(of) for of in part["of"]])]
-            for model, theirs in others.items():
-                same = theirs[theirs.arm == part["arm"]].merge(mine[list(PAIRING)].drop_duplicates(), on=list(PAIRING))
-                label = f"{measure_label(part['measure'])}, {model}" if one else model
-                of_it = Outcomes(same[: len(same) if len(mine) == part["n"] else 0], draws=scores["draws"])
-                row[label] = of_it._text(part["measure"], part["arm"])
-        return figures.table(pd.DataFrame(rows), scores["caption"])
-
-    def _text(self, measure: str, arm: str) -> str | None:
+    def text(self, measure: str, arm: str) -> str | None:
+        """A score as a table shows it; None if the arm has no row with the measure."""
         try:
             return figures.score_text(self.score(measure, arm), unit(measure))
         except ValueError:
@@ -287,7 +256,7 @@ class Outcomes:
                         "arm": self.label(arm) if measure == measures[0] else "",
                         "measure": measure_label(measure),
                         "printed": number and number.printed,
-                        "rescored": released._text(measure, arm),
+                        "rescored": released.text(measure, arm),
                         "rerun": rerun and figures.score_text(replace(rerun, unparsed=0), unit(measure)),
                         "unparsed": rerun and rerun.unparsed,
                     }
@@ -358,31 +327,13 @@ class Outcomes:
         return fig
 
 
-def unit(measure: str) -> str:
-    """The unit of a measure, as `figures.number` takes it."""
-    named = _NAMED.fullmatch(measure)
-    if named and named[1] in ("auc", "spearman"):
-        return "ratio"
-    return UNITS.get((named[2] if named else measure).split("_")[-1], "fraction")
-
-
-def measure_label(measure: str) -> str:
-    """A measure as a reader sees it."""
-    named = _NAMED.fullmatch(measure)
-    text = (named[2] if named else measure).replace("_", " ")
-    if not named:
-        return text
-    special = {"auc": "AUC", "spearman": f"rank correlation, {text} and {named[3]}"}
-    return special.get(named[1], f"{text}, {named[1]}")
-
-
 def _frame(rows: Iterable[Answer] | pd.DataFrame) -> pd.DataFrame:
     # plain attributes: dataclasses.asdict would copy every item and measure
     return rows if isinstance(rows, pd.DataFrame) else pd.DataFrame([vars(row) for row in rows], columns=COLUMNS)
 
 
 def _measured(rows: pd.DataFrame, measure: str) -> list[bool]:
-    named = _NAMED.fullmatch(measure)
+    named = NAMED.fullmatch(measure)
     names = {named[2], named[3] or named[2]} if named else {measure}
     return [names <= of.keys() for of in rows.measures]
 

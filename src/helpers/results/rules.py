@@ -17,8 +17,9 @@ from typing import Any
 import pandas as pd
 
 from helpers.results import figures, verdicts
+from helpers.results.measures import measure_label, unit
 from helpers.results.metrics import Score
-from helpers.results.outcomes import PAIRING, Comparison, Outcomes, measure_label, unit
+from helpers.results.outcomes import PAIRING, Comparison, Outcomes
 from helpers.results.published import Basis, Rule
 from helpers.results.record import Run
 from helpers.results.verdicts import Untested, Verdict

@@ -12,7 +12,7 @@ from collections.abc import Iterable
 
 import pandas as pd
 
-from helpers.results import answers
+from helpers.results import answers, compare
 from helpers.results.requests import RELEASED, Store, working
 from helpers.settings import settings, told
 
@@ -27,7 +27,7 @@ def show(notebook: str, profile: str, arm: str = "", unit: str = "", most: int =
         unit: units whose id or question holds this text.
         most: units to show.
     """
-    frame = pd.concat([answers.read(answers.newest(notebook, profile)), *answers.others(notebook, profile).values()])
+    frame = pd.concat([answers.read(answers.newest(notebook, profile)), *compare.others(notebook, profile).values()])
     rows = frame[frame.arm.str.contains(arm, regex=False) & (frame.repeat == 0)]
     text = rows.unit + " " + rows.question.fillna("")
     rows = rows[text.str.contains(unit, case=False, regex=False)]

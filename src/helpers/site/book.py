@@ -26,7 +26,7 @@ import jinja2
 import jupyter_book
 import yaml
 
-from helpers.results import answers
+from helpers.results import answers, compare
 from helpers.results.figures import SCORES, inline
 from helpers.results.outcomes import Outcomes
 from helpers.results.published import RecordError
@@ -257,10 +257,10 @@ def _columns(chapter: Chapter) -> Callable[[dict[str, Any]], str] | None:
     if not viewer.arms(chapter) or chapter.record is None:
         return None
     profile = chapter.record.profile
-    if not (others := answers.others(chapter.name, profile)):
+    if not (others := compare.others(chapter.name, profile)):
         return None
     own = Outcomes(answers.read(answers.newest(chapter.name, profile)))
-    return lambda scores: own.beside_models(scores, others).html
+    return lambda scores: compare.beside_models(own, scores, others).html
 
 
 def _refuse_errors(path: Path, cells: Iterable[Mapping[str, Any]]) -> None:

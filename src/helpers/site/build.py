@@ -19,10 +19,11 @@ import matplotlib.pyplot as plt
 import pandas as pd
 import yaml
 
-from helpers.results import answers, figures, paired
+from helpers.results import answers, compare, figures, paired
 from helpers.results.markup import Markup, escape
+from helpers.results.measures import measure_label
 from helpers.results.metrics import Score
-from helpers.results.outcomes import Comparison, Outcomes, measure_label
+from helpers.results.outcomes import Comparison, Outcomes
 from helpers.results.records import Record
 from helpers.results.requests import RELEASED, Store, working
 from helpers.settings import ROOT, public
@@ -171,7 +172,7 @@ class Advice:
                 continue
             profile = chapter.record.profile
             own = answers.read(answers.newest(name, profile), READ)
-            rows = pd.concat([own, *answers.others(name, profile).values()])
+            rows = pd.concat([own, *compare.others(name, profile).values()])
             every += [one for task in of if (one := compared(task, chapter.record, rows, store))]
         both = [one for one in every if one.comparison]
         adjusted = iter(paired.holm([one.comparison.test.p for one in both if one.comparison]) if both else [])

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import pandas as pd
 
-from helpers.results import answers, figures
+from helpers.results import answers, compare, figures
 from helpers.results.requests import RELEASED, Row, Store, working
 from helpers.settings import public
 from helpers.site.chapters import Chapter
@@ -49,7 +49,7 @@ def files(chapters: Iterable[Chapter]) -> dict[str, str]:
             continue
         profile = chapter.record.profile
         own = answers.read(answers.newest(chapter.name, profile))
-        rows = pd.concat([own, *answers.others(chapter.name, profile).values()])
+        rows = pd.concat([own, *compare.others(chapter.name, profile).values()])
         prompts = store.get(key for keys in rows.requests for key in keys)
         names = {arm: figures.ARMS.get(arm, (arm.replace("_", " "),))[0] for arm in rows.arm.unique()}
         models = sorted(set(rows.model) - {""})

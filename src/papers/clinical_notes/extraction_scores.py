@@ -14,7 +14,8 @@ import numpy as np
 
 from helpers.completions import Choice
 from helpers.results import figures
-from helpers.results.answers import Answer, Item, of_sets
+from helpers.results.answers import Answer, Item
+from helpers.results.measures import of_sets
 from helpers.results.outcomes import Outcomes
 from papers.clinical_notes.extraction import ATTRIBUTES, Extractor, Reading, Status
 from papers.clinical_notes.gold import CONTEXTS, LABELS, Chart, Context, ContextMention, Mention, Note

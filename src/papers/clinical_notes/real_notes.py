@@ -11,7 +11,8 @@ from pathlib import Path
 
 import pandas as pd
 
-from helpers.results.answers import Answer, of_sets
+from helpers.results.answers import Answer
+from helpers.results.measures import of_sets
 from papers.clinical_notes.cleaning import clean, generic_name, normal
 from papers.clinical_notes.extraction import Extractor, Passage, Reading
 from papers.clinical_notes.extraction_scores import ARMS, Span, some

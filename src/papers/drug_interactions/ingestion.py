@@ -16,7 +16,8 @@ import pandas as pd
 
 from helpers.llm import LLM
 from helpers.results import figures
-from helpers.results.answers import Answer, of_sets
+from helpers.results.answers import Answer
+from helpers.results.measures import of_sets
 from helpers.results.outcomes import Outcomes
 from helpers.results.published import Published
 from helpers.results.record import Run

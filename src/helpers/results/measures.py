@@ -1,0 +1,70 @@
+"""The measures of one answer: what goes into them, their names for a reader and their units."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Hashable, Mapping
+from functools import lru_cache
+
+NAMED = re.compile(r"(\w+)\((\w+)(?:, *(\w+))?\)")
+"""A statistic of a measure: `median(seconds)`, `auc(p_yes)`, `spearman(size, seconds)`."""
+UNITS = {
+    "seconds": "seconds",
+    "latency": "seconds",
+    "throughput": "per_second",
+    "tokens": "count",
+    "characters": "count",
+    "words": "count",
+    "names": "count",
+    "correlation": "ratio",
+}
+"""Unit of a measure by the last word of its name; anything else is a fraction."""
+
+Measures = Mapping[str, tuple[float, float]]
+"""Name -> (top, bottom); a score is the sum of the tops over that of the bottoms."""
+
+
+@lru_cache
+def binary(gold: bool, predicted: bool) -> Measures:
+    """The five measures of one YES/NO answer (side_effects, Methods, "Evaluation metrics").
+
+    A row counts for a measure if it is part of its denominator; every row is part of that of accuracy and F1.
+    """
+    true = gold and predicted
+    measures = {
+        "accuracy": (float(gold == predicted), 1.0),
+        "f1": (2.0 * true, float(2 * true + (gold != predicted))),
+    }
+    if predicted:
+        measures["precision"] = (float(gold), 1.0)
+    measures["sensitivity" if gold else "specificity"] = (float(gold == predicted), 1.0)
+    return measures
+
+
+def of_sets(gold: Collection[Hashable], found: Collection[Hashable]) -> dict[str, tuple[float, float]]:
+    """Precision, recall and F1 of a set against the gold set, as far as there is anything to find or found."""
+    hits = float(len(set(gold) & set(found)))
+    parts = {
+        "precision": (hits, float(len(found))),
+        "recall": (hits, float(len(gold))),
+        "f1": (2 * hits, float(len(gold) + len(found))),
+    }
+    return {name: ratio for name, ratio in parts.items() if ratio[1]}
+
+
+def unit(measure: str) -> str:
+    """The unit of a measure, as `figures.number` takes it."""
+    named = NAMED.fullmatch(measure)
+    if named and named[1] in ("auc", "spearman"):
+        return "ratio"
+    return UNITS.get((named[2] if named else measure).split("_")[-1], "fraction")
+
+
+def measure_label(measure: str) -> str:
+    """A measure as a reader sees it."""
+    named = NAMED.fullmatch(measure)
+    text = (named[2] if named else measure).replace("_", " ")
+    if not named:
+        return text
+    special = {"auc": "AUC", "spearman": f"rank correlation, {text} and {named[3]}"}
+    return special.get(named[1], f"{text}, {named[1]}")
