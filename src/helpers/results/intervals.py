@@ -66,38 +66,29 @@ def normal_quantile() -> float:
     return float(norm.ppf(0.5 + CONFIDENCE / 2))
 
 
-def booleans(values: Column, name: str) -> tuple[Bools, Bools]:
-    """(values, known): None, NaN and NA are unknown; besides these only True, False, 1 and 0 are taken."""
-    array = np.asarray(values, dtype=object)
-    if array.ndim != 1 or not len(array):
-        raise ValueError(f"{name} needs one value a row and at least one row; found the shape {array.shape}.")
-    known = ~pd.isna(array)
-    strange = [v for v in array[known] if not (isinstance(v, Real | np.bool_) and v in (0, 1))]
-    if strange:
-        raise ValueError(f"{name} needs True or False (None: not read); found {strange[0]!r}. Parse the answers first.")
-    result = np.zeros(len(array), dtype=bool)
-    result[known] = array[known].astype(bool)
-    return result, known
-
-
 def true_or_false(values: Column, name: str) -> Bools:
-    """The values as booleans; an error names the column if one is missing."""
-    result, known = booleans(values, name)
-    if not known.all():
-        raise ValueError(
-            f"{name} needs True or False in every row; {int((~known).sum())} of {len(known)} have neither."
-        )
-    return result
+    """The values as booleans; an error names the column if one is neither True, False, 1 nor 0."""
+    array = np.asarray(values, dtype=object)
+    _need_column(array, name)
+    if missing := int(pd.isna(array).sum()):
+        raise ValueError(f"{name} needs True or False in every row; {missing} of {len(array)} have neither.")
+    if strange := [v for v in array if not (isinstance(v, Real | np.bool_) and v in (0, 1))]:
+        raise ValueError(f"{name} needs True or False; found {strange[0]!r}. Parse the answers first.")
+    return array.astype(bool)
 
 
 def finite(values: Column, name: str) -> Floats:
     """The values as numbers; an error names the column if one is not finite."""
     array = np.asarray(values, dtype=float)
-    if array.ndim != 1 or not len(array):
-        raise ValueError(f"{name} needs one number a row and at least one row; found the shape {array.shape}.")
+    _need_column(array, name)
     if not np.isfinite(array).all():
         raise ValueError(f"{name} needs finite numbers; {int((~np.isfinite(array)).sum())} of {len(array)} are not.")
     return array
+
+
+def _need_column(array: NDArray[Any], name: str) -> None:
+    if array.ndim != 1 or not len(array):
+        raise ValueError(f"{name} needs one value a row and at least one row; found the shape {array.shape}.")
 
 
 def codes(clusters: Column) -> Ints:
@@ -115,7 +106,15 @@ def same_length(**arrays: NDArray) -> None:
         raise ValueError(f"One value a row is needed in each; found {lengths}.")
 
 
-def enough_draws(draws: int) -> None:
-    """Refuse fewer draws than a 95 % interval needs."""
+def checked(clusters: Column | None, draws: int = DRAWS, /, **columns: Column) -> tuple[Any, ...]:
+    """The unit of each row, by its cluster if there are any, and the columns as finite numbers.
+
+    Raises:
+        ValueError: lengths differ, there are no rows, a value is not finite, or there are fewer than 100 draws.
+    """
     if draws < 100:
         raise ValueError(f"A 95 % interval needs at least 100 draws; found draws={draws}.")
+    arrays = {name: finite(values, name) for name, values in columns.items()}
+    units = np.arange(len(next(iter(arrays.values())))) if clusters is None else codes(clusters)
+    same_length(**arrays, clusters=units)
+    return units, *arrays.values()

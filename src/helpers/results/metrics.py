@@ -20,7 +20,7 @@ from scipy.stats import rankdata
 from statsmodels.stats.proportion import proportion_confint
 
 from helpers.results import intervals
-from helpers.results.intervals import DRAWS, Bools, Column, Floats, Ints
+from helpers.results.intervals import DRAWS, Bools, Column, Floats
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,49 +55,6 @@ def proportion(k: int, n: int, *, unparsed: int = 0) -> Score:
     return Score(value, n, *intervals.held_within(value, float(low), float(high), 0.0, 1.0), unparsed)
 
 
-def binary_scores(
-    y_true: Column, y_pred: Column, *, clusters: Column | None = None, draws: int = DRAWS
-) -> dict[str, Score]:
-    """The five scores of a YES/NO benchmark (side_effects, Methods, Evaluation metrics).
-
-    Args:
-        y_true: (n,) True or False.
-        y_pred: (n,) True, False, or None where the answer could not be read, which counts as False.
-        clusters: (n,) names of what rows belong together (drugs). Given, every interval is a bootstrap over clusters.
-        draws: of the bootstrap.
-
-    Returns:
-        accuracy, f1, precision, sensitivity, specificity. The n of a score is its denominator: all rows for accuracy
-        and F1, rows answered YES for precision, rows that are YES for sensitivity, rows that are NO for specificity.
-        A score whose denominator is 0 has the value 0 by custom, n = 0 and the interval 0 to 1. Each score has the
-        count of unread answers.
-
-    Raises:
-        ValueError: lengths differ, there are no rows, a label is neither True, False nor (in y_pred) None, or there
-            are fewer than 100 draws.
-    """
-    intervals.enough_draws(draws)
-    truth = intervals.true_or_false(y_true, "y_true")
-    answer, parsed = intervals.booleans(y_pred, "y_pred")
-    units = np.arange(len(truth)) if clusters is None else intervals.codes(clusters)
-    intervals.same_length(y_true=truth, y_pred=answer, clusters=units)
-    unparsed = int((~parsed).sum())
-    cells = (truth & answer, ~truth & answer, truth & ~answer, ~truth & ~answer)
-    counts = intervals.summed(units, *(cell.astype(float) for cell in cells))
-    drawn = intervals.resampled(counts, draws, np.random.default_rng(0))
-    scores = {}
-    for name, (top, bottom) in _RATIOS.items():
-        k, n = int(counts.sum(axis=0) @ top), int(counts.sum(axis=0) @ bottom)
-        if not n:
-            scores[name] = Score(0.0, 0, 0.0, 1.0, unparsed)
-        elif clusters is None and name != "f1":
-            scores[name] = proportion(k, n, unparsed=unparsed)
-        else:
-            low, high = _fraction_interval(k / n, drawn @ top, drawn @ bottom, int((counts @ bottom > 0).sum()))
-            scores[name] = Score(k / n, len(truth) if name == "f1" else n, low, high, unparsed)
-    return scores
-
-
 def ratio(top: Column, bottom: Column, *, clusters: Column | None = None, draws: int = DRAWS) -> Score:
     """The sum of the tops over the sum of the bottoms: a mean, a precision, a recall, a micro-F1, a weighted mean.
 
@@ -114,10 +71,7 @@ def ratio(top: Column, bottom: Column, *, clusters: Column | None = None, draws:
     Raises:
         ValueError: lengths differ, there are no rows, a value is not finite, or there are fewer than 100 draws.
     """
-    intervals.enough_draws(draws)
-    tops, bottoms = intervals.finite(top, "tops"), intervals.finite(bottom, "bottoms")
-    units = np.arange(len(tops)) if clusters is None else intervals.codes(clusters)
-    intervals.same_length(tops=tops, bottoms=bottoms, clusters=units)
+    units, tops, bottoms = intervals.checked(clusters, draws, tops=top, bottoms=bottom)
     if not bottoms.sum():
         return Score(0.0, len(tops), 0.0, 1.0)
     fraction = bool(((tops >= 0) & (tops <= bottoms)).all())
@@ -138,10 +92,7 @@ def rank_correlation(x: Column, y: Column, *, clusters: Column | None = None, dr
     Raises:
         ValueError: lengths differ, there are fewer than three rows, a value is not finite, or too few draws.
     """
-    intervals.enough_draws(draws)
-    first, second = intervals.finite(x, "x"), intervals.finite(y, "y")
-    units = np.arange(len(first)) if clusters is None else intervals.codes(clusters)
-    intervals.same_length(x=first, y=second, clusters=units)
+    units, first, second = intervals.checked(clusters, draws, x=x, y=y)
     if len(first) < 3:
         raise ValueError(f"A rank correlation needs at least three rows; found {len(first)}.")
     rows = [np.flatnonzero(units == unit) for unit in np.unique(units)]
@@ -175,8 +126,7 @@ def auc(y_true: Column, p_yes: Column, *, clusters: Column | None = None) -> Sco
         ValueError: lengths differ, a value is missing, or one of the two labels has no row.
     """
     truth, p = _scored(y_true, p_yes)
-    units = np.arange(len(truth)) if clusters is None else intervals.codes(clusters)
-    intervals.same_length(y_true=truth, p_yes=p, clusters=units)
+    units, _ = intervals.checked(clusters, p_yes=p)
     yes, no = int(truth.sum()), int((~truth).sum())
     if not yes or not no:
         raise ValueError(f"AUC needs rows of both labels; found {yes} YES and {no} NO.")
@@ -266,10 +216,7 @@ def bootstrap(
     Raises:
         ValueError: there are no rows, a value is not finite, lengths differ, or there are fewer than 100 draws.
     """
-    intervals.enough_draws(draws)
-    numbers = intervals.finite(values, "values")
-    units = np.arange(len(numbers)) if clusters is None else intervals.codes(clusters)
-    intervals.same_length(values=numbers, clusters=units)
+    units, numbers = intervals.checked(clusters, draws, values=values)
     order = np.argsort(numbers) if clusters is None else np.lexsort((numbers, units))
     numbers, units = numbers[order], units[order]
     value = float(statistic(numbers))
@@ -294,16 +241,6 @@ def p50(values: Column) -> float:
 def p95(values: Column) -> float:
     """The 95th percentile."""
     return float(np.percentile(intervals.finite(values, "values"), 95))
-
-
-# Each score as a ratio of two sums over the confusion counts (tp, fp, fn, tn).
-_RATIOS: dict[str, tuple[Ints, Ints]] = {
-    "accuracy": (np.array([1, 0, 0, 1]), np.array([1, 1, 1, 1])),
-    "f1": (np.array([2, 0, 0, 0]), np.array([2, 1, 1, 0])),
-    "precision": (np.array([1, 0, 0, 0]), np.array([1, 1, 0, 0])),
-    "sensitivity": (np.array([1, 0, 0, 0]), np.array([1, 0, 1, 0])),
-    "specificity": (np.array([0, 0, 0, 1]), np.array([0, 1, 0, 1])),
-}
 
 
 def _fraction_interval(value: float, tops: Floats, bottoms: Floats, units: int) -> tuple[float, float]:

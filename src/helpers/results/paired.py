@@ -81,22 +81,14 @@ def paired_means(a: Column, b: Column, *, clusters: Column | None = None, draws:
     Raises:
         ValueError: lengths differ, there are no rows, a value is not finite, or there are fewer than 100 draws.
     """
-    first, second = intervals.finite(a, "a"), intervals.finite(b, "b")
-    intervals.same_length(a=first, b=second)
+    units, first, second = intervals.checked(clusters, draws, a=a, b=b)
     gain = first - second
     mean = bootstrap(gain, clusters=clusters, draws=draws)
-    summed = gain if clusters is None else np.bincount(intervals.codes(clusters), weights=gain)
+    summed = np.bincount(units, weights=gain)
     moved = summed[np.abs(summed) > 1e-12]
     p = _flipped(lambda flips: flips @ moved, len(moved), float(moved.sum()), draws) if len(moved) else 1.0
-    better, worse = int((gain > 0).sum()), int((gain < 0).sum())
-    # an end of exactly 0 says that so few rows differ that some draws hold none of them: what was not seen in so many
-    # units may still be there, as often as Wilson's interval allows
-    units = len(gain) if clusters is None else len(np.unique(intervals.codes(clusters)))
-    unseen = intervals.wilson(0.0, units)[1] * (float(np.abs(gain).max()) or 1.0)
-    low = min(mean.low, mean.value - unseen) if mean.low == 0 else mean.low
-    high = max(mean.high, mean.value + unseen) if mean.high == 0 or not len(moved) else mean.high
-    name = "paired randomisation" if clusters is None else "paired randomisation by cluster"
-    return Paired(name, len(gain), better, worse, mean.value, low, high, p)
+    unseen = intervals.wilson(0.0, len(np.unique(units)))[1] * (float(np.abs(gain).max()) or 1.0)
+    return _paired(gain, (mean.value, mean.low, mean.high), p, unseen, still=not len(moved), clusters=clusters)
 
 
 def paired_ratios(
@@ -120,12 +112,11 @@ def paired_ratios(
     Raises:
         ValueError: lengths differ, there are no rows, a value is not finite, or there are fewer than 100 draws.
     """
-    (top_a, bottom_a), (top_b, bottom_b) = (tuple(intervals.finite(x, "tops and bottoms") for x in of) for of in (a, b))
+    units, top_a, bottom_a, top_b, bottom_b = intervals.checked(
+        clusters, draws, top_a=a[0], bottom_a=a[1], top_b=b[0], bottom_b=b[1]
+    )
     if (bottom_a == 1).all() and (bottom_b == 1).all():
         return paired_means(top_a, top_b, clusters=clusters, draws=draws)
-    intervals.enough_draws(draws)
-    units = np.arange(len(top_a)) if clusters is None else intervals.codes(clusters)
-    intervals.same_length(a=top_a, b=top_b, bottom_a=bottom_a, bottom_b=bottom_b, clusters=units)
     sums = intervals.summed(units, top_a, bottom_a, top_b, bottom_b)
 
     def difference(total: Floats) -> Floats:
@@ -146,15 +137,24 @@ def paired_ratios(
     p = _flipped(exchanged, int(moved.sum()), value, draws) if moved.any() else 1.0
     low, high = intervals.percentiles(difference(intervals.resampled(sums, draws, np.random.default_rng(0))))
     low, high = intervals.held_within(value, low, high, -np.inf, np.inf)
-    unseen = intervals.wilson(0.0, len(sums))[1]
-    if low == 0 or not moved.any():
-        low = min(low, value - unseen)
-    if high == 0 or not moved.any():
-        high = max(high, value + unseen)
     with np.errstate(divide="ignore", invalid="ignore"):
         gain = np.nan_to_num(top_a / bottom_a) - np.nan_to_num(top_b / bottom_b)
+    unseen = intervals.wilson(0.0, len(sums))[1]
+    return _paired(gain, (value, low, high), p, unseen, still=not moved.any(), clusters=clusters)
+
+
+def _paired(
+    gain: Floats, mean: tuple[float, float, float], p: float, unseen: float, *, still: bool, clusters: Column | None
+) -> Paired:
+    value, low, high = mean
+    # an end of exactly 0 says that so few rows differ that some draws hold none of them: what was not seen in so many
+    # units may still be there, as often as Wilson's interval allows
+    if low == 0 or still:
+        low = min(low, value - unseen)
+    if high == 0 or still:
+        high = max(high, value + unseen)
     name = "paired randomisation" if clusters is None else "paired randomisation by cluster"
-    return Paired(name, len(top_a), int((gain > 0).sum()), int((gain < 0).sum()), value, low, high, p)
+    return Paired(name, len(gain), int((gain > 0).sum()), int((gain < 0).sum()), value, low, high, p)
 
 
 def _flipped(statistic: Callable[[Floats], Floats], units: int, value: float, draws: int) -> float:

@@ -25,7 +25,7 @@ from helpers.rag.prompts import chat
 from helpers.results.answers import Answer, answered
 from helpers.results.audit import PLACE
 from helpers.results.intervals import Column
-from helpers.results.metrics import Score, binary_scores, proportion, threshold
+from helpers.results.metrics import Score, ratio, threshold
 from papers.side_effects.corpus import QUESTION, Question, TextStore, place_of
 
 ARMS = ("closed_book", "format_a", "format_b", "graphrag")
@@ -102,10 +102,7 @@ def share_of(hits: Column, clusters: Column) -> Score:
     Raises:
         ValueError: there are no rows.
     """
-    found = np.asarray(hits, dtype=bool)
-    if len(set(clusters)) == len(found):
-        return proportion(int(found.sum()), len(found))
-    return binary_scores(np.ones(len(found), dtype=bool), found, clusters=clusters)["accuracy"]
+    return ratio(hits, np.ones(len(hits)), clusters=clusters)
 
 
 # ------------------------------------------------------------------------------------------------ entity recognition
