@@ -73,7 +73,7 @@ def test_what_is_put_is_found_again_by_another_process_of_the_store(tmp_path):
     Store(tmp_path).put(rows)
     found = Store(tmp_path).get(r.key for r in rows)
     assert found == {r.key: r for r in rows}
-    assert len(list(Store(tmp_path).rows())) == 1200
+    assert len(Store(tmp_path).rows()) == 1200
 
 
 def test_no_flipped_byte_makes_one_request_return_another_reply(tmp_path):
@@ -177,7 +177,7 @@ def test_many_threads_write_at_once(tmp_path):
         thread.start()
     for thread in threads:
         thread.join()
-    assert len(list(stores[0].rows())) == 150
+    assert len(stores[0].rows()) == 150
 
 
 # --------------------------------------------------------------------------------------------------- files that travel
@@ -230,7 +230,7 @@ def test_requests_travel_by_the_command_line(tmp_path, monkeypatch, capsys):
     assert "1 of models without a digest stay" in capsys.readouterr().out
     monkeypatch.setattr(exchange, "STORE", tmp_path / "yours")
     assert exchange.main(["import", str(tmp_path / "out.parquet")]) == 0
-    assert list(Store(tmp_path / "yours").rows()) == [row("a")]
+    assert Store(tmp_path / "yours").rows() == [row("a")]
     assert told(lambda: exchange.main(["import", str(tmp_path / "missing.parquet")])) == 1
     assert "missing.parquet" in capsys.readouterr().err
     for no_file in (["export", ""], ["export", str(tmp_path)], ["import"]):

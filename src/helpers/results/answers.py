@@ -1,8 +1,7 @@
-"""The table of answers: one row for each arm and unit, with what was asked, said, read and true.
+"""The table of answers: a row for each arm and unit (a question, a pair, a note): what was asked, said, read and true.
 
-A unit is what is asked about: a question, a pair, a sentence, a note. Everything that a chapter shows is read off these
-rows. A run writes them to `_build/answers`; those of the reference run are in `data/answers`, one Parquet file for each
-notebook and arm.
+Everything that a chapter shows is read off these rows. A run writes them to `_build/answers`; those of the reference
+run are in `data/answers`, one Parquet file for each notebook and arm.
 """
 
 from __future__ import annotations
@@ -15,10 +14,9 @@ from typing import Any, Protocol
 
 import pandas as pd
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from helpers.results.measures import Measures, binary
-from helpers.results.requests import StoreError
+from helpers.results.requests import StoreError, read_table, write_table
 from helpers.settings import BUILD, DATA, run_name
 
 BUILT = BUILD / "answers"
@@ -30,15 +28,11 @@ TEXTS = ("question", "answer", "predicted", "gold")
 _NAMED = pa.dictionary(pa.int16(), pa.string())
 _STRATUM = pa.struct([("name", pa.string()), ("value", pa.string())])
 _ITEM = pa.struct(
-    [
-        ("id", pa.string()),
-        ("label", pa.string()),
-        ("gold", pa.bool_()),
-        ("predicted", pa.bool_()),
-        ("rank", pa.int32()),
-        ("score", pa.float32()),
-        ("strata", pa.list_(_STRATUM)),
-    ]
+    {
+        **dict.fromkeys(("id", "label"), pa.string()),
+        **dict.fromkeys(("gold", "predicted"), pa.bool_()),
+        **{"rank": pa.int32(), "score": pa.float32(), "strata": pa.list_(_STRATUM)},
+    }
 )
 _MEASURE = pa.struct([("name", pa.string()), ("top", pa.float64()), ("bottom", pa.float64())])
 _TYPES = {
@@ -166,24 +160,19 @@ def write(folder: Path, frame: pd.DataFrame, *, licence: str, withheld: bool = F
         folder: of the notebook.
         frame: the rows, with the columns of `Answer`.
         licence: of the texts in them.
-        withheld: leave out the texts, because the licence does not allow them to be passed on.
+        withheld: leave out the texts, whose licence does not allow them to be passed on.
 
     Raises:
         ValueError: two rows have the same key.
     """
     if (twice := frame.duplicated(list(KEY))).any():
         raise ValueError(f"Rows of the table of answers differ in {', '.join(KEY)}; twice: {frame[twice].iloc[0].unit}")
-    folder.mkdir(parents=True, exist_ok=True)
     written = set()
     for arm, rows in frame.sort_values(list(KEY), kind="stable").groupby("arm", sort=True):
         path = folder / f"{re.sub(r'[^A-Za-z0-9_.-]+', '_', str(arm))}.parquet"
         metadata = {"licence": licence, "texts": "withheld" if withheld else "included"}
         table = pa.table(_columns(rows, withheld=withheld), schema=SCHEMA.with_metadata(metadata))
-        part = path.with_suffix(".part")
-        pq.write_table(
-            table, part, compression="zstd", compression_level=19, write_statistics=False, write_page_checksum=True
-        )
-        part.replace(path)
+        write_table(path, table, write_page_checksum=True)
         written.add(path)
     for path in set(folder.glob("*.parquet")) - written:
         path.unlink()
@@ -196,10 +185,7 @@ def _columns(rows: pd.DataFrame, *, withheld: bool) -> dict[str, list[Any]]:
         [{"name": name, "top": top, "bottom": bottom} for name, (top, bottom) in sorted(of.items())]
         for of in columns["measures"]
     ]
-    columns["items"] = [
-        [{**{f.name: getattr(item, f.name) for f in fields(Item)}, "strata": _pairs(item.strata)} for item in of]
-        for of in columns["items"]
-    ]
+    columns["items"] = [[vars(item) | {"strata": _pairs(item.strata)} for item in of] for of in columns["items"]]
     columns["requests"] = [list(of) for of in columns["requests"]]
     return columns | ({name: [None] * len(rows) for name in TEXTS} if withheld else {})
 
@@ -224,14 +210,9 @@ def read(folder: Path, columns: Sequence[str] = COLUMNS) -> pd.DataFrame:
         raise StoreError(f"{folder} has no answers. Make them: make notebook NB={folder.name}")
     frames = []
     for path in paths:
-        try:
-            table = pq.read_table(path, columns=[*columns], schema=SCHEMA, page_checksum_verification=True)
-            table.validate(full=True)
-        except (pa.ArrowException, OSError) as error:
-            restore = f"git checkout -- {path}" if RELEASED in path.parents else f"make notebook NB={folder.name}"
-            problem = " ".join(str(error).split())[:200]
-            raise StoreError(f"{path} is no table of answers ({problem}). Restore it: {restore}") from None
-        values = table.to_pydict()
+        restore = f"git checkout -- {path}" if RELEASED in path.parents else f"make notebook NB={folder.name}"
+        options = {"columns": [*columns], "schema": SCHEMA, "page_checksum_verification": True}
+        values = read_table(path, "table of answers", restore, **options).to_pydict()
         for name in {"strata", "measures", "items"} & values.keys():
             values[name] = [_restored(name, of) for of in values[name]]
         frames.append(pd.DataFrame(values))

@@ -25,7 +25,7 @@ def main(arguments: list[str] | None = None) -> int:
     if options.command == "export":
         if options.file.is_dir():  # so is no name at all
             raise StoreError(f"{options.file} is a folder. Name a file: make export-requests FILE=requests.parquet")
-        rows = list(store.rows())
+        rows = store.rows()
         write(options.file, rows)
         own = sum(DECLARED in row.weights for row in rows)
         left = f"; {own} of models without a digest stay on this machine" if own else ""

@@ -6,17 +6,11 @@ import re
 from collections.abc import Collection, Hashable, Mapping
 from functools import lru_cache
 
-NAMED = re.compile(r"(\w+)\((\w+)(?:, *(\w+))?\)")
+_NAMED = re.compile(r"(\w+)\((\w+)(?:, *(\w+))?\)")
 """A statistic of a measure: `median(seconds)`, `auc(p_yes)`, `spearman(size, seconds)`."""
 UNITS = {
-    "seconds": "seconds",
-    "latency": "seconds",
-    "throughput": "per_second",
-    "tokens": "count",
-    "characters": "count",
-    "words": "count",
-    "names": "count",
-    "correlation": "ratio",
+    **{"seconds": "seconds", "latency": "seconds", "throughput": "per_second", "correlation": "ratio"},
+    **dict.fromkeys(("tokens", "characters", "words", "names"), "count"),
 }
 """Unit of a measure by the last word of its name; anything else is a fraction."""
 
@@ -52,19 +46,21 @@ def of_sets(gold: Collection[Hashable], found: Collection[Hashable]) -> dict[str
     return {name: ratio for name, ratio in parts.items() if ratio[1]}
 
 
+def parts(measure: str) -> tuple[str, str, str]:
+    """The statistic that a measure names, its measure, and the second one; what it does not name is empty."""
+    named = _NAMED.fullmatch(measure)
+    return (named[1], named[2], named[3] or "") if named else ("", measure, "")
+
+
 def unit(measure: str) -> str:
     """The unit of a measure, as `figures.number` takes it."""
-    named = NAMED.fullmatch(measure)
-    if named and named[1] in ("auc", "spearman"):
-        return "ratio"
-    return UNITS.get((named[2] if named else measure).split("_")[-1], "fraction")
+    statistic, base, _ = parts(measure)
+    return "ratio" if statistic in ("auc", "spearman") else UNITS.get(base.split("_")[-1], "fraction")
 
 
 def measure_label(measure: str) -> str:
     """A measure as a reader sees it."""
-    named = NAMED.fullmatch(measure)
-    text = (named[2] if named else measure).replace("_", " ")
-    if not named:
-        return text
-    special = {"auc": "AUC", "spearman": f"rank correlation, {text} and {named[3]}"}
-    return special.get(named[1], f"{text}, {named[1]}")
+    statistic, base, second = parts(measure)
+    text = base.replace("_", " ")
+    special = {"": text, "auc": "AUC", "spearman": f"rank correlation, {text} and {second}"}
+    return special.get(statistic, f"{text}, {statistic}")

@@ -1,4 +1,4 @@
-"""`Outcomes`: the scores, tables, tests and figures of one experiment, all read off its rows of the table of answers.
+"""`Outcomes`: scores, tables, tests and figures of one experiment, read off its rows of the table of answers.
 
 A score is a clustered ratio by default (a mean, a precision, a micro-F1). `median(seconds)`, `p95(seconds)`,
 `auc(p_yes)` and `spearman(size, seconds)` name other statistics of a measure.
@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from helpers.results import figures, metrics, paired, svg
 from helpers.results.answers import COLUMNS, Answer
 from helpers.results.intervals import DRAWS
-from helpers.results.measures import NAMED, measure_label, unit
+from helpers.results.measures import measure_label, parts, unit
 from helpers.results.metrics import Score
 from helpers.results.paired import Paired
 from helpers.results.published import Published
@@ -36,14 +36,9 @@ PARTS = ["task", "split", "of", "repeat"]
 
 @dataclass(frozen=True)
 class Comparison:
-    """Two arms on the same units.
+    """Two arms on the same units: their scores, the test of first minus second, and p by Holm within its family.
 
-    Attributes:
-        first, second: the arms.
-        model: who answered, empty if that is not told apart.
-        scores: of either arm on these units.
-        test: first minus second.
-        p: adjusted by Holm within the family that was compared.
+    `model` is who answered, empty if that is not told apart.
     """
 
     first: str
@@ -80,8 +75,6 @@ class Outcomes:
         self.colours = dict(colours or {arm: colour for arm, (_, colour) in figures.ARMS.items()})
         self.draws, self.sample = draws, sample
 
-    # ------------------------------------------------------------------------------------------------ choosing rows
-
     def where(self, **only: str | Sequence[str]) -> Outcomes:
         """The rows with these values: of a column of `Answer`, or else of a stratum.
 
@@ -90,14 +83,10 @@ class Outcomes:
         """
         keep = pd.Series(True, index=self.frame.index)
         for name, wanted in only.items():
-            values = {wanted} if isinstance(wanted, str) else set(wanted)
-            if name in COLUMNS:
-                keep &= self.frame[name].isin(values)
-            else:
-                strata = self.frame.strata.map(lambda of, name=name: of.get(name))
-                if len(strata) and strata.isna().all():
-                    raise KeyError(f"No row has the stratum {name!r}.")
-                keep &= strata.isin(values)
+            column = self.frame[name] if name in COLUMNS else self.frame.strata.map(lambda of, name=name: of.get(name))
+            if len(column) and name not in COLUMNS and column.isna().all():
+                raise KeyError(f"No row has the stratum {name!r}.")
+            keep &= column.isin({wanted} if isinstance(wanted, str) else set(wanted))
         return self._with(self.frame[keep])
 
     def and_(self, rows: Iterable[Answer] | pd.DataFrame) -> Outcomes:
@@ -125,8 +114,6 @@ class Outcomes:
         """The values of a stratum, in the order of the rows."""
         return list(dict.fromkeys(of[name] for of in self.frame.strata if name in of))
 
-    # --------------------------------------------------------------------------------------------------- computing
-
     def score(self, measure: str, arm: str | None = None) -> Score:
         """A measure of one arm, with n, 95 % interval and the count of unparsed answers.
 
@@ -135,23 +122,22 @@ class Outcomes:
         """
         rows = self.frame if arm is None else self.frame[self.frame.arm == arm]
         unparsed = int((~rows.parsed.astype(bool)).sum())
-        named = NAMED.fullmatch(measure)
-        base, second = (named[2], named[3]) if named else (measure, None)
+        statistic, base, second = parts(measure)
         rows = rows[_measured(rows, measure)]
         if rows.empty:
             raise ValueError(f"No row of {arm or 'any arm'} has the measure {base!r}.")
         tops, bottoms = _columns(rows, base)
-        clusters = rows.cluster.to_numpy()
-        if not named:
-            score = metrics.ratio(tops, bottoms, clusters=clusters, draws=self.draws)
-        elif named[1] == "auc":
-            score = metrics.auc((rows.gold == "YES").to_numpy(), tops / bottoms, clusters=clusters)
-        elif named[1] == "spearman":
-            others, per = _columns(rows, str(second))
-            score = metrics.rank_correlation(tops / bottoms, others / per, clusters=clusters, draws=self.draws)
+        drawn: dict[str, Any] = {"clusters": rows.cluster.to_numpy(), "draws": self.draws}
+        if not statistic:
+            score = metrics.ratio(tops, bottoms, **drawn)
+        elif statistic == "auc":
+            score = metrics.auc((rows.gold == "YES").to_numpy(), tops / bottoms, clusters=drawn["clusters"])
+        elif statistic == "spearman":
+            others, per = _columns(rows, second)
+            score = metrics.rank_correlation(tops / bottoms, others / per, **drawn)
         else:
-            statistic = {"median": metrics.p50, "p95": metrics.p95}[named[1]]
-            score = metrics.bootstrap(tops / bottoms, statistic, clusters=clusters, draws=self.draws)
+            of = {"median": metrics.p50, "p95": metrics.p95}[statistic]
+            score = metrics.bootstrap(tops / bottoms, of, **drawn)
         return replace(score, unparsed=unparsed)
 
     def against(self, pairs: Sequence[tuple[str, str]], measure: str, *, each: str = "") -> list[Comparison]:
@@ -160,7 +146,7 @@ class Outcomes:
         Args:
             pairs: (first, second) arms; the difference is first minus second.
             measure: a ratio.
-            each: a column of `Answer`, for example model: every pair is compared within each of its values.
+            each: a column of `Answer`, within each of whose values every pair is compared.
 
         Raises:
             ValueError: two arms share no unit.
@@ -176,14 +162,11 @@ class Outcomes:
         if shared.empty:
             raise ValueError(f"{pair[0]} and {pair[1]} share no unit that has the measure {measure!r}.")
         first, second = first.loc[shared], second.loc[shared]
-        test = paired.paired_ratios(
-            _columns(first, measure), _columns(second, measure), clusters=first.cluster.to_numpy(), draws=self.draws
-        )
+        sides = (_columns(first, measure), _columns(second, measure))
+        test = paired.paired_ratios(*sides, clusters=first.cluster.to_numpy(), draws=self.draws)
         both = self._with(pd.concat([first, second]).reset_index())
         scores = (both.score(measure, pair[0]), both.score(measure, pair[1]))
         return Comparison(*pair, model, scores, test, test.p)
-
-    # ----------------------------------------------------------------------------------------------------- showing
 
     def table(self, measures: Sequence[str], caption: str, *, by: str = "") -> figures.Html:
         """A row for each arm: its scores, in all and, if asked, for each value of a stratum."""
@@ -196,17 +179,15 @@ class Outcomes:
         return self._shown(rows, [(arm, measures[0]) for arm in self.arms], caption)
 
     def _shown(self, rows: list[dict[str, Any]], scored: list[tuple[str, str]], caption: str) -> figures.Html:
-        """A table of scores; `scored` has arm and measure of each row, to which other models' are added in the book."""
+        """A table of scores; `scored` has arm and measure of each row, for other models' columns in the book."""
         shown = figures.table(pd.DataFrame(rows), caption, sample=self.sample)
         here = self.frame[self.frame.source == "rerun"]
         if self.sample or here.empty:
             return shown
-        of_arm = dict(iter(here.groupby("arm")))
-        parts = [
-            {"arm": arm, "measure": measure, "n": len(of), "of": of[PARTS].drop_duplicates().values.tolist()}
-            for arm, measure in scored
-            for of in [of_arm.get(arm, here[:0])]
-        ]
+        parts = []
+        for arm, measure in scored:
+            of = here[here.arm == arm]
+            parts += [{"arm": arm, "measure": measure, "n": len(of), "of": of[PARTS].drop_duplicates().values.tolist()}]
         scores = {"rows": rows, "scored": parts, "draws": self.draws, "caption": caption}
         return figures.ScoreTable(shown.html, shown.text, scores)
 
@@ -237,11 +218,7 @@ class Outcomes:
     def beside(self, printed: Published, place: str, measures: Sequence[str], caption: str) -> figures.Html:
         """Printed, rescored and rerun side by side: a row for each arm and measure.
 
-        Args:
-            printed: the paper.
-            place: where the paper prints them; the ids are `place.arm.measure`, or `place.arm` of a single measure.
-            measures: of each arm.
-            caption: of the table.
+        `place` is where the paper prints them: their ids are `place.arm.measure`, or `place.arm` of a single measure.
         """
         numbers = {number.id: number for number in printed.numbers}
         rows: list[dict[str, Any]] = []
@@ -266,41 +243,32 @@ class Outcomes:
     def dots(
         self, measures: Sequence[str], caption: str, *, by: str = "", chance: float | None = None
     ) -> figures.Picture:
-        """A dot with its 95 % interval for each arm: one panel for each measure, or for each value of a stratum.
-
-        The words for who cannot see it are made of the same values.
+        """A dot with its 95 % interval for each arm, drawn and in words.
 
         Args:
-            measures: of the panels; with `by` the first one is drawn in each.
+            measures: a panel each.
             caption: under the figure.
-            by: a stratum.
-            chance: what guessing gives, drawn as a dotted line in the first panel.
+            by: a stratum; there is then a panel for each of its values, with the first measure.
+            chance: what guessing gives, a dotted line in the first panel.
         """
-        panels = [(value, measures[0], self.where(**{by: value})) for value in self.strata(by)] if by else []
-        panels = panels or [(measure_label(m), m, self) for m in measures]
-        scores = [
-            {arm: part.score(measure, arm) for arm in part.arms if arm in part.measured(measure)}
-            for _, measure, part in panels
+        parts = [(value, measures[0], self.where(**{by: value})) for value in self.strata(by)] if by else []
+        parts = parts or [(measure_label(m), m, self) for m in measures]
+        panels = [
+            (title, measure, {arm: part.score(measure, arm) for arm in part.arms if arm in part.measured(measure)})
+            for title, measure, part in parts
         ]
-        fig = self._draw([(title, measure) for title, measure, _ in panels], scores, chance)
-        told = (
-            f"{self.label(arm)}: "
-            + ", ".join(
-                f"{title} {figures.number(of[arm].value, unit(measure))}"
-                for (title, measure, _), of in zip(panels, scores, strict=True)
-                if arm in of
-            )
-            for arm in self.arms
-        )
+        told = []
+        for arm in self.arms:
+            values = (f"{title} {figures.number(of[arm].value, unit(m))}" for title, m, of in panels if arm in of)
+            told.append(f"{self.label(arm)}: {', '.join(values)}")
+        fig = self._draw(panels, chance)
         return figures.figure(fig, alt=f"{'; '.join(told)}.", caption=caption, sample=self.sample)
 
-    def _draw(
-        self, panels: Sequence[tuple[str, str]], scores: Sequence[Mapping[str, Score]], chance: float | None
-    ) -> Figure:
+    def _draw(self, panels: Sequence[tuple[str, str, Mapping[str, Score]]], chance: float | None) -> Figure:
         size = (7.4, 0.5 * len(self.arms) + 1.0)
-        one = len({measure for _, measure in panels}) == 1
+        one = len({measure for _, measure, _ in panels}) == 1
         fig, axes = plt.subplots(1, len(panels), figsize=size, sharex=one, sharey=True, squeeze=False)
-        for ax, (title, measure), of in zip(axes[0], panels, scores, strict=True):
+        for ax, (title, measure, of) in zip(axes[0], panels, strict=True):
             for y, arm in enumerate(self.arms):
                 if arm in of:
                     colour = self.colours.get(arm, "#808080")
@@ -333,8 +301,7 @@ def _frame(rows: Iterable[Answer] | pd.DataFrame) -> pd.DataFrame:
 
 
 def _measured(rows: pd.DataFrame, measure: str) -> list[bool]:
-    named = NAMED.fullmatch(measure)
-    names = {named[2], named[3] or named[2]} if named else {measure}
+    names = set(parts(measure)[1:]) - {""}
     return [names <= of.keys() for of in rows.measures]
 
 

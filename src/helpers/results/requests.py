@@ -65,11 +65,8 @@ def _finite(value: object) -> object:
 def request_key(kind: Kind, weights: str, parameters: Mapping[str, Any], prompt: object) -> str:
     """The key of a request: 24 hexadecimal digits of SHA-256 over all that decides its reply.
 
-    Args:
-        kind: chat, choose or loglikelihood.
-        weights: digest of the weights with their precision and adapter, or a declared name.
-        parameters: of the sampling, in the terms of `helpers.llm` and not of one engine.
-        prompt: messages of a chat, or (context, continuation).
+    `weights` is their digest with precision and adapter, or a declared name; `parameters` are in the terms of
+    `helpers.llm` and not of one engine; `prompt` is the messages of a chat, or (context, continuation).
     """
     return hashlib.sha256(plain([kind, weights, parameters, prompt]).encode()).hexdigest()[:24]
 
@@ -80,14 +77,13 @@ class Row:
 
     Attributes:
         prompt: None where its licence forbids passing it on; the notebook that asks makes it again.
-        seconds: from sending to the last token, waiting in the server's queue included.
-        engine: engine, version and precision that replied.
+        seconds: from sending to the last token, the server's queue included.
         asked: when, in UTC.
         digest: of the whole row, so that damage shows.
     """
 
     key: str
-    kind: str
+    kind: Kind
     weights: str
     parameters: str
     prompt: str | None
@@ -103,12 +99,9 @@ class Row:
     def intact(self) -> bool:
         """Whether the row is what was written, and its key that of its prompt."""
         try:
-            if self.digest != self._digest():
-                return False
-            if self.prompt is None:
-                return True
-            kind: Any = self.kind
-            return self.key == request_key(kind, self.weights, json.loads(self.parameters), json.loads(self.prompt))
+            asked = (json.loads(self.parameters), json.loads(self.prompt or "null"))
+            known = self.prompt is None or self.key == request_key(self.kind, self.weights, *asked)
+            return known and self.digest == self._digest()
         except (ValueError, TypeError, AttributeError):
             return False
 
@@ -131,11 +124,8 @@ class Store:
     """Requests and their replies on disk, shared by the processes of one machine.
 
     Nothing that is wrong with it stops a run: what cannot be read is asked again, what cannot be written is not stored,
-    and a warning names the folder.
-
-    Args:
-        folder: holds `requests.sqlite`, made if it is not there, and the stores of a cluster's tasks, taken in.
-        released: folder of Parquet files that the store takes in once; None for none.
+    and a warning names the folder, which holds `requests.sqlite` and the stores of a cluster's tasks. The Parquet files
+    of the folder `released` are taken in once.
     """
 
     def __init__(self, folder: Path = STORE, released: Path | None = None) -> None:
@@ -157,27 +147,31 @@ class Store:
                 folder.mkdir()
                 self._warn(f"The stored requests were no database ({error}). Set aside as {aside}; starting anew.")
                 self._db = _opened(folder / "requests.sqlite")
-        others = [*released.glob("*/*.parquet")] if released else []
-        for file in sorted(others) + sorted(folder.glob("tasks/*/requests.sqlite")):
+        others = sorted(released.glob("*/*.parquet")) if released else []
+        for file in (*others, *sorted(folder.glob("tasks/*/requests.sqlite"))):
             mark = ("/".join(file.parts[-2:]), hashlib.sha256(file.read_bytes()).hexdigest())
             with self._harmless("read"):
                 if mark not in self._db.execute("SELECT file, digest FROM taken_in").fetchall():
-                    self._add(read(file) if file.suffix == ".parquet" else list(Store(file.parent).rows()))
+                    self._add(_rows_of(file if file.suffix == ".parquet" else file.parent))
                     with self._db:
                         self._db.execute("INSERT OR REPLACE INTO taken_in VALUES (?, ?)", mark)
 
     def get(self, keys: Iterable[str]) -> dict[str, Row]:
         """The intact rows among these keys."""
-        wanted, found = list(dict.fromkeys(keys)), {}
+        among = "WHERE key IN (SELECT value FROM json_each(?))"
+        return {row.key: row for row in self._intact(among, json.dumps(list(keys)))}
+
+    def rows(self) -> list[Row]:
+        """All intact rows, by key."""
+        return self._intact("ORDER BY key")
+
+    def _intact(self, which: str, *values: str) -> list[Row]:
+        found: list[Row] = []
         with self._harmless("read"), self._lock:
-            for start in range(0, len(wanted), 500):
-                some = wanted[start : start + 500]
-                marks = ", ".join("?" * len(some))
-                asked = f"SELECT {', '.join(COLUMNS)} FROM requests WHERE key IN ({marks})"  # noqa: S608  # marks alone
-                found.update({values[0]: Row(*values) for values in self._db.execute(asked, some)})
-        intact = {key: row for key, row in found.items() if row.intact}
-        if len(intact) < len(found):
-            damaged = len(found) - len(intact)
+            asked = f"SELECT {', '.join(COLUMNS)} FROM requests {which}"  # noqa: S608  # two constant texts
+            found = [Row(*row) for row in self._db.execute(asked, values)]
+        intact = [row for row in found if row.intact]
+        if damaged := len(found) - len(intact):
             self._warn(f"{damaged} damaged rows of the stored requests in {self.folder} are asked again.")
         return intact
 
@@ -202,7 +196,7 @@ class Store:
         Raises:
             StoreError: the file cannot be read, or it answers a stored request differently.
         """
-        rows = list(Store(path).rows()) if path.is_dir() else read(path)
+        rows = _rows_of(path)
         have = self.get(row.key for row in rows)
         if differ := [row.key for row in rows if row.key in have and have[row.key].reply != row.reply]:
             raise StoreError(
@@ -210,14 +204,6 @@ class Store:
                 "one set of weights belong in one store: import into another folder."
             )
         return self._add(rows)
-
-    def rows(self) -> Iterator[Row]:
-        """All intact rows, by key."""
-        keys: list[str] = []
-        with self._harmless("read"), self._lock:
-            keys = [key for (key,) in self._db.execute("SELECT key FROM requests ORDER BY key")]
-        for start in range(0, len(keys), 500):
-            yield from self.get(keys[start : start + 500]).values()
 
     def close(self) -> None:
         """Close the file."""
@@ -245,6 +231,10 @@ def store(folder: Path = STORE) -> Store:
     return Store(folder, RELEASED if folder == STORE else None)
 
 
+def _rows_of(path: Path) -> list[Row]:
+    return Store(path).rows() if path.is_dir() else read(path)
+
+
 def _opened(path: Path | str) -> sqlite3.Connection:
     db = sqlite3.connect(path, timeout=60, check_same_thread=False)
     try:
@@ -262,19 +252,13 @@ def _opened(path: Path | str) -> sqlite3.Connection:
 
 
 def write(path: Path, rows: Iterable[Row], *, prompts: bool = True) -> None:
-    """Write rows as Parquet, sorted by key, whole or not at all; the same rows give the same bytes.
+    """Write rows as Parquet, sorted by key, without prompts if these may not be passed on.
 
-    Args:
-        path: of the file.
-        rows: to write; those of declared weights hold on this machine alone and are left out.
-        prompts: False leaves the prompts out, for texts that may not be passed on.
+    Rows of declared weights hold on this machine alone, and are left out.
     """
     shared = sorted((r.sealed(prompt=prompts) for r in rows if DECLARED not in r.weights), key=lambda r: r.key)
     table = pa.table({name: [getattr(row, name) for row in shared] for name in COLUMNS}, schema=SCHEMA)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    part = path.with_suffix(".part")
-    pq.write_table(table, part, compression="zstd", compression_level=19, write_statistics=False)
-    part.replace(path)
+    write_table(path, table)
 
 
 def read(path: Path) -> list[Row]:
@@ -283,14 +267,27 @@ def read(path: Path) -> list[Row]:
     Raises:
         StoreError: it is no such file, or a row is damaged.
     """
-    try:
-        rows = [Row(**row) for row in pq.read_table(path, schema=SCHEMA).to_pylist()]
-    except (pa.ArrowException, OSError, TypeError) as error:
-        raise StoreError(
-            f"{path} is no file of requests ({' '.join(str(error).split())[:200]}). Restore it: git checkout -- {path}"
-        ) from None
+    restore = f"git checkout -- {path}"
+    rows = [Row(**row) for row in read_table(path, "file of requests", restore, schema=SCHEMA).to_pylist()]
     if damaged := [row.key for row in rows if not row.intact]:
-        raise StoreError(
-            f"{path} has {len(damaged)} damaged rows, {damaged[0]} for one. Restore it: git checkout -- {path}"
-        )
+        raise StoreError(f"{path} has {len(damaged)} damaged rows, {damaged[0]} for one. Restore it: {restore}")
     return rows
+
+
+def write_table(path: Path, table: pa.Table, **options: Any) -> None:  # noqa: ANN401  # of pyarrow's writer
+    """Write a table as Parquet, whole or not at all, without what differs between two writings of the same rows."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    part = path.with_suffix(".part")
+    pq.write_table(table, part, compression="zstd", compression_level=19, write_statistics=False, **options)
+    part.replace(path)
+
+
+def read_table(path: Path, what: str, restore: str, **options: Any) -> pa.Table:  # noqa: ANN401  # of pyarrow's reader
+    """A Parquet file; a StoreError if it is no `what`, with the command that restores it."""
+    try:
+        table = pq.read_table(path, **options)
+        table.validate(full=True)
+    except (pa.ArrowException, OSError, TypeError) as error:
+        problem = " ".join(str(error).split())[:200]
+        raise StoreError(f"{path} is no {what} ({problem}). Restore it: {restore}") from None
+    return table
