@@ -253,8 +253,8 @@ def test_no_two_labels_of_the_picture_overlap():
     asked = questions(40)
     parts = [rows(asked, {arm: lambda i, q: i % 3 > 0}, 0.1 * 1.6**i) for i, arm in enumerate(arms.ARMS)]
     out = page(*parts)
-    panels = [(measure_label(m), m) for m in ("accuracy", "median(seconds)", "tokens")]
-    fig = out._draw(panels, [{arm: out.score(m, arm) for arm in out.arms} for _, m in panels], 0.5)
+    measures = ("accuracy", "median(seconds)", "tokens")
+    fig = out._draw([(measure_label(m), m, {arm: out.score(m, arm) for arm in out.arms}) for m in measures], 0.5)
     fig.canvas.draw()
     labels = [*fig.axes[0].get_yticklabels(), *(ax.xaxis.label for ax in fig.axes)]
     for ax in fig.axes:

@@ -134,7 +134,7 @@ def test_an_unknown_id_is_an_error_that_names_near_ones():
 @pytest.mark.parametrize("bad", [float("nan"), float("inf")])
 def test_a_value_that_is_no_finite_number_is_refused_with_its_id(bad):
     run = start()
-    with pytest.raises(RecordError, match=rf"{F1}: a finite number is needed"):
+    with pytest.raises(RecordError, match=rf"{F1}.*finite number, found (nan|inf)"):
         run.rescored(F1, bad)
     with pytest.raises(RecordError, match=F1):
         run.rerun(F1, Score(0.5, 10, 0.4, bad), model=QWEN)
@@ -142,7 +142,7 @@ def test_a_value_that_is_no_finite_number_is_refused_with_its_id(bad):
         run.extra("toy.extra.auc", "AUC", Score(bad, 10, 0.4, 0.6))
     with pytest.raises(RecordError, match=CLAIM):
         run.claim(CLAIM, "agrees", "it does", p=bad)
-    with pytest.raises(RecordError, match="load, rows"):
+    with pytest.raises(RecordError, match=r"load.*rows"):
         run.timing("load", 1.0, rows=bad)
     with pytest.raises(RecordError, match="The parameter temperature"):
         start(temperature=bad)
@@ -164,11 +164,11 @@ def test_other_bad_reports_are_refused():
     run = start()
     with pytest.raises(RecordError, match="is a printed number"):
         run.extra(F1, "F1", proportion(6, 10))
-    with pytest.raises(RecordError, match="joined by full stops"):
+    with pytest.raises(RecordError, match=r"AUC.*id"):
         run.extra("AUC", "AUC", proportion(6, 10))
-    with pytest.raises(RecordError, match="a verdict is one of agrees, differs"):
+    with pytest.raises(RecordError, match=r"verdict.*'agrees', 'differs'.*found 'yes'"):
         run.claim(CLAIM, "yes", "it does")  # type: ignore[arg-type]
-    with pytest.raises(RecordError, match="say why"):
+    with pytest.raises(RecordError, match=rf"{F1}.*why"):
         run.not_run(F1, " ")
     with pytest.raises(RecordError, match="There is no profile 'desktop'; use one of smoke, laptop, paper"):
         record.start(notebook="01_toy", paper="toy", profile="desktop", parameters={})  # type: ignore[arg-type]

@@ -21,7 +21,7 @@ from helpers.results import answers, records
 from helpers.results.answers import Answer, Unit, answered
 from helpers.results.metrics import Score
 from helpers.results.provenance import Json, machine, public_parameters
-from helpers.results.published import ID, Basis, Kind, RecordError, published
+from helpers.results.published import Basis, Kind, RecordError, published
 from helpers.results.verdicts import Untested, Verdict
 from helpers.settings import BUILD, NOTEBOOKS, Profile, profile_model, run_name, settings
 
@@ -76,9 +76,7 @@ class Run:
         from helpers.registry import registry  # noqa: PLC0415  # pydantic over the whole registry
 
         for file in files:
-            self._data[file.name] = records.DataUsed(
-                name=file.name, sha256=file.sha256, source=file.source, sample=file.sample
-            )
+            self._data[file.name] = records.DataUsed.model_validate(file, from_attributes=True)
             self.sample = self.sample or file.sample
             entry = registry().get(file.name)
             self._own = self._own or (entry is None and not file.sample)
@@ -110,21 +108,13 @@ class Run:
 
     def timing(self, name: str, seconds: float, **counts: float) -> None:
         """Note what a step took, and how many of what it did."""
-        checked = {key: records.finite(f"{name}, {key}", count) for key, count in counts.items()}
-        self._timings.append(records.Timing(name=name, seconds=records.finite(name, seconds), counts=checked))
+        self._timings.append(records.noted(records.Timing, name, name=name, seconds=seconds, counts=counts))
 
     def asked(self, usage: Usage, name: str = "language model") -> None:
         """Note what was asked of a language model: tokens, requests and seconds, those of kept answers included."""
-        counts = {
-            "prompt": usage.prompt_tokens,
-            "generated": usage.generated_tokens,
-            "requests": usage.requests,
-            "cached": usage.cached,
-            "checked": sum(usage.checked.values()),
-            "same": usage.same,
-        }
-        for key, count in counts.items():
-            self._tokens[key] += count
+        checked = sum(usage.checked.values())
+        counts = (usage.prompt_tokens, usage.generated_tokens, usage.requests, usage.cached, checked, usage.same)
+        self._tokens = {key: before + n for (key, before), n in zip(self._tokens.items(), counts, strict=True)}
         self._requests |= usage.keys
         self.timing(name, usage.seconds, requests=usage.requests, kept_seconds=usage.kept_seconds)
 
@@ -167,7 +157,7 @@ class Run:
             outcomes: rows of both sources; released ones are those of the printed number's model.
             place: where the paper prints the numbers.
             measures: of each arm.
-            model: of the rerun, for numbers that a model made; empty if this run has none, for released answers alone.
+            model: of the rerun; empty for released answers alone.
         """
         for number in self.printed.numbers:
             arm, _, measure = (whole := number.id.removeprefix(f"{place}.")).rpartition(".")
@@ -185,8 +175,7 @@ class Run:
     def live(self, measure: Callable[[], Sequence[Answer]]) -> pd.DataFrame | list[Answer]:
         """Rows that only a live server can make, such as times: made now, or with ANSWERS=stored-only as stored.
 
-        Args:
-            measure: makes the rows; their number of repetition is 1, by which the stored ones are found.
+        Their number of repetition is 1, by which the stored ones are found.
         """
         if settings().answers != "stored-only":
             return list(measure())
@@ -201,8 +190,8 @@ class Run:
 
         Args:
             id: of the number.
-            score: with its interval, or a plain number (a count, a size).
-            n: what a plain number was counted on.
+            score: with its interval, or a plain number (a count, a size), counted on `n`.
+            n: see `score`.
             note: a remark for the reader.
             source: the registry's name of the file.
 
@@ -213,13 +202,7 @@ class Run:
         self._report(id, "rescored", score, n=n, note=note, source=source)
 
     def rerun(self, id: str, score: Score | float, *, model: str = "", note: str = "") -> None:
-        """Report a printed number as made here, by running the method.
-
-        Args:
-            id: of the number.
-            score: with its interval, or a plain number.
-            model: the language model that made it; required if the printed number was made by one.
-            note: a remark for the reader.
+        """Report a printed number as made here; `model` is required if the printed number was made by one.
 
         Raises:
             UnknownId: the paper prints no such number.
@@ -254,7 +237,7 @@ class Run:
 
         Args:
             id: of the claim.
-            verdict: agrees, differs, undecided, not run, cannot be run; `verdicts` has the rules for the first three.
+            verdict: see `verdicts`.
             why: the numbers that decided it, in a sentence.
             test: the test as carried out; the one stated for the claim if left out.
             p: its p-value, if it has one.
@@ -264,16 +247,11 @@ class Run:
 
         Raises:
             UnknownId: the paper makes no such claim.
-            RecordError: the verdict is none of these, or a reason is missing, or p is not finite.
+            RecordError: the verdict is none, or `why` is empty, or p is not finite.
         """
-        stated = self.printed.claim(id)
-        if verdict not in get_args(Verdict):
-            raise RecordError(f"{id}: a verdict is one of {', '.join(get_args(Verdict))}; found {verdict!r}.")
-        p = None if p is None else records.finite(id, p)
-        test = test or stated.decided_by
-        self._claims[id, kind] = records.Finding(
-            id=id, kind=kind, verdict=verdict, test=test, p=p, why=records.said(id, why), reason=reason, needed=needed
-        )
+        told = {"verdict": verdict, "test": test or self.printed.claim(id).decided_by, "p": p, "why": why}
+        fields = {"id": id, "kind": kind, **told, "reason": reason, "needed": needed}
+        self._claims[id, kind] = records.noted(records.Finding, id, **fields)
 
     @property
     def claims(self) -> list[records.Finding]:
@@ -289,11 +267,7 @@ class Run:
         """
         if any(id == number.id for number in self.printed.numbers):
             raise RecordError(f"{id} is a printed number: report it with rescored() or rerun().")
-        if not re.match(ID, id):
-            raise RecordError(f"An id is words of a-z, 0-9 and _ joined by full stops; found {id!r}.")
-        for bound in (score.value, score.low, score.high):
-            records.finite(id, bound)
-        self._extras[id] = records.Extra(id=id, label=label, **asdict(score))
+        self._extras[id] = records.noted(records.Extra, id, id=id, label=label, **asdict(score))
 
     def save(self, path: Path | None = None, *, outcomes: Outcomes | None = None) -> Path:
         """Write the record, whole or not at all, and beside it the answers and requests of the run.
@@ -356,15 +330,12 @@ class Run:
             measured = {"value": float(score), "n": n, "low": None, "high": None}
         else:
             raise RecordError(f"{id}: a Score or a number is needed, found {score!r}. No value: say so with not_run().")
-        for key in ("value", "low", "high"):
-            if measured[key] is not None:
-                records.in_unit(number, measured[key])
-        self._values[kind, id] = records.Value.model_validate({"id": id, "kind": kind, **measured, **texts})
+        self._values[kind, id] = records.in_unit(number, kind=kind, **measured, **texts)
         self._reasons.pop((kind, id), None)
 
     def _explain(self, id: str, status: records.Status, why: str, kind: Kind) -> None:
         self.printed.number(id)
-        self._reasons[kind, id] = records.Reason(id=id, kind=kind, status=status, why=records.said(id, why))
+        self._reasons[kind, id] = records.noted(records.Reason, id, id=id, kind=kind, status=status, why=why)
         self._values.pop((kind, id), None)
 
 

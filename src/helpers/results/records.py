@@ -10,9 +10,9 @@ import os
 from collections.abc import Mapping
 from datetime import datetime
 from pathlib import Path
-from typing import Any, Literal, cast
+from typing import Annotated, Any, Literal, TypeVar, cast
 
-from pydantic import Field
+from pydantic import Field, StringConstraints, ValidationError
 
 from helpers.download import digest
 from helpers.results.provenance import Json, Machine, scrubbed, without_addresses
@@ -25,24 +25,12 @@ log = logging.getLogger(__name__)
 Status = Literal["not run", "cannot be run"]
 RECORDS = BUILD / "records"
 SCHEMA: Literal[1] = 1
+PartT = TypeVar("PartT", bound=Strict)
+Why = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1)]
 NAME = r"^[\w-]+$"
 # Entries of a record that are no free text, so that nothing is looked for in them.
-_NOT_TEXT = frozenset(
-    {
-        "id",
-        "kind",
-        "status",
-        "verdict",
-        "sha256",
-        "created",
-        "notebook",
-        "paper",
-        "profile",
-        "commit",
-        "packages",
-        "files",
-    }
-)
+_NOT_TEXT = frozenset({"id", "kind", "status", "verdict", "sha256", "created", "commit", "packages", "files"})
+_NOT_TEXT |= {"notebook", "paper", "profile"}
 
 
 class CorruptRecord(RecordError):
@@ -69,7 +57,7 @@ class Reason(Entry):
 
     kind: Kind
     status: Status
-    why: str = Field(min_length=1)
+    why: Why
 
 
 class Finding(Entry):
@@ -79,7 +67,7 @@ class Finding(Entry):
     verdict: Verdict
     test: str
     p: float | None
-    why: str = Field(min_length=1)
+    why: Why
     reason: Untested | None = None
     needed: int | None = Field(default=None, description="units that would decide it, if it is undecided")
 
@@ -252,28 +240,28 @@ def other_models(profile: Profile, kept: Path) -> dict[str, list[Record]]:
     return {m: [run for (of, _), run in found.items() if of == m] for m in sorted({of for of, _ in found})}
 
 
-def finite(id: str, value: float) -> float:
-    """The number; a RecordError that names the entry if it is none."""
-    if not math.isfinite(value):
-        raise RecordError(f"{id}: a finite number is needed, found {value}. Report why it is missing with not_run().")
-    return float(value)
+def noted(kind: type[PartT], what: str, /, **fields: Any) -> PartT:  # noqa: ANN401  # checked here
+    """A part of a record.
+
+    Raises:
+        RecordError: a field does not fit; the message names `what`, the field and what was found.
+    """
+    try:
+        return kind.model_validate(fields)
+    except ValidationError as error:
+        wrong = (f"{'.'.join(map(str, e['loc']))}: {e['msg']}, found {e['input']!r}" for e in error.errors())
+        raise RecordError(f"{what} cannot be reported. {'; '.join(wrong)}.") from None
 
 
-def in_unit(number: Number, value: float) -> float:
-    """The value; a RecordError if it cannot be in the unit of the printed number."""
-    value = finite(number.id, value)
+def in_unit(number: Number, **fields: Any) -> Value:  # noqa: ANN401  # of a Value
+    """The value of a printed number; a RecordError if it or its interval cannot be in the number's unit."""
+    value = noted(Value, number.id, id=number.id, **fields)
     low = {"fraction": 0.0, "percentage_points": -100.0}.get(number.unit, 0.0)
     high = {"fraction": 1.0, "percentage_points": 100.0}.get(number.unit, math.inf)
-    if not low <= value <= high:
-        raise RecordError(f"{number.id} is in the unit {number.unit}, from {low:g} to {high:g}; found {value:g}.")
+    for found in (value.value, value.low, value.high):
+        if found is not None and not low <= found <= high:
+            raise RecordError(f"{number.id} is in the unit {number.unit}, from {low:g} to {high:g}; found {found:g}.")
     return value
-
-
-def said(id: str, why: str) -> str:
-    """The reason; a RecordError if it is empty."""
-    if not why.strip():
-        raise RecordError(f"{id}: say why, in a sentence.")
-    return why.strip()
 
 
 def strict_json(what: str, value: Json) -> None:

@@ -8,9 +8,8 @@ which the rule names.
 from __future__ import annotations
 
 import importlib
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
-from functools import partial
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import product
 from typing import Any
 
@@ -22,7 +21,7 @@ from helpers.results.metrics import Score
 from helpers.results.outcomes import PAIRING, Comparison, Outcomes
 from helpers.results.published import Basis, Rule
 from helpers.results.record import Run
-from helpers.results.verdicts import Untested, Verdict
+from helpers.results.verdicts import Interval, Tested, Untested, Verdict
 
 SOURCES: Mapping[Basis, str] = {"printed": "printed", "rescored": "released", "rerun": "rerun"}
 TOLD: Mapping[Basis, str] = {"printed": "printed numbers", "rescored": "released answers", "rerun": "this run"}
@@ -85,25 +84,10 @@ def decide(run: Run, outcomes: Outcomes, *claims: str, **facts: Any) -> figures.
             raise ValueError(f"{claim.id} declares no rule. Add one in data/published/{run.paper}.yml.")
         for kind in claim.rule.of:
             decision = evaluate(claim.rule, outcomes, kind, paper=run.paper, facts=facts)
-            run.claim(
-                claim.id,
-                decision.verdict,
-                decision.why,
-                test=claim.rule.words(outcomes.label),
-                p=decision.p,
-                kind=kind,
-                reason=decision.reason,
-                needed=decision.needed,
-            )
-            rows.append(
-                {
-                    "claim": claim.text,
-                    "on": TOLD[kind],
-                    "verdict": decision.verdict,
-                    "because": decision.why,
-                    "rule": claim.rule.words(outcomes.label),
-                }
-            )
+            rule = claim.rule.words(outcomes.label)
+            run.claim(claim.id, test=rule, kind=kind, **vars(decision))
+            told = {"verdict": decision.verdict, "because": decision.why, "rule": rule}
+            rows.append({"claim": claim.text, "on": TOLD[kind], **told})
     return figures.table(pd.DataFrame(rows), "Claims", sample=outcomes.sample)
 
 
@@ -172,32 +156,35 @@ def _compared(rule: Rule, rows: Outcomes, parts: int) -> Decision:
     if rule.better and 2.0 ** (1 - clusters) >= verdicts.ALPHA / len(family):
         why = f"A randomisation of {clusters} clusters cannot be significant, whatever the answers. {told}"
         return Decision("not run", why, p, "too few")
-    if rule.better:
-        margin = verdicts.WORTHWHILE if rule.margin is None else rule.margin
-        bounds = (0.0, margin)
-        judge = partial(verdicts.better, worthwhile=margin)
-        plain = [judge(c.test, c.p) for c in family]
-        wide = [judge(_wide(c, parts * len(family)), c.p) for c in family]
-    else:
-        margin = verdicts.ON_PAR if rule.margin is None else rule.margin
-        bounds = (-margin, -margin)
-        plain = [verdicts.on_par(c.test, margin=margin) for c in family]
-        wide = [verdicts.on_par(_wide(c, parts * len(family)), margin=margin) for c in family]
-    verdict = verdicts.all_of(plain, wide)
-    open_ = [c.test for c, found in zip(family, plain, strict=True) if found != "agrees"]
-    return _told_how_many(Decision(verdict, told, p), [verdicts.needed(t, t.difference, t.n, *bounds) for t in open_])
+    default = verdicts.WORTHWHILE if rule.better else verdicts.ON_PAR
+    margin = default if rule.margin is None else rule.margin
+
+    def judge(interval: Interval, i: int) -> Tested:
+        if rule.better:
+            return verdicts.better(interval, family[i].p, worthwhile=margin)
+        return verdicts.on_par(interval, margin=margin)
+
+    measured = [(c.test, c.test.difference, c.test.n) for c in family]
+    return _judged(told, p, judge, measured, parts, (0.0, margin) if rule.better else (-margin,))
 
 
-def _wide(comparison: Comparison, parts: int) -> verdicts.Interval:
-    return verdicts.widened(comparison.test, comparison.test.difference, parts)
-
-
-def _told_how_many(decision: Decision, needed: Iterable[int | None]) -> Decision:
-    """The decision, with the units that would decide it if it is undecided."""
-    units = max((n for n in needed if n), default=None)
-    if decision.verdict != "undecided" or units is None:
-        return decision
-    return replace(decision, why=f"{decision.why} About {units:,} units would decide.", needed=units)
+def _judged(
+    told: str,
+    p: float | None,
+    judge: Callable[[Interval, int], Tested],
+    measured: Sequence[tuple[Interval, float, int]],
+    parts: int,
+    bounds: tuple[float, ...],
+) -> Decision:
+    """The decision on intervals with their values and units, and how many units would decide it if it is undecided."""
+    found = [judge(interval, i) for i, (interval, *_) in enumerate(measured)]
+    wider = [verdicts.widened(interval, value, parts * len(measured)) for interval, value, _ in measured]
+    verdict = verdicts.all_of(found, [judge(interval, i) for i, interval in enumerate(wider)])
+    open_ = [verdicts.needed(*of, *bounds) for of, one in zip(measured, found, strict=True) if one != "agrees"]
+    units = max((n for n in open_ if n), default=None)
+    if verdict != "undecided" or units is None:
+        return Decision(verdict, told, p)
+    return Decision(verdict, f"{told} About {units:,} units would decide.", p, needed=units)
 
 
 def _told(c: Comparison, rows: Outcomes, measure: str) -> str:
@@ -230,10 +217,5 @@ def _bounded(rule: Rule, rows: Outcomes, parts: int) -> Decision:
     if rule.exactly:
         return Decision(verdicts.exactly(all(score.value == bound for score in scores.values())), f"{told}.")
     judge = verdicts.above if rule.above else verdicts.below
-    plain = [judge(score, bound) for score in scores.values()]
-    wide = [judge(verdicts.widened(s, s.value, parts * len(scores)), bound) for s in scores.values()]
-    open_ = [s for s, found in zip(scores.values(), plain, strict=True) if found != "agrees"]
-    return _told_how_many(
-        Decision(verdicts.all_of(plain, wide), f"{told}."),
-        [verdicts.needed(s, s.value, s.n, bound) for s in open_],
-    )
+    measured = [(s, s.value, s.n) for s in scores.values()]
+    return _judged(f"{told}.", None, lambda interval, _: judge(interval, bound), measured, parts, (bound,))

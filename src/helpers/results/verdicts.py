@@ -43,14 +43,9 @@ class Interval(Protocol):
     """What has a 95 % interval: a `Score`, or the difference of a `Paired`."""
 
     @property
-    def low(self) -> float:
-        """Lower limit."""
-        ...
-
+    def low(self) -> float: ...  # noqa: D102
     @property
-    def high(self) -> float:
-        """Upper limit."""
-        ...
+    def high(self) -> float: ...  # noqa: D102
 
 
 @dataclass(frozen=True)
@@ -76,14 +71,8 @@ def widened(interval: Interval, value: float, parts: int) -> Interval:
 def needed(interval: Interval, value: float, n: int, *bounds: float) -> int | None:
     """Units with which the interval would exclude the nearest bound with a power of 80 %, at the observed variance.
 
-    Args:
-        interval: the 95 % interval of `value`, measured on `n` units.
-        value: the estimate.
-        n: units.
-        bounds: what decides the claim if the interval excludes it.
-
-    Returns:
-        None if the estimate lies on a bound, or the interval has no width.
+    The 95 % interval is that of `value`, measured on `n` units; `bounds` decide the claim if it excludes them. None if
+    the estimate lies on a bound, or the interval has no width.
     """
     factor = 1 + float(norm.isf(1 - POWER) / norm.isf(ALPHA / 2))
     found = []
@@ -112,11 +101,7 @@ def better(difference: Interval, p: float, *, worthwhile: float = WORTHWHILE) ->
 
 
 def on_par(difference: Interval, *, margin: float = ON_PAR) -> Tested:
-    """Whether the first arm is at most `margin` worse than the second (a test of non-inferiority).
-
-    Returns:
-        agrees if the interval lies above -margin; differs if it lies below; else undecided.
-    """
+    """Whether the first arm is at most `margin` worse than the second (a test of non-inferiority)."""
     return above(difference, -margin)
 
 
