@@ -83,6 +83,8 @@ def notebook(*, sample: bool = False, source: bool = False, title: str = "Forwar
     claims = figures.table(pd.DataFrame([told]), "Claims", sample=sample)
     picture = figures.figure(pictures.scoreboard_picture(frame), alt="GraphRAG is best.", sample=sample)
     prompt = figures.prompt_box([{"role": "user", "content": "Is <b>rash</b> an effect?\n\nAnswer YES or NO."}])
+    words = {"text/markdown": "GraphRAG is best.", "text/plain": ""}
+    answer = [{"output_type": "display_data", "metadata": {}, "data": words}]
     cells = [
         cell("markdown", f"# {title}\n\n(target)=\nThe paper {{cite}}`nygren2025side` asks a question."),
         cell("code", "pairs = 400", metadata={"tags": ["parameters"]}),
@@ -90,7 +92,7 @@ def notebook(*, sample: bool = False, source: bool = False, title: str = "Forwar
             "code",
             "open_()",
             metadata={"tags": ["opening"]},
-            outputs=shown(figures.Html("<p>GraphRAG is best.</p>", "")),
+            outputs=[*answer, *shown(table)],
         ),
         *(cell("code", f"{html.text.split()[0]}()", outputs=shown(html)) for html in (table, claims, picture, prompt)),
     ]

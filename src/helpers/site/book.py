@@ -208,8 +208,7 @@ def _staged(
 ) -> str:
     """A notebook as the book shows it: title, answer, claims, then its text and code.
 
-    What cells tagged `opening` show comes directly below the title, without their code. There are no widgets and no
-    errors.
+    The words and figures of cells tagged `opening` come directly below the title. There are no widgets and no errors.
 
     Args:
         path: of the notebook.
@@ -238,8 +237,8 @@ def _staged(
                 if (scores := output.get("data", {}).pop(SCORES, None)) and columns:
                     output["data"]["text/html"] = columns(scores)
             if "opening" in tags:
-                opening += [o for o in cell["outputs"] if "data" in o]
-                cell["outputs"] = [o for o in cell["outputs"] if "data" not in o]
+                opening += filter(_opens, cell["outputs"])
+                cell["outputs"] = [o for o in cell["outputs"] if not _opens(o)]
         elif suffix:
             # the chapter beside it has the same targets
             cell["source"] = re.sub(r"(?m)^\([\w-]+\)=\n", "", cell["source"])
@@ -250,6 +249,11 @@ def _staged(
     shown = {"cell_type": "code", "metadata": {"tags": ["remove-input"]}, "execution_count": None, "source": "..."}
     notebook["cells"][:0] = [head, shown | {"outputs": opening}] if opening else [head]
     return json.dumps(notebook)
+
+
+def _opens(output: Mapping[str, Any]) -> bool:
+    data = output.get("data", {})
+    return "text/markdown" in data or "<figure" in "".join(data.get("text/html", ""))
 
 
 def _columns(chapter: Chapter) -> Callable[[dict[str, Any]], str] | None:
