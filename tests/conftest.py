@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import os
+import platform
 import resource
 import shutil
 import subprocess
 import sys
 import zipfile
 from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 
 import hypothesis
@@ -20,6 +23,7 @@ os.environ.setdefault("ANSWERS", "stored")
 
 from helpers import services
 from helpers.services import LlmEndpoint
+from helpers.settings import RESULTS
 from helpers.site import doctor
 
 # how long an example takes depends on what else the machine does, and says nothing of the code
@@ -94,10 +98,8 @@ def make_wheel(folder: Path, name: str, version: str, *requires: str) -> Path:
     return path
 
 
-@pytest.fixture
-def project(tmp_path: Path) -> Path:
-    """A project folder of the test's own: the code and the Makefile copied, the environment shared, no notebook."""
-    root = tmp_path / "project"
+def new_project(root: Path) -> Path:
+    """A project in this folder: the code and the Makefile copied, the environment shared, no notebook."""
     root.mkdir()
     for name in ("Makefile", "pyproject.toml", "requirements.lock", "_config.yml"):
         if (REPOSITORY / name).exists():
@@ -107,6 +109,12 @@ def project(tmp_path: Path) -> Path:
     (root / "notebooks" / "profiles").mkdir(parents=True)
     (root / "data" / "published").mkdir(parents=True)
     return root
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    """A project folder of the test's own."""
+    return new_project(tmp_path / "project")
 
 
 @pytest.fixture
@@ -121,9 +129,8 @@ def checkout(tmp_path: Path) -> Path:
     return root
 
 
-@pytest.fixture
-def run_in(project: Path) -> Iterator[Callable[..., subprocess.CompletedProcess[str]]]:
-    """Run a command in the test's own project, with settings of the test's choosing only."""
+def running_in(project: Path) -> Callable[..., subprocess.CompletedProcess[str]]:
+    """Runs a command in a project, with settings of the test's choosing only."""
     ours = {"NEO4J_URI", "LLM_BASE_URL", "LLM_MODEL", "LLM_API_KEY", "LLM_ENGINE", "DATA_MIRROR", "PROFILE"}
     clean = {k: v for k, v in os.environ.items() if k not in ours and not k.startswith(("MAKE", "MFLAGS"))}
 
@@ -133,5 +140,33 @@ def run_in(project: Path) -> Iterator[Callable[..., subprocess.CompletedProcess[
             command, cwd=project, env=environment, capture_output=True, text=True, timeout=timeout, check=False
         )
 
+    return run
+
+
+@pytest.fixture
+def run_in(project: Path) -> Iterator[Callable[..., subprocess.CompletedProcess[str]]]:
+    """Run a command in the test's own project; servers that it started are stopped."""
+    run = running_in(project)
     yield run
-    run(sys.executable, "-m", "helpers.services", "stop")
+    if (project / "_build" / "services").exists():
+        run(sys.executable, "-m", "helpers.services", "stop")
+
+
+@pytest.fixture
+def measured(capsys) -> Callable[[str, str, str], None]:
+    """Prints what a benchmark measured, and stores it for the page on scale, in place of what it measured before."""
+    bench = RESULTS / "bench.json"
+
+    def note(what: str, size: str, found: str) -> None:
+        with capsys.disabled():
+            sys.stdout.write(f"\n{what}, {size}: {found}\n")
+        rows = json.loads(bench.read_text(encoding="utf-8")) if bench.is_file() else []
+        machine = f"{len(os.sched_getaffinity(0))} cores, {platform.machine()}"
+        row = {"what": what, "size": size, "found": found, "machine": machine, "day": f"{datetime.now(UTC):%Y-%m-%d}"}
+        rows = [other for other in rows if (other["what"], other["size"]) != (what, size)] + [row]
+        bench.parent.mkdir(parents=True, exist_ok=True)
+        bench.write_text(
+            json.dumps(sorted(rows, key=lambda r: (r["what"], r["size"])), indent=1) + "\n", encoding="utf-8"
+        )
+
+    return note

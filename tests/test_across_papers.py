@@ -8,8 +8,7 @@ from typing import cast
 
 import matplotlib.pyplot as plt
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from helpers.completions import Reply
 from helpers.graph import Graph
@@ -19,7 +18,7 @@ from helpers.results import figures, record, rules
 from helpers.results.answers import Answer, answered
 from helpers.results.measures import measure_label
 from helpers.results.outcomes import Outcomes
-from papers.across_papers import arms, report
+from papers.across_papers import arms
 from papers.across_papers.arms import Found, Names
 from papers.across_papers.questions import KINDS, Asked, ask, families
 from papers.side_effects.corpus import Question
@@ -191,7 +190,7 @@ def test_the_advice_names_the_best_and_what_cannot_be_told_from_it():
         rows(asked, {"text": lambda i, q: i < 39}, 0.5),
         rows(asked, {"graph_first": lambda i, q: True}, 2.0),
     )
-    text = report.advice(out)
+    text = arms.advice(out)
     assert text.startswith(f"**{arms.ARMS['graph_first']}** has the highest accuracy: 100")
     assert arms.ARMS["text"] in text
     assert arms.ARMS["closed_book"] not in text

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from test_graph import graph_server
 
 from helpers import graph
@@ -146,7 +145,6 @@ def test_a_forward_question_is_answered_with_all_that_it_was_made_from(loaded):
     assert given.parameters == {"effect": "nausea", "drug": "metformin"}
     assert "metformin" not in given.cypher
     assert given.rows[0]["side_effect"] == "nausea"
-    assert set(given.seconds) >= {"understand the question", "normalise the names", "ask the graph", "word the answer"}
     assert ask.answer("Is tinnitus an adverse effect of metformin?", loaded).label is False
 
 
@@ -185,7 +183,7 @@ def test_nothing_of_a_question_is_run(loaded, question):
 
 
 @pytest.mark.engine
-def test_an_answer_is_shown_escaped_with_its_times(loaded):
+def test_an_answer_is_shown_escaped(loaded):
     shown = ask.show(ask.answer("Which drugs cause <b>nausea</b>?", loaded), sample=True)
     assert "<b>nausea" not in shown.html
     assert "SAMPLE" in shown.html

@@ -52,7 +52,7 @@ def line(key: str, text: str = "YES", **response: Any) -> str:
 def test_what_a_batch_answered_is_not_asked_again(collecting):
     with pytest.raises(batch.PendingError, match="4 requests"):
         model(collecting).chat_many(PROMPTS, max_tokens=5)
-    [(file, count)] = batch.export(collecting / "batch").items()
+    [(file, count)] = batch.export().items()
     assert (file.name, count) == ("model.jsonl", 4)
     lines = [json.loads(text) for text in file.read_text().splitlines()]
     assert [request["body"]["messages"] for request in lines] == PROMPTS
@@ -88,7 +88,7 @@ def test_a_prompt_beyond_the_context_is_an_overflow_and_another_error_is_told(co
 def test_log_likelihoods_leave_in_a_file_of_their_own(collecting):
     with pytest.raises(batch.PendingError):
         model(collecting).loglikelihood_many([("a", "b")])
-    assert [file.name for file in batch.export(collecting / "batch")] == ["model.loglikelihood.jsonl"]
+    assert [file.name for file in batch.export()] == ["model.loglikelihood.jsonl"]
 
 
 @pytest.mark.parametrize("content", ["not JSON", '{"no": "id"}', ""])
@@ -100,29 +100,48 @@ def test_a_file_that_is_no_output_of_a_batch_is_named(tmp_path, content):
         batch.take_in(file)
 
 
+def test_pending_requests_that_cannot_be_read_are_named_with_what_to_do(collecting):
+    with pytest.raises(batch.PendingError):
+        model(collecting).chat_many(PROMPTS, max_tokens=5)
+    batch.PENDING.write_bytes(batch.PENDING.read_bytes()[:-9])  # as a kill in the middle of a line leaves it
+    with pytest.raises(StoreError, match="make requests"):
+        batch.pending()
+
+
+@pytest.mark.parametrize("body", [{}, {"choices": [], "usage": {}}, {"choices": [{"message": {"content": "YES"}}]}])
+def test_a_reply_of_another_shape_is_counted_and_the_rest_is_stored(collecting, body):
+    with pytest.raises(batch.PendingError):
+        model(collecting).chat_many(PROMPTS[:2], max_tokens=5)
+    first, second = batch.pending()
+    out = collecting / "out.jsonl"
+    out.write_text("\n".join([line(first, body=body), line(second)]))
+    counts = batch.take_in(out)
+    assert counts.pop("stored") == 1
+    assert [count for what, count in counts.items() if what.startswith("failed")] == [1]
+    assert list(batch.pending()) == [first]
+
+
 @pytest.mark.engine
 @pytest.mark.skipif(engine_install.choose_engine(SMALL_MODEL)[0] != "vllm", reason="llama.cpp has no batches")
 def test_vllms_batches_give_what_its_server_gives(collecting, small_llm, monkeypatch):
-    for ask in (
-        lambda model: model.chat_many(PROMPTS, max_tokens=5),
-        lambda model: model.choose_many(PROMPTS, ["YES", "NO"]),
-    ):
-        with pytest.raises(batch.PendingError):
-            ask(model(collecting))
-    [file] = batch.export(collecting / "batch")
-    served = engines.llm_launch(SMALL_MODEL, 1, "key", 512, print)
-    out = collecting / "out.jsonl"
+    served = engines.llm_launch(SMALL_MODEL, 1, "key", print)
     python, _, _, *flags = served.command
     flags = [flag for flag in flags if not flag.startswith(("--port", "--host", "--served-model-name"))]
-    files = ["-i", str(file), "-o", str(out), "--served-model-name=some/model"]
-    command = [python, "-m", "vllm.entrypoints.openai.run_batch", *files, *flags]
-    subprocess.run(command, env={**os.environ, **served.environment}, check=True, timeout=400)
-    assert batch.take_in(out)["stored"] == 8
-    server = LLM(small_llm, folder=None)
+
+    def steps(asked: LLM) -> tuple[list[str], list[str]]:
+        first = [reply.text for reply in asked.chat_many(PROMPTS, max_tokens=5)]
+        again = [[{"role": "user", "content": f"Does this text say yes? {text}"}] for text in first]
+        return first, [reply.answer for reply in asked.choose_many(again, ["YES", "NO"])]
+
+    for part in (1, 2):  # the prompts of the second step depend on the replies to the first
+        with pytest.raises(batch.PendingError):
+            steps(model(collecting))
+        [file] = batch.export()
+        out = collecting / f"out_{part}.jsonl"
+        files = ["-i", str(file), "-o", str(out), "--served-model-name=some/model"]
+        command = [python, "-m", "vllm.entrypoints.openai.run_batch", *files, *flags]
+        subprocess.run(command, env={**os.environ, **served.environment}, check=True, timeout=400)
+        batch.take_in(out)
+        assert not batch.pending()
     monkeypatch.setenv("ANSWERS", "stored")
-    assert [r.text for r in model(collecting).chat_many(PROMPTS, max_tokens=5)] == [
-        r.text for r in server.chat_many(PROMPTS, max_tokens=5)
-    ]
-    assert [r.answer for r in model(collecting).choose_many(PROMPTS, ["YES", "NO"])] == [
-        r.answer for r in server.choose_many(PROMPTS, ["YES", "NO"])
-    ]
+    assert steps(model(collecting)) == steps(LLM(small_llm, folder=None))

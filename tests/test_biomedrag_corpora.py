@@ -8,8 +8,7 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from helpers import datasets, registry
 from helpers.settings import SAMPLE
@@ -17,7 +16,7 @@ from papers.biomedrag import corpora
 from papers.biomedrag.corpora import CorpusError, Triple, divided, load
 
 
-@pytest.fixture(scope="module", params=corpora.NAMES)
+@pytest.fixture(scope="module", params=sorted(corpora.KEYS))
 def corpus(request: pytest.FixtureRequest) -> corpora.Corpus:
     return load(request.param, "sample")
 
@@ -47,9 +46,10 @@ def test_the_triples_agree_with_the_row(corpus: corpora.Corpus):
 
 
 def test_git_is_read_without_the_second_copy_of_its_test():
-    once, twice = load("GIT", "sample").test, load("GIT", "sample", repeats=True).test
-    assert len(twice) == 2 * len(once)
-    assert Counter(row.text for row in twice) == {row.text: 2 for row in once}
+    lines = (SAMPLE / "biomedrag/GIT/test.jsonl").read_text().splitlines()
+    once = load("GIT", "sample").test
+    assert len(lines) == 2 * len(once)
+    assert [row.text for row in once] == list(dict.fromkeys(json.loads(line)["SENTENCE"] for line in lines))
 
 
 def test_the_validation_of_ade_shares_no_text_with_training_and_test():

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import sys
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -12,27 +14,22 @@ from tokenizers import Tokenizer, models, pre_tokenizers, processors
 
 from helpers import engine_install, settings, training
 from helpers.engine_install import EngineError
+from helpers.llm import LLM
 from helpers.results import record, records
-from helpers.results.outcomes import Outcomes
 from helpers.vectors import Encoder
-from papers.biomedrag import choices, encoder_tuning, scorer
-from papers.biomedrag.arms import choose_documents
-from papers.biomedrag.corpora import Corpus, Example, Triple
-from papers.biomedrag.encoder_tuning import TunedEncoder, TuningLog, tuned
-from papers.biomedrag.experiment import FOLDS, Lesson
-from papers.biomedrag.memory import Document, Memory, Shot
-from papers.biomedrag.scorer import Scorer, Taught, cosine_scorer, cross_validate, folds_of, loss_and_gradient
+from papers.biomedrag import encoder_tuning, scorer
+from papers.biomedrag.corpora import Example
+from papers.biomedrag.encoder_tuning import tuned
+from papers.biomedrag.memory import Memory
+from papers.biomedrag.retriever import Retriever, learn
+from papers.biomedrag.scorer import Scorer, mean_loss
 
 COLOURS = ("red", "green", "blue", "white", "black", "grey")
 SHAPES = ("disc", "cube", "ring", "cone")
 WORDS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", *COLOURS, *SHAPES, "gold", "iron", "yes", "no")
 
 
-def document(text: str, label: str) -> Document:
-    return Document((Shot(text, label, (), "y", False),))
-
-
-def lesson_of(n: int, seed: int = 0) -> list[Taught]:
+def lesson_of(n: int, seed: int = 0) -> list[dict[str, Any]]:
     """Inputs whose answer is likeliest after the document that tells of gold, wherever it stands.
 
     Another document repeats the input, so that plain cosine takes that one.
@@ -40,11 +37,11 @@ def lesson_of(n: int, seed: int = 0) -> list[Taught]:
     rng, taught = np.random.default_rng(seed), []
     for i in range(n):
         colour, shape, other = rng.choice(COLOURS), rng.choice(SHAPES), rng.choice(SHAPES)
-        documents = [document(f"{colour} {shape}", "no"), document(f"gold {other}", "yes"), document("iron", "no")]
+        documents = [f"{colour} {shape} no", f"gold {other} yes", "iron no"]
         order = rng.permutation(3)[: 2 if i % 5 == 4 else 3]  # inputs differ in their number of documents
-        values = np.array([-3.0, -0.1, -4.0])[order]
-        example = Example(f"x.{i}", f"{colour} {shape}", "yes", (Triple(str(colour), "yes", str(shape)),))
-        taught.append(Taught(example, tuple(documents[row] for row in order), values))
+        values = np.array([-3.0, -0.1, -4.0])[order].tolist()
+        of_one = [documents[row] for row in order]
+        taught.append({"text": f"{colour} {shape}", "documents": of_one, "loglikelihoods": values})
     return taught
 
 
@@ -53,17 +50,13 @@ def lesson_of(n: int, seed: int = 0) -> list[Taught]:
 
 STAND_IN = """
 def main(job, folder, say):
-    say(untuned=[0 for one in job["inputs"]])
-    for fold in [*range(job["folds"]), None]:
-        for epoch in range(job["epochs"]):
-            say(step=0, fold=fold, loss=(10.0 if fold is None else fold) + epoch)
-        if fold is not None:
-            say(fold=fold, chosen=[len(one["documents"]) - 1 for one in job["inputs"] if one["fold"] == fold])
     folder.mkdir()
+    for epoch in range(job["epochs"]):
+        say(step=0, loss=10.0 + epoch)
     (folder / "model.safetensors").write_text("weights")
-    say(done=True, dimension=4, max_tokens=job["max_tokens"], parameters=5, texts=6, cut=0, seconds=1.0)
+    say(done=True, dimension=4, max_tokens=job["max_tokens"], seconds=1.0)
 """
-"""Answers as `encoder_train.py` does, with losses and choices that are known: what is tested is all around it."""
+"""Answers as `encoder_train.py` does, with losses that are known: what is tested is all around it."""
 
 
 @pytest.fixture
@@ -78,19 +71,17 @@ def stand_in(tmp_path: Path, monkeypatch) -> Path:
     return script
 
 
-def test_choices_and_losses_come_back_to_their_inputs_and_are_kept(stand_in, base):
+def test_an_encoder_is_trained_once_for_what_decides_it(stand_in, base):
     taught = lesson_of(12)
-    log = tuned(taught, str(base), folds=4, seed=3, epochs=2)
-    assert log.chosen == tuple(len(t.documents) - 1 for t in taught)
-    assert log.untuned == (0,) * 12
-    assert log.losses == (1.5, 2.5)  # the mean of the folds 0 to 3
-    assert log.all_losses == (10.0, 11.0)
-    written = (log.folder / training.LOG).stat().st_mtime_ns
-    assert tuned(taught, str(base), folds=4, seed=3, epochs=2) == log
-    assert (log.folder / training.LOG).stat().st_mtime_ns == written
-    assert tuned(taught, str(base), folds=4, seed=3, epochs=2, objective="kl").folder != log.folder
+    encoder = tuned(taught, str(base), seed=3, epochs=2)
+    assert encoder.losses == (10.0, 11.0)
+    folder = encoder_tuning.ENCODERS / encoder.name
+    written = (folder / training.LOG).stat().st_mtime_ns
+    assert tuned(taught, str(base), seed=3, epochs=2).name == encoder.name
+    assert (folder / training.LOG).stat().st_mtime_ns == written
+    assert tuned(taught, str(base), seed=3, epochs=2, objective="kl").name != encoder.name
     (base / "config.json").write_text('{"another": 1}')
-    assert tuned(taught, str(base), folds=4, seed=3, epochs=2).folder != log.folder
+    assert tuned(taught, str(base), seed=3, epochs=2).name != encoder.name
 
 
 def test_an_encoder_that_no_hub_gives_is_an_error_that_says_so(stand_in, monkeypatch, tmp_path):
@@ -115,22 +106,9 @@ def test_a_setting_that_cannot_be_is_named(wrong, named):
         tuned(lesson_of(5), "a base", **wrong)
 
 
-def test_fewer_inputs_than_folds_are_an_error():
-    with pytest.raises(ValueError, match="5 folds need at least as many inputs; found 3"):
-        tuned(lesson_of(3), "a base")
-
-
-def test_the_folds_are_those_of_the_other_scorers(monkeypatch):
-    held_out = []
-
-    def train(inputs, *more, **how):
-        held_out.append(11 - len(inputs))
-        return cosine_scorer(2)
-
-    monkeypatch.setattr(scorer, "train", train)
-    x = [np.array([1.0, 0.0])] * 11
-    cross_validate(x, [np.eye(2)] * 11, [np.zeros(2)] * 11, objectives=["kl"], epochs=0)
-    assert held_out == np.bincount(folds_of(11, FOLDS, 0)).tolist()
+def test_no_inputs_are_an_error():
+    with pytest.raises(ValueError, match="inputs"):
+        tuned([], "a base")
 
 
 class Counts(Encoder):
@@ -152,70 +130,44 @@ class Counts(Encoder):
 
 def test_a_scorer_with_an_encoder_of_its_own_chooses_by_it():
     rows = [Example(str(i), text, label, ()) for i, (text, label) in enumerate([("a a b", "L"), ("c", "M")])]
-    memory = Memory.build(rows, {"L": "a", "M": "c"}, Counts("a", "c"), words=5)
+    memory = Memory(rows, {"L": "a", "M": "c"}, Counts("a", "c"), 5)
     asked = [Example("x", "a b b", "L", ())]
     by_memory, by_own = (
-        choose_documents(memory, Scorer(np.eye(2), encoder=encoder), asked)[0]
-        for encoder in (None, Counts("zero", "L"))
+        Retriever(memory, Scorer(np.eye(2), encoder=encoder))(asked)[0] for encoder in (None, Counts("zero", "L"))
     )
     documents = memory.candidates(["a b b"])[0]
     assert by_memory in documents
     assert by_own == min(documents, key=lambda d: d.text.split().count("L"))
 
 
-# ------------------------------------------------------------------------------------------------ beside the others
+class Teacher:
+    def loglikelihood_many(self, prompts, label):
+        return [SimpleNamespace(total=-float(len(context))) for context, _ in prompts]
 
 
-def taught_lesson(*, with_tuned: bool) -> Lesson:
-    taught = lesson_of(40)
-    encoder = Counts("gold", "red")
-    x = list(encoder.encode([t.example.text for t in taught]))
-    d = [encoder.encode([document.text for document in t.documents]) for t in taught]
-    choices = cross_validate(x, d, [t.loglikelihoods for t in taught], epochs=5)
-    if not with_tuned:
-        return Lesson(tuple(taught), choices, cosine_scorer(2), {"likelihoods": 1.0, "training": 1.0}, 120)
-    log = TuningLog(
-        folder=Path("e"),
-        sha256="ab" * 32,
-        base="a base",
-        settings={"objective": "kl"},
-        chosen=tuple(int(np.argmax(t.loglikelihoods)) for t in taught),
-        untuned=tuple(int(row) for row in choices.rows["cosine"]),
-        losses=(2.0, 1.0),
-        all_losses=(2.0, 0.9),
-        dimension=2,
-        max_tokens=256,
-        parameters=5,
-        texts=6,
-        cut=0,
-        seconds=3.0,
-    )
-    own = Scorer(np.eye(2), encoder=encoder)
-    seconds = {"likelihoods": 1.0, "training": 1.0, "fine-tuning": 3.0}
-    return Lesson(tuple(taught), log.beside(choices, taught), own, seconds, 120, log)
+def test_a_fine_tuned_encoder_is_taught_by_the_model_and_noted(monkeypatch, tmp_path):
+    rows = [Example(f"GIT.{i}", text, label, ()) for i, (text, label) in enumerate([("a a b", "L"), ("c", "M")])]
+    memory = Memory(rows, {"L": "a", "M": "c"}, Counts("a", "c"), 5)
+    seen = []
 
+    class Tuned(Counts):
+        base, losses, seconds = "a base", (2.0, 1.0), 3.0
 
-@pytest.fixture
-def run():
-    return record.start(notebook="07_biomedrag_triples", paper="biomedrag", profile="smoke", parameters={})
+    def tune(taught, base, **settings):
+        seen.extend(taught)
+        return Tuned("zero", "L")
 
-
-@pytest.mark.parametrize("with_tuned", [False, True])
-def test_a_fine_tuned_encoder_is_in_the_same_comparison(run, tmp_path, with_tuned: bool):
-    lesson = taught_lesson(with_tuned=with_tuned)
-    corpus = Corpus("GIT", "triples", (), (), (), {})
-    out = Outcomes(choices.chosen(run, corpus, lesson), labels=choices.SCORERS, draws=500)
-    assert out.score("shows_label", "best").value > out.score("shows_label", "cosine").value
-    assert ("tuned" in out.arms) == ("encoder fine-tuned" in choices.shown(out, "GIT").html) == with_tuned
-    if with_tuned:
-        # it learned the teacher's choice, which plain cosine and that encoder before do not make
-        assert out.score("log_likelihood", "tuned").value == out.score("log_likelihood", "best").value
-        first, second = out.against([("tuned", "cosine"), ("untuned", "cosine")], "log_likelihood")
-        assert first.p < 0.05
-        assert second.test.difference == 0
-    choices.report_lesson(run, "GIT", lesson)
+    monkeypatch.setattr(encoder_tuning, "tuned", tune)
+    run = record.start(notebook="07_biomedrag_triples", paper="biomedrag", profile="smoke", parameters={})
+    asked = [Example("GIT.x", "a b b", "L", ())]
+    learned = learn(memory, cast(LLM, Teacher()), asked, run=run, tuned_encoder="a base")
+    documents = memory.candidates(["a b b"])[0]
+    assert [(one["text"], one["documents"]) for one in seen] == [("a b b", [d.text for d in documents])]
+    assert learned.scorer.losses == (2.0, 1.0)
+    assert learned(asked)[0] == min(documents, key=lambda d: d.text.split().count("L"))
     saved = records.load(run.save(tmp_path / "record.json"))
-    assert ("a base, fine-tuned" in {model.name for model in saved.provenance.models}) == with_tuned
+    assert {model.name for model in saved.provenance.models} == {"a base, fine-tuned"}
+    assert "GIT: fine-tuning the encoder" in {timing.name for timing in saved.provenance.timings}
 
 
 # ----------------------------------------------------------------------------------------------- in torch, for real
@@ -253,7 +205,7 @@ def test_the_loss_in_torch_is_that_of_the_projection(tmp_path, base, vllm):
     rng = np.random.default_rng(0)
     x, d = rng.normal(size=(6, 5)), [rng.normal(size=(n, 5)) for n in (4, 2, 3, 4, 1, 4)]
     unit: list = [m / np.linalg.norm(m, axis=-1, keepdims=True) for m in (x, *d)]
-    batch = scorer._padded(unit[0], unit[1:], np.float64)
+    batch = scorer.padded(unit[0], unit[1:], np.float64)
     taught = np.where(batch.mask, -rng.exponential(2, size=batch.mask.shape), -np.inf)
     cosines = np.einsum("nk,njk->nj", batch.x, batch.d)
     objectives = ["text", "code", "each", "kl"]
@@ -270,12 +222,11 @@ def test_the_loss_in_torch_is_that_of_the_projection(tmp_path, base, vllm):
     training.prepare(str(base))
     told = training.run(script, job, tmp_path / "out", doing="compare losses", total=0)[:-1]
     assert [line["objective"] for line in told] == objectives
-    p = scorer._softmax(np.where(batch.mask, cosines, -np.inf), 0.3)
+    masked = np.where(batch.mask, cosines, -np.inf)
     for line in told:
-        loss, _ = loss_and_gradient(np.eye(5), batch, taught, line["objective"], 0.3)
-        _, slope = scorer._objective(p, taught, batch.mask, line["objective"], 0.3)
+        loss, slope = mean_loss(masked, taught, line["objective"], 0.3)
         assert line["loss"] == pytest.approx(loss, rel=1e-9)
-        assert np.allclose(line["gradient"], np.where(batch.mask, slope, 0) / len(p), atol=1e-9)
+        assert np.allclose(line["gradient"], slope, atol=1e-9)
 
 
 def tiny_bert(folder: Path, seed: int = 0) -> Path:
@@ -329,22 +280,18 @@ def tiny_bert(folder: Path, seed: int = 0) -> Path:
 @pytest.mark.engine
 def test_an_encoder_learns_what_the_teacher_prefers(tmp_path, monkeypatch, vllm):
     monkeypatch.setattr(encoder_tuning, "ENCODERS", tmp_path / "encoders")
-    base, taught = tiny_bert(tmp_path / "base"), lesson_of(40)
-    log = tuned(taught, str(base), objective="kl", folds=2, epochs=6, rate=1e-2, batch=8)
-    assert log.losses[-1] < 0.3 * log.losses[0]
-    best = np.array([int(np.argmax(t.loglikelihoods)) for t in taught])
-    assert (np.array(log.untuned) == best).mean() < 0.3
-    assert (np.array(log.chosen) == best).mean() > 0.9
+    base = tiny_bert(tmp_path / "base")
+    encoder = tuned(lesson_of(40), str(base), objective="kl", epochs=6, rate=1e-2, batch=8)
+    assert encoder.losses[-1] < 0.3 * encoder.losses[0]
 
     # unseen inputs, one text too long for the model's 16 positions
     new = lesson_of(6, seed=1)
-    texts = [*(text for t in new for text in (t.example.text, *(d.text for d in t.documents))), "red " * 20]
-    encoder = TunedEncoder(log)
+    texts = [*(text for t in new for text in (t["text"], *t["documents"])), "red " * 20]
     vectors = encoder.encode(texts, progress=False)
     assert encoder.truncated == encoder.count_truncated(texts) == 1
     assert np.allclose(np.linalg.norm(vectors, axis=1), 1, atol=1e-5)
-    start = 0
+    cosine, start = Scorer(np.eye(encoder.dimension)), 0
     for t in new:
-        n = len(t.documents)
-        assert log.scorer().choose(vectors[start], vectors[start + 1 : start + 1 + n]) == t.loglikelihoods.argmax()
+        n = len(t["documents"])
+        assert cosine.choose(vectors[start], vectors[start + 1 : start + 1 + n]) == np.argmax(t["loglikelihoods"])
         start += n + 1

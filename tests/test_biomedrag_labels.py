@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from dataclasses import replace
 from html import unescape
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from helpers import vectors
 from helpers.results import record, rules
@@ -17,7 +17,7 @@ from helpers.results.outcomes import Outcomes
 from papers.biomedrag import ablation, study
 from papers.biomedrag.arms import Arm, Prediction
 from papers.biomedrag.corpora import Corpus, Example, Triple, load, question, shortened, stratified
-from papers.biomedrag.links import known_names, pair_classifier
+from papers.biomedrag.floors import floor_arms, known_names, pair_classifier
 
 
 def link(head: str, relation: str, tail: str) -> Example:
@@ -76,7 +76,7 @@ def run() -> record.Run:
 @pytest.mark.parametrize("name", ["UMLS", "ADInt", "ADE-corpus-v2", "GIT-RE"])
 def test_every_floor_answers_every_row_with_a_label(name: str, run: record.Run):
     corpus = load(name, "sample")
-    arms = study.floor_arms(corpus, vectors.Remembering(vectors.encoder()))
+    arms = floor_arms(corpus, vectors.Remembering(vectors.encoder()))
     rows = study.answer(run, corpus, arms, corpus.test)
     assert len(rows) == len(arms) * len(corpus.test)
     assert {row.predicted for row in rows} <= set(corpus.labels)
@@ -105,6 +105,14 @@ def toy(run: record.Run, name: str, right: dict[str, int], n: int = 60, model: s
     corpus = Corpus(name, "classification", (), (), tuple(rows), {"X": "x", "Y": "y"})
     arms = {arm: knowing(hits, request="key" if arm != "encoded" else "") for arm, hits in right.items()}
     return study.answer(run, corpus, arms, rows, model=model)
+
+
+def test_the_answer_has_three_sentences(run: record.Run):
+    rows = toy(run, "UMLS", {"zero_shot": 5, "biomedrag": 20, "encoded": 30, "tfidf": 10})
+    told = study.summary(run, Outcomes(rows, labels=study.LABELS, draws=100), ["UMLS"])
+    assert told.startswith("**Retrieval by BiomedRAG helps the prompted model; a method without")
+    assert "Encoder and logistic regression reaches 50.0" in told
+    assert len(re.findall(r"\.(?:\*\*)?(?:\s|$)", told)) == 3
 
 
 def verdict(run: record.Run, rows: list[Answer], *claims: str) -> dict[str, str]:
@@ -186,10 +194,10 @@ def test_a_precision_without_any_prediction_is_explained_and_not_a_number(run: r
     assert {value.value for value in run._values.values()} == {0.0}  # recall and F1 are defined
 
 
-def ablated(run: record.Run, counts: list[int]) -> list[Answer]:
+def ablated(run: record.Run, counts: list[int], model: str = "LLaMA2 13B") -> list[Answer]:
     right = {"biomedrag": 55, "cosine": 52, "plain": 5, "m3": 54, "m4": 54}
     right |= {ablation.knn(n): min(50, 3 * n) for n in counts}
-    return [row for name in ablation.PLACES for row in toy(run, name, right)]
+    return [row for name in ablation.PLACES for row in toy(run, name, right, model=model)]
 
 
 def test_the_ablation_leaves_no_printed_number_and_no_claim_untold(run: record.Run):
@@ -214,7 +222,18 @@ def test_the_ablation_leaves_no_printed_number_and_no_claim_untold(run: record.R
         "less_training_time": "not run",
     }
     out = Outcomes(rows, labels=ablation.labels([0, 1, 5], [3, 4, 5]), draws=100)
-    assert "n = 5 is best" in ablation.summary(out, [0, 1, 5])
+    words = ablation.summary(out, [0, 1, 5])
+    assert "the best is n = 5 on GIT" in words
+    assert len(re.findall(r"\.(?:\*\*)?(?:\s|$)", words)) == 3
+    html = unescape(ablation.beside(run, out, [3, 4, 5], "F1").html)
+    assert all(
+        run.printed.number(f"biomedrag.{id}").printed in html for id in ("table4.te_whole.f1", "figure3.git_re_f1.m4")
+    )
+
+
+def test_the_ablation_is_not_decided_by_a_stand_in(run: record.Run):
+    parts = ("scorer_beats_cosine", "diversity_helps", "longest_chunks_best", "one_chunk_beats_many")
+    assert set(verdict(run, ablated(run, [0, 1, 5], "a small model"), *parts).values()) == {"not run"}
 
 
 def test_many_sentences_are_compared_with_one(run: record.Run):

@@ -5,31 +5,29 @@ from __future__ import annotations
 import dataclasses
 import math
 from itertools import pairwise
+from pathlib import Path
+from types import SimpleNamespace
+from typing import cast
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from helpers import vectors
+from helpers.completions import Reply
 from helpers.llm import LLM
 from helpers.results.paired import mcnemar
-from helpers.results.published import Number, published
-from papers.biomedrag import arms, printed_tests, scorer
-from papers.biomedrag.adapted import Retrieval, training_pairs
-from papers.biomedrag.arms import Asking, PairReader, marked_entities, marks_the_pair, triple_line
-from papers.biomedrag.corpora import Corpus, Example, Triple
-from papers.biomedrag.experiment import draw
+from helpers.results.published import published
+from helpers.settings import NOTEBOOKS
+from helpers.site import parameters
+from papers.biomedrag import adapted, floors, printed_tests, scorer
+from papers.biomedrag.adapted import training_pairs
+from papers.biomedrag.arms import Asking, triple_line, zero_shot
+from papers.biomedrag.corpora import Corpus, Example, Triple, draw
+from papers.biomedrag.floors import PairReader, marked_entities, marks_the_pair
 from papers.biomedrag.memory import Document, Memory, Shot, chunks, memory_of, pair_vectors, permute
-from papers.biomedrag.scorer import (
-    Objective,
-    cosine_scorer,
-    cross_validate,
-    likelihood_prompt,
-    loss_and_gradient,
-    teach,
-    train,
-)
+from papers.biomedrag.retriever import Retriever, learn, likelihood_prompt
+from papers.biomedrag.scorer import Objective, cosine_scorer, loss_and_gradient, train
 from papers.biomedrag.scoring import parse_triples
 
 LABELS = {"TREATS": "a treatment cures or relieves a disease", "INHIBITS": "one substance blocks another"}
@@ -53,7 +51,7 @@ def encoder():
 
 @pytest.fixture(scope="module")
 def memory(encoder) -> Memory:
-    return Memory.build(VALIDATION, LABELS, encoder, words=4)
+    return Memory(VALIDATION, LABELS, encoder, 4)
 
 
 # ------------------------------------------------------------------------------------------------------------ chunks
@@ -108,9 +106,9 @@ def test_links_have_the_whole_input_as_key(encoder):
 
 def test_an_empty_memory_says_what_it_needs(encoder):
     with pytest.raises(ValueError, match="validation split"):
-        Memory.build([], LABELS, encoder)
+        Memory([], LABELS, encoder, 5)
     with pytest.raises(ValueError, match="TREATS"):
-        Memory.build(VALIDATION, {"INHIBITS": "blocks"}, encoder)
+        Memory(VALIDATION, {"INHIBITS": "blocks"}, encoder, 5)
 
 
 @given(st.integers(0, 4))
@@ -158,7 +156,7 @@ def lesson(seed: int, n: int = 30, dimension: int = 6):
 def test_the_gradient_is_the_slope_of_the_loss(seed, objective: Objective):
     x, d, values = lesson(seed, n=5)
     d[2], values[2] = d[2][:2], values[2][:2]  # inputs differ in their number of documents
-    batch = scorer._padded(x, d, np.float64)
+    batch = scorer.padded(x, d, np.float64)
     taught = np.full(batch.mask.shape, -np.inf)
     for row, of_row in enumerate(values):
         taught[row, : len(of_row)] = of_row
@@ -177,11 +175,13 @@ def test_training_lowers_the_loss(objective):
     assert trained.losses[-1] < trained.losses[0]
 
 
-def test_a_loss_for_each_document_finds_better_ones_than_cosine_does():
-    choices = cross_validate(*lesson(2, n=80), objectives=["kl", "each"], epochs=150)
-    for objective in ("kl", "each"):
-        assert choices.values[objective].mean() > choices.values["cosine"].mean()
-    assert (choices.values["best"] >= choices.values["kl"]).all()
+@pytest.mark.parametrize("objective", ["kl", "each"])
+def test_a_loss_for_each_document_finds_better_ones_than_cosine_does(objective):
+    x, d, values = lesson(2, n=80)
+    held = range(60, 80)
+    trained, cosine = train(x[:60], d[:60], values[:60], objective=objective, epochs=150), cosine_scorer(6)
+    better, plain = (sum(values[i][of.choose(x[i], d[i])] for i in held) for of in (trained, cosine))
+    assert better > plain
 
 
 def test_the_printed_loss_does_not_see_which_document_is_best():
@@ -199,18 +199,9 @@ def test_an_untrained_scorer_is_plain_cosine():
     assert weights == pytest.approx(np.exp(d[0] @ x[0] / 0.5) / np.exp(d[0] @ x[0] / 0.5).sum(), rel=1e-5)
 
 
-def test_a_scorer_that_was_never_trained_follows_neither_the_teacher_nor_cosine():
-    choices = cross_validate(*lesson(6, n=200), objectives=["kl"], epochs=20)
-    same = (choices.rows["random"] == choices.rows["cosine"]).mean()
-    assert 0.05 < same < 0.6
-    assert choices.values["random"].mean() < choices.values["kl"].mean()
-
-
 def test_scorers_that_cannot_be_trained_say_why():
     with pytest.raises(ValueError, match="objective"):
         train(*lesson(5), objective="best")  # type: ignore[arg-type]
-    with pytest.raises(ValueError, match="folds"):
-        cross_validate(*lesson(5, n=3))
     with pytest.raises(ValueError, match="0 inputs"):
         train([], [], [])
 
@@ -223,18 +214,36 @@ def test_the_likelihood_is_of_the_label_after_document_and_input():
     assert context.index("eased the itch => TREATS") < context.index(VALIDATION[0].text)
 
 
+class Teacher:
+    """Finds the true label likely where the document shows it."""
+
+    def loglikelihood_many(self, prompts, label):
+        self.prompts = list(prompts)
+        return [SimpleNamespace(total=-0.1 if f"=> {y.strip()}" in shown else -3.0) for shown, y in self.prompts]
+
+
+def test_a_scorer_learns_from_each_candidate_of_each_input(memory):
+    teacher = Teacher()
+    learned = learn(memory, cast(LLM, teacher), VALIDATION, objective="kl", epochs=50)
+    candidates = memory.candidates([e.text for e in VALIDATION])
+    asked = [likelihood_prompt(e, d) for e, of_one in zip(VALIDATION, candidates, strict=True) for d in of_one]
+    assert teacher.prompts == asked
+    assert learned.scorer.losses[-1] < learned.scorer.losses[0]
+    chosen = learned(VALIDATION)
+    assert all(d in of_one for d, of_one in zip(chosen, candidates, strict=True))
+    plain = learn(memory, cast(LLM, teacher), VALIDATION, diverse=False)
+    assert all(len(d.shots) == 1 for d in plain(VALIDATION))
+
+
 @pytest.mark.engine
-def test_each_likelihood_is_asked_for_once_and_rises_with_a_document_of_the_true_label(small_llm, tmp_path):
+def test_each_likelihood_is_asked_for_once_and_is_kept(small_llm, tmp_path, memory):
     model = LLM(small_llm, folder=tmp_path)
-    documents = [
-        Document((Shot("the salve relieved the itch", label, (), "y", False),)) for label in ("TREATS", "INHIBITS")
-    ]
-    first = teach(model, [VALIDATION[0]] * 2, [documents, documents])
+    first = learn(memory, model, [VALIDATION[0]] * 2)
     # the same input with the same documents is the same request
-    assert model.usage.requests - model.usage.cached == 2
-    assert first[0].loglikelihoods[0] > first[0].loglikelihoods[1]
-    again = teach(LLM(small_llm, folder=tmp_path), [VALIDATION[0]], [documents])
-    assert np.array_equal(again[0].loglikelihoods, first[0].loglikelihoods)
+    assert model.usage.requests - model.usage.cached == len(memory.candidates([VALIDATION[0].text])[0])
+    again = LLM(small_llm, folder=tmp_path)
+    assert np.array_equal(learn(memory, again, [VALIDATION[0]] * 2).scorer.projection, first.scorer.projection)
+    assert again.usage.requests == again.usage.cached
 
 
 # -------------------------------------------------------------------------------------------------------------- arms
@@ -294,14 +303,14 @@ def test_known_names_are_found_where_blanks_are_not_read():
 def test_floors_answer_every_row_with_a_known_label(encoder):
     corpus = Corpus("GIT-RE", "relations", MARKED, VALIDATION, VALIDATION, LABELS)
     for arm in (
-        arms.majority(corpus),
-        arms.nearest_label(corpus, encoder),
-        arms.tfidf(corpus),
-        arms.encoded(corpus, encoder),
+        floors.majority(corpus),
+        floors.nearest_label(corpus, encoder),
+        floors.tfidf(corpus),
+        floors.encoded(corpus, encoder),
     ):
         given_answers = arm(VALIDATION)
         assert [p.label in LABELS for p in given_answers] == [True] * len(VALIDATION)
-    completed = arms.with_gold_pair(arms.majority(corpus))(VALIDATION)
+    completed = floors.with_gold_pair(floors.majority(corpus))(VALIDATION)
     assert completed[0].triples == (Triple("cream", "TREATS", "rash"),)
 
 
@@ -309,7 +318,7 @@ def test_classifiers_that_know_nothing_answer_the_commonest_label(encoder):
     """Micro F1 counts rows: a classifier that weights rare classes up would throw them away."""
     rows = tuple(example(i, "the same words", "same", "A" if i < 2 else "B", "words") for i in range(20))
     corpus = Corpus("GIT-RE", "relations", rows, rows, rows, {"A": "a", "B": "b"})
-    for arm in (arms.tfidf(corpus), arms.encoded(corpus, encoder), PairReader(rows, blanks=False)):
+    for arm in (floors.tfidf(corpus), floors.encoded(corpus, encoder), PairReader(rows, blanks=False)):
         assert {p.label for p in arm(rows)} == {"B"}
 
 
@@ -356,11 +365,43 @@ def test_replies_are_read_strictly():
 def test_lora_learns_answers_from_prompts_with_or_without_a_document(memory):
     corpus = Corpus("GIT", "triples", MARKED, VALIDATION, VALIDATION, LABELS)
     plain = training_pairs(corpus, MARKED[:1], None)
-    shown = training_pairs(corpus, MARKED[:1], Retrieval(memory, cosine_scorer(memory.encoder.dimension), 2))
+    shown = training_pairs(corpus, MARKED[:1], Retriever(memory, cosine_scorer(memory.encoder.dimension)))
     assert plain[0][1] == shown[0][1] == "cream|TREATS|rash"
     texts = [str(prompt) for prompt, _ in (plain[0], shown[0])]
     assert ["Example:" in text for text in texts] == [False, True]
     assert not any("INHIBITS" in text for text in texts[:1])
+
+
+def test_a_base_model_without_a_chat_template_is_taught_and_asked_in_the_same_plain_text(memory):
+    corpus = Corpus("GIT", "triples", MARKED, VALIDATION, VALIDATION, LABELS)
+    ((taught, completion),) = training_pairs(corpus, MARKED[:1], None, plain=True)
+    assert isinstance(taught, str)
+    assert completion == "cream|TREATS|rash"
+    # as in the released prompts, the relations are listed without definitions, and the answer begins a line
+    assert ", ".join(LABELS) in taught
+    assert LABELS["TREATS"] not in taught
+    assert taught.endswith("### Response:\n")
+
+    class Base:
+        def chat_many(self, prompts, **_):
+            self.prompts = list(prompts)
+            return [Reply("cream|TREATS|rash", "complete", 1, 1, 0.0, key="k") for _ in prompts]
+
+    base = Base()
+    (said,) = zero_shot(adapted._tuned(cast(LLM, base), corpus, True))(MARKED[:1])
+    assert base.prompts == [taught]
+    assert said.label == "TREATS"
+
+
+@pytest.mark.parametrize("notebook", sorted(NOTEBOOKS.glob("*_biomedrag_[trcl]*.ipynb")), ids=lambda path: path.stem)
+def test_the_paper_profile_fine_tunes_with_the_released_settings(notebook: Path):
+    given = parameters.parameters(notebook.stem, "paper")
+    assert given["small_model"] == "meta-llama/Llama-2-13b-hf"
+    assert {k: given[f"lora_{k}"] for k in ("steps", "batch", "rank")} == {"steps": 8000, "batch": 4, "rank": 64}
+    recipe = given["lora_recipe"]
+    assert (recipe["alpha"], recipe["rate"], recipe["plain"]) == (32, 2e-4, True)
+    assert recipe["longest"] == (2048 if "classification" in notebook.stem else 512)
+    adapted.Recipe(steps=1, batch=1, rank=1, seed=0, **recipe)
 
 
 @given(st.lists(st.builds(Triple, *[st.text("abc", min_size=1, max_size=5)] * 3), min_size=1, max_size=3, unique=True))
@@ -382,20 +423,6 @@ def test_a_draw_repeats_no_row_and_depends_on_its_seed_alone(n, seed):
 # ------------------------------------------------------------------------------------------------- printed, reported
 
 
-def number(value: float, n: int | None = 465, id: str = "a.b.c") -> Number:
-    return Number(
-        id=id,
-        table="T",
-        row="r",
-        column="c",
-        printed=f"{100 * value:.2f}%",
-        value=value,
-        unit="fraction",
-        n=n,
-        why_not="-",
-    )
-
-
 @given(
     st.integers(1, 60).flatmap(lambda n: st.tuples(st.just(n), *[st.lists(st.booleans(), min_size=n, max_size=n)] * 2))
 )
@@ -406,32 +433,32 @@ def test_the_range_of_p_holds_whatever_rows_two_arms_have_right(drawn):
 
 
 @pytest.mark.parametrize(
-    ("ours", "theirs", "verdict"),
+    ("ours", "theirs", "significant", "better"),
     # sure however the rows pair up; it depends; a difference of two rows never is; not even positive
-    [(0.81, 0.56, "agrees"), (0.89, 0.86, "undecided"), (0.800, 0.796, "differs"), (0.79, 0.80, "differs")],
+    [
+        (0.81, 0.56, "agrees", "agrees"),
+        (0.89, 0.86, "undecided", "undecided"),
+        (0.800, 0.796, "differs", "undecided"),
+        (0.79, 0.80, "differs", "differs"),
+    ],
 )
-def test_a_printed_difference_is_significant_if_all_its_p_values_are(ours: float, theirs: float, verdict: str):
-    compared = printed_tests.Compared(number(ours), number(theirs), "another", 465)
-    assert printed_tests.tests([compared])["verdict"].tolist() == [verdict]
-
-
-def test_better_is_not_refuted_where_it_cannot_be_significant():
-    close = printed_tests.Compared(number(0.800), number(0.796), "another", 465)
-    assert printed_tests.tests([close], significantly=False)["verdict"].tolist() == ["undecided"]
+def test_a_printed_difference_is_significant_if_all_its_p_values_are(
+    ours: float, theirs: float, significant: str, better: str
+):
+    p = printed_tests.mcnemar_range(round(465 * ours), round(465 * theirs), 465)
+    assert printed_tests.verdict(ours - theirs, *p, significantly=True) == significant
+    assert printed_tests.verdict(ours - theirs, *p, significantly=False) == better
 
 
 def test_counts_that_no_rows_give_are_refused():
     with pytest.raises(ValueError, match="Counts within 0 and 10"):
         printed_tests.mcnemar_range(11, 2, 10)
-    with pytest.raises(ValueError, match="do not decide"):
-        printed_tests.comparisons(published("biomedrag"), "diversity_helps")
     with pytest.raises(ValueError, match="has no n"):
-        printed_tests._rows(number(0.8, None))
+        printed_tests._rows(published("biomedrag").number("biomedrag.text.data_sets.tasks"))
 
 
 def test_the_claims_about_printed_numbers_are_decided():
-    claims = printed_tests.TRIPLES + printed_tests.RELATIONS
-    found = {claim: printed_tests.decision(published("biomedrag"), claim) for claim in claims}
+    found = {claim: printed_tests.decision(published("biomedrag"), claim) for claim in printed_tests.COMPARED}
     assert {name: decision.verdict for name, decision in found.items()} == {
         "significant_on_git": "agrees",  # of Table 1's baselines
         "better_on_ddi": "cannot be run",
@@ -439,7 +466,7 @@ def test_the_claims_about_printed_numbers_are_decided():
         "best_parts": "agrees",
         "significant_on_git_re": "cannot be run",  # BERT answered the same rows
     }
-    baselines = [c.against for c in printed_tests.comparisons(published("biomedrag"), "significant_on_git")]
+    baselines = list(printed_tests.tests(published("biomedrag"), "significant_on_git")["against"])
     assert len(baselines) == 9
     assert not any("BiomedRAG" in name or "RA-KNN" in name for name in baselines)
     assert "the 368 test rows" in found["better_on_ddi"].why

@@ -6,15 +6,14 @@ import json
 from pathlib import Path
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from helpers import datasets
 from helpers.results import record
 from helpers.results.outcomes import Outcomes
 from helpers.results.published import published
-from papers.biomedrag import balance as bal
-from papers.biomedrag import corpora, released, rules
+from papers.biomedrag import balance as bal, corpora, released, rules
+from papers.biomedrag.arms import Prediction
 from papers.biomedrag.corpora import Corpus, CorpusError, Example, Triple
 
 PRINTED = published("biomedrag")
@@ -36,36 +35,31 @@ def test_one_answer_a_text_cannot_have_all_pairs_of_a_sentence():
         row(i, "a and b with c", "None", Triple(h, "None", t))
         for i, (h, t) in enumerate([("a", "b"), ("a", "c"), ("b", "c")])
     ]
-    counted = bal.balance(corpus([*pairs, row(3, "d with e", "effect", Triple("d", "effect", "e"))]))
-    assert counted.ceiling.value == pytest.approx(2 / 4)
-    assert counted.texts == 2
-    assert counted.floor_label == "None"
-    assert counted.floor.value == pytest.approx(3 / 4)
-    assert counted.in_training is None
+    ddi = corpus([*pairs, row(3, "d with e", "effect", Triple("d", "effect", "e"))])
+    assert bal.ceiling(ddi).value == pytest.approx(2 / 4)
+    label, share = bal.floor(ddi)
+    assert (label, share.value) == ("None", pytest.approx(3 / 4))
+    assert [e.label for e in bal.interacting(ddi).test] == ["effect"]
 
 
 def test_blanks_that_mark_the_pair_lift_the_ceiling():
     texts = ["of  a  and b with c", "of  a  and b with  c "]
     rows = [row(i, text, "R", Triple("a", "R", tail)) for i, (text, tail) in enumerate(zip(texts, "bc", strict=True))]
-    counted = bal.balance(corpus(rows, name="ChemProt"))
-    assert counted.ceiling.value == pytest.approx(1 / 2)
-    assert counted.ceiling_as_released.value == 1
+    chemprot = corpus(rows, name="ChemProt")
+    assert bal.ceiling(chemprot).value == pytest.approx(1 / 2)
+    assert bal.ceiling(chemprot, blanks=True).value == 1
 
 
-def test_overlap_tells_the_answer_that_stands_in_training_from_another_one():
+def test_texts_of_training_are_found_whatever_their_blanks_and_case():
     test = [row(0, "p and q", "isa"), row(1, "P and  q", "affects"), row(2, "r and s", "isa"), row(3, "p and q", "isa")]
     train = (row(0, "p and q", "isa"), row(1, "t and u", "affects"), row(2, "v and w", "isa"))
-    counted = bal.balance(corpus(test, train, name="UMLS", task="links", validation=(row(9, "r and s", "isa"),)))
-    assert counted.in_training and counted.in_training.value == pytest.approx(3 / 4)
-    assert counted.same_answer and counted.same_answer.value == pytest.approx(2 / 3)
-    assert counted.other_answer and counted.other_answer.value == pytest.approx(1 / 3)
-    assert counted.in_validation and counted.in_validation.value == pytest.approx(1 / 4)
-    assert counted.repeats == 1
+    table = bal.balance_table({"UMLS": corpus(test, train, name="UMLS", task="links")}, PRINTED)
+    assert table["text in training"][0].value == pytest.approx(3 / 4)
 
 
 def test_a_pair_that_the_task_gives_tells_rows_of_one_text_apart():
     rows = [row(i, "a, b and c", "R", Triple("a", "R", tail)) for i, tail in enumerate("bc")]
-    assert bal.balance(corpus(rows, name="GIT-RE", task="relations")).ceiling.value == 1
+    assert bal.ceiling(corpus(rows, name="GIT-RE", task="relations")).value == 1
 
 
 @given(st.integers(1, 3000).flatmap(lambda n: st.tuples(st.just(n), st.lists(st.integers(0, n), min_size=1))))
@@ -74,41 +68,32 @@ def test_a_count_that_was_printed_is_found_possible(counts: tuple[int, list[int]
     cut = [(10_000 * k // n) / 100 for k in hits]
     rounded = [((20_000 * k + n) // (2 * n)) / 100 for k in hits]
     for recalls in (cut, rounded):
-        grain = bal.grain("DDI", recalls, n, "rows")
-        assert grain.possible == tuple(sorted(set(recalls)))
-        assert 0 <= grain.p <= 1
+        assert bal.possible(recalls, n)[0] == sorted(set(recalls))
 
 
 def test_an_impossible_proportion_is_found():
-    assert bal.grain("ADE-corpus-v2", [99.89], 500, "rows").possible == ()
-    assert bal.grain("ADE-corpus-v2", [99.8], 500, "rows").possible == (99.8,)
-    words = bal.impossible_words([bal.grain("ADE-corpus-v2", [99.8, 99.89], 500, "rows")])
-    assert "99.89" in words
-    assert "99.80" not in words
+    assert bal.possible([99.8, 99.89], 500)[0] == [99.8]
+    (told,) = bal.digits_table(PRINTED, ["ADE-corpus-v2"])["no count of them gives"]
+    assert "99.89" in told
+    assert "99.80" not in told
 
 
 def test_the_digits_of_ddi_are_held_against_both_counts():
-    found = bal.grains(PRINTED, {"DDI": (368, "those with a relation")})
-    of_ddi = [g for g in found if g.name == "DDI"]
-    assert [g.n for g in of_ddi] == [1376, 368]
-    assert len(of_ddi[1].possible) > len(of_ddi[0].possible)
-    assert {g.name for g in found} == set(corpora.NAMES)
-    assert len(bal.grains_table(found)) == len(found)
+    table = bal.digits_table(PRINTED, list(corpora.KEYS), {"DDI": (368, "those with a relation")})
+    of_ddi = table[table["data"] == "DDI"]
+    assert [rows.partition(",")[0] for rows in of_ddi["rows"]] == ["1", "368"]
+    stated, with_relation = of_ddi["a whole number of these rows"]
+    assert with_relation > stated
+    assert set(table["data"]) == set(corpora.KEYS)
 
 
-@pytest.fixture(scope="module")
-def balances() -> list[bal.Balance]:
-    return [bal.balance(corpora.load(name, "sample")) for name in corpora.NAMES]
-
-
-def test_every_data_set_is_told(balances: list[bal.Balance]):
-    assert len(bal.balance_table(balances, PRINTED)) == len(bal.overlap_table(balances)) == len(corpora.NAMES)
-
-
-def test_shares_sum_to_one(balances: list[bal.Balance]):
-    for b in balances:
-        assert sum(b.shares.values()) == pytest.approx(1)
-        assert b.floor.value == pytest.approx(b.shares.get(b.floor_label, 0))
+def test_every_data_set_is_told():
+    loaded = {name: corpora.load(name, "sample") for name in corpora.KEYS}
+    table = bal.balance_table(loaded, PRINTED)
+    assert list(table["data"]) == list(corpora.KEYS)
+    for name, label, share in zip(table["data"], table["always"], table["is right in"], strict=True):
+        of = [e.label for e in loaded[name].test]
+        assert share.value == pytest.approx(of.count(label) / len(of))
 
 
 # ---------------------------------------------------------------------------------------------------------- released
@@ -119,27 +104,26 @@ PROMPT = (
 )
 
 
-def generation(path: Path, answer: str, shown: str = "x|USES|y") -> list[released.Generation]:
+def generation(path: Path, answer: str) -> tuple[Example, Prediction]:
     told = {
         "sentence": "yoga eases pain.",
         "ground_truth": "yoga|TREATS|pain",
-        "predicted": PROMPT.format(document="x of y", shown=shown, answer=answer),
+        "predicted": PROMPT.format(document="x of y", shown="x|USES|y", answer=answer),
     }
     path.write_text(json.dumps(told) + "\n", encoding="utf-8")
-    return released.read_generations(path)
+    (found,) = released.read_generations(path)
+    return found
 
 
 def test_a_released_answer_ends_at_the_first_empty_line(tmp_path: Path):
-    (found,) = generation(tmp_path / "g.json", "yoga|TREATS|pain")
-    assert found.triples == [Triple("yoga", "TREATS", "pain")]
-    assert (found.document, found.document_label) == ("x of y", "USES")
-    assert found.example.triples == (Triple("yoga", "TREATS", "pain"),)
+    example, said = generation(tmp_path / "g.json", "yoga|TREATS|pain")
+    assert said.reply == "yoga|TREATS|pain"
+    assert said.triples == (Triple("yoga", "TREATS", "pain"),) == example.triples
 
 
 @pytest.mark.parametrize("answer", ["yoga|TREATS|pain|pain", "yoga treats pain", "yoga|TREATS|"])
 def test_a_released_answer_that_is_no_triple_is_unparsed(answer: str, tmp_path: Path):
-    (found,) = generation(tmp_path / "g.json", answer)
-    assert found.triples is None
+    assert generation(tmp_path / "g.json", answer)[1].triples == ()
 
 
 def test_a_released_row_without_its_parts_is_refused(tmp_path: Path):
@@ -171,11 +155,10 @@ def test_documents_are_read_from_prompts_for_relations_and_for_triples(tmp_path:
 def test_the_released_answers_give_every_cell_that_they_cover():
     run = record.start(notebook="07_toy", paper="biomedrag", profile="smoke", parameters={})
     try:
-        generations, choices = released.generations(run), released.released_choices(run)
+        rows, choices = released.rescored(run, Corpus("GIT", "triples", (), (), (), {})), released.released_choices(run)
     except datasets.DataUnavailable:
         pytest.skip("the released files are not to be had")
-    git = Corpus("GIT", "triples", (), (), (), {})
-    out = Outcomes(released.rescored(git, generations), draws=100)
+    out = Outcomes(rows, draws=100)
     released.report_rescored(run, out)
     covered = {number.id for number in PRINTED.numbers if released.GENERATIONS in number.rescore_from}
     values = {value.id: value.value for value in run._values.values()}
@@ -183,11 +166,11 @@ def test_the_released_answers_give_every_cell_that_they_cover():
     for id in covered:
         number = PRINTED.number(id)
         assert abs(values[id] - number.value) <= (number.within("rescored") or 0), id
-    assert out.score("f1").unparsed == sum(g.triples is None for g in generations)
+    assert out.score("f1").unparsed == 4
     decision = rules.scorer_fits_the_sentence(out, released=choices, commonest="INTERACTS_WITH")
     assert decision.verdict == "differs"
     assert "always INTERACTS_WITH has it in 97" in decision.why
-    assert all(len(of) == len(generations) for of in choices.values())
+    assert all(len(of) == len(rows) for of in choices.values())
 
 
 def chosen(scorer: int, knn: int, commonest: int) -> dict[str, list[released.Choice]]:
@@ -213,17 +196,8 @@ def test_a_scorer_that_fits_beats_knn_and_the_commonest_relation(scorer: int, kn
     assert "those of KNN 5" in decision.why
 
 
-def test_the_checkpoints_stand_beside_what_the_scorer_is_worth():
-    run = record.start(notebook="07_toy", paper="biomedrag", profile="smoke", parameters={})
-    words = released.checkpoint_words(run)
-    assert "0.8143 at step 8,000" in words
-    assert "81.42%" in words
-    assert "2.6 points apart" in words
-    assert "costs 2.2 in Table 4" in words
-
-
 def test_sizes_are_reported_for_real_data_alone():
     run = record.start(notebook="07_toy", paper="biomedrag", profile="smoke", parameters={})
-    table = released.report_sizes(run, [corpora.load(name, "sample") for name in corpora.NAMES])
+    table = released.report_sizes(run, [corpora.load(name, "sample") for name in corpora.KEYS])
     assert not run._values
-    assert set(table["data"]) == set(corpora.NAMES) - {"GIT-RE"}
+    assert set(table["data"]) == set(corpora.KEYS) - {"GIT-RE"}

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from helpers.results.answers import answered
 from helpers.results.outcomes import Outcomes
@@ -36,12 +35,12 @@ def test_triples_that_are_written_are_read(triples: list[Triple]):
     ["", "  \n ", "a|R", "a|R|b|c", "a||b", "a|R|b|", "The triple is a|R", "a|R|b\nI hope this helps", "(a, R, b)"],
 )
 def test_anything_else_is_not_read(answer: str):
-    assert parse_triples(answer) is None
+    assert parse_triples(answer) == []
 
 
 @given(st.text())
 def test_reading_never_fails_and_never_gives_an_empty_part(answer: str):
-    for triple in parse_triples(answer) or []:
+    for triple in parse_triples(answer):
         assert triple.head
         assert triple.relation
         assert triple.tail

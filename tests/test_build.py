@@ -19,7 +19,8 @@ from helpers.results.requests import Row, Store, plain, request_key
 from helpers.settings import NOTEBOOKS
 from helpers.site.build import Advice, Found, Task, compared, tasks
 from helpers.site.chapters import Chapter
-from helpers.site.findings import audited, evidence, exhibit
+from helpers.site.pages import Pages
+from helpers.site.run_pages import checked
 
 CHAPTER = "01_side_effects_forward"
 TASK = Task(CHAPTER, "Is it?", "accuracy", {"table": "Table", "llm": "LLM", "few": "LLM, few"}, seconds="seconds")
@@ -156,19 +157,19 @@ def test_every_task_names_a_notebook_and_arms_of_its_own() -> None:
 
 def test_a_finding_is_quoted_only_where_a_run_decided_it_so(chapter: Chapter) -> None:
     claim = "side_effects.claim.pairs_beat_lists"
-    shown = [chapter]
-    assert "36 of 400 &lt;more&gt;" in evidence(shown, claim, "rescored", "agrees")
-    assert evidence(shown, claim, "rescored", "differs") == ""
-    assert evidence(shown, claim, "rerun", "agrees") == ""
-    assert evidence([], claim, "rescored", "agrees") == ""
+    shown = Pages([chapter])
+    assert "36 of 400 &lt;more&gt;" in shown.evidence(claim, "rescored", "agrees")
+    assert shown.evidence(claim, "rescored", "differs") == ""
+    assert shown.evidence(claim, "rerun", "agrees") == ""
+    assert Pages([]).evidence(claim, "rescored", "agrees") == ""
 
 
 def test_an_exhibit_is_found_by_the_beginning_of_its_caption(chapter: Chapter) -> None:
-    shown = [chapter]
-    assert "<td" in exhibit(shown, CHAPTER, "By place & letter")
-    assert "\n" not in exhibit(shown, CHAPTER, "By place & letter")
-    assert exhibit(shown, CHAPTER, "By letter") == ""
-    assert exhibit(shown, "02_side_effects_reverse", "By place") == ""
+    shown = Pages([chapter])
+    assert "<td" in shown.exhibit(CHAPTER, "By place & letter")
+    assert "\n" not in shown.exhibit(CHAPTER, "By place & letter")
+    assert shown.exhibit(CHAPTER, "By letter") == ""
+    assert shown.exhibit("02_side_effects_reverse", "By place") == ""
 
 
 def test_the_audit_of_a_chapter_shows_what_its_rows_hide(
@@ -179,7 +180,9 @@ def test_the_audit_of_a_chapter_shows_what_its_rows_hide(
         row("llm", f"u{i}", i % 2 == 0, MODEL, gold="NO" if i % 2 else "YES", predicted="YES") for i in range(40)
     ]
     answers.write(tmp_path / "answers" / "laptop" / CHAPTER, Outcomes(labelled).frame, licence="CC0-1.0")
-    shown = audited([chapter])
+    page = Pages([chapter])
+    vars(page)["_read"] = {CHAPTER: ({}, [], checked(chapter))}
+    shown = page.audited()
     assert "found in 1 of 1" in shown
     assert "against the commonest label" in shown
-    assert audited([]) == "No run has answers to audit."
+    assert Pages([]).audited() == "No run has answers to audit."

@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import json
 import logging
+from datetime import date
+from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+import spacy
+from hypothesis import given, strategies as st
 
-from papers.clinical_notes import cleaning, llm_reading, namers
-from papers.clinical_notes import extraction as ex
+from papers.clinical_notes import cleaning, extraction as ex, llm_reading
 from papers.clinical_notes.charts import generate
-from papers.clinical_notes.gold import LABELS
+from papers.clinical_notes.gold import Note
 
 
-def read(sentence: str, *, slips: int = 1, own_rules: bool = True) -> ex.Reading:
-    return ex.reader(namers.by_rules(slips=slips), own_rules=own_rules)([ex.Passage("P0001-N001", sentence)])[0]
+def read(sentence: str) -> ex.Reading:
+    note = Note(note_id="P0001-N001", patient_id="P0001", date=date.min, kind="clinic visit", text=sentence)
+    return ex.reader(ex.by_rules())([note])[0]
 
 
 # ------------------------------------------------------------------------------------------------------- cleaning
@@ -51,11 +53,6 @@ def test_spans_go_there_and_back():
     start, end = raw.index("500"), raw.index(" b.i.d.")
     assert cleaned.text[slice(*cleaned.cleaned(start, end))] == "500 mg"
     assert raw[slice(*cleaned.original(*cleaned.cleaned(start, end)))] == raw[start:end]
-
-
-def test_an_empty_span_is_refused():
-    with pytest.raises(ValueError, match="span"):
-        cleaning.clean("abc").original(1, 1)
 
 
 def test_cleaning_leaves_no_planted_identifier():
@@ -168,9 +165,9 @@ def test_the_role_of_a_drug(sentence, role):
     assert m.role == role
 
 
-def test_a_slip_is_allowed_if_asked_for():
-    assert read("Takes lamotirgine 100 mg.", slips=1).medications[0].drug == "lamotrigine"
-    assert not read("Takes lamotirgine 100 mg.", slips=0).medications
+def test_a_slip_is_allowed_in_a_long_name():
+    assert read("Takes lamotirgine 100 mg.").medications[0].drug == "lamotrigine"
+    assert not read("Takes lamotirgien 100 mg.").medications
 
 
 def test_an_abbreviation_must_stand_in_capitals():
@@ -179,7 +176,7 @@ def test_an_abbreviation_must_stand_in_capitals():
 
 
 def test_daily_seizures_are_no_frequency_of_a_drug():
-    assert not read("Continues to have seizures daily.").entities
+    assert not read("Continues to have seizures daily.").spans
 
 
 @pytest.mark.parametrize(
@@ -205,13 +202,12 @@ def test_context_and_status(sentence, context, status):
 def test_positions_are_those_of_the_note_as_it_stands():
     raw = "Pt c/o sz. Start LEV 500\N{NO-BREAK SPACE}mg b.i.d."
     reading = read(raw)
-    assert [raw[e.start : e.end] for e in reading.entities] == ["LEV", "500\N{NO-BREAK SPACE}mg", "b.i.d."]
-    assert [raw[f.start : f.end] for f in reading.findings] == ["sz"]
+    assert [raw[a:b] for _, a, b in reading.spans] == ["LEV", "500\N{NO-BREAK SPACE}mg", "b.i.d."]
+    assert reading.findings == (("seizure", "seizures", "affirmed"),)
 
 
 def test_given_spans_are_classified_where_they_stand():
-    texts = [ex.Passage("a", "Pt denies fits."), ex.Passage("b", "Pt has fits.")]
-    assert ex.classify(texts, [(10, 14), (7, 11)]) == ["negated", "affirmed"]
+    assert ex.classify(["Pt denies fits.", "Pt has fits."], [(10, 14), (7, 11)]) == ["negated", "affirmed"]
 
 
 def test_reading_writes_no_note_to_a_log(caplog, capfd):
@@ -224,18 +220,18 @@ def test_reading_writes_no_note_to_a_log(caplog, capfd):
 # -------------------------------------------------------------------------------------------------------- models
 
 
-def test_a_trained_model_finds_what_it_was_shown():
-    charts = generate(4, 1)
-    train = [c for c in charts if c.split == "train"]
-    nlp, f1 = namers.train(train, train, passes=5, seed=1)
-    assert namers.training_examples(nlp, train)[1] == 0
-    assert max(f1) > 0.1
-    reading = ex.reader(namers.by_model(nlp))([train[0].notes[1]])[0]
-    assert {e.label for e in reading.entities} <= set(LABELS)
+def test_a_trained_models_spans_are_those_of_med7s_labels():
+    nlp = spacy.blank("en")
+    ruler: Any = nlp.add_pipe("entity_ruler")
+    ruler.add_patterns([{"label": "DRUG", "pattern": "Keppra"}, {"label": "X", "pattern": "for"}])
+    note = Note(note_id="n", patient_id="P", date=date.min, kind="clinic visit", text="Keppra for seizures.")
+    [reading] = ex.reader(ex.by_model(nlp))([note])
+    assert reading.spans == (("DRUG", 0, 6),)
+    assert [m.drug for m in reading.medications] == ["levetiracetam"]
 
 
 def test_a_missing_med7_is_said_with_what_to_do():
-    model, why = namers.med7("en_core_med7_that_is_not_there")
+    model, why = ex.med7("en_core_med7_that_is_not_there")
     assert model is None
     assert "pip install" in why
 
@@ -244,9 +240,9 @@ def test_a_med7_that_this_spacy_cannot_load_stops_no_run(monkeypatch):
     def fails(package: str) -> None:
         raise ValueError("[E053] Could not read config.cfg: the transformer is unknown")
 
-    monkeypatch.setattr(namers.spacy.util, "is_package", lambda package: True)
-    monkeypatch.setattr(namers.spacy, "load", fails)
-    model, why = namers.med7("en_core_med7_trf")
+    monkeypatch.setattr(ex.spacy.util, "is_package", lambda package: True)
+    monkeypatch.setattr(ex.spacy, "load", fails)
+    model, why = ex.med7("en_core_med7_trf")
     assert model is None
     assert "E053" in why
     assert "environment of its own" in why
@@ -286,7 +282,3 @@ def test_a_prompt_shows_the_cleaned_line_alone():
     assert "00-1234567" not in message["content"]
     assert "Plan" not in message["content"]
     assert "Denies seizures" in message["content"]
-
-
-def test_the_packages_dictionary_gives_the_names_in_a_text():
-    assert namers.names_in_dictionary(["He took levetiracetam and Methotrexate."]) == {"levetiracetam", "methotrexate"}

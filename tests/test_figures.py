@@ -11,16 +11,15 @@ import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from markupsafe import Markup
 from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
 
-from helpers.results import figures, svg
+from helpers.results import figures
 from helpers.results.metrics import Score, proportion
 from helpers.results.paired import Paired
-from helpers.site import pictures
+from helpers.site import pieces
 
 NBSP = "\N{NO-BREAK SPACE}"
 WHITE, DARK = "#ffffff", "#121212"
@@ -213,7 +212,7 @@ def test_a_figure_takes_the_ink_of_its_page_and_says_what_it_shows() -> None:
     assert 'role="img"' in picture.svg
     assert 'aria-label="Sensitivity falls &#34;like a stone&#34; &lt;fast&gt;."' in picture.svg
     assert "currentColor" in picture.svg
-    assert svg.INK not in picture.svg.lower()
+    assert figures.INK not in picture.svg.lower()
     assert ">characters</text>" in picture.svg, "text stays text"
     assert "<figcaption>It falls.</figcaption>" in picture.html
     assert not plt.fignum_exists(plot.number), "the figure is closed, so that it is not shown twice"
@@ -261,8 +260,8 @@ def test_the_scoreboard_picture_leaves_out_what_there_is_not() -> None:
     full = rows[0] | {"rescored": 0.9, "rescored_low": None, "rerun": 0.8, "rerun_low": 0.7, "rerun_high": 0.85}
     figures.use_style()
     for narrow in (False, True):
-        bare = figures.figure(pictures.scoreboard_picture(pd.DataFrame(rows), narrow=narrow), alt="x").svg
-        drawn = figures.figure(pictures.scoreboard_picture(pd.DataFrame([full]), narrow=narrow), alt="x").svg
+        bare = figures.figure(pieces.scoreboard_picture(pd.DataFrame(rows), narrow=narrow), alt="x").svg
+        drawn = figures.figure(pieces.scoreboard_picture(pd.DataFrame([full]), narrow=narrow), alt="x").svg
         assert ">100.0 %<" in bare
         assert ">80.0 %<" not in bare
         assert all(f">{text} %<" in drawn for text in ("100.0", "90.0", "80.0"))

@@ -11,12 +11,11 @@ from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
 from pathlib import Path
 
+import pandas as pd
 import pytest
-from hypothesis import HealthCheck, given
-from hypothesis import settings as examples
-from hypothesis import strategies as st
+from hypothesis import HealthCheck, given, settings as examples, strategies as st
 
-from helpers import graph, graph_driver, graph_engine, graph_load, graph_notes, services, supervisor
+from helpers import graph, graph_driver, graph_engine, graph_files, graph_load, services, supervisor
 from helpers.graph import CypherRejected, Graph, GraphError
 from helpers.services import GraphEndpoint
 from helpers.settings import settings
@@ -37,7 +36,7 @@ def users_server() -> Iterator[GraphEndpoint]:
         try:
             yield found
         finally:
-            db.clear_all()
+            db._delete("(n)")
             for row in db.read("SHOW CONSTRAINTS YIELD name RETURN name"):
                 db._write(f"DROP CONSTRAINT `{row['name']}`")
             for row in db.read("SHOW INDEXES YIELD name, type WHERE type <> 'LOOKUP' RETURN name"):
@@ -86,8 +85,8 @@ def connection(endpoint: GraphEndpoint) -> Iterator[Graph]:
 @pytest.fixture
 def db(connection: Graph, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Graph:
     """An empty graph."""
-    monkeypatch.setattr(graph, "BUILD", tmp_path)
-    connection.clear_all()
+    monkeypatch.setattr(graph_load, "BUILD", tmp_path)
+    connection._delete("(n)")
     return connection
 
 
@@ -110,7 +109,7 @@ def stored_pairs(db: Graph) -> list[tuple[str, str]]:
 @pytest.mark.parametrize("name", ["", "1st", "a b", "a`b", "Drug) DETACH DELETE (n", "é", "a-b", "a\n"])
 def test_a_name_that_is_no_identifier_is_refused(name: str) -> None:
     with pytest.raises(ValueError, match="cannot be a label"):
-        graph.quoted(name)
+        graph_driver.quoted(name)
 
 
 @examples(deadline=None)
@@ -143,7 +142,7 @@ def test_a_server_that_is_not_there_is_an_error_that_says_what_to_do() -> None:
     message = str(caught.value)
     assert "NEO4J_URI=bolt://127.0.0.1:" in message
     assert "Start it, or unset NEO4J_URI to use the embedded server." in message
-    assert "s3cret" not in str(graph.explained(unreachable(uri), "neo4j", OSError("no"), 0.0))
+    assert "s3cret" not in str(graph_driver.explained(unreachable(uri), "neo4j", OSError("no"), 0.0))
 
 
 def test_a_server_that_accepts_and_says_nothing_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -192,7 +191,7 @@ names = st.text(min_size=1, max_size=12)
 @examples(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.lists(st.tuples(names, names), min_size=1, max_size=40))
 def test_the_graph_agrees_with_plain_python(db: Graph, pairs: list[tuple[str, str]]) -> None:
-    db.clear_all()
+    db._delete("(n)")
     load_pairs(db, pairs)
     assert stored_pairs(db) == sorted(set(pairs))
     for effect in {effect for _, effect in pairs}:
@@ -246,7 +245,6 @@ def test_a_row_without_its_key_is_an_error(db: Graph) -> None:
 
 @pytest.mark.engine
 def test_properties_of_nodes_and_edges(db: Graph) -> None:
-    db.index("Drug", "dose")
     db.load_nodes("Drug", [{"name": "a", "dose": 1.5}, {"name": "b"}], "name", progress=False)
     db.load_nodes("Drug", [{"name": "a", "oral": True}], "name", progress=False)
     ends = ("Drug", "name", "one"), ("Drug", "name", "two")
@@ -268,6 +266,50 @@ def test_properties_of_nodes_and_edges(db: Graph) -> None:
         "Nodes:\n  (:Drug {dose: FLOAT, name: STRING, oral: BOOLEAN})  2 nodes\n"
         "Relationships:\n  (:Drug)-[:INTERACTS {severity: INTEGER, since: INTEGER}]->(:Drug)  1 relationships"
     )
+
+
+@pytest.mark.engine
+def test_a_schema_read_off_a_sample_names_everything_and_says_what_is_estimated(db: Graph) -> None:
+    for label in ("Drug", "Other"):
+        db.load_nodes(label, [{"name": f"{label}{i}", "dose": i} for i in range(40)], "name", progress=False)
+    for start in ("Drug", "Other"):
+        pairs = [{"a": f"{start}{i}", "b": f"Drug{i + 1}"} for i in range(30)]
+        db.load_edges("LIKE", pairs, start=(start, "name", "a"), end=("Drug", "name", "b"), progress=False)
+    whole = db.schema()
+    assert "  (:Drug {dose: INTEGER, name: STRING})  40 nodes" in whole
+    assert "  (:Other)-[:LIKE]->(:Drug)  30 relationships" in whole
+    sampled = db.schema(sample=45)
+    assert sampled.split("Relationships:")[0] == whole.split("Relationships:")[0]
+    assert sampled.count("about") == 2
+
+
+@pytest.mark.engine
+def test_a_graph_is_written_for_the_importer_as_it_is(db: Graph, tmp_path: Path) -> None:
+    db.load_nodes("Drug", [{"name": "a, b", "dose": 1.5}, {"name": 'c"d'}], "name", progress=False)
+    db.load_nodes("Effect", [{"name": "x"}], "name", progress=False)
+    pairs: list[dict[str, object]] = [{"drug": "a, b", "effect": "x", "since": 1990}, {"drug": 'c"d', "effect": "x"}]
+    db.load_edges("CAUSES", pairs, start=("Drug", "name", "drug"), end=("Effect", "name", "effect"), progress=False)
+    options = graph_files.from_graph(db, tmp_path)
+    assert {option.split("=")[0] + "=" + option.split("=")[1] for option in options} == {
+        "--nodes=Drug",
+        "--nodes=Effect",
+        "--relationships=CAUSES",
+    }
+    drugs, effects = (pd.read_csv(tmp_path / f"nodes-{label}.csv").set_index(":ID") for label in ("Drug", "Effect"))
+    edges = pd.read_csv(tmp_path / "relationships-CAUSES.csv")
+    assert sorted(drugs["name:string"]) == ["a, b", 'c"d']
+    assert drugs["dose:double"].max() == 1.5
+    assert set(effects["name:string"].reindex(edges[":END_ID"])) == {"x"}
+    assert edges.set_index(drugs["name:string"].reindex(edges[":START_ID"]).to_numpy())["since:long"]["a, b"] == 1990
+
+
+def test_a_generated_graph_has_the_size_asked_for_and_no_end_that_is_missing(tmp_path: Path) -> None:
+    graph_files.generated(5000, tmp_path)
+    edges = pd.read_csv(tmp_path / "relationships-may_cause_side_effect.csv")
+    assert len(edges) == 5000
+    for end, label in (("START", "Drug"), ("END", "SideEffect")):
+        known = pd.read_csv(tmp_path / f"nodes-{label}.csv")[f":ID({label})"]
+        assert set(edges[f":{end}_ID({label})"]) <= set(known)
 
 
 @pytest.mark.engine
@@ -306,7 +348,7 @@ def test_clear_takes_its_labels_and_what_vouches_for_them(endpoint: GraphEndpoin
     assert not db.loaded("pairs", "1")
     assert db.loaded("others", "2")
     assert db.schema().splitlines() == ["Nodes:", "  (:Other {name: STRING})  1 nodes", "Relationships:"]
-    with pytest.raises(ValueError, match="clear_all"):
+    with pytest.raises(ValueError, match="needs the labels"):
         db.clear()
 
 
@@ -335,7 +377,7 @@ def test_nodes_of_the_user_are_never_cleared(db: Graph, own: Graph) -> None:
         with pytest.raises(GraphError, match=r"1 nodes :Drug that this project did not load.*by NEO4J_DATABASE"):
             load_pairs_once(own, "1", [("a", "x")])
     assert own.read("MATCH (n) RETURN labels(n) AS labels, n.name AS name") == [{"labels": ["Drug"], "name": "theirs"}]
-    own.clear_all()
+    own._delete("(n)")
     assert load_pairs_once(own, "1", [("a", "x")])
     assert stored_pairs(own) == [("a", "x")]
 
@@ -396,7 +438,7 @@ def test_nodes_that_the_user_added_to_a_loaded_graph_are_not_cleared_with_it(own
 @pytest.fixture
 def others(own: Graph, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Graph]:
     """The same database, as another copy of the project sees it."""
-    monkeypatch.setattr(graph_notes, "DERIVED", tmp_path / "others")
+    monkeypatch.setattr(graph_load, "DERIVED", tmp_path / "others")
     with graph.connect(own.endpoint) as connected:
         yield connected
 
@@ -424,8 +466,8 @@ def test_two_copies_of_the_project_share_what_is_the_same_and_clear_nothing_of_e
 
 @pytest.mark.engine
 def test_of_two_copies_that_begin_at_once_one_loads(own: Graph, others: Graph) -> None:
-    own._notes.begin("pairs")
-    others._notes.begin("pairs")
+    own._begin("pairs")
+    others._begin("pairs")
     load_pairs(own, [("a", "x")])
     with pytest.raises(GraphError, match="another copy of this project"):
         load_pairs(others, [("b", "y")])

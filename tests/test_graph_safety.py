@@ -13,9 +13,7 @@ from dataclasses import replace
 from threading import Thread
 
 import pytest
-from hypothesis import given
-from hypothesis import settings as examples
-from hypothesis import strategies as st
+from hypothesis import given, settings as examples, strategies as st
 from test_graph import graph_server, load_pairs
 
 from helpers import graph, graph_guard
@@ -307,22 +305,22 @@ def test_reading_is_let_through(statement: str) -> None:
 @examples(deadline=None)
 @given(st.text(alphabet=st.sampled_from(list("/*'\"`\\\n; .(u0027aDELT")), max_size=400))
 def test_the_look_at_the_text_ends_on_any_text(text: str) -> None:
-    start = time.monotonic()
+    start = time.process_time()
     try:
         assert graph_guard.checked_statement("RETURN " + text).startswith("RETURN")
     except CypherRejected as error:
         assert str(error)
-    assert time.monotonic() - start < 1
+    assert time.process_time() - start < 1
 
 
 @pytest.mark.parametrize("unit", ["'", "\\'", '"', "`", "/*", "//", "a.", "a .", "\\u0027", "CALL ", "( ", "/*'"])
 def test_the_look_at_the_text_is_fast_at_its_full_length(unit: str) -> None:
-    start = time.monotonic()
+    start = time.process_time()
     try:
         graph_guard.checked_statement("RETURN " + unit * (9_900 // len(unit)))
     except CypherRejected as error:
         assert str(error)
-    assert time.monotonic() - start < 2
+    assert time.process_time() - start < 2
 
 
 # ---------------------------------------------------------------------------------------------------- with a server

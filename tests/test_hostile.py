@@ -40,7 +40,7 @@ from helpers.results.answers import Answer, answered
 from helpers.results.metrics import proportion
 from helpers.results.outcomes import Outcomes
 from helpers.results.requests import Store
-from helpers.site import book, build, chapters, costs, pages, pieces, run_pages, scoreboard
+from helpers.site import book, build, chapters, pages, pieces, run_pages, scoreboard
 from papers.across_papers.questions import Asked
 from papers.qa_rag import ask as ask_documents
 from papers.qa_rag.answers import Excerpt, Given
@@ -150,7 +150,7 @@ def from_documents(text: str) -> str:
 def from_graph(text: str) -> str:
     name = Normalised("drug", text, text, 1, (text,))
     rows = [{"drug": text}]
-    return ask_graph.Answer(text, "effects", (name,), text, {"a": text}, rows, None, text, {"x": 1.0})._repr_html_()
+    return ask_graph.Answer(text, "effects", (name,), text, {"a": text}, rows, None, text)._repr_html_()
 
 
 def outcomes(text: str) -> Outcomes:
@@ -311,7 +311,7 @@ def book_of(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], 
     folder = tmp_path / "records"
     for module in (records, chapters):
         monkeypatch.setattr(module, "RECORDS", folder)
-    for module in (run_pages, chapters, scoreboard, costs):
+    for module in (run_pages, chapters, scoreboard):
         monkeypatch.setattr(module, "RESULTS", tmp_path / "none")
 
     def make(text: str) -> pages.Pages:
@@ -328,11 +328,10 @@ def book_of(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], 
         run.cannot_run("side_effects.table1.format_a.f1", text)
         for claim in run.printed.claims:
             run.claim(claim.id, "agrees", text, test=text, p=0.01)
-        run.extra("more.of_it", text, proportion(1, 2))
         path = run.save(folder / "laptop" / f"{CHAPTER}.json")
         # as it was before it was saved: a record may be of another version, or another's
         plain = json.loads(path.read_text(encoding="utf-8"))
-        for part in ("values", "reasons", "claims", "extras"):
+        for part in ("values", "reasons", "claims"):
             for each in plain[part]:
                 each |= {
                     key: text for key in ("note", "model", "cell", "source", "why", "test", "label") if each.get(key)
@@ -388,7 +387,7 @@ def test_every_function_of_the_pages_shows_a_hostile_record_as_text(
             "parameters",
             "timings",
         ),
-        *("rates", "picture", "staged", "evidence"),
+        *("picture", "staged", "evidence"),
     }
     text = " ".join(HOSTILE)
     for name, page in written(book_of(text)).items():

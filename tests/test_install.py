@@ -86,7 +86,7 @@ def setup(
             "engine_install.available_memory = lambda: 99 * engine_install.GIB\n"
             "engine_install.has_gpu = lambda: False\n"
             f"engine_install.PYTORCH_CPU_INDEX = {cpu_index!r}\n"
-            "sys.exit(doctor.main(['--install']))"
+            "from helpers.settings import told; sys.exit(told(lambda: doctor.main(['--install'])))"
         )
         return run_in(sys.executable, "-c", code, **ours | variables)
 
@@ -108,6 +108,12 @@ def test_every_locked_package_has_its_hash_and_every_lock_is_audited() -> None:
         name = requirement.partition("==")[0]
         assert (f"\n{name}==" in cpu) == (name != "torch")  # its CPU build is named by its local version
     assert "nvidia" not in cpu
+
+
+def test_an_engine_is_installed_as_its_own_lock_says() -> None:
+    """uv applies the overrides of a project to whatever it installs there, an engine's lock included."""
+    configured = tomllib.loads((REPOSITORY / "pyproject.toml").read_text()).get("tool", {}).get("uv", {})
+    assert not {"override-dependencies", "constraint-dependencies"} & set(configured)
 
 
 def packages(project: Path, engine: str) -> dict[str, str]:
@@ -154,7 +160,7 @@ def test_where_vllm_cannot_be_had_auto_takes_llamacpp_once_and_for_all(
     wanted = setup(UNREACHABLE, LLM_ENGINE="vllm")
     assert wanted.returncode == 1
     for what in ("torch==2.13.0+cpu", UNREACHABLE, "PIP_FIND_LINKS", "LLM_ENGINE=llamacpp"):
-        assert what in wanted.stdout
+        assert what in wanted.stderr
     index.publish("cpu", "torch", "2.13.0+cpu")
     assert setup(f"{index.url}/cpu/", LLM_ENGINE="vllm").returncode == 0
     assert setup(UNREACHABLE).stdout == ""
@@ -166,5 +172,5 @@ def test_a_package_that_is_not_the_locked_one_is_not_installed(
     index.publish("simple", "xllamacpp", "1", "something-else")
     done = setup(UNREACHABLE, LLM_ENGINE="llamacpp")
     assert done.returncode == 1
-    assert "hash" in done.stdout.lower()
+    assert "hash" in done.stderr.lower()
     assert not (project / ".venv-llm" / "llamacpp").exists()

@@ -12,14 +12,14 @@ import pandas as pd
 import pytest
 import yaml
 from conftest import REPOSITORY
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
+from hypothesis import HealthCheck, given, settings, strategies as st
 from test_clinical_retrieval import asked as a_question
 from test_outcomes import rows as answers_of
 
-from helpers.results import answers, trec
+from helpers.results import answers, published, trec
 from helpers.results.answers import Answer, answered
 from helpers.results.requests import StoreError
+from helpers.settings import NOTEBOOKS
 from papers.clinical_notes import rankings
 from papers.qa_rag import retrieval
 from papers.qa_rag.data import Passage, Question
@@ -180,16 +180,25 @@ def a_release(folder: Path) -> int:
     folder.mkdir()
     shutil.copy(REPOSITORY / "data" / "answers" / "README.md", folder)
     rows = pd.DataFrame([vars(row) for row in answers_of([True, False, True], arm=[True, None, False])])
-    for name in ("01_x", "18_y", "01_x@other"):
+    names = [*(path.stem for path in NOTEBOOKS.glob("*.ipynb")), "01_side_effects_forward@other"]
+    for name in names:
         answers.write(folder / name, rows, licence="CC0-1.0")
-    return 3 * len(rows)
+    return len(names) * len(rows)
 
 
-def test_the_cards_configurations_hold_every_file_once(tmp_path):
+def test_the_cards_configurations_are_all_answers_and_those_of_each_paper(tmp_path):
     a_release(tmp_path / "answers")
     card = yaml.safe_load((tmp_path / "answers" / "README.md").read_text().split("---")[1])
-    matched = [p for config in card["configs"] for p in (tmp_path / "answers").glob(config["data_files"])]
-    assert sorted(matched) == sorted((tmp_path / "answers").rglob("*.parquet"))
+    found = {}
+    for config in card["configs"]:
+        patterns = config["data_files"]
+        patterns = [patterns] if isinstance(patterns, str) else patterns
+        found[config["config_name"]] = [p for pattern in patterns for p in (tmp_path / "answers").glob(pattern)]
+    every = found.pop("answers")
+    assert sorted(every) == sorted(p for paths in found.values() for p in paths)
+    assert sorted(every) == sorted((tmp_path / "answers").rglob("*.parquet"))
+    for name, paths in found.items():
+        assert {published.paper_of(NOTEBOOKS / f"{p.parent.name.split('@')[0]}.ipynb") for p in paths} == {name}
 
 
 def test_datasets_loads_the_answers_by_the_card(tmp_path, elsewhere):
@@ -197,4 +206,5 @@ def test_datasets_loads_the_answers_by_the_card(tmp_path, elsewhere):
     card = yaml.safe_load((tmp_path / "answers" / "README.md").read_text().split("---")[1])
     configs = [config["config_name"] for config in card["configs"]]
     loaded = told_by(elsewhere, IN_DATASETS, tmp_path / "answers", *configs)
-    assert sum(map(int, map(str, loaded.values()))) == rows
+    counts = {name: int(str(count)) for name, count in loaded.items()}
+    assert counts.pop("answers") == rows == sum(counts.values())

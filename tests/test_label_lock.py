@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
-from papers.side_effects import forward as se
-from papers.side_effects import label_lock
+from papers.side_effects import forward as se, label_lock
 from papers.side_effects.corpus import Question
 from papers.side_effects.label_lock import reading
 
@@ -67,8 +65,8 @@ def test_a_sentence_that_strays_is_counted_before_the_check_and_not_after():
     pair = Question("aspirin", "nausea", True)
     stray = reading(pair, "YES. Nausea is not known as a side effect of aspirin.")
     assert (stray.measures["label_contradicts"], stray.measures["contradicts"]) == ((0, 1), (1, 1))
-    (mended,) = label_lock.checked([stray])([pair])
-    assert (mended.measures["contradicts"], mended.measures["replaced"]) == ((0, 1), (1, 1))
+    mended, replaced = label_lock.lock("aspirin", "nausea", listed=True, wording=stray.answer or "")
+    assert (reading(pair, mended).measures["contradicts"], replaced) == ((0, 1), True)
 
 
 def test_a_leading_question_suggests_the_opposite_of_the_evidence():

@@ -81,15 +81,15 @@ def test_a_notebook_alone_in_an_empty_folder_fetches_its_project(checkout: Path,
     (empty / f"{name}.ipynb").write_bytes((NOTEBOOKS / f"{name}.ipynb").read_bytes())
     offline = {"PIP_NO_INDEX": "1", "PIP_FIND_LINKS": str(wheels), "PIP_TARGET": str(site)}
     drugs = "from helpers import datasets; found = datasets.locate('side_effects/drug_names.csv', data)"
-    sources = [*cells(empty / f"{name}.ipynb")[:2], drugs, "print(redraws, found.sample, found.path, os.getcwd())"]
+    sources = [*cells(empty / f"{name}.ipynb")[:2], drugs, "print(data, found.sample, found.path, os.getcwd())"]
     said = run_cells(empty, sources, REPOSITORY_URL=checkout.as_uri(), **offline)
     assert (site / "not_there_yet.py").exists(), "what was missing is installed"
     clone = empty / "medical-rag-book"
     sample = clone / "data" / "sample" / "side_effects" / "drug_names.csv"
-    assert said == f"20 True {sample} {clone}", "smoke sizes, the clone's sample"
-    # a session that starts anew finds the clone, and the sizes stay small
-    again = run_cells(empty, [*cells(empty / f"{name}.ipynb")[:2], "print(redraws)"], **offline)
-    assert again == "20"
+    assert said == f"sample True {sample} {clone}", "the smoke profile, the clone's sample"
+    # a session that starts anew finds the clone, and the profile stays
+    again = run_cells(empty, [*cells(empty / f"{name}.ipynb")[:2], "print(data)"], **offline)
+    assert again == "sample"
 
 
 @pytest.mark.parametrize("given", [{}, {"REPOSITORY_URL": ""}])

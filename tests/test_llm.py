@@ -16,8 +16,7 @@ from typing import Any
 import httpx
 import psutil
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from helpers import llm
 from helpers.completions import CapabilityError, LlmError, choice_logprobs, continuation_logprobs, label_probability
@@ -112,6 +111,19 @@ def client(url: str, cache: Path | None = None, engine: str = "openai") -> LLM:
     model = LLM(LlmEndpoint(url, "m", "key", engine, "", "", 100, 2), folder=cache)
     model._client = model._client.with_options(max_retries=0)
     return model
+
+
+def test_a_plain_text_is_completed_without_a_chat_template(tmp_path):
+    asked: list[dict[str, Any]] = []
+    body = completion("") | {"choices": [{"index": 0, "finish_reason": "length", "text": "a|b"}]}
+    with server(200, body, asked) as url:
+        (reply,) = client(url, tmp_path).chat_many(["### Response:\n"], max_tokens=5, stop=["\n"])
+        (again,) = client(url, tmp_path).chat_many(["### Response:\n"], max_tokens=5, stop=["\n"])
+    assert (reply.text, reply.status, again.text, again.cached) == ("a|b", "cut", "a|b", True)
+    assert len(asked) == 1
+    assert asked[0]["prompt"] == "### Response:\n"
+    assert asked[0]["stop"] == ["\n"]
+    assert "messages" not in asked[0]
 
 
 def test_a_server_that_ignores_the_constraint_is_an_error():
@@ -251,7 +263,18 @@ def test_an_overflow_is_an_error_or_a_counted_status():
             client(url).chat_many([ask("long")], max_tokens=5)
         model = client(url)
         assert model.chat_many([ask("long")], max_tokens=5, overflow="record")[0].status == "overflow"
-        assert model.usage.overflows == 1
+
+
+def test_an_overflow_is_asked_again_where_the_context_was_changed(tmp_path, answers, monkeypatch):
+    message = {"error": {"message": "This model's maximum context length is 100 tokens.", "code": 400}}
+    with server(400, message) as url:
+        client(url, tmp_path).chat_many([ask("long")], max_tokens=5, overflow="record")
+    with server(200, completion("YES")) as url:
+        again = client(url, tmp_path).chat_many([ask("long")], max_tokens=5, overflow="record")[0]
+        assert (again.status, again.cached) == ("overflow", True)
+        monkeypatch.setenv("LLM_CONTEXT", "8192")
+        answers("stored")
+        assert client(url, tmp_path).chat_many([ask("long")], max_tokens=5)[0].text == "YES"
 
 
 @pytest.mark.parametrize(("status", "said"), [(500, "HTTP 500"), (401, "Set LLM_API_KEY"), (400, "refused a request")])
@@ -263,7 +286,7 @@ def test_a_failing_server_is_named(status, said):
 def test_a_server_that_is_gone_says_what_to_do():
     with server(200, {}) as url:
         pass
-    with pytest.raises(LlmError, match=r"does not answer.* restart the server and run again"):
+    with pytest.raises(LlmError, match=r"does not answer.*tried for \d+ s.* restart the server and run again"):
         client(url).chat_many([ask("?")], max_tokens=5)
 
 
@@ -524,11 +547,12 @@ def test_memory_that_one_step_freed_is_used_by_the_next(model):
         return sum(int(Path(f"/proc/{p.pid}/stat").read_text().rpartition(")")[2].split()[7]) for p in family)
 
     for first in (0, 8):  # the first batch fills the memory
-        before = faults()
+        before, started = faults(), time.monotonic()
         model.chat_many(
             [ask(f"{first + i} " + "Some words to fill the prompt. " * 200) for i in range(8)], max_tokens=2
         )
-    assert faults() - before < 20_000, "it was 300,000 a second when large tensors went back to the system"
+    rate = (faults() - before) / (time.monotonic() - started)
+    assert rate < 30_000, "it was 300,000 a second when large tensors went back to the system"
 
 
 @pytest.mark.engine

@@ -46,15 +46,15 @@ def test_vllm_is_asked_for_a_rank_that_it_knows_and_that_is_large_enough(monkeyp
     monkeypatch.setattr(engine_install, "engine_version", lambda engine, package: "vllm 0")
     monkeypatch.setattr(engine_install, "install", lambda engine, say: None)
     monkeypatch.setattr(engine_install, "choose_engine", lambda model: ("vllm", "a test"))
-    launch = engines.llm_launch("base", 1, "key", 512, lambda text: None, [adapter])
+    launch = engines.llm_launch("base", 1, "key", lambda text: None, [adapter])
     assert {"--enable-lora", "--max-lora-rank=16", f"mine={adapter.folder}"} <= set(launch.command)
-    assert "--enable-lora" not in engines.llm_launch("base", 1, "key", 512, lambda text: None).command
+    assert "--enable-lora" not in engines.llm_launch("base", 1, "key", lambda text: None).command
 
 
 @LLAMACPP
 def test_llamacpp_says_that_it_serves_no_adapters(engine, adapter):
     with pytest.raises(EngineError, match=r"llamacpp .* serves no LoRA adapters; mine need vLLM"):
-        engines.llm_launch(SMALL, 1, "key", 512, lambda text: None, [adapter])
+        engines.llm_launch(SMALL, 1, "key", lambda text: None, [adapter])
 
 
 @LLAMACPP
@@ -96,10 +96,21 @@ def trained_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[...,
     return name
 
 
+def test_alpha_makes_another_adapter_and_leaving_it_out_none(trained_in, monkeypatch):
+    before = trained_in(steps=1)
+    assert trained_in(steps=1, alpha=0) == before
+    assert trained_in(steps=1, alpha=32) != before
+    # the name that the adapters of the stored replies have
+    named: list[dict[str, float]] = []
+    monkeypatch.setattr(training, "kept", lambda parent, name, decided_by, *_: named.append(decided_by[4]))
+    lora.trained("mine", [("a", "b")], [("a", "b")], SMALL, steps=1)
+    assert "alpha" not in named[0]
+
+
 def test_another_default_makes_another_adapter(trained_in, monkeypatch):
     before = trained_in(steps=1)
     assert trained_in(steps=1, rate=1e-3) == before  # the default, said
-    monkeypatch.setitem(lora.train.__kwdefaults__, "rate", 1e-2)
+    monkeypatch.setitem(lora.RECIPE, "rate", 1e-2)
     assert trained_in(steps=1) != before
     assert trained_in(steps=1, rate=1e-3) == before
 
@@ -143,3 +154,10 @@ def test_a_training_that_fails_says_why_and_leaves_nothing(engine, tmp_path):
     with pytest.raises(EngineError, match=r"train by LoRA with .*no-model-here.* code 1:\n.* no config\.json"):
         lora.train([("a", "b")], [("a", "b")], str(tmp_path / "no-model-here"), tmp_path / "adapter", steps=1)
     assert [path.name for path in tmp_path.iterdir()] == ["no-model-here"]
+
+
+def test_no_released_adapter_names_a_folder_of_a_machine():
+    for log in lora.RELEASED.glob("*/training.json"):
+        assert lora.load(log.parent).adapter.rank
+        config = json.loads((log.parent / "adapter_config.json").read_text())
+        assert config["base_model_name_or_path"] == json.loads(log.read_text())["base"]

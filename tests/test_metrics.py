@@ -8,15 +8,14 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 from sklearn import metrics as sk
 from statsmodels.stats.contingency_tables import mcnemar as statsmodels_mcnemar
+from statsmodels.stats.multitest import multipletests
 from statsmodels.stats.proportion import proportion_confint
 
 from helpers.results import answers
-from helpers.results.intervals import DRAWS
-from helpers.results.metrics import auc, bootstrap, p50, p95, proportion, ratio, set_scores, threshold
+from helpers.results.metrics import DRAWS, auc, bootstrap, p50, p95, proportion, ratio, set_scores, threshold
 from helpers.results.paired import holm, mcnemar, paired_means
 
 NAMES = ["accuracy", "f1", "precision", "sensitivity", "specificity"]
@@ -158,9 +157,9 @@ def test_a_full_benchmark_is_scored_within_a_second_and_a_half():
     answer = truth ^ (rng.random(19520) < 0.2)
     drugs = [f"drug {i // 20}" for i in range(19520)]
     for clusters in (None, drugs):
-        start = time.perf_counter()
+        start = time.process_time()
         binary_scores(truth, answer, clusters=clusters)
-        assert time.perf_counter() - start < 1.5
+        assert time.process_time() - start < 1.5
 
 
 @pytest.mark.parametrize(
@@ -245,6 +244,7 @@ def test_holm_never_lowers_a_p_value_and_keeps_their_order(ps):
     assert all(p - 1e-12 <= q <= 1 for p, q in zip(ps, adjusted, strict=True))
     by_p = [q for _, q in sorted(zip(ps, adjusted, strict=True))]
     assert all(a <= b + 1e-12 for a, b in pairwise(by_p))
+    assert adjusted == list(multipletests(ps, method="holm")[1])
 
 
 @pytest.mark.parametrize("p", [-0.1, 1.1, float("nan")])

@@ -14,13 +14,13 @@ import pytest
 from conftest import REPOSITORY
 from test_outcomes import rows as answers_of
 
-from helpers.results import answers, compare, intervals, paired, record, records, reference, requests, show
+from helpers.results import answers, compare, metrics, paired, record, records, reference, requests, show
 from helpers.results.answers import Answer
-from helpers.results.figures import SCORES, Html, ScoreTable
+from helpers.results.figures import SCORES, Html
 from helpers.results.outcomes import Outcomes
 from helpers.results.requests import StoreError
 from helpers.settings import of_model, run_name, settings
-from helpers.site import book, run
+from helpers.site import book
 
 GOLD = [True, False] * 6
 FIRST = [True] * 12
@@ -36,7 +36,7 @@ def made(model: str, **arms: Sequence[bool | None]) -> list[Answer]:
 
 
 def left_by(table: Html) -> dict[str, Any]:
-    assert isinstance(table, ScoreTable)
+    assert table.scores
     scores: dict[str, Any] = json.loads(json.dumps(table._repr_mimebundle_()[SCORES]))
     return scores
 
@@ -107,7 +107,7 @@ def test_a_table_of_scores_gets_a_column_for_each_other_model(two_models):
 def test_two_models_are_compared_unit_by_unit(two_models):
     told = compare.compare(NB, "laptop")
     right = [[bool(a) == g for a, g in zip(said, GOLD, strict=True)] for said in (FIRST, SECOND)]
-    of_drugs = paired.paired_means(*right, clusters=[f"drug {i // 3}" for i in range(12)], draws=intervals.DRAWS)
+    of_drugs = paired.paired_means(*right, clusters=[f"drug {i // 3}" for i in range(12)], draws=metrics.DRAWS)
     assert (of_drugs.b, of_drugs.c) == (0, 5)
     line = next(line for line in told.splitlines() if "closed_book: own" in line)
     assert " 12 " in line and f"{min(1.0, 2 * of_drugs.p):.3f}" in line
@@ -123,27 +123,6 @@ def test_a_comparison_with_a_model_that_did_not_answer_says_which_did(two_models
         compare.compare(NB, "laptop", ["own", "third"])
 
 
-def test_a_run_of_the_model_that_a_profile_named_before_is_moved_beside(tmp_path, monkeypatch, asked):
-    build = tmp_path / "_build"
-    for module in (run, record, records):
-        monkeypatch.setattr(module, "BUILD", build)
-    monkeypatch.setattr(records, "RECORDS", build / "records")
-    monkeypatch.setattr(answers, "BUILT", build / "answers")
-    kept = record.start(notebook=NB, paper="side_effects", profile="laptop", parameters={"llm_model": "before"})
-    kept.save(outcomes=Outcomes(made("before", closed_book=FIRST)))
-    executed = build / "executed" / "laptop" / f"{NB}.ipynb"
-    executed.parent.mkdir(parents=True)
-    executed.write_text('{"cells": [], "metadata": {}}')
-    run._file_by_model(NB, "laptop", "before")
-    assert records.damaged(NB, "laptop") is None
-    run._file_by_model(NB, "laptop", "after")
-    assert not list(build.glob("*/laptop/*"))
-    assert records.damaged(NB, "laptop@before") is None
-    (moved,) = records.records("laptop@before")
-    assert moved.provenance.parameters["llm_model"] == "before"
-    assert (answers.BUILT / "laptop@before" / NB / "closed_book.parquet").is_file()
-
-
 def test_the_folder_of_a_model_is_a_name_without_a_path():
     assert of_model("laptop", "../../x y") == "laptop@.._.._x_y"
     assert len(Path(of_model("laptop", "a/b:c")).parts) == 1
@@ -152,7 +131,7 @@ def test_the_folder_of_a_model_is_a_name_without_a_path():
 def test_a_staged_notebook_has_the_columns_and_not_what_they_were_made_of(two_models, tmp_path):
     own = Outcomes(answers.read(answers.newest(NB, "laptop")), draws=200)
     shown = own.table(["accuracy"], "Accuracy")
-    assert isinstance(shown, ScoreTable)
+    assert SCORES in shown._repr_mimebundle_()
     output = {"output_type": "display_data", "metadata": {}, "data": shown._repr_mimebundle_()}
     code = {"cell_type": "code", "metadata": {}, "execution_count": 1, "source": "", "outputs": [output]}
     title = {"cell_type": "markdown", "metadata": {}, "source": "# Title"}

@@ -11,12 +11,11 @@ import numpy as np
 import pandas as pd
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 from scipy.stats import spearmanr
 from sklearn.metrics import f1_score, precision_score, recall_score, roc_auc_score
 
-from helpers.results import answers, intervals, metrics, paired
+from helpers.results import answers, figures, metrics, paired
 from helpers.results.answers import SCHEMA, Answer, Item, answered
 from helpers.results.measures import binary, measure_label, unit
 from helpers.results.outcomes import Outcomes
@@ -101,7 +100,7 @@ def test_the_randomisation_test_is_the_same_in_any_block(monkeypatch):
     rng = np.random.default_rng(3)
     a, b = rng.random(300), rng.random(300) + 0.02
     whole = paired.paired_means(a, b, draws=500)
-    monkeypatch.setattr(intervals, "BLOCK", 1000)
+    monkeypatch.setattr(metrics, "BLOCK", 1000)
     assert paired.paired_means(a, b, draws=500).p == whole.p
 
 
@@ -174,6 +173,21 @@ def test_tables_and_figures_say_what_they_hold():
     assert "Good arm" in out.and_([silent]).dots(["accuracy", "precision"], "Dots").html, "an arm may lack a measure"
     tests = out.tests(out.against([("good", "bad")], "accuracy"), "Tests").text
     assert "+100.0" in tests
+
+
+def test_every_dot_lies_within_its_panel_where_panels_share_an_axis(monkeypatch):
+    drawn = []
+    monkeypatch.setattr(figures, "figure", lambda fig, **_: drawn.append(fig))
+    shares = {"high": 0.9, "low": 0.1}
+    answers_ = [
+        Answer(arm="a", unit=f"{kind} {i}", cluster=f"{kind} {i}", strata={"kind": kind}, measures={"f1": (share, 1.0)})
+        for kind, share in shares.items()
+        for i in range(9)
+    ]
+    Outcomes(answers_, draws=100).dots(["f1"], "Dots", by="kind")
+    for ax in drawn[0].axes:
+        left, right = ax.get_xlim()
+        assert all(left <= x <= right for line in ax.lines for x in line.get_xdata())
 
 
 @pytest.mark.parametrize(

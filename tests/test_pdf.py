@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from pypdf import PdfReader, PdfWriter
 
+from helpers.settings import told
 from helpers.site import doctor, pdf
 
 CONTENTS = {
@@ -49,7 +50,7 @@ def test_every_page_is_in_the_outline_under_its_part(tmp_path):
 
 def test_without_a_browser_it_says_what_to_install(monkeypatch, capsys):
     monkeypatch.setattr(pdf, "browser", lambda: None)
-    assert pdf.main() == 1
+    assert told(pdf.main) == 1
     assert "apt-get install chromium" in capsys.readouterr().err
 
 

@@ -7,8 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from helpers import vectors
 from helpers.completions import Reply
@@ -23,7 +22,6 @@ from papers.qa_rag.answers import (
     NOT_TOLD,
     PAPER_ENCODER,
     WINDOW,
-    Cut,
     Excerpt,
     Given,
     excerpts,
@@ -38,7 +36,6 @@ FILLER = "Nothing on this page concerns the matter at hand, which stands elsewhe
 ANSWER = "Keep the sample in its final pack until one year after the expiry date of the batch has passed."
 LONG = Passage("p1", "Samples", f"{FILLER} How long should a sample be kept? {ANSWER} {FILLER}")
 OTHER = Passage("p2", "Labels", FILLER)
-RULES: tuple[Cut, ...] = ("windows", "heads")
 QUESTION = "How long should a sample be kept?"
 
 
@@ -60,30 +57,25 @@ def test_windows_keep_every_character_but_space_and_are_short(text: str, size: i
 @given(st.lists(st.text(st.sampled_from("ab cd\n."), min_size=1, max_size=900), max_size=6), st.integers(0, 3000))
 def test_a_cut_stays_within_its_size_and_invents_nothing(texts: list[str], characters: int) -> None:
     passages = [Passage(f"p{i}", f"D{i}", text) for i, text in enumerate(texts)]
-    for cut in RULES:
-        shown = excerpts("ab cd", passages, cut, characters)
-        # dots and spaces that join windows of one passage come on top
-        assert sum(len(e.text.replace(" ... ", "")) for e in shown) <= characters + sum(
-            e.text.count(" ") for e in shown
-        )
-        assert [e.passage.id for e in shown] == sorted(e.passage.id for e in shown)
-        for e in shown:
-            whole = " ".join(e.passage.text.split())
-            assert all(" ".join(part.split()) in whole for part in e.text.split(" ... "))
+    shown = excerpts("ab cd", passages, characters)
+    # dots and spaces that join windows of one passage come on top
+    assert sum(len(e.text.replace(" ... ", "")) for e in shown) <= characters + sum(e.text.count(" ") for e in shown)
+    assert [e.passage.id for e in shown] == sorted(e.passage.id for e in shown)
+    for e in shown:
+        whole = " ".join(e.passage.text.split())
+        assert all(" ".join(part.split()) in whole for part in e.text.split(" ... "))
 
 
-def test_windows_find_the_answer_that_beginnings_miss() -> None:
-    shown = {cut: excerpts(QUESTION, [LONG, OTHER], cut, 3 * WINDOW) for cut in RULES}
-    assert held(ANSWER, [e.text for e in shown["windows"]]) == 1
-    assert held(ANSWER, [e.text for e in shown["heads"]]) == 0
-    assert held(ANSWER, [e.text for e in excerpts(QUESTION, [LONG, OTHER], "whole", 0)]) == 1
-    assert all(e.cut > 0 for e in shown["heads"])
+def test_windows_find_the_answer_behind_the_beginning() -> None:
+    shown = excerpts(QUESTION, [LONG, OTHER], 3 * WINDOW)
+    assert held(ANSWER, [e.text for e in shown]) == 1
+    assert held(ANSWER, [LONG.text[: 3 * WINDOW]]) == 0
 
 
 def test_no_passages_and_no_common_word_are_no_error() -> None:
-    assert excerpts(QUESTION, [], "windows", 100) == ()
-    assert excerpts("zzz", [OTHER], "windows", 400)
-    assert excerpts("", [OTHER], "windows", 400)
+    assert excerpts(QUESTION, [], 100) == ()
+    assert excerpts("zzz", [OTHER], 400)
+    assert excerpts("", [OTHER], 400)
 
 
 def test_what_is_held_an_answer_is_a_share_of_its_word_sequences() -> None:
@@ -93,19 +85,6 @@ def test_what_is_held_an_answer_is_a_share_of_its_word_sequences() -> None:
     assert 0 < half < 1
     # words of two passages do not join to a quotation
     assert held("one two three four five six seven eight", ["one two three four", "five six seven eight"]) == 0
-
-
-def test_whole_passages_leave_most_of_an_answer_and_larger_cuts_leave_more(sample: data.Data) -> None:
-    left = {}
-    for name, ask_ in answers.cuts(sample, "qa_rag", [200, 2000]).items():
-        rows = ask_(sample.test)
-        assert all(0 <= row.measures["left"][0] <= 1 for row in rows)
-        left[name] = sum(row.measures["left"][0] for row in rows)
-        if name == "windows_200":
-            assert all(row.measures["shown_characters"][0] <= 200 for row in rows)
-    assert left["passages_1"] <= left["passages_2"] <= left["passages_3"] <= left["passages_6"]
-    assert left["windows_200"] <= left["windows_2000"] <= left["passages_6"]
-    assert set(answers.cut_labels([200, 2000])) == set(left)
 
 
 # ------------------------------------------------------------------------------------------------------------ prompts
@@ -155,14 +134,11 @@ def test_citations_are_read_and_those_of_nothing_dropped() -> None:
     found = read(reply(f"{ANSWER} [1][7] And so on [2, 1]."), shown)
     assert found.cited == (1, 2)
     assert found.text == f"{ANSWER} And so on."
-    assert found.quotes
     assert not found.refused
 
 
-def test_a_refusal_is_no_quotation() -> None:
-    found = read(reply(f'"{NOT_TOLD}"'), [Excerpt(LONG, NOT_TOLD)])
-    assert found.refused
-    assert not found.quotes
+def test_a_refusal_is_read() -> None:
+    assert read(reply(f'"{NOT_TOLD}"'), [Excerpt(LONG, NOT_TOLD)]).refused
 
 
 @given(st.text(max_size=80))
@@ -254,8 +230,7 @@ def test_each_arm_gets_its_own_prompts_and_what_does_not_fit_is_counted(sample: 
     assert [str(row.answer).split()[0] for row in said["qa_rag"]] == ["4", "4"]  # instruction, one example, question
     assert [str(row.answer).split()[0] for row in said["zero_shot"]] == ["2", "2"]
     assert all(q.text in str(row.answer) for q, row in zip(questions, said["closed_book"], strict=True))
-    assert all(row.overflow and len(row.items) == 3 and "quotes" not in row.measures for row in said["whole_3"])
-    assert all("cites" not in row.measures for row in said["closed_book"])
+    assert all(row.overflow and len(row.items) == 3 for row in said["whole_3"])
 
 
 def test_a_score_belongs_to_its_own_answer() -> None:

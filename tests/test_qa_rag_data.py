@@ -7,12 +7,10 @@ import runpy
 from pathlib import Path
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from helpers.settings import SAMPLE
-from papers.qa_rag import data
-from papers.qa_rag import finetune as tuning
+from papers.qa_rag import data, finetune as tuning
 from papers.qa_rag.data import Corpus, Passage, QaRagDataError, Question
 
 TEXT = st.text(st.characters(codec="utf-8", exclude_characters="\r\x00"), min_size=1, max_size=60)
@@ -106,7 +104,7 @@ def test_the_row_split_keeps_the_papers_test_questions_out_of_training() -> None
     split = tuning.split_rows(questions, 1, test=questions[:5])
     assert split["test"] == tuple(questions[:5])
     assert (len(split["train"]), len(split["validation"])) == (84, 10)
-    assert "q0007" not in {q.id for q in split["train"] + split["validation"]}
+    assert "q0007" not in {q.id for part in ("train", "validation") for q in split[part]}
 
 
 def test_a_repeated_answer_is_a_twin() -> None:

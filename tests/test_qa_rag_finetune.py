@@ -19,8 +19,7 @@ from helpers.results import record, rules
 from helpers.results.answers import Answer
 from helpers.results.outcomes import Outcomes
 from helpers.results.published import published
-from papers.qa_rag import data, openings
-from papers.qa_rag import finetune as tuning
+from papers.qa_rag import data, finetune as tuning, openings
 from papers.qa_rag.answers import PAPER_ENCODER
 from papers.qa_rag.search import encoder_of
 

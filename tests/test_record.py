@@ -13,8 +13,7 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from helpers.datasets import Located
 from helpers.llm import Usage
@@ -138,8 +137,6 @@ def test_a_value_that_is_no_finite_number_is_refused_with_its_id(bad):
         run.rescored(F1, bad)
     with pytest.raises(RecordError, match=F1):
         run.rerun(F1, Score(0.5, 10, 0.4, bad), model=QWEN)
-    with pytest.raises(RecordError, match=r"toy\.extra\.auc"):
-        run.extra("toy.extra.auc", "AUC", Score(bad, 10, 0.4, 0.6))
     with pytest.raises(RecordError, match=CLAIM):
         run.claim(CLAIM, "agrees", "it does", p=bad)
     with pytest.raises(RecordError, match=r"load.*rows"):
@@ -162,10 +159,6 @@ def test_a_rerun_of_a_models_number_names_its_model():
 
 def test_other_bad_reports_are_refused():
     run = start()
-    with pytest.raises(RecordError, match="is a printed number"):
-        run.extra(F1, "F1", proportion(6, 10))
-    with pytest.raises(RecordError, match=r"AUC.*id"):
-        run.extra("AUC", "AUC", proportion(6, 10))
     with pytest.raises(RecordError, match=r"verdict.*'agrees', 'differs'.*found 'yes'"):
         run.claim(CLAIM, "yes", "it does")  # type: ignore[arg-type]
     with pytest.raises(RecordError, match=rf"{F1}.*why"):
@@ -191,7 +184,6 @@ def test_a_record_comes_back_as_it_was_saved():
     run.rerun(ACCURACY, proportion(240, 400, unparsed=3), model=QWEN, note="greedy")
     run.not_run(F1, "no time")
     run.claim(CLAIM, "agrees", "9 points", p=0.001)
-    run.extra("toy.extra.auc", "AUC", Score(0.8, 400, 0.7, 0.9))
     path = run.save()
     assert path == records.RECORDS / "laptop" / "01_toy.json"
 
@@ -204,7 +196,6 @@ def test_a_record_comes_back_as_it_was_saved():
     ]
     assert [(r.id, r.kind, r.status, r.why) for r in back.reasons] == [(F1, "rerun", "not run", "no time")]
     assert back.claims[0].test == "McNemar."
-    assert back.extras[0].label == "AUC"
     made = back.provenance
     assert made.parameters == {"pairs": 400, "arms": ["format_a", "graphrag"]}
     assert made.tokens == {"prompt": 150, "generated": 3, "requests": 2, "cached": 1, "checked": 0, "same": 0}
@@ -217,13 +208,11 @@ def test_a_record_comes_back_as_it_was_saved():
 
 
 @given(st.floats(0, 1), st.integers(1, 10**6), st.text(max_size=20))
-def test_any_score_survives_the_file(value, n, label):
+def test_any_score_survives_the_file(value, n, note):
     run = start()
-    run.rerun(ACCURACY, Score(value, n, value, value), model=QWEN)
-    run.extra("toy.extra.any", label, Score(value, n, value, value))
+    run.rerun(ACCURACY, Score(value, n, value, value), model=QWEN, note=note)
     back = records.load(run.save())
     assert (back.values[0].value, back.values[0].n) == (value, n)
-    assert back.extras[0].value == value
 
 
 def test_reporting_again_replaces_what_was_there():
@@ -342,12 +331,12 @@ def test_provenance_gives_the_commit_of_the_code_and_does_without_git(monkeypatc
         check=False,
     ).stdout.strip()
     here = provenance.machine()
-    assert (here.commit or "") == commit
-    assert (here.dirty is None) == (here.commit is None)
-    assert here.cores >= 1
+    assert (here["commit"] or "") == commit
+    assert (here["dirty"] is None) == (here["commit"] is None)
+    assert here["cores"] >= 1
     monkeypatch.setenv("PATH", "")
     without = provenance.machine()
-    assert (without.commit, without.dirty) == (None, None)
+    assert (without["commit"], without["dirty"]) == (None, None)
 
 
 # --- side by side --------------------------------------------------------------------------------------------------

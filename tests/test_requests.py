@@ -17,10 +17,9 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
-from helpers.results import exchange
+from helpers.results import requests
 from helpers.results.requests import COLUMNS, Row, Store, StoreError, plain, read, request_key, write
 from helpers.settings import told
 
@@ -224,17 +223,17 @@ def test_stores_merge_and_refuse_another_reply_to_the_same_request(tmp_path):
 
 
 def test_requests_travel_by_the_command_line(tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr(exchange, "STORE", tmp_path / "mine")
+    monkeypatch.setattr(requests, "STORE", tmp_path / "mine")
     Store(tmp_path / "mine").put([row("a"), row("b", weights="declared:my-model")])
-    assert exchange.main(["export", str(tmp_path / "out.parquet")]) == 0
+    assert requests.main(["export", str(tmp_path / "out.parquet")]) == 0
     assert "1 of models without a digest stay" in capsys.readouterr().out
-    monkeypatch.setattr(exchange, "STORE", tmp_path / "yours")
-    assert exchange.main(["import", str(tmp_path / "out.parquet")]) == 0
+    monkeypatch.setattr(requests, "STORE", tmp_path / "yours")
+    assert requests.main(["import", str(tmp_path / "out.parquet")]) == 0
     assert Store(tmp_path / "yours").rows() == [row("a")]
-    assert told(lambda: exchange.main(["import", str(tmp_path / "missing.parquet")])) == 1
+    assert told(lambda: requests.main(["import", str(tmp_path / "missing.parquet")])) == 1
     assert "missing.parquet" in capsys.readouterr().err
     for no_file in (["export", ""], ["export", str(tmp_path)], ["import"]):
-        assert told(partial(exchange.main, no_file)) == 1
+        assert told(partial(requests.main, no_file)) == 1
         assert f"make {no_file[0]}-requests" in capsys.readouterr().err
 
 

@@ -1,8 +1,7 @@
-"""Servers by address, an array of notebooks, and what it all costs."""
+"""Servers by address, and an array of notebooks."""
 
 from __future__ import annotations
 
-import functools
 import json
 import os
 import re
@@ -17,14 +16,9 @@ from typing import Any
 import psutil
 import pytest
 import yaml
-from hypothesis import given
-from hypothesis import strategies as st
 from test_run import PUBLISHED, write_notebook
 
-from helpers import settings
-from helpers.results import record, records
 from helpers.results.requests import Store
-from helpers.site import costs
 
 REPOSITORY = Path(__file__).resolve().parents[1]
 COMPOSE = (REPOSITORY / "compose.yaml").read_text()
@@ -243,86 +237,3 @@ def test_a_task_without_a_notebook_says_so(project: Path) -> None:
     done = run_as(project, "bash", str(REPOSITORY / "slurm.sh"), **slurm)
     assert done.returncode == 2
     assert "no notebook number 9" in done.stderr
-
-
-# -- costs ------------------------------------------------------------------------------------------------------------
-
-
-@functools.cache
-def empty_record() -> records.Record:
-    run = record.start(notebook="01_side_effects_forward", paper="side_effects", profile="laptop", parameters={})
-    return records.load(run.save(settings.BUILD / "test_scale.json"))
-
-
-def made(parameters: dict[str, Any], **tokens: int) -> records.Record:
-    """A record with these parameters and token counts, and 50 s of answers, those of kept ones included."""
-    counts = {"requests": tokens["requests"], "kept_seconds": 40.0 if tokens["cached"] else 0.0}
-    timings = [records.Timing(name="language model", seconds=50.0, counts=counts)]
-    changes = {"parameters": parameters, "tokens": tokens, "timings": timings}
-    return empty_record().model_copy(update={"provenance": empty_record().provenance.model_copy(update=changes)})
-
-
-@pytest.fixture
-def planned(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
-    return lambda **sizes: monkeypatch.setattr(costs, "_planned", lambda notebook, profile: sizes)
-
-
-def test_answers_that_were_kept_count_with_what_they_took_when_they_were_made() -> None:
-    for cached in (0, 30, 40):
-        cost = costs.recorded(made({"pairs": 10}, prompt=1000, generated=100, requests=40, cached=cached))
-        assert cost
-        assert (cost.requests.high, cost.prompt.high, cost.generated.high) == (40, 1000, 100)
-        assert cost.rate == 1100 / 50
-
-
-def test_a_run_that_asked_nothing_costs_nothing_that_could_be_counted() -> None:
-    assert costs.recorded(made({"pairs": 10}, prompt=0, generated=0, requests=0, cached=0)) is None
-
-
-@given(
-    sizes=st.dictionaries(
-        st.sampled_from(["pairs", "names", "patients"]), st.tuples(*[st.integers(1, 500)] * 3), min_size=1
-    )
-)
-def test_the_bounds_hold_whatever_each_question_of_each_kind_costs(sizes: dict[str, tuple[int, int, int]]) -> None:
-    """Each size: how many then, how many now, requests for each."""
-    then = sum(before * each for before, _, each in sizes.values())
-    now = sum(after * each for _, after, each in sizes.values())
-    done = made(
-        {name: before for name, (before, _, _) in sizes.items()}, prompt=then, generated=then, requests=then, cached=0
-    )
-    cost = costs.recorded(done)
-    assert cost
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(costs, "_planned", lambda *_: {name: after for name, (_, after, _) in sizes.items()})
-        scaled = costs.scaled(cost, done, "paper")
-    for of in (scaled.requests, scaled.prompt, scaled.generated):
-        assert of.low <= now * (1 + 1e-9)
-        assert of.high >= now * (1 - 1e-9)
-
-
-def test_longer_answers_longer_prompts_and_a_second_model_raise_the_upper_bound_alone(
-    planned: Callable[..., None],
-) -> None:
-    before = {"pairs": 10, "answer_tokens": 8, "chunk": 50, "draws": 9, "second_model": ""}
-    done = made(before, prompt=1000, generated=100, requests=10, cached=0)
-    cost = costs.recorded(done)
-    assert cost
-    planned(pairs=20, answer_tokens=512, chunk=200, draws=9000, second_model="Another-8B")
-    scaled = costs.scaled(cost, done, "paper")
-    assert scaled.requests == costs.Range(20, 40)
-    assert scaled.prompt == costs.Range(2000, 16_000)
-    assert scaled.generated == costs.Range(200, 40 * 512)
-
-
-def test_memory_is_measured_or_follows_from_the_models_name() -> None:
-    assert costs.memory("SmolLM2-135M-Instruct") == "3.5 GiB with vllm, 1.5 GiB with llamacpp, as measured"
-    assert costs.memory("Qwen/Qwen2.5-72B-Instruct").startswith("144 GB for weights")
-    assert costs.memory("gpt-something") == "not told by its name"
-
-
-def test_the_kept_runs_have_a_cost_in_every_profile() -> None:
-    kept = {r.notebook for r in records.records("laptop", settings.RESULTS) if costs.recorded(r)}
-    assert kept
-    for profile in costs.profiles():
-        assert kept <= {cost.notebook for cost in costs.costs(profile)}

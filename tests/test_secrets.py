@@ -11,14 +11,14 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import httpx
 import openai
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 import helpers
 from helpers import datasets, graph, services, settings, supervisor
@@ -180,7 +180,7 @@ def test_servers_that_do_not_answer_are_told_without_secrets(tmp_path: Path) -> 
         download(f"{SECRETS['DATA_MIRROR']}/file", 3, "0" * 64, tmp_path / "file.part")
     for caught in (llm, bolt, source):
         assert not leaked(f"{caught.value} {caught.value!r}")
-    told = json.dumps([finding.__dict__ for finding in doctor.findings()])
+    told = json.dumps(doctor.findings())
     assert not leaked(told)
     assert f"bolt://{CLOSED}" in told
     assert f"http://{CLOSED}/v1" in told
@@ -201,7 +201,7 @@ def test_endpoints_and_launches_show_no_secret() -> None:
     shown = [
         GraphEndpoint(uri, "u", "graph-word", "neo4j", "r", "reader-word", "neo4j", "", embedded=False),
         LlmEndpoint(url, "model", "llm-key", "vllm", "", "", 0, 1),
-        Launch("llm", ["run"], {"KEY": "llm-key"}, "http://x", {"api_key": "llm-key"}, {"Authorization": "llm-key"}),
+        Launch("llm", ["run"], {"KEY": "llm-key"}, "http://x", {"api_key": "llm-key"}),
     ]
     assert not leaked(repr(shown))
     assert f"http://{CLOSED}/v1" in repr(shown)
@@ -291,7 +291,7 @@ def test_a_server_that_ends_is_told_without_the_secrets_that_it_printed(
     script = "import os; print('started with', os.environ['OWN'], os.environ['LLM_BASE_URL'], flush=True)"
     own = "own-key-of-it"
     launch = Launch("llm", [sys.executable, "-c", script], {"OWN": own}, f"http://{CLOSED}", {"api_key": own})
-    (folder / "launch.json").write_text(json.dumps(launch.as_json()))
+    (folder / "launch.json").write_text(json.dumps(asdict(launch)))
     began = time.monotonic()
     assert supervisor.supervise(folder) == 1
     failed = (folder / "failed.txt").read_text()

@@ -20,7 +20,7 @@ import psutil
 import pytest
 from conftest import SMALL_MODEL
 
-from helpers import download, services, settings, supervisor
+from helpers import download, graph_engine, services, settings, supervisor
 from helpers.completions import CapabilityError
 from helpers.engines import Adapter, Launch
 from helpers.llm import LLM, ContextOverflowError
@@ -143,6 +143,13 @@ def test_the_setting_llm_model_takes_the_place_of_the_profiles(named):
     http.shutdown()
 
 
+def test_a_server_says_how_many_requests_it_takes_at_once(named):
+    http = answering({"data": [{"id": "m", "owned_by": "llamacpp"}], "total_slots": 6})
+    named(llm_base_url=f"http://127.0.0.1:{http.server_port}/v1")
+    assert services.llm_endpoint("m").concurrency == 6
+    http.shutdown()
+
+
 @pytest.fixture
 def proxied(monkeypatch):
     """A proxy that is not there, for all hosts."""
@@ -196,6 +203,7 @@ def test_no_network_is_told_within_5_s(named):
         ("http://127.0.0.1:8000/v1", True),
         ("http://localhost/v1", True),
         ("http://[::1]:8000/v1", True),
+        ("http://127.0.0.2:8000/v1", True),
         ("http://10.0.0.1/v1", False),
         ("https://127.0.0.1.example.org/v1", False),
     ],
@@ -376,3 +384,12 @@ def test_llamacpp_serves_on_loopback_alone_what_the_other_engine_does(named, tmp
         model.loglikelihood_many([("a", "b")])
     with pytest.raises(ContextOverflowError):
         model.chat_many([[{"role": "user", "content": "word " * (endpoint.context + 100)}]], max_tokens=4)
+
+
+def test_a_damaged_graph_is_set_aside_once(tmp_path, monkeypatch):
+    monkeypatch.setattr(graph_engine, "GRAPH_FOLDER", tmp_path)
+    (tmp_path / "databases").mkdir()
+    assert not graph_engine.set_aside()
+    graph_engine.mark_damaged()
+    assert (tmp_path / graph_engine.set_aside()).is_dir()
+    assert not graph_engine.set_aside()

@@ -7,13 +7,11 @@ from collections import Counter
 
 import pandas as pd
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from helpers.results.answers import answered
 from helpers.results.audit import PLACE
-from papers.side_effects import corpus
-from papers.side_effects import forward as se
+from papers.side_effects import corpus, forward as se
 from papers.side_effects.corpus import Question
 from papers.side_effects.forward import Entities
 

@@ -8,8 +8,7 @@ from pathlib import Path
 
 import pytest
 import yaml
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from test_graph import graph_server
 
 from helpers import datasets, graph
@@ -21,9 +20,7 @@ from helpers.rag.text_to_cypher import Attempt
 from helpers.results import record, rules
 from helpers.results.answers import Answer, answered
 from helpers.results.outcomes import Outcomes
-from papers.side_effects import corpus, cypher, label_lock
-from papers.side_effects import facts as sf
-from papers.side_effects import questions as sq
+from papers.side_effects import corpus, facts as sf, label_lock, questions as sq
 from papers.side_effects.facts import Facts
 
 COUNTS = """
@@ -123,13 +120,13 @@ def test_every_question_can_be_answered_and_names_what_its_query_needs(facts):
     for question in sq.make_questions(facts, 9, 3):
         assert 1 <= len(question.answer) <= sq.LARGEST
         assert "{" not in question.text
-        assert cypher.read_parameters(question.form, question.text, facts.vocabulary) == question.parameters
+        assert sq.read_parameters(question.form, question.text, facts.vocabulary) == question.parameters
 
 
 def test_a_question_that_lacks_a_name_gives_no_parameters(facts):
     form = next(form for form in sq.FORMS if form.name == "compare_shared")
     with pytest.raises(LookupError):
-        cypher.read_parameters(form, "Which side effects does aspirin have?", facts.vocabulary)
+        sq.read_parameters(form, "Which side effects does aspirin have?", facts.vocabulary)
 
 
 def test_more_questions_than_the_data_give_are_refused(facts):
@@ -138,7 +135,7 @@ def test_more_questions_than_the_data_give_are_refused(facts):
 
 
 def test_no_name_of_the_data_stands_in_the_examples_of_the_prompt(facts):
-    examples = " ".join(text for example in cypher.EXAMPLES for text in example)
+    examples = " ".join(text for example in sq.EXAMPLES for text in example)
     assert not any(facts.vocabulary.link(examples.replace("'", " ")).values())
 
 
@@ -162,15 +159,11 @@ names = st.frozensets(st.sampled_from("abcdef"), max_size=6)
 
 
 @given(right=names.filter(bool), returned=names)
-def test_right_means_the_same_set_and_every_failure_has_a_reason(right, returned):
+def test_right_means_the_same_set(right, returned):
     asked = sq.Asked(sq.FORMS[0], "?", False, {}, right)
-    problem = "" if returned else "No rows: it matches nothing."
-    for attempts in ((Attempt("x", returned, problem),), (Attempt("x"), Attempt("y", returned, problem))):
-        answer = cypher.returned(asked, attempts)
-        assert answer.measures["exact"][0] == (returned == right)
-        assert answer.measures["first_try"][0] == (returned == right and len(attempts) == 1)
-        assert answer.strata["outcome"].startswith("right ") == (returned == right)
-        assert {item.id for item in answer.items if item.predicted} == returned
+    answer = sq.returned(asked, (Attempt("x"), Attempt("y", returned)))
+    assert answer.measures["exact"][0] == (returned == right)
+    assert {item.id for item in answer.items if item.predicted} == returned
 
 
 @pytest.fixture
@@ -183,7 +176,7 @@ def test_the_graph_extends_if_every_query_is_exact(run, facts, last, verdict):
     questions = sq.make_questions(facts, 1, 1)
     sets = [q.answer for q in questions[:-1]] + [questions[-1].answer if last else frozenset()]
     rows = [
-        answered(cypher.returned(q, [Attempt("x", found)]), q, arm="written")
+        answered(sq.returned(q, [Attempt("x", found)]), q, arm="written")
         for q, found in zip(questions, sets, strict=True)
     ]
     rules.decide(run, Outcomes(rows, draws=200), "graph_extends_to_richer_questions")
@@ -215,8 +208,8 @@ def test_a_locked_label_is_faithful_if_no_sentence_strays(run, words, verdict):
 def test_the_answer_tells_what_the_rows_hold(facts):
     questions = sq.make_questions(facts, 1, 1)
     rows = [
-        answered(cypher.returned(q, [Attempt("x", q.answer if arm == "written" else frozenset())]), q, arm=arm)
-        for arm in cypher.LABELS
+        answered(sq.returned(q, [Attempt("x", q.answer if arm == "written" else frozenset())]), q, arm=arm)
+        for arm in sq.LABELS
         for q in questions
     ]
     pair = corpus.Question("aspirin", "nausea", True)
@@ -285,7 +278,7 @@ def test_other_facts_replace_those_that_were_there(loaded, facts):
 def test_every_query_gives_what_plain_python_gives(loaded, facts):
     sf.extend_graph(loaded, facts)
     questions = sq.make_questions(facts, 9, 1)
-    answers = cypher.written_cypher(loaded)(questions)
+    answers = sq.written_cypher(loaded)(questions)
     assert [q.text for q, a in zip(questions, answers, strict=True) if not a.measures["exact"][0]] == []
 
 
@@ -320,7 +313,7 @@ def test_a_statement_that_does_not_do_says_why(loaded, facts, statement, problem
     assert bool(attempt.returned) == (not problem)
     if problem:
         asked = sq.make_questions(facts, 1, 1)[0]
-        assert not cypher.returned(asked, (attempt,)).strata["outcome"].startswith("right")
+        assert not sq.returned(asked, (attempt,)).measures["exact"][0]
 
 
 class Scripted(LLM):
@@ -341,7 +334,7 @@ def test_only_a_statement_that_failed_goes_back_and_with_the_reason(loaded, fact
     questions = sq.make_questions(facts, 1, 1)[:2]
     works, fails = "MATCH (d:Drug) RETURN d.name AS answer", "MATCH (d:Drug {name: 'nobody'}) RETURN d.name AS answer"
     model = Scripted([works, fails], [works])
-    first, second = cypher.text_to_cypher(model, loaded, "schema", repairs=2)(questions)
+    first, second = sq.text_to_cypher(model, loaded, "schema", repairs=2)(questions)
     assert [len(first.requests), len(second.requests)] == [1, 2]
     assert {item.id for item in second.items if item.predicted} == set(facts.effects)
     assert "No rows" in model.asked[1][0][-1]["content"]

@@ -1,4 +1,4 @@
-"""The data notebook: SIDER's files as read, ways to count them, the choice of drugs, redraws, the authors' reports."""
+"""The data notebook: SIDER's files as read, ways to count them, the choice of drugs, the draw."""
 
 from __future__ import annotations
 
@@ -8,14 +8,12 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from helpers import datasets
 from helpers.results import published, record, records, rules
 from helpers.results.outcomes import Outcomes
 from papers.side_effects import data as sd
-from papers.side_effects.corpus import Question
 
 # flat, stereo, label concept, kind, UMLS id, effect; compounds 1 and 2 share a name but for its case
 LINES = [
@@ -104,7 +102,7 @@ def test_without_sider_the_numbers_have_a_reason(tmp_path):
     sd.report_triple(run, None)
     rules.decide(run, Outcomes([]), "every_drug_with_ten_effects", sider=None, released={})
     kept = records.load(run.save(tmp_path / "record.json"))
-    assert {r.id.rpartition(".")[2] for r in kept.reasons} == set(sd.TRIPLE)
+    assert {r.id.rpartition(".")[2] for r in kept.reasons} == set(sd.COUNTS)
     assert [c.verdict for c in kept.claims] == ["not run"]
 
 
@@ -138,47 +136,15 @@ def test_a_rule_is_held_against_the_release(sider):
     assert set(table["released, not taken"]) == {1}
 
 
-@given(st.integers(0, 3))
-def test_a_redraw_asks_for_ten_known_and_ten_other_terms(seed):
-    vocabulary = [f"t{i}" for i in range(20)]
-    one = {"a": frozenset(vocabulary[:10])}
-    assert sd.redrawn_terms(one, vocabulary, 3, seed).tolist() == [20, 20, 20]
-    with pytest.raises(ValueError, match="b has 11 effects and 9 others"):
-        sd.redrawn_terms({"b": frozenset(vocabulary[:11])}, vocabulary, 1, seed)
-
-
 def test_the_hash_seed_decides_the_draw_and_not_the_seed_alone():
     knowledge = {f"d{i}": frozenset(f"effect {i} {j}" for j in range(60)) for i in range(20)}
     first, again, other = (sd.drawn_under(h, knowledge) for h in (0, 0, 1))
     assert first == again != other
-    assert all(len(effects) == sd.PER_LABEL and effects <= knowledge[d] for d, effects in other.items())
+    assert all(len(effects) == sd.LEAST and effects <= knowledge[d] for d, effects in other.items())
     table = sd.overlap_table({"first": first, "again": again, "other": other}, knowledge)
     assert table.positives.tolist() == [200, 200]
     assert table.shared.iloc[0] == 200
     assert table["shared by chance"].iloc[0] == round(20 * 100 / 60)
-
-
-def test_a_drug_left_out_is_left_out_for_one_reason(sider):
-    of_two = sd.Sider(sider.lines, sider.atc.assign(own=sider.atc.index < 3))
-    table = sd.left_out(of_two, {"insulin": frozenset({"nausea"})})
-    alimentary = table.loc["Alimentary tract and metabolism"]
-    assert alimentary.to_dict() == {"released": 1, "too few effects": 0, "code added since": 1, "share": 0.5}
-    assert table.loc["Dermatologicals", "share"] == 0
-    assert sd.left_out(of_two, {})["too few effects"].to_dict()["Dermatologicals"] == 1
-
-
-def test_labels_that_sider_speaks_against_are_counted(sider):
-    benchmark = [
-        Question("insulin", "nausea", True),
-        Question("insulin", "oedema", True),
-        Question("zinc", "odd", False),
-        Question("zinc", "nausea", False),
-    ]
-    rows = [("CID100000001", "PT", "nausea"), ("CID100000003", "PT", "oedema"), ("CID100000002", "LLT", "oedema")]
-    indications = pd.DataFrame(rows, columns=["flat", "kind", "effect"])
-    table = sd.doubtful_labels(benchmark, sider, indications)
-    assert table.pairs.tolist() == [1, 1]
-    assert [score.value for score in table.share] == [0.5, 0.5]
 
 
 @pytest.fixture(scope="module")

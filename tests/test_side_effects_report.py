@@ -1,4 +1,4 @@
-"""What the first chapter reports: the claims, calibration, the break in Format A, and the tables that it fills."""
+"""What the first chapter reports: the claims, the break in Format A, and the tables that it fills."""
 
 from __future__ import annotations
 
@@ -9,8 +9,7 @@ import pytest
 from helpers.results import published, record, rules
 from helpers.results.answers import Answer, answered
 from helpers.results.outcomes import Outcomes
-from papers.side_effects import forward as se
-from papers.side_effects import forward_report as report
+from papers.side_effects import forward as se, forward_report as report
 from papers.side_effects.corpus import Question
 from papers.side_effects.forward import said
 
@@ -103,9 +102,23 @@ def test_a_tie_that_retrieval_forces_refutes_nothing(run):
 
 @pytest.mark.parametrize(("handed_right", "verdict"), [(True, "agrees"), (False, "differs")])
 def test_a_wrong_answer_is_the_models_only_if_it_was_handed_the_truth(run, handed_right, verdict):
-    wrong = rows(questions(400), "graphrag", 2, handed_right=handed_right)
+    wrong = rows(questions(400), "graphrag", 6, handed_right=handed_right)
     found = decide(run, page([], wrong), "residual_errors_are_llm_mislabels")
     assert found["residual_errors_are_llm_mislabels"] == verdict
+
+
+def test_a_single_error_tells_nothing_about_errors(run):
+    wrong = rows(questions(400), "graphrag", 1, handed_right=True)
+    found = decide(run, page([], wrong), "residual_errors_are_llm_mislabels")
+    assert found["residual_errors_are_llm_mislabels"] == "undecided"
+
+
+@pytest.mark.parametrize(("name", "verdict"), [("red eyes", "differs"), ("rash", "agrees")])
+def test_a_released_error_is_the_parsers_where_the_name_contains_yes(run, name, verdict):
+    asked = [*(Question("a", f"{name} {i}", label=False) for i in range(6)), *questions(40)]
+    released = rows(asked, "graphrag", 6, source="released")
+    decide(run, page([], released), "residual_errors_are_llm_mislabels")
+    assert next(c.verdict for c in run.claims if c.kind == "rescored") == verdict
 
 
 def test_an_arm_that_is_missing_leaves_its_claims_untested(run):
@@ -132,7 +145,7 @@ def test_an_unparsed_answer_counts_as_no_and_is_counted():
 
 
 @pytest.mark.parametrize(
-    ("llama", "verdict"), [((0, 6, 12, 18), "agrees"), ((0, 14, 12, 18), "differs"), ((0, 9, 12, 18), "undecided")]
+    ("llama", "verdict"), [((0, 6, 12, 18), "agrees"), ((0, 14, 12, 18), "differs"), ((0, 9, 12, 18), "cannot be run")]
 )
 def test_the_released_answers_decide_whether_the_model_matters_less(run, llama, verdict):
     """Qwen is right in 0, 6, 12 and 18 of the 20 pairs of a drug, arm after arm."""
@@ -146,19 +159,6 @@ def test_the_released_answers_decide_whether_the_model_matters_less(run, llama, 
     rules.decide(run, page([], made), "model_difference_small")
     assert next(c.verdict for c in run.claims if c.kind == "rescored") == verdict
     assert next(c.verdict for c in run.claims if c.kind == "rerun") == "not run"
-
-
-def test_without_held_out_drugs_there_is_no_calibrated_score():
-    made = rows(questions(), "graphrag", 3)
-    assert "calibrated" not in se.calibrated(made, [])[0].measures
-
-
-def test_a_threshold_set_elsewhere_mends_a_model_that_always_says_no():
-    asked = questions(200)
-    shy = [answered(said(False, p_yes=0.3 if q.label else 0.1), q, arm="closed_book") for q in asked]
-    out = Outcomes(se.calibrated(shy[40:], shy[:40]), draws=200)
-    assert out.score("accuracy").value == 0.5
-    assert out.score("calibrated").value == 1.0
 
 
 def test_every_cell_of_the_three_tables_is_filled_or_explained(run):

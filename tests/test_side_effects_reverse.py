@@ -7,8 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from test_graph import graph_server
 
 from helpers.completions import Reply
@@ -18,11 +17,12 @@ from helpers.results import figures, record, rules
 from helpers.results.answers import Answer, answered
 from helpers.results.outcomes import Outcomes
 from helpers.vectors import encoder
-from papers.side_effects import corpus
-from papers.side_effects import reverse as sr
-from papers.side_effects import reverse_arms as arms
-from papers.side_effects import reverse_report as report
-from papers.side_effects import rules as paper_rules
+from papers.side_effects import (
+    corpus,
+    reverse as sr,
+    reverse_arms as arms,
+    rules as paper_rules,
+)
 from papers.side_effects.reverse import Query, canonical, parse_drugs
 from papers.side_effects.reverse_arms import Asking, Window
 
@@ -171,24 +171,19 @@ def test_too_few_sentences_retrieved_means_too_few_drugs(stores):
     assert len(drugs(result)) <= 2
 
 
-def test_the_dense_retriever_returns_as_many_drugs_as_are_relevant(stores):
-    queries = queries_of("nausea", "flatulence")
-    for query, result in zip(queries, arms.dense(stores[1], "{side_effect}")(queries), strict=True):
-        assert len(drugs(result)) == len(query.drugs)
-
-
 def test_documents_lose_drugs_at_each_step(stores):
-    whole = Window(documents=10, characters=10_000, prompt_characters=100_000)
-    lists = arms.lists_of(stores[0], "pain", whole)
-    drugs = [{stores[0].pairs[i][0] for i in rows} for rows in (lists.holding, lists.prompted, lists.visible)]
+    def shown(effect: str, **window: int) -> list[str]:
+        return arms.texts_of(stores[0], effect, Window(**{"documents": 10, "characters": 10_000, **window}))
+
     # "abdominal pain" holds the words of "pain" without being it
-    assert drugs == [{"v", "aspirin"}, {"v", "aspirin"}, {"v"}]
-    narrow = arms.lists_of(stores[0], "gastric ulcer", Window(documents=10, characters=105, prompt_characters=10**6))
-    assert len(narrow.holding) == 3
-    assert {stores[0].pairs[i][0] for i in narrow.visible} == set()
-    one = arms.lists_of(stores[0], "nausea", Window(documents=1))
-    assert len(one.prompted) == 1
-    assert arms.lists_of(stores[0], "nausea", Window(prompt_characters=10)).prompted == []
+    assert {text.split()[2] for text in shown("pain")} == {"v", "aspirin"}
+    rows = [stores[0].texts.index(text) for text in shown("pain")]
+    assert [arms.lists_within(stores[0], row, "pain", 10_000) for row in rows].count(True) == 1
+    assert [len(text) for text in shown("gastric ulcer", characters=105)] == [105] * 3
+    assert not any("gastric ulcer" in text for text in shown("gastric ulcer", characters=105))
+    assert len(shown("nausea", documents=1)) == 1
+    assert shown("nausea", prompt_characters=10) == []
+    assert len(shown("nausea", characters=100, prompt_characters=250)) == 2
 
 
 @given(st.integers(60, 200))
@@ -225,14 +220,16 @@ def echo(prompt: str) -> Reply:
 
 def test_format_b_merges_its_chunks_and_counts(stores):
     llm = Scripted(echo)
-    arm = arms.format_b_llm(stores[1], stores[1].index.size, Asking(llm, frozenset({"1,25(oh)2d3"})), chunk=4)
+    arm = arms.format_b_llm(
+        stores[1], stores[1].index.size, Asking(llm, with_comma=frozenset({"1,25(oh)2d3"})), chunk=4
+    )
     (result,) = arm(queries_of("nausea"))
     assert drugs(result) == TRUTH["nausea"]
     assert len(llm.asked) == 2
     assert (value(result, "read_tokens"), value(result, "written_tokens")) == (20, 10)
     # both chunks are under way at once: the slower one decides
     assert value(result, "llm_seconds") == 1.0
-    assert value(result, "latency") == pytest.approx(1.0 + value(result, "retrieval_seconds"))
+    assert 1.0 < value(result, "latency") < 2.0
 
 
 def test_an_llm_that_names_the_effect_copies_no_drug(stores):
@@ -273,7 +270,7 @@ def test_format_a_shows_the_model_the_beginning_of_each_document(stores):
 def test_no_drug_or_effect_stands_in_an_instruction():
     examples = " ".join(message["content"] for message in arms.naming_prompt("")).lower()
     assert not any(effect in examples for effect in TRUTH)
-    fixed = (arms.EXTRACTION + arms.WORDING + examples + "".join(arms.TEMPLATES)).lower()
+    fixed = (arms.EXTRACTION + arms.WORDING + examples).lower()
     assert not any(f" {drug} " in fixed or f"{drug}," in fixed for drug in KNOWLEDGE if len(drug) > 1)
 
 
@@ -366,7 +363,7 @@ def page(queries: Sequence[Query] | None = None, **other: tuple[float, int, Call
         for arm, how in {**MADE, **other}.items()
         for row in sr.weighted(made_up(*how, asked, arm=arm, model="m"), thirty())
     ]
-    return Outcomes(rows, labels=report.LABELS, draws=200)
+    return Outcomes(rows, labels=arms.LABELS, draws=200)
 
 
 @pytest.fixture
@@ -431,7 +428,7 @@ def test_few_queries_show_nothing_about_the_window(run):
 
 
 def test_the_speed_of_leaving_the_model_out_is_told_from_the_graphs():
-    table = report.speeds(page())
+    table = arms.speeds(page())
     assert len(table) == 3
     with_model, without, both = (float(text.split()[0].replace(",", "")) for text in table["times as long"])
     assert with_model > 1000
@@ -440,7 +437,7 @@ def test_the_speed_of_leaving_the_model_out_is_told_from_the_graphs():
 
 
 def test_the_answer_tells_what_the_rows_hold():
-    told = report.answer(page(), "m")
+    told = arms.answer(page(), "m")
     assert "Format B with m reaches an F1 of 9" in told
     assert told.count(" times with ") == 3
 
@@ -467,18 +464,18 @@ def test_the_seconds_that_a_name_costs_are_found_again():
     queries = thirty()
     rows = made_up(1, 0, lambda n: 2 + 0.33 * n, queries, arm="format_b")
     rows += made_up(0.5, 0, lambda n: 4 + 0.66 * (n // 2), queries, arm="format_a")
-    out = Outcomes(rows, labels=report.LABELS)
-    words = report.cost_words(out)
+    out = Outcomes(rows, labels=arms.LABELS)
+    words = arms.cost_words(out)
     assert "2.0 s and 0.33 s for each name relevant, which explain 100.0 %" in words
     figures.use_style()
-    assert figures.figure(report.draw_cost(out), alt=words).svg
+    assert figures.figure(arms.draw_cost(out), alt=words).svg
 
 
 def test_the_window_tells_where_an_effect_stands(stores):
     (query,) = queries_of("gastric ulcer")
     # of aspirin, 5-fu and 1,25(oh)2d3, only the last has it early in its list
     text = stores[0].texts[list(KNOWLEDGE).index("1,25(oh)2d3")]
-    characters = text.index("gastric ulcer") + len("gastric ulcer")
-    assert arms.shown_in(stores[0], query, characters) == {"1,25(oh)2d3"}
-    (row,) = arms.with_window([Answer(arm="format_a", unit=query.unit)], stores[0], characters)
-    assert value(row, "shown") == pytest.approx(1 / 3)
+    window = Window(characters=text.index("gastric ulcer") + len("gastric ulcer"))
+    (answer,) = arms.format_a_llm(stores[0], window, Asking(Scripted(echo)))([query])
+    inside = {item.id for item in answer.items if item.strata["window"] == "inside"}
+    assert inside == {"1,25(oh)2d3"}

@@ -45,7 +45,7 @@ text = pathlib.Path("/proc/stat").read_text()
 (seen / "stat").write_text(re.sub(r"btime ([0-9]+)", lambda found: f"btime {int(found[1]) + 3600}", text))
 psutil.PROCFS_PATH = str(seen)
 """
-SERVICES = "import sys; from helpers import services; sys.exit(services.main(sys.argv[1:]))"
+SERVICES = "import sys; from helpers import services; from helpers.settings import told; sys.exit(told(services.main))"
 
 
 @pytest.fixture

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import sys
 from pathlib import Path
 
@@ -87,7 +88,15 @@ def test_what_was_made_is_kept_until_it_is_damaged_or_its_content_changes(tmp_pa
         return training.kept(tmp_path, "a", content, load, make)
 
     first = kept("a text", 1)
+    shutil.rmtree(made.pop())
+    killed = tmp_path / f".{next(tmp_path.glob('a-*.lock')).stem}.half"
+    killed.mkdir()
+    first = kept("a text", 1)
+    assert not killed.exists()
     assert kept("a text", 1) == first
+    # elsewhere it is taken as it was released
+    elsewhere = training.kept(tmp_path / "elsewhere", "a", ["a text", 1], load, make, released=tmp_path)
+    assert elsewhere == first
     assert len(made) == 1
     kept("a text", 2)
     assert len(set(made)) == 2

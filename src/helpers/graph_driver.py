@@ -1,45 +1,96 @@
-"""What all that speaks Bolt shares: how long to wait, errors that say what to do, quoted names, plain values."""
+"""A connection over Bolt: how long it waits, errors that say what to do, quoted names, plain values."""
 
-from __future__ import annotations
-
+import errno
 import logging
 import math
 import re
+import shutil
 import time
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any, Self
 
 import neo4j
-from neo4j.exceptions import AuthError, Neo4jError
+from neo4j.exceptions import AuthError, ConfigurationError, DriverError, Neo4jError
 from neo4j.graph import Node, Path, Relationship
 from neo4j.spatial import Point
 from neo4j.time import Date, DateTime, Duration, Time
 
-from helpers.services import GraphEndpoint
-from helpers.settings import PublicError
+from helpers.services import CONNECT, GraphEndpoint
+from helpers.settings import DERIVED, PublicError, refused
 
 Row = dict[str, Any]
 
-WAIT = 10.0
-"""Seconds after which a server that accepts a connection and does not answer is given up."""
-CONNECT = 4.0
-"""Seconds in which a server is reached; else it is away, or the network."""
-RESTART = 90.0
-"""Seconds for which the embedded server is tried again: one that died is back by then."""
+WAIT = 10.0  # seconds after which a server that accepts a connection and does not answer is given up
+RESTART = 90.0  # seconds for which the embedded server is tried again: one that died is back by then
+ROOM = 16 * 2**20  # bytes without which the embedded server cannot write
 
-IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-
-# The server's remarks (an unknown label, a deprecated word) are not for the reader of a notebook; a broken connection
-# is told by the error that follows.
+# the server's remarks are not for the reader of a notebook; a broken connection is told by the error that follows
 for _noisy in ("neo4j.notifications", "neo4j.io"):
     logging.getLogger(_noisy).setLevel(logging.CRITICAL)
 
 
 class GraphError(PublicError, RuntimeError):
-    """The graph server cannot be used as asked; the message says what to do. It never holds a password."""
+    """The graph server cannot be used as asked; the message says what to do."""
 
 
-# ----------------------------------------------------------------------------------------------- connecting and errors
+class Connection:
+    """A connection to a graph database, closed at the end of a `with` block."""
+
+    def __init__(self, endpoint: GraphEndpoint) -> None:
+        """Connect; see `graph.connect` for the errors."""
+        self.endpoint = endpoint
+        auth = (endpoint.user, endpoint.password)
+        try:
+            self._driver = neo4j.GraphDatabase.driver(endpoint.uri, auth=auth, **driving(endpoint))
+        except ConfigurationError as error:  # such as a user in the address
+            raise GraphError(
+                f"NEO4J_URI={endpoint.uri} is refused by the driver: {first_line(error)} Write it like "
+                "bolt://localhost:7687; user and password go into NEO4J_USER and NEO4J_PASSWORD."
+            ) from None
+        try:
+            with self._explaining(), self._driver.session(database=endpoint.database) as session:
+                # the driver tries a transaction function again, and a plain statement once
+                if endpoint.embedded:
+                    session.execute_read(lambda transaction: transaction.run("RETURN 1").consume())
+                else:
+                    session.run("RETURN 1").consume()
+        except GraphError:
+            self._driver.close()
+            raise
+
+    def __enter__(self) -> Self:
+        """The connection itself."""
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Close the connection."""
+        self.close()
+
+    def close(self) -> None:
+        """Close the connection; the server keeps running."""
+        self._driver.close()
+
+    def read(self, cypher: str, /, **parameters: Any) -> list[Row]:  # noqa: ANN401  # whatever Bolt can carry
+        """Run the project's own Cypher in a READ transaction; all rows, of plain JSON values (see `plain`)."""
+        return self._run(cypher, parameters, neo4j.RoutingControl.READ)
+
+    def _write(self, cypher: str, **parameters: Any) -> list[Row]:  # noqa: ANN401  # whatever Bolt can carry
+        return self._run(cypher, parameters, neo4j.RoutingControl.WRITE)
+
+    def _run(self, cypher: str, parameters: Row, routing: neo4j.RoutingControl) -> list[Row]:
+        with self._explaining():
+            database = self.endpoint.database
+            result = self._driver.execute_query(cypher, parameters, routing_=routing, database_=database)
+        return [plain(record) for record in result.records]
+
+    @contextmanager
+    def _explaining(self) -> Iterator[None]:
+        began = time.monotonic()
+        try:
+            yield
+        except (Neo4jError, DriverError, OSError) as error:
+            raise explained(self.endpoint, self.endpoint.user, error, began) from error
 
 
 def driving(endpoint: GraphEndpoint) -> dict[str, Any]:
@@ -65,7 +116,9 @@ def explained(endpoint: GraphEndpoint, user: str, error: Exception, began: float
             return GraphError(
                 f"{server} has no database {endpoint.database!r}. Set NEO4J_DATABASE to one that it has, or create it."
             )
-        return GraphError(f"{server} refused a statement: {error.message}")
+        full = endpoint.embedded and shutil.disk_usage(DERIVED).free < ROOM  # which the server does not say
+        why = refused(OSError(errno.ENOSPC, "", str(DERIVED))) if full else ""
+        return GraphError(f"{server} refused a statement: {error.message} {why}".rstrip())
     mend = (
         "`python -m helpers.services status` shows whether it runs; its log is _build/logs/graph.log."
         if endpoint.embedded
@@ -80,48 +133,29 @@ def first_line(error: Exception) -> str:
     return (str(error) or type(error).__name__).splitlines()[0]
 
 
-# ------------------------------------------------------------------------------------------------------------ names
-
-
 def quoted(name: str) -> str:
-    """A label, type or property name, quoted.
-
-    Raises:
-        ValueError: it is not an identifier.
-    """
+    """See `identifier`; in quotes."""
     return f"`{identifier(name)}`"
 
 
 def identifier(name: str) -> str:
-    """A label, type or property name as it is.
-
-    Raises:
-        ValueError: it is not an identifier.
-    """
-    if not IDENTIFIER.fullmatch(name):
+    """A label, type or property name, unchanged; a ValueError if it is not an identifier."""
+    if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name):
         raise ValueError(
             f"{name!r} cannot be a label, relationship type or property: use letters, digits and _, no digit first."
         )
     return name
 
 
-# ----------------------------------------------------------------------------------------------------- plain values
-
-
-def plain_row(record: neo4j.Record) -> Row:
-    """A record of plain values."""
-    return {key: plain(value) for key, value in record.items()}
-
-
 def plain(value: Any) -> Any:  # noqa: ANN401, PLR0911  # one return a kind of value
-    """A value of the graph as JSON would have it."""
+    """A value of the graph, or a record, as JSON would have it."""
     if isinstance(value, Node):
         return {"labels": sorted(value.labels), "properties": plain(dict(value))}
     if isinstance(value, Relationship):
-        start, end = (plain(node) for node in value.nodes)
+        start, end = map(plain, value.nodes)
         return {"type": value.type, "start": start, "end": end, "properties": plain(dict(value))}
     if isinstance(value, Path):
-        return {"nodes": [plain(n) for n in value.nodes], "relationships": [plain(r) for r in value.relationships]}
+        return {"nodes": plain(list(value.nodes)), "relationships": plain(list(value.relationships))}
     if isinstance(value, Mapping):
         return {str(key): plain(item) for key, item in value.items()}
     if isinstance(value, Point):
@@ -132,6 +166,4 @@ def plain(value: Any) -> Any:  # noqa: ANN401, PLR0911  # one return a kind of v
         return value.iso_format()
     if isinstance(value, bytes | bytearray):
         return value.hex()
-    if isinstance(value, float) and not math.isfinite(value):
-        return str(value)
-    return value
+    return str(value) if isinstance(value, float) and not math.isfinite(value) else value

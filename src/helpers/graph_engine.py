@@ -1,10 +1,9 @@
 """How the embedded graph is served: ArcadeDB over Bolt, with a user who loads and one who may only read."""
 
-from __future__ import annotations
-
 import importlib.util
 import json
 import secrets
+from collections.abc import Callable
 from importlib.metadata import version
 from pathlib import Path
 
@@ -12,47 +11,39 @@ from helpers.engine_install import EngineError
 from helpers.engines import Launch, write_secret
 from helpers.settings import DATA, LOGS
 
+GRAPH_FOLDER = DATA / "derived" / "graph"
 
-def graph_launch(folder: Path, port: int, http_port: int, passwords: dict[str, str], database: str) -> Launch:
-    """How to serve an ArcadeDB data folder over Bolt on a loopback port.
 
-    Two users: `root`, who loads, and `reader`, whose group may read records and nothing else. The passwords are kept
-    in the data folder by the server, so the caller keeps them beside it.
+RIGHTS = {
+    "admin": (
+        ["updateSecurity", "updateSchema", "updateDatabaseSettings"],
+        ["createRecord", "readRecord", "updateRecord", "deleteRecord"],
+    ),
+    "reader": ([], ["readRecord"]),
+}
+"""Of the users `root` and `reader`: on the database, and on its records."""
 
-    Raises:
-        EngineError: the package `arcadedb-embedded` is missing.
-    """
+
+def graph_launch(port: int, http_port: int, database: str, say: Callable[[str], None]) -> Launch:
+    """How to serve ArcadeDB's data over Bolt on a loopback port, damaged ones set aside; an EngineError without it."""
     spec = importlib.util.find_spec("arcadedb_embedded")
     if spec is None or spec.origin is None:
         raise EngineError("The embedded graph needs the package arcadedb-embedded: run `make setup`, or set NEO4J_URI.")
     package = Path(spec.origin).parent
-    config = folder / "config"
-    config.mkdir(parents=True, exist_ok=True)
-    # `reader` may read records of every type: no schema changes, no writes
+    passwords = graph_passwords(GRAPH_FOLDER)
+    (GRAPH_FOLDER / "config").mkdir(parents=True, exist_ok=True)
     groups = {
-        "databases": {
-            "*": {
-                "groups": {
-                    "admin": {
-                        "access": ["updateSecurity", "updateSchema", "updateDatabaseSettings"],
-                        "resultSetLimit": -1,
-                        "readTimeout": -1,
-                        "types": {"*": {"access": ["createRecord", "readRecord", "updateRecord", "deleteRecord"]}},
-                    },
-                    "reader": {
-                        "access": [],
-                        "resultSetLimit": -1,
-                        "readTimeout": -1,
-                        "types": {"*": {"access": ["readRecord"]}},
-                    },
-                }
-            }
-        },
-        "version": 1,
+        group: {"access": access, "resultSetLimit": -1, "readTimeout": -1, "types": {"*": {"access": records}}}
+        for group, (access, records) in RIGHTS.items()
     }
-    (config / "server-groups.json").write_text(json.dumps(groups, indent=2))
+    (GRAPH_FOLDER / "config" / "server-groups.json").write_text(
+        json.dumps({"databases": {"*": {"groups": groups}}, "version": 1})
+    )
+    if aside := set_aside():
+        say(f"The graph's databases are damaged; they were set aside as {aside}.")
+    say("Starting the embedded graph server ...")
     properties = {
-        "server.rootPath": folder,
+        "server.rootPath": GRAPH_FOLDER,
         "server.rootPassword": passwords["root"],
         "server.mode": "development",  # production hides the reason of an error from the client
         "server.httpIncomingHost": "127.0.0.1",
@@ -79,7 +70,7 @@ def graph_launch(folder: Path, port: int, http_port: int, passwords: dict[str, s
         "com.arcadedb.server.ArcadeDBServer",
     ]
     # an argument file keeps the passwords off the command line
-    arguments_file = folder / "java.args"
+    arguments_file = GRAPH_FOLDER / "java.args"
     write_secret(arguments_file, "\n".join('"' + a.replace("\\", "\\\\").replace('"', '\\"') + '"' for a in arguments))
     return Launch(
         name="graph",
@@ -116,4 +107,15 @@ def graph_passwords(folder: Path) -> dict[str, str]:
     return passwords
 
 
-GRAPH_FOLDER = DATA / "derived" / "graph"
+def mark_damaged() -> None:
+    """Have the next start set the databases aside; what they held is loaded again when it is needed."""
+    (GRAPH_FOLDER / "damaged").touch()
+
+
+def set_aside() -> str:
+    """Move databases that are marked as damaged aside, and return their new name; empty if there are none."""
+    mark, databases = GRAPH_FOLDER / "damaged", GRAPH_FOLDER / "databases"
+    if not mark.exists() or not databases.exists():
+        return ""
+    mark.unlink()
+    return databases.replace(databases.with_name(f"databases.bad-{secrets.token_hex(4)}")).name

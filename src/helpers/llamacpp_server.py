@@ -13,10 +13,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--model", required=True, help="path of the GGUF file")
     parser.add_argument("--name", required=True, help="the model's name in the API")
-    parser.add_argument("--port", type=int, required=True)
-    parser.add_argument("--context", type=int, required=True, help="tokens of prompt and answer, each slot")
-    parser.add_argument("--parallel", type=int, required=True, help="slots")
-    parser.add_argument("--threads", type=int, required=True)
+    for number in ("port", "context", "parallel", "threads"):  # context: tokens of a prompt and its answer
+        parser.add_argument(f"--{number}", type=int, required=True)
     options = parser.parse_args()
 
     params = xllamacpp.CommonParams()

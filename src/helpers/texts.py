@@ -1,6 +1,4 @@
-"""Read a text file of the reader's own: as it is written, or not at all."""
-
-from __future__ import annotations
+"""Read a text file of the user: exactly, or not at all."""
 
 import codecs
 import os
@@ -14,39 +12,25 @@ class TextError(PublicError, ValueError):
 
 
 def read(path: Path) -> str:
-    """The text of a file, in UTF-8, or in UTF-16 with a byte order mark.
-
-    Another encoding is not guessed: a wrong guess turns µg into something else.
-
-    Raises:
-        TextError: the path names no file, the file may not be opened, or it holds no such text.
-    """
+    """The text of a file in UTF-8, or in UTF-16 with a byte order mark; a TextError, as no encoding is guessed."""
     try:
         need_file(path)
         with path.open("rb") as file:
             wide = file.read(2) in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
         text = path.read_text(encoding="utf-16" if wide else "utf-8-sig")
     except UnicodeDecodeError as error:
-        raise TextError(
-            f"UTF-8 was needed, and byte {error.start + 1:,} ({error.object[error.start]:#04x}) is none. "
-            "Save the file as UTF-8."
-        ) from None
+        byte = f"byte {error.start + 1:,} ({error.object[error.start]:#04x})"
+        raise TextError(f"UTF-8 was needed, and {byte} is none. Save the file as UTF-8.") from None
     except OSError as error:
         raise TextError(f"the file cannot be opened ({error.strerror}).") from error
     if "\0" in text:
-        raise TextError(
-            f"text was needed, and character {text.index(chr(0)) + 1:,} is NUL, as in binary files and in UTF-16 "
-            "without a byte order mark. Save the file as UTF-8."
-        )
+        found = f"text was needed, and character {text.index(chr(0)) + 1:,} is NUL, as in binary files"
+        raise TextError(f"{found} and in UTF-16 without a byte order mark. Save the file as UTF-8.")
     return text
 
 
 def need_file(path: Path) -> None:
-    """Check that there is a file to open: to open a pipe is to wait for who writes to it.
-
-    Raises:
-        TextError: there is nothing, or something else.
-    """
+    """A TextError unless there is a file to open: to open a pipe is to wait for who writes to it."""
     if not path.is_file():
         other = "a pipe, a device or a broken link" if os.path.lexists(path) else "nothing"
         raise TextError(f"a file was needed, {'a folder' if path.is_dir() else other} was found.")

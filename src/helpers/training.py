@@ -1,10 +1,4 @@
-"""Training in the LLM engine's own environment, as a process of its own: the notebooks' environment has no torch.
-
-`run` runs a script there, by way of `training_child.py`, and shows how far it is. `kept` gives what a training with the
-same content left, and trains where there is none. What a training leaves is a folder of weights with their log.
-"""
-
-from __future__ import annotations
+"""Training as a process in the LLM engine's environment (the notebooks' has no torch), and what is kept of it."""
 
 import hashlib
 import json
@@ -12,7 +6,6 @@ import logging
 import os
 import shutil
 import subprocess
-import sys
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -25,58 +18,29 @@ from tqdm import tqdm
 from helpers import datasets, engine_install
 from helpers.engine_install import EngineError
 from helpers.settings import LOGS
+from helpers.supervisor import say
 
 log = logging.getLogger(__name__)
-
 T = TypeVar("T")
-
 LOG = "training.json"
 CHILD = Path(__file__).with_name("training_child.py")
 
-# ------------------------------------------------------------------------------------------------------- the process
-
 
 def prepare(base: str) -> None:
-    """Install the environment that training a model needs, if it is not there.
-
-    Raises:
-        EngineError: this machine's LLM engine has no torch, or it cannot be installed.
-    """
+    """Install what training a model needs; EngineError if this machine's LLM engine has no torch."""
     engine, why = engine_install.choose_engine(base)
     if engine != "vllm":
-        raise EngineError(
-            f"Training needs torch and PEFT, which come with vLLM's environment; this machine uses {engine} ({why}). "
-            "Set LLM_ENGINE=vllm, or train on a machine that runs vLLM."
-        )
+        found = f"Training needs torch and PEFT, of vLLM's environment; this machine uses {engine} ({why})"
+        raise EngineError(f"{found}. Set LLM_ENGINE=vllm, or train on a machine that runs vLLM.")
     engine_install.install("vllm", say)
-
-
-def say(text: str) -> None:
-    """Tell the user."""
-    sys.stderr.write(text + "\n")
-    sys.stderr.flush()
 
 
 def run(
     script: Path, job: Mapping[str, Any], out: Path, *, doing: str, total: int, unit: str = "step", bar: bool = True
 ) -> list[dict[str, Any]]:
-    """Run a script of `training_child.py`; what it told, the summary last.
-
-    Args:
-        script: defines `main(job, folder, say)`.
-        job: for the script, as JSON; `base` names the model, a folder or a hub's repository.
-        out: folder that the script writes to.
-        doing: what it does, for the progress bar and for errors.
-        total: `step` of the last line that it tells.
-        unit: of a step.
-        bar: whether to show the progress.
-
-    Raises:
-        EngineError: it failed; the message has the end of its output.
-    """
+    """Run `main(job, out, say)` of a script by `training_child.py`; what it said, the summary last; `total` steps."""
     LOGS.mkdir(parents=True, exist_ok=True)
-    path = LOGS / f"{script.stem}.log"
-    described = out.with_name("job.json")
+    path, described = LOGS / f"{script.stem}.log", out.with_name("job.json")
     described.write_text(json.dumps(job), encoding="utf-8")
     # -P: the modules beside the script are not importable there, for `datasets` is a package that PEFT may import
     command = [str(engine_install.engine_python("vllm")), "-P", str(CHILD), str(script), str(described), str(out)]
@@ -84,15 +48,10 @@ def run(
     lines: list[dict[str, Any]] = []
     with path.open("ab") as errors, tqdm(total=total, desc=doing, unit=unit, disable=not bar) as progress:
         start = errors.tell()
-        process = subprocess.Popen(
-            command,
-            # it ends when this pipe closes, also if this process is killed
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=errors,
-            text=True,
-            env={**os.environ, **engine_install.KEEP_MEMORY, **quiet},
-        )
+        env = {**os.environ, **engine_install.KEEP_MEMORY, **quiet}
+        # it ends when its stdin closes, also if this process is killed
+        pipe = subprocess.PIPE
+        process = subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=errors, text=True, env=env)
         try:
             assert process.stdout is not None
             for text in process.stdout:
@@ -111,9 +70,6 @@ def run(
     return lines
 
 
-# ------------------------------------------------------------------------------------------------- what it leaves
-
-
 @contextmanager
 def replacing(folder: Path) -> Iterator[Path]:
     """A folder to write to, which takes the place of `folder` when all went well and else leaves nothing."""
@@ -126,43 +82,28 @@ def replacing(folder: Path) -> Iterator[Path]:
 
 
 def write_log(folder: Path, weights: str, told: Mapping[str, Any]) -> None:
-    """Write the log of a training beside its weights, with their digest."""
-    text = json.dumps({"sha256": datasets.digest(folder / weights), **told}, indent=1)
+    """Write the log of a training beside its weights, with the digests of all files that are there."""
+    files = {path.name: datasets.digest(path) for path in sorted(folder.iterdir())}
+    text = json.dumps({"sha256": files[weights], "files": files, **told}, indent=1)
     (folder / LOG).write_text(text + "\n", encoding="utf-8")
 
 
 def read_log(folder: Path, weights: str) -> dict[str, Any]:
-    """The log that `write_log` wrote.
-
-    Raises:
-        FileNotFoundError: there is none.
-        ValueError: the weights or the log are damaged.
-    """
+    """The log that `write_log` wrote; FileNotFoundError if there is none, ValueError if it or a file is damaged."""
     told: dict[str, Any] = json.loads((folder / LOG).read_text(encoding="utf-8"))
-    if (found := datasets.digest(folder / weights)) != told["sha256"]:
-        raise ValueError(f"{folder / weights} is damaged: its SHA-256 should be {told['sha256']}, found {found}.")
+    for name, digest in {**told.pop("files", {}), weights: told["sha256"]}.items():  # older logs have the weights' only
+        if (found := datasets.digest(folder / name)) != digest:
+            raise ValueError(f"{folder / name} is damaged: its SHA-256 should be {digest}, found {found}.")
     return told
 
 
-def kept(
-    parent: Path, name: str, decided_by: Sequence[object], load: Callable[[Path], T], make: Callable[[Path], T]
-) -> T:
-    """What was made of this content: loaded if it was made before, else made now.
+def load_or_make(folder: Path, load: Callable[[Path], T], make: Callable[[Path], T], released: Path | None = None) -> T:
+    """What lies in `folder` or, as it was released, in `released`; else it is made now.
 
-    It lies in `parent/<name>-<start of the content's hash>`. Notebooks that want the same one wait for the first to
-    make it. A damaged one is set aside, with a logged warning, and made again.
-
-    Args:
-        parent: folder of all of its kind.
-        name: for the folder.
-        decided_by: all that decides the result, as JSON can hold it.
-        load: reads a folder; raises FileNotFoundError if there is none, and ValueError, KeyError or TypeError if it is
-            damaged.
-        make: makes the folder.
+    Notebooks that want the same wait for the first. `load` raises FileNotFoundError if there is none; what it finds
+    damaged (ValueError, KeyError, TypeError) is set aside with a warning and made again.
     """
-    decides = json.dumps(list(decided_by), sort_keys=True, ensure_ascii=False)
-    folder = parent / f"{name}-{hashlib.sha256(decides.encode()).hexdigest()[:12]}"
-    parent.mkdir(parents=True, exist_ok=True)
+    folder.parent.mkdir(parents=True, exist_ok=True)
     with FileLock(f"{folder}.lock"):
         try:
             return load(folder)
@@ -172,4 +113,22 @@ def kept(
             aside = folder.with_name(f"{folder.name}.bad-{os.urandom(4).hex()}")
             folder.rename(aside)
             log.warning("%s It was set aside as %s and is made again.", error, aside.name)
+        if released and released.is_dir():
+            return load(released)
+        for left in folder.parent.glob(f".{folder.name}.*"):  # of one that was killed
+            shutil.rmtree(left, ignore_errors=True)
         return make(folder)
+
+
+def kept(
+    parent: Path,
+    name: str,
+    decided_by: Sequence[object],
+    load: Callable[[Path], T],
+    make: Callable[[Path], T],
+    released: Path | None = None,
+) -> T:
+    """See `load_or_make`; the folder is `<name>-<start of the hash of decided_by>`, in `parent` and in `released`."""
+    decides = json.dumps(list(decided_by), sort_keys=True, ensure_ascii=False)
+    folder = parent / f"{name}-{hashlib.sha256(decides.encode()).hexdigest()[:12]}"
+    return load_or_make(folder, load, make, released and released / folder.name)

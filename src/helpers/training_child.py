@@ -1,14 +1,12 @@
-"""Run a training script beside a parent. Run by the LLM engine's own interpreter, never imported.
-
-    python -P training_child.py SCRIPT JOB FOLDER
+"""Run a training script beside a parent, by the LLM engine's own interpreter: `-P training_child.py SCRIPT JOB FOLDER`.
 
 The script defines `main(job, folder, say)`: it reads the job, writes to the folder, and says one JSON line a logged
 step, `{"step": 10, "loss": 2.1}`, and last a summary with `done`. What else it or its libraries print goes to the log.
 """
 
-import importlib.util
 import json
 import os
+import runpy
 import sys
 import threading
 from pathlib import Path
@@ -38,7 +36,7 @@ def find(base: str) -> None:
         )
 
 
-def main(script: Path, job: dict[str, Any], folder: Path) -> None:
+def main(script: str, job: dict[str, Any], folder: Path) -> None:
     """Run the script."""
     parent, sys.stdout = sys.stdout, sys.stderr  # the libraries print too, and the parent reads lines of its own
     threading.Thread(target=end_with_parent, daemon=True).start()
@@ -48,13 +46,8 @@ def main(script: Path, job: dict[str, Any], folder: Path) -> None:
         parent.flush()
 
     find(job["base"])
-    spec = importlib.util.spec_from_file_location(script.stem, script)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    module.main(job, folder, say)
+    runpy.run_path(script)["main"](job, folder, say)
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), json.loads(Path(sys.argv[2]).read_text(encoding="utf-8")), Path(sys.argv[3]))
+    main(sys.argv[1], json.loads(Path(sys.argv[2]).read_text(encoding="utf-8")), Path(sys.argv[3]))

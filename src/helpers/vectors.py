@@ -1,16 +1,8 @@
-"""Sentence vectors: encoders of texts.
+"""Encoders of texts into vectors of length 1, so that an inner product is a cosine.
 
-The default encoder is all-MiniLM-L6-v2 (Reimers & Gurevych 2019), read from its ONNX file and run by OpenVINO on the
-processor: no torch, no hub. It stands in for the hosted ada-002 of side_effects.md (Methods, "Text RAG framework");
-vectors have length 1, so that an inner product is the cosine similarity that the paper's store used.
-
-Activations stay in floating point (bfloat16 where the processor has instructions for it, else float32). They are not
-quantised on the fly: that takes its scale from the whole batch, and a text would get another vector in other company
-(cosine down to 0.990; between the two floating-point kinds it is above 0.9999).
-Texts are batched by equal length and never padded, so a text's vector does not depend on what is encoded beside it.
+The default, all-MiniLM-L6-v2 (Reimers & Gurevych 2019), stands in for the hosted ada-002 of side_effects.md (Methods).
+A vector does not depend on what is encoded beside it: activations are not quantised, and texts never padded.
 """
-
-from __future__ import annotations
 
 import hashlib
 import logging
@@ -20,6 +12,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import lru_cache
+from importlib.metadata import version
 from queue import SimpleQueue
 from typing import Any, cast
 
@@ -39,10 +32,12 @@ log = logging.getLogger(__name__)
 
 Floats = npt.NDArray[np.float32]
 Integers = npt.NDArray[np.int64]
+Flags = npt.NDArray[np.bool_]
 
 DEFAULT_ENCODER = "all-MiniLM-L6-v2"
-BATCH_TOKENS = 2048
-"""Tokens encoded at once by one thread: enough to keep it busy, few enough to stay in its cache."""
+INSTALL = ".venv/bin/python -m pip install -e '.[encoders]'"
+"""The line, typed in the project's folder, that brings what models from a hub need."""
+BATCH_TOKENS = 2048  # tokens per batch of one thread: enough to keep it busy, few enough to stay in its cache
 TOKENISED_AT_ONCE = 8192
 MATCHING_LAYERS = {"microsoft/deberta-xlarge-mnli": 40}
 """The layer whose token vectors BERTScore takes, where its authors tuned one on human judgements (WMT16)."""
@@ -55,13 +50,8 @@ class EncoderUnavailable(PublicError, RuntimeError):
 class Encoder(ABC):
     """Turns texts into vectors of length 1.
 
-    Attributes:
-        name: the model's name.
-        engine: what runs it, with version and precision, for the record.
-        digest: SHA-256 of what decides the vectors (weights and tokeniser).
-        dimension: numbers in a vector.
-        max_tokens: tokens of a text that the model sees, its two special tokens included.
-        truncated: texts of the last `encode` that were longer; what follows `max_tokens` left no trace in their vector.
+    `engine` is what runs it, with version and precision; `digest` is of what decides the vectors; `truncated` counts
+    texts of the last `encode` beyond `max_tokens` (two special ones included), whose rest left no trace.
     """
 
     name: str
@@ -72,32 +62,19 @@ class Encoder(ABC):
     truncated: int = 0
 
     def encode(self, texts: Sequence[str], progress: bool = True) -> Floats:
-        """Vectors of `texts`, float32 of shape (n, dimension), each of Euclidean length 1.
-
-        A text that occurs several times is encoded once. Texts over `max_tokens` are counted in `truncated` and in a
-        logged warning.
-
-        Raises:
-            TypeError: `texts` is one string, or holds something that is not a string.
-        """
+        """Vectors of `texts`, float32 of shape (n, dimension); each distinct text is encoded once."""
         if isinstance(texts, str):
             raise TypeError("encode takes a list of texts, not one string. Write encode([text]).")
         texts = list(texts)
-        for row, text in enumerate(texts):
-            if not isinstance(text, str):
-                raise TypeError(f"encode takes strings; text {row} is {text!r}. Drop or fill missing values first.")
+        if wrong := [(row, text) for row, text in enumerate(texts) if not isinstance(text, str)]:
+            raise TypeError("encode takes strings; text {} is {!r}. Drop or fill missing values.".format(*wrong[0]))
         unique = {text: row for row, text in enumerate(dict.fromkeys(texts))}
         rows = np.fromiter((unique[text] for text in texts), dtype=np.int64, count=len(texts))
         vectors, cut = self._encode(list(unique), progress)
         self.truncated = int(cut[rows].sum())
         if self.truncated:
-            log.warning(
-                "%d of %d texts are longer than the %d tokens that %s sees; the rest of them was left out.",
-                self.truncated,
-                len(texts),
-                self.max_tokens,
-                self.name,
-            )
+            seen = f"the {self.max_tokens} tokens that {self.name} sees"
+            log.warning("%d of %d texts are longer than %s; the rest was left out.", self.truncated, len(texts), seen)
         return vectors[rows]
 
     def count_truncated(self, texts: Sequence[str]) -> int:
@@ -105,22 +82,15 @@ class Encoder(ABC):
         return int(self._cut(list(texts)).sum())
 
     def token_vectors(self, texts: Sequence[str], progress: bool = True) -> list[Floats]:
-        """Hidden states of each text's own tokens (no [CLS], no [SEP]), float32 of shape (tokens, d), each of length 1.
-
-        What BERTScore matches (Zhang et al. 2020, section 3). An empty text has none. Texts longer than the model has
-        positions for are counted in `truncated`.
-
-        Raises:
-            EncoderUnavailable: this encoder gives one vector a text and no more.
-        """
+        """Vectors of length 1 of each text's tokens but [CLS] and [SEP], float32 (tokens, d), for BERTScore."""
         raise EncoderUnavailable(f"{self.name} gives no vectors of tokens. Use {DEFAULT_ENCODER!r} or a hub's model.")
 
     @abstractmethod
-    def _encode(self, texts: list[str], progress: bool) -> tuple[Floats, npt.NDArray[np.bool_]]:
+    def _encode(self, texts: list[str], progress: bool) -> tuple[Floats, Flags]:
         """Vectors of distinct texts, and which texts were cut."""
 
     @abstractmethod
-    def _cut(self, texts: list[str]) -> npt.NDArray[np.bool_]:
+    def _cut(self, texts: list[str]) -> Flags:
         """Which texts are longer than `max_tokens`."""
 
 
@@ -140,18 +110,9 @@ class MiniLM(Encoder):
         self._tokenizer = Tokenizer.from_file(str(tokenizer))
         self._tokenizer.no_padding()
         self._threads = threads()
-        self._model = ov.Core().compile_model(
-            weights,
-            "CPU",
-            {
-                # one stream of work a thread beats one stream on all threads by a quarter
-                "NUM_STREAMS": self._threads,
-                "INFERENCE_NUM_THREADS": self._threads,
-                # other notebooks and the LLM server use the same cores
-                "ENABLE_CPU_PINNING": False,
-                "DYNAMIC_QUANTIZATION_GROUP_SIZE": 0,
-            },
-        )
+        # one stream of work a thread beats one stream on all threads by a quarter; others use the same cores
+        streams = {"NUM_STREAMS": self._threads, "INFERENCE_NUM_THREADS": self._threads, "ENABLE_CPU_PINNING": False}
+        self._model = ov.Core().compile_model(weights, "CPU", {**streams, "DYNAMIC_QUANTIZATION_GROUP_SIZE": 0})
         self.dimension = self._model.output(0).get_partial_shape()[2].get_length()
         precision = self._model.get_property("INFERENCE_PRECISION_HINT").to_string()
         self.engine = f"openvino {ov.get_version().partition('-')[0]} {precision}"
@@ -166,34 +127,30 @@ class MiniLM(Encoder):
 
     def token_vectors(self, texts: Sequence[str], progress: bool = True) -> list[Floats]:
         """See `Encoder.token_vectors`; the last hidden states, of the first 512 tokens."""
-        unique = {text: row for row, text in enumerate(dict.fromkeys(texts))}
-        tokens, cut = self._tokens(list(unique), self.positions)
-        found: list[Floats] = [np.empty((0, self.dimension), np.float32)] * len(unique)
+        unique = list(dict.fromkeys(texts))
+        found = dict.fromkeys(unique, np.empty((0, self.dimension), np.float32))
 
         def keep(states: Floats, rows: Integers) -> None:
             lengths = np.linalg.norm(states, axis=2, keepdims=True)
             for row, vectors in zip(rows, (states / lengths)[:, 1:-1], strict=True):
-                found[row] = vectors
+                found[unique[row]] = vectors
 
-        self._run(tokens, keep, progress)
-        self.truncated = sum(bool(cut[unique[text]]) for text in texts)
-        return [found[unique[text]] for text in texts]
+        cut = dict(zip(unique, self._run(unique, self.positions, keep, progress), strict=True))
+        self.truncated = sum(bool(cut[text]) for text in texts)
+        return [found[text] for text in texts]
 
-    def _encode(self, texts: list[str], progress: bool) -> tuple[Floats, npt.NDArray[np.bool_]]:
+    def _encode(self, texts: list[str], progress: bool) -> tuple[Floats, Flags]:
         vectors = np.empty((len(texts), self.dimension), dtype=np.float32)
-        tokens, cut = self._tokens(texts, self.max_tokens)
 
         def keep(states: Floats, rows: Integers) -> None:
             means = states.mean(axis=1)
             vectors[rows] = means / np.linalg.norm(means, axis=1, keepdims=True)
 
-        self._run(tokens, keep, progress)
-        return vectors, cut
+        return vectors, self._run(texts, self.max_tokens, keep, progress)
 
-    def _run(
-        self, tokens: list[npt.NDArray[np.int32]], keep: Callable[[Floats, Integers], None], progress: bool
-    ) -> None:
-        """Give the last hidden states of each batch, (texts, tokens, d), and the rows of its texts to `keep`."""
+    def _run(self, texts: list[str], longest: int, keep: Callable[[Floats, Integers], None], progress: bool) -> Flags:
+        """Give `keep` the last hidden states of each batch, (texts, tokens, d), and its rows; which texts were cut."""
+        tokens, cut = self._tokens(texts, longest)
         # Threads of Python's own, each with a request. OpenVINO's queue calls back from its threads. One of those may
         # still wait for the interpreter when the model is dropped, and who drops it waits for that thread: a deadlock.
         free: SimpleQueue[ov.InferRequest] = SimpleQueue()
@@ -211,13 +168,14 @@ class MiniLM(Encoder):
             ThreadPoolExecutor(self._threads) as pool,
             tqdm(total=len(tokens), desc=f"encode by {self.name}", unit="text", disable=not progress) as bar,
         ):
-            for texts in pool.map(infer, _batches(tokens)):
-                bar.update(texts)
+            for done in pool.map(infer, _batches(tokens)):
+                bar.update(done)
+        return cut
 
-    def _cut(self, texts: list[str]) -> npt.NDArray[np.bool_]:
+    def _cut(self, texts: list[str]) -> Flags:
         return self._tokens(texts, self.max_tokens)[1]
 
-    def _tokens(self, texts: list[str], longest: int) -> tuple[list[npt.NDArray[np.int32]], npt.NDArray[np.bool_]]:
+    def _tokens(self, texts: list[str], longest: int) -> tuple[list[npt.NDArray[np.int32]], Flags]:
         tokens: list[npt.NDArray[np.int32]] = []
         cut = np.zeros(len(texts), dtype=np.bool_)
         self._tokenizer.enable_truncation(longest)
@@ -229,31 +187,28 @@ class MiniLM(Encoder):
         return tokens, cut
 
 
+def from_hub(made: str, name: str) -> Any:  # noqa: ANN401  # a class of a library that need not be installed
+    """The model `name` of a hub or a folder, by a class of sentence-transformers, or an EncoderUnavailable."""
+    what = {"SentenceTransformer": "encoder", "CrossEncoder": "cross-encoder"}[made]
+    try:
+        import sentence_transformers  # noqa: PLC0415  # an extra: the default needs no torch
+
+        return getattr(sentence_transformers, made)(name)
+    except (ImportError, OSError, ValueError) as error:
+        raise EncoderUnavailable(
+            f"The {what} {name!r} needs sentence-transformers (the extra `encoders`: in the project's folder {INSTALL})"
+            f" and a model hub that has it. Or use {DEFAULT_ENCODER!r}, which needs neither. The library says: {error}"
+        ) from error
+
+
 class SentenceTransformers(Encoder):
     """Any sentence-transformers model by name, from a hub or a folder; needs the extra `encoders`."""
 
     def __init__(self, name: str) -> None:
-        """Load the model.
-
-        Raises:
-            EncoderUnavailable: sentence-transformers is not installed, or it cannot load the model.
-        """
-        try:
-            import sentence_transformers  # noqa: PLC0415  # an extra: the default needs no torch
-        except ImportError:
-            raise EncoderUnavailable(
-                f"The encoder {name!r} needs sentence-transformers, which is not installed. Install the extra "
-                f"`encoders` (pip install '.[encoders]'), or use {DEFAULT_ENCODER!r}, which needs nothing more."
-            ) from None
-        try:
-            self._model = sentence_transformers.SentenceTransformer(name)
-        except (OSError, ValueError) as error:
-            raise EncoderUnavailable(
-                f"The encoder {name!r} could not be loaded. Check its name and that a model hub can be "
-                f"reached, or use {DEFAULT_ENCODER!r}. The library says: {error}"
-            ) from error
+        """Load the model; see `from_hub`."""
+        self._model = from_hub("SentenceTransformer", name)
         self.name = name
-        self.engine = f"sentence-transformers {sentence_transformers.__version__} on {self._model.device}"
+        self.engine = f"sentence-transformers {version('sentence-transformers')} on {self._model.device}"
         self.dimension = int(self._model.encode([name], show_progress_bar=False).shape[1])
         self.max_tokens = int(self._model.max_seq_length or sys.maxsize)
         weights = hashlib.sha256()
@@ -262,7 +217,7 @@ class SentenceTransformers(Encoder):
             weights.update(tensor.float().cpu().numpy().tobytes())
         self.digest = weights.hexdigest()
 
-    def _encode(self, texts: list[str], progress: bool) -> tuple[Floats, npt.NDArray[np.bool_]]:
+    def _encode(self, texts: list[str], progress: bool) -> tuple[Floats, Flags]:
         vectors = self._model.encode(
             texts, normalize_embeddings=True, convert_to_numpy=True, show_progress_bar=progress
         )
@@ -275,13 +230,8 @@ class SentenceTransformers(Encoder):
         layer = MATCHING_LAYERS.get(self.name, -1)
         found: dict[str, Floats] = {}
         for text in tqdm(list(dict.fromkeys(texts)), desc=f"encode by {self.name}", unit="text", disable=not progress):
-            fields = self._model.tokenizer(
-                text,
-                truncation=True,
-                max_length=self.max_tokens,
-                return_special_tokens_mask=True,
-                return_tensors="pt",
-            )
+            options = {"truncation": True, "max_length": self.max_tokens, "return_special_tokens_mask": True}
+            fields = self._model.tokenizer(text, return_tensors="pt", **options)
             own = fields.pop("special_tokens_mask")[0] == 0
             with torch.inference_mode():
                 states = self._model[0].auto_model(**fields.to(self._model.device), output_hidden_states=True)
@@ -290,7 +240,7 @@ class SentenceTransformers(Encoder):
         self.truncated = self.count_truncated(texts)
         return [found[text] for text in texts]
 
-    def _cut(self, texts: list[str]) -> npt.NDArray[np.bool_]:
+    def _cut(self, texts: list[str]) -> Flags:
         lengths = [len(ids) for ids in self._model.tokenizer(texts, verbose=False)["input_ids"]] if texts else []
         return np.array(lengths, dtype=np.int64) > self.max_tokens
 
@@ -303,32 +253,21 @@ class Remembering(Encoder):
         self.name, self.engine, self.digest = inner.name, inner.engine, inner.digest
         self.dimension, self.max_tokens = inner.dimension, inner.max_tokens
         self._inner = inner
-        self._known: dict[str, tuple[Floats, bool]] = {}
+        self._known: dict[str, tuple[Floats, np.bool_]] = {}
 
-    def _encode(self, texts: list[str], progress: bool) -> tuple[Floats, npt.NDArray[np.bool_]]:
-        new = [text for text in texts if text not in self._known]
-        if new:
-            vectors, cut = self._inner._encode(new, progress)
-            self._known |= {text: (vectors[row], bool(cut[row])) for row, text in enumerate(new)}
-        rows = [self._known[text] for text in texts]
-        vectors = np.stack([vector for vector, _ in rows]) if rows else np.empty((0, self.dimension), np.float32)
-        return vectors, np.array([cut for _, cut in rows], dtype=np.bool_)
+    def _encode(self, texts: list[str], progress: bool) -> tuple[Floats, Flags]:
+        if new := [text for text in texts if text not in self._known]:
+            self._known |= dict(zip(new, zip(*self._inner._encode(new, progress), strict=True), strict=True))
+        found = [self._known[text] for text in texts]
+        vectors = np.array([vector for vector, _ in found], dtype=np.float32).reshape(-1, self.dimension)
+        return vectors, np.array([cut for _, cut in found], dtype=np.bool_)
 
-    def _cut(self, texts: list[str]) -> npt.NDArray[np.bool_]:
+    def _cut(self, texts: list[str]) -> Flags:
         return self._inner._cut(texts)
 
 
 def encoder(name: str = DEFAULT_ENCODER) -> Encoder:
-    """The encoder of that name, loaded once a process.
-
-    Args:
-        name: all-MiniLM-L6-v2, which needs no hub, or any sentence-transformers model where the extra `encoders` is
-            installed.
-
-    Raises:
-        EncoderUnavailable: the name needs something that is not installed or cannot be loaded.
-        helpers.datasets.DataUnavailable: the weights are not here and no source gave them.
-    """
+    """The encoder of that name, loaded once a process: `DEFAULT_ENCODER`, or a sentence-transformers model."""
     return _loaded(name)
 
 

@@ -36,8 +36,9 @@ LIMIT = 240.0
 """Seconds that a command may take; what takes longer hangs."""
 OURS = ("NEO4J_", "LLM_", "DATA_MIRROR", "PROFILE", "ANSWERS", "MAKE", "MFLAGS", "MEDRAG_ROOT", "JOBS", "PORT", "SEED")
 CLEAR = re.compile(
-    r"again|did you mean|no notebook|not valid|free |set |unset|delete|restore|correct|use |run |start |make |check |"
-    r"choose|save |name |need|must|should|allowed|is no |unknown|missing|killed|give |write |report|mend|raise |take",
+    r"again|did you mean|nearest|no notebook|not valid|free |set |unset|delete|restore|correct|use |run |start |make |"
+    r"check |choose|save |name |need|must|should|allowed|is no |unknown|missing|killed|give |write |report|mend|raise |"
+    r"take",
     re.I,
 )
 """What a message that says what to do, or what was wrong, does not do without."""
@@ -441,7 +442,7 @@ def _write(
     content = {
         "seed": seed,
         "minutes": minutes,
-        "versions": {"python": here.python, "platform": here.platform, "commit": here.commit, "dirty": here.dirty},
+        "versions": {key: here[key] for key in ("python", "platform", "commit", "dirty")},
         "classes": counts,
         "failed": {id: why[:300] for id, (outcome, why) in outcomes.items() if outcome == "failed"},
         "skipped": sorted({why for outcome, why in outcomes.values() if outcome == "skipped"}),

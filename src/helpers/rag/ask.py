@@ -10,18 +10,12 @@ if TYPE_CHECKING:
 
 
 def box(ask: Callable[[str], object], example: str = "") -> ipywidgets.VBox:
-    """A text box that answers at Enter.
-
-    Args:
-        ask: a question in, what is shown of its answer out.
-        example: a question, shown while the box is empty.
-    """
+    """A text box that shows `ask` of the question at Enter, and an example while it is empty."""
     import ipywidgets  # noqa: PLC0415  # only for who has a notebook open
     from IPython.display import display  # noqa: PLC0415
 
-    text = ipywidgets.Text(
-        description="Question", placeholder=example, continuous_update=False, layout={"width": "100%"}
-    )
+    wide = {"width": "100%"}
+    text = ipywidgets.Text(description="Question", placeholder=example, continuous_update=False, layout=wide)
     output = ipywidgets.Output()
 
     def respond(_: object) -> None:

@@ -1,7 +1,5 @@
 """The names that a graph has: found in a text word for word, or taken for a name that is written a little wrong."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -14,20 +12,12 @@ from helpers.graph import Graph, GraphError
 
 @dataclass(frozen=True)
 class Normalised:
-    """A name as asked, and as the graph has it.
-
-    Attributes:
-        role: drug or effect.
-        asked: as the question has it.
-        name: as the graph has it; None if none is near enough.
-        distance: edits between the two (optimal string alignment).
-        nearest: what else it might be, the nearest first.
-    """
+    """A name of a role as asked, and as the graph has it (None if none is near enough); `nearest` are others."""
 
     role: str
     asked: str
     name: str | None
-    distance: int
+    distance: int  # edits between the two (optimal string alignment)
     nearest: tuple[str, ...] = ()
 
 
@@ -38,37 +28,23 @@ class Vocabulary:
     names: Mapping[str, tuple[str, ...]]
 
     @staticmethod
-    def of(**names: Iterable[str]) -> Vocabulary:
+    def of(**names: Iterable[str]) -> "Vocabulary":
         """The vocabulary of these names by role."""
         return Vocabulary({role: tuple(sorted(set(of_role))) for role, of_role in names.items()})
 
-    @classmethod
-    def read(cls, graph: Graph) -> Vocabulary:
-        """The drugs and effects of a graph with the labels `Drug` and `SideEffect`.
-
-        Raises:
-            helpers.graph.GraphError: the graph holds none.
-        """
-        queries = {
-            "drug": "MATCH (n:Drug) RETURN n.name AS name",
-            "effect": "MATCH (n:SideEffect) RETURN n.name AS name",
-        }
-        names = {role: [row["name"] for row in graph.read(query)] for role, query in queries.items()}
+    @staticmethod
+    def read(graph: Graph) -> "Vocabulary":
+        """The names of a graph with the labels `Drug` and `SideEffect`; a GraphError if it holds no drugs."""
+        query, labels = "MATCH (n:{}) RETURN n.name AS name", {"drug": "Drug", "effect": "SideEffect"}
+        names = {role: [row["name"] for row in graph.read(query.format(of))] for role, of in labels.items()}
         if not names["drug"]:
-            raise GraphError(
-                "The graph holds no drugs. Load them first, for example by running this notebook from its top."
-            )
-        return cls.of(**names)
+            raise GraphError("The graph holds no drugs. Load them, for example by running this notebook from its top.")
+        return Vocabulary.of(**names)
 
     def normalise(self, asked: str, role: str) -> Normalised:
-        """The graph's name for a name as written.
+        """The graph's name of a role for a name as written, whatever its case.
 
-        The same letters, whatever their case, are the same name. Otherwise the nearest name counts if it is at most
-        one edit away for each five letters, three at most, and no other name is as near.
-
-        Args:
-            asked: the name as written.
-            role: which names to look among.
+        Else the nearest name, if it is one edit away for each five letters, three at most, and no other is as near.
         """
         text = " ".join(asked.lower().split())
         names = {name.lower(): name for name in self.names[role]}
@@ -87,18 +63,16 @@ class Vocabulary:
         words = [(match.start(), match.end()) for match in re.finditer(r"[\w(][\w'().,/+-]*", text)]
         found: list[tuple[int, str, str]] = []
         used: set[int] = set()
-        lookup: dict[str, tuple[str, str]] = {}
-        for role, names in self.names.items():
-            for name in names:
-                lookup.setdefault(name.lower(), (role, name))
+        # the first of names that are the same in lower case
+        named = [(role, name) for role, names in self.names.items() for name in names]
+        lookup = {name.lower(): (role, name) for role, name in reversed(named)}
         longest = max((name.count(" ") + 1 for name in lookup), default=0)
         for size in range(min(longest, len(words)), 0, -1):
             for first in range(len(words) - size + 1):
                 span = range(first, first + size)
                 if used.isdisjoint(span):
                     piece = text[words[first][0] : words[first + size - 1][1]].lower()
-                    match = lookup.get(piece) or lookup.get(piece.rstrip(".,:;?!"))
-                    if match:
+                    if match := lookup.get(piece) or lookup.get(piece.rstrip(".,:;?!")):
                         found.append((first, *match))
                         used |= set(span)
         linked: dict[str, list[str]] = {role: [] for role in self.names}

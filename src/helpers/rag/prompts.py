@@ -1,8 +1,6 @@
 """Messages of a prompt: what is the same for all questions comes first, so that a server computes it once."""
 
-from __future__ import annotations
-
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 
 
 def chat(system: str, question: str, examples: Iterable[tuple[str, str]] = ()) -> list[dict[str, str]]:
@@ -11,3 +9,13 @@ def chat(system: str, question: str, examples: Iterable[tuple[str, str]] = ()) -
     for asked, answer in examples:
         messages += [{"role": "user", "content": asked}, {"role": "assistant", "content": answer}]
     return [*messages, {"role": "user", "content": question}]
+
+
+def alpaca(messages: Sequence[Mapping[str, str]]) -> str:
+    """An instruction and its input as plain text in the form of Alpaca, for a base model without a chat template."""
+    instruction, given = (message["content"] for message in messages)
+    return (
+        "Below is an instruction that describes a task, paired with an input that provides further context. Write a "
+        f"response that appropriately completes the request.\n\n### Instruction:\n{instruction}\n\n### Input:\n{given}"
+        "\n\n### Response:\n"
+    )

@@ -1,17 +1,42 @@
-"""Search by words, and the fusion of several searches."""
+"""Retrieval: where long texts are cut into passages, search by words, the fusion of several searches, reranking."""
 
-from __future__ import annotations
-
+import re
 from collections.abc import Iterable, Mapping, Sequence
+from typing import Protocol
 
 import bm25s
 import numpy as np
 import numpy.typing as npt
 
-from helpers.rag.rerank import Floats, Integers
+from helpers.vectors import from_hub
 
-FUSION = 60
-"""The constant of reciprocal rank fusion (Cormack et al. 2009)."""
+Floats = npt.NDArray[np.float64]
+Integers = npt.NDArray[np.int64]
+
+_BREAKS = tuple(re.compile(pattern) for pattern in (r"\n[ \t]*\n\s*", r"\n\s*", r"\s+"))
+"""Ends of a paragraph, of a line, of a word."""
+FUSION = 60  # the constant of reciprocal rank fusion (Cormack et al. 2009)
+
+
+def chunk_spans(text: str, size: int, overlap: int) -> list[tuple[int, int]]:
+    """Where to cut a text into passages of at most `size` characters that keep paragraphs where they can.
+
+    A passage ends at the last end that fits of a paragraph, or else of a line, or else of a word; the next one begins
+    up to `overlap` characters before, at such a place too.
+    """
+    if not 0 <= overlap < size / 2:
+        raise ValueError(f"The overlap must be at least 0 and below half of the size; found {overlap} of {size}.")
+    spans, start, end = [], 0, 0
+    while end < len(text):
+        fits = len(text) - start <= size
+        end = len(text) if fits else (_breaks(text, start + size // 2, start + size) or [start + size])[-1]
+        spans.append((start, end))
+        start = (_breaks(text, end - overlap, end) or [end - overlap])[0] if overlap else end
+    return spans
+
+
+def _breaks(text: str, low: int, high: int) -> list[int]:
+    return next((ends for p in _BREAKS if (ends := [m.end() for m in p.finditer(text, low, high)])), [])
 
 
 def word_index(texts: Sequence[str]) -> bm25s.BM25:
@@ -63,3 +88,28 @@ def reciprocal_rank_fusion(rankings: Iterable[Sequence[int]]) -> list[int]:
         for place, row in enumerate(ranking, start=1):
             scores[row] = scores.get(row, 0.0) + 1 / (FUSION + place)
     return sorted(scores, key=lambda row: (-scores[row], row))
+
+
+class Reranker(Protocol):
+    """Scores passages against a question; higher is better, in any unit. `model` is what it runs, `name` says how."""
+
+    name: str
+    model: str
+
+    def score(self, question: str, rows: Integers) -> Floats:
+        """One score a row; a row is the place of a passage in the store."""
+
+
+class CrossEncoder:
+    """A trained cross-encoder by name: question and passage go through one model together."""
+
+    def __init__(self, texts: Sequence[str], model: str) -> None:
+        """Load the model, which cuts what it cannot read; a EncoderUnavailable if it cannot be loaded."""
+        self._scorer = from_hub("CrossEncoder", model)
+        self.name, self.model = f"cross-encoder {model}", model
+        self._texts = list(texts)
+
+    def score(self, question: str, rows: Integers) -> Floats:
+        """The model's relevance scores."""
+        pairs = [(question, self._texts[row]) for row in rows.tolist()]
+        return np.asarray(self._scorer.predict(pairs, show_progress_bar=False), dtype=np.float64)

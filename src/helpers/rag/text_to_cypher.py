@@ -1,7 +1,5 @@
 """Cypher that a language model writes: read off its reply, run read-only, returned to it where it finds nothing."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -13,14 +11,7 @@ from helpers.llm import LLM
 
 @dataclass(frozen=True)
 class Attempt:
-    """One statement and what came of it.
-
-    Attributes:
-        cypher: as the model wrote it.
-        returned: the names in its column.
-        problem: why there are none, as it is told to the model; empty if there are.
-        seconds: in the graph.
-    """
+    """One statement: the names in its column, or the problem as worded for the model, and its seconds in the graph."""
 
     cypher: str
     returned: frozenset[str] = frozenset()
@@ -33,10 +24,8 @@ _BEGIN = re.compile(r"\b(?:OPTIONAL\s+MATCH|MATCH|WITH|UNWIND|CALL|RETURN)\b", r
 
 
 def read_statement(reply: str) -> str:
-    """The statement in a reply: within its first fence if it has one, from its first clause, to its first semicolon or
-    empty line."""
-    fenced = _FENCE.search(reply)
-    text = fenced[1] if fenced else reply
+    """The statement in a reply, within its first fence if any: from its first clause to a semicolon or empty line."""
+    text = fenced[1] if (fenced := _FENCE.search(reply)) else reply
     begun = _BEGIN.search(text)
     return re.split(r";|\n\s*\n", text[begun.start() :])[0].strip() if begun else ""
 
@@ -51,40 +40,23 @@ def run_statement(graph: Graph, cypher: str, *, max_rows: int = 100, timeout: fl
         message = str(error)
         kind = "Stopped" if "was stopped" in message else "Refused" if "refused it" in message else "Not allowed"
         return Attempt(cypher, problem=f"{kind}: {message[:300]}")
+    columns = list(found.rows[0]) if found.rows else []
+    values = [row.get(columns[0] if len(columns) == 1 else "answer") for row in found.rows]
+    problem = ""
     if found.truncated:
-        return Attempt(cypher, problem=f"Too many rows: more than {max_rows}.", seconds=found.seconds)
-    if not found.rows:
-        return Attempt(cypher, problem="No rows: it matches nothing.", seconds=found.seconds)
-    columns = list(found.rows[0])
-    column = columns[0] if len(columns) == 1 else "answer"
-    values = [row.get(column) for row in found.rows]
-    if not all(isinstance(value, str) for value in values):
+        problem = f"Too many rows: more than {max_rows}."
+    elif not values:
+        problem = "No rows: it matches nothing."
+    elif not all(isinstance(value, str) for value in values):
         there = ", ".join(columns)
         return Attempt(cypher, problem=f"Wrong column: one column of names, called answer, is needed; found {there}.")
-    return Attempt(cypher, frozenset(map(str, values)), seconds=found.seconds)
+    return Attempt(cypher, frozenset() if problem else frozenset(map(str, values)), problem, found.seconds)
 
 
 def write_and_run(
-    llm: LLM,
-    graph: Graph,
-    prompts: Iterable[Sequence[Message]],
-    *,
-    repairs: int,
-    max_tokens: int,
-    timeout: float = 5.0,
+    llm: LLM, graph: Graph, prompts: Iterable[Sequence[Message]], *, repairs: int, max_tokens: int, timeout: float = 5.0
 ) -> list[list[tuple[Attempt, Reply]]]:
-    """The statements that a model writes for each prompt, in order, each with the reply that holds it.
-
-    A statement that fails or finds nothing goes back to the model with the problem.
-
-    Args:
-        llm: the model.
-        graph: where the statements run, read-only.
-        prompts: messages of each question.
-        repairs: how often a statement may go back.
-        max_tokens: longest reply.
-        timeout: seconds that a statement may take.
-    """
+    """The statements that a model writes for each prompt, each with its reply; repaired `repairs` times at most."""
     turns = [list(prompt) for prompt in prompts]
     tried: list[list[tuple[Attempt, Reply]]] = [[] for _ in turns]
     open_ = list(range(len(turns)))

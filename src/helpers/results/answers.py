@@ -1,7 +1,6 @@
 """The table of answers: a row for each arm and unit (a question, a pair, a note): what was asked, said, read and true.
 
-Everything that a chapter shows is read off these rows. A run writes them to `_build/answers`; those of the reference
-run are in `data/answers`, one Parquet file for each notebook and arm.
+A run writes them to `_build/answers`; those of the reference run are in `data/answers`, a Parquet file for each arm.
 """
 
 from __future__ import annotations
@@ -22,34 +21,25 @@ from helpers.settings import BUILD, DATA, run_name
 BUILT = BUILD / "answers"
 RELEASED = DATA / "answers"
 
-TEXTS = ("question", "answer", "predicted", "gold")
-"""What a licence can forbid to pass on; the ids of items stay."""
+TEXTS = ("question", "answer", "predicted", "gold")  # what a licence can forbid to pass on; the ids of items stay
 
-_NAMED = pa.dictionary(pa.int16(), pa.string())
-_STRATUM = pa.struct([("name", pa.string()), ("value", pa.string())])
-_ITEM = pa.struct(
-    {
-        **dict.fromkeys(("id", "label"), pa.string()),
-        **dict.fromkeys(("gold", "predicted"), pa.bool_()),
-        **{"rank": pa.int32(), "score": pa.float32(), "strata": pa.list_(_STRATUM)},
-    }
-)
-_MEASURE = pa.struct([("name", pa.string()), ("top", pa.float64()), ("bottom", pa.float64())])
+_STRATA = pa.list_(pa.struct([("name", pa.string()), ("value", pa.string())]))
+_ITEM = {
+    **dict.fromkeys(("id", "label"), pa.string()),
+    **dict.fromkeys(("gold", "predicted"), pa.bool_()),
+    **{"rank": pa.int32(), "score": pa.float32(), "strata": _STRATA},
+}
+_MEASURE = {"name": pa.string(), "top": pa.float64(), "bottom": pa.float64()}
 _TYPES = {
-    **dict.fromkeys(("source", "run", "model", "task", "split", "arm"), _NAMED),
-    **dict.fromkeys(("unit", "of"), pa.string()),
-    "repeat": pa.int16(),
-    "cluster": pa.string(),
-    "strata": pa.list_(_STRATUM),
+    **dict.fromkeys(("source", "run", "model", "task", "split", "arm"), pa.dictionary(pa.int16(), pa.string())),
+    **{"unit": pa.string(), "of": pa.string(), "repeat": pa.int16(), "cluster": pa.string(), "strata": _STRATA},
     **dict.fromkeys(TEXTS, pa.string()),
     **dict.fromkeys(("parsed", "cut", "overflow"), pa.bool_()),
-    "items": pa.list_(_ITEM),
-    "measures": pa.list_(_MEASURE),
+    **{"items": pa.list_(pa.struct(_ITEM)), "measures": pa.list_(pa.struct(_MEASURE))},
     "requests": pa.list_(pa.string()),
 }
 SCHEMA = pa.schema([pa.field(name, kind, nullable=name in TEXTS) for name, kind in _TYPES.items()])
-KEY = ("source", "run", "model", "task", "split", "arm", "unit", "of", "repeat")
-"""What tells the rows apart."""
+KEY = ("source", "run", "model", "task", "split", "arm", "unit", "of", "repeat")  # what tells the rows apart
 
 
 @dataclass(frozen=True)
@@ -67,47 +57,29 @@ class Item:
 
 @dataclass(frozen=True)
 class Answer:
-    """One row. An arm gives what it said, `answered` adds what it was asked.
+    """One row. An arm gives what it said, `answered` adds what it was asked."""
 
-    Attributes:
-        arm: the architecture that answered.
-        unit: what was asked about, by an id that is the same in every run and profile.
-        cluster: units that are resampled and permuted together share it (a drug, a patient, a document).
-        source: rerun, or released by the authors.
-        run: the profile, or the release.
-        model: who answered; empty for an arm without a model.
-        task, split: corpus or sub-task; test, held-out or taught.
-        of: whose answer is judged, if this is a judge's.
-        repeat: which repetition.
-        strata: groups that the unit belongs to, by name.
-        question, answer, predicted, gold: what was asked, said, read and true.
-        parsed, cut, overflow: whether the answer could be read, met its token limit, or had too long a prompt.
-        items: of an answer that is a set or a ranking.
-        measures: name -> (top, bottom); a score is the sum of the tops over that of the bottoms.
-        requests: keys in `results.requests`.
-    """
-
-    arm: str = ""
-    unit: str = ""
-    cluster: str = ""
-    source: str = "rerun"
-    run: str = ""
-    model: str = ""
-    task: str = ""
-    split: str = "test"
-    of: str = ""
-    repeat: int = 0
-    strata: Mapping[str, str] = field(default_factory=dict)
-    question: str | None = None
+    arm: str = ""  # the architecture that answered
+    unit: str = ""  # what was asked about, by an id that is the same in every run and profile
+    cluster: str = ""  # shared by units that are resampled and permuted together (a drug, a patient, a document)
+    source: str = "rerun"  # or released, by the authors
+    run: str = ""  # the profile, or the release
+    model: str = ""  # who answered; empty for an arm without a model
+    task: str = ""  # corpus or sub-task
+    split: str = "test"  # or held-out, or taught
+    of: str = ""  # whose answer is judged, if this is a judge's
+    repeat: int = 0  # which repetition
+    strata: Mapping[str, str] = field(default_factory=dict)  # groups that the unit belongs to, by name
+    question: str | None = None  # what was asked, said, read and true
     answer: str | None = None
     predicted: str | None = None
     gold: str | None = None
-    parsed: bool = True
-    cut: bool = False
-    overflow: bool = False
-    items: Sequence[Item] = ()
+    parsed: bool = True  # the answer could be read
+    cut: bool = False  # it met its token limit
+    overflow: bool = False  # its prompt was too long
+    items: Sequence[Item] = ()  # of an answer that is a set or a ranking
     measures: Measures = field(default_factory=dict)
-    requests: Sequence[str] = ()
+    requests: Sequence[str] = ()  # keys in `results.requests`
 
 
 COLUMNS = [f.name for f in fields(Answer)]
@@ -129,41 +101,18 @@ class Unit(Protocol):
 
 
 def answered(said: Answer, unit: Unit, **row: Any) -> Answer:  # noqa: ANN401  # columns of the row
-    """A row: what an arm said, about this unit.
-
-    A first answer of YES or NO gets the five measures of `binary`; an unread one counts as NO.
-    """
-    measures = dict(said.measures)
-    if unit.gold in ("YES", "NO") and not said.repeat:
-        measures = {**binary(unit.gold == "YES", said.predicted == "YES"), **measures}
-    return replace(
-        said,
-        unit=unit.unit,
-        cluster=unit.cluster,
-        question=unit.text,
-        gold=unit.gold,
-        strata={**unit.strata, **said.strata},
-        measures=measures,
-        **row,
-    )
-
-
-# ------------------------------------------------------------------------------------------------------------- files
+    """A row: what an arm said, about this unit; a first YES or NO with its `binary` measures, an unread one as NO."""
+    asked: Any = {"unit": unit.unit, "cluster": unit.cluster, "question": unit.text, "gold": unit.gold}
+    first = unit.gold in ("YES", "NO") and not said.repeat
+    measures = binary(unit.gold == "YES", said.predicted == "YES") if first else {}
+    strata = {**unit.strata, **said.strata}
+    return replace(said, **asked, strata=strata, measures={**measures, **said.measures}, **row)
 
 
 def write(folder: Path, frame: pd.DataFrame, *, licence: str, withheld: bool = False) -> None:
-    """Write a run's rows, one file for each arm; files of arms that are no longer there go.
+    """Write a run's rows, one file for each arm in place of earlier ones, without their texts if `withheld`.
 
-    The same rows give the same bytes: they are sorted, and nothing in a file depends on when or where it was written.
-
-    Args:
-        folder: of the notebook.
-        frame: the rows, with the columns of `Answer`.
-        licence: of the texts in them.
-        withheld: leave out the texts, whose licence does not allow them to be passed on.
-
-    Raises:
-        ValueError: two rows have the same key.
+    The same rows give the same bytes. A ValueError if two rows have the same key.
     """
     if (twice := frame.duplicated(list(KEY))).any():
         raise ValueError(f"Rows of the table of answers differ in {', '.join(KEY)}; twice: {frame[twice].iloc[0].unit}")
@@ -180,31 +129,15 @@ def write(folder: Path, frame: pd.DataFrame, *, licence: str, withheld: bool = F
 
 def _columns(rows: pd.DataFrame, *, withheld: bool) -> dict[str, list[Any]]:
     columns = {name: rows[name].tolist() for name in COLUMNS}
-    columns["strata"] = [_pairs(of) for of in columns["strata"]]
-    columns["measures"] = [
-        [{"name": name, "top": top, "bottom": bottom} for name, (top, bottom) in sorted(of.items())]
-        for of in columns["measures"]
-    ]
-    columns["items"] = [[vars(item) | {"strata": _pairs(item.strata)} for item in of] for of in columns["items"]]
+    columns["strata"] = [sorted(of.items()) for of in columns["strata"]]
+    columns["measures"] = [[(name, *of) for name, of in sorted(measures.items())] for measures in columns["measures"]]
+    columns["items"] = [[vars(x) | {"strata": sorted(x.strata.items())} for x in of] for of in columns["items"]]
     columns["requests"] = [list(of) for of in columns["requests"]]
     return columns | ({name: [None] * len(rows) for name in TEXTS} if withheld else {})
 
 
-def _pairs(strata: Mapping[str, str]) -> list[dict[str, str]]:
-    return [{"name": name, "value": value} for name, value in sorted(strata.items())]
-
-
 def read(folder: Path, columns: Sequence[str] = COLUMNS) -> pd.DataFrame:
-    """The rows of a notebook, in the order of their key.
-
-    Args:
-        folder: of the notebook, or one file.
-        columns: of `Answer`, with those of `KEY`; without `items` and texts a large table is read in a fraction of
-            the time.
-
-    Raises:
-        StoreError: a file is missing or is no table of answers; the message names the command that restores it.
-    """
+    """The rows of a notebook's folder, or of one file, by their key, which must be among `columns`; or a StoreError."""
     paths = [folder] if folder.is_file() else sorted(folder.glob("*.parquet"))
     if not paths:
         raise StoreError(f"{folder} has no answers. Make them: make notebook NB={folder.name}")

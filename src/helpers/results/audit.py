@@ -5,10 +5,9 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from itertools import combinations
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -17,8 +16,7 @@ from sklearn.feature_extraction.text import TfidfVectorizer
 from sklearn.metrics.pairwise import linear_kernel
 
 from helpers.results import answers, figures, paired
-from helpers.results.intervals import Column
-from helpers.results.metrics import proportion
+from helpers.results.metrics import Column, proportion
 from helpers.results.outcomes import Outcomes
 from helpers.results.paired import Paired
 from helpers.results.verdicts import ALPHA
@@ -32,8 +30,7 @@ READ: Final = (*answers.KEY, "cluster", "strata", "question", "predicted", "gold
 MANY, MOST, NEAR = 20, 2000, 50  # labels, at most; questions compared, at most; rows beside a cut
 
 
-@dataclass(frozen=True)
-class Part:
+class Part(NamedTuple):
     """Rows under one check: whose, their figures, whether these differ in the way that misleads, and p (0: no test)."""
 
     where: str
@@ -161,8 +158,8 @@ def audit(out: Outcomes, most: int = 3) -> pd.DataFrame:
     table = []
     for check, (of, needs) in CHECKS.items():
         parts = [*of(out)]
-        tested = zip(parts, paired.holm([part.p for part in parts]), strict=True)
-        found = [part for part, p in tested if part.suspect and p < ALPHA]
+        ps = paired.holm([part.p for part in parts])
+        found = [part for part, p in zip(parts, ps, strict=True) if part.suspect and p < ALPHA]
         verdict = "found" if found else "not found" if parts else f"not applicable: needs column {needs}"
         told = " | ".join(": ".join(filter(None, (part.where, part.told))) for part in (found or parts)[:most])
         table.append((check, verdict, f"{len(found)} of {len(parts)}" * bool(parts), told))

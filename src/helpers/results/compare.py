@@ -1,6 +1,6 @@
 """Prints where two models differ on the same arms and units of a notebook.
 
-python -m helpers.results.compare NOTEBOOK [--models A B] [--measure MEASURE] [--most N]
+python -m helpers.results.compare NOTEBOOK [--models A B] [--measure MEASURE]
 """
 
 from __future__ import annotations
@@ -18,66 +18,48 @@ from helpers.results.outcomes import PAIRING, PARTS, Outcomes
 from helpers.results.requests import StoreError
 from helpers.settings import settings, told
 
-MEASURES = ("accuracy", "exact", "right", "f1")
-"""The measure that is compared is the first of these that an arm has; another one is named by `--measure`."""
+MEASURES = ("accuracy", "exact", "right", "f1")  # compared is the first that an arm has, else its first fraction
+MOST = 5  # units of each arm that are shown
 
 
-def compare(notebook: str, profile: str, models: Sequence[str] = (), measure: str = "", most: int = 5) -> str:
-    """Two models on the same arms and units: scores, paired tests and the units on which they differ, as plain text.
-
-    The tests are those of `Outcomes.against`: a paired randomisation by cluster, which is McNemar's exact test where
-    answers are right or wrong and each unit is its own cluster; p is adjusted by Holm over all arms.
-
-    Args:
-        notebook: whose rows.
-        profile: of the runs.
-        models: two of those that answered; default: that of the run, and the first other one.
-        measure: a ratio; default: the first of `MEASURES` that an arm has.
-        most: units to name for each arm.
-
-    Raises:
-        StoreError: there are not two models with answers, or they share no arm and unit.
-    """
+def compare(notebook: str, profile: str, models: Sequence[str] = (), measure: str = "") -> str:
+    """Two models (the run's and the first other one) on the same arms: scores, paired tests, where they differ."""
     own = answers.read(answers.newest(notebook, profile))
     further = others(notebook, profile)
     asked = own[(own.model != "") & own.requests.map(len).astype(bool)].model.value_counts()
     there = {str(model): own[own.model == model] for model in asked.index} | further
     wanted = list(models) or [*list(there)[:1], *further][:2]
     if len(wanted) != 2 or not set(wanted) <= there.keys():
-        raise StoreError(
-            f"Two models with answers to {notebook} are needed; there are {', '.join(there) or 'none'}. Add one: make "
-            f"models MODELS=... NB={notebook}"
-        )
+        needed = f"Two models with answers to {notebook} are needed; there are {', '.join(there) or 'none'}."
+        raise StoreError(f"{needed} Add one: make models MODELS=... NB={notebook}")
     first, second = (there[model] for model in wanted)
-    chosen = {arm: _measure(rows, measure) for arm, rows in first.groupby("arm", sort=False)}
-    shared = first[[*PAIRING, "arm"]].merge(second[[*PAIRING, "arm"]])
-    arms = [str(arm) for arm, of in chosen.items() if of and (shared.arm == arm).any()]
-    if not arms:
+    shared = set(first[[*PAIRING, "arm"]].merge(second[[*PAIRING, "arm"]]).arm)
+    chosen = {str(arm): _measure(rows, measure) for arm, rows in first.groupby("arm", sort=False) if arm in shared}
+    chosen = {arm: name for arm, name in chosen.items() if name}
+    if not chosen:
         raise StoreError(f"{' and '.join(wanted)} share no arm and unit of {notebook}.")
     # each arm with its measure under one name, so that all arms are one family of tests
-    rows = pd.concat([_named(of, chosen, model) for of, model in zip((first, second), wanted, strict=True)])
-    out = Outcomes(rows, labels={_name(arm, model): f"{arm}: {model}" for arm in arms for model in wanted})
-    family = out.against([(_name(arm, wanted[0]), _name(arm, wanted[1])) for arm in arms], "score")
-    of_units = ", ".join(f"{arm} {measure_label(str(chosen[arm]))}" for arm in arms)
+    rows = pd.concat([_renamed(of, chosen, model) for of, model in zip((first, second), wanted, strict=True)])
+    out = Outcomes(rows, labels={f"{arm} by {model}": f"{arm}: {model}" for arm in chosen for model in wanted})
+    family = out.against([(f"{arm} by {wanted[0]}", f"{arm} by {wanted[1]}") for arm in chosen], "score")
+    of_units = ", ".join(f"{arm} {measure_label(name)}" for arm, name in chosen.items())
     lines = [out.tests(family, f"{notebook}: {wanted[0]} against {wanted[1]} ({of_units})").text, ""]
-    for arm in arms:
-        lines += _differing(first, second, arm, str(chosen[arm]), most)
+    for arm, name in chosen.items():
+        lines += _differing(first, second, arm, name)
     return "\n".join([*lines, f"Open one, by all models: make answers NB={notebook} ARM=... UNIT=..."])
 
 
 def others(notebook: str, profile: str) -> dict[str, pd.DataFrame]:
-    """The rows of models that the newest run did not ask, by model: this machine's runs before the reference runs.
-
-    Raises:
-        StoreError: the newest run has no rows, or a file is no table of answers.
-    """
+    """The rows of models that the newest run did not ask, by model: this machine's runs before the reference runs."""
     main = answers.newest(notebook, profile)
     built = [answers.BUILT / profile / notebook, *sorted(answers.BUILT.glob(f"{profile}@*/{notebook}"))]
     kept = [answers.RELEASED / notebook, *sorted(answers.RELEASED.glob(f"{notebook}@*"))]
     seen = {"", *answers.read(main, answers.KEY).model}
     found: dict[str, pd.DataFrame] = {}
     for folder in (*built, *kept):
-        if folder != main and any(folder.glob("*.parquet")):
+        if folder == main or not any(folder.glob("*.parquet")):
+            continue
+        if not seen.issuperset(answers.read(folder, answers.KEY).model):
             rows = answers.read(folder)
             rows = rows[(rows.run == profile) & ~rows.model.isin(seen)]
             found |= {str(model): of for model, of in rows.groupby("model", sort=False)}
@@ -86,14 +68,9 @@ def others(notebook: str, profile: str) -> dict[str, pd.DataFrame]:
 
 
 def beside_models(own: Outcomes, scores: Mapping[str, Any], others: Mapping[str, pd.DataFrame]) -> figures.Html:
-    """A table of scores with a column for each other model, on the same arms and units.
+    """A table of scores, by what the run left with it, with a column for the rows of each other model.
 
     A cell stays empty where the table's rows are not all the run's of its arm, for example after a choice of units.
-
-    Args:
-        own: rows of the run.
-        scores: what its `table` or `beside` left with the table.
-        others: rows of the other models, by model.
     """
     rows = [dict(row) for row in scores["rows"]]
     one = len({part["measure"] for part in scores["scored"]}) == 1
@@ -108,42 +85,30 @@ def beside_models(own: Outcomes, scores: Mapping[str, Any], others: Mapping[str,
     return figures.table(pd.DataFrame(rows), scores["caption"])
 
 
-def _measure(rows: pd.DataFrame, measure: str) -> str | None:
+def _measure(rows: pd.DataFrame, measure: str) -> str:
     there = {name for of in rows.measures for name in of}
     fractions = sorted(name for name in there if unit(name) == "fraction")
-    return next((name for name in ((measure,) if measure else (*MEASURES, *fractions)) if name in there), None)
+    return next((name for name in ((measure,) if measure else (*MEASURES, *fractions)) if name in there), "")
 
 
-def _name(arm: str, model: str) -> str:
-    return f"{arm} by {model}"
+def _renamed(rows: pd.DataFrame, chosen: Mapping[str, str], model: str) -> pd.DataFrame:
+    pairs = zip((chosen.get(arm) for arm in rows.arm), rows.measures, strict=True)
+    scores = [{"score": of[name]} if name in of else {} for name, of in pairs]
+    return rows.assign(arm=rows.arm + f" by {model}", measures=pd.Series(scores, index=rows.index))
 
 
-def _named(rows: pd.DataFrame, chosen: dict[str, str | None], model: str) -> pd.DataFrame:
-    scores = [
-        {"score": of[chosen[arm]]} if chosen.get(arm) in of else {}
-        for arm, of in zip(rows.arm, rows.measures, strict=True)
-    ]
-    return rows.assign(arm=[_name(arm, model) for arm in rows.arm], measures=pd.Series(scores, index=rows.index))
-
-
-def _differing(first: pd.DataFrame, second: pd.DataFrame, arm: str, measure: str, most: int) -> list[str]:
-    """The units of an arm on which the models have different scores."""
+def _differing(first: pd.DataFrame, second: pd.DataFrame, arm: str, measure: str) -> list[str]:
     both = [of[of.arm == arm].set_index(list(PAIRING)) for of in (first, second)]
-    pairs = both[0].join(both[1], how="inner", rsuffix="_second")
-    pairs = pairs[
-        pairs.measures.map(lambda of: of.get(measure)) != pairs.measures_second.map(lambda of: of.get(measure))
-    ]
-    units = pairs.reset_index()
-    lines = [f"{arm}: {len(units)} units differ in {measure_label(measure)}"]
-    lines += [
-        f"   {row['unit']}: {_said(row['predicted'])} | {_said(row['predicted_second'])} (true: {_said(row['gold'])})"
-        for row in units.head(most).to_dict("records")
-    ]
-    return lines
+    pairs = both[0].join(both[1], how="inner", rsuffix="_second").reset_index()
+    scores = (pairs[side].map(lambda of: of.get(measure)) for side in ("measures", "measures_second"))
+    units = pairs[next(scores) != next(scores)]
+    texts = units.head(MOST)[["predicted", "predicted_second", "gold"]].map(_said)
+    told = (f"   {u}: {a} | {b} (true: {c})" for u, (a, b, c) in zip(units.unit, texts.values.tolist(), strict=False))
+    return [f"{arm}: {len(units)} units differ in {measure_label(measure)}", *told]
 
 
 def _said(text: str | None) -> str:
-    return "-" if text is None else " ".join(text.split())[:60]
+    return " ".join(text.split())[:60] if isinstance(text, str) else "-"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -152,9 +117,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("notebook")
     parser.add_argument("--models", nargs="*", default=())
     parser.add_argument("--measure", default="")
-    parser.add_argument("--most", type=int, default=5)
     given = parser.parse_args(arguments)
-    sys.stdout.write(f"{compare(given.notebook, settings().profile, given.models, given.measure, given.most)}\n")
+    sys.stdout.write(f"{compare(given.notebook, settings().profile, given.models, given.measure)}\n")
     return 0
 
 

@@ -1,10 +1,8 @@
-"""The book's look: figures, tables, scores and prompts, the same in a notebook and in the book, in light and in dark.
-
-A figure is drawn as SVG whose ink is the colour of the text around it, so that one file serves both themes.
-"""
+"""The book's look: figures, tables, scores and prompts, in a notebook and in the book, in light and in dark."""
 
 from __future__ import annotations
 
+import io
 import math
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -13,13 +11,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, cast
 
 import markupsafe
+import matplotlib as mpl
 import matplotlib.pyplot as plt
 import pandas as pd
 import seaborn as sns
 from matplotlib.figure import Figure as MplFigure
+from matplotlib.text import Text
 
-from helpers.results.markup import Markup, escape, readable
-from helpers.results.svg import INK, as_svg
+from helpers.results.markup import UNSEEN, Markup, escape, readable
 
 if TYPE_CHECKING:
     from helpers.results.metrics import Score
@@ -34,18 +33,17 @@ ARMS: Final[dict[str, tuple[str, str]]] = {
     "majority": ("Majority (floor)", "#808080"),
     "lookup": ("Lookup (ceiling)", "#808080"),
 }
-"""Label and colour of each arm. The colours keep 3:1 contrast on white and on the dark theme, and stay apart under
-the three common kinds of colour blindness."""
-
-
+"""Label and colour of each arm: 3:1 contrast on white and on the dark theme, apart for the colour-blind."""
+SCORES: Final = "application/vnd.rag-scores+json"  # the kind of an output that says how its table of scores was made
+INK: Final = "#102030"  # stands in matplotlib for the colour of the text around; `figure` makes it `currentColor`
+_FONT: Final = "var(--pst-font-family-base, system-ui), sans-serif"
+# what matplotlib's own formatters write on a logarithmic axis
+_POWER: Final = re.compile(r"\$\\mathdefault\{-?[\d.]*(\\times)?(\d+\^\{-?[\d.]+\})?\}\$")
 _EMPTY: Final = "\N{EN DASH}"
 _MINUS: Final = "\N{MINUS SIGN}"
 _WRITTEN: Final = re.compile(rf"{_EMPTY}|[<~+{_MINUS}-]? ?\d[\d,.]*( ?%| s| pp| /s)?( \[[^]]*\])?(, [\d,]+ unparsed)?")
-
-
 _MARKDOWN: Final = {ord(character): f"&#{ord(character)};" for character in "\\`*_[]{}$|~.:@"}
-_NO_MATH: Final = "tex2jax_ignore mathjax_ignore"
-"""Classes of an element in which MathJax takes a dollar for a dollar."""
+_NO_MATH: Final = "tex2jax_ignore mathjax_ignore"  # classes of an element in which MathJax takes a dollar for a dollar
 
 
 def inline(text: str) -> Markup:
@@ -64,11 +62,7 @@ _STYLE: Final = Markup(
 
 
 def arm_colour(arm: str) -> str:
-    """The colour that an arm has in every figure, as `#rrggbb`.
-
-    Raises:
-        KeyError: the arm is not in `ARMS`.
-    """
+    """The colour that an arm has in every figure, as `#rrggbb`; a KeyError if `ARMS` lacks it."""
     if arm not in ARMS:
         raise KeyError(f"There is no arm {arm!r}. The arms are {', '.join(ARMS)}; figures.ARMS takes a new one.")
     return ARMS[arm][1]
@@ -76,76 +70,45 @@ def arm_colour(arm: str) -> str:
 
 def use_style() -> None:
     """Give every figure of this process the book's look. Call it once, in the set-up cell."""
-    sns.set_theme(
-        context="notebook",
-        style="ticks",
-        palette=list(dict.fromkeys(colour for _, colour in ARMS.values())),
-        rc={
-            **dict.fromkeys(
-                ("text.color", "axes.labelcolor", "axes.edgecolor", "xtick.color", "ytick.color", "axes.titlecolor"),
-                INK,
-            ),
-            "figure.facecolor": "none",
-            "axes.facecolor": "none",
-            "savefig.facecolor": "none",
-            "legend.frameon": False,
-            "grid.color": "#808080",
-            "grid.alpha": 0.3,
-            "axes.spines.top": False,
-            "axes.spines.right": False,
-            "axes.titlelocation": "left",
-            "axes.titleweight": "bold",
-            "axes.titlesize": 12,
-            "axes.labelsize": 11,
-            "xtick.labelsize": 10.5,
-            "ytick.labelsize": 10.5,
-            "legend.fontsize": 10.5,
-            "lines.linewidth": 2,
-            "font.family": "sans-serif",
-            "font.sans-serif": ["DejaVu Sans"],
-            "figure.figsize": (7.2, 4.0),
-            "figure.constrained_layout.use": True,
-            # text stays text: small, searchable, and set in the font of the page
-            "svg.fonttype": "none",
-            # the same figure is the same file
-            "svg.hashsalt": "medical-rag-book",
-        },
-    )
-
-
-# -- numbers ----------------------------------------------------------------------------------------------------------
+    inked = ("text.color", "axes.labelcolor", "axes.edgecolor", "xtick.color", "ytick.color", "axes.titlecolor")
+    small = ("xtick.labelsize", "ytick.labelsize", "legend.fontsize")
+    look = {
+        **dict.fromkeys(inked, INK),
+        **dict.fromkeys(("figure.facecolor", "axes.facecolor", "savefig.facecolor"), "none"),
+        **dict.fromkeys(("legend.frameon", "axes.spines.top", "axes.spines.right"), False),
+        **dict.fromkeys(small, 10.5),
+        **{"grid.color": "#808080", "grid.alpha": 0.3, "lines.linewidth": 2},
+        **{"axes.titlelocation": "left", "axes.titleweight": "bold", "axes.titlesize": 12, "axes.labelsize": 11},
+        **{"font.family": "sans-serif", "font.sans-serif": ["DejaVu Sans"]},
+        **{"figure.figsize": (7.2, 4.0), "figure.constrained_layout.use": True},
+        # text stays text: small, searchable, and set in the font of the page; the same figure is the same file
+        **{"svg.fonttype": "none", "svg.hashsalt": "medical-rag-book"},
+    }
+    sns.set_theme(style="ticks", palette=list(dict.fromkeys(colour for _, colour in ARMS.values())), rc=look)
 
 
 def number(value: float | None, unit: str = "fraction", *, digits: int | None = None) -> str:
-    """One number with its unit: `96.5 %`, `0.09 s`, `11 /s`, `19,520`, `+0.31 pp`; a dash if there is none.
-
-    `unit` is that of the published numbers: fraction, seconds, per_second, count or percentage_points; or ratio, for an
-    AUC or a correlation. A fraction is shown in per cent, percentage points are given as such. What is rounded to
-    nothing has no minus sign.
-
-    Raises:
-        ValueError: the unit is not one of these.
-    """
+    """One number with its unit: `96.5 %`, `0.09 s`, `11 /s`, `19,520`, `+0.31 pp`; a dash if there is none."""
     if value is None or pd.isna(value):
         return _EMPTY
-    formats: dict[str, Callable[[float, int | None], str]] = {
-        "fraction": lambda x, d: f"{100 * x:z.{1 if d is None else d}f} %",
-        "seconds": lambda x, d: f"{x:z,.{2 if d is None else d}f} s",
-        "per_second": lambda x, d: f"{x:z,.{d}f} /s" if d is not None else f"{x:,.3g} /s",
-        "count": lambda x, d: f"{x:z,.{d or 0}f}",
-        "ratio": lambda x, d: f"{x:z.{2 if d is None else d}f}",
-        "percentage_points": lambda x, d: f"{x:+z.{2 if d is None else d}f} pp",
+    formats = {  # z: what is rounded to nothing has no minus sign
+        "fraction": ("z.1f", " %"),
+        "seconds": ("z,.2f", " s"),
+        "per_second": ("z,.3g", " /s"),
+        "count": ("z,.0f", ""),
+        "ratio": ("z.2f", ""),
+        "percentage_points": ("+z.2f", " pp"),
     }
     if unit not in formats:
         raise ValueError(f"There is no unit {unit!r}. The units are {', '.join(formats)}.")
-    return formats[unit](float(value), digits).replace("-", _MINUS)
+    how, suffix = formats[unit]
+    if digits is not None:
+        how = re.sub(r"\d[fg]", f"{digits}f", how)
+    return f"{100 * value if unit == 'fraction' else float(value):{how}}{suffix}".replace("-", _MINUS)
 
 
 def score_text(score: Score | None, unit: str = "fraction", *, digits: int | None = None) -> str:
-    """A score with its 95 % interval: `96.5 % [95.9, 97.0]`. Answers that did not parse are counted after it.
-
-    Less than 50 ms has four digits: `0.0034 s [0.0028, 0.0039]`.
-    """
+    """A score with its 95 % interval and its unparsed answers: `96.5 % [95.9, 97.0]`; below 50 ms with four digits."""
     if score is None or pd.isna(score.value):
         return _EMPTY
     if unit == "seconds" and digits is None and 0 < score.value < 0.05:
@@ -179,8 +142,7 @@ def points(test: Paired | pd.Series) -> str:
 
 def points_text(value: float, low: float, high: float) -> str:
     """The same of three numbers."""
-    bounds = (signed(100 * bound, 1) for bound in (low, high))
-    return f"{signed(100 * value, 1)} [{', '.join(bounds)}]"
+    return f"{signed(100 * value, 1)} [{signed(100 * low, 1)}, {signed(100 * high, 1)}]"
 
 
 def p_text(p: float) -> str:
@@ -193,18 +155,17 @@ def p_words(p: float) -> str:
     return f"p {p_text(p)}" if p < 0.001 else f"p = {p_text(p)}"
 
 
-# -- tables -----------------------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Html:
     """Something a notebook shows: HTML for the page, plain text for a terminal."""
 
     html: str
     text: str
+    scores: dict[str, Any] | None = None  # how a table of scores was made, for the columns of other models
 
-    def _repr_html_(self) -> str:
-        return self.html
+    def _repr_mimebundle_(self, **_: object) -> dict[str, Any]:
+        made = {SCORES: self.scores} if self.scores else {}
+        return {"text/html": self.html, "text/plain": repr(self), **made}
 
     def __html__(self) -> str:
         """What a template writes."""
@@ -215,20 +176,6 @@ class Html:
         return readable(self.text)
 
 
-SCORES: Final = "application/vnd.rag-scores+json"
-"""The kind of an output that says how its table of scores was made."""
-
-
-@dataclass(frozen=True)
-class ScoreTable(Html):
-    """A table of scores, with what the book needs to add another model's column."""
-
-    scores: dict[str, Any]
-
-    def _repr_mimebundle_(self, **_: object) -> dict[str, Any]:
-        return {"text/html": self.html, "text/plain": repr(self), SCORES: self.scores}
-
-
 def table(
     df: pd.DataFrame,
     caption: str,
@@ -237,58 +184,37 @@ def table(
     formats: Mapping[str, str | Callable[[Any], str]] | None = None,
     classes: str = "",
 ) -> Html:
-    """A table in the book's look, in a frame that scrolls sideways where the screen is narrow.
+    """A table in the book's look, in a frame that scrolls sideways where the screen is narrow; a `sample` says SAMPLE.
 
-    Numbers and scores, also if written already, stand to the right, text to the left; a missing value is a dash. A
-    named index becomes the first column, an unnamed one is left out. On a phone each cell can carry its column's name
-    (`data-label`).
-
-    Args:
-        df: one row per line. A cell of type `markupsafe.Markup` is taken as HTML, any other text is escaped.
-        caption: what the table shows; it is also the name that a screen reader says.
-        sample: the numbers come from the bundled sample: the caption says SAMPLE.
-        formats: column -> unit of `number` ("fraction", "seconds", ...), or a function of the cell. The default
-            shows whole numbers with a comma, other numbers with three decimals, scores by `score_text`.
-        classes: further CSS classes of the table.
-
-    Raises:
-        ValueError: the columns have several levels, or `formats` names a column that is not there.
+    A cell of type `markupsafe.Markup` is taken as HTML, any other text is escaped; a missing value is a dash. `formats`
+    gives columns a unit of `number`, or a function of the cell. A named index becomes the first column.
     """
     if df.columns.nlevels > 1:
         raise ValueError("A table has one row of column names; these have several levels. Join them into one first.")
     if df.index.name is not None:
         df = df.reset_index()
-    formats = formats or {}
-    if unknown := [name for name in formats if name not in df.columns]:
+    how = dict(formats or {})
+    if unknown := [name for name in how if name not in df.columns]:
         raise ValueError(f"formats names {unknown}, but the columns are {list(df.columns)}.")
-    numeric = {column: _is_numeric(df[column]) or isinstance(formats.get(column), str) for column in df.columns}
-    cells = [
-        {column: _cell(value, formats.get(column)) for column, value in zip(df.columns, row, strict=True)}
+    numeric = [_is_numeric(df[column]) or isinstance(how.get(column), str) for column in df.columns]
+    columns = [(escape(name), ' class="num"' * right) for name, right in zip(df.columns, numeric, strict=True)]
+    rows = [
+        [_cell(value, how.get(column)) for column, value in zip(df.columns, row, strict=True)]
         for row in df.itertuples(index=False, name=None)
     ]
-    heading = _caption(caption, sample=sample)
-    out = [
-        f'<div class="rag-scroll {_NO_MATH}" role="region" tabindex="0" aria-label="{escape(caption)}">{_STYLE}',
-        f'<table class="rag-table {escape(classes)}"><caption>{heading}</caption><thead><tr>',
-        *(f'<th scope="col"{_num(numeric[column])}>{escape(column)}</th>' for column in df.columns),
-        "</tr></thead><tbody>",
-    ]
-    for row in cells:
-        tds = (
-            f'<td data-label="{escape(column)}"{_num(numeric[column])}>{escape(cell)}</td>'
-            for column, cell in row.items()
-        )
-        out.append(f"<tr>{''.join(tds)}</tr>")
-    out.append("</tbody></table></div>")
-    words = [
-        [cell.striptags() if isinstance(cell, markupsafe.Markup) else cell for cell in row.values()] for row in cells
-    ]
+    head = "".join(f'<th scope="col"{right}>{name}</th>' for name, right in columns)
+    body = ""
+    for row in rows:
+        cells = (f'<td data-label="{n}"{right}>{escape(v)}</td>' for (n, right), v in zip(columns, row, strict=True))
+        body += f"<tr>{''.join(cells)}</tr>"
+    html = (
+        f'<div class="rag-scroll {_NO_MATH}" role="region" tabindex="0" aria-label="{escape(caption)}">{_STYLE}'
+        f'<table class="rag-table {escape(classes)}"><caption>{_caption(caption, sample=sample)}</caption>'
+        f"<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>"
+    )
+    words = [[cell.striptags() if isinstance(cell, markupsafe.Markup) else cell for cell in row] for row in rows]
     plain = pd.DataFrame(words, columns=df.columns).to_string(index=False)
-    return Html("".join(out), f"{'SAMPLE. ' if sample else ''}{caption}\n{plain}")
-
-
-def _num(numeric: bool) -> str:
-    return ' class="num"' if numeric else ""
+    return Html(html, f"{'SAMPLE. ' if sample else ''}{caption}\n{plain}")
 
 
 def _caption(caption: str, *, sample: bool) -> Markup:
@@ -309,37 +235,66 @@ def _is_missing(value: object) -> bool:
 
 
 def _is_numeric(column: pd.Series) -> bool:
+    """Whether a column has numbers and scores alone, as such or as `number`, `score_text` or a paper writes them."""
+
+    def written(value: object) -> bool:
+        return isinstance(value, str) and not isinstance(value, markupsafe.Markup) and bool(_WRITTEN.fullmatch(value))
+
     values = [value for value in column if not _is_missing(value) and value != ""]
-    return bool(values) and all(_is_score(value) or _is_number(value) or _is_written(value) for value in values)
-
-
-def _is_written(value: object) -> bool:
-    """Whether a text is a number as `number` or `score_text` or a paper writes it."""
-    return isinstance(value, str) and not isinstance(value, markupsafe.Markup) and bool(_WRITTEN.fullmatch(value))
+    return bool(values) and all(_is_score(value) or _is_number(value) or written(value) for value in values)
 
 
 def _cell(value: object, fmt: str | Callable[[Any], str] | None) -> str:
     if callable(fmt):
-        text = fmt(value)
-    elif _is_score(value):
-        text = score_text(cast("Score", value), fmt or "fraction")
-    elif _is_missing(value):
-        text = _EMPTY
-    elif _is_number(value) and fmt:
-        text = number(cast("float", value), fmt)
-    elif _is_number(value):
+        return fmt(value)
+    if _is_score(value):
+        return score_text(cast("Score", value), fmt or "fraction")
+    if _is_missing(value):
+        return _EMPTY
+    if _is_number(value):
         x = cast("float", value)
-        text = (f"{x:,.0f}" if float(x).is_integer() else f"{x:,.3f}").replace("-", _MINUS)
-    else:
-        # a number and its per cent sign stay on one line
-        text = value if isinstance(value, markupsafe.Markup) else str(value).replace(" %", "\N{NO-BREAK SPACE}%")
-    return text
+        plain = f"{x:,.0f}" if float(x).is_integer() else f"{x:,.3f}"
+        return number(x, fmt) if fmt else plain.replace("-", _MINUS)
+    # a number and its per cent sign stay on one line
+    return value if isinstance(value, markupsafe.Markup) else str(value).replace(" %", "\N{NO-BREAK SPACE}%")
 
 
-# -- figures ----------------------------------------------------------------------------------------------------------
+def _as_svg(fig: MplFigure, alt: str) -> str:
+    """The figure as an element of a page; `alt` says what there is to see."""
+    # every text is drawn literally: a dollar begins no formula, half of which would be an error
+    for axes in fig.axes:
+        for axis in (axes.xaxis, axes.yaxis):
+            axis.get_ticklabels(which="both")  # written only now
+    for artist in fig.findobj(lambda artist: isinstance(artist, Text) and "$" in artist.get_text()):
+        cast(Text, artist).set_parse_math(bool(_POWER.fullmatch(cast(Text, artist).get_text())))
+    buffer = io.StringIO()
+    # a date or a version in the file would make every run differ
+    # ids of its own: a browser takes a pattern of the first figure on the page with its id, even of one that is hidden
+    with mpl.rc_context({"svg.hashsalt": f"{alt} {fig.get_size_inches()}"}):
+        fig.savefig(buffer, format="svg", metadata={"Date": None, "Creator": None, "Format": None, "Type": None})
+    text = buffer.getvalue()
+    body = text[text.index("<svg") :].strip()
+    body = re.sub(r"<metadata>.*?</metadata>", "", body, flags=re.DOTALL)
+    # names that nothing refers to would repeat from figure to figure of a page
+    used = set(re.findall(r'(?:href="#|url\(#)([\w.-]+)', body))
+    body = re.sub(r' id="([\w.-]+)"', lambda m: m.group(0) if m.group(1) in used else "", body)
+    # its rule for every element would reach the page around it; the attribute of the tag below says the same
+    body = re.sub(r"<defs>\s*<style.*?</style>\s*</defs>", "", body, flags=re.DOTALL)
+    # the comments repeat each text
+    body = re.sub(r"<!--.*?-->\s*", "", body, flags=re.DOTALL)
+    body = re.sub(rf"(?i){INK}", "currentColor", body)
+    body = re.sub(r"'DejaVu Sans'(, sans-serif)?", _FONT, body)
+    width, height = (float(re.search(rf'{side}="([\d.]+)pt"', body).group(1)) for side in ("width", "height"))  # type: ignore[union-attr]
+    tag = (
+        f'<svg xmlns="http://www.w3.org/2000/svg" xmlns:xlink="http://www.w3.org/1999/xlink" role="img" '
+        f'viewBox="0 0 {width:g} {height:g}" width="{width:g}" height="{height:g}" '
+        f'style="max-width:{width / 12:.1f}rem;stroke-linejoin:round;stroke-linecap:butt" aria-label="{escape(alt)}">'
+    )
+    body = tag + body.partition(">")[2]
+    return UNSEEN.sub("\N{REPLACEMENT CHARACTER}", re.sub(r"\s*\n\s*", "\n", body))
 
 
-@dataclass(frozen=True, repr=False)  # a repr of its own would hold the whole figure, twice
+@dataclass(frozen=True, repr=False)
 class Picture(Html):
     """A figure as `figure` made it; `save` writes it to a file of its own."""
 
@@ -347,9 +302,7 @@ class Picture(Html):
 
     def save(self, path: Path) -> Path:
         """Write a stand-alone SVG, whose ink follows the light or dark theme of whoever shows it."""
-        style = (
-            "<style>:root{color:#1f2328}@media (prefers-color-scheme:dark){:root{color:#e6edf3}}</style>"  # ink on page
-        )
+        style = "<style>:root{color:#1f2328}@media (prefers-color-scheme:dark){:root{color:#e6edf3}}</style>"
         head, tag_end, body = self.svg.partition(">")
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(f"{head}{tag_end}{style}{body}\n", encoding="utf8")
@@ -357,24 +310,13 @@ class Picture(Html):
 
 
 def figure(fig: MplFigure, *, alt: str, caption: str = "", sample: bool = False) -> Picture:
-    """Close a matplotlib figure and give it to the page as SVG that a reader can hear, search and read in the dark.
-
-    Args:
-        fig: drawn under `use_style`. Draw many thousand points with `rasterized=True`.
-        alt: what there is to see, for who cannot see it; it must say the finding, not "a plot".
-        caption: stands under the figure.
-        sample: the figure shows the bundled sample: SAMPLE is written across it and before the caption.
-
-    Raises:
-        ValueError: `alt` is empty.
-    """
+    """Close a matplotlib figure and give it to the page as SVG that a reader can hear (`alt`) and read in the dark."""
     if not alt.strip():
         raise ValueError("A figure needs `alt`: a sentence that says what it shows.")
     if sample:
-        fig.text(
-            0.5, 0.5, "SAMPLE", ha="center", va="center", rotation=25, fontsize=56, weight="bold", color=INK, alpha=0.14
-        )
-    svg = as_svg(fig, alt)
+        look: Any = {"rotation": 25, "fontsize": 56, "weight": "bold", "color": INK, "alpha": 0.14}
+        fig.text(0.5, 0.5, "SAMPLE", ha="center", va="center", **look)
+    svg = _as_svg(fig, alt)
     plt.close(fig)
     html = (
         f'<figure class="rag-figure {_NO_MATH}">{_STYLE}<div class="rag-scroll" role="group" tabindex="0" '
@@ -382,23 +324,12 @@ def figure(fig: MplFigure, *, alt: str, caption: str = "", sample: bool = False)
     )
     if caption or sample:
         html += f"<figcaption>{_caption(caption, sample=sample)}</figcaption>"
-    return Picture(f"{html}</figure>", f"{'SAMPLE. ' if sample else ''}{caption or alt}", svg)
-
-
-# -- prompts ----------------------------------------------------------------------------------------------------------
+    return Picture(f"{html}</figure>", f"{'SAMPLE. ' if sample else ''}{caption or alt}", svg=svg)
 
 
 def prompt_box(messages: Sequence[Mapping[str, str]], *, answer: str = "", caption: str = "") -> Html:
-    """A prompt as the model sees it, message by message, and the answer if there is one. All text is escaped.
-
-    Args:
-        messages: chat messages with `role` and `content`.
-        answer: what the model said.
-        caption: stands above.
-    """
-    turns = [(message["role"], message["content"]) for message in messages]
-    if answer:
-        turns.append(("answer", answer))
+    """A prompt as the model sees it, message by message, and the answer if there is one. All text is escaped."""
+    turns = [(message["role"], message["content"]) for message in messages] + [("answer", answer)] * bool(answer)
     rows = "".join(
         f'<div class="rag-turn{" rag-answer" * (role == "answer")}"><span class="rag-role">{escape(role)}</span>'
         f"<pre>{escape(content)}</pre></div>"

@@ -1,4 +1,4 @@
-"""Text from anywhere as HTML that shows it and does nothing else."""
+"""Escapes text of any origin as HTML that only displays it."""
 
 from __future__ import annotations
 
@@ -22,20 +22,16 @@ class Markup(markupsafe.Markup):
 
     @classmethod
     def escape(cls, s: object, /) -> Markup:
-        """The text as HTML; what is HTML already stays as it is."""
+        """The text as HTML; HTML is returned unchanged."""
         if hasattr(s, "__html__"):
             return cls(s.__html__())
         # a line's end by its number: an empty line would end a block of HTML within Markdown
         return cls(str(markupsafe.escape(readable(str(s)))).replace("\n", "&#10;"))
 
 
-escape = Markup.escape
-"""Text from anywhere as HTML that shows it and does nothing else; every text that enters a page goes through here."""
+escape = Markup.escape  # every text that enters a page passes through here, and is only displayed
 
 
 def readable(text: str) -> str:
-    """The text without secrets, its lines ended by `\\n`, and U+FFFD for each character that steers instead of showing.
-
-    These are control characters, halves of surrogate pairs, and the marks that turn the direction of all that follows.
-    """
+    """The text without secrets, its lines ended by `\\n`, and U+FFFD for what steers a page and shows nothing."""
     return UNSEEN.sub("\N{REPLACEMENT CHARACTER}", _LINE_END.sub("\n", public(text)))

@@ -6,32 +6,24 @@ import re
 from collections.abc import Collection, Hashable, Mapping
 from functools import lru_cache
 
-_NAMED = re.compile(r"(\w+)\((\w+)(?:, *(\w+))?\)")
-"""A statistic of a measure: `median(seconds)`, `auc(p_yes)`, `spearman(size, seconds)`."""
+_NAMED = re.compile(r"(\w+)\((\w+)(?:, *(\w+))?\)")  # `median(seconds)`, `auc(p_yes)`, `spearman(size, seconds)`
 UNITS = {
     **{"seconds": "seconds", "latency": "seconds", "throughput": "per_second", "correlation": "ratio"},
     **dict.fromkeys(("tokens", "characters", "words", "names"), "count"),
 }
 """Unit of a measure by the last word of its name; anything else is a fraction."""
 
-Measures = Mapping[str, tuple[float, float]]
-"""Name -> (top, bottom); a score is the sum of the tops over that of the bottoms."""
+Measures = Mapping[str, tuple[float, float]]  # name -> (top, bottom); a score is the sum of tops over that of bottoms
 
 
 @lru_cache
 def binary(gold: bool, predicted: bool) -> Measures:
-    """The five measures of one YES/NO answer (side_effects, Methods, "Evaluation metrics").
-
-    A row counts for a measure if it is part of its denominator; every row is part of that of accuracy and F1.
-    """
-    true = gold and predicted
-    measures = {
-        "accuracy": (float(gold == predicted), 1.0),
-        "f1": (2.0 * true, float(2 * true + (gold != predicted))),
-    }
+    """The measures of one YES/NO answer in whose denominators it is (side_effects, Methods, "Evaluation metrics")."""
+    true, same = gold and predicted, float(gold == predicted)
+    measures = {"accuracy": (same, 1.0), "f1": (2.0 * true, float(2 * true + (gold != predicted)))}
     if predicted:
         measures["precision"] = (float(gold), 1.0)
-    measures["sensitivity" if gold else "specificity"] = (float(gold == predicted), 1.0)
+    measures["sensitivity" if gold else "specificity"] = (same, 1.0)
     return measures
 
 

@@ -1,39 +1,36 @@
-"""Scores with their n and 95 % interval, and the paired tests that decide between two arms.
+"""Scores with their n and 95 % interval; a column that cannot be used is a ValueError that says why.
 
-A proportion has a Wilson interval. Everything else, and everything that is clustered (several questions about one
-drug), has a percentile bootstrap interval. Two rules hold for every interval here:
-
-- it contains the value, and for a fraction it lies within 0 and 1;
-- where every draw of a bootstrap gives the same 0 or 1, the draws say nothing about how sure that is. The interval is
-  then Wilson's, with the number of independent units (clusters, or else rows) as n: 100 % on 976 drugs is not "surely
-  100 %".
+A proportion has a Wilson interval; all else, and what is clustered, a percentile bootstrap interval. Each contains its
+value. Where every draw gives the same 0 or 1, it is Wilson's over the units: 100 % on 976 drugs is not certainty.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from numbers import Real
+from typing import Any, TypeAlias
 
 import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
 from scipy.special import expit, logit
-from scipy.stats import rankdata
+from scipy.stats import norm, rankdata
 from statsmodels.stats.proportion import proportion_confint
 
-from helpers.results import intervals
-from helpers.results.intervals import DRAWS, Bools, Column, Floats
+from helpers.results.measures import of_sets
+
+CONFIDENCE = 0.95
+Z = float(norm.ppf(0.5 + CONFIDENCE / 2))  # standard errors from the middle of a 95 % interval to its ends
+DRAWS = 2000
+BLOCK = 2**23  # numbers that a resampling holds in memory: 64 MiB
+Column: TypeAlias = "Sequence[Any] | NDArray[Any] | pd.Series"  # one value a row
+Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True)
 class Score:
-    """One measured value.
-
-    Attributes:
-        value: a fraction, or whatever unit was measured (seconds, counts).
-        n: what it was measured on: the denominator of a proportion, the number of rows otherwise.
-        low: lower limit of the 95 % interval.
-        high: upper limit of the 95 % interval.
-        unparsed: answers among the rows that could not be read as an answer.
-    """
+    """One measured value with its 95 % interval; `n` is a proportion's denominator, the number of rows otherwise."""
 
     value: float
     n: int
@@ -43,90 +40,52 @@ class Score:
 
 
 def proportion(k: int, n: int, *, unparsed: int = 0) -> Score:
-    """`k` of `n` with the Wilson score interval (statsmodels).
-
-    Raises:
-        ValueError: n is not positive, or k is not within 0 and n.
-    """
+    """`k` of `n` with the Wilson score interval."""
     if n < 1 or not 0 <= k <= n:
         raise ValueError(f"A proportion needs 0 <= k <= n and n >= 1; found k={k}, n={n}. Count the rows first.")
-    value = k / n
-    low, high = proportion_confint(k, n, alpha=1 - intervals.CONFIDENCE, method="wilson")
-    return Score(value, n, *intervals.held_within(value, float(low), float(high), 0.0, 1.0), unparsed)
+    return Score(k / n, n, *wilson(k, n), unparsed)
 
 
 def ratio(top: Column, bottom: Column, *, clusters: Column | None = None, draws: int = DRAWS) -> Score:
-    """The sum of the tops over the sum of the bottoms: a mean, a precision, a recall, a micro-F1, a weighted mean.
-
-    Args:
-        top: (n,) numbers.
-        bottom: (n,) numbers, none negative; 1 in each row for a mean.
-        clusters: (n,) names of what rows belong together; whole clusters are then drawn.
-        draws: of the bootstrap.
-
-    Returns:
-        A proportion of independent rows has Wilson's interval; anything else is bootstrapped over clusters or rows. A
-        fraction whose denominator is 0 has the value 0 by custom and the interval 0 to 1.
-
-    Raises:
-        ValueError: lengths differ, there are no rows, a value is not finite, or there are fewer than 100 draws.
-    """
-    units, tops, bottoms = intervals.checked(clusters, draws, tops=top, bottoms=bottom)
-    if not bottoms.sum():
+    """The sum of the (n,) tops over that of the (n,) bottoms: a mean, a precision, a micro-F1, a weighted mean."""
+    units, tops, bottoms = checked(clusters, draws, tops=top, bottoms=bottom)
+    if not bottoms.sum():  # 0 by custom
         return Score(0.0, len(tops), 0.0, 1.0)
-    fraction = bool(((tops >= 0) & (tops <= bottoms)).all())
     if len(np.unique(units)) == len(tops) and (bottoms == 1).all() and np.isin(tops, (0, 1)).all():
         return proportion(int(tops.sum()), len(tops))
-    sums = intervals.summed(units, tops, bottoms)
+    sums = summed(units, tops, bottoms)
     value = float(sums[:, 0].sum() / sums[:, 1].sum())
-    drawn, below = intervals.resampled(sums, draws, np.random.default_rng(0)).T
-    if fraction:
-        return Score(value, len(tops), *_fraction_interval(value, drawn, below, int((sums[:, 1] > 0).sum())))
-    low, high = intervals.percentiles(drawn[below > 0] / below[below > 0])
-    return Score(value, len(tops), *intervals.held_within(value, low, high, -np.inf, np.inf))
+    fraction = bool(((tops >= 0) & (tops <= bottoms)).all())
+    if fraction and value in (0.0, 1.0):  # every draw gives that value
+        many = int((sums[:, 1] > 0).sum())
+        return Score(value, len(tops), *wilson(value * many, many))
+    drawn, below = resampled(sums, draws).T
+    bounds = (0.0, 1.0) if fraction else (-np.inf, np.inf)
+    return Score(value, len(tops), *percentiles(value, drawn[below > 0] / below[below > 0], *bounds))
 
 
 def rank_correlation(x: Column, y: Column, *, clusters: Column | None = None, draws: int = DRAWS) -> Score:
-    """Spearman's rank correlation with a percentile bootstrap interval over clusters or rows.
-
-    Raises:
-        ValueError: lengths differ, there are fewer than three rows, a value is not finite, or too few draws.
-    """
-    units, first, second = intervals.checked(clusters, draws, x=x, y=y)
+    """Spearman's rank correlation with a percentile bootstrap interval over clusters or rows; NaN of equal values."""
+    _, first, second = checked(clusters, draws, x=x, y=y)
     if len(first) < 3:
         raise ValueError(f"A rank correlation needs at least three rows; found {len(first)}.")
-    rows = [np.flatnonzero(units == unit) for unit in np.unique(units)]
-    rng = np.random.default_rng(0)
-    drawn = [np.concatenate([rows[i] for i in rng.integers(len(rows), size=len(rows))]) for _ in range(draws)]
-    values = np.array([_spearman(first[of], second[of]) for of in drawn])
-    value = _spearman(first, second)
-    low, high = intervals.percentiles(values[np.isfinite(values)]) if np.isfinite(values).any() else (-1.0, 1.0)
-    return Score(value, len(first), *intervals.held_within(value, low, high, -1.0, 1.0))
 
+    def spearman(rows: Floats) -> float:
+        a, b = (rankdata(of[rows.astype(int)]) for of in (first, second))
+        spread = a.std() * b.std()
+        return float(np.clip(((a - a.mean()) * (b - b.mean())).mean() / spread, -1, 1)) if spread else float("nan")
 
-def _spearman(x: Floats, y: Floats) -> float:
-    a, b = rankdata(x), rankdata(y)
-    spread = a.std() * b.std()
-    return float(((a - a.mean()) * (b - b.mean())).mean() / spread) if spread else float("nan")
+    return bootstrap(np.arange(len(first)), spearman, clusters=clusters, draws=draws)
 
 
 def auc(y_true: Column, p_yes: Column, *, clusters: Column | None = None) -> Score:
-    """Area under the ROC curve: how well the probability of YES orders the rows, whatever the threshold.
+    """Area under the ROC curve: how well (n,) scores that are higher for YES order the (n,) labels True and False.
 
-    The interval is DeLong's on the logit scale; if there are clusters, Obuchowski's (1997), in which each label's rows
-    are summed within their cluster first, and labels that share clusters covary. A perfect order has no variance, nor
+    The interval is DeLong's on the logit scale, with clusters Obuchowski's (1997). A perfect order has no variance, nor
     has one unit of a label; the interval is then Wilson's over the units of the rarer label.
-
-    Args:
-        y_true: (n,) True or False.
-        p_yes: (n,) probability or any score that is higher for YES.
-        clusters: (n,) names of what rows belong together.
-
-    Raises:
-        ValueError: lengths differ, a value is missing, or one of the two labels has no row.
     """
-    truth, p = _scored(y_true, p_yes)
-    units, _ = intervals.checked(clusters, p_yes=p)
+    units, p, labels = checked(clusters, p_yes=p_yes, y_true=true_or_false(y_true, "y_true"))
+    truth = labels.astype(bool)
     yes, no = int(truth.sum()), int((~truth).sum())
     if not yes or not no:
         raise ValueError(f"AUC needs rows of both labels; found {yes} YES and {no} NO.")
@@ -140,56 +99,42 @@ def auc(y_true: Column, p_yes: Column, *, clusters: Column | None = None) -> Sco
     # of each label by unit; what one unit more or less does is estimated from the units that have the label
     of_yes, of_no = (np.bincount(units, weights=influence * mine) for mine in (truth, ~truth))
     many_yes, many_no, many = (len(np.unique(of)) for of in (units[truth], units[~truth], units))
-    rarer = min(many_yes, many_no)
-    if rarer < 2 or not 0 < value < 1:
-        return Score(value, len(truth), *intervals.wilson(value, rarer))
-    variances = (of_yes @ of_yes * _unbiased(many_yes), of_no @ of_no * _unbiased(many_no))
-    error = float(np.sqrt(sum(variances) + 2 * (of_yes @ of_no) * _unbiased(many)))
+    rarer, error = min(many_yes, many_no), 0.0
+    if rarer > 1 and 0 < value < 1:
+        # a variance about the mean of n is too small by (n - 1) / n
+        parts = ((of_yes @ of_yes, many_yes), (of_no @ of_no, many_no), (2 * (of_yes @ of_no), many))
+        error = float(np.sqrt(sum(part * (n / (n - 1)) for part, n in parts)))
     if error < 1e-12:
-        return Score(value, len(truth), *intervals.wilson(value, rarer))
-    half = intervals.normal_quantile() * error / (value * (1 - value))
+        return Score(value, len(truth), *wilson(value * rarer, rarer))
+    half = Z * error / (value * (1 - value))
     low, high = (float(expit(logit(value) + side * half)) for side in (-1, 1))
-    return Score(value, len(truth), *intervals.held_within(value, low, high, 0.0, 1.0))
+    return Score(value, len(truth), *held(value, low, high, 0.0, 1.0))
 
 
 def threshold(y_true: Column, p_yes: Column) -> float:
     """The threshold t for which "YES if p_yes >= t" is most often right: for a held-out split, never for test rows.
 
-    Candidates lie halfway between neighbouring values, and at both ends. Of equally good ones the one nearest to 0.5
-    is taken.
-
-    Raises:
-        ValueError: lengths differ, there are no rows, or a value is missing.
+    Candidates lie halfway between neighbouring values, and at both ends; of equally good ones the nearest to 0.5 is it.
     """
-    truth, p = _scored(y_true, p_yes)
+    _, p, labels = checked(None, p_yes=p_yes, y_true=true_or_false(y_true, "y_true"))
     values, where = np.unique(p, return_inverse=True)
     middle = values[:-1] + (values[1:] - values[:-1]) / 2
     # two neighbouring floats have no middle: the upper one then divides them just as well
     between = np.where(middle > values[:-1], middle, values[1:])
     candidates = np.concatenate([values[:1], between, [np.nextafter(values[-1], np.inf)]])
-    yes, no = (np.bincount(where, weights=label, minlength=len(values)) for label in (truth, ~truth))
+    yes, no = (np.bincount(where, weights=label, minlength=len(values)) for label in (labels, 1 - labels))
     right = yes.sum() + np.concatenate([[0], np.cumsum(no - yes)])  # rows right if the first i values are called NO
     best = candidates[right == right.max()]
     return float(best[np.argmin(np.abs(best - 0.5))])
 
 
 def set_scores(returned: Iterable[str], relevant: Iterable[str]) -> dict[str, float]:
-    """Recall, precision and F1 of one returned set (side_effects, Methods, Evaluation metrics).
-
-    An empty answer has precision and F1 0. Average over queries with `bootstrap`.
-
-    Raises:
-        ValueError: nothing is relevant, so recall does not exist.
-    """
+    """Recall, precision and F1 of one returned set (side_effects, Methods, Evaluation metrics); those of none are 0."""
     found, wanted = set(returned), set(relevant)
     if not wanted:
         raise ValueError("Recall needs at least one relevant item; the relevant set is empty.")
-    hits = len(found & wanted)
-    return {
-        "recall": hits / len(wanted),
-        "precision": hits / len(found) if found else 0.0,
-        "f1": 2 * hits / (len(found) + len(wanted)),
-    }
+    scores = {name: top / bottom for name, (top, bottom) in of_sets(wanted, found).items()}
+    return {"recall": scores["recall"], "precision": scores.get("precision", 0.0), "f1": scores["f1"]}
 
 
 def bootstrap(
@@ -200,63 +145,107 @@ def bootstrap(
     seed: int = 0,
     draws: int = DRAWS,
 ) -> Score:
-    """Any statistic of measured values, with a percentile bootstrap interval.
+    """A statistic of (n,) values, such as `np.mean`, `p50` or `p95`, with a percentile bootstrap interval.
 
-    Args:
-        values: (n,) numbers.
-        statistic: takes (m,) numbers in any order and gives one; for example `np.mean`, `p50`, `p95`.
-        clusters: (n,) names of what rows belong together; whole clusters are then drawn.
-        seed: of the bootstrap.
-        draws: of the bootstrap.
-
-    Returns:
-        The statistic; n is the number of rows. The order of the rows does not matter. If every value is 0 or every one
-        is 1, the interval is that of a proportion.
-
-    Raises:
-        ValueError: there are no rows, a value is not finite, lengths differ, or there are fewer than 100 draws.
+    With `clusters`, whole clusters are drawn. If all values are 0 or all 1, the interval is that of a proportion.
     """
-    units, numbers = intervals.checked(clusters, draws, values=values)
+    units, numbers = checked(clusters, draws, values=values)
     order = np.argsort(numbers) if clusters is None else np.lexsort((numbers, units))
     numbers, units = numbers[order], units[order]
     value = float(statistic(numbers))
     groups = np.split(numbers, np.flatnonzero(np.diff(units)) + 1) if clusters is not None else None
     many = len(numbers) if groups is None else len(groups)
+    if np.isnan(value):
+        return Score(value, len(numbers), value, value)
     if value in (0.0, 1.0) and (numbers == value).all():
-        return Score(value, len(numbers), *intervals.wilson(value, many))
+        return Score(value, len(numbers), *wilson(value * many, many))
     rng = np.random.default_rng(seed)
     results = np.empty(draws)
     for i in range(draws):
         drawn = rng.integers(many, size=many)
         results[i] = statistic(numbers[drawn] if groups is None else np.concatenate([groups[j] for j in drawn]))
-    low, high = intervals.percentiles(results)
-    return Score(value, len(numbers), *intervals.held_within(value, low, high, -np.inf, np.inf))
+    return Score(value, len(numbers), *percentiles(value, results[np.isfinite(results)]))
 
 
 def p50(values: Column) -> float:
     """The median."""
-    return float(np.percentile(intervals.finite(values, "values"), 50))
+    return float(np.percentile(finite(values, "values"), 50))
 
 
 def p95(values: Column) -> float:
     """The 95th percentile."""
-    return float(np.percentile(intervals.finite(values, "values"), 95))
+    return float(np.percentile(finite(values, "values"), 95))
 
 
-def _fraction_interval(value: float, tops: Floats, bottoms: Floats, units: int) -> tuple[float, float]:
-    """Interval of a fraction of two drawn sums; draws whose denominator is 0 are left out."""
-    if value in (0.0, 1.0):  # every draw gives that value
-        return intervals.wilson(value, units)
-    low, high = intervals.percentiles(tops[bottoms > 0] / bottoms[bottoms > 0])
-    return intervals.held_within(value, low, high, 0.0, 1.0)
+def summed(units: NDArray[np.int64], *columns: NDArray[Any]) -> Floats:
+    """(units, columns) sums of the rows of each unit."""
+    sums = [np.bincount(units, weights=column).astype(float) for column in columns]
+    return np.stack(sums, axis=1)[np.bincount(units) > 0]
 
 
-def _unbiased(n: int) -> float:
-    """By what a variance about the mean of n is too small."""
-    return n / (n - 1)
+def resampled(sums: Floats, draws: int) -> Floats:
+    """(draws, columns) totals of bootstrap samples of the units, in blocks of bounded memory."""
+    # units with the same sums are interchangeable, so a draw is how often each distinct row comes up
+    rng = np.random.default_rng(0)
+    patterns, frequency = np.unique(sums, axis=0, return_counts=True)
+    shares, block = frequency / len(sums), max(1, BLOCK // len(patterns))
+    sizes = [min(block, draws - start) for start in range(0, draws, block)]
+    return np.concatenate([rng.multinomial(len(sums), shares, size=size) @ patterns for size in sizes])
 
 
-def _scored(y_true: Column, p_yes: Column) -> tuple[Bools, Floats]:
-    truth, p = intervals.true_or_false(y_true, "y_true"), intervals.finite(p_yes, "p_yes")
-    intervals.same_length(y_true=truth, p_yes=p)
-    return truth, p
+def wilson(k: float, n: int) -> tuple[float, float]:
+    """Wilson's interval for `k` of `n` independent units."""
+    low, high = proportion_confint(k, n, alpha=1 - CONFIDENCE, method="wilson")
+    return held(k / n, float(low), float(high), 0.0, 1.0)
+
+
+def percentiles(value: float, draws: Floats, floor: float = -np.inf, ceiling: float = np.inf) -> tuple[float, float]:
+    """The 95 % interval of drawn values, which contains the value itself."""
+    low, high = np.percentile(draws, [50 * (1 - CONFIDENCE), 50 * (1 + CONFIDENCE)])
+    return held(value, float(low), float(high), floor, ceiling)
+
+
+def held(value: float, low: float, high: float, floor: float, ceiling: float) -> tuple[float, float]:
+    """An interval within its bounds that contains the value."""
+    return min(max(low, floor), value), max(min(high, ceiling), value)
+
+
+def true_or_false(values: Column, name: str) -> NDArray[np.bool_]:
+    """The values as booleans; an error names the column if one is neither True, False, 1 nor 0."""
+    array = np.asarray(values, dtype=object)
+    _need_column(array, name)
+    if missing := int(pd.isna(array).sum()):
+        raise ValueError(f"{name} needs True or False in every row; {missing} of {len(array)} have neither.")
+    if strange := [v for v in array if not (isinstance(v, Real | np.bool_) and v in (0, 1))]:
+        raise ValueError(f"{name} needs True or False; found {strange[0]!r}. Parse the answers first.")
+    return array.astype(bool)
+
+
+def finite(values: Column, name: str) -> Floats:
+    """The values as numbers; an error names the column if one is not finite."""
+    array = np.asarray(values, dtype=float)
+    _need_column(array, name)
+    if not np.isfinite(array).all():
+        raise ValueError(f"{name} needs finite numbers; {int((~np.isfinite(array)).sum())} of {len(array)} are not.")
+    return array
+
+
+def _need_column(array: NDArray[Any], name: str) -> None:
+    if array.ndim != 1 or not len(array):
+        raise ValueError(f"{name} needs one value a row and at least one row; found the shape {array.shape}.")
+
+
+def checked(clusters: Column | None, draws: int = DRAWS, /, **columns: Column) -> tuple[Any, ...]:
+    """The unit of each row, numbered by the names of clusters if there are any, and the columns as finite numbers."""
+    if draws < 100:
+        raise ValueError(f"A 95 % interval needs at least 100 draws; found draws={draws}.")
+    arrays = {name: finite(values, name) for name, values in columns.items()}
+    units = np.arange(len(next(iter(arrays.values()))))
+    if clusters is not None:
+        units = pd.factorize(np.asarray(clusters, dtype=object), sort=True)[0].astype(np.int64)
+        if (units < 0).any():
+            raise ValueError(f"clusters needs a name in every row; {int((units < 0).sum())} rows have none.")
+    if len({len(units), *map(len, arrays.values())}) > 1:
+        lengths = ", ".join(f"{name} {len(a)}" for name, a in (arrays | {"clusters": units}).items())
+        raise ValueError(f"One value a row is needed in each; found {lengths}.")
+    return units, *arrays.values()

@@ -1,12 +1,9 @@
-"""`Outcomes`: scores, tables, tests and figures of one experiment, read off its rows of the table of answers.
-
-A score is a clustered ratio by default (a mean, a precision, a micro-F1). `median(seconds)`, `p95(seconds)`,
-`auc(p_yes)` and `spearman(size, seconds)` name other statistics of a measure.
-"""
+"""`Outcomes`: scores, tables, tests and figures of one experiment, read off its rows of the table of answers."""
 
 from __future__ import annotations
 
 import re
+import textwrap
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -17,29 +14,21 @@ import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator, NullFormatter
-from numpy.typing import NDArray
 
-from helpers.results import figures, metrics, paired, svg
+from helpers.results import figures, metrics, paired
 from helpers.results.answers import COLUMNS, Answer
-from helpers.results.intervals import DRAWS
 from helpers.results.measures import measure_label, parts, unit
-from helpers.results.metrics import Score
+from helpers.results.metrics import DRAWS, Floats, Score
 from helpers.results.paired import Paired
 from helpers.results.published import Published
 
-Floats = NDArray[np.float64]
-PAIRING = ("task", "split", "unit", "of", "repeat")
-"""What two arms must share for their rows to be compared."""
-PARTS = ["task", "split", "of", "repeat"]
-"""What tells apart the parts of an experiment, each with rows of its own."""
+PAIRING = ("task", "split", "unit", "of", "repeat")  # what two arms must share for their rows to be compared
+PARTS = ["task", "split", "of", "repeat"]  # what tells apart the parts of an experiment, each with rows of its own
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """Two arms on the same units: their scores, the test of first minus second, and p by Holm within its family.
-
-    `model` is who answered, empty if that is not told apart.
-    """
+    """Two arms on the same units, of one model if it is named: the test of first minus second, and p by Holm."""
 
     first: str
     second: str
@@ -52,12 +41,8 @@ class Comparison:
 class Outcomes:
     """Rows of the table of answers, and what is read off them.
 
-    Args:
-        rows: the answers, or a frame with the columns of `Answer`.
-        labels: arm -> its name for a reader, in the order of tables and figures; default: `figures.ARMS`.
-        colours: arm -> its colour; default: that of `figures.ARMS`, else grey.
-        draws: of every bootstrap and randomisation test.
-        sample: the rows come from the bundled sample, so tables and figures say SAMPLE.
+    A score is a clustered ratio (a mean, a precision, a micro-F1), or another statistic if the measure names one (see
+    `measures`). `labels` are the arms' names, in the order of tables and figures; a `sample` makes these say SAMPLE.
     """
 
     def __init__(
@@ -69,18 +54,14 @@ class Outcomes:
         draws: int = DRAWS,
         sample: bool = False,
     ) -> None:
-        """Take the rows; nothing is computed yet."""
+        """Take the rows, or a frame with the columns of `Answer`; arms have those of `figures.ARMS` by default."""
         self.frame = _frame(rows)
         self.labels = dict(labels or {arm: label for arm, (label, _) in figures.ARMS.items()})
         self.colours = dict(colours or {arm: colour for arm, (_, colour) in figures.ARMS.items()})
         self.draws, self.sample = draws, sample
 
     def where(self, **only: str | Sequence[str]) -> Outcomes:
-        """The rows with these values: of a column of `Answer`, or else of a stratum.
-
-        Raises:
-            KeyError: a stratum that no row has.
-        """
+        """The rows with these values of a column of `Answer`, or of a stratum; a KeyError if no row has the stratum."""
         keep = pd.Series(True, index=self.frame.index)
         for name, wanted in only.items():
             column = self.frame[name] if name in COLUMNS else self.frame.strata.map(lambda of, name=name: of.get(name))
@@ -111,18 +92,14 @@ class Outcomes:
         return self.labels.get(arm, arm)
 
     def strata(self, name: str) -> list[str]:
-        """The values of a stratum, in the order of the rows."""
+        """The values of a stratum, in the order of the rows; none of an empty name."""
         return list(dict.fromkeys(of[name] for of in self.frame.strata if name in of))
 
     def score(self, measure: str, arm: str | None = None) -> Score:
-        """A measure of one arm, with n, 95 % interval and the count of unparsed answers.
-
-        Raises:
-            ValueError: no row of the arm has the measure.
-        """
+        """A measure of one arm, with n, 95 % interval and the unparsed answers; a ValueError if no row has it."""
         rows = self.frame if arm is None else self.frame[self.frame.arm == arm]
-        unparsed = int((~rows.parsed.astype(bool)).sum())
         statistic, base, second = parts(measure)
+        unparsed = int((~rows.parsed.astype(bool)).sum())
         rows = rows[_measured(rows, measure)]
         if rows.empty:
             raise ValueError(f"No row of {arm or 'any arm'} has the measure {base!r}.")
@@ -141,16 +118,7 @@ class Outcomes:
         return replace(score, unparsed=unparsed)
 
     def against(self, pairs: Sequence[tuple[str, str]], measure: str, *, each: str = "") -> list[Comparison]:
-        """Paired tests, one family: p adjusted by Holm over all of them.
-
-        Args:
-            pairs: (first, second) arms; the difference is first minus second.
-            measure: a ratio.
-            each: a column of `Answer`, within each of whose values every pair is compared.
-
-        Raises:
-            ValueError: two arms share no unit.
-        """
+        """Paired tests of a ratio, first arm minus second, within `each` value of a column; p by Holm over all."""
         parts = {str(value): self._with(rows) for value, rows in self.frame.groupby(each)} if each else {"": self}
         found = [part._compare(pair, measure, value) for value, part in parts.items() for pair in pairs]
         return [replace(c, p=p) for c, p in zip(found, paired.holm([c.test.p for c in found]), strict=True)]
@@ -170,12 +138,13 @@ class Outcomes:
 
     def table(self, measures: Sequence[str], caption: str, *, by: str = "") -> figures.Html:
         """A row for each arm: its scores, in all and, if asked, for each value of a stratum."""
-        rows = []
-        for arm in self.arms:
-            row: dict[str, Any] = {"arm": self.label(arm)} | {measure_label(m): self.text(m, arm) for m in measures}
-            for value in self.strata(by) if by else ():
-                row |= {value: self.where(**{by: value}).text(measures[0], arm)}
-            rows.append(row)
+        of = {value: self.where(**{by: value}) for value in self.strata(by)}
+        rows = [
+            {"arm": self.label(arm)}
+            | {measure_label(m): self.text(m, arm) for m in measures}
+            | {value: part.text(measures[0], arm) for value, part in of.items()}
+            for arm in self.arms
+        ]
         return self._shown(rows, [(arm, measures[0]) for arm in self.arms], caption)
 
     def _shown(self, rows: list[dict[str, Any]], scored: list[tuple[str, str]], caption: str) -> figures.Html:
@@ -184,12 +153,11 @@ class Outcomes:
         here = self.frame[self.frame.source == "rerun"]
         if self.sample or here.empty:
             return shown
-        parts = []
-        for arm, measure in scored:
-            of = here[here.arm == arm]
-            parts += [{"arm": arm, "measure": measure, "n": len(of), "of": of[PARTS].drop_duplicates().values.tolist()}]
+        own = {arm: here[here.arm == arm] for arm, _ in scored}
+        of = {arm: {"n": len(mine), "of": mine[PARTS].drop_duplicates().values.tolist()} for arm, mine in own.items()}
+        parts = [{"arm": arm, "measure": measure, **of[arm]} for arm, measure in scored]
         scores = {"rows": rows, "scored": parts, "draws": self.draws, "caption": caption}
-        return figures.ScoreTable(shown.html, shown.text, scores)
+        return replace(shown, scores=scores)
 
     def text(self, measure: str, arm: str) -> str | None:
         """A score as a table shows it; None if the arm has no row with the measure."""
@@ -201,25 +169,16 @@ class Outcomes:
     def tests(self, comparisons: Sequence[Comparison], caption: str) -> figures.Html:
         """A row for each comparison."""
         rows = [
-            {
-                "first": self.label(c.first),
-                "second": self.label(c.second),
-                **({"model": c.model} if c.model else {}),
-                "n": c.test.n,
-                "first better": c.test.b,
-                "second better": c.test.c,
-                "difference in points": figures.points(c.test),
-                "p (Holm)": figures.p_text(c.p),
-            }
+            {"first": self.label(c.first), "second": self.label(c.second)}
+            | ({"model": c.model} if c.model else {})
+            | {"n": c.test.n, "first better": c.test.b, "second better": c.test.c}
+            | {"difference in points": figures.points(c.test), "p (Holm)": figures.p_text(c.p)}
             for c in comparisons
         ]
         return figures.table(pd.DataFrame(rows), caption, sample=self.sample)
 
     def beside(self, printed: Published, place: str, measures: Sequence[str], caption: str) -> figures.Html:
-        """Printed, rescored and rerun side by side: a row for each arm and measure.
-
-        `place` is where the paper prints them: their ids are `place.arm.measure`, or `place.arm` of a single measure.
-        """
+        """Printed (`place.arm.measure` or `place.arm`), rescored and rerun: a row for each arm and measure."""
         numbers = {number.id: number for number in printed.numbers}
         rows: list[dict[str, Any]] = []
         for arm in self.arms:
@@ -243,15 +202,8 @@ class Outcomes:
     def dots(
         self, measures: Sequence[str], caption: str, *, by: str = "", chance: float | None = None
     ) -> figures.Picture:
-        """A dot with its 95 % interval for each arm, drawn and in words.
-
-        Args:
-            measures: a panel each.
-            caption: under the figure.
-            by: a stratum; there is then a panel for each of its values, with the first measure.
-            chance: what guessing gives, a dotted line in the first panel.
-        """
-        parts = [(value, measures[0], self.where(**{by: value})) for value in self.strata(by)] if by else []
+        """A dot with its 95 % interval for each arm, drawn and in words; a panel for each measure, or value of `by`."""
+        parts = [(value, measures[0], self.where(**{by: value})) for value in self.strata(by)]
         parts = parts or [(measure_label(m), m, self) for m in measures]
         panels = [
             (title, measure, {arm: part.score(measure, arm) for arm in part.arms if arm in part.measured(measure)})
@@ -261,25 +213,26 @@ class Outcomes:
         for arm in self.arms:
             values = (f"{title} {figures.number(of[arm].value, unit(m))}" for title, m, of in panels if arm in of)
             told.append(f"{self.label(arm)}: {', '.join(values)}")
-        fig = self._draw(panels, chance)
-        return figures.figure(fig, alt=f"{'; '.join(told)}.", caption=caption, sample=self.sample)
+        alt = f"{'; '.join(told)}."
+        return figures.figure(self._draw(panels, chance), alt=alt, caption=caption, sample=self.sample)
 
     def _draw(self, panels: Sequence[tuple[str, str, Mapping[str, Score]]], chance: float | None) -> Figure:
-        size = (7.4, 0.5 * len(self.arms) + 1.0)
-        one = len({measure for _, measure, _ in panels}) == 1
+        size, one = (7.4, 0.5 * len(self.arms) + 1.0), len({measure for _, measure, _ in panels}) == 1
         fig, axes = plt.subplots(1, len(panels), figsize=size, sharex=one, sharey=True, squeeze=False)
-        for ax, (title, measure, of) in zip(axes[0], panels, strict=True):
+        for ax, (title, _, of) in zip(axes[0], panels, strict=True):
             for y, arm in enumerate(self.arms):
                 if arm in of:
                     colour = self.colours.get(arm, "#808080")
                     ax.hlines(y, of[arm].low, of[arm].high, color=colour, linewidth=2.2)
                     ax.plot(of[arm].value, y, "o", color=colour, clip_on=False, zorder=3)
-            ax.set_xlabel(title)
+            ax.set_xlabel(textwrap.fill(title, 64 // len(panels)))
             ax.grid(axis="x")
             ax.tick_params(axis="y", length=0)
+        for ax, (_, measure, _) in zip(axes[0], panels, strict=True):  # once all is drawn, for panels may share an axis
             if unit(measure) == "seconds":
                 ax.set_xscale("log")
-                ax.xaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
+                left, right = ax.get_xlim()
+                ax.xaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0) if right < 50 * left else (1.0,)))
                 ax.xaxis.set_major_formatter("{x:g}")
                 ax.xaxis.set_minor_formatter(NullFormatter())
             elif unit(measure) == "fraction":
@@ -288,7 +241,7 @@ class Outcomes:
             else:
                 ax.set_xlim(left=0)
         if chance is not None:
-            axes[0][0].axvline(chance, linestyle=":", color=svg.INK, linewidth=1)
+            axes[0][0].axvline(chance, linestyle=":", color=figures.INK, linewidth=1)
         broken = [re.sub(r" (and |\()", r"\n\1", self.label(arm)) for arm in self.arms]
         axes[0][0].set_yticks(range(len(broken)), broken)
         axes[0][0].set_ylim(len(broken) - 0.5, -0.5)

@@ -8,114 +8,37 @@ import platform
 import re
 import subprocess
 import tomllib
-from collections.abc import Callable
+from contextlib import suppress
+from functools import reduce
 from importlib import metadata
 from pathlib import Path
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import psutil
-from pydantic import BaseModel, ConfigDict
 
 from helpers.settings import ROOT, public, settings
 
 Json: TypeAlias = "str | int | float | bool | list[Json] | dict[str, Json] | None"
 
-CODE = Path(__file__).resolve().parents[3]
-"""Where the code lies, which is not ROOT if `MEDRAG_ROOT` moved that."""
-
-_ADDRESS = re.compile(r"\b[\w+]+://\S+")
+CODE = Path(__file__).resolve().parents[3]  # where the code lies, which is not ROOT if `MEDRAG_ROOT` moved that
 
 
-class Machine(BaseModel):
-    """The code's commit, and the machine and packages that ran it."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-    commit: str | None
-    dirty: bool | None
-    python: str
-    platform: str
-    cpu: str
-    cores: int
-    memory_gb: float
-    packages: dict[str, str]
-
-
-def machine() -> Machine:
-    """This machine as it is now. Without git, or outside a clone, commit and dirty are None."""
+def machine() -> dict[str, Any]:
+    """The code's commit, and the machine and packages that run it. Outside a clone, commit and dirty are None."""
     commit, dirty = _git()
     affinity = getattr(os, "sched_getaffinity", None)
-    return Machine(
-        commit=commit,
-        dirty=dirty,
-        python=platform.python_version(),
-        platform=f"{platform.system()} {platform.machine()}",
-        cpu=_cpu(),
-        cores=len(affinity(0)) if affinity else (psutil.cpu_count() or 1),
-        memory_gb=round(psutil.virtual_memory().total / 1e9, 1),
-        packages=_packages(),
-    )
-
-
-def scrubbed(value: Json, keep: frozenset[str] = frozenset()) -> Json:
-    """The same value with users, hosts, absolute paths and secrets taken out of its texts.
-
-    Addresses of the settings are replaced by what they are, paths within the project are made relative, other absolute
-    paths become "(path)". Entries named like a secret are blanked. Halves of surrogate pairs, which no file can hold,
-    and control characters, which a terminal obeys, become U+FFFD.
-
-    Args:
-        value: as JSON would hold it.
-        keep: keys whose entries are no free text and stay as they are.
-    """
-    addresses, paths = _addresses(), _paths()
-
-    def named(text: str) -> str:
-        for address, name in addresses.items():
-            text = text.replace(address, name)
-        return text
-
-    def without_paths(text: str) -> str:
-        for pattern, instead in paths:
-            text = pattern.sub(instead, text)
-        return text
-
-    # an address as a whole, before parts of it are hidden
-    return _in_texts(without_paths, public(_in_texts(named, value, keep), keep), keep)
-
-
-def without_addresses(value: Json) -> Json:
-    """The same value with every URI replaced by "(address)": a server's name says whose it is, not what was run."""
-    return _in_texts(lambda text: _ADDRESS.sub("(address)", text), value)
-
-
-def _in_texts(change: Callable[[str], str], value: Json, keep: frozenset[str] = frozenset()) -> Json:
-    if isinstance(value, str):
-        return change(value)
-    if isinstance(value, list):
-        return [_in_texts(change, item, keep) for item in value]
-    if isinstance(value, dict):
-        return {key: item if key in keep else _in_texts(change, item, keep) for key, item in value.items()}
-    return value
-
-
-def _addresses() -> dict[str, str]:
-    """The addresses of the settings, as they are set and as messages show them, and their variables."""
-    named = {name: getattr(settings(), name) for name in ("data_mirror", "neo4j_uri", "llm_base_url")}
-    return {way: name.upper() for name, value in named.items() if value for way in (value, public(value))}
-
-
-def _paths() -> list[tuple[re.Pattern[str], str]]:
-    """Patterns of paths, and of what is no text, and what stands in their place, in the order in which they apply."""
-    rules = [
-        (r"[\0-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff]", "\N{REPLACEMENT CHARACTER}"),
-        (r"file://", ""),
-        (re.escape(f"{ROOT}/"), ""),
-        (rf"{re.escape(str(ROOT))}(?![\w.-])", "."),
-        (rf"{re.escape(str(Path.home()))}(?![\w.-])", "~"),
-        (r"(?<![\w:/.~])(?:~|/[\w.@+-]+)(?:/[\w.@+-]+)+/?", "(path)"),
-        (r"\b[A-Za-z]:\\\S+", "(path)"),
-    ]
-    return [(re.compile(pattern), instead) for pattern, instead in rules]
+    info = Path("/proc/cpuinfo")
+    cpu = re.search(r"^model name\s*:\s*(.+)$", info.read_text("utf-8") if info.is_file() else "", re.M)
+    return {
+        "commit": commit,
+        "dirty": dirty,
+        "python": platform.python_version(),
+        "platform": f"{platform.system()} {platform.machine()}",
+        "cpu": cpu[1] if cpu else platform.processor() or "unknown",
+        "cores": len(affinity(0)) if affinity else (psutil.cpu_count() or 1),
+        "memory_gb": round(psutil.virtual_memory().total / 1e9, 1),
+        "packages": _packages(),
+    }
 
 
 def _git() -> tuple[str | None, bool | None]:
@@ -131,12 +54,6 @@ def _git() -> tuple[str | None, bool | None]:
         return None, None
 
 
-def _cpu() -> str:
-    info = Path("/proc/cpuinfo")
-    names = re.findall(r"^model name\s*:\s*(.+)$", info.read_text("utf-8"), re.M) if info.is_file() else []
-    return names[0] if names else platform.processor() or "unknown"
-
-
 def _packages() -> dict[str, str]:
     """Installed versions of the project's own dependencies."""
     project = CODE / "pyproject.toml"
@@ -144,17 +61,51 @@ def _packages() -> dict[str, str]:
     versions = {}
     for requirement in wanted:
         name = re.split(r"[^\w.-]", requirement, maxsplit=1)[0]
-        try:
+        with suppress(metadata.PackageNotFoundError):  # an optional one on this machine
             versions[name] = metadata.version(name)
-        except metadata.PackageNotFoundError:
-            continue  # an optional one on this machine
     return versions
+
+
+def scrubbed(value: Json, keep: frozenset[str] = frozenset()) -> Json:
+    """The same value with users, hosts, absolute paths and secrets taken out of its texts.
+
+    Addresses of the settings are replaced by what they are, paths within the project made relative, others "(path)";
+    halves of surrogate pairs and control characters become U+FFFD. Entries of the keys `keep` are no free text.
+    """
+    settled = {name.upper(): getattr(settings(), name) for name in ("data_mirror", "neo4j_uri", "llm_base_url")}
+    addresses = {re.escape(way): name for name, of in settled.items() if of for way in (of, public(of))}
+    paths = {
+        r"[\0-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff]": "\N{REPLACEMENT CHARACTER}",
+        r"file://": "",
+        re.escape(f"{ROOT}/"): "",
+        rf"{re.escape(str(ROOT))}(?![\w.-])": ".",
+        rf"{re.escape(str(Path.home()))}(?![\w.-])": "~",
+        r"(?<![\w:/.~])(?:~|/[\w.@+-]+)(?:/[\w.@+-]+)+/?": "(path)",
+        r"\b[A-Za-z]:\\\S+": "(path)",
+    }
+    # an address as a whole, before parts of it are hidden
+    return _replaced(public(_replaced(value, addresses, keep), keep), paths, keep)
+
+
+def without_addresses(value: Json) -> Json:
+    """The same value with every URI replaced by "(address)": a server's name says whose it is, not what was run."""
+    return _replaced(value, {r"\b[\w+]+://\S+": "(address)"})
+
+
+def _replaced(value: Json, patterns: dict[str, str], keep: frozenset[str] = frozenset()) -> Json:
+    """The value with each pattern replaced in its texts, one pattern after the other."""
+    if isinstance(value, str):
+        return reduce(lambda text, pattern: re.sub(pattern, patterns[pattern], text), patterns, value)
+    if isinstance(value, list):
+        return [_replaced(item, patterns, keep) for item in value]
+    if isinstance(value, dict):
+        return {key: item if key in keep else _replaced(item, patterns, keep) for key, item in value.items()}
+    return value
 
 
 def public_parameters(notebook: Path) -> list[str]:
     """The names that a notebook's cell `parameters` declares, without those whose comment begins with `private`."""
     cells = json.loads(notebook.read_text("utf-8"))["cells"]
     sources = ["".join(cell["source"]) for cell in cells if "parameters" in cell["metadata"].get("tags", [])]
-    lines = [line for source in sources for line in source.splitlines()]
-    assigned = (re.match(r"(\w+) = .*?(?:# *(.*))?$", line) for line in lines)
+    assigned = (re.match(r"(\w+) = .*?(?:# *(.*))?$", line) for source in sources for line in source.splitlines())
     return [found[1] for found in assigned if found and not (found[2] or "").startswith("private")]

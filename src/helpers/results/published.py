@@ -20,20 +20,9 @@ Unit = Literal["fraction", "percentage_points", "seconds", "per_second", "count"
 Kind = Literal["rescored", "rerun"]
 Basis = Literal["printed", "rescored", "rerun"]
 """What tests a claim: arithmetic on the printed numbers, the authors' released answers, or answers of this run."""
-
-RERUN_TOLERANCE: dict[Unit, float | None] = {
-    "fraction": 0.02,
-    "percentage_points": 2.0,
-    "count": 0.5,
-    "seconds": None,
-    "per_second": None,
-}
-"""How far a rerun may lie from the printed number, unless the number states its own. None: not compared, because speed
-is a property of the machine."""
-
-ID = r"^[a-z0-9_]+(\.[a-z0-9_]+)+$"
+RERUN_TOLERANCE: dict[Unit, float] = {"fraction": 0.02, "percentage_points": 2.0, "count": 0.5}
+"""How far a rerun may lie from the printed number. Speed, a property of the machine, is not compared."""
 _NUMERAL = re.compile(r"\d[\d,]*(?:\.(\d+))?")
-
 EntryT = TypeVar("EntryT", bound="Entry")
 
 
@@ -54,7 +43,7 @@ class Strict(BaseModel):
 class Entry(Strict):
     """What has an id: `paper.place.row.column`."""
 
-    id: str = Field(pattern=ID)
+    id: str = Field(pattern=r"^[a-z0-9_]+(\.[a-z0-9_]+)+$")
 
 
 class Tolerance(Strict):
@@ -66,10 +55,7 @@ class Tolerance(Strict):
 
 
 class Number(Entry):
-    """One printed number and its place in the paper.
-
-    A fraction is stored within 0 and 1 however it is printed; a difference in percentage points as points.
-    """
+    """One printed number and its place in the paper; a fraction within 0 and 1, however it is printed."""
 
     table: str
     row: str
@@ -78,9 +64,7 @@ class Number(Entry):
     printed: str = Field(description="as it stands in the paper, with its digits and its unit")
     unit: Unit
     n: int | None = Field(default=None, ge=1, description="what the paper says it was measured on")
-    model: str | None = Field(
-        default=None, description="the language model that made it, if one did; `A or B` if unsaid"
-    )
+    model: str | None = Field(default=None, description="the language model that made it, if any; `A or B` if unsaid")
     tolerance: Tolerance = Tolerance()
     rescore_from: tuple[str, ...] = Field(default=(), description="names in data/registry.yml")
     why_not: str | None = Field(default=None, description="why it cannot be rescored")
@@ -112,11 +96,10 @@ class Number(Entry):
 
     def within(self, kind: Kind) -> float | None:
         """The tolerance that holds for a value of this kind; None if it is not compared."""
-        if kind == "rerun":
-            stated = self.tolerance.rerun
-            return RERUN_TOLERANCE[self.unit] if stated is None else stated
-        stated = self.tolerance.rescored
-        return 0.5 * 10**-self._decimals * self._scale if stated is None else stated
+        stated: float | None = getattr(self.tolerance, kind)
+        if stated is not None:
+            return stated
+        return RERUN_TOLERANCE.get(self.unit) if kind == "rerun" else 0.5 * 10**-self._decimals * self._scale
 
     def show(self, value: float, digits: int = 0) -> str:
         """A value written as the paper writes this number, with so many digits more."""
@@ -158,12 +141,12 @@ class Rule(Strict):
 
     @model_validator(mode="after")
     def _one_verb(self) -> Rule:
-        verbs = [self.better, self.on_par, self.above, self.below, self.exactly, self.function, self.all_of]
+        verbs = (self.better, self.on_par, self.above, self.below, self.exactly, self.function, self.all_of)
         if sum(map(bool, verbs)) != 1:
             raise ValueError("a rule has one of better, on_par, above, below, exactly, function, all_of")
-        if bool(self.better or self.on_par) != bool(self.than):
+        if bool(self.first) != bool(self.than):
             raise ValueError("`than` goes with better and on_par")
-        if bool(self.above or self.below or self.exactly) != (self.bound is not None):
+        if bool(self.arm) != (self.bound is not None):
             raise ValueError("`bound` goes with above, below and exactly")
         if self.function and not self.words_:
             raise ValueError("a rule by a function says in `words` what the function asks")
@@ -186,15 +169,9 @@ class Rule(Strict):
         return (*filter(None, (self.arm,)), *self.first, *self.than, *of_parts)
 
     def words(self, label: Callable[[str], str] = str) -> str:
-        """The rule as a sentence.
-
-        Args:
-            label: an arm's name for a reader.
-        """
-        if self.words_:
-            return " ".join(self.words_.split())
-        if self.all_of:
-            return " ".join(part.words(label) for part in self.all_of)
+        """The rule as a sentence; `label` gives an arm's name for a reader."""
+        if self.words_ or self.all_of:
+            return " ".join(self.words_.split()) or " ".join(part.words(label) for part in self.all_of)
         within = "".join(f", {name} {' or '.join(values)}" for name, values in self.where.items())
         within += f", within each {self.each}" if self.each else ""
         if not self.than:
@@ -204,11 +181,8 @@ class Rule(Strict):
             return f"The 95 % interval of {what} lies {'above' if self.above else 'below'} {self.bound:g}."
         family = " adjusted by Holm" if len(self.first) * len(self.than) > 1 or self.each else ""
         margin = ON_PAR if self.margin is None else self.margin
-        held = (
-            "every difference is positive and significant"
-            if self.better
-            else f"the 95 % interval of the difference lies above {-100 * margin:g} points"
-        )
+        held = f"the 95 % interval of the difference lies above {-100 * margin:g} points"
+        held = "every difference is positive and significant" if self.better else held
         first, others = (" and ".join(map(label, arms)) for arms in (self.first, self.than))
         return f"{first} against {others}, {self.measure}{within}: paired randomisation by cluster{family}; {held}."
 
@@ -271,33 +245,32 @@ class Published(Strict):
 
     @model_validator(mode="after")
     def _ids(self) -> Published:
-        entries: tuple[Entry, ...] = (*self.numbers, *self.claims, *self.contradictions)
-        ids = [entry.id for entry in entries]
+        ids = [entry.id for entry in (*self.numbers, *self.claims, *self.contradictions)]
         for id in ids:
             if ids.count(id) > 1:
                 raise ValueError(f"{id}: the id is used twice")
             if not id.startswith(f"{self.paper}."):
                 raise ValueError(f"{id}: an id starts with {self.paper}.")
-        for contradiction in self.contradictions:
-            for id in contradiction.numbers:
-                self.number(id)
+        for id in (id for contradiction in self.contradictions for id in contradiction.numbers):
+            self.number(id)
         return self
 
     def number(self, id: str) -> Number:
-        """The number of that id.
-
-        Raises:
-            UnknownId: there is none.
-        """
+        """The number of that id, or UnknownId."""
         return _find(id, self.numbers, f"printed number of {self.paper}")
 
     def claim(self, id: str) -> Claim:
-        """The claim of that id.
-
-        Raises:
-            UnknownId: there is none.
-        """
+        """The claim of that id, or UnknownId."""
         return _find(id, self.claims, f"claim of {self.paper}")
+
+
+def _find(id: str, entries: Sequence[EntryT], what: str) -> EntryT:
+    ids = [entry.id for entry in entries]
+    if id in ids:
+        return entries[ids.index(id)]
+    near = difflib.get_close_matches(id, ids, n=3, cutoff=0.4)
+    hint = f"Nearest: {', '.join(near)}." if near else "None is like it."
+    raise UnknownId(f"{id!r} is not the id of a {what}. {hint} The ids stand in data/published.")
 
 
 def papers() -> list[str]:
@@ -313,11 +286,7 @@ def paper_of(notebook: Path) -> str | None:
 
 @lru_cache
 def published(paper: str) -> Published:
-    """What a paper prints, from `data/published/<paper>.yml`.
-
-    Raises:
-        RecordError: there is no such file, or an entry of it is wrong.
-    """
+    """What a paper prints, from its file; a RecordError if there is none, or an entry of it is wrong."""
     path = PUBLISHED / f"{paper}.yml"
     if not path.is_file():
         raise RecordError(f"No published numbers for {paper!r}: {path} is missing. There are: {', '.join(papers())}.")
@@ -325,12 +294,3 @@ def published(paper: str) -> Published:
         return Published.model_validate(yaml.safe_load(path.read_text("utf-8")))
     except (yaml.YAMLError, ValidationError, UnicodeDecodeError) as error:
         raise RecordError(f"{path} cannot be used. Correct this and try again:\n{error}") from error
-
-
-def _find(id: str, entries: Sequence[EntryT], what: str) -> EntryT:
-    ids = [entry.id for entry in entries]
-    if id in ids:
-        return entries[ids.index(id)]
-    near = difflib.get_close_matches(id, ids, n=3, cutoff=0.4)
-    hint = f"Nearest: {', '.join(near)}." if near else "None is like it."
-    raise UnknownId(f"{id!r} is not the id of a {what}. {hint} The ids stand in data/published.")

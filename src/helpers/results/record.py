@@ -1,7 +1,4 @@
-"""What a run leaves behind: values, reasons, claims and provenance, in one JSON file for each notebook and profile.
-
-A notebook calls `start`, reports to the `Run` it gets, and saves. Ids are those of `data/published`.
-"""
+"""What a run leaves behind: values, reasons, claims and provenance, in one JSON file for each notebook and profile."""
 
 from __future__ import annotations
 
@@ -12,6 +9,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from datetime import UTC, datetime
+from math import inf
 from numbers import Real
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
@@ -36,7 +34,10 @@ if TYPE_CHECKING:
 
 
 class Run:
-    """What one notebook reports while it runs; `start` makes one. Reporting an id again replaces what was there."""
+    """What one notebook reports while it runs; `start` makes one. Reporting an id again replaces what was there.
+
+    An id that the paper's YAML does not declare, and a value that does not fit, is a RecordError.
+    """
 
     def __init__(self, notebook: str, paper: str, profile: Profile, parameters: dict[str, Json]) -> None:
         """Begin a run; `start` is the way in."""
@@ -45,17 +46,19 @@ class Run:
         if profile not in get_args(Profile):
             raise RecordError(f"There is no profile {profile!r}; use one of {', '.join(get_args(Profile))}.")
         for name, value in parameters.items():
-            records.strict_json(f"The parameter {name}", value)
+            try:
+                json.dumps(value, allow_nan=False)
+            except (TypeError, ValueError) as error:
+                advice = "Use text, finite numbers, lists."
+                raise RecordError(f"The parameter {name} cannot be kept in a record: {error}. {advice}") from error
         self.notebook, self.paper, self.profile = notebook, paper, profile
         self.printed = published(paper)
-        self.sample = False
-        self.synthetic = False
+        self.sample = self.synthetic = False
         self._parameters = parameters
         self._created, self._began = datetime.now(UTC), time.monotonic()
         self._values: dict[tuple[str, str], records.Value] = {}
         self._reasons: dict[tuple[str, str], records.Reason] = {}
         self._claims: dict[tuple[str, str], records.Finding] = {}
-        self._extras: dict[str, records.Extra] = {}
         self._data: dict[str, records.DataUsed] = {}
         self._models: dict[tuple[str, str], records.ModelUsed] = {}
         self._timings: list[records.Timing] = []
@@ -91,20 +94,18 @@ class Run:
 
     def model(self, name: str, sha256: str | None, engine: str, version: str | None, role: str) -> None:
         """Note a model, its engine and what it did (chat, encoder). What a server does not tell is None."""
-        self._models[name, role] = records.ModelUsed(
-            name=name, sha256=sha256, engine=engine, version=version, role=role
-        )
+        told = {"name": name, "sha256": sha256, "engine": engine, "version": version, "role": role}
+        self._models[name, role] = records.ModelUsed.model_validate(told)
 
     def model_used(self, used: LLM | Encoder | Graph, role: str) -> None:
         """Note what answered, encoded or held the graph, and what it did; call it when the work is done."""
-        endpoint: Any = getattr(used, "endpoint", None)
-        if endpoint is None:
-            encoder: Any = used
-            self.model(encoder.name, encoder.digest, engine="encoder", version=encoder.engine, role=role)
-        elif hasattr(endpoint, "model_sha256"):
-            self.model(endpoint.model, endpoint.model_sha256, endpoint.engine, endpoint.version, role)
+        of: Any = getattr(used, "endpoint", used)
+        if not hasattr(used, "endpoint"):
+            self.model(of.name, of.digest, "encoder", of.engine, role)
+        elif hasattr(of, "model_sha256"):
+            self.model(of.model, of.model_sha256, of.engine, of.version, role)
         else:
-            self.model(endpoint.engine, "", engine="graph", version=endpoint.version, role=role)
+            self.model(of.engine, "", "graph", of.version, role)
 
     def timing(self, name: str, seconds: float, **counts: float) -> None:
         """Note what a step took, and how many of what it did."""
@@ -126,17 +127,7 @@ class Run:
         model: str = "",
         split: str = "test",
     ) -> list[Answer]:
-        """Rows of the table of answers: what each arm says about each unit.
-
-        Args:
-            arms: name -> the architecture: units in, an answer for each out.
-            units: what is asked about.
-            model: who answers, for arms that ask one; another arm may name an encoder.
-            split: test, held-out or taught.
-
-        Raises:
-            RecordError: an arm has not one answer for each unit.
-        """
+        """Rows of the table of answers: what each arm says of each unit; `model` answers for arms that ask one."""
         rows = []
         for arm, ask in arms.items():
             replies = ask(units)
@@ -149,16 +140,7 @@ class Run:
         return rows
 
     def report(self, outcomes: Outcomes, place: str, measures: Sequence[str], *, model: str) -> None:
-        """Report an arm's scores beside each printed number: released answers, then this run's.
-
-        The id of a number is `place.arm.measure`, or `place.arm` for the first measure.
-
-        Args:
-            outcomes: rows of both sources; released ones are those of the printed number's model.
-            place: where the paper prints the numbers.
-            measures: of each arm.
-            model: of the rerun; empty for released answers alone.
-        """
+        """Report scores, released and the run's by `model`, for numbers `place.arm.measure`, or `place.arm` (first)."""
         for number in self.printed.numbers:
             arm, _, measure = (whole := number.id.removeprefix(f"{place}.")).rpartition(".")
             if whole in outcomes.arms:
@@ -173,10 +155,7 @@ class Run:
                 self.rerun(number.id, rerun, model=model if number.model else "")
 
     def live(self, measure: Callable[[], Sequence[Answer]]) -> pd.DataFrame | list[Answer]:
-        """Rows that only a live server can make, such as times: made now, or with ANSWERS=stored-only as stored.
-
-        Their number of repetition is 1, by which the stored ones are found.
-        """
+        """Rows of repetition 1 that only a live server can make: now, or with ANSWERS=stored-only the stored ones."""
         if settings().answers != "stored-only":
             return list(measure())
         stored = answers.read(answers.newest(self.notebook, self.profile))
@@ -186,28 +165,11 @@ class Run:
     def rescored(
         self, id: str, score: Score | float, *, n: int | None = None, note: str = "", source: str = ""
     ) -> None:
-        """Report a printed number as recomputed from released outputs.
-
-        Args:
-            id: of the number.
-            score: with its interval, or a plain number (a count, a size), counted on `n`.
-            n: see `score`.
-            note: a remark for the reader.
-            source: the registry's name of the file.
-
-        Raises:
-            UnknownId: the paper prints no such number.
-            RecordError: the value is not finite, or is not in the number's unit.
-        """
+        """Report a printed number as recomputed from the registry's file `source`; a plain count was made on `n`."""
         self._report(id, "rescored", score, n=n, note=note, source=source)
 
     def rerun(self, id: str, score: Score | float, *, model: str = "", note: str = "") -> None:
-        """Report a printed number as made here; `model` is required if the printed number was made by one.
-
-        Raises:
-            UnknownId: the paper prints no such number.
-            RecordError: the value is not finite, is not in the number's unit, or its model is not named.
-        """
+        """Report a printed number as made here; `model` is required if the printed number was made by one."""
         printed_model = self.printed.number(id).model
         if printed_model and not model:
             raise RecordError(f"{id} was printed for {printed_model}: name the model of this rerun, model=...")
@@ -233,69 +195,31 @@ class Run:
         reason: Untested | None = None,
         needed: int | None = None,
     ) -> None:
-        """Decide a claim on this run's data.
-
-        Args:
-            id: of the claim.
-            verdict: see `verdicts`.
-            why: the numbers that decided it, in a sentence.
-            test: the test as carried out; the one stated for the claim if left out.
-            p: its p-value, if it has one.
-            kind: what tested it: the printed numbers, the authors' released answers, or this run's.
-            reason: why it is not tested, if it is not.
-            needed: units that would decide it, if it is undecided.
-
-        Raises:
-            UnknownId: the paper makes no such claim.
-            RecordError: the verdict is none, or `why` is empty, or p is not finite.
-        """
-        told = {"verdict": verdict, "test": test or self.printed.claim(id).decided_by, "p": p, "why": why}
-        fields = {"id": id, "kind": kind, **told, "reason": reason, "needed": needed}
-        self._claims[id, kind] = records.noted(records.Finding, id, **fields)
+        """Decide a claim on this run's data, by the stated test unless another one is named; see `records.Finding`."""
+        test = test or self.printed.claim(id).decided_by
+        told = {"verdict": verdict, "test": test, "p": p, "why": why, "reason": reason, "needed": needed}
+        self._claims[id, kind] = records.noted(records.Finding, id, id=id, kind=kind, **told)
 
     @property
     def claims(self) -> list[records.Finding]:
-        """The claims decided so far, those on released answers before those on reruns of the same claim."""
+        """The verdicts so far, those on released answers before those on reruns of the same claim."""
         place = {id: i for i, (id, _) in enumerate(self._claims)}
         return sorted(self._claims.values(), key=lambda found: (place[found.id], found.kind == "rerun"))
 
-    def extra(self, id: str, label: str, score: Score) -> None:
-        """Report a value that the paper does not print.
-
-        Raises:
-            RecordError: the paper does print it, or the value is not finite.
-        """
-        if any(id == number.id for number in self.printed.numbers):
-            raise RecordError(f"{id} is a printed number: report it with rescored() or rerun().")
-        self._extras[id] = records.noted(records.Extra, id, id=id, label=label, **asdict(score))
-
     def save(self, path: Path | None = None, *, outcomes: Outcomes | None = None) -> Path:
-        """Write the record, whole or not at all, and beside it the answers and requests of the run.
-
-        Args:
-            path: where to; `_build/records/<run>/<notebook>.json` if left out; see `run_name`.
-            outcomes: the answers; those released by authors are not written, since they are read anew from their files.
-
-        Returns:
-            The path.
-
-        Raises:
-            OSError: the file cannot be written. What was there before is untouched.
-        """
+        """Write the record, whole or not at all, and beside it the run's own answers and requests; return its path."""
         name = run_name(self.profile)
         path = path or records.RECORDS / name / f"{self.notebook}.json"
         beside: list[Path] = []
         if outcomes is not None and not self._own:
             mine = outcomes.frame[outcomes.frame.source == "rerun"]
-            licence = "; ".join(sorted(self._licences)) or "CC0-1.0"
             folder = answers.BUILT / name / self.notebook
-            answers.write(folder, mine, licence=licence)
+            answers.write(folder, mine, licence="; ".join(sorted(self._licences)) or "CC0-1.0")
             beside += sorted(folder.glob("*.parquet"))
         if self._requests and not self._own:
-            records.write_whole(
-                records.requests_file(path), json.dumps({"withheld": self._withheld, "requests": self._requests})
-            )
             beside.append(records.requests_file(path))
+            asked = {"withheld": self._withheld, "requests": self._requests}
+            records.write_whole(beside[-1], json.dumps(asked))
         record = records.Record(
             schema=records.SCHEMA,
             notebook=self.notebook,
@@ -308,9 +232,8 @@ class Run:
             values=list(self._values.values()),
             reasons=list(self._reasons.values()),
             claims=self.claims,
-            extras=list(self._extras.values()),
             provenance=records.Provenance(
-                **machine().model_dump(),
+                **machine(),
                 data=list(self._data.values()),
                 models=list(self._models.values()),
                 parameters=self._parameters,
@@ -324,13 +247,15 @@ class Run:
 
     def _report(self, id: str, kind: Kind, score: Score | float, *, n: int | None = None, **texts: str) -> None:
         number = self.printed.number(id)
-        if isinstance(score, Score):
-            measured: dict[str, Any] = asdict(score)
-        elif isinstance(score, Real):
-            measured = {"value": float(score), "n": n, "low": None, "high": None}
-        else:
+        if not isinstance(score, Score | Real):
             raise RecordError(f"{id}: a Score or a number is needed, found {score!r}. No value: say so with not_run().")
-        self._values[kind, id] = records.in_unit(number, kind=kind, **measured, **texts)
+        of = asdict(score) if isinstance(score, Score) else {"value": float(score), "n": n, "low": None, "high": None}
+        value = records.noted(records.Value, id, id=id, kind=kind, **of, **texts)
+        low, high = {"fraction": (0.0, 1.0), "percentage_points": (-100.0, 100.0)}.get(number.unit, (0.0, inf))
+        for found in (value.value, value.low, value.high):
+            if found is not None and not low <= found <= high:
+                raise RecordError(f"{id} is in the unit {number.unit}, from {low:g} to {high:g}; found {found:g}.")
+        self._values[kind, id] = value
         self._reasons.pop((kind, id), None)
 
     def _explain(self, id: str, status: records.Status, why: str, kind: Kind) -> None:
@@ -342,19 +267,7 @@ class Run:
 def start(
     *, notebook: str, paper: str, profile: Profile | None = None, parameters: dict[str, Json] | None = None
 ) -> Run:
-    """Begin the record of one notebook, and keep the place of its answer.
-
-    Args:
-        notebook: its name without folder and suffix.
-        paper: whose numbers it reports.
-        profile: smoke, laptop or paper; default: what the caller's variable of that name says.
-        parameters: as JSON can hold them; default: the caller's values of all that the notebook's cell `parameters`
-            declares, except lines whose comment begins with `private`.
-
-    Raises:
-        RecordError: the paper has no published numbers, the profile does not exist, the name is no name, or a
-            parameter cannot be kept.
-    """
+    """Begin the record of one notebook, by default with its own `profile` and its `public_parameters`."""
     from helpers.results import figures  # noqa: PLC0415  # a second of plotting libraries, for notebooks alone
 
     figures.use_style()

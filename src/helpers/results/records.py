@@ -1,11 +1,10 @@
-"""What runs have left, as it is stored: the parts of a record, its seal, and reading it."""
+"""Stored records of runs: their parts, their seal, and reading them."""
 
 from __future__ import annotations
 
 import hashlib
 import json
 import logging
-import math
 import os
 from collections.abc import Mapping
 from datetime import datetime
@@ -15,8 +14,8 @@ from typing import Annotated, Any, Literal, TypeVar, cast
 from pydantic import Field, StringConstraints, ValidationError
 
 from helpers.download import digest
-from helpers.results.provenance import Json, Machine, scrubbed, without_addresses
-from helpers.results.published import Basis, Entry, Kind, Number, RecordError, Strict
+from helpers.results.provenance import scrubbed, without_addresses
+from helpers.results.published import Basis, Entry, Kind, RecordError, Strict
 from helpers.results.verdicts import Untested, Verdict
 from helpers.settings import BUILD, Profile, profile_model
 
@@ -28,13 +27,9 @@ SCHEMA: Literal[1] = 1
 PartT = TypeVar("PartT", bound=Strict)
 Why = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1)]
 NAME = r"^[\w-]+$"
-# Entries of a record that are no free text, so that nothing is looked for in them.
+# entries of a record that are no free text, so that nothing is looked for in them
 _NOT_TEXT = frozenset({"id", "kind", "status", "verdict", "sha256", "created", "commit", "packages", "files"})
 _NOT_TEXT |= {"notebook", "paper", "profile"}
-
-
-class CorruptRecord(RecordError):
-    """A record that cannot be read. It was set aside."""
 
 
 class Value(Entry):
@@ -72,17 +67,6 @@ class Finding(Entry):
     needed: int | None = Field(default=None, description="units that would decide it, if it is undecided")
 
 
-class Extra(Entry):
-    """A value that the paper does not print."""
-
-    label: str
-    value: float
-    n: int
-    low: float
-    high: float
-    unparsed: int
-
-
 class Timing(Strict):
     """Seconds of one step, with counts of what it did."""
 
@@ -110,9 +94,17 @@ class ModelUsed(Strict):
     role: str
 
 
-class Provenance(Machine):
-    """What a run was made with and on. It names no user, host, absolute path or secret."""
+class Provenance(Strict):
+    """What a run was made with and on, as `machine` tells it. It names no user, host, absolute path or secret."""
 
+    commit: str | None
+    dirty: bool | None
+    python: str
+    platform: str
+    cpu: str
+    cores: int
+    memory_gb: float
+    packages: dict[str, str]
     data: list[DataUsed]
     models: list[ModelUsed]
     parameters: dict[str, Any]
@@ -121,7 +113,7 @@ class Provenance(Machine):
 
 
 class Record(Strict):
-    """All that one notebook leaves, as it is kept in JSON."""
+    """Everything that one notebook records, as stored in JSON."""
 
     version: Literal[1] = Field(alias="schema")
     notebook: str = Field(pattern=NAME)
@@ -134,7 +126,7 @@ class Record(Strict):
     values: list[Value]
     reasons: list[Reason]
     claims: list[Finding]
-    extras: list[Extra]
+    extras: list[Any] = Field(default_factory=list, description="of earlier versions")
     provenance: Provenance
     files: dict[str, str] = Field(default_factory=dict, description="what was saved with it, under _build: SHA-256")
     seal: str = Field(default="", description="see `seal`")
@@ -162,10 +154,7 @@ def seal(content: Mapping[str, Any]) -> str:
 
 
 def damaged(notebook: str, name: str) -> Path | None:
-    """The first file of a run on this machine that is missing, or is not as the run left it; None if all are whole.
-
-    What a run of an earlier version left has no seal, and counts as whole if it can be read.
-    """
+    """The first file of a run on this machine that is missing or not as the run left it, by its seal if it has one."""
     kept = RECORDS / name / f"{notebook}.json"
     for path in (BUILD / "executed" / name / f"{notebook}.ipynb", kept):
         try:
@@ -180,15 +169,9 @@ def damaged(notebook: str, name: str) -> Path | None:
 
 
 def load(path: Path) -> Record:
-    """Read a record. A file that cannot be understood is set aside as `<file>.corrupt`.
-
-    Raises:
-        CorruptRecord: it could not be understood.
-        RecordError: it was written by another version of this module.
-        OSError: it could not be read at all.
-    """
+    """Read a record. One that cannot be understood is set aside as `<file>.corrupt`, with a RecordError."""
     try:
-        plain = json.loads(path.read_text("utf-8"), parse_constant=_no_constant)
+        plain = json.loads(path.read_text("utf-8"))
         schema = plain.get("schema") if isinstance(plain, dict) else None
         if not isinstance(schema, int) or schema == SCHEMA:
             if isinstance(plain, dict) and plain.get("seal", "") not in ("", seal(plain)):
@@ -197,23 +180,15 @@ def load(path: Path) -> Record:
     except ValueError as error:  # JSON, UTF-8 and pydantic raise kinds of it
         aside = path.with_name(f"{path.name}.corrupt")
         path.replace(aside)
-        problem = " ".join(str(error).split())[:200]
-        raise CorruptRecord(
-            f"The record {path} cannot be understood ({problem}). It was set aside as {aside.name}; run its notebook "
-            f"again to have a new one."
-        ) from error
-    raise RecordError(
-        f"The record {path} is of schema {schema}, and this version reads schema {SCHEMA}. Run its notebook again."
-    )
+        problem, mend = " ".join(str(error).split())[:200], "run its notebook again to have a new one"
+        why = f"The record {path} cannot be understood ({problem}). It was set aside as {aside.name}; {mend}."
+        raise RecordError(why) from error
+    why = f"The record {path} is of schema {schema}, and this version reads schema {SCHEMA}. Run its notebook again."
+    raise RecordError(why)
 
 
 def records(name: str, folder: Path | None = None) -> list[Record]:
-    """Every readable record of a profile, by notebook: of this machine's runs, or the kept ones with `folder=RESULTS`.
-
-    The name of a run with a further model is that of `run_name`.
-
-    A record that cannot be read is logged as a warning and left out.
-    """
+    """The records of a `run_name` here, or in a folder, by notebook; one that cannot be read is left out and told."""
     found = []
     for path in sorted(((folder or RECORDS) / name).glob("*.json")):
         try:
@@ -224,12 +199,7 @@ def records(name: str, folder: Path | None = None) -> list[Record]:
 
 
 def other_models(profile: Profile, kept: Path) -> dict[str, list[Record]]:
-    """The records on real data by another model than the one that the settings name, by model.
-
-    Args:
-        profile: whose runs; this machine's go before those of the folder `kept`.
-        kept: the reference runs.
-    """
+    """The records on real data by other models than the settings', by model; this machine's before those `kept`."""
     found: dict[tuple[str, str], Record] = {}
     for folder in (kept, RECORDS):
         for name in (profile, *sorted(path.name for path in folder.glob(f"{profile}@*"))):
@@ -241,11 +211,7 @@ def other_models(profile: Profile, kept: Path) -> dict[str, list[Record]]:
 
 
 def noted(kind: type[PartT], what: str, /, **fields: Any) -> PartT:  # noqa: ANN401  # checked here
-    """A part of a record.
-
-    Raises:
-        RecordError: a field does not fit; the message names `what`, the field and what was found.
-    """
+    """A part of a record; a RecordError names `what`, the field that does not fit and what was found."""
     try:
         return kind.model_validate(fields)
     except ValidationError as error:
@@ -253,35 +219,8 @@ def noted(kind: type[PartT], what: str, /, **fields: Any) -> PartT:  # noqa: ANN
         raise RecordError(f"{what} cannot be reported. {'; '.join(wrong)}.") from None
 
 
-def in_unit(number: Number, **fields: Any) -> Value:  # noqa: ANN401  # of a Value
-    """The value of a printed number; a RecordError if it or its interval cannot be in the number's unit."""
-    value = noted(Value, number.id, id=number.id, **fields)
-    low = {"fraction": 0.0, "percentage_points": -100.0}.get(number.unit, 0.0)
-    high = {"fraction": 1.0, "percentage_points": 100.0}.get(number.unit, math.inf)
-    for found in (value.value, value.low, value.high):
-        if found is not None and not low <= found <= high:
-            raise RecordError(f"{number.id} is in the unit {number.unit}, from {low:g} to {high:g}; found {found:g}.")
-    return value
-
-
-def strict_json(what: str, value: Json) -> None:
-    """Refuse what JSON cannot hold."""
-    try:
-        json.dumps(value, allow_nan=False)
-    except (TypeError, ValueError) as error:
-        raise RecordError(f"{what} cannot be kept in a record: {error}. Use text, finite numbers, lists.") from error
-
-
-def _no_constant(name: str) -> float:
-    raise ValueError(f"{name} is not a number in strict JSON")
-
-
 def write(path: Path, record: Record) -> None:
-    """Write a record, whole or not at all: without secrets, addresses and paths, and sealed.
-
-    Raises:
-        OSError: the file cannot be written. What was there before is untouched.
-    """
+    """Write a record, whole or not at all: without secrets, addresses and paths, and sealed."""
     plain: dict[str, Any] = record.model_dump(mode="json", by_alias=True)
     plain["provenance"]["parameters"] = without_addresses(plain["provenance"]["parameters"])
     plain = cast("dict[str, Any]", scrubbed(plain, keep=_NOT_TEXT))

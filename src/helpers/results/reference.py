@@ -1,11 +1,7 @@
-"""Makes this machine's run the reference that a fresh clone shows: records, notebooks, answers and requests.
-
-python -m helpers.results.reference --profile laptop
-"""
+"""Makes this machine's run the reference that a fresh clone shows: records, notebooks, answers, requests, adapters."""
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import re
@@ -16,62 +12,30 @@ from typing import Any
 
 import pyarrow.parquet as pq
 
+from helpers import lora, training
 from helpers.results import answers, records, requests
-from helpers.settings import BUILD, RESULTS, ROOT, run_name, told
+from helpers.settings import BUILD, RESULTS, ROOT, run_name, settings, told
 
 REFERENCE = ROOT / "book" / "reference"
-REFERENCE_LIMIT = 500_000
-"""Bytes that a file of a run kept in git may have: an executed notebook, a record, what a run saved beside it."""
+REFERENCE_LIMIT = 500_000  # bytes that a file of a run kept in git may have
 
 
 def keep_reference(profile: str) -> int:
-    """Keep this machine's runs of a profile in git: records in `data/results`, notebooks in `book/reference`.
-
-    What a notebook saved beside its record under the record's name (`<notebook>.<what>`) is kept with it, and so are
-    its answers and requests. Runs on the sample are refused: a reference is a run on real data. So is a run of the
-    reference profile whose requests are not those of the last reference, unless its notebook is named in CHANGED.
-    """
+    """Keep this machine's runs of a profile in git, with what each saved as `<notebook>.<what>` beside its record."""
     kept, name = 0, run_name(profile)
-    changed = os.environ.get("CHANGED", "").split()
     # what an interrupted run left half-written is no run
     whole = (path for path in (BUILD / "executed" / name).glob("*.ipynb") if not path.stem.endswith(".part"))
     for executed in sorted(whole):
-        kept_record = BUILD / "records" / name / f"{executed.stem}.json"
-        try:
-            content = json.loads(kept_record.read_text(encoding="utf-8"))
-            notebook = _without_progress(executed)
-        except (FileNotFoundError, ValueError):
-            sys.stderr.write(
-                f"{executed.stem}: not kept, its notebook or its record is missing or damaged. "
-                f"Run `make notebook NB={executed.stem} PROFILE={profile}`\n"
-            )
+        if why := _why_not(executed.stem, profile):
+            sys.stderr.write(f"{executed.stem}: not kept, {why}\n")
             continue
-        if (damaged := records.damaged(executed.stem, name)) is not None:
-            sys.stderr.write(
-                f"{executed.stem}: not kept, {damaged.name} is damaged. "
-                f"Run `make notebook NB={executed.stem} PROFILE={profile}`\n"
-            )
-            continue
-        if content["sample"]:
-            sys.stderr.write(f"{executed.stem}: not kept, it ran on SAMPLE data\n")
-            continue
-        if (new := _new_requests(executed.stem, name)) and executed.stem not in changed:
-            sys.stderr.write(
-                f"{executed.stem}: not kept, {new} of its requests are not the last reference's. If a prompt changed "
-                f"on purpose, say so: make reference CHANGED={executed.stem}\n"
-            )
-            continue
+        notebook, records_ = _without_progress(executed), BUILD / "records" / name
         # but not what is half-written, nor what could not be read and was set aside
-        beside = [
-            p for p in sorted(kept_record.parent.glob(f"{executed.stem}.*")) if p.suffix not in (".part", ".corrupt")
-        ]
-        large = {path.name: path.stat().st_size for path in beside} | {executed.name: len(notebook)}
-        if large := {name: size for name, size in large.items() if size > REFERENCE_LIMIT}:
-            for name, size in large.items():
-                sys.stderr.write(
-                    f"{name} has {size:,} bytes; at most {REFERENCE_LIMIT:,} are kept in git. "
-                    "Draw fewer points, or a picture in place of a vector figure; keep fewer values.\n"
-                )
+        beside = [p for p in sorted(records_.glob(f"{executed.stem}.*")) if p.suffix not in (".part", ".corrupt")]
+        sizes = {path.name: path.stat().st_size for path in beside} | {executed.name: len(notebook)}
+        if large := [f"{file} has {size:,} bytes" for file, size in sizes.items() if size > REFERENCE_LIMIT]:
+            mend = "Draw fewer points, or a picture in place of a vector figure; keep fewer values."
+            sys.stderr.write(f"{'; '.join(large)}; at most {REFERENCE_LIMIT:,} are kept in git. {mend}\n")
             return 1
         (RESULTS / name).mkdir(parents=True, exist_ok=True)
         REFERENCE.mkdir(parents=True, exist_ok=True)
@@ -84,43 +48,49 @@ def keep_reference(profile: str) -> int:
         sys.stderr.write(f"{executed.stem}: kept as the reference\n")
     if not kept:
         sys.stderr.write(f"There is no run of profile {profile} to keep. Run `make reproduce PROFILE={profile}`.\n")
-        return 1
-    return 0
+    return 0 if kept else 1
+
+
+def _why_not(notebook: str, profile: str) -> str:
+    """Why a run cannot be a reference; empty if it can."""
+    name = run_name(profile)
+    if damaged := records.damaged(notebook, name):
+        return f"{damaged.name} is missing or damaged. Run `make notebook NB={notebook} PROFILE={profile}`"
+    if json.loads((BUILD / "records" / name / f"{notebook}.json").read_text(encoding="utf-8"))["sample"]:
+        return "it ran on SAMPLE data"
+    folder = requests.RELEASED / answers.released(notebook, name)
+    released = {row.key for path in folder.glob("*.parquet") for row in requests.read(path)}
+    new = len(_asked(notebook, name)["requests"].keys() - released) if released else 0
+    if not new or notebook in os.environ.get("CHANGED", "").split():
+        return ""
+    mend = f"If a prompt changed on purpose, say so: make reference CHANGED={notebook}"
+    return f"{new} of its requests are not the last reference's. {mend}"
 
 
 def _asked(notebook: str, name: str) -> dict[str, Any]:
-    """Keys of a run's requests by step, and whether their prompts are withheld; empty for a run without any."""
     path = records.requests_file(BUILD / "records" / name / f"{notebook}.json")
-    return dict(json.loads(path.read_text("utf-8"))) if path.is_file() else {}
-
-
-def _new_requests(notebook: str, name: str) -> int:
-    """How many of a run's requests the released ones of its notebook lack; 0 where none were released yet."""
-    folder = requests.RELEASED / answers.released(notebook, name)
-    released = {row.key for path in folder.glob("*.parquet") for row in requests.read(path)}
-    return len(_asked(notebook, name).get("requests", {}).keys() - released) if released else 0
+    return dict(json.loads(path.read_text("utf-8"))) if path.is_file() else {"withheld": False, "requests": {}}
 
 
 def _keep_answers(notebook: str, name: str) -> None:
     """Release the answers and requests of a run: texts that may not be passed on stay out."""
-    asked = _asked(notebook, name)
+    asked, folder = _asked(notebook, name), answers.released(notebook, name)
     built = answers.BUILT / name / notebook
-    if any(built.glob("*.parquet")):
-        licence = next(pq.read_schema(path).metadata[b"licence"] for path in built.glob("*.parquet")).decode()
-        withheld = bool(asked.get("withheld"))
-        answers.write(
-            answers.RELEASED / answers.released(notebook, name), answers.read(built), licence=licence, withheld=withheld
-        )
-    rows = requests.Store(requests.working(), requests.RELEASED).get(asked.get("requests", {}))
-    folder = requests.RELEASED / answers.released(notebook, name)
-    for path in folder.glob("*.parquet"):
+    if files := sorted(built.glob("*.parquet")):
+        licence, withheld = pq.read_schema(files[0]).metadata[b"licence"].decode(), asked["withheld"]
+        answers.write(answers.RELEASED / folder, answers.read(built), licence=licence, withheld=withheld)
+    rows = requests.Store(requests.working(), requests.RELEASED).get(asked["requests"])
+    for log in lora.ADAPTERS.glob(f"[!.]*/{training.LOG}"):
+        if any(row.weights.endswith(json.loads(log.read_text("utf-8"))["sha256"]) for row in rows.values()):
+            shutil.copytree(log.parent, lora.RELEASED / log.parent.name, dirs_exist_ok=True)
+    for path in (requests.RELEASED / folder).glob("*.parquet"):
         path.unlink()
     steps: dict[str, list[requests.Row]] = {}
-    for key, step in asked.get("requests", {}).items():
+    for key, step in asked["requests"].items():
         if key in rows:
             steps.setdefault(re.sub(r"[^a-z0-9]+", "_", step.lower()).strip("_"), []).append(rows[key])
     for step, of_step in steps.items():
-        requests.write(folder / f"{step}.parquet", of_step, prompts=not asked["withheld"])
+        requests.write(requests.RELEASED / folder / f"{step}.parquet", of_step, prompts=not asked["withheld"])
 
 
 def _without_progress(executed: Path) -> bytes:
@@ -135,16 +105,5 @@ def _without_progress(executed: Path) -> bytes:
     return (json.dumps(notebook, indent=1, ensure_ascii=False) + "\n").encode()
 
 
-def main(arguments: list[str] | None = None) -> int:
-    """The command line."""
-    parser = argparse.ArgumentParser(prog="python -m helpers.results.reference", description=__doc__)
-    parser.add_argument("--profile", default="laptop")
-    try:
-        return keep_reference(parser.parse_args(arguments).profile)
-    except requests.StoreError as error:
-        sys.stderr.write(f"{error}\n")
-        return 1
-
-
 if __name__ == "__main__":
-    sys.exit(told(main))
+    sys.exit(told(lambda: keep_reference(settings().profile)))

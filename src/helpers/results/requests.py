@@ -1,8 +1,6 @@
 """Requests to language models and their replies: one row for each distinct request, found by what decides the reply.
 
-The key of a row is a digest of the weights, the parameters and the prompt. It names no host, engine or context length,
-so a reply holds wherever the same weights are served. The working store is an SQLite file in `data/derived`; rows
-travel between machines, and into git, as Parquet.
+A reply holds wherever the same weights are served. Runs use an SQLite file; rows travel, and lie in git, as Parquet.
 """
 
 from __future__ import annotations
@@ -12,6 +10,7 @@ import json
 import math
 import os
 import sqlite3
+import sys
 import threading
 import time
 import warnings
@@ -26,15 +25,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from helpers.services import DECLARED
-from helpers.settings import DATA, DERIVED, PublicError, settings
+from helpers.settings import DATA, DERIVED, PublicError, settings, told
 
 Kind = Literal["chat", "choose", "loglikelihood"]
 
 STORE = DERIVED / "requests"
-FRESH = DERIVED / "requests-fresh"
-"""The store of runs with ANSWERS=fresh, which begins empty; an interrupted run resumes from it."""
-RELEASED = DATA / "requests"
-"""The reference run's requests, one Parquet file for each notebook and step."""
+FRESH = DERIVED / "requests-fresh"  # of runs with ANSWERS=fresh: begins empty; an interrupted run resumes from it
+RELEASED = DATA / "requests"  # the reference run's requests, one Parquet file for each notebook and step
 
 
 def working() -> Path:
@@ -63,10 +60,9 @@ def _finite(value: object) -> object:
 
 
 def request_key(kind: Kind, weights: str, parameters: Mapping[str, Any], prompt: object) -> str:
-    """The key of a request: 24 hexadecimal digits of SHA-256 over all that decides its reply.
+    """The key of a request: 24 hexadecimal digits of SHA-256 over all that decides its reply, and nothing else.
 
-    `weights` is their digest with precision and adapter, or a declared name; `parameters` are in the terms of
-    `helpers.llm` and not of one engine; `prompt` is the messages of a chat, or (context, continuation).
+    `weights`: their digest with precision and adapter, or a declared name; `prompt`: messages, or two texts.
     """
     return hashlib.sha256(plain([kind, weights, parameters, prompt]).encode()).hexdigest()[:24]
 
@@ -75,11 +71,7 @@ def request_key(kind: Kind, weights: str, parameters: Mapping[str, Any], prompt:
 class Row:
     """One request and its reply, as it is stored. `parameters`, `prompt` and `reply` are canonical JSON.
 
-    Attributes:
-        prompt: None where its licence forbids passing it on; the notebook that asks makes it again.
-        seconds: from sending to the last token, the server's queue included.
-        asked: when, in UTC.
-        digest: of the whole row, so that damage shows.
+    `prompt` is None where it may not be passed on; `seconds` include the server's queue; `digest` is of the whole row.
     """
 
     key: str
@@ -117,15 +109,15 @@ class Row:
 
 COLUMNS = tuple(f.name for f in fields(Row))
 _TYPES = {"int": pa.int32(), "float": pa.float64()}
+_INSERT = f"INSERT OR REPLACE INTO requests VALUES ({', '.join('?' * len(COLUMNS))})"  # noqa: S608  # marks alone
 SCHEMA = pa.schema([pa.field(f.name, _TYPES.get(str(f.type), pa.string()), f.name == "prompt") for f in fields(Row)])
 
 
 class Store:
-    """Requests and their replies on disk, shared by the processes of one machine.
+    """Requests and their replies on disk, shared by processes; nothing that is wrong with it stops a run.
 
-    Nothing that is wrong with it stops a run: what cannot be read is asked again, what cannot be written is not stored,
-    and a warning names the folder, which holds `requests.sqlite` and the stores of a cluster's tasks. The Parquet files
-    of the folder `released` are taken in once.
+    What cannot be read is asked again, what cannot be written is not stored, and a warning names the folder. The
+    Parquet files of the folder `released` are taken in once.
     """
 
     def __init__(self, folder: Path = STORE, released: Path | None = None) -> None:
@@ -152,7 +144,7 @@ class Store:
             mark = ("/".join(file.parts[-2:]), hashlib.sha256(file.read_bytes()).hexdigest())
             with self._harmless("read"):
                 if mark not in self._db.execute("SELECT file, digest FROM taken_in").fetchall():
-                    self._add(_rows_of(file if file.suffix == ".parquet" else file.parent))
+                    self.merge(file if file.suffix == ".parquet" else file.parent, differing=True)
                     with self._db:
                         self._db.execute("INSERT OR REPLACE INTO taken_in VALUES (?, ?)", mark)
 
@@ -168,8 +160,8 @@ class Store:
     def _intact(self, which: str, *values: str) -> list[Row]:
         found: list[Row] = []
         with self._harmless("read"), self._lock:
-            asked = f"SELECT {', '.join(COLUMNS)} FROM requests {which}"  # noqa: S608  # two constant texts
-            found = [Row(*row) for row in self._db.execute(asked, values)]
+            query = f"SELECT {', '.join(COLUMNS)} FROM requests {which}"  # noqa: S608  # two constant texts
+            found = [Row(*row) for row in self._db.execute(query, values)]
         intact = [row for row in found if row.intact]
         if damaged := len(found) - len(intact):
             self._warn(f"{damaged} damaged rows of the stored requests in {self.folder} are asked again.")
@@ -177,33 +169,20 @@ class Store:
 
     def put(self, rows: Sequence[Row]) -> None:
         """Store rows, replacing those of the same key."""
-        marks = ", ".join("?" * len(COLUMNS))
         with self._harmless("written"), self._lock, self._db:
-            self._db.executemany(
-                f"INSERT OR REPLACE INTO requests VALUES ({marks})",  # noqa: S608  # marks alone
-                [astuple(row.sealed()) for row in rows],
-            )
+            self._db.executemany(_INSERT, [astuple(row.sealed()) for row in rows])
 
-    def _add(self, rows: Sequence[Row]) -> int:
-        """Store the rows that are not there; how many. A prompt that is there is worth more than one left out."""
+    def merge(self, path: Path, *, differing: bool = False) -> int:
+        """Take in new rows of a Parquet file or a store's folder, none of them `differing` unless allowed; how many."""
+        rows = Store(path).rows() if path.is_dir() else read(path)
         have = self.get(row.key for row in rows)
+        differ = [row.key for row in rows if row.key in have and have[row.key].reply != row.reply]
+        if differ and not differing:
+            mend = "The replies of one set of weights belong in one store: import into another folder."
+            raise StoreError(f"{path} answers {len(differ)} stored requests differently, {differ[0]} for one. {mend}")
+        # of two rows the stored one stays: a prompt that is there is worth more than one left out
         self.put(new := [row for row in rows if row.key not in have])
         return len(new)
-
-    def merge(self, path: Path) -> int:
-        """Take in the rows of a Parquet file or of another store's folder; how many were new.
-
-        Raises:
-            StoreError: the file cannot be read, or it answers a stored request differently.
-        """
-        rows = _rows_of(path)
-        have = self.get(row.key for row in rows)
-        if differ := [row.key for row in rows if row.key in have and have[row.key].reply != row.reply]:
-            raise StoreError(
-                f"{path} answers {len(differ)} stored requests differently, {differ[0]} for one. The replies of "
-                "one set of weights belong in one store: import into another folder."
-            )
-        return self._add(rows)
 
     def close(self) -> None:
         """Close the file."""
@@ -214,10 +193,8 @@ class Store:
         try:
             yield
         except (sqlite3.Error, OSError) as error:
-            self._warn(
-                f"The stored requests in {self.folder} cannot be {what} ({error}). The run goes on without them. See "
-                "that the disk has room and that the folder may be written to."
-            )
+            mend = "The run goes on without them. See that the disk has room and that the folder may be written to."
+            self._warn(f"The stored requests in {self.folder} cannot be {what} ({error}). {mend}")
 
     def _warn(self, message: str) -> None:
         if message not in self._warned:  # once for each kind of trouble, not for each request
@@ -229,10 +206,6 @@ class Store:
 def store(folder: Path = STORE) -> Store:
     """The store of requests in a folder, one for each process; the project's own also has the reference run's."""
     return Store(folder, RELEASED if folder == STORE else None)
-
-
-def _rows_of(path: Path) -> list[Row]:
-    return Store(path).rows() if path.is_dir() else read(path)
 
 
 def _opened(path: Path | str) -> sqlite3.Connection:
@@ -252,21 +225,14 @@ def _opened(path: Path | str) -> sqlite3.Connection:
 
 
 def write(path: Path, rows: Iterable[Row], *, prompts: bool = True) -> None:
-    """Write rows as Parquet, sorted by key, without prompts if these may not be passed on.
-
-    Rows of declared weights hold on this machine alone, and are left out.
-    """
+    """Write rows as Parquet, by key; rows of declared weights, which hold on this machine alone, are left out."""
     shared = sorted((r.sealed(prompt=prompts) for r in rows if DECLARED not in r.weights), key=lambda r: r.key)
     table = pa.table({name: [getattr(row, name) for row in shared] for name in COLUMNS}, schema=SCHEMA)
     write_table(path, table)
 
 
 def read(path: Path) -> list[Row]:
-    """The rows of a Parquet file of requests.
-
-    Raises:
-        StoreError: it is no such file, or a row is damaged.
-    """
+    """The rows of a Parquet file of requests; a StoreError if it is no such file, or a row is damaged."""
     restore = f"git checkout -- {path}"
     rows = [Row(**row) for row in read_table(path, "file of requests", restore, schema=SCHEMA).to_pylist()]
     if damaged := [row.key for row in rows if not row.intact]:
@@ -291,3 +257,30 @@ def read_table(path: Path, what: str, restore: str, **options: Any) -> pa.Table:
         problem = " ".join(str(error).split())[:200]
         raise StoreError(f"{path} is no {what} ({problem}). Restore it: {restore}") from None
     return table
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Carry stored requests between machines: `export FILE` writes them, `import FILE ...` takes in files or stores."""
+    command, *paths = (sys.argv[1:] if arguments is None else arguments) or [""]
+    if command != "import" and (command, len(paths)) != ("export", 1):
+        raise StoreError("Say what to do: export FILE, or import FILE ...")
+    if not paths:
+        raise StoreError("Name what to take in: make import-requests FILES=requests.parquet")
+    mine, file = Store(STORE), Path(paths[0])
+    if command == "import":
+        for path in map(Path, paths):
+            sys.stdout.write(f"{mine.merge(path)} new requests from {path}.\n")
+        return 0
+    if file.is_dir():  # so is no name at all
+        raise StoreError(f"{file} is a folder. Name a file: make export-requests FILE=requests.parquet")
+    if not (rows := mine.rows()):
+        raise StoreError(f"{STORE} has no request to export: run a notebook that asks a model, or mend the folder.")
+    write(file, rows)
+    own = sum(DECLARED in row.weights for row in rows)
+    left = f"; {own} of models without a digest stay on this machine" if own else ""
+    sys.stdout.write(f"{len(rows) - own} requests are in {file}{left}.\n")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(told(main))

@@ -1,15 +1,14 @@
 """Decides the claims of a paper by the rules that `data/published` declares for them.
 
-A rule names arms, a measure and what must hold. The arms that it names are the family of its tests, so an arm added
-elsewhere cannot change a verdict. What the grammar cannot express is a function in the paper's own module `rules`,
-which the rule names.
+The arms that a rule names are the family of its tests, so an arm added elsewhere cannot change a verdict.
 """
 
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import product
 from typing import Any
 
@@ -25,8 +24,8 @@ from helpers.results.verdicts import Interval, Tested, Untested, Verdict
 
 SOURCES: Mapping[Basis, str] = {"printed": "printed", "rescored": "released", "rerun": "rerun"}
 TOLD: Mapping[Basis, str] = {"printed": "printed numbers", "rescored": "released answers", "rerun": "this run"}
-FORCED = 0.98
-"""Share of units in which arms that were handed the same cannot but tie."""
+Judge = Callable[[Interval], Tested]
+FORCED = 0.98  # share of units in which arms that were handed the same cannot but tie
 
 
 def disagreements(run: Run) -> figures.Html:
@@ -44,15 +43,7 @@ def disagreements(run: Run) -> figures.Html:
 
 @dataclass(frozen=True)
 class Decision:
-    """A verdict and what led to it.
-
-    Attributes:
-        verdict: of the claim.
-        why: the numbers in a sentence.
-        p: of the test, if it has one; adjusted by Holm within the rule.
-        reason: why the claim is not tested.
-        needed: units that would decide it at the observed variance, if it is undecided.
-    """
+    """A verdict and the numbers that led to it, in a sentence; see `records.Finding`. p is adjusted within the rule."""
 
     verdict: Verdict
     why: str
@@ -62,24 +53,20 @@ class Decision:
 
 
 def decide(run: Run, outcomes: Outcomes, *claims: str, **facts: Any) -> figures.Html:  # noqa: ANN401  # for a rule's function
-    """Decide claims of the run's paper by their rules, and report them to the run.
+    """Decide claims of the run's paper, named without its name and `claim`, report them, and show them as a table.
 
-    Args:
-        run: takes the verdicts.
-        outcomes: rows of the arms that the rules name.
-        claims: ids without the paper's name and `claim`.
-        facts: what the functions that rules name ask for, by the name of their parameter.
-
-    Returns:
-        The claims with their rules and verdicts, as a table.
-
-    Raises:
-        UnknownId: the paper makes no such claim.
-        ValueError: a claim declares no rule.
+    `facts` are what the functions that rules name ask for, by the name of their parameter; `served`, if given, are the
+    models that a rule's scope is about, in place of those that answered.
     """
     rows = []
     for name in claims:
         claim = run.printed.claim(f"{run.paper}.claim.{name}")
+        if claim.why_not:
+            run.claim(claim.id, "cannot be run", claim.why_not, reason="not public")
+            rows.append(
+                {"claim": claim.text, "on": "", "verdict": "cannot be run", "because": claim.why_not, "rule": ""}
+            )
+            continue
         if claim.rule is None:
             raise ValueError(f"{claim.id} declares no rule. Add one in data/published/{run.paper}.yml.")
         for kind in claim.rule.of:
@@ -92,29 +79,21 @@ def decide(run: Run, outcomes: Outcomes, *claims: str, **facts: Any) -> figures.
 
 
 def evaluate(
-    rule: Rule, outcomes: Outcomes, kind: Basis, *, paper: str, facts: Mapping[str, Any] | None = None, parts: int = 1
+    rule: Rule, outcomes: Outcomes, kind: Basis, *, paper: str, facts: Mapping[str, Any] | None = None
 ) -> Decision:
-    """The verdict of a rule on the rows of one source.
-
-    Args:
-        rule: of the claim.
-        outcomes: rows of all sources.
-        kind: what tests it; a rule on printed numbers is a function, and gets no rows.
-        paper: whose module `rules` has the functions.
-        facts: what those functions ask for.
-        parts: of the claim that the rule is one of.
-    """
-    found = _evaluated(rule, outcomes.where(source=SOURCES[kind]), kind, paper, facts or {}, parts)
+    """The verdict of a rule on the rows of one source; `paper` has its functions, and `facts` what these ask for."""
+    facts = facts or {}
+    found = _evaluated(rule, outcomes.where(source=SOURCES[kind]), kind, paper, facts, 1)
     mine = outcomes.where(source="rerun", **({"arm": rule.arms} if rule.arms else {}))
-    served = mine.frame.model.unique() if kind == "rerun" and rule.scope else ()
-    if found.verdict in verdicts.TESTED and (other := [m for m in served if m and not _within(rule.scope, m)]):
+    served: Iterable[str] = facts.get("served") or mine.frame.model.unique() if kind == "rerun" and rule.scope else ()
+    other = [m for m in served if m and not any(word.lower() in m.lower() for word in rule.scope)]
+    if found.verdict in verdicts.TESTED and other:
         why = f"The claim is about {' and '.join(rule.scope)} models; {' and '.join(other)} answered. {found.why}"
         return Decision("not run", why, found.p, "stand-in")
+    if kind == "rescored" and found.verdict == "undecided":
+        why = f"{found.why} No more answers are released than these."
+        return Decision("cannot be run", why, found.p, "not public", found.needed)
     return found
-
-
-def _within(scope: tuple[str, ...], model: str) -> bool:
-    return any(word.lower() in model.lower() for word in scope)
 
 
 def _evaluated(rule: Rule, rows: Outcomes, kind: Basis, paper: str, facts: Mapping[str, Any], parts: int) -> Decision:
@@ -158,28 +137,26 @@ def _compared(rule: Rule, rows: Outcomes, parts: int) -> Decision:
         return Decision("not run", why, p, "too few")
     default = verdicts.WORTHWHILE if rule.better else verdicts.ON_PAR
     margin = default if rule.margin is None else rule.margin
-
-    def judge(interval: Interval, i: int) -> Tested:
-        if rule.better:
-            return verdicts.better(interval, family[i].p, worthwhile=margin)
-        return verdicts.on_par(interval, margin=margin)
-
+    if rule.better:
+        judges: list[Judge] = [partial(verdicts.better, p=c.p, worthwhile=margin) for c in family]
+    else:
+        judges = [partial(verdicts.on_par, margin=margin)] * len(family)
     measured = [(c.test, c.test.difference, c.test.n) for c in family]
-    return _judged(told, p, judge, measured, parts, (0.0, margin) if rule.better else (-margin,))
+    return _judged(told, p, judges, measured, parts, (0.0, margin) if rule.better else (-margin,))
 
 
 def _judged(
     told: str,
     p: float | None,
-    judge: Callable[[Interval, int], Tested],
+    judges: Sequence[Judge],
     measured: Sequence[tuple[Interval, float, int]],
     parts: int,
     bounds: tuple[float, ...],
 ) -> Decision:
     """The decision on intervals with their values and units, and how many units would decide it if it is undecided."""
-    found = [judge(interval, i) for i, (interval, *_) in enumerate(measured)]
+    found = [judge(of[0]) for judge, of in zip(judges, measured, strict=True)]
     wider = [verdicts.widened(interval, value, parts * len(measured)) for interval, value, _ in measured]
-    verdict = verdicts.all_of(found, [judge(interval, i) for i, interval in enumerate(wider)])
+    verdict = verdicts.all_of(found, [judge(interval) for judge, interval in zip(judges, wider, strict=True)])
     open_ = [verdicts.needed(*of, *bounds) for of, one in zip(measured, found, strict=True) if one != "agrees"]
     units = max((n for n in open_ if n), default=None)
     if verdict != "undecided" or units is None:
@@ -198,7 +175,6 @@ def _told(c: Comparison, rows: Outcomes, measure: str) -> str:
 
 
 def _handed_alike(rule: Rule, rows: Outcomes) -> float:
-    """Share of units for which the measure `tie` is the same in all arms of the rule."""
     handed = rows.frame.assign(handed=[of.get(rule.tie) for of in rows.frame.measures]).dropna(subset="handed")
     return float((handed.groupby(list(PAIRING)).handed.nunique() == 1).mean()) if len(handed) else 0.0
 
@@ -216,6 +192,6 @@ def _bounded(rule: Rule, rows: Outcomes, parts: int) -> Decision:
     bound = rule.bound or 0.0
     if rule.exactly:
         return Decision(verdicts.exactly(all(score.value == bound for score in scores.values())), f"{told}.")
-    judge = verdicts.above if rule.above else verdicts.below
+    judge = partial(verdicts.above if rule.above else verdicts.below, bound=bound)
     measured = [(s, s.value, s.n) for s in scores.values()]
-    return _judged(f"{told}.", None, lambda interval, _: judge(interval, bound), measured, parts, (bound,))
+    return _judged(f"{told}.", None, [judge] * len(scores), measured, parts, (bound,))

@@ -2,18 +2,16 @@
 
 python -m helpers.results.trec NOTEBOOK
 
-`_build/trec/<notebook>` gets a `.run` for each arm that ranks, and the `.qrels` that they are held against: `passages`,
-and `documents` where rows say which document a question was taken from. A rank that a row does not list, because its
-passage is not relevant, is filled with the name `unlisted-<rank>`.
+`_build/trec/<notebook>` gets a `.run` for each arm that ranks, and `.qrels` of passages, and of documents where rows
+say which one a question was taken from. A rank that a row does not list is named `unlisted-<rank>`.
 """
 
 from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Final
 from urllib.parse import quote
 
 import ir_measures
@@ -25,51 +23,14 @@ from helpers.results.answers import Item
 from helpers.results.requests import StoreError
 from helpers.settings import BUILD, settings, told
 
-OF_SOURCE: Final = "of_source"
-"""The stratum of an item whose document, named by its label, is the one that the question was taken from."""
-MEASURES: Final[Mapping[str, Mapping[str, ir_measures.Measure]]] = {
-    "passages": {
-        "nDCG@10": nDCG @ 10,
-        "P@5": P @ 5,
-        "R@10": R @ 10,
-        "MRR": RR,
-        "AP": AP,
-        "answer_found": Success @ 6,
-    },
-    "documents": {"document_recall": R @ 6, "mrr": RR, "ndcg": nDCG @ 6},
-}
-"""The book's measures of a ranking, by the level that they are about, as ir-measures names them."""
-Ranking = Sequence[Item]
-
-
-def ranked(level: str, items: Ranking) -> list[str]:
-    """What a row ranked, best first: passages, or documents where their first passage stands."""
-    listed = {item.rank: item for item in items if item.rank}
-    if level == "documents":
-        return list(dict.fromkeys(listed[rank].label for rank in sorted(listed)))
-    return [listed[rank].id if rank in listed else f"unlisted-{rank}" for rank in range(1, max(listed, default=0) + 1)]
-
-
-def relevant(level: str, items: Ranking) -> dict[str, int]:
-    """What a row says is relevant, with its grade: of passages a label that is a number, else 1."""
-    if level == "documents":
-        return {item.label: 1 for item in items if OF_SOURCE in item.strata}
-    return {item.id: int(item.label) if item.label.isdigit() else 1 for item in items if item.gold}
+OF_SOURCE = "of_source"  # stratum of an item whose label names the document that the question was taken from
+PASSAGES = {"nDCG@10": nDCG @ 10, "P@5": P @ 5, "R@10": R @ 10, "MRR": RR, "AP": AP, "answer_found": Success @ 6}
+DOCUMENTS = {"document_recall": R @ 6, "mrr": RR, "ndcg": nDCG @ 6}
+MEASURES = {"passages": PASSAGES, "documents": DOCUMENTS}  # of a ranking, as ir-measures names them
 
 
 def write(rows: pd.DataFrame, folder: Path) -> list[tuple[str, str, float, float]]:
-    """Write the files, and score them.
-
-    Args:
-        rows: of a notebook.
-        folder: of the files; those of an earlier call go.
-
-    Returns:
-        Level and arm, measure, the book's mean and that of the files: a row for each that the book has.
-
-    Raises:
-        StoreError: no row has a ranking.
-    """
+    """Write the rankings of rows, in place of earlier files: (level and arm, measure, the book's mean, the files')."""
     rows = rows[rows.repeat == 0]
     ranks = rows["items"].map(lambda items: any(item.rank for item in items))
     rows = rows[ranks.groupby([rows.task, rows.arm]).transform("any").astype(bool)]  # with who found nothing
@@ -79,32 +40,44 @@ def write(rows: pd.DataFrame, folder: Path) -> list[tuple[str, str, float, float
     for path in [*folder.glob("*.run"), *folder.glob("*.qrels")]:
         path.unlink()
     found = []
-    for level, measures in MEASURES.items():
+    for level in MEASURES:
         wanted: dict[str, dict[str, int]] = {}
         for unit, items in zip(rows.unit, rows["items"], strict=True):
-            wanted.setdefault(unit, {}).update(relevant(level, items))
+            wanted.setdefault(unit, {}).update(_relevant(level, items))
         if level == "documents" and not any(wanted.values()):
             continue
-        qrels = folder / f"{level}.qrels"
-        _lines(qrels, (f"{_id(u)} 0 {_id(d)} {grade}" for u, of in wanted.items() for d, grade in sorted(of.items())))
+        qrels = [f"{_id(u)} 0 {_id(d)} {grade}" for u, of in wanted.items() for d, grade in sorted(of.items())]
+        (folder / f"{level}.qrels").write_text("\n".join([*qrels, ""]), "utf-8")
         for (task, arm), mine in rows.groupby(["task", "arm"], sort=False):
-            path = folder / f"{level}.{'.'.join(_id(part) for part in (str(arm), str(task)) if part)}.run"
-            _lines(path, _run(level, str(arm), mine))
-            found += [(f"{level}: {arm}", *scores) for scores in _scored(path, qrels, mine, measures)]
+            path = folder / f"{level}.{'.'.join(_id(str(part)) for part in (arm, task) if part)}.run"
+            run = [
+                f"{_id(unit)} Q0 {_id(name)} {place} {1 / place!r} {_id(str(arm))}"
+                for unit, items in zip(mine.unit, mine["items"], strict=True)
+                for place, name in enumerate(_ranked(level, items), start=1)
+            ]
+            path.write_text("\n".join([*run, ""]), "utf-8")
+            found += [(f"{level}: {arm}", *scores) for scores in _scored(path, folder / f"{level}.qrels", mine, level)]
     return found
 
 
-def _run(level: str, arm: str, rows: pd.DataFrame) -> Iterator[str]:
-    for unit, items in zip(rows.unit, rows["items"], strict=True):
-        for place, name in enumerate(ranked(level, items), start=1):
-            yield f"{_id(unit)} Q0 {_id(name)} {place} {1 / place!r} {_id(arm)}"
+def _ranked(level: str, items: Sequence[Item]) -> list[str]:
+    """What a row ranked, best first: passages, or documents at the rank of their first passage."""
+    listed = {item.rank: item for item in items if item.rank}
+    if level == "documents":
+        return list(dict.fromkeys(listed[rank].label for rank in sorted(listed)))
+    return [listed[rank].id if rank in listed else f"unlisted-{rank}" for rank in range(1, max(listed, default=0) + 1)]
 
 
-def _scored(
-    run: Path, qrels: Path, rows: pd.DataFrame, measures: Mapping[str, ir_measures.Measure]
-) -> Iterator[tuple[str, float, float]]:
+def _relevant(level: str, items: Sequence[Item]) -> dict[str, int]:
+    """What a row says is relevant, with its grade: of passages a label that is a number, else 1."""
+    if level == "documents":
+        return {item.label: 1 for item in items if OF_SOURCE in item.strata}
+    return {item.id: int(item.label) if item.label.isdigit() else 1 for item in items if item.gold}
+
+
+def _scored(run: Path, qrels: Path, rows: pd.DataFrame, level: str) -> Iterator[tuple[str, float, float]]:
     """Mean of each measure that the rows have, as the rows have it and as the files give it."""
-    for name, measure in measures.items():
+    for name, measure in MEASURES[level].items():
         book = {_id(u): of[name][0] for u, of in zip(rows.unit, rows.measures, strict=True) if name in of}
         if not book:
             continue
@@ -120,22 +93,19 @@ def _id(text: str) -> str:
     return quote(text, safe="/:|,;()+'") or "_"
 
 
-def _lines(path: Path, lines: Iterable[str]) -> None:
-    path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
-
-
 def main(arguments: Sequence[str] | None = None) -> int:
-    """The command line; 1 if the files give another score than the book."""
+    """The command line; a StoreError if the files give another score than the book."""
     parser = argparse.ArgumentParser(prog="python -m helpers.results.trec", description="Write TREC files.")
     parser.add_argument("notebook")
     notebook: str = parser.parse_args(arguments).notebook
     folder = BUILD / "trec" / notebook
     found = write(answers.read(answers.newest(notebook, settings().profile)), folder)
+    differ = [scores for scores in found if abs(scores[2] - scores[3]) >= 1e-9]
     for arm, measure, book, files in found:
-        same = abs(book - files) < 1e-9
-        sys.stdout.write(f"{arm}, {measure}: {book:.4f}{'' if same else f', but {files:.4f} from the files'}\n")
+        other = f", but {files:.4f} from the files" if (arm, measure, book, files) in differ else ""
+        sys.stdout.write(f"{arm}, {measure}: {book:.4f}{other}\n")
     sys.stdout.write(f"The files are in {folder}.\n")
-    if any(abs(book - files) >= 1e-9 for *_, book, files in found):
+    if differ:
         raise StoreError(f"Some rows list too little of their rankings. Make them anew: make notebook NB={notebook}")
     return 0
 

@@ -1,23 +1,16 @@
-"""How a claim or a number is judged: agrees, differs, or undecided because the run is too small to tell.
-
-That a difference is not significant does not show that there is none. So a claim is refuted only by an interval that
-leaves no room for it; where the interval holds both, the verdict is undecided.
-"""
+"""How a claim or a number is judged: it differs only if its interval leaves no room for it, else it is undecided."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from dataclasses import dataclass
-from typing import Final, Literal, Protocol
-
-from scipy.stats import norm
+from statistics import NormalDist
+from typing import Final, Literal, NamedTuple, Protocol
 
 Tested = Literal["agrees", "differs", "undecided"]
 Verdict = Literal["agrees", "differs", "undecided", "not run", "cannot be run"]
 
-TESTED: Final[tuple[Tested, ...]] = ("agrees", "differs", "undecided")
-"""The verdicts of a claim that a run has tested."""
+TESTED: Final[tuple[Tested, ...]] = ("agrees", "differs", "undecided")  # the verdicts of a claim that a run has tested
 
 Untested = Literal["stand-in", "forced tie", "too few", "no answers", "judge at chance", "not public", "one model"]
 UNTESTED: Final[dict[Untested, str]] = {
@@ -32,11 +25,11 @@ UNTESTED: Final[dict[Untested, str]] = {
 """Why a claim is not tested, in a word and in a sentence."""
 
 ALPHA: Final = 0.05
-POWER: Final = 0.8
-WORTHWHILE: Final = 0.02
-"""The smallest gain that counts as one, of measures within 0 and 1: two points, the tolerance of a rerun number."""
-ON_PAR: Final = 0.05
-"""How much worse something may be that is on par, of measures within 0 and 1."""
+WORTHWHILE: Final = 0.02  # the smallest gain that counts, of measures within 0 and 1: the tolerance of a rerun number
+ON_PAR: Final = 0.05  # how much worse something may be that is on par, of measures within 0 and 1
+
+# not scipy's, which takes most of a second to import, at each `make` and in each kernel
+_quantile: Final = NormalDist().inv_cdf
 
 
 class Interval(Protocol):
@@ -48,8 +41,7 @@ class Interval(Protocol):
     def high(self) -> float: ...  # noqa: D102
 
 
-@dataclass(frozen=True)
-class Limits:
+class Limits(NamedTuple):
     """An interval at a level of its own."""
 
     low: float
@@ -57,24 +49,19 @@ class Limits:
 
 
 def widened(interval: Interval, value: float, parts: int) -> Interval:
-    """The interval of one of several parts at Bonferroni's level, so that all of them hold together at 95 %.
+    """The interval of one of several parts at Bonferroni's level: either side grows by the ratio of normal quantiles.
 
-    Either side grows by the ratio of the normal quantiles. One part refutes a claim, so a refutation uses it; support
-    needs every part, and there the plain intervals are exact (an intersection-union test, Berger 1982).
+    One part refutes a claim, so refutation uses it; support needs all, with plain intervals (Berger 1982).
     """
     if parts == 1:
         return interval
-    wider = float(norm.isf(ALPHA / 2 / parts) / norm.isf(ALPHA / 2))
+    wider = _quantile(ALPHA / 2 / parts) / _quantile(ALPHA / 2)
     return Limits(value - wider * (value - interval.low), value + wider * (interval.high - value))
 
 
 def needed(interval: Interval, value: float, n: int, *bounds: float) -> int | None:
-    """Units with which the interval would exclude the nearest bound with a power of 80 %, at the observed variance.
-
-    The 95 % interval is that of `value`, measured on `n` units; `bounds` decide the claim if it excludes them. None if
-    the estimate lies on a bound, or the interval has no width.
-    """
-    factor = 1 + float(norm.isf(1 - POWER) / norm.isf(ALPHA / 2))
+    """Units with which the interval of `value`, now on `n`, would exclude the nearest bound with a power of 80 %."""
+    factor = 1 + _quantile(1 - 0.8) / _quantile(ALPHA / 2)
     found = []
     for bound in bounds:
         side = value - interval.low if bound < value else interval.high - value
@@ -84,17 +71,7 @@ def needed(interval: Interval, value: float, n: int, *bounds: float) -> int | No
 
 
 def better(difference: Interval, p: float, *, worthwhile: float = WORTHWHILE) -> Tested:
-    """Whether the first arm is better than the second.
-
-    Args:
-        difference: the first arm less the second, with its interval.
-        p: two-sided, adjusted where several comparisons are made.
-        worthwhile: the smallest difference that would count as a gain, in the unit of the difference.
-
-    Returns:
-        agrees if it is significantly better; differs if the interval leaves no room for a worthwhile gain; else
-        undecided.
-    """
+    """Agrees if the first arm is significantly better, differs if there is no room for a gain that is `worthwhile`."""
     if p < ALPHA and difference.low + difference.high > 0:
         return "agrees"
     return "differs" if difference.high < worthwhile else "undecided"
@@ -107,28 +84,16 @@ def on_par(difference: Interval, *, margin: float = ON_PAR) -> Tested:
 
 def above(value: Interval, bound: float) -> Tested:
     """Whether a value lies above a bound: agrees or differs if its whole interval says so, else undecided."""
-    if value.low > bound:
-        return "agrees"
-    return "differs" if value.high <= bound else "undecided"
+    return "agrees" if value.low > bound else "differs" if value.high <= bound else "undecided"
 
 
 def below(value: Interval, bound: float) -> Tested:
-    """Whether a value lies below a bound: agrees or differs if its whole interval says so, else undecided."""
-    if value.high < bound:
-        return "agrees"
-    return "differs" if value.low >= bound else "undecided"
+    """Whether a value lies below a bound."""
+    return above(Limits(-value.high, -value.low), -bound)
 
 
 def all_of(verdicts: Iterable[Tested], widened: Iterable[Tested] | None = None) -> Tested:
-    """The verdict of a claim that holds only if each of its parts does: one part refuted refutes it.
-
-    Args:
-        verdicts: of the parts.
-        widened: the same by intervals at Bonferroni's level; only these refute, if they are given.
-
-    Raises:
-        ValueError: there is no part.
-    """
+    """The verdict of a claim that holds only if each part does; only the parts `widened`, if given, refute it."""
     found = set(verdicts)
     if not found:
         raise ValueError("A claim needs at least one part that was tested.")

@@ -1,14 +1,10 @@
 """Builds the book: stages pages and notebooks, runs Jupyter Book with warnings as errors, and looks the result over.
 
-    export PYTHONPATH=src
-    .venv/bin/python -m helpers.site.book build                 _build/html/index.html (or: make book)
-    .venv/bin/python -m helpers.site.book picture FILE.svg      the scoreboard's picture alone, for pages elsewhere
+python -m helpers.site.book build                 _build/html/index.html (or: make book)
+python -m helpers.site.book picture FILE.svg      the scoreboard's picture alone, for pages elsewhere
 
-Jupyter Book ends well on an errored notebook, on an unknown key of `_config.yml`, and on a page that loads something
-from another site. Here each of these is an error.
+Here an errored notebook, an unknown key of `_config.yml` and a page that loads something from elsewhere are errors.
 """
-
-from __future__ import annotations
 
 import argparse
 import json
@@ -16,7 +12,7 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any, Final
@@ -26,12 +22,12 @@ import jinja2
 import jupyter_book
 import yaml
 
-from helpers.results import answers, compare
+from helpers.results import compare
 from helpers.results.figures import SCORES, inline
 from helpers.results.outcomes import Outcomes
 from helpers.results.published import RecordError
 from helpers.results.records import Record
-from helpers.settings import BUILD, ROOT, PublicError, SettingsError, told
+from helpers.settings import BUILD, ROOT, told
 from helpers.site import viewer
 from helpers.site.chapters import Chapter, PageError, chapters, heading, read_notebook
 from helpers.site.pages import Pages
@@ -42,136 +38,96 @@ STAGED: Final = BUILD / "book-src"
 WORK: Final = BUILD / "book-work"
 SITE: Final = BUILD / "html"
 NOT_STAGED: Final = ("ext", "reference")
-HEADLINE: Final = ("side_effects.table1", "accuracy")
-"""What the scoreboard's picture shows: the beginning and the end of the ids."""
+HEADLINE: Final = ("side_effects.table1", "accuracy")  # beginning and end of the ids that the picture shows
 WIDGETS: Final = "application/vnd.jupyter.widget"
-
-
-class BookError(PublicError, RuntimeError):
-    """The book cannot be built; the message says what is wrong, where, and what to do."""
+ELSEWHERE: Final = ("http:", "https:", "//")
+Columns = Callable[[dict[str, Any]], str]
 
 
 def build() -> Path:
-    """Stage the book, build it anew, check it, and put it in the place of the last one.
-
-    Sphinx would not renew the navigation of a page that did not change itself, nor warn again of what it has read
-    before. Nearly all the time goes into imports, so a build from nothing costs little more.
-
-    Returns:
-        The path of the first page.
-
-    Raises:
-        BookError: the configuration, a page, a notebook or the built site is not right. The last book stays.
-    """
+    """Stage, build and check the book, and put it in the place of the last one, which an error leaves alone."""
     check_config(ROOT / "_config.yml")
+    # else Sphinx neither renews the navigation of a page that did not change nor warns again of what it has read
     shutil.rmtree(WORK, ignore_errors=True)
-    try:
-        stage()
-    except (PageError, RecordError) as error:
-        raise BookError(str(error)) from error
+    sys.stderr.write("1 of 3: pages are written from the runs ...\n")
+    stage()
+    sys.stderr.write("2 of 3: Jupyter Book builds the site; this takes a minute or two ...\n")
     built = _jupyter_book()
+    sys.stderr.write("3 of 3: links and pages are checked ...\n")
     if problems := sorted(check_site(built)):
-        raise BookError("The built site is not right:\n" + "\n".join(f"  {problem}" for problem in problems))
+        raise PageError("The built site is not right:\n" + "\n".join(f"  {problem}" for problem in problems))
     shutil.rmtree(SITE, ignore_errors=True)
     built.rename(SITE)
     return SITE / "index.html"
 
 
-# -- before -----------------------------------------------------------------------------------------------------------
-
-
 def check_config(path: Path) -> None:
-    """Refuse a key of `_config.yml` that Jupyter Book does not know, and would pass over without a word.
-
-    Raises:
-        BookError: there is such a key.
-    """
+    """Refuse, by a PageError, a key of `_config.yml` that Jupyter Book would pass over without a word."""
     package = Path(jupyter_book.__file__).parent
     known = yaml.safe_load((package / "default_config.yml").read_text(encoding="utf-8"))
     schema = json.loads((package / "config_schema.json").read_text(encoding="utf-8"))
     for key, part in schema["properties"].items():
         if known.get(key) is None or isinstance(known[key], dict):
             known[key] = (known.get(key) or {}) | dict.fromkeys(part.get("properties", {}))
-    given = yaml.safe_load(path.read_text(encoding="utf-8"))
-    unknown = [
-        f"{key}.{below}" if below else key
-        for key, value in given.items()
-        for below in (value if isinstance(value, dict) and isinstance(known.get(key), dict) else ("",))
-        if key not in known or (below and known[key] and below not in known[key])
-    ]
+    unknown = []
+    for key, value in yaml.safe_load(path.read_text(encoding="utf-8")).items():
+        below = known.get(key)
+        unknown += [key] if key not in known else []
+        unknown += [f"{key}.{name}" for name in value if name not in below] if below and isinstance(value, dict) else []
     if unknown:
-        raise BookError(f"{path.name} has unknown keys: {', '.join(unknown)}. Known are {', '.join(sorted(known))}.")
+        raise PageError(f"{path.name} has unknown keys: {', '.join(unknown)}. Known are {', '.join(sorted(known))}.")
 
 
 def stage() -> None:
-    """Write what Jupyter Book shall read to `_build/book-src`.
-
-    Raises:
-        PageError: a page or notebook cannot be shown.
-        BookError: the table of contents and the notebooks do not fit together, or a notebook holds an error.
-    """
+    """Write what Jupyter Book shall read to `_build/book-src`; a PageError says what cannot be shown."""
     every = chapters()
-    files: dict[str, bytes] = {}
-    for path in sorted(BOOK.rglob("*")):
-        place = path.relative_to(BOOK)
-        if path.is_file() and place.parts[0] not in NOT_STAGED and not path.name.startswith("."):
-            files[place.as_posix()] = path.read_bytes()
-    for chapter in every:
-        files |= {f"notebooks/{name}.ipynb": text.encode() for name, text in _notebooks(chapter)}
     pages = Pages(every)
+    files: dict[str, bytes | str] = {}
+    for chapter in every:
+        files |= {f"notebooks/{name}.ipynb": text for name, text in _notebooks(chapter)}
+        pages.read(chapter)
     boards = pages.boards()
     titles = {name: text.partition("# ")[2].partition(":")[0] for name, text in boards.items()}
-    files["_toc.yml"] = yaml.safe_dump(_contents(every, titles), sort_keys=False).encode()
-    files |= _rendered({name: content for name, content in files.items() if name.endswith(".md")}, pages)
-    files |= {name: text.encode() for name, text in boards.items()}
-    beside = pages.files() | pages.advice.files() | viewer.files(every)
-    files |= {f"downloads/{name}": text.encode() for name, text in beside.items()}
+    # the pages are Markdown, and their functions escape what they show
+    environment = jinja2.Environment(undefined=jinja2.StrictUndefined, keep_trailing_newline=True)  # noqa: S701
+    for path in sorted(BOOK.rglob("*")):
+        place = path.relative_to(BOOK)
+        if not path.is_file() or place.parts[0] in NOT_STAGED or path.name.startswith("."):
+            continue
+        files[place.as_posix()] = path.read_bytes()
+        if path.suffix == ".md":
+            try:
+                page = environment.from_string(path.read_text(encoding="utf-8")).render(pages.functions())
+            except (jinja2.TemplateError, PageError, RecordError, TypeError) as error:
+                told = f"{error}. The functions of a page are in helpers.site.pages."
+                raise PageError(f"book/{place.as_posix()}: {told}") from error
+            files[place.as_posix()] = page
+    files["_toc.yml"] = yaml.safe_dump(_contents(every, titles), sort_keys=False)
+    files |= boards | {f"downloads/{name}": text for name, text in {**pages.files(), **pages.scripts()}.items()}
     shutil.rmtree(STAGED, ignore_errors=True)
     for name, content in files.items():
         path = STAGED / name
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(content)
+        path.write_bytes(content.encode() if isinstance(content, str) else content)
 
 
 def _contents(every: list[Chapter], boards: Mapping[str, str]) -> dict[str, Any]:
     """The table of contents, with a run on the sample below its chapter, and each paper's numbers below the board."""
     contents: dict[str, Any] = yaml.safe_load((BOOK / "_toc.yml").read_text(encoding="utf-8"))
     beside = {f"notebooks/{chapter.name}" for chapter in every if chapter.beside}
-    listed: set[str] = set()
-    for part in contents["parts"]:
-        for page in part["chapters"]:
-            listed.add(page["file"])
-            if page["file"] == "scoreboard":
-                page["sections"] = [
-                    {"file": name.removesuffix(".md"), "title": title} for name, title in boards.items()
-                ]
-            if page["file"] in beside:
-                page.setdefault("sections", []).append({"file": f"{page['file']}_sample"})
-    wanted = {f"notebooks/{chapter.name}" for chapter in every}
-    lacking = sorted(wanted - listed) + sorted(p for p in listed - wanted if p.startswith("notebooks/"))
-    if lacking:
-        raise BookError(
+    pages = [page for part in contents["parts"] for page in part["chapters"]]
+    for page in pages:
+        if page["file"] == "scoreboard":
+            page["sections"] = [{"file": name.removesuffix(".md"), "title": title} for name, title in boards.items()]
+        if page["file"] in beside:
+            page.setdefault("sections", []).append({"file": f"{page['file']}_sample"})
+    listed = {page["file"] for page in pages if page["file"].startswith("notebooks/")}
+    if lacking := sorted(listed ^ {f"notebooks/{chapter.name}" for chapter in every}):
+        raise PageError(
             f"book/_toc.yml and the folder notebooks/ do not fit together: {', '.join(lacking)}. "
             "Each notebook needs one entry, and each entry a notebook."
         )
     return contents
-
-
-def _rendered(sources: Mapping[str, bytes], pages: Pages) -> dict[str, bytes]:
-    environment = jinja2.Environment(  # noqa: S701  # the pages are Markdown, and their functions escape what they show
-        undefined=jinja2.StrictUndefined, keep_trailing_newline=True
-    )
-    environment.globals.update(pages.functions())
-    rendered = {}
-    for name, source in sources.items():
-        try:
-            rendered[name] = environment.from_string(source.decode()).render().encode()
-        except (jinja2.TemplateError, PageError, RecordError, TypeError) as error:
-            raise BookError(f"book/{name}: {error}. The functions of a page are in helpers.site.pages.") from error
-    return rendered
-
-
-# -- notebooks --------------------------------------------------------------------------------------------------------
 
 
 def _notebooks(chapter: Chapter) -> Iterator[tuple[str, str]]:
@@ -198,42 +154,37 @@ def _notebooks(chapter: Chapter) -> Iterator[tuple[str, str]]:
         yield f"{chapter.name}_sample", _staged(path, "", record, f" ({mark})", banner)
 
 
+def _columns(chapter: Chapter) -> Columns | None:
+    """Makes a table of scores anew, with a column for each other model that answered; None if none did."""
+    own, others = viewer.rows(chapter) if viewer.arms(chapter) else (None, None)
+    if own is None or not others:
+        return None
+    outcomes = Outcomes(own)
+    return lambda scores: compare.beside_models(outcomes, scores, others).html
+
+
 def _staged(
-    path: Path,
-    told: str,
-    record: Record | None,
-    suffix: str = "",
-    banner: str = "",
-    columns: Callable[[dict[str, Any]], str] | None = None,
+    path: Path, told: str, record: Record | None, suffix: str = "", banner: str = "", columns: Columns | None = None
 ) -> str:
-    """A notebook as the book shows it: title, answer, claims, then its text and code.
-
-    The words and figures of cells tagged `opening` come directly below the title. There are no widgets and no errors.
-
-    Args:
-        path: of the notebook.
-        told: which run it is, below the claims.
-        record: of that run.
-        suffix: of the title.
-        banner: below the title.
-        columns: makes a table of scores anew, with other models' columns.
-
-    Raises:
-        BookError: a cell ended in an error.
-    """
+    """A notebook as the book shows it: title, what cells tagged `opening` show, claims, which run, text and code."""
     number = re.match(r"\d+(?=_)", path.stem)
     title = f"{number[0]} \N{MIDDLE DOT} {heading(path)}" if number else heading(path)
     notebook = read_notebook(path)
-    _refuse_errors(path, notebook["cells"])
     notebook["metadata"] = {k: v for k, v in notebook["metadata"].items() if k not in ("widgets", "papermill")}
     opening: list[dict[str, Any]] = []
-    for cell in notebook["cells"]:
+    for place, cell in enumerate(notebook["cells"], 1):
         if cell["cell_type"] == "code":
             tags = cell["metadata"].setdefault("tags", [])
             if {"parameters", "injected-parameters"} & set(tags):
                 tags.append("hide-input")
             cell["outputs"] = [o for o in cell["outputs"] if not any(m.startswith(WIDGETS) for m in o.get("data", ()))]
             for output in cell["outputs"]:
+                if output["output_type"] == "error" and "raises-exception" not in tags:
+                    shown = path.relative_to(ROOT) if path.is_relative_to(ROOT) else path
+                    raise PageError(
+                        f"{shown}: cell {place} ended in {output['ename']}: {output['evalue']}. A notebook with an "
+                        "error is no result. Mend it and run it again."
+                    )
                 if (scores := output.get("data", {}).pop(SCORES, None)) and columns:
                     output["data"]["text/html"] = columns(scores)
             if "opening" in tags:
@@ -246,39 +197,14 @@ def _staged(
     first["source"] = f"{first['source'].partition(chr(10))[2]}\n\n{findings(record) if record else ''}\n\n{told}"
     head = {"cell_type": "markdown", "metadata": {}, "source": f"# {title}{suffix}\n\n{banner}"}
     # MyST-NB leaves out cells without a source
-    shown = {"cell_type": "code", "metadata": {"tags": ["remove-input"]}, "execution_count": None, "source": "..."}
-    notebook["cells"][:0] = [head, shown | {"outputs": opening}] if opening else [head]
+    code = {"cell_type": "code", "metadata": {"tags": ["remove-input"]}, "execution_count": None, "source": "..."}
+    notebook["cells"][:0] = [head, code | {"outputs": opening}] if opening else [head]
     return json.dumps(notebook)
 
 
 def _opens(output: Mapping[str, Any]) -> bool:
     data = output.get("data", {})
     return "text/markdown" in data or "<figure" in "".join(data.get("text/html", ""))
-
-
-def _columns(chapter: Chapter) -> Callable[[dict[str, Any]], str] | None:
-    """Makes a table of scores anew, with a column for each other model that answered; None if none did."""
-    if not viewer.arms(chapter) or chapter.record is None:
-        return None
-    profile = chapter.record.profile
-    if not (others := compare.others(chapter.name, profile)):
-        return None
-    own = Outcomes(answers.read(answers.newest(chapter.name, profile)))
-    return lambda scores: compare.beside_models(own, scores, others).html
-
-
-def _refuse_errors(path: Path, cells: Iterable[Mapping[str, Any]]) -> None:
-    for number, cell in enumerate(cells, 1):
-        for output in cell.get("outputs", ()):
-            if output["output_type"] == "error" and "raises-exception" not in cell["metadata"].get("tags", ()):
-                shown = path.relative_to(ROOT) if path.is_relative_to(ROOT) else path
-                raise BookError(
-                    f"{shown}: cell {number} ended in {output['ename']}: {output['evalue']}. A notebook with an error "
-                    "is no result. Mend it and run it again."
-                )
-
-
-# -- the build itself -------------------------------------------------------------------------------------------------
 
 
 def _jupyter_book() -> Path:
@@ -289,22 +215,15 @@ def _jupyter_book() -> Path:
     if done.returncode:
         said = re.sub(r"\x1b\[[0-9;]*m", "", done.stdout + done.stderr)
         lines = [line for line in said.splitlines() if re.search(r"WARNING|ERROR|Error|error", line)]
-        raise BookError("Jupyter Book failed:\n" + "\n".join(lines or said.splitlines()[-20:]))
+        raise PageError("Jupyter Book failed:\n" + "\n".join(lines or said.splitlines()[-20:]))
     site = WORK / "_build" / "html"
-    _lighten(site)
-    return site
-
-
-def _lighten(site: Path) -> None:
-    """Take out the theme's 1.5 MB of icons as a script: the icons of its buttons come from its font anyway."""
+    # the theme's 1.5 MB of icons as a script: those of its buttons come from its font anyway
     for script in site.glob("_static/scripts/fontawesome.js*"):
         script.unlink()
     for page in site.rglob("*.html"):
         text = page.read_text(encoding="utf-8")
         page.write_text(re.sub(r"<script [^>]*fontawesome\.js[^>]*></script>", "", text), encoding="utf-8")
-
-
-# -- after ------------------------------------------------------------------------------------------------------------
+    return site
 
 
 class _Links(HTMLParser):
@@ -325,8 +244,7 @@ class _Links(HTMLParser):
             self.links.add(given["href"])
         if tag == "link" and given.get("rel") in ("stylesheet", "preload", "modulepreload", "icon"):
             self.loads.add(given.get("href", ""))
-        if "src" in given:
-            self.loads.add(given["src"])
+        self.loads |= {given["src"]} if "src" in given else set()
         self.without_alt += tag == "img" and "alt" not in given
 
 
@@ -341,10 +259,10 @@ def check_site(site: Path) -> Iterator[str]:
         name = path.relative_to(site)
         if page.without_alt:
             yield f"{name}: {page.without_alt} images have no alternative text"
-        yield from (f"{name}: asks another site for {url}" for url in page.loads if _elsewhere(url))
+        yield from (f"{name}: asks another site for {url}" for url in page.loads if url.startswith(ELSEWHERE))
         for url in {*page.links, *page.loads}:
             parts = urlsplit(url)
-            if parts.scheme or _elsewhere(url) or url in ("", "#"):
+            if parts.scheme or url.startswith(ELSEWHERE) or url in ("", "#"):
                 continue
             target = (path.parent / unquote(parts.path)).resolve() if parts.path else path
             if not target.exists():
@@ -355,23 +273,14 @@ def check_site(site: Path) -> Iterator[str]:
                 yield f"{name}: {url} names a place that its page does not have"
 
 
-def _elsewhere(url: str) -> bool:
-    return url.startswith(("http:", "https:", "//"))
-
-
-def main(arguments: Iterable[str] | None = None) -> int:
-    """The command line. Returns the exit status."""
+def main(arguments: Sequence[str] | None = None) -> int:
+    """The command line."""
     parser = argparse.ArgumentParser(prog="python -m helpers.site.book", description="Build the book.")
     commands = parser.add_subparsers(dest="command", required=True)
     commands.add_parser("build", help="the whole book, under _build/html")
     commands.add_parser("picture", help="the scoreboard's picture alone").add_argument("file", type=Path)
-    given = parser.parse_args(None if arguments is None else list(arguments))
-    try:
-        picture = given.command == "picture"
-        made = Pages(chapters()).drawn(*HEADLINE).save(given.file) if picture else build()
-    except (BookError, PageError, RecordError, SettingsError) as error:
-        sys.stderr.write(f"{error}\n")
-        return 1
+    given = parser.parse_args(arguments)
+    made = Pages(chapters()).drawn(*HEADLINE).save(given.file) if given.command == "picture" else build()
     sys.stdout.write(f"Made: {made}\n")
     return 0
 

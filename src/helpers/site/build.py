@@ -1,40 +1,31 @@
-"""What each task of the papers takes: quality and cost of every method, and whether a method without an LLM does it.
-
-All of it is computed from the rows of the table of answers and from the requests that they name. `book/build.yml` alone
-is written by hand: what is asked, by which measure, and which arms compete for it.
-"""
-
-from __future__ import annotations
+"""What each task of `book/build.yml` takes: quality and cost of each method, and whether one without an LLM does it."""
 
 import json
 import statistics
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from itertools import groupby
 from textwrap import fill
-from typing import Any, Final
+from typing import Final
 
 import matplotlib.pyplot as plt
 import pandas as pd
 import yaml
 
-from helpers.results import answers, compare, figures, paired
+from helpers.results import figures, paired
 from helpers.results.markup import Markup, escape
 from helpers.results.measures import measure_label
 from helpers.results.metrics import Score
 from helpers.results.outcomes import Comparison, Outcomes
 from helpers.results.records import Record
-from helpers.results.requests import RELEASED, Store, working
+from helpers.results.requests import Store
 from helpers.settings import ROOT, public
 from helpers.site import viewer
 from helpers.site.chapters import Chapter
-from helpers.site.pieces import fine_print, flat, for_screens, link_to, sortable
+from helpers.site.pieces import fine_print, for_screens, link_to, sortable, table
 
-LEVEL: Final = 0.05
-"""Below this adjusted p one method is called better."""
-READ: Final = (*answers.KEY, "cluster", "strata", "parsed", "measures", "requests")
-"""The columns of a row that are needed."""
+LEVEL: Final = 0.05  # below this adjusted p one method is called better
+COLOURS: Final = {"simple": "#125ee0", "neither": "#808080", "other": "#c35410"}
 
 
 @dataclass(frozen=True)
@@ -58,14 +49,10 @@ def tasks() -> list[Task]:
 
 @dataclass(frozen=True)
 class Method:
-    """An arm with its model.
+    """An arm with its model, which is empty unless it `asks` one, as its rows show by naming requests.
 
-    Attributes:
-        model: the LLM that it asks, if it `asks` one: if one of its rows names a request.
-        score: on the questions that all arms of the task answered.
-        tokens: read and written for a question; None where a request is not stored.
-        seconds: median for a question; None where questions were not asked one at a time.
-        prepared: seconds before the first question; None where they were not measured.
+    Its score is on the questions that all arms answered. What is not known is None: tokens of a question, the median of
+    the seconds of questions asked one at a time, and `prepared`, the seconds before the first question.
     """
 
     arm: str
@@ -83,9 +70,9 @@ class Found:
     """A task with its methods, and the best simple one against the best with an LLM or of the paper."""
 
     task: Task
-    record: Record
     methods: Mapping[str, Method]
     comparison: Comparison | None
+    note: str  # the measure, and what the questions are about if that is nobody
 
     @property
     def better(self) -> str:
@@ -93,10 +80,15 @@ class Found:
         test = self.comparison
         return ("simple" if test.test.difference > 0 else "other") if test and test.p < LEVEL else "neither"
 
-    @property
-    def note(self) -> str:
-        """The measure, and what the questions are about if that is nobody."""
-        return measure_label(self.task.measure) + ", synthetic charts" * self.record.synthetic
+
+def found_in(chapter: Chapter, store: Store) -> list[Found]:
+    """The tasks that a chapter with answers has rows of, of all its models."""
+    of = [task for task in tasks() if task.notebook == chapter.name]
+    if not of or chapter.record is None:
+        return []
+    own, others = viewer.rows(chapter)
+    rows = pd.concat([own, *others.values()])
+    return [one for task in of if (one := compared(task, chapter.record, rows, store))]
 
 
 def compared(task: Task, record: Record, rows: pd.DataFrame, store: Store) -> Found | None:
@@ -120,94 +112,70 @@ def compared(task: Task, record: Record, rows: pd.DataFrame, store: Store) -> Fo
             parts.append(of.assign(arm=f"{arm}|{model}"))
             timed = chosen[(chosen.arm == arm) & chosen.model.isin(["", model])]
             methods[f"{arm}|{model}"] = _method(task, record, of, timed, store)
-    sides: tuple[list[str], list[str]] = ([], [])
-    for name, method in methods.items():
-        sides[method.arm == task.paper if task.paper else method.asks].append(name)
+    best: dict[bool, str] = {}
+    for name, one in sorted(methods.items(), key=lambda item: (-item[1].score.value, item[1].tokens or 0)):
+        best.setdefault(one.arm == task.paper if task.paper else one.asks, name)
     comparison = None
-    if all(sides):
-        first, second = (
-            max(side, key=lambda name: (methods[name].score.value, -(methods[name].tokens or 0))) for side in sides
-        )
-        [comparison] = Outcomes(pd.concat(parts)).against([(first, second)], task.measure)
-    return Found(task, record, methods, comparison) if methods else None
+    if len(best) == 2:
+        [comparison] = Outcomes(pd.concat(parts)).against([(best[False], best[True])], task.measure)
+    note = measure_label(task.measure) + ", synthetic charts" * record.synthetic
+    return Found(task, methods, comparison, note) if methods else None
 
 
 def _method(task: Task, record: Record, rows: pd.DataFrame, timed: pd.DataFrame, store: Store) -> Method:
     arm, keys = str(rows.arm.iloc[0]), [key for of in rows.requests for key in of]
     stored = store.get(keys)
     tokens = [stored[key].prompt_tokens + stored[key].generated_tokens for key in keys if key in stored]
+    each = sum(tokens) / len(rows) if len(tokens) == len(keys) else None
     waited = [of[task.seconds][0] for of in timed.measures if task.seconds in of]
-    steps = {step.name: step.seconds for step in record.provenance.timings}
-    return Method(
-        arm,
-        task.arms[arm],
-        str(rows.model.iloc[0]) if keys else "",
-        bool(keys),
-        replace(Outcomes(rows).score(task.measure), unparsed=0),
-        sum(tokens) / len(rows) if len(tokens) == len(keys) else None,
-        statistics.median(waited) if waited else None,
-        steps.get(task.prepared.get(arm, "")),
-    )
+    seconds = statistics.median(waited) if waited else None
+    prepared = {step.name: step.seconds for step in record.provenance.timings}.get(task.prepared.get(arm, ""))
+    score = replace(Outcomes(rows).score(task.measure), unparsed=0)
+    model = str(rows.model.iloc[0]) if keys else ""
+    return Method(arm, task.arms[arm], model, bool(keys), score, each, seconds, prepared)
 
 
+@dataclass(frozen=True)
 class Advice:
-    """What the page on building says, of the chapters that a build shows."""
+    """What the page on building says of the tasks that the runs answer."""
 
-    def __init__(self, chapters: Sequence[Chapter]) -> None:
-        """Nothing is read yet."""
-        self.chapters = {chapter.name: chapter for chapter in chapters}
-
-    def functions(self) -> dict[str, Callable[..., str]]:
-        """The functions by the names that a template uses."""
-        return {f"advice_{name}": getattr(self, name) for name in ("summary", "table", "picture", "methods")}
+    every: Sequence[Found]
 
     @cached_property
     def found(self) -> list[Found]:
-        """The tasks that the runs answer: first where the simple method is better, last where it has no match."""
-        store = Store(working(), RELEASED)
-        every: list[Found] = []
-        for name, of in groupby(tasks(), key=lambda task: task.notebook):
-            chapter = self.chapters.get(name)
-            if chapter is None or chapter.record is None or not viewer.arms(chapter):
-                continue
-            profile = chapter.record.profile
-            own = answers.read(answers.newest(name, profile), READ)
-            rows = pd.concat([own, *compare.others(name, profile).values()])
-            every += [one for task in of if (one := compared(task, chapter.record, rows, store))]
-        both = [one for one in every if one.comparison]
-        adjusted = iter(paired.holm([one.comparison.test.p for one in both if one.comparison]) if both else [])
-        every = [replace(one, comparison=one.comparison and replace(one.comparison, p=next(adjusted))) for one in every]
-        order = ("simple", "neither", "other")
-        return sorted(
-            every,
-            key=lambda one: (order.index(one.better), -one.comparison.test.difference) if one.comparison else (3, 0.0),
-        )
+        """The tasks, p adjusted: first where the simple method is better, last where it has no match."""
+        both = [one.comparison for one in self.every if one.comparison]
+        adjusted = iter(paired.holm([comparison.test.p for comparison in both]) if both else [])
+
+        def place(one: Found) -> tuple[int, float]:
+            order = ("simple", "neither", "other")
+            return (order.index(one.better), -one.comparison.test.difference) if one.comparison else (3, 0.0)
+
+        tested = ((one, one.comparison and replace(one.comparison, p=next(adjusted))) for one in self.every)
+        return sorted((replace(one, comparison=test) for one, test in tested), key=place)
 
     @property
     def _pairs(self) -> list[tuple[Found, Comparison, Method, Method]]:
-        return [
-            (one, test, one.methods[test.first], one.methods[test.second])
-            for one in self.found
-            if (test := one.comparison)
-        ]
+        compared = ((one, one.comparison) for one in self.found if one.comparison)
+        return [(one, test, one.methods[test.first], one.methods[test.second]) for one, test in compared]
 
     def summary(self) -> str:
         """On how many tasks the simple method is better, and on which."""
         verdicts = [one.better for one, *_ in self._pairs]
         if not verdicts:
             return "No run that is shown compares a method without a language model with one that asks one."
+        head = (
+            f"**The simple method is better on {verdicts.count('simple')} of {len(verdicts)} tasks.** The other one, "
+            f"which asks a language model or is the paper's own, is better on {verdicts.count('other')}. On "
+            f"{verdicts.count('neither')} the run cannot tell them apart.\n"
+        )
         lines = [
             f"- {figures.inline(one.task.words)} {figures.inline(first.label)} is better by "
             f"{figures.points(test.test)} points ({figures.p_words(test.p)})."
             for one, test, first, _ in self._pairs
             if one.better == "simple"
         ]
-        head = (
-            f"**The simple method is better on {len(lines)} of {len(verdicts)} tasks.** The other one, which asks a "
-            f"language model or is the paper's own, is better on {verdicts.count('other')}. On "
-            f"{verdicts.count('neither')} the run cannot tell them apart."
-        )
-        return "\n".join([head, "", *lines])
+        return "\n".join([head, *lines])
 
     def table(self) -> str:
         """A row for each task: the best simple method, the best with an LLM, and the test between them."""
@@ -224,7 +192,7 @@ class Advice:
             }
             for one, test, first, second in self._pairs
         ]
-        return _shown(rows, f"{len(rows)} tasks: the best method without a language model, and the best with one")
+        return table(rows, f"{len(rows)} tasks: the best method without a language model, and the best with one")
 
     def picture(self) -> str:
         """The differences of the table, one picture for wide screens and one for narrow ones; empty if none."""
@@ -235,17 +203,16 @@ class Advice:
         labels = [fill(one.task.words, 22 if narrow else 50) for one, *_ in self._pairs]
         height = sum(0.4 + 0.2 * label.count("\n") for label in labels) + 0.9
         fig, ax = plt.subplots(figsize=(4.2 if narrow else 7.4, height))
-        colours = {"simple": "#125ee0", "neither": "#808080", "other": "#c35410"}
         for y, (one, test, *_) in enumerate(self._pairs):
-            ax.hlines(y, 100 * test.test.low, 100 * test.test.high, color=colours[one.better])
-            ax.plot(100 * test.test.difference, y, "o", color=colours[one.better])
+            ax.hlines(y, 100 * test.test.low, 100 * test.test.high, color=COLOURS[one.better])
+            ax.plot(100 * test.test.difference, y, "o", color=COLOURS[one.better])
         ax.axvline(0, linestyle=":", color=figures.INK, linewidth=1)
         ax.set_yticks(range(len(labels)), labels)
         ax.set_ylim(len(labels) - 0.5, -0.5)
         ax.set_xlabel("difference in points")
         said = "; ".join(f"{one.task.words} {figures.points(test.test)}" for one, test, *_ in self._pairs)
         caption = "Best simple method minus best with a language model, or the paper's; 95 % intervals. "
-        caption += "Blue: the simple one is better; orange: the other; grey: cannot be told (Holm)."
+        caption += "Blue: the simple one is better; orange: the other; grey: not significant (Holm)."
         return figures.figure(fig, alt=f"{said}.", caption=caption)
 
     def methods(self) -> str:
@@ -261,21 +228,20 @@ class Advice:
             for one in self.found
             for method in one.methods.values()
         ]
-        return _shown(rows, f"{len(rows)} methods for {len(self.found)} tasks", "rag-sortable")
+        return table(rows, f"{len(rows)} methods for {len(self.found)} tasks", "rag-cards rag-sortable")
 
     def files(self) -> dict[str, str]:
         """The data of the figure as a script, for a page opened from the disk may not fetch a file."""
-        listed = [
-            {"name": one.task.words, "measure": one.note, "points": [_point(one, of) for of in one.methods.values()]}
-            for one in self.found
-        ]
+        listed = []
+        for one in self.found:
+            points = [
+                {name: getattr(of, name) for name in ("label", "model", "asks", "tokens", "seconds")}
+                | {name: getattr(of.score, name) for name in ("value", "low", "high", "n")}
+                | {"href": viewer.link(one.task.notebook, of.arm)}
+                for of in one.methods.values()
+            ]
+            listed.append({"name": one.task.words, "measure": one.note, "points": points})
         return {"build-points.js": f"window.METHODS = {json.dumps(public(listed), separators=(',', ':'))};\n"}
-
-
-def _point(one: Found, method: Method) -> dict[str, Any]:
-    of = {name: getattr(method, name) for name in ("label", "model", "asks", "tokens", "seconds")}
-    score = {name: getattr(method.score, name) for name in ("value", "low", "high", "n")}
-    return {**of, **score, "href": viewer.link(one.task.notebook, method.arm)}
 
 
 def _task(one: Found) -> Markup:
@@ -289,7 +255,6 @@ def _scored(one: Found, method: Method) -> Markup:
 
 
 def _ratio(simple: Method, other: Method) -> str:
-    """What the second method costs beside the first."""
     told = "neither asks a language model" if not other.asks else "tokens not stored"
     if other.asks and other.tokens is not None:
         told = f"{other.tokens:,.0f} tokens a question, against none"
@@ -302,8 +267,3 @@ def _cost(value: float | None, unit: str = "") -> Markup:
     if value is None:
         return escape("\N{EN DASH}")
     return sortable(value, (f"{value:,.0f}" if value >= 10 or not value else f"{value:.2g}") + unit)
-
-
-def _shown(rows: list[dict[str, Any]], caption: str, classes: str = "") -> str:
-    classes = f"rag-cards {classes}"
-    return flat(figures.table(pd.DataFrame(rows).astype(object), caption, classes=classes)) if rows else "Not run yet."

@@ -1,11 +1,7 @@
 """Which helpers and kept data files each notebook uses, as rules for make.
 
-Standard library only: it runs before anything is set up.
-
-python3 src/helpers/site/dependencies.py > _build/dependencies.mk
+Standard library only, for it runs before anything is set up: python3 src/helpers/site/dependencies.py
 """
-
-from __future__ import annotations
 
 import ast
 import json
@@ -15,33 +11,20 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[3]
 SOURCE = ROOT / "src"
-MODULES = {
-    ".".join(path.relative_to(SOURCE).with_suffix("").parts): path
-    for path in SOURCE.rglob("*.py")
-    if path.name not in {"__init__.py", "launch.py"}
-}
-"""Path of each module by its dotted name, as `helpers.llm` or `papers.side_effects.forward`.
-
-Without the module that brings the project to where it is missing: no number depends on that.
-"""
+# without `launch`, for no number depends on how a notebook was opened
+FILES = [path for path in SOURCE.rglob("*.py") if path.name not in {"__init__.py", "launch.py"}]
+MODULES = {".".join(path.relative_to(SOURCE).with_suffix("").parts): path for path in FILES}
 SCRIPTS = {path.name: name for name, path in MODULES.items()}
 DATA = ROOT / "data"
-REGISTRY = "registry.yml"
-"""Not a dependency: the entries that a notebook reads are part of its parameters' digest (see `run`)."""
-
-
-PYTHON_MAGICS = ("%%time", "%%timeit", "%%capture", "%%prun")
-"""Magics of a whole cell whose body stays Python."""
+# the registry's entries that a notebook reads are part of its parameters' digest (see `run`)
+KEPT = {path.name for path in DATA.glob("*.yml")} - {"registry.yml"}
+PYTHON_MAGICS = ("%%time", "%%timeit", "%%capture", "%%prun")  # magics of a whole cell whose body stays Python
+# a magic, a shell command or a question, the name that it is assigned to included
 _NOT_PYTHON = re.compile(r"^([ \t]*)(?:[\w., \t]+=[ \t]*)?(?:[%!?]|[\w.]+\?\??[ \t]*$)(?:\\\n|.)*", re.MULTILINE)
-"""A magic, a shell command or a question, the name that it is assigned to included."""
 
 
 def imported(source: str, file: str = "<notebook>") -> set[str]:
-    """Dotted names of the project's modules that Python source imports, wherever in it, or names as a script to run.
-
-    Raises:
-        SyntaxError: it is not Python.
-    """
+    """Dotted names of the project's modules that Python source imports, wherever in it, or names as a script to run."""
     named: set[str] = set()
     for node in ast.walk(ast.parse(source, file)):
         if isinstance(node, ast.Constant) and isinstance(node.value, str) and node.value in SCRIPTS:
@@ -53,38 +36,23 @@ def imported(source: str, file: str = "<notebook>") -> set[str]:
     return named & set(MODULES)
 
 
-def python_of(cell: str) -> str:
-    """The Python of a code cell, `pass` standing for what IPython alone understands.
-
-    Raises:
-        SyntaxError: what is left is not Python.
-    """
-    if cell.lstrip().startswith("%%"):
-        magic, _, cell = cell.lstrip().partition("\n")
-        if not magic.startswith(PYTHON_MAGICS):
-            return ""
-    try:
-        ast.parse(cell)
-    except SyntaxError:
-        cell = _NOT_PYTHON.sub(r"\1pass", cell)
-        ast.parse(cell)
-    return cell
-
-
 def notebook_source(path: Path) -> str:
-    """The Python of a notebook's code cells, without magics.
-
-    Raises:
-        SyntaxError: a cell is not Python; the message says which.
-    """
-    cells = json.loads(path.read_text(encoding="utf-8"))["cells"]
+    """The Python of a notebook's code cells, `pass` for what only IPython understands; a SyntaxError names the cell."""
     found = []
-    for number, cell in enumerate(cells, 1):
-        if cell["cell_type"] == "code":
+    for number, cell in enumerate(json.loads(path.read_text(encoding="utf-8"))["cells"], 1):
+        text = "".join(cell["source"]) if cell["cell_type"] == "code" else ""
+        if text.lstrip().startswith("%%"):
+            magic, _, body = text.lstrip().partition("\n")
+            text = body if magic.startswith(PYTHON_MAGICS) else ""
+        try:
+            ast.parse(text)
+        except SyntaxError:
+            text = _NOT_PYTHON.sub(r"\1pass", text)
             try:
-                found.append(python_of("".join(cell["source"])))
+                ast.parse(text)
             except SyntaxError as error:
                 raise SyntaxError(f"cell {number}: {error.msg}") from None
+        found.append(text)
     return "\n".join(found)
 
 
@@ -99,37 +67,24 @@ def used_modules(path: Path) -> list[str]:
     return sorted(used)
 
 
-def named_data(source: str) -> set[str]:
-    """Files that lie in `data/` itself and that Python source names, as `DATA / "other_names.yml"` does."""
-    texts = {node.value for node in ast.walk(ast.parse(source)) if isinstance(node, ast.Constant)}
-    return {path.name for path in DATA.glob("*.*") if path.is_file() and path.name in texts} - {REGISTRY}
-
-
 def needs(notebook: Path) -> list[str]:
-    """Paths of what a notebook's executed copy depends on, from the root of the repository."""
-    modules = used_modules(notebook)
-    sources = [notebook_source(notebook), *(MODULES[name].read_text(encoding="utf-8") for name in modules)]
-    data = sorted(set().union(*map(named_data, sources)))
-    return [*(MODULES[name].relative_to(ROOT).as_posix() for name in modules), *(f"data/{name}" for name in data)]
-
-
-def everything() -> list[str]:
-    """Paths of all helpers and kept data files, for a notebook that cannot be read."""
-    data = (path for path in sorted(DATA.glob("*.yml")) if path.name != REGISTRY)
-    return [path.relative_to(ROOT).as_posix() for path in (*MODULES.values(), *data)]
+    """Paths of the modules that a notebook uses and of the data files that any of them names, below the root."""
+    modules = [MODULES[name] for name in used_modules(notebook)]
+    sources = [notebook_source(notebook), *(module.read_text(encoding="utf-8") for module in modules)]
+    named = {node.value for source in sources for node in ast.walk(ast.parse(source)) if isinstance(node, ast.Constant)}
+    return [path.relative_to(ROOT).as_posix() for path in (*modules, *(DATA / name for name in sorted(KEPT & named)))]
 
 
 def main() -> None:
     """Write one rule a notebook: its executed copy depends on the helpers and the data files it uses."""
+    everything = [path.relative_to(ROOT).as_posix() for path in (*MODULES.values(), *(DATA / n for n in sorted(KEPT)))]
     for notebook in sorted((ROOT / "notebooks").glob("*.ipynb")):
         try:
             needed = needs(notebook)
         except (SyntaxError, ValueError, KeyError, TypeError) as error:
             # one that is being written must not keep the others from running
-            sys.stderr.write(
-                f"{notebook.name} or a helper of it cannot be read ({error}): it depends on all of them.\n"
-            )
-            needed = everything()
+            sys.stderr.write(f"{notebook.name} or a helper of it cannot be read ({error}): it depends on all.\n")
+            needed = everything
         sys.stdout.write(f"$(EXECUTED)/{notebook.stem}.ipynb: {' '.join(needed)}\n")
 
 

@@ -1,15 +1,8 @@
 """Lets a notebook run where nothing is set up: alone on Colab, on Binder, in an editor.
 
-Each notebook holds the same short cell (`CELL`). Where the helpers can be imported, it does nothing. Else it finds the
-project's folder or clones it, and asks `set_up` here for what is missing. What it clones is the address in
-CITATION.cff, or the one that `REPOSITORY_URL` names; where neither is set, it says so and stops.
-
-PYTHONPATH=src .venv/bin/python -m helpers.site.launch      write the cell into every notebook
-
-Standard library only at import: nothing else may be there yet.
+Each notebook holds the same short cell, which does nothing where the helpers can be imported.
+`PYTHONPATH=src .venv/bin/python -m helpers.site.launch` writes it into every notebook. Standard library only at import.
 """
-
-from __future__ import annotations
 
 import importlib.metadata
 import importlib.util
@@ -49,38 +42,24 @@ if importlib.util.find_spec("helpers") is None:
     globals().update(launch.set_up("{notebook}"))"""
 
 
-class LaunchError(RuntimeError):
-    """The notebook cannot be made to run here; the message says what was tried and what to do."""
-
-
 def set_up(notebook: str) -> dict[str, Any]:
-    """Install what the notebooks need and this Python lacks, and go to the project's folder.
-
-    Returns:
-        The notebook's parameters in the profile that the environment variable `PROFILE` names; none where it is unset,
-        so that what stands in the notebook holds.
-
-    Raises:
-        LaunchError: Python is too old or too new, or something could not be installed.
-    """
+    """Install what is missing, go to the project's folder, return the notebook's parameters of `PROFILE`, if set."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     if not (3, 11) <= sys.version_info[:2] < (3, 14):
-        raise LaunchError(f"Python {project['requires-python']} is needed; this is {sys.version.split()[0]}.")
+        raise RuntimeError(f"Python {project['requires-python']} is needed; this is {sys.version.split()[0]}.")
     if lacking := missing(project["dependencies"]):
         sys.stderr.write(f"Installing {len(lacking)} packages: {', '.join(lacking)}\n")
-        done = subprocess.run([sys.executable, "-m", "pip", "install", "-q", *lacking], check=False)
-        if done.returncode:
-            raise LaunchError(f"pip could not install {' '.join(lacking)}. Its message above says why.")
+        if subprocess.run([sys.executable, "-m", "pip", "install", "-q", *lacking], check=False).returncode:
+            raise RuntimeError(f"pip could not install {' '.join(lacking)}. Its message above says why.")
         importlib.invalidate_caches()
     if importlib.util.find_spec("ensurepip") is None:
         # Debian and Ubuntu, so Colab too, keep apart what the LLM engine's own environment is made with
         package = f"python{sys.version_info.major}.{sys.version_info.minor}-venv"
         install = ["apt-get", "install", "-y", "-qq", package]
         if shutil.which("apt-get") is None or subprocess.run(install, check=False).returncode:
-            raise LaunchError(f"{package} is needed for the LLM engine. Install it: sudo {' '.join(install)}")
+            raise RuntimeError(f"{package} is needed for the LLM engine. Install it: sudo {' '.join(install)}")
     os.chdir(ROOT)
-    profile = os.environ.get("PROFILE")
-    if not profile:
+    if not (profile := os.environ.get("PROFILE")):
         return {}
     if profile == "smoke":
         # llama.cpp is a small fetch; vLLM is gigabytes
@@ -93,27 +72,15 @@ def set_up(notebook: str) -> dict[str, Any]:
 
 
 def missing(requirements: Iterable[str]) -> list[str]:
-    """The requirements of which no version is installed.
-
-    One that is there in another version stays: a hosted notebook would have to restart to use a newer one.
-    """
-    lacking = []
-    for requirement in requirements:
-        name = re.match(r"[\w.-]+", requirement)
-        try:
-            importlib.metadata.version(name[0] if name else requirement)
-        except importlib.metadata.PackageNotFoundError:
-            lacking.append(requirement)
-    return lacking
+    """The requirements of which no version is installed; a hosted notebook would have to restart to use a newer one."""
+    there = {re.sub(r"[-_.]+", "-", of.name or "").lower() for of in importlib.metadata.distributions()}
+    names = {requirement: re.split(r"[^\w.-]", requirement)[0] for requirement in requirements}
+    return [requirement for requirement, name in names.items() if re.sub(r"[-_.]+", "-", name).lower() not in there]
 
 
 def repository_url() -> str:
-    """The repository's address on GitHub; empty where it is not known.
-
-    The variable `REPOSITORY_URL` goes first, for a fork; then CITATION.cff; then git's remote `origin`.
-    """
-    url = os.environ.get("REPOSITORY_URL", "") or cited_url()
-    if not url:
+    """The address on GitHub, or empty: by `REPOSITORY_URL`, for a fork, CITATION.cff or git's remote `origin`."""
+    if not (url := os.environ.get("REPOSITORY_URL", "") or cited_url()):
         command = ["git", "-C", str(ROOT), "remote", "get-url", "origin"]
         url = subprocess.run(command, capture_output=True, text=True, check=False).stdout.strip()
     match = re.fullmatch(r"(https://github\.com/[^/\s@]+/[^/\s@]+?)(?:\.git)?/?", url)

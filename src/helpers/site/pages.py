@@ -1,11 +1,6 @@
-"""What the book's pages may say of a result: each function is called from a template in `book/*.md`.
+"""What the book's pages may say of a result: each function gives Markdown or HTML to a template in `book/*.md`."""
 
-A function gives Markdown or HTML, drawn from the published numbers and from the records of the runs that are shown.
-"""
-
-from __future__ import annotations
-
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from functools import cached_property, partial
 from typing import Any, Final
 
@@ -13,62 +8,40 @@ import pandas as pd
 
 from helpers.results import figures
 from helpers.results.markup import Markup, escape
-from helpers.results.published import Kind, published
-from helpers.results.published import papers as declared_papers
+from helpers.results.published import Kind, papers as declared_papers, published
+from helpers.results.requests import RELEASED, Store, working
 from helpers.results.verdicts import TESTED, UNTESTED
-from helpers.site import pictures, viewer
-from helpers.site.build import Advice
-from helpers.site.chapters import PageError, shown_profile
-from helpers.site.findings import audited, evidence, exhibit
-from helpers.site.pieces import (
-    Measured,
-    absent,
-    fine_print,
-    flat,
-    folded,
-    for_screens,
-    label_of,
-    link_to,
-    number_of,
-    run_line,
-    sortable,
-    spaced,
-    verdict,
-)
-from helpers.site.run_pages import RunPages
+from helpers.site import build, pieces, viewer
+from helpers.site.chapters import Chapter, PageError, shown_profile
+from helpers.site.pieces import Measured, fine_print, folded, link_to, sortable, spaced, table, verdict
+from helpers.site.run_pages import ORIGINS, Checked, RunPages, checked
 from helpers.site.scoreboard import BY, ledger, models, scoreboard
 
+# in the order of the book: subject, and key in `book/references.bib`
 PAPERS: Final = {
-    "side_effects": "nygren2025side",
-    "drug_interactions": "mohamed_drugrag",
-    "biomedrag": "li2024biomedrag",
-    "clinical_notes": "clinicalnotes",
-    "qa_rag": "kim2024qarag",
+    "side_effects": ("drug side effects", "nygren2025side"),
+    "drug_interactions": ("drug interactions", "mohamed_drugrag"),
+    "biomedrag": ("extraction and classification", "li2024biomedrag"),
+    "clinical_notes": ("notes on neurological patients", "clinicalnotes"),
+    "qa_rag": ("regulatory guidance", "kim2024qarag"),
+    "across_papers": ("across the papers", ""),
 }
-"""The papers in the order of the book, with their keys in `book/references.bib`."""
+OUTCOMES: Final = {"agrees": "holds", "differs": "does not hold", "undecided": "undecided", "not tested": "not tested"}
+FUNCTIONS: Final = (
+    "asked value printed picture headline tally outcomes reasons papers experiments downloads runs software models "
+    "sources data parameters timings faults benchmarks settings_table launch_links costs file evidence exhibit audited"
+)
+"""What a template may call, beside `verdict` and what `build.Advice` says."""
 _NONE: Final = "\N{EN DASH}"
-SUBJECTS: Final = {
-    "side_effects": "drug side effects",
-    "drug_interactions": "drug interactions",
-    "biomedrag": "extraction and classification",
-    "clinical_notes": "notes on neurological patients",
-    "qa_rag": "regulatory guidance",
-    "across_papers": "across the papers",
-}
+Answered = tuple[tuple[dict[str, Any], dict[str, str]], list[build.Found], Checked]
+"""What the viewer, the page on building and the audit say of a chapter."""
 
 
-# -- small pieces -----------------------------------------------------------------------------------------------------
-
-
-# -- what the templates call ------------------------------------------------------------------------------------------
-
-
-def _in_order(table: pd.DataFrame) -> pd.DataFrame:
+def _in_order(rows: pd.DataFrame) -> pd.DataFrame:
     """The rows by paper, in the order of `PAPERS`, others last; within a paper as they were."""
     place = {paper: i for i, paper in enumerate(PAPERS)}
-    return table.sort_values(
-        "paper", key=lambda names: names.map(lambda name: place.get(name, len(place))), kind="stable"
-    ).reset_index(drop=True)
+    by_place = rows["paper"].map(lambda paper: place.get(paper, len(place)))
+    return rows.iloc[by_place.argsort(kind="stable")].reset_index(drop=True)
 
 
 class Pages(RunPages):
@@ -76,18 +49,39 @@ class Pages(RunPages):
 
     def functions(self) -> dict[str, Callable[..., str]]:
         """The functions by the names that a template uses."""
-        names = (
-            "asked value printed picture headline tally outcomes reasons papers experiments downloads runs software "
-            "models sources data parameters timings faults settings_table launch_links costs rates memory file"
-        )
-        own = {name: getattr(self, name) for name in names.split()} | {"verdict": verdict}
-        quoting = {of.__name__: partial(of, self.chapters) for of in (audited, evidence, exhibit)}
-        return own | self.advice.functions() | quoting
+        advice = {f"advice_{name}": getattr(self.advice, name) for name in ("summary", "table", "picture", "methods")}
+        return {name: getattr(self, name) for name in FUNCTIONS.split()} | {"verdict": verdict} | advice
 
     @cached_property
-    def advice(self) -> Advice:
+    def _read(self) -> dict[str, Answered]:
+        return {}
+
+    def read(self, chapter: Chapter) -> None:
+        """Keep what the viewer, the page on building and the audit say of a chapter; that reads its rows."""
+        if chapter.name not in self._read and viewer.arms(chapter):
+            store = Store(working(), RELEASED)
+            found = build.found_in(chapter, store)
+            self._read[chapter.name] = viewer.scripts(chapter, store), found, checked(chapter)
+
+    def _answers(self) -> list[Answered]:
+        for chapter in self.chapters:
+            self.read(chapter)
+        return [*self._read.values()]
+
+    @cached_property
+    def advice(self) -> build.Advice:
         """What the page on building says."""
-        return Advice(self.chapters)
+        return build.Advice([one for _, found, _ in self._answers() for one in found])
+
+    def audited(self) -> str:
+        """What the audit says of the rows of each chapter: verdicts, and the figures of what it finds."""
+        every = [of for *_, of in self._answers()]
+        if not every:
+            return "No run has answers to audit."
+        verdicts = table([verdicts for verdicts, _ in every], "Seven checks of the answers of each chapter", "")
+        found = [row for _, rows in every for row in rows]
+        shown = table(found, "What was found, with figures of two groups at most", "") if found else ""
+        return "\n\n".join(part for part in (verdicts, shown) if part)
 
     @cached_property
     def _answered(self) -> dict[str, set[str]]:
@@ -108,60 +102,58 @@ class Pages(RunPages):
         return {str(row["id"]): {str(key): item for key, item in row.items()} for row in self.board.to_dict("records")}
 
     def _measured(self, id: str, kind: Kind) -> Measured:
-        number, row = number_of(id), self._rows[id]
+        number, row = pieces.number_of(id), self._rows[id]
         return Measured(number, row, row["shown"] if kind == "rerun" else kind)
 
     def asked(self, id: str) -> str:
         """How many questions a printed number was measured on."""
-        return figures.number(number_of(id).n, "count")
+        return figures.number(pieces.number_of(id).n, "count")
 
     def printed(self, id: str) -> str:
-        """A number as it is printed."""
-        number = number_of(id)
+        """A number as printed."""
+        number = pieces.number_of(id)
         return sortable(number.value, spaced(number.printed))
 
     def value(self, id: str, kind: Kind = "rerun") -> str:
         """A rescored or rerun number with its interval, or why there is none."""
         return self._measured(id, kind).html()
 
-    def _select(self, prefix: str, column: str) -> list[str]:
+    def _select(self, prefix: str, column: str) -> list[tuple[str, str, Measured, Measured]]:
+        """Arms, as a reader sees them, with the id of their number and what was rescored and rerun."""
         ids = [id for id in self._rows if id.startswith(f"{prefix}.") and id.endswith(f".{column}")]
         if not ids:
             raise PageError(f"No printed number begins with {prefix} and ends with {column}; see data/published.")
-        return ids
+        measured = [(id, self._measured(id, "rescored"), self._measured(id, "rerun")) for id in ids]
+        return [(figures.ARMS.get(id.split(".")[2], (m.number.row,))[0], id, m, rerun) for id, m, rerun in measured]
 
     def headline(self, prefix: str, column: str) -> str:
         """A small table of one column of a paper's table: printed, rescored, rerun."""
-        rows = []
-        for id in self._select(prefix, column):
-            rescored, rerun = self._measured(id, "rescored"), self._measured(id, "rerun")
-            rows.append(
-                {
-                    "Arm": label_of(id, rerun.number),
-                    "Printed": self.printed(id),
-                    "Rescored": rescored.html(bounds=False),
-                    "Rerun": rerun.html(bounds=False) + fine_print(rerun.basis()),
-                }
-            )
-        number = rerun.number
+        selected = self._select(prefix, column)
+        rows = [
+            {
+                "Arm": label,
+                "Printed": self.printed(id),
+                "Rescored": rescored.html(bounds=False),
+                "Rerun": rerun.html(bounds=False) + fine_print(rerun.basis()),
+            }
+            for label, id, rescored, rerun in selected
+        ]
+        number = selected[-1][3].number
         caption = f"{number.column}: {number.table}" + (f", {number.model}" if number.model else "")
-        return flat(figures.table(pd.DataFrame(rows), f"{caption}, beside the run that is shown here"))
+        return table(rows, f"{caption}, beside the run that is shown here", "")
 
     def drawn(self, prefix: str, column: str, *, narrow: bool = False) -> figures.Picture:
         """One column of a paper's table as a picture: printed, rescored and rerun of each arm."""
         rows, said, models = [], [], []
-        for id in self._select(prefix, column):
-            rescored, rerun = self._measured(id, "rescored"), self._measured(id, "rerun")
-            number, arm = rerun.number, id.split(".")[2]
-            colour = figures.arm_colour(arm) if arm in figures.ARMS else "#808080"
-            row: dict[str, Any] = {"label": label_of(id, number), "colour": colour, "printed": number.value}
+        for label, id, rescored, rerun in self._select(prefix, column):
+            number, (_, colour) = rerun.number, figures.ARMS.get(id.split(".")[2], ("", "#808080"))
+            row: dict[str, Any] = {"label": label, "colour": colour, "printed": number.value}
             for kind, cell in (("rescored", rescored), ("rerun", rerun)):
-                ends = {f"{kind}_{end}": cell[end] if cell.there else None for end in ("low", "high")}
-                row |= {kind: cell.row[cell.group] if cell.there else None} | ends
+                found = (cell.row[cell.group], cell["low"], cell["high"]) if cell.there else (None, None, None)
+                row |= dict(zip((kind, f"{kind}_low", f"{kind}_high"), found, strict=True))
             rows.append(row)
-            said.append(
-                f"{row['label']}: printed {spaced(number.printed)}, rescored {rescored.text()}, rerun {rerun.text()}"
-            )
+            told = f"{label}: printed {spaced(number.printed)}, rescored {rescored.text()}, rerun {rerun.text()}"
+            said.append(told)
             models += [rerun["model"]] if rerun.there and rerun["model"] else []
         frame = pd.DataFrame(rows)
         caption = f"{number.column} of each arm, as printed for {number.model} ({number.table})"
@@ -169,12 +161,12 @@ class Pages(RunPages):
         caption += f", rerun with {', '.join(dict.fromkeys(models))}" if models else "; not rerun yet"
         caption += ". Bars are 95 % intervals." if frame[["rescored", "rerun"]].notna().any(axis=None) else "."
         figures.use_style()
-        drawn = pictures.scoreboard_picture(frame, narrow=narrow)
+        drawn = pieces.scoreboard_picture(frame, narrow=narrow)
         return figures.figure(drawn, alt="; ".join(said) + ".", caption=caption)
 
     def picture(self, prefix: str, column: str) -> str:
         """The same for a page: one picture for wide screens, one for narrow ones."""
-        return for_screens(partial(self.drawn, prefix, column))
+        return pieces.for_screens(partial(self.drawn, prefix, column))
 
     @staticmethod
     def reasons() -> str:
@@ -196,151 +188,117 @@ class Pages(RunPages):
             f"tell, and for {done.count('stand-in')} another model answered, so they are not compared."
         )
 
+    def _verdicts(self, paper: str) -> list[str]:
+        found = self.claims[self.claims["paper"] == paper]["verdict"]
+        return [word if word in TESTED else "not tested" for word in found]
+
     def outcomes(self) -> str:
         """What became of the claims of every paper, as a picture with its numbers in words."""
-        words = ("agrees", "differs", "undecided", "not tested")
-        named = dict(zip(words, ("holds", "does not hold", "undecided", "not tested"), strict=True))
-        counts = {
-            SUBJECTS.get(paper, paper): [verdicts.count(word) for word in words]
-            for paper, verdicts in self._verdicts().items()
-        }
+        verdicts = {paper: self._verdicts(paper) for paper in dict.fromkeys(self.claims["paper"])}
+        counts = {_subject(paper) or paper: [of.count(word) for word in OUTCOMES] for paper, of in verdicts.items()}
         told = "; ".join(
-            f"{subject}: " + ", ".join(f"{n} {named[word]}" for word, n in zip(words, of, strict=True) if n)
+            f"{subject}: " + ", ".join(f"{n} {word}" for word, n in zip(OUTCOMES.values(), of, strict=True) if n)
             for subject, of in counts.items()
         )
-        caption = (
-            f"The {len(self.claims)} claims of the papers. Released answers decide where the authors published any."
-        )
+        caption = f"The {len(self.claims)} claims of the papers. Where the authors released answers, these decide."
         figures.use_style()
 
         def drawn(*, narrow: bool) -> figures.Picture:
-            picture = pictures.shares_picture(counts, [named[word] for word in words], narrow=narrow)
+            picture = pieces.shares_picture(counts, [*OUTCOMES.values()], narrow=narrow)
             return figures.figure(picture, alt=f"{told}.", caption=caption)
 
-        return for_screens(drawn)
+        return pieces.for_screens(drawn)
 
-    def _verdicts(self) -> dict[str, list[str]]:
-        """The verdicts of each paper's claims; every reason why there is none is `not tested`."""
-        found: dict[str, list[str]] = {}
-        for row in self.claims.to_dict("records"):
-            tested = row["verdict"] in TESTED
-            found.setdefault(row["paper"], []).append(row["verdict"] if tested else "not tested")
-        return found
-
-    def papers(self) -> str:
-        """Each paper: its subject, how many of its claims hold, and links to its numbers and chapters."""
-        told = []
-        verdicts = self._verdicts()
+    def _papers(self) -> Iterator[tuple[str, str, str]]:
+        """Each paper with its subject and the balance of its claims, in the order of the book."""
         for paper in dict.fromkeys((*PAPERS, *declared_papers())):
-            own = [chapter for chapter in self.chapters if chapter.paper == paper]
-            links = " · ".join(f"[{chapter.title}](notebooks/{chapter.name}.ipynb)" for chapter in own)
-            subject = SUBJECTS[paper].capitalize() if paper in SUBJECTS else published(paper).title
-            cited = f" {{cite:p}}`{PAPERS[paper]}`" if paper in PAPERS else ""
-            board = f"[Numbers and claims]({self.page_of(paper)}.md)"
-            told.append(
-                f"**{subject}**{cited}. {_balance(verdicts.get(paper, []))} {board}.\n\n{links or 'No chapter yet.'}"
-            )
-        return "\n\n".join(told)
+            subject = _subject(paper).capitalize() or published(paper).title
+            verdicts = self._verdicts(paper)
+            said = zip(OUTCOMES, ("hold", "fail", "undecided", "not tested"), strict=True)
+            counts = (f"{verdicts.count(word)} {words}" for word, words in said)
+            balance = f"{len(verdicts)} claims: {', '.join(counts)}."
+            yield paper, subject, balance if verdicts else "It states no claim that is tested here."
 
-    @staticmethod
-    def page_of(paper: str) -> str:
-        """The page with a paper's numbers and claims."""
-        return f"scoreboard-{paper}"
+    def papers(self, *, chapters: bool = True) -> str:
+        """Each paper: its subject, how many of its claims hold, and links to its numbers and to its `chapters`."""
+        told = []
+        for paper, subject, balance in self._papers():
+            own = [(chapter.name, chapter.title) for chapter in self.chapters if chapter.paper == paper]
+            links = "\n".join(f"- [{name[:2]} · {title}](notebooks/{name}.ipynb)" for name, title in own)
+            cited = f" {{cite:p}}`{key}`" if (key := PAPERS.get(paper, ("", ""))[1]) else ""
+            told.append(f"**{subject}**{cited}. {balance} [Numbers and claims](scoreboard-{paper}.md).")
+            told += [links or "No chapter yet."] if chapters else []
+        return "\n\n".join(told)
 
     def boards(self) -> dict[str, str]:
         """The pages with the numbers and claims of each paper: name and Markdown."""
-        pages = {}
-        for paper in dict.fromkeys((*PAPERS, *declared_papers())):
-            subject = SUBJECTS[paper].capitalize() if paper in SUBJECTS else published(paper).title
-            pages[f"{self.page_of(paper)}.md"] = (
+        return {
+            f"scoreboard-{paper}.md": (
                 "---\nhtml_theme.sidebar_secondary.remove: true\n---\n"
                 f"# {subject}: numbers and claims\n\n"
-                f"{_balance(self._verdicts().get(paper, []))} [How to read the verdicts](how-to-read.md).\n\n"
+                f"{balance} [How to read the verdicts](how-to-read.md).\n\n"
                 f"## Claims\n\n{self.ledger(paper)}\n\n## Numbers\n\n{self.scoreboard(paper)}\n"
             )
-        return pages
-
-    # -- the scoreboard page
+            for paper, subject, balance in self._papers()
+        }
 
     def experiments(self) -> str:
         """One row an experiment: what became of its numbers and claims, and which run that is from."""
-        words = {"yours": "your run", "reference": "reference run", "none": "not run yet"}
-        rows = []
-        for chapter in self.chapters:
-            experiment = link_to(chapter.name, chapter.title)
-            if chapter.paper and chapter.paper in SUBJECTS:
-                experiment += fine_print(SUBJECTS[chapter.paper])
-            told = run_line(chapter.record) if chapter.record else ""
-            rows.append(
-                {
-                    "Experiment": experiment,
-                    "Rescored": self._share(chapter.name, "rescored"),
-                    "Rerun": self._share(chapter.name, "rerun"),
-                    "Claims": self._held(chapter.name),
-                    "Run": escape(words[chapter.origin]) + fine_print(told),
-                }
-            )
+        rows = [
+            {
+                "Experiment": link_to(chapter.name, chapter.title) + fine_print(_subject(chapter.paper or "")),
+                "Rescored": self._share(chapter.name, "rescored"),
+                "Rerun": self._share(chapter.name, "rerun"),
+                "Claims": self._held(chapter.name),
+                "Run": escape(ORIGINS[chapter.origin])
+                + fine_print(pieces.run_line(chapter.record) if chapter.record else ""),
+            }
+            for chapter in self.chapters
+        ]
         caption = "numbers rescored to the last printed digit, numbers rerun within tolerance, claims that hold"
-        return self._table(rows, f"{len(rows)} experiments: {caption}")
+        return table(rows, f"{len(rows)} experiments: {caption}")
 
     def _share(self, notebook: str, kind: Kind) -> Markup:
         """How many of a notebook's values of this kind agree with the printed ones; speed is not compared."""
         cells = [self._measured(id, kind) for id in self._rows]
-        mine = [c for c in cells if c.there and c["notebook"] == notebook and c["verdict"] in TESTED]
-        if not mine and any(c.there and c["notebook"] == notebook and c["verdict"] == "stand-in" for c in cells):
-            return absent("stand-in")
-        agree = sum(cell["verdict"] == "agrees" for cell in mine)
-        return sortable(agree / len(mine), f"{agree} of {len(mine)}") if mine else escape(_NONE)
+        verdicts = [cell["verdict"] for cell in cells if cell.there and cell["notebook"] == notebook]
+        tested = [word for word in verdicts if word in TESTED]
+        return pieces.absent("stand-in") if not tested and "stand-in" in verdicts else _part(tested)
 
     def _held(self, notebook: str) -> Markup:
         """How many of the claims that a notebook's shown run tests hold in it, and how many it leaves open."""
-        tested = [
-            row["verdict"]
-            for row in self.claims.to_dict("records")
-            if row["verdict"] in TESTED and notebook == row[f"{row['basis']}_notebook"]
-        ]
-        if not tested:
-            return escape(_NONE)
-        held, left = tested.count("agrees"), tested.count("undecided")
-        return sortable(held / len(tested), f"{held} of {len(tested)}") + fine_print(
-            f"{left} undecided" if left else ""
-        )
+        rows = (row for row in self.claims.to_dict("records") if row["verdict"] in TESTED)
+        tested = [row["verdict"] for row in rows if notebook == row[f"{row['basis']}_notebook"]]
+        left = tested.count("undecided")
+        return _part(tested) + fine_print(f"{left} undecided" if left else "")
 
     def scoreboard(self, paper: str) -> str:
-        """Every number that a paper prints, beside what became of it; the page's script adds sorting and filters.
-
-        In the order of its tables, those first of which something became.
-        """
-        measured = {
-            id: (self._measured(id, "rescored"), self._measured(id, "rerun"))
-            for id, row in self._rows.items()
-            if row["paper"] == paper
-        }
+        """Every number that a paper prints, beside what became of it: those first of which something became."""
         others = models(self.board[self.board["paper"] == paper])
-        rows = []
-        for id in sorted(measured, key=lambda id: not any(cell.there for cell in measured[id])):
-            row, (rescored, rerun) = self._rows[id], measured[id]
-            notebook = rerun["notebook"] or rescored["notebook"]
-            there = any(chapter.name == notebook for chapter in self.chapters)
-            name = link_to(notebook, row["row"]) if there else escape(row["row"])
-            rows.append(
-                {
+        names, rows = {chapter.name for chapter in self.chapters}, []
+        for id, row in self._rows.items():
+            if row["paper"] == paper:
+                rescored, rerun = self._measured(id, "rescored"), self._measured(id, "rerun")
+                notebook = rerun["notebook"] or rescored["notebook"]
+                name = link_to(notebook, row["row"]) if notebook in names else escape(row["row"])
+                columns = {
                     "Table": row["table"],
                     "Quantity": Markup('<span id="{}">{}</span>').format(id, name) + fine_print(row["column"]),
                     "Printed": self.printed(id),
                     "Rescored": self._cell(rescored),
                     "Rerun": self._cell(rerun),
-                    **{model: self._cell(Measured(number_of(id), row, f"{BY}{model}")) for model in others},
+                    **{model: self._cell(Measured(rerun.number, row, f"{BY}{model}")) for model in others},
                 }
-            )
-        caption = f"Every printed number, {len(rows)} in all"
-        return flat(figures.table(pd.DataFrame(rows), caption, classes="rag-sortable rag-cards rag-board"))
+                rows.append((not (rescored.there or rerun.there), columns))
+        shown = [shown for _, shown in sorted(rows, key=lambda row: row[0])]
+        board = table(shown, f"Every printed number, {len(rows)} in all", "rag-sortable rag-cards rag-board")
+        return board if rows else "No printed number is declared."
 
     def _cell(self, cell: Measured) -> Markup:
         if not cell.there:
             # that nothing has been run needs no second sentence
             why = cell["why"] if cell["notebook"] or cell.verdict != "not run" else ""
-            return absent(cell.verdict) + fine_print(why)
+            return pieces.absent(cell.verdict) + fine_print(why)
         small: list[str] = [] if cell.verdict == "not compared" else [verdict(cell.verdict)]
         small += [f"n = {figures.number(cell['n'], 'count')}"] if not pd.isna(cell["n"]) else []
         small += [f"{cell['unparsed']} unparsed"] if not pd.isna(cell["unparsed"]) and cell["unparsed"] else []
@@ -352,29 +310,30 @@ class Pages(RunPages):
 
     def ledger(self, paper: str) -> str:
         """The claims of a paper: the rule, and what the released answers and the rerun say, each with its reason."""
-        others = models(self.claims[self.claims["paper"] == paper])
+        claims = self.claims[self.claims["paper"] == paper]
+        others = models(claims)
         rows = [
             {
-                "Claim": escape(row["claim"]) + fine_print(row["where"]) + folded("Rule", row[f"{row['shown']}_test"]),
+                "Claim": escape(row["claim"])
+                + fine_print(row["where"])
+                + (fine_print(row["note"]) if row["note"] else Markup())
+                + folded("Rule", row[f"{row['shown']}_test"]),
                 "Published evidence": self._said(row, "printed" if row["printed_notebook"] else "rescored"),
                 "Rerun": self._said(row, row["shown"]),
                 **{model: self._said(row, f"{BY}{model}") for model in others},
             }
-            for row in self.claims.to_dict("records")
-            if row["paper"] == paper
+            for row in claims.to_dict("records")
         ]
-        return flat(
-            figures.table(pd.DataFrame(rows), f"{len(rows)} claims", classes="rag-sortable rag-cards rag-claims")
-        )
+        return table(rows, f"{len(rows)} claims", "rag-sortable rag-cards rag-claims")
 
     @staticmethod
     def _said(row: Mapping[Any, Any], group: str) -> Markup:
         if not row[f"{group}_notebook"]:
-            return absent("not run") if group == row["shown"] else escape(_NONE)
+            published = row["printed_notebook"] or row["rescored_notebook"]
+            return pieces.absent("not run") if group == row["shown"] and not published else escape(_NONE)
         reason = f" ({row[f'{group}_reason']})" if row[f"{group}_reason"] else ""
-        why = row[f"{group}_why"]
         told = escape("printed numbers: " if group == "printed" else "")
-        return told + verdict(row[f"{group}_verdict"]) + reason + folded("Evidence", why)
+        return told + verdict(row[f"{group}_verdict"]) + reason + folded("Evidence", row[f"{group}_why"])
 
     def downloads(self) -> str:
         """Links to the scoreboard as data, which `files` writes."""
@@ -388,11 +347,17 @@ class Pages(RunPages):
             "claims.json": self.claims.to_json(orient="records", indent=1) or "",
         }
 
+    def scripts(self) -> dict[str, str]:
+        """The data of the answer viewer and of the figure on building, as scripts: file name and content."""
+        of = [scripts for scripts, *_ in self._answers()]
+        written = {name: text for _, files in of for name, text in files.items()}
+        return written | viewer.index([listed for listed, _ in of]) | self.advice.files()
 
-def _balance(verdicts: Sequence[str]) -> str:
-    """How many claims hold, do not, are left open and were not tested, in a sentence."""
-    hold, fail, left = (verdicts.count(word) for word in TESTED)
-    rest = len(verdicts) - hold - fail - left
-    if not verdicts:
-        return "It states no claim that is tested here."
-    return f"{len(verdicts)} claims: {hold} hold, {fail} fail, {left} undecided, {rest} not tested."
+
+def _subject(paper: str) -> str:
+    return PAPERS.get(paper, ("", ""))[0]
+
+
+def _part(verdicts: list[str]) -> Markup:
+    agree = verdicts.count("agrees")
+    return sortable(agree / len(verdicts), f"{agree} of {len(verdicts)}") if verdicts else escape(_NONE)

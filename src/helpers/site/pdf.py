@@ -1,9 +1,4 @@
-"""The built book as one PDF: each page printed by Chromium, joined in the order of the contents.
-
-PYTHONPATH=src .venv/bin/python -m helpers.site.pdf      (or: make pdf, which builds the book before)
-"""
-
-from __future__ import annotations
+"""The built book as one PDF (make pdf): each page printed by Chromium, joined in the order of the contents."""
 
 import subprocess
 import sys
@@ -21,8 +16,7 @@ from helpers.site.book import SITE, STAGED
 from helpers.site.doctor import browser
 
 PDF = BUILD / "book.pdf"
-SECONDS = 120
-"""That Chromium may take for one page."""
+SECONDS = 120  # that Chromium may take for one page
 
 
 class PdfError(PublicError, RuntimeError):
@@ -34,17 +28,12 @@ def pages(contents: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     yield "", str(contents["root"])
     for part in contents["parts"]:
         for chapter in part["chapters"]:
-            yield str(part["caption"]), str(chapter["file"])
-            for section in chapter.get("sections", ()):
-                yield str(part["caption"]), str(section["file"])
+            for page in (chapter, *chapter.get("sections", ())):
+                yield str(part["caption"]), str(page["file"])
 
 
 def print_page(chromium: str, page: Path, out: Path) -> None:
-    """Have Chromium print a page, as it stands in the folder and with no network.
-
-    Raises:
-        PdfError: it did not.
-    """
+    """Have Chromium print a local page, without a network; a PdfError if it does not."""
     with tempfile.TemporaryDirectory() as profile:
         command = [chromium, "--headless", "--no-sandbox", "--disable-gpu", f"--user-data-dir={profile}"]
         command += ["--no-pdf-header-footer", "--virtual-time-budget=5000", f"--print-to-pdf={out}", page.as_uri()]
@@ -58,6 +47,7 @@ def print_page(chromium: str, page: Path, out: Path) -> None:
 
 def join(printed: Sequence[tuple[str, str, Path]], out: Path) -> None:
     """Join (part, title, file) to one PDF with an outline, whole or not at all."""
+    partial = out.with_name(f"{out.name}.part")
     with PdfWriter() as writer:
         parts: dict[str, Any] = {}
         for part, title, file in printed:
@@ -66,35 +56,27 @@ def join(printed: Sequence[tuple[str, str, Path]], out: Path) -> None:
             if part and part not in parts:
                 parts[part] = writer.add_outline_item(title=part, page_number=first)
             writer.add_outline_item(title=title, page_number=first, parent=parts.get(part))
-        partial = out.with_name(f"{out.name}.part")
         writer.write(partial)
     partial.replace(out)
 
 
 def main() -> int:
     """Print the book that is built, and say where the PDF is."""
-    chromium = browser()
+    if (chromium := browser()) is None:
+        mend = "Install it (Debian: apt-get install chromium), or set CHROMIUM to its path."
+        raise PdfError(f"A PDF needs Chromium, and there is none. {mend}")
     contents = STAGED / "_toc.yml"
-    try:
-        if chromium is None:
-            raise PdfError(
-                "A PDF needs Chromium, and there is none. Install it (Debian: apt-get install chromium), or set "
-                "CHROMIUM to its path."
-            )
-        if not contents.is_file() or not SITE.is_dir():
-            raise PdfError(f"There is no built book in {SITE}: run `make book` first.")
-        every = list(pages(yaml.safe_load(contents.read_text("utf-8"))))
-        with tempfile.TemporaryDirectory() as folder:
-            printed = []
-            for i, (part, page) in enumerate(tqdm(every, unit="page", desc="printed")):
-                file = Path(folder) / f"{i:03}.pdf"
-                print_page(chromium, SITE / f"{page}.html", file)
-                told = PdfReader(file).metadata
-                printed.append((part, (told and told.title) or page, file))
-            join(printed, PDF)
-    except PdfError as error:
-        sys.stderr.write(f"{error}\n")
-        return 1
+    if not contents.is_file() or not SITE.is_dir():
+        raise PdfError(f"There is no built book in {SITE}: run `make book` first.")
+    every = list(pages(yaml.safe_load(contents.read_text("utf-8"))))
+    with tempfile.TemporaryDirectory() as folder:
+        printed = []
+        for i, (part, page) in enumerate(tqdm(every, unit="page", desc="printed")):
+            file = Path(folder) / f"{i:03}.pdf"
+            print_page(chromium, SITE / f"{page}.html", file)
+            about = PdfReader(file).metadata
+            printed.append((part, (about and about.title) or page, file))
+        join(printed, PDF)
     sys.stdout.write(f"The book is in {PDF}\n")
     return 0
 

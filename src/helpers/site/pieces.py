@@ -1,15 +1,18 @@
-"""Small pieces of a page: a verdict, a number with its interval, fine print, what folds."""
+"""Small pieces of a page: a table, a verdict, a number with its interval, fine print, what folds, and pictures."""
 
-from __future__ import annotations
-
+import math
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
+import matplotlib.pyplot as plt
 import pandas as pd
+from matplotlib.figure import Figure as MplFigure
+from matplotlib.lines import Line2D
 
 from helpers.results import figures
+from helpers.results.figures import INK
 from helpers.results.markup import Markup
 from helpers.results.published import Basis, Number, published
 from helpers.results.records import Record
@@ -17,8 +20,8 @@ from helpers.results.verdicts import TESTED
 
 _TOGETHER: Final = re.compile(r"(?<=\b[np]) (?=[=<] \d)|(?<=\b[np] [=<]) (?=\d)|(?<=\d) (?=%)")
 """Spaces at which no line may end."""
-_NO_LLM = frozenset({"graph", "encoder", "spaCy"})
-"""Engines, as records name them, that serve no language model."""
+_NO_LLM = frozenset({"graph", "encoder", "spaCy"})  # engines, as records name them, that serve no language model
+KINDS = {"printed": (-0.24, "D"), "rescored": (0.0, "o"), "rerun": (0.24, "o")}  # place on a line, and marker
 SOURCES: Final[dict[Basis, str]] = {"printed": "printed numbers", "rescored": "released answers", "rerun": "rerun"}
 
 
@@ -28,50 +31,34 @@ def verdict(text: str) -> Markup:
 
 
 def run_line(record: Record) -> str:
-    """One line that says which run this is: date, profile, commit, models, duration."""
-    machine = record.provenance
+    """One line that says which run this is: date, profile, commit, models, duration, stored and equal replies."""
+    machine, tokens = record.provenance, record.provenance.tokens
     commit = f"commit {machine.commit[:10]}" if machine.commit else "outside version control"
-    models = ", ".join(answering(record))
-    return "; ".join(
-        part
-        for part in (
-            f"{record.created:%d %B %Y}".lstrip("0"),
-            f"profile {record.profile}",
-            commit + (" with changes" if machine.dirty else ""),
-            models,
-            duration(record.took) + _kept(machine.tokens),
-        )
-        if part
-    )
-
-
-def _kept(tokens: Mapping[str, int]) -> str:
-    """How many replies were stored, and how many of those that were asked again were the same."""
-    if not tokens["cached"]:
-        return ""
-    checked = tokens.get("checked", 0)
-    again = f", {tokens['same']:,} of {checked:,} asked again gave the same reply" if checked else ""
-    return f", {tokens['cached']:,} of {tokens['requests']:,} replies stored{again}"
+    commit += " with changes" if machine.dirty else ""
+    took = duration(record.took)
+    if tokens["cached"]:
+        took += f", {tokens['cached']:,} of {tokens['requests']:,} replies stored"
+        if checked := tokens.get("checked", 0):
+            took += f", {tokens['same']:,} of {checked:,} asked again gave the same reply"
+    day, models = f"{record.created:%d %B %Y}".lstrip("0"), ", ".join(answering(record))
+    return "; ".join(part for part in (day, f"profile {record.profile}", commit, models, took) if part)
 
 
 def findings(record: Record) -> Markup:
     """The paper's claims that a run tests: a line each, with the evidence folded; empty if it tests none."""
     lines = []
+    line = Markup("<li><details><summary>{}{}</summary>{}<p>Rule: {}</p></details></li>")
     for claim in published(record.paper).claims:
-        found = [one for one in record.claims if one.id == claim.id]
-        if not found:
+        if not (found := [one for one in record.claims if one.id == claim.id]):
             continue
-        marks = Markup(" ").join(
-            Markup('<span class="rag-source">{} {}</span>').format(
-                SOURCES[one.kind], verdict("SAMPLE" if record.sample and one.verdict in TESTED else one.verdict)
-            )
-            for one in found
-        )
-        told = Markup("").join(Markup("<p>{}: {}</p>").format(SOURCES[one.kind].capitalize(), one.why) for one in found)
-        rule = Markup("<p>Rule: {}</p>").format(found[0].test)
-        lines.append(
-            Markup("<li><details><summary>{} {}</summary>{}{}</details></li>").format(claim.text, marks, told, rule)
-        )
+        marks, told = Markup(" "), Markup()
+        for one in found:
+            word = "SAMPLE" if record.sample and one.verdict in TESTED else one.verdict
+            marks += Markup('<span class="rag-source">{} {}</span> ').format(SOURCES[one.kind], verdict(word))
+            told += Markup("<p>{}: {}</p>").format(SOURCES[one.kind].capitalize(), one.why)
+        if claim.note:
+            told += Markup("<p>{}</p>").format(claim.note)
+        lines.append(line.format(claim.text, marks.rstrip(), told, found[0].test))
     if not lines:
         return Markup()
     lead = Markup('<p class="rag-lead">The paper\N{RIGHT SINGLE QUOTATION MARK}s claims</p>')
@@ -100,84 +87,69 @@ def spaced(text: str) -> str:
     return text.replace("%", " %").replace("-", "\N{MINUS SIGN}")
 
 
-def bare(text: str) -> str:
-    """A number without its unit."""
-    return re.sub(r"[^\d.,+\N{MINUS SIGN}-]", "", text)
-
-
 def sortable(value: float, text: str) -> Markup:
-    """A number as it is read, with the value that it is sorted by."""
+    """A number as displayed, with the value that it is sorted by."""
     return Markup('<data class="rag-number" value="{!r}">{}</data>').format(float(value), text)
 
 
 def absent(status: str, why: str = "") -> Markup:
     """The word for why there is no value."""
-    words = "not run yet" if status == "not run" else status
     title = Markup(' title="{}"').format(why) if why else ""
-    return Markup('<span class="rag-absent"{}>{}</span>').format(title, words)
+    return Markup('<span class="rag-absent"{}>{}</span>').format(title, status.replace("not run", "not run yet"))
 
 
 @dataclass(frozen=True)
 class Measured:
-    """A value of the scoreboard, written as the paper writes the number."""
+    """A value of the scoreboard, written as the paper writes the number; `measured["n"]` is a column of its group."""
 
     number: Number
     row: dict[str, Any]
     group: str
 
+    def __getitem__(self, key: str) -> Any:  # noqa: ANN401  # as pandas gives it
+        """A column of the scoreboard."""
+        return self.row[f"{self.group}_{key}"]
+
     @property
     def there(self) -> bool:
-        """Whether there is a value."""
-        # a value from the sample never stands where a real one belongs
+        """Whether there is a value; one from the sample never replaces a real one."""
         return not pd.isna(self.row[self.group]) and self["verdict"] != "SAMPLE"
-
-    def html(self, *, bounds: bool = True) -> Markup:
-        """The value with its interval, or the word for why there is none."""
-        if not self.there:
-            return absent(self.verdict, self["why"])
-        value = self.row[self.group]
-        text = sortable(value, self._show(value))
-        return text + Markup(" ") + self.bounds() if bounds and self.bounds() else text
-
-    def bounds(self) -> Markup:
-        """The interval, if there is one."""
-        if pd.isna(self["low"]):
-            return Markup()
-        low, high = (bare(self._show(self[end])) for end in ("low", "high"))
-        return Markup('<span class="rag-interval">[{}, {}]</span>').format(low, high)
-
-    def basis(self) -> Markup:
-        """The interval and n, as the small print below the value."""
-        parts = [self.bounds()] if self.there else []
-        if self.there and not pd.isna(self["n"]):
-            parts.append(Markup('<span class="rag-number">n = {}</span>').format(figures.number(self["n"], "count")))
-        return Markup(", ").join(part for part in parts if part)
-
-    def text(self) -> str:
-        """The value alone, or the word for why there is none."""
-        return self._show(self.row[self.group]) if self.there else self.verdict
 
     @property
     def verdict(self) -> str:
         """What became of it."""
         return "not run" if self["verdict"] == "SAMPLE" else self["verdict"]
 
-    def _show(self, value: float) -> str:
-        return spaced(self.number.show(value))
+    def text(self) -> str:
+        """The value alone, or the word for why there is none."""
+        return spaced(self.number.show(self.row[self.group])) if self.there else self.verdict
 
-    def __getitem__(self, key: str) -> Any:  # noqa: ANN401  # as pandas gives it
-        """A column of the scoreboard."""
-        return self.row[f"{self.group}_{key}"]
+    def html(self, *, bounds: bool = True) -> Markup:
+        """The value with its interval, or the word for why there is none."""
+        if not self.there:
+            return absent(self.verdict, self["why"])
+        text = sortable(self.row[self.group], self.text())
+        return text + Markup(" ") + self.bounds() if bounds and self.bounds() else text
+
+    def bounds(self) -> Markup:
+        """The interval without its unit, if there is one."""
+        if not self.there or pd.isna(self["low"]):
+            return Markup()
+        shown = (spaced(self.number.show(self[end])) for end in ("low", "high"))
+        low, high = (re.sub(r"[^\d.,+\N{MINUS SIGN}-]", "", text) for text in shown)
+        return Markup('<span class="rag-interval">[{}, {}]</span>').format(low, high)
+
+    def basis(self) -> Markup:
+        """The interval and n, as the small print below the value."""
+        parts = [self.bounds()]
+        if self.there and not pd.isna(self["n"]):
+            parts.append(Markup('<span class="rag-number">n = {}</span>').format(figures.number(self["n"], "count")))
+        return Markup(", ").join(part for part in parts if part)
 
 
 def number_of(id: str) -> Number:
     """The printed number of that id."""
     return published(id.partition(".")[0]).number(id)
-
-
-def label_of(id: str, number: Number) -> str:
-    """The arm of a number, as a reader sees it."""
-    return figures.ARMS[arm][0] if (arm := id.split(".")[2]) in figures.ARMS else number.row
 
 
 def fine_print(text: str) -> Markup:
@@ -188,7 +160,7 @@ def fine_print(text: str) -> Markup:
 
 def for_screens(drawn: Callable[..., figures.Picture]) -> str:
     """One picture for wide screens, one for narrow ones."""
-    wide, narrow = flat(drawn(narrow=False)), flat(drawn(narrow=True))
+    wide, narrow = (flat(drawn(narrow=narrow)) for narrow in (False, True))
     return f'<div class="rag-wide">{wide}</div><div class="rag-narrow">{narrow}</div>'
 
 
@@ -207,6 +179,76 @@ def link_to(page: str, title: str) -> Markup:
     return Markup('<a href="notebooks/{}.html">{}</a>').format(page, title)
 
 
+def table(rows: list[dict[str, Any]], caption: str, classes: str = "rag-cards") -> str:
+    """Rows as a table of a page, or that there are none yet."""
+    return flat(figures.table(pd.DataFrame(rows).astype(object), caption, classes=classes)) if rows else "Not run yet."
+
+
 def flat(shown: figures.Html) -> str:
     """HTML on one line, so that Markdown takes it as one block."""
     return re.sub(r"\s*\n\s*", " ", shown.html)
+
+
+def scoreboard_picture(df: pd.DataFrame, *, narrow: bool = False) -> MplFigure:
+    """Printed, rescored and rerun side by side, one line of the picture per row; `narrow` is for a phone.
+
+    The rows, of fractions, have `label`, `colour`, `printed`, for `rescored` and `rerun` the value, `<kind>_low` and
+    `<kind>_high`; what is empty is not drawn.
+    """
+    labels = list(df["label"])
+    fig, axes = plt.subplots(figsize=(4.0, 0.95 * len(labels) + 1.3) if narrow else (7.2, 0.68 * len(labels) + 1.2))
+    rows, edge = df.to_dict("records"), {"markeredgewidth": 1.8}
+    for y, row in enumerate(rows):
+        for kind, (offset, marker) in KINDS.items():
+            value, colour, at = row[kind], row["colour"], y + offset
+            if pd.isna(value):
+                continue
+            high = row.get(f"{kind}_high", math.nan)
+            if kind != "printed" and not pd.isna(row[f"{kind}_low"]):
+                axes.hlines(at, row[f"{kind}_low"], high, color=colour, linewidth=2.2)
+            looks: dict[str, Any] = {"color": colour, "markerfacecolor": colour if kind == "rerun" else "none", **edge}
+            axes.plot(value, at, marker, clip_on=False, zorder=3, markersize=6.5, **looks)
+            beside = value if kind == "printed" or pd.isna(high) else high
+            right: dict[str, Any] = {"xytext": (9, 0), "textcoords": "offset points", "va": "center", "fontsize": 9.5}
+            axes.annotate(figures.number(value), (beside, at), **right)
+    axes.set_yticks(range(len(labels)), [label.replace(", ", ",\n") for label in labels] if narrow else labels)
+    axes.set_ylim(len(labels) - 0.5, -0.5)
+    axes.tick_params(axis="y", length=0)
+    axes.spines["left"].set_visible(False)
+    axes.margins(x=0.02)
+    axes.grid(axis="x")
+    low = min((float(row[kind]) for row in rows for kind in KINDS if not pd.isna(row[kind])), default=0.0)
+    axes.set_xlim(0.5 if low >= 0.52 else 0.0, 1.0)
+    axes.xaxis.set_major_formatter(lambda x, _: figures.number(x, digits=0))
+    drawn: dict[str, Any] = {"linestyle": "none", "color": INK, **edge}
+    handles = [
+        Line2D([], [], marker=marker, markerfacecolor=INK if kind == "rerun" else "none", label=kind, **drawn)
+        for kind, (_, marker) in KINDS.items()
+    ]
+    fig.legend(handles=handles, loc="outside lower center", ncols=3, handletextpad=0.2, columnspacing=1.4)
+    return fig
+
+
+def shares_picture(rows: Mapping[str, Sequence[int]], names: Sequence[str], *, narrow: bool = False) -> MplFigure:
+    """How counts divide: a bar for each row, with the counts of at most four parts; `narrow` is for a phone."""
+    looks = (("#079c6b", ""), ("#c35410", "//"), ("#808080", "..."), ("none", ""))
+    fig, axes = plt.subplots(figsize=(4.0 if narrow else 7.2, 0.55 * len(rows) + 1.0))
+    labels = [label.replace(" and ", " and\n").replace(" on ", " on\n") if narrow else label for label in rows]
+    left = [0.0] * len(rows)
+    for part, (name, (colour, hatch)) in enumerate(zip(names, looks, strict=False)):
+        widths = [counts[part] for counts in rows.values()]
+        filled: dict[str, Any] = {"color": colour, "hatch": hatch, "edgecolor": INK, "linewidth": 0.8, "height": 0.62}
+        bars = axes.barh(labels, widths, left=left, label=name, **filled)
+        # on a white patch, for a hatch runs through a number
+        patch = {"boxstyle": "round,pad=0.15", "facecolor": "white", "edgecolor": "none"}
+        inside: dict[str, Any] = {"bbox": patch, "color": "#000000"} if colour != "none" else {"color": INK}
+        words = [str(width) if width else "" for width in widths]
+        axes.bar_label(bars, words, label_type="center", fontsize=9.5, **inside)
+        left = [at + width for at, width in zip(left, widths, strict=True)]
+    axes.invert_yaxis()
+    axes.tick_params(axis="y", length=0)
+    for spine in ("left", "bottom"):
+        axes.spines[spine].set_visible(False)
+    axes.xaxis.set_visible(False)
+    fig.legend(loc="outside lower center", ncols=2 if narrow else len(names), handletextpad=0.5, columnspacing=1.4)
+    return fig

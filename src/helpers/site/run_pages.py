@@ -1,69 +1,70 @@
-"""What the book's pages say of the runs: what was read, asked and spent."""
-
-from __future__ import annotations
+"""What the book's pages say of the runs: what was read, asked and spent, and what pages quote of them."""
 
 import json
-import math
+import re
 import types
-from collections.abc import Sequence
-from pathlib import Path
+from collections.abc import Mapping, Sequence
+from html import unescape
 from typing import Any, Final, Literal, Union, get_args, get_origin
 
-import pandas as pd
-
 from helpers.registry import registry
-from helpers.results import figures
+from helpers.results import audit, figures
 from helpers.results.markup import Markup, escape
+from helpers.results.outcomes import Outcomes
+from helpers.results.published import Basis, published
 from helpers.results.records import Record
+from helpers.results.verdicts import Verdict
 from helpers.settings import RESULTS, ROOT, Settings
-from helpers.site import costs
-from helpers.site.chapters import REAL_PROFILES, Chapter, read_notebook
+from helpers.site import viewer
+from helpers.site.chapters import Chapter, read_notebook
 from helpers.site.launch import repository_url
-from helpers.site.pieces import answering, digits, duration, fine_print, flat, link_to
+from helpers.site.pieces import answering, digits, duration, fine_print, link_to, table
 
-QUICK: Final = 10_000
-"""Tokens a second, read and written, by which the page on scale counts the time of a server that was not measured."""
+QUICK: Final = 10_000  # tokens a second, in and out, by which the page on scale counts a server that was not measured
+ORIGINS: Final = {"yours": "your run", "reference": "reference run", "none": "not run yet"}
+DRAWS: Final = 500  # of the audit: enough to tell 0.05 apart, and fast
+Checked = tuple[dict[str, str], list[dict[str, Any]]]  # verdicts of a chapter by check, and what was found
 
 
 class RunPages:
-    """What the pages say of the runs: what was read, asked and spent."""
+    """What the pages say of the runs of these chapters; each function is called from a template."""
 
     def __init__(self, all_chapters: Sequence[Chapter]) -> None:
-        """Make them for these chapters."""
+        """Nothing is read yet."""
         self.chapters = all_chapters
+        self._records = [chapter.record for chapter in all_chapters if chapter.record]
 
     def runs(self) -> str:
         """Each notebook: what is shown, and how its last run on this machine ended."""
-        words = {"yours": "your run", "reference": "reference run", "none": "not run yet"}
         rows = []
         for chapter in self.chapters:
             common = {"Notebook": link_to(chapter.name, chapter.title)}
-            rows.append(common | {"Shown": words[chapter.origin]} | _run_columns(chapter.record))
+            rows.append(common | {"Shown": ORIGINS[chapter.origin]} | _run_columns(chapter.record))
             if chapter.beside:
                 mark = "SAMPLE run" if chapter.beside[1].sample else "smoke run"
                 sample = {"Notebook": link_to(f"{chapter.name}_sample", f"{chapter.title} ({mark})")}
                 rows.append(sample | {"Shown": "beside it"} | _run_columns(chapter.beside[1]))
             if chapter.failed:
-                rows.append(common | {"Shown": f"last run failed: {_failure(chapter.failed)}"} | _run_columns(None))
-        return self._table(rows, "Notebooks, and the run of each that is shown")
+                errors = (
+                    f"{output['ename']}: {output['evalue']}".splitlines()[0][:200]
+                    for cell in read_notebook(chapter.failed)["cells"]
+                    for output in cell.get("outputs", ())
+                    if output["output_type"] == "error"
+                )
+                why = f"last run failed: {next(errors, 'it left no run record')}"
+                rows.append(common | {"Shown": why} | _run_columns(None))
+        return table(rows, "Notebooks, and the run of each that is shown")
 
     def software(self) -> str:
         """Python, machine, engines and packages of the runs that are shown."""
         facts: dict[str, dict[str, None]] = {}
-        for record in self._records:
-            machine = record.provenance
-            stated = {
-                "Python": machine.python,
-                "Platform": machine.platform,
-                "Processor": f"{machine.cpu}, {machine.cores} cores, {machine.memory_gb:g} GB",
-                **machine.packages,
-            }
-            for name, version in stated.items():
+        for machine in (record.provenance for record in self._records):
+            processor = f"{machine.cpu}, {machine.cores} cores, {machine.memory_gb:g} GB"
+            stated = {"Python": machine.python, "Platform": machine.platform, "Processor": processor}
+            for name, version in (stated | machine.packages).items():
                 facts.setdefault(name, {})[version] = None
-        return self._table(
-            [{"Name": name, "Version": ", ".join(versions)} for name, versions in facts.items()],
-            "What the runs shown were made with",
-        )
+        rows = [{"Name": name, "Version": ", ".join(versions)} for name, versions in facts.items()]
+        return table(rows, "What the runs shown were made with")
 
     def models(self) -> str:
         """The models that answered, with engine and digest."""
@@ -79,7 +80,7 @@ class RunPages:
             for record in self._records
             for model in record.provenance.models
         }
-        return self._table(list(rows.values()), "Models and engines of the runs shown")
+        return table([*rows.values()], "Models and engines of the runs shown")
 
     def sources(self) -> str:
         """Where the registry's data come from: one row for each place, with its licence and what to cite."""
@@ -93,7 +94,7 @@ class RunPages:
             {"Source": source, "Licence": licence, "Cite": cite, "Files": len(sizes), "Bytes": sum(sizes)}
             for (source, licence, cite), sizes in groups.items()
         ]
-        return self._table(rows, "Sources of the data")
+        return table(rows, "Sources of the data")
 
     def data(self) -> str:
         """The data files that the runs shown have read, or all of the registry if there is no run."""
@@ -107,7 +108,7 @@ class RunPages:
             for entry in registry().values()
             if entry.kind == "data" and (entry.name in read or not read)
         ]
-        return self._table(rows, "Data files, each with its SHA-256")
+        return table(rows, "Data files, each with its SHA-256")
 
     def parameters(self) -> str:
         """The parameters of each run that is shown."""
@@ -116,31 +117,19 @@ class RunPages:
             for record in self._records
             for name, value in record.provenance.parameters.items()
         ]
-        return self._table(rows, "Parameters of the runs shown")
+        return table(rows, "Parameters of the runs shown")
 
     def timings(self) -> str:
         """What the steps of each run took."""
         rows = []
         for record in self._records:
-            for step in record.provenance.timings:
-                counts = ", ".join(f"{name} {figures.number(count, 'count')}" for name, count in step.counts.items())
-                rows.append(
-                    {
-                        "Notebook": record.notebook,
-                        "Step": step.name,
-                        "Counts": counts,
-                        "Seconds": f"{step.seconds:,.1f}",
-                    }
-                )
-            rows.append(
-                {"Notebook": record.notebook, "Step": "whole notebook", "Seconds": f"{record.took:,.1f}"}
-                | {
-                    "Counts": ", ".join(
-                        f"{k} {figures.number(v, 'count')}" for k, v in record.provenance.tokens.items()
-                    )
-                }
-            )
-        return self._table(rows, "Steps of the runs shown, in seconds")
+            steps: list[tuple[str, Mapping[str, float], float]]
+            steps = [(step.name, step.counts, step.seconds) for step in record.provenance.timings]
+            for name, of, seconds in (*steps, ("whole notebook", record.provenance.tokens, record.took)):
+                counts = ", ".join(f"{what} {figures.number(count, 'count')}" for what, count in of.items())
+                row = {"Notebook": record.notebook, "Step": name, "Seconds": f"{seconds:,.1f}", "Counts": counts}
+                rows.append(row)
+        return table(rows, "Steps of the runs shown, in seconds")
 
     def faults(self) -> str:
         """What became of the faults and the bad inputs of `make test-faults`, by class."""
@@ -154,132 +143,99 @@ class RunPages:
         ]
         made = found["versions"]
         where = f"Python {made['python']}, {made['platform']}, commit {(made['commit'] or 'unknown')[:10]}"
-        return self._table(rows, f"Faults and bad inputs, seed {found['seed']}; {where}, {found['minutes']:.0f} min")
+        return table(rows, f"Faults and bad inputs, seed {found['seed']}; {where}, {found['minutes']:.0f} min")
+
+    def benchmarks(self) -> str:
+        """What `make bench` measured last, and where."""
+        path = RESULTS / "bench.json"
+        found = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else []
+        rows = []
+        for row in found:
+            measured = row["found"] + fine_print(f"{row['machine']}, {row['day']}")
+            rows.append({"What": row["what"], "Size": row["size"], "Measured": measured})
+        return table(rows, "Speed and memory at ten times the sizes of this book")
 
     def settings_table(self) -> str:
         """Every setting with its default and its meaning, from the class that reads them."""
         rows = []
         for name, field in Settings.model_fields.items():
-            choices = _choices(field.annotation)
-            meaning = "; ".join(part for part in (field.description, " | ".join(choices)) if part)
+            variable = Markup("<code>{}</code>").format(name.upper())
+            meaning = "; ".join(part for part in (field.description, " | ".join(_choices(field.annotation))) if part)
             default = "unset" if field.default is None else str(field.default)
-            rows.append(
-                {"Variable": Markup("<code>{}</code>").format(name.upper()), "Default": default, "Meaning": meaning}
-            )
-        return self._table(rows, "Environment variables, or lines of .env")
-
-    # -- the pages on scale and on one's own
+            rows.append({"Variable": variable, "Default": default, "Meaning": meaning})
+        return table(rows, "Environment variables, or lines of .env")
 
     def launch_links(self) -> str:
         """Where the buttons of this build lead, in a sentence."""
         if url := repository_url():
             return f"The rocket above a notebook opens it from [{url.removeprefix('https://')}]({url})."
-        return (
-            "This build knows no public address of the project, so its pages have no launch buttons: name one in "
-            "`CITATION.cff` (`repository-code`) or by `REPOSITORY_URL`."
-        )
+        mend = "name one in `CITATION.cff` (`repository-code`) or by `REPOSITORY_URL`"
+        return f"This build knows no public address of the project, so its pages have no launch buttons: {mend}."
 
     def costs(self) -> str:
-        """Requests, tokens and time of each notebook in each profile, from the records."""
-        rows: list[dict[str, Any]] = []
-        for profile in costs.profiles():
-            each = costs.costs(profile)
-            singly = each if profile in REAL_PROFILES else []
-            for cost in [*singly, costs.total(each, profile)] if each else []:
-                scaled = cost.basis != cost.profile
-                seconds = cost.seconds if not scaled else None
-                quick = cost.tokens.times(1 / QUICK, 1 / QUICK)
-                name = Markup("_<wbr>").join(cost.notebook.split("_"))
-                basis = fine_print(f"scaled from {cost.basis}" if scaled else "recorded")
-                rows.append(
-                    {
-                        "Profile": profile,
-                        "Notebook": (name if cost.notebook == costs.ALL else link_to(cost.notebook, name)) + basis,
-                        "Requests": _span(cost.requests),
-                        "Tokens in": _span(cost.prompt),
-                        "Tokens out": _span(cost.generated),
-                        "Took": duration(seconds) if seconds is not None else "\N{EN DASH}",
-                        "Fast server": _lasting(quick),
-                    }
-                )
-        caption = (
-            "What each profile asks of the language model, with no answer kept from before. Took: at the rate of the "
-            f"recorded run; fast server: at {QUICK:,} tokens a second, in and out"
-        )
-        return self._table(rows, caption)
-
-    def rates(self) -> str:
-        """The tokens a second that the recorded runs reached, a sentence for each model and machine."""
-        reached: dict[str, list[float]] = {}
+        """Requests, tokens and time of each notebook shown that asks a language model, as if nothing were stored."""
+        rows = []
         for record in self._records:
-            if (cost := costs.recorded(record)) and cost.rate:
-                server = f"{figures.inline(', '.join(answering(record)))}, on {record.provenance.cores} cores"
-                reached.setdefault(server, []).append(cost.rate)
-        said = [
-            f"{server}: {_span(costs.Range(round(min(each)), round(max(each))))} tokens a second, read and written, in "
-            f"{len(each)} notebook{'s' if len(each) > 1 else ''}."
-            for server, each in reached.items()
-        ]
-        return " ".join(said) or "No run has been timed yet."
-
-    def memory(self) -> str:
-        """The models that each profile names, and the memory that serving them takes."""
-        rows = [
-            {"Profile": profile, "Model": model, "Memory": costs.memory(model)}
-            for profile in costs.profiles()
-            for model in costs.models(profile)
-        ]
-        return self._table(rows, "Memory for the language models of each profile")
+            tokens, seconds = record.provenance.tokens, record.asking_seconds
+            if both := tokens["prompt"] + tokens["generated"]:
+                row = {
+                    "Notebook": link_to(record.notebook, Markup("_<wbr>").join(record.notebook.split("_"))),
+                    "Requests": f"{tokens['requests']:,}",
+                    "Tokens in": f"{tokens['prompt']:,}",
+                    "Tokens out": f"{tokens['generated']:,}",
+                    "Tokens a second": f"{both / seconds:,.0f}" if seconds else "\N{EN DASH}",
+                    "Took": duration(max(record.took, seconds)),
+                    "Fast server": duration(both / QUICK),
+                }
+                rows.append(row)
+        return table(rows, f"Requests to the language model; fast server: {QUICK:,} tokens a second, in and out")
 
     def file(self, path: str) -> str:
-        """A file of the project as it is, to be put into a block of code."""
+        """A file of the project, to be shown in a block of code."""
         return (ROOT / path).read_text(encoding="utf-8").rstrip()
 
-    @property
-    def _records(self) -> list[Record]:
-        return [chapter.record for chapter in self.chapters if chapter.record]
+    def evidence(self, id: str, kind: Basis, verdict: Verdict) -> str:
+        """A claim, which must be declared, with its evidence as a paragraph; empty if no run shown gave it."""
+        claim = published(id.partition(".")[0]).claim(id)
+        for record in self._records:
+            for one in () if record.sample else record.claims:
+                if (one.id, one.kind, one.verdict) == (claim.id, kind, verdict):
+                    return f"*{figures.inline(claim.text)}* {figures.inline(one.why)}"
+        return ""
 
-    @staticmethod
-    def _table(rows: list[dict[str, Any]], caption: str) -> str:
-        if not rows:
-            return "Not run yet."
-        return flat(figures.table(pd.DataFrame(rows).astype(object), caption, classes="rag-cards"))
+    def exhibit(self, notebook: str, beginning: str) -> str:
+        """The figure or table of a chapter whose caption begins so; empty if the run that is shown has none."""
+        shown = (of for of in self.chapters if of.name == notebook and of.record and not of.record.sample)
+        for cell in (cell for chapter in shown for cell in read_notebook(chapter.notebook)["cells"]):
+            for output in cell.get("outputs", ()):
+                html = "".join(output.get("data", {}).get("text/html", ""))
+                caption = re.search(r"<(figcaption|caption)>(.*?)</\1>", html, re.DOTALL)
+                if caption and unescape(Markup(caption[2]).striptags()).startswith(beginning):
+                    return re.sub(r"\s*\n\s*", " ", html)
+        return ""
 
 
-def _span(of: costs.Range) -> str:
-    """A count; one that is between bounds with two digits that mean something, rounded away from the middle."""
-    if of.low == of.high:
-        return f"{of.low:,.0f}"
-    unit = [10.0 ** (math.floor(math.log10(end)) - 1) if end >= 10 else 1.0 for end in (of.low, of.high)]
-    return f"{math.floor(of.low / unit[0]) * unit[0]:,.0f} to {math.ceil(of.high / unit[1]) * unit[1]:,.0f}"
-
-
-def _lasting(of: costs.Range) -> str:
-    return duration(of.low) if of.low == of.high else f"{duration(of.low)} to {duration(of.high)}"
+def checked(chapter: Chapter) -> Checked:
+    """What the audit says of the rows of a chapter that has answers."""
+    told = audit.audit(Outcomes(viewer.rows(chapter)[0], draws=DRAWS), most=2)
+    words = told.verdict.str.partition(":")[0].where(told.verdict != "found", "found in " + told.groups)
+    found = told[told.verdict == "found"].drop(columns="verdict").to_dict("records")
+    verdicts = {"chapter": chapter.name, **dict(zip(told.check, words, strict=True))}
+    return verdicts, [{"chapter": chapter.name, **{str(name): of for name, of in row.items()}} for row in found]
 
 
 def _run_columns(record: Record | None) -> dict[str, str]:
-    names = ("Profile", "Data", "Model", "Date", "Commit", "Took")
     if record is None:
-        return dict.fromkeys(names, "")
+        return dict.fromkeys(("Profile", "Data", "Model", "Date", "Commit", "Took"), "")
     machine = record.provenance
-    values = (
-        record.profile,
-        "SAMPLE" if record.sample else "synthetic" if record.synthetic else "real",
-        ", ".join(answering(record)),
-        f"{record.created:%Y-%m-%d}",
-        f"{machine.commit[:10]}{' with changes' if machine.dirty else ''}" if machine.commit else "unknown",
-        duration(record.took),
-    )
-    return dict(zip(names, values, strict=True))
-
-
-def _failure(notebook: Path) -> str:
-    for cell in read_notebook(notebook)["cells"]:
-        for output in cell.get("outputs", ()):
-            if output["output_type"] == "error":
-                return f"{output['ename']}: {output['evalue']}".splitlines()[0][:200]
-    return "it left no run record"
+    return {
+        "Profile": record.profile,
+        "Data": "SAMPLE" if record.sample else "synthetic" if record.synthetic else "real",
+        "Model": ", ".join(answering(record)),
+        "Date": f"{record.created:%Y-%m-%d}",
+        "Commit": f"{machine.commit[:10]}{' with changes' * bool(machine.dirty)}" if machine.commit else "unknown",
+        "Took": duration(record.took),
+    }
 
 
 def _choices(annotation: object) -> list[str]:

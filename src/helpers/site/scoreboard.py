@@ -1,15 +1,12 @@
 """Printed, rescored and rerun side by side: the scoreboard, the ledger of claims, and drift from the kept reference."""
 
-from __future__ import annotations
-
 import argparse
 import logging
 import re
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
-from typing import Any, TypeVar, get_args
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, NamedTuple, TypeVar, get_args
 
 import pandas as pd
 from rich.console import Console
@@ -21,81 +18,41 @@ from helpers.results.records import Record, Value, other_models, records
 from helpers.results.verdicts import TESTED
 from helpers.settings import RESULTS, Profile, run_name, settings, told
 
-SLACK = 1e-9
-"""Relative slack of every comparison, so that a value on the border of its tolerance counts as within it."""
-DRIFT_FLOOR: dict[Unit, float | None] = {
-    "fraction": 0.01,
-    "percentage_points": 1.0,
-    "count": 0.0,
-    "seconds": None,
-    "per_second": None,
-}
-"""How far a rerun may always lie from the kept reference. None: not compared."""
-
-BY = "rerun by "
-"""Begins the names of the columns that have another model's rerun."""
+SLACK = 1e-9  # relative slack of every comparison, so that a value on the border of its tolerance counts as within it
+# how far a rerun may always lie from the kept reference; other units are not compared
+DRIFT_FLOOR: dict[Unit, float] = {"fraction": 0.01, "percentage_points": 1.0, "count": 0.0}
+BY = "rerun by "  # begins the names of the columns that have another model's rerun
+# a cell without a value
+EMPTY = {**dict.fromkeys(("value", "n", "low", "high", "unparsed")), "model": "", "notebook": "", "note": ""}
 
 T = TypeVar("T")
-
-
-@dataclass(frozen=True, slots=True)
-class Cell:
-    """One cell of the scoreboard: a value with its verdict, or no value and the reason."""
-
-    verdict: str
-    why: str
-    value: float | None = None
-    n: int | None = None
-    low: float | None = None
-    high: float | None = None
-    unparsed: int | None = None
-    model: str = ""
-    notebook: str = ""
-    note: str = ""
+Runs = tuple[list[Record], list[Record], dict[str, list[Record]]]  # this machine's, the kept, by other models
 
 
 def scoreboard(paper: str | None = None, profile: Profile | None = None) -> pd.DataFrame:
-    """Every printed number, with what became of it.
+    """Every printed number, with what became of it: of one paper or all, by the runs of a profile or the setting's.
 
-    Args:
-        paper: one paper; all of them if left out.
-        profile: whose runs; the setting PROFILE if left out.
-
-    Returns:
-        One row a number: id, paper, table, row, column, unit, printed, value, printed_n, printed_model, note, and
-        groups of columns: `rescored`, `reference` (the kept run's rerun), `rerun` (that of this machine) and, for each
-        other model, `rerun by <model>`, each with
-        `_n`, `_low`, `_high`, `_unparsed`, `_verdict`, `_why`, `_model`, `_notebook` and `_note`. Each group has a
-        verdict of its own: agrees, differs, undecided (only the interval reaches within the tolerance), stand-in
-        (another model answered: not compared), not compared (speed), SAMPLE, not run or cannot be run, and there is
-        always a why. `shown` says which rerun the book shows: this machine's on real data, or else the reference.
+    Groups of columns, each with `_n`, `_low`, `_verdict` and so on: `rescored`, `reference` (the kept run's rerun),
+    `rerun` (this machine's) and `rerun by <model>`. A verdict is agrees, differs, undecided (only the interval reaches
+    within the tolerance), stand-in (another model answered), not compared (speed), SAMPLE, not run or cannot be run.
+    `shown` says which rerun the book shows: this machine's on real data, or else the reference.
     """
-    profile = profile or settings().profile
-    own, kept = records(run_name(profile)), records(profile, RESULTS)
-    others = other_models(profile, RESULTS)
-    rows = []
-    for name in [paper] if paper else papers():
-        rows += [_row(name, number, own, kept, others) for number in published(name).numbers]
-    frame = pd.DataFrame(rows)
+    runs = _runs(profile)
+    names = [paper] if paper else papers()
+    frame = pd.DataFrame([_row(name, number, runs) for name in names for number in published(name).numbers])
     counts = [column for column in frame.columns if column.endswith(("_n", "_unparsed"))]
-    groups = ("rescored", "reference", "rerun", *(f"{BY}{model}" for model in others))
+    groups = ("rescored", "reference", "rerun", *(f"{BY}{model}" for model in runs[2]))
     floats = [f"{group}{end}" for group in groups for end in ("", "_low", "_high")]
     return frame.astype(dict.fromkeys(counts, "Int64") | dict.fromkeys(floats, "float64"))
 
 
 def ledger(paper: str | None = None, profile: Profile | None = None) -> pd.DataFrame:
-    """Every claim, with its verdict on the kept run and on this machine's.
+    """Every claim, with `_verdict`, `_why`, `_test` and so on for `printed` and each group of the scoreboard.
 
-    Returns:
-        One row a claim: id, paper, claim, where, note; for `printed` and each group of the scoreboard the columns
-        `_verdict`, `_why`, `_reason`, `_needed`, `_test`, `_p` and `_notebook`; `shown`, as on the scoreboard; then
-        `verdict` and `why` of the authors' released answers or the printed numbers if these test the claim, or else of
-        the rerun shown; `basis` is the group that they are taken from. A claim about models that the shown run did not
-        ask is shown by another model's rerun, if that is within its scope.
+    `verdict` and `why` are those of `basis`: the authors' released answers or the printed numbers if these test the
+    claim, or else the rerun `shown`; that is another model's if only this is within the claim's scope.
     """
-    profile = profile or settings().profile
-    own, kept = records(run_name(profile)), records(profile, RESULTS)
-    others = other_models(profile, RESULTS)
+    own, kept, others = _runs(profile)
     rows = []
     for name in [paper] if paper else papers():
         for claim in published(name).claims:
@@ -130,24 +87,25 @@ def models(board: pd.DataFrame) -> list[str]:
     return [group.removeprefix(BY) for group in groups if board[f"{group}_notebook"].ne("").any()]
 
 
-@dataclass(frozen=True, slots=True)
-class Drift:
+def _runs(profile: Profile | None) -> Runs:
+    profile = profile or settings().profile
+    return records(run_name(profile)), records(profile, RESULTS), other_models(profile, RESULTS)
+
+
+class Drift(NamedTuple):
     """A number that moved away from the kept reference, or is gone."""
 
     id: str
     kind: Kind
-    now: float | None
-    reference: float
     allowed: float
     why: str
 
 
 def compare(run: Record, reference: Record) -> list[Drift]:
-    """The reference's numbers that this run does not give again.
+    """The reference's numbers that this run does not give again; none if either run had only SAMPLE data.
 
-    A rescored number shall be the same, because it is arithmetic on the same files. A rerun number may move by its
-    stated `drift`; if it has none, by half the width of the reference's interval or by DRIFT_FLOOR, whichever is more.
-    Speed is not compared, nor is a rerun by another model, nor anything if either run had only SAMPLE data.
+    A rescored number shall be the same, a rerun one may move by its `drift`, or else by half the reference's interval
+    or DRIFT_FLOOR, whichever is more. Speed is not compared, nor is a rerun by another model.
     """
     if run.sample or reference.sample:
         return []
@@ -155,18 +113,16 @@ def compare(run: Record, reference: Record) -> list[Drift]:
     numbers = {number.id: number for number in published(reference.paper).numbers}
     drifts = []
     for old in reference.values:
-        new = now.get((old.kind, old.id))
-        if old.id not in numbers:
-            drifts.append(Drift(old.id, old.kind, None, old.value, 0.0, "the reference has an unknown id"))
+        new, number = now.get((old.kind, old.id)), numbers.get(old.id)
+        allowed = _allowed(number, old) if number else 0.0
+        if allowed is None or (new and new.model != old.model):
             continue
-        allowed = _allowed(numbers[old.id], old)
-        if allowed is None or (new is not None and new.model != old.model):
-            continue
-        if new is None:
-            drifts.append(Drift(old.id, old.kind, None, old.value, allowed, "this run has no value"))
+        why = ""
+        if number is None or new is None:
+            why = "this run has no value" if number else "the reference has an unknown id"
         elif not _near(new.value, old.value, allowed):
-            moved, was = (numbers[old.id].show(value.value, 2) for value in (new, old))
-            drifts.append(Drift(old.id, old.kind, new.value, old.value, allowed, f"now {moved}, reference {was}"))
+            why = f"now {number.show(new.value, 2)}, reference {number.show(old.value, 2)}"
+        drifts += [Drift(old.id, old.kind, allowed, why)] if why else []
     return drifts
 
 
@@ -175,7 +131,7 @@ def _allowed(number: Number, old: Value) -> float | None:
         return 0.0
     if number.tolerance.drift is not None:
         return number.tolerance.drift
-    floor = DRIFT_FLOOR[number.unit]
+    floor = DRIFT_FLOOR.get(number.unit)
     if floor is None or old.low is None or old.high is None:
         return floor
     return max(floor, (old.high - old.low) / 2)
@@ -183,68 +139,47 @@ def _allowed(number: Number, old: Value) -> float | None:
 
 def _latest(runs: Sequence[Record], entries: Callable[[Record], Iterable[T]]) -> tuple[Record, T] | tuple[None, None]:
     """The first of these entries in the newest run that has one, real data before SAMPLE, and that run."""
-    for run in sorted(runs, key=lambda run: (not run.sample, run.created), reverse=True):
-        for entry in entries(run):
-            return run, entry
-    return None, None
+    newest = sorted(runs, key=lambda run: (not run.sample, run.created), reverse=True)
+    return next(((run, entry) for run in newest for entry in entries(run)), (None, None))
 
 
-def _row(
-    paper: str,
-    number: Number,
-    own: Sequence[Record],
-    kept: Sequence[Record],
-    others: Mapping[str, Sequence[Record]],
-) -> dict[str, Any]:
-    """One row of the scoreboard."""
+def _row(paper: str, number: Number, every: Runs) -> dict[str, Any]:
+    own, kept, others = every
+    # this machine's rescored value if it is on real data, or else the kept one, or else a SAMPLE or a reason
+    mine, theirs = (_cell(number, "rescored", runs, "not yet rescored") for runs in (own, kept))
+    real = mine["value"] is not None and mine["verdict"] != "SAMPLE"
     groups = {
-        "rescored": _rescored(number, own, kept),
+        "rescored": mine if real or (mine["notebook"] and theirs["value"] is None) else theirs,
         "reference": _cell(number, "rerun", kept, "no reference run has it yet"),
         "rerun": _cell(number, "rerun", own, "not yet run on this machine"),
     }
-    groups |= {f"{BY}{model}": _cell(number, "rerun", runs, "not yet run") for model, runs in others.items()}
+    groups |= {f"{BY}{model}": _cell(number, "rerun", by, "not yet run") for model, by in others.items()}
     row: dict[str, Any] = {"id": number.id, "paper": paper}
     row |= {key: getattr(number, key) for key in ("table", "row", "column", "unit", "printed", "value")}
     row |= {"printed_n": number.n, "printed_model": number.model or "", "note": number.note}
     for group, cell in groups.items():
-        row |= {group if key == "value" else f"{group}_{key}": value for key, value in asdict(cell).items()}
-    return {**row, "shown": _shown_rerun(groups)}
+        row |= {group if key == "value" else f"{group}_{key}": value for key, value in cell.items()}
+    here, there = groups["rerun"], groups["reference"]
+    says = here["value"] is not None or (here["notebook"] and there["value"] is None)
+    return {**row, "shown": "rerun" if says and here["verdict"] != "SAMPLE" else "reference"}
 
 
-def _cell(number: Number, kind: Kind, runs: Sequence[Record], empty: str) -> Cell:
+def _cell(number: Number, kind: Kind, runs: Sequence[Record], empty: str) -> dict[str, Any]:
     """A number's cell from the newest of these runs that has it, or the reason why none has."""
     run, value = _latest(runs, lambda run: (v for v in run.values if (v.id, v.kind) == (number.id, kind)))
     if run and value:
         verdict, why = ("SAMPLE", "made from sample data: not compared") if run.sample else _judge(number, value)
-        if _stands_in(value.model, number.model):
+        known = value.model and number.model
+        if known and _plain(value.model) not in map(_plain, (number.model or "").split(" or ")):
             verdict = verdict if verdict in ("SAMPLE", "not compared") else "stand-in"
             why = f"{value.model} stands in for {number.model}; {why}"
-        return Cell(
-            verdict=verdict,
-            why=why,
-            value=value.value,
-            n=value.n,
-            low=value.low,
-            high=value.high,
-            unparsed=value.unparsed,
-            model=value.model,
-            notebook=run.notebook,
-            note=value.note,
-        )
+        measured = value.model_dump(include=EMPTY.keys() - {"notebook"})
+        return {"verdict": verdict, "why": why, **EMPTY, **measured, "notebook": run.notebook}
     run, reason = _latest(runs, lambda run: (r for r in run.reasons if (r.id, r.kind) == (number.id, kind)))
     if run and reason:
-        return Cell(reason.status, reason.why, notebook=run.notebook)
+        return {"verdict": reason.status, "why": reason.why, **EMPTY, "notebook": run.notebook}
     never = number.why_not if kind == "rescored" else number.why_no_rerun
-    return Cell("cannot be run", never) if never else Cell("not run", empty)
-
-
-def _rescored(number: Number, own: Sequence[Record], kept: Sequence[Record]) -> Cell:
-    """This machine's rescored value if it is on real data, or else the kept one, or else a SAMPLE or a reason."""
-    empty = "not yet rescored"
-    here, there = (_cell(number, "rescored", runs, empty) for runs in (own, kept))
-    if here.value is not None and here.verdict != "SAMPLE":
-        return here
-    return there if there.value is not None or not here.notebook else here
+    return {"verdict": "cannot be run" if never else "not run", "why": never or empty, **EMPTY}
 
 
 def _judge(number: Number, value: Value) -> tuple[str, str]:
@@ -257,17 +192,11 @@ def _judge(number: Number, value: Value) -> tuple[str, str]:
     apart = f"{number.show(value.value, 2 * more)} against {number.printed} printed"
     if _near(value.value, number.value, tolerance):
         return "agrees", f"{apart}; within the tolerance of {limit}"
-    if value.kind == "rerun" and _reaches(value, number.value, tolerance):
-        return "undecided", f"{apart}; beyond the tolerance of {limit}, but the interval reaches within it"
+    if value.kind == "rerun" and value.low is not None and value.high is not None:
+        nearest = min(max(number.value, value.low), value.high)
+        if _near(nearest, number.value, tolerance):
+            return "undecided", f"{apart}; beyond the tolerance of {limit}, but the interval reaches within it"
     return "differs", f"{apart}; beyond the tolerance of {limit}"
-
-
-def _reaches(value: Value, printed: float, tolerance: float) -> bool:
-    """Whether some of a value's interval lies within the tolerance."""
-    if value.low is None or value.high is None:
-        return False
-    nearest = min(max(printed, value.low), value.high)
-    return _near(nearest, printed, tolerance)
 
 
 def _decided(claim: Claim, kind: Basis, runs: Sequence[Record], empty: str) -> dict[str, Any]:
@@ -275,49 +204,31 @@ def _decided(claim: Claim, kind: Basis, runs: Sequence[Record], empty: str) -> d
     mine = [(run, f) for run in runs for f in run.claims if (f.id, f.kind) == (claim.id, kind)]
     if not mine:
         row = {"verdict": "not run", "why": empty, "test": claim.decided_by, "notebook": ""}
-        return row | {"p": None, "reason": None, "needed": None}
+        return row | dict.fromkeys(("p", "reason", "needed"))
     run, found = max(mine, key=lambda pair: (pair[1].verdict in TESTED, not pair[0].sample, pair[0].created))
     verdict = "SAMPLE" if run.sample and found.verdict in TESTED else found.verdict
     of_run = {key: getattr(found, key) for key in ("why", "test", "p", "reason", "needed")}
     return of_run | {"verdict": verdict, "notebook": run.notebook}
 
 
-def _shown_rerun(groups: dict[str, Cell]) -> str:
-    """Which rerun the book shows: this machine's if it is on real data and has something to say, if only why not."""
-    own, reference = groups["rerun"], groups["reference"]
-    if own.verdict == "SAMPLE":
-        return "reference"
-    return "rerun" if own.value is not None or (own.notebook and reference.value is None) else "reference"
-
-
 def _near(a: float, b: float, tolerance: float) -> bool:
     return abs(a - b) <= tolerance + SLACK * max(1.0, abs(b))
 
 
-def _stands_in(used: str, printed: str | None) -> bool:
-    """Whether a model is another one than was printed; owner, case and punctuation of a name do not matter."""
+def _plain(model: str) -> str:
+    """A model's name without owner, case and punctuation."""
+    return re.sub(r"[^a-z0-9]", "", model.rsplit("/", 1)[-1].lower())
 
-    def plain(model: str) -> str:
-        return re.sub(r"[^a-z0-9]", "", model.rsplit("/", 1)[-1].lower())
-
-    return bool(used and printed) and plain(used) not in map(plain, (printed or "").split(" or "))
-
-
-# --- in the terminal -----------------------------------------------------------------------------------------------
 
 _COLOURS = {"agrees": "green", "differs": "red", "undecided": "magenta", "SAMPLE": "yellow", "not compared": "cyan"}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Print what became of each paper, or one paper's numbers and claims; with `--check`, this machine's drift.
-
-    Returns:
-        0; with `--check` 1 if a number drifted, and 2 if there was nothing to compare.
-    """
+    """Print what became of each paper, or of one; with `--check` the drift: 1 if any, 2 if nothing to compare."""
     parser = argparse.ArgumentParser(prog="python -m helpers.site.scoreboard", description="Printed, rescored, rerun.")
     parser.add_argument("--paper", choices=papers(), help="every number and claim of this paper")
     parser.add_argument("--profile", choices=get_args(Profile), default=settings().profile)
-    parser.add_argument("--check", action="store_true", help="exit 1 if a number drifted from the kept reference")
+    parser.add_argument("--check", action="store_true", help="exit 1 if a number drifted from the reference")
     options = parser.parse_args(arguments)
     logging.basicConfig(format="%(levelname)s: %(message)s")
     console = Console()
@@ -342,33 +253,32 @@ def _summary(board: pd.DataFrame, claims: pd.DataFrame) -> Table:
         rescored = [row["rescored_verdict"] for row in numbers]
         rerun = [row[f"{row['shown']}_verdict"] for row in numbers]
         stated = claims[claims["paper"] == paper]["verdict"].tolist()
-        table.add_row(escape(str(paper)), str(len(numbers)), _counted(rescored), _counted(rerun), _counted(stated))
+        cells = []
+        for verdicts in (rescored, rerun, stated):
+            counts = Counter(verdicts)
+            words = [word for word in (*_COLOURS, "stand-in", "not run", "cannot be run") if counts[word]]
+            cells.append(", ".join(_coloured(f"{counts[word]} {word}", word) for word in words))
+        table.add_row(escape(str(paper)), str(len(numbers)), *cells)
     return table
-
-
-def _counted(verdicts: Iterable[str]) -> str:
-    counts = Counter(verdicts)
-    words = [word for word in (*_COLOURS, "stand-in", "not run", "cannot be run") if counts[word]]
-    return ", ".join(_coloured(f"{counts[word]} {word}", word) for word in words)
 
 
 def _check(console: Console, paper: str | None, profile: Profile) -> int:
     both = records(run_name(profile)), records(profile, RESULTS)
     own, kept = ({run.notebook: run for run in runs if paper in (None, run.paper)} for runs in both)
-    shared = sorted(own.keys() & kept.keys())
-    real = [name for name in shared if not own[name].sample and not kept[name].sample]
-    for name in [name for name in shared if name not in real]:
-        console.print(f"{name}: made from sample data, so there is nothing to hold it against.")
+    real = []
+    for name in sorted(own.keys() & kept.keys()):
+        if own[name].sample or kept[name].sample:
+            console.print(f"{name}: made from sample data, so there is no reference to compare it with.")
+        else:
+            real.append(name)
     if not real:
         console.print(f"Nothing to compare for the profile {profile}: run `make reproduce` on real data first.")
         return 2
-    drifts = [(name, drift) for name in real for drift in compare(own[name], kept[name])]
-    for name, drift in drifts:
-        console.print(
-            f"[red]drift[/] {name}: {drift.id} ({drift.kind}): {escape(drift.why)}; allowed {drift.allowed:.4g}"
-        )
+    drifts = [(name, *drift) for name in real for drift in compare(own[name], kept[name])]
+    for name, id, kind, allowed, why in drifts:
+        console.print(f"[red]drift[/] {name}: {id} ({kind}): {escape(why)}; allowed {allowed:.4g}")
     if not drifts:
-        console.print(f"No drift from the kept reference: {', '.join(real)}.")
+        console.print(f"No drift from the reference: {', '.join(real)}.")
     return 1 if drifts else 0
 
 
@@ -376,23 +286,13 @@ def _board(title: str, frame: pd.DataFrame) -> Table:
     others = models(frame)
     table = Table("place", "printed", "rescored", "reference", "this machine", *map(escape, others), title=title)
     for row in frame.to_dict("records"):
-        number = published(row["paper"]).number(row["id"])
-        cells = [
-            _coloured(_shown(number, row, group), row[f"{group}_verdict"])
-            for group in ("rescored", "reference", "rerun", *(f"{BY}{model}" for model in others))
-        ]
-        table.add_row(
-            escape(f"{row['row']}: {row['column']}"),
-            escape(row["printed"]),
-            *cells,
-        )
+        number, cells = published(row["paper"]).number(row["id"]), []
+        for group in ("rescored", "reference", "rerun", *(f"{BY}{model}" for model in others)):
+            verdict = row[f"{group}_verdict"]
+            mark = " (stand-in)" if verdict == "stand-in" else ""
+            cells.append(_coloured(verdict if pd.isna(row[group]) else number.show(row[group]) + mark, verdict))
+        table.add_row(escape(f"{row['row']}: {row['column']}"), escape(row["printed"]), *cells)
     return table
-
-
-def _shown(number: Number, row: dict[Any, Any], group: str) -> str:
-    if pd.isna(row[group]):
-        return str(row[f"{group}_verdict"])
-    return number.show(row[group]) + (" (stand-in)" if row[f"{group}_verdict"] == "stand-in" else "")
 
 
 def _claims(frame: pd.DataFrame) -> Table:
@@ -407,8 +307,7 @@ def _claims(frame: pd.DataFrame) -> Table:
 
 
 def _coloured(text: str, verdict: str) -> str:
-    colour = _COLOURS.get(verdict, "dim")
-    return f"[{colour}]{escape(text)}[/]"
+    return f"[{_COLOURS.get(verdict, 'dim')}]{escape(text)}[/]"
 
 
 if __name__ == "__main__":

@@ -4,27 +4,24 @@ A page opened from the disk may load a script and may not fetch a file, so each 
 list of its questions, with which arm is right, and parts with what was asked and said, each loaded when it is needed.
 """
 
-from __future__ import annotations
-
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
+from functools import lru_cache
+from pathlib import Path
 from typing import Any, Final
 
 import pandas as pd
 
 from helpers.results import answers, compare, figures
-from helpers.results.requests import RELEASED, Row, Store, working
+from helpers.results.requests import Row, Store
 from helpers.settings import public
 from helpers.site.chapters import Chapter
 
-PART: Final = 250_000
-"""Characters of a part at most, unless one question alone has more."""
-SHARED: Final = 60
-"""Characters from which a text that occurs again is stored once for its part."""
-LISTED: Final = 120
-"""Characters of a question in the list."""
+PART: Final = 250_000  # characters of a part at most, unless one question alone has more
+SHARED: Final = 60  # characters from which a text that occurs again is stored once for its part
+LISTED: Final = 120  # characters of a question in the list
+# right is the full value of the first of these measures that an answer has, or of any
 RIGHT: Final = ("accuracy", "correct", "exact", "f1", "mrr", "ndcg")
-"""Measures by which an answer is right if it has the full value; the first that it has counts."""
 LICENSED: Final = "[text withheld by its licence]"
 
 
@@ -35,124 +32,104 @@ def arms(chapter: Chapter) -> set[str]:
     return {path.stem for path in answers.newest(chapter.name, chapter.record.profile).glob("*.parquet")}
 
 
+def rows(chapter: Chapter) -> tuple[pd.DataFrame, dict[str, pd.DataFrame]]:
+    """The rows of a chapter that has `arms`, and those of other models; the last chapter's are kept in memory."""
+    profile = chapter.record.profile if chapter.record else ""
+    return _rows(answers.newest(chapter.name, profile), chapter.name, profile)
+
+
+@lru_cache(maxsize=1)
+def _rows(newest: Path, notebook: str, profile: str) -> tuple[pd.DataFrame, dict[str, pd.DataFrame]]:
+    return answers.read(newest), compare.others(notebook, profile)
+
+
 def link(notebook: str, arm: str = "") -> str:
     """The viewer's address for an experiment, or for one arm of it."""
     return f"answers.html#nb={notebook}" + (f"&arm={arm}" if arm else "")
 
 
-def files(chapters: Iterable[Chapter]) -> dict[str, str]:
-    """The scripts: name below the site, and content. `answers/index.js` lists the notebooks and their parts."""
-    listed, written = [], {}
-    store = Store(working(), RELEASED)
-    for chapter in chapters:
-        if chapter.record is None or not arms(chapter):
-            continue
-        profile = chapter.record.profile
-        own = answers.read(answers.newest(chapter.name, profile))
-        rows = pd.concat([own, *compare.others(chapter.name, profile).values()])
-        prompts = store.get(key for keys in rows.requests for key in keys)
-        names = {arm: figures.ARMS.get(arm, (arm.replace("_", " "),))[0] for arm in rows.arm.unique()}
-        models = sorted(set(rows.model) - {""})
-        name, units = _json(chapter.name), []
-        for number, (part, in_part) in enumerate(_parts(rows, prompts)):
-            written[f"answers/{chapter.name}-{number}.js"] = f"ANSWERS.part({name}, {number}, {part});\n"
-            units += [_listed(unit, number, [*names], models) for unit in in_part]
-        written[f"answers/{chapter.name}.js"] = f"ANSWERS.list({name}, {_json(units)});\n"
-        one = {"name": chapter.name, "title": chapter.title, "paper": chapter.paper}
-        listed.append({**one, "arms": names, "models": models})
-    return written | {"answers/index.js": f"ANSWERS.index({_json(listed)});\n"}
+def scripts(chapter: Chapter, store: Store) -> tuple[dict[str, Any], dict[str, str]]:
+    """What the index says of a chapter that has `arms`, and its scripts by their names below the site."""
+    own, others = rows(chapter)
+    every = pd.concat([own, *others.values()])
+    prompts = store.get(key for keys in every.requests for key in keys)
+    names = {arm: figures.ARMS.get(arm, (arm.replace("_", " "),))[0] for arm in every.arm.unique()}
+    models = sorted(set(every.model) - {""})
+    name, units, written = _script(chapter.name), [], {}
+    for number, (part, in_part) in enumerate(_parts(_units(every, prompts))):
+        written[f"answers/{chapter.name}-{number}.js"] = f"ANSWERS.part({name}, {number}, {part});\n"
+        units += [_listed(unit, number, [*names], models) for unit in in_part]
+    written[f"answers/{chapter.name}.js"] = f"ANSWERS.list({name}, {_script(units)});\n"
+    one = {"name": chapter.name, "title": chapter.title, "paper": chapter.paper}
+    return {**one, "arms": names, "models": models}, written
 
 
-def _parts(rows: pd.DataFrame, prompts: Mapping[str, Row]) -> Iterator[tuple[str, list[dict[str, Any]]]]:
-    """The questions of a notebook in parts, as JSON and as they are.
+def index(listed: list[dict[str, Any]]) -> dict[str, str]:
+    """The script that lists the notebooks."""
+    return {"answers/index.js": f"ANSWERS.index({_script(public(listed))});\n"}
 
-    A part is {texts, units}; {"t": 3} stands for texts[3].
-    """
-    texts: dict[str, int] = {}
-    written: list[str] = []
-    units: list[dict[str, Any]] = []
-    size = 0
-    for _, of_unit in rows.groupby(["task", "split", "unit"], sort=False):
-        units.append(_unit(_records(of_unit), prompts))
-        written.append(_json(_shared(units[-1], texts)))
-        size += len(written[-1])
-        if size + sum(map(len, texts)) > PART:
-            yield _part(texts, written), units
-            texts, written, units, size = {}, [], [], 0
-    if units:
-        yield _part(texts, written), units
+
+def _units(every: pd.DataFrame, prompts: Mapping[str, Row]) -> list[dict[str, Any]]:
+    """The questions of a notebook with all that was asked and said, without secrets."""
+    of_unit: dict[tuple[str, ...], list[dict[Any, Any]]] = {}
+    for row in every.to_dict("records"):
+        of_unit.setdefault((row["task"], row["split"], row["unit"]), []).append(row)
+    units = []
+    for of in of_unit.values():
+        first = of[0]
+        shared = {"id": first["unit"], **{name: first[name] for name in ("task", "split", "strata")}}
+        shared["question"] = LICENSED if first["question"] is None else first["question"]
+        answered = [_answer(row, prompts) for row in sorted(of, key=_place)]
+        units.append({**shared, "gold": first["gold"], "rows": answered})
+    return public(units)
+
+
+def _parts(waiting: list[dict[str, Any]]) -> Iterator[tuple[str, list[dict[str, Any]]]]:
+    """The questions of a notebook in parts {texts, units}, as JSON and as a dictionary; {"t": 3} means texts[3]."""
+    while waiting:
+        texts: dict[str, int] = {}
+        written: list[str] = []
+        size = 0
+        while size <= PART and len(written) < len(waiting):
+            known = len(texts)
+            written.append(_script(_shared(waiting[len(written)], texts)))
+            size += len(written[-1]) + sum(map(len, [*texts][known:]))
+        part = f'{{"texts": {_script(list(texts))}, "units": [{", ".join(written)}]}}'
+        yield part, waiting[: len(written)]
+        waiting = waiting[len(written) :]
 
 
 def _listed(unit: Mapping[str, Any], part: int, arms: list[str], models: list[str]) -> list[Any]:
-    """A question in the list: id, task, split, strata, question, part, and for each answer of an arm (not of a judge)
-    the places of arm and model, whether it is right, and whether it is unparsed.
-    """
+    """A question in the list; of each answer that is no judge's the arm, the model, whether right, whether unparsed."""
     strata = "; ".join(f"{name}: {value}" for name, value in unit["strata"].items())
-    said = [
-        [
-            arms.index(row["arm"]),
-            models.index(row["model"]) if row["model"] else -1,
-            row["right"],
-            int("unparsed" in row["flags"]),
-        ]
-        for row in unit["rows"]
-        if not row["of"]
-    ]
+    said = []
+    for row in unit["rows"]:
+        if not row["of"]:
+            model = models.index(row["model"]) if row["model"] else -1
+            said.append([arms.index(row["arm"]), model, row["right"], int("unparsed" in row["flags"])])
     return [unit["id"], unit["task"], unit["split"], strata, unit["question"][:LISTED], part, said]
-
-
-def _records(rows: pd.DataFrame) -> list[dict[str, Any]]:
-    return [{str(name): value for name, value in row.items()} for row in rows.to_dict("records")]
-
-
-def _part(texts: Mapping[str, int], units: Iterable[str]) -> str:
-    return f'{{"texts": {_json(list(texts))}, "units": [{", ".join(units)}]}}'
-
-
-def _unit(rows: list[dict[str, Any]], prompts: Mapping[str, Row]) -> dict[str, Any]:
-    first = rows[0]
-    return {
-        "id": first["unit"],
-        "task": first["task"],
-        "split": first["split"],
-        "strata": first["strata"],
-        "question": LICENSED if first["question"] is None else first["question"],
-        "gold": first["gold"],
-        "rows": [_answer(row, prompts) for row in sorted(rows, key=_place)],
-    }
 
 
 def _place(row: Mapping[str, Any]) -> tuple[int, str, str, str, int]:
     """Where a row comes: arms in the book's order, each with what judges it and its repetitions."""
-    order = [*figures.ARMS]
-    arm = row["of"] or row["arm"]
+    order, arm = [*figures.ARMS], row["of"] or row["arm"]
     return (order.index(arm) if arm in order else len(order), arm, row["of"], row["model"], row["repeat"])
 
 
 def _answer(row: Mapping[str, Any], prompts: Mapping[str, Row]) -> dict[str, Any]:
-    asked = [prompts[key] for key in row["requests"] if key in prompts]
+    measures = row["measures"]
+    top, bottom = next((measures[name] for name in (*RIGHT, *measures) if name in measures), (0, 0))
     ranked = sorted((item for item in row["items"] if item.rank), key=lambda item: item.rank)
     return {
-        "arm": row["arm"],
-        "model": row["model"],
-        "of": row["of"],
-        "repeat": row["repeat"],
+        **{name: row[name] for name in ("arm", "model", "of", "repeat")},
         "said": LICENSED if row["answer"] is None and row["requests"] else row["answer"],
         "read": row["predicted"] if row["parsed"] else None,
-        "right": _right(row["measures"]),
+        "right": int(top == bottom) if bottom else None,
         "flags": [name for name in ("cut", "overflow") if row[name]] + ([] if row["parsed"] else ["unparsed"]),
-        "measures": {name: round(top / bottom, 4) for name, (top, bottom) in row["measures"].items() if bottom},
+        "measures": {name: round(top / bottom, 4) for name, (top, bottom) in measures.items() if bottom},
         "found": [item.label or item.id for item in ranked],
-        "asked": [_messages(one.prompt) for one in asked],
+        "asked": [_messages(prompts[key].prompt) for key in row["requests"] if key in prompts],
     }
-
-
-def _right(measures: Mapping[str, tuple[float, float]]) -> int | None:
-    """1 or 0 for right or wrong, None if no measure tells."""
-    name = next((name for name in (*RIGHT, *measures) if name in measures), None)
-    if name is None or not measures[name][1]:
-        return None
-    return int(measures[name][0] == measures[name][1])
 
 
 def _messages(prompt: str | None) -> list[list[str]]:
@@ -160,6 +137,8 @@ def _messages(prompt: str | None) -> list[list[str]]:
     if prompt is None:
         return [["", LICENSED]]
     parts = json.loads(prompt)
+    if isinstance(parts, str):
+        return [["text", parts]]
     if parts and isinstance(parts[0], dict):
         return [[message["role"], message["content"]] for message in parts]
     return [["context", parts[0]], ["continuation", parts[1]]]
@@ -173,6 +152,6 @@ def _shared(value: Any, texts: dict[str, int]) -> Any:  # noqa: ANN401  # whatev
     return [_shared(item, texts) for item in value] if isinstance(value, list) else value
 
 
-def _json(value: Any) -> str:  # noqa: ANN401
-    """JSON for a script: without secrets, and without a way to end the script."""
-    return json.dumps(public(value), ensure_ascii=True, separators=(",", ":")).replace("</", "<\\/")
+def _script(value: Any) -> str:  # noqa: ANN401
+    """JSON without a way to end the script that it stands in."""
+    return json.dumps(value, ensure_ascii=True, separators=(",", ":")).replace("</", "<\\/")

@@ -1,17 +1,14 @@
 """A plugin of vLLM on a CPU: LoRA by one matrix product an adapter, and less memory after loading a model.
 
-vLLM 0.32 copies an adapter's weights once for each token of a batch on a CPU and multiplies token by token, which is
-most of the time of a prompt. In a batch that mixes requests with and without an adapter, it also takes the last
-adapter's weights for those without. glibc keeps what the loading of weights freed, because its settings let one step
-take what the last one freed (`KEEP_MEMORY` in `helpers.engine_install`): 2.9 GB with the default model. Loaded by the
-engine's own interpreter through the entry point beside this file; never imported by the notebooks.
+On a CPU, vLLM 0.32 multiplies an adapter's weights token by token, and in a batch that mixes requests with and without
+an adapter takes the last one's weights for those without. glibc keeps what the loading of weights freed (see
+`helpers.engine_install.KEEP_MEMORY`): 2.9 GB. Loaded by the engine's interpreter through the entry point beside it.
 """
 
 import ctypes
 from collections.abc import Iterator
-from typing import Any
 
-import torch
+from torch import Tensor
 
 
 def register() -> None:
@@ -37,64 +34,35 @@ def register() -> None:
 
 
 def sgmv_shrink(
-    inputs: torch.Tensor,
-    lora_a_weights: torch.Tensor,
-    output_tensor: torch.Tensor,
-    b_seq_start_loc: torch.Tensor,
-    seq_len_tensor: torch.Tensor,
-    lora_indices_tensor: torch.Tensor,
-    batches: int,
-    max_seq_length: int,
-    token_nums: int,
-    scaling: float,
+    x: Tensor, weights: Tensor, out: Tensor, starts: Tensor, lengths: Tensor, slots: Tensor, *rest: float
 ) -> None:
-    """Set each token's row of `output_tensor` to scaling * A x, or leave it where no adapter is asked for.
+    """Set each token's row of `out` to scaling * A x, or leave it where no adapter is asked for.
 
-    Args as vLLM's: inputs (tokens, hidden), lora_a_weights (slots, 1, rank, hidden), output_tensor (tokens, rank);
-    runs of tokens with one adapter follow each other, `seq_len_tensor` their lengths and `lora_indices_tensor` their
-    slots, -1 for none.
+    Args as vLLM's: x (tokens, hidden), weights (slots, 1, rank, hidden), out (tokens, rank). Runs of tokens with one
+    adapter follow each other, `lengths` their lengths and `slots` their slots, -1 for none; the scaling comes last.
     """
-    for rows, slot in _runs(seq_len_tensor, lora_indices_tensor):
-        a = _matrix(lora_a_weights, slot).to(output_tensor.dtype)
-        output_tensor[rows, : len(a)] = scaling * (inputs[rows].to(output_tensor.dtype) @ a.T)
+    for rows, a in _runs(weights, lengths, slots):
+        out[rows, : len(a)] = rest[-1] * (x[rows].to(out.dtype) @ a.to(out.dtype).T)
 
 
 def sgmv_expand_slice(
-    inputs: torch.Tensor,
-    lora_b_weights: torch.Tensor,
-    output_tensor: torch.Tensor,
-    b_seq_start_loc: torch.Tensor,
-    seq_len_tensor: torch.Tensor,
-    lora_indices_tensor: torch.Tensor,
-    batches: int,
-    max_seq_length: int,
-    token_nums: int,
-    slice_offset: int,
-    slice_size: int,
-    add_inputs: bool = False,
+    x: Tensor, weights: Tensor, out: Tensor, starts: Tensor, lengths: Tensor, slots: Tensor, *rest: int
 ) -> None:
-    """Add B x to each token's slice of `output_tensor`, or put it there; nothing where no adapter is asked for.
+    """Add B x to each token's slice of `out`, or put it there; see `sgmv_shrink`.
 
-    Args as vLLM's: inputs (tokens, rank), lora_b_weights (slots, 1, slice_size, rank), and see `sgmv_shrink`.
+    Last come the slice's offset and size, and whether to add; weights are (slots, 1, slice size, rank).
     """
-    columns = slice(slice_offset, slice_offset + slice_size)
-    for rows, slot in _runs(seq_len_tensor, lora_indices_tensor):
-        b = _matrix(lora_b_weights, slot).to(output_tensor.dtype)
-        change = inputs[rows].to(output_tensor.dtype) @ b.T
-        if add_inputs:
-            output_tensor[rows, columns] += change
-        else:
-            output_tensor[rows, columns] = change
+    *_, offset, size, add = rest
+    columns = slice(offset, offset + size)
+    for rows, b in _runs(weights, lengths, slots):
+        change = x[rows].to(out.dtype) @ b.to(out.dtype).T
+        out[rows, columns] = out[rows, columns] + change if add else change
 
 
-def _runs(lengths: torch.Tensor, slots: torch.Tensor) -> Iterator[tuple[slice, int]]:
-    """The rows of each run of tokens that have an adapter, and its slot."""
+def _runs(weights: Tensor, lengths: Tensor, slots: Tensor) -> Iterator[tuple[slice, Tensor]]:
+    """The rows of each run of tokens that have an adapter, and its matrix."""
     start = 0
     for length, slot in zip(lengths.tolist(), slots.tolist(), strict=True):
         if slot >= 0:
-            yield slice(start, start + length), slot
+            yield slice(start, start + length), weights[slot].reshape(weights.shape[-2:])
         start += length
-
-
-def _matrix(weights: torch.Tensor, slot: int) -> Any:  # noqa: ANN401  # torch has no types here
-    return weights[slot].reshape(weights.shape[-2:])

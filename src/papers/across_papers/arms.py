@@ -11,6 +11,8 @@ import re
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
+from typing import NamedTuple
 
 import bm25s
 import numpy as np
@@ -19,10 +21,13 @@ from numpy.typing import NDArray
 from helpers.completions import Choice, Reply
 from helpers.graph import Graph
 from helpers.llm import LLM
+from helpers.rag.names import Vocabulary
 from helpers.rag.prompts import chat
 from helpers.rag.retrieval import aligned, fused, word_tokens
 from helpers.results import figures
 from helpers.results.answers import Answer
+from helpers.results.outcomes import Outcomes
+from helpers.results.verdicts import ALPHA
 from papers.across_papers.questions import Asked
 from papers.side_effects.corpus import SENTENCE_B, TextStore
 from papers.side_effects.normalisers import Normaliser
@@ -36,13 +41,21 @@ ARMS = {
     "graph_names": "Graph with name repair",
     "graph_text": "Graph with text fallback",
     "graph_first": "Graph with name repair and text fallback",
+    "lookup": "Graph queried by code",
 }
-"""Names as a reader sees them. Text, graph: side_effects. Hybrid: clinical_notes. Dual track: qa_rag. Name repair:
-side_effects, Table 5, by a dictionary and edit distance. Text fallback: what drug_interactions proposes for future
-work."""
+"""Text, graph: side_effects. Hybrid: clinical_notes. Dual track: qa_rag. Name repair: side_effects, Table 5, by a
+dictionary and edit distance. Text fallback: what drug_interactions proposes for future work."""
 
 COLOURS = {
-    arm: figures.arm_colour("closed_book" if arm == "closed_book" else "graphrag" if "graph" in arm else "format_b")
+    arm: figures.arm_colour(
+        "closed_book"
+        if arm == "closed_book"
+        else "graphrag"
+        if "graph" in arm
+        else "lookup"
+        if arm == "lookup"
+        else "format_b"
+    )
     for arm in ARMS
 }
 """One colour for each source of the evidence: none, text, graph."""
@@ -71,7 +84,7 @@ NOTHING = "The graph does not know these names."
 
 @dataclass
 class Found:
-    """Evidence for one question, and the tokens it took to find it."""
+    """Evidence for one question, and the replies that it took to find it."""
 
     lines: Sequence[str] = ()
     replies: list[Reply | Choice] = field(default_factory=list)
@@ -112,9 +125,6 @@ def answering_prompt(question: str, evidence: Sequence[str]) -> list[dict[str, s
     return chat(ANSWERING, f"{given}Question: {question}")
 
 
-# -------------------------------------------------------------------------------------------------------- text arms
-
-
 def closed_book(questions: Sequence[Asked]) -> list[Found]:
     """No evidence."""
     return [Found() for _ in questions]
@@ -131,25 +141,19 @@ def dense(store: TextStore, k: int) -> Finder:
 
 
 def hybrid(store: TextStore, words: bm25s.BM25, k: int) -> Finder:
-    """BM25 and dense candidates in equal numbers, fused by min-max (clinical_notes, "Hybrid retrieval").
-
-    Args:
-        store: the sentences and their vectors.
-        words: BM25 over the same sentences.
-        k: sentences for the model.
-    """
+    """k sentences by BM25 (`words`) and by vectors, fused by min-max (clinical_notes, "Hybrid retrieval")."""
 
     def find(questions: Sequence[Asked]) -> list[Found]:
         most = min(CANDIDATES, len(store.texts))
         texts = [q.text for q in questions]
-        cosines, near = store.index.search(store.encoder.encode(texts), most)
+        dense = store.index.search(store.encoder.encode(texts), most)
         same, scores = words.retrieve(word_tokens(texts), k=most, show_progress=False)
         found = []
-        for near_of, cosine, same_of, score in zip(near, cosines, same, scores, strict=True):
-            by_meaning, by_word = (
-                dict(zip(ids.tolist(), of.tolist(), strict=True)) for ids, of in ((near_of, cosine), (same_of, score))
+        for cosine, near, score, alike in zip(*dense, scores, same, strict=True):
+            rows, columns = aligned(
+                dict(zip(near.tolist(), cosine.tolist(), strict=True)),
+                dict(zip(alike.tolist(), score.tolist(), strict=True)),
             )
-            rows, columns = aligned(by_meaning, by_word)
             best = rows[fused(columns, (SEMANTIC, 1 - SEMANTIC))[:k]]
             found.append(Found([store.texts[i] for i in best.tolist()]))
         return found
@@ -160,8 +164,7 @@ def hybrid(store: TextStore, words: bm25s.BM25, k: int) -> Finder:
 def dual_track(llm: LLM, store: TextStore, k: int, *, tokens: int = 40) -> Finder:
     """Half of the sentences by the question, half by an answer that the model supposes (qa_rag, "Dual-track").
 
-    The two lists are joined and put in the order of their nearness to the question, as the paper's reranker would; a
-    cross-encoder is not asked.
+    They are put in the order of their nearness to the question; a cross-encoder, as in the paper, is not asked.
     """
 
     def find(questions: Sequence[Asked]) -> list[Found]:
@@ -171,14 +174,12 @@ def dual_track(llm: LLM, store: TextStore, k: int, *, tokens: int = 40) -> Finde
             store.encoder.encode([text or " " for text in texts])
             for texts in ([q.text for q in questions], [r.text for r in supposed])
         )
-        first = store.index.search(by_question, k)[1]
-        second = store.index.search(by_answer, k)[1]
+        tracks = (store.index.search(vectors, k)[1] for vectors in (by_question, by_answer))
         found = []
-        for reply, asked, nearest, supposed_nearest in zip(supposed, by_question, first, second, strict=True):
-            rows = joined(nearest, supposed_nearest, k)
-            vectors = store.encoder.encode([store.texts[i] for i in rows])
-            order = np.argsort(-(vectors @ asked), kind="stable")
-            found.append(Found([store.texts[rows[i]] for i in order], [reply]))
+        for reply, asked, first, second in zip(supposed, by_question, *tracks, strict=True):
+            rows = joined(first, second, k)
+            nearness = store.encoder.encode([store.texts[i] for i in rows]) @ asked
+            found.append(Found([store.texts[rows[i]] for i in np.argsort(-nearness, kind="stable")], [reply]))
         return found
 
     return find
@@ -186,20 +187,13 @@ def dual_track(llm: LLM, store: TextStore, k: int, *, tokens: int = 40) -> Finde
 
 def joined(first: Sequence[int] | NDArray[np.int64], second: Sequence[int] | NDArray[np.int64], k: int) -> list[int]:
     """k different rows, taken from the two lists in turn."""
-    taken: dict[int, None] = {}
-    for a, b in zip(first, second, strict=True):
-        taken.setdefault(int(a))
-        taken.setdefault(int(b))
-    return list(taken)[:k]
+    return list(dict.fromkeys(map(int, chain.from_iterable(zip(first, second, strict=True)))))[:k]
 
-
-# ------------------------------------------------------------------------------------------------------- graph arms
 
 _LINE = re.compile(r"^\s*(?P<drugs>[^|\n]+?)\s*\|\s*(?P<effect>[^|\n]+)")
 
 
-@dataclass(frozen=True)
-class Names:
+class Names(NamedTuple):
     """The names that the model read from a question; none where its line could not be parsed."""
 
     drugs: tuple[str, ...] = ()
@@ -219,11 +213,6 @@ def _bare(text: str) -> str:
     return text.strip().strip("\"'`*.?").strip().lower()
 
 
-def reading_prompt(question: str) -> list[dict[str, str]]:
-    """The messages that ask for the names, with two made-up examples."""
-    return chat(READING, question, READING_EXAMPLES)
-
-
 EDGES = """
 MATCH (d:Drug {name: $drug})
 OPTIONAL MATCH (d)-[:may_cause_side_effect]->(s:SideEffect {name: $side_effect})
@@ -236,18 +225,13 @@ def from_graph(
 ) -> Finder:
     """The model reads the names, the graph says of each drug whether it has the edge (side_effects, GraphRAG).
 
-    Args:
-        llm: reads the names.
-        graph: with the nodes and edges of side_effects.
-        normalise: turns a drug as written into one of the graph; None takes names as they are.
-        otherwise: finds evidence where the graph knows none of the drugs (drug_interactions, Discussion); None
-            leaves it at that.
+    `normalise` turns a drug as written into one of the graph; `otherwise` finds evidence where the graph knows none of
+    the drugs (drug_interactions, Discussion).
     """
 
     def find(questions: Sequence[Asked]) -> list[Found]:
-        replies = llm.chat_many(
-            [reading_prompt(q.text) for q in questions], max_tokens=48, stop=["\n"], label="names read"
-        )
+        prompts = [chat(READING, q.text, READING_EXAMPLES) for q in questions]
+        replies = llm.chat_many(prompts, max_tokens=48, stop=["\n"], label="names read")
         found = [Found(_edges(graph, parse_names(r.text), normalise), [r]) for r in replies]
         missing = [i for i, f in enumerate(found) if not f.lines]
         elsewhere = otherwise([questions[i] for i in missing]) if otherwise and missing else None
@@ -259,39 +243,52 @@ def from_graph(
 
 
 def _edges(graph: Graph, names: Names, normalise: Normaliser | None) -> list[str]:
-    """What the graph says of each drug, as sentences."""
+    """What the graph says of each drug that it has, as sentences."""
     lines = []
     for typed in names.drugs:
         drug = typed if normalise is None else normalise([typed])[0] or typed
         rows = graph.read(EDGES, drug=drug, side_effect=names.side_effect)
         if not rows:
             continue
-        also = f" ({typed})" if typed != drug else ""
+        told = drug if typed == drug else f"{drug} ({typed})"
         if rows[0]["side_effect"]:
-            lines.append(SENTENCE_B.format(drug=drug + also, side_effect=names.side_effect))
+            lines.append(SENTENCE_B.format(drug=told, side_effect=names.side_effect))
         else:
-            lines.append(f"The drug {drug}{also} is not known to cause {names.side_effect}.")
+            lines.append(f"The drug {told} is not known to cause {names.side_effect}.")
     return lines
 
 
-# ---------------------------------------------------------------------------------------------------------- latency
+def looked_up(graph: Graph) -> Arm:
+    """No model: code finds the graph's names in a question word for word, and asks for the edge of each drug."""
+    names = Vocabulary.read(graph)
+
+    def arm(questions: Sequence[Asked]) -> list[Answer]:
+        answers = []
+        for question in questions:
+            found = names.link(question.text)
+            effect = found["effect"][0] if found["effect"] else ""
+            edges = [graph.read(EDGES, drug=drug, side_effect=effect) for drug in found["drug"]]
+            said = "YES" if edges and all(rows and rows[0]["side_effect"] for rows in edges) else "NO"
+            answers.append(Answer(answer=said, predicted=said, measures={"tokens": (0.0, 1.0)}))
+        return answers
+
+    return arm
 
 
-def timed(llm: LLM, finders: Mapping[str, Callable[[LLM], Finder]]) -> dict[str, Arm]:
-    """Arms that answer one question at a time, with nothing stored from before, and say how many seconds each took.
+def apart(llm: LLM, finders: Mapping[str, Callable[[LLM], Finder]]) -> dict[str, Arm]:
+    """An arm for each finder that takes no computed prompt from another one that showed the same evidence."""
+    clients = {name: llm.apart(name) for name in finders}
+    return {name: answering(own, finders[name](own), ARMS[name]) for name, own in clients.items()}
 
-    An arm takes no computed prompt from another one that showed the same evidence; its own instruction it shares. The
-    first question warms up: it is asked twice, and the first time does not count.
 
-    Args:
-        llm: a client without a store of requests.
-        finders: each arm's way to evidence, made with that client.
+def timed(arms: Mapping[str, Arm]) -> dict[str, Arm]:
+    """The same arms, one question at a time, with the seconds that each took.
+
+    The first question warms up: it is asked twice, and the first time does not count. A model's client must have no
+    store of requests.
     """
 
-    def alone(name: str) -> Arm:
-        own = llm.apart(name)
-        ask = answering(own, finders[name](own), ARMS[name])
-
+    def alone(ask: Arm) -> Arm:
         def arm(questions: Sequence[Asked]) -> list[Answer]:
             ask(questions[:1])
             answers = []
@@ -303,4 +300,29 @@ def timed(llm: LLM, finders: Mapping[str, Callable[[LLM], Finder]]) -> dict[str,
 
         return arm
 
-    return {name: alone(name) for name in finders}
+    return {name: alone(arm) for name, arm in arms.items()}
+
+
+def advice(outcomes: Outcomes) -> str:
+    """What to build for such questions on this run: the quickest arm that is not significantly worse than the best."""
+    accuracy = {arm: outcomes.score("accuracy", arm) for arm in outcomes.arms}
+    seconds = {arm: outcomes.score("median(seconds)", arm) for arm in outcomes.arms}
+    best = max(outcomes.arms, key=lambda arm: (accuracy[arm].value, -seconds[arm].value))
+    rivals = outcomes.against([(best, arm) for arm in outcomes.arms if arm != best], "accuracy")
+    level = [best, *(c.second for c in rivals if c.p >= ALPHA)]
+    quickest = min(level, key=lambda arm: seconds[arm].value)
+    kinds = {kind: outcomes.where(kind=kind).score("accuracy", best) for kind in outcomes.strata("kind")}
+    weakest = min(kinds, key=lambda kind: kinds[kind].value)
+    text = (
+        f"**{outcomes.label(best)}** has the highest accuracy: {figures.score_text(accuracy[best])} of "
+        f"{accuracy[best].n} questions, at {figures.score_text(seconds[best], 'seconds')} each. "
+    )
+    if len(level) > 1:
+        names = ", ".join(outcomes.label(arm) for arm in level[1:])
+        text += f"Not significantly different on these questions: {names}. "
+        if quickest != best:
+            at = figures.score_text(seconds[quickest], "seconds")
+            text += f"The fastest of these is {outcomes.label(quickest)}, at {at}. "
+    else:
+        text += "Every other architecture is significantly less accurate after Holm correction. "
+    return f"{text}Its weakest kind of question: {weakest}, {figures.score_text(kinds[weakest])}."

@@ -33,15 +33,9 @@ Knowledge = Mapping[str, Sequence[str]]
 
 @dataclass(frozen=True)
 class Asked:
-    """One question, in words, with its right answer.
+    """One question of one of the `KINDS`; drugs and side effect have the names of the knowledge.
 
-    Attributes:
-        kind: one of `KINDS`.
-        text: the question.
-        label: True for YES.
-        drugs: whom it is about, by the names of the knowledge.
-        side_effect: which effect, by the name of the knowledge.
-        cluster: questions that share a drug share it.
+    Questions that share a drug share a cluster.
     """
 
     kind: str
@@ -70,11 +64,7 @@ class Asked:
 def ask(benchmark: Sequence[Question], knowledge: Knowledge, per_kind: int, seed: int) -> list[Asked]:
     """`per_kind` questions of each kind, as far as the data have them; no two kinds share a pair of drug and effect.
 
-    Args:
-        benchmark: labelled pairs (side_effects, Methods, "Evaluation subset").
-        knowledge: side effects of each drug.
-        per_kind: how many of each kind; even.
-        seed: of every draw.
+    `benchmark` has labelled pairs (side_effects, Methods, "Evaluation subset"), `knowledge` the effects of each drug.
 
     Raises:
         ValueError: `per_kind` is odd or not positive.
@@ -84,25 +74,23 @@ def ask(benchmark: Sequence[Question], knowledge: Knowledge, per_kind: int, seed
     rng = np.random.default_rng(seed)
     # drawn at random over drugs, in pairs of one YES and one NO about the same drug
     pool = stratified(benchmark, len(benchmark) - len(benchmark) % 2, seed)
-    couples = _couples(pool)
+    brands = {query.drug: query.typed for query in other_names(knowledge) if query.kind == "brand"}
     makers: dict[str, Callable[[Question], str | None]] = {
         "plain": lambda q: q.text,
         "worded": lambda q: str(rng.choice(WORDINGS)).format(drug=q.drug, side_effect=q.side_effect),
         "misspelt": lambda q: _misspelt(q, knowledge, rng),
-        "brand": _branded(knowledge),
+        "brand": lambda q: replace(q, drug=brands[q.drug]).text if brands.get(q.drug) else None,
     }
     asked: list[Asked] = []
-    waiting = list(couples)
+    waiting = list(_couples(pool))
     for kind, make in makers.items():
         taken = 0
         for couple in list(waiting):
             texts = [make(question) for question in couple] if taken < per_kind else []
             if texts and all(texts):
                 waiting.remove(couple)
-                asked += [
-                    Asked(kind, str(text), q.label, (q.drug,), q.side_effect)
-                    for q, text in zip(couple, texts, strict=True)
-                ]
+                told = zip(couple, texts, strict=True)
+                asked += [Asked(kind, str(text), q.label, (q.drug,), q.side_effect) for q, text in told]
                 taken += 2
     asked += _both([q for couple in waiting for q in couple], knowledge, per_kind, rng)
     return [replace(q, cluster=family) for q, family in zip(asked, families(asked), strict=True)]
@@ -110,14 +98,12 @@ def ask(benchmark: Sequence[Question], knowledge: Knowledge, per_kind: int, seed
 
 def examples(asked: Sequence[Asked]) -> pd.DataFrame:
     """One question of each kind, with how many there are."""
-    of_kind = {kind: [q for q in asked if q.kind == kind] for kind in KINDS}
-    return pd.DataFrame(
-        [
-            {"kind": KINDS[kind], "questions": len(mine), "for example": mine[0].text, "answer": mine[0].gold}
-            for kind, mine in of_kind.items()
-            if mine
-        ]
-    )
+    rows = []
+    for kind, words in KINDS.items():
+        mine = [q for q in asked if q.kind == kind]
+        if mine:
+            rows.append({"kind": words, "questions": len(mine), "for example": mine[0].text, "answer": mine[0].gold})
+    return pd.DataFrame(rows)
 
 
 def families(asked: Sequence[Asked]) -> list[str]:
@@ -150,17 +136,7 @@ def _misspelt(question: Question, knowledge: Knowledge, rng: np.random.Generator
     typed = perturb(question.drug, str(rng.choice(EDITS)), 1, rng)
     if typed is None or typed in knowledge:
         return None
-    return Question(typed, question.side_effect, question.label).text
-
-
-def _branded(knowledge: Knowledge) -> Callable[[Question], str | None]:
-    brands = {query.drug: query.typed for query in other_names(knowledge) if query.kind == "brand"}
-
-    def make(question: Question) -> str | None:
-        brand = brands.get(question.drug)
-        return brand and Question(brand, question.side_effect, question.label).text
-
-    return make
+    return replace(question, drug=typed).text
 
 
 def _both(pool: Sequence[Question], knowledge: Knowledge, n: int, rng: np.random.Generator) -> list[Asked]:

@@ -18,7 +18,6 @@ VARIANTS: Final = {"biomedrag": "whole", "cosine": "without_scorer", "plain": "w
 """The row of Table 4 beside which an arm is shown."""
 BEST: Final = 5
 """Words of a chunk in the whole method."""
-_FINE_TUNED: Final = "Printed for LLaMA2 13B, fine-tuned anew for each variant; this notebook prompts one model."
 
 
 def knn(n: int) -> str:
@@ -37,56 +36,52 @@ def labels(counts: Sequence[int], words: Sequence[int]) -> dict[str, str]:
     return LABELS | lengths | {knn(n): f"{n} nearest (RA-KNN-{n})" if n else "none (LLM alone)" for n in counts}
 
 
-def table4(run: Run, out: Outcomes, caption: str) -> figures.Html:
-    """The whole, without scorer, without diversity: printed F1 and that of this run."""
-    rows = []
-    for name, (place, _) in PLACES.items():
-        of = out.where(task=name)
-        for arm, row in VARIANTS.items():
-            printed = run.printed.number(f"biomedrag.table4.{place}_{row}.f1").printed
-            rows.append({"data": name, "arm": of.label(arm), "printed F1": printed, "rerun F1": of.score("f1", arm)})
-    return figures.table(pd.DataFrame(rows), caption, sample=out.sample)
-
-
-def figure3(run: Run, out: Outcomes, words: Sequence[int], caption: str) -> figures.Html:
-    """F1 by words of a chunk: printed, and of this run."""
+def beside(run: Run, out: Outcomes, words: Sequence[int], caption: str) -> figures.Html:
+    """F1 printed in Table 4 and Figure 3, and of this run: the whole, without one part, and by words of a chunk."""
     rows = []
     for name, (place, figure) in PLACES.items():
         of = out.where(task=name)
-        for m in words:
-            id = f"biomedrag.table4.{place}_whole.f1" if m == BEST else f"biomedrag.figure3.{figure}.m{m}"
-            printed = run.printed.number(id).printed
-            rows.append({"data": name, "m": m, "printed F1": printed, "rerun F1": of.score("f1", chunked(m))})
+        printed = {arm: f"table4.{place}_{row}.f1" for arm, row in VARIANTS.items()}
+        printed |= {chunked(m): f"figure3.{figure}.m{m}" for m in words if m != BEST}
+        for arm, id in printed.items():
+            stated = run.printed.number(f"biomedrag.{id}").printed
+            rows.append({"data": name, "arm": of.label(arm), "printed F1": stated, "rerun F1": of.score("f1", arm)})
     return figures.table(pd.DataFrame(rows), caption, sample=out.sample)
 
 
 def report_reasons(run: Run) -> None:
     """Say why Table 4, Figure 3, Figure 2 on GIT and GIT-RE, and two claims have no rerun."""
+    why = "Printed for LLaMA2 13B, fine-tuned anew for each variant; this notebook prompts one model."
+    ours = tuple(f"biomedrag.{place}." for place in ("table4", "figure3", "figure2.git", "figure2.git_re"))
     for number in run.printed.numbers:
-        _, table, row, _ = number.id.split(".", 3)
-        ours = table in ("table4", "figure3") or (table == "figure2" and row in ("git", "git_re"))
-        if ours and not number.why_no_rerun:
-            run.not_run(number.id, _FINE_TUNED)
+        if number.id.startswith(ours) and not number.why_no_rerun:
+            run.not_run(number.id, why)
     elsewhere = "Lengths of a chunk are tried on GIT and GIT-RE alone, where the paper prints them."
-    run.claim("biomedrag.claim.five_words_elsewhere", "not run", elsewhere, reason="no answers")
-    run.claim(
-        "biomedrag.claim.less_training_time", "not run", "This notebook fine-tunes no model.", reason="no answers"
-    )
+    for claim, why in {
+        "five_words_elsewhere": elsewhere,
+        "less_training_time": "This notebook fine-tunes no model.",
+    }.items():
+        run.claim(f"biomedrag.claim.{claim}", "not run", why, reason="no answers")
 
 
 def summary(out: Outcomes, counts: Sequence[int]) -> str:
-    """The page's answer: BiomedRAG against its ablations, and the best n of RA-KNN-n."""
-    said = []
+    """The page's answer in three sentences: BiomedRAG against its ablations, and the best n of RA-KNN-n."""
+    said, tops, sure = [], [], []
     for name in PLACES:
         of = out.where(task=name)
         reached = {n: of.score("f1", knn(n)).value for n in counts}
         top = max(reached, key=reached.__getitem__)
         minus = {arm: gain(of, "biomedrag", arm) for arm in ("cosine", "plain")}
-        told = {arm: figures.points_text(g.value, g.low, g.high) for arm, g in minus.items()}
-        whole = of.score("f1", "biomedrag")
+        scorer, diversity = (figures.points_text(g.value, g.low, g.high) for g in minus.values())
+        sure += [f"{of.label(arm)} on {name}" for arm, g in minus.items() if g.low > 0 or g.high < 0]
+        whole, nearest = (of.score("f1", arm) for arm in ("biomedrag", knn(top)))
         said.append(
-            f"On **{name}** ({whole.n} rows) BiomedRAG has F1 {figures.score_text(whole)}. The trained scorer changes "
-            f"it by {told['cosine']} points, diversity by {told['plain']}. Of the n nearest sentences tried, n = {top} "
-            f"is best with {figures.score_text(of.score('f1', knn(top)))}."
+            f"on **{name}** (n = {whole.n}, F1 {figures.score_text(whole)}) the trained scorer changes it by {scorer} "
+            f"points, diversity by {diversity}"
         )
-    return " ".join(said)
+        tops.append(f"n = {top} on {name} ({figures.score_text(nearest)})")
+    than = ", ".join(sure) if sure else "neither BiomedRAG without scorer nor BiomedRAG without diversity"
+    return (
+        f"**BiomedRAG's F1 differs measurably from {than}.** O{'; '.join(said)[1:]}. "
+        f"Of the n nearest sentences tried, the best is {' and '.join(tops)}."
+    )

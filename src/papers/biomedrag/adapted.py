@@ -1,137 +1,119 @@
 """BiomedRAG with an adapted model: what LoRA learns from, and the arms of the adapted model (biomedrag.md, 4.2.4).
 
-The adapted model's prompts hold no list of labels, which it learns from the answers: a third of the tokens.
+The adapted model's chat messages hold no list of labels, which it learns from the answers: a third of the tokens. Plain
+prompts list them, as the released ones do.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from helpers import llm, lora
 from helpers.engine_install import EngineError
 from helpers.llm import LLM
-from helpers.lora import Pair, TrainingLog
+from helpers.lora import Pair
 from helpers.results.answers import Answer
 from helpers.results.record import Run
 from helpers.services import ServiceError
-from papers.biomedrag.arms import Arm, answer_line, biomed_rag, choose_documents, zero_shot
-from papers.biomedrag.corpora import Corpus, Example
-from papers.biomedrag.experiment import draw
-from papers.biomedrag.memory import Document, Memory
-from papers.biomedrag.scorer import Scorer
+from papers.biomedrag.arms import Asking, answer_line, biomed_rag, zero_shot
+from papers.biomedrag.corpora import Corpus, Example, draw
+from papers.biomedrag.memory import Document
+from papers.biomedrag.retriever import Retriever
 from papers.biomedrag.study import answer, asking_of
 
 HELD_OUT = 8
 """Validation rows whose loss is followed."""
-LONGEST = 256
-"""Tokens of a prompt and its answer that training sees."""
 
 
 @dataclass(frozen=True)
-class Retrieval:
-    """How documents are chosen: memory, scorer, and how many retrieved pairs are permuted."""
-
-    memory: Memory
-    scorer: Scorer
-    permuted: int
-
-
-@dataclass(frozen=True)
-class Adapted:
-    """A small model with two adapters.
+class Recipe:
+    """How the adapters are trained.
 
     Attributes:
-        logs: of training, `lora` on plain prompts and `lora_rag` on prompts with BiomedRAG's document.
-        base: the model itself; its server has both adapters.
-        arms: the model alone (`small`), and with each adapter.
-    """
-
-    logs: Mapping[str, TrainingLog]
-    base: LLM
-    arms: Mapping[str, Arm]
-
-
-def adapt(corpus: Corpus, retrieval: Retrieval, model: str, *, steps: int, batch: int, rank: int, seed: int) -> Adapted:
-    """Train both adapters on so many steps of training rows, and serve them beside their base.
-
-    Args:
-        corpus: the data.
-        retrieval: what chooses the documents, in training and after.
-        model: the base, see `helpers.lora.train`.
-        steps: of training.
+        steps: of training; 0 trains nothing.
         batch: rows of a step.
-        rank: of the adapters.
+        rank, alpha, rate: of the adapters, see `helpers.lora.train`.
         seed: of the rows and of training.
-
-    Raises:
-        EngineError: this machine's engine cannot train or serve adapters.
-        ServiceError: the server did not start.
+        longest: tokens of a prompt and its answer that training sees.
+        plain: ask in plain text, see `Asking`.
     """
-    rows, held_out = draw(corpus.train, steps * batch, seed), draw(corpus.validation, HELD_OUT, seed)
-    logs = {
-        name: lora.trained(
-            f"{corpus.name.lower()}-{name}",
-            training_pairs(corpus, rows, documents),
-            training_pairs(corpus, held_out, None),
-            model,
-            steps=steps,
-            rank=rank,
-            seed=seed,
-            batch=batch,
-            max_tokens=LONGEST,
-            evaluations=4,
-        )
-        for name, documents in {"lora": None, "lora_rag": retrieval}.items()
-    }
-    base = llm.connect(model, exact=True, adapters=[log.adapter for log in logs.values()])
-    plain, shown = (
-        asking_of(base.adapted(log.adapter), corpus, offered=False) for log in (logs["lora"], logs["lora_rag"])
-    )
-    arms = {
-        "small": zero_shot(replace(asking_of(base, corpus), definitions={})),
-        "lora": zero_shot(plain),
-        "lora_rag": biomed_rag(
-            shown, retrieval.memory, retrieval.scorer, permuted=retrieval.permuted, name="LoRA and BiomedRAG"
-        ),
-    }
-    return Adapted(logs, base, arms)
+
+    steps: int
+    batch: int
+    rank: int
+    seed: int
+    alpha: int = 0
+    rate: float = 1e-3
+    longest: int = 256
+    plain: bool = False
 
 
 def fine_tuned(
-    run: Run, corpus: Corpus, retrieval: Retrieval, model: str, rows: Sequence[Example], *, steps: int, **settings: int
+    run: Run, corpus: Corpus, retriever: Retriever, model: str, rows: Sequence[Example], recipe: Recipe
 ) -> tuple[list[Answer], str]:
     """Answers of a model alone, fine-tuned, and fine-tuned with BiomedRAG's document; or none, and why.
 
     Args:
         run: takes the model and the seconds of training.
         corpus: the data.
-        retrieval: what chooses the documents.
-        model: that is fine-tuned.
+        retriever: chooses the documents, in training and after.
+        model: the base, see `helpers.lora.train`; its server has both adapters.
         rows: that it answers.
-        steps: of training; 0 trains nothing.
-        settings: batch, rank and seed, see `adapt`.
+        recipe: of training.
     """
+    steps, seed, plain = recipe.steps, recipe.seed, recipe.plain
     if not steps:
         return [], "Without training: this profile sets lora_steps to 0."
+    learned, held_out = draw(corpus.train, steps * recipe.batch, seed), draw(corpus.validation, HELD_OUT, seed)
     try:
-        adapted = adapt(corpus, retrieval, model, steps=steps, **settings)
-        rows_ = answer(run, corpus, adapted.arms, rows, model=model)
+        logs = {
+            arm: lora.trained(
+                f"{corpus.name.lower()}-{arm}",
+                training_pairs(corpus, learned, documents, plain=plain),
+                training_pairs(corpus, held_out, None, plain=plain),
+                model,
+                steps=steps,
+                rank=recipe.rank,
+                alpha=recipe.alpha,
+                rate=recipe.rate,
+                seed=seed,
+                batch=recipe.batch,
+                max_tokens=recipe.longest,
+                evaluations=4,
+            )
+            for arm, documents in {"lora": None, "lora_rag": retriever}.items()
+        }
+        base = llm.connect(model, exact=True, adapters=[log.adapter for log in logs.values()])
+        tuned = [base.adapted(log.adapter) for log in logs.values()]
+        alone, shown = (_tuned(each, corpus, plain) for each in tuned)
+        arms = {
+            "small": zero_shot(replace(asking_of(base, corpus), definitions={}, plain=plain)),
+            "lora": zero_shot(alone),
+            "lora_rag": biomed_rag(shown, retriever, "LoRA and BiomedRAG"),
+        }
+        answers = answer(run, corpus, arms, rows, model=model)
     except (EngineError, ServiceError) as error:
         return [], f"No adapter was trained or served: {error}"
-    run.model_used(adapted.base, "is fine-tuned by LoRA")
-    for arm, log in adapted.logs.items():
+    run.model_used(base, "is fine-tuned by LoRA")
+    for each in (base, *tuned):
+        run.asked(each.usage, f"{corpus.name}: requests to {each.endpoint.model}")
+    for arm, log in logs.items():
         run.timing(f"{corpus.name}: fine-tuning, {arm}", log.seconds, steps=log.settings["steps"], pairs=log.pairs)
-    return rows_, f"{model}, fine-tuned by LoRA in {steps} steps"
+    return answers, f"{model}, fine-tuned by LoRA in {steps} steps"
 
 
-def training_pairs(corpus: Corpus, examples: Sequence[Example], retrieval: Retrieval | None) -> list[Pair]:
-    """Prompts and answers to learn from; with a retrieval, each prompt holds the document that the scorer chose."""
-    asking = asking_of(None, corpus, offered=False)
-    documents: Sequence[Document | None] = [None] * len(examples)
-    if retrieval:
-        documents = choose_documents(retrieval.memory, retrieval.scorer, examples, permuted=retrieval.permuted)
+def _tuned(model: LLM | None, corpus: Corpus, plain: bool) -> Asking:
+    return replace(asking_of(model, corpus, offered=plain), definitions={}, plain=plain)
+
+
+def training_pairs(
+    corpus: Corpus, examples: Sequence[Example], retriever: Retriever | None, *, plain: bool = False
+) -> list[Pair]:
+    """Prompts and answers to learn from; with a retriever, each prompt holds the document that the scorer chose."""
+    asking = _tuned(None, corpus, plain)
+    documents: Sequence[Document | None] = retriever(examples) if retriever else [None] * len(examples)
     return [
-        (asking.messages(e, d.shots if d else ()), answer_line(e, corpus.task))
+        (asking.prompt(e, d.shots if d else ()), answer_line(e, corpus.task))
         for e, d in zip(examples, documents, strict=True)
     ]

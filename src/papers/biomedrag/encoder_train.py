@@ -1,4 +1,4 @@
-"""Fine-tune BiomedRAG's tailored chunk scorer's encoder, or encode by it. Run by `training_child.py`, never imported.
+"""Fine-tune the encoder of BiomedRAG's chunk scorer, or encode by it. Run by `training_child.py`, never imported.
 
 A vector is the mean of the last hidden states of a text's tokens, at length 1, as sentence-transformers makes it.
 """
@@ -19,14 +19,7 @@ DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 
 
 def mean_loss(similarities: Any, taught: Any, objective: str, eta: float) -> Any:  # noqa: ANN401  # tensors
-    """The mean loss over the inputs, the same as `scorer.loss_and_gradient` has.
-
-    Args:
-        similarities: (inputs, most documents) cosines.
-        taught: log P_LLM(y | d, x) of the same shape, -inf where there is no document.
-        objective: see `scorer.Objective`.
-        eta: temperature.
-    """
+    """The loss of `scorer.mean_loss`, of tensors (inputs, most documents); `taught` is -inf where there is none."""
     mask = taught > -math.inf
     logs = torch.log_softmax(similarities.masked_fill(~mask, -math.inf) / eta, dim=1)
     p, q = logs.exp(), torch.softmax(taught, dim=1)
@@ -69,19 +62,19 @@ class TextEncoder:
             start += 1 + n
         return cosines, taught
 
-    def choices(self, inputs: Sequence[dict[str, Any]], batch: int) -> list[int]:
-        """Row of the nearest document of each input, of equals the first."""
-        self.model.eval()
-        found: list[int] = []
-        with torch.inference_mode():
-            for start in range(0, len(inputs), batch):
-                cosines, taught = self.similarities(inputs[start : start + batch])
-                found += cosines.masked_fill(taught == -math.inf, -math.inf).cpu().numpy().argmax(1).tolist()
-        return found
+
+def main(job: dict[str, Any], folder: Path, say: Callable[..., None]) -> None:
+    """Write the vectors of the job's texts, or the encoder tuned on its inputs."""
+    torch.set_num_threads(job["threads"])
+    if "texts" in job:
+        encode(job, folder, say)
+    else:
+        tune(job, folder, say)
 
 
-def tune(job: dict[str, Any], inputs: Sequence[dict[str, Any]], tell: Callable[..., None]) -> TextEncoder:
+def tune(job: dict[str, Any], folder: Path, say: Callable[..., None]) -> None:
     """Fine-tune all weights of the base by AdamW; the rate rises for a tenth of the steps, then falls to 0."""
+    inputs, began, done = job["inputs"], time.perf_counter(), 0
     set_seed(job["seed"])
     encoder = TextEncoder(job["base"], job["max_tokens"])
     encoder.model.train()
@@ -99,45 +92,14 @@ def tune(job: dict[str, Any], inputs: Sequence[dict[str, Any]], tell: Callable[.
             schedule.step()
             optimiser.zero_grad()
             total += float(loss.detach()) * len(rows)
-            tell()
-        tell(loss=total / len(order))
-    return encoder
-
-
-def main(job: dict[str, Any], folder: Path, say: Callable[..., None]) -> None:
-    """Encode the job's texts; or tune on the inputs of all folds but one, for each fold, and then on all inputs.
-
-    What the base itself chooses is told first.
-    """
-    torch.set_num_threads(job["threads"])
-    if "texts" in job:
-        encode(job, folder, say)
-        return
-    inputs, began, step = job["inputs"], time.perf_counter(), 0
-    say(untuned=TextEncoder(job["base"], job["max_tokens"]).choices(inputs, job["batch"]))
-    for fold in (*range(job["folds"]), None):
-
-        def tell(fold: int | None = fold, **line: float) -> None:
-            nonlocal step
-            step += not line
-            say(step=step, fold=fold, **line)
-
-        encoder = tune(job, [one for one in inputs if one["fold"] != fold], tell)
-        if fold is not None:
-            say(fold=fold, chosen=encoder.choices([one for one in inputs if one["fold"] == fold], job["batch"]))
+            done += 1
+            say(step=done)
+        say(step=done, loss=total / len(order))
     folder.mkdir()
     encoder.model.save_pretrained(folder)
     encoder.tokenizer.save_pretrained(folder)
-    texts = {text for one in inputs for text in (one["text"], *one["documents"])}
-    say(
-        done=True,
-        dimension=encoder.model.config.hidden_size,
-        max_tokens=encoder.longest,
-        parameters=sum(p.numel() for p in encoder.model.parameters()),
-        texts=len(texts),
-        cut=sum(len(ids) > encoder.longest for ids in encoder.tokenizer(sorted(texts))["input_ids"]),
-        seconds=time.perf_counter() - began,
-    )
+    size = encoder.model.config.hidden_size
+    say(done=True, dimension=size, max_tokens=encoder.longest, seconds=time.perf_counter() - began)
 
 
 def encode(job: dict[str, Any], folder: Path, say: Callable[..., None]) -> None:

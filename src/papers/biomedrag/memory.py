@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import permutations
-from typing import Literal
 
 import numpy as np
 
@@ -23,19 +22,12 @@ KEYS = 2
 WHOLE_INPUTS = 10
 """Pairs that a task retrieves whose key is the whole input, n in section 4.2.1."""
 
-Key = Literal["chunk", "input"]
-
 
 @dataclass(frozen=True)
 class Shot:
-    """One example that a prompt may hold: a key (a chunk, or a whole input) and the label that is its value.
+    """One example that a prompt may hold: a key (a chunk, or a `whole` input) and the label that is its value.
 
-    Attributes:
-        text: the key.
-        label: the value.
-        triples: of the sentence that the key was taken from.
-        source: identifier of that sentence.
-        whole: whether the key is the whole input.
+    `triples` are those of the sentence that the key was taken from, and `source` is its id.
     """
 
     text: str
@@ -60,12 +52,8 @@ class Document:
 def chunks(text: str, words: int) -> list[str]:
     """Cut a text into consecutive chunks of nearly equal length.
 
-    A text of w words gives v = max(1, w // m) chunks, so that none is shorter than m words unless the text is
+    A text of w words gives v = max(1, w // m) chunks, m being `words`, so that none is shorter unless the text is
     (section 4.2.1: m = w / v; the released code cuts in the same way).
-
-    Args:
-        text: any text; blanks of any kind separate its words.
-        words: m, the words of a chunk.
 
     Raises:
         ValueError: m is not positive.
@@ -83,48 +71,17 @@ class Memory:
 
     Attributes:
         shots: the key-value pairs.
-        words: m, the length of a chunk; unused where keys are whole inputs.
-        key: whether keys are chunks (tasks "heavily reliant on noise") or whole inputs (the others).
+        examples: the sentences that they come from.
+        encoder: E.
+        words: m, the length of a chunk; 0 where keys are whole inputs (tasks that are not "heavily reliant on noise").
     """
 
     def __init__(
-        self,
-        shots: Sequence[Shot],
-        examples: Sequence[Example],
-        encoder: Encoder,
-        *,
-        words: int,
-        key: Key,
+        self, examples: Sequence[Example], descriptions: Mapping[str, str], encoder: Encoder, words: int
     ) -> None:
-        """Index the keys and the sentences they come from; `build` is the way in."""
-        self.shots = tuple(shots)
-        self.examples = tuple(examples)
-        self.encoder = encoder
-        self.words = words
-        self.key = key
-        self._keys = Index.build(encoder.encode([shot.text for shot in self.shots], progress=False))
-        self._sentences = Index.build(encoder.encode([e.text for e in self.examples], progress=False))
+        """Make the memory of labelled examples; the paper takes the validation split.
 
-    @classmethod
-    def build(
-        cls,
-        examples: Sequence[Example],
-        descriptions: Mapping[str, str],
-        encoder: Encoder,
-        *,
-        words: int = 5,
-        keys: int = KEYS,
-        key: Key = "chunk",
-    ) -> Memory:
-        """Make the memory of a set of labelled examples; the paper takes the validation split.
-
-        Args:
-            examples: the source data set D.
-            descriptions: T(l), the description of each label in words.
-            encoder: E.
-            words: m.
-            keys: chunks of a sentence that become keys.
-            key: `chunk`, or `input` for tasks that are not noise-intensive.
+        `descriptions` are T(l), each label in words.
 
         Raises:
             ValueError: there is no example, or a label has no description.
@@ -133,29 +90,32 @@ class Memory:
             raise ValueError("A memory needs labelled examples, and there is none. Give it the validation split.")
         if missing := sorted({e.label for e in examples} - set(descriptions)):
             raise ValueError(f"Labels without a description: {', '.join(missing)}. The retriever compares with it.")
-        if key == "input":
-            whole = [Shot(e.text, e.label, e.triples, e.id, True) for e in examples]
-            return cls(whole, examples, encoder, words=words, key=key)
-        cut = [chunks(e.text, words) for e in examples]
-        of_label = dict(zip(descriptions, encoder.encode(list(descriptions.values()), progress=False), strict=True))
-        vectors = encoder.encode([c for of_one in cut for c in of_one], progress=False)
+        self.examples, self.encoder, self.words = tuple(examples), encoder, words
+        self.shots = self._chunked(descriptions) if words else tuple(map(whole_shot, examples))
+        self._keys = Index.build(encoder.encode([shot.text for shot in self.shots], progress=False))
+        self._sentences = Index.build(encoder.encode([e.text for e in examples], progress=False))
+
+    def _chunked(self, descriptions: Mapping[str, str]) -> tuple[Shot, ...]:
+        """The `KEYS` chunks of each sentence that are nearest to the description of its label."""
+        cut = [chunks(e.text, self.words) for e in self.examples]
+        encoded = self.encoder.encode(list(descriptions.values()), progress=False)
+        of_label = dict(zip(descriptions, encoded, strict=True))
+        vectors = self.encoder.encode([c for of_one in cut for c in of_one], progress=False)
         shots, start = [], 0
-        for example, of_one in zip(examples, cut, strict=True):
+        for example, of_one in zip(self.examples, cut, strict=True):
             nearness = vectors[start : start + len(of_one)] @ of_label[example.label]
             start += len(of_one)
             # the order of equally near chunks is that of the sentence
-            for row in np.argsort(-nearness, kind="stable")[:keys]:
+            for row in np.argsort(-nearness, kind="stable")[:KEYS]:
                 shots.append(Shot(of_one[row], example.label, example.triples, example.id, False))
-        return cls(shots, examples, encoder, words=words, key=key)
+        return tuple(shots)
 
-    def retrieve(self, texts: Sequence[str], *, n: int = WHOLE_INPUTS) -> list[list[Shot]]:
+    def retrieve(self, texts: Sequence[str], n: int = WHOLE_INPUTS) -> list[list[Shot]]:
         """A_x of each text: the nearest key of each of its chunks, the nearest first, each key once.
 
-        Args:
-            texts: inputs x.
-            n: pairs to retrieve where keys are whole inputs.
+        Where keys are whole inputs, it is the `n` nearest.
         """
-        if self.key == "input":
+        if not self.words:
             _, rows = self._keys.search(self.encoder.encode(texts, progress=False), n)
             return [[self.shots[row] for row in of_one] for of_one in rows]
         cut = [chunks(text, self.words) for text in texts]
@@ -174,13 +134,10 @@ class Memory:
         return [[whole_shot(self.examples[row]) for row in of_one] for of_one in rows]
 
     def candidates(self, texts: Sequence[str], *, diverse: bool = True, permuted: int = 2) -> list[list[Document]]:
-        """The database of each text that the scorer chooses from: d0, then what the retriever found.
+        """The database of each text that the scorer chooses from: d0, then permutations of what the retriever found.
 
-        Args:
-            texts: inputs x.
-            diverse: permute (section 4.2.2); without, each retrieved pair is a document of its own (the ablation WD).
-            permuted: the best so many pairs take part in the permutation. The number of documents grows as its
-                factorial, and each costs a request to the LLM.
+        The best `permuted` pairs take part in the permutation (section 4.2.2): the number of documents grows as its
+        factorial, and each costs a request. Not `diverse`, each retrieved pair is a document of its own (ablation WD).
         """
         joined = [
             [Document((nearest[0],)), *(permute(pairs[:permuted]) if diverse else [Document((p,)) for p in pairs])]
@@ -189,17 +146,9 @@ class Memory:
         return [list(dict.fromkeys(documents)) for documents in joined]
 
 
-def memory_of(corpus: Corpus, encoder: Encoder, *, words: int = 5, examples: Sequence[Example] = ()) -> Memory:
-    """The memory of a corpus: chunks as keys, and whole inputs for link prediction (section 4.2.1).
-
-    Args:
-        corpus: the data.
-        encoder: E.
-        words: m.
-        examples: what to build it from, if not from the validation split.
-    """
-    key: Key = "input" if corpus.task == "links" else "chunk"
-    return Memory.build(examples or corpus.validation, corpus.labels, encoder, words=words, key=key)
+def memory_of(corpus: Corpus, encoder: Encoder, *, words: int = 5) -> Memory:
+    """The memory of a corpus: chunks of `words` words as keys, and whole inputs for link prediction (section 4.2.1)."""
+    return Memory(corpus.validation, corpus.labels, encoder, 0 if corpus.task == "links" else words)
 
 
 def whole_shot(example: Example) -> Shot:

@@ -9,7 +9,7 @@ two counts allow. A claim is decided only if every p-value in this range says th
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from fnmatch import fnmatch
 from typing import Final
 
 import pandas as pd
@@ -23,44 +23,43 @@ from helpers.results.verdicts import ALPHA, Tested, all_of
 
 INTERACTIONS: Final = 368
 """Test rows of DDI that state an interaction. More of the printed recalls are whole numbers of these than of all 1,376
-(`balance.grains`), so the claims about DDI are tested on them."""
+(`balance.digits_table`), so the claims about DDI are tested on them."""
 TRIPLES: Final = ("significant_on_git", "better_on_ddi", "knn_below_none_on_ddi", "best_parts")
 """Claims about triples that the printed numbers decide."""
-RELATIONS: Final = ("significant_on_git_re",)
-"""Claims about relations that the printed numbers decide."""
 
-_BASELINES: Final = ("unirel", "onerel", "uie_base", "e2h_large", "e2h_base", "uie_large", "gpt4", "medllama", "llama2")
+_SYSTEMS: Final = ("unirel", "uie_base", "e2h_large", "e2h_base", "uie_large", "gpt4", "medllama", "llama2")
 _RELATION_SYSTEMS: Final = (
     "rt_10", "rt_5", "rt_1", "rt_20", "bert", "biobert", "gpt4", "medllama", "llama2", "medllama_br",
 )  # fmt: skip
-_PARTS: Final = {"ddi": "uie_large", "chemprot": "e2h_large", "git": "onerel"}
-
-
-@dataclass(frozen=True)
-class Compared:
-    """Two printed shares of the same rows.
-
-    Attributes:
-        first: the one that is said to be higher.
-        second: the other.
-        against: the system of the second, and of what it is a share.
-        n: rows.
-    """
-
-    first: Number
-    second: Number
-    against: str
-    n: int
-
-    @property
-    def difference(self) -> float:
-        """First less second, in points."""
-        return 100 * (self.first.value - self.second.value)
-
-    @property
-    def p(self) -> tuple[float, float]:
-        """The lowest and the highest p-value of McNemar's exact test that the two shares allow."""
-        return mcnemar_range(round(self.first.value * self.n), round(self.second.value * self.n), self.n)
+COMPARED: Final = {
+    # OneRel's three columns are out of order: its recall is the third
+    "significant_on_git": {
+        "table1.llama2_br.git_recall": [f"table1.{name}.git_recall" for name in _SYSTEMS] + ["table1.onerel.git_f1"]
+    },
+    "significant_on_git_re": {
+        "table1.llama2_br.git_re_recall": [f"table1.{name}.git_re_recall" for name in _RELATION_SYSTEMS]
+        + ["table4.re_without_scorer.recall", "table4.re_without_diversity.recall"]
+    },
+    "better_on_ddi": {"table1.llama2_br.ddi_f1": ["table1.llama2.ddi_f1", "text.ddi.spbere"]},
+    "knn_below_none_on_ddi": {"table1.llama2.ddi_f1": ["figure2.ddi.*"]},
+    "best_parts": {
+        f"table3.llama2_br_{data}.{part}_recall": [f"table3.{other.format(part)}"]
+        for data, other in {
+            "ddi": "uie_large_ddi.{}_recall",
+            "chemprot": "e2h_large_chemprot.{}_recall",
+            "git": "onerel_git.{}_f1",
+        }.items()
+        for part in ("head", "tail", "relation")
+    },
+}
+"""For each claim that printed numbers decide: the number that is said to be higher, and those that it is held
+against."""
+_MORE: Final = {
+    "significant_on_git": " Precision and F1 are shares of other counts and are not tested.",
+    "better_on_ddi": " The printed recall of BiomedRAG is below that of LLaMA2 13B alone. SPBERE's F1 is from its "
+    "own paper.",
+    "best_parts": " LLaMA2 13B alone, whose whole triples come nearer, is not in Table 3.",
+}
 
 
 def mcnemar_range(first: int, second: int, n: int) -> tuple[float, float]:
@@ -78,44 +77,50 @@ def mcnemar_range(first: int, second: int, n: int) -> tuple[float, float]:
     return low, high
 
 
-def comparisons(printed: Published, claim: str) -> list[Compared]:
-    """The printed shares that decide a claim.
+def verdict(difference: float, low: float, high: float, *, significantly: bool) -> Tested:
+    """Whether a printed difference is one, by the lowest and the highest p-value that it may have.
+
+    If it is said to be significant, it is refuted also where it cannot be.
+    """
+    if difference <= 0 or (significantly and low >= ALPHA):
+        return "differs"
+    return "agrees" if high < ALPHA else "undecided"
+
+
+def tests(printed: Published, claim: str) -> pd.DataFrame:
+    """The range of McNemar's p of each comparison of a claim, adjusted by Holm over them; differences in points.
 
     Raises:
-        ValueError: no printed shares decide it, or the paper does not say how many rows one was counted on.
+        ValueError: the paper does not say how many rows a share was counted on.
     """
-
-    def number(id: str) -> Number:
-        return printed.number(f"biomedrag.{id}")
-
-    def recall(place: str, measure: str) -> Number:
-        # OneRel's three columns are out of order: its recall is the third
-        return number(f"{place}.{measure.replace('recall', 'f1') if 'onerel' in place else measure}")
-
-    if claim == "significant_on_git":
-        ours = number("table1.llama2_br.git_recall")
-        others = [recall(f"table1.{system}", "git_recall") for system in _BASELINES]
-        return [Compared(ours, other, other.row, _rows(ours)) for other in others]
-    if claim == "significant_on_git_re":
-        ours = number("table1.llama2_br.git_re_recall")
-        others = [number(f"table1.{system}.git_re_recall") for system in _RELATION_SYSTEMS]
-        others += [number(f"table4.re_without_{part}.recall") for part in ("scorer", "diversity")]
-        return [Compared(ours, other, other.row.removeprefix("Relation Extraction, "), _rows(ours)) for other in others]
-    if claim == "better_on_ddi":
-        ours, others = number("table1.llama2_br.ddi_f1"), [number("table1.llama2.ddi_f1"), number("text.ddi.spbere")]
-        return [Compared(ours, other, other.row, _rows(ours)) for other in others]
-    if claim == "knn_below_none_on_ddi":
-        alone = number("table1.llama2.ddi_f1")
-        drawn = [other for other in printed.numbers if other.id.startswith("biomedrag.figure2.ddi.")]
-        return [Compared(alone, other, other.row, _rows(alone)) for other in drawn]
-    if claim == "best_parts":
-        return [
-            Compared(number(f"table3.llama2_br_{data}.{part}_recall"), other, f"{other.row}, {part}", _rows(other))
-            for data, system in _PARTS.items()
-            for part in ("head", "tail", "relation")
-            for other in [recall(f"table3.{system}_{data}", f"{part}_recall")]
-        ]
-    raise ValueError(f"The printed numbers do not decide {claim!r}; they do {', '.join(TRIPLES + RELATIONS)}.")
+    pairs = [
+        (printed.number(f"biomedrag.{ours}"), other)
+        for ours, patterns in COMPARED[claim].items()
+        for pattern in patterns
+        for other in printed.numbers
+        if fnmatch(other.id, f"biomedrag.{pattern}")
+    ]
+    ranges = [
+        mcnemar_range(round(ours.value * _rows(ours)), round(o.value * _rows(ours)), _rows(ours)) for ours, o in pairs
+    ]
+    lows, highs = (holm(side) for side in zip(*ranges, strict=True))
+    rows = []
+    for (ours, other), low, high in zip(pairs, lows, highs, strict=True):
+        part = f", {other.id.rpartition('.')[2].partition('_')[0]}" if claim == "best_parts" else ""
+        difference = 100 * (ours.value - other.value)
+        rows.append(
+            {
+                "printed": f"{ours.row}, {ours.column}: {ours.printed}",
+                "against": other.row.removeprefix("Relation Extraction, ") + part,
+                "theirs": other.printed,
+                "difference": difference,
+                "rows": _rows(ours),
+                "low": low,
+                "high": high,
+                "verdict": verdict(difference, low, high, significantly=not claim.endswith("_on_ddi")),
+            }
+        )
+    return pd.DataFrame(rows)
 
 
 def _rows(number: Number) -> int:
@@ -124,77 +129,12 @@ def _rows(number: Number) -> int:
     return INTERACTIONS if "ddi" in number.id else number.n
 
 
-def verdict(difference: float, low: float, high: float, *, significantly: bool) -> Tested:
-    """Whether a printed difference is one, by the lowest and the highest p-value that it may have.
-
-    Args:
-        difference: that is said to be positive.
-        low: p-value.
-        high: p-value.
-        significantly: whether it is said to be significant; only then is it refuted where it cannot be.
-    """
-    if difference <= 0 or (significantly and low >= ALPHA):
-        return "differs"
-    return "agrees" if high < ALPHA else "undecided"
-
-
-def tests(compared: Sequence[Compared], *, significantly: bool = True) -> pd.DataFrame:
-    """The range of McNemar's p of each comparison, adjusted by Holm over them.
-
-    Returns:
-        A row a comparison: first, against, printed, difference (points), rows, low, high, verdict.
-    """
-    lows, highs = (holm([each.p[side] for each in compared]) for side in (0, 1))
-    return pd.DataFrame(
-        [
-            {
-                "first": f"{each.first.row}, {each.first.column}: {each.first.printed}",
-                "against": each.against,
-                "printed": each.second.printed,
-                "difference": each.difference,
-                "rows": each.n,
-                "low": low,
-                "high": high,
-                "verdict": verdict(each.difference, low, high, significantly=significantly),
-            }
-            for each, low, high in zip(compared, lows, highs, strict=True)
-        ]
-    )
-
-
 def decision(printed: Published, claim: str) -> Decision:
     """What the printed numbers say about a claim; where they do not decide it, the paired answers would have to."""
-    table = tests(comparisons(printed, claim), significantly=not claim.endswith("_on_ddi"))
+    table = tests(printed, claim)
     decided = all_of(table["verdict"])
     # of the rows that the verdict hangs on, the one with the smallest difference
     weakest = table[table["verdict"] == decided].sort_values("difference").iloc[0]
-    why = _why(table, weakest, claim)
-    if decided == "undecided":
-        why += " The paired answers, which would decide it, are not public."
-        return Decision("cannot be run", why, reason="not public")
-    return Decision(decided, why)
-
-
-def shown(printed: Published, claims: Sequence[str]) -> figures.Html:
-    """The comparisons of some claims, a row each."""
-    of_claims = [tests(comparisons(printed, c), significantly=not c.endswith("_on_ddi")) for c in claims]
-    table = pd.concat(of_claims, ignore_index=True)
-    rows = pd.DataFrame(
-        {
-            "printed": table["first"],
-            "against": table["against"],
-            "theirs": table["printed"],
-            "difference, points": [figures.signed(x, 2) for x in table["difference"]],
-            "rows": table["rows"],
-            "p (Holm), lowest": table["low"].map(figures.p_text),
-            "p (Holm), highest": table["high"].map(figures.p_text),
-            "verdict": table["verdict"],
-        }
-    )
-    return figures.table(rows, "Printed numbers: the range of McNemar's p that they allow, adjusted by Holm")
-
-
-def _why(table: pd.DataFrame, weakest: pd.Series, claim: str) -> str:
     surely = int(((table["high"] < ALPHA) & (table["difference"] > 0)).sum())
     low, high = figures.p_words(weakest["low"]), figures.p_words(weakest["high"])
     why = (
@@ -204,12 +144,20 @@ def _why(table: pd.DataFrame, weakest: pd.Series, claim: str) -> str:
     )
     if claim.endswith("_on_ddi"):
         why += f" Counted are the {INTERACTIONS} test rows that state an interaction, as the printed recalls suggest."
-    return why + _MORE.get(claim, "")
+    why += _MORE.get(claim, "")
+    if decided == "undecided":
+        why += " The paired answers that would decide it are not public."
+        return Decision("cannot be run", why, reason="not public")
+    return Decision(decided, why)
 
 
-_MORE: Final = {
-    "significant_on_git": " Precision and F1 are shares of other counts and are not tested.",
-    "better_on_ddi": " The printed recall of BiomedRAG is below that of LLaMA2 13B alone. SPBERE's F1 is from its "
-    "own paper.",
-    "best_parts": " LLaMA2 13B alone, whose whole triples come nearer, is not in Table 3.",
-}
+def shown(printed: Published, claims: Sequence[str]) -> figures.Html:
+    """The comparisons of some claims, a row each."""
+    table = pd.concat([tests(printed, claim) for claim in claims], ignore_index=True)
+    table["difference"] = [figures.signed(x, 2) for x in table["difference"]]
+    for side in ("low", "high"):
+        table[side] = table[side].map(figures.p_text)
+    names = {"difference": "difference, points", "low": "p (Holm), lowest", "high": "p (Holm), highest"}
+    return figures.table(
+        table.rename(columns=names), "Printed numbers: the range of McNemar's p that they allow, adjusted by Holm"
+    )

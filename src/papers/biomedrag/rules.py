@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final
 
 from helpers.results import figures, verdicts
 from helpers.results.outcomes import Comparison, Outcomes
@@ -22,7 +22,7 @@ SEVERAL: Final = 5
 """The least n of several sentences."""
 
 
-def beats_llm(outcomes: Outcomes, **_: Any) -> Decision:  # noqa: ANN401  # facts that other rules ask for
+def beats_llm(outcomes: Outcomes, **_: object) -> Decision:
     """Whether BiomedRAG improves the language model that it is added to (section 2.1).
 
     The fine-tuned arms decide where they were run with a model that the claim is about, else the prompted arms.
@@ -31,18 +31,18 @@ def beats_llm(outcomes: Outcomes, **_: Any) -> Decision:  # noqa: ANN401  # fact
     named = " ".join(tuned.frame.model.unique()).lower()
     both = set(tuned.arms) == {"lora", "lora_rag"} and any(word.lower() in named for word in SCOPE)
     first, second = ("lora_rag", "lora") if both else ("biomedrag", "zero_shot")
-    return _within(Rule(better=(first,), than=(second,), measure="right", each="task", scope=SCOPE), outcomes)
+    return _better(first, (second,), outcomes)
 
 
-def one_chunk_beats_many(outcomes: Outcomes, **_: Any) -> Decision:  # noqa: ANN401
+def one_chunk_beats_many(outcomes: Outcomes, **_: object) -> Decision:
     """Whether BiomedRAG is better than RA-KNN-n for every n that was tried (sections 2.2 and 3)."""
     tried = tuple(f"knn_{n}" for n in _tried(outcomes) if n)
     if not tried:
         return Decision("not run", "No n nearest sentences were tried.", reason="no answers")
-    return _within(Rule(better=("biomedrag",), than=tried, measure="right", each="task"), outcomes)
+    return _better("biomedrag", tried, outcomes)
 
 
-def more_documents_do_not_help(outcomes: Outcomes, **_: Any) -> Decision:  # noqa: ANN401
+def more_documents_do_not_help(outcomes: Outcomes, **_: object) -> Decision:
     """Whether the largest n leaves no room for a gain of 2 points over one sentence (section 2.2, Figure 2)."""
     tried = _tried(outcomes)
     if 1 not in tried or max(tried) < MANY:
@@ -54,7 +54,7 @@ def more_documents_do_not_help(outcomes: Outcomes, **_: Any) -> Decision:  # noq
     return Decision(verdict, f"n = {max(tried)} minus n = 1: {told}.")
 
 
-def shorter_input(outcomes: Outcomes, **_: Any) -> Decision:  # noqa: ANN401
+def shorter_input(outcomes: Outcomes, **_: object) -> Decision:
     """Whether BiomedRAG's prompts have fewer tokens than those of RA-KNN-n with several sentences (section 2.2)."""
     longer = [(f"knn_{n}", "biomedrag") for n in _tried(outcomes) if n >= SEVERAL]
     if not longer:
@@ -65,43 +65,29 @@ def shorter_input(outcomes: Outcomes, **_: Any) -> Decision:  # noqa: ANN401
     return Decision(verdict, f"Prompt tokens of RA-KNN-n minus those of BiomedRAG: {told}.")
 
 
-def significant_on_git(_: Outcomes, *, printed: Published, **__: Any) -> Decision:  # noqa: ANN401
-    """Whether BiomedRAG is significantly better than all baselines on GIT (section 2.1), from the printed numbers."""
-    return printed_tests.decision(printed, "significant_on_git")
+def _printed(claim: str) -> Callable[..., Decision]:
+    """The rule of a claim that the printed numbers decide, see `printed_tests.COMPARED`."""
+
+    def decide(_: Outcomes, *, printed: Published, **__: object) -> Decision:
+        return printed_tests.decision(printed, claim)
+
+    return decide
 
 
-def significant_on_git_re(_: Outcomes, *, printed: Published, **__: Any) -> Decision:  # noqa: ANN401
-    """The same on GIT-RE, against its own variants too (section 2.1)."""
-    return printed_tests.decision(printed, "significant_on_git_re")
-
-
-def better_on_ddi(_: Outcomes, *, printed: Published, **__: Any) -> Decision:  # noqa: ANN401
-    """Whether BiomedRAG is better than LLaMA2 13B alone and SPBERE on DDI (sections 2.1 and 2.2)."""
-    return printed_tests.decision(printed, "better_on_ddi")
-
-
-def knn_below_none_on_ddi(_: Outcomes, *, printed: Published, **__: Any) -> Decision:  # noqa: ANN401
-    """Whether LLaMA2 13B alone is better than RA-KNN-n on DDI (section 2.2, Figure 2 (a))."""
-    return printed_tests.decision(printed, "knn_below_none_on_ddi")
-
-
-def best_parts(_: Outcomes, *, printed: Published, **__: Any) -> Decision:  # noqa: ANN401
-    """Whether BiomedRAG has the highest recall of heads, tails and relations (section 2.1, Table 3)."""
-    return printed_tests.decision(printed, "best_parts")
+significant_on_git = _printed("significant_on_git")
+significant_on_git_re = _printed("significant_on_git_re")
+better_on_ddi = _printed("better_on_ddi")
+knn_below_none_on_ddi = _printed("knn_below_none_on_ddi")
+best_parts = _printed("best_parts")
 
 
 def scorer_fits_the_sentence(
-    _: Outcomes,
-    *,
-    released: Mapping[str, Sequence[Choice]],
-    commonest: str,
-    **__: Any,  # noqa: ANN401
+    _: Outcomes, *, released: Mapping[str, Sequence[Choice]], commonest: str, **__: object
 ) -> Decision:
     """Whether the trained scorer's released documents fit their sentences better than what is not trained.
 
-    Args:
-        released: the chosen documents by retriever, see `papers.biomedrag.released`; empty for the bundled sample.
-        commonest: relation of training.
+    `released` are the chosen documents by retriever, see `papers.biomedrag.released`; empty for the bundled sample.
+    `commonest` is the relation of training.
     """
     if not released:
         return Decision("not run", "The released choices are not part of the bundled sample.", reason="no answers")
@@ -124,7 +110,8 @@ def scorer_fits_the_sentence(
     return Decision(verdict, why, max(adjusted))
 
 
-def _within(rule: Rule, outcomes: Outcomes) -> Decision:
+def _better(first: str, others: tuple[str, ...], outcomes: Outcomes) -> Decision:
+    rule = Rule(better=(first,), than=others, measure="right", each="task", scope=SCOPE)
     return evaluate(rule, outcomes, "rerun", paper="biomedrag")
 
 

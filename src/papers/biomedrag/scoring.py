@@ -3,29 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
-from typing import Final, Literal, get_args
+from typing import Final
 
 from papers.biomedrag.corpora import Triple
 
-Part = Literal["triple", "head", "tail", "relation"]
-PARTS: Final[tuple[Part, ...]] = get_args(Part)
+PARTS: Final = ("triple", "head", "tail", "relation")
 """What Table 3 scores apart."""
 MEASURES: Final = ("precision", "recall", "f1")
 
 
-def parse_triples(answer: str) -> list[Triple] | None:
-    """The triples of an answer: one `head|relation|tail` a line, and nothing else.
-
-    Returns:
-        The triples without repeats, in their order; None if there is none or a line is something else.
-    """
+def parse_triples(answer: str) -> list[Triple]:
+    """The distinct triples of an answer in lines `head|relation|tail`; none if a line is something else."""
     triples = []
     for line in filter(None, map(str.strip, answer.splitlines())):
         parts = [part.strip() for part in line.split("|")]
         if len(parts) != 3 or not all(parts):
-            return None
+            return []
         triples.append(Triple(*parts))
-    return list(dict.fromkeys(triples)) or None
+    return list(dict.fromkeys(triples))
 
 
 def parse_label(answer: str, labels: Sequence[str]) -> str | None:
@@ -35,16 +30,13 @@ def parse_label(answer: str, labels: Sequence[str]) -> str | None:
     return known.get(told, known.get(same_text(told.removesuffix("."))))
 
 
-def part_items(triples: Sequence[Triple], part: Part) -> set[Hashable]:
-    """Triples, or one part of them, as they are compared: without case and runs of white space."""
-    return {_part(triple, part) for triple in triples}
-
-
-def _part(triple: Triple, part: Part) -> Hashable:
-    head, relation, tail = (same_text(text) for text in (triple.head, triple.relation, triple.tail))
-    return {"triple": (head, relation, tail), "head": head, "tail": tail, "relation": relation}[part]
+def part_items(triples: Sequence[Triple], part: str) -> set[Hashable]:
+    """Triples, or one of `PARTS`, as they are compared: without case and runs of white space."""
+    if part == "triple":
+        return {(same_text(t.head), same_text(t.relation), same_text(t.tail)) for t in triples}
+    return {same_text(getattr(t, part)) for t in triples}
 
 
 def same_text(text: str) -> str:
-    """A text without what does not tell it apart."""
+    """A text without case and runs of white space."""
     return " ".join(text.casefold().split())

@@ -1,6 +1,5 @@
 """Chapters 07 to 11, from the rows of a corpus to answers, measures, printed cells and reasons.
 
-Every arm takes examples and gives predictions (`papers.biomedrag.arms`); here they become rows of the table of answers.
 An answer that cannot be read answers nothing: it lowers recall and not precision. Rows of the same text share a
 cluster, for the data sets repeat their texts.
 """
@@ -8,7 +7,7 @@ cluster, for the data sets repeat their texts.
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 import pandas as pd
@@ -20,27 +19,20 @@ from helpers.results.metrics import Score
 from helpers.results.outcomes import Outcomes
 from helpers.results.published import Number, Published
 from helpers.results.record import Run
-from helpers.vectors import Encoder
 from papers.biomedrag.arms import (
     Arm,
     Asking,
     Prediction,
     answer_line,
     biomed_rag,
-    encoded,
     given,
-    majority,
-    nearest_label,
     ra_knn,
-    tfidf,
     triple_line,
     zero_shot,
 )
-from papers.biomedrag.balance import KEYS
-from papers.biomedrag.corpora import Corpus, Example, Task
-from papers.biomedrag.experiment import Lesson
-from papers.biomedrag.links import known_names, pair_classifier
-from papers.biomedrag.memory import Memory
+from papers.biomedrag.corpora import KEYS, Corpus, Example
+from papers.biomedrag.floors import known_names
+from papers.biomedrag.retriever import Retriever
 from papers.biomedrag.scorer import cosine_scorer
 from papers.biomedrag.scoring import MEASURES, PARTS, part_items, same_text
 
@@ -54,7 +46,7 @@ ARMS: Final = {
     "blanks": ("Blanks and a linear classifier", "#079c6b"),
     "names": ("Known names and a linear classifier", "#079c6b"),
     "zero_shot": ("LLM alone", "#c35410"),
-    "told": ("LLM, told what blanks mark", "#c35410"),
+    "told": ("LLM with the blanks explained", "#c35410"),
     "knn": ("LLM, n nearest inputs (RA-KNN-n)", "#c35410"),
     "cosine": ("BiomedRAG without scorer", "#af219d"),
     "plain": ("BiomedRAG without diversity", "#af219d"),
@@ -66,6 +58,8 @@ ARMS: Final = {
 """Label and colour of each arm, in the order of tables."""
 LABELS: Final = {arm: label for arm, (label, _) in ARMS.items()}
 COLOURS: Final = {arm: colour for arm, (_, colour) in ARMS.items()}
+GIVEN: Final = {arm: f"{LABELS[arm]}, given the pair" for arm in ("majority", "nearest", "tfidf", "encoded")}
+"""Labels of arms that are given the gold pair of a triple, and predict its relation."""
 FLOORS: Final = ("nearest", "tfidf", "encoded", "pair", "pair_new", "blanks", "names")
 """Arms that learn from the training split without a language model."""
 ROWS: Final = {"gpt4": "zero_shot", "gpt4_br": "biomedrag", "llama2": "lora", "llama2_br": "lora_rag"}
@@ -76,15 +70,17 @@ QUESTIONS: Final = {
 }
 """What a prompt asks of a text, in place of the task's own question."""
 READABLE: Final = 0.1
-"""The largest share of unread answers with which an arm stands beside a printed row; above it, formats are compared."""
-_WHY: Final = (
-    (("gpt4", "gpt4_br", "llama2", "llama2_br"), "No model was fine-tuned and readable on this data set in this run."),
-    (("medllama", "medllama_br"), "MedLLaMA 13B, fine-tuned; one fine-tuned model is rerun, beside LLaMA2 13B."),
-    (
+"""The largest share of unparsed answers with which an arm is compared with a printed row; above, formats differ."""
+_WHY: Final = {
+    **dict.fromkeys(ROWS, "No model was fine-tuned and readable on this data set in this run."),
+    **dict.fromkeys(
+        ("medllama", "medllama_br"), "MedLLaMA 13B, fine-tuned; one fine-tuned model is rerun, beside LLaMA2 13B."
+    ),
+    **dict.fromkeys(
         ("bert", "biobert", "gatortron"),
         "A fine-tuned encoder; here a logistic regression on a small encoder's vectors is shown in its place.",
     ),
-)
+}
 _OTHER: Final = "Another system with code and training of its own; this notebook reruns the paper's method."
 
 
@@ -118,15 +114,7 @@ def units(corpus: Corpus, rows: Sequence[Example]) -> list[Asked]:
 
 
 def answer(run: Run, corpus: Corpus, arms: Mapping[str, Arm], rows: Sequence[Example], model: str = "") -> list[Answer]:
-    """Let each arm answer these rows of a corpus; the predictions as rows of the table of answers.
-
-    Args:
-        run: of the notebook.
-        corpus: the data; its name is the answers' task.
-        arms: by name.
-        rows: that each of them answers.
-        model: who answers, for arms that ask one.
-    """
+    """Let each arm answer these rows of a corpus, whose name is the task; `model` answers for arms that ask one."""
 
     def scored(arm: Arm) -> Callable[[Sequence[Asked]], list[Answer]]:
         return lambda asked: [
@@ -141,17 +129,18 @@ def row_of(corpus: Corpus, example: Example, said: Prediction) -> Answer:
 
     Triples have the same of their parts (Table 3), as `head_f1`. Every asked prompt counts its tokens.
     """
-    measures = {"right": (float(_right(corpus.task, example, said)), 1.0)}
-    if corpus.task == "triples":
-        for part in PARTS:
-            of_part = counted(part_items(example.triples, part), part_items(said.triples, part))
-            measures |= {f"{part}_{name}": pair for name, pair in of_part.items()}
-        measures |= {name: measures[f"triple_{name}"] for name in MEASURES if f"triple_{name}" in measures}
+    triples = corpus.task == "triples"
+    if triples:
+        gold, told = part_items(example.triples, "triple"), part_items(said.triples, "triple")
     else:
-        measures |= counted({example.label}, {said.label} if said.label else set())
+        gold, told = {example.label}, {said.label} if said.label else set()
+    measures = {"right": (float(gold == told), 1.0)}
+    for part in PARTS if triples else ():
+        of_part = counted(part_items(example.triples, part), part_items(said.triples, part))
+        measures |= {f"{part}_{name}": pair for name, pair in of_part.items()}
+    measures |= counted(gold, told)
     if said.prompt_tokens:
         measures["prompt_tokens"] = (float(said.prompt_tokens), 1.0)
-    triples = corpus.task == "triples"
     return Answer(
         task=corpus.name,
         answer=said.reply or None,
@@ -161,12 +150,6 @@ def row_of(corpus: Corpus, example: Example, said: Prediction) -> Answer:
         measures=measures,
         requests=[said.request] if said.request else [],
     )
-
-
-def _right(task: Task, example: Example, said: Prediction) -> bool:
-    if task == "triples":
-        return part_items(example.triples, "triple") == part_items(said.triples, "triple")
-    return example.label == said.label
 
 
 def counted(gold: set[Hashable], told: set[Hashable]) -> Measures:
@@ -179,10 +162,8 @@ def counted(gold: set[Hashable], told: set[Hashable]) -> Measures:
 def asking_of(llm: LLM | None, corpus: Corpus, *, offered: bool = True) -> Asking:
     """How a language model is asked about a corpus; relations are listed with their definitions (section 4.3.1).
 
-    Args:
-        llm: the model; None where only prompts are made.
-        corpus: the data.
-        offered: whether the prompt lists the labels; a fine-tuned model knows them.
+    A prompt that is not `offered` lists no labels: a fine-tuned model knows them. None is a model where only prompts
+    are made.
     """
     defined = offered and corpus.task in ("triples", "relations")
     question = QUESTIONS.get(corpus.name, "")
@@ -190,27 +171,14 @@ def asking_of(llm: LLM | None, corpus: Corpus, *, offered: bool = True) -> Askin
     return Asking(llm, corpus.task, tuple(corpus.labels), question=question, offered=offered, definitions=definitions)
 
 
-def floor_arms(corpus: Corpus, encoder: Encoder) -> dict[str, Arm]:
-    """The arms without a language model, for tasks whose answer is a label."""
-    arms = {
-        "majority": majority(corpus),
-        "nearest": nearest_label(corpus, encoder),
-        "tfidf": tfidf(corpus),
-        "encoded": encoded(corpus, encoder),
-    }
-    if corpus.task == "links":
-        arms |= {"pair": pair_classifier(corpus), "pair_new": pair_classifier(corpus, new=True)}
-    return arms
-
-
-def prompted_arms(asking: Asking, memory: Memory, lesson: Lesson, *, n: int, permuted: int) -> dict[str, Arm]:
+def prompted_arms(asking: Asking, retriever: Retriever, n: int) -> dict[str, Arm]:
     """The arms with a prompted model: alone, with the n nearest inputs, with a document by cosine or by the scorer."""
-    cosine = cosine_scorer(memory.encoder.dimension, lesson.scorer.eta)
+    cosine = cosine_scorer(retriever.memory.encoder.dimension, retriever.scorer.eta)
     return {
         "zero_shot": zero_shot(asking),
-        "knn": ra_knn(asking, memory, n),
-        "cosine": biomed_rag(asking, memory, cosine, permuted=permuted, name="without scorer"),
-        "biomedrag": biomed_rag(asking, memory, lesson.scorer, permuted=permuted),
+        "knn": ra_knn(asking, retriever.memory, n),
+        "cosine": biomed_rag(asking, replace(retriever, scorer=cosine), "without scorer"),
+        "biomedrag": biomed_rag(asking, retriever),
     }
 
 
@@ -220,10 +188,7 @@ def prompted_arms(asking: Asking, memory: Memory, lesson: Lesson, *, n: int, per
 def report(run: Run, out: Outcomes, notes: Mapping[str, str]) -> None:
     """Report the arms beside Tables 1 to 3 and the gains of the text; of every other printed number, why not.
 
-    Args:
-        run: takes values and reasons.
-        out: rows of all arms.
-        notes: data set -> a remark to each of its reruns. Its names are the data sets that are reported.
+    `notes` has a remark to each rerun of a data set; its names are the data sets that are reported.
     """
     names = {KEYS[name]: name for name in notes}
     for number in run.printed.numbers:
@@ -238,7 +203,7 @@ def report(run: Run, out: Outcomes, notes: Mapping[str, str]) -> None:
         elif (table, row) == ("text", "gain") and key in names:
             _gain(run, number.id, out, names[key], last, notes[names[key]])
         elif table == "figure2" and row in names and not row.startswith("git"):
-            run.not_run(number.id, _why("llama2"))
+            run.not_run(number.id, _WHY["llama2"])
         elif table == "text" and row in names:
             run.not_run(number.id, _OTHER)
 
@@ -246,7 +211,7 @@ def report(run: Run, out: Outcomes, notes: Mapping[str, str]) -> None:
 def _cell(run: Run, id: str, out: Outcomes, name: str, row: str, measure: str, note: str) -> None:
     rows = beside_row(out, name, row)
     if rows is None:
-        run.not_run(id, _why(row))
+        run.not_run(id, _WHY.get(row, _OTHER))
     elif not rows.measured(measure):
         run.not_run(id, f"No answer names a relation, so the {measure} of {len(rows.frame)} rows is undefined.")
     else:
@@ -259,7 +224,7 @@ def _cell(run: Run, id: str, out: Outcomes, name: str, row: str, measure: str, n
 def _gain(run: Run, id: str, out: Outcomes, name: str, model: str, note: str) -> None:
     alone, with_it = beside_row(out, name, model), beside_row(out, name, f"{model}_br")
     if alone is None or with_it is None:
-        run.not_run(id, _why(model))
+        run.not_run(id, _WHY.get(model, _OTHER))
     else:
         score = gain(alone.and_(with_it.frame), ROWS[f"{model}_br"], ROWS[model])
         points = Score(100 * score.value, score.n, 100 * score.low, 100 * score.high)
@@ -267,7 +232,7 @@ def _gain(run: Run, id: str, out: Outcomes, name: str, model: str, note: str) ->
 
 
 def beside_row(out: Outcomes, name: str, row: str) -> Outcomes | None:
-    """The rerun that stands beside a printed row on a data set, or None: no such arm, or too many answers unread."""
+    """The rerun compared with a printed row on a data set, or None: no such arm, or too many unparsed answers."""
     rows = out.where(source="rerun", task=name, arm=ROWS.get(row, ""))
     fine = len(rows.frame) and (not row.startswith("llama2") or (~rows.frame.parsed.astype(bool)).mean() <= READABLE)
     return rows if fine else None
@@ -279,10 +244,6 @@ def gain(out: Outcomes, first: str, second: str) -> Score:
     return Score(test.difference, test.n, test.low, test.high)
 
 
-def _why(row: str) -> str:
-    return next((why for rows, why in _WHY if row in rows), _OTHER)
-
-
 # ---------------------------------------------------------------------------------------------------- what a page shows
 
 
@@ -292,20 +253,12 @@ def printed_of(printed: Published, name: str) -> list[Number]:
 
 
 def beside(run: Run, out: Outcomes, name: str, caption: str) -> figures.Html:
-    """All systems of Table 1 or 2 on a data set with their printed F1, and every arm of this run.
-
-    Args:
-        run: has the printed numbers.
-        out: rows of all arms.
-        name: of the data set.
-        caption: of the table.
-    """
+    """All systems of Table 1 or 2 on a data set with their printed F1, and every arm of this run."""
     mine = out.where(task=name, source="rerun")
     rows, shown = [], set()
     for number in printed_of(run.printed, name):
         row = number.id.split(".")[2]
-        here = beside_row(out, name, row)
-        arm = ROWS[row] if here else ""
+        arm = ROWS[row] if beside_row(out, name, row) else ""
         shown.add(arm)
         rows.append({"system": number.row, "printed F1": number.printed, **_scores(mine, arm)})
     rows += [{"system": "", "printed F1": None, **_scores(mine, arm)} for arm in mine.arms if arm not in shown]
@@ -321,13 +274,6 @@ def _scores(out: Outcomes, arm: str) -> dict[str, object]:
     return {"here": out.label(arm), "n": n, **told, "prompt tokens": tokens and figures.number(tokens.value, "count")}
 
 
-def tests(out: Outcomes, name: str, others: Sequence[str], first: str = "biomedrag") -> figures.Html:
-    """Paired tests by text of which rows an arm has right, against others on one data set."""
-    of = out.where(task=name)
-    found = of.against([(first, other) for other in others if other in of.arms], "right")
-    return of.tests(found, f"{name}: share of rows right, paired tests by text")
-
-
 def split_note(whole: Corpus, parts: Corpus, words: int) -> str:
     """How MTSamples differs here from the paper: shares of an own split, and where a report was cut, in words."""
     shares = [f"{100 * len(rows) / len(whole.test):.0f}" for rows in parts.splits.values()]
@@ -336,15 +282,8 @@ def split_note(whole: Corpus, parts: Corpus, words: int) -> str:
 
 
 def summary(run: Run, out: Outcomes, names: Sequence[str], floors: Sequence[str] = FLOORS) -> str:
-    """The page's answer: for each data set the best arm without a language model, the printed F1, and the LLM.
-
-    Args:
-        run: has the printed numbers.
-        out: rows of all arms.
-        names: of the data sets.
-        floors: arms without a language model to take the best of.
-    """
-    lines = []
+    """The page's answer: whether BiomedRAG helps the LLM, and how far the best of `floors` and the paper come."""
+    gains, others, helped, beaten = [], [], 0, 0
     for name in names:
         of = out.where(task=name)
         reached = {arm: of.score("f1", arm).value for arm in of.arms if arm in floors}
@@ -352,13 +291,20 @@ def summary(run: Run, out: Outcomes, names: Sequence[str], floors: Sequence[str]
         printed = next(n for n in printed_of(run.printed, name) if ".llama2_br." in n.id).printed
         gained = gain(of, "biomedrag", "zero_shot")
         model = of.frame.model[of.frame.arm == "biomedrag"].iloc[0]
-        lines.append(
-            f"- **{name}**: without a language model, *{of.label(best)}* has an F1 of "
-            f"{figures.score_text(of.score('f1', best))}, n = {of.score('f1', best).n:,}. BiomedRAG changes the F1 of "
-            f"{model}, prompted, by {figures.points_text(gained.value, gained.low, gained.high)} points, n = "
-            f"{gained.n}. Printed for LLaMA2 13B, fine-tuned, with BiomedRAG: {printed.replace('%', ' %')}."
+        helped += gained.low > 0
+        beaten += reached[best] > of.score("f1", "biomedrag").value
+        points = figures.points_text(gained.value, gained.low, gained.high)
+        gains.append(f"{points} points on **{name}** (n = {gained.n})")
+        score = of.score("f1", best)
+        others.append(
+            f"{of.label(best)} reaches {figures.score_text(score)} on **{name}** (n = {score.n:,}; printed for LLaMA2 "
+            f"13B + BiomedRAG: {printed.replace('%', ' %')})"
         )
-        if {"lora", "lora_rag"} <= set(of.arms):
-            told = ", ".join(f"{of.label(a)} {figures.score_text(of.score('f1', a))}" for a in ("lora", "lora_rag"))
-            lines.append(f"  Fine-tuned here, {of.frame.model[of.frame.arm == 'lora'].iloc[0]}: {told}.")
-    return "\n".join(lines)
+    helps, higher = (f"helps the prompted model on {helped} of {len(names)} data sets", f"higher F1 on {beaten}")
+    if len(names) == 1:
+        helps = f"{'helps' if helped else 'does not measurably help'} the prompted model"
+        higher = f"{'higher' if beaten else 'lower'} F1"
+    return (
+        f"**Retrieval by BiomedRAG {helps}; a method without a language model has the {higher}.** It changes the F1 of "
+        f"{model} by {', '.join(gains)}. Without a language model, {'; '.join(others)}."
+    )

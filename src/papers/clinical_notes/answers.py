@@ -1,15 +1,16 @@
 """Answers about charts in words, with citations (clinical_notes.md, "generator.py").
 
-A language model answers from passages and cites them in brackets. What its words say is read off by patterns and held
-against the gold facts.
+A language model answers from passages and cites them in brackets; what its words say is read off by patterns. Code
+answers the same questions with a few lines for each kind on the columns of a registry.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Sequence
 from datetime import date
+
+import pandas as pd
 
 from helpers.completions import Reply
 from helpers.llm import LLM
@@ -19,6 +20,8 @@ from helpers.results.answers import Answer, Item
 from helpers.results.outcomes import Outcomes
 from papers.clinical_notes.chart_questions import ASKED, NOT_FOUND, ChartQuestion, Kind, Value, spoken
 from papers.clinical_notes.cleaning import milligrams
+from papers.clinical_notes.extraction_scores import gold_status
+from papers.clinical_notes.gold import Charts, FactT, MedicationEvent, Note, Symptom
 from papers.clinical_notes.passages import Chunk
 from papers.clinical_notes.query import Lexicon
 from papers.clinical_notes.questions import by_note
@@ -36,20 +39,16 @@ ARMS = {
 COLOURS = dict(zip(ARMS, ("#125ee0", "#c35410", "#af219d", "#079c6b"), strict=True))
 
 
-# ----------------------------------------------------------------------------------------------------------- passages
-
-
 def retrieved(retriever: Retriever, questions: Sequence[ChartQuestion], k: int) -> list[list[Chunk]]:
     """The `k` best passages for each question, in order of date."""
-    found = [retriever.retrieve(question.text, k=k).passages for question in questions]
-    return [sorted(chunks, key=_by_date) for chunks in found]
+    return [_by_date(retriever.retrieve(question.text, k=k).passages) for question in questions]
 
 
 def right_passages(questions: Sequence[ChartQuestion], chunks: Sequence[Chunk]) -> list[list[Chunk]]:
     """All passages that hold a part of each question's answer, in order of date."""
     of_note = by_note(chunks)
     right = [{c.id: c for p in q.places for c in of_note.get(p.note, ()) if supports(q, c)} for q in questions]
-    return [sorted(of.values(), key=_by_date) for of in right]
+    return [_by_date(of.values()) for of in right]
 
 
 def shortened(passages: Sequence[Chunk], k: int) -> tuple[Chunk, ...]:
@@ -62,11 +61,8 @@ def supports(question: ChartQuestion, passage: Chunk) -> bool:
     return any(p.note == passage.note and passage.covers(p.start, p.end) for p in question.places)
 
 
-def _by_date(chunk: Chunk) -> tuple[date, str]:
-    return chunk.date, chunk.id
-
-
-# ------------------------------------------------------------------------------------------------------------ the arm
+def _by_date(chunks: Iterable[Chunk]) -> list[Chunk]:
+    return sorted(chunks, key=lambda chunk: (chunk.date, chunk.id))
 
 
 def answer_prompt(question: ChartQuestion, passages: Sequence[Chunk]) -> list[dict[str, str]]:
@@ -76,9 +72,7 @@ def answer_prompt(question: ChartQuestion, passages: Sequence[Chunk]) -> list[di
         "statement put the number of the passage that says so in brackets, like [2]. If the passages do not tell, "
         f"write exactly: {NOT_FOUND}. Answer in one short sentence."
     )
-    shown = "\n\n".join(
-        f"[{i}] ({passage.date})\n{passage.text.strip()}" for i, passage in enumerate(passages, start=1)
-    )
+    shown = "\n\n".join(f"[{i}] ({passage.date})\n{passage.text.strip()}" for i, passage in enumerate(passages, 1))
     return chat(system, f"{shown}\n\nQuestion: {question.text}\n{ASKED[question.kind][1]}")
 
 
@@ -100,33 +94,23 @@ def by_model(
 def judged(question: ChartQuestion, reply: Reply, shown: Sequence[Chunk], lexicon: Lexicon) -> Answer:
     """A reply with its measures; one that could not be read is wrong, whatever the chart holds.
 
-    Measures: accuracy; says_not_found; cites (of answers with a value, those that cite a shown passage);
-    citations_resolve (numbers in brackets, those of a shown passage); citation_precision (cited passages, those that
-    hold the answer) and citation_recall (shown passages that hold it, those cited) where the chart has one.
+    Measures: accuracy; cites (of answers with a value, those that cite a shown passage); citation_precision (cited
+    passages, those that hold the answer) where the chart has one.
     """
-    said = read_answer(question, reply.text, lexicon)
-    cited = [shown[n - 1] for n in said.cited if 1 <= n <= len(shown)]
+    numbers, value = read_answer(question, reply.text, lexicon)
+    cited = [shown[n - 1] for n in numbers if 1 <= n <= len(shown)]
     good = [c for c in shown if supports(question, c)]
-    right = question.truth is None if said.not_found else said.value is not None and question.is_right(said.value)
-    measures = {"accuracy": (float(right), 1.0), "says_not_found": (float(said.not_found), 1.0)}
-    if said.value is not None:
+    said = value not in (None, NOT_FOUND)
+    measures = {"accuracy": (float(value is not None and question.is_right(value if said else None)), 1.0)}
+    if said:
         measures["cites"] = (float(bool(cited)), 1.0)
-    if said.cited:
-        measures["citations_resolve"] = (float(len(cited)), float(len(said.cited)))
-    if question.truth and not said.not_found:
-        both = float(sum(c in good for c in cited))
-        measures |= {
-            name: (both, float(len(of)))
-            for name, of in (("citation_precision", cited), ("citation_recall", good))
-            if of
-        }
-    tells = "tells, in a shown passage" if good else "tells, in none shown"
+    if question.truth and value != NOT_FOUND and cited:
+        measures["citation_precision"] = (float(sum(c in good for c in cited)), float(len(cited)))
     return Answer(
         task=question.kind,
-        strata={"the chart": tells if question.truth else "does not tell"},
         answer=reply.text,
-        predicted=NOT_FOUND if said.not_found else None if said.value is None else spoken(said.value),
-        parsed=said.not_found or said.value is not None,
+        predicted=None if value is None else spoken(value),
+        parsed=value is not None,
         cut=reply.status == "cut",
         overflow=reply.status == "overflow",
         items=[Item(c.id, str(n), gold=c in good, predicted=c in cited) for n, c in enumerate(shown, start=1)],
@@ -135,29 +119,20 @@ def judged(question: ChartQuestion, reply: Reply, shown: Sequence[Chunk], lexico
     )
 
 
-# ---------------------------------------------------------------------------------------------------- reading answers
-
-
-@dataclass(frozen=True)
-class Said:
-    """What could be read off an answer: numbers in brackets, each once, and the value or "not found"."""
-
-    cited: tuple[int, ...]
-    value: Value | None
-    not_found: bool
-
-
 _CITATION = re.compile(r"\[\s*(\d+(?:\s*[,;]\s*\d+)*)\s*\]")
 
 
-def read_answer(question: ChartQuestion, text: str, lexicon: Lexicon) -> Said:
-    """Read citations, the value and "Not found in chart" off a model's words."""
-    numbers = [int(n) for group in _CITATION.findall(text) for n in re.split(r"\s*[,;]\s*", group)]
+def read_answer(question: ChartQuestion, text: str, lexicon: Lexicon) -> tuple[list[int], Value | None]:
+    """The numbers in brackets, each once, and the value that a model's words give, which may be `NOT_FOUND`.
+
+    The value is None if the words could not be read.
+    """
+    numbers = dict.fromkeys(int(n) for group in _CITATION.findall(text) for n in re.findall(r"\d+", group))
     # the question, if the model repeats it, holds no answer
     words = _CITATION.sub(" ", text).replace(question.text, " ")
-    not_found = bool(re.search(r"\bnot\s+(?:found|mentioned|stated|documented|in the (?:chart|passages))", words, re.I))
-    value = None if not_found else _READERS[question.kind](words, lexicon)
-    return Said(tuple(dict.fromkeys(numbers)), value, not_found)
+    if re.search(r"\bnot\s+(?:found|mentioned|stated|documented|in the (?:chart|passages))", words, re.I):
+        return [*numbers], NOT_FOUND
+    return [*numbers], _READERS[question.kind](words, lexicon)
 
 
 _TIMES = {"once": 1, "twice": 2, "bid": 2, "b.i.d": 2, "tid": 3, "t.i.d": 3, "qd": 1, "qhs": 1, "nightly": 1, "one": 1}
@@ -165,12 +140,7 @@ _TIMES |= {"two": 2, "three": 3, "thrice": 3, "four": 4, "q12h": 2, "q8h": 3, "q
 _EVERY = {"12": 2.0, "8": 3.0, "24": 1.0, "6": 4.0}
 
 
-def read_dose(words: str, _: Lexicon | None = None) -> float | None:
-    """The first amount in mg (or g) of a text."""
-    return milligrams(re.sub(r"\bmilligrams?\b", "mg", words, flags=re.I))
-
-
-def read_times(words: str, _: Lexicon | None = None) -> float | None:
+def _times(words: str) -> float | None:
     """Times a day, from a number, a word or an abbreviation."""
     lowered = words.lower()
     if match := re.search(r"every\s+(\d+)\s*h", lowered):
@@ -186,7 +156,7 @@ def read_times(words: str, _: Lexicon | None = None) -> float | None:
     return float(alone[1]) if alone else None
 
 
-def read_dates(words: str, _: Lexicon | None = None) -> tuple[date, date] | None:
+def _dates(words: str) -> tuple[date, date] | None:
     """The earliest and the latest date of a text."""
     days = []
     for text in re.findall(r"\d{4}-\d{2}-\d{2}", words):
@@ -197,29 +167,124 @@ def read_dates(words: str, _: Lexicon | None = None) -> tuple[date, date] | None
     return (min(days), max(days)) if days else None
 
 
-def _word(options: Sequence[str]) -> Callable[[str, Lexicon], str | None]:
-    def read(words: str, _: Lexicon) -> str | None:
-        lowered = words.lower().replace("partially effective", "partial").replace("partly effective", "partial")
-        lowered = lowered.replace("not effective", "ineffective").replace("not successful", "refractory")
-        found = [(m.start(), word) for word in options if (m := re.search(rf"\b{word}", lowered))]
-        # who repeats the list of choices has not chosen
-        return min(found)[1] if 0 < len(found) < len(options) else None
-
-    return read
+def _word(words: str, options: Sequence[str]) -> str | None:
+    lowered = words.lower().replace("partially effective", "partial").replace("partly effective", "partial")
+    lowered = lowered.replace("not effective", "ineffective").replace("not successful", "refractory")
+    found = [(m.start(), word) for word in options if (m := re.search(rf"\b{word}", lowered))]
+    # who repeats the list of choices has not chosen
+    return min(found)[1] if 0 < len(found) < len(options) else None
 
 
 _READERS: dict[Kind, Callable[[str, Lexicon], Value | None]] = {
     "medications": lambda words, lexicon: lexicon.drugs_in(words) or None,
-    "dose": read_dose,
-    "outcome": _word(OUTCOMES),
-    "timeline": read_dates,
-    "effectiveness": _word(EFFECTS),
-    "frequency": read_times,
+    "dose": lambda words, _: milligrams(re.sub(r"\bmilligrams?\b", "mg", words, flags=re.I)),
+    "outcome": lambda words, _: _word(words, OUTCOMES),
+    "timeline": lambda words, _: _dates(words),
+    "effectiveness": lambda words, _: _word(words, EFFECTS),
+    "frequency": lambda words, _: _times(words),
     "symptoms": lambda words, lexicon: lexicon.symptoms_in(words) or None,
 }
 
 
-# ------------------------------------------------------------------------------------------------------ in one answer
+def by_code(registry: pd.DataFrame, antiseizure: Iterable[str]) -> Callable[[Sequence[ChartQuestion]], list[Answer]]:
+    """An arm without a model: see `answer_by_registry`."""
+    known = frozenset(antiseizure)
+
+    def answer(questions: Sequence[ChartQuestion]) -> list[Answer]:
+        values = [answer_by_registry(registry, question, known) for question in questions]
+        return [
+            Answer(
+                task=question.kind,
+                predicted=NOT_FOUND if value is None else spoken(value),
+                measures={"accuracy": (float(question.is_right(value)), 1.0)},
+            )
+            for question, value in zip(questions, values, strict=True)
+        ]
+
+    return answer
+
+
+def answer_by_registry(registry: pd.DataFrame, question: ChartQuestion, antiseizure: frozenset[str]) -> Value | None:
+    """The answer that the registry's columns give; None if they hold none, which reads as "Not found in chart".
+
+    The registry is the paper's ("Registry schema"); a note without a medication has one row without it. The question's
+    text is not read.
+    """
+    rows = registry[registry.patient_id == question.patient]
+    rows = rows.assign(day=pd.to_datetime(rows.note_date))
+    if question.since and question.until:
+        rows = rows[rows.day.between(pd.Timestamp(question.since), pd.Timestamp(question.until))]
+    if question.drug:
+        rows = rows[rows.medication == question.drug]
+    return _ANSWER[question.kind](rows, antiseizure) if len(rows) else None
+
+
+def _dose(rows: pd.DataFrame, _: frozenset[str]) -> Value | None:
+    doses = [dose for text in rows.medication_dosage.dropna() if (dose := milligrams(str(text)))]
+    return doses[-1] if doses else None
+
+
+def _frequency(rows: pd.DataFrame, _: frozenset[str]) -> Value | None:
+    times = pd.to_numeric(rows.intake_times_per_day, errors="coerce").dropna()
+    return float(times.mode().iloc[0]) if len(times) else None
+
+
+def _outcome(rows: pd.DataFrame, _: frozenset[str]) -> Value | None:
+    last_year = rows.seizure_status[rows.day >= rows.day.max() - pd.Timedelta(days=365)]
+    if not (last_year == "positive").any():
+        return "successful" if (last_year == "negative").any() else None
+    failed = rows.medication[rows.medication_effectiveness == "ineffective"].nunique()
+    return "refractory" if failed >= 2 else "undetermined"
+
+
+def _effectiveness(rows: pd.DataFrame, _: frozenset[str]) -> Value | None:
+    known = rows.sort_values("note_date", kind="stable").medication_effectiveness
+    known = known[known.isin(EFFECTS)]
+    return str(known.iloc[-1]) if len(known) else None
+
+
+_ANSWER: dict[str, Callable[[pd.DataFrame, frozenset[str]], Value | None]] = {
+    "medications": lambda rows, antiseizure: frozenset(rows.medication.dropna()) & antiseizure or None,
+    "dose": _dose,
+    "outcome": _outcome,
+    "timeline": lambda rows, _: (rows.day.min().date(), rows.day.max().date()),
+    "effectiveness": _effectiveness,
+    "frequency": _frequency,
+    "symptoms": lambda rows, _: frozenset(name for names in rows.seizure_symptoms for name in names) or None,
+}
+
+
+def gold_registry(charts: Charts) -> pd.DataFrame:
+    """The registry as a perfect extraction would make it: the columns that `answer_by_registry` reads, from gold facts.
+
+    What was copied forward is left out, and so is a drug that is only an idea or taken by a relative.
+    """
+
+    def own(facts: Iterable[FactT], note: Note) -> list[FactT]:
+        return [f for f in facts if f.note_id == note.note_id and f.copied_from is None]
+
+    rows: list[dict[str, object]] = []
+    for chart in charts:
+        signs = [s for s in chart.of(Symptom) if s.role == "seizure" and s.context == "affirmed"]
+        taken = [m for m in chart.of(MedicationEvent) if not m.past and m.action != "single dose"]
+        for note in chart.notes:
+            common: dict[str, object] = {
+                "patient_id": chart.patient_id,
+                "note_date": note.date.isoformat(),
+                "seizure_status": gold_status(chart, note),
+                "seizure_symptoms": sorted({s.name for s in own(signs, note)}),
+            }
+            rows += [
+                common
+                | {
+                    "medication": m.drug,
+                    "medication_dosage": f"{m.dose_mg:g} mg" if m.dose_mg else None,
+                    "intake_times_per_day": m.times_per_day,
+                    "medication_effectiveness": m.effectiveness,
+                }
+                for m in own(taken, note)
+            ] or [common]
+    return pd.DataFrame(rows)
 
 
 def summary(outcomes: Outcomes, model: str) -> str:

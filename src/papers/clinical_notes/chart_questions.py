@@ -11,12 +11,13 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import date, timedelta
 from itertools import islice
-from typing import Literal, TypeAlias
+from typing import Literal, NamedTuple, TypeAlias
 
 import numpy as np
 
-from papers.clinical_notes.gold import Chart, Charts, Fact, MedicationEvent
-from papers.clinical_notes.questions import Names, Place, exposures, month_and_year, month_of, name_drug, year_of
+from papers.clinical_notes.gold import Chart, Charts, Fact, MedicationEvent, SeizureStatus, Symptom
+from papers.clinical_notes.questions import QUESTIONS, Names, Place, exposures, month_of, name_drug, year_of
+from papers.clinical_notes.wording import words
 
 Kind = Literal["medications", "dose", "outcome", "timeline", "effectiveness", "frequency", "symptoms"]
 Value: TypeAlias = "frozenset[str] | float | str | tuple[date, date]"
@@ -26,37 +27,7 @@ ABSENT = "not in the chart"
 SLACK = timedelta(days=31)
 """How far a first or last date may be off: a passage may give the month alone."""
 
-ASKED: dict[Kind, tuple[str, str]] = {
-    "medications": (
-        "Which antiseizure medications did patient {p} take in {year}?",
-        "Name every antiseizure drug, nothing else.",
-    ),
-    "dose": (
-        "How much {d} did patient {p} take at one time in {month}?",
-        "Give the dose at one time in mg.",
-    ),
-    "outcome": (
-        "Is the medication regimen of patient {p} refractory or successful?",
-        "Say successful if there were no seizures in the last year, refractory if seizures go on after two drugs "
-        "failed, else undetermined.",
-    ),
-    "timeline": (
-        "What is the timeline of patient {p} under {d}: from when to when was it taken?",
-        "Give the first and the last date as YYYY-MM-DD.",
-    ),
-    "effectiveness": (
-        "How effective was {d} for patient {p}?",
-        "Say at last: effective, partial, ineffective, or not tolerated.",
-    ),
-    "frequency": (
-        "How many times a day did patient {p} take {d} in {month}?",
-        "Give the number of times a day.",
-    ),
-    "symptoms": (
-        "What seizure-related symptoms did patient {p} have while on {d}?",
-        "Name the symptoms that the patient has during seizures, nothing that is denied.",
-    ),
-}
+ASKED: dict[Kind, tuple[str, str]] = words(QUESTIONS)["chart"]
 """The paper's seven kinds ("RAG-LLM"): how each is asked, and in what form it is to be answered."""
 KINDS: tuple[Kind, ...] = tuple(ASKED)
 
@@ -100,7 +71,7 @@ class ChartQuestion:
     def is_right(self, value: Value | None) -> bool:
         """Whether a value is a right answer; None is right where the chart holds none."""
         if self.truth is None or value is None:
-            return self.truth is None and value is None
+            return self.truth is value
         if isinstance(value, tuple):
             spans = [span for span in self.truth if isinstance(span, tuple)]
             return any(all(abs(a - b) <= SLACK for a, b in zip(span, value, strict=True)) for span in spans)
@@ -116,12 +87,11 @@ def spoken(value: Value) -> str:
     return f"{value:g}" if isinstance(value, float) else value
 
 
-@dataclass(frozen=True)
-class _Case:
+class _Case(NamedTuple):
     """What could be asked of one chart, the facts that answer it, and the right answers."""
 
     kind: Kind
-    facts: tuple[Fact, ...]
+    facts: Sequence[Fact]
     truth: tuple[Value, ...] | None
     drug: str | None = None
     year: int | None = None
@@ -142,59 +112,47 @@ def write_chart_questions(charts: Charts, names: Names, per_kind: int, absent: i
         for i in rng.permutation(can)[:per_kind]:
             cases = [case for case in of_chart[i] if case.kind == kind]
             chosen.append((charts.charts[i], cases[rng.integers(len(cases))]))
-    missing = (
-        (chart, case)
-        for i in rng.permutation(len(charts))
-        for chart in [charts.charts[i]]
-        for case in _absent(chart, names, rng)
-    )
-    chosen += islice(missing, absent)
+    order = (charts.charts[i] for i in rng.permutation(len(charts)))
+    chosen += islice(((chart, case) for chart in order for case in _absent(chart, names, rng)), absent)
     return [_worded(chart, case, names, rng) for chart, case in chosen]
 
 
 def _chart_cases(chart: Chart, names: Names) -> Iterator[_Case]:
-    own = [m for m in chart.medications if m.copied_from is None and not m.past and m.drug in names]
+    events = chart.of(MedicationEvent)
+    own = [m for m in events if m.copied_from is None and not m.past and m.drug in names]
     regular = [m for m in own if m.action != "single dose"]
     for year in sorted({m.date.year for m in regular}):
         of = [m for m in regular if m.date.year == year]
-        yield _Case("medications", tuple(of), (frozenset(m.drug for m in of),), year=year)
+        yield _Case("medications", of, (frozenset(m.drug for m in of),), year=year)
     end = chart.notes[-1].date
-    needed: list[Fact] = [s for s in chart.seizures if (end - s.date).days <= 365]
-    if chart.outcome != "successful":  # then it matters which drugs have failed
-        needed += [m for m in own if m.effectiveness == "ineffective" or _added(m)]
-    yield _Case("outcome", tuple(needed), (chart.outcome,))
+    needed: list[Fact] = [s for s in chart.of(SeizureStatus) if (end - s.date).days <= 365]
+    if chart.outcome != "successful":  # then it matters which drugs have failed, so that another one was begun
+        added = ("start", "lack of effect")
+        needed += [m for m in own if m.effectiveness == "ineffective" or (m.action, m.reason) == added]
+    yield _Case("outcome", needed, (chart.outcome,))
     months: dict[tuple[str, date], list[MedicationEvent]] = defaultdict(list)
     for m in regular:
         if m.dose_mg is not None and m.times_per_day:
             months[m.drug, m.date.replace(day=1)].append(m)
     for (drug, month), of in months.items():
         doses, times = {float(m.dose_mg or 0) for m in of}, {float(m.times_per_day or 0) for m in of}
-        yield _Case("dose", tuple(of), tuple(sorted(doses)), drug, month=month)
-        yield _Case("frequency", tuple(of), tuple(sorted(times)), drug, month=month)
+        yield _Case("dose", of, tuple(sorted(doses)), drug, month=month)
+        yield _Case("frequency", of, tuple(sorted(times)), drug, month=month)
+    signs = [s for s in chart.of(Symptom) if s.role == "seizure" and s.context == "affirmed"]
     for drug, span in exposures(chart).items():
-        if drug in names:
-            yield from _drug_cases(chart, drug, span, own)
-
-
-def _added(event: MedicationEvent) -> bool:
-    """Whether a drug was begun because another one, at its full dose, did too little."""
-    return event.action == "start" and event.reason == "lack of effect"
-
-
-def _drug_cases(chart: Chart, drug: str, span: tuple[date, date], own: Sequence[MedicationEvent]) -> Iterator[_Case]:
-    ends = tuple(m for m in own if drug in (m.drug, m.replaces) and m.date in span)
-    yield _Case("timeline", ends, (span,), drug)
-    if judged := [m for m in own if m.drug == drug and m.effectiveness]:
-        last = str(max(judged, key=lambda m: m.date).effectiveness)
-        yield _Case("effectiveness", tuple(m for m in judged if m.effectiveness == last), (last,), drug)
-    during = [s for s in chart.symptoms if span[0] <= s.date <= span[1]]
-    if signs := [s for s in during if s.role == "seizure" and s.context == "affirmed"]:
-        yield _Case("symptoms", tuple(signs), (frozenset(s.name for s in signs),), drug)
+        if drug not in names:
+            continue
+        yield _Case("timeline", [m for m in own if drug in (m.drug, m.replaces) and m.date in span], (span,), drug)
+        if rated := [m for m in own if m.drug == drug and m.effectiveness]:
+            last = str(max(rated, key=lambda m: m.date).effectiveness)
+            yield _Case("effectiveness", [m for m in rated if m.effectiveness == last], (last,), drug)
+        if during := [s for s in signs if span[0] <= s.date <= span[1]]:
+            yield _Case("symptoms", during, (frozenset(s.name for s in during),), drug)
 
 
 def _absent(chart: Chart, names: Names, rng: np.random.Generator) -> Iterator[_Case]:
     """A question about a drug that no sentence of the chart names, be it as an idea or of a relative."""
-    never = sorted(names.keys() - {m.drug for m in chart.mentions} - {m.drug for m in chart.medications})
+    never = sorted(names.keys() - {m.drug for m in chart.mentions} - {m.drug for m in chart.of(MedicationEvent)})
     if never:
         kinds: tuple[Kind, ...] = ("dose", "timeline", "effectiveness", "frequency", "symptoms")
         kind, drug = kinds[rng.integers(len(kinds))], never[rng.integers(len(never))]
@@ -203,16 +161,12 @@ def _absent(chart: Chart, names: Names, rng: np.random.Generator) -> Iterator[_C
 
 
 def _worded(chart: Chart, case: _Case, names: Names, rng: np.random.Generator) -> ChartQuestion:
-    since, until = None, None
-    if case.year:
-        since, until = year_of(case.year)
-    if case.month:
-        since, until = month_of(case.month)
+    since, until = month_of(case.month) if case.month else year_of(case.year) if case.year else (None, None)
     text = ASKED[case.kind][0].format(
         p=chart.patient_id,
         d=name_drug(case.drug, names, rng)[0] if case.drug else "",
         year=case.year,
-        month=month_and_year(case.month) if case.month else "",
+        month=f"{case.month:%B %Y}" if case.month else "",
     )
     places = tuple(Place(f.note_id, f.start, f.end, 2) for f in case.facts)
     return ChartQuestion(case.kind, text, chart.patient_id, case.drug, since, until, case.truth, places)

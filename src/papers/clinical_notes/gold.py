@@ -1,7 +1,4 @@
-"""What a synthetic chart holds: notes, the facts stated in them, and the spans that name things.
-
-Facts point at the passages that state them, spans at their characters. `papers.clinical_notes.charts` makes them.
-"""
+"""What a synthetic chart holds: notes, the facts stated in them, and the spans that name drugs; `charts` makes them."""
 
 from __future__ import annotations
 
@@ -9,7 +6,7 @@ import hashlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import date
-from typing import Literal, get_args
+from typing import Literal, TypeVar, get_args
 
 Split = Literal["train", "dev", "test"]
 NoteKind = Literal["clinic visit", "phone call", "admission", "discharge summary", "EEG report"]
@@ -26,9 +23,6 @@ LABELS: tuple[Label, ...] = get_args(Label)
 """Med7's seven labels (Kormilitzin et al. 2021)."""
 CONTEXTS: tuple[Context, ...] = get_args(Context)
 """medspaCy's classes of ConText; affirmed is what none of its modifiers touches."""
-
-
-# ------------------------------------------------------------------------------------------------- notes and gold
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,36 +43,29 @@ class Fact:
     `date` is when it was so; of a passage that was copied forward (`copied_from`) the date of the older note.
     """
 
-    patient_id: str
-    note_id: str
-    start: int
-    end: int
+    note_id: str = ""
+    start: int = 0
+    end: int = 0
     date: date
     copied_from: str | None = None
 
 
+FactT = TypeVar("FactT", bound=Fact)
+
+
 @dataclass(frozen=True, kw_only=True)
 class MedicationEvent(Fact):
-    """What happened to one drug at one date; what the passage does not state is None.
+    """What happened to one drug (by generic name) at one date; what the passage does not state is None.
 
-    Attributes:
-        drug: generic name, a key of `data/clinical_drugs.yml` where that has it.
-        dose_mg: at one time, after the event; `unit` is as written.
-        units: of the form at one time ("2 tablets" of `dose_mg / units` each); 1 where it is not said.
-        replaces: the drug that a switch ends.
-        reason: in the passage's own terms (a side effect, seizures, seizure freedom).
-        effectiveness: how well the drug worked up to then.
-        past: from before the chart begins; `date` is then that of the note.
+    The dose is at one time, after the event, in so many units of the form. `replaces` is the drug that a switch ends.
+    A `past` event is from before the chart begins; `date` is then that of the note.
     """
 
     drug: str
     action: Action
     dose_mg: float | None = None
-    unit: str | None = None
     units: float = 1
     times_per_day: float | None = None
-    route: str | None = None
-    form: str | None = None
     replaces: str | None = None
     reason: str | None = None
     effectiveness: Effectiveness | None = None
@@ -87,14 +74,9 @@ class MedicationEvent(Fact):
 
 @dataclass(frozen=True, kw_only=True)
 class SeizureStatus(Fact):
-    """Whether the patient had seizures up to `date`, of which kind and how many a month (None: not said).
-
-    A note that says nothing has no such fact, which is the paper's "unknown".
-    """
+    """Whether the patient had seizures up to `date`; a note without one has the paper's status "unknown"."""
 
     status: Literal["positive", "negative"]
-    kind: str | None = None
-    per_month: float | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -126,52 +108,26 @@ class FamilyHistory(Fact):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Adherence(Fact):
-    """Whether the patient takes what is prescribed, and about how many doses a week are missed."""
-
-    good: bool
-    missed: int = 0
-
-
-@dataclass(frozen=True, kw_only=True)
 class Mention:
     """One span of a note with one of Med7's seven labels.
 
-    Attributes:
-        value: what it stands for, in one spelling: the generic name, "500 mg", times a day, "oral", "tablet".
-        drug: the generic name that it belongs to; its own for a DRUG.
-        role: whether the patient takes that drug then, took it once, might, is allergic to it, or a relative takes it.
-        wording: whose words the sentence is in; a held-out term in any sentence is held out.
-        template: the shared wording that the sentence is in, or that was paraphrased; a held-out one is itself.
+    `value` is what it stands for in one spelling ("500 mg", "oral"), `drug` the generic name that it belongs to. `role`
+    says whether the patient takes that drug then, took it once, might, is allergic to it, or a relative takes it.
     """
 
-    note_id: str
-    start: int
-    end: int
+    note_id: str = ""
+    start: int = 0
+    end: int = 0
     label: Label
     value: str
     drug: str
     role: Role = "current"
     wording: Wording = "shared"
-    template: str = ""
-
-
-@dataclass(frozen=True, kw_only=True)
-class ContextMention:
-    """One span that names a seizure or a symptom, and its ConText class."""
-
-    note_id: str
-    start: int
-    end: int
-    term: str
-    context: Context
-    wording: Wording = "shared"
-    template: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Chart:
-    """A patient's notes in order of date, all gold facts in order of note and place (copies included), and all spans.
+    """A patient's notes in order of date, with all facts (copies included) and spans in order of note and place.
 
     `outcome` is successful (no seizures in the last year), refractory (seizures in spite of two drugs at a full dose),
     or undetermined. `identifiers` are made-up numbers that a note gives away: none may reach a record or the book.
@@ -179,28 +135,15 @@ class Chart:
 
     patient_id: str
     split: Split
-    epilepsy: Literal["focal", "generalised"]
     outcome: Outcome
     notes: tuple[Note, ...]
-    medications: tuple[MedicationEvent, ...]
-    seizures: tuple[SeizureStatus, ...]
-    symptoms: tuple[Symptom, ...]
-    eegs: tuple[EegFinding, ...]
-    family: tuple[FamilyHistory, ...]
-    adherence: tuple[Adherence, ...]
+    facts: tuple[Fact, ...]
     mentions: tuple[Mention, ...]
-    contexts: tuple[ContextMention, ...]
     identifiers: tuple[str, ...]
 
-    @property
-    def facts(self) -> tuple[Fact, ...]:
-        """All gold facts, kind after kind."""
-        return (*self.medications, *self.seizures, *self.symptoms, *self.eegs, *self.family, *self.adherence)
-
-    @property
-    def spans(self) -> tuple[Mention | ContextMention, ...]:
-        """All gold spans, kind after kind."""
-        return (*self.mentions, *self.contexts)
+    def of(self, kind: type[FactT]) -> list[FactT]:
+        """The facts of one kind."""
+        return [fact for fact in self.facts if isinstance(fact, kind)]
 
 
 @dataclass(frozen=True)

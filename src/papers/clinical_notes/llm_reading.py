@@ -1,4 +1,4 @@
-"""A language model that reads a note and answers in JSON, or says of one mention what ConText says."""
+"""A language model that reads a note and answers in JSON, or says of one condition what ConText says."""
 
 from __future__ import annotations
 
@@ -11,20 +11,16 @@ from helpers.completions import Choice
 from helpers.llm import LLM
 from helpers.rag.prompts import chat
 from papers.clinical_notes.cleaning import CONTEXT_LIMIT, clean, generic_name, normal
-from papers.clinical_notes.extraction import ATTRIBUTES, Extractor, Medication, Reading, Text
-from papers.clinical_notes.gold import CONTEXTS, LABELS
+from papers.clinical_notes.extraction import ATTRIBUTES, Extractor, Medication, Reading
+from papers.clinical_notes.gold import CONTEXTS, Note
 
 _TEXTS: Final = {"drug": 40, "strength": 20, "frequency": 24, "route": 16, "form": 24}
 """What is read of a drug, and the most characters of each."""
 
 
 def _object(properties: Mapping[str, Any]) -> dict[str, Any]:
-    return {
-        "type": "object",
-        "properties": properties,
-        "required": list(properties),
-        "additionalProperties": False,
-    }
+    required = {"required": list(properties), "additionalProperties": False}
+    return {"type": "object", "properties": properties, **required}
 
 
 _ROLES: Final = ["current", "historical", "hypothetical", "family", "allergy"]
@@ -67,11 +63,8 @@ def parse_extraction(note_id: str, answer: str) -> Reading:
 
 
 def _medication(item: Mapping[str, str]) -> Medication:
-    values: dict[str, Any] = {
-        name: normal(label, text)
-        for label in LABELS
-        if label != "DRUG" and (text := item.get(name := ATTRIBUTES[label], "").strip())
-    }
+    said = {name: (label, item.get(name, "").strip()) for label, name in ATTRIBUTES.items()}
+    values: dict[str, Any] = {name: normal(label, text) for name, (label, text) in said.items() if text}
     return Medication(drug=generic_name(item["drug"].strip()), role=item["role"], **values)  # type: ignore[arg-type]
 
 
@@ -79,7 +72,7 @@ def by_llm(model: LLM, max_tokens: int) -> Extractor:
     """A language model that answers in JSON of a fixed schema, at temperature 0."""
     response_format = {"type": "json_schema", "json_schema": {"name": "note", "schema": _SCHEMA}}
 
-    def read(notes: Sequence[Text]) -> list[Reading]:
+    def read(notes: Sequence[Note]) -> list[Reading]:
         replies = model.chat_many(
             [extraction_prompt(clean(note.text).text) for note in notes],
             max_tokens=max_tokens,
@@ -104,13 +97,13 @@ _ASK_CONTEXT: Final = (
 
 
 def context_prompt(text: str, start: int, end: int) -> list[dict[str, str]]:
-    """The messages that ask for the class of one span, with the line that it stands in."""
+    """The messages that ask for the class of one span, with its line."""
     first, last = text.rfind("\n", 0, start) + 1, text.find("\n", end)
     passage = text[max(first, start - CONTEXT_LIMIT) : min(last if last >= 0 else len(text), end + CONTEXT_LIMIT)]
     return [{"role": "user", "content": _ASK_CONTEXT.format(term=text[start:end], passage=clean(passage).text)}]
 
 
-def classify_by_llm(model: LLM, texts: Sequence[Text], spans: Sequence[tuple[int, int]]) -> list[Choice]:
+def classify_by_llm(model: LLM, texts: Sequence[str], spans: Sequence[tuple[int, int]]) -> list[Choice]:
     """A language model's choice among the five classes for one span in each text."""
-    prompts = [context_prompt(text.text, *span) for text, span in zip(texts, spans, strict=True)]
+    prompts = [context_prompt(text, *span) for text, span in zip(texts, spans, strict=True)]
     return model.choose_many(prompts, CONTEXTS, label="context")

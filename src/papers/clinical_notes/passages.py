@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from datetime import date
 
-from helpers.rag.passages import chunk_spans
+from helpers.rag.retrieval import chunk_spans
 from papers.clinical_notes.gold import Note
 from papers.clinical_notes.query import Lexicon
 
@@ -49,17 +49,11 @@ def masked(text: str) -> str:
 
 def chunk_notes(notes: Iterable[Note], lexicon: Lexicon) -> list[Chunk]:
     """The passages of all notes, in their order, with identifiers masked: none reaches an index, a prompt or a page."""
-    return [
-        Chunk(
-            f"{note.note_id}:{start}",
-            note.note_id,
-            note.patient_id,
-            note.date,
-            start,
-            end,
-            part := masked(note.text)[start:end],
-            lexicon.drugs_in(part),
-        )
-        for note in notes
-        for start, end in chunk_spans(note.text, CHUNK_SIZE, CHUNK_OVERLAP)
-    ]
+    chunks = []
+    for note in notes:
+        whole = masked(note.text)
+        for start, end in chunk_spans(note.text, CHUNK_SIZE, CHUNK_OVERLAP):
+            id, part = f"{note.note_id}:{start}", whole[start:end]
+            drugs = lexicon.drugs_in(part)
+            chunks.append(Chunk(id, note.note_id, note.patient_id, note.date, start, end, part, drugs))
+    return chunks

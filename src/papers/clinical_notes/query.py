@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from datetime import date, timedelta
 from typing import Literal
 
+import pandas as pd
 from rapidfuzz import process
 from rapidfuzz.distance import OSA
 
@@ -27,18 +28,17 @@ _WORDS_TOO = frozenset({"per"})
 
 
 class Lexicon:
-    """The names that the parser knows: drugs with their aliases, symptoms with their wordings, patients."""
+    """The names that the parser knows: drugs with their aliases, symptoms, patients."""
 
     def __init__(
-        self, drugs: Mapping[str, Iterable[str]], symptoms: Mapping[str, Iterable[str]], patients: Iterable[str] = ()
+        self, drugs: Mapping[str, Iterable[str]], symptoms: Iterable[str], patients: Iterable[str] = ()
     ) -> None:
         """Turn the names around, so that a word leads to its drug."""
         self.aliases = {drug: tuple(dict.fromkeys([drug, *names])) for drug, names in drugs.items()}
-        self.patients = frozenset(patients)
+        self.symptoms, self.patients = frozenset(symptoms), frozenset(patients)
         self._drug_of = {alias.lower(): drug for drug, names in self.aliases.items() for alias in names}
         self._long = [name for name in self._drug_of if len(name) >= FUZZY_LETTERS and " " not in name]
         self._phrases = [name for name in self._drug_of if not _WORD.fullmatch(name)]
-        self._symptom_of = {w.lower(): symptom for symptom, ways in symptoms.items() for w in (symptom, *ways)}
         self._near: dict[str, str | None] = {}
 
     def drugs_in(self, text: str) -> frozenset[str]:
@@ -51,10 +51,7 @@ class Lexicon:
 
     def symptoms_in(self, text: str) -> frozenset[str]:
         """Symptoms that a text names, whatever it says about them."""
-        lowered = text.lower()
-        return frozenset(
-            symptom for way, symptom in self._symptom_of.items() if re.search(rf"(?<!\w){re.escape(way)}", lowered)
-        )
+        return frozenset(s for s in self.symptoms if re.search(rf"(?<!\w){re.escape(s)}", text, re.I))
 
     def _drug(self, word: str) -> str | None:
         name = word.lower()
@@ -71,10 +68,7 @@ class Lexicon:
 
 @dataclass(frozen=True)
 class Query:
-    """A parsed question: its intent, and what it names in the lexicon's words; a day that is None is open.
-
-    Unknown patients are there too, so that they filter everything out.
-    """
+    """A parsed question, in the lexicon's words; unknown patients are there too, and so filter everything out."""
 
     text: str = field(repr=False)
     intent: Intent
@@ -99,21 +93,22 @@ _EFFECT = re.compile(
     r"|seizure[- ]free\w*|make a difference|any good|useful)\b",
     re.I,
 )
-_MONTHS = {name.lower(): i for i, name in enumerate(calendar.month_name) if name} | {
-    name.lower(): i for i, name in enumerate(calendar.month_abbr) if name
-}
-_DAY = (
-    r"(?P<{0}>\d{{4}}-\d{{2}}-\d{{2}}|(?:(?:" + "|".join(sorted(_MONTHS, key=len, reverse=True)) + r")\.?\s+)?\d{{4}})"
-)
+_MONTHS = "|".join(sorted([*calendar.month_name[1:], *calendar.month_abbr[1:]], key=len, reverse=True))
+
+
+def _day(name: str) -> str:
+    return rf"(?P<{name}>\d{{4}}-\d{{2}}-\d{{2}}|(?:(?:{_MONTHS})\.?\s+)?\d{{4}})"
+
+
 _RANGES = tuple(
     re.compile(pattern, re.I)
     for pattern in (
-        rf"\b(?:between|from)\s+{_DAY.format('a')}\s+(?:and|to|until|till|through)\s+{_DAY.format('b')}\b",
-        rf"\b(?:since|from|starting in|starting)\s+{_DAY.format('a')}\b",
-        rf"\b(?P<after>after)\s+{_DAY.format('a')}\b",
-        rf"\b(?:until|till|through|up to|by)\s+{_DAY.format('b')}\b",
-        rf"\b(?P<before>before|prior to)\s+{_DAY.format('b')}\b",
-        rf"\b(?:in|during|on|of|around|for)\s+(?P<within>{_DAY.format('a')})\b",
+        rf"\b(?:between|from)\s+{_day('a')}\s+(?:and|to|until|till|through)\s+{_day('b')}\b",
+        rf"\b(?:since|from|starting in|starting)\s+{_day('a')}\b",
+        rf"\b(?P<after>after)\s+{_day('a')}\b",
+        rf"\b(?:until|till|through|up to|by)\s+{_day('b')}\b",
+        rf"\b(?P<before>before|prior to)\s+{_day('b')}\b",
+        rf"\b(?:in|during|on|of|around|for)\s+(?P<within>{_day('a')})\b",
     )
 )
 
@@ -125,23 +120,19 @@ def parse(question: str, lexicon: Lexicon) -> Query:
     filtered by the patient all the same.
     """
     known = {p for p in lexicon.patients if re.search(rf"(?<![\w-]){re.escape(p)}(?![\w-])", question, re.I)}
-    named = {m[1] for m in _PATIENT.finditer(question)}
-    unknown = {
-        p for p in named if p.lower() not in {k.lower() for k in known} and not re.fullmatch(r"(?:19|20)\d{2}", p)
-    }
-    drugs = lexicon.drugs_in(question)
-    since, until = _dates(question)
-    patients = frozenset(known | unknown)
-    intent: Intent
-    if drugs and _EFFECT.search(question) and not _COHORT.search(question):
+    lowered = {p.lower() for p in known}
+    years = re.compile(r"(?:19|20)\d{2}")
+    unknown = {p for p in _PATIENT.findall(question) if p.lower() not in lowered and not years.fullmatch(p)}
+    drugs, cohort = lexicon.drugs_in(question), _COHORT.search(question)
+    intent: Intent = "general"
+    if drugs and _EFFECT.search(question) and not cohort:
         intent = "effectiveness"
-    elif patients:
+    elif known or unknown:
         intent = "patient"
-    elif _COHORT.search(question):
+    elif cohort:
         intent = "cohort"
-    else:
-        intent = "general"
-    return Query(question, intent, patients, drugs, since, until, lexicon.symptoms_in(question))
+    patients = frozenset(known | unknown)
+    return Query(question, intent, patients, drugs, *_dates(question), lexicon.symptoms_in(question))
 
 
 def _dates(question: str) -> tuple[date | None, date | None]:
@@ -150,8 +141,7 @@ def _dates(question: str) -> tuple[date | None, date | None]:
             continue
         groups = match.groupdict()
         try:
-            a = _period(groups["a"]) if groups.get("a") else None
-            b = _period(groups["b"]) if groups.get("b") else None
+            a, b = (_period(groups[side]) if groups.get(side) else None for side in "ab")
         except ValueError:  # 2021-02-31 is no date
             continue
         if groups.get("within") and a:
@@ -164,10 +154,5 @@ def _dates(question: str) -> tuple[date | None, date | None]:
 
 def _period(text: str) -> tuple[date, date]:
     """First and last day of a day, a month or a year as it is written."""
-    if re.fullmatch(r"\d{4}-\d{2}-\d{2}", text):
-        return (day := date.fromisoformat(text)), day
-    word, year = text[:-4].strip(" .\t\n").lower(), int(text[-4:])
-    if not word:
-        return date(year, 1, 1), date(year, 12, 31)
-    month = _MONTHS[word]
-    return date(year, month, 1), date(year, month, calendar.monthrange(year, month)[1])
+    period = pd.Period(text.replace(".", ""))
+    return period.start_time.date(), period.end_time.date()

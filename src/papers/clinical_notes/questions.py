@@ -1,9 +1,7 @@
 """Labelled questions about synthetic charts: written from the gold facts, so that the passages that answer are known.
 
-The paper announces "labeled query datasets" and has none. Here a template asks about a fact of a chart, in one of
-several wordings, naming drugs by generic name, brand, abbreviation or with a misspelling. What answers it are the
-passages that cover the sentence that states the fact. Where a note repeats that sentence from an earlier one, the copy
-answers too, but less well: its date may mislead.
+The paper announces "labeled query datasets" and has none. The passages that cover the sentence that states a fact
+answer the question about it. A copy of it in a later note answers too, but less well: its date may mislead.
 """
 
 from __future__ import annotations
@@ -14,20 +12,29 @@ from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Seq
 from dataclasses import dataclass, field, replace
 from datetime import date
 from itertools import zip_longest
-from typing import Literal, TypeVar
+from typing import Literal, NamedTuple
 
 import numpy as np
-import pandas as pd
 
 from helpers.settings import DATA
-from papers.clinical_notes.gold import Chart, Charts, Fact
+from papers.clinical_notes.cleaning import drug_names
+from papers.clinical_notes.gold import (
+    Chart,
+    Charts,
+    EegFinding,
+    Fact,
+    FactT,
+    FamilyHistory,
+    MedicationEvent,
+    SeizureStatus,
+    Symptom,
+)
 from papers.clinical_notes.passages import Chunk
 from papers.clinical_notes.query import INTENTS, Intent, Lexicon
 from papers.clinical_notes.wording import DRUGS, words
 
 Variant = Literal["generic", "brand", "abbreviation", "misspelt", "none"]
 Split = Literal["tune", "test"]
-FactT = TypeVar("FactT", bound=Fact)
 Names = Mapping[str, Mapping[Variant, Sequence[str]]]
 """Drug -> its names by kind; without misspellings, which are made here."""
 
@@ -37,8 +44,7 @@ MOST_RELEVANT = 100
 """A question that more facts answer is too wide to rank passages by, and is left out."""
 
 
-@dataclass(frozen=True)
-class Place:
+class Place(NamedTuple):
     """A sentence of a note that answers a question; grade 2 for the sentence itself, 1 for a copy of it."""
 
     note: str
@@ -49,24 +55,19 @@ class Place:
 
 @dataclass(frozen=True)
 class Question:
-    """A question with its labels.
+    """A question with its labels, which come from the fact, not from the words; see `Answer` for unit and strata.
 
-    Attributes:
-        kind: of question, a key of `QUESTIONS`.
-        variant: how the drug is named.
-        since, until: days that it is about, or None. Like all of these, from the fact and not read off the words.
-        places: the sentences that answer it.
-        split: tune for choosing weights, test for everything that is reported.
-        cluster: the id of the first question that it belongs with; see `clustered`.
+    `since` and `until` are the days that it is about, `places` the sentences that answer it. The split is tune for
+    choosing weights, test for everything that is reported. `cluster` is the id of the first question that it belongs
+    with; see `clustered`.
     """
 
     id: str
     text: str
+    unit: str
     intent: Intent
-    kind: str
-    variant: Variant
+    strata: Mapping[str, str]
     patient: str | None
-    drugs: tuple[str, ...]
     since: date | None
     until: date | None
     places: tuple[Place, ...] = field(repr=False)
@@ -74,28 +75,17 @@ class Question:
     cluster: str = ""
 
     @property
-    def unit(self) -> str:
-        """What it asks: the same in every set that has it."""
-        return f"{self.kind} | {self.text}"
-
-    @property
     def gold(self) -> str:
         """The sentences that answer it, by note and first character; copies of them left out."""
         return "; ".join(f"{place.note}:{place.start}" for place in self.places if place.grade == 2)
 
-    @property
-    def strata(self) -> dict[str, str]:
-        """Its intent, and how it names the drug."""
-        return {"intent": self.intent, "drug named by": self.variant}
 
-
-@dataclass(frozen=True)
-class _Case:
+class _Case(NamedTuple):
     """What could be asked: a kind, what fills its braces, and the facts that answer."""
 
     kind: str
-    fills: tuple[tuple[str, str], ...]
-    facts: tuple[Fact, ...]
+    fills: dict[str, str]
+    facts: Sequence[Fact]
 
 
 def antiseizure_names() -> dict[str, dict[Variant, list[str]]]:
@@ -108,14 +98,8 @@ def antiseizure_names() -> dict[str, dict[Variant, list[str]]]:
 
 def lexicon_of(charts: Charts) -> Lexicon:
     """What the parser may know: the dictionary of drugs, the symptoms that occur, the patients' identifiers."""
-    groups = words(DRUGS)
-    kinds = ("brands", "abbreviations", "other")
-    drugs = {d: [name for k in kinds for name in of.get(k, [])] for g in groups.values() for d, of in g.items()}
-    symptoms = {symptom.name: () for chart in charts for symptom in chart.symptoms}
-    return Lexicon(drugs, symptoms, [chart.patient_id for chart in charts])
-
-
-# ------------------------------------------------------------------------------------------------------- what to ask
+    symptoms = {symptom.name for chart in charts for symptom in chart.of(Symptom)}
+    return Lexicon(drug_names(), symptoms, [chart.patient_id for chart in charts])
 
 
 def write_questions(charts: Charts, names: Names, per_intent: int, seed: int, tune: float = 0.25) -> list[Question]:
@@ -126,7 +110,7 @@ def write_questions(charts: Charts, names: Names, per_intent: int, seed: int, tu
     rng = np.random.default_rng(seed)
     by_kind: dict[str, list[_Case]] = defaultdict(list)
     for case in _cases(charts):
-        about = {drug for brace, drug in case.fills if brace in ("d", "d2")}
+        about = {drug for brace, drug in case.fills.items() if brace in ("d", "d2")}
         if 1 <= len(case.facts) <= MOST_RELEVANT and about <= names.keys():
             by_kind[case.kind].append(case)
     questions: list[Question] = []
@@ -134,7 +118,7 @@ def write_questions(charts: Charts, names: Names, per_intent: int, seed: int, tu
         shuffled = {
             kind: [by_kind[kind][i] for i in rng.permutation(len(by_kind[kind]))]
             for kind, template in words(QUESTIONS).items()
-            if template["intent"] == intent
+            if template.get("intent") == intent
         }
         turns = zip_longest(*shuffled.values())
         cases = [case for turn in turns for case in turn if case is not None][:per_intent]
@@ -157,62 +141,62 @@ def clustered(questions: Sequence[Question]) -> list[Question]:
             key = leads[key]
         return key
 
-    def sentences(question: Question) -> frozenset[tuple[str, int, int]]:
-        return frozenset((p.note, p.start, p.end) for p in question.places)
-
-    for question in questions:
-        leads[root(question.patient or question.id)] = root(sentences(question))
+    sentences = [frozenset(place[:3] for place in question.places) for question in questions]
+    for question, answering in zip(questions, sentences, strict=True):
+        leads[root(question.patient or question.id)] = root(answering)
     first: dict[Hashable, str] = {}
-    return [replace(q, cluster=first.setdefault(root(sentences(q)), q.id)) for q in questions]
+    pairs = zip(questions, sentences, strict=True)
+    return [replace(q, cluster=first.setdefault(root(answering), q.id)) for q, answering in pairs]
 
 
 def _cases(charts: Charts) -> Iterator[_Case]:
-    everything = list(charts)
-    for chart in everything:
+    def of(kind: type[FactT], holds: Callable[[FactT], object]) -> list[FactT]:
+        return [fact for chart in charts for fact in chart.of(kind) if holds(fact)]
+
+    for chart in charts:
         yield from _patient_cases(chart)
-    meds = [m for chart in everything for m in chart.medications if not m.past]
-    effects = [s for c in everything for s in c.symptoms if s.role == "side effect" and s.context == "affirmed"]
+    meds = of(MedicationEvent, lambda m: not m.past)
+    effects = of(Symptom, lambda s: s.role == "side effect" and s.context == "affirmed")
+    ended = [m for m in meds if m.action == "stop" and m.reason]
+    eegs = of(EegFinding, lambda e: e.abnormal)
     yield from _grouped("works", [m for m in meds if m.effectiveness], lambda m: {"d": m.drug})
     yield from _grouped("cohort_effect", effects, lambda s: {"d": s.drug, "s": s.name})
-    ended = [m for m in meds if m.action == "stop" and m.reason]
     yield from _grouped("cohort_stop", ended, lambda m: {"d": m.drug, "s": m.reason})
     switched = [m for m in meds if m.action == "switch" and m.replaces]
     yield from _grouped("cohort_switch", switched, lambda m: {"d": m.drug, "d2": m.replaces})
-    eegs = [e for c in everything for e in c.eegs if e.abnormal]
     for kind in ("cohort_eeg", "findings"):
         yield from _grouped(kind, eegs, lambda e: {"f": e.finding, "r": e.region})
-    family = [f for c in everything for f in c.family if f.present]
+    family = of(FamilyHistory, lambda f: f.present)
     yield from _grouped("cohort_family", family, lambda f: {"relative": f.relative, "s": f.condition})
     yield from _grouped("effects", effects, lambda s: {"d": s.drug})
-    ictal = [s for c in everything for s in c.symptoms if s.role == "seizure" and s.context == "affirmed"]
+    ictal = of(Symptom, lambda s: s.role == "seizure" and s.context == "affirmed")
     yield from _grouped("semiology", ictal, lambda s: {"s": s.name})
     yield from _grouped("reasons", ended, lambda m: {"d": m.drug})
 
 
 def _patient_cases(chart: Chart) -> Iterator[_Case]:
-    p, meds = chart.patient_id, [m for m in chart.medications if not m.past]
+    p, meds, seizures = chart.patient_id, [m for m in chart.of(MedicationEvent) if not m.past], chart.of(SeizureStatus)
     began = [m for m in meds if m.action in ("start", "switch")]
     yield from _grouped("start", began, lambda m: {"p": p, "d": m.drug})
     dosed = [m for m in meds if m.dose_mg is not None and m.times_per_day]
-    yield from _grouped("dose", dosed, lambda m: {"p": p, "d": m.drug, "month": month_and_year(m.date)})
+    yield from _grouped("dose", dosed, lambda m: {"p": p, "d": m.drug, "month": f"{m.date:%B %Y}"})
     ended = [(m, m.drug) for m in meds if m.action == "stop" and m.reason]
     ended += [(m, m.replaces) for m in meds if m.action == "switch" and m.replaces and m.reason]
     for drug in dict.fromkeys(drug for _, drug in ended):
-        yield _Case("stop", (("p", p), ("d", drug)), tuple(m for m, of in ended if of == drug))
-    yield from _grouped("symptom", chart.symptoms, lambda s: {"p": p, "s": s.name})
-    yield from _grouped("seizures", chart.seizures, lambda s: {"p": p, "year": str(s.date.year)})
-    yield from _grouped("eeg", chart.eegs, lambda _: {"p": p})
-    yield from _grouped("family", chart.family, lambda _: {"p": p})
+        yield _Case("stop", {"p": p, "d": drug}, [m for m, of in ended if of == drug])
+    yield from _grouped("symptom", chart.of(Symptom), lambda s: {"p": p, "s": s.name})
+    yield from _grouped("seizures", seizures, lambda s: {"p": p, "year": str(s.date.year)})
+    yield from _grouped("eeg", chart.of(EegFinding), lambda _: {"p": p})
+    yield from _grouped("family", chart.of(FamilyHistory), lambda _: {"p": p})
     yield from _grouped("helped", [m for m in meds if m.effectiveness], lambda m: {"p": p, "d": m.drug})
     for drug, (first, last) in exposures(chart).items():
-        facts = tuple(s for s in chart.seizures if first < s.date <= last)
-        yield _Case("free_on", (("p", p), ("d", drug)), facts)
+        yield _Case("free_on", {"p": p, "d": drug}, [s for s in seizures if first < s.date <= last])
 
 
 def exposures(chart: Chart) -> dict[str, tuple[date, date]]:
     """First and last day that the chart's own sentences (no copies) have the patient on each drug taken regularly."""
     days: dict[str, list[date]] = defaultdict(list)
-    for m in chart.medications:
+    for m in chart.of(MedicationEvent):
         if m.copied_from is None and not m.past and (m.times_per_day or m.action in ("stop", "switch")):
             days[m.drug].append(m.date)
             if m.replaces:
@@ -223,16 +207,11 @@ def exposures(chart: Chart) -> dict[str, tuple[date, date]]:
 def _grouped(kind: str, facts: Iterable[FactT], key: Callable[[FactT], Mapping[str, str | None]]) -> Iterator[_Case]:
     groups: dict[tuple[tuple[str, str], ...], list[FactT]] = defaultdict(list)
     for fact in facts:
-        filled = key(fact)
-        if all(filled.values()):
-            groups[tuple((k, str(v)) for k, v in filled.items())].append(fact)
+        filled = {brace: value for brace, value in key(fact).items() if value}
+        if len(filled) == len(key(fact)):
+            groups[tuple(filled.items())].append(fact)
     for fills, of in groups.items():
-        yield _Case(kind, fills, tuple(of))
-
-
-def month_and_year(day: date) -> str:
-    """A day's month in words: "March 2021"."""
-    return f"{day:%B %Y}"
+        yield _Case(kind, dict(fills), of)
 
 
 def month_of(day: date) -> tuple[date, date]:
@@ -247,19 +226,16 @@ def year_of(year: int) -> tuple[date, date]:
 
 def _word(case: _Case, intent: Intent, names: Names, rng: np.random.Generator, id: str, split: Split) -> Question:
     wordings = words(QUESTIONS)[case.kind]["asked"]
-    fills, drugs = dict(case.fills), []
-    variant: Variant = "none"
-    for brace in ("d", "d2"):
-        if brace in fills:
-            drugs.append(fills[brace])
-            fills[brace], kind = name_drug(fills[brace], names, rng)
-            variant = kind if brace == "d" else variant
+    called = {brace: name_drug(case.fills[brace], names, rng) for brace in ("d", "d2") if brace in case.fills}
+    variant: Variant = called["d"][1] if called else "none"
+    fills = case.fills | {brace: name for brace, (name, _) in called.items()}
     text = wordings[rng.integers(len(wordings))].format(**fills)
     day = case.facts[0].date
     since, until = month_of(day) if "month" in fills else year_of(day.year) if "year" in fills else (None, None)
     places = tuple(Place(f.note_id, f.start, f.end, 1 if f.copied_from else 2) for f in case.facts)
-    patient = fills.get("p")
-    return Question(id, text, intent, case.kind, variant, patient, tuple(drugs), since, until, places, split)
+    strata = {"intent": intent, "drug named by": variant}
+    unit = f"{case.kind} | {text}"
+    return Question(id, text, unit, intent, strata, fills.get("p"), since, until, places, split)
 
 
 def name_drug(drug: str, names: Names, rng: np.random.Generator) -> tuple[str, Variant]:
@@ -281,9 +257,6 @@ def misspell(name: str, rng: np.random.Generator) -> str:
         return name[:-1]
     i = places[rng.integers(len(places))]
     return name[:i] + name[i + 1] + name[i] + name[i + 2 :]
-
-
-# ---------------------------------------------------------------------------------------------------------- relevance
 
 
 def relevant(question: Question, chunks: Mapping[str, Sequence[Chunk]]) -> dict[str, int]:
@@ -308,21 +281,3 @@ def by_note(chunks: Iterable[Chunk]) -> dict[str, list[Chunk]]:
     for chunk in chunks:
         grouped[chunk.note].append(chunk)
     return grouped
-
-
-def describe(questions: Sequence[Question], grades: Mapping[str, Mapping[str, int]]) -> pd.DataFrame:
-    """How many questions of each intent there are, how many passages answer one, and an example."""
-    of_intent = {intent: [q for q in questions if q.intent == intent] for intent in INTENTS}
-    return pd.DataFrame(
-        [
-            {
-                "intent": intent,
-                "for tuning": sum(q.split == "tune" for q in of),
-                "for testing": sum(q.split == "test" for q in of),
-                "answering passages, median": float(np.median([len(grades[q.id]) for q in of])),
-                "for example": of[0].text,
-            }
-            for intent, of in of_intent.items()
-            if of
-        ]
-    )

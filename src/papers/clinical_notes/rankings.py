@@ -6,9 +6,10 @@ its candidates once.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
+from typing import Any
 
 import ir_measures
 import numpy as np
@@ -16,17 +17,14 @@ from ir_measures import AP, RR, P, R, nDCG
 from scipy.stats import spearmanr
 from tqdm import tqdm
 
-from helpers.llm import LLM
-from helpers.rag.prompts import chat
-from helpers.rag.rerank import CrossEncoder, Floats, Reranker
+from helpers.rag.retrieval import CrossEncoder, Floats, Reranker
 from helpers.results import figures
 from helpers.results.answers import Answer, Item
 from helpers.results.outcomes import Outcomes
 from helpers.results.verdicts import ALPHA
-from papers.clinical_notes.query import INTENTS, parse
+from papers.clinical_notes.query import parse
 from papers.clinical_notes.questions import Question
-from papers.clinical_notes.rerankers import BestSentence
-from papers.clinical_notes.retrieval import PAPER, Candidates, Retriever, Settings, ranked
+from papers.clinical_notes.retrieval import PAPER, Candidates, Retriever, Settings, ranked, reranks
 
 MEASURES = {"nDCG@10": nDCG @ 10, "P@5": P @ 5, "R@10": R @ 10, "MRR": RR, "AP": AP}
 """The paper's four metrics, and nDCG, which tells a sentence from its copy in a later note."""
@@ -53,21 +51,15 @@ ARMS = {
     "semantic": Arm("FAISS alone", replace(_ALONE, w_semantic=1), ""),
     "lexical": Arm("BM25 alone", replace(_ALONE, w_lexical=1), ""),
     "reranker": Arm("Reranker alone", _RERANKER_ALONE),
-    "best_sentence": Arm("Hybrid, reranked by the best sentence", reranker="best_sentence"),
-    "best_sentence_alone": Arm("Best sentence alone", _RERANKER_ALONE, "best_sentence"),
     "cross_encoder": Arm("Hybrid, reranked by a trained cross-encoder", reranker="cross_encoder"),
-    "cross_encoder_alone": Arm("Trained cross-encoder alone", _RERANKER_ALONE, "cross_encoder"),
     "without_reranker": Arm("Hybrid without the reranker", replace(PAPER, w_rerank=0), ""),
     "without_semantic": Arm("Hybrid without FAISS's score", replace(PAPER, w_semantic=0)),
     "without_lexical": Arm("Hybrid without BM25's score", replace(PAPER, w_lexical=0)),
     "without_boost": Arm("Hybrid without boost and penalty", replace(PAPER, boost=0, penalty=0)),
-    "without_penalty": Arm("Hybrid without the penalty", replace(PAPER, penalty=0)),
-    "without_patient_filter": Arm("Hybrid without the filter on the patient", replace(PAPER, filter_patient=False)),
-    "without_date_filter": Arm("Hybrid without the filter on dates", replace(PAPER, filter_dates=False)),
-    "drug_filter": Arm("Hybrid, a filter on the drug in place of the boost", replace(PAPER, filter_drugs=True)),
-    "without_names": Arm("Hybrid without a drug's other names", replace(PAPER, expand=False)),
 }
 """Name -> arm. Those whose reranker a run does not have are left out of it."""
+OPEN: dict[str, Any] = {"boost": 0.0, "penalty": 0.0, "filters": False}
+"""Settings for a query that asks about no patient, no day and no drug."""
 COLOURS = {"hybrid": "#079c6b", "semantic": "#125ee0", "lexical": "#c35410", "reranker": "#af219d"}
 
 Ask = Callable[[Sequence[Question]], list[Answer]]
@@ -75,64 +67,66 @@ Ask = Callable[[Sequence[Question]], list[Answer]]
 
 
 class Rankings:
-    """Rankings of passages by any arm; `grades` are question's id -> passage -> grade of those that answer it."""
+    """Rankings of passages by any arm; `grades` are question's id -> passage -> grade of those that answer it.
+
+    A trained cross-encoder is loaded by name, if one is given. `task` names the notes in the table of answers.
+    """
 
     def __init__(
-        self, retriever: Retriever, grades: Mapping[str, Mapping[str, int]], rerankers: Mapping[str, Reranker]
+        self, retriever: Retriever, grades: Mapping[str, Mapping[str, int]], cross_encoder: str = "", task: str = ""
     ) -> None:
         """Nothing is searched yet."""
-        self.retriever, self.grades, self.rerankers = retriever, grades, rerankers
-        self.texts = {chunk.id: chunk.text for chunk in retriever.chunks}
-        self._found: dict[tuple[str, Settings], Candidates] = {}
-        self._scores: dict[tuple[str, Settings, str], Floats] = {}
+        self.retriever, self.grades, self.task = retriever, grades, task
+        self.rerankers: dict[str, Reranker | None] = {"": None}
+        if retriever.reranker:
+            self.rerankers["mean_pooled"] = retriever.reranker
+        if cross_encoder:
+            self.rerankers["cross_encoder"] = CrossEncoder([c.text for c in retriever.chunks], cross_encoder)
+        self._found: dict[tuple[str, bool], Candidates] = {}
+        self._scores: dict[tuple[str, bool, str], Floats] = {}
+
+    def arms(self, arms: Mapping[str, Arm] = ARMS, **changed: Any) -> dict[str, Ask]:  # noqa: ANN401  # of Settings
+        """The arms whose reranker is there, with the settings that are `changed` in all of them."""
+        there = {name: arm for name, arm in arms.items() if arm.reranker in self.rerankers}
+        return {n: self.ask(replace(arm, settings=replace(arm.settings, **changed))) for n, arm in there.items()}
 
     def ask(self, arm: Arm) -> Ask:
         """The arm as a function of questions."""
 
         def answer(questions: Sequence[Question]) -> list[Answer]:
             progress = tqdm(questions, desc=arm.label, unit="question", delay=10, mininterval=10)
-            passages = [self.passages(q, arm) for q in progress]
-            more = [self._of_candidates(q, arm) for q in questions]
-            return answers(questions, passages, self.grades, model=self.model(arm), more=more)
+            rows = answers(questions, [self.passages(q, arm) for q in progress], self.grades)
+            return [
+                replace(row, task=self.task, model=self.model(arm), measures={**row.measures, **self._more(q, arm)})
+                for q, row in zip(questions, rows, strict=True)
+            ]
 
         return answer
 
-    def arms(self) -> dict[str, Ask]:
-        """All of `ARMS` whose reranker is there."""
-        return {name: self.ask(arm) for name, arm in ARMS.items() if arm.reranker in ("", *self.rerankers)}
-
     def model(self, arm: Arm) -> str:
         """The encoder or reranker that an arm rests on; empty for words alone."""
-        if arm.reranker:
-            return self.rerankers[arm.reranker].model
+        if reranker := self.rerankers[arm.reranker]:
+            return reranker.model
         return self.retriever.encode.name if arm.settings.w_semantic else ""
 
     def passages(self, question: Question, arm: Arm) -> list[str]:
         """Ids of the passages for a question, best first."""
-        found = self.found(question, arm.settings)
-        order, _ = ranked(found, arm.settings, lambda chosen: self._reranks(question, arm)[chosen])
+        found, scores = self._searched(question, arm)
+        order, _ = ranked(found, arm.settings, scores)
         return [self.retriever.chunks[row].id for row in found.rows[order].tolist()]
 
-    def found(self, question: Question, settings: Settings = PAPER) -> Candidates:
-        """The candidates for a question; the weights have no part in them."""
-        key = (question.text, found_by(settings))
+    def _searched(self, question: Question, arm: Arm) -> tuple[Candidates, Floats]:
+        """The candidates for a question, in which weights have no part, and the reranker's raw score of each."""
+        key = (question.text, arm.settings.filters)
         if key not in self._found:
-            self._found[key] = self.retriever.candidates(parse(question.text, self.retriever.lexicon), settings)
-        return self._found[key]
+            self._found[key] = self.retriever.candidates(parse(question.text, self.retriever.lexicon), arm.settings)
+        if (*key, arm.reranker) not in self._scores:
+            self._scores[*key, arm.reranker] = reranks(self.rerankers[arm.reranker], self._found[key])
+        return self._found[key], self._scores[*key, arm.reranker]
 
-    def _reranks(self, question: Question, arm: Arm) -> Floats:
-        """The reranker's raw score of each candidate."""
-        found = self.found(question, arm.settings)
-        if not arm.reranker or not len(found.rows):
-            return np.zeros(len(found.rows))
-        key = (question.text, found_by(arm.settings), arm.reranker)
-        if key not in self._scores:
-            self._scores[key] = self.rerankers[arm.reranker].score(question.text, found.rows)
-        return self._scores[key]
-
-    def _of_candidates(self, question: Question, arm: Arm) -> dict[str, tuple[float, float]]:
-        """Measures of what was there to rank: filters, reach, and whether the reranker orders it as FAISS does."""
-        found, grades = self.found(question, arm.settings), self.grades[question.id]
+    def _more(self, question: Question, arm: Arm) -> dict[str, tuple[float, float]]:
+        """Measures of what was there to rank: whether filters hold, and the reranker orders it as FAISS does."""
+        found, scores = self._searched(question, arm)
         chunks = [self.retriever.chunks[row] for row in found.rows.tolist()]
         outside = sum(
             bool(
@@ -142,61 +136,30 @@ class Rankings:
             )
             for c in chunks
         )
-        measures = {
-            "candidates_outside": (float(outside), float(len(chunks))),
-            "answers_in_candidates": (sum(c.id in grades for c in chunks) / len(grades), 1.0),
-        }
+        measures = {"candidates_outside": (float(outside), float(len(chunks)))}
         both = np.isfinite(found.semantic)
-        a, b = found.semantic[both], self._reranks(question, arm)[both]
+        a, b = found.semantic[both], scores[both]
         if both.sum() >= 3 and np.ptp(a) > 0 and np.ptp(b) > 0:
             measures["faiss_rank_correlation"] = (float(spearmanr(a, b).statistic), 1.0)
         return measures
 
 
-def rerankers(retriever: Retriever, cross_encoder: str = "") -> dict[str, Reranker]:
-    """The rerankers that arms name, by key; a trained cross-encoder only if one is named.
-
-    Raises:
-        RerankerUnavailable: it cannot be loaded.
-    """
-    found: dict[str, Reranker] = {"best_sentence": BestSentence(retriever.chunks, retriever.encode)}
-    if retriever.reranker:
-        found["mean_pooled"] = retriever.reranker
-    if cross_encoder:
-        found["cross_encoder"] = CrossEncoder([chunk.text for chunk in retriever.chunks], cross_encoder)
-    return found
-
-
-def found_by(settings: Settings) -> Settings:
-    """The part of the settings that decides which candidates are found."""
-    return replace(settings, w_rerank=0, w_semantic=0, w_lexical=0, boost=0, penalty=0)
-
-
 def answers(
-    questions: Sequence[Question],
-    passages: Sequence[Sequence[str]],
-    grades: Mapping[str, Mapping[str, int]],
-    *,
-    model: str = "",
-    more: Iterable[Mapping[str, tuple[float, float]]] = (),
-    requests: Iterable[Sequence[str]] = (),
+    questions: Sequence[Question], passages: Sequence[Sequence[str]], grades: Mapping[str, Mapping[str, int]]
 ) -> list[Answer]:
     """Rankings (passages, best first) as rows: the first ten and all relevant ones with their grades, every measure."""
     scores = measure(grades, {q.id: of for q, of in zip(questions, passages, strict=True)})
-    extra, keys = list(more) or [{}] * len(questions), list(requests) or [()] * len(questions)
     return [
         Answer(
-            model=model,
             items=[
                 Item(id, label=str(grades[q.id].get(id, 0)), gold=id in grades[q.id], rank=rank)
                 for rank, id in enumerate(of, start=1)
                 if rank <= STORED or id in grades[q.id]
             ]
             + [Item(id, label=str(grade), gold=True) for id, grade in grades[q.id].items() if id not in of],
-            measures={name: (value, 1.0) for name, value in scores[q.id].items()} | dict(further),
-            requests=asked,
+            measures={name: (value, 1.0) for name, value in scores[q.id].items()},
         )
-        for q, of, further, asked in zip(questions, passages, extra, keys, strict=True)
+        for q, of in zip(questions, passages, strict=True)
     ]
 
 
@@ -214,63 +177,23 @@ def measure(
     return scores
 
 
-# ------------------------------------------------------------------------------------------------ by a language model
+def tune(rankings: Rankings, questions: Sequence[Question]) -> Settings:
+    """The weights (a grid of tenths that sum to 1) and the boost with the best mean nDCG@10 of the hybrid.
 
-JUDGE = "You judge whether a passage of a clinical note holds information that answers a question. Answer YES or NO."
-
-
-def relevance_prompt(question: str, passage: str) -> list[dict[str, str]]:
-    """What the model is asked about one passage."""
-    return chat(JUDGE, f"Passage:\n{passage}\n\nQuestion: {question}\nRelevant?")
-
-
-def judged(model: LLM, rankings: Rankings, arm: Arm, depth: int) -> Ask:
-    """The first `depth` passages of another arm, in the order of the model's probability of YES, not NO."""
-
-    def answer(questions: Sequence[Question]) -> list[Answer]:
-        first = [rankings.passages(q, arm)[:depth] for q in questions]
-        prompts = [
-            relevance_prompt(q.text, rankings.texts[id]) for q, of in zip(questions, first, strict=True) for id in of
-        ]
-        choices = iter(model.choose_many(prompts, ["YES", "NO"], label="P(YES)"))
-        said = [[next(choices) for _ in of] for of in first]
-        ordered = [
-            [of[i] for i in np.argsort([-choice.logprobs["YES"] for choice in its], kind="stable")]
-            for of, its in zip(first, said, strict=True)
-        ]
-        return answers(questions, ordered, rankings.grades, requests=[[c.key for c in its] for its in said])
-
-    return answer
-
-
-def spread(questions: Sequence[Question], n: int) -> list[Question]:
-    """About `n` questions, as many of each intent."""
-    each = -(-n // len(INTENTS))
-    return [q for intent in INTENTS for q in [q for q in questions if q.intent == intent][:each]][:n]
-
-
-# ------------------------------------------------------------------------------------------------------------ weights
-
-
-def tune(rankings: Rankings, questions: Sequence[Question], reranker: str, step: float = 0.1) -> Settings:
-    """The weights (a grid whose three sum to 1) and the boost with the best mean nDCG@10; of equals the paper's
-    nearest.
+    Of equally good ones the paper's nearest.
     """
-    ticks = np.round(np.arange(0, 1 + step / 2, step), 6)
+    ticks = np.round(np.arange(0, 1.05, 0.1), 6)
     weights = [(a, b, round(1 - a - b, 6)) for a, b in product(ticks, ticks) if a + b <= 1 + 1e-9]
     paper = np.array([PAPER.w_rerank, PAPER.w_semantic, PAPER.w_lexical, PAPER.boost])
-    best: tuple[float, float] = (-1.0, 0.0)
-    chosen = PAPER
-    for grid in tqdm(
-        list(product(weights, (0.0, 0.1, 0.2, 0.3, 0.5))), desc="tune the weights", unit="setting", mininterval=10
-    ):
-        (w_rerank, w_semantic, w_lexical), boost = grid
-        settings = replace(PAPER, w_rerank=w_rerank, w_semantic=w_semantic, w_lexical=w_lexical, boost=boost)
-        arm = Arm("", settings, reranker)
-        value = np.mean([quick_ndcg(rankings.grades[q.id], rankings.passages(q, arm)) for q in questions])
-        far = float(np.abs(np.array([*grid[0], boost]) - paper).sum())
-        if (round(float(value), 9), -far) > best:
-            best, chosen = (round(float(value), 9), -far), settings
+    best, chosen = (-1.0, 0.0), PAPER
+    grid = list(product(weights, (0.0, 0.1, 0.2, 0.3, 0.5)))
+    for of, boost in tqdm(grid, desc="tune the weights", unit="setting", mininterval=10):
+        settings = replace(PAPER, w_rerank=of[0], w_semantic=of[1], w_lexical=of[2], boost=boost)
+        ranked_by = Arm("", settings)
+        value = np.mean([quick_ndcg(rankings.grades[q.id], rankings.passages(q, ranked_by)) for q in questions])
+        good = (round(float(value), 9), -float(np.abs(np.array([*of, boost]) - paper).sum()))
+        if good > best:
+            best, chosen = good, settings
     return chosen
 
 
@@ -283,22 +206,37 @@ def quick_ndcg(grades: Mapping[str, int], passages: Sequence[str], k: int = 10) 
     return float(gains @ discount[: len(gains)]) / best if best else 0.0
 
 
-# ------------------------------------------------------------------------------------------------------- in one answer
+def summary(outcomes: Outcomes, elsewhere: Outcomes) -> str:
+    """The page's answer: the hybrid against each of its scores alone, and with the weights of arm `tuned`.
 
-
-def summary(outcomes: Outcomes) -> str:
-    """The page's answer: the hybrid against each of its scores alone, and with the weights of arm `tuned`."""
-    tests = outcomes.against([("hybrid", arm) for arm in ("semantic", "lexical", "reranker")], MAIN)
-    found: dict[str, list[str]] = {"better than": [], "worse than": [], "not distinguishable from": []}
-    for c in tests:
-        verdict = (
-            "not distinguishable from" if c.p >= ALPHA else "better than" if c.test.difference > 0 else "worse than"
-        )
-        found[verdict].append(f"{outcomes.label(c.second)} ({figures.score_text(c.scores[1])})")
-    told = "; ".join(f"{verdict} {' and '.join(names)}" for verdict, names in found.items() if names)
+    `elsewhere` are rows of the same arms on notes that others wrote, maybe none.
+    """
+    told, here = _against_parts(outcomes)
     hybrid, tuned = outcomes.score(MAIN, "hybrid"), outcomes.score(MAIN, "tuned")
-    return (
+    answer = (
         f"**With the paper's weights the hybrid reaches {MAIN} {figures.score_text(hybrid)} on {hybrid.n} questions: "
         f"{told}** (paired tests by cluster, Holm). Weights chosen on other questions bring it to "
         f"{figures.score_text(tuned)}."
     )
+    if elsewhere.frame.empty:
+        return f"{answer} Whether this carries over to notes that others wrote was not run."
+    told, there = _against_parts(elsewhere)
+    same = [part for part in here if here[part] == there[part]]
+    carries = "carries over" if same else "does not carry over"
+    alone = f", but only against {' and '.join(same)}" if 0 < len(same) < len(here) else ""
+    theirs = elsewhere.score(MAIN, "hybrid")
+    return (
+        f"{answer} The finding **{carries}** to notes that others wrote{alone}: there the hybrid reaches "
+        f"{figures.score_text(theirs)} on {theirs.n} queries, {told}."
+    )
+
+
+def _against_parts(outcomes: Outcomes) -> tuple[str, dict[str, str]]:
+    """How the hybrid compares with each of its scores alone: in words, and by that score's name."""
+    found: dict[str, list[str]] = {"better than": [], "worse than": [], "not distinguishable from": []}
+    verdicts = {}
+    for c in outcomes.against([("hybrid", arm) for arm in ("semantic", "lexical", "reranker")], MAIN):
+        better = "better than" if c.test.difference > 0 else "worse than"
+        verdict = verdicts[outcomes.label(c.second)] = better if c.p < ALPHA else "not distinguishable from"
+        found[verdict].append(f"{outcomes.label(c.second)} ({figures.score_text(c.scores[1])})")
+    return "; ".join(f"{verdict} {' and '.join(names)}" for verdict, names in found.items() if names), verdicts

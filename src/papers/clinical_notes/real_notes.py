@@ -1,157 +1,111 @@
-"""Text that nobody here has written: drug-dose pairs of ADE-Corpus-V2, and MTSamples, which has no gold."""
+"""Text that others have written: NegEx's annotated sentences, and the conversations and notes of ACI-BENCH."""
 
 from __future__ import annotations
 
-import json
+import csv
 import re
-from collections import Counter
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import date
+from io import StringIO
+from operator import itemgetter
 from pathlib import Path
 
-import pandas as pd
-
+from helpers.completions import Choice
+from helpers.rag.retrieval import chunk_spans
 from helpers.results.answers import Answer
-from helpers.results.measures import of_sets
-from papers.clinical_notes.cleaning import clean, generic_name, normal
-from papers.clinical_notes.extraction import Extractor, Passage, Reading
-from papers.clinical_notes.extraction_scores import ARMS, Span, some
+from papers.clinical_notes.extraction_scores import Span, some
+from papers.clinical_notes.gold import Context, Note
+from papers.clinical_notes.passages import CHUNK_OVERLAP, CHUNK_SIZE
+from papers.clinical_notes.questions import Place, Question
 
-NEUROLOGY = ("Neurology", "Neurosurgery")
+# ------------------------------------------------------------------------------------------ NegEx (Chapman et al. 2007)
 
 
 @dataclass(frozen=True)
 class Sentence:
-    """A sentence of ADE-Corpus-V2 with the spans of each pair of drug and dose; its id begins with the article's."""
+    """A sentence of a clinical report with the span of a condition; `gold` is the condition's class."""
 
-    note_id: str
-    text: str
-    pairs: tuple[tuple[Span, Span], ...]
+    unit: str
+    cluster: str
+    gold: Context
     strata: Mapping[str, str]
-
-    @property
-    def unit(self) -> str:
-        """Its identifier."""
-        return self.note_id
-
-    @property
-    def cluster(self) -> str:
-        """The article."""
-        return self.note_id.split("-", maxsplit=1)[0]
-
-    @property
-    def words(self) -> list[tuple[str, str]]:
-        """Its pairs in words."""
-        return [(self.text[slice(*drug)], self.text[slice(*dose)]) for drug, dose in self.pairs]
-
-    @property
-    def gold(self) -> str:
-        """Its pairs as a reader sees them."""
-        return "; ".join(f"{drug}: {dose}" for drug, dose in self.words)
+    text: str
+    span: Span
 
 
-def read_doses(path: Path, n: int, seed: int) -> tuple[list[Sentence], int]:
-    """`DRUG-DOSE.rel` of ADE-Corpus-V2 by sentence, `n` of them asked of a model, and how many lines were left out.
+def read_sentences(path: Path, n: int, seed: int) -> tuple[list[Sentence], int]:
+    """NegEx's annotated sentences, `n` of them asked of a model, and how many lines lack the condition they name.
 
-    Its offsets are those of the whole abstract, so the places whose distance is that of the offsets are sought in the
-    sentence. A line for which there are none is left out.
+    A condition has one class: hypothetical ("not particular" to the annotators) goes before negated, that before
+    another person's, and that before historical.
     """
-    found: dict[str, list[tuple[Span, Span]]] = {}
-    ids: dict[str, str] = {}
+    found: list[tuple[str, Context, str, Span]] = []
     left_out = 0
-    for line in path.read_text(encoding="utf-8").splitlines():
-        article, text, dose, dose_at, _, drug, drug_at, _ = line.split("|")
-        apart = int(dose_at) - int(drug_at)
-        drugs, doses = ([m.start() for m in re.finditer(re.escape(w), text)] for w in (drug, dose))
-        places = [(a, b) for a in drugs for b in doses if b - a == apart]
-        if not places:
+    for line in path.read_text(encoding="utf-8").splitlines()[1:]:
+        number, condition, text, negation, time, who = line.split("\t")
+        at = text.lower().find(condition.lower())
+        if at < 0:
             left_out += 1
             continue
-        a, b = places[0]
-        ids.setdefault(text, f"{article}-{len(ids)}")
-        found.setdefault(text, []).append(((a, a + len(drug)), (b, b + len(dose))))
-    asked = some(list(found), n, seed)
+        classes: dict[Context, bool] = {
+            "hypothetical": time == "Not particular",
+            "negated": negation == "Negated",
+            "family": who != "Patient",
+            "historical": time == "Historical",
+            "affirmed": True,
+        }
+        kind = next(name for name, holds in classes.items() if holds)
+        found.append((f"negex-{number}", kind, text, (at, at + len(condition))))
+    asked = some([id for id, *_ in found], n, seed)
     return [
-        Sentence(ids[text], text, tuple(pairs), {"asked": "yes" if text in asked else "no"})
-        for text, pairs in found.items()
+        Sentence(id, id, kind, {"class": kind, "asked": "yes" if id in asked else "no"}, text, span)
+        for id, kind, text, span in found
     ], left_out
 
 
-def drug_spans(sentences: Sequence[Sentence]) -> dict[str, list[Span]]:
-    """The corpus's own drugs, as spans of the cleaned sentences."""
-    return {s.unit: [clean(s.text).cleaned(*drug) for drug, _ in s.pairs] for s in sentences}
+def by_classifier(
+    classify: Callable[[Sequence[str], Sequence[Span]], Sequence[Context | Choice]],
+) -> Callable[[Sequence[Sentence]], list[Answer]]:
+    """What gives each condition its class, as an arm: texts and spans in, a class or a model's choice for each out."""
 
-
-def by_pairs(read: Extractor) -> Callable[[Sequence[Sentence]], list[Answer]]:
-    """An extractor as an arm that finds pairs of drug and dose."""
-
-    def answer(sentences: Sequence[Sentence]) -> list[Answer]:
-        return [dose_row(s, reading) for s, reading in zip(sentences, read(sentences), strict=True)]
+    def answer(units: Sequence[Sentence]) -> list[Answer]:
+        rows = []
+        for unit, said in zip(units, classify([u.text for u in units], [u.span for u in units]), strict=True):
+            given, keys = (said.answer, [said.key]) if isinstance(said, Choice) else (said, [])
+            right = {"accuracy": (float(given == unit.gold), 1.0)}
+            rows.append(Answer(task="sentences", predicted=given, measures=right, requests=keys))
+        return rows
 
     return answer
 
 
-def dose_row(sentence: Sentence, reading: Reading) -> Answer:
-    """The pairs read in a sentence: one is right if both of its values stand in a gold pair.
+FILES = tuple(f"clinical_notes/aci_bench/{part}.csv" for part in ("train", "valid", "test1", "test2", "test3"))
+TURNS = 5
+"""How many of the patient's turns the query is chosen from."""
 
-    A pair is a drug with a strength, or with a frequency or dosage where it has no strength. The drug is compared by
-    generic name and the dose by whether the value, as `normal` gives it, is that of a part of the gold dose.
-    """
-    right = [(generic_name(drug), dose) for drug, dose in sentence.words]
-    found = set()
-    for m in reading.medications:
-        if value := m.strength or m.frequency or m.dosage:
-            hit = next((dose for drug, dose in right if drug == m.drug and _same_dose(value, dose)), None)
-            found.add((m.drug, hit or value))
-    reply = reading.reply
-    return Answer(
-        task="doses",
-        answer=reply.text if reply else None,
-        predicted="; ".join(f"{drug}: {dose}" for drug, dose in sorted(found)),
-        parsed=reading.parsed,
-        measures=of_sets(set(right), found),
-        requests=[reply.key] if reply and reply.key else [],
-    )
+_TAG = re.compile(r"^\[(doctor|patient\w*)\]", re.MULTILINE)
 
 
-def _same_dose(value: str, dose: str) -> bool:
-    whole = clean(dose).text
-    return value in {normal("STRENGTH", whole), normal("FREQUENCY", whole), normal("DOSAGE", whole), whole.lower()}
+def read_conversations(paths: Iterable[Path], n: int) -> tuple[list[Note], list[Question]]:
+    """The notes of the first `n` conversations (they bear no date), and as many queries, each answered by its note."""
+    rows = [row for path in paths for row in csv.DictReader(StringIO(path.read_text(encoding="utf-8")))][:n]
+    notes, openings = [], []
+    for id, kind, dialogue, text in map(itemgetter("encounter_id", "dataset", "dialogue", "note"), rows):
+        notes.append(Note(note_id=id, patient_id=id, date=date.min, kind="clinic visit", text=text))
+        places = tuple(Place(id, start, end, 2) for start, end in chunk_spans(text, CHUNK_SIZE, CHUNK_OVERLAP))
+        strata = {"recorded for": kind}
+        openings.append(Question(id, opening(dialogue), id, "general", strata, None, None, None, places, cluster=id))
+    return notes, openings
 
 
-def read_mtsamples(path: Path) -> list[Passage]:
-    """MTSamples' transcriptions of neurology, and those of other specialties that speak of seizures or epilepsy."""
-    rows = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines() if line.strip()]
-    sign = re.compile(r"seizure|epilep|convuls", re.IGNORECASE)
-    return [
-        Passage(f"mtsamples-{i}", str(row["transcription"]).replace(".,", ".\n").replace(":,", ":\n"))
-        for i, row in enumerate(rows)
-        if str(row["medical_specialty"]).strip() in NEUROLOGY or sign.search(str(row["transcription"]))
-    ]
+def turns(dialogue: str) -> list[tuple[str, str]]:
+    """Speaker and words of each turn, in order; a line without a speaker goes on with the turn before it."""
+    parts = _TAG.split(dialogue)[1:]
+    return [(who, " ".join(said.split())) for who, said in zip(parts[::2], parts[1::2], strict=True)]
 
 
-def what_fires(passages: Collection[Passage], extractors: Mapping[str, Extractor]) -> pd.DataFrame:
-    """What each extractor gives in 1,000 words of notes without gold, and what it calls a drug, to be judged by eye."""
-    text, rows = {p.note_id: p.text for p in passages}, []
-    length = sum(len(words.split()) for words in text.values()) / 1000
-    for name, read in extractors.items():
-        readings = read(list(passages))
-        given = Counter(e.label for r in readings for e in r.entities)
-        seizures = Counter(f.context for r in readings for f in r.findings if f.kind == "seizure")
-        drugs = Counter(
-            " ".join(text[r.note_id][e.start : e.end].lower().split())
-            for r in readings
-            for e in r.entities
-            if e.label == "DRUG"
-        )
-        rows.append(
-            {
-                "extractor": ARMS[name],
-                "drugs": f"{given['DRUG'] / length:.1f}",
-                "strengths": f"{given['STRENGTH'] / length:.1f}",
-                "seizures affirmed": f"{seizures['affirmed'] / length:.1f}",
-                "seizures negated": f"{seizures['negated'] / length:.1f}",
-                "most often called a drug": ", ".join(f"{words} ({n})" for words, n in drugs.most_common(10)),
-            }
-        )
-    return pd.DataFrame(rows)
+def opening(dialogue: str) -> str:
+    """The longest, in words, of the first five turns of the patient or a companion; empty if they say nothing."""
+    said = [words for who, words in turns(dialogue) if who != "doctor"]
+    return max(said[:TURNS], key=lambda words: len(words.split()), default="")

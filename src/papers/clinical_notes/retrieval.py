@@ -1,9 +1,5 @@
 """Hybrid retrieval over clinical notes (clinical_notes.md, "Retriever system"): filters, FAISS and BM25, fusion, audit.
 
-A question is parsed into an intent and fields; the fields filter the passages before anything is searched; FAISS and
-BM25 find up to 200 passages each; their scores are brought to 0 to 1 and added; the best 100 are reranked; three
-weighted scores and a bonus for the right medication decide the order. Each retrieval carries its audit trail.
-
 What the paper leaves open is decided here: a filter that nothing passes returns nothing, never something else; the
 fusion before the reranker uses the two weights that are known by then; a passage that one search did not return has
 the score 0 from it.
@@ -11,24 +7,20 @@ the score 0 from it.
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
 from helpers.indexes import Index, cached_index
-from helpers.rag.rerank import Floats, Integers, Reranker
-from helpers.rag.retrieval import aligned, fused, min_max, word_index, word_scores
-from helpers.vectors import Encoder
+from helpers.rag.retrieval import Floats, Integers, Reranker, aligned, fused, min_max, word_index, word_scores
+from helpers.vectors import Encoder, encoder as encoder_of
 from papers.clinical_notes.gold import Note
 from papers.clinical_notes.passages import Chunk, chunk_notes
 from papers.clinical_notes.query import Lexicon, Query, parse
-from papers.clinical_notes.rerankers import MeanPooled, encoders
 
 Bools = npt.NDArray[np.bool_]
 
@@ -37,14 +29,8 @@ Bools = npt.NDArray[np.bool_]
 class Settings:
     """The retriever's parameters; the defaults are the paper's ("Weighted fusion and hyperparameters").
 
-    Attributes:
-        candidates: that each of the two searches returns.
-        reranked: best fused candidates that go to the reranker, and of which the results are taken.
-        w_rerank, w_semantic, w_lexical: weights of the normalised scores.
-        boost, penalty: added if the passage names a drug of the question, if it names none of them.
-        filter_patient, filter_dates: keep only passages of the named patients and days.
-        filter_drugs: keep only passages that name a drug of the question; then the boost decides nothing.
-        expand: look for a drug under all of its names.
+    Each search returns `candidates`; the best fused are reranked. Boost and penalty are for a passage that names a drug
+    of the question, or none of them. With filters, only passages of the named patients and days are searched.
     """
 
     candidates: int = 200
@@ -54,13 +40,11 @@ class Settings:
     w_lexical: float = 0.15
     boost: float = 0.2
     penalty: float = 0.05
-    filter_patient: bool = True
-    filter_dates: bool = True
-    filter_drugs: bool = False
-    expand: bool = True
+    filters: bool = True
 
 
 PAPER = Settings()
+PARTS = ("rerank", "semantic", "lexical", "medication")
 
 
 @dataclass(frozen=True)
@@ -78,52 +62,18 @@ class Candidates:
     semantic: Floats
     lexical: Floats
     matches: Bools | None
-    seconds: dict[str, float]
-
-
-PARTS = ("rerank", "semantic", "lexical", "medication")
 
 
 @dataclass(frozen=True)
 class Retrieval:
-    """Ranked passages and how they came about ("Auditability and testing"); shown without any text of a note.
+    """Ranked passages, best first, and how they came about ("Auditability and testing"), without any text of a note.
 
-    Attributes:
-        passages: best first.
-        components: (n, 4) weighted `PARTS` of each one's score.
-        counts: of passages, by step.
-        reranker: by name; empty for none.
-        seconds: by step.
+    `components` are the (n, 4) weighted `PARTS` of each one's score.
     """
 
-    query: Query
     passages: tuple[Chunk, ...]
     components: Floats
-    filters: tuple[str, ...]
-    counts: dict[str, int]
-    reranker: str
-    seconds: dict[str, float]
-
-    @property
-    def audit(self) -> str:
-        """The audit trail as a reader sees it."""
-        q = self.query
-        fields = {
-            "patients": ", ".join(sorted(q.patients)),
-            "drugs": ", ".join(sorted(q.drugs)),
-            "from": q.since,
-            "to": q.until,
-            "symptoms": ", ".join(sorted(q.symptoms)),
-        }
-        lines = {
-            "intent": q.intent,
-            "fields": "; ".join(f"{name} {value}" for name, value in fields.items() if value) or "none",
-            "filters": "; ".join(self.filters) or "none",
-            "counts": ", ".join(f"{name} {n:,}" for name, n in self.counts.items()),
-            "reranker": self.reranker or "none",
-            "seconds": ", ".join(f"{name} {s:.3f}" for name, s in self.seconds.items()),
-        }
-        return "\n".join(f"{name:9} {value}" for name, value in lines.items())
+    audit: Mapping[str, object]
 
     def table(self) -> pd.DataFrame:
         """One row a passage: where it is from and the components of its score."""
@@ -146,11 +96,7 @@ class Retriever:
         progress: bool = True,
         index: Index | None = None,
     ) -> None:
-        """Build the indexes; `index` takes one that was built before.
-
-        Raises:
-            ValueError: there is no passage, or the index is of another size.
-        """
+        """Build the indexes; `index` takes one that was built before, for the same passages."""
         if not chunks:
             raise ValueError("There is no passage to index.")
         texts = [chunk.text for chunk in chunks]
@@ -161,87 +107,64 @@ class Retriever:
         self.bm25 = word_index(texts)
         self._patients = np.array([chunk.patient.lower() for chunk in chunks])
         self._days = np.array([chunk.date.toordinal() for chunk in chunks])
-        self._pool = ThreadPoolExecutor(2, thread_name_prefix="search")
-
-    @cached_property
-    def _rows_of_drug(self) -> dict[str, Bools]:
-        drugs = {drug for chunk in self.chunks for drug in chunk.drugs}
-        return {drug: np.array([drug in chunk.drugs for chunk in self.chunks]) for drug in drugs}
+        drugs = {drug for chunk in chunks for drug in chunk.drugs}
+        self._rows_of_drug = {drug: np.array([drug in chunk.drugs for chunk in chunks]) for drug in drugs}
+        self._pool = ThreadPoolExecutor(1, thread_name_prefix="search")
 
     def retrieve(self, question: str, *, k: int = 10, settings: Settings = PAPER) -> Retrieval:
         """The `k` best passages for a question, with the audit trail."""
-        start = time.perf_counter()
-        query = parse(question, self.lexicon)
-        parsed = time.perf_counter() - start
-        found = self.candidates(query, settings)
-        began = time.perf_counter()
-        order, components = ranked(found, settings, lambda chosen: self._rerank(found, chosen))
-        reranked = time.perf_counter() - began
+        found = self.candidates(parse(question, self.lexicon), settings)
+        order, components = ranked(found, settings, reranks(self.reranker, found))
         best = tuple(self.chunks[row] for row in found.rows[order[:k]].tolist())
-        counts = {
+        q = found.query
+        audit = {
+            "intent": q.intent,
+            "patients": ", ".join(sorted(q.patients)),
+            "drugs": ", ".join(sorted(q.drugs)),
+            "symptoms": ", ".join(sorted(q.symptoms)),
+            "filters": "; ".join(found.filters),
             "passages": len(self.chunks),
             "after filters": found.searched,
-            "FAISS": int(np.isfinite(found.semantic).sum()),
-            "BM25": int(np.isfinite(found.lexical).sum()),
-            "either": len(found.rows),
+            "found by FAISS": int(np.isfinite(found.semantic).sum()),
+            "found by BM25": int(np.isfinite(found.lexical).sum()),
             "reranked": len(order) if self.reranker else 0,
+            "reranker": self.reranker.name if self.reranker else "",
             "returned": len(best),
         }
-        seconds = {"parse": parsed, **found.seconds, "rerank": reranked, "total": time.perf_counter() - start}
-        name = self.reranker.name if self.reranker else ""
-        return Retrieval(query, best, components[:k], found.filters, counts, name, seconds)
+        return Retrieval(best, components[:k], audit)
 
     def candidates(self, query: Query, settings: Settings = PAPER) -> Candidates:
-        """Filter, then search both indexes at once."""
-        start = time.perf_counter()
+        """Filter, then search both indexes."""
         keep, filters = self._filtered(query, settings)
         rows = np.flatnonzero(keep)
-        names = sorted(query.drugs) if settings.expand else []
-        filtered = time.perf_counter()
+        by_meaning: dict[int, float] = {}
+        by_word: dict[int, float] = {}
         if len(rows):
+            names = sorted(query.drugs)
             dense = " ".join([query.text, *(f"({d})" for d in names if d not in query.text.lower())])
             sparse = " ".join([query.text, *(alias for d in names for alias in self.lexicon.aliases.get(d, ()))])
             semantic = self._pool.submit(self._semantic, dense, rows, settings.candidates)
-            lexical = self._pool.submit(self._lexical, sparse, keep, settings.candidates)
-            by_meaning, by_word = semantic.result(), lexical.result()
-        else:
-            by_meaning, by_word = {}, {}
+            by_word = self._lexical(sparse, keep, settings.candidates)
+            by_meaning = semantic.result()
         either, (by_cosine, by_bm25) = aligned(by_meaning, by_word)
         matches = None
         if query.drugs:
-            named = [of for drug in query.drugs if (of := self._rows_of_drug.get(drug)) is not None]
-            matches = np.any([of[either] for of in named], axis=0) if named else np.zeros(len(either), dtype=bool)
-        return Candidates(
-            query,
-            filters,
-            len(rows),
-            either,
-            by_cosine,
-            by_bm25,
-            matches,
-            {"filter": filtered - start, "search": time.perf_counter() - filtered},
-        )
-
-    def _rerank(self, found: Candidates, chosen: Integers) -> Floats:
-        if self.reranker is None or not len(chosen):
-            return np.zeros(len(chosen))
-        return self.reranker.score(found.query.text, found.rows[chosen])
+            matches = np.zeros(len(either), dtype=bool)
+            for drug in query.drugs & self._rows_of_drug.keys():
+                matches |= self._rows_of_drug[drug][either]
+        return Candidates(query, filters, len(rows), either, by_cosine, by_bm25, matches)
 
     def _filtered(self, query: Query, settings: Settings) -> tuple[Bools, tuple[str, ...]]:
         keep, filters = np.ones(len(self.chunks), dtype=bool), []
-        if settings.filter_patient and query.patients:
+        if settings.filters and query.patients:
             keep &= np.isin(self._patients, [p.lower() for p in query.patients])
             filters.append(f"patient {' or '.join(sorted(query.patients))}")
-        if settings.filter_dates and query.since:
+        if settings.filters and query.since:
             keep &= self._days >= query.since.toordinal()
             filters.append(f"from {query.since}")
-        if settings.filter_dates and query.until:
+        if settings.filters and query.until:
             keep &= self._days <= query.until.toordinal()
             filters.append(f"to {query.until}")
-        if settings.filter_drugs and query.drugs:
-            none = np.zeros(len(keep), dtype=bool)
-            keep &= np.any([self._rows_of_drug.get(drug, none) for drug in query.drugs], axis=0)
-            filters.append(f"drug {' or '.join(sorted(query.drugs))}")
         return keep, tuple(filters)
 
     def _semantic(self, text: str, rows: Integers, k: int) -> dict[int, float]:
@@ -256,19 +179,44 @@ class Retriever:
         return {row: score for row, score in zip(best.tolist(), scores[best].tolist(), strict=True) if score > 0}
 
 
-def retriever_of(notes: Iterable[Note], lexicon: Lexicon, encoder: str, reranker: str = "") -> Retriever:
-    """The paper's retriever over notes, searched by one encoder and reranked by another, or by the same.
+class MeanPooled:
+    """Cosine of mean-pooled encodings of question and passage.
 
-    Raises:
-        EncoderUnavailable: what the encoders need is not installed, or a model cannot be loaded.
+    The paper also says that the two are processed jointly and that the score is that of the [CLS] token.
+    BioLinkBERT-base allows only this reading: it was never trained to score pairs. With the encoder of FAISS, it is the
+    semantic score once more, but for the generic names that the search adds to the question.
     """
-    encode, to_rerank = encoders(encoder, reranker)
+
+    def __init__(self, chunks: Sequence[Chunk], of: Encoder, *, progress: bool = True) -> None:
+        """Encode the passages, or load their vectors if they were encoded before."""
+        self.name, self.model = f"mean-pooled {of.name}", of.name
+        self._encoder = of
+        self._index = cached_index("clinical-notes", [c.text for c in chunks], of, progress=progress)
+
+    def score(self, question: str, rows: Integers) -> Floats:
+        """Cosines, within -1 and 1."""
+        vector = self._encoder.encode([question], progress=False)
+        scores, found = self._index.search(vector, len(rows), within=rows)
+        of_row = dict(zip(found[0].tolist(), scores[0].tolist(), strict=True))
+        return np.array([of_row[row] for row in rows.tolist()])
+
+
+def retriever_of(notes: Iterable[Note], lexicon: Lexicon, encoder: str, reranker: str = "") -> Retriever:
+    """The paper's retriever over notes, searched by one encoder and reranked by another, or by the same."""
+    encode, to_rerank = encoder_of(encoder), encoder_of(reranker or encoder)
     chunks = chunk_notes(notes, lexicon)
     return Retriever(chunks, lexicon, encode, MeanPooled(chunks, to_rerank))
 
 
-def ranked(found: Candidates, settings: Settings, rerank: Callable[[Integers], Floats]) -> tuple[Integers, Floats]:
-    """Places in `found.rows`, best first, and the (n, 4) weighted components of each.
+def reranks(reranker: Reranker | None, found: Candidates) -> Floats:
+    """A reranker's raw score of each candidate, 0 without one."""
+    if reranker is None or not len(found.rows):
+        return np.zeros(len(found.rows))
+    return reranker.score(found.query.text, found.rows)
+
+
+def ranked(found: Candidates, settings: Settings, scores: Floats) -> tuple[Integers, Floats]:
+    """Places in `found.rows`, best first, and the (n, 4) weighted components of each; `scores` are the reranker's.
 
     The two first scores keep the scale of all candidates; the reranker's, of the chosen, is that of those it saw.
     """
@@ -279,7 +227,7 @@ def ranked(found: Candidates, settings: Settings, rerank: Callable[[Integers], F
         medication = np.where(found.matches[chosen], settings.boost, -settings.penalty)
     components = np.column_stack(
         [
-            settings.w_rerank * min_max(rerank(chosen)),
+            settings.w_rerank * min_max(scores[chosen]),
             settings.w_semantic * min_max(found.semantic)[chosen],
             settings.w_lexical * min_max(found.lexical)[chosen],
             medication,

@@ -7,9 +7,10 @@ then is relaxed by rule; if still nothing is found, the graph is searched for th
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from functools import partial
+from typing import Literal, TypeAlias
 
 from helpers.graph import Graph, Row
 from helpers.llm import LLM, connect
@@ -18,10 +19,12 @@ from helpers.rag.prompts import chat
 from helpers.rag.text_to_cypher import Attempt, run_statement, write_and_run
 from helpers.services import ServiceError
 from papers.drug_interactions.corpora import CAUSES, INTERACTS, Fact, fact
-from papers.drug_interactions.graph import QUESTIONS, KnowledgeGraph
-from papers.drug_interactions.questions import NOT_KNOWN, Asked, answer_of
+from papers.drug_interactions.graph import QUESTIONS, KnowledgeGraph, Store
+from papers.drug_interactions.questions import Asked, answer_of
 
-Step = Literal["first try", "repaired", "relaxed"]
+Step = Literal["first_try", "repaired", "simplified"]
+Prompt: TypeAlias = Callable[[str, str], list[dict[str, str]]]
+"""What the model is asked, of the schema and the question."""
 
 MOST_FACTS = 10
 """Names that a query may give to the answer, and facts of a keyword search (Methods, C: "top 10 results")."""
@@ -34,13 +37,15 @@ Interactions have no direction: match them without an arrowhead. Names are in lo
 question. RETURN one column of names, called answer, and nothing else; for a yes-or-no question the name of the last
 node, if the match holds. Write the statement only."""
 
-_DRUG, _EFFECT = QUESTIONS.labels["Drug"], QUESTIONS.labels["SideEffect"]
-# the paper's own example (Methods, B), with letters in the place of names
-EXAMPLE = (
-    "What adverse effects should be monitored when drug x is combined with drug y?",
-    f"MATCH (d1:{_DRUG} {{name: 'drug x'}})-[:{QUESTIONS.types[INTERACTS]}]-(d2:{_DRUG} {{name: 'drug y'}})"
-    f"-[:{QUESTIONS.types[CAUSES]}]->(s:{_EFFECT}) RETURN DISTINCT s.name AS answer",
-)
+
+def example_of(store: Store) -> tuple[str, str]:
+    """The paper's own example (Methods, B), with letters in the place of names and the graph's labels and types."""
+    drug, effect = store.labels["Drug"], store.labels["SideEffect"]
+    return (
+        "What adverse effects should be monitored when drug x is combined with drug y?",
+        f"MATCH (d1:{drug} {{name: 'drug x'}})-[:{store.types[INTERACTS]}]-(d2:{drug} {{name: 'drug y'}})"
+        f"-[:{store.types[CAUSES]}]->(s:{effect}) RETURN DISTINCT s.name AS answer",
+    )
 
 
 def is_right(asked: Asked, attempt: Attempt) -> bool:
@@ -53,67 +58,28 @@ def is_right(asked: Asked, attempt: Attempt) -> bool:
 
 
 @dataclass(frozen=True)
-class Tried:
-    """A statement, the step that tried it, and whether the reply reached its limit of tokens and may lack its end."""
-
-    step: Step
-    attempt: Attempt
-    cut: bool = False
-
-
-@dataclass(frozen=True)
 class Retrieved:
-    """What DrugRAG took from the graph for one question: statements, and facts for the answer, in words.
+    """What DrugRAG took from the graph for one question: the steps with their statements, and facts in words.
 
-    `by_keyword` says that no statement found anything, `seconds` are those the model took to write.
+    `cut` says that the last reply reached its limit of tokens, `seconds` are those that the model took to write.
     """
 
-    tried: tuple[Tried, ...]
-    facts: tuple[str, ...]
-    by_keyword: bool
-    seconds: float
+    tried: tuple[tuple[Step, Attempt], ...]
+    facts: tuple[str, ...] = ()
+    cut: bool = False
+    seconds: float = 0.0
     requests: tuple[str, ...] = ()
 
     @property
-    def names(self) -> frozenset[str]:
-        """What the last statement returned: nothing if it failed."""
-        return self.tried[-1].attempt.returned
-
-    @property
-    def empty(self) -> bool:
-        """Whether no statement found anything."""
-        return not self.names
+    def last(self) -> Attempt:
+        """The statement whose rows count; it returned no names if it failed."""
+        return self.tried[-1][1]
 
     def step(self, asked: Asked) -> Step | None:
         """The first step that gave what is right, if the last one has not found anything else; None if none did."""
-        if self.names and answer_of(asked.form, asked.parameters, self.names) != asked.answer:
+        if self.last.returned and answer_of(asked.form, asked.parameters, self.last.returned) != asked.answer:
             return None
-        return next((tried.step for tried in self.tried if is_right(asked, tried.attempt)), None)
-
-    def reason(self, asked: Asked) -> str:
-        """Why no step gave what is right; empty if one did."""
-        if self.step(asked):
-            return ""
-        last = self.tried[-1]
-        statement, problem = last.attempt.cypher.lower(), last.attempt.problem.split(":")[0]
-        reasons = {
-            "no statement in the reply": problem == "No statement",
-            "statement cut off at its longest length": last.cut and problem in ("Refused", "Not allowed"),
-            "a name of the question is not in the statement": any(
-                n not in statement for n in asked.parameters.values()
-            ),
-            "a brand name, which the graph lacks": asked.form.kind == "brand",
-            "no rows": problem == "No rows",
-            "refused by the server": problem == "Refused",
-            "more than reading": problem == "Not allowed",
-            "ran too long": problem == "Stopped",
-            "too many rows": problem == "Too many rows",
-            "wrong column returned": problem == "Wrong column",
-            "rows where there should be none": asked.form.role == "yes or no" or asked.answer == NOT_KNOWN,
-            "some names missing": self.names < asked.answer,
-            "names too many": self.names > asked.answer,
-        }
-        return next((reason for reason, holds in reasons.items() if holds), "other names")
+        return next((step for step, attempt in self.tried if is_right(asked, attempt)), None)
 
 
 def small_beside(large: LLM, name: str) -> tuple[LLM, str]:
@@ -126,16 +92,19 @@ def small_beside(large: LLM, name: str) -> tuple[LLM, str]:
         return large, str(error)
 
 
-# -------------------------------------------------------------------------------------------------------- statements
-
-
 def cypher_prompt(
-    schema: str, question: str, *, example: bool = True, history: Sequence[tuple[str, str]] = ()
+    schema: str, question: str, *, example: bool = True, store: Store = QUESTIONS
 ) -> list[dict[str, str]]:
-    """The schema and the example, which all questions share, then earlier turns (question, statement), then the
-    question.
-    """
-    return chat(INSTRUCTION.format(schema=schema), question, [*([EXAMPLE] if example else []), *history])
+    """The schema and the example, which all questions share, then the question."""
+    return chat(INSTRUCTION.format(schema=schema), question, [example_of(store)] if example else [])
+
+
+def graphrag_prompt(schema: str, question: str) -> list[dict[str, str]]:
+    """What the Text2CypherRetriever of the package neo4j-graphrag asks a model, without examples."""
+    from neo4j_graphrag.generation.prompts import Text2CypherTemplate  # noqa: PLC0415  # takes two seconds
+
+    asked = Text2CypherTemplate().format(schema=schema, examples="", query_text=question)
+    return [{"role": "user", "content": asked}]
 
 
 _ARROW = re.compile(r"<-(\[[^\]]*\])-|-(\[[^\]]*\])->")
@@ -163,57 +132,38 @@ def text_to_cypher(
     content: KnowledgeGraph,
     questions: Sequence[str],
     *,
-    example: bool = True,
+    prompt: Prompt | None = None,
     repairs: int = 1,
     fallbacks: bool = True,
-    histories: Sequence[Sequence[tuple[str, str]]] | None = None,
     max_tokens: int = 96,
+    store: Store = QUESTIONS,
 ) -> list[Retrieved]:
     """The small model writes a statement for each question, which is run, repaired, relaxed, and put into facts.
 
-    Args:
-        llm: the small model.
-        graph: where `content` is loaded as `QUESTIONS`; statements run read-only.
-        content: the same graph, for names and for putting rows into words.
-        questions: in words.
-        example: whether to show the one example.
-        repairs: how often a statement that fails or finds nothing goes back to the model.
-        fallbacks: whether to relax it then, and to search for names at last.
-        histories: for each question, earlier ones with their statements.
-        max_tokens: longest statement.
+    `content` is what `store` holds; statements run read-only. `prompt` is `cypher_prompt` if it is None. One that fails
+    or finds nothing goes back to the model `repairs` times; `fallbacks` relax it then, and search for names at last.
     """
-    schema = QUESTIONS.schema(content)
-    vocabulary = names_of(content)
-    prompts = [
-        cypher_prompt(schema, question, example=example, history=histories[i] if histories else ())
-        for i, question in enumerate(questions)
-    ]
-    written = write_and_run(llm, graph, prompts, repairs=repairs, max_tokens=max_tokens)
+    schema, vocabulary = store.schema(content), names_of(content)
+    asking = prompt or partial(cypher_prompt, store=store)
+    prompts = [asking(schema, question) for question in questions]
     found = []
+    written = write_and_run(llm, graph, prompts, repairs=repairs, max_tokens=max_tokens)
     for question, pairs in zip(questions, written, strict=True):
-        of = [
-            Tried("repaired" if turn else "first try", attempt, reply.status == "cut")
-            for turn, (attempt, reply) in enumerate(pairs)
+        tried: list[tuple[Step, Attempt]] = [
+            ("repaired" if turn else "first_try", attempt) for turn, (attempt, _) in enumerate(pairs)
         ]
-        last = of[-1]
-        if fallbacks and last.attempt.problem and last.attempt.cypher:
-            attempt = run_statement(graph, relaxed(last.attempt.cypher, vocabulary))
-            of.append(Tried("relaxed", attempt, last.cut))
-        final = of[-1].attempt
-        facts = in_words(content, _quoted(final.cypher), final.returned)
-        by_keyword = fallbacks and not facts
-        if by_keyword:
+        last, reply = pairs[-1]
+        if fallbacks and last.problem and last.cypher:
+            last = run_statement(graph, relaxed(last.cypher, vocabulary))
+            tried.append(("simplified", last))
+        quoted = list(dict.fromkeys((a or b).lower() for a, b in _NAME.findall(last.cypher)))
+        facts = in_words(content, quoted, last.returned)
+        if fallbacks and not facts:
             facts = keyword_facts(content, vocabulary, question)
         seconds = sum(reply.seconds for _, reply in pairs)
-        found.append(Retrieved(tuple(of), tuple(facts), by_keyword, seconds, tuple(reply.key for _, reply in pairs)))
+        keys = tuple(reply.key for _, reply in pairs)
+        found.append(Retrieved(tuple(tried), tuple(facts), reply.status == "cut", seconds, keys))
     return found
-
-
-def _quoted(cypher: str) -> list[str]:
-    return list(dict.fromkeys((a or b).lower() for a, b in _NAME.findall(cypher)))
-
-
-# ------------------------------------------------------------------------------------------------------------- facts
 
 
 def names_of(content: KnowledgeGraph) -> Vocabulary:
@@ -231,13 +181,10 @@ def sentence(stated: Fact) -> str:
 
 
 def in_words(content: KnowledgeGraph, mentioned: Sequence[str], returned: Iterable[str]) -> list[str]:
-    """The facts that lead from the names in a statement to the names that it returned, at most `MOST_FACTS` names.
-
-    A name that no edge joins to a mentioned one is reached over one name between them; one that cannot be reached so
-    stands alone.
-    """
+    """The facts that lead from the names in a statement to `MOST_FACTS` names that it returned, in one or two steps."""
     sentences: list[str] = []
-    for name in sorted(returned, key=lambda n: (-_weight(content, n, mentioned), n))[:MOST_FACTS]:
+    stated = {n: sum(len(content.edges[f]) for f in _joins(content, mentioned, n)) for n in returned}
+    for name in sorted(stated, key=lambda n: (-stated[n], n))[:MOST_FACTS]:
         steps = _joins(content, mentioned, name) or _bridges(content, mentioned, name)
         sentences += [sentence(f) for f in steps] or [f"Found: {name}."]
     return list(dict.fromkeys(sentences))
@@ -258,36 +205,21 @@ def _bridges(content: KnowledgeGraph, mentioned: Sequence[str], name: str) -> li
     return []
 
 
-def _weight(content: KnowledgeGraph, name: str, mentioned: Sequence[str]) -> int:
-    """In how many sentences a name stands with the mentioned ones."""
-    return sum(content.edges[f].mentions for f in _joins(content, mentioned, name))
-
-
 def keyword_facts(
     content: KnowledgeGraph, vocabulary: Vocabulary, question: str, most: int | None = MOST_FACTS
 ) -> list[str]:
     """The first `most` facts about a question's names: those of two of them first, then those most often stated."""
     names = {name for of_role in vocabulary.link(question).values() for name in of_role}
-    about = {f for name in names for f in _edges_of(content, name)}
-    order = sorted(about, key=lambda f: (-len(names.intersection((f.start, f.end))), -content.edges[f].mentions, f))
+    about = {f for name in names for f in _joins(content, list(content.neighbours.get(name, ())), name)}
+    order = sorted(about, key=lambda f: (-len(names.intersection((f.start, f.end))), -len(content.edges[f]), f))
     return [sentence(f) for f in order[:most]]
 
 
-def _edges_of(content: KnowledgeGraph, name: str) -> list[Fact]:
-    ends = content.neighbours.get(name, ())
-    return _joins(content, list(ends), name)
-
-
-# --------------------------------------------------------------------------------------------------- without a model
-
-
-def right_query(
-    graph: Graph, questions: Sequence[Asked], *, names: Mapping[str, str] | None = None
-) -> list[frozenset[str]]:
+def right_query(graph: Graph, questions: Sequence[Asked], names: Mapping[str, str]) -> list[frozenset[str]]:
     """What the query of each question's form returns from `QUESTIONS`, with `names` in place of names; no model."""
     found = []
     for question in questions:
-        parameters: Row = {key: (names or {}).get(name, name) for key, name in question.parameters.items()}
+        parameters: Row = {key: names.get(name, name) for key, name in question.parameters.items()}
         rows = graph.read_untrusted(question.form.cypher, **parameters).rows
         found.append(frozenset(str(row["answer"]) for row in rows))
     return found

@@ -1,17 +1,13 @@
-"""Mentions out of text (drug_interactions.md, Methods, A): a dictionary and rules, as spaCy matchers.
-
-What the dictionary keeps is learnt from the training split alone.
-"""
+"""Mentions out of text (drug_interactions.md, Methods, A): a dictionary and rules, as spaCy matchers."""
 
 from __future__ import annotations
 
 import re
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import zip_longest
 from pathlib import Path
-from typing import Final
 
 import pandas as pd
 from spacy.lang.en import English
@@ -28,25 +24,21 @@ LEAST_PRECISION = 0.5
 """A name of the dictionary must be a marked mention in at least this share of its occurrences in the training text."""
 
 STEMS, CLASS_HEADS, NO_PART_OF_A_CLASS = ("|".join(TERMS[g]) for g in ("stems", "class_heads", "no_part_of_a_class"))
-_SALT: Final = re.compile(
+_SALT = re.compile(
     r" (?:sodium|potassium|hydrochloride|hcl|sulfate|mesylate|maleate|tartrate|acetate|citrate|phosphate)\b",
     re.IGNORECASE,
 )
 # a name in brackets after a drug is another name for it: "celecoxib (Celebrex)"
-_ALIAS: Final = re.compile(r"\s*\(([A-Z][A-Za-z]{3,})\)")
+_ALIAS = re.compile(r"\s*\(([A-Z][A-Za-z]{3,})\)")
 
 
-def tokenised(vocab: Vocab, text: str) -> tuple[Doc, list[tuple[int, int]]]:
-    """A spaCy document cut into words and punctuation, and where each token stands: hyphens separate words."""
+def _tokenised(vocab: Vocab, text: str) -> tuple[Doc, list[tuple[int, int]]]:
     places = [match.span() for match in TOKEN.finditer(text)]
     return Doc(vocab, words=[text[start:end] for start, end in places]), places
 
 
 class Recogniser:
-    """Finds mentions by a dictionary (canonical name -> label) and by rules (Methods, A).
-
-    The rules take words with the stem of a drug's name, and groups of drugs by their last word.
-    """
+    """Finds mentions by a dictionary (canonical name -> label), by stems of drugs and by last words of groups."""
 
     def __init__(self, names: Mapping[str, Label], *, rules: bool = True) -> None:
         """Compile the matchers; longer matches go before shorter ones, the dictionary before rules."""
@@ -54,7 +46,7 @@ class Recogniser:
         self._phrases = PhraseMatcher(self._vocab, attr="LOWER")
         of_label: dict[Label, list[Doc]] = {"Drug": [], "Compound": [], "SideEffect": []}
         for name, label in names.items():
-            of_label[label].append(tokenised(self._vocab, name)[0])
+            of_label[label].append(_tokenised(self._vocab, name)[0])
         for label, docs in of_label.items():
             self._phrases.add(label, docs)
         self._rules = Matcher(self._vocab)
@@ -67,7 +59,7 @@ class Recogniser:
 
     def find(self, text: str) -> tuple[Entity, ...]:
         """The mentions of a text, in its order; none overlaps another."""
-        doc, places = tokenised(self._vocab, text)
+        doc, places = _tokenised(self._vocab, text)
         spans = filter_spans(self._phrases(doc, as_spans=True))
         taken = {i for span in spans for i in range(span.start, span.end)}
         others = filter_spans(self._rules(doc, as_spans=True)) if len(self._rules) else []
@@ -78,17 +70,16 @@ class Recogniser:
 
     @staticmethod
     def _widened(text: str, found: Sequence[Entity]) -> Iterator[Entity]:
-        """The mentions, drugs with the salt that follows them, and with the brand name in brackets after them."""
         for entity, following in zip_longest(found, found[1:]):
             limit = following.start if following else len(text)
             salt = _SALT.match(text, entity.end, limit) if entity.label == "Drug" else None
-            drug = replace(entity, end=salt.end()) if salt else entity
+            drug = entity._replace(end=salt.end()) if salt else entity
             yield drug
             if drug.label == "Drug" and (alias := _ALIAS.match(text, drug.end, limit)):
                 yield Entity(alias.start(1), alias.end(1), "Drug")
 
     def mark(self, sentences: Iterable[Sentence]) -> list[Sentence]:
-        """The sentences with the mentions found, in place of whatever was marked, and without relations."""
+        """The sentences with the mentions found in place of those marked, and without relations."""
         return [replace(s, entities=self.find(s.text), relations=()) for s in sentences]
 
 
@@ -98,10 +89,9 @@ def listed(path: Path) -> list[str]:
 
 
 def drugbank_names(sentences: Iterable[Sentence], shortest: int = 5) -> list[str]:
-    """Names of drugs of at least so many letters from the package `drug-named-entity-recognition`.
+    """The names and synonyms that DrugBank gives away, and those of MeSH, from `drug-named-entity-recognition`.
 
-    It holds the names and synonyms that DrugBank gives away, and those of MeSH. The package takes no notice of the
-    corpora here. To save time, names with a word that stands in none of the sentences are left out: they cannot match.
+    Names with a word that stands in none of the sentences cannot match and are left out.
     """
     from drug_named_entity_recognition.drugs_finder import drug_variant_to_canonical  # noqa: PLC0415  # takes seconds
 
@@ -110,24 +100,24 @@ def drugbank_names(sentences: Iterable[Sentence], shortest: int = 5) -> list[str
 
 
 def dictionary(training: Sequence[Sentence], drugs: Iterable[str], effects: Iterable[str]) -> dict[str, Label]:
-    """The dictionary: names marked in the training text, and lists of drugs and effects.
+    """Names marked in the training text, and lists of drugs and effects, without what is mostly no mention there.
 
-    A name gets the label that it has most often. One that is a marked mention in less than `LEAST_PRECISION` of its
-    occurrences in the training text is left out. Drugs are judged by the DDI corpus, where every mention is marked;
-    side effects by the sentences of the ADE corpus that hold one, since the others mark none.
+    Drugs are judged by the DDI corpus, where every mention is marked; side effects by the sentences of the ADE corpus
+    that state one, since the others mark none.
 
     Raises:
         ValueError: a sentence is not of the training split.
     """
     if other := next((s for s in training if s.split != "train"), None):
         raise ValueError(f"The dictionary is made from the training split; {other.id} is of the split {other.split!r}.")
-    labels: dict[str, Counter[Label]] = {}
+    labels: dict[str, Counter[Label]] = defaultdict(Counter)
     for sentence in training:
         for entity in sentence.entities:
-            labels.setdefault(sentence.name(entity), Counter())[entity.label] += 1
-    for names, label in ((drugs, "Drug"), (effects, "SideEffect")):
-        for name in names:
-            labels.setdefault(canonical(name), Counter({label: 1}))  # type: ignore[dict-item]
+            labels[sentence.name(entity)][entity.label] += 1
+    of_lists: dict[Label, Iterable[str]] = {"Drug": drugs, "SideEffect": effects}
+    for label, listed_names in of_lists.items():
+        for name in listed_names:
+            labels.setdefault(canonical(name), Counter({label: 1}))
     # one letter, or digits alone, says nothing without its sentence
     names = {n: max(sorted(c), key=lambda x: c[x]) for n, c in labels.items() if len(n) > 1 and re.search(r"[a-z]", n)}
 
@@ -147,19 +137,14 @@ def dictionary(training: Sequence[Sentence], drugs: Iterable[str], effects: Iter
 
 
 def training_sentences(gold: Sequence[Sentence], recogniser: Recogniser) -> list[Sentence]:
-    """Gold sentences of the ADE corpus with, as well, the mentions found in them that nobody marked.
-
-    The corpus marks a drug or an effect only where the two are related. Without the others a classifier would never
-    see a pair that is not.
-    """
+    """Gold sentences of the ADE corpus with also the mentions that nobody marked, since it marks related ones only."""
     widened = []
     for sentence in gold:
         marked = sentence.entities
         found = recogniser.find(sentence.text)
         more = [e for e in found if not any(e.start < g.end and g.start < e.end for g in marked)]
-        order = sorted([*sentence.entities, *more], key=lambda e: (e.start, e.end, e.label))
+        order = sorted([*marked, *more])
         number = {entity: i for i, entity in enumerate(order)}
-        place = [number[entity] for entity in sentence.entities]
-        moved = tuple(Relation(place[r.first], place[r.second], r.kind) for r in sentence.relations)
+        moved = tuple(Relation(number[marked[r.first]], number[marked[r.second]], r.kind) for r in sentence.relations)
         widened.append(replace(sentence, entities=tuple(order), relations=moved))
     return widened

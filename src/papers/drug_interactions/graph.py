@@ -1,4 +1,4 @@
-"""The knowledge graph of drug_interactions.md: facts merged into edges, and the graph loaded once.
+"""The knowledge graph of drug_interactions.md: facts merged into edges, loaded once, and asked.
 
 The graphs of several chapters share one database, so that each has names of its own there (`Store`).
 """
@@ -18,12 +18,12 @@ import numpy as np
 
 from helpers.graph import Graph
 from helpers.results.answers import Answer
-from papers.drug_interactions.corpora import CAUSES, INTERACTS, Fact, Label, Sentence, facts
+from papers.drug_interactions.corpora import CAUSES, INTERACTS, Fact, Label, Sentence, Unit, facts
 
 
 @dataclass(frozen=True)
 class Store:
-    """Under which names a graph lies in the database: of the note on what is loaded, the nodes, the relationships."""
+    """A graph's names in the database: of the note on what is loaded, of its labels and its relationship types."""
 
     data_set: str
     labels: Mapping[Label, str]
@@ -44,60 +44,43 @@ class Store:
         return "\n".join(lines)
 
 
-LABELS: Mapping[Label, str] = {label: f"Ddi{label}" for label in get_args(Label)}
-INGESTED = Store("drug_interactions", LABELS, {INTERACTS: INTERACTS, CAUSES: CAUSES})
+def _labels(prefix: str) -> dict[Label, str]:
+    return {label: f"{prefix}{label}" for label in get_args(Label)}
+
+
+INGESTED = Store("drug_interactions", _labels("Ddi"), {INTERACTS: INTERACTS, CAUSES: CAUSES})
 """The graph that an ingestion made, with the types as "System: ingestion module" spells them."""
-QUESTIONS = Store(
-    "drug_interactions_questions",
-    {label: f"Qa{label}" for label in get_args(Label)},
-    {INTERACTS: INTERACTS.lower(), CAUSES: CAUSES.lower()},
-)
+QUESTIONS = Store("drug_interactions_questions", _labels("Qa"), {INTERACTS: INTERACTS.lower(), CAUSES: CAUSES.lower()})
 """The graph that questions are asked of, with the types as the paper's example query spells them (Methods, B)."""
+READ = Store("drug_interactions_read", _labels("Read"), QUESTIONS.types)
+"""The graph of what a language model read in chunks."""
 
-NEIGHBOURS = f"MATCH (:{LABELS['Drug']} {{name: $name}})-[:{INTERACTS}]-(other) RETURN DISTINCT other.name AS name"
-TWO_HOPS = (
-    f"MATCH (:{LABELS['Drug']} {{name: $name}})-[:{INTERACTS}]-(other)-[:{CAUSES}]->(effect) "
-    "RETURN DISTINCT effect.name AS name"
-)
-
-
-@dataclass(frozen=True)
-class Edge:
-    """What is known of an edge: how many sentences state it, and which."""
-
-    sources: tuple[str, ...]
-
-    @property
-    def mentions(self) -> int:
-        """Number of sentences that state it."""
-        return len(self.sources)
+_START = f"MATCH (:{INGESTED.labels['Drug']} {{name: $name}})-[:{INTERACTS}]-(other)"
+HOPS = {
+    "one hop": f"{_START} RETURN DISTINCT other.name AS name",
+    "two hops": f"{_START}-[:{CAUSES}]->(effect) RETURN DISTINCT effect.name AS name",
+}
 
 
 @dataclass(frozen=True)
 class KnowledgeGraph:
-    """Label of each name, and merged edges; an interaction is one edge, and two relationships in the database."""
+    """Label of each name, and merged edges with the ids of the sentences that state them.
+
+    An interaction is one edge here, and two relationships in the database.
+    """
 
     nodes: Mapping[str, Label]
-    edges: Mapping[Fact, Edge]
+    edges: Mapping[Fact, tuple[str, ...]]
 
     @cached_property
     def digest(self) -> str:
         """SHA-256 of the content."""
-        edges = sorted((*fact, *edge.sources) for fact, edge in self.edges.items())
+        edges = sorted((*fact, *sources) for fact, sources in self.edges.items())
         return hashlib.sha256(json.dumps([sorted(self.nodes.items()), edges]).encode()).hexdigest()
 
     def of_type(self, type: str) -> list[Fact]:
         """The edges of a type, in alphabetical order."""
         return sorted(fact for fact in self.edges if fact.type == type)
-
-    @cached_property
-    def neighbours(self) -> dict[str, set[str]]:
-        """Names that each name shares an edge with."""
-        found: dict[str, set[str]] = {name: set() for name in self.nodes}
-        for _, start, end in self.edges:
-            found[start].add(end)
-            found[end].add(start)
-        return found
 
     @cached_property
     def effects(self) -> dict[str, set[str]]:
@@ -116,8 +99,17 @@ class KnowledgeGraph:
             found[other].add(one)
         return found
 
+    @cached_property
+    def neighbours(self) -> dict[str, set[str]]:
+        """Names that each name shares an edge with."""
+        found: dict[str, set[str]] = {name: set() for name in self.nodes}
+        for _, start, end in self.edges:
+            found[start].add(end)
+            found[end].add(start)
+        return found
+
     def two_hops(self, name: str) -> set[str]:
-        """Side effects of what a drug interacts with, in plain Python."""
+        """Side effects of what a drug interacts with."""
         return {effect for other in self.partners.get(name, ()) for effect in self.effects.get(other, ())}
 
     def relationships(self) -> int:
@@ -128,32 +120,41 @@ class KnowledgeGraph:
 def knowledge_graph(sentences: Iterable[Sentence]) -> KnowledgeGraph:
     """Merge what sentences state.
 
-    Every mention is a node, related or not (Table I counts entities). A name with several labels gets the one that it
-    has most often, and what causes a side effect or interacts is never one itself.
+    Every mention is a node, related or not (Table I counts entities), under the label that it has most often.
     """
     labels: dict[str, Counter[Label]] = defaultdict(Counter)
-    sources: dict[Fact, set[str]] = defaultdict(set)
+    stated: dict[str, set[Fact]] = {}
     for sentence in sentences:
+        stated.setdefault(sentence.id, set()).update(facts(sentence))
         for entity in sentence.entities:
             labels[sentence.name(entity)][entity.label] += 1
-        for fact in facts(sentence):
-            sources[fact].add(sentence.id)
-    nodes: dict[str, Label] = {}
-    for name, counts in sorted(labels.items()):
-        nodes[name] = max(sorted(counts), key=lambda label: counts[label])
-    kept = {f: Edge(tuple(sorted(s))) for f, s in sorted(sources.items()) if _fits(f, nodes)}
-    return KnowledgeGraph(nodes, kept)
+    nodes = {name: max(sorted(counts), key=lambda label: counts[label]) for name, counts in sorted(labels.items())}
+    return _merged(nodes, stated)
 
 
-def _fits(fact: Fact, nodes: Mapping[str, Label]) -> bool:
-    is_effect = nodes[fact.end] == "SideEffect"
-    return nodes[fact.start] != "SideEffect" and is_effect == (fact.type == CAUSES)
+def graph_of(stated: Mapping[str, Iterable[Fact]]) -> KnowledgeGraph:
+    """Merge the facts that each source states, with no mentions known: what has an effect or interacts is a drug."""
+    every = sorted(set().union(*stated.values()))
+    nodes: dict[str, Label] = {fact.end: "SideEffect" for fact in every if fact.type == CAUSES}
+    nodes |= {name: "Drug" for fact in every for name in (fact.start, fact.end)[: 1 + (fact.type == INTERACTS)]}
+    return _merged(nodes, stated)
+
+
+def _merged(nodes: Mapping[str, Label], stated: Mapping[str, Iterable[Fact]]) -> KnowledgeGraph:
+    """One edge for each fact; what causes a side effect or interacts is never a side effect itself."""
+    sources: dict[Fact, set[str]] = defaultdict(set)
+    for source, of in stated.items():
+        for fact in of:
+            ends_in_effect = nodes[fact.end] == "SideEffect"
+            if nodes[fact.start] != "SideEffect" and ends_in_effect == (fact.type == CAUSES):
+                sources[fact].add(source)
+    return KnowledgeGraph(nodes, {fact: tuple(sorted(of)) for fact, of in sorted(sources.items())})
 
 
 def drug_graph(content: KnowledgeGraph) -> KnowledgeGraph:
     """The part that the paper's edges know: drugs, side effects, and what joins two drugs or a drug and an effect."""
     nodes = {name: label for name, label in content.nodes.items() if label != "Compound"}
-    return KnowledgeGraph(nodes, {f: e for f, e in content.edges.items() if f.start in nodes and f.end in nodes})
+    return KnowledgeGraph(nodes, {f: of for f, of in content.edges.items() if f.start in nodes and f.end in nodes})
 
 
 def load_graph(graph: Graph, content: KnowledgeGraph, store: Store = INGESTED) -> bool:
@@ -165,68 +166,41 @@ def load_graph(graph: Graph, content: KnowledgeGraph, store: Store = INGESTED) -
                 graph.constraint(stored, "name")
                 names = [{"name": name} for name, of in content.nodes.items() if of == label]
                 graph.load_nodes(stored, names, "name", progress=False)
-            for (type, start, end), rows in _directed(content).items():
-                ends = (store.labels[start], "name", "start"), (store.labels[end], "name", "end")
-                graph.load_edges(store.types[type], rows, *ends, progress=False)
+            rows: dict[tuple[str, Label, Label], list[dict[str, object]]] = defaultdict(list)
+            for (type, one, other), sources in content.edges.items():
+                for start, end in ((one, other), (other, one)) if type == INTERACTS else ((one, other),):
+                    row = {"start": start, "end": end, "mentions": len(sources), "sources": list(sources)}
+                    rows[type, content.nodes[start], content.nodes[end]].append(row)
+            for (type, first, second), of_type in rows.items():
+                ends = (store.labels[first], "name", "start"), (store.labels[second], "name", "end")
+                graph.load_edges(store.types[type], of_type, *ends, progress=False)
     return missing
 
 
-def _directed(content: KnowledgeGraph) -> dict[tuple[str, Label, Label], list[dict[str, object]]]:
-    """Rows to load by type and labels of the ends; an interaction gives one in each direction."""
-    rows: dict[tuple[str, Label, Label], list[dict[str, object]]] = defaultdict(list)
-    for fact, edge in content.edges.items():
-        ends = [(fact.start, fact.end)]
-        if fact.type == INTERACTS:
-            ends.append((fact.end, fact.start))
-        for start, end in ends:
-            rows[fact.type, content.nodes[start], content.nodes[end]].append(
-                {"start": start, "end": end, "mentions": edge.mentions, "sources": list(edge.sources)}
-            )
-    return rows
-
-
-@dataclass(frozen=True)
-class Query:
-    """A query about a drug; `text` is the Cypher, `cluster` the drug, `truth` the names that plain Python finds."""
-
-    unit: str
-    cluster: str
-    text: str
-    strata: Mapping[str, str]
-    truth: frozenset[str]
-
-    @property
-    def gold(self) -> str:
-        """The right names in words."""
-        return "; ".join(sorted(self.truth))
-
-
-def queries(content: KnowledgeGraph, n: int, seed: int) -> list[Query]:
+def queries(content: KnowledgeGraph, n: int, seed: int) -> list[Unit]:
     """About so many drugs that interact, drawn evenly: what with, in one hop; the side effects of that, in two."""
     drugs = [name for name in sorted(content.partners) if content.nodes[name] == "Drug"]
     drawn: list[str] = np.random.default_rng(seed).permutation(drugs)[:n].tolist()
     return [
-        Query(f"{drug}, {hops}", drug, cypher, {"hops": hops}, frozenset(truth))
+        Unit(f"{drug}, {hops}", drug, HOPS[hops], "; ".join(sorted(truth)), {"hops": hops})
         for drug in drawn
-        for hops, cypher, truth in (
-            ("one hop", NEIGHBOURS, content.partners.get(drug, set())),
-            ("two hops", TWO_HOPS, content.two_hops(drug)),
-        )
+        for hops, truth in (("one hop", content.partners[drug]), ("two hops", content.two_hops(drug)))
     ]
 
 
-def by_cypher(graph: Graph) -> Callable[[Sequence[Query]], list[Answer]]:
+def by_cypher(graph: Graph) -> Callable[[Sequence[Unit]], list[Answer]]:
     """The loaded graph as an arm: whether it returns the right names, any at all, and seconds until the last row."""
 
-    def ask(queries: Sequence[Query]) -> list[Answer]:
+    def ask(queries: Sequence[Unit]) -> list[Answer]:
         rows = []
         for query in queries:
             began = time.perf_counter()
             names = sorted(str(row["name"]) for row in graph.read(query.text, name=query.cluster))
             seconds = time.perf_counter() - began
-            measures = {"right": names == sorted(query.truth), "answered": bool(names), "latency": seconds}
+            found = "; ".join(names)
+            measures = {"right": found == query.gold, "answered": bool(names), "latency": seconds}
             told = {name: (float(value), 1.0) for name, value in measures.items()}
-            rows.append(Answer(task="queries", predicted="; ".join(names), measures=told))
+            rows.append(Answer(task="queries", predicted=found, measures=told))
         return rows
 
     return ask

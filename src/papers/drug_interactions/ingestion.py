@@ -6,9 +6,8 @@ chunks that a language model reads too) and `queries` (to the loaded graph, see 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from collections.abc import Set as AbstractSet
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set as AbstractSet
+from dataclasses import replace
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -21,9 +20,10 @@ from helpers.results.measures import of_sets
 from helpers.results.outcomes import Outcomes
 from helpers.results.published import Published
 from helpers.results.record import Run
-from papers.drug_interactions.corpora import CAUSES, INTERACTS, Chunk, Sentence, facts
-from papers.drug_interactions.graph import KnowledgeGraph
-from papers.drug_interactions.relations import SCHEMA, Relater, chunk_prompt, parse_facts
+from papers.drug_interactions.corpora import CAUSES, INTERACTS, Chunk, Sentence, Unit, facts, select
+from papers.drug_interactions.entities import Recogniser, dictionary, drugbank_names
+from papers.drug_interactions.graph import KnowledgeGraph, graph_of, knowledge_graph
+from papers.drug_interactions.relations import SCHEMA, Relater, chunk_prompt, parse_facts, trained
 
 ARMS = {
     "dictionary": "Dictionary",
@@ -36,34 +36,15 @@ ARMS = {
 }
 COLOURS = {"all_pairs": "#808080", "patterns": "#c35410", "classifier": "#125ee0", "llm": "#af219d"}
 
-Sets = Mapping[str, AbstractSet[Any]]
+Sets: TypeAlias = Mapping[str, AbstractSet[Any]]
 """What is compared: measure -> members. The gold of the first one is shown to a reader."""
-
-
-@dataclass(frozen=True)
-class Text:
-    """A sentence or a chunk, with the sets that people marked in it; see `Answer` for the other attributes."""
-
-    unit: str
-    cluster: str
-    text: str
-    strata: Mapping[str, str]
-    marked: Sets
-
-    @property
-    def gold(self) -> str:
-        """What is marked, in words."""
-        return _told(self.marked)
-
-
-Arm: TypeAlias = Callable[[Sequence[Text]], list[Answer]]
+Arm: TypeAlias = Callable[[Sequence[Unit]], list[Answer]]
 
 
 def names(sentence: Sentence) -> Sets:
     """Mentions by both ends, and with their label; side effects in the DDI corpus are left out, for it marks none."""
     kept = [e for e in sentence.entities if sentence.corpus == "ADE" or e.label != "SideEffect"]
-    places = {(e.start, e.end, sentence.name(e)) for e in kept}
-    return {"names": places, "labels": {(e.start, e.end, e.label) for e in kept}}
+    return {"names": {(e.start, e.end, sentence.name(e)) for e in kept}, "labels": set(kept)}
 
 
 def pairs(sentence: Sentence) -> Sets:
@@ -87,67 +68,63 @@ def read(methods: Mapping[str, Relater], sentences: Sequence[Sentence]) -> dict[
 
 def measured(run: Run, task: str, gold: Sequence[Sentence], found: Mapping[str, Sequence[Sentence]]) -> list[Answer]:
     """Rows of sentences: what each arm found, against what is marked; none where there is neither."""
-    sets = TASKS[task]
-    units = [Text(s.id, s.document, s.text, _strata(s), sets(s)) for s in gold]
-    arms = {arm: _arm(task, [sets(s) for s in of]) for arm, of in found.items()}
+    marked = list(map(TASKS[task], gold))
+    units = [Unit(s.id, s.document, s.text, _told(sets), _strata(s)) for s, sets in zip(gold, marked, strict=True)]
+    arms = {arm: _arm(task, marked, map(TASKS[task], of)) for arm, of in found.items()}
     return [row for row in run.answer(arms, units) if row.measures]
 
 
-def of_chunks(chunks: Sequence[Chunk]) -> list[Text]:
+def of_chunks(chunks: Sequence[Chunk]) -> list[Unit]:
     """Chunks as units, each a cluster of its own."""
-    units = [(f"chunk {chunk.number}", chunk) for chunk in chunks]
-    return [Text(unit, unit, c.text, _strata(c.sentences[0]), stated(*c.sentences)) for unit, c in units]
+    ids = [f"chunk {chunk.number}" for chunk in chunks]
+    return [
+        Unit(id, id, c.text, _told(stated(*c.sentences)), _strata(c.sentences[0]))
+        for id, c in zip(ids, chunks, strict=True)
+    ]
 
 
 def in_chunks(chunks: Sequence[Chunk], found: Mapping[str, Sequence[Sentence]]) -> dict[str, Arm]:
     """The arms on whole chunks: the distinct facts that each found in the sentences of a chunk."""
+    gold = [stated(*chunk.sentences) for chunk in chunks]
     by_id = {arm: {s.id: s for s in of} for arm, of in found.items()}
     return {
-        arm: _arm("chunks", [stated(*(of[s.id] for s in chunk.sentences)) for chunk in chunks])
+        arm: _arm("chunks", gold, [stated(*(of[s.id] for s in chunk.sentences)) for chunk in chunks])
         for arm, of in by_id.items()
     }
 
 
-def _arm(task: str, found: Sequence[Sets]) -> Arm:
+def _arm(task: str, gold: Sequence[Sets], found: Iterable[Sets]) -> Arm:
     """What was found in each text as an arm: precision, recall and F1 of each set."""
-
-    def ask(units: Sequence[Text]) -> list[Answer]:
-        rows = []
-        for unit, sets in zip(units, found, strict=True):
-            scores = {name: of_sets(gold, sets[name]) for name, gold in unit.marked.items()}
-            measures = {f"{name}_{measure}": ratio for name, of in scores.items() for measure, ratio in of.items()}
-            rows.append(Answer(task=task, predicted=_told(sets), measures=measures))
-        return rows
-
-    return ask
+    rows = []
+    for marked, sets in zip(gold, found, strict=True):
+        scores = {name: of_sets(marked[name], sets[name]) for name in marked}
+        measures = {f"{name}_{measure}": ratio for name, of in scores.items() for measure, ratio in of.items()}
+        rows.append(Answer(task=task, predicted=_told(sets), measures=measures))
+    return lambda _: rows
 
 
-def by_llm(model: LLM, max_tokens: int) -> Arm:
-    """The facts that a language model reads in each chunk, in JSON of a fixed schema, at temperature 0."""
-
-    def ask(units: Sequence[Text]) -> list[Answer]:
-        replies = model.chat_many(
-            [chunk_prompt(unit.text) for unit in units],
-            max_tokens=max_tokens,
-            extra={"response_format": {"type": "json_schema", "json_schema": {"name": "facts", "schema": SCHEMA}}},
-            overflow="record",
-            label="read chunks",
+def by_llm(model: LLM, chunks: Sequence[Chunk], max_tokens: int) -> list[Answer]:
+    """What a language model reads in each chunk, in JSON of a fixed schema, at temperature 0."""
+    replies = model.chat_many(
+        [chunk_prompt(chunk.text) for chunk in chunks],
+        max_tokens=max_tokens,
+        extra={"response_format": {"type": "json_schema", "json_schema": {"name": "facts", "schema": SCHEMA}}},
+        overflow="record",
+        label="read chunks",
+    )
+    read = [parse_facts(reply.text, cut=reply.status == "cut") for reply in replies]
+    rows = _arm("chunks", [stated(*c.sentences) for c in chunks], [{"facts": of or set()} for of in read])([])
+    return [
+        replace(
+            row,
+            answer=reply.text,
+            parsed=of is not None,
+            cut=reply.status == "cut",
+            overflow=reply.status == "overflow",
+            requests=[reply.key],
         )
-        read = [parse_facts(reply.text, cut=reply.status == "cut") for reply in replies]
-        rows = _arm("chunks", [{"facts": of or set()} for of in read])(units)
-        return [
-            replace(
-                row,
-                answer=reply.text,
-                parsed=of is not None,
-                cut=reply.status == "cut",
-                overflow=reply.status == "overflow",
-                requests=[reply.key],
-            )
-            for row, reply, of in zip(rows, replies, read, strict=True)
-        ]
-
-    return ask
+        for row, reply, of in zip(rows, replies, read, strict=True)
+    ]
 
 
 def spread(chunks: Sequence[Chunk], n: int) -> list[Chunk]:
@@ -165,12 +142,42 @@ def _told(sets: Sets) -> str:
     return "; ".join(" ".join(map(str, member)) for member in sorted(next(iter(sets.values()))))
 
 
+def ingested(sentences: Sequence[Sentence], drugs: Sequence[str], effects: Sequence[str]) -> KnowledgeGraph:
+    """The graph that notebook 05 loads: names in the test text by dictionary and rules, relations by the classifier."""
+    training, gold = (select(sentences, split) for split in ("train", "test"))
+    reader = Recogniser(dictionary(training, [*drugs, *drugbank_names(sentences)], effects))
+    return knowledge_graph(trained(training, reader)(reader.mark(gold)))
+
+
+def read_graph(rows: Sequence[Answer]) -> KnowledgeGraph:
+    """The graph of what a language model read: its rows of `by_llm`, each a chunk. What cannot be read adds nothing."""
+    return graph_of({row.requests[0]: parse_facts(row.answer or "", cut=row.cut) or () for row in rows})
+
+
 # --------------------------------------------------------------------------------------------------------------- page
 
 
-def table_one(printed: Published, graphs: Mapping[str, tuple[KnowledgeGraph, int]]) -> pd.DataFrame:
-    """Table I as printed, beside graphs of other text, each with the number of its chunks."""
-    columns = {name: _counts(*made) for name, made in graphs.items()}
+def table_one(printed: Published, graphs: Mapping[str, tuple[KnowledgeGraph, int, int]]) -> pd.DataFrame:
+    """Table I as printed, beside graphs of other text, each with the numbers of its chunks and its textbooks.
+
+    An interaction counts as two relationships, as stored.
+    """
+    columns: dict[str, dict[str, str]] = {}
+    for name, (graph, chunks, textbooks) in graphs.items():
+        labels = list(graph.nodes.values())
+        counts = {
+            "textbooks": textbooks,
+            "chunks": chunks,
+            "nodes": len(labels),
+            "drugs": labels.count("Drug"),
+            "side_effects": labels.count("SideEffect"),
+            "compounds": labels.count("Compound"),
+            "edges": graph.relationships(),
+            "interacts_with": 2 * len(graph.of_type(INTERACTS)),
+            "causes_side_effect": len(graph.of_type(CAUSES)),
+        }
+        columns[name] = {key: figures.number(n, "count") for key, n in counts.items()}
+        columns[name]["average_degree"] = f"{2 * graph.relationships() / len(labels):.2f}"
     return pd.DataFrame(
         [
             {"statistic": number.row, "printed": number.printed}
@@ -181,24 +188,6 @@ def table_one(printed: Published, graphs: Mapping[str, tuple[KnowledgeGraph, int
     )
 
 
-def _counts(graph: KnowledgeGraph, chunks: int) -> dict[str, str]:
-    """The statistics of Table I; an interaction counts as two relationships, as it is stored."""
-    labels = list(graph.nodes.values())
-    counts = {
-        "textbooks": 0,
-        "chunks": chunks,
-        "nodes": len(labels),
-        "drugs": labels.count("Drug"),
-        "side_effects": labels.count("SideEffect"),
-        "compounds": labels.count("Compound"),
-        "edges": graph.relationships(),
-        "interacts_with": 2 * len(graph.of_type(INTERACTS)),
-        "causes_side_effect": len(graph.of_type(CAUSES)),
-    }
-    degree = 2 * graph.relationships() / len(labels)
-    return {key: figures.number(n, "count") for key, n in counts.items()} | {"average_degree": f"{degree:.2f}"}
-
-
 def outcomes(run: Run, rows: Sequence[Answer], draws: int) -> Outcomes:
     """The rows with the names and colours of the arms."""
     return Outcomes(rows, labels=ARMS, colours=COLOURS, draws=draws, sample=run.sample)
@@ -206,6 +195,9 @@ def outcomes(run: Run, rows: Sequence[Answer], draws: int) -> Outcomes:
 
 def answer(out: Outcomes) -> str:
     """The page's answer in Markdown, from the rows."""
+
+    def score(of: Outcomes, measure: str, arm: str) -> str:
+        return figures.score_text(of.score(measure, arm))
 
     def best(of: Outcomes) -> str:
         return max((arm for arm in of.arms if arm != "llm"), key=lambda arm: of.score("facts_f1", arm).value)
@@ -215,23 +207,19 @@ def answer(out: Outcomes) -> str:
         mine = out.where(corpus=corpus)
         ends = mine.where(task="facts")
         arm = best(ends)
-        f1, recall, precision = (_score(ends, f"facts_{measure}", arm) for measure in ("f1", "recall", "precision"))
-        names = _score(mine, "names_recall", "rules")
+        f1, recall, precision = (score(ends, f"facts_{measure}", arm) for measure in ("f1", "recall", "precision"))
         lines.append(
             f"- **{what}**: the highest F1 of facts is {f1} ({out.label(arm).lower()}), with a recall of {recall} and "
-            f"a precision of {precision}. Dictionary and rules find {names} of the names."
+            f"a precision of {precision}. Dictionary and rules find {score(mine, 'names_recall', 'rules')} of the "
+            "names."
         )
         # in ADE only related names are marked, so there the given mentions give the answer away
         if corpus == "DDI":
-            lines[-1] += f" With all names given, F1 of related pairs is {_score(mine, 'pairs_f1', arm)}."
+            lines[-1] += f" With all names given, F1 of related pairs is {score(mine, 'pairs_f1', arm)}."
     chunks = out.where(task="chunks")
     arm = best(chunks)
     lines.append(
-        f"- **A small language model** that reads whole chunks has an F1 of {_score(chunks, 'facts_f1', 'llm')}; on "
-        f"the same chunks the best other method has {_score(chunks, 'facts_f1', arm)} ({out.label(arm).lower()})."
+        f"- **A small language model** that reads whole chunks has an F1 of {score(chunks, 'facts_f1', 'llm')}; on "
+        f"the same chunks the best other method has {score(chunks, 'facts_f1', arm)} ({out.label(arm).lower()})."
     )
     return "\n".join(lines)
-
-
-def _score(out: Outcomes, measure: str, arm: str) -> str:
-    return figures.score_text(out.score(measure, arm))

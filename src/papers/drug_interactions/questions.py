@@ -1,7 +1,6 @@
 """Questions about drugs with known answers: written from the gold graph, and MedQuAD's with their reference answers.
 
-The paper's 100 expert questions are not released, and its Table II is headed MedQuAD. So there are two sets here: one
-whose right answers are sets that plain Python reads off the gold graph, and MedQuAD's questions about drugs.
+The paper's 100 expert questions are not released, and its Table II is headed MedQuAD.
 """
 
 from __future__ import annotations
@@ -10,18 +9,183 @@ import csv
 import io
 import re
 import zipfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import zip_longest
 from pathlib import Path
+from typing import Literal, TypeAlias, TypeVar
 
 import numpy as np
+import yaml
 
-from papers.drug_interactions.corpora import CorpusError
-from papers.drug_interactions.forms import FORMS, KINDS, Form, Parameters, Source
+from helpers.settings import DATA
+from papers.drug_interactions.corpora import CorpusError, Unit
 from papers.drug_interactions.graph import KnowledgeGraph
 
+Parameters = Mapping[str, str]
+Role = Literal["drug", "effect", "yes or no", "choice"]
+Truth: TypeAlias = Callable[[KnowledgeGraph, Parameters], frozenset[str]]
+Draw: TypeAlias = "Callable[[Source], dict[str, str]]"
+
+
+@dataclass(frozen=True)
+class Form:
+    """One form of question, as in `data/interaction_questions.yml`: `role` is what its answer consists of.
+
+    `truth` gives the right names, and for a yes any at all; `draw` the names of one question.
+    """
+
+    name: str
+    kind: str
+    role: Role
+    wordings: Sequence[str]
+    cypher: str
+    truth: Truth
+    draw: Draw
+
+
+# two letters at least, and nothing that a sentence or a Cypher string could take for its own
+_PLAIN = re.compile(r"[a-z][a-z-]+(?: [a-z-]+){0,3}")
+_SYLLABLES = ("bra", "cel", "dor", "fen", "gal", "lum", "mir", "nov", "pra", "sel", "tov", "vel", "zan")
+_ENDINGS = ("livir", "matol", "ruxine", "sopril", "tezone", "vonide")
+
+
+@dataclass(frozen=True)
+class Source:
+    """What questions are drawn from: a graph, the brand names of its drugs that it lacks, and chance."""
+
+    graph: KnowledgeGraph
+    brands: Mapping[str, str]
+    rng: np.random.Generator
+
+    def pick(self, names: Iterable[str]) -> str:
+        """One of the names that can stand in a question without being misread; `NoName` if there is none."""
+        ordered = sorted(name for name in set(names) if _PLAIN.fullmatch(name))
+        if not ordered:
+            raise NoName
+        return ordered[int(self.rng.integers(len(ordered)))]
+
+    @property
+    def effects(self) -> set[str]:
+        """All side effects."""
+        return set().union(*self.graph.effects.values())
+
+
+class NoName(Exception):
+    """No name, or the same one twice: this draw gives no question."""
+
+
+def _different(**names: str) -> dict[str, str]:
+    if len(set(names.values())) < len(names):
+        raise NoName
+    return names
+
+
+def _pair(source: Source) -> dict[str, str]:
+    """Two drugs that interact, the second of which causes something."""
+    b = source.pick(name for name in source.graph.effects if source.graph.partners.get(name))
+    return {"a": source.pick(source.graph.partners[b]), "b": b}
+
+
+def _culprit(source: Source) -> dict[str, str]:
+    pair = _pair(source)
+    return {"a": pair["a"], "effect": source.pick(source.graph.effects[pair["b"]])}
+
+
+def _common(source: Source) -> dict[str, str]:
+    """Two drugs that both interact with a third one."""
+    around = source.graph.partners[source.pick(source.graph.partners)]
+    return _different(a=source.pick(around), b=source.pick(around))
+
+
+def _added(source: Source) -> dict[str, str]:
+    """A drug to be added to two others, with one of which at least it interacts."""
+    c = source.pick(source.graph.partners)
+    try:
+        a = source.pick(source.graph.partners[c])
+    except NoName:
+        a = c
+    names = _different(a=a, b=source.pick(source.graph.partners), c=c)
+    return names if source.rng.random() < 0.5 else names | {"a": names["b"], "b": a}
+
+
+def _checked_pair(source: Source) -> dict[str, str]:
+    """Two drugs, half of the time such as interact with each other."""
+    a = source.pick(source.graph.partners)
+    return _different(
+        a=a, b=source.pick(source.graph.partners[a] if source.rng.random() < 0.5 else source.graph.partners)
+    )
+
+
+def _checked_effect(source: Source) -> dict[str, str]:
+    """A drug that has effects and an effect, half of the time one of them."""
+    a = source.pick(source.graph.effects)
+    return {"a": a, "effect": source.pick(source.graph.effects[a] if source.rng.random() < 0.5 else source.effects)}
+
+
+def _invented(source: Source) -> dict[str, str]:
+    """The name of a drug that there is not."""
+    name = "".join(str(source.rng.choice(of)) for of in (_SYLLABLES, _SYLLABLES, _ENDINGS))
+    if name in source.graph.nodes:
+        raise NoName
+    return {"a": name}
+
+
+def _partners(graph: KnowledgeGraph, names: Parameters, key: str = "a") -> frozenset[str]:
+    return frozenset(graph.partners.get(names[key], ()))
+
+
+def _effects(graph: KnowledgeGraph, names: Parameters, key: str = "a") -> frozenset[str]:
+    return frozenset(graph.effects.get(names[key], ()))
+
+
+def _causing(graph: KnowledgeGraph, names: Parameters) -> frozenset[str]:
+    return frozenset(drug for drug, effects in graph.effects.items() if names["effect"] in effects)
+
+
+def _combined(graph: KnowledgeGraph, names: Parameters) -> frozenset[str]:
+    return _effects(graph, names, "b") if names["b"] in _partners(graph, names) else frozenset()
+
+
+def _chain(graph: KnowledgeGraph, names: Parameters) -> frozenset[str]:
+    return frozenset(graph.two_hops(names["a"]))
+
+
+_RULES: dict[str, tuple[Truth, Draw]] = {
+    "partners": (_partners, lambda source: {"a": source.pick(source.graph.partners)}),
+    "effects": (_effects, lambda source: {"a": source.pick(source.graph.effects)}),
+    "causes": (_causing, lambda source: {"effect": source.pick(source.effects)}),
+    "combined": (_combined, _pair),
+    "chain": (_chain, lambda source: {"a": source.pick(source.graph.partners)}),
+    "culprit": (lambda graph, names: _partners(graph, names) & _causing(graph, names), _culprit),
+    "common": (lambda graph, names: _partners(graph, names) & _partners(graph, names, "b"), _common),
+    "added": (lambda graph, names: _partners(graph, names, "c") & {names["a"], names["b"]}, _added),
+    "union": (
+        lambda graph, names: frozenset().union(*(_effects(graph, names, key) for key in "abc")),
+        lambda source: _different(**{key: source.pick(source.graph.effects) for key in "abc"}),
+    ),
+    "interact": (lambda graph, names: _partners(graph, names) & {names["b"]}, _checked_pair),
+    "cause": (lambda graph, names: _effects(graph, names) & {names["effect"]}, _checked_effect),
+}
+_BRANDED: dict[str, Draw] = {
+    "partners": lambda source: {"a": source.pick(b for b, of in source.brands.items() if of in source.graph.partners)},
+    "effects": lambda source: {"a": source.pick(b for b, of in source.brands.items() if of in source.graph.effects)},
+}
+
+
+_WRITTEN = yaml.safe_load((DATA / "interaction_questions.yml").read_text(encoding="utf-8"))
+FORMS = (
+    *(Form(name, **_WRITTEN[name], truth=truth, draw=draw) for name, (truth, draw) in _RULES.items()),
+    *(
+        Form(f"{kind.split()[0]}_{name}", **_WRITTEN[name] | {"kind": kind}, truth=_RULES[name][0], draw=draw)
+        for kind, draws in (("brand names", _BRANDED), ("unknown names", dict.fromkeys(_BRANDED, _invented)))
+        for name, draw in draws.items()
+    ),
+)
+"""All forms, in the order in which questions are made."""
+
 Answer = frozenset[str]
+Grouped = TypeVar("Grouped")
 
 MEDQUAD = "drug_interactions/medquad_answers.zip"
 
@@ -34,17 +198,13 @@ LARGEST = 10
 
 @dataclass(frozen=True)
 class Asked:
-    """One question with the names in it and its right answer.
+    """One question: the names in it as it writes them and as the graph has them (`meant`), and its right answer.
 
-    Attributes:
-        parameters: the names, as the question writes them.
-        meant: the names as the graph has them; they differ for a brand.
-        answer: names, or one of `YES`, `NO`, `NOT_KNOWN`.
+    The answer is a set of names, or one of `YES`, `NO`, `NOT_KNOWN`.
     """
 
     form: Form
     text: str
-    paraphrased: bool
     parameters: Mapping[str, str]
     answer: Answer
     meant: Mapping[str, str]
@@ -70,38 +230,12 @@ class Asked:
     @property
     def strata(self) -> Mapping[str, str]:
         """The kind of question, and its form."""
-        return {"kind": KINDS[self.form.kind], "form": self.form.name}
-
-
-@dataclass(frozen=True)
-class FollowUp(Asked):
-    """A question that only its history makes whole ("And with warfarin?"); `text` has `first` and `then`."""
-
-    first: Asked
-    then: str
-
-
-@dataclass(frozen=True)
-class Reference:
-    """A question of MedQuAD with its answer; the cluster is the address of its page, one for each drug."""
-
-    text: str
-    gold: str
-    sort: str
-    cluster: str
+        return {"kind": self.form.kind, "form": self.form.name}
 
     @property
-    def unit(self) -> str:
-        """Its words."""
-        return self.text
-
-    @property
-    def strata(self) -> Mapping[str, str]:
-        """What it asks for."""
-        return {"sort": self.sort}
-
-
-# ---------------------------------------------------------------------------------------------------------- questions
+    def own_names(self) -> set[str]:
+        """The names of the question, which are no answer to it."""
+        return {name.lower() for name in (*self.parameters.values(), *self.meant.values())}
 
 
 def answer_of(form: Form, parameters: Parameters, names: frozenset[str]) -> Answer:
@@ -117,23 +251,22 @@ def answer_of(form: Form, parameters: Parameters, names: frozenset[str]) -> Answ
 def make_questions(graph: KnowledgeGraph, brands: Mapping[str, str], per_form: int, seed: int) -> list[Asked]:
     """A seeded benchmark: of each form so many questions, its wordings in turn, each with its right answer.
 
-    No right answer holds more than `LARGEST` names. A small graph may give fewer questions of a form. `brands` are
-    names that the graph lacks, with the drug of the graph that each stands for.
+    A small graph may give fewer questions of a form. `brands` are names that the graph lacks, with the drug of the
+    graph that each stands for.
     """
     asked: list[Asked] = []
     for number, form in enumerate(FORMS):
         source = Source(graph, brands, np.random.default_rng([seed, number]))
         seen: set[tuple[str, ...]] = set()
         for question in _drawn(form, source):
-            if (key := tuple(question.parameters.values())) in seen:
+            key = tuple(question.parameters.values())
+            alike = sum(a.form is form and a.answer == question.answer for a in asked)
+            # of a yes or no as many that are right with yes as with no
+            if key in seen or (form.role == "yes or no" and alike >= (per_form + 1) // 2):
                 continue
-            if (
-                form.role == "yes or no"
-                and sum(a.form is form and a.answer == question.answer for a in asked) >= (per_form + 1) // 2
-            ):
-                continue  # as many that are right with yes as with no
+            wording = form.wordings[(number + len(seen)) % len(form.wordings)]
             seen.add(key)
-            asked.append(_worded(question, form.wordings, (number + len(seen) - 1) % len(form.wordings)))
+            asked.append(replace(question, text=wording.format(**question.parameters)))
             if len(seen) == per_form:
                 break
     return asked
@@ -141,37 +274,22 @@ def make_questions(graph: KnowledgeGraph, brands: Mapping[str, str], per_form: i
 
 def _drawn(form: Form, source: Source) -> Iterator[Asked]:
     for _ in range(400):
-        names = form.draw(source)
-        if names:
-            meant = {
-                key: source.brands.get(name, name) if form.kind == "brand" else name for key, name in names.items()
-            }
-            truth = form.truth(source.graph, meant)
-            known = truth or form.kind == "unknown" or form.role == "yes or no"
-            if known and len(truth) <= LARGEST:
-                yield Asked(form, "", False, names, answer_of(form, meant, truth), meant)
+        try:
+            names = form.draw(source)
+        except NoName:
+            continue
+        meant = {
+            key: source.brands.get(name, name) if form.kind == "brand names" else name for key, name in names.items()
+        }
+        truth = form.truth(source.graph, meant)
+        known = truth or form.kind == "unknown names" or form.role == "yes or no"
+        if known and len(truth) <= LARGEST:
+            yield Asked(form, "", names, answer_of(form, meant, truth), meant)
 
 
-def _worded(question: Asked, wordings: Sequence[str], number: int) -> Asked:
-    return replace(question, text=wordings[number].format(**question.parameters), paraphrased=number > 0)
-
-
-def make_follow_ups(graph: KnowledgeGraph, n: int, seed: int) -> list[FollowUp]:
-    """So many pairs of a question and one that follows it up with another name ("What about Drug X with Drug Z?")."""
-    forms = [form for form in FORMS if form.follow_ups]
-    pairs: list[FollowUp] = []
-    for number, form in enumerate(forms):
-        source = Source(graph, {}, np.random.default_rng([seed, 100 + number]))
-        drawn = _drawn(form, source)
-        for i in range(n // len(forms) + (number < n % len(forms))):
-            first = next(drawn, None)
-            then = next((q for q in drawn if first and q.parameters != first.parameters), None)
-            if first and then:
-                follow_up = _worded(then, form.follow_ups, i % len(form.follow_ups))
-                before = _worded(first, form.wordings, 0)
-                whole = replace(follow_up, text=f"{before.text} {follow_up.text}")
-                pairs.append(FollowUp(**vars(whole), first=before, then=follow_up.text))
-    return pairs
+def _in_turn(groups: Mapping[str, Sequence[Grouped]]) -> list[Grouped]:
+    """One of each group in turn."""
+    return [one for turn in zip_longest(*groups.values()) for one in turn if one is not None]
 
 
 def spread(questions: Sequence[Asked], n: int) -> list[Asked]:
@@ -179,11 +297,8 @@ def spread(questions: Sequence[Asked], n: int) -> list[Asked]:
     of_form: dict[str, list[int]] = {}
     for i, question in enumerate(questions):
         of_form.setdefault(question.form.name, []).append(i)
-    turns = [i for turn in zip_longest(*of_form.values()) for i in turn if i is not None]
-    return [questions[i] for i in sorted(turns[:n])]
+    return [questions[i] for i in sorted(_in_turn(of_form)[:n])]
 
-
-# ------------------------------------------------------------------------------------------------------------ MedQuAD
 
 _ROW = re.compile(r"Question: (?P<question>.*?)\s*\nURL: (?P<url>\S+)\s*\nAnswer: (?P<answer>.*?)\)?\s*", re.DOTALL)
 _SORTS = {
@@ -191,14 +306,15 @@ _SORTS = {
     "precautions, interactions": r"precautions|interactions|important warning|dietary",
     "brand names": r"brand names",
     "use and dose": r"prescribed|be used|dosage|forget a dose|storage|overdose",
+    "other": "",
 }
 
 
-def read_medquad(path: Path) -> list[Reference]:
-    """MedQuAD's questions about drugs that have an answer, each once, in the order of the file.
+def read_medquad(path: Path) -> list[Unit]:
+    """MedQuAD's questions about drugs that have an answer, each once; the cluster is the address of the drug's page.
 
-    The drug part of the collection itself is released without its answers, for copyright. Of its questions those have
-    one that were among the judged answers for TREC LiveQA 2017; they are told by the address of their page.
+    The drug part of the collection is released without its answers, for copyright. Of its questions those have one
+    that were among the judged answers for TREC LiveQA 2017; they are told by the address of their page.
 
     Raises:
         CorpusError: the archive is not as released.
@@ -210,22 +326,22 @@ def read_medquad(path: Path) -> list[Reference]:
         rows = [row["Answer"] for row in csv.DictReader(io.StringIO(text, newline=""))]
     except (zipfile.BadZipFile, ValueError, KeyError) as error:
         raise CorpusError(f"{path.name} is not MedQuAD's archive of judged answers: {error}") from error
-    found: dict[str, Reference] = {}
+    found: dict[str, Unit] = {}
     for number, row in enumerate(rows, start=1):
         match = _ROW.fullmatch(row.strip())
         if match is None:
             raise CorpusError(f"{path.name}, row {number}: needed question, URL and answer, found {row[:60]!r}.")
         if "/druginfo/" in match["url"] and match["answer"]:
             question = " ".join(match["question"].split()).replace(" ?", "?")
-            sort = next((sort for sort, words in _SORTS.items() if re.search(words, question)), "other")
-            found.setdefault(question, Reference(question, " ".join(match["answer"].split()), sort, match["url"]))
+            sort = next(sort for sort, words in _SORTS.items() if re.search(words, question))
+            answer = " ".join(match["answer"].split())
+            found.setdefault(question, Unit(question, match["url"], question, answer, {"sort": sort}))
     return list(found.values())
 
 
-def sample_references(references: Sequence[Reference], n: int, seed: int) -> list[Reference]:
+def sample_references(references: Sequence[Unit], n: int, seed: int) -> list[Unit]:
     """So many of them by chance, each sort in turn."""
-    order = np.random.default_rng(seed).permutation(len(references))
-    of_sort: dict[str, list[Reference]] = {sort: [] for sort in (*_SORTS, "other")}
-    for i in order:
-        of_sort[references[i].sort].append(references[i])
-    return [r for turn in zip_longest(*of_sort.values()) for r in turn if r is not None][:n]
+    of_sort: dict[str, list[Unit]] = {sort: [] for sort in _SORTS}
+    for i in np.random.default_rng(seed).permutation(len(references)):
+        of_sort[references[i].strata["sort"]].append(references[i])
+    return _in_turn(of_sort)[:n]

@@ -1,16 +1,13 @@
-"""Relations out of text (drug_interactions.md, Methods, A): patterns, a classifier, a language model.
-
-The classifier learns from the training split alone.
-"""
+"""Relations out of text (drug_interactions.md, Methods, A): patterns, a classifier, a language model."""
 
 from __future__ import annotations
 
 import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import product
-from typing import Any, Final
+from typing import Any, NamedTuple
 
 from sklearn.feature_extraction.text import CountVectorizer
 from sklearn.pipeline import Pipeline, make_pipeline
@@ -29,42 +26,43 @@ from papers.drug_interactions.corpora import (
     canonical,
     fact,
 )
+from papers.drug_interactions.entities import Recogniser, training_sentences
 
 Relater = Callable[[Sequence[Sentence]], list[Sentence]]
 """A method: takes sentences with mentions and gives them back with the relations that it finds."""
 
 
-@dataclass(frozen=True, slots=True)
-class Candidate:
-    """Two mentions of a sentence that may be related; `first` stands before `second` in the text or is it the drug."""
+class Candidate(NamedTuple):
+    """Two mentions of a sentence that may be related; `first` precedes `second` in the text, or is the drug."""
 
     sentence: Sentence
     first: int
     second: int
 
+    @property
+    def causes(self) -> bool:
+        """Whether the relation would be that of a drug and its side effect."""
+        return self.sentence.entities[self.second].label == "SideEffect"
+
 
 def candidates(sentence: Sentence) -> Iterator[Candidate]:
-    """The pairs of a sentence that a relation could join: of the DDI corpus any two, of ADE a drug and an effect."""
-    is_ade = sentence.corpus == "ADE"
+    """The pairs that a relation could join: any two drugs (DDI), a drug and an effect (ADE), of other text both."""
     is_effect = [entity.label == "SideEffect" for entity in sentence.entities]
+    kinds = {"ADE": {True}, "Textbook": {True, False}}.get(sentence.corpus, {False})
     for a, b in product(range(len(is_effect)), repeat=2):
-        if not is_effect[a] and is_effect[b] == is_ade and (is_ade or a < b):
+        if not is_effect[a] and is_effect[b] in kinds and (is_effect[b] or a < b):
             yield Candidate(sentence, a, b)
 
 
 def _related(sentence: Sentence, holds: Callable[[Candidate], object]) -> Sentence:
-    """The sentence with the relations that hold; their kind is left open, for the paper's graph has none."""
-    kind = ADVERSE if sentence.corpus == "ADE" else "int"
-    pairs = [pair for pair in candidates(sentence) if holds(pair)]
-    return replace(sentence, relations=tuple(Relation(pair.first, pair.second, kind) for pair in pairs))
+    found = [pair for pair in candidates(sentence) if holds(pair)]
+    relations = (Relation(pair.first, pair.second, ADVERSE if pair.causes else "int") for pair in found)
+    return replace(sentence, relations=tuple(relations))
 
 
 def all_pairs(sentences: Sequence[Sentence]) -> list[Sentence]:
-    """The baseline: whatever stands in one sentence is related."""
+    """The baseline: all mentions of one sentence are related."""
     return [_related(sentence, lambda _: True) for sentence in sentences]
-
-
-# --------------------------------------------------------------------------------------------------------- patterns
 
 
 def _words(group: str) -> re.Pattern[str]:
@@ -80,19 +78,15 @@ _DENIED = re.compile(
 _LISTED = re.compile(r"(?:\s|,|;|/|\(|\)|\band\b|\bor\b|e\.g\.|i\.e\.|\bsuch as\b|\bincluding\b|-|\bother\b)*")
 
 
-def interaction_by_patterns(pair: Candidate) -> bool:
-    """Whether the words around two drugs speak of an interaction.
-
-    The two must not be in one list, nor the same drug twice; what lies between them or before them must name a change,
-    an advice or an interaction, and nothing may deny it.
-    """
+def _interacts(pair: Candidate) -> bool:
+    # not in one list, nor the same drug twice; a change or an advice must be named, and nothing deny it
     sentence = pair.sentence
     one, other = sentence.entities[pair.first], sentence.entities[pair.second]
     text = _lower(sentence.text)
     between = _without(sentence, text, one.end, other.start, pair)
     if one.end >= other.start or _LISTED.fullmatch(between) or sentence.name(one) == sentence.name(other):
         return False
-    # a clause ends at a full stop or semicolon: what stands beyond is about something else
+    # a clause ends at a full stop or semicolon: what follows is about something else
     if re.search(r"[;]|\.\s", between) or len(between.split()) > 30:
         return False
     before = re.split(r"[;]|\.\s", text[: one.start])[-1]
@@ -103,8 +97,7 @@ def interaction_by_patterns(pair: Candidate) -> bool:
     return bool(changed or (together and _ADVICE.search(around))) and not _DENIED.search(around)
 
 
-def effect_by_patterns(pair: Candidate) -> bool:
-    """Whether the words between a drug and an effect say that the one caused the other."""
+def _causes(pair: Candidate) -> bool:
     drug, effect = (pair.sentence.entities[i] for i in (pair.first, pair.second))
     text = _lower(pair.sentence.text)
     if drug.start < effect.start:
@@ -127,17 +120,11 @@ def _without(sentence: Sentence, text: str, start: int, end: int, pair: Candidat
 
 def by_patterns(sentences: Sequence[Sentence]) -> list[Sentence]:
     """Relations by hand-written patterns, nothing learnt."""
-    return [_related(s, effect_by_patterns if s.corpus == "ADE" else interaction_by_patterns) for s in sentences]
+    return [_related(s, lambda pair: _causes(pair) if pair.causes else _interacts(pair)) for s in sentences]
 
 
-# -------------------------------------------------------------------------------------------------------- classifier
-
-
-def features(pair: Candidate) -> list[str]:
-    """What the classifier sees of a pair: words around with all mentions blinded, and how the two stand.
-
-    Names are blinded, so that it learns how text speaks of a relation and not which drugs interact.
-    """
+def _features(pair: Candidate) -> list[str]:
+    """Words around with all mentions blinded, so that nothing is learnt of which drugs interact, and how they stand."""
     sentence = pair.sentence
     ends = sorted((pair.first, pair.second), key=lambda i: sentence.entities[i].start)
     words: list[str] = []
@@ -175,15 +162,14 @@ def features(pair: Candidate) -> list[str]:
     return found
 
 
-NONE: Final = "none"
-COST: Final = 0.01
-UNRELATED_WEIGHT: Final = 0.4
-"""Penalty of the classifier, and what an unrelated pair weighs against a related one. Both were chosen once, on a fifth
-of the training documents of the DDI corpus held out for that; the test split took no part."""
+NONE = "none"
+COST, UNRELATED_WEIGHT = 0.01, 0.4
+"""Penalty of the classifier, and what an unrelated pair weighs against a related one: chosen once, on a fifth of the
+training documents of the DDI corpus; the test split took no part."""
 
 
 class Classifier:
-    """A linear support vector machine over `features`, one against the rest, for each of DDI and ADE."""
+    """A linear support vector machine for interactions, and one for side effects, of the training split alone."""
 
     def __init__(self, training: Iterable[Sentence]) -> None:
         """Fit it.
@@ -194,18 +180,23 @@ class Classifier:
         known: dict[bool, list[tuple[Candidate, str]]] = {}
         for sentence in training:
             kinds = {(r.first, r.second): r.kind for r in sentence.relations}
-            known.setdefault(sentence.corpus == "ADE", []).extend(
-                (pair, kinds.get((pair.first, pair.second), NONE)) for pair in candidates(sentence)
-            )
-        self._models = {is_ade: _fitted(pairs) for is_ade, pairs in known.items()}
+            for pair in candidates(sentence):
+                known.setdefault(pair.causes, []).append((pair, kinds.get((pair.first, pair.second), NONE)))
+        self._models = {causes: _fitted(pairs) for causes, pairs in known.items()}
 
     def __call__(self, sentences: Sequence[Sentence]) -> list[Sentence]:
         """The sentences with the relations it finds."""
         kinds: dict[Candidate, str] = {}
-        for is_ade, model in self._models.items():
-            pairs = [pair for s in sentences if (s.corpus == "ADE") is is_ade for pair in candidates(s)]
+        for causes, model in self._models.items():
+            pairs = [pair for s in sentences for pair in candidates(s) if pair.causes is causes]
             kinds |= zip(pairs, model.predict(pairs) if pairs else (), strict=True)
         return [_related(s, lambda pair: kinds[pair] != NONE) for s in sentences]
+
+
+def trained(training: Sequence[Sentence], recogniser: Recogniser) -> Classifier:
+    """The classifier on the training split, with the mentions of ADE that a recogniser adds to the marked ones."""
+    widened = training_sentences([s for s in training if s.corpus == "ADE"], recogniser)
+    return Classifier([*(s for s in training if s.corpus != "ADE"), *widened])
 
 
 def _fitted(known: Sequence[tuple[Candidate, str]]) -> Pipeline:
@@ -213,12 +204,9 @@ def _fitted(known: Sequence[tuple[Candidate, str]]) -> Pipeline:
     if len(set(kinds)) < 2:
         raise ValueError(f"A classifier needs related and unrelated pairs; {len(kinds)} pairs have {set(kinds)}.")
     return make_pipeline(
-        CountVectorizer(analyzer=features, binary=True, min_df=2 if len(pairs) > 1000 else 1),
+        CountVectorizer(analyzer=_features, binary=True, min_df=2 if len(pairs) > 1000 else 1),
         LinearSVC(C=COST, class_weight={NONE: UNRELATED_WEIGHT}, random_state=0),
     ).fit(pairs, kinds)
-
-
-# --------------------------------------------------------------------------------------------------- language model
 
 
 def _object(properties: Mapping[str, Any]) -> dict[str, Any]:
@@ -226,15 +214,15 @@ def _object(properties: Mapping[str, Any]) -> dict[str, Any]:
     return {"type": "object", "properties": properties, "required": required, "additionalProperties": False}
 
 
-_PAIRS: Final = {INTERACTS: ("interactions", "drug", "other"), CAUSES: ("side_effects", "drug", "effect")}
-SCHEMA: Final = _object(
+_PAIRS = {INTERACTS: ("interactions", "drug", "other"), CAUSES: ("side_effects", "drug", "effect")}
+SCHEMA = _object(
     {
         key: {"type": "array", "items": _object({one: {"type": "string"}, other: {"type": "string"}})}
         for key, one, other in _PAIRS.values()
     }
 )
 """Of the model's answer."""
-_INSTRUCTION: Final = (
+_INSTRUCTION = (
     "Extract facts from the text of a pharmacology book. List each pair of drugs or substances that the text says "
     "interact under interactions, and each adverse effect that the text says a drug caused under side_effects. Copy "
     "names as they are written. List a pair once. Leave out what the text denies or does not say. If there is no such "
@@ -243,14 +231,12 @@ _INSTRUCTION: Final = (
 
 
 def chunk_prompt(text: str) -> list[dict[str, str]]:
-    """The messages that ask for the facts of a chunk."""
+    """What a language model is asked about a chunk."""
     return chat(_INSTRUCTION, text)
 
 
 def parse_facts(answer: str, *, cut: bool) -> frozenset[Fact] | None:
-    """The facts of an answer (JSON of `SCHEMA`), canonical names; None if it cannot be read. A cut one counts as far as
-    it got.
-    """
+    """The facts of an answer (JSON of `SCHEMA`), those before the cut of one cut off; None if it cannot be read."""
     try:
         content = json.loads(answer)
         pairs = [(type, item[one], item[other]) for type, (key, one, other) in _PAIRS.items() for item in content[key]]

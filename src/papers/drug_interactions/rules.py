@@ -15,8 +15,7 @@ from helpers.results.metrics import Score, bootstrap
 from helpers.results.outcomes import Outcomes
 from helpers.results.published import Published, Rule
 from helpers.results.rules import Decision, evaluate
-from papers.drug_interactions.judge import useful
-from papers.drug_interactions.qa import BASELINES, PASS
+from papers.drug_interactions.qa import BASELINES, PASS, useful
 
 SWAPPED = 2 / 3
 """Kendall's tau of two orders of the paper's four arms that differ in one pair of neighbours."""
@@ -41,7 +40,7 @@ def worth(outcomes: Outcomes, truth: Score | None) -> str:
 
 
 def _at_chance(outcomes: Outcomes, truth: Score | None) -> Decision:
-    return Decision("not run", f"Its ratings decide nothing: {worth(outcomes, truth)}.", reason="judge at chance")
+    return Decision("not run", f"Its ratings are not used: {worth(outcomes, truth)}.", reason="judge at chance")
 
 
 def beats_baselines(outcomes: Outcomes, *, truth: Score | None, **_: Any) -> Decision:  # noqa: ANN401  # facts of other rules
@@ -85,10 +84,7 @@ def smaller_prompt(outcomes: Outcomes, **_: Any) -> Decision:  # noqa: ANN401
 
 
 def larger_answers_better(outcomes: Outcomes, *, models: Sequence[str], alone: str, **_: Any) -> Decision:  # noqa: ANN401
-    """Whether the larger of two models answers better from the same facts (Abstract; System, answer generation).
-
-    `models` are the answering model and the small one; a pair whose first is not larger by name is not compared.
-    """
+    """Whether the larger of two models, the first, answers better from the same facts (Abstract; System)."""
     if len(models) < 2:
         return Decision("not run", f"One model answers. {alone}", reason="one model")
     large, small = models
@@ -116,7 +112,7 @@ def varies_least(outcomes: Outcomes, *, truth: Score | None, **_: Any) -> Decisi
         return _at_chance(outcomes, truth)
     rows = outcomes.where(task=["known", "medquad"])
     mine, clusters = _values(rows, "drugrag", "rating"), _clusters(rows)
-    apart = {arm: spread_difference(mine, _values(rows, arm, "rating"), clusters, outcomes.draws) for arm in BASELINES}
+    apart = {arm: _spread_difference(mine, _values(rows, arm, "rating"), clusters, outcomes.draws) for arm in BASELINES}
     told = "; ".join(f"{rows.label(a)} {figures.points_text(s.value, s.low, s.high)}" for a, s in apart.items())
     why = f"Standard deviation of the rating in points, DrugRAG minus: {told}, n = {len(mine)}."
     return Decision(verdicts.all_of(verdicts.below(score, 0) for score in apart.values()), why)
@@ -128,7 +124,7 @@ def judge_ranks(outcomes: Outcomes, *, truth: Score | None, **_: Any) -> Decisio
         return _at_chance(outcomes, truth)
     known = outcomes.where(task="known")
     marks, f1 = (np.array([_values(known, arm, m) for arm in PAPERS]) for m in ("rating", "f1"))
-    tau = rank_agreement(marks, f1, _clusters(known), outcomes.draws)
+    tau = _rank_agreement(marks, f1, _clusters(known), outcomes.draws)
     orders = (
         ", ".join(known.label(PAPERS[i]) for i in np.argsort(-of.mean(axis=1), kind="stable")) for of in (marks, f1)
     )
@@ -145,8 +141,8 @@ def _clusters(rows: Outcomes) -> list[str]:
     return list(rows.frame[rows.frame.arm == "drugrag"].cluster)
 
 
-def spread_difference(a: Floats, b: Floats, clusters: Sequence[str], draws: int) -> Score:
-    """Standard deviation of (n,) values `a` minus that of `b`, with an interval over clusters of questions."""
+def _spread_difference(a: Floats, b: Floats, clusters: Sequence[str], draws: int) -> Score:
+    """Standard deviation of (n,) values `a` minus that of `b`."""
 
     def apart(rows: Floats) -> float:
         at = rows.astype(int)
@@ -155,11 +151,8 @@ def spread_difference(a: Floats, b: Floats, clusters: Sequence[str], draws: int)
     return bootstrap(np.arange(len(a)), apart, clusters=clusters, draws=draws)
 
 
-def rank_agreement(a: Floats, b: Floats, clusters: Sequence[str], draws: int) -> Score:
-    """Kendall's tau-b between the orders of k arms by two (k, n) measures, with an interval over clusters.
-
-    Where a measure has all arms alike it has no order, and tau is 0.
-    """
+def _rank_agreement(a: Floats, b: Floats, clusters: Sequence[str], draws: int) -> Score:
+    """Kendall's tau-b between the orders of k arms by two (k, n) measures; 0 where one has all arms alike."""
 
     def tau(rows: Floats) -> float:
         # sums of the same marks in another order differ in their last digits, and are ties
@@ -179,18 +172,24 @@ def gain_over_text(_: Outcomes, *, printed: Published, **__: Any) -> Decision:  
     return _gain(printed, "gain_rag_text", "rag_text", "graphrag")
 
 
+def readings(best: float, base: float) -> tuple[float, float, float]:
+    """A gain in Table II in points, relative to the baseline, and relative to its rating from 1 to 5.
+
+    Table II is normalised from ratings of 1 to 5 (Setup), so that x stands for a rating of 1 + 4x.
+    """
+    return best - base, best / base - 1, 4 * (best - base) / (1 + 4 * base)
+
+
 def _gain(printed: Published, number: str, *arms: str) -> Decision:
     """Whether the large model's gains lie within 2.5 points of the stated one.
 
-    Table II is normalised from ratings of 1 to 5; the abstract does not say of which scale its gains are.
+    The abstract does not say of which scale its gains are.
     """
     stated = printed.number(f"drug_interactions.text.{number}").value
     best, *bases = (printed.number(f"drug_interactions.table2.{arm}.llama_70b") for arm in ("drugrag", *arms))
     away, told = {}, []
     for base in bases:
-        points, relative = best.value - base.value, best.value / base.value - 1
-        # a share of the range from 1 to 5 is 1 + 4 times itself
-        rated = 4 * points / (1 + 4 * base.value)
+        points, relative, rated = readings(best.value, base.value)
         away[base.row] = min(abs(gain - stated) for gain in (points, relative, rated))
         told.append(
             f"{100 * points:.1f} points or {100 * relative:.1f} % more than {base.row} ({base.printed}), "

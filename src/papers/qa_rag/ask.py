@@ -1,7 +1,6 @@
 """Ask a folder of guidance documents in words: the passages of both tracks, the answer, and the sources it names.
 
-The steps are the paper's (QA-RAG, Figure 1): a language model answers from what it knows; half of the passages are
-found by the question and half by that answer; they are ranked anew by the question; the model answers from the best.
+The steps are the paper's (QA-RAG, Figure 1).
 """
 
 from __future__ import annotations
@@ -21,19 +20,20 @@ from tqdm import tqdm
 
 from helpers import texts, vectors
 from helpers.llm import LLM
-from helpers.rag.passages import chunk_spans
-from helpers.rag.retrieval import reciprocal_rank_fusion
+from helpers.rag.retrieval import chunk_spans, reciprocal_rank_fusion
 from helpers.results import figures
 from helpers.settings import PublicError
 from papers.qa_rag.answers import Given, excerpts, prompt, read
 from papers.qa_rag.data import Corpus, Passage, held
-from papers.qa_rag.retrieval import CANDIDATES, KEPT, best_window, rerank
+from papers.qa_rag.retrieval import KEPT, best_window, rerank
 from papers.qa_rag.search import Searcher
 
 log = logging.getLogger(__name__)
 
 CHARACTERS = 4800
 """Of passages in the prompt: about 1,200 tokens."""
+CANDIDATES = 12
+"""Passages of each track (section 3.3)."""
 KINDS = (".txt", ".md", ".mmd", ".pdf")
 """Of files that are read as documents."""
 CHUNK, OVERLAP = 10_000, 2_000
@@ -46,13 +46,9 @@ class FolderError(PublicError, ValueError):
 
 @dataclass(frozen=True)
 class Answered:
-    """What became of a question.
+    """What became of a question: the answer from own knowledge that was searched with, and that from the excerpts.
 
-    Attributes:
-        question: as asked.
-        hypothetical: what the model answered from its own knowledge; it is searched with, and not to be relied on.
-        given: the answer, with the excerpts that it was written from.
-        by: what found each excerpt: question, hypothetical answer, or both.
+    `by` says what found each excerpt: question, hypothetical answer, or both.
     """
 
     question: str
@@ -75,12 +71,7 @@ class Answered:
 
 
 def read_folder(folder: Path) -> tuple[Corpus, dict[str, str]]:
-    """A folder's text and PDF files (.txt, .md, .mmd, .pdf), cut into chunks as in the paper (section 2.2).
-
-    The paper reads scanned documents by OCR; here a PDF must hold text.
-
-    Returns:
-        The corpus, its documents named by their files; and of each file and folder that was left out, why.
+    """A folder's text and PDF files (`KINDS`) in chunks (section 2.2); and why each file or folder was left out.
 
     Raises:
         FolderError: there is no such folder, or no file in it holds text that can be read.
@@ -105,10 +96,8 @@ def read_folder(folder: Path) -> tuple[Corpus, dict[str, str]]:
 
 
 def _documents(folder: Path) -> tuple[list[Path], dict[str, str]]:
-    """What is named as a document in a folder and in those within it, and the folders that cannot be opened, with why.
-
-    `Path.rglob` ends at some 1,000 folders within each other, and leaves out without a word what it may not open.
-    """
+    """What is named as a document in a folder and those within it, and why a folder cannot be opened."""
+    # `Path.rglob` ends at some 1,000 folders within each other, and leaves out without a word what it may not open
     found, closed, folders = [], {}, [folder]
     for within in folders:  # grows
         try:
@@ -147,10 +136,6 @@ def _pdf(path: Path) -> str:
 def library(folder: Path, encoder: str = vectors.DEFAULT_ENCODER) -> Searcher:
     """A folder of guidance documents, ready to be asked; each file that is left out is named in a logged warning.
 
-    Args:
-        folder: with .pdf, .txt, .md or .mmd files, also in folders within it.
-        encoder: as in `vectors.encoder`.
-
     Raises:
         FolderError: there is no such folder, or nothing in it can be read.
     """
@@ -179,14 +164,9 @@ def write_folder(passages: Iterable[Passage], folder: Path) -> Path:
 def answer(
     question: str, searcher: Searcher, llm: LLM, *, characters: int = CHARACTERS, max_tokens: int = 160
 ) -> Answered:
-    """Answer a question from guidance documents.
+    """Answer a question from the documents of a `library`, by the passages that it and a hypothetical answer find.
 
-    Args:
-        question: in words.
-        searcher: of the documents, as `library` gives it.
-        llm: writes the hypothetical answer and the answer.
-        characters: of passages in the prompt; of longer ones the parts nearest to the question are shown.
-        max_tokens: longest answer.
+    Of more than `characters` of passages the parts nearest to the question are shown.
 
     Raises:
         ValueError: there is no question.
@@ -197,19 +177,16 @@ def answer(
     guess = llm.chat_many([prompt(question, ())], max_tokens=96, label="hypothetical answer")[0].text.strip()
     # an empty hypothetical answer finds nothing
     tracks = {"question": question, "hypothetical answer": guess or question}
-    found = dict(zip(tracks, searcher.search(list(tracks.values()), CANDIDATES // 2, by="windows"), strict=True))
+    found = dict(zip(tracks, searcher.search(list(tracks.values()), CANDIDATES, by="windows"), strict=True))
     ranked = rerank({"": reciprocal_rank_fusion(found.values())}, best_window(searcher), {"": question})[0][""][:KEPT]
     best = [searcher.corpus.passages[row] for row in ranked]
     by = {
         passage.id: " and ".join(track for track, rows in found.items() if row in rows)
         for row, passage in zip(ranked, best, strict=True)
     }
-    shown = excerpts(question, best, "windows", characters)
+    shown = excerpts(question, best, characters)
     reply = llm.chat_many([prompt(question, shown)], max_tokens=max_tokens, label="answer")[0]
     return Answered(question, guess, read(reply, shown), tuple(by[excerpt.passage.id] for excerpt in shown))
-
-
-# ------------------------------------------------------------------------------------------------------------ showing
 
 
 def show(answered: Answered, *, sample: bool = False) -> figures.Html:

@@ -1,12 +1,9 @@
 """The data of QA-RAG: pairs of question and answer, test questions, released contexts and the corpus they make.
 
-The paper's pairs come from documents in which the FDA answers questions (qa_rag.md, section 2.3). Each released
-question names a guideline before it asks: "As described in <guideline>, ...". So two documents belong to a question:
-the one that it was taken from (`source`, where the answer stands) and the one that it names (`guideline`).
-
-The paper indexes 1,404 documents in chunks of 10,000 characters (section 2.2) and does not release them. What can be
-had is every chunk that one of the released rankings holds: that is the corpus here, and it favours what those rankings
-found.
+Each released question names a guideline before it asks: "As described in <guideline>, ...". So two documents belong to
+it: the one that it was taken from (`source`, where the answer stands) and the one that it names (`guideline`). The
+paper's 1,404 documents are not released; every chunk that a released ranking holds is the corpus here, which favours
+what those rankings found.
 """
 
 from __future__ import annotations
@@ -20,6 +17,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from pathlib import Path
+from typing import ClassVar
 
 from helpers import datasets
 from helpers.datasets import Located
@@ -46,16 +44,7 @@ class QaRagDataError(PublicError, ValueError):
 
 @dataclass(frozen=True)
 class Question:
-    """One released pair.
-
-    Attributes:
-        id: `q` and its row in the file of pairs.
-        text: the question as released, which names a guideline first.
-        answer: the FDA's answer; empty in one row.
-        guideline: title of the guideline that the question names; empty where none was given.
-        source: title of the document of questions and answers that the pair was taken from.
-        body: the question alone, without the guideline's title.
-    """
+    """One released pair: `text` names the guideline first, `body` is the question alone; one answer is empty."""
 
     id: str
     text: str
@@ -79,10 +68,7 @@ class Question:
         """The answer."""
         return self.answer
 
-    @property
-    def strata(self) -> dict[str, str]:
-        """None."""
-        return {}
+    strata: ClassVar[Mapping[str, str]] = {}
 
 
 @dataclass(frozen=True)
@@ -127,15 +113,9 @@ class Context:
 
 @dataclass(frozen=True)
 class Data:
-    """All that the chapter's experiments read.
+    """All that the chapters read: `test` are the questions that the released rankings answer, in their order.
 
-    Attributes:
-        questions: every pair.
-        test: the questions that the released rankings answer, in their order.
-        corpus: every distinct passage of the released rankings.
-        released: arm -> question id -> passage ids, best first.
-        files: what was read.
-        sample: whether it is the bundled sample.
+    `released` has the rankings: arm -> question id -> passage ids, best first.
     """
 
     questions: tuple[Question, ...]
@@ -146,14 +126,8 @@ class Data:
     sample: bool
 
 
-# ----------------------------------------------------------------------------------------------------------- reading
-
-
 def load(data: str = "auto") -> Data:
-    """The pairs, the test questions and the corpus.
-
-    Args:
-        data: real, sample or auto, as `datasets.locate_all` takes it.
+    """The pairs, the test questions and the corpus; `data` as `datasets.locate_all` takes it.
 
     Raises:
         helpers.datasets.DataUnavailable: no source gives a file, and the sample is not asked for.
@@ -217,10 +191,7 @@ _CONTEXT = re.compile(
 
 
 def read_contexts(path: Path) -> dict[str, tuple[Context, ...]]:
-    """A released ranking: question -> its passages, best first.
-
-    Each passage is released as the text that the language model saw: the question once more, the chunk, its title and
-    the reranker's score, between rules of dashes.
+    """A released ranking: question -> its passages, best first, each as the text that the language model saw.
 
     Raises:
         QaRagDataError: a passage is not built like that.
@@ -266,42 +237,33 @@ def match(texts: Sequence[str], questions: Sequence[Question]) -> tuple[Question
     return tuple(matched)
 
 
-# --------------------------------------------------------------------------------------------------------------- gold
-
-
 def words(text: str) -> str:
     """A text reduced to its lower-case letters and digits, one space between words."""
     plain = unicodedata.normalize("NFKC", text).lower()
     return " ".join(re.findall(r"[a-z0-9]+", plain))
 
 
-def shingles(text: str, size: int = SHINGLE) -> frozenset[str]:
-    """Every sequence of `size` words; the whole text if it is shorter, and nothing if it has no word."""
+@lru_cache(maxsize=4096)
+def _shingles(text: str) -> frozenset[str]:
+    """Every sequence of `SHINGLE` words; the whole text if it is shorter, and nothing if it has no word."""
     of = words(text).split()
-    if len(of) <= size:
+    if len(of) <= SHINGLE:
         return frozenset([" ".join(of)] if of else [])
-    return frozenset(" ".join(of[i : i + size]) for i in range(len(of) - size + 1))
+    return frozenset(" ".join(of[i : i + SHINGLE]) for i in range(len(of) - SHINGLE + 1))
 
 
 def held(answer: str, texts: Sequence[str]) -> float:
     """Share of an answer's word sequences that one of the texts holds word by word, within 0 and 1."""
-    wanted = shingles(answer)
+    wanted = _shingles(answer)
     if len(wanted) <= 1:  # no longer than one sequence
         return float(any(f" {sequence} " in f" {words(text)} " for sequence in wanted for text in texts))
-    return len(wanted & frozenset().union(*map(_shingled, texts))) / len(wanted)
-
-
-@lru_cache(maxsize=4096)
-def _shingled(passage: str) -> frozenset[str]:
-    return shingles(passage)
+    return len(wanted & frozenset().union(*map(_shingles, texts))) / len(wanted)
 
 
 def answer_passages(question: Question, corpus: Corpus, at_least: float = HOLDS) -> dict[str, float]:
     """Passages that hold the FDA's answer word by word, at least that share of it: id -> share.
 
-    The documents of questions and answers are guidance too, and the paper's index holds them: where one is found, the
-    answer has been found, and no judge is needed to say so. An answer of fewer words than a sequence has is not looked
-    for, for it would be found by chance.
+    An answer of fewer words than a sequence has is not looked for, for it would be found by chance.
     """
     if len(words(question.answer).split()) < SHINGLE:
         return {}
@@ -310,14 +272,22 @@ def answer_passages(question: Question, corpus: Corpus, at_least: float = HOLDS)
 
 
 def source_documents(question: Question, corpus: Corpus) -> frozenset[str]:
-    """Titles in the corpus of the document that a question was taken from.
-
-    That is the one whose title has all words of the source's title but its date, and every one with a passage that
-    holds the answer. Empty where the corpus has neither.
-    """
+    """Titles of the document that a question was taken from: its own but for the date, or with the answer in it."""
     wanted = set(words(_DATE.sub("", question.source)).split())
     titled = {title for title in corpus.documents if _alike(wanted, set(words(title).split()))}
     return frozenset(titled | {corpus.of_id[id].document for id in answer_passages(question, corpus)})
+
+
+_MONTH = re.compile(r" (JANUARY|FEBRUARY|MARCH|APRIL|MAY|JUNE|JULY|AUGUST|SEPTEMBER|OCTOBER|NOVEMBER|DECEMBER) \d{4}")
+
+
+def own_documents(question: Question, corpus: Corpus) -> frozenset[str]:
+    """Titles that the authors' code takes for a question's own document (`model.py`, `get_context`).
+
+    It removes them from the index if the query is the question; a hypothetical answer is never recognised.
+    """
+    title = _MONTH.sub("", question.source)
+    return frozenset(document for document in corpus.documents if title in document.replace("-", " "))
 
 
 def named_documents(question: Question, corpus: Corpus) -> frozenset[str]:

@@ -1,8 +1,7 @@
 """Fine-tuning a model on the FDA's answers (QA-RAG, section 2.3; Table 1, Figure 2).
 
-One small model, two adapters: one trained on the paper's split by rows, which leaves pairs of one document on both
-sides, and one on a split by documents. What the adapter learnt of the manner of the FDA's answers shows in both; what
-it learnt of their content can only show in the first.
+Two adapters: one trained on the paper's split by rows, which leaves pairs of one document on both sides, and one on a
+split by documents, where only what was learnt of the manner of the answers can show.
 """
 
 from __future__ import annotations
@@ -17,7 +16,6 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 from helpers import llm, lora, services
-from helpers.completions import Reply
 from helpers.llm import LLM
 from helpers.lora import Pair, TrainingLog
 from helpers.results import figures
@@ -28,27 +26,24 @@ from helpers.results.record import Run
 from helpers.settings import settings as of_the_user
 from papers.qa_rag.answers import other_scale
 from papers.qa_rag.data import Data, QaRagDataError, Question, words
-from papers.qa_rag.retrieval import Query
+from papers.qa_rag.retrieval import Query, asked_queries
 
 INSTRUCTION = "Answer this question about regulatory guidance as the FDA would."
 SPLITS = {"rows": "by rows, as in the paper", "documents": "by documents"}
 COLOURS = {"rows": "#125ee0", "documents": "#c35410"}
 LABELS = {"base": "Not fine-tuned", "tuned": "Fine-tuned"}
+ADAPTER = "qa-rag-"
+"""How the name of a split's adapter begins; the split and a digest of what it was made of follow."""
 SHARES = (0.85, 0.10, 0.05)
 """Training, validation, test (section 2.3)."""
 Part = Literal["train", "validation", "test"]
+Split = Mapping[Part, Sequence[Question]]
 
 
-# ------------------------------------------------------------------------------------------------------------ splits
+def split_rows(questions: Sequence[Question], seed: int, test: Sequence[Question]) -> Split:
+    """The paper's split by rows (section 2.3): pairs of one document, or one pair twice, fall on both sides.
 
-
-def split_rows(questions: Sequence[Question], seed: int, test: Sequence[Question]) -> dict[Part, tuple[Question, ...]]:
-    """The paper's split, 85/10/5 by rows (section 2.3): pairs of one document, or one pair twice, fall on both sides.
-
-    Args:
-        questions: all pairs; those without an answer are left out.
-        seed: of the shuffle.
-        test: the questions that the paper tested on; the rest is divided 85 to 10.
+    `test` are the questions that the paper tested on; the rest, without pairs that lack an answer, is divided 85 to 10.
     """
     rows = [question for question in questions if question.answer]
     random.Random(seed).shuffle(rows)  # noqa: S311  # a shuffle, not a secret
@@ -58,11 +53,8 @@ def split_rows(questions: Sequence[Question], seed: int, test: Sequence[Question
     return {"train": tuple(rest[n:]), "validation": tuple(rest[:n]), "test": tuple(test)}
 
 
-def split_documents(questions: Sequence[Question], seed: int) -> dict[Part, tuple[Question, ...]]:
+def split_documents(questions: Sequence[Question], seed: int) -> Split:
     """A split whose parts share no source document, with shares as near to 85/10/5 as whole documents allow.
-
-    Test and then validation take documents in an order drawn by `seed` as long as these fit into their share, and at
-    least the smallest one; training takes the rest.
 
     Raises:
         QaRagDataError: there are fewer than three source documents.
@@ -92,13 +84,13 @@ def split_documents(questions: Sequence[Question], seed: int) -> dict[Part, tupl
 
 
 def twins(questions: Sequence[Question], others: Sequence[Question]) -> list[Question]:
-    """Those questions whose words, or whose answer's words, one of the others repeats: a split by rows parts them."""
+    """Those questions whose words, or whose answer's words, one of the others repeats."""
     bodies = {words(other.body) for other in others}
     answers = {words(other.answer) for other in others}
     return [q for q in questions if words(q.body) in bodies or words(q.answer) in answers]
 
 
-def splits(of: Data, seed: int) -> dict[str, dict[Part, tuple[Question, ...]]]:
+def splits(of: Data, seed: int) -> dict[str, Split]:
     """Both splits. That by rows tests on the questions that the paper tested on."""
     return {
         "rows": split_rows(of.questions, seed, of.test),
@@ -106,55 +98,32 @@ def splits(of: Data, seed: int) -> dict[str, dict[Part, tuple[Question, ...]]]:
     }
 
 
-# ---------------------------------------------------------------------------------------------------------- training
-
-
 def prompt(question: Question) -> list[dict[str, str]]:
-    """What a model without any document is asked, in training and after it.
-
-    No system message: the templates of some models, Mistral's among them, have none.
-    """
+    """What a model without any document is asked; the templates of some models have no system message."""
     return [{"role": "user", "content": f"{INSTRUCTION}\n\n{question.text}"}]
 
 
 def pairs(questions: Sequence[Question], longest: int, most: int | None = None) -> list[Pair]:
-    """The pairs to train on: in their order, those whose question and answer have at most `longest` characters.
-
-    Args:
-        most: take only the first so many.
-    """
+    """The first `most` pairs to train on whose question and answer have at most `longest` characters."""
     fit = [question for question in questions if len(question.text) + len(question.answer) <= longest]
     return [(prompt(question), question.answer) for question in fit[:most]]
 
 
-def train(
-    split_name: str, split: Mapping[Part, Sequence[Question]], settings: Mapping[str, Any], seed: int
-) -> TrainingLog:
-    """The adapter of one split, trained now or kept from an earlier run with the same settings.
+def train(name: str, split: Split, settings: Mapping[str, Any], seed: int) -> TrainingLog:
+    """The adapter of one split, trained now or by an earlier run with the same settings.
 
-    Args:
-        split_name: for the adapter's name.
-        split: its parts.
-        settings: `base`; `longest`, characters of question and answer together, beyond which a pair is left out;
-            `pairs` and `validation_pairs`, how many to take (all if None); the rest is for `lora.train`.
-        seed: of the training.
+    Of the settings `longest` counts characters of question and answer together, beyond which a pair is left out, and
+    `pairs` and `validation_pairs` how many to take (all if None); what is not for the pairs is for `lora.train`.
     """
-    chosen = dict(settings)
-    base, longest = chosen.pop("base"), chosen.pop("longest")
-    learned = pairs(split["train"], longest, chosen.pop("pairs"))
-    checked = pairs(split["validation"], longest, chosen.pop("validation_pairs"))
-    return lora.trained(adapter_name(split_name), learned, checked, base, seed=seed, **chosen)
-
-
-def adapter_name(split_name: str) -> str:
-    """How the name of a split's adapter begins; a digest of what it was made of follows."""
-    return f"qa-rag-{split_name}"
+    own = ("base", "longest", "pairs", "validation_pairs")
+    base, longest, learned, checked = (settings[key] for key in own)
+    train, validation = pairs(split["train"], longest, learned), pairs(split["validation"], longest, checked)
+    rest = {key: value for key, value in settings.items() if key not in own}
+    return lora.trained(f"{ADAPTER}{name}", train, validation, base, seed=seed, **rest)
 
 
 def check_server(base: str, split_names: Iterable[str]) -> None:
-    """See that a server of the settings has adapters of these splits, before any is trained.
-
-    The embedded engine needs no check: what trains is what serves.
+    """See that a server of the settings has adapters of these splits; the embedded engine serves what it trains.
 
     Raises:
         ServiceError: the server does not answer, or has not the base or no such adapters.
@@ -163,7 +132,7 @@ def check_server(base: str, split_names: Iterable[str]) -> None:
         return
     server = services.llm_endpoint(base, exact=True)
     served = [model["id"] for model in services.served(server.base_url, server.api_key)]
-    names = [f"{adapter_name(split)}-" for split in split_names]
+    names = [f"{ADAPTER}{split}-" for split in split_names]
     if missing := [f"{name}..." for name in names if not any(model.startswith(name) for model in served)]:
         raise services.ServiceError(
             f"{server.base_url} serves no adapters {', '.join(missing)}. Unset LLM_BASE_URL for this notebook, and the "
@@ -173,9 +142,9 @@ def check_server(base: str, split_names: Iterable[str]) -> None:
 
 
 def trained(
-    found: Mapping[str, Mapping[Part, Sequence[Question]]], settings: Mapping[str, Any], seed: int
+    found: Mapping[str, Split], settings: Mapping[str, Any], seed: int
 ) -> tuple[dict[str, TrainingLog], dict[str, LLM]]:
-    """The adapter of each split, and the models that `connect` gives.
+    """The adapter of each split, and the models, served together: `base`, and each split's under its name.
 
     Raises:
         ServiceError: no server that has the adapters; a server of the settings is asked before any is trained.
@@ -183,26 +152,16 @@ def trained(
     """
     check_server(settings["base"], found)
     logs = {name: train(name, split, settings, seed) for name, split in found.items()}
-    return logs, connect(logs)
-
-
-def connect(logs: Mapping[str, TrainingLog]) -> dict[str, LLM]:
-    """The base under the name `base`, and each split's fine-tuned model under the split's, served together."""
-    (base,) = {log.base for log in logs.values()}
-    served = llm.connect(base, exact=True, adapters=[log.adapter for log in logs.values()])
-    return {"base": served, **{name: served.adapted(log.adapter) for name, log in logs.items()}}
-
-
-def answers(model: LLM, questions: Sequence[Question], max_tokens: int, label: str) -> list[Reply]:
-    """A model's answers without any document: the hypothetical answers that the retrieval asks with."""
-    return model.chat_many([prompt(question) for question in questions], max_tokens=max_tokens, label=label)
+    base = llm.connect(settings["base"], exact=True, adapters=[log.adapter for log in logs.values()])
+    return logs, {"base": base, **{name: base.adapted(log.adapter) for name, log in logs.items()}}
 
 
 def answering(model: LLM, max_tokens: int, split: str) -> Callable[[Sequence[Question]], list[Answer]]:
     """An arm: test questions of a split in, a model's answers without any document out; the split is their task."""
 
     def ask(questions: Sequence[Question]) -> list[Answer]:
-        replies = answers(model, questions, max_tokens, f"answers, {model.endpoint.model}, split {split}")
+        label = f"answers, {model.endpoint.model}, split {split}"
+        replies = model.chat_many([prompt(q) for q in questions], max_tokens=max_tokens, label=label)
         return [
             Answer(
                 task=split,
@@ -222,22 +181,16 @@ def hypothetical(
 ) -> tuple[dict[str, dict[str, Query]], dict[str, LLM]]:
     """What the retrieval asks with: answers of the model fine-tuned on the paper's split by rows, and of its base.
 
-    Adapter and answers are stored from 15_qarag_finetune where it ran before with the same settings.
-
-    Returns:
-        Queries of the kinds `tuned` and `base`; and the models, `rows` the fine-tuned one.
+    Queries are of the kinds `tuned` and `base`; of the models, `rows` is the fine-tuned one.
 
     Raises:
         ServiceError, EngineError: see `trained`.
     """
     _, models = trained({"rows": splits(of, seed)["rows"]}, settings, seed)
-    told = {
-        "tuned": answers(models["rows"], of.test, max_tokens, "hypothetical answers, fine-tuned"),
-        "base": answers(models["base"], of.test, max_tokens, "hypothetical answers, base"),
-    }
+    prompts = [prompt(question) for question in of.test]
     queries = {
-        kind: {q.id: Query((r.text,) * bool(r.text.strip()), r.key) for q, r in zip(of.test, replies, strict=True)}
-        for kind, replies in told.items()
+        kind: asked_queries(models[name], of.test, prompts, max_tokens, f"hypothetical answers, {told}")
+        for kind, name, told in (("tuned", "rows", "fine-tuned"), ("base", "base", "base"))
     }
     return queries, models
 
@@ -249,12 +202,7 @@ def note_models(run: Run, models: Mapping[str, LLM], role: str) -> None:
         run.asked(model.usage, f"requests to {model.endpoint.model}")
 
 
-# ----------------------------------------------------------------------------------------------------------- showing
-
-
-def splits_table(
-    found: Mapping[str, Mapping[Part, Sequence[Question]]], asked: Mapping[str, Sequence[Question]]
-) -> pd.DataFrame:
+def splits_table(found: Mapping[str, Split], asked: Mapping[str, Sequence[Question]]) -> pd.DataFrame:
     """Sizes of the splits, what the test shares with the training, and which test questions are asked."""
     rows = []
     for name, parts in found.items():
@@ -273,26 +221,6 @@ def splits_table(
             }
         )
     return pd.DataFrame(rows)
-
-
-def training_table(logs: Mapping[str, TrainingLog]) -> pd.DataFrame:
-    """What was trained, on what, and for how long."""
-    return pd.DataFrame(
-        [
-            {
-                "split": SPLITS[name],
-                "base": log.base,
-                "pairs": log.pairs,
-                "of them cut": log.cut,
-                "steps": int(log.settings["steps"]),
-                "epochs": round(log.settings["steps"] * log.settings["batch"] / log.pairs, 2),
-                "rank": int(log.settings["rank"]),
-                "trained parameters": log.trained_parameters,
-                "seconds": log.seconds,
-            }
-            for name, log in logs.items()
-        ]
-    )
 
 
 def draw_losses(logs: Mapping[str, TrainingLog]) -> Figure:
@@ -322,15 +250,7 @@ def losses_words(logs: Mapping[str, TrainingLog]) -> str:
 
 
 def report(run: Run, outcomes: Outcomes, base: str, encoder: str, why_not: str) -> None:
-    """Report the rerun of Table 1's fine-tuned open model, on the paper's split, or why there is none.
-
-    Args:
-        run: takes the values.
-        outcomes: scored rows.
-        base: the model that was fine-tuned.
-        encoder: of BERTScore.
-        why_not: why there is no fine-tuned model, if there is none.
-    """
+    """Report the rerun of Table 1's fine-tuned open model, on the paper's split, or why there is none (`why_not`)."""
     model = f"{base} with LoRA"
     for column in ("precision", "recall", "f1"):
         id = f"qa_rag.table1.finetuned_mistral.{column}"

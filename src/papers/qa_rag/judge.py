@@ -1,9 +1,7 @@
 """RAGAS' context precision and context recall with the served model as judge, and how good that judge is.
 
-Definitions (Es et al. 2023; QA-RAG, section 3.1): precision is the mean, over the contexts that the judge calls
-useful, of the share of useful ones down to that place; recall is the share of the reference answer's statements that
-the judge finds in the contexts. RAGAS shows its judge whole contexts; six of 8,000 characters do not fit a small
-model's window, so the judge here reads the window of a context that is nearest to what it is asked about.
+Definitions: Es et al. 2023; QA-RAG, section 3.1. RAGAS shows its judge whole contexts; here it reads the window of a
+context that is nearest to what it is asked about.
 """
 
 from __future__ import annotations
@@ -38,14 +36,13 @@ LABELS = {
 CHECKED_BY = {"precision": "judge_useful", "recall": "judge_supported"}
 
 
-def statements(answer: str, most: int = STATEMENTS) -> list[str]:
+def statements(answer: str) -> list[str]:
     """The first sentences of an answer with three words or more; the whole answer if it has none such."""
     parts = [part.strip() for part in re.split(r"(?<=[.?!;])\s+|\n+", answer)]
-    return [part for part in parts if len(part.split()) >= 3][:most] or [answer.strip()]
+    return [part for part in parts if len(part.split()) >= 3][:STATEMENTS] or [answer.strip()]
 
 
-def useful_prompt(question: Question, excerpt: str) -> list[dict[str, str]]:
-    """Is this context useful for the answer?"""
+def _useful_prompt(question: Question, excerpt: str) -> list[dict[str, str]]:
     answer = question.answer[:ANSWER_CHARACTERS]
     return chat(
         SYSTEM,
@@ -54,8 +51,7 @@ def useful_prompt(question: Question, excerpt: str) -> list[dict[str, str]]:
     )
 
 
-def supported_prompt(statement: str, excerpt: str) -> list[dict[str, str]]:
-    """Does this statement stand in the context?"""
+def _supported_prompt(statement: str, excerpt: str) -> list[dict[str, str]]:
     return chat(
         SYSTEM,
         f"Excerpt:\n{excerpt.strip()}\n\nStatement: {statement}\n\n"
@@ -77,12 +73,9 @@ class Known:
 
 
 def known(questions: Sequence[Question], searcher: Searcher, ranked: Mapping[str, Sequence[int]]) -> list[Known]:
-    """Two passages of each question: the one that holds most of its answer, and the best ranked one with none of it.
+    """Two passages of each question that has them: that with most of its answer, and the best ranked with none of it.
 
-    Args:
-        questions: to choose from; one without such passages is left out.
-        searcher: the corpus.
-        ranked: question id -> rows of the corpus, best first.
+    `ranked` gives the rows of the corpus for each question's id, best first.
     """
     passages = searcher.corpus.passages
     row_of = {passage.id: row for row, passage in enumerate(passages)}
@@ -116,16 +109,17 @@ class Judge:
         """RAGAS' two scores of the contexts of an arm: question id -> passage ids, best first."""
 
         def ask(questions: Sequence[Question]) -> list[Answer]:
-            rows = {q.id: [self._row_of[id] for id in ranked[q.id]] for q in questions}
-            useful = [
-                useful_prompt(q, text) for q in questions for text in self._searcher.excerpts(q.answer, rows[q.id])
-            ]
-            supported = [
-                supported_prompt(s, self._nearest(s, rows[q.id])) for q in questions for s in statements(q.answer)
-            ]
+            useful, supported = [], []
+            for q in questions:
+                rows = [self._row_of[id] for id in ranked[q.id]]
+                useful += [_useful_prompt(q, text) for text in self._searcher.excerpts(q.answer, rows)]
+                for statement in statements(q.answer):
+                    scores = self._searcher.window_scores([statement])[0]
+                    best = max(rows, key=lambda row: scores[row])
+                    supported.append(_supported_prompt(statement, self._searcher.excerpts(statement, [best])[0]))
             first, second = iter(self._said(useful, "useful?")), iter(self._said(supported, "supported?"))
             return [
-                _judged(ranked[q.id], [next(first) for _ in rows[q.id]], [next(second) for _ in statements(q.answer)])
+                _judged(ranked[q.id], [next(first) for _ in ranked[q.id]], [next(second) for _ in statements(q.answer)])
                 for q in questions
             ]
 
@@ -133,7 +127,7 @@ class Judge:
 
     def useful_prompt(self, pair: Known) -> list[dict[str, str]]:
         """What the judge is asked about a context whose verdict is known."""
-        return useful_prompt(pair.question, self._searcher.excerpts(pair.question.answer, [pair.row])[0])
+        return _useful_prompt(pair.question, self._searcher.excerpts(pair.question.answer, [pair.row])[0])
 
     def useful(self, pairs: Sequence[Known]) -> list[Answer]:
         """What the judge says of contexts whose verdict is known, asked as for precision."""
@@ -141,19 +135,15 @@ class Judge:
 
     def supported(self, pairs: Sequence[Known]) -> list[Answer]:
         """The same, asked as for recall about the answer's first statement."""
-        first = [statements(k.question.answer)[0] for k in pairs]
-        excerpts = (self._searcher.excerpts(s, [k.row])[0] for s, k in zip(first, pairs, strict=True))
-        return self._checked([supported_prompt(*of) for of in zip(first, excerpts, strict=True)], "check: supported?")
+        first = [(statements(pair.question.answer)[0], pair.row) for pair in pairs]
+        prompts = [_supported_prompt(told, self._searcher.excerpts(told, [row])[0]) for told, row in first]
+        return self._checked(prompts, "check: supported?")
 
     def _checked(self, prompts: Sequence[list[dict[str, str]]], label: str) -> list[Answer]:
         return [
             Answer(task="check", predicted=_verdict(c), measures={"p_yes": (_yes(c), 1.0)}, requests=[c.key])
             for c in self._said(prompts, label)
         ]
-
-    def _nearest(self, statement: str, rows: Sequence[int]) -> str:
-        scores = self._searcher.window_scores([statement])[0]
-        return self._searcher.excerpts(statement, [max(rows, key=lambda row: scores[row])])[0]
 
     def _said(self, prompts: Sequence[list[dict[str, str]]], label: str) -> list[Choice]:
         return self._model.choose_many(prompts, ["YES", "NO"], label=f"judge: {label}")
@@ -182,15 +172,9 @@ def _judged(ids: Sequence[str], useful: Sequence[Choice], supported: Sequence[Ch
 
 
 def unfit(outcomes: Outcomes, measure: str, judge: str) -> str:
-    """Why a judge's context precision or recall measures nothing: it may accept every other wrong passage; or empty.
-
-    Args:
-        outcomes: rows of the check.
-        measure: precision or recall.
-        judge: its name.
-    """
+    """Why a judge of context precision or recall is unfit: it accepts or rejects too much. Empty if it is fit."""
     right, wrong = (outcomes.score(name, CHECKED_BY[measure]) for name in ("sensitivity", "specificity"))
-    if verdicts.above(wrong, 0.5) == "agrees":
+    if verdicts.above(wrong, 0.5) == verdicts.above(right, 0.5) == "agrees":
         return ""
     return (
         f"{judge} cannot judge: it rejects {figures.score_text(wrong)} of {wrong.n} passages without the answer, and "
@@ -201,12 +185,7 @@ def unfit(outcomes: Outcomes, measure: str, judge: str) -> str:
 def report(run: Run, judged: Outcomes, refused: Mapping[str, str], judge: str, why_not: str) -> None:
     """Report the rerun of Tables 2, 3 and 5, or why there is none.
 
-    Args:
-        run: takes the values.
-        judged: rows with the judge's precision and recall.
-        refused: measure -> why the judge is unfit for it, or empty.
-        judge: its name.
-        why_not: why there is no fine-tuned model, if there is none.
+    `refused` says of each measure why the judge is unfit for it, if it is; `why_not`, why there is no fine-tuned model.
     """
     for number in run.printed.numbers:
         table, arm, *column = number.id.removeprefix("qa_rag.").split(".")

@@ -13,39 +13,27 @@ from helpers.results.outcomes import Comparison, Outcomes
 def retrieval(outcomes: Outcomes) -> str:
     """What the six passages hold, in the release and in the rerun, which may lack the arms that need an adapter."""
     theirs, here = (outcomes.where(source=source, task="") for source in ("released", "rerun"))
-    pairs = [("hypothetical", "question"), ("qa_rag", "hypothetical")]
+    pairs = (("hypothetical", "question"), ("qa_rag", "hypothetical"))
     guess, both = (_finds(theirs.against([pair], "answer_found")[0]) for pair in pairs)
     scores = {arm: here.score("answer_found", arm) for arm in here.arms}
     most = max((arm for arm in scores if arm != "reference"), key=lambda arm: scores[arm].value)
-    shown = [arm for arm in dict.fromkeys(("qa_rag", "question", most)) if arm in scores]
-    values = "; ".join(f"{here.label(arm)} {figures.score_text(scores[arm])}" for arm in shown)
     main = ""
     if "qa_rag" in scores:
-        main = f"QA-RAG {_finds(here.against(RERUN[:1], 'answer_found')[0])} the question alone, and "
+        main = f"QA-RAG {_finds(here.against([('qa_rag', 'question')], 'answer_found')[0])} the question alone, and "
     released = ", ".join(
         f"{theirs.label(arm)} {figures.score_text(theirs.score('answer_found', arm))}"
         for arm in ("qa_rag", "question", "hypothetical")
     )
     return (
-        f"**In the authors' own passages, searching with a made-up answer {guess} searching with the question, and "
-        f"searching with both {both} the made-up answer alone.** Share of the {scores['question'].n} test questions "
-        f"whose FDA answer one of the released six passages holds word by word: {released}. In the rerun, on a smaller "
-        f"corpus, {main}{here.label(most)} finds most: {values}."
+        f"**In the authors' own passages, searching with a generated answer {guess} searching with the question, and "
+        f"searching with both {both} the generated answer alone.** Share of the {scores['question'].n} test questions "
+        f"whose FDA answer is verbatim in one of the released six passages: {released}. In the rerun, on a smaller "
+        f"corpus, {main}{here.label(most)} finds most: {figures.score_text(scores[most])}."
     )
 
 
-RERUN = [("qa_rag", "question"), ("bare", "question"), ("question_windows", "question_start")]
-"""Comparisons of the rerun: the method, the question without the guideline that it names, windows for beginnings."""
-
-
 def answers(outcomes: Outcomes, model: str, encoder: str) -> str:
-    """Which differences are real: of the released answers, of the released contexts, and with the served model.
-
-    Args:
-        outcomes: rows of the release and of the rerun; those of the release may be missing.
-        model: who answered.
-        encoder: of BERTScore.
-    """
+    """Which differences are real: of the release, whose rows may be missing, and with the served model."""
     told = []
     written, judged = (outcomes.where(source="released", task=task) for task in ("answers", "contexts"))
     if len(written.frame):
@@ -81,14 +69,11 @@ def finetuning(outcomes: Outcomes, logs: Mapping[str, TrainingLog], base: str) -
     }[verdicts.better(rows.test, rows.p)]
     if rows.test.high < 0 and rows.p < verdicts.ALPHA:
         answered = "No: after the training, the model's answers are farther from the FDA's than before"
-    before, after = (figures.number(of["rows"].score("characters", arm).value, "count") for arm in ("base", "tuned"))
     clusters = of["documents"].frame.cluster.nunique()
     return (
         f"**{answered}.** {int(log.settings['steps'])} steps on {log.pairs} pairs change the BERTScore F1 of {base} by "
         f"{_change(rows)} on {rows.test.n} test questions. On {documents.test.n} questions from {clusters} documents "
-        f"that were not trained on, the change is {_change(documents)}. The answers have {before} characters before "
-        f"and {after} after the training. The validation loss goes from {log.validation[0].value:.2f} to "
-        f"{log.validation[-1].value:.2f} nats a token."
+        f"that were not trained on, the change is {_change(documents)}."
     )
 
 

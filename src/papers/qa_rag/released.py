@@ -1,14 +1,12 @@
 """What the authors released of their results, question by question, with the tests that the paper lacks.
 
 Released are the RAGAS scores of each test question for four rankings (of those below 4 MiB), the final answers of five
-arms, and the mean BERTScore of each arm. BERTScore per question is not, so it is computed again from the answers, by
-the encoder at hand. The registry pins every file by its digest.
+arms, and the mean BERTScore of each arm. BERTScore per question is computed again from the answers.
 """
 
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,7 +23,7 @@ from helpers.results.outcomes import Outcomes
 from helpers.results.record import Run
 from papers.qa_rag import data as qa_rag
 from papers.qa_rag.answers import PAPER_ENCODER
-from papers.qa_rag.data import CONTEXTS, PAIRS, Data, QaRagDataError, Question, read_contexts, words
+from papers.qa_rag.data import CONTEXTS, PAIRS, Data, QaRagDataError, read_contexts, words
 
 ARMS = {
     "qa_rag": "QA-RAG",
@@ -43,22 +41,17 @@ RAGAS = {arm: f"qa_rag/ragas/{arm}.csv" for arm in ("qa_rag", "question", "hypot
 ANSWERS = {arm: f"qa_rag/answers/{arm}.json" for arm in ("qa_rag", "multiquery", "hyde", "question", "hypothetical")}
 BERTSCORE = "qa_rag/bertscore.csv"
 NOTEBOOK = "qa_rag/answer_evaluation.ipynb"
-METRICS = ("precision", "recall", "f1")
 WHOLE = 0.95
 """Share of an answer's word sequences from which on a passage holds all of it, but for what OCR may have garbled."""
-JUDGE, ANSWERER = "an unnamed judge", "gpt-3.5-turbo"
-"""Who scored the contexts, and who wrote the answers, as the printed numbers name them."""
+JUDGE, ANSWERER = "an unnamed judge", "gpt-3.5-turbo"  # as the printed numbers name them
 
 
 @dataclass(frozen=True)
 class Released:
-    """The released results, one row a test question in the order of `Data.test`.
+    """The released results by arm, in the order of `Data.test`.
 
-    Attributes:
-        ragas: arm -> columns precision and recall (of contexts, by the authors' judge).
-        answers: arm -> final answers.
-        means: one row an arm with the mean precision, recall and f1 of its answers, as the authors computed them.
-        files: what was read.
+    `ragas` has columns precision and recall of the contexts, `means` a row an arm with the mean precision, recall and
+    f1 of its answers, both as the authors computed them.
     """
 
     ragas: Mapping[str, pd.DataFrame]
@@ -104,17 +97,8 @@ def read_ragas(path: Path, asked: Sequence[str]) -> pd.DataFrame:
 
 def read_bertscore(path: Path) -> pd.DataFrame:
     """The authors' means: one row an arm of `ANSWERS`, columns precision, recall, f1."""
-    names = {
-        "QA_RAG": "qa_rag",
-        "Multiquery_questions": "multiquery",
-        "HyDE_with_reranker": "hyde",
-        "Only_question": "question",
-        "Only_hypothetical_answer": "hypothetical",
-    }
-    return pd.read_csv(path, index_col=0).rename(index=names)
-
-
-# --------------------------------------------------------------------------------------------------------------- rows
+    names = ("QA_RAG", "Multiquery_questions", "HyDE_with_reranker", "Only_question", "Only_hypothetical_answer")
+    return pd.read_csv(path, index_col=0).rename(index=dict(zip(names, ANSWERS, strict=True)))
 
 
 def contexts(data: Data, released: Released) -> list[Answer]:
@@ -124,7 +108,7 @@ def contexts(data: Data, released: Released) -> list[Answer]:
     whether the authors' code took the question's own document out of the index for the question as the query.
     """
     there = {question.id: qa_rag.answer_passages(question, data.corpus, 0.0) for question in data.test}
-    own = {question.id: own_document(question, data) for question in data.test}
+    own = {question.id: qa_rag.own_documents(question, data.corpus) for question in data.test}
     rows = []
     for arm, table in released.ragas.items():
         for question, precision, recall in zip(data.test, table.precision, table.recall, strict=True):
@@ -143,44 +127,18 @@ def contexts(data: Data, released: Released) -> list[Answer]:
     return rows
 
 
-_MONTH = re.compile(r" (JANUARY|FEBRUARY|MARCH|APRIL|MAY|JUNE|JULY|AUGUST|SEPTEMBER|OCTOBER|NOVEMBER|DECEMBER) \d{4}")
-
-
-def own_document(question: Question, data: Data) -> bool:
-    """Whether the authors' code recognises the question's own document by its title (`model.py`, `get_context`).
-
-    It removes that document from the index if the query is the question; a hypothetical answer is never recognised.
-    """
-    title = _MONTH.sub("", question.source)
-    return any(title in document.replace("-", " ") for document in data.corpus.documents)
-
-
 def written(data: Data, released: Released) -> list[Answer]:
     """Rows of the released answers, not yet scored."""
     rows = []
     for arm, texts in released.answers.items():
         for question, text in zip(data.test, texts, strict=True):
-            measures = {"words": (float(len(text.split())), 1.0)}
-            if arm in data.released:
-                passages = [data.corpus.of_id[id].text for id in data.released[arm][question.id]]
-                measures["quotes"] = (float(qa_rag.held(text, passages) > 0), 1.0)
-            row = Answer(task="answers", answer=text, measures=measures)
+            row = Answer(task="answers", answer=text, measures={"words": (float(len(text.split())), 1.0)})
             rows.append(answered(row, question, arm=arm, source="released", run="release", model=ANSWERER))
     return rows
 
 
-# ------------------------------------------------------------------------------------------------------------ reports
-
-
 def report(run: Run, outcomes: Outcomes, data: Data, released: Released) -> None:
-    """Report every printed number that a released file gives: of Tables 2 to 5 and of the text.
-
-    Args:
-        run: takes the values.
-        outcomes: rows of `contexts`.
-        data: pairs and rankings.
-        released: the authors' means of BERTScore, of which no value for each question is released.
-    """
+    """Report every printed number that a released file gives, from rows of `contexts` and the authors' means."""
     tests, pairs = len(data.test), len(data.questions)
     lost = released.ragas["qa_rag"].precision - released.ragas["hypothetical_12"].precision
     counts = {
@@ -216,14 +174,10 @@ LARGER = (
 
 
 def outranked(data: Data) -> pd.DataFrame:
-    """Whether what the smaller pool gave is missing where the larger pool should have given it too.
+    """For each pair of `LARGER`, the passages that the smaller pool kept and the larger one should have kept too.
 
-    Both were cut to six by the same reranker's relevance. So a passage that the smaller pool kept, and that is more
-    relevant than the last one that the larger pool kept, must be among these six, too.
-
-    Returns:
-        One row a pair of `LARGER`: larger, smaller, questions (share in which such a passage is missing), passages
-        (missing), kept (by the smaller pool, in all).
+    Both were cut to six by the same reranker's relevance. So a passage of the smaller pool that is more relevant than
+    the last one that the larger pool kept must be among these six, too.
     """
     located = {file.name: file.path for file in data.files}
     rankings = {arm: read_contexts(located[name]) for arm, name in CONTEXTS.items()}

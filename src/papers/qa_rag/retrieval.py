@@ -6,14 +6,14 @@ keeps the best six by a reranker.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import cast
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 import ir_measures
 import numpy as np
 from ir_measures import RR, R, nDCG
 
+from helpers.completions import Message
 from helpers.llm import LLM
 from helpers.rag.retrieval import reciprocal_rank_fusion
 from helpers.results.answers import Answer, Item, answered
@@ -22,29 +22,22 @@ from papers.qa_rag import data
 from papers.qa_rag.data import Corpus, Data, Passage, Question
 from papers.qa_rag.search import Scores, Search, Searcher
 
-CANDIDATES, KEPT = 24, 6
-"""Passages before and after reranking (section 3.3)."""
-
-
-# -------------------------------------------------------------------------------------------------------------- arms
+KEPT = 6
+"""Passages after reranking (section 3.3)."""
 
 
 @dataclass(frozen=True)
 class Arm:
-    """A way of finding six passages.
+    """A way of finding six passages: by `tracks`, kinds of query and how many passages each text of them brings.
 
-    Attributes:
-        label: as a reader sees it.
-        tracks: (kind of query, passages that each of its texts brings); a kind that a model writes comes last.
-        by: the search.
-        reranked: whether the reranker orders what was found; otherwise its order stays (that of the search, or of
-            reciprocal rank fusion where there are several texts).
+    A kind that a model writes comes last. `removed` are kinds for which the question's own document leaves the index.
     """
 
     label: str
     tracks: tuple[tuple[str, int], ...]
     by: Search = "start"
     reranked: bool = True
+    removed: tuple[str, ...] = ()
 
 
 PRINTED = {
@@ -60,33 +53,32 @@ PRINTED = {
 OTHERS = {
     "base": Arm("Only hypothetical answer, not fine-tuned (24)", (("base", 24),)),
     "bare": Arm("Only question, without the guideline that it names (24)", (("bare", 24),)),
-    "bare_hypothetical": Arm("The same (12), hypothetical answer (12)", (("bare", 12), ("tuned", 12))),
     "bm25": Arm("BM25, question", (("question", 24),), by="words", reranked=False),
     "bm25_bare": Arm("BM25, question without the guideline that it names", (("bare", 24),), by="words", reranked=False),
-    "fused": Arm(
-        "Reciprocal rank fusion of question and hypothetical answer", (("question", 24), ("tuned", 24)), reranked=False
-    ),
-    # fused, for the order by the question's best window would be that of `question_windows`
-    "qa_rag_windows": Arm(
-        "QA-RAG, by best windows, reciprocal rank fusion",
-        (("question", 12), ("tuned", 12)),
-        by="windows",
-        reranked=False,
-    ),
     "reference": Arm("The FDA's own answer as the query (24)", (("reference", 24),)),
 }
 """What the printed rows leave open, and plain baselines."""
-CUT = {
-    f"{name}_{by}": Arm(f"{label}, by {what}, not reranked", ((kind, 24),), by, reranked=False)
-    for name, kind, label in (
-        ("question", "question", "Only question"),
-        ("hypothetical", "tuned", "Hypothetical answer"),
-    )
-    for by, what in cast("tuple[tuple[Search, str], ...]", (("start", "beginnings"), ("windows", "best windows")))
+ARMS = {**PRINTED, **OTHERS}
+AUTHORS = {
+    "multiquery_authors": Arm(
+        "Multiquery, authors' prompt: question (8) + two more (8 each)", (("question", 8), ("multi_authors", 8))
+    ),
+    "hyde_authors": Arm("HyDE, authors' prompt (24)", (("hyde_authors", 24),)),
+    **{
+        f"{name}_rule": replace(
+            PRINTED[name], label=f"{label}: own document removed for the question alone", removed=("question", "multi")
+        )
+        for name, label in (("question", "Only question"), ("multiquery", "Multiquery"), ("qa_rag", "QA-RAG"))
+    },
+    **{
+        f"{name}_removed": replace(
+            PRINTED[name], label=f"{label}: own document removed for every query", removed=("question", "tuned")
+        )
+        for name, label in (("hypothetical", "Only hypothetical answer"), ("qa_rag", "QA-RAG"))
+    },
 }
-"""The same query by the vector of a passage's beginning and by that of its best window."""
-ARMS = {**PRINTED, **OTHERS, **CUT}
-LABELS = {name: arm.label for name, arm in ARMS.items()}
+"""The authors' prompts (see `authors`), their rule that removes a question's own document, and one for all queries."""
+LABELS = {name: arm.label for name, arm in {**ARMS, **AUTHORS}.items()}
 PAPER_COLOUR, OTHER_COLOUR, REFERENCE_COLOUR = "#125ee0", "#c35410", "#808080"
 COLOURS = {name: PAPER_COLOUR if name in PRINTED else OTHER_COLOUR for name in ARMS} | {"reference": REFERENCE_COLOUR}
 
@@ -103,9 +95,8 @@ Queries = Mapping[str, Mapping[str, Query]]
 """Kind of query -> question id -> query."""
 
 
-def plain_queries(questions: Iterable[Question]) -> dict[str, dict[str, Query]]:
+def plain_queries(questions: Sequence[Question]) -> dict[str, dict[str, Query]]:
     """The queries that need no model: the question, the question without the guideline's title, the FDA's answer."""
-    questions = list(questions)
     return {
         "question": {q.id: Query((q.text,)) for q in questions},
         "bare": {q.id: Query((q.body,)) for q in questions},
@@ -141,17 +132,31 @@ def read_queries(text: str, most: int = 3) -> list[str]:
     return list(distinct.values())[:most]
 
 
+def asked_queries(
+    model: LLM,
+    questions: Sequence[Question],
+    prompts: Sequence[Sequence[Message]],
+    tokens: int,
+    label: str,
+    most: int = 0,
+) -> dict[str, Query]:
+    """What a model writes for each question: a text to search with, or `most` questions, one a line."""
+    replies = model.chat_many(prompts, max_tokens=tokens, label=label)
+    found = {}
+    for question, reply in zip(questions, replies, strict=True):
+        texts = read_queries(reply.text, most) if most else [reply.text] * bool(reply.text.strip())
+        found[question.id] = Query(tuple(texts), reply.key)
+    return found
+
+
 def written_queries(
     model: LLM, questions: Sequence[Question], multiquery_tokens: int, hyde_tokens: int
 ) -> dict[str, dict[str, Query]]:
     """Queries of the arms multiquery and HyDE (section 3.4)."""
-    asked = model.chat_many([multiquery_prompt(q) for q in questions], max_tokens=multiquery_tokens, label="multiquery")
-    documents = model.chat_many([hyde_prompt(q) for q in questions], max_tokens=hyde_tokens, label="HyDE")
+    more, hyde = (list(map(prompt, questions)) for prompt in (multiquery_prompt, hyde_prompt))
     return {
-        "multi": {q.id: Query(tuple(read_queries(r.text)), r.key) for q, r in zip(questions, asked, strict=True)},
-        "hyde": {
-            q.id: Query((r.text,) * bool(r.text.strip()), r.key) for q, r in zip(questions, documents, strict=True)
-        },
+        "multi": asked_queries(model, questions, more, multiquery_tokens, "multiquery", most=3),
+        "hyde": asked_queries(model, questions, hyde, hyde_tokens, "HyDE"),
     }
 
 
@@ -161,15 +166,16 @@ def candidates(searcher: Searcher, arm: Arm, queries: Queries, questions: Sequen
     A passage that two texts bring counts once, so there may be fewer than 24; a query without a text brings none.
     """
     found: dict[str, list[list[int]]] = {q.id: [] for q in questions}
+    of_document = [passage.document for passage in searcher.corpus.passages]
     for kind, k in arm.tracks:
         asked = [(q.id, text) for q in questions for text in queries[kind][q.id].texts]
+        out = {q.id: data.own_documents(q, searcher.corpus) if kind in arm.removed else frozenset() for q in questions}
+        spare = max((sum(title in of for title in of_document) for of in out.values()), default=0)
         if asked:
-            for (id, _), rows in zip(asked, searcher.search([text for _, text in asked], k, arm.by), strict=True):
-                found[id].append(rows)
+            searched = searcher.search([text for _, text in asked], k + spare, arm.by)
+            for (id, _), rows in zip(asked, searched, strict=True):
+                found[id].append([row for row in rows if of_document[row] not in out[id]][:k])
     return {id: reciprocal_rank_fusion(rankings) for id, rankings in found.items()}
-
-
-# --------------------------------------------------------------------------------------------------------- reranking
 
 
 @dataclass(frozen=True)
@@ -204,17 +210,11 @@ def rerank(
     return {id: [found[id][i] for i in np.argsort(-of.scores, kind="stable")] for id, of in told.items()}, told
 
 
-# ------------------------------------------------------------------------------------------- what the passages hold
-
-
 @dataclass(frozen=True)
 class Gold:
-    """What is to be found for each question; a question is missing where the corpus does not have it.
+    """Passages that hold the FDA's answer, titles of the question's own document and of the guideline that it names.
 
-    Attributes:
-        passages: ids of passages that hold the FDA's answer word by word.
-        sources: titles of the document that the question was taken from.
-        named: titles of the guideline that the question names.
+    All by question; one is missing where the corpus does not have it.
     """
 
     passages: Mapping[str, frozenset[str]]
@@ -243,17 +243,11 @@ def context_precision(useful: Sequence[bool]) -> float:
     found = np.asarray(useful, dtype=bool)
     if not found.any():
         return 0.0
-    shares = np.cumsum(found) / np.arange(1, len(found) + 1)
-    return float(shares[found].mean())
+    return float((np.cumsum(found) / np.arange(1, len(found) + 1))[found].mean())
 
 
 def measured(rankings: Mapping[str, Sequence[Passage]], gold: Gold) -> dict[str, dict[str, float]]:
-    """`MEASURES` of each question, without those for which the corpus holds nothing to be found.
-
-    Args:
-        rankings: question id -> passages, best first. Only the first `KEPT` count, whoever ranked more.
-        gold: what is to be found.
-    """
+    """`MEASURES` of each ranking, by question, without those for which the corpus holds nothing to be found."""
     found: dict[str, dict[str, float]] = {id: {} for id in rankings}
     run = {}
     for id, ranking in rankings.items():
@@ -279,32 +273,28 @@ def rows_of(
     gold: Gold,
     *,
     told: Mapping[str, Relevance] | None = None,
-    requests: Mapping[str, Sequence[str]] | None = None,
-    unread: Iterable[str] = (),
+    queries: Mapping[str, Sequence[Query]] | None = None,
     task: str = "",
 ) -> list[Answer]:
     """An answer for each ranking: its six passages, what it should have found besides, and their measures.
 
-    Args:
-        rankings: question id -> passages, best first.
-        gold: what is to be found.
-        told: relevance that decided the order.
-        requests: of the queries.
-        unread: questions whose query could not be read.
-        task: of the rows.
+    `told` is the relevance that decided the order, `queries` are what was asked with; both by question.
     """
-    told, requests, unread = told or {}, requests or {}, set(unread)
     scores = measured(rankings, gold)
-    return [
-        Answer(
-            task=task,
-            parsed=id not in unread and not (id in told and bool(np.isnan(told[id].scores).any())),
-            items=_items(id, ranking[:KEPT], gold),
-            measures={name: (value, 1.0) for name, value in scores[id].items()},
-            requests=[*requests.get(id, ()), *(told[id].requests if id in told else ())],
+    rows = []
+    for id, ranking in rankings.items():
+        relevance, asked = (told or {}).get(id), (queries or {}).get(id, ())
+        read = all(query.texts for query in asked) and not (relevance and np.isnan(relevance.scores).any())
+        rows.append(
+            Answer(
+                task=task,
+                parsed=bool(read),
+                items=_items(id, ranking[:KEPT], gold),
+                measures={name: (value, 1.0) for name, value in scores[id].items()},
+                requests=[*(q.request for q in asked if q.request), *(relevance.requests if relevance else ())],
+            )
         )
-        for id, ranking in rankings.items()
-    ]
+    return rows
 
 
 def _items(id: str, ranking: Sequence[Passage], gold: Gold) -> list[Item]:
@@ -343,17 +333,12 @@ def finding(
     def ask(questions: Sequence[Question]) -> list[Answer]:
         found = candidates(searcher, arm, queries, questions)
         ranked = rerank(found, reranker if arm.reranked else None, {q.id: q.text for q in questions})[0]
-        asked = {q.id: [queries[kind][q.id] for kind, _ in arm.tracks] for q in questions}
-        return rows_of(
-            {id: [searcher.corpus.passages[row] for row in rows] for id, rows in ranked.items()},
-            gold,
-            requests={id: [query.request for query in of if query.request] for id, of in asked.items()},
-            unread={id for id, of in asked.items() if not all(query.texts for query in of)},
-        )
+        passages = {id: [searcher.corpus.passages[row] for row in rows] for id, rows in ranked.items()}
+        return rows_of(passages, gold, queries={q.id: [queries[k][q.id] for k, _ in arm.tracks] for q in questions})
 
     return ask
 
 
-def answerable(queries: Queries) -> dict[str, Arm]:
+def answerable(queries: Queries, arms: Mapping[str, Arm] = ARMS) -> dict[str, Arm]:
     """The arms whose every kind of query there is: without an adapter, those that ask with its answers are missing."""
-    return {name: arm for name, arm in ARMS.items() if all(kind in queries for kind, _ in arm.tracks)}
+    return {name: arm for name, arm in arms.items() if all(kind in queries for kind, _ in arm.tracks)}

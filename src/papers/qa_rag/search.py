@@ -1,8 +1,7 @@
 """Search in passages of guidance: by the vector of a passage's beginning, by its best window, by its words.
 
-The paper gives one vector to a chunk of 10,000 characters (QA-RAG, section 2.2); its encoder and its reranker read 512
-tokens, the one used here 256. What lies behind that leaves no trace in such a vector. So each passage is also cut into
-windows that fit, and can be found by its best one: the difference is what the cut costs.
+The paper gives one vector to a chunk of 10,000 characters (QA-RAG, section 2.2), of which its encoder reads 512 tokens
+and the one used here 256. A window fits, so that a passage can be found, and shown, by its best one.
 """
 
 from __future__ import annotations
@@ -11,18 +10,15 @@ from collections.abc import Sequence
 from functools import cached_property
 from typing import Literal
 
-import bm25s
 import numpy as np
 import numpy.typing as npt
 
 from helpers import vectors
 from helpers.indexes import Index, cached_index
-from helpers.rag.passages import chunk_spans
-from helpers.rag.retrieval import word_index, word_scores
+from helpers.rag.retrieval import chunk_spans, word_index, word_scores
 from helpers.vectors import Encoder, EncoderUnavailable, Floats
 from papers.qa_rag.data import Corpus
 
-Rows = npt.NDArray[np.int64]
 Scores = npt.NDArray[np.float64]
 Search = Literal["start", "windows", "words"]
 
@@ -31,11 +27,7 @@ WINDOW, WINDOW_OVERLAP = 700, 100
 
 
 def encoder_of(name: str) -> tuple[Encoder, str]:
-    """An encoder, or the one that needs nothing in its place, and then why; asked for before anything takes time.
-
-    Args:
-        name: as in `vectors.encoder`.
-    """
+    """An encoder as in `vectors.encoder`, or the one that needs nothing in its place, and then why."""
     try:
         return vectors.encoder(name), ""
     except EncoderUnavailable as error:
@@ -43,22 +35,17 @@ def encoder_of(name: str) -> tuple[Encoder, str]:
 
 
 class Searcher:
-    """A corpus with its indexes.
-
-    Attributes:
-        corpus: the passages; a passage's row is its place there.
-        encode: the encoder of both indexes.
-    """
+    """A corpus with its indexes, built or loaded when they are first searched; a passage's row is its place there."""
 
     def __init__(self, corpus: Corpus, encode: Encoder, *, progress: bool = True) -> None:
-        """Take the corpus; indexes are built, or loaded, when they are first searched."""
+        """Take the corpus and the encoder of both indexes."""
         self.corpus, self.encode = corpus, encode
         self._texts = [passage.text for passage in corpus.passages]
+        self._spans = [chunk_spans(text, WINDOW, WINDOW_OVERLAP) for text in self._texts]
         self._progress = progress
 
     @cached_property
-    def starts(self) -> Index:
-        """One vector a passage, of as much of its beginning as the encoder reads."""
+    def _starts(self) -> Index:
         return cached_index("qa-rag", self._texts, self.encode, progress=self._progress)
 
     @cached_property
@@ -69,34 +56,29 @@ class Searcher:
     @cached_property
     def windows(self) -> tuple[str, ...]:
         """Every window of every passage, in order."""
-        return tuple(text[a:b] for text in self._texts for a, b in chunk_spans(text, WINDOW, WINDOW_OVERLAP))
+        return tuple(text[a:b] for text, spans in zip(self._texts, self._spans, strict=True) for a, b in spans)
 
     @cached_property
-    def owner(self) -> Rows:
+    def owner(self) -> npt.NDArray[np.int64]:
         """(windows,) row of each window's passage."""
-        counts = [len(chunk_spans(text, WINDOW, WINDOW_OVERLAP)) for text in self._texts]
-        return np.repeat(np.arange(len(self._texts)), counts)
+        return np.repeat(np.arange(len(self._texts)), list(map(len, self._spans)))
 
     @cached_property
     def _window_index(self) -> Index:
         return cached_index("qa-rag-windows", self.windows, self.encode, progress=self._progress)
 
-    @cached_property
-    def _words(self) -> bm25s.BM25:
-        return word_index(self._texts)
-
     def search(self, texts: Sequence[str], k: int, by: Search = "start") -> list[list[int]]:
         """Rows of the `k` best passages for each text, best first.
 
-        Args:
-            texts: what to ask with.
-            k: how many; fewer where there are fewer, or where no word of the text stands in more (BM25).
-            by: the vector of a passage's beginning, its best window, or its words (BM25).
+        There are fewer where the corpus is smaller, or where no word of the text stands in more (BM25).
         """
         if by == "start":
-            vectors = self.encode.encode(texts, progress=False)
-            return [rows.tolist() for rows in self.starts.search(vectors, k)[1]]
-        scores = self.window_scores(texts) if by == "windows" else word_scores(self._words, texts, len(self.corpus))
+            return [rows.tolist() for rows in self._starts.search(self.encode.encode(texts, progress=False), k)[1]]
+        scores = (
+            self.window_scores(texts)
+            if by == "windows"
+            else word_scores(word_index(self._texts), texts, len(self.corpus))
+        )
         order = np.argsort(-scores, axis=1, kind="stable")[:, :k]
         least = -1.0 if by == "windows" else 0.0
         return [[row for row in rows.tolist() if of[row] > least] for rows, of in zip(order, scores, strict=True)]
@@ -109,22 +91,11 @@ class Searcher:
             np.maximum.at(best[row], self.owner, scores[row])
         return best
 
-    def shown(self, questions: Sequence[str], rows: Sequence[Sequence[int]]) -> list[tuple[str, str]]:
-        """Each question with each excerpt of its passages, one after another."""
-        return [
-            (question, excerpt)
-            for question, chosen in zip(questions, rows, strict=True)
-            for excerpt in self.excerpts(question, chosen)
-        ]
-
     def excerpts(self, text: str, rows: Sequence[int]) -> list[str]:
         """The window of each passage that is nearest to the text: what a model with a short context is shown of it."""
         cosines = self._cosines([text])[0]
-        shown = []
-        for row in rows:
-            windows = np.flatnonzero(self.owner == row)
-            shown.append(self.windows[windows[np.argmax(cosines[windows])]])
-        return shown
+        windows = (np.flatnonzero(self.owner == row) for row in rows)
+        return [self.windows[of[np.argmax(cosines[of])]] for of in windows]
 
     def _cosines(self, texts: Sequence[str]) -> Floats:
         """(texts, windows)."""

@@ -1,16 +1,13 @@
-"""Ask the graph in words: a question, the names in it, the Cypher, the evidence, the answer, and the time of each step.
+"""Ask the graph in words: a question, the names in it, the Cypher, the evidence, and the answer.
 
-The label is locked: whether a drug is listed with an effect is what the graph says, and a language model, if there is
-one, only words it (side_effects.md, Discussion, "label-locking"). Names travel as parameters, never as text of a query.
+The label is locked (`label_lock`). Names travel as parameters, never as text of a query.
 """
 
 from __future__ import annotations
 
 import re
-import time
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import pandas as pd
@@ -23,8 +20,6 @@ from papers.side_effects.label_lock import lock, locked_prompt
 
 ROWS = 50
 """Names that an answer in words lists at most; the evidence holds all of them."""
-
-# ------------------------------------------------------------------------------------------------------------- asking
 
 _THING = r"(?:side effects?|adverse effects?|adverse (?:drug )?reactions?|adverse events?)"
 _CAUSE = r"(?:causes?|leads? to|produces?|triggers?|gives?|induces?|brings? on)"
@@ -63,18 +58,10 @@ CYPHER = {
 
 @dataclass(frozen=True)
 class Answer:
-    """What became of a question.
+    """What became of a question: forward (a drug and an effect), reverse (an effect), effects (a drug), or unread.
 
-    Attributes:
-        question: as asked.
-        kind: forward (a drug and an effect), reverse (an effect), effects (a drug), or unread.
-        names: the names in it, as asked and as the graph has them.
-        cypher: the query; empty if a name was not found or the question not understood.
-        parameters: its parameters.
-        rows: what the graph returned: the evidence.
-        label: for a forward question whether the pair is listed; None where there is no such label.
-        text: the answer in words.
-        seconds: of each step.
+    The query is empty if a name was not found or the question not understood. The rows are the evidence. The label is
+    whether the pair of a forward question is listed.
     """
 
     question: str
@@ -85,7 +72,6 @@ class Answer:
     rows: list[dict[str, Any]]
     label: bool | None
     text: str
-    seconds: dict[str, float] = field(default_factory=dict)
 
     def _repr_html_(self) -> str:
         return show(self).html
@@ -96,35 +82,20 @@ class Answer:
 
 
 def answer(question: str, graph: Graph, *, vocabulary: Vocabulary | None = None, llm: LLM | None = None) -> Answer:
-    """Answer a question from the graph.
+    """Answer a question from the graph; one that is not understood or names what is not there is told so.
 
-    Args:
-        question: in English; `EXAMPLES` shows the forms that are understood.
-        graph: with the drugs and effects loaded.
-        vocabulary: the graph's names; read from it if left out.
-        llm: words the answer to a forward question; its wording is replaced where it does not say what the graph says.
-
-    Returns:
-        The answer with all that it was made from. A question that is not understood, or that names what the graph does
-        not have, is answered by saying so.
+    `EXAMPLES` shows the forms that are understood. The vocabulary is read from the graph if left out. The language
+    model words the answer to a forward question; its wording is replaced where it does not say what the graph says.
     """
-    seconds: dict[str, float] = {}
-    if vocabulary is None:
-        with _timed(seconds, "read the names of the graph"):
-            vocabulary = Vocabulary.read(graph)
-    with _timed(seconds, "understand the question"):
-        kind, spans = parse(question, vocabulary)
-    with _timed(seconds, "normalise the names"):
-        names = tuple(vocabulary.normalise(text, role) for role, text in spans.items())
+    vocabulary = vocabulary or Vocabulary.read(graph)
+    kind, spans = parse(question, vocabulary)
+    names = tuple(vocabulary.normalise(text, role) for role, text in spans.items())
     if kind == "unread" or any(name.name is None for name in names):
-        return Answer(question, kind, names, "", {}, [], None, _not_found(kind, names), seconds)
+        return Answer(question, kind, names, "", {}, [], None, _not_found(kind, names))
     parameters = {name.role: name.name for name in names}
-    with _timed(seconds, "ask the graph"):
-        rows = graph.read(CYPHER[kind], **parameters)
+    rows = graph.read(CYPHER[kind], **parameters)
     label = bool(rows) if kind == "forward" else None
-    with _timed(seconds, "word the answer"):
-        text = _worded(kind, names, rows, llm)
-    return Answer(question, kind, names, CYPHER[kind], parameters, rows, label, text, seconds)
+    return Answer(question, kind, names, CYPHER[kind], parameters, rows, label, _worded(kind, names, rows, llm))
 
 
 def parse(question: str, vocabulary: Vocabulary) -> tuple[str, dict[str, str]]:
@@ -136,26 +107,21 @@ def parse(question: str, vocabulary: Vocabulary) -> tuple[str, dict[str, str]]:
     readings = []
     for kind, pattern in PATTERNS:
         if match := re.fullmatch(pattern, text, re.IGNORECASE):
-            spans = {role: _bare(span) for role, span in match.groupdict().items()}
-            readings.append((kind, spans))
+            bare = {role: re.sub(r"(?i)^(?:the|an?) ", "", of.strip(" \"'`")) for role, of in match.groupdict().items()}
+            readings.append((kind, bare))
     exact = (r for r in readings if all(vocabulary.normalise(t, role).distance == 0 for role, t in r[1].items()))
     return next(exact, readings[0] if readings else ("unread", {}))
-
-
-def _bare(text: str) -> str:
-    return re.sub(r"^(?:the|an?) ", "", text.strip(" \"'`"), flags=re.IGNORECASE)
 
 
 def _not_found(kind: str, names: Sequence[Normalised]) -> str:
     if kind == "unread":
         return f"This question has none of the forms that are understood. For example: {' '.join(EXAMPLES)}"
     words = {"drug": "drug", "effect": "side effect"}
-    missing = [
+    return " ".join(
         f"The graph has no {words[name.role]} {name.asked!r}. Nearest: {', '.join(name.nearest) or 'none'}."
         for name in names
         if name.name is None
-    ]
-    return " ".join(missing)
+    )
 
 
 def _worded(kind: str, names: Sequence[Normalised], rows: Sequence[Mapping[str, Any]], llm: LLM | None) -> str:
@@ -188,42 +154,21 @@ def _count(things: Sequence[object], what: str) -> str:
     return f"{len(things):,} {what}{'' if len(things) == 1 else 's'}"
 
 
-@contextmanager
-def _timed(seconds: dict[str, float], step: str) -> Iterator[None]:
-    began = time.perf_counter()
-    yield
-    seconds[step] = time.perf_counter() - began
-
-
-# ------------------------------------------------------------------------------------------------------------ showing
-
-
 def show(given: Answer, *, sample: bool = False) -> figures.Html:
-    """An answer as a table: each step, what came of it, and how long it took."""
+    """An answer as a table: each step, and what came of it."""
     read = "; ".join(
-        f"{name.role}: {name.asked}"
-        + (f" → {name.name}" if name.name else " → not found")
-        + (f" ({name.distance} edit{'' if name.distance == 1 else 's'})" if name.name and name.distance else "")
+        f"{name.role}: {name.asked} → {name.name or 'not found'}"
+        + (f" ({_count(range(name.distance), 'edit')})" if name.name and name.distance else "")
         for name in given.names
     )
     evidence = "; ".join(", ".join(f"{k}: {v}" for k, v in row.items() if v is not None) for row in given.rows[:5])
     more = f"; and {len(given.rows) - 5:,} more rows" if len(given.rows) > 5 else ""
-    results = {step: "" for step in given.seconds if step.startswith("read")} | {
+    results = {
         "understand the question": given.kind,
         "normalise the names": read,
         "ask the graph": f"{given.cypher}   parameters: {given.parameters}" if given.cypher else "not asked",
         "evidence": f"{_count(given.rows, 'row')}: {evidence}{more}" if given.rows else "no rows",
         "word the answer": given.text,
     }
-    table = pd.DataFrame(
-        {
-            "step": list(results),
-            "result": list(results.values()),
-            "ms": [None if (s := given.seconds.get(step)) is None else 1000 * s for step in results],
-        }
-    )
-    return figures.table(table, given.question, sample=sample, formats={"ms": _ms})
-
-
-def _ms(ms: float | None) -> str:
-    return "" if ms is None or pd.isna(ms) else f"{ms:.1f}"
+    table = pd.DataFrame(results.items(), columns=["step", "result"])
+    return figures.table(table, given.question, sample=sample)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -57,15 +57,8 @@ class Question:
 def read_knowledge(format_a: Path, vocabulary: Iterable[str]) -> dict[str, tuple[str, ...]]:
     """The drugs and their side effects, from the released Format A file.
 
-    A list is split at ", " unless the joined pieces are a known term: some MedDRA terms hold a comma ("hallucination,
-    visual"), and a plain split makes two wrong effects of each.
-
-    Args:
-        format_a: CSV with columns drug, text, format.
-        vocabulary: known side-effect terms.
-
-    Returns:
-        Side effects of each drug, in the order of the file.
+    A list is split at ", " unless the joined pieces are a term of the vocabulary, such as "hallucination, visual".
+    `format_a` is a CSV with columns drug, text, format.
     """
     with_comma = {term for term in vocabulary if ", " in term}
     table = pd.read_csv(format_a)
@@ -106,18 +99,9 @@ def read_questions(path: Path) -> list[Question]:
 
 
 def stratified(questions: Sequence[Question], n: int, seed: int, exclude_drugs: Iterable[str] = ()) -> list[Question]:
-    """A balanced subset spread over as many drugs as possible.
+    """A balanced subset of an even number of questions over as many drugs as possible, or all if there are fewer.
 
-    Drugs are shuffled once; each round takes one positive and one negative of every drug until `n` are taken.
-
-    Args:
-        questions: the whole benchmark.
-        n: how many to take; all of them if there are no more.
-        seed: of the shuffle.
-        exclude_drugs: drugs to leave out, for a split that shares none.
-
-    Raises:
-        ValueError: `n` is odd or not positive.
+    Drugs are shuffled once; each round takes one positive and one negative of every drug until there are enough.
     """
     if n <= 0 or n % 2:
         raise ValueError(f"A balanced subset needs an even, positive number of pairs; got {n}.")
@@ -131,12 +115,13 @@ def stratified(questions: Sequence[Question], n: int, seed: int, exclude_drugs: 
     for question in order:
         waiting.setdefault((question.drug, question.label), []).append(question)
     taken: list[Question] = []
-    while len(taken) < n and any(waiting.values()):
+    while len(taken) < min(n, len(pool)):
+        before = len(taken)
         for drug in drugs:
             pair = [waiting.get((drug, label), []) for label in (True, False)]
             if all(pair) and len(taken) < n:
                 taken += [stack.pop() for stack in pair]
-        if not any(waiting.get((d, True)) and waiting.get((d, False)) for d in drugs):
+        if len(taken) == before:
             break
     return taken
 
@@ -154,13 +139,7 @@ def format_b_sentences(knowledge: Mapping[str, Sequence[str]]) -> list[str]:
 def load_graph(graph: Graph, knowledge: Mapping[str, Sequence[str]], digest: str) -> bool:
     """Make the bipartite graph Drug -may_cause_side_effect-> SideEffect (Fig. 2a), unless it is there already.
 
-    Args:
-        graph: where to load it.
-        knowledge: side effects of each drug.
-        digest: of what `knowledge` was made from; decides whether a graph that is there is the same.
-
-    Returns:
-        Whether anything was loaded.
+    The digest of what `knowledge` was made from tells whether it is. Returns whether anything was loaded.
     """
     with graph.load_once("side_effects", digest) as missing:
         if missing:
@@ -179,19 +158,9 @@ def load_graph(graph: Graph, knowledge: Mapping[str, Sequence[str]], digest: str
     return missing
 
 
-# --------------------------------------------------------------------------------------------------------- two texts
-
-
 @dataclass(frozen=True)
 class TextStore:
-    """A text representation of the knowledge with its vector index.
-
-    Attributes:
-        texts: the retrieved units, (n,).
-        pairs: (drug, effects) that each unit states, as a filter reads them off its text.
-        index: over the encoded units.
-        encoder: encodes the question.
-    """
+    """The retrieved units, the (drug, effects) that a filter reads off each, and the index over their vectors."""
 
     texts: Sequence[str]
     pairs: Sequence[tuple[str, frozenset[str]]]
@@ -226,10 +195,11 @@ def format_a_store(
     knowledge: Mapping[str, Sequence[str]], encoder: Encoder, kind: Kind = "flat"
 ) -> tuple[TextStore, int]:
     """Format A indexed, one unit a drug ("chunked at newlines"), and how many documents the encoder saw in part."""
-    comma_terms = {e for effects in knowledge.values() for e in effects if ", " in e}
     texts = format_a_documents(knowledge)
-    index, cut = _indexed("side-effects-format-a", texts, encoder, kind)
-    return TextStore(texts, [read_format_a(t, comma_terms) for t in texts], index, encoder), cut
+    index = cached_index("side-effects-format-a", texts, encoder, kind)
+    comma_terms = {e for effects in knowledge.values() for e in effects if ", " in e}
+    store = TextStore(texts, [read_format_a(t, comma_terms) for t in texts], index, encoder)
+    return store, encoder.count_truncated(texts)
 
 
 def format_b_store(
@@ -237,19 +207,15 @@ def format_b_store(
 ) -> tuple[TextStore, int]:
     """Format B indexed, one unit a pair, and how many sentences the encoder saw in part."""
     texts = format_b_sentences(knowledge)
-    index, cut = _indexed("side-effects-format-b", texts, encoder, kind)
-    return TextStore(texts, [read_format_b(t) for t in texts], index, encoder), cut
-
-
-def _indexed(name: str, texts: Sequence[str], encoder: Encoder, kind: Kind) -> tuple[Index, int]:
-    return cached_index(name, texts, encoder, kind), encoder.count_truncated(texts)
+    index = cached_index("side-effects-format-b", texts, encoder, kind)
+    return TextStore(texts, [read_format_b(t) for t in texts], index, encoder), encoder.count_truncated(texts)
 
 
 def shortened(store: TextStore, characters: int) -> TextStore:
     """The same index over Format A documents of which the filter sees the first `characters` only."""
     comma_terms = {e for _, effects in store.pairs for e in effects if ", " in e}
     texts = [text[:characters] for text in store.texts]
-    return TextStore(texts, [read_format_a(t, comma_terms) for t in texts], store.index, store.encoder)
+    return replace(store, texts=texts, pairs=[read_format_a(t, comma_terms) for t in texts])
 
 
 def place_of(effect: str, text: str) -> int:

@@ -1,8 +1,6 @@
-"""SIDER 4.1 and what the paper on drug side effects (side_effects.md) made of it: filters, the benchmark's drugs, gaps.
+"""SIDER 4.1 and what the paper made of it (side_effects.md): what its counts count, and how its drugs were chosen.
 
-A line of SIDER states one term that one label gives for one compound, so a drug and effect pair can have many lines. A
-drug can be a compound (flat or stereo STITCH id) or a name, and several compounds can share a name. What "141,209
-associations, 1,106 drugs, 4,073 terms" counts is therefore to be found out; `readings` tries each way.
+A line of SIDER states one term that one label gives for one compound; several compounds can share a name.
 """
 
 from __future__ import annotations
@@ -12,85 +10,46 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
+import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
+from matplotlib.figure import Figure
 
+from helpers.results import figures
 from helpers.results.published import Published
 from helpers.results.record import Run
-from papers.side_effects.corpus import Question
-from papers.side_effects.forward import share_of
 
 Knowledge = Mapping[str, frozenset[str]]
 """Side effects of each drug, by name."""
 
 FILES = {
     name: f"side_effects/sider/{name}"
-    for name in (
-        "meddra_all_se.tsv.gz",
-        "drug_atc.tsv",
-        "drug_names.tsv",
-        "meddra_freq.tsv.gz",
-        "meddra_all_indications.tsv.gz",
-    )
+    for name in ("meddra_all_se.tsv.gz", "drug_atc.tsv", "drug_names.tsv", "meddra_freq.tsv.gz")
 }
-"""SIDER's files, by their own name."""
-
 ATC_SHA256 = "b457e124cc13c482bbe3afcf76c43bd53764c14d40da563785e20146c2e0f229"
 """Digest of `drug_atc.tsv` in a copy of SIDER 4.1 with nothing added, 1,560 lines (Git LFS pointer in
-github.com/soluchi07/ADE-project). The fetched file goes on after them."""
+github.com/soluchi07/ADE-project). The fetched file continues after them."""
 
-TRIPLE = ("associations", "marketed_drugs", "preferred_terms")
-"""The ids, after `side_effects.text.`, of the three counts that the paper prints for its filtered SIDER."""
-
-IDENTITIES = {
-    "flat": "compound",
-    "stereo": "stereoisomer",
-    "written": "name as written",
-    "name": "name in lower case",
-}
+COUNTS = {"associations": "associations", "marketed_drugs": "drugs", "preferred_terms": "effects"}
+"""What the paper counts in its filtered SIDER: id after `side_effects.text.` -> column of `readings`."""
+IDENTITIES = {"flat": "compound", "stereo": "stereoisomer", "written": "name as written", "name": "name in lower case"}
 """What can count as one drug: column of the lines -> words."""
-
 LEAST = 10
-"""Fewest preferred terms of a drug in the benchmark (Methods, "Evaluation subset")."""
-PER_LABEL = 10
-"""Pairs of each label that a drug has in the benchmark."""
-
-GROUPS = {
-    "A": "Alimentary tract and metabolism",
-    "B": "Blood",
-    "C": "Cardiovascular system",
-    "D": "Dermatologicals",
-    "G": "Genito-urinary and sex hormones",
-    "H": "Systemic hormones",
-    "J": "Anti-infectives",
-    "L": "Antineoplastic, immunomodulating",
-    "M": "Musculo-skeletal system",
-    "N": "Nervous system",
-    "P": "Antiparasitic",
-    "R": "Respiratory system",
-    "S": "Sensory organs",
-    "V": "Various",
-}
-"""The anatomical main groups of the ATC classification."""
-
-
-# -------------------------------------------------------------------------------------------------------------- files
+"""Fewest preferred terms of a drug in the benchmark, and effects drawn for it (Methods, "Evaluation subset")."""
 
 
 @dataclass(frozen=True)
 class Sider:
     """The parts of SIDER 4.1 that the paper's filter reads.
 
-    Attributes:
-        lines: one row a line of `meddra_all_se`: flat, stereo, label (UMLS id found on the label), kind (PT, LLT or
-            empty), umls, effect (lower case), written (the drug's name), name (the same in lower case).
-        atc: flat, code, and `own`: whether the row is of SIDER itself.
+    A row of `lines` is a line of `meddra_all_se`: flat, stereo, label (UMLS id found on the label), kind (PT, LLT or
+    empty), umls, effect (lower case), written (the drug's name), name (the same in lower case). `own` in `atc` (flat,
+    code, own) tells whether a row is of SIDER itself.
     """
 
     lines: pd.DataFrame
@@ -113,29 +72,26 @@ class Sider:
 
 
 def read_sider(effects: Path, names: Path, atc: Path) -> Sider:
-    """Read `meddra_all_se.tsv.gz`, `drug_names.tsv` and `drug_atc.tsv`.
-
-    Raises:
-        ValueError: a compound with side effects has no name.
-    """
-    columns = ["flat", "stereo", "label", "kind", "umls", "effect"]
-    lines = _read(effects, columns)
+    """Read `meddra_all_se.tsv.gz`, `drug_names.tsv` and `drug_atc.tsv`; a compound without a name is a `ValueError`."""
+    lines = _read(effects, "flat", "stereo", "label", "kind", "umls", "effect")
     written = read_names(names)
     if unnamed := sorted(set(lines.flat) - set(written)):
         raise ValueError(f"{names.name} names no drug for {len(unnamed)} compounds, such as {unnamed[0]}.")
-    lines["effect"] = lines.effect.str.lower()
-    lines["written"] = lines.flat.map(written)
-    lines["name"] = lines.written.str.lower()
-    return Sider(lines, read_atc(atc))
+    return Sider(_named(lines, written), read_atc(atc))
 
 
-def _read(path: Path, columns: Sequence[str]) -> pd.DataFrame:
+def _read(path: Path, *columns: str) -> pd.DataFrame:
     return pd.read_csv(path, sep="\t", header=None, names=list(columns), dtype=str, keep_default_na=False)
+
+
+def _named(lines: pd.DataFrame, names: Mapping[str, str]) -> pd.DataFrame:
+    written = lines.flat.map(names)
+    return lines.assign(effect=lines.effect.str.lower(), written=written, name=written.str.lower())
 
 
 def read_names(path: Path) -> dict[str, str]:
     """Name of each compound. The header lines that the fetched file repeats are no compounds."""
-    table = _read(path, ["flat", "written"])
+    table = _read(path, "flat", "written")
     table = table[table.flat != "stitch_id"]
     return dict(zip(table.flat, table.written, strict=True))
 
@@ -143,10 +99,9 @@ def read_names(path: Path) -> dict[str, str]:
 def read_atc(path: Path) -> pd.DataFrame:
     """ATC codes: flat, code, own.
 
-    SIDER's own list is in ascending order. The rows of the fetched file that follow where the order breaks were put
-    there by whoever published it; `own` is False for them.
+    SIDER's own list is in ascending order. What follows where the order breaks was added later; its `own` is False.
     """
-    table = _read(path, ["flat", "code"])
+    table = _read(path, "flat", "code")
     rows = list(zip(table.flat, table.code, strict=True))
     own = next((i for i in range(1, len(rows)) if rows[i] < rows[i - 1]), len(rows))
     return table.assign(own=np.arange(len(rows)) < own)
@@ -155,46 +110,30 @@ def read_atc(path: Path) -> pd.DataFrame:
 def atc_digest(atc: pd.DataFrame) -> str:
     """SHA-256 of SIDER's own part of the list, as a file; `ATC_SHA256` if nothing was added or lost."""
     own = atc[atc.own]
-    text = "".join(f"{flat}\t{code}\n" for flat, code in zip(own.flat, own.code, strict=True))
-    return hashlib.sha256(text.encode()).hexdigest()
+    return hashlib.sha256((own.flat + "\t" + own.code + "\n").str.cat().encode()).hexdigest()
 
 
 def read_frequencies(path: Path, names: Mapping[str, str]) -> pd.DataFrame:
     """`meddra_freq.tsv.gz` without placebo arms: the columns of `Sider.lines` and the stated frequency."""
-    columns = ["flat", "stereo", "label", "placebo", "frequency", "low", "high", "kind", "umls", "effect"]
-    table = _read(path, columns)
-    table = table[table.placebo == ""]
-    written = table.flat.map(names)
-    return table.assign(effect=table.effect.str.lower(), written=written, name=written.str.lower())
-
-
-def read_indications(path: Path) -> pd.DataFrame:
-    """`meddra_all_indications.tsv.gz`: flat, label, method, concept, kind, umls, effect (lower case)."""
-    table = _read(path, ["flat", "label", "method", "concept", "kind", "umls", "effect"])
-    return table.assign(effect=table.effect.str.lower())
-
-
-# ------------------------------------------------------------------------------------------- ways to count the triple
+    columns = ("flat", "stereo", "label", "placebo", "frequency", "low", "high", "kind", "umls", "effect")
+    table = _read(path, *columns)
+    return _named(table[table.placebo == ""], names)
 
 
 def filters(sider: Sider, frequencies: pd.DataFrame) -> dict[str, pd.DataFrame]:
     """Lines that each filter keeps: every kind of term by every ATC list, and two stricter forms of the paper's."""
-    lists = {
-        "": None,
-        "ATC code in SIDER": sider.coded,
-        "ATC code in SIDER or added since": frozenset(sider.atc.flat),
-    }
-    kinds = {"preferred terms": ["PT"], "lowest level terms": ["LLT"], "any term": ["PT", "LLT", ""]}
+    lists = {", ATC code in SIDER": sider.coded, ", ATC code in SIDER or added since": frozenset(sider.atc.flat)}
     kept = {}
-    for kind, values in kinds.items():
-        of_kind = sider.lines[sider.lines.kind.isin(values)]
-        for atc, compounds in lists.items():
-            kept[f"{kind}, {atc}" if atc else kind] = (
-                of_kind if compounds is None else of_kind[of_kind.flat.isin(compounds)]
-            )
-    many = {name for name, effects in by_name(sider.kept).items() if len(effects) >= LEAST}
+    for kind, values in {
+        "preferred terms": ["PT"],
+        "lowest level terms": ["LLT"],
+        "any term": ["PT", "LLT", ""],
+    }.items():
+        kept[kind] = sider.lines[sider.lines.kind.isin(values)]
+        kept |= {kind + atc: kept[kind][kept[kind].flat.isin(of)] for atc, of in lists.items()}
     paper = "preferred terms, ATC code in SIDER"
-    kept[f"{paper}, drugs with at least {LEAST}"] = sider.kept[sider.kept.name.isin(many)]
+    enough = with_least(by_name(sider.kept))
+    kept[f"{paper}, drugs with at least {LEAST}"] = sider.kept[sider.kept.name.isin(enough)]
     with_frequency = (frequencies.kind == "PT") & frequencies.flat.isin(sider.coded)
     kept[f"{paper}, frequency known"] = frequencies[with_frequency]
     return kept
@@ -207,28 +146,22 @@ def readings(kept: Mapping[str, pd.DataFrame], printed: Published) -> pd.DataFra
         A row a reading: kept, counted ("lines" or "pairs"), drug, associations, drugs, effects, and `off`, the mean of
         the three relative differences from the printed counts.
     """
-    stated = np.array([printed.number(f"side_effects.text.{id}").value for id in TRIPLE])
-    rows = []
-    for label, lines in kept.items():
-        effect, names = pd.factorize(lines.effect)
-        effects = len(names)
-        for column, drug in IDENTITIES.items():
-            number, values = pd.factorize(lines[column])
-            drugs = len(values)
-            pairs = len(np.unique(number * effects + effect))
-            for counted, associations in {"lines": len(lines), "pairs": pairs}.items():
-                off = float(np.abs(np.array([associations, drugs, effects]) / stated - 1).mean())
-                rows.append((label, counted, drug, associations, drugs, effects, off))
-    columns = ["kept", "counted", "drug", "associations", "drugs", "effects", "off"]
-    return pd.DataFrame(rows, columns=columns)
+    rows = [
+        (label, counted, words, n, lines[drug].nunique(), lines.effect.nunique())
+        for label, lines in kept.items()
+        for drug, words in IDENTITIES.items()
+        for counted, n in (("lines", len(lines)), ("pairs", lines.groupby([drug, "effect"], sort=False).ngroups))
+    ]
+    table = pd.DataFrame(rows, columns=["kept", "counted", "drug", *COUNTS.values()])
+    stated = np.array([printed.number(f"side_effects.text.{id}").value for id in COUNTS])
+    return table.assign(off=np.abs(table[list(COUNTS.values())].to_numpy() / stated - 1).mean(axis=1))
 
 
 def report_triple(run: Run, tried: pd.DataFrame | None) -> None:
     """Report the three counts under the nearest reading, with the reading and the distinct pairs in the note."""
-    ids = [f"side_effects.text.{id}" for id in TRIPLE]
     if tried is None:
-        for id in ids:
-            run.not_run(id, "SIDER is not part of the bundled sample.", kind="rescored")
+        for id in COUNTS:
+            run.not_run(f"side_effects.text.{id}", "SIDER is not part of the bundled sample.", kind="rescored")
         return
     best = tried.iloc[int(tried.off.to_numpy().argmin())]
     pairs = tried[(tried.kept == best.kept) & (tried.drug == best.drug) & (tried.counted == "pairs")].iloc[0]
@@ -236,8 +169,8 @@ def report_triple(run: Run, tried: pd.DataFrame | None) -> None:
         f"The nearest of {len(tried)} readings: {best.kept}; a drug is a {best.drug}; associations are {best.counted}. "
         f"Distinct pairs: {pairs.associations:,}."
     )
-    for id, column in zip(ids, ("associations", "drugs", "effects"), strict=True):
-        run.rescored(id, float(best[column]), note=note, source=FILES["meddra_all_se.tsv.gz"])
+    for id, column in COUNTS.items():
+        run.rescored(f"side_effects.text.{id}", float(best[column]), note=note, source=FILES["meddra_all_se.tsv.gz"])
 
 
 def by_name(lines: pd.DataFrame) -> dict[str, frozenset[str]]:
@@ -246,31 +179,29 @@ def by_name(lines: pd.DataFrame) -> dict[str, frozenset[str]]:
     return {str(name): frozenset(effects) for name, effects in distinct.groupby("name").effect}
 
 
+def with_least(knowledge: Knowledge, least: int = LEAST) -> list[str]:
+    """The drugs with at least so many effects."""
+    return [name for name, effects in knowledge.items() if len(effects) >= least]
+
+
 def with_most(knowledge: Knowledge, n: int, least: int = LEAST) -> list[str]:
     """The n drugs with the most effects, of those with at least `least`; of equals the alphabetically first."""
-    enough = [name for name, effects in knowledge.items() if len(effects) >= least]
-    return sorted(enough, key=lambda name: (-len(knowledge[name]), name))[:n]
+    return sorted(with_least(knowledge, least), key=lambda name: (-len(knowledge[name]), name))[:n]
 
 
 def hypotheses(sider: Sider, released: Knowledge) -> pd.DataFrame:
-    """Which rule picks the released drugs, and states their effects.
-
-    Returns:
-        A row a rule: how many drugs it picks, how many of them are released, how many released it leaves out, how many
-        that it picks are not released, pairs of shared drugs that only the release or only the rule has, and whether
-        drugs, their order and all pairs are the same.
-    """
+    """A row for each rule that may have picked the released drugs: how drugs, their order and their pairs compare."""
     n = len(released)
-    with_any = sider.terms[sider.terms.flat.isin(sider.atc.flat)]
     sources = {
-        "no ATC code needed": by_name(sider.terms),
-        "ATC code in SIDER or added since": by_name(with_any),
-        "ATC code in SIDER": by_name(sider.kept),
+        "no ATC code needed": sider.terms,
+        "ATC code in SIDER or added since": sider.terms[sider.terms.flat.isin(sider.atc.flat)],
+        "ATC code in SIDER": sider.kept,
     }
     rows = []
-    for source, knowledge in sources.items():
+    for source, lines in sources.items():
+        knowledge = by_name(lines)
         picks = {
-            f"at least {LEAST} terms": [name for name, effects in knowledge.items() if len(effects) >= LEAST],
+            f"at least {LEAST} terms": with_least(knowledge),
             f"the {n} names with the most terms": with_most(knowledge, n),
         }
         for rule, drugs in picks.items():
@@ -291,56 +222,21 @@ def hypotheses(sider: Sider, released: Knowledge) -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
-def doubtful_labels(benchmark: Sequence[Question], sider: Sider, indications: pd.DataFrame) -> pd.DataFrame:
-    """Labels of the benchmark that SIDER itself speaks against, with intervals over drugs.
-
-    A negative is contradicted if any compound of that name has the effect, under whatever kind of term. A positive is
-    doubtful if SIDER lists it as an indication of the drug too, by any method of detection.
-    """
-    stated = set(zip(sider.lines.name, sider.lines.effect, strict=True))
-    names = sider.kept.drop_duplicates("flat").set_index("flat").name
-    treated = indications[(indications.kind == "PT") & indications.flat.isin(names.index)]
-    indicated = set(zip(treated.flat.map(names), treated.effect, strict=True))
-    against = {
-        "pairs labelled NO that SIDER states for a compound of that name": (False, stated),
-        "pairs labelled YES whose effect is also an indication of the drug": (True, indicated),
-    }
-    rows = []
-    for words, (label, known) in against.items():
-        asked = [q for q in benchmark if q.label == label]
-        hits = [(q.drug, q.side_effect) in known for q in asked]
-        rows.append((words, sum(hits), len(asked), share_of(hits, [q.drug for q in asked])))
-    return pd.DataFrame(rows, columns=["labels", "pairs", "of", "share"])
-
-
-def redrawn_terms(knowledge: Knowledge, vocabulary: Iterable[str], draws: int, seed: int) -> NDArray[np.int64]:
-    """How many distinct terms the benchmark has when it is drawn anew, (draws,).
-
-    Each drug gets ten of its effects and ten of the others in the vocabulary, without replacement (Methods,
-    "Evaluation subset").
-
-    Raises:
-        ValueError: a drug has fewer than ten effects, or fewer than ten others are left.
-    """
-    terms = sorted(vocabulary)
-    number = {term: i for i, term in enumerate(terms)}
-    rng = np.random.default_rng(seed)
-    pools = []
-    for drug, effects in knowledge.items():
-        known = np.array(sorted(number[e] for e in effects))
-        other = np.setdiff1d(np.arange(len(terms)), known, assume_unique=True)
-        if min(len(known), len(other)) < PER_LABEL:
-            raise ValueError(
-                f"{drug} has {len(known)} effects and {len(other)} others; {PER_LABEL} of each are needed."
-            )
-        pools += [known, other]
-    sizes = []
-    for _ in range(draws):
-        asked = np.zeros(len(terms), dtype=bool)
-        for pool in pools:
-            asked[rng.choice(pool, PER_LABEL, replace=False, shuffle=False)] = True
-        sizes.append(int(asked.sum()))
-    return np.array(sizes)
+def draw_selection(sider: Sider, released: Knowledge) -> Figure:
+    """Preferred terms of each drug with an ATC code in SIDER, most first, and the least that the paper states."""
+    knowledge = by_name(sider.kept)
+    names = sorted(knowledge, key=lambda name: -len(knowledge[name]))
+    fig, axes = plt.subplots(figsize=(7, 2.8))
+    for colour, label, of in (("graphrag", "in the benchmark", True), ("closed_book", "left out", False)):
+        at = [i for i, name in enumerate(names, 1) if (name in released) is of]
+        counts = [len(knowledge[names[i - 1]]) for i in at]
+        axes.plot(at, counts, ".", markersize=3, color=figures.arm_colour(colour), label=f"{label}: {len(at):,} drugs")
+    axes.axhline(LEAST, color=figures.INK, linestyle="--", linewidth=1.2)
+    axes.annotate(f"{LEAST} terms, as the paper states", (0, LEAST), (4, -12), textcoords="offset points")
+    axes.set(xlabel="drugs by number of terms", ylabel="terms", yscale="log")
+    axes.yaxis.set_major_formatter("{x:,.0f}")
+    axes.legend(markerscale=3)
+    return fig
 
 
 _DRAW = """
@@ -352,11 +248,8 @@ json.dump({d: random.sample(list(set(e)), given["n"]) for d, e in given["effects
 
 
 def drawn_under(hash_seed: int, knowledge: Knowledge, seed: int = 42) -> dict[str, set[str]]:
-    """Ten effects of each drug, drawn in a Python process of its own from a list that was made of a set.
-
-    The order of a set of strings depends on `PYTHONHASHSEED`, which Python picks at random unless it is set.
-    """
-    given = {"seed": seed, "n": PER_LABEL, "effects": {drug: sorted(effects) for drug, effects in knowledge.items()}}
+    """Ten effects of each drug, drawn from a list made of a set, in a Python process with this `PYTHONHASHSEED`."""
+    given = {"seed": seed, "n": LEAST, "effects": {drug: sorted(effects) for drug, effects in knowledge.items()}}
     done = subprocess.run(
         [sys.executable, "-c", _DRAW],
         input=json.dumps(given),
@@ -372,27 +265,9 @@ def overlap_table(draws: Mapping[str, Mapping[str, set[str]]], knowledge: Knowle
     """Positives that each draw shares with the first, and what chance alone would give."""
     (first, reference), *others = draws.items()
     drawn = sum(map(len, reference.values()))
-    chance = sum(PER_LABEL * PER_LABEL / len(knowledge[drug]) for drug in reference)
-    rows = []
-    for label, other in others:
-        shared = sum(len(effects & other[drug]) for drug, effects in reference.items())
-        rows.append((f"{first} and {label}", drawn, shared, round(chance)))
+    chance = round(sum(LEAST * LEAST / len(knowledge[drug]) for drug in reference))
+    rows = [
+        (f"{first} and {label}", drawn, sum(len(of & other[drug]) for drug, of in reference.items()), chance)
+        for label, other in others
+    ]
     return pd.DataFrame(rows, columns=["draws", "positives", "shared", "shared by chance"])
-
-
-def left_out(sider: Sider, released: Knowledge) -> pd.DataFrame:
-    """Drugs of each ATC group by what became of them; a drug with codes of several groups counts in each.
-
-    Returns:
-        Index: the group's name. Columns: released; too few effects (a code in SIDER, but not among the released);
-        code added since (none in SIDER); share (the two last, of all). The group of which most is left out is first.
-    """
-    names = sider.lines.drop_duplicates("flat").set_index("flat").name
-    drugs = sider.atc.assign(name=sider.atc.flat.map(names), group=sider.atc.code.str[0].map(GROUPS)).dropna()
-    coded = set(drugs.name[drugs.own])
-    kinds = ("released", "too few effects", "code added since")
-    fate = [kinds[0] if n in released else kinds[1] if n in coded else kinds[2] for n in drugs.name]
-    distinct = drugs.assign(fate=fate).drop_duplicates(["name", "group"])
-    table = pd.crosstab(distinct.group, distinct.fate).reindex(columns=list(kinds), fill_value=0)
-    table["share"] = 1 - table.released / table.sum(axis=1)
-    return table.sort_values("share", ascending=False).rename_axis("ATC group")

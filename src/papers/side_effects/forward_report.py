@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -10,18 +10,17 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 from helpers.results import audit, figures
-from helpers.results.metrics import Score
+from helpers.results.metrics import Score, ratio
 from helpers.results.outcomes import Outcomes
 from helpers.results.record import Run
-from helpers.results.svg import INK
 from papers.side_effects.corpus import Question
-from papers.side_effects.forward import ARMS, METRICS, MODELS, share_of
+from papers.side_effects.forward import ARMS, METRICS, MODELS
 
 LABELS = {arm: label for arm, (label, _) in figures.ARMS.items()} | {"format_a_cut": "RAG, Format A, documents cut"}
 
 
-def report_data(run: Run, benchmark: Sequence[Question]) -> None:
-    """Count the benchmark and report the counts beside those that the text prints; a sample has none to report."""
+def report_data(run: Run, benchmark: Sequence[Question]) -> figures.Html:
+    """Report the benchmark's counts and show them beside the printed ones; a sample has none to report."""
     per_label = pd.crosstab([q.drug for q in benchmark], [q.label for q in benchmark])
     counts = {
         "pairs": len(benchmark),
@@ -30,39 +29,22 @@ def report_data(run: Run, benchmark: Sequence[Question]) -> None:
         "positives_per_drug": per_label[True].mean(),
         "negatives_per_drug": per_label[False].mean(),
     }
+    rows = []
     for name, count in counts.items():
-        number = f"side_effects.text.{name}"
+        number = run.printed.number(f"side_effects.text.{name}")
+        rows.append({"what": number.column, "printed": number.printed, "counted": f"{count:,.6g}"})
         if run.sample:
-            run.not_run(number, "The data are SAMPLE.", kind="rescored")
+            run.not_run(number.id, "The data are SAMPLE.", kind="rescored")
         else:
-            run.rescored(number, float(count), source="side_effects/evaluation_dataset.csv")
-
-
-def describe_data(benchmark: Sequence[Question], knowledge: Mapping[str, Sequence[str]], longest: int) -> pd.DataFrame:
-    """What there is, in numbers."""
-    sizes = sorted(map(len, knowledge.values()))
-    rows = {
-        "pairs in the benchmark": len(benchmark),
-        "drugs": len({q.drug for q in benchmark}),
-        "distinct side effects asked about": len({q.side_effect for q in benchmark}),
-        "drugs in the knowledge": len(knowledge),
-        "documented drug and effect pairs": sum(sizes),
-        "distinct documented effects": len({e for effects in knowledge.values() for e in effects}),
-        "fewest effects of a drug": sizes[0],
-        "most effects of a drug": sizes[-1],
-        "characters of the longest Format A document": longest,
-    }
-    return pd.DataFrame({"what": list(rows), "count": list(rows.values())})
+            run.rescored(number.id, float(count), source="side_effects/evaluation_dataset.csv")
+    return figures.table(pd.DataFrame(rows), "The benchmark", sample=run.sample)
 
 
 def answer(outcomes: Outcomes, model: str) -> str:
     """The chapter's answer in three sentences, from the rows."""
     rerun = outcomes.where(source="rerun", model=[model, ""])
-    accuracy = {arm: rerun.score("accuracy", arm) for arm in ARMS}
-    closed, lowest = (
-        accuracy["closed_book"],
-        min(score.value for arm, score in accuracy.items() if arm != "closed_book"),
-    )
+    closed, *others = (rerun.score("accuracy", arm) for arm in ARMS)
+    lowest = min(score.value for score in others)
     told = (
         f"Without retrieval, {model} is right in {figures.score_text(closed)} of {closed.n} pairs; chance is 50 %. "
         f"With retrieval or a graph it is right in at least {figures.number(lowest)}, because the filter or the query "
@@ -84,78 +66,53 @@ def answer(outcomes: Outcomes, model: str) -> str:
 def report_tables(run: Run, outcomes: Outcomes, model: str, second_model: str, why: str) -> None:
     """Report Tables 1 to 3: the released answers of both models, and this run's.
 
-    Args:
-        run: takes the values.
-        outcomes: rows of both sources.
-        model, second_model: who answered here for the paper's first and second model; the second may be empty.
-        why: there is no second model, for what has no rerun.
+    `model` and `second_model` answered here for the paper's first and second model; `why` there is no second, if so.
     """
-    for table, here in (("table1", model), ("table2", second_model)):
-        mine = outcomes.where(source="rerun", model=here) if here else outcomes.where(source="none")
-        run.report(outcomes.where(source="released").and_(mine.frame), f"side_effects.{table}", METRICS, model=here)
-        if not here:
-            for number in run.printed.numbers:
-                if number.id.startswith(f"side_effects.{table}."):
-                    run.not_run(number.id, why)
-    for hosted in ("chatgpt_3_5", "chatgpt_4"):
-        run.cannot_run(
-            f"side_effects.text.{hosted}", "A hosted model of 2023 or 2024, no longer served in that version."
-        )
-    _report_table3(run, outcomes, model, second_model, why)
-
-
-def _report_table3(run: Run, outcomes: Outcomes, model: str, second_model: str, why: str) -> None:
-    here = {"qwen": model, "llama": second_model}
-    names = {
-        m: run.printed.number(f"side_effects.{table}.graphrag.accuracy").model or "" for m, table in MODELS.items()
-    }
-    for arm in ARMS:
-        of_arm = outcomes.where(arm=arm)
-        for paper_model, name in names.items():
-            id = f"side_effects.table3.{arm}.{paper_model}"
-            released = of_arm.where(source="released", model=name)
+    released = outcomes.where(source="released")
+    names = {}
+    for (paper_model, table), served in zip(MODELS.items(), (model, second_model), strict=True):
+        names[paper_model] = run.printed.number(f"side_effects.{table}.graphrag.accuracy").model or ""
+        mine = outcomes.where(source="rerun", model=served or "none")
+        run.report(released.and_(mine.frame), f"side_effects.{table}", METRICS, model=served)
+        for arm in ARMS:
+            number = run.printed.number(f"side_effects.table3.{arm}.{paper_model}")
             if len(released.frame):
-                run.rescored(id, released.score("accuracy"), source=run.printed.number(id).rescore_from[0])
-            if here[paper_model]:
-                rerun = of_arm.where(source="rerun", model=here[paper_model])
-                run.rerun(id, rerun.score("accuracy"), model=here[paper_model])
-            else:
-                run.not_run(id, why)
-        difference = f"side_effects.table3.{arm}.difference"
-        released = of_arm.where(source="released")
-        if len(released.frame):
-            # one arm by two models: each model is an arm of its own here
-            by_model = Outcomes(released.frame.assign(arm=released.frame.model), draws=outcomes.draws)
-            found = by_model.against([(names["qwen"], names["llama"])], "accuracy")[0].test
-            points = Score(100 * found.difference, found.n, 100 * found.low, 100 * found.high)
-            run.rescored(difference, points, source=run.printed.number(difference).rescore_from[0])
-        if not second_model:
-            run.not_run(difference, why)
+                score = released.where(model=names[paper_model]).score("accuracy", arm)
+                run.rescored(number.id, score, source=number.rescore_from[0])
+            if served:
+                run.rerun(number.id, mine.score("accuracy", arm), model=served)
+    for arm in ARMS if len(released.frame) else ():
+        # one arm by two models: each model is an arm of its own here
+        of_arm = released.where(arm=arm).frame
+        by_model = Outcomes(of_arm.assign(arm=of_arm.model), draws=outcomes.draws)
+        found = by_model.against([(names["qwen"], names["llama"])], "accuracy")[0].test
+        points = Score(100 * found.difference, found.n, 100 * found.low, 100 * found.high)
+        number = run.printed.number(f"side_effects.table3.{arm}.difference")
+        run.rescored(number.id, points, source=number.rescore_from[0])
+    for id in (number.id for number in run.printed.numbers):
+        of_second = id.startswith("side_effects.table2.") or (".table3." in id and not id.endswith(".qwen"))
+        if of_second and not second_model:
+            run.not_run(id, why)
+        elif id.startswith("side_effects.text.chatgpt_") and not id.endswith("_drugs"):
+            run.cannot_run(id, "A hosted model of 2023 or 2024, no longer served in that version.")
 
 
 def draw_places(outcomes: Outcomes, cut: int, width: int = 100, last: int = 3000) -> Figure:
     """Share of right answers by the measure `place`, a line a model, with 95 % intervals over drugs.
 
-    Args:
-        outcomes: rows of one arm.
-        cut: the place of a dashed line.
-        width: of a bin in characters.
-        last: where the drawing ends; later rows are in the last bin.
+    A dashed line stands at `cut`; a bin is `width` characters wide; rows beyond `last` are in the last bin.
     """
     rows = outcomes.frame[[audit.PLACE in of for of in outcomes.frame.measures]]
     places = np.array([of[audit.PLACE][0] for of in rows.measures])
+    rows = rows.assign(bin=(places.clip(0, last - 1) // width).astype(int), found=rows.predicted == "YES")
     fig, axes = plt.subplots()
     colours = (figures.arm_colour("format_b"), figures.arm_colour("closed_book"))
-    for colour, (model, of) in zip(
-        colours, rows.assign(bin=(places.clip(0, last - 1) // width).astype(int)).groupby("model"), strict=True
-    ):
-        bins = {int(str(at)): share_of(in_bin.predicted == "YES", in_bin.cluster) for at, in_bin in of.groupby("bin")}
-        centres = [(at + 0.5) * width for at in bins]
-        axes.plot(centres, [s.value for s in bins.values()], "o-", markersize=4, color=colour, label=model)
-        axes.fill_between(
-            centres, [s.low for s in bins.values()], [s.high for s in bins.values()], color=colour, alpha=0.2
-        )
-    axes.axvline(cut, color=INK, linestyle="--", linewidth=1.2)
+    for colour, (model, of) in zip(colours, rows.groupby("model"), strict=True):
+        shares = [ratio(part.found, np.ones(len(part)), clusters=part.cluster) for _, part in of.groupby("bin")]
+        centres = (np.unique(of.bin) + 0.5) * width
+        axes.plot(centres, [s.value for s in shares], "o-", markersize=4, color=colour, label=model)
+        axes.fill_between(centres, [s.low for s in shares], [s.high for s in shares], color=colour, alpha=0.2)
+    axes.axvline(cut, color=figures.INK, linestyle="--", linewidth=1.2)
     axes.set(xlabel=f"character of the prompt at which the effect ends (last bin: {last - width:,} and beyond)")
     axes.set(ylabel="share found", ylim=(-0.02, 1.02), xlim=(0, last))
     axes.yaxis.set_major_formatter(lambda value, _: f"{100 * value:.0f} %")

@@ -1,9 +1,6 @@
-"""Writes the closed book of the forward benchmark as a task of lm-evaluation-harness.
+"""Writes the closed book of 01 as a task of lm-evaluation-harness: python -m papers.side_effects.harness.
 
-python -m papers.side_effects.harness
-
-The task asks the questions that the notebook asks in the profile of the settings, in the same words, and reads the
-replies alike. The data come from the registry, under their own licence, and stay in `_build/lm-eval`.
+It asks the same questions in the same words and reads replies alike; the data keep their licence, in `_build/lm-eval`.
 """
 
 from __future__ import annotations
@@ -25,12 +22,7 @@ TASK: Final = "side_effects_forward_closed_book"
 
 
 def task(data: Path, values: dict[str, Any]) -> dict[str, Any]:
-    """The task's description.
-
-    Args:
-        data: the questions, as JSON lines.
-        values: parameters of the notebook.
-    """
+    """The task's description, of questions as JSON lines, with the notebook's parameters."""
     return {
         "task": TASK,
         "dataset_path": "json",
@@ -66,11 +58,10 @@ def write(folder: Path, questions: list[corpus.Question], values: dict[str, Any]
     """Write questions and task; returns the task's file."""
     folder.mkdir(parents=True, exist_ok=True)
     data = folder / f"{TASK}.jsonl"
-    docs = [
-        {"unit": q.unit, "prompt": forward.closed_book_prompt(q)[0]["content"], "gold": q.gold, "cluster": q.cluster}
-        for q in questions
-    ]
-    data.write_text("".join(f"{json.dumps(doc)}\n" for doc in docs), encoding="utf-8")
+    with data.open("w", encoding="utf-8") as file:
+        for q in questions:
+            prompt = forward.closed_book_prompt(q)[0]["content"]
+            file.write(f"{json.dumps({'unit': q.unit, 'prompt': prompt, 'gold': q.gold, 'cluster': q.cluster})}\n")
     path = folder / f"{TASK}.yaml"
     path.write_text(yaml.safe_dump(task(data, values), sort_keys=False, allow_unicode=True), encoding="utf-8")
     return path
@@ -78,8 +69,7 @@ def write(folder: Path, questions: list[corpus.Question], values: dict[str, Any]
 
 def main() -> int:
     """The command line."""
-    profile = settings().profile
-    values = declared(NOTEBOOKS / f"{NOTEBOOK}.ipynb") | parameters(NOTEBOOK, profile)
+    values = declared(NOTEBOOKS / f"{NOTEBOOK}.ipynb") | parameters(NOTEBOOK, settings().profile)
     benchmark = corpus.read_questions(datasets.locate("side_effects/evaluation_dataset.csv", values["data"]).path)
     questions = corpus.stratified(benchmark, min(values["pairs"], len(benchmark)), values["seed"])
     path = write(BUILD / "lm-eval", questions, values)

@@ -1,12 +1,10 @@
-"""The label lock (side_effects.md, Discussion, "label-locking"): the graph decides the label, an LLM only words it.
-
-And what tells whether an answer contradicts its evidence, by its YES or NO or by its words.
-"""
+"""The label lock (side_effects.md, Discussion, "label-locking"): the graph decides the label, an LLM only words it."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 
 from helpers.results import figures
 from helpers.results.answers import Answer
@@ -23,10 +21,7 @@ _DENIES = re.compile(
     r"\b(?:known|associated|association|linked|link|listed|reported|causes?|adverse|side effects?|evidence)\b",
     re.IGNORECASE,
 )
-_AFFIRMS = re.compile(
-    r"\b(?:known|associated|linked|listed|reported|causes?|adverse|side effects?)\b",
-    re.IGNORECASE,
-)
+_AFFIRMS = re.compile(r"\b(?:known|associated|linked|listed|reported|causes?|adverse|side effects?)\b", re.IGNORECASE)
 _LABEL = re.compile(r"^\W*(?:yes|no)\b\W*", re.IGNORECASE)
 
 
@@ -39,11 +34,7 @@ def states(text: str, names: Iterable[str] = ()) -> bool | None:
     """Whether the words of an answer, its YES or NO left aside, say that the effect is listed; None if unclear.
 
     A sentence that mentions an association denies it if a negation stands before the mention; a text that both affirms
-    and denies says nothing clear. What the answer says the pharmacist said, or the question asked, does not count.
-
-    Args:
-        text: the answer.
-        names: the drug and the effect; words within them do not count either.
+    and denies is unclear. What the pharmacist said, the question asked, or stands within `names` does not count.
     """
     text = text.replace("\N{RIGHT SINGLE QUOTATION MARK}", "'")
     for name in names:
@@ -66,28 +57,16 @@ def contradicts(text: str, drug: str, effect: str, *, listed: bool) -> bool:
 
 
 def lock(drug: str, effect: str, *, listed: bool, wording: str) -> tuple[str, bool]:
-    """An answer whose label is the graph's, whatever the model wrote.
+    """An answer whose label is the graph's, and whether the model's wording was replaced by `fact`.
 
-    Args:
-        drug: the drug.
-        effect: the effect.
-        listed: what the graph says.
-        wording: what the model made of it; empty if there is no model.
-
-    Returns:
-        The answer, and whether the model's wording was replaced by `fact`: because it does not clearly say what the
-        graph says, or does not name both.
+    It is where it does not clearly say what the graph says, or does not name both; an empty wording always is.
     """
     text = " ".join(_LABEL.sub("", wording.strip()).split())
     named = drug.lower() in text.lower() and effect.lower() in text.lower()
     replaced = not named or states(text, (drug, effect)) is not listed
     if replaced:
         text = fact(drug, effect, listed=listed)
-    return f"{_label(listed)} {text[:1].upper()}{text[1:]}", replaced
-
-
-def _label(listed: bool) -> str:
-    return "YES." if listed else "NO."
+    return f"{'YES' if listed else 'NO'}. {text[:1].upper()}{text[1:]}", replaced
 
 
 def locked_prompt(drug: str, effect: str, *, listed: bool) -> list[dict[str, str]]:
@@ -95,35 +74,26 @@ def locked_prompt(drug: str, effect: str, *, listed: bool) -> list[dict[str, str
     return [{"role": "user", "content": LOCK + fact(drug, effect, listed=listed)}]
 
 
-# --------------------------------------------------------------------------------------------------------- experiment
-
-
 LABELS = {
     "unlocked": "unlocked: the GraphRAG arm",
     "leading": "unlocked, the question suggests the opposite",
     "label": "label locked, words as written",
-    "checked": "label locked, words checked",
 }
 """The ways to get an answer from evidence."""
 
 
-def reading(question: Question, text: str, *, replaced: bool = False, requests: Sequence[str] = ()) -> Answer:
-    """One answer of the experiment; the label of its question is what the evidence said.
-
-    Its measures, 1 or 0: `contradicts` the evidence by its label or its words, `label_contradicts`, `says_no`,
-    `unclear` (its words, by the rules, neither affirm nor deny), and `replaced` (its sentence, by the check).
-    """
+def reading(question: Question, text: str, requests: Sequence[str] = ()) -> Answer:
+    """One answer of the experiment, with measures of 1 or 0; the label of its question is what the evidence said."""
     label = parse_label(text)
     values = {
         "contradicts": contradicts(text, question.drug, question.side_effect, listed=question.label),
         "label_contradicts": label is (not question.label),
         "says_no": label is False,
         "unclear": states(text, (question.drug, question.side_effect)) is None,
-        "replaced": replaced,
     }
     return Answer(
         answer=text,
-        predicted=None if label is None else _label(label).rstrip("."),
+        predicted={True: "YES", False: "NO", None: None}[label],
         parsed=label is not None,
         strata={"evidence": "effects that are listed" if question.label else "effects that are not"},
         measures={name: (float(value), 1.0) for name, value in values.items()},
@@ -153,50 +123,30 @@ def leading_prompt(question: Question, *, leading: bool) -> list[dict[str, str]]
     return [{"role": "user", "content": content}]
 
 
-def unlocked(asking: Asking, *, leading: bool = False) -> Arm:
-    """Free answers of the GraphRAG arm: the evidence stands in the prompt, the model gives label and reason.
-
-    Args:
-        asking: the model and how it is asked.
-        leading: the question suggests the opposite of the evidence.
-    """
-
+def _asked(
+    asking: Asking, prompt: Callable[[Question], list[dict[str, str]]], label: str, said: Callable[[Question, str], str]
+) -> Arm:
     def arm(questions: Sequence[Question]) -> list[Answer]:
-        prompts = [leading_prompt(question, leading=leading) for question in questions]
-        replies = asking.answers(prompts, "unlocked, leading" if leading else "unlocked")
-        return [reading(q, reply.text, requests=[reply.key]) for q, reply in zip(questions, replies, strict=True)]
+        replies = asking.answers([prompt(question) for question in questions], label)
+        return [reading(q, said(q, r.text), [r.key]) for q, r in zip(questions, replies, strict=True)]
 
     return arm
+
+
+def unlocked(asking: Asking, *, leading: bool = False) -> Arm:
+    """Free answers of the GraphRAG arm: the evidence stands in the prompt, the model gives label and reason."""
+    label = "unlocked, leading" if leading else "unlocked"
+    return _asked(asking, partial(leading_prompt, leading=leading), label, lambda _, text: text)
 
 
 def label_locked(asking: Asking) -> Arm:
     """Answers whose label is the graph's, with the model's sentence as it wrote it."""
-
-    def arm(questions: Sequence[Question]) -> list[Answer]:
-        prompts = [locked_prompt(q.drug, q.side_effect, listed=q.label) for q in questions]
-        replies = asking.answers(prompts, "label locked")
-        texts = [
-            f"{_label(q.label)} {_LABEL.sub('', reply.text.strip())}"
-            for q, reply in zip(questions, replies, strict=True)
-        ]
-        return [reading(q, text, requests=[r.key]) for q, text, r in zip(questions, texts, replies, strict=True)]
-
-    return arm
-
-
-def checked(rows: Sequence[Answer]) -> Arm:
-    """The same answers after `lock`, which replaces a sentence that strays.
-
-    Args:
-        rows: answers with a locked label, in the order of the questions.
-    """
-
-    def one(question: Question, row: Answer) -> Answer:
-        names = (question.drug, question.side_effect)
-        text, replaced = lock(*names, listed=question.label, wording=row.answer or "")
-        return reading(question, text, replaced=replaced, requests=row.requests)
-
-    return lambda questions: [one(question, row) for question, row in zip(questions, rows, strict=True)]
+    return _asked(
+        asking,
+        lambda q: locked_prompt(q.drug, q.side_effect, listed=q.label),
+        "label locked",
+        lambda q, text: f"{q.gold}. {_LABEL.sub('', text.strip())}",
+    )
 
 
 def answer(asked: Outcomes, locks: Outcomes, model: str) -> str:

@@ -6,7 +6,10 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
+from itertools import zip_longest
 from pathlib import Path
+from string import ascii_lowercase
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -20,9 +23,7 @@ from papers.side_effects.forward import Arm, Entities, said
 
 EDITS = ("insert", "delete", "substitute", "transpose")
 OTHER_KINDS = ("brand", "spelling", "synonym")
-KINDS = (*EDITS, *OTHER_KINDS, "correct", "absent")
-"""Perturbed by one kind of edit; another name of the drug; a right name, to be left alone; a name of no known drug."""
-MOST_EDITS = 3
+"""Other names of a drug, in data/other_names.yml."""
 LETTERS_PER_EDIT = 3
 """A name gets an edit for every three of its letters at most: of a shorter remainder nobody could tell the drug."""
 GROUPS = {
@@ -36,20 +37,13 @@ GROUPS = {
 }
 OTHER_NAMES = DATA / "other_names.yml"
 
-_ALPHABET = "abcdefghijklmnopqrstuvwxyz"
-_TRIES = 200
-
 
 @dataclass(frozen=True)
 class Query:
-    """A drug's name as somebody typed it.
+    """A drug's name as somebody typed it, in lower case, and the drug of the knowledge that is meant, if there is one.
 
-    Attributes:
-        typed: the name, in lower case.
-        drug: the drug of the knowledge that is meant; None if the knowledge has none of that name.
-        kind: one of `KINDS`, or `paper` for a name of the paper's own list.
-        edits: how many edits away from the right name; 0 where it is no matter of edits.
-        meant: the right name, of the paper's own list; its drug may not be in the knowledge.
+    `kind` is one of `GROUPS` or `EDITS`, `edits` the distance from the right name. `meant` is the right name of the
+    paper's own list, whose drug may not be in the knowledge.
     """
 
     typed: str
@@ -82,10 +76,12 @@ class Query:
     def strata(self) -> dict[str, str]:
         """What was typed, and the number of edits, 0 being the right name."""
         edits = "right name" if self.kind == "correct" else f"{self.edits} edit{'s' * (self.edits > 1)}"
-        return {"names": GROUPS[group(self)]} | ({"edits": edits} if self.kind in (*EDITS, "correct") else {})
+        return {"names": GROUPS[self.group]} | ({"edits": edits} if self.kind in (*EDITS, "correct") else {})
 
-
-# -------------------------------------------------------------------------------------------------------------- names
+    @property
+    def group(self) -> str:
+        """`misspelt` for a perturbed name, else its kind."""
+        return "misspelt" if self.kind in EDITS else self.kind
 
 
 def read_misspellings(path: Path) -> dict[str, str]:
@@ -112,21 +108,15 @@ def invented_misspellings(vocabulary: Iterable[str], n: int, seed: int) -> dict[
 
 
 def perturb(name: str, kind: str, edits: int, rng: np.random.Generator) -> str | None:
-    """`name` after so many edits of one kind, at exactly that Damerau-Levenshtein distance from it.
+    """`name` after so many edits (one or more) of its letters, all of one of `EDITS`, at exactly that distance from it.
 
-    Only letters are touched. Edits can undo one another, so it is tried again until the distance is right.
-
-    Returns:
-        The misspelt name, or None if there is none to be found: too few letters, or all alike.
-
-    Raises:
-        ValueError: the kind is not one of `EDITS`, or `edits` is not positive.
+    Edits can undo one another, so it is tried again; None if there are too few letters, or all are alike.
     """
     if kind not in EDITS or edits < 1:
         raise ValueError(f"An edit is one of {', '.join(EDITS)}, and there is at least one; got {edits} x {kind!r}.")
     if sum(c.isalpha() for c in name) < LETTERS_PER_EDIT * edits:
         return None
-    for _ in range(_TRIES):
+    for _ in range(200):
         typed = name
         for _ in range(edits):
             typed = _edited(typed, kind, rng)
@@ -138,30 +128,23 @@ def perturb(name: str, kind: str, edits: int, rng: np.random.Generator) -> str |
 def _edited(name: str, kind: str, rng: np.random.Generator) -> str:
     letters = [i for i, c in enumerate(name) if c.isalpha()]
     if kind == "transpose":
-        letters = [i for i in letters if i + 1 < len(name) and name[i + 1].isalpha()]
+        letters = [i for i in letters if name[i + 1 : i + 2].isalpha()]
     if not letters:
         return name
     i = int(rng.choice(letters))
-    other = _ALPHABET[int(rng.integers(len(_ALPHABET)))]
+    other = ascii_lowercase[int(rng.integers(26))]
     if kind == "insert":
         i += int(rng.integers(2))  # before the letter or after it, so that an end can grow too
         return name[:i] + other + name[i:]
-    if kind == "delete":
-        return name[:i] + name[i + 1 :]
-    if kind == "substitute":
-        return name[:i] + other + name[i + 1 :]
-    return name[:i] + name[i + 1] + name[i] + name[i + 2 :]
+    if kind == "transpose":
+        return name[:i] + name[i + 1] + name[i] + name[i + 2 :]
+    return name[:i] + (other if kind == "substitute" else "") + name[i + 1 :]
 
 
-def perturbed(vocabulary: Iterable[str], seed: int, most: int = MOST_EDITS) -> list[Query]:
-    """Each drug's name misspelt by one edit, by two and by three, as far as it has the letters for it.
+def perturbed(vocabulary: Iterable[str], seed: int, most: int = 3) -> list[Query]:
+    """Each drug's name misspelt by one edit and by up to `most`, as far as it has the letters for it.
 
     The kinds are dealt out evenly over the shuffled drugs. A name that is another drug's is left out.
-
-    Args:
-        vocabulary: the drugs of the knowledge.
-        seed: of the shuffle and of the edits.
-        most: most edits of a name.
     """
     drugs = sorted(set(vocabulary))
     known = set(drugs)
@@ -199,38 +182,19 @@ def benchmark(vocabulary: Iterable[str], seed: int) -> list[Query]:
 
 
 def subset(queries: Sequence[Query], sizes: Mapping[str, int], seed: int) -> list[Query]:
-    """Some queries of each group, drawn evenly over the kinds and numbers of edits in it.
-
-    Args:
-        queries: the whole benchmark.
-        sizes: how many to draw of each group, by `group`; all of a group that has no more.
-        seed: of the draw.
-
-    Raises:
-        ValueError: a group that the benchmark does not have.
-    """
+    """So many queries of each group, drawn evenly over its kinds and numbers of edits; an unknown group is an error."""
     rng = np.random.default_rng(seed)
     taken = []
     for name, size in sizes.items():
         cells: dict[tuple[str, int], list[Query]] = {}
         for i in rng.permutation(len(queries)):
-            if group(queries[i]) == name:
+            if queries[i].group == name:
                 cells.setdefault((queries[i].kind, queries[i].edits), []).append(queries[i])
         if not cells:
-            raise ValueError(f"No query is {name!r}; there are {', '.join(sorted({group(q) for q in queries}))}.")
-        waiting = [cells[key] for key in sorted(cells)]
-        rest = min(size, sum(map(len, waiting)))
-        while rest:
-            for cell in waiting:
-                if cell and rest:
-                    taken.append(cell.pop())
-                    rest -= 1
+            raise ValueError(f"No query is {name!r}; there are {', '.join(sorted({q.group for q in queries}))}.")
+        dealt = zip_longest(*(reversed(cells[key]) for key in sorted(cells)))
+        taken += [query for turn in dealt for query in turn if query][:size]
     return taken
-
-
-def group(query: Query) -> str:
-    """`misspelt` for a perturbed name, else its kind."""
-    return "misspelt" if query.kind in EDITS else query.kind
 
 
 def judged(query: Query, answer: Answer) -> Answer:
@@ -243,32 +207,6 @@ def judged(query: Query, answer: Answer) -> Answer:
     if query.meant:
         measures["spelt"] = (float(answer.answer == query.meant), 1.0)
     return replace(answer, measures={**answer.measures, **measures})
-
-
-def followed(
-    rows: Iterable[Answer], questions: Iterable[Question], knowledge: Mapping[str, Sequence[str]]
-) -> list[Answer]:
-    """The rows with the measure `f1`: all questions about the drug that was meant, asked of the one that was found.
-
-    Right names, which have nothing to recover, and names of no drug do not get it. A name that was not found has no
-    documented effects.
-
-    Args:
-        rows: what normalisers made of names.
-        questions: the forward benchmark.
-        knowledge: side effects of each drug.
-    """
-    of_drug: dict[str, list[Question]] = {}
-    for question in questions:
-        of_drug.setdefault(question.drug, []).append(question)
-    found = []
-    for row in rows:
-        asked = of_drug.get(row.gold or "", []) if row.gold != row.question else []
-        effects = set(knowledge.get(row.predicted or "", ()))
-        called = [q for q in asked if q.side_effect in effects]
-        pair = (2.0 * sum(q.label for q in called), float(sum(q.label for q in asked) + len(called)))
-        found.append(replace(row, measures={**row.measures, "f1": pair}) if asked else row)
-    return found
 
 
 def renamed(questions: Sequence[Question], names: Mapping[str, str]) -> list[Question]:
@@ -286,8 +224,6 @@ def under(names: Mapping[str, str], arm: Arm) -> Arm:
     return lambda questions: arm(renamed(questions, names))
 
 
-# --------------------------------------------------------------------------------------------- the authors' answers
-
 ARMS = {"format_b": "RAG, Format B", "graphrag": "GraphRAG", "format_a": "RAG, Format A", "pure_llm": "closed book"}
 """The architectures of Table 5, and two that it leaves out."""
 CONDITIONS = {"correct": "names spelt right", "misspelt": "names misspelt", "normalised": "names corrected"}
@@ -303,15 +239,18 @@ PAIRS = {
     condition: f"side_effects/misspelling/{file}.csv"
     for condition, file in {"correct": "correct", "misspelt": "misspelled", "normalised": "llm_corrected"}.items()
 }
-SPELLING_RUNS = ("20251109_141744", "20251109_151823", "20251129_143712", "20251129_162614")
-RECOVERY_RUNS = ("20251109_152804", "20251129_144011", "20251129_163320")
-MISSPELLING_RUNS = ("20251104_142351", "20251129_134526", "20251129_155639")
-PRINTED = (SPELLING_RUNS[1], RECOVERY_RUNS[0])
+RUNS = {
+    "spelling_corrections": ("20251109_141744", "20251109_151823", "20251129_143712", "20251129_162614"),
+    "recovery_results": ("20251109_152804", "20251129_144011", "20251129_163320"),
+    "misspelling_details": ("20251104_142351", "20251129_134526", "20251129_155639"),
+}
+"""The released runs, by file."""
+PRINTED = (RUNS["spelling_corrections"][1], RUNS["recovery_results"][0])
 """The runs that the paper prints."""
 RELEASED = {
-    **{f"side_effects/released/spelling_corrections_{run}.csv": run for run in SPELLING_RUNS},
-    **{f"side_effects/released/recovery_results_{run}.json": run for run in RECOVERY_RUNS},
-    **{f"side_effects/released/misspelling_details_{run}.json": run for run in MISSPELLING_RUNS},
+    f"side_effects/released/{file}_{run}.{'csv' if file == 'spelling_corrections' else 'json'}": run
+    for file, runs in RUNS.items()
+    for run in runs
 }
 """The run of each released file."""
 
@@ -319,28 +258,16 @@ RELEASED = {
 def read_corrections(path: Path, run: str, model: str) -> list[Answer]:
     """One released run of the correction of ten names, with the measure `spelt`.
 
-    Args:
-        path: CSV with columns misspelled_input, qwen_correction, ground_truth.
-        run: when it was.
-        model: who corrected.
+    Columns of the CSV: misspelled_input, qwen_correction, ground_truth.
     """
     table = pd.read_csv(path, keep_default_na=False).apply(lambda column: column.astype(str).str.strip().str.lower())
-    columns = table[["misspelled_input", "qwen_correction", "ground_truth"]]
-    return [
-        Answer(
-            arm="llm",
-            unit=typed,
-            cluster=right,
-            source="released",
-            run=run,
-            model=model,
-            strata={"run of": _when(run), "in the authors' prompt": "yes" if typed in PROMPTED else "no"},
-            answer=written,
-            gold=right,
-            measures={"spelt": (float(written == right), 1.0)},
-        )
-        for typed, written, right in columns.itertuples(index=False, name=None)
-    ]
+    of: dict[str, Any] = {"arm": "llm", "source": "released", "run": run, "model": model}
+    rows = []
+    for typed, written, right in zip(table.misspelled_input, table.qwen_correction, table.ground_truth, strict=True):
+        strata = {"run of": _when(run), "in the authors' prompt": "yes" if typed in PROMPTED else "no"}
+        spelt = {"spelt": (float(written == right), 1.0)}
+        rows.append(Answer(**of, unit=typed, cluster=right, answer=written, gold=right, strata=strata, measures=spelt))
+    return rows
 
 
 def read_pairs(
@@ -350,14 +277,7 @@ def read_pairs(
 
     Where as many positives were found as the knowledge holds under the names of that condition, these are taken for
     them, and a drug is a cluster; else each question is its own. Which negatives were called YES is not released: they
-    are spread evenly.
-
-    Args:
-        path: JSON, by architecture and condition.
-        run: when it was.
-        model: who answered.
-        asked: the questions of each condition (drug, side_effect, label), in one order.
-        knowledge: side effects of each drug.
+    are spread evenly. `asked` has the questions of each condition (drug, side_effect, label), in one order.
     """
     rows = []
     for entry in json.loads(path.read_text(encoding="utf-8")):
@@ -368,29 +288,21 @@ def read_pairs(
             yes = np.array(known) & label
             same = int(yes.sum()) == counts["tp"]
             if not same:
-                yes = np.zeros(len(label), dtype=bool)
-                yes[np.flatnonzero(label)[: int(counts["tp"])]] = True
+                yes = label & (label.cumsum() <= counts["tp"])
             negatives = np.flatnonzero(~label)
             yes[negatives[np.linspace(0, len(negatives) - 1, int(counts["fp"])).astype(int)]] = True
-            for i, (drug, effect) in enumerate(zip(right.drug, right.side_effect, strict=True)):
-                row = answered(
-                    said(bool(yes[i])),
-                    Question(drug, effect, bool(label[i])),
-                    arm=f"{condition}.{entry['architecture']}",
-                    source="released",
-                    run=run,
-                    model=model,
-                )
+            of = {"source": "released", "run": run, "model": model, "arm": f"{condition}.{entry['architecture']}"}
+            for drug, effect, true, told in zip(right.drug, right.side_effect, label, yes, strict=True):
+                row = answered(said(bool(told)), Question(drug, effect, bool(true)), **of)
                 rows.append(replace(row, cluster=row.cluster if same else row.unit, strata={"run of": _when(run)}))
     return rows
 
 
-def _counts(entry: Mapping[str, dict[str, dict[str, dict[str, float]]]]) -> dict[str, dict[str, float]]:
+def _counts(entry: Mapping[str, Any]) -> dict[str, dict[str, float]]:
     if "results" in entry:
         names = {"correct": "perfect", "misspelt": "raw_misspelled", "normalised": "llm_corrected"}
         return {condition: entry["results"][name]["metrics"] for condition, name in names.items()}
-    plain: Mapping[str, dict[str, float]] = entry  # type: ignore[assignment]
-    return {"correct": plain["correct_metrics"], "misspelt": plain["misspelled_metrics"]}
+    return {"correct": entry["correct_metrics"], "misspelt": entry["misspelled_metrics"]}
 
 
 def _when(run: str) -> str:

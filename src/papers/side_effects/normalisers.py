@@ -1,23 +1,18 @@
-"""Normalisers of drug names (side_effects.md, "Misspelling robustness"): names as typed in, drugs of the knowledge out.
-
-The paper puts a language model before retrieval that corrects the drug's name. It is one way of several.
-"""
+"""Normalisers of drug names (side_effects.md, "Misspelling robustness"): names as typed in, known drugs out."""
 
 from __future__ import annotations
 
 import re
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
 from rapidfuzz import process
-from rapidfuzz.distance import DamerauLevenshtein, JaroWinkler
-from sklearn.feature_extraction.text import TfidfVectorizer
+from rapidfuzz.distance import DamerauLevenshtein
 
 from helpers.completions import Choice, Reply
-from helpers.indexes import Index
 from helpers.llm import LLM
 from helpers.rag.prompts import chat
 from helpers.results import figures
@@ -25,27 +20,18 @@ from helpers.results.answers import Answer
 from helpers.results.outcomes import Outcomes
 from papers.side_effects.misspelling import Query, judged
 
-LABELS = {
-    "none": "no normalisation",
-    "llm": "LLM writes the name (the paper's way)",
-    "llm_larger": "larger LLM writes the name",
-    "choice": "LLM chooses among candidates",
-    "edits": "edit distance",
-    "winkler": "Jaro-Winkler",
-    "ngrams": "letter n-grams in FAISS",
-    "dictionary": "drug-named-entity-recognition",
-    "in_turn": "dictionary, then edit distance",
+ARMS = {
+    "none": ("no normalisation", "#808080"),
+    "llm": ("LLM writes the name (the paper's way)", "#c35410"),
+    "llm_larger": ("larger LLM writes the name", "#c35410"),
+    "choice": ("LLM chooses among candidates", "#af219d"),
+    "edits": ("edit distance", "#125ee0"),
+    "dictionary": ("drug-named-entity-recognition", "#9a7400"),
+    "in_turn": ("dictionary, then edit distance", "#0b7a8f"),
 }
-COLOURS = {
-    "none": "#808080",
-    "llm": "#c35410",
-    "choice": "#af219d",
-    "edits": "#125ee0",
-    "winkler": "#6a7fdb",
-    "ngrams": "#079c6b",
-    "dictionary": "#9a7400",
-    "in_turn": "#0b7a8f",
-}
+"""Names as a reader sees them, and colours."""
+LABELS = {arm: label for arm, (label, _) in ARMS.items()}
+COLOURS = {arm: colour for arm, (_, colour) in ARMS.items()}
 NameArm = Callable[[Sequence[Query]], list[Answer]]
 """A normaliser under comparison: names in, one answer for each out."""
 Normaliser = Callable[[Sequence[str]], list[str | None]]
@@ -60,71 +46,42 @@ def unchanged(vocabulary: Iterable[str]) -> Normaliser:
     return lambda names: [name if name in known else None for name in names]
 
 
-SIMILARITIES: dict[str, Any] = {
-    "damerau_levenshtein": DamerauLevenshtein.normalized_similarity,
-    "jaro_winkler": JaroWinkler.normalized_similarity,
-}
-
-
-def by_edits(vocabulary: Iterable[str], similarity: str = "damerau_levenshtein") -> Ranker:
-    """Drugs by the similarity of their letters.
-
-    Args:
-        vocabulary: the drugs of the knowledge.
-        similarity: `damerau_levenshtein` (1 less the edits' share of the longer name's letters) or `jaro_winkler`.
-    """
+def by_edits(vocabulary: Iterable[str]) -> Ranker:
+    """Drugs by Damerau-Levenshtein similarity; of equally similar ones the first of the alphabet comes first."""
     drugs = sorted(set(vocabulary))
-    scorer = SIMILARITIES[similarity]
 
     def rank(names: Sequence[str], k: int) -> list[list[tuple[str, float]]]:
         if not names:
             return []
-        scores = process.cdist(list(names), drugs, scorer=scorer)
-        # a stable sort: of equally similar drugs the first of the alphabet is taken
+        scores = process.cdist(list(names), drugs, scorer=DamerauLevenshtein.normalized_similarity)
         best = np.argsort(-scores, axis=1, kind="stable")[:, :k]
         return [[(drugs[i], float(row[i])) for i in order] for row, order in zip(scores, best, strict=True)]
 
     return rank
 
 
-def by_ngrams(vocabulary: Iterable[str], sizes: tuple[int, int] = (2, 3)) -> Ranker:
-    """Drugs by the cosine of their letter groups, weighted by rarity (tf-idf), in a FAISS index.
-
-    Args:
-        vocabulary: the drugs of the knowledge.
-        sizes: fewest and most letters of a group; a name's beginning and end count as a letter.
-    """
-    drugs = sorted(set(vocabulary))
-    vectoriser = TfidfVectorizer(analyzer="char_wb", ngram_range=sizes, sublinear_tf=True, dtype=np.float32)
-    index = Index.build(vectoriser.fit_transform(drugs).toarray())
-
-    def rank(names: Sequence[str], k: int) -> list[list[tuple[str, float]]]:
-        if not names:
-            return []
-        scores, ids = index.search(vectoriser.transform(names).toarray(), k)
-        return [[(drugs[i], float(s)) for i, s in zip(*of, strict=True)] for of in zip(ids, scores, strict=True)]
-
-    return rank
-
-
 def nearest(ranker: Ranker, cut: float) -> Normaliser:
     """The likeliest drug, unless its similarity is below `cut`."""
-
     return lambda names: [drug if score >= cut else None for ((drug, score),) in ranker(names, 1)]
+
+
+class _Sorted(Counter[str]):
+    """Counts that are listed by their names."""
+
+    def items(self) -> list[tuple[str, int]]:  # type: ignore[override]
+        return sorted(super().items())
 
 
 def by_dictionary(vocabulary: Iterable[str], *, fuzzy: bool = True) -> Normaliser:
     """The package drug-named-entity-recognition: its dictionary of drug names, and letter trigrams if `fuzzy`.
 
-    It answers with names of its own. Such a name stands for the drug of the knowledge that it is, or else for the first
-    one that it lists as a synonym.
-
-    Raises:
-        ImportError: the package is not installed.
+    Its own name means the drug of the knowledge that it is, or else the first one that it lists as a synonym.
     """
     # seconds to load, and it opens a file of the home folder; so only where it is asked for
-    from drug_named_entity_recognition import find_drugs  # noqa: PLC0415
+    from drug_named_entity_recognition import drugs_finder, find_drugs  # noqa: PLC0415
 
+    # the package itself would take the first one by the order of a set, which depends on PYTHONHASHSEED
+    drugs_finder.Counter = _Sorted
     known = frozenset(vocabulary)
 
     def look_up(typed: str) -> str | None:
@@ -141,12 +98,11 @@ def in_turn(*normalisers: Normaliser) -> Normaliser:
     """The first normaliser's answer; where it finds nothing the second one's, and so on."""
 
     def normalise(names: Sequence[str]) -> list[str | None]:
-        found: list[str | None] = [None] * len(names)
+        found: dict[str, str | None] = dict.fromkeys(names)
         for normaliser in normalisers:
-            open_ones = [i for i, drug in enumerate(found) if drug is None]
-            for i, drug in zip(open_ones, normaliser([names[i] for i in open_ones]), strict=True):
-                found[i] = drug
-        return found
+            waiting = [name for name, drug in found.items() if drug is None]
+            found |= zip(waiting, normaliser(waiting), strict=True)
+        return [found[name] for name in names]
 
     return normalise
 
@@ -197,14 +153,9 @@ def llm_spells(llm: LLM, vocabulary: Iterable[str], *, temperature: float = 0.1,
     known = frozenset(vocabulary)
 
     def normalise(queries: Sequence[Query]) -> list[Answer]:
-        replies = llm.chat_many(
-            [spelling_prompt(query.typed) for query in queries],
-            max_tokens=24,
-            temperature=temperature,
-            top_p=top_p,
-            stop=["\n"],
-            label="LLM spells",
-        )
+        prompts = [spelling_prompt(query.typed) for query in queries]
+        sampling: dict[str, Any] = {"temperature": temperature, "top_p": top_p, "stop": ["\n"]}
+        replies = llm.chat_many(prompts, max_tokens=24, label="LLM spells", **sampling)
         words = [parse_spelling(reply.text) for reply in replies]
         return [
             judged(query, Answer(answer=word, predicted=word if word in known else None, **_cost(reply)))
@@ -226,10 +177,9 @@ def choosing_prompt(typed: str, candidates: Sequence[str]) -> list[dict[str, str
 
 
 def llm_chooses(llm: LLM, ranker: Ranker, k: int = 5) -> NameArm:
-    """A language model chooses among the `k` likeliest drugs, or none of them, by constrained decoding.
+    """A language model chooses among the `k` likeliest drugs in alphabetical order, or none, by constrained decoding.
 
-    The candidates stand in alphabetical order, so that the order says nothing about which one the ranker prefers. The
-    measure `among` is whether the right drug is one of them: the ceiling of whoever chooses.
+    The measure `among` is whether the right drug is one of them: the ceiling of whoever chooses.
     """
 
     def normalise(queries: Sequence[Query]) -> list[Answer]:
@@ -241,9 +191,8 @@ def llm_chooses(llm: LLM, ranker: Ranker, k: int = 5) -> NameArm:
         for query, choice, of in zip(queries, choices, candidates, strict=True):
             number = int(choice.answer)
             drug = of[number - 1] if 0 < number <= len(of) else None
-            answer = judged(query, Answer(answer=drug, predicted=drug, **_cost(choice)))
-            among = {"among": (float(query.drug in of), 1.0)} if query.drug else {}
-            answers.append(replace(answer, measures={**answer.measures, **among}))
+            measures = _cost(choice)["measures"] | ({"among": (float(query.drug in of), 1.0)} if query.drug else {})
+            answers.append(judged(query, Answer(answer=drug, predicted=drug, measures=measures, requests=[choice.key])))
         return answers
 
     return normalise

@@ -22,16 +22,12 @@ class TableError(PublicError, ValueError):
 
 
 def read(path: str | Path) -> dict[str, tuple[str, ...]]:
-    """The side effects of each drug, from a CSV with the columns drug and side_effect, one pair a row.
+    """The side effects of each drug, in small letters, from a CSV with the columns drug and side_effect, a pair a row.
 
-    Names are taken in small letters and without blanks around them, as the arms compare them. A pair that comes twice
-    counts once; other columns are left alone.
-
-    Raises:
-        TableError: there is no such CSV, a column is missing, a name is empty, or there is no row.
+    `TableError` if there is no such CSV, a column is missing, a name is empty, or there is no row.
     """
     try:
-        # as it is written: a name may be "NA" or "None"
+        # literally: a name may be "NA" or "None"
         table = pd.read_csv(io.StringIO(texts.read(Path(path))), dtype=str, keep_default_na=False)
     except (texts.TextError, pd.errors.EmptyDataError, pd.errors.ParserError) as error:
         found = str(error).strip().rstrip(".")
@@ -54,17 +50,9 @@ def read(path: str | Path) -> dict[str, tuple[str, ...]]:
 
 
 def questions(knowledge: Mapping[str, Sequence[str]], each: int, seed: int) -> list[Question]:
-    """A balanced benchmark: of each drug so many effects that it has, and as many that only others have.
+    """A balanced benchmark: of each drug up to `each` effects that it has, and as many that only others have.
 
-    A drug with fewer on either side gives as many of both as it can, so that NO alone is right half of the time.
-
-    Args:
-        knowledge: side effects of each drug.
-        each: pairs of either label a drug.
-        seed: of the draw.
-
-    Raises:
-        TableError: no drug has an effect and lacks one.
+    `TableError` if no drug has an effect and lacks one.
     """
     rng = np.random.default_rng(seed)
     every = sorted({effect for effects in knowledge.values() for effect in effects})

@@ -1,21 +1,32 @@
-"""Questions beyond the paper (side_effects.md, Discussion): classes, frequency, organ classes, two drugs, paths.
+"""Questions beyond the paper (side_effects.md, Discussion), and who makes the query: code, or an LLM.
 
-Each form of question has its wordings, the query that answers it, and the right answer in plain Python.
+data/side_effect_questions.yml has the forms; here names are drawn, and the right answer is plain Python.
 """
 
 from __future__ import annotations
 
+import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from papers.side_effects.facts import CLASS_NAMES, Facts
+from helpers.graph import Graph
+from helpers.llm import LLM
+from helpers.rag.names import Vocabulary
+from helpers.rag.prompts import chat
+from helpers.rag.text_to_cypher import Attempt, write_and_run
+from helpers.results import figures
+from helpers.results.answers import Answer, Item
+from helpers.results.metrics import set_scores
+from papers.side_effects.facts import CLASS_NAMES, QUESTIONS, Facts
 
 Parameters = dict[str, Any]
-Answer = frozenset[str]
+Names = frozenset[str]
+Draw = Callable[[Facts, np.random.Generator], Parameters | None]
+Truth = Callable[[Facts, Parameters], Names]
 
 LARGEST = 60
 """Names that the right answer to a question may have; `read_untrusted` returns at most 100 rows."""
@@ -32,14 +43,8 @@ KINDS = {
 class Form:
     """One form of question.
 
-    Attributes:
-        name: of the form.
-        kind: which of `KINDS` it is.
-        meaning: what it asks for, for a model that chooses among the forms.
-        wordings: the template, then paraphrases of it.
-        cypher: the query, written here, with the question's names as parameters; its column is `answer`.
-        truth: the right answer in plain Python.
-        draw: names and numbers for one question, or None if this draw gives none.
+    `meaning` is what it asks for, told to a model that chooses among the forms. The wordings are the template, then
+    paraphrases. The query takes the question's names as parameters; its column is `answer`. A draw may give none.
     """
 
     name: str
@@ -47,8 +52,8 @@ class Form:
     meaning: str
     wordings: tuple[str, ...]
     cypher: str
-    truth: Callable[[Facts, Parameters], Answer]
-    draw: Callable[[Facts, np.random.Generator], Parameters | None]
+    draw: Draw
+    truth: Truth
 
 
 @dataclass(frozen=True)
@@ -59,22 +64,15 @@ class Asked:
     text: str
     paraphrased: bool
     parameters: Mapping[str, Any]
-    answer: Answer
+    answer: Names
+    gold = ""  # the right set is in the items of an answer
 
     @property
     def unit(self) -> str:
-        """The question."""
+        """The question; questions are independent."""
         return self.text
 
-    @property
-    def cluster(self) -> str:
-        """The question: they are independent."""
-        return self.text
-
-    @property
-    def gold(self) -> str:
-        """Nothing: the right set is in the items of an answer."""
-        return ""
+    cluster = unit
 
     @property
     def strata(self) -> dict[str, str]:
@@ -92,13 +90,13 @@ def _class(facts: Facts, rng: np.random.Generator, least: int = 2) -> str:
     return _pick(rng, (c for c in CLASS_NAMES.values() if len(facts.members.get(c, ())) >= least))
 
 
+def _organ(facts: Facts, rng: np.random.Generator) -> str:
+    return _pick(rng, set(facts.organs.values()))
+
+
 def _draw_class_effect(facts: Facts, rng: np.random.Generator) -> Parameters:
     cls = _class(facts, rng, 1)
     return {"cls": cls, "effect": _pick(rng, facts.effects[_pick(rng, facts.members[cls])])}
-
-
-def _draw_class(facts: Facts, rng: np.random.Generator) -> Parameters:
-    return {"cls": _class(facts, rng)}
 
 
 def _draw_top(facts: Facts, rng: np.random.Generator) -> Parameters | None:
@@ -107,19 +105,6 @@ def _draw_top(facts: Facts, rng: np.random.Generator) -> Parameters | None:
     # a rank at which the next one is less frequent, so that the answer is one set
     clear = [n for n in range(2, min(7, len(shares))) if shares[n - 1] > shares[n]]
     return {"drug": drug, "n": int(_pick(rng, map(str, clear)))} if clear else None
-
-
-def _draw_at_least(facts: Facts, rng: np.random.Generator) -> Parameters:
-    return {"drug": _pick(rng, facts.effects), "share": float(_pick(rng, ("0.01", "0.05", "0.1", "0.2")))}
-
-
-def _draw_organ_drug(facts: Facts, rng: np.random.Generator) -> Parameters:
-    return {"drug": _pick(rng, facts.effects), "organ": _pick(rng, set(facts.organs.values()))}
-
-
-def _draw_organ_class(facts: Facts, rng: np.random.Generator) -> Parameters:
-    least = int(rng.integers(2, 6))
-    return {"cls": _class(facts, rng), "organ": _pick(rng, set(facts.organs.values())), "n": least}
 
 
 def _draw_pair(facts: Facts, rng: np.random.Generator) -> Parameters | None:
@@ -131,7 +116,7 @@ def _draw_pair(facts: Facts, rng: np.random.Generator) -> Parameters | None:
 
 def _draw_pair_organ(facts: Facts, rng: np.random.Generator) -> Parameters | None:
     pair = _draw_pair(facts, rng)
-    return pair and {**pair, "organ": _pick(rng, set(facts.organs.values()))}
+    return pair and {**pair, "organ": _organ(facts, rng)}
 
 
 def _draw_drug_effect(facts: Facts, rng: np.random.Generator) -> Parameters:
@@ -139,11 +124,11 @@ def _draw_drug_effect(facts: Facts, rng: np.random.Generator) -> Parameters:
     return {"drug": drug, "effect": _pick(rng, facts.effects[drug])}
 
 
-def _in_class_with(facts: Facts, cls: str, effect: str) -> Answer:
+def _in_class_with(facts: Facts, cls: str, effect: str) -> Names:
     return frozenset(drug for drug in facts.members[cls] if effect in facts.effect_set[drug])
 
 
-def _shared_by(facts: Facts, cls: str, least: float, *, more: bool = False) -> Answer:
+def _shared_by(facts: Facts, cls: str, least: float, *, more: bool = False) -> Names:
     """Effects that this share of a class' drugs have, or more than this share."""
     members = facts.members[cls]
     counts = Counter(effect for drug in members for effect in facts.effect_set[drug])
@@ -151,187 +136,43 @@ def _shared_by(facts: Facts, cls: str, least: float, *, more: bool = False) -> A
     return frozenset(e for e, n in counts.items() if (n > wanted if more else n >= wanted))
 
 
-FORMS = (
-    Form(
-        "class_drugs",
-        "class",
-        "which drugs of a class cause an effect",
-        (
-            "Which {cls} can cause {effect}?",
-            "{effect} came up with one of the {cls}: which of them is it known for?",
-            "List every drug among the {cls} that has {effect} as a side effect.",
-        ),
-        "MATCH (:AtcClass {name: $cls})<-[:in_class]-(d:Drug)-[:may_cause_side_effect]->(:SideEffect {name: $effect}) "
-        "RETURN DISTINCT d.name AS answer",
-        lambda f, p: _in_class_with(f, p["cls"], p["effect"]),
-        _draw_class_effect,
+def _classmates(facts: Facts, drug: str, effect: str) -> Names:
+    """Other drugs of a drug's classes that have the effect."""
+    return frozenset().union(*(_in_class_with(facts, cls, effect) for cls in facts.classes[drug])) - {drug}
+
+
+_MADE: dict[str, tuple[Draw, Truth]] = {
+    "class_drugs": (_draw_class_effect, lambda f, p: _in_class_with(f, p["cls"], p["effect"])),
+    "class_all": (lambda f, rng: {"cls": _class(f, rng)}, lambda f, p: _shared_by(f, p["cls"], 1.0)),
+    "class_most": (lambda f, rng: {"cls": _class(f, rng)}, lambda f, p: _shared_by(f, p["cls"], 0.5, more=True)),
+    "frequency_top": (_draw_top, lambda f, p: frozenset(e for _, e in f.ranked[p["drug"]][: p["n"]])),
+    "frequency_at_least": (
+        lambda f, rng: {"drug": _pick(rng, f.effects), "share": float(_pick(rng, ("0.01", "0.05", "0.1", "0.2")))},
+        lambda f, p: frozenset(e for share, e in f.ranked[p["drug"]] if share >= p["share"]),
     ),
-    Form(
-        "class_all",
-        "class",
-        "which effects all drugs of a class share",
-        (
-            "Which side effects do all {cls} share?",
-            "What can every single one of the {cls} cause?",
-            "Name the side effects that no drug among the {cls} is free of.",
-        ),
-        "MATCH (c:AtcClass {name: $cls})<-[:in_class]-(m:Drug) WITH c, count(DISTINCT m) AS members "
-        "MATCH (c)<-[:in_class]-(d:Drug)-[:may_cause_side_effect]->(e:SideEffect) "
-        "WITH e, members, count(DISTINCT d) AS having WHERE having = members RETURN e.name AS answer",
-        lambda f, p: _shared_by(f, p["cls"], 1.0),
-        _draw_class,
-    ),
-    Form(
-        "class_most",
-        "class",
-        "which effects more than half of a class' drugs have",
-        (
-            "Which side effects do more than half of the {cls} have?",
-            "What does the majority of the {cls} cause?",
-            "Name the side effects that most {cls} have in common, that is more than half of them.",
-        ),
-        "MATCH (c:AtcClass {name: $cls})<-[:in_class]-(m:Drug) WITH c, count(DISTINCT m) AS members "
-        "MATCH (c)<-[:in_class]-(d:Drug)-[:may_cause_side_effect]->(e:SideEffect) "
-        "WITH e, members, count(DISTINCT d) AS having WHERE 2 * having > members RETURN e.name AS answer",
-        lambda f, p: _shared_by(f, p["cls"], 0.5, more=True),
-        _draw_class,
-    ),
-    Form(
-        "frequency_top",
-        "frequency",
-        "the so many most frequent effects of a drug",
-        (
-            "What are the {n} most frequent side effects of {drug}?",
-            "Of what is known of {drug}, which {n} side effects hit most patients?",
-            "Rank the side effects of {drug} by how common they are and give the first {n}.",
-        ),
-        "MATCH (:Drug {name: $drug})-[r:may_cause_side_effect]->(e:SideEffect) WHERE r.frequency IS NOT NULL "
-        "RETURN e.name AS answer ORDER BY r.frequency DESC LIMIT $n",
-        lambda f, p: frozenset(effect for _, effect in f.ranked[p["drug"]][: p["n"]]),
-        _draw_top,
-    ),
-    Form(
-        "frequency_at_least",
-        "frequency",
-        "which effects of a drug reach a share of patients",
-        (
-            "Which side effects of {drug} occur in at least {percent} % of patients?",
-            "What do {percent} % or more of the people who take {drug} get?",
-            "Give the side effects of {drug} with a frequency of {percent} % or higher.",
-        ),
-        "MATCH (:Drug {name: $drug})-[r:may_cause_side_effect]->(e:SideEffect) WHERE r.frequency >= $share "
-        "RETURN e.name AS answer",
-        lambda f, p: frozenset(effect for share, effect in f.ranked[p["drug"]] if share >= p["share"]),
-        _draw_at_least,
-    ),
-    Form(
-        "organ_effects",
-        "organ",
-        "which effects of an organ class a drug has",
-        (
-            "Which {organ} side effects does {drug} have?",
-            "What can {drug} do to a patient in {organ} terms?",
-            "List the side effects of {drug} that belong to the {organ} organ class.",
-        ),
-        "MATCH (:Drug {name: $drug})-[:may_cause_side_effect]->(e:SideEffect)-[:in_organ_class]->"
-        "(:OrganClass {name: $organ}) RETURN e.name AS answer",
+    "organ_effects": (
+        lambda f, rng: {"drug": _pick(rng, f.effects), "organ": _organ(f, rng)},
         lambda f, p: f.of_organ(p["drug"], p["organ"]),
-        _draw_organ_drug,
     ),
-    Form(
-        "organ_class",
-        "organ",
-        "which drugs of a class have at least so many effects of an organ class",
-        (
-            "Which {cls} have at least {n} {organ} side effects?",
-            "Among the {cls}, who has {n} or more side effects of the {organ} kind?",
-            "Name the drugs in the class {cls} with no fewer than {n} effects in the {organ} organ class.",
-        ),
-        "MATCH (:AtcClass {name: $cls})<-[:in_class]-(d:Drug)-[:may_cause_side_effect]->(e:SideEffect)"
-        "-[:in_organ_class]->(:OrganClass {name: $organ}) WITH d, count(DISTINCT e) AS effects WHERE effects >= $n "
-        "RETURN d.name AS answer",
+    "organ_class": (
+        lambda f, rng: {"n": int(rng.integers(2, 6)), "cls": _class(f, rng), "organ": _organ(f, rng)},
         lambda f, p: frozenset(d for d in f.members[p["cls"]] if len(f.of_organ(d, p["organ"])) >= p["n"]),
-        _draw_organ_class,
     ),
-    Form(
-        "compare_shared",
-        "compare",
-        "which effects two drugs share",
-        (
-            "Which side effects do {a} and {b} share?",
-            "What can happen with {a} and with {b} alike?",
-            "Give the side effects that {a} has in common with {b}.",
-        ),
-        "MATCH (:Drug {name: $a})-[:may_cause_side_effect]->(e:SideEffect) "
-        "MATCH (:Drug {name: $b})-[:may_cause_side_effect]->(e) "
-        "RETURN DISTINCT e.name AS answer",
-        lambda f, p: f.effect_set[p["a"]] & f.effect_set[p["b"]],
-        _draw_pair,
-    ),
-    Form(
-        "compare_only",
-        "compare",
-        "which effects the first drug has and the second does not",
-        (
-            "Which side effects does {a} have that {b} does not have?",
-            "What is known of {a} but not of {b}?",
-            "Name the side effects one gets with {a} and avoids with {b}.",
-        ),
-        "MATCH (b:Drug {name: $b}) MATCH (:Drug {name: $a})-[:may_cause_side_effect]->(e:SideEffect) "
-        "WHERE NOT (b)-[:may_cause_side_effect]->(e) RETURN e.name AS answer",
-        lambda f, p: f.effect_set[p["a"]] - f.effect_set[p["b"]],
-        _draw_pair,
-    ),
-    Form(
-        "why_effects",
-        "why",
-        "through which effects of an organ class two drugs are linked",
-        (
-            "Why do {a} and {b} both count as {organ} risks? Name the side effects that link them.",
-            "Through which {organ} side effects are {a} and {b} connected?",
-            "What {organ} side effects lie on the paths from {a} to {b}?",
-        ),
-        "MATCH (:Drug {name: $a})-[:may_cause_side_effect]->(e:SideEffect) "
-        "MATCH (:Drug {name: $b})-[:may_cause_side_effect]->(e) "
-        "MATCH (e)-[:in_organ_class]->(:OrganClass {name: $organ}) RETURN DISTINCT e.name AS answer",
-        lambda f, p: f.of_organ(p["a"], p["organ"]) & f.of_organ(p["b"], p["organ"]),
-        _draw_pair_organ,
-    ),
-    Form(
-        "why_classmates",
-        "why",
-        "which other drugs of a drug's classes have an effect too",
-        (
-            "Why would one expect {effect} of {drug}? Name the other drugs of its ATC classes that cause it.",
-            "Which drugs share an ATC class with {drug} and cause {effect} too?",
-            "Who else, in the ATC classes of {drug}, has {effect} as a side effect?",
-        ),
-        "MATCH (d:Drug {name: $drug})-[:in_class]->(:AtcClass)<-[:in_class]-(o:Drug)-[:may_cause_side_effect]->"
-        "(:SideEffect {name: $effect}) WHERE o.name <> $drug RETURN DISTINCT o.name AS answer",
-        lambda f, p: (
-            frozenset().union(*(_in_class_with(f, cls, p["effect"]) for cls in f.classes[p["drug"]])) - {p["drug"]}
-        ),
-        _draw_drug_effect,
-    ),
+    "compare_shared": (_draw_pair, lambda f, p: f.effect_set[p["a"]] & f.effect_set[p["b"]]),
+    "compare_only": (_draw_pair, lambda f, p: f.effect_set[p["a"]] - f.effect_set[p["b"]]),
+    "why_effects": (_draw_pair_organ, lambda f, p: f.of_organ(p["a"], p["organ"]) & f.of_organ(p["b"], p["organ"])),
+    "why_classmates": (_draw_drug_effect, lambda f, p: _classmates(f, p["drug"], p["effect"])),
+}
+"""How the names of each form are drawn, and its right answer."""
+FORMS = tuple(
+    Form(name, **written, draw=_MADE[name][0], truth=_MADE[name][1]) for name, written in QUESTIONS["forms"].items()
 )
-
-
-PATHS = """
-MATCH (d:Drug {name: $drug})-[:in_class]->(c:AtcClass)<-[:in_class]-(o:Drug)
-MATCH (o)-[:may_cause_side_effect]->(e:SideEffect {name: $effect}) WHERE o.name <> $drug
-RETURN d.name AS drug, c.name AS `in class`, c.code AS code, o.name AS `other drug`, e.name AS causes
-ORDER BY size(code) DESC, `other drug`
-"""
-"""Why to expect an effect of a drug: the paths over its classes to other drugs that have it, near classes first."""
 
 
 def make_questions(facts: Facts, per_kind: int, seed: int) -> list[Asked]:
     """A seeded benchmark: of each kind so many questions, forms and wordings in turn, each with its right answer.
 
-    Questions whose answer is empty or holds more than `LARGEST` names are not asked.
-
-    Raises:
-        ValueError: the facts do not give so many questions of a kind.
+    One whose answer is empty or has more than `LARGEST` names is not asked. Too few in the data are a `ValueError`.
     """
     asked: list[Asked] = []
     for number, kind in enumerate(KINDS):
@@ -360,3 +201,131 @@ def _candidates(facts: Facts, form: Form, wording: int, rng: np.random.Generator
         if 1 <= len(answer) <= LARGEST:
             named = {**parameters, "percent": f"{100 * parameters.get('share', 0):g}"}
             yield Asked(form, form.wordings[wording].format(**named), wording > 0, parameters, answer)
+
+
+LABELS = {
+    "written": "Query written here (ceiling)",
+    "chosen": "LLM picks the query",
+    "generated": "LLM writes the Cypher",
+}
+COLOURS = {
+    arm: figures.arm_colour(of)
+    for arm, of in {"written": "lookup", "chosen": "graphrag", "generated": "closed_book"}.items()
+}
+Arm = Callable[[Sequence[Asked]], list[Answer]]
+"""A way to get a query: questions in, one answer for each out."""
+
+INSTRUCTION = """You translate a question into one openCypher statement that reads this graph.
+
+{schema}
+
+Names are as the question writes them; copy them exactly, with their case. frequency is a share of patients (0.1 is
+10 %) and is missing on edges for which no label states one. in_class leads to every class that a drug is in.
+RETURN one column of names, called answer, and nothing else. Write the statement only."""
+# Neither name is in any data set here, and neither form is asked.
+EXAMPLES = (
+    (
+        "Which side effects does drugname have?",
+        "MATCH (d:Drug {name: 'drugname'})-[:may_cause_side_effect]->(e:SideEffect) RETURN DISTINCT e.name AS answer",
+    ),
+    (
+        "Which organ classes does the class classname touch?",
+        "MATCH (c:AtcClass {name: 'classname'})<-[:in_class]-(d:Drug)-[:may_cause_side_effect]->(e:SideEffect)"
+        "-[:in_organ_class]->(o:OrganClass) RETURN DISTINCT o.name AS answer",
+    ),
+)
+
+
+def returned(asked: Asked, attempts: Sequence[Attempt], requests: Sequence[str] = ()) -> Answer:
+    """One answer of an arm: the set that its last attempt returned, beside the right one.
+
+    The measure `exact` is execution accuracy: the set is exactly the right one.
+    """
+    last = attempts[-1]
+    values = {"exact": last.returned == asked.answer, **set_scores(last.returned, asked.answer)}
+    return Answer(
+        answer=last.cypher,
+        items=[
+            Item(name, gold=name in asked.answer, predicted=name in last.returned)
+            for name in sorted(last.returned | asked.answer)
+        ],
+        measures={name: (float(value), 1.0) for name, value in values.items()} | {"seconds": (last.seconds, 1.0)},
+        requests=requests,
+    )
+
+
+def cypher_prompt(schema: str, question: str) -> list[dict[str, str]]:
+    """The schema and two examples first, so that all questions share them, then the question."""
+    return chat(INSTRUCTION.format(schema=schema), question, EXAMPLES)
+
+
+def text_to_cypher(llm: LLM, graph: Graph, schema: str, *, repairs: int = 1, max_tokens: int = 160) -> Arm:
+    """The model writes the Cypher; a statement that fails or finds nothing goes back to it with the problem."""
+
+    def arm(questions: Sequence[Asked]) -> list[Answer]:
+        prompts = [cypher_prompt(schema, question.text) for question in questions]
+        tried = write_and_run(llm, graph, prompts, repairs=repairs, max_tokens=max_tokens)
+        return [
+            returned(question, [attempt for attempt, _ in of], [reply.key for _, reply in of])
+            for question, of in zip(questions, tried, strict=True)
+        ]
+
+    return arm
+
+
+def written_cypher(graph: Graph) -> Arm:
+    """The ceiling: the query of the question's form with its names as parameters, no model."""
+    return lambda questions: [returned(q, [_run(graph, q.form, q.parameters)]) for q in questions]
+
+
+def _run(graph: Graph, form: Form, parameters: Mapping[str, Any]) -> Attempt:
+    found = graph.read_untrusted(form.cypher, **parameters)
+    return Attempt(form.cypher, frozenset(str(row["answer"]) for row in found.rows), seconds=found.seconds)
+
+
+CHOOSING = "Which form has the question? Answer with its name only.\n\n"
+
+
+def choosing_prompt(question: str) -> list[dict[str, str]]:
+    """The forms and what each asks for, then the question."""
+    forms = "\n".join(f"{form.name}: {form.meaning}" for form in FORMS)
+    return chat(CHOOSING + forms, question)
+
+
+def chosen_query(llm: LLM, graph: Graph, vocabulary: Vocabulary) -> Arm:
+    """The model only picks the form; the names come from the vocabulary, the query is the form's own."""
+    by_name = {form.name: form for form in FORMS}
+
+    def run(form: Form, text: str) -> Attempt:
+        try:
+            return _run(graph, form, read_parameters(form, text, vocabulary))
+        except LookupError:
+            return Attempt(form.cypher)  # a name that the query needs is not in the question
+
+    def arm(questions: Sequence[Asked]) -> list[Answer]:
+        choices = llm.choose_many([choosing_prompt(q.text) for q in questions], list(by_name), label="choose a query")
+        return [
+            returned(question, [run(by_name[choice.answer], question.text)], [choice.key])
+            for question, choice in zip(questions, choices, strict=True)
+        ]
+
+    return arm
+
+
+def read_parameters(form: Form, text: str, vocabulary: Vocabulary) -> Parameters:
+    """The parameters of a form's query, read off a question without a model; a `LookupError` if it lacks one."""
+    linked = vocabulary.link(text)
+    numbers = re.findall(r"(\d+(?:\.\d+)?)( ?%)?", text)
+    parameters: Parameters = {}
+    for name in dict.fromkeys(re.findall(r"\$(\w+)", form.cypher)):
+        if name in ("a", "b"):
+            parameters[name] = linked["drug"]["ab".index(name)]
+        elif name == "share":
+            parameters[name] = next((float(n) / 100 for n, percent in numbers if percent), None)
+        elif name == "n":
+            parameters[name] = next((int(n) for n, percent in numbers if not percent and n.isdigit()), None)
+        else:
+            parameters[name] = linked[name][0]
+        if parameters[name] is None:
+            raise LookupError(f"The question has no number for {name}.")
+    return parameters

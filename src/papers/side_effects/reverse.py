@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import re
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -12,7 +13,7 @@ from pathlib import Path
 import numpy as np
 
 from helpers.completions import Reply
-from helpers.results.answers import Answer, Item
+from helpers.results.answers import Answer, Item, answered
 from helpers.results.metrics import set_scores
 
 TIERS: dict[str, tuple[int, float]] = {
@@ -28,25 +29,20 @@ METRICS = ("recall", "precision", "f1", "latency", "throughput")
 QUESTION = "Which drugs cause {side_effect}?"
 
 
-# ------------------------------------------------------------------------------------------------------------- queries
-
-
 @dataclass(frozen=True)
 class Query:
-    """One reverse query with its true answer."""
+    """One reverse query with its true answer; queries are independent."""
 
     effect: str
     drugs: frozenset[str]
+    gold = ""  # the true set is in the items of an answer
 
     @property
     def unit(self) -> str:
         """The effect."""
         return self.effect
 
-    @property
-    def cluster(self) -> str:
-        """The effect: queries are independent."""
-        return self.effect
+    cluster = unit
 
     @property
     def text(self) -> str:
@@ -54,27 +50,15 @@ class Query:
         return QUESTION.format(side_effect=self.effect)
 
     @property
-    def gold(self) -> str:
-        """Nothing: the true set is in the items of an answer."""
-        return ""
-
-    @property
     def strata(self) -> dict[str, str]:
-        """Tier, first letter, and whether a drug with an awkward name is in the true set."""
+        """Tier, and whether a drug with an awkward name is in the true set."""
         comma, short = any("," in drug for drug in self.drugs), any(len(drug) == 1 for drug in self.drugs)
-        return {
-            "tier": self.tier,
-            "first letter": "a" if self.effect.startswith("a") else "another",
-            "true set": "a name with a comma" if comma else "a name of one letter" if short else "neither",
-        }
+        true_set = "a name with a comma" if comma else "a name of one letter" if short else "neither"
+        return {"tier": self.tier, "true set": true_set}
 
     @property
     def tier(self) -> str:
-        """The tier of its number of drugs.
-
-        Raises:
-            ValueError: fewer drugs than any tier has.
-        """
+        """The tier of its number of drugs; a `ValueError` if no tier has so few."""
         tier = tier_of(len(self.drugs))
         if tier is None:
             raise ValueError(f"{self.effect!r} has {len(self.drugs)} drugs, and the smallest tier begins at 5.")
@@ -95,15 +79,8 @@ def returned(
 ) -> Answer:
     """One answer of an arm: the returned set beside the true one, and what it took.
 
-    Reading takes as long as the slowest reply, since all prompts of a query are under way at once. A stored reply has
-    the time that it took when it was made.
-
-    Args:
-        query: what was asked.
-        drugs: the returned set, names as `canonical` writes them.
-        retrieval: seconds.
-        replies: of the LLM, one for each prompt.
-        shown: relevant drugs whose text in the prompt lists the effect; None where no window cuts the texts.
+    Retrieval is in seconds. Reading takes as long as the slowest reply, for a query's prompts are under way at once.
+    `shown` are the relevant drugs whose text in the prompt lists the effect; None where no window cuts the texts.
     """
     reading = max((reply.seconds for reply in replies if reply.status != "overflow"), default=0.0)
     found = frozenset(drugs)
@@ -113,23 +90,20 @@ def returned(
         "relevant": len(query.drugs),
         "returned": len(found),
         "latency": retrieval + reading,
-        "retrieval_seconds": retrieval,
         "llm_seconds": reading,
         "read_tokens": sum(reply.prompt_tokens for reply in replies),
         "written_tokens": sum(reply.generated_tokens for reply in replies),
     }
+
+    def window(drug: str) -> dict[str, str]:
+        return {} if shown is None else {"window": "inside" if drug in shown else "beyond"}
+
     return Answer(
         answer="\n\n".join(reply.text for reply in replies) or None,
         cut=any(reply.status == "cut" for reply in replies),
         overflow=any(reply.status == "overflow" for reply in replies),
         items=[
-            Item(
-                drug,
-                gold=drug in query.drugs,
-                predicted=drug in found,
-                strata={} if shown is None else {"window": "inside" if drug in shown else "beyond"},
-            )
-            for drug in sorted(found | query.drugs)
+            Item(d, gold=d in query.drugs, predicted=d in found, strata=window(d)) for d in sorted(found | query.drugs)
         ],
         measures={name: (float(value), 1.0) for name, value in values.items()}
         | {"throughput": (1.0, retrieval + reading)},
@@ -138,26 +112,15 @@ def returned(
 
 
 def weighted(rows: Sequence[Answer], benchmark: Sequence[Query]) -> list[Answer]:
-    """The rows of one arm with each tier as heavy as in the benchmark, so that a subset estimates the same means.
-
-    Args:
-        rows: of one arm.
-        benchmark: all queries.
-    """
-    tiers = [row.strata["tier"] for row in rows]
-    there = [query.tier for query in benchmark]
-    weight = {tier: there.count(tier) / len(there) * len(rows) / tiers.count(tier) for tier in set(tiers)}
-    return [
-        replace(
-            row,
-            measures={
-                **row.measures,
-                **{name: (w * top, w * bottom) for name in METRICS for top, bottom in [row.measures[name]]},
-            },
-        )
-        for row, tier in zip(rows, tiers, strict=True)
-        for w in [weight[tier]]
-    ]
+    """The rows of one arm with each tier as heavy as in the benchmark, so that a subset estimates the same means."""
+    there, here = (Counter(tiers) for tiers in ((q.tier for q in benchmark), (row.strata["tier"] for row in rows)))
+    weight = {tier: there[tier] / len(benchmark) * len(rows) / n for tier, n in here.items()}
+    made = []
+    for row in rows:
+        w = weight[row.strata["tier"]]
+        of = {name: (w * row.measures[name][0], w * row.measures[name][1]) for name in METRICS}
+        made.append(replace(row, measures={**row.measures, **of}))
+    return made
 
 
 def canonical(name: str) -> str:
@@ -196,11 +159,7 @@ def all_queries(truth: Mapping[str, frozenset[str]]) -> list[Query]:
 
 
 def asked(effects: Iterable[str], truth: Mapping[str, frozenset[str]]) -> list[Query]:
-    """The queries about some effects, in their order.
-
-    Raises:
-        ValueError: an effect is not in the truth.
-    """
+    """The queries about some effects, in their order; one that is not in the truth is a `ValueError`."""
     names = [canonical(effect) for effect in effects]
     if missing := [name for name in names if name not in truth]:
         raise ValueError(f"{len(missing)} effects are not in the ground truth, for example {missing[:3]}.")
@@ -208,13 +167,7 @@ def asked(effects: Iterable[str], truth: Mapping[str, frozenset[str]]) -> list[Q
 
 
 def stratified(queries: Sequence[Query], per_tier: Mapping[str, int], seed: int) -> list[Query]:
-    """So many queries of each tier, drawn without replacement; all of a tier that has no more.
-
-    A larger number takes the same queries and more. The order of `queries` does not matter.
-
-    Raises:
-        ValueError: a tier that does not exist.
-    """
+    """So many queries of each tier, or all that it has; a larger number takes the same queries and more."""
     if unknown := per_tier.keys() - TIERS.keys():
         raise ValueError(f"There is no tier {sorted(unknown)}; the tiers are {', '.join(TIERS)}.")
     taken = []
@@ -226,19 +179,15 @@ def stratified(queries: Sequence[Query], per_tier: Mapping[str, int], seed: int)
     return taken
 
 
-# ------------------------------------------------------------------------------------------------------------- parsing
-
 _MARK = re.compile(r"^\s*(?:[-*•]|\d{1,3}[.)](?=\s))\s*")
 _LEAD = re.compile(r"^(?:(?:and|drugs?|answer|the drugs?)\b(?!-)\s*:?\s*)+", re.IGNORECASE)
 _SENTENCE = re.compile(r"^.*\b(?:are|is|includes?|including)\s+")
 
 
 def parse_drugs(reply: str, with_comma: Iterable[str] = ()) -> frozenset[str]:
-    """The set of names in an LLM's answer: comma-separated, bulleted, numbered, or in a sentence.
+    """The names in an LLM's answer: comma-separated, bulleted, numbered, or in a sentence.
 
-    Args:
-        reply: the answer.
-        with_comma: known names that hold a comma themselves ("1,25(oh)2d3"); they stay whole.
+    Names `with_comma`, such as "1,25(oh)2d3", stay whole.
     """
     text = reply.casefold()
     found = set()
@@ -265,19 +214,10 @@ def _listed(line: str) -> str:
     return line.partition(": ")[2] if line.count(": ") == 1 else line
 
 
-# ------------------------------------------------------------------------------------------------ the authors' answers
-
-
 def released_answers(path: Path, run: str, truth: Mapping[str, frozenset[str]], model: str) -> list[Answer]:
-    """One released run as rows: JSON, for each architecture a row a query with its counts; the sets are not released.
+    """One released run as rows: JSON, for each architecture the counts of each query; the sets are not released.
 
-    The scores are computed from the counts. An empty answer has precision 0, as in the authors' code.
-
-    Args:
-        path: of the file.
-        run: its date, as the files have it.
-        truth: drugs of each effect.
-        model: the paper's name of who read the texts; the graph's rows have none.
+    An empty answer has precision 0, as in the authors' code. `model` read the texts; the graph's rows have none.
     """
     content = json.loads(path.read_text(encoding="utf-8"))
     rows = []
@@ -296,18 +236,8 @@ def released_answers(path: Path, run: str, truth: Mapping[str, frozenset[str]], 
                 "missed_names": missed,
                 "latency": row["latency"],
             }
-            rows.append(
-                Answer(
-                    arm=arm,
-                    unit=query.unit,
-                    cluster=query.cluster,
-                    source="released",
-                    run=run,
-                    model="" if arm == "graphrag" else model,
-                    strata=query.strata,
-                    question=query.text,
-                    measures={measure: (float(value), 1.0) for measure, value in values.items()}
-                    | {"throughput": (1.0, float(row["latency"]))},
-                )
-            )
+            measures = {measure: (float(value), 1.0) for measure, value in values.items()}
+            said = Answer(measures=measures | {"throughput": (1.0, float(row["latency"]))})
+            by = "" if arm == "graphrag" else model
+            rows.append(answered(said, query, arm=arm, source="released", run=run, model=by))
     return rows

@@ -19,7 +19,7 @@ from helpers.results.published import Kind
 from helpers.results.record import Run
 from helpers.results.rules import Decision
 from papers.side_effects.corpus import Question
-from papers.side_effects.data import LEAST, Knowledge, Sider, by_name
+from papers.side_effects.data import LEAST, Knowledge, Sider, by_name, with_least
 from papers.side_effects.forward import ARMS
 
 FAST = 100
@@ -29,11 +29,7 @@ LEAST_QUERIES = 6
 
 
 def model_difference_small(outcomes: Outcomes, **_: Any) -> Decision:  # noqa: ANN401  # facts that other rules ask for
-    """Whether the choice of arm matters more than that of model (Table 3; Discussion).
-
-    The smallest difference in accuracy between neighbouring arms of one model minus the largest difference between the
-    models in an arm, with a bootstrap over drugs.
-    """
+    """Whether the choice of arm matters more than that of model (Table 3; Discussion), with a bootstrap over drugs."""
     rows = outcomes.where(arm=ARMS).frame
     models = sorted(rows.model.unique())
     if len(models) < 2:
@@ -53,20 +49,34 @@ def model_difference_small(outcomes: Outcomes, **_: Any) -> Decision:  # noqa: A
 
     value = float(margin(np.ones((1, len(asked)), dtype=np.int64))[0])
     low, high = (float(x) for x in np.percentile(margin(drawn), [2.5, 97.5]))
-    found = figures.points_text(value, min(low, value), max(high, value))
     why = (
         f"Smallest difference between neighbouring arms minus largest difference between {' and '.join(models)}: "
-        f"{found} points, n = {int(asked.sum()):,}."
+        f"{figures.points_text(value, min(low, value), max(high, value))} points, n = {int(asked.sum()):,}."
     )
     return Decision(verdicts.above(Score(value, int(asked.sum()), low, high), 0), why)
 
 
+FEWEST_ERRORS = 5
+"""Errors below which a run cannot tell where they come from."""
+
+
 def residual_errors_are_llm_mislabels(outcomes: Outcomes, **_: Any) -> Decision:  # noqa: ANN401
-    """Whether GraphRAG was handed the true fact in every pair that it answers wrongly (Results, forward queries)."""
+    """Whether each error of GraphRAG is the model's (Results, forward queries): not retrieval's, and not the parser's.
+
+    A rerun knows the fact that it put into the prompt. Released answers do not tell it, but the released parser takes
+    "yes" within a name for the answer.
+    """
     rows = outcomes.where(arm="graphrag").frame
     wrong = rows[(rows.predicted == "YES") != (rows.gold == "YES")]
-    if wrong.empty:
-        return Decision("undecided", "GraphRAG answered every pair correctly, so there is no error to explain.")
+    if len(wrong) < FEWEST_ERRORS:
+        return Decision("undecided", f"GraphRAG has {len(wrong)} wrong answers; at least {FEWEST_ERRORS} are needed.")
+    if (wrong.source == "released").all():
+        parsed = (wrong.predicted == "YES") & wrong.question.str.contains(r"\wyes|yes\w", case=False)
+        why = (
+            f'{parsed.sum()} of {len(wrong)} errors are YES to an effect with "yes" in its name ("eyes"). The released '
+            f"parser reads it as YES whatever the model said. The model may have made the other {(~parsed).sum()}."
+        )
+        return Decision(verdicts.exactly(not parsed.any()), why)
     told = sum(of["handed"][0] == (gold == "YES") for of, gold in zip(wrong.measures, wrong.gold, strict=True))
     why = f"In {told} of {len(wrong)} wrong answers the prompt stated the true fact."
     return Decision(verdicts.exactly(told == len(wrong)), why)
@@ -106,7 +116,7 @@ def every_drug_with_ten_effects(_: Outcomes, *, sider: Sider | None, released: K
     if sider is None:
         return Decision("not run", "SIDER is not part of the bundled sample.", reason="no answers")
     knowledge = by_name(sider.kept)
-    enough = {name for name, effects in knowledge.items() if len(effects) >= LEAST}
+    enough = set(with_least(knowledge))
     out = enough - set(released)
     most = max((len(knowledge[name]) for name in out), default=0)
     why = (
@@ -114,9 +124,6 @@ def every_drug_with_ten_effects(_: Outcomes, *, sider: Sider | None, released: K
         f"benchmark (with at most {most} terms); its own drugs have at least {min(map(len, released.values()))}."
     )
     return Decision(verdicts.exactly(not out), why)
-
-
-# ------------------------------------------------------------------------------------------------------ reverse queries
 
 
 def values(outcomes: Outcomes, measure: str, arm: str) -> NDArray[np.float64]:
@@ -158,8 +165,7 @@ def graph_is_faster_than_text(outcomes: Outcomes, **_: Any) -> Decision:  # noqa
 def pairs_slow_with_set_size(outcomes: Outcomes, **_: Any) -> Decision:  # noqa: ANN401
     """Whether Format B takes longer for larger sets (Results, reverse queries, second key finding).
 
-    Spearman's rank correlation of latency and number of relevant drugs, p by permutation, with the interval of Bonett
-    and Wright (2000).
+    Spearman's rank correlation, p by permutation, with the interval of Bonett and Wright (2000).
     """
     relevant, seconds = (rankdata(values(outcomes, name, "format_b")) for name in ("relevant", "latency"))
     n = len(relevant)
@@ -177,18 +183,15 @@ def pairs_slow_with_set_size(outcomes: Outcomes, **_: Any) -> Decision:  # noqa:
     z = np.arctanh(np.clip(rho, -1 + 1e-9, 1 - 1e-9))
     score = Score(rho, n, float(min(np.tanh(z - half), rho)), float(max(np.tanh(z + half), rho)))
     p = float(test.pvalue)
-    found = f"{rho:.2f} [{score.low:.2f}, {score.high:.2f}], {figures.p_words(p)}, n = {n}".replace(
-        "-", "\N{MINUS SIGN}"
-    )
-    verdict = verdicts.better(score, p, worthwhile=0.1)
-    return Decision(verdict, f"Rank correlation of latency and number of relevant drugs: {found}.", p)
+    found = f"{rho:.2f} [{score.low:.2f}, {score.high:.2f}], {figures.p_words(p)}, n = {n}".replace("-", "\u2212")
+    why = f"Rank correlation of latency and number of relevant drugs: {found}."
+    return Decision(verdicts.better(score, p, worthwhile=0.1), why, p)
 
 
 def lists_fail_by_window(outcomes: Outcomes, **_: Any) -> Decision:  # noqa: ANN401
     """Whether, within a query, Format A returns drugs whose effect lies in the prompt's window more often than others.
 
-    A query is one effect, so its first letter and its size are the same on both sides (Results, reverse queries, third
-    key finding).
+    A query is one effect: letter and size are the same on both sides (Results, reverse queries, third key finding).
     """
     rows = outcomes.where(arm="format_a").frame
     sides: list[list[list[bool | None]]] = [
@@ -209,22 +212,16 @@ def lists_fail_by_window(outcomes: Outcomes, **_: Any) -> Decision:  # noqa: ANN
     return Decision(verdicts.better(test, test.p), why, test.p)
 
 
-# --------------------------------------------------------------------------------------------------------- misspelling
-
-
 def recovered(outcomes: Outcomes, arm: str, condition: str = "normalised") -> Score | None:
     """F1 of Table 5 under a condition as a share of F1 with names spelt right, with a bootstrap over drugs.
 
-    Returns:
-        None if F1 with the right names is 0, so that there is nothing to recover. A share of 0 or 1 has Wilson's
-        interval over the drugs.
+    None if F1 with the right names is 0. A share of 0 or 1 has Wilson's interval over the drugs.
     """
     parts = []
     for name in ("correct", condition):
         rows = outcomes.frame[outcomes.frame.arm == f"{name}.{arm}"]
-        pairs = pd.DataFrame([of["f1"] for of in rows.measures], columns=["top", "bottom"])
-        parts.append(pairs.groupby(rows.cluster.to_numpy()).sum())
-    sums = np.hstack([part.to_numpy() for part in parts])
+        parts.append(pd.DataFrame([of["f1"] for of in rows.measures]).groupby(rows.cluster.to_numpy()).sum())
+    sums = np.hstack(parts)
     if not sums[:, 0].sum():
         return None
 
@@ -259,12 +256,7 @@ def normalisation_recovers(outcomes: Outcomes, **_: Any) -> Decision:  # noqa: A
 def report_shares(run: Run, outcomes: Outcomes, kind: Kind, *, model: str = "", source: str = "") -> None:
     """Report what the text derives from Table 5: the shares of F1 recovered, lost to misspelling, and lost in the end.
 
-    Args:
-        run: takes the values.
-        outcomes: rows of one run.
-        kind: released answers or this run's.
-        model: of the rerun.
-        source: the registry's name of the released file.
+    `outcomes` has the rows of one run: this one's by `model`, or released ones of the registry's file `source`.
     """
     for arm in ("format_b", "graphrag"):
         ids = [f"side_effects.text.{name}.{arm}" for name in ("recovery", "degradation", "degradation_left")]
@@ -273,12 +265,9 @@ def report_shares(run: Run, outcomes: Outcomes, kind: Kind, *, model: str = "", 
             for id in ids:
                 run.not_run(id, "F1 with names spelt right is 0, so there is nothing to recover.", kind=kind)
             continue
-        for id, score in zip(ids, (back, _complement(kept), _complement(back)), strict=True):
+        lost, left = (Score(1 - of.value, of.n, 1 - of.high, 1 - of.low) for of in (kept, back))
+        for id, score in zip(ids, (back, lost, left), strict=True):
             if kind == "rescored":
                 run.rescored(id, score, source=source)
             else:
                 run.rerun(id, score, model=model)
-
-
-def _complement(score: Score) -> Score:
-    return Score(1 - score.value, score.n, 1 - score.high, 1 - score.low)

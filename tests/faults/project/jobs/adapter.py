@@ -1,7 +1,10 @@
 """An adapter, made or loaded, with the log of its training."""
 
+import sys
+
 from helpers import lora, training
 from helpers.datasets import digest
+from helpers.settings import told
 
 TOLD = {"base": "m", "settings": {}, "train": [], "validation": [], "pairs": 1, "validation_pairs": 1, "cut": 0}
 COUNTS = {"tokens": 9, "trained_parameters": 1, "parameters": 2, "seconds": 1.0}
@@ -16,5 +19,10 @@ def make(folder):
     return lora.load(folder)
 
 
-log = training.kept(lora.ADAPTERS, "demo", ["pairs"], lora.load, make)
-print(log.adapter.sha256, log.adapter.rank, log.tokens, digest(log.adapter.folder / lora.WEIGHTS))
+def main():
+    log = training.kept(lora.ADAPTERS, "demo", ["pairs"], lora.load, make)
+    print(log.adapter.sha256, log.adapter.rank, log.tokens, digest(log.adapter.folder / lora.WEIGHTS))
+    return 0
+
+
+sys.exit(told(main))

@@ -3,7 +3,7 @@
 import sys
 from pathlib import Path
 
-from helpers.results import exchange, requests
+from helpers.results import requests
 from helpers.settings import told
 
 stored = [
@@ -11,7 +11,7 @@ stored = [
     for i in range(400)
 ]
 requests.Store(requests.STORE).put([row.sealed() for row in stored])
-if code := told(lambda: exchange.main(["export", "out.parquet"])):
+if code := told(lambda: requests.main(["export", "out.parquet"])):
     sys.exit(code)
 rows = requests.read(Path("out.parquet"))
 print(len(rows), rows[0].key, rows[-1].key)

@@ -1,10 +1,12 @@
 """An index of 1,500 texts, built or loaded, and searched."""
 
 import hashlib
+import sys
 
 import numpy as np
 
 from helpers import indexes, vectors
+from helpers.settings import told
 
 
 class Letters(vectors.Encoder):
@@ -20,7 +22,12 @@ class Letters(vectors.Encoder):
         return np.zeros(len(texts), dtype=bool)
 
 
-letters = Letters()
-index = indexes.cached_index("demo", [f"text {i}" for i in range(1500)], letters, progress=False)
-scores, ids = index.search(letters.encode(["text 3", "text 99", "other"]), 4)
-print(ids.tolist(), scores.round(4).tolist())
+def main():
+    letters = Letters()
+    index = indexes.cached_index("demo", [f"text {i}" for i in range(1500)], letters, progress=False)
+    scores, ids = index.search(letters.encode(["text 3", "text 99", "other"]), 4)
+    print(ids.tolist(), scores.round(4).tolist())
+    return 0
+
+
+sys.exit(told(main))

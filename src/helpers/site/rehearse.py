@@ -1,0 +1,88 @@
+"""A rehearsal of the paper profile on a small machine: its paths at smoke sizes, and what of its promises they fill.
+
+python -m helpers.site.rehearse prepare   make a project of links in _build/rehearsal, with a profile `paper` of its own
+python -m helpers.site.rehearse list      each printed number that a rerun is promised for: filled or not, and why
+"""
+
+import argparse
+import shutil
+import sys
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pandas as pd
+import yaml
+
+from helpers.results.published import papers, published
+from helpers.settings import BUILD, NOTEBOOKS, ROOT, read_profile, told
+from helpers.site.parameters import declared
+from helpers.vectors import DEFAULT_ENCODER
+
+FOLDER = BUILD / "rehearsal"
+STEPS = 2  # of every training
+MOST = 8  # of what the paper profile counts and the smoke profile does not name
+LINKED = ("Makefile", "src", "data", ".venv", ".venv-llm", "locks", "requirements.lock", "pyproject.toml", "book")
+
+
+def rehearsed(paper: Mapping[str, Any], smoke: Mapping[str, Any], defaults: Mapping[str, Any]) -> dict[str, Any]:
+    """The parameters of a notebook: paths of the paper profile, numbers of smoke, models of what it declares."""
+    return {name: _small(name, paper.get(name), smoke.get(name), defaults[name]) for name in {**smoke, **paper}}
+
+
+def _small(name: str, paper: Any, smoke: Any, default: Any) -> Any:  # noqa: ANN401  # whatever YAML holds
+    if name.endswith("steps"):
+        return STEPS
+    if isinstance(paper, str):
+        return DEFAULT_ENCODER if name in ("encoder", "reranker_encoder") else default
+    if isinstance(paper, list | bool) or (isinstance(paper, dict) and smoke is None):
+        return paper
+    if isinstance(smoke, dict) and "steps" in smoke:
+        return {**smoke, "steps": STEPS}
+    return min(paper, default or paper, MOST) if smoke is None else smoke
+
+
+def prepare() -> None:
+    """Link the project's parts into `FOLDER`, and write the rehearsal's profile there."""
+    paper, smoke = read_profile("paper"), read_profile("smoke")
+    notebooks = sorted(NOTEBOOKS.glob("*.ipynb"))
+    whole: dict[str, Any] = {"defaults": {**smoke["defaults"], "data": "auto"}}
+    for path in notebooks:
+        whole[path.stem] = rehearsed(paper.get(path.stem) or {}, smoke.get(path.stem) or {}, declared(path))
+    shutil.rmtree(FOLDER / "notebooks", ignore_errors=True)
+    (FOLDER / "notebooks" / "profiles").mkdir(parents=True)
+    for source in (*(ROOT / name for name in LINKED), *notebooks):
+        link = FOLDER / source.relative_to(ROOT)
+        if source.exists() and not link.is_symlink():
+            link.symlink_to(source)
+    (FOLDER / "notebooks" / "profiles" / "paper.yml").write_text(yaml.safe_dump(whole), encoding="utf-8")
+
+
+def promised() -> pd.DataFrame:
+    """Every printed number that a rerun is promised for: id, whether it is filled, and with what or why not."""
+    from helpers.site.scoreboard import scoreboard  # noqa: PLC0415  # a second, which preparing should not cost
+
+    ids = {number.id for paper in papers() for number in published(paper).numbers if not number.why_no_rerun}
+    board = scoreboard(profile="paper")
+    board = board[board["id"].isin(ids)]
+    filled = board["rerun"].notna()
+    told = board["rerun_why"].where(~filled, board["rerun_notebook"] + " " + board["rerun_model"])
+    return board[["id", "paper"]].assign(filled=filled, why=told)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """The command line."""
+    parser = argparse.ArgumentParser(prog="python -m helpers.site.rehearse", description="Rehearse the paper profile.")
+    parser.add_argument("do", choices=("prepare", "list"))
+    if parser.parse_args(arguments).do == "prepare":
+        prepare()
+        return 0
+    cells = promised()
+    for cell in cells.itertuples():
+        sys.stdout.write(f"{'filled' if cell.filled else 'EMPTY '}  {cell.id}: {cell.why}\n")
+    for paper, of in cells.groupby("paper", sort=False):
+        sys.stdout.write(f"{paper}: {int(of['filled'].sum())} of {len(of)} promised numbers are filled\n")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(told(main))

@@ -1,0 +1,109 @@
+"""BiomedRAG's retriever as a whole: memory, taught scorer, and the document that it chooses (biomedrag.md, 4.2).
+
+P_LLM(y | d, x) is read from the served model's log-likelihoods, one request for each input x, document d and answer y,
+and kept for ever. vLLM computes a prompt anew when it is asked for its log-probabilities, cached prefix or not, so
+these prompts hold nothing that all have in common: no instruction, just document, input and answer.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from helpers.llm import LLM
+from helpers.results.record import Run
+from helpers.vectors import Remembering
+from papers.biomedrag import encoder_tuning
+from papers.biomedrag.corpora import Example
+from papers.biomedrag.memory import Document, Memory, pair_vectors
+from papers.biomedrag.scorer import ETA, Objective, Scorer, train
+
+
+@dataclass(frozen=True)
+class Retriever:
+    """Chooses a document for each input. `permuted` and `diverse`: see `Memory.candidates`."""
+
+    memory: Memory
+    scorer: Scorer
+    permuted: int = 2
+    diverse: bool = True
+
+    def __call__(self, examples: Sequence[Example]) -> list[Document]:
+        """The document of each example's candidates that the scorer weighs highest."""
+        texts = [e.text for e in examples]
+        candidates = self.memory.candidates(texts, diverse=self.diverse, permuted=self.permuted)
+        inputs, vectors = pair_vectors(texts, candidates, self.scorer.encoder or self.memory.encoder)
+        return [of_x[self.scorer.choose(x, v)] for x, of_x, v in zip(inputs, candidates, vectors, strict=True)]
+
+
+def likelihood_prompt(example: Example, document: Document) -> tuple[str, str]:
+    """Context and continuation whose log-likelihood is log P_LLM(y | d, x): document, input, and the label as y.
+
+    The answer is the label also where triples are extracted: the released scorer is taught on the relation.
+    """
+    shots = "".join(f"{shot.text} => {shot.label}\n" for shot in document.shots)
+    return f"{shots}{example.text} =>", f" {example.label}"
+
+
+def learn(
+    memory: Memory,
+    llm: LLM,
+    examples: Sequence[Example],
+    *,
+    run: Run | None = None,
+    objective: Objective = "text",
+    eta: float = ETA,
+    epochs: int = 100,
+    seed: int = 0,
+    permuted: int = 2,
+    diverse: bool = True,
+    tuned_encoder: str = "",
+) -> Retriever:
+    """Ask the LLM for P_LLM(y | d, x) of each candidate of each example, and train a scorer on it.
+
+    Args:
+        memory: where candidates come from.
+        llm: the teacher.
+        examples: inputs with answers, none of them in the memory.
+        run: takes what it took, and the encoder that was fine-tuned.
+        objective, eta, epochs: see `scorer.train`.
+        seed: of fine-tuning.
+        permuted, diverse: see `Memory.candidates`.
+        tuned_encoder: an encoder to fine-tune in place of a projection, see `encoder_tuning.tuned`.
+
+    Raises:
+        ValueError: there are no examples.
+        helpers.engine_install.EngineError: the encoder cannot be loaded or fine-tuned.
+        helpers.completions.CapabilityError: the engine gives no log-probabilities of a prompt.
+    """
+    texts = [e.text for e in examples]
+    candidates = memory.candidates(texts, diverse=diverse, permuted=permuted)
+    pairs = [likelihood_prompt(x, d) for x, of_x in zip(examples, candidates, strict=True) for d in of_x]
+    began = time.perf_counter()
+    answers = llm.loglikelihood_many(pairs, label="P_LLM")
+    asked = time.perf_counter()
+    ends = np.cumsum([len(of_x) for of_x in candidates])
+    values = np.split(np.array([a.total for a in answers]), ends[:-1])
+    name = examples[0].id.partition(".")[0] if examples else ""
+    if tuned_encoder:
+        taught = [
+            {"text": text, "documents": [d.text for d in of_x], "loglikelihoods": of_one.tolist()}
+            for text, of_x, of_one in zip(texts, candidates, values, strict=True)
+        ]
+        encoder = encoder_tuning.tuned(taught, tuned_encoder, objective=objective, eta=eta, seed=seed)
+        identity = np.eye(encoder.dimension, dtype=np.float32)
+        scorer = Scorer(identity, eta, encoder.losses, Remembering(encoder))
+        if run:
+            run.timing(f"{name}: fine-tuning the encoder", encoder.seconds, inputs=len(examples))
+            role = f"{name}: scores documents"
+            run.model(f"{encoder.base}, fine-tuned", encoder.digest, "encoder", encoder.engine, role)
+    else:
+        inputs, vectors = pair_vectors(texts, candidates, memory.encoder)
+        scorer = train(list(inputs), vectors, values, objective=objective, eta=eta, epochs=epochs)
+    if run:
+        run.timing(f"{name}: likelihoods", asked - began, pairs=len(pairs))
+        run.timing(f"{name}: training the scorers", time.perf_counter() - asked)
+    return Retriever(memory, scorer, permuted, diverse)

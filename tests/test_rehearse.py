@@ -1,0 +1,58 @@
+"""The rehearsal of the paper profile: small, without a GPU, and honest about what it fills."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from helpers.engine_install import EMBEDDED_MODELS
+from helpers.settings import NOTEBOOKS, read_profile
+from helpers.site import rehearse, scoreboard
+from helpers.site.parameters import declared
+
+SMALLEST = "SmolLM2-135M-Instruct"
+
+
+def flat(value: Any) -> list[Any]:
+    of = value.values() if isinstance(value, dict) else value if isinstance(value, list) else None
+    return [value] if of is None else [leaf for part in of for leaf in flat(part)]
+
+
+@pytest.mark.parametrize("notebook", sorted(NOTEBOOKS.glob("*.ipynb")), ids=lambda path: path.stem)
+def test_a_rehearsal_walks_the_papers_paths_in_two_steps_with_models_that_need_no_gpu(notebook: Path):
+    paper, smoke = (read_profile(profile).get(notebook.stem) or {} for profile in ("paper", "smoke"))
+    given = rehearse.rehearsed(paper, smoke, declared(notebook))
+    assert given.keys() == {**paper, **smoke}.keys()
+    assert given.keys() <= declared(notebook).keys()
+    assert not [name for name in flat(given) if isinstance(name, str) and "/" in name]
+    assert {given.get(f"{kind}_model") or SMALLEST for kind in ("small", "second", "llm")} <= EMBEDDED_MODELS.keys()
+    steps = [given[k] for k in given if k.endswith("steps")] + [given[k]["steps"] for k in given if k == "finetune"]
+    assert set(steps) <= {2}
+    assert given.get("lora_recipe") == paper.get("lora_recipe")
+
+
+def test_a_rehearsal_is_a_project_of_links_with_a_paper_profile_of_its_own(tmp_path: Path, monkeypatch):
+    monkeypatch.setattr(rehearse, "FOLDER", tmp_path / "rehearsal")
+    for _ in range(2):  # again, as after an edit
+        rehearse.prepare()
+    profile = yaml.safe_load((tmp_path / "rehearsal/notebooks/profiles/paper.yml").read_text())
+    assert profile["defaults"]["llm_model"] == SMALLEST
+    assert (tmp_path / "rehearsal/src/helpers").is_dir()
+    assert (tmp_path / "rehearsal/notebooks/15_qarag_finetune.ipynb").is_file()
+    assert not (tmp_path / "rehearsal/_build").exists()
+
+
+def test_every_promised_number_is_listed_as_filled_or_not(monkeypatch, capsys):
+    board = scoreboard.scoreboard("clinical_notes", "laptop")
+    monkeypatch.setattr(
+        scoreboard, "scoreboard", lambda **_: board.assign(rerun=board["id"].eq(board["id"].iloc[0]).map({True: 0.5}))
+    )
+    cells = rehearse.promised()
+    assert set(cells["id"]) <= set(board["id"])
+    assert rehearse.main(["list"]) == 0
+    shown = capsys.readouterr().out
+    assert shown.count("EMPTY") == len(cells) - int(cells["filled"].sum())
+    assert f"of {len(cells)} promised numbers are filled" in shown
