@@ -30,6 +30,13 @@ def read_statement(reply: str) -> str:
     return re.split(r";|\n\s*\n", text[begun.start() :])[0].strip() if begun else ""
 
 
+def _for_model(refusal: str) -> str:
+    """Why a statement was not run: no server's own words, so that the stored replies to it hold on every server."""
+    if "refused it" in refusal:
+        return "Refused: it is not valid Cypher, or uses what this graph does not have."
+    return f"{'Stopped' if 'was stopped' in refusal else 'Not allowed'}: {refusal[:300]}"
+
+
 def run_statement(graph: Graph, cypher: str, *, max_rows: int = 100, timeout: float = 5.0) -> Attempt:
     """Run a statement that a model wrote, read-only, and read its column of names: the only one, or `answer`."""
     if not cypher:
@@ -37,9 +44,7 @@ def run_statement(graph: Graph, cypher: str, *, max_rows: int = 100, timeout: fl
     try:
         found = graph.read_untrusted(cypher, max_rows=max_rows, timeout=timeout)
     except CypherRejected as error:
-        message = str(error)
-        kind = "Stopped" if "was stopped" in message else "Refused" if "refused it" in message else "Not allowed"
-        return Attempt(cypher, problem=f"{kind}: {message[:300]}")
+        return Attempt(cypher, problem=_for_model(str(error)))
     columns = list(found.rows[0]) if found.rows else []
     values = [row.get(columns[0] if len(columns) == 1 else "answer") for row in found.rows]
     problem = ""
