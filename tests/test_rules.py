@@ -9,11 +9,13 @@ import numpy as np
 import pytest
 from hypothesis import given, strategies as st
 
-from helpers.results import metrics, rules, verdicts
+from helpers.results import metrics, rules
 from helpers.results.answers import Answer
 from helpers.results.metrics import Score, proportion
 from helpers.results.outcomes import Outcomes
+from helpers.results.paired import paired_means
 from helpers.results.published import Rule
+from helpers.results.records import TESTED
 
 SMALL = "Qwen2.5-Coder-1.5B-Instruct"
 
@@ -87,16 +89,16 @@ def test_an_undecided_claim_names_the_units_that_would_decide_it():
 def test_the_units_needed_give_the_power_that_they_promise():
     rng = np.random.default_rng(1)
     true, bound = 0.62, 0.5
-    needed = verdicts.needed(proportion(31, 50), true, 50, bound)
+    needed = rules.needed(proportion(31, 50), true, 50, bound)
     assert needed is not None
     scores = [proportion(int(rng.binomial(needed, true)), needed) for _ in range(400)]
-    assert 0.7 < np.mean([verdicts.above(score, bound) == "agrees" for score in scores]) < 0.95
+    assert 0.7 < np.mean([rules.above(score, bound) == "agrees" for score in scores]) < 0.95
 
 
 @given(st.floats(0, 1), st.floats(0.001, 0.5), st.integers(1, 30))
 def test_an_interval_of_several_parts_holds_that_of_one(value, half, parts):
     score = Score(value, 100, value - half, value + half)
-    wide = verdicts.widened(score, value, parts)
+    wide = rules.widened(score, value, parts)
     assert wide.low <= score.low + 1e-12
     assert wide.high >= score.high - 1e-12
     assert math.isclose(value - wide.low, wide.high - value, abs_tol=1e-9)
@@ -105,7 +107,7 @@ def test_an_interval_of_several_parts_holds_that_of_one(value, half, parts):
 def test_bonferronis_interval_of_a_mean_is_the_normal_one():
     values = np.random.default_rng(2).normal(0.3, 1, 4000)
     score = metrics.bootstrap(values)
-    wide = verdicts.widened(score, score.value, 5)
+    wide = rules.widened(score, score.value, 5)
     half = 2.5758 * values.std(ddof=1) / math.sqrt(len(values))  # the normal quantile of 0.995
     assert math.isclose(wide.high - score.value, half, rel_tol=0.05)
 
@@ -113,3 +115,54 @@ def test_bonferronis_interval_of_a_mean_is_the_normal_one():
 def test_a_rule_about_a_measure_that_no_answer_has_tests_nothing():
     decision = found(outcomes(a=[1] * 40), above="a", bound=0.5, measure="cites")
     assert (decision.verdict, decision.reason) == ("not run", "no answers")
+
+
+def interval(low: float, high: float) -> Score:
+    return Score((low + high) / 2, 100, low, high)
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "p", "verdict"),
+    [
+        (0.03, 0.26, 0.02, "agrees"),
+        (-0.13, 0.24, 1.0, "undecided"),  # as wide as a run of 16 questions leaves it
+        (0.11, 0.78, 0.25, "undecided"),  # six questions cannot be significant
+        (-0.004, 0.010, 0.6, "differs"),  # room for one point at most
+        (-0.15, -0.05, 0.001, "differs"),
+        (-0.27, 0.0, 0.07, "differs"),
+    ],
+)
+def test_better_needs_significance_and_worse_needs_the_whole_interval(low, high, p, verdict):
+    assert rules.better(interval(low, high), p) == verdict
+
+
+def test_parity_is_not_the_lack_of_a_significant_difference():
+    assert rules.on_par(interval(-0.389, 0.014)) == "undecided"
+    assert rules.on_par(interval(-0.03, 0.04)) == "agrees"
+    assert rules.on_par(interval(-0.776, -0.493)) == "differs"
+
+
+@given(st.floats(-1, 1), st.floats(0, 1), st.floats(-1, 1))
+def test_above_and_below_never_both_hold(low, width, bound):
+    value = interval(low, low + width)
+    above, below = rules.above(value, bound), rules.below(value, bound)
+    assert "agrees" in (above, below) or {above, below} <= {"undecided", "differs"}
+    assert not (above == below == "agrees")
+    assert (above == "undecided") == (low <= bound < low + width)
+
+
+@given(st.lists(st.sampled_from(TESTED), min_size=1))
+def test_one_part_refuted_refutes_the_claim(parts):
+    found = rules.all_of(parts)
+    assert (found == "differs") == ("differs" in parts)
+    assert (found == "agrees") == all(part == "agrees" for part in parts)
+    with pytest.raises(ValueError, match="at least one part"):
+        rules.all_of([])
+
+
+def test_more_questions_decide_what_few_leave_open():
+    rng = np.random.default_rng(0)
+    for n, verdict in ((8, "undecided"), (2000, "agrees")):
+        right = (rng.random(n) < 0.6).astype(float)
+        test = paired_means(right, np.zeros(n) + 0.5, draws=500)
+        assert rules.better(test, test.p) == verdict

@@ -10,7 +10,7 @@ import pytest
 from test_book import CHAPTER, notebook, save_record, write
 
 from helpers.results import records
-from helpers.results.verdicts import TESTED, Verdict
+from helpers.results.records import TESTED, Verdict
 from helpers.site import book
 from helpers.site.chapters import Chapter
 

@@ -3,8 +3,6 @@
 A run writes them to `_build/answers`; those of the reference run are in `data/answers`, a Parquet file for each arm.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace

@@ -1,7 +1,5 @@
 """Asks a table of answers, of a run, of a release or one's own, for ways in which its scores mislead."""
 
-from __future__ import annotations
-
 import re
 import sys
 from collections.abc import Iterator, Sequence
@@ -19,7 +17,7 @@ from helpers.results import answers, figures, paired
 from helpers.results.metrics import Column, proportion
 from helpers.results.outcomes import Outcomes
 from helpers.results.paired import Paired
-from helpers.results.verdicts import ALPHA
+from helpers.results.rules import ALPHA
 from helpers.settings import told as settled
 
 PLACE: Final = "place"  # measure: characters of what the model was shown, to the end of what had to be found

@@ -3,8 +3,6 @@
 python -m helpers.results.compare NOTEBOOK [--models A B] [--measure MEASURE]
 """
 
-from __future__ import annotations
-
 import argparse
 import sys
 from collections.abc import Mapping, Sequence

@@ -1,7 +1,5 @@
 """The measures of one answer: what goes into them, their names for a reader and their units."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Collection, Hashable, Mapping
 from functools import lru_cache

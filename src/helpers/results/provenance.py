@@ -1,7 +1,5 @@
 """What a run was made with and on: code, machine, packages. It tells what was run, never whose machine it was."""
 
-from __future__ import annotations
-
 import json
 import os
 import platform

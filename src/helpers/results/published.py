@@ -8,12 +8,11 @@ import re
 from collections.abc import Callable, Sequence
 from functools import lru_cache
 from pathlib import Path
-from typing import Annotated, Literal, TypeVar
+from typing import Annotated, Final, Literal, TypeVar
 
 import yaml
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
 
-from helpers.results.verdicts import ON_PAR
 from helpers.settings import PUBLISHED, PublicError
 
 Unit = Literal["fraction", "percentage_points", "seconds", "per_second", "count"]
@@ -24,6 +23,8 @@ RERUN_TOLERANCE: dict[Unit, float] = {"fraction": 0.02, "percentage_points": 2.0
 """How far a rerun may lie from the printed number. Speed, a property of the machine, is not compared."""
 _NUMERAL = re.compile(r"\d[\d,]*(?:\.(\d+))?")
 EntryT = TypeVar("EntryT", bound="Entry")
+WORTHWHILE: Final = 0.02  # the smallest gain that counts, of measures within 0 and 1: the tolerance of a rerun number
+ON_PAR: Final = 0.05  # how much worse something may be that is on par, of measures within 0 and 1
 
 
 class RecordError(PublicError, ValueError):
@@ -131,7 +132,7 @@ class Rule(Strict):
     than: Arms = ()
     measure: str = "accuracy"
     bound: float | None = None
-    margin: float | None = Field(default=None, description="default: `verdicts.WORTHWHILE`, for on_par `ON_PAR`")
+    margin: float | None = Field(default=None, description="default: `WORTHWHILE`, for on_par `ON_PAR`")
     where: dict[str, tuple[str, ...]] = Field(default_factory=dict, description="columns or strata, and their values")
     each: str = Field(default="", description="a column, within each of whose values it must hold")
     scope: Arms = Field(default=(), description="words of the names of the models that the claim is about")

@@ -20,7 +20,7 @@ from helpers.results.answers import Answer, Unit, answered
 from helpers.results.metrics import Score
 from helpers.results.provenance import Json, machine, public_parameters
 from helpers.results.published import Basis, Kind, RecordError, published
-from helpers.results.verdicts import Untested, Verdict
+from helpers.results.records import Untested, Verdict
 from helpers.settings import BUILD, NOTEBOOKS, Profile, profile_model, run_name, settings
 
 if TYPE_CHECKING:

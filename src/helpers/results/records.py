@@ -1,7 +1,5 @@
 """Stored records of runs: their parts, their seal, and reading them."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import logging
@@ -9,17 +7,33 @@ import os
 from collections.abc import Mapping
 from datetime import datetime
 from pathlib import Path
-from typing import Annotated, Any, Literal, TypeVar, cast
+from typing import Annotated, Any, Final, Literal, TypeVar, cast
 
 from pydantic import Field, StringConstraints, ValidationError
 
 from helpers.download import digest
 from helpers.results.provenance import scrubbed, without_addresses
 from helpers.results.published import Basis, Entry, Kind, RecordError, Strict
-from helpers.results.verdicts import Untested, Verdict
 from helpers.settings import BUILD, Profile, profile_model
 
 log = logging.getLogger(__name__)
+
+Tested = Literal["agrees", "differs", "undecided"]
+Verdict = Literal["agrees", "differs", "undecided", "not run", "cannot be run"]
+
+TESTED: Final[tuple[Tested, ...]] = ("agrees", "differs", "undecided")  # the verdicts of a claim that a run has tested
+
+Untested = Literal["stand-in", "forced tie", "too few", "no answers", "judge at chance", "not public", "one model"]
+UNTESTED: Final[dict[Untested, str]] = {
+    "stand-in": "The claim is about other models; the one that answered here stood in for them.",
+    "forced tie": "The arms were handed the same text, so they cannot differ.",
+    "too few": "So few units cannot decide the claim, whatever the answers.",
+    "no answers": "An arm that the claim names has no answers here.",
+    "judge at chance": "The judge cannot tell right from wrong answers.",
+    "one model": "The claim compares models, and one has answered.",
+    "not public": "The data or the models that would decide it are not public.",
+}
+"""Why a claim is not tested, in a word and in a sentence."""
 
 Status = Literal["not run", "cannot be run"]
 RECORDS = BUILD / "records"

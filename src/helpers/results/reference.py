@@ -1,7 +1,5 @@
 """Makes this machine's run the reference that a fresh clone shows: records, notebooks, answers, requests, adapters."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

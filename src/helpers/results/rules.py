@@ -3,29 +3,53 @@
 The arms that a rule names are the family of its tests, so an arm added elsewhere cannot change a verdict.
 """
 
-from __future__ import annotations
-
 import importlib
+import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import product
-from typing import Any
+from statistics import NormalDist
+from typing import Any, Final, NamedTuple, Protocol
 
 import pandas as pd
 
-from helpers.results import figures, verdicts
+from helpers.results import figures
 from helpers.results.measures import measure_label, unit
 from helpers.results.metrics import Score
 from helpers.results.outcomes import PAIRING, Comparison, Outcomes
-from helpers.results.published import Basis, Rule
+from helpers.results.published import ON_PAR, WORTHWHILE, Basis, Rule
 from helpers.results.record import Run
-from helpers.results.verdicts import Interval, Tested, Untested, Verdict
+from helpers.results.records import TESTED, Tested, Untested, Verdict
 
 SOURCES: Mapping[Basis, str] = {"printed": "printed", "rescored": "released", "rerun": "rerun"}
 TOLD: Mapping[Basis, str] = {"printed": "printed numbers", "rescored": "released answers", "rerun": "this run"}
-Judge = Callable[[Interval], Tested]
+CAPTION = "Claims"  # of the table of verdicts; the book shows a list in its place
 FORCED = 0.98  # share of units in which arms that were handed the same cannot but tie
+
+ALPHA: Final = 0.05
+
+# not scipy's, which takes most of a second to import, at each `make` and in each kernel
+_quantile: Final = NormalDist().inv_cdf
+
+
+class Interval(Protocol):
+    """What has a 95 % interval: a `Score`, or the difference of a `Paired`."""
+
+    @property
+    def low(self) -> float: ...  # noqa: D102
+    @property
+    def high(self) -> float: ...  # noqa: D102
+
+
+class Limits(NamedTuple):
+    """An interval at a level of its own."""
+
+    low: float
+    high: float
+
+
+Judge = Callable[[Interval], Tested]
 
 
 def disagreements(run: Run) -> figures.Html:
@@ -75,7 +99,7 @@ def decide(run: Run, outcomes: Outcomes, *claims: str, **facts: Any) -> figures.
             run.claim(claim.id, test=rule, kind=kind, **vars(decision))
             told = {"verdict": decision.verdict, "because": decision.why, "rule": rule}
             rows.append({"claim": claim.text, "on": TOLD[kind], **told})
-    return figures.table(pd.DataFrame(rows), "Claims", sample=outcomes.sample)
+    return figures.table(pd.DataFrame(rows), CAPTION, sample=outcomes.sample)
 
 
 def evaluate(
@@ -87,7 +111,7 @@ def evaluate(
     mine = outcomes.where(source="rerun", **({"arm": rule.arms} if rule.arms else {}))
     served: Iterable[str] = facts.get("served") or mine.frame.model.unique() if kind == "rerun" and rule.scope else ()
     other = [m for m in served if m and not any(word.lower() in m.lower() for word in rule.scope)]
-    if found.verdict in verdicts.TESTED and other:
+    if found.verdict in TESTED and other:
         why = f"The claim is about {' and '.join(rule.scope)} models; {' and '.join(other)} answered. {found.why}"
         return Decision("not run", why, found.p, "stand-in")
     if kind == "rescored" and found.verdict == "undecided":
@@ -115,11 +139,11 @@ def _evaluated(rule: Rule, rows: Outcomes, kind: Basis, paper: str, facts: Mappi
 
 
 def _joined(parts: list[Decision]) -> Decision:
-    if absent := next((part for part in parts if part.verdict not in verdicts.TESTED), None):
+    if absent := next((part for part in parts if part.verdict not in TESTED), None):
         return absent
     tested: list[Any] = [part.verdict for part in parts]
     ps = [part.p for part in parts if part.p is not None]
-    verdict = verdicts.all_of(tested)
+    verdict = all_of(tested)
     units = max((part.needed for part in parts if part.needed), default=None) if verdict == "undecided" else None
     return Decision(verdict, " ".join(part.why for part in parts), max(ps, default=None), needed=units)
 
@@ -132,15 +156,15 @@ def _compared(rule: Rule, rows: Outcomes, parts: int) -> Decision:
         why = f"A tie is forced: in {figures.number(same)} of the units the arms were handed the same. {told}"
         return Decision("not run", why, p, "forced tie")
     clusters = rows.frame.cluster.nunique()
-    if rule.better and 2.0 ** (1 - clusters) >= verdicts.ALPHA / len(family):
+    if rule.better and 2.0 ** (1 - clusters) >= ALPHA / len(family):
         why = f"A randomisation of {clusters} clusters cannot be significant, whatever the answers. {told}"
         return Decision("not run", why, p, "too few")
-    default = verdicts.WORTHWHILE if rule.better else verdicts.ON_PAR
+    default = WORTHWHILE if rule.better else ON_PAR
     margin = default if rule.margin is None else rule.margin
     if rule.better:
-        judges: list[Judge] = [partial(verdicts.better, p=c.p, worthwhile=margin) for c in family]
+        judges: list[Judge] = [partial(better, p=c.p, worthwhile=margin) for c in family]
     else:
-        judges = [partial(verdicts.on_par, margin=margin)] * len(family)
+        judges = [partial(on_par, margin=margin)] * len(family)
     measured = [(c.test, c.test.difference, c.test.n) for c in family]
     return _judged(told, p, judges, measured, parts, (0.0, margin) if rule.better else (-margin,))
 
@@ -155,9 +179,9 @@ def _judged(
 ) -> Decision:
     """The decision on intervals with their values and units, and how many units would decide it if it is undecided."""
     found = [judge(of[0]) for judge, of in zip(judges, measured, strict=True)]
-    wider = [verdicts.widened(interval, value, parts * len(measured)) for interval, value, _ in measured]
-    verdict = verdicts.all_of(found, [judge(interval) for judge, interval in zip(judges, wider, strict=True)])
-    open_ = [verdicts.needed(*of, *bounds) for of, one in zip(measured, found, strict=True) if one != "agrees"]
+    wider = [widened(interval, value, parts * len(measured)) for interval, value, _ in measured]
+    verdict = all_of(found, [judge(interval) for judge, interval in zip(judges, wider, strict=True)])
+    open_ = [needed(*of, *bounds) for of, one in zip(measured, found, strict=True) if one != "agrees"]
     units = max((n for n in open_ if n), default=None)
     if verdict != "undecided" or units is None:
         return Decision(verdict, told, p)
@@ -191,7 +215,65 @@ def _bounded(rule: Rule, rows: Outcomes, parts: int) -> Decision:
     )
     bound = rule.bound or 0.0
     if rule.exactly:
-        return Decision(verdicts.exactly(all(score.value == bound for score in scores.values())), f"{told}.")
-    judge = partial(verdicts.above if rule.above else verdicts.below, bound=bound)
+        return Decision(exactly(all(score.value == bound for score in scores.values())), f"{told}.")
+    judge = partial(above if rule.above else below, bound=bound)
     measured = [(s, s.value, s.n) for s in scores.values()]
     return _judged(f"{told}.", None, [judge] * len(scores), measured, parts, (bound,))
+
+
+def widened(interval: Interval, value: float, parts: int) -> Interval:
+    """The interval of one of several parts at Bonferroni's level: either side grows by the ratio of normal quantiles.
+
+    One part refutes a claim, so refutation uses it; support needs all, with plain intervals (Berger 1982).
+    """
+    if parts == 1:
+        return interval
+    wider = _quantile(ALPHA / 2 / parts) / _quantile(ALPHA / 2)
+    return Limits(value - wider * (value - interval.low), value + wider * (interval.high - value))
+
+
+def needed(interval: Interval, value: float, n: int, *bounds: float) -> int | None:
+    """Units with which the interval of `value`, now on `n`, would exclude the nearest bound with a power of 80 %."""
+    factor = 1 + _quantile(1 - 0.8) / _quantile(ALPHA / 2)
+    found = []
+    for bound in bounds:
+        side = value - interval.low if bound < value else interval.high - value
+        if side > 0 and abs(value - bound) > 1e-9:
+            found.append(math.ceil(n * (factor * side / (value - bound)) ** 2))
+    return min(found, default=None)
+
+
+def better(difference: Interval, p: float, *, worthwhile: float = WORTHWHILE) -> Tested:
+    """Agrees if the first arm is significantly better, differs if there is no room for a gain that is `worthwhile`."""
+    if p < ALPHA and difference.low + difference.high > 0:
+        return "agrees"
+    return "differs" if difference.high < worthwhile else "undecided"
+
+
+def on_par(difference: Interval, *, margin: float = ON_PAR) -> Tested:
+    """Whether the first arm is at most `margin` worse than the second (a test of non-inferiority)."""
+    return above(difference, -margin)
+
+
+def above(value: Interval, bound: float) -> Tested:
+    """Whether a value lies above a bound: agrees or differs if its whole interval says so, else undecided."""
+    return "agrees" if value.low > bound else "differs" if value.high <= bound else "undecided"
+
+
+def below(value: Interval, bound: float) -> Tested:
+    """Whether a value lies below a bound."""
+    return above(Limits(-value.high, -value.low), -bound)
+
+
+def all_of(verdicts: Iterable[Tested], widened: Iterable[Tested] | None = None) -> Tested:
+    """The verdict of a claim that holds only if each part does; only the parts `widened`, if given, refute it."""
+    found = set(verdicts)
+    if not found:
+        raise ValueError("A claim needs at least one part that was tested.")
+    refuted = "differs" in (found if widened is None else set(widened))
+    return "differs" if refuted else "agrees" if found == {"agrees"} else "undecided"
+
+
+def exactly(holds: bool) -> Tested:
+    """The verdict where counting decides and nothing is sampled."""
+    return "agrees" if holds else "differs"

@@ -3,8 +3,6 @@
 python -m helpers.results.show NOTEBOOK [--arm ARM] [--unit UNIT]
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import sys

@@ -6,8 +6,6 @@ python -m helpers.results.trec NOTEBOOK
 say which one a question was taken from. A rank that a row does not list is named `unlisted-<rank>`.
 """
 
-from __future__ import annotations
-
 import argparse
 import sys
 from collections.abc import Iterator, Sequence

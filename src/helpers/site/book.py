@@ -22,7 +22,7 @@ import jinja2
 import jupyter_book
 import yaml
 
-from helpers.results import compare
+from helpers.results import compare, rules
 from helpers.results.figures import SCORES, inline
 from helpers.results.outcomes import Outcomes
 from helpers.results.published import RecordError
@@ -41,6 +41,8 @@ NOT_STAGED: Final = ("ext", "reference")
 HEADLINE: Final = ("side_effects.table1", "accuracy")  # beginning and end of the ids that the picture shows
 WIDGETS: Final = "application/vnd.jupyter.widget"
 ELSEWHERE: Final = ("http:", "https:", "//")
+CLAIMS: Final = f"{rules.CAPTION}</caption>"
+_LISTED: Final = '<p>The <a href="#claims">list of claims</a> above has each verdict, its evidence and its rule.</p>'
 Columns = Callable[[dict[str, Any]], str]
 
 
@@ -171,6 +173,7 @@ def _staged(
     title = f"{number[0]} \N{MIDDLE DOT} {heading(path)}" if number else heading(path)
     notebook = read_notebook(path)
     notebook["metadata"] = {k: v for k, v in notebook["metadata"].items() if k not in ("widgets", "papermill")}
+    listed = findings(record) if record else ""
     opening: list[dict[str, Any]] = []
     for place, cell in enumerate(notebook["cells"], 1):
         if cell["cell_type"] == "code":
@@ -187,6 +190,8 @@ def _staged(
                     )
                 if (scores := output.get("data", {}).pop(SCORES, None)) and columns:
                     output["data"]["text/html"] = columns(scores)
+                if listed and CLAIMS in "".join(output.get("data", {}).get("text/html", "")):
+                    output["data"] = {"text/html": _LISTED}
             if "opening" in tags:
                 opening += filter(_opens, cell["outputs"])
                 cell["outputs"] = [o for o in cell["outputs"] if not _opens(o)]
@@ -194,7 +199,7 @@ def _staged(
             # the chapter beside it has the same targets
             cell["source"] = re.sub(r"(?m)^\([\w-]+\)=\n", "", cell["source"])
     first = notebook["cells"][0]
-    first["source"] = f"{first['source'].partition(chr(10))[2]}\n\n{findings(record) if record else ''}\n\n{told}"
+    first["source"] = f"{first['source'].partition(chr(10))[2]}\n\n{listed}\n\n{told}"
     head = {"cell_type": "markdown", "metadata": {}, "source": f"# {title}{suffix}\n\n{banner}"}
     # MyST-NB leaves out cells without a source
     code = {"cell_type": "code", "metadata": {"tags": ["remove-input"]}, "execution_count": None, "source": "..."}

@@ -9,8 +9,8 @@ import pandas as pd
 from helpers.results import figures
 from helpers.results.markup import Markup, escape
 from helpers.results.published import Kind, papers as declared_papers, published
+from helpers.results.records import TESTED, UNTESTED
 from helpers.results.requests import RELEASED, Store, working
-from helpers.results.verdicts import TESTED, UNTESTED
 from helpers.site import build, pieces, viewer
 from helpers.site.chapters import Chapter, PageError, shown_profile
 from helpers.site.pieces import Measured, fine_print, folded, link_to, sortable, spaced, table, verdict

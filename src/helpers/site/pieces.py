@@ -15,8 +15,7 @@ from helpers.results import figures
 from helpers.results.figures import INK
 from helpers.results.markup import Markup
 from helpers.results.published import Basis, Number, published
-from helpers.results.records import Record
-from helpers.results.verdicts import TESTED
+from helpers.results.records import TESTED, Record
 
 _TOGETHER: Final = re.compile(r"(?<=\b[np]) (?=[=<] \d)|(?<=\b[np] [=<]) (?=\d)|(?<=\d) (?=%)")
 """Spaces at which no line may end."""
@@ -61,7 +60,7 @@ def findings(record: Record) -> Markup:
         lines.append(line.format(claim.text, marks.rstrip(), told, found[0].test))
     if not lines:
         return Markup()
-    lead = Markup('<p class="rag-lead">The paper\N{RIGHT SINGLE QUOTATION MARK}s claims</p>')
+    lead = Markup('<p class="rag-lead" id="claims">The paper\N{RIGHT SINGLE QUOTATION MARK}s claims</p>')
     return lead + Markup('<ul class="rag-findings">{}</ul>').format(Markup("\n").join(lines))
 
 

@@ -12,8 +12,7 @@ from helpers.results import audit, figures
 from helpers.results.markup import Markup, escape
 from helpers.results.outcomes import Outcomes
 from helpers.results.published import Basis, published
-from helpers.results.records import Record
-from helpers.results.verdicts import Verdict
+from helpers.results.records import Record, Verdict
 from helpers.settings import RESULTS, ROOT, Settings
 from helpers.site import viewer
 from helpers.site.chapters import Chapter, read_notebook

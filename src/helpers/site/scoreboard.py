@@ -14,8 +14,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from helpers.results.published import Basis, Claim, Kind, Number, Unit, papers, published
-from helpers.results.records import Record, Value, other_models, records
-from helpers.results.verdicts import TESTED
+from helpers.results.records import TESTED, Record, Value, other_models, records
 from helpers.settings import RESULTS, Profile, run_name, settings, told
 
 SLACK = 1e-9  # relative slack of every comparison, so that a value on the border of its tolerance counts as within it

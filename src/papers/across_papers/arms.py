@@ -4,8 +4,6 @@ Unlike the arms of side_effects, no filter reads the retrieved text: the model d
 the evidence, and what it cost to find it.
 """
 
-from __future__ import annotations
-
 import math
 import re
 import time
@@ -27,7 +25,7 @@ from helpers.rag.retrieval import aligned, fused, word_tokens
 from helpers.results import figures
 from helpers.results.answers import Answer
 from helpers.results.outcomes import Outcomes
-from helpers.results.verdicts import ALPHA
+from helpers.results.rules import ALPHA
 from papers.across_papers.questions import Asked
 from papers.side_effects.corpus import SENTENCE_B, TextStore
 from papers.side_effects.normalisers import Normaliser

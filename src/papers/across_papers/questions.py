@@ -3,8 +3,6 @@
 All have the answer YES or NO, half of them each within every kind, so that a guess is right in half of them.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 

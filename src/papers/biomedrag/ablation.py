@@ -1,7 +1,5 @@
 """The ablation (biomedrag.md, section 2.3 and 2.4): Table 4, Figures 2 and 3, beside one prompted model's answers."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Final
 

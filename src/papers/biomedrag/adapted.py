@@ -4,8 +4,6 @@ The adapted model's chat messages hold no list of labels, which it learns from t
 prompts list them, as the released ones do.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 

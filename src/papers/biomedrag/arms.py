@@ -4,8 +4,6 @@ The LLM alone, the LLM with the n nearest examples (RA-KNN-n), and BiomedRAG: th
 scorer chose. `floors` has the arms without an LLM.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final

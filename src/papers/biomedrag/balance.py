@@ -4,8 +4,6 @@ A floor answers the same to all. A ceiling is what one answer to each text can r
 different answers. The digits of a printed proportion say whether it can have been counted on so many rows.
 """
 
-from __future__ import annotations
-
 from collections import Counter, defaultdict
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import replace

@@ -4,8 +4,6 @@ What is odd about the files is kept, because the paper's numbers were measured o
 it does to a score is told by `papers.biomedrag.balance`.
 """
 
-from __future__ import annotations
-
 import json
 import random
 import re

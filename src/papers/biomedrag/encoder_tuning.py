@@ -5,8 +5,6 @@ the same likelihoods, in the LLM engine's environment (`encoder_train.py`, see `
 cores a step of all-MiniLM-L6-v2 takes seconds and thousands of inputs take hours, so it is meant for a GPU.
 """
 
-from __future__ import annotations
-
 import math
 import tempfile
 from collections.abc import Mapping, Sequence

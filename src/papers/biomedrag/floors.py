@@ -3,8 +3,6 @@
 The classifiers do not weight rare classes up: the measure is micro F1, which does not either.
 """
 
-from __future__ import annotations
-
 import re
 from collections import Counter, defaultdict
 from collections.abc import Callable, Sequence

@@ -5,8 +5,6 @@ description of the sentence's label are keys with that label as their value. An 
 fetches the nearest key, and permutations of what came back are the documents that the scorer chooses from.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import permutations

@@ -6,8 +6,6 @@ where the weaker system is right nowhere that the stronger one is wrong, and hig
 two counts allow. A claim is decided only if every p-value in this range says the same.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from fnmatch import fnmatch
 from typing import Final
@@ -18,8 +16,8 @@ from scipy.stats import binomtest
 from helpers.results import figures
 from helpers.results.paired import holm
 from helpers.results.published import Number, Published
-from helpers.results.rules import Decision
-from helpers.results.verdicts import ALPHA, Tested, all_of
+from helpers.results.records import Tested
+from helpers.results.rules import ALPHA, Decision, all_of
 
 INTERACTIONS: Final = 368
 """Test rows of DDI that state an interaction. More of the printed recalls are whole numbers of these than of all 1,376

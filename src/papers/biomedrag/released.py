@@ -4,8 +4,6 @@ The answers let the rows "LLaMA2 13B + BiomedRAG" on GIT of Tables 1, 3 and 4 be
 trained scorer retrieved, sentence by sentence.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

@@ -5,8 +5,6 @@ and kept for ever. vLLM computes a prompt anew when it is asked for its log-prob
 these prompts hold nothing that all have in common: no instruction, just document, input and answer.
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass

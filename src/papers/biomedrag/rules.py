@@ -1,12 +1,10 @@
 """Rules of claims in `data/published/biomedrag.yml` that the grammar does not express: rows in, a Decision out."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
-from helpers.results import figures, verdicts
+from helpers.results import figures, rules
 from helpers.results.outcomes import Comparison, Outcomes
 from helpers.results.paired import holm, mcnemar
 from helpers.results.published import Published, Rule
@@ -50,7 +48,7 @@ def more_documents_do_not_help(outcomes: Outcomes, **_: object) -> Decision:
         return Decision("not run", why, reason="no answers")
     found = outcomes.against([(f"knn_{max(tried)}", "knn_1")], "right", each="task")
     told = "; ".join(f"{c.model} {figures.points(c.test)} points, n = {c.test.n}" for c in found)
-    verdict = verdicts.all_of(verdicts.below(c.test, verdicts.WORTHWHILE) for c in found)
+    verdict = rules.all_of(rules.below(c.test, rules.WORTHWHILE) for c in found)
     return Decision(verdict, f"n = {max(tried)} minus n = 1: {told}.")
 
 
@@ -61,7 +59,7 @@ def shorter_input(outcomes: Outcomes, **_: object) -> Decision:
         return Decision("not run", f"No n of {SEVERAL} or more was tried.", reason="no answers")
     found = outcomes.against(longer, "prompt_tokens", each="task")
     told = "; ".join(f"{c.model}, {outcomes.label(c.first)}: {_tokens(c)}" for c in found)
-    verdict = verdicts.all_of(verdicts.above(c.test, 0) for c in found)
+    verdict = rules.all_of(rules.above(c.test, 0) for c in found)
     return Decision(verdict, f"Prompt tokens of RA-KNN-n minus those of BiomedRAG: {told}.")
 
 
@@ -106,7 +104,7 @@ def scorer_fits_the_sentence(
         f"The document of the trained scorer shows the sentence's relation in {sum(hits)} of {len(hits)} released "
         f"prompts; {told}. The scorer's prompts hold {documents['scorer']} documents, those of KNN {documents['knn']}."
     )
-    verdict = verdicts.all_of(verdicts.better(test, p) for test, p in zip(tests, adjusted, strict=True))
+    verdict = rules.all_of(rules.better(test, p) for test, p in zip(tests, adjusted, strict=True))
     return Decision(verdict, why, max(adjusted))
 
 

@@ -7,8 +7,6 @@ The printed objective compares two maxima, max_d P_T(d | x) and max_d P_LLM(y | 
 attains them. It is the default here; the other objectives are named in `Objective`.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final, Literal, get_args

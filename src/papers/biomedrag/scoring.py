@@ -1,7 +1,5 @@
 """Answers read strictly, and what of two triples is compared (biomedrag.md, section 4.4 and Table 3)."""
 
-from __future__ import annotations
-
 from collections.abc import Hashable, Sequence
 from typing import Final
 

@@ -4,8 +4,6 @@ An answer that cannot be read answers nothing: it lowers recall and not precisio
 cluster, for the data sets repeat their texts.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final

@@ -5,8 +5,6 @@ course is known, and keeps for every fact the passage that states it. Nothing he
 and a language model's paraphrases occur in the test patients' notes only.
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
 from datetime import date, timedelta
 

@@ -3,8 +3,6 @@
 A cleaned text remembers where each of its characters stood in the note.
 """
 
-from __future__ import annotations
-
 import re
 from functools import lru_cache
 from typing import Final, NamedTuple

@@ -3,8 +3,6 @@
 A drug stops the seizures or does not; doses are raised, drugs added, switched for a side effect, and given up.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 from datetime import date, timedelta
 from typing import Any, Final

@@ -5,8 +5,6 @@ whether it is negated, historical, hypothetical or of the family, and what is sa
 stands. A language model reads a note as a whole instead (`llm_reading`).
 """
 
-from __future__ import annotations
-
 import re
 import warnings
 from collections.abc import Callable, Iterable, Sequence

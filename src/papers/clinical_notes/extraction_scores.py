@@ -1,7 +1,5 @@
 """What counts as right in an extraction, as rows of notes: spans, values, seizure status; clustered by patient."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from dataclasses import dataclass

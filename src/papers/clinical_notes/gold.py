@@ -1,7 +1,5 @@
 """What a synthetic chart holds: notes, the facts stated in them, and the spans that name drugs; `charts` makes them."""
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Iterator
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """A language model that reads a note and answers in JSON, or says of one condition what ConText says."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import replace

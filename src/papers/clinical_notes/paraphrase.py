@@ -8,8 +8,6 @@ ask ConText: its score on the paraphrases would then be a matter of selection.
     python -m papers.clinical_notes.paraphrase     # or: make paraphrases
 """
 
-from __future__ import annotations
-
 import re
 import string
 import sys

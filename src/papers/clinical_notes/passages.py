@@ -1,7 +1,5 @@
 """Passages of clinical notes (clinical_notes.md, "Embeddings and FAISS"): cut at paragraphs, identifiers masked."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field

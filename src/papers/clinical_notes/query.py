@@ -3,8 +3,6 @@
 clinical_notes.md, "Hybrid candidate generation & normalization", step 1: patterns and dictionaries of aliases.
 """
 
-from __future__ import annotations
-
 import calendar
 import re
 from collections.abc import Iterable, Mapping

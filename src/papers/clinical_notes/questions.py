@@ -4,8 +4,6 @@ The paper announces "labeled query datasets" and has none. The passages that cov
 answer the question about it. A copy of it in a later note answers too, but less well: its date may mislead.
 """
 
-from __future__ import annotations
-
 import calendar
 from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence

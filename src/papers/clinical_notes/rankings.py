@@ -4,8 +4,6 @@ Another way is one entry in `ARMS`. A question is searched once for all arms tha
 its candidates once.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
@@ -21,7 +19,7 @@ from helpers.rag.retrieval import CrossEncoder, Floats, Reranker
 from helpers.results import figures
 from helpers.results.answers import Answer, Item
 from helpers.results.outcomes import Outcomes
-from helpers.results.verdicts import ALPHA
+from helpers.results.rules import ALPHA
 from papers.clinical_notes.query import parse
 from papers.clinical_notes.questions import Question
 from papers.clinical_notes.retrieval import PAPER, Candidates, Retriever, Settings, ranked, reranks

@@ -1,7 +1,5 @@
 """Text that others have written: NegEx's annotated sentences, and the conversations and notes of ACI-BENCH."""
 
-from __future__ import annotations
-
 import csv
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence

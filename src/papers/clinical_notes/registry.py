@@ -1,7 +1,5 @@
 """The registry of medications and seizures (clinical_notes.md, "Registry schema"): a row is one drug of one note."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Final

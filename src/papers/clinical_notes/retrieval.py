@@ -5,8 +5,6 @@ fusion before the reranker uses the two weights that are known by then; a passag
 the score 0 from it.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass

@@ -4,8 +4,6 @@ Names of drugs, sentences and their paraphrases by a language model stand in `da
 `clinical_wording.yml` and `clinical_paraphrases.yml`. What is filled in for a name in braces may be a span of the note.
 """
 
-from __future__ import annotations
-
 import re
 import string
 from collections.abc import Mapping, Sequence

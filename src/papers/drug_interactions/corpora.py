@@ -3,8 +3,6 @@
 The corpora stand in for the paper's two textbooks, which it does not name.
 """
 
-from __future__ import annotations
-
 import hashlib
 import re
 import xml.etree.ElementTree as ET

@@ -4,8 +4,6 @@ A small model writes the statement after one example. One that fails or finds no
 then is relaxed by rule; if still nothing is found, the graph is searched for the names in the question.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass

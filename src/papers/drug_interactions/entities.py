@@ -1,7 +1,5 @@
 """Mentions out of text (drug_interactions.md, Methods, A): a dictionary and rules, as spaCy matchers."""
 
-from __future__ import annotations
-
 import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence

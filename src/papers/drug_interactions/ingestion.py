@@ -4,8 +4,6 @@ Tasks: `names` (mentions), `pairs` (relations, the mentions given), `facts` (fro
 chunks that a language model reads too) and `queries` (to the loaded graph, see `graph`). Clustered by document.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Mapping, Sequence, Set as AbstractSet
 from dataclasses import replace
 from typing import Any, TypeAlias

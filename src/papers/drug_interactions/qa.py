@@ -4,8 +4,6 @@ Tasks: `plain` (no language model), `cypher`, `known` (questions with known answ
 `judge` (ratings of the arms' answers; Setup: correctness and clarity from 1 to 5, blind to the arm).
 """
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """What notebook 06 reports beside claims: printed numbers (Table II and the running text) and the page's answer."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 

@@ -3,8 +3,6 @@
 The paper's 100 expert questions are not released, and its Table II is headed MedQuAD.
 """
 
-from __future__ import annotations
-
 import csv
 import io
 import re

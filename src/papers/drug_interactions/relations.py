@@ -1,7 +1,5 @@
 """Relations out of text (drug_interactions.md, Methods, A): patterns, a classifier, a language model."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence

@@ -1,7 +1,5 @@
 """Rules of claims in `data/published/drug_interactions.yml` that compare more than arms: rows in, a Decision out."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 from typing import Any
@@ -10,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import kendalltau
 
-from helpers.results import figures, verdicts
+from helpers.results import figures, rules
 from helpers.results.metrics import Score, bootstrap
 from helpers.results.outcomes import Outcomes
 from helpers.results.published import Published, Rule
@@ -66,7 +64,7 @@ def agentic_adds_little(outcomes: Outcomes, **_: Any) -> Decision:  # noqa: ANN4
         f"F1 of the answer set: agentic RAG minus text RAG {figures.points(more.test)} points, {figures.p_words(p)}; "
         f"DrugRAG minus agentic RAG {figures.points(graph.test)} points, n = {more.test.n}."
     )
-    return Decision(verdicts.all_of([verdicts.better(more.test, p), verdicts.above(further, 0)]), why, p)
+    return Decision(rules.all_of([rules.better(more.test, p), rules.above(further, 0)]), why, p)
 
 
 def smaller_prompt(outcomes: Outcomes, **_: Any) -> Decision:  # noqa: ANN401
@@ -80,7 +78,7 @@ def smaller_prompt(outcomes: Outcomes, **_: Any) -> Decision:  # noqa: ANN401
         f"Tokens of the answer's prompt, facts minus five passages: {figures.difference(test, 0)}, n = {test.n}; "
         f"mean with facts: {found.scores[0].value:.0f}."
     )
-    return Decision(verdicts.below(test, 0), why, test.p)
+    return Decision(rules.below(test, 0), why, test.p)
 
 
 def larger_answers_better(outcomes: Outcomes, *, models: Sequence[str], alone: str, **_: Any) -> Decision:  # noqa: ANN401
@@ -97,7 +95,7 @@ def larger_answers_better(outcomes: Outcomes, *, models: Sequence[str], alone: s
     (found,) = Outcomes(frame, draws=outcomes.draws).against([(large, small)], "f1")
     test = found.test
     why = f"F1 of DrugRAG's answer sets, {large} minus {small}: {figures.points(test)} points, n = {test.n}."
-    return Decision(verdicts.better(test, test.p), f"{why[:-1]}, {figures.p_words(test.p)}.", test.p)
+    return Decision(rules.better(test, test.p), f"{why[:-1]}, {figures.p_words(test.p)}.", test.p)
 
 
 def parameters(model: str) -> float | None:
@@ -115,7 +113,7 @@ def varies_least(outcomes: Outcomes, *, truth: Score | None, **_: Any) -> Decisi
     apart = {arm: _spread_difference(mine, _values(rows, arm, "rating"), clusters, outcomes.draws) for arm in BASELINES}
     told = "; ".join(f"{rows.label(a)} {figures.points_text(s.value, s.low, s.high)}" for a, s in apart.items())
     why = f"Standard deviation of the rating in points, DrugRAG minus: {told}, n = {len(mine)}."
-    return Decision(verdicts.all_of(verdicts.below(score, 0) for score in apart.values()), why)
+    return Decision(rules.all_of(rules.below(score, 0) for score in apart.values()), why)
 
 
 def judge_ranks(outcomes: Outcomes, *, truth: Score | None, **_: Any) -> Decision:  # noqa: ANN401
@@ -129,7 +127,7 @@ def judge_ranks(outcomes: Outcomes, *, truth: Score | None, **_: Any) -> Decisio
         ", ".join(known.label(PAPERS[i]) for i in np.argsort(-of.mean(axis=1), kind="stable")) for of in (marks, f1)
     )
     why = "By the judge: {}. By F1: {}. Kendall's tau-b: {}.".format(*orders, figures.score_text(tau, "ratio"))
-    return Decision(verdicts.above(tau, SWAPPED), why)
+    return Decision(rules.above(tau, SWAPPED), why)
 
 
 def _values(rows: Outcomes, arm: str, measure: str) -> Floats:
@@ -197,4 +195,4 @@ def _gain(printed: Published, number: str, *arms: str) -> Decision:
         )
     which = f" All are tested; nearest is that over {min(away, key=lambda row: away[row])}." if told[1:] else ""
     why = f"Printed for DrugRAG is {best.printed}: {'; '.join(told)}; stated are about {100 * stated:.0f} %.{which}"
-    return Decision(verdicts.exactly(all(distance <= 0.025 + 1e-9 for distance in away.values())), why)
+    return Decision(rules.exactly(all(distance <= 0.025 + 1e-9 for distance in away.values())), why)

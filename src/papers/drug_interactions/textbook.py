@@ -3,8 +3,6 @@
 The paper's two textbooks are not named. This one, OpenStax's Pharmacology for Nurses, has nothing marked in it.
 """
 
-from __future__ import annotations
-
 import re
 import xml.etree.ElementTree as ET
 from collections.abc import Callable, Iterator, Mapping, Sequence

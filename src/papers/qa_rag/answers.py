@@ -4,8 +4,6 @@ The paper gives six passages of up to 10,000 characters to a hosted model. Here 
 characters, or fewer are shown whole.
 """
 
-from __future__ import annotations
-
 import random
 import re
 from collections import defaultdict

@@ -3,8 +3,6 @@
 The steps are the paper's (QA-RAG, Figure 1).
 """
 
-from __future__ import annotations
-
 import logging
 import os
 import re

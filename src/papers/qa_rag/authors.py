@@ -4,8 +4,6 @@ Their scoring agent gets an answer, not a number, as the example of a reply, and
 example's (`calculate_scores_agent`: `input_text` is not used). It is asked so here too.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 
 from helpers.authors_code import Code

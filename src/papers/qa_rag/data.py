@@ -6,8 +6,6 @@ paper's 1,404 documents are not released; every chunk that a released ranking ho
 what those rankings found.
 """
 
-from __future__ import annotations
-
 import csv
 import json
 import re

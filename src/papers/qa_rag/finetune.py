@@ -4,8 +4,6 @@ Two adapters: one trained on the paper's split by rows, which leaves pairs of on
 split by documents, where only what was learnt of the manner of the answers can show.
 """
 
-from __future__ import annotations
-
 import random
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence

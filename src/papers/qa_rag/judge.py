@@ -4,8 +4,6 @@ Definitions: Es et al. 2023; QA-RAG, section 3.1. RAGAS shows its judge whole co
 context that is nearest to what it is asked about.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -15,7 +13,7 @@ import numpy as np
 from helpers.completions import Choice
 from helpers.llm import LLM
 from helpers.rag.prompts import chat
-from helpers.results import figures, verdicts
+from helpers.results import figures, rules
 from helpers.results.answers import Answer, Item
 from helpers.results.outcomes import Outcomes
 from helpers.results.record import Run
@@ -174,7 +172,7 @@ def _judged(ids: Sequence[str], useful: Sequence[Choice], supported: Sequence[Ch
 def unfit(outcomes: Outcomes, measure: str, judge: str) -> str:
     """Why a judge of context precision or recall is unfit: it accepts or rejects too much. Empty if it is fit."""
     right, wrong = (outcomes.score(name, CHECKED_BY[measure]) for name in ("sensitivity", "specificity"))
-    if verdicts.above(wrong, 0.5) == verdicts.above(right, 0.5) == "agrees":
+    if rules.above(wrong, 0.5) == rules.above(right, 0.5) == "agrees":
         return ""
     return (
         f"{judge} cannot judge: it rejects {figures.score_text(wrong)} of {wrong.n} passages without the answer, and "

@@ -1,11 +1,9 @@
 """What the chapters on QA-RAG open with, built from the rows of the run."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 from helpers.lora import TrainingLog
-from helpers.results import figures, verdicts
+from helpers.results import figures, rules
 from helpers.results.audit import OWN
 from helpers.results.outcomes import Comparison, Outcomes
 
@@ -38,7 +36,7 @@ def answers(outcomes: Outcomes, model: str, encoder: str) -> str:
     written, judged = (outcomes.where(source="released", task=task) for task in ("answers", "contexts"))
     if len(written.frame):
         family = written.against([("qa_rag", arm) for arm in written.arms if arm != "qa_rag"], "f1")
-        sure = [c for c in family if verdicts.better(c.test, c.p) == "agrees"]
+        sure = [c for c in family if rules.better(c.test, c.p) == "agrees"]
         many = {0: "none is", 1: "only one is", len(family): "all are"}.get(len(sure), f"only {len(sure)} are")
         (gain,) = judged.where(**{OWN: "not recognised"}).against([("qa_rag", "question")], "precision")
         told.append(
@@ -52,7 +50,7 @@ def answers(outcomes: Outcomes, model: str, encoder: str) -> str:
         "agrees": "Shown the passages, {} answers nearer to the FDA's",
         "differs": "Shown the passages, {} does not answer nearer to the FDA's",
         "undecided": "Whether {} answers nearer to the FDA's when it is shown the passages is undecided",
-    }[verdicts.better(helps.test, helps.p)].format(model)
+    }[rules.better(helps.test, helps.p)].format(model)
     told.append(f"{verdict}: F1 changes by {_change(helps)}, n = {helps.test.n}.")
     return " ".join(told)
 
@@ -66,8 +64,8 @@ def finetuning(outcomes: Outcomes, logs: Mapping[str, TrainingLog], base: str) -
         "agrees": "Yes: after the training, the model's answers are nearer to the FDA's",
         "differs": "No: the training brings the model's answers no nearer to the FDA's",
         "undecided": "This run cannot tell whether the training brings the model's answers nearer to the FDA's",
-    }[verdicts.better(rows.test, rows.p)]
-    if rows.test.high < 0 and rows.p < verdicts.ALPHA:
+    }[rules.better(rows.test, rows.p)]
+    if rows.test.high < 0 and rows.p < rules.ALPHA:
         answered = "No: after the training, the model's answers are farther from the FDA's than before"
     clusters = of["documents"].frame.cluster.nunique()
     return (
@@ -79,7 +77,7 @@ def finetuning(outcomes: Outcomes, logs: Mapping[str, TrainingLog], base: str) -
 
 def _finds(c: Comparison) -> str:
     told = {"agrees": "finds more than", "differs": "finds no more than", "undecided": "cannot be told from"}
-    return told[verdicts.better(c.test, c.p)]
+    return told[rules.better(c.test, c.p)]
 
 
 def _change(c: Comparison) -> str:

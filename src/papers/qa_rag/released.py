@@ -4,8 +4,6 @@ Released are the RAGAS scores of each test question for four rankings (of those 
 arms, and the mean BERTScore of each arm. BERTScore per question is computed again from the answers.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """The rerankers of Table 2 (QA-RAG, section 2.4), each an order of the same candidates."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Mapping, Sequence
 from itertools import pairwise

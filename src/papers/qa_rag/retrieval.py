@@ -4,8 +4,6 @@ An arm asks with one or more texts (the question, a hypothetical answer, ...), t
 keeps the best six by a reranker.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 

@@ -1,7 +1,5 @@
 """Rules of claims in `data/published/qa_rag.yml` that compare more than arms: rows in, a Decision out."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 
@@ -11,7 +9,7 @@ from numpy.typing import NDArray
 from scipy.stats import rankdata
 
 from helpers.lora import TrainingLog
-from helpers.results import figures, verdicts
+from helpers.results import figures, rules
 from helpers.results.metrics import bootstrap
 from helpers.results.outcomes import Outcomes
 from helpers.results.published import Published
@@ -34,7 +32,7 @@ def loss_falls(_: Outcomes, *, logs: Mapping[str, TrainingLog], **__: Any) -> De
         for name, log in logs.items()
     )
     fell = all(log.validation[-1].value < log.validation[0].value for log in logs.values())
-    return Decision(verdicts.exactly(fell), f"Mean validation loss, {told}.")
+    return Decision(rules.exactly(fell), f"Mean validation loss, {told}.")
 
 
 def _order(printed: Published, table: str, column: str) -> list[str]:
@@ -46,14 +44,14 @@ def same_order(outcomes: Outcomes, *, printed: Published, **_: Any) -> Decision:
     """Whether the best three by context precision (Table 3) and by F1 (Table 4) are the same (section 3.5)."""
     contexts, answers = _order(printed, "table3", "precision")[:3], _order(printed, "table4", "f1")[:3]
     first, second = (", ".join(map(outcomes.label, arms)) for arms in (contexts, answers))
-    return Decision(verdicts.exactly(contexts == answers), f"By context precision: {first}. By F1: {second}.")
+    return Decision(rules.exactly(contexts == answers), f"By context precision: {first}. By F1: {second}.")
 
 
 def question_is_worst(outcomes: Outcomes, *, printed: Published, **_: Any) -> Decision:  # noqa: ANN401
     """Whether only question has the lowest context precision and recall in Table 3 (section 3.5)."""
     precision, recall = (_order(printed, "table3", column)[-1] for column in ("precision", "recall"))
     why = f"Lowest in Table 3: {outcomes.label(precision)} in precision, {outcomes.label(recall)} in recall."
-    return Decision(verdicts.exactly({precision, recall} == {"question"}), why)
+    return Decision(rules.exactly({precision, recall} == {"question"}), why)
 
 
 def context_carries_over(outcomes: Outcomes, *, seed: int, **_: Any) -> Decision:  # noqa: ANN401
@@ -92,7 +90,7 @@ def context_carries_over(outcomes: Outcomes, *, seed: int, **_: Any) -> Decision
         f"Within {len(x)} questions, over {len(both)} methods, the rank correlation of context precision and F1 is "
         f"{value} [{low}, {high}], {figures.p_words(p)}."
     )
-    return Decision(verdicts.better(score, p, worthwhile=CORRELATION), why, p)
+    return Decision(rules.better(score, p, worthwhile=CORRELATION), why, p)
 
 
 def _table(rows: pd.DataFrame, measure: str, arms: list[str]) -> Floats:

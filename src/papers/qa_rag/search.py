@@ -4,8 +4,6 @@ The paper gives one vector to a chunk of 10,000 characters (QA-RAG, section 2.2)
 and the one used here 256. A window fits, so that a passage can be found, and shown, by its best one.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from functools import cached_property
 from typing import Literal

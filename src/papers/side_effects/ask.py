@@ -3,8 +3,6 @@
 The label is locked (`label_lock`). Names travel as parameters, never as text of a query.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

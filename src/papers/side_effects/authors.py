@@ -5,8 +5,6 @@ paper's text, Format A has no filter, ten units are retrieved for both formats, 
 recognised ones. As in the client, a prompt is cut to 2,000 characters.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace

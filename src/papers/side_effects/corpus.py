@@ -1,7 +1,5 @@
 """The corpus of drug side effects (side_effects.md): questions, knowledge, its texts with their indexes, the graph."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace

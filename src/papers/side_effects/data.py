@@ -3,8 +3,6 @@
 A line of SIDER states one term that one label gives for one compound; several compounds can share a name.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import os

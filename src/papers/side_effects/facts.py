@@ -3,8 +3,6 @@
 Facts as plain Python, which decides what the right answer to a question is, and the same facts in the graph.
 """
 
-from __future__ import annotations
-
 import ast
 import csv
 import hashlib

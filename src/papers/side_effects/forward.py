@@ -1,7 +1,5 @@
 """Is E an adverse effect of D? The arms of side_effects.md, questions in and answers out, and the released answers."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Callable, Mapping, Sequence

@@ -1,7 +1,5 @@
 """What notebook 01 shows beyond its rows of answers: the data, and where Format A's released answers break off."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import matplotlib.pyplot as plt

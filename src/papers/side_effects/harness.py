@@ -3,8 +3,6 @@
 It asks the same questions in the same words and reads replies alike; the data keep their licence, in `_build/lm-eval`.
 """
 
-from __future__ import annotations
-
 import json
 import sys
 from pathlib import Path

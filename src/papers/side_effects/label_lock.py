@@ -1,7 +1,5 @@
 """The label lock (side_effects.md, Discussion, "label-locking"): the graph decides the label, an LLM only words it."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial

@@ -1,7 +1,5 @@
 """Misspelt drug names (side_effects.md, "Misspelling robustness"): the names, and the authors' released answers."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace

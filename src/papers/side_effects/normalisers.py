@@ -1,7 +1,5 @@
 """Normalisers of drug names (side_effects.md, "Misspelling robustness"): names as typed in, known drugs out."""
 
-from __future__ import annotations
-
 import re
 import time
 from collections import Counter

@@ -1,7 +1,5 @@
 """Your own table of drugs and side effects: what the four arms of the first chapter need, from one CSV."""
 
-from __future__ import annotations
-
 import hashlib
 import io
 from collections.abc import Mapping, Sequence

@@ -3,8 +3,6 @@
 data/side_effect_questions.yml has the forms; here names are drawn, and the right answer is plain Python.
 """
 
-from __future__ import annotations
-
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence

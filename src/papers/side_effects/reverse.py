@@ -1,7 +1,5 @@
 """Reverse queries (side_effects.md, Table 4): the queries, the form of an answer, and the authors' released answers."""
 
-from __future__ import annotations
-
 import json
 import math
 import re

@@ -4,8 +4,6 @@ Queries are asked one after another, so a latency is what somebody who asks one 
 built of names as `reverse.tidy` writes them.
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace

@@ -1,7 +1,5 @@
 """Rules of claims in `data/published/side_effects.yml` that compare more than arms: rows in, a Decision out."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -11,7 +9,7 @@ import pandas as pd
 from numpy.typing import NDArray
 from scipy.stats import permutation_test, rankdata
 
-from helpers.results import figures, verdicts
+from helpers.results import figures, rules
 from helpers.results.metrics import Score, bootstrap, proportion, ratio
 from helpers.results.outcomes import Outcomes
 from helpers.results.paired import paired_means
@@ -53,7 +51,7 @@ def model_difference_small(outcomes: Outcomes, **_: Any) -> Decision:  # noqa: A
         f"Smallest difference between neighbouring arms minus largest difference between {' and '.join(models)}: "
         f"{figures.points_text(value, min(low, value), max(high, value))} points, n = {int(asked.sum()):,}."
     )
-    return Decision(verdicts.above(Score(value, int(asked.sum()), low, high), 0), why)
+    return Decision(rules.above(Score(value, int(asked.sum()), low, high), 0), why)
 
 
 FEWEST_ERRORS = 5
@@ -76,10 +74,10 @@ def residual_errors_are_llm_mislabels(outcomes: Outcomes, **_: Any) -> Decision:
             f'{parsed.sum()} of {len(wrong)} errors are YES to an effect with "yes" in its name ("eyes"). The released '
             f"parser reads it as YES whatever the model said. The model may have made the other {(~parsed).sum()}."
         )
-        return Decision(verdicts.exactly(not parsed.any()), why)
+        return Decision(rules.exactly(not parsed.any()), why)
     told = sum(of["handed"][0] == (gold == "YES") for of, gold in zip(wrong.measures, wrong.gold, strict=True))
     why = f"In {told} of {len(wrong)} wrong answers the prompt stated the true fact."
-    return Decision(verdicts.exactly(told == len(wrong)), why)
+    return Decision(rules.exactly(told == len(wrong)), why)
 
 
 def benchmark_is_balanced(_: Outcomes, *, benchmark: Sequence[Question], **__: Any) -> Decision:  # noqa: ANN401
@@ -88,7 +86,7 @@ def benchmark_is_balanced(_: Outcomes, *, benchmark: Sequence[Question], **__: A
     holds = bool((per_drug == 10).all(axis=None)) and len(set(benchmark)) == len(benchmark)
     span = f"{per_drug.to_numpy().min()} to {per_drug.to_numpy().max()}"
     why = f"{len(benchmark):,} distinct pairs of {len(per_drug):,} drugs; rows for each drug and label: {span}."
-    return Decision(verdicts.exactly(holds), why)
+    return Decision(rules.exactly(holds), why)
 
 
 def benchmark_labels_hold(
@@ -103,12 +101,12 @@ def benchmark_labels_hold(
     unsupported = sum(q.label and (q.drug, q.side_effect) not in known for q in benchmark)
     contradicted = sum(not q.label and (q.drug, q.side_effect) in known for q in benchmark)
     why = f"{unsupported} positive pairs are not in their drug's document, {contradicted} negative pairs are."
-    return Decision(verdicts.exactly(not unsupported and not contradicted), why)
+    return Decision(rules.exactly(not unsupported and not contradicted), why)
 
 
 def lists_exceed_10000_characters(_: Outcomes, *, longest: int, **__: Any) -> Decision:  # noqa: ANN401
     """Whether the longest Format A document has more than 10,000 characters (Results, RAG framework)."""
-    return Decision(verdicts.exactly(longest > 10_000), f"The longest document has {longest:,} characters.")
+    return Decision(rules.exactly(longest > 10_000), f"The longest document has {longest:,} characters.")
 
 
 def every_drug_with_ten_effects(_: Outcomes, *, sider: Sider | None, released: Knowledge, **__: Any) -> Decision:  # noqa: ANN401
@@ -123,7 +121,7 @@ def every_drug_with_ten_effects(_: Outcomes, *, sider: Sider | None, released: K
         f"{len(enough):,} drugs have at least {LEAST} preferred terms and an ATC code; {len(out):,} are not in the "
         f"benchmark (with at most {most} terms); its own drugs have at least {min(map(len, released.values()))}."
     )
-    return Decision(verdicts.exactly(not out), why)
+    return Decision(rules.exactly(not out), why)
 
 
 def values(outcomes: Outcomes, measure: str, arm: str) -> NDArray[np.float64]:
@@ -149,7 +147,7 @@ def graph_returns_exact_sets(outcomes: Outcomes, **_: Any) -> Decision:  # noqa:
         return Decision("not run", "There are no answers of the graph.", reason="no answers")
     told = (f"{outcomes.label(arm)}: {score.value * score.n:.0f} of {score.n} sets" for arm, score in scores.items())
     holds = all(score.value == 1 for score in scores.values())
-    return Decision(verdicts.exactly(holds), f"Exact, {'; '.join(told)}. The truth is the graph that is asked.")
+    return Decision(rules.exactly(holds), f"Exact, {'; '.join(told)}. The truth is the graph that is asked.")
 
 
 def graph_is_faster_than_text(outcomes: Outcomes, **_: Any) -> Decision:  # noqa: ANN401
@@ -159,7 +157,7 @@ def graph_is_faster_than_text(outcomes: Outcomes, **_: Any) -> Decision:  # noqa
         return Decision("not run", "No query was answered by both.", reason="no answers")
     times = f"{figures.score_text(score, 'count')} times as long on the same {score.n} queries"
     why = f"Format B with a language model takes {times} as the graph without one."
-    return Decision(verdicts.above(score, FAST), why)
+    return Decision(rules.above(score, FAST), why)
 
 
 def pairs_slow_with_set_size(outcomes: Outcomes, **_: Any) -> Decision:  # noqa: ANN401
@@ -185,7 +183,7 @@ def pairs_slow_with_set_size(outcomes: Outcomes, **_: Any) -> Decision:  # noqa:
     p = float(test.pvalue)
     found = f"{rho:.2f} [{score.low:.2f}, {score.high:.2f}], {figures.p_words(p)}, n = {n}".replace("-", "\u2212")
     why = f"Rank correlation of latency and number of relevant drugs: {found}."
-    return Decision(verdicts.better(score, p, worthwhile=0.1), why, p)
+    return Decision(rules.better(score, p, worthwhile=0.1), why, p)
 
 
 def lists_fail_by_window(outcomes: Outcomes, **_: Any) -> Decision:  # noqa: ANN401
@@ -209,7 +207,7 @@ def lists_fail_by_window(outcomes: Outcomes, **_: Any) -> Decision:  # noqa: ANN
     within, beyond = (np.array([np.mean([bool(hit) for hit in of[k]]) for of in both]) for k in (0, 1))
     test = paired_means(within, beyond, draws=outcomes.draws)
     why += f" Within minus beyond, mean of these: {figures.points(test)} points, {figures.p_words(test.p)}."
-    return Decision(verdicts.better(test, test.p), why, test.p)
+    return Decision(rules.better(test, test.p), why, test.p)
 
 
 def recovered(outcomes: Outcomes, arm: str, condition: str = "normalised") -> Score | None:
@@ -248,9 +246,9 @@ def normalisation_recovers(outcomes: Outcomes, **_: Any) -> Decision:  # noqa: A
     why = f"Recovered share of F1, intervals over drugs: {told}."
     if len(found) < len(arms):
         return Decision("undecided", why)
-    plain = [verdicts.above(share, 0.5) for share in found]
-    wide = [verdicts.above(verdicts.widened(share, share.value, len(arms)), 0.5) for share in found]
-    return Decision(verdicts.all_of(plain, wide), why)
+    plain = [rules.above(share, 0.5) for share in found]
+    wide = [rules.above(rules.widened(share, share.value, len(arms)), 0.5) for share in found]
+    return Decision(rules.all_of(plain, wide), why)
 
 
 def report_shares(run: Run, outcomes: Outcomes, kind: Kind, *, model: str = "", source: str = "") -> None:
