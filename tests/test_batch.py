@@ -27,6 +27,7 @@ def collecting(tmp_path, monkeypatch):
     """A store and a folder of pending requests of the test's own, and ANSWERS=collect."""
     for module in (llm, requests):
         monkeypatch.setattr(module, "STORE", tmp_path / "store")
+    monkeypatch.setattr(requests, "RELEASED", tmp_path / "released")  # taking in all of the reference takes seconds
     monkeypatch.setattr(batch, "store", lambda: requests.store(tmp_path / "store"))
     monkeypatch.setattr(batch, "PENDING", tmp_path / "batch" / "pending.jsonl")
     monkeypatch.setenv("ANSWERS", "collect")
@@ -100,12 +101,22 @@ def test_a_file_that_is_no_output_of_a_batch_is_named(tmp_path, content):
         batch.take_in(file)
 
 
-def test_pending_requests_that_cannot_be_read_are_named_with_what_to_do(collecting):
+@pytest.mark.parametrize("end", [b"", b"\xa0"])
+def test_pending_requests_that_cannot_be_read_are_named_with_what_to_do(collecting, end):
     with pytest.raises(batch.PendingError):
         model(collecting).chat_many(PROMPTS, max_tokens=5)
-    batch.PENDING.write_bytes(batch.PENDING.read_bytes()[:-9])  # as a kill in the middle of a line leaves it
+    batch.PENDING.write_bytes(batch.PENDING.read_bytes()[:-9] + end)  # as a kill in the middle of a line leaves it
     with pytest.raises(StoreError, match="make requests"):
         batch.pending()
+
+
+def test_a_pending_request_whose_prompt_was_damaged_is_not_sent(collecting):
+    with pytest.raises(batch.PendingError):
+        model(collecting).chat_many(PROMPTS, max_tokens=5)
+    noted = batch.PENDING.read_text()
+    batch.PENDING.write_text(noted.replace("Is 2 an even", "Is 3 an even"))
+    with pytest.raises(StoreError, match="make requests"):
+        batch.export()
 
 
 @pytest.mark.parametrize("body", [{}, {"choices": [], "usage": {}}, {"choices": [{"message": {"content": "YES"}}]}])

@@ -16,10 +16,11 @@ from typing import Any
 from filelock import FileLock
 
 from helpers.completions import CapabilityError, Reply, is_overflow, read_completion, request_body, row_of
-from helpers.results.requests import Kind, StoreError, store
+from helpers.results.requests import Kind, StoreError, request_key, store
 from helpers.settings import BUILD, ROOT, PublicError, told
 
 PENDING = BUILD / "batch" / "pending.jsonl"
+_DECIDES = ("kind", "weights", "parameters", "prompt")  # what a request's key is made of
 
 
 class PendingError(PublicError, RuntimeError):
@@ -38,9 +39,11 @@ def pend(kind: Kind, weights: str, model: str, parameters: Mapping[str, Any], pr
 
 def pending() -> dict[str, dict[str, Any]]:
     """The requests that wait, by key; those answered meanwhile are left out."""
-    lines = PENDING.read_text("utf-8").splitlines() if PENDING.is_file() else []
     try:
+        lines = PENDING.read_text("utf-8").splitlines() if PENDING.is_file() else []
         noted = {request["key"]: request for request in map(json.loads, lines)}
+        if any(key != request_key(*(of[part] for part in _DECIDES)) for key, of in noted.items()):
+            raise ValueError("another prompt than that of its key")
     except (ValueError, KeyError, TypeError):
         raise StoreError(f"{PENDING} is damaged, as by a run that was killed. Run `make requests` again.") from None
     return {key: request for key, request in noted.items() if key not in store().get(noted)}

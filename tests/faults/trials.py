@@ -68,6 +68,8 @@ EXPORT = Job(
     _script("export"),
     _printed,
 )
+BATCH = Job("batch", (*_script("batch"), "whole"), _printed, {"ANSWERS": "collect"})
+IMPORT = Job("import of a batch", _script("batch"), _printed, {"ANSWERS": "collect"})
 FETCH = Job("fetch", (sys.executable, "-m", "helpers.datasets", "--fetch", "set/one.bin", "set/two.bin"), _fetched)
 INDEX = Job(
     "index",
@@ -255,6 +257,16 @@ def half_fetched(bench: Bench) -> None:
     bench.judge(world, FETCH, world.run(FETCH))
 
 
+def half_noted(bench: Bench) -> None:
+    """Damage the requests that wait for a batch: their replies go to no other request, and collecting anew mends it."""
+    world = bench.world(BATCH)
+    damage(world.path("_build/batch/pending.jsonl", bench.rng), bench.rng)
+    for path in world.root.glob("data/derived/requests/*"):
+        path.unlink()
+    world.run(IMPORT).clear()
+    bench.judge(world, BATCH)
+
+
 # ----------------------------------------------------------------------------------------------------------- clocks
 
 
@@ -370,6 +382,7 @@ TRIALS = [
     *_several(K, "index", 3, kill(INDEX)),
     *_several(K, "adapter", 3, kill(ADAPTER)),
     *_several(K, "export", 3, kill(EXPORT)),
+    *_several(K, "batch", 3, kill(BATCH), fast=1),
     *_several(K, "server", 2, kill(SERVER, "http.server")),
     *_several(K, "supervisor", 3, kill(SERVER, "helpers.supervisor"), fast=1),
     *_several(K, "graph server", 5, kill(GRAPH, "java.args")),
@@ -381,6 +394,7 @@ TRIALS = [
     *_several(F, "fetch", 4, full(FETCH, 1_100_000)),
     *_several(F, "index", 2, full(INDEX, 400_000)),
     *_several(F, "export", 2, full(EXPORT, 150_000)),
+    *_several(F, "batch", 2, full(BATCH, 60_000)),
     *_several(F, "adapter", 2, full(ADAPTER, 60_000)),
     *_several(F, "graph", 2, full(GRAPH, 2_000_000)),
     *_several(F, "limited notebook", 2, limited(UNSTORED, 20_000)),
@@ -398,6 +412,7 @@ TRIALS = [
     ),
     *_several(D, "requests.sqlite", 4, flip(ASK, "data/derived/requests/requests.sqlite*"), fast=1),
     *_several(D, "exported requests", 2, flip(EXPORT, "out.parquet")),
+    *_several(D, "pending requests", 4, half_noted, fast=1),
     *_several(D, "answers", 3, flip(NOTEBOOK, "_build/answers/smoke/01_demo_small/*.parquet")),
     *_several(D, "record", 4, flip(NOTEBOOK, "_build/records/smoke/*.json"), fast=1),
     *_several(D, "record shown", 3, misread("_build/records/smoke/*.json")),
