@@ -1,7 +1,8 @@
 """Encoders of texts into vectors of length 1, so that an inner product is a cosine.
 
 The default, all-MiniLM-L6-v2 (Reimers & Gurevych 2019), stands in for the hosted ada-002 of side_effects.md (Methods).
-A vector does not depend on what is encoded beside it: activations are not quantised, and texts never padded.
+A vector does not depend on what is encoded beside it, nor on the processor but in the seventh digit: activations are
+neither quantised nor rounded, and texts never padded.
 """
 
 import hashlib
@@ -106,13 +107,16 @@ class MiniLM(Encoder):
         """Fetch the weights if need be and compile them for this processor."""
         weights = datasets.fetch(f"models/{self.name}/model.onnx")
         tokenizer = datasets.fetch(f"models/{self.name}/tokenizer.json")
-        self.digest = text_digest([datasets.digest(weights), datasets.digest(tokenizer)])
+        self.digest = text_digest([datasets.digest(weights), datasets.digest(tokenizer), "f32"])
         self._tokenizer = Tokenizer.from_file(str(tokenizer))
         self._tokenizer.no_padding()
         self._threads = threads()
         # one stream of work a thread beats one stream on all threads by a quarter; others use the same cores
         streams = {"NUM_STREAMS": self._threads, "INFERENCE_NUM_THREADS": self._threads, "ENABLE_CPU_PINNING": False}
-        self._model = ov.Core().compile_model(weights, "CPU", {**streams, "DYNAMIC_QUANTIZATION_GROUP_SIZE": 0})
+        # in bfloat16, the default where there is hardware for it, processors differ in the third digit: other texts are
+        # retrieved, and prompts have no stored replies; it is a third faster
+        exact = {"INFERENCE_PRECISION_HINT": "f32", "DYNAMIC_QUANTIZATION_GROUP_SIZE": 0}
+        self._model = ov.Core().compile_model(weights, "CPU", streams | exact)
         self.dimension = self._model.output(0).get_partial_shape()[2].get_length()
         precision = self._model.get_property("INFERENCE_PRECISION_HINT").to_string()
         self.engine = f"openvino {ov.get_version().partition('-')[0]} {precision}"

@@ -179,8 +179,7 @@ def _judged(
 ) -> Decision:
     """The decision on intervals with their values and units, and how many units would decide it if it is undecided."""
     found = [judge(of[0]) for judge, of in zip(judges, measured, strict=True)]
-    wider = [widened(interval, value, parts * len(measured)) for interval, value, _ in measured]
-    verdict = all_of(found, [judge(interval) for judge, interval in zip(judges, wider, strict=True)])
+    verdict = on_all(judges, [(interval, value) for interval, value, _ in measured], parts)
     open_ = [needed(*of, *bounds) for of, one in zip(measured, found, strict=True) if one != "agrees"]
     units = max((n for n in open_ if n), default=None)
     if verdict != "undecided" or units is None:
@@ -272,6 +271,16 @@ def all_of(verdicts: Iterable[Tested], widened: Iterable[Tested] | None = None) 
         raise ValueError("A claim needs at least one part that was tested.")
     refuted = "differs" in (found if widened is None else set(widened))
     return "differs" if refuted else "agrees" if found == {"agrees"} else "undecided"
+
+
+def on_all(judges: Sequence[Judge], measured: Sequence[tuple[Interval, float]], parts: int = 1) -> Tested:
+    """The verdict of a claim that holds only if each interval of a value agrees with its judge.
+
+    One of them refutes it at Bonferroni's level for their number, times `parts` if they are part of a larger claim.
+    """
+    of = [(judge, *one) for judge, one in zip(judges, measured, strict=True)]
+    wide = (judge(widened(interval, value, parts * len(of))) for judge, interval, value in of)
+    return all_of([judge(interval) for judge, interval, _ in of], wide)
 
 
 def exactly(holds: bool) -> Tested:

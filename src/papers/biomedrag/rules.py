@@ -2,12 +2,13 @@
 
 import re
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Final
 
 from helpers.results import figures, rules
 from helpers.results.outcomes import Comparison, Outcomes
 from helpers.results.paired import holm, mcnemar
-from helpers.results.published import Published, Rule
+from helpers.results.published import WORTHWHILE, Published, Rule
 from helpers.results.rules import Decision, evaluate
 from papers.biomedrag import printed_tests
 from papers.biomedrag.released import Choice
@@ -48,7 +49,8 @@ def more_documents_do_not_help(outcomes: Outcomes, **_: object) -> Decision:
         return Decision("not run", why, reason="no answers")
     found = outcomes.against([(f"knn_{max(tried)}", "knn_1")], "right", each="task")
     told = "; ".join(f"{c.model} {figures.points(c.test)} points, n = {c.test.n}" for c in found)
-    verdict = rules.all_of(rules.below(c.test, rules.WORTHWHILE) for c in found)
+    judges = [partial(rules.below, bound=WORTHWHILE)] * len(found)
+    verdict = rules.on_all(judges, [(c.test, c.test.difference) for c in found])
     return Decision(verdict, f"n = {max(tried)} minus n = 1: {told}.")
 
 
@@ -59,7 +61,8 @@ def shorter_input(outcomes: Outcomes, **_: object) -> Decision:
         return Decision("not run", f"No n of {SEVERAL} or more was tried.", reason="no answers")
     found = outcomes.against(longer, "prompt_tokens", each="task")
     told = "; ".join(f"{c.model}, {outcomes.label(c.first)}: {_tokens(c)}" for c in found)
-    verdict = rules.all_of(rules.above(c.test, 0) for c in found)
+    judges = [partial(rules.above, bound=0)] * len(found)
+    verdict = rules.on_all(judges, [(c.test, c.test.difference) for c in found])
     return Decision(verdict, f"Prompt tokens of RA-KNN-n minus those of BiomedRAG: {told}.")
 
 
@@ -104,7 +107,7 @@ def scorer_fits_the_sentence(
         f"The document of the trained scorer shows the sentence's relation in {sum(hits)} of {len(hits)} released "
         f"prompts; {told}. The scorer's prompts hold {documents['scorer']} documents, those of KNN {documents['knn']}."
     )
-    verdict = rules.all_of(rules.better(test, p) for test, p in zip(tests, adjusted, strict=True))
+    verdict = rules.on_all([partial(rules.better, p=p) for p in adjusted], [(test, test.difference) for test in tests])
     return Decision(verdict, why, max(adjusted))
 
 

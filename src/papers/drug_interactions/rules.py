@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -64,7 +65,9 @@ def agentic_adds_little(outcomes: Outcomes, **_: Any) -> Decision:  # noqa: ANN4
         f"F1 of the answer set: agentic RAG minus text RAG {figures.points(more.test)} points, {figures.p_words(p)}; "
         f"DrugRAG minus agentic RAG {figures.points(graph.test)} points, n = {more.test.n}."
     )
-    return Decision(rules.all_of([rules.better(more.test, p), rules.above(further, 0)]), why, p)
+    judges = [partial(rules.better, p=p), partial(rules.above, bound=0)]
+    parts: list[tuple[rules.Interval, float]] = [(more.test, more.test.difference), (further, further.value)]
+    return Decision(rules.on_all(judges, parts), why, p)
 
 
 def smaller_prompt(outcomes: Outcomes, **_: Any) -> Decision:  # noqa: ANN401
@@ -113,7 +116,8 @@ def varies_least(outcomes: Outcomes, *, truth: Score | None, **_: Any) -> Decisi
     apart = {arm: _spread_difference(mine, _values(rows, arm, "rating"), clusters, outcomes.draws) for arm in BASELINES}
     told = "; ".join(f"{rows.label(a)} {figures.points_text(s.value, s.low, s.high)}" for a, s in apart.items())
     why = f"Standard deviation of the rating in points, DrugRAG minus: {told}, n = {len(mine)}."
-    return Decision(rules.all_of(rules.below(score, 0) for score in apart.values()), why)
+    judges = [partial(rules.below, bound=0)] * len(apart)
+    return Decision(rules.on_all(judges, [(score, score.value) for score in apart.values()]), why)
 
 
 def judge_ranks(outcomes: Outcomes, *, truth: Score | None, **_: Any) -> Decision:  # noqa: ANN401

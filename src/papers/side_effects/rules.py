@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -246,9 +247,8 @@ def normalisation_recovers(outcomes: Outcomes, **_: Any) -> Decision:  # noqa: A
     why = f"Recovered share of F1, intervals over drugs: {told}."
     if len(found) < len(arms):
         return Decision("undecided", why)
-    plain = [rules.above(share, 0.5) for share in found]
-    wide = [rules.above(rules.widened(share, share.value, len(arms)), 0.5) for share in found]
-    return Decision(rules.all_of(plain, wide), why)
+    judges = [partial(rules.above, bound=0.5)] * len(found)
+    return Decision(rules.on_all(judges, [(share, share.value) for share in found]), why)
 
 
 def report_shares(run: Run, outcomes: Outcomes, kind: Kind, *, model: str = "", source: str = "") -> None:
