@@ -255,6 +255,14 @@ def test_vectors_have_length_one_and_the_stated_shape(minilm: Encoder) -> None:
     assert minilm.engine.startswith("openvino ")
 
 
+def test_a_processor_without_newer_instructions_gives_the_same_vectors(minilm: Encoder, tmp_path: Path) -> None:
+    """In bfloat16 they differed in the third digit, so that another processor retrieved other texts."""
+    code = "import sys, numpy; from helpers import vectors; numpy.save(sys.argv[1], vectors.encoder().encode(sys.argv[2:]))"
+    older = os.environ | {"ONEDNN_MAX_CPU_ISA": "AVX2"}
+    subprocess.run([sys.executable, "-c", code, str(tmp_path / "v.npy"), *TEXTS], env=older, check=True)
+    np.testing.assert_allclose(np.load(tmp_path / "v.npy"), minilm.encode(TEXTS, progress=False), atol=2e-6)
+
+
 def test_a_text_has_the_same_vector_in_any_company(minilm: Encoder) -> None:
     many = TEXTS + [SENTENCE.format(f"drug {i}", "rash " * (i % 7 + 1)) for i in range(200)]
     together = minilm.encode(many, progress=False)
