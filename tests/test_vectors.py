@@ -257,8 +257,10 @@ def test_vectors_have_length_one_and_the_stated_shape(minilm: Encoder) -> None:
 
 def test_a_processor_without_newer_instructions_gives_the_same_vectors(minilm: Encoder, tmp_path: Path) -> None:
     """In bfloat16 they differed in the third digit, so that another processor retrieved other texts."""
-    code = "import sys, numpy; from helpers import vectors; numpy.save(sys.argv[1], vectors.encoder().encode(sys.argv[2:]))"
-    older = os.environ | {"ONEDNN_MAX_CPU_ISA": "AVX2"}
+    code = (
+        "import sys, numpy; from helpers import vectors as v; numpy.save(sys.argv[1], v.encoder().encode(sys.argv[2:]))"
+    )
+    older = os.environ | {"ONEDNN_MAX_CPU_ISA": "AVX2", "PYTHONPATH": str(settings.ROOT / "src")}
     subprocess.run([sys.executable, "-c", code, str(tmp_path / "v.npy"), *TEXTS], env=older, check=True)
     np.testing.assert_allclose(np.load(tmp_path / "v.npy"), minilm.encode(TEXTS, progress=False), atol=2e-6)
 
