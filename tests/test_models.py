@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -94,14 +95,15 @@ def test_a_table_of_scores_gets_a_column_for_each_other_model(two_models):
     others = compare.others(NB, "laptop")
     shown = own.table(["accuracy"], "Accuracy")
     scores = left_by(shown)
-    table = compare.beside_models(own, scores, others)
+    table = compare.beside_models(own, scores, others, "rows/{}".format)
     expected = Outcomes(others["other/7B"], draws=200).text("accuracy", "closed_book")
     assert "accuracy, other/7B" in table.html
     assert str(expected) in table.text.replace("\xa0", " ")
     lines = {line.split()[0]: line for line in table.text.splitlines()[2:]}
+    assert re.search(r'<td[^>]*class="num"><a href="rows/closed_book">', table.html)
     assert len(lines) == 3  # the lookup asks no model, so its cell is empty
     of_some = Outcomes(own.frame[own.frame.gold == "YES"], draws=200).table(["accuracy"], "Some units")
-    assert "91.7" not in compare.beside_models(own, left_by(of_some), others).text
+    assert "91.7" not in compare.beside_models(own, left_by(of_some), others, str).text
 
 
 def test_two_models_are_compared_unit_by_unit(two_models):
@@ -139,7 +141,7 @@ def test_a_staged_notebook_has_the_columns_and_not_what_they_were_made_of(two_mo
     path.write_text(json.dumps({"cells": [title, code], "metadata": {}, "nbformat": 4, "nbformat_minor": 5}))
     for columns, expected in (
         (None, False),
-        (lambda scores: compare.beside_models(own, scores, compare.others(NB, "laptop")).html, True),
+        (lambda scores: compare.beside_models(own, scores, compare.others(NB, "laptop"), str).html, True),
     ):
         staged = book._staged(path, "", None, columns=columns)
         assert SCORES not in staged

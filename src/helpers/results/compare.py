@@ -5,18 +5,20 @@ python -m helpers.results.compare NOTEBOOK [--models A B] [--measure MEASURE]
 
 import argparse
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import pandas as pd
 
 from helpers.results import answers, figures
+from helpers.results.markup import Markup, escape
 from helpers.results.measures import measure_label, unit
 from helpers.results.outcomes import PAIRING, PARTS, Outcomes
 from helpers.results.requests import StoreError
 from helpers.settings import settings, told
 
 MEASURES = ("accuracy", "exact", "right", "f1")  # compared is the first that an arm has, else its first fraction
+_NO_ROWS = ("printed", "rescored")  # beginnings of columns without this run's rows behind them
 MOST = 5  # units of each arm that are shown
 
 
@@ -65,10 +67,13 @@ def others(notebook: str, profile: str) -> dict[str, pd.DataFrame]:
     return found
 
 
-def beside_models(own: Outcomes, scores: Mapping[str, Any], others: Mapping[str, pd.DataFrame]) -> figures.Html:
+def beside_models(
+    own: Outcomes, scores: Mapping[str, Any], others: Mapping[str, pd.DataFrame], address: Callable[[str], str]
+) -> figures.Html:
     """A table of scores, by what the run left with it, with a column for the rows of each other model.
 
     A cell stays empty where the table's rows are not all the run's of its arm, for example after a choice of units.
+    A number links to the `address` of its arm's rows, unless that is empty.
     """
     rows = [dict(row) for row in scores["rows"]]
     one = len({part["measure"] for part in scores["scored"]}) == 1
@@ -80,6 +85,11 @@ def beside_models(own: Outcomes, scores: Mapping[str, Any], others: Mapping[str,
             label = f"{measure_label(part['measure'])}, {model}" if one else model
             of_it = Outcomes(same[: len(same) if len(mine) == part["n"] else 0], draws=scores["draws"])
             row[label] = of_it.text(part["measure"], part["arm"])
+        if place := address(part["arm"]):
+            link = Markup(f'<a href="{escape(place)}">{{}}</a>')
+            for name, text in row.items():
+                if figures.is_number(text) and not name.startswith(_NO_ROWS):
+                    row[name] = link.format(text.replace(" %", "\N{NO-BREAK SPACE}%"))
     return figures.table(pd.DataFrame(rows), scores["caption"])
 
 

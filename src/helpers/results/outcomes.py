@@ -145,9 +145,9 @@ class Outcomes:
             | {value: part.text(measures[0], arm) for value, part in of.items()}
             for arm in self.arms
         ]
-        return self._shown(rows, [(arm, measures[0]) for arm in self.arms], caption)
+        return self.scored_table(rows, [(arm, measures[0]) for arm in self.arms], caption)
 
-    def _shown(self, rows: list[dict[str, Any]], scored: list[tuple[str, str]], caption: str) -> figures.Html:
+    def scored_table(self, rows: list[dict[str, Any]], scored: list[tuple[str, str]], caption: str) -> figures.Html:
         """A table of scores; `scored` has arm and measure of each row, for other models' columns in the book."""
         shown = figures.table(pd.DataFrame(rows), caption, sample=self.sample)
         here = self.frame[self.frame.source == "rerun"]
@@ -197,7 +197,7 @@ class Outcomes:
                         "unparsed": rerun and rerun.unparsed,
                     }
                 )
-        return self._shown(rows, [(arm, measure) for arm in self.arms for measure in measures], caption)
+        return self.scored_table(rows, [(arm, measure) for arm in self.arms for measure in measures], caption)
 
     def dots(
         self, measures: Sequence[str], caption: str, *, by: str = "", chance: float | None = None

@@ -157,12 +157,16 @@ def _notebooks(chapter: Chapter) -> Iterator[tuple[str, str]]:
 
 
 def _columns(chapter: Chapter) -> Columns | None:
-    """Makes a table of scores anew, with a column for each other model that answered; None if none did."""
-    own, others = viewer.rows(chapter) if viewer.arms(chapter) else (None, None)
-    if own is None or not others:
+    """Makes a table of scores anew, with links to rows and a column for each other model; None if there are no rows."""
+    if not (arms := viewer.arms(chapter)):
         return None
+    own, others = viewer.rows(chapter)
     outcomes = Outcomes(own)
-    return lambda scores: compare.beside_models(outcomes, scores, others).html
+
+    def address(arm: str) -> str:
+        return f"../{viewer.link(chapter.name, arm)}" if arm in arms else ""
+
+    return lambda scores: compare.beside_models(outcomes, scores, others, address).html
 
 
 def _staged(

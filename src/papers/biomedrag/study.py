@@ -8,8 +8,6 @@ from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-import pandas as pd
-
 from helpers.llm import LLM
 from helpers.results import figures
 from helpers.results.answers import Answer, Measures
@@ -253,22 +251,24 @@ def printed_of(printed: Published, name: str) -> list[Number]:
 def beside(run: Run, out: Outcomes, name: str, caption: str) -> figures.Html:
     """All systems of Table 1 or 2 on a data set with their printed F1, and every arm of this run."""
     mine = out.where(task=name, source="rerun")
-    rows, shown = [], set()
+    rows: list[dict[str, object]] = []
+    arms: list[str] = []
     for number in printed_of(run.printed, name):
         row = number.id.split(".")[2]
-        arm = ROWS[row] if beside_row(out, name, row) else ""
-        shown.add(arm)
-        rows.append({"system": number.row, "printed F1": number.printed, **_scores(mine, arm)})
-    rows += [{"system": "", "printed F1": None, **_scores(mine, arm)} for arm in mine.arms if arm not in shown]
-    return figures.table(pd.DataFrame(rows), caption, sample=out.sample)
+        arms.append(ROWS[row] if beside_row(out, name, row) else "")
+        rows.append({"system": number.row, "printed F1": number.printed})
+    more = [arm for arm in mine.arms if arm not in arms]
+    rows += [{"system": "", "printed F1": None} for _ in more]
+    told = [row | _scores(mine, arm) for row, arm in zip(rows, arms + more, strict=True)]
+    return mine.scored_table(told, [(arm, "f1") for arm in arms + more], caption)
 
 
 def _scores(out: Outcomes, arm: str) -> dict[str, object]:
     if not arm:
         return dict.fromkeys(("here", "n", *MEASURES, "prompt tokens"))
-    told = {m: out.score(m, arm) if arm in out.measured(m) else None for m in (*MEASURES, "prompt_tokens")}
-    tokens = told.pop("prompt_tokens")
-    n = told["f1"].n if told["f1"] else 0
+    n = out.score("f1", arm).n if arm in out.measured("f1") else 0
+    tokens = out.score("prompt_tokens", arm) if arm in out.measured("prompt_tokens") else None
+    told = {measure: out.text(measure, arm) for measure in MEASURES}
     return {"here": out.label(arm), "n": n, **told, "prompt tokens": tokens and figures.number(tokens.value, "count")}
 
 
