@@ -166,21 +166,27 @@ def _compared(rule: Rule, rows: Outcomes, parts: int) -> Decision:
     else:
         judges = [partial(on_par, margin=margin)] * len(family)
     measured = [(c.test, c.test.difference, c.test.n) for c in family]
-    return _judged(told, p, judges, measured, parts, (0.0, margin) if rule.better else (-margin,))
+    return judged(told, p, judges, measured, (0.0, margin) if rule.better else (-margin,), parts)
 
 
-def _judged(
+def judged(
     told: str,
     p: float | None,
     judges: Sequence[Judge],
     measured: Sequence[tuple[Interval, float, int]],
-    parts: int,
     bounds: tuple[float, ...],
+    parts: int = 1,
 ) -> Decision:
-    """The decision on intervals with their values and units, and how many units would decide it if it is undecided."""
-    found = [judge(of[0]) for judge, of in zip(judges, measured, strict=True)]
-    verdict = on_all(judges, [(interval, value) for interval, value, _ in measured], parts)
-    open_ = [needed(*of, *bounds) for of, one in zip(measured, found, strict=True) if one != "agrees"]
+    """The decision on a claim that holds only if each interval, of a value on so many units, agrees with its judge.
+
+    One refutes it at Bonferroni's level for their number, times `parts` if they are part of a larger claim. If it is
+    undecided, `bounds` are what the intervals would have to exclude, and the decision says how many units that takes.
+    """
+    of = [(judge, *one) for judge, one in zip(judges, measured, strict=True)]
+    found = [judge(interval) for judge, interval, *_ in of]
+    wide = (judge(widened(interval, value, parts * len(of))) for judge, interval, value, _ in of)
+    verdict = all_of(found, wide)
+    open_ = [needed(*one, *bounds) for one, said in zip(measured, found, strict=True) if said != "agrees"]
     units = max((n for n in open_ if n), default=None)
     if verdict != "undecided" or units is None:
         return Decision(verdict, told, p)
@@ -217,7 +223,7 @@ def _bounded(rule: Rule, rows: Outcomes, parts: int) -> Decision:
         return Decision(exactly(all(score.value == bound for score in scores.values())), f"{told}.")
     judge = partial(above if rule.above else below, bound=bound)
     measured = [(s, s.value, s.n) for s in scores.values()]
-    return _judged(f"{told}.", None, [judge] * len(scores), measured, parts, (bound,))
+    return judged(f"{told}.", None, [judge] * len(scores), measured, (bound,), parts)
 
 
 def widened(interval: Interval, value: float, parts: int) -> Interval:
@@ -271,16 +277,6 @@ def all_of(verdicts: Iterable[Tested], widened: Iterable[Tested] | None = None) 
         raise ValueError("A claim needs at least one part that was tested.")
     refuted = "differs" in (found if widened is None else set(widened))
     return "differs" if refuted else "agrees" if found == {"agrees"} else "undecided"
-
-
-def on_all(judges: Sequence[Judge], measured: Sequence[tuple[Interval, float]], parts: int = 1) -> Tested:
-    """The verdict of a claim that holds only if each interval of a value agrees with its judge.
-
-    One of them refutes it at Bonferroni's level for their number, times `parts` if they are part of a larger claim.
-    """
-    of = [(judge, *one) for judge, one in zip(judges, measured, strict=True)]
-    wide = (judge(widened(interval, value, parts * len(of))) for judge, interval, value in of)
-    return all_of([judge(interval) for judge, interval, _ in of], wide)
 
 
 def exactly(holds: bool) -> Tested:

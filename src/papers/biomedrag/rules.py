@@ -50,8 +50,8 @@ def more_documents_do_not_help(outcomes: Outcomes, **_: object) -> Decision:
     found = outcomes.against([(f"knn_{max(tried)}", "knn_1")], "right", each="task")
     told = "; ".join(f"{c.model} {figures.points(c.test)} points, n = {c.test.n}" for c in found)
     judges = [partial(rules.below, bound=WORTHWHILE)] * len(found)
-    verdict = rules.on_all(judges, [(c.test, c.test.difference) for c in found])
-    return Decision(verdict, f"n = {max(tried)} minus n = 1: {told}.")
+    measured = [(c.test, c.test.difference, c.test.n) for c in found]
+    return rules.judged(f"n = {max(tried)} minus n = 1: {told}.", None, judges, measured, (WORTHWHILE,))
 
 
 def shorter_input(outcomes: Outcomes, **_: object) -> Decision:
@@ -62,8 +62,9 @@ def shorter_input(outcomes: Outcomes, **_: object) -> Decision:
     found = outcomes.against(longer, "prompt_tokens", each="task")
     told = "; ".join(f"{c.model}, {outcomes.label(c.first)}: {_tokens(c)}" for c in found)
     judges = [partial(rules.above, bound=0)] * len(found)
-    verdict = rules.on_all(judges, [(c.test, c.test.difference) for c in found])
-    return Decision(verdict, f"Prompt tokens of RA-KNN-n minus those of BiomedRAG: {told}.")
+    measured = [(c.test, c.test.difference, c.test.n) for c in found]
+    why = f"Prompt tokens of RA-KNN-n minus those of BiomedRAG: {told}."
+    return rules.judged(why, None, judges, measured, (0.0,))
 
 
 def _printed(claim: str) -> Callable[..., Decision]:
@@ -107,8 +108,9 @@ def scorer_fits_the_sentence(
         f"The document of the trained scorer shows the sentence's relation in {sum(hits)} of {len(hits)} released "
         f"prompts; {told}. The scorer's prompts hold {documents['scorer']} documents, those of KNN {documents['knn']}."
     )
-    verdict = rules.on_all([partial(rules.better, p=p) for p in adjusted], [(test, test.difference) for test in tests])
-    return Decision(verdict, why, max(adjusted))
+    judges = [partial(rules.better, p=p) for p in adjusted]
+    measured = [(test, test.difference, test.n) for test in tests]
+    return rules.judged(why, max(adjusted), judges, measured, (0.0, WORTHWHILE))
 
 
 def _better(first: str, others: tuple[str, ...], outcomes: Outcomes) -> Decision:

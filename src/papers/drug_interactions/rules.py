@@ -66,8 +66,11 @@ def agentic_adds_little(outcomes: Outcomes, **_: Any) -> Decision:  # noqa: ANN4
         f"DrugRAG minus agentic RAG {figures.points(graph.test)} points, n = {more.test.n}."
     )
     judges = [partial(rules.better, p=p), partial(rules.above, bound=0)]
-    parts: list[tuple[rules.Interval, float]] = [(more.test, more.test.difference), (further, further.value)]
-    return Decision(rules.on_all(judges, parts), why, p)
+    parts: list[tuple[rules.Interval, float, int]] = [
+        (more.test, more.test.difference, more.test.n),
+        (further, further.value, further.n),
+    ]
+    return rules.judged(why, p, judges, parts, (0.0,))
 
 
 def smaller_prompt(outcomes: Outcomes, **_: Any) -> Decision:  # noqa: ANN401
@@ -117,7 +120,7 @@ def varies_least(outcomes: Outcomes, *, truth: Score | None, **_: Any) -> Decisi
     told = "; ".join(f"{rows.label(a)} {figures.points_text(s.value, s.low, s.high)}" for a, s in apart.items())
     why = f"Standard deviation of the rating in points, DrugRAG minus: {told}, n = {len(mine)}."
     judges = [partial(rules.below, bound=0)] * len(apart)
-    return Decision(rules.on_all(judges, [(score, score.value) for score in apart.values()]), why)
+    return rules.judged(why, None, judges, [(score, score.value, score.n) for score in apart.values()], (0.0,))
 
 
 def judge_ranks(outcomes: Outcomes, *, truth: Score | None, **_: Any) -> Decision:  # noqa: ANN401

@@ -248,7 +248,7 @@ def normalisation_recovers(outcomes: Outcomes, **_: Any) -> Decision:  # noqa: A
     if len(found) < len(arms):
         return Decision("undecided", why)
     judges = [partial(rules.above, bound=0.5)] * len(found)
-    return Decision(rules.on_all(judges, [(share, share.value) for share in found]), why)
+    return rules.judged(why, None, judges, [(share, share.value, share.n) for share in found], (0.5,))
 
 
 def report_shares(run: Run, outcomes: Outcomes, kind: Kind, *, model: str = "", source: str = "") -> None:
