@@ -196,8 +196,8 @@ serve: book ## serve the book on http://127.0.0.1:8000, or another PORT
 	  echo "Port $(PORT) is taken by another program. Choose another: make serve PORT=$$(($(PORT) + 1))" >&2; exit 1; }
 	@$(VENV)/bin/python -m http.server $(PORT) --bind 127.0.0.1 --directory $(BUILD)/html
 
-lab: $(READY) ## edit the notebooks in JupyterLab
-	@$(VENV)/bin/jupyter lab --notebook-dir=. --ip=127.0.0.1 $$([ $$(id -u) != 0 ] || echo --allow-root)
+lab: $(READY) ## edit the notebooks in JupyterLab, with the sizes of PROFILE
+	@PYTHONPATH= $(VENV)/bin/jupyter lab --notebook-dir=. --ip=127.0.0.1 $$([ $$(id -u) != 0 ] || echo --allow-root)
 
 # -------------------------------------------------------------------------------------------------------------- test
 lint: $(READY) ## ruff and mypy

@@ -113,6 +113,18 @@ def test_a_notebook_in_its_project_finds_it_and_keeps_its_own_sizes(checkout: Pa
     assert said == f"480 {checkout} {checkout / 'src' / 'helpers' / '__init__.py'}"
 
 
+def test_jupyterlab_opens_a_notebook_with_the_sizes_of_the_profile(checkout: Path, tmp_path: Path) -> None:
+    (tmp_path / "bin").mkdir()
+    lab = tmp_path / "bin" / "jupyter"
+    lab.write_text(f'#!/bin/sh\ncd notebooks && exec {sys.executable} -c "$CELLS"\n')
+    lab.chmod(0o755)
+    (tmp_path / "installed").touch()
+    code = "\n".join([*cells(checkout / "notebooks" / f"{FORWARD}.ipynb")[:2], "print(pairs, profile)"])
+    command = ["make", "--no-print-directory", "-C", str(checkout), "lab", "PROFILE=smoke", f"VENV={tmp_path}"]
+    done = subprocess.run(command, env=bare(CELLS=code), capture_output=True, text=True, check=True)
+    assert done.stdout == "16 smoke\n"
+
+
 def test_binder_gives_a_notebook_the_smallest_sizes(checkout: Path) -> None:
     done = subprocess.run(
         [checkout / ".binder" / "start", "env"], env=bare(), capture_output=True, text=True, check=True

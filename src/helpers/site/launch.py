@@ -61,7 +61,7 @@ def set_up(notebook: str) -> dict[str, Any]:
     os.chdir(ROOT)
     if not (profile := os.environ.get("PROFILE")):
         return {}
-    if profile == "smoke":
+    if profile == "smoke" and not (ROOT / ".venv-llm").exists():
         # llama.cpp is a small fetch; vLLM is gigabytes
         os.environ.setdefault("LLM_ENGINE", "llamacpp")
     from helpers.site import parameters  # noqa: PLC0415  # needs packages that may have been installed just now
