@@ -217,7 +217,7 @@ test-neo4j: $(READY) ## the tests of graphs on a real Neo4j: an empty database a
 	   export BOLT_PORT=$$($(FREE_PORT)) HTTP_PORT=$$($(FREE_PORT)); \
 	   started=$$($(NEO4J) start $$home) || exit 1; eval "$$started"; fi; \
 	 $(VENV)/bin/python -m pytest -q -m "engine and not llm" $$(grep -l graph_server tests/*.py) \
-	   && $(VENV)/bin/python -m pytest -q tests/test_smoke.py -k graph_server
+	   && $(VENV)/bin/python -m pytest -q tests/test_own.py tests/test_smoke.py -k graph_server
 test-book: $(READY) ## the tests of the book in a browser
 	@$(VENV)/bin/python -m pytest -q -m book $$(grep -l mark.book tests/*.py)
 

@@ -10,6 +10,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import nullcontext
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
@@ -17,6 +18,7 @@ import pandas as pd
 import pytest
 import yaml
 from hypothesis import example, given, settings, strategies as st
+from test_graph import users_server
 
 from helpers.services import LlmEndpoint
 from helpers.site import new_experiment
@@ -117,14 +119,15 @@ def test_the_page_on_ones_own_table_makes_its_questions(
 
 
 @pytest.mark.engine
-def test_the_page_on_ones_own_table_runs_the_four_arms(
+def test_the_page_on_ones_own_table_runs_the_four_arms_on_either_graph_server(
     checkout: Path, run_in: Callable[..., subprocess.CompletedProcess[str]], small_llm: LlmEndpoint, tmp_path: Path
 ) -> None:
     page_table(tmp_path)
     server = {"LLM_BASE_URL": small_llm.base_url, "LLM_MODEL": small_llm.model, "LLM_API_KEY": small_llm.api_key}
     (checkout / "data" / "raw").symlink_to(REPOSITORY / "data" / "raw")
     code = f"import os; os.chdir({str(tmp_path)!r})\n" + "\n".join(blocks("own-table"))
-    done = run_in(sys.executable, "-c", code, MEDRAG_ROOT=str(checkout), **server)
+    with users_server() if (uri := os.environ.get("NEO4J_URI", "")) else nullcontext():
+        done = run_in(sys.executable, "-c", code, MEDRAG_ROOT=str(checkout), NEO4J_URI=uri, **server)
     stopped = run_in(sys.executable, "-m", "helpers.services", "stop", MEDRAG_ROOT=str(checkout))
     assert done.returncode == 0, done.stderr[-2000:]
     assert stopped.returncode == 0
