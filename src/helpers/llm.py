@@ -21,6 +21,7 @@ from tqdm import tqdm
 
 from helpers import batch, completions
 from helpers.completions import Answer, CapabilityError, Choice, LlmError, Loglikelihood, Messages, Reply, Usage
+from helpers.engine_install import EMBEDDED_MODELS
 from helpers.engines import Adapter
 from helpers.results.requests import STORE, Kind, request_key, store, working
 from helpers.services import LlmEndpoint, ServiceError, is_loopback, llm_endpoint
@@ -142,12 +143,14 @@ class LLM:
     def loglikelihood_many(
         self, pairs: Sequence[tuple[str, str]], *, label: str = "log-likelihood"
     ) -> list[Loglikelihood]:
-        """Log-likelihood of the continuation of each (context, continuation), as plain text; llama.cpp has none."""
+        """Log-likelihood of the continuation of each (context, continuation), as plain text.
+
+        llama.cpp's server gives none: there they are the stored ones of the same file as vLLM serves it, and a
+        CapabilityError says how many are not stored.
+        """
         return self._many("loglikelihood", {}, [list(p) for p in pairs], Loglikelihood, label)
 
     def _ask(self, kind: Kind, parameters: Mapping[str, Any], prompt: Sequence[Any]) -> completions.Answered:
-        if kind == "loglikelihood" and self.endpoint.engine == "llamacpp":
-            raise CapabilityError("llama.cpp's server gives no log-probabilities of a prompt. Use LLM_ENGINE=vllm.")
         path, body = completions.request_body(kind, parameters, prompt, self.endpoint.model, self.endpoint.engine)
         if self._salt and self.endpoint.engine == "vllm":
             body["cache_salt"] = self._salt  # a field of vLLM's own, which other servers may refuse
@@ -202,7 +205,11 @@ class LLM:
     def _many(
         self, kind: Kind, parameters: Mapping[str, Any], prompts: Sequence[Any], made: Callable[..., Answer], label: str
     ) -> list[Answer]:
-        weights, mode = self.endpoint.weights, settings().answers
+        endpoint, mode = self.endpoint, settings().answers
+        able = kind != "loglikelihood" or endpoint.engine != "llamacpp"
+        if not able and (served := EMBEDDED_MODELS.get(endpoint.model)):
+            endpoint = replace(endpoint, precision=served.cpu_precision)
+        weights = endpoint.weights
         keys = [request_key(kind, weights, parameters, prompt) for prompt in prompts]
         distinct = dict(zip(keys, prompts, strict=True))
         stored = self._store.get(distinct) if self._store else {}
@@ -210,11 +217,14 @@ class LLM:
         if settings().llm_context and mode != "stored-only":  # it may fit now
             answers = {key: reply for key, reply in answers.items() if getattr(reply, "status", "") != "overflow"}
         missing = [key for key in distinct if key not in answers]
+        if missing and not able:
+            lacks = f"and {len(missing)} of {len(distinct)} are not stored from vLLM's"
+            raise CapabilityError(f"llama.cpp's server scores no prompts, {lacks}. Use LLM_ENGINE=vllm.")
         if missing and self._store and mode == "stored-only":
             lacks = f"{len(missing)} of {len(distinct)} requests of the step {label!r} are not stored"
             raise LlmError(f"{lacks}, and ANSWERS=stored-only asks no model. If a prompt changed, run without it.")
         if missing and self._store and mode == "collect":
-            batch.pend(kind, weights, self.endpoint.model, parameters, {key: distinct[key] for key in missing})
+            batch.pend(kind, weights, endpoint.model, parameters, {key: distinct[key] for key in missing})
 
         def ask(key: str) -> Answer:
             return cast(Answer, self._ask(kind, parameters, distinct[key]))
@@ -234,7 +244,7 @@ class LLM:
             start = time.perf_counter()
             answers |= self._at_once(ask_and_store, missing, label)
             waited = time.perf_counter() - start
-        if stored and mode == "check":
+        if stored and able and mode == "check":
             self._check(ask, {key: answers[key] for key in stored.keys() - missing}, label)
         with self._lock:
             self.usage.count(answers, waited, label, self.concurrency)
