@@ -84,10 +84,10 @@ TIME = re.compile(r"second|latenc|throughput|per_s|took", re.IGNORECASE)
 
 
 def replay(notebooks: list[str], **variables: str) -> dict[str, tuple[object, ...]]:
-    """Run notebooks again from stored replies alone: of each, its record, times excepted, and its answers."""
+    """Run notebooks again, from stored replies alone by default: of each, its record but times, and its answers."""
     for notebook in notebooks:
         (BUILD / "executed" / "smoke" / f"{notebook}.ipynb").unlink(missing_ok=True)
-    done = make("-j2", "notebook", f"NB={' '.join(notebooks)}", ANSWERS="stored-only", **variables)
+    done = make("-j2", "notebook", f"NB={' '.join(notebooks)}", **{"ANSWERS": "stored-only"} | variables)
     assert done.returncode == 0, done.stderr[-3000:]
     return {notebook: made(notebook) for notebook in notebooks}
 
@@ -116,7 +116,8 @@ def test_a_replay_asks_the_model_nothing_and_gives_equal_records_whatever_the_ha
 def test_both_graph_servers_give_equal_records(reproduced):
     graphs = [name for name in NOTEBOOKS if "graph" in (ROOT / "notebooks" / f"{name}.ipynb").read_text().lower()]
     neo4j = replay(graphs)
-    embedded = replay(graphs, NEO4J_URI="")
+    # which asks the model about a statement that one server refuses, and the other runs without finding anything
+    embedded = replay(graphs, NEO4J_URI="", ANSWERS="stored")
     assert [notebook for notebook in graphs if neo4j[notebook] != embedded[notebook]] == []
 
 
