@@ -79,7 +79,7 @@ def notebook(*, sample: bool = False, source: bool = False, title: str = "Forwar
     table = figures.table(pd.DataFrame({"Accuracy": [proportion(399, 400)]}), "By arm", sample=sample)
     told = {"claim": "One text a pair is found more often than one a drug. " * 2}
     told |= {"verdict": "agrees", "because": "399 of 400 are right. " * 4}
-    claims = figures.table(pd.DataFrame([told]), "Claims", sample=sample)
+    claims = figures.table(pd.DataFrame([told]), "Verdicts", sample=sample)
     picture = figures.figure(pieces.scoreboard_picture(frame), alt="GraphRAG is best.", sample=sample)
     prompt = figures.prompt_box([{"role": "user", "content": "Is <b>rash</b> an effect?\n\nAnswer YES or NO."}])
     words = {"text/markdown": "GraphRAG is best.", "text/plain": ""}
