@@ -48,6 +48,13 @@ def processor_seconds() -> float:
     return used.ru_utime + used.ru_stime
 
 
+def python_says(code: str, *arguments: str, **variables: str) -> str:
+    """What a new Python that finds the project's modules prints, with these variables of its environment."""
+    environment = os.environ | {"PYTHONPATH": str(REPOSITORY / "src")} | variables
+    command = [sys.executable, "-c", code, *arguments]
+    return subprocess.run(command, env=environment, capture_output=True, text=True, check=True).stdout
+
+
 def as_a_user(*command: str) -> list[str]:
     """A command without root's leave to write where nobody may."""
     return ["setpriv", "--bounding-set=-dac_override", *command] if os.geteuid() == 0 else [*command]

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import os
 import re
-import subprocess
-import sys
 from collections import Counter
 from itertools import pairwise
 
 import pytest
+from conftest import python_says
 from hypothesis import given, settings, strategies as st
 
-from helpers.settings import ROOT
 from papers.clinical_notes.charts import generate
 from papers.clinical_notes.cleaning import milligrams
 from papers.clinical_notes.gold import LABELS, Chart, Charts, MedicationEvent
@@ -148,16 +145,7 @@ def test_a_patient_is_the_same_whatever_the_number_of_patients(charts):
 
 def test_charts_do_not_depend_on_the_hash_seed():
     code = f"from papers.clinical_notes.charts import generate; print(generate(3, {SEED}, 0.5).sha256)"
-    digests = {
-        subprocess.run(
-            [sys.executable, "-c", code],
-            env=os.environ | {"PYTHONHASHSEED": seed, "PYTHONPATH": str(ROOT / "src")},
-            capture_output=True,
-            text=True,
-            check=True,
-        ).stdout.strip()
-        for seed in ("1", "2")
-    }
+    digests = {python_says(code, PYTHONHASHSEED=seed).strip() for seed in ("1", "2")}
     assert digests == {generate(3, SEED, 0.5).sha256}
 
 

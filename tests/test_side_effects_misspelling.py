@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
@@ -13,6 +10,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import yaml
+from conftest import python_says
 from hypothesis import given, settings, strategies as st
 from rapidfuzz.distance import DamerauLevenshtein
 
@@ -20,7 +18,7 @@ from helpers.llm import LLM
 from helpers.results import record, rules
 from helpers.results.answers import Answer, answered
 from helpers.results.outcomes import Outcomes
-from helpers.settings import RAW, ROOT, SAMPLE
+from helpers.settings import RAW, SAMPLE
 from papers.side_effects import corpus, forward as se, misspelling as mm, normalisers as nn, rules as paper_rules
 from papers.side_effects.corpus import Question
 from papers.side_effects.misspelling import Query
@@ -178,16 +176,7 @@ from papers.side_effects.normalisers import by_dictionary
 known = ["acetaminophen", "amikacin", "ampicillin", "ibuprofen", "iopamidol", "meperidine", "mitomycin", "sildenafil"]
 print(by_dictionary(known)(["apas", "sonovue", "ctaopra", "gntamci", "ibuild", "ipatrium", "mepridine", "tretomycin"]))
 """
-    found = {
-        subprocess.run(
-            [sys.executable, "-c", code],
-            env=os.environ | {"PYTHONHASHSEED": seed, "PYTHONPATH": str(ROOT / "src")},
-            capture_output=True,
-            text=True,
-            check=True,
-        ).stdout
-        for seed in ("1", "2", "3")
-    }
+    found = {python_says(code, PYTHONHASHSEED=seed) for seed in ("1", "2", "3")}
     assert len(found) == 1
 
 

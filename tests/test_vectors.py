@@ -12,6 +12,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from conftest import python_says
 from hypothesis import given, settings as examples, strategies as st
 
 from helpers import indexes, settings, vectors
@@ -257,11 +258,8 @@ def test_vectors_have_length_one_and_the_stated_shape(minilm: Encoder) -> None:
 
 def test_a_processor_without_newer_instructions_gives_the_same_vectors(minilm: Encoder, tmp_path: Path) -> None:
     """In bfloat16 they differed in the third digit, so that another processor retrieved other texts."""
-    code = (
-        "import sys, numpy; from helpers import vectors as v; numpy.save(sys.argv[1], v.encoder().encode(sys.argv[2:]))"
-    )
-    older = os.environ | {"ONEDNN_MAX_CPU_ISA": "AVX2", "PYTHONPATH": str(settings.ROOT / "src")}
-    subprocess.run([sys.executable, "-c", code, str(tmp_path / "v.npy"), *TEXTS], env=older, check=True)
+    save = "import sys, numpy; from helpers.vectors import *; numpy.save(sys.argv[1], encoder().encode(sys.argv[2:]))"
+    python_says(save, str(tmp_path / "v.npy"), *TEXTS, ONEDNN_MAX_CPU_ISA="AVX2")
     np.testing.assert_allclose(np.load(tmp_path / "v.npy"), minilm.encode(TEXTS, progress=False), atol=2e-6)
 
 
