@@ -51,6 +51,6 @@ def unit(measure: str) -> str:
 def measure_label(measure: str) -> str:
     """A measure as a reader sees it."""
     statistic, base, second = parts(measure)
-    text = base.replace("_", " ")
+    text = re.sub(r"\bf1\b", "F1", base.replace("_", " "))
     special = {"": text, "auc": "AUC", "spearman": f"rank correlation, {text} and {second}"}
     return special.get(statistic, f"{text}, {statistic}")

@@ -219,13 +219,15 @@ class Outcomes:
     def _draw(self, panels: Sequence[tuple[str, str, Mapping[str, Score]]], chance: float | None) -> Figure:
         size, one = (7.4, 0.5 * len(self.arms) + 1.0), len({measure for _, measure, _ in panels}) == 1
         fig, axes = plt.subplots(1, len(panels), figsize=size, sharex=one, sharey=True, squeeze=False)
-        for ax, (title, _, of) in zip(axes[0], panels, strict=True):
+        for ax, (title, measure, of) in zip(axes[0], panels, strict=True):
             for y, arm in enumerate(self.arms):
                 if arm in of:
                     colour = self.colours.get(arm, "#808080")
                     ax.hlines(y, of[arm].low, of[arm].high, color=colour, linewidth=2.2)
                     ax.plot(of[arm].value, y, "o", color=colour, clip_on=False, zorder=3)
-            ax.set_xlabel(textwrap.fill(title, 64 // len(panels)))
+            ax.set_xlabel(
+                textwrap.fill(f"{title}, in seconds" if unit(measure) == "seconds" else title, 64 // len(panels))
+            )
             ax.grid(axis="x")
             ax.tick_params(axis="y", length=0)
         for ax, (_, measure, _) in zip(axes[0], panels, strict=True):  # once all is drawn, for panels may share an axis
