@@ -254,8 +254,8 @@ def answer(outcomes: Outcomes, model: str) -> str:
     told = "; ".join(f"{float(f'{t.value:.2g}'):,.6g} with {words}" for words, t in times.items() if t)
     return (
         f"The graph is exact by construction. Format B with {model} reaches an F1 of {figures.score_text(exact)}, and "
-        f"Format A finds {figures.score_text(found)} of the drugs. As a multiple of the graph's, the latency of "
-        f"Format B is {told}. So most of the difference in time that the paper prints is a language model copying names."
+        f"Format A finds {figures.score_text(found)} of the drugs. Format B's latency, as a multiple of the graph's, "
+        f"is {told}. So most of the difference in time that the paper prints is a language model copying names."
     )
 
 
