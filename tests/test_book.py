@@ -22,7 +22,7 @@ from playwright.sync_api import Browser
 
 from helpers.datasets import Located
 from helpers.llm import Usage
-from helpers.results import answers, figures, published, record
+from helpers.results import answers, figures, published, record, rules
 from helpers.results.answers import Answer, Item
 from helpers.results.metrics import Score, proportion
 from helpers.results.outcomes import Outcomes
@@ -79,7 +79,8 @@ def notebook(*, sample: bool = False, source: bool = False, title: str = "Forwar
     table = figures.table(pd.DataFrame({"Accuracy": [proportion(399, 400)]}), "By arm", sample=sample)
     told = {"claim": "One text a pair is found more often than one a drug. " * 2}
     told |= {"verdict": "agrees", "because": "399 of 400 are right. " * 4}
-    claims = figures.table(pd.DataFrame([told]), "Verdicts", sample=sample)
+    sentences = figures.table(pd.DataFrame([told]), "Verdicts", sample=sample)
+    claims = figures.table(pd.DataFrame([told]), rules.CAPTION, sample=sample)
     picture = figures.figure(pieces.scoreboard_picture(frame), alt="GraphRAG is best.", sample=sample)
     prompt = figures.prompt_box([{"role": "user", "content": "Is <b>rash</b> an effect?\n\nAnswer YES or NO."}])
     words = {"text/markdown": "GraphRAG is best.", "text/plain": ""}
@@ -93,7 +94,10 @@ def notebook(*, sample: bool = False, source: bool = False, title: str = "Forwar
             metadata={"tags": ["opening"]},
             outputs=[*answer, *shown(table)],
         ),
-        *(cell("code", f"{html.text.split()[0]}()", outputs=shown(html)) for html in (table, claims, picture, prompt)),
+        *(
+            cell("code", f"{html.text.split()[0]}()", outputs=shown(html))
+            for html in (table, sentences, claims, picture, prompt)
+        ),
     ]
     for each in cells if source else ():
         each.update({"outputs": []} if each["cell_type"] == "code" else {})
@@ -576,6 +580,13 @@ def test_the_run_on_the_sample_is_marked_wherever_it_shows_something(browser: Br
         assert seen.page.locator(".rag-run").inner_text().startswith("Reference results")
         assert seen.page.locator(".rag-sample").count() == 0
         assert "Is <b>rash</b> an effect?" in seen.page.inner_text(".rag-turn pre")
+
+
+@pytest.mark.book
+def test_a_page_lists_each_verdict_once(project: Project) -> None:
+    page = project.text(f"notebooks/{CHAPTER}")
+    assert f"{rules.CAPTION}</caption>" not in page
+    assert page.count('href="#claims"') == page.count('id="claims"') == 1
 
 
 @pytest.mark.book
