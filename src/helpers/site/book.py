@@ -182,8 +182,7 @@ def _staged(
     for place, cell in enumerate(notebook["cells"], 1):
         if cell["cell_type"] == "code":
             tags = cell["metadata"].setdefault("tags", [])
-            if {"parameters", "injected-parameters"} & set(tags):
-                tags.append("hide-input")
+            tags.append("hide-input")  # a click shows the code
             cell["outputs"] = [o for o in cell["outputs"] if not any(m.startswith(WIDGETS) for m in o.get("data", ()))]
             for output in cell["outputs"]:
                 if output["output_type"] == "error" and "raises-exception" not in tags:

@@ -295,8 +295,8 @@ def summary(run: Run, out: Outcomes, names: Sequence[str], floors: Sequence[str]
         gains.append(f"{points} points on **{name}** (n = {gained.n})")
         score = of.score("f1", best)
         others.append(
-            f"{of.label(best)} reaches {figures.score_text(score)} on **{name}** (n = {score.n:,}; printed for LLaMA2 "
-            f"13B + BiomedRAG: {printed.replace('%', ' %')})"
+            f"{figures.number(score.value)} on **{name}** ({of.label(best)}, n = {score.n:,}; printed for LLaMA2 13B + "
+            f"BiomedRAG: {printed.replace('%', ' %')})"
         )
     helps, higher = (f"helps the prompted model on {helped} of {len(names)} data sets", f"higher F1 on {beaten}")
     if len(names) == 1:
@@ -304,5 +304,5 @@ def summary(run: Run, out: Outcomes, names: Sequence[str], floors: Sequence[str]
         higher = f"{'higher' if beaten else 'lower'} F1"
     return (
         f"**Retrieval by BiomedRAG {helps}; a method without a language model has the {higher}.** It changes the F1 of "
-        f"{model} by {', '.join(gains)}. Without a language model, {'; '.join(others)}."
+        f"{model} by {', '.join(gains)}. Without a language model, F1 reaches {', '.join(others)}."
     )
