@@ -156,7 +156,9 @@ class Outcomes:
         own = {arm: here[here.arm == arm] for arm, _ in scored}
         of = {arm: {"n": len(mine), "of": mine[PARTS].drop_duplicates().values.tolist()} for arm, mine in own.items()}
         parts = [{"arm": arm, "measure": measure, **of[arm]} for arm, measure in scored]
-        scores = {"rows": rows, "scored": parts, "draws": self.draws, "caption": caption}
+        # as pairs: a notebook's file sorts the keys of an object
+        pairs = [list(row.items()) for row in rows]
+        scores = {"rows": pairs, "scored": parts, "draws": self.draws, "caption": caption}
         return replace(shown, scores=scores)
 
     def text(self, measure: str, arm: str) -> str | None:
