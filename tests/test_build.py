@@ -17,6 +17,7 @@ from helpers.results.outcomes import Outcomes
 from helpers.results.records import Record
 from helpers.results.requests import Row, Store, plain, request_key
 from helpers.settings import NOTEBOOKS
+from helpers.site import viewer
 from helpers.site.build import Advice, Found, Task, compared, tasks
 from helpers.site.chapters import Chapter
 from helpers.site.pages import Pages
@@ -186,3 +187,7 @@ def test_the_audit_of_a_chapter_shows_what_its_rows_hide(
     assert "found in 1 of 1" in shown
     assert "against the commonest label" in shown
     assert Pages([]).audited() == "No run has answers to audit."
+    folder = tmp_path / "answers" / "laptop" / CHAPTER
+    answers.write(folder, Outcomes(labelled).frame, licence="not for others", withheld=True)
+    viewer._rows.cache_clear()
+    assert "texts withheld" in checked(chapter)[0].values()

@@ -216,8 +216,11 @@ class RunPages:
 
 def checked(chapter: Chapter) -> Checked:
     """What the audit says of the rows of a chapter that has answers."""
-    told = audit.audit(Outcomes(viewer.rows(chapter)[0], draws=DRAWS), most=2)
+    rows = viewer.rows(chapter)[0]
+    told = audit.audit(Outcomes(rows, draws=DRAWS), most=2)
     words = told.verdict.str.partition(":")[0].where(told.verdict != "found", "found in " + told.groups)
+    if rows.question.isna().all():
+        words = words.mask(told.verdict.str.contains("needs column (?:question|predicted)"), "texts withheld")
     found = told[told.verdict == "found"].drop(columns="verdict").to_dict("records")
     verdicts = {"chapter": chapter.name, **dict(zip(told.check, words, strict=True))}
     return verdicts, [{"chapter": chapter.name, **{str(name): of for name, of in row.items()}} for row in found]
