@@ -15,7 +15,7 @@ from neo4j.exceptions import DriverError, Neo4jError
 
 from helpers import services
 from helpers.graph_driver import GraphError, Row, driving, explained, first_line, plain, quoted
-from helpers.graph_guard import CypherRejected, MeteredLoop, Untrusted, check_plan, checked_statement
+from helpers.graph_guard import CypherRejected, MeteredLoop, Refusal, Untrusted, check_plan, checked_statement
 from helpers.graph_load import MARKER, Loader
 from helpers.services import GraphEndpoint
 
@@ -98,6 +98,7 @@ class Graph(Loader):
             database=endpoint.database, default_access_mode=neo4j.READ_ACCESS, fetch_size=max_rows + 1
         )
         began = time.monotonic()
+        kind: Refusal = "Stopped"
         try:
             transaction = await session.begin_transaction(timeout=timeout)
         except (Neo4jError, DriverError, OSError) as error:
@@ -117,7 +118,7 @@ class Graph(Loader):
         except RecursionError:
             why = "Its result is nested too deeply to be read."
         except Neo4jError as error:
-            why = f"The graph server refused it: {error.message}"
+            why, kind = f"The graph server refused it: {error.message}", "Refused"
         except (DriverError, OSError) as error:
             why = f"The graph server broke off while it ran ({first_line(error)}). It may need too much memory."
             if loop.allowance < 0:
@@ -128,7 +129,7 @@ class Graph(Loader):
         finally:
             # closes a connection still in use without waiting for the rest of the rows, and so undoes the transaction
             session.cancel()
-        raise CypherRejected(why)
+        raise CypherRejected(why, kind)
 
     async def _fetch(
         self, transaction: neo4j.AsyncTransaction, statement: str, parameters: Row, max_rows: int

@@ -5,7 +5,7 @@ The look at the text and the look at the plan do not rest on each other: either 
 
 import asyncio
 import re
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import neo4j
 
@@ -15,12 +15,15 @@ from helpers.settings import PublicError
 STATEMENT_BYTES = 10_000  # the longest statement that is run
 MESSAGE_CHARACTERS = 1_000  # the longest reason that is given: a server quotes the whole statement in its own
 
+Refusal = Literal["Not allowed", "Refused", "Stopped"]  # by the guard; by the server; while it ran
+
 
 class CypherRejected(PublicError, ValueError):
-    """Untrusted Cypher that was not run, or was stopped; the message says what is wrong with it."""
+    """Untrusted Cypher that was not allowed, refused by the server, or stopped; the message says what is wrong."""
 
-    def __init__(self, message: str) -> None:
+    def __init__(self, message: str, kind: Refusal = "Not allowed") -> None:
         """Keep the message's beginning and end if it is too long."""
+        self.kind = kind
         if len(message) > MESSAGE_CHARACTERS:
             message = f"{message[: MESSAGE_CHARACTERS - 200]} [...] {message[-100:]}"
         super().__init__(message)

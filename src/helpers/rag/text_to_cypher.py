@@ -19,6 +19,7 @@ class Attempt:
     seconds: float = 0.0
 
 
+REFUSED = "it is not valid Cypher, or uses what this graph does not have."
 _FENCE = re.compile(r"```(?:\w+)?\s*(.*?)(?:```|\Z)", re.DOTALL)
 _BEGIN = re.compile(r"\b(?:OPTIONAL\s+MATCH|MATCH|WITH|UNWIND|CALL|RETURN)\b", re.IGNORECASE)
 
@@ -30,13 +31,6 @@ def read_statement(reply: str) -> str:
     return re.split(r";|\n\s*\n", text[begun.start() :])[0].strip() if begun else ""
 
 
-def _for_model(refusal: str) -> str:
-    """Why a statement was not run: no server's own words, so that the stored replies to it hold on every server."""
-    if "refused it" in refusal:
-        return "Refused: it is not valid Cypher, or uses what this graph does not have."
-    return f"{'Stopped' if 'was stopped' in refusal else 'Not allowed'}: {refusal[:300]}"
-
-
 def run_statement(graph: Graph, cypher: str, *, max_rows: int = 100, timeout: float = 5.0) -> Attempt:
     """Run a statement that a model wrote, read-only, and read its column of names: the only one, or `answer`."""
     if not cypher:
@@ -44,7 +38,9 @@ def run_statement(graph: Graph, cypher: str, *, max_rows: int = 100, timeout: fl
     try:
         found = graph.read_untrusted(cypher, max_rows=max_rows, timeout=timeout)
     except CypherRejected as error:
-        return Attempt(cypher, problem=_for_model(str(error)))
+        # no server's own words, so that the stored replies to it hold on every server
+        why = REFUSED if error.kind == "Refused" else str(error)[:300]
+        return Attempt(cypher, problem=f"{error.kind}: {why}")
     columns = list(found.rows[0]) if found.rows else []
     values = [row.get(columns[0] if len(columns) == 1 else "answer") for row in found.rows]
     problem = ""

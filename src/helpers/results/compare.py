@@ -88,7 +88,7 @@ def beside_models(
         if place := address(part["arm"]):
             link = Markup(f'<a href="{escape(place)}">{{}}</a>')
             for name, text in row.items():
-                if figures.is_number(text) and not name.startswith(_NO_ROWS):
+                if figures.is_written(text) and not name.startswith(_NO_ROWS):
                     row[name] = link.format(text.replace(" %", "\N{NO-BREAK SPACE}%"))
     return figures.table(pd.DataFrame(rows), scores["caption"])
 

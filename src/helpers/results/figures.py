@@ -230,7 +230,7 @@ def _is_number(value: object) -> bool:
     return pd.api.types.is_number(value) and not isinstance(value, bool)
 
 
-def is_number(value: object) -> bool:
+def is_written(value: object) -> bool:
     """Whether a text, or what a link shows, is a number or a score as `number`, `score_text` or a paper writes it."""
     text = value.striptags() if isinstance(value, markupsafe.Markup) else value
     return isinstance(text, str) and bool(_WRITTEN.fullmatch(text))
@@ -243,7 +243,7 @@ def _is_missing(value: object) -> bool:
 def _is_numeric(column: pd.Series) -> bool:
     """Whether a column has numbers and scores alone, as such or written."""
     values = [value for value in column if not _is_missing(value) and value != ""]
-    return bool(values) and all(_is_score(value) or _is_number(value) or is_number(value) for value in values)
+    return bool(values) and all(_is_score(value) or _is_number(value) or is_written(value) for value in values)
 
 
 def _cell(value: object, fmt: str | Callable[[Any], str] | None) -> str:
