@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from helpers.authors_code import Code, NotInCode
 from helpers.results import record, rules
 from helpers.results.answers import Answer
 from helpers.results.outcomes import Outcomes
@@ -142,6 +143,38 @@ def test_a_passage_that_the_smaller_pool_kept_and_the_larger_lost_is_found(
     table = released.outranked(sample)
     assert table["passages missing"].tolist() == [1, 0, 1, 1]
     assert [score.value for score in table["questions with a missing passage"]] == [1, 0, 1, 1]
+
+
+RELEASED_MERGE = """
+class AnswerGenerator:
+    def extract_relevance_score(self, text):
+        match = re.search(r"Relevance with the question: (\\d+\\.\\d+)/10", text)
+        return float(match.group(1)) if match else 0
+"""
+
+
+def test_a_merge_that_reads_no_relevance_keeps_the_track_that_it_lists_first(sample: data.Data, tmp_path: Path) -> None:
+    path = tmp_path / "model.py"
+    path.write_text(RELEASED_MERGE)
+    key = released.sort_key(Code(path))
+    assert key("Relevance with the question: 7.5/10") == 7.5
+    assert key("Relevance with the question: 7.5") == key("Relevance with the question: -1.2") == 0
+    table = released.merged(sample, Code(path)).set_index("six passages by")
+    assert table["relevances that it reads"].iloc[0].startswith("0 of ")
+    first = sum(len({(c.document, c.text) for c in six}) for six in contexts(sample, "hypothetical_12"))
+    of_answer = table[["in both tracks", "in the hypothetical answer's alone"]].sum(axis=1)
+    assert of_answer["the released merge"] == first
+    assert table.loc["a merge by relevance", "in the question's alone"] > 0
+    path.write_text(RELEASED_MERGE.replace("/10", ""))
+    assert released.merged(sample, Code(path)).iloc[0, 2:].tolist() == table.loc["a merge by relevance"][1:].tolist()
+    path.write_text("x = 1")
+    with pytest.raises(NotInCode, match="extract_relevance_score"):
+        released.sort_key(Code(path))
+
+
+def contexts(sample: data.Data, arm: str) -> list[tuple[data.Context, ...]]:
+    (path,) = (file.path for file in sample.files if file.name == data.CONTEXTS[arm])
+    return list(data.read_contexts(path).values())
 
 
 def test_every_number_that_a_file_gives_is_reported(sample: data.Data, made: Released, run: record.Run) -> None:

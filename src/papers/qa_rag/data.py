@@ -2,8 +2,8 @@
 
 Each released question names a guideline before it asks: "As described in <guideline>, ...". So two documents belong to
 it: the one that it was taken from (`source`, where the answer stands) and the one that it names (`guideline`). The
-paper's 1,404 documents are not released; every chunk that a released ranking holds is the corpus here, which favours
-what those rankings found.
+authors' index of the paper's 1,404 documents is published, but no copy was at hand (`absent` in data/registry.yml).
+Every chunk that a released ranking holds is the corpus here, which favours what those rankings found.
 """
 
 import csv

@@ -1,11 +1,14 @@
 """What the authors released of their results, question by question, with the tests that the paper lacks.
 
-Released are the RAGAS scores of each test question for four rankings (of those below 4 MiB), the final answers of five
-arms, and the mean BERTScore of each arm. BERTScore per question is computed again from the answers.
+Read are the RAGAS scores of each test question for four rankings, the final answers of five arms, and the mean
+BERTScore of each arm. BERTScore per question is computed again from the answers. The repository lists further files
+(`absent` in data/registry.yml).
 """
 
+import ast
 import json
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -13,6 +16,7 @@ import numpy as np
 import pandas as pd
 
 from helpers import datasets
+from helpers.authors_code import Code, NotInCode
 from helpers.datasets import Located
 from helpers.results.answers import Answer, Item, answered
 from helpers.results.audit import OWN
@@ -193,3 +197,66 @@ def outranked(data: Data) -> pd.DataFrame:
     return pd.DataFrame(
         rows, columns=["larger pool", "smaller pool", "questions with a missing passage", "passages missing", "of"]
     )
+
+
+def sort_key(code: Code) -> Callable[[str], float]:
+    """What the released code sorts merged passages by (`model.py`, `extract_relevance_score`): a number, or else 0.
+
+    Raises:
+        NotInCode: the function has no pattern.
+    """
+    tree = ast.parse(code.path.read_text(encoding="utf-8"))
+    function = next((n for n in ast.walk(tree) if getattr(n, "name", "") == "extract_relevance_score"), ast.Module())
+    patterns = [n.args[0] for n in ast.walk(function) if isinstance(n, ast.Call) and ast.unparse(n.func) == "re.search"]
+    if not patterns:
+        raise NotInCode(f"{code.path} should hold extract_relevance_score with a pattern; it does not. Fetch it again.")
+    pattern = re.compile(ast.literal_eval(patterns[0]))
+
+    def key(text: str) -> float:
+        found = pattern.search(text)
+        return float(found[1]) if found else 0.0
+
+    return key
+
+
+TRACKS = ("hypothetical_12", "question_12")
+"""The tracks of QA-RAG as the ablation has them, in the order in which the released code lists their passages."""
+WHERE = {
+    (True, True): "in both tracks",
+    (True, False): "in the hypothetical answer's alone",
+    (False, True): "in the question's alone",
+    (False, False): "in neither",
+}
+
+
+def merged(data: Data, code: Code) -> pd.DataFrame:
+    """Which track has the passages of QA-RAG: by the released merge, by relevance, and as released (section 2.4).
+
+    The released merge (`get_combined_top_contexts_with_ft`) lists six passages of each track without repetition, sorts
+    them by `sort_key`, which leaves equals in their order, and keeps six. Counts are over all questions.
+    """
+    located = {file.name: file.path for file in data.files}
+    raw = {arm: json.loads(located[name].read_text(encoding="utf-8")) for arm, name in CONTEXTS.items()}
+    rankings = {arm: read_contexts(located[name]) for arm, name in CONTEXTS.items()}
+    key, rows, read, total = sort_key(code), [], 0, 0
+    for question, shown in raw["qa_rag"].items():
+        of = {arm: rankings[arm][question.strip()] for arm in ("qa_rag", *TRACKS)}
+        six = {arm: [(context.document, context.text) for context in contexts] for arm, contexts in of.items()}
+        keys: dict[tuple[str, str], float] = {}
+        relevance: dict[tuple[str, str], float] = {}
+        for arm in TRACKS:
+            for passage, context, text in zip(six[arm], of[arm], raw[arm][question], strict=True):
+                keys.setdefault(passage, key(text))
+                relevance.setdefault(passage, context.relevance)
+        read, total = read + sum(map(bool, keys.values())), total + len(keys)
+        orders = {
+            "the released merge": sorted(keys, key=keys.__getitem__, reverse=True),
+            "a merge by relevance": sorted(keys, key=relevance.__getitem__, reverse=True),
+            "the released ranking": six["qa_rag"],
+        }
+        for name, order in orders.items():
+            rows += [(name, *(passage in six[arm] for arm in TRACKS)) for passage in order[: len(shown)]]
+    counts = pd.DataFrame([{where: rows.count((name, *both)) for both, where in WHERE.items()} for name in orders])
+    counts.insert(0, "six passages by", list(orders))
+    counts.insert(1, "relevances that it reads", [f"{read:,} of {total:,}", f"{total:,} of {total:,}", ""])
+    return counts
