@@ -11,6 +11,7 @@ from hypothesis import given, strategies as st
 
 from helpers.results.answers import answered
 from helpers.results.audit import PLACE
+from helpers.settings import RAW
 from papers.side_effects import corpus, forward as se
 from papers.side_effects.corpus import Question
 from papers.side_effects.forward import Entities
@@ -152,6 +153,18 @@ def test_released_predictions_keep_unknown_apart(tmp_path):
     made = se.released_answers(path, "format_a", "a model")
     assert [(row.predicted, row.gold, row.parsed) for row in made] == [("YES", "YES", True), (None, "NO", False)]
     assert {(row.source, row.arm, row.model) for row in made} == {("released", "format_a", "a model")}
+
+
+def test_the_released_errors_of_graphrag_carry_the_confidence_of_an_answer_against_the_graph():
+    """The note of `residual_errors_are_llm_mislabels`: retrieval was right in the seven released errors."""
+    paths = [RAW / "side_effects" / name for name in ("released/graphrag_qwen.json", "released/graphrag_llama.json")]
+    code = RAW / "side_effects" / "code" / "graphrag.py"
+    if not all(path.is_file() for path in (*paths, code)):
+        pytest.skip("the released files have not been fetched")
+    assert code.read_text().count("1.0 if final_answer == neo4j_result['direct_answer'] else 0.8") == 1
+    rows = [row for path in paths for row in json.loads(path.read_text())["detailed_results"]]
+    wrong = [row for row in rows if (row["predicted"] == "YES") != bool(row["true_label"])]
+    assert (len(wrong), {row["confidence"] for row in wrong}) == (7, {0.8})
 
 
 def test_a_place_is_where_the_effect_ends_in_the_authors_prompt(tmp_path):

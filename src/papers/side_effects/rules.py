@@ -73,7 +73,8 @@ def residual_errors_are_llm_mislabels(outcomes: Outcomes, **_: Any) -> Decision:
         parsed = (wrong.predicted == "YES") & wrong.question.str.contains(r"\wyes|yes\w", case=False)
         why = (
             f'{parsed.sum()} of {len(wrong)} errors are YES to an effect with "yes" in its name ("eyes"). The released '
-            f"parser reads it as YES whatever the model said. The model may have made the other {(~parsed).sum()}."
+            "parser takes each reply that repeats such a name for YES. The model may have made the other "
+            f"{(~parsed).sum()}."
         )
         return Decision(rules.exactly(not parsed.any()), why)
     told = sum(of["handed"][0] == (gold == "YES") for of, gold in zip(wrong.measures, wrong.gold, strict=True))
