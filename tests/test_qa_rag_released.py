@@ -14,7 +14,7 @@ from helpers.results import record, rules
 from helpers.results.answers import Answer
 from helpers.results.outcomes import Outcomes
 from helpers.results.published import published
-from papers.qa_rag import data, released
+from papers.qa_rag import data, released, rules as qa_rag_rules
 from papers.qa_rag.data import QaRagDataError
 from papers.qa_rag.released import ANSWERS, RAGAS, Released
 
@@ -72,7 +72,7 @@ def decided(claim: str, rows: list[Answer]) -> rules.Decision:
     rule = paper.claim(f"qa_rag.claim.{claim}").rule
     assert rule
     facts = {"printed": paper, "seed": 0}
-    return rules.evaluate(rule, Outcomes(rows, draws=300), "rescored", paper="qa_rag", facts=facts)
+    return rules.evaluate(rule, Outcomes(rows, draws=300), rule.of[0], paper="qa_rag", facts=facts)
 
 
 def rows(task: str, measure: str, values: dict[str, np.ndarray], documents: int = 0, **strata: str) -> list[Answer]:
@@ -218,7 +218,21 @@ def test_both_tracks_help_only_if_precision_and_recall_gain() -> None:
 
 def test_the_printed_tables_decide_what_they_say() -> None:
     assert decided("same_order", []).verdict == "agrees"
-    assert decided("question_is_worst", []).verdict == "differs"
+    worst = decided("question_is_worst", [])
+    assert worst.verdict == "undecided"
+    assert "precision: question 0.556, then multiquery 0.564; recall: multiquery 0.269, then question 0.27" in worst.why
+
+
+@pytest.mark.parametrize(("precision", "recall", "verdict"), [(0.1, 0.1, "agrees"), (0.9, 0.9, "differs")])
+def test_only_question_is_worst_where_it_is_last_in_both(precision: float, recall: float, verdict: str) -> None:
+    values = {"precision": precision, "recall": recall}
+    paper = published("qa_rag")
+    numbers = [
+        n.model_copy(update={"value": values[n.id.rpartition(".")[2]]}) if "table3.question" in n.id else n
+        for n in paper.numbers
+    ]
+    made = paper.model_copy(update={"numbers": numbers})
+    assert qa_rag_rules.question_is_worst(Outcomes([], labels=released.ARMS), printed=made).verdict == verdict
 
 
 @pytest.mark.parametrize(
