@@ -461,6 +461,8 @@ def test_the_claims_about_printed_numbers_are_decided():
     found = {claim: printed_tests.decision(published("biomedrag"), claim) for claim in printed_tests.COMPARED}
     assert {name: decision.verdict for name, decision in found.items()} == {
         "significant_on_git": "agrees",  # of Table 1's baselines
+        "better_on_chemprot": "agrees",
+        "better_on_ade": "agrees",
         "better_on_ddi": "cannot be run",
         "knn_below_none_on_ddi": "cannot be run",
         "best_parts": "agrees",
@@ -468,6 +470,9 @@ def test_the_claims_about_printed_numbers_are_decided():
     }
     baselines = list(printed_tests.tests(published("biomedrag"), "significant_on_git")["against"])
     assert len(baselines) == 9
+    assert list(printed_tests.tests(published("biomedrag"), "better_on_chemprot")["against"]) == baselines
+    ade = printed_tests.tests(published("biomedrag"), "better_on_ade")
+    assert [row.printed.startswith(f"{row.against} + BiomedRAG") for row in ade.itertuples()] == [True] * 3
     assert not any("BiomedRAG" in name or "RA-KNN" in name for name in baselines)
     assert "the 368 test rows" in found["better_on_ddi"].why
     assert "SPBERE" in printed_tests.shown(published("biomedrag"), ["better_on_ddi"]).html

@@ -78,7 +78,9 @@ def _printed(claim: str) -> Callable[..., Decision]:
 
 significant_on_git = _printed("significant_on_git")
 significant_on_git_re = _printed("significant_on_git_re")
+better_on_chemprot = _printed("better_on_chemprot")
 better_on_ddi = _printed("better_on_ddi")
+better_on_ade = _printed("better_on_ade")
 knn_below_none_on_ddi = _printed("knn_below_none_on_ddi")
 best_parts = _printed("best_parts")
 
