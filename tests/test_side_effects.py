@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections import Counter
 
 import pandas as pd
@@ -11,6 +12,7 @@ from hypothesis import given, strategies as st
 
 from helpers.results.answers import answered
 from helpers.results.audit import PLACE
+from helpers.results.published import published
 from helpers.settings import RAW
 from papers.side_effects import corpus, forward as se
 from papers.side_effects.corpus import Question
@@ -165,6 +167,24 @@ def test_the_released_errors_of_graphrag_carry_the_confidence_of_an_answer_again
     rows = [row for path in paths for row in json.loads(path.read_text())["detailed_results"]]
     wrong = [row for row in rows if (row["predicted"] == "YES") != bool(row["true_label"])]
     assert (len(wrong), {row["confidence"] for row in wrong}) == (7, {0.8})
+
+
+def test_the_authors_reports_print_what_the_paper_and_a_later_run_have():
+    """The contradiction `later_run`: Tables 1 and 2 are those of September; the README of November has others."""
+    september, november = (RAW / "side_effects" / "released" / f"report_{day}.md" for day in ("20250920", "202511"))
+    if not (september.is_file() and november.is_file()):
+        pytest.skip("the authors' reports have not been fetched")
+    paper = published("side_effects")
+    lines, later = (path.read_text().splitlines() for path in (september, november))
+    for table in ("table1", "table2"):
+        for arm in ("closed_book", "format_a", "format_b", "graphrag"):
+            row = [n.printed for n in paper.numbers if n.id.startswith(f"side_effects.{table}.{arm}.")]
+            assert any(" | ".join(row) in line for line in lines), row
+    (said,) = (c.says[1].what for c in paper.contradictions if c.id.endswith("later_run"))
+    shares = [f"{share}%" for share in re.findall(r"[\d.]+(?= %)", said)]
+    arms = [("Format B", "Qwen"), ("Format B", "Llama3"), ("Format A", "Qwen"), ("Format A", "Llama3")]
+    for arm, share in zip(arms, shares, strict=True):
+        assert any(line.startswith(f"| {' | '.join((*arm, share))} |") for line in later), (arm, share)
 
 
 def test_a_place_is_where_the_effect_ends_in_the_authors_prompt(tmp_path):
