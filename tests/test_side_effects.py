@@ -183,8 +183,8 @@ def test_the_authors_reports_print_what_the_paper_and_a_later_run_have():
     (said,) = (c.says[1].what for c in paper.contradictions if c.id.endswith("later_run"))
     shares = [f"{share}%" for share in re.findall(r"[\d.]+(?= %)", said)]
     arms = [("Format B", "Qwen"), ("Format B", "Llama3"), ("Format A", "Qwen"), ("Format A", "Llama3")]
-    for arm, share in zip(arms, shares, strict=True):
-        assert any(line.startswith(f"| {' | '.join((*arm, share))} |") for line in later), (arm, share)
+    for row_of, share in zip(arms, shares, strict=True):
+        assert any(line.startswith(f"| {' | '.join((*row_of, share))} |") for line in later), (row_of, share)
 
 
 def test_a_place_is_where_the_effect_ends_in_the_authors_prompt(tmp_path):

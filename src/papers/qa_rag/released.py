@@ -206,7 +206,7 @@ def sort_key(code: Code) -> Callable[[str], float]:
         NotInCode: the function has no pattern.
     """
     tree = ast.parse(code.path.read_text(encoding="utf-8"))
-    function = next((n for n in ast.walk(tree) if getattr(n, "name", "") == "extract_relevance_score"), ast.Module())
+    function = next((n for n in ast.walk(tree) if getattr(n, "name", "") == "extract_relevance_score"), ast.Pass())
     patterns = [n.args[0] for n in ast.walk(function) if isinstance(n, ast.Call) and ast.unparse(n.func) == "re.search"]
     if not patterns:
         raise NotInCode(f"{code.path} should hold extract_relevance_score with a pattern; it does not. Fetch it again.")
