@@ -1,9 +1,11 @@
-"""Prints where two models differ on the same arms and units of a notebook.
+"""Prints stored answers: what was asked, seen, said and is true; or where two models differ on the same arms and units.
 
-python -m helpers.results.compare NOTEBOOK [--models A B] [--measure MEASURE]
+python -m helpers.results.compare rows NOTEBOOK [--arm ARM] [--unit UNIT]
+python -m helpers.results.compare models NOTEBOOK [--models A B] [--measure MEASURE]
 """
 
 import argparse
+import json
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -13,13 +15,39 @@ import pandas as pd
 from helpers.results import answers, figures
 from helpers.results.markup import Markup, escape
 from helpers.results.measures import measure_label, unit
-from helpers.results.outcomes import PAIRING, PARTS, Outcomes
-from helpers.results.requests import StoreError
+from helpers.results.outcomes import PAIRING, PARTS, Outcomes, adjusted
+from helpers.results.requests import RELEASED, Store, StoreError, working
 from helpers.settings import settings, told
 
 MEASURES = ("accuracy", "exact", "right", "f1")  # compared is the first that an arm has, else its first fraction
 _NO_ROWS = ("printed", "rescored")  # beginnings of columns without this run's rows behind them
-MOST = 5  # units of each arm that are shown
+MOST = 5  # units that are shown, of a notebook or of each arm
+
+
+def show(notebook: str, profile: str, arm: str = "", unit: str = "") -> str:
+    """The answers of arms whose name holds `arm` to the units whose id or question holds `unit`, as plain text."""
+    frame = pd.concat([answers.read(answers.newest(notebook, profile)), *others(notebook, profile).values()])
+    rows = frame[frame.arm.str.contains(arm, regex=False) & (frame.repeat == 0)]
+    text = rows.unit + " " + rows.question.fillna("")
+    rows = rows[text.str.contains(unit, case=False, regex=False)]
+    if rows.empty:
+        return f"No answer of {notebook} matches arm {arm!r} and unit {unit!r}. Arms: {', '.join(frame.arm.unique())}"
+    stored = Store(working(), RELEASED)
+    withheld = f"[text withheld by its licence; restore it: make notebook NB={notebook}]"
+    lines: list[str] = []
+    for name, of_unit in list(rows.groupby("unit", sort=False))[:MOST]:
+        first = of_unit.iloc[0]
+        lines += [f"== {name}", f"asked: {first.question or withheld}", f"truth: {first.gold}"]
+        for row in of_unit.to_dict("records"):
+            asked = stored.get(row["requests"])
+            lines.append(f"-- {row['arm']} {row['model']} ({row['source']})")
+            lines += [f"   saw: {_last(asked[k].prompt) or withheld}" for k in row["requests"][-1:] if k in asked]
+            lines += [f"   retrieved {item.rank}: {item.label or item.id}" for item in row["items"] if item.rank][:10]
+            read_as = row["predicted"] if row["parsed"] else "not parsed"
+            lines.append(f"   said: {row['answer'] or withheld}   read as: {read_as}")
+    if (more := rows.unit.nunique() - MOST) > 0:
+        lines.append(f"... and {more} more units; name one with UNIT=...")
+    return "\n".join(lines)
 
 
 def compare(notebook: str, profile: str, models: Sequence[str] = (), measure: str = "") -> str:
@@ -38,10 +66,10 @@ def compare(notebook: str, profile: str, models: Sequence[str] = (), measure: st
     chosen = {arm: name for arm, name in chosen.items() if name}
     if not chosen:
         raise StoreError(f"{' and '.join(wanted)} share no arm and unit of {notebook}.")
-    # each arm with its measure under one name, so that all arms are one family of tests
-    rows = pd.concat([_renamed(of, chosen, model) for of, model in zip((first, second), wanted, strict=True)])
-    out = Outcomes(rows, labels={f"{arm} by {model}": f"{arm}: {model}" for arm in chosen for model in wanted})
-    family = out.against([(f"{arm} by {wanted[0]}", f"{arm} by {wanted[1]}") for arm in chosen], "score")
+    out = Outcomes(pd.concat([of.assign(arm=of.arm + f": {of.model.iloc[0]}") for of in (first, second)]))
+    pairs = {arm: (f"{arm}: {wanted[0]}", f"{arm}: {wanted[1]}") for arm in chosen}
+    # all arms are one family of tests, each by its own measure
+    family = adjusted([out.against([pairs[arm]], name)[0] for arm, name in chosen.items()])
     of_units = ", ".join(f"{arm} {measure_label(name)}" for arm, name in chosen.items())
     lines = [out.tests(family, f"{notebook}: {wanted[0]} against {wanted[1]} ({of_units})").text, ""]
     for arm, name in chosen.items():
@@ -99,12 +127,6 @@ def _measure(rows: pd.DataFrame, measure: str) -> str:
     return next((name for name in ((measure,) if measure else (*MEASURES, *fractions)) if name in there), "")
 
 
-def _renamed(rows: pd.DataFrame, chosen: Mapping[str, str], model: str) -> pd.DataFrame:
-    pairs = zip((chosen.get(arm) for arm in rows.arm), rows.measures, strict=True)
-    scores = [{"score": of[name]} if name in of else {} for name, of in pairs]
-    return rows.assign(arm=rows.arm + f" by {model}", measures=pd.Series(scores, index=rows.index))
-
-
 def _differing(first: pd.DataFrame, second: pd.DataFrame, arm: str, measure: str) -> list[str]:
     both = [of[of.arm == arm].set_index(list(PAIRING)) for of in (first, second)]
     pairs = both[0].join(both[1], how="inner", rsuffix="_second").reset_index()
@@ -119,14 +141,27 @@ def _said(text: str | None) -> str:
     return " ".join(text.split())[:60] if isinstance(text, str) else "-"
 
 
+def _last(prompt: str | None) -> str:
+    messages = json.loads(prompt or '""')
+    if isinstance(messages, str):
+        return messages
+    return str(messages[-1]["content"] if isinstance(messages[-1], dict) else messages[0])
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """The command line."""
-    parser = argparse.ArgumentParser(prog="python -m helpers.results.compare", description="Compare two models.")
+    parser = argparse.ArgumentParser(prog="python -m helpers.results.compare", description="Show or compare answers.")
+    parser.add_argument("what", choices=("rows", "models"))
     parser.add_argument("notebook")
     parser.add_argument("--models", nargs="*", default=())
-    parser.add_argument("--measure", default="")
-    given = parser.parse_args(arguments)
-    sys.stdout.write(f"{compare(given.notebook, settings().profile, given.models, given.measure)}\n")
+    for name in ("--measure", "--arm", "--unit"):
+        parser.add_argument(name, default="")
+    given, profile = parser.parse_args(arguments), settings().profile
+    if given.what == "rows":
+        text = show(given.notebook, profile, given.arm, given.unit)
+    else:
+        text = compare(given.notebook, profile, given.models, given.measure)
+    sys.stdout.write(f"{text}\n")
     return 0
 
 

@@ -4,7 +4,7 @@ import re
 from collections.abc import Collection, Hashable, Mapping
 from functools import lru_cache
 
-_NAMED = re.compile(r"(\w+)\((\w+)(?:, *(\w+))?\)")  # `median(seconds)`, `auc(p_yes)`, `spearman(size, seconds)`
+_NAMED = re.compile(r"(\w+)\((\w+)\)")  # `median(seconds)`, `p95(seconds)`, `auc(p_yes)`
 UNITS = {
     **{"seconds": "seconds", "latency": "seconds", "throughput": "per_second", "correlation": "ratio"},
     **dict.fromkeys(("tokens", "characters", "words", "names"), "count"),
@@ -27,30 +27,26 @@ def binary(gold: bool, predicted: bool) -> Measures:
 
 def of_sets(gold: Collection[Hashable], found: Collection[Hashable]) -> dict[str, tuple[float, float]]:
     """Precision, recall and F1 of a set against the gold set, as far as there is anything to find or found."""
-    hits = float(len(set(gold) & set(found)))
-    parts = {
-        "precision": (hits, float(len(found))),
-        "recall": (hits, float(len(gold))),
-        "f1": (2 * hits, float(len(gold) + len(found))),
-    }
-    return {name: ratio for name, ratio in parts.items() if ratio[1]}
+    hits, of_found, of_gold = (float(len(of)) for of in (set(gold) & set(found), found, gold))
+    ratios = {"precision": (hits, of_found), "recall": (hits, of_gold), "f1": (2 * hits, of_gold + of_found)}
+    return {name: ratio for name, ratio in ratios.items() if ratio[1]}
 
 
-def parts(measure: str) -> tuple[str, str, str]:
-    """The statistic that a measure names, its measure, and the second one; what it does not name is empty."""
+def parts(measure: str) -> tuple[str, str]:
+    """The statistic that a measure names, empty if it names none, and the measure that it is of."""
     named = _NAMED.fullmatch(measure)
-    return (named[1], named[2], named[3] or "") if named else ("", measure, "")
+    return (named[1], named[2]) if named else ("", measure)
 
 
 def unit(measure: str) -> str:
     """The unit of a measure, as `figures.number` takes it."""
-    statistic, base, _ = parts(measure)
-    return "ratio" if statistic in ("auc", "spearman") else UNITS.get(base.split("_")[-1], "fraction")
+    statistic, base = parts(measure)
+    return "ratio" if statistic == "auc" else UNITS.get(base.split("_")[-1], "fraction")
 
 
 def measure_label(measure: str) -> str:
     """A measure as a reader sees it."""
-    statistic, base, second = parts(measure)
+    statistic, base = parts(measure)
     text = re.sub(r"\bf1\b", "F1", base.replace("_", " "))
-    special = {"": text, "auc": "AUC", "spearman": f"rank correlation, {text} and {second}"}
+    special = {"": text, "auc": "AUC"}
     return special.get(statistic, f"{text}, {statistic}")

@@ -64,20 +64,6 @@ def ratio(top: Column, bottom: Column, *, clusters: Column | None = None, draws:
     return Score(value, len(tops), *percentiles(value, drawn[below > 0] / below[below > 0], *bounds))
 
 
-def rank_correlation(x: Column, y: Column, *, clusters: Column | None = None, draws: int = DRAWS) -> Score:
-    """Spearman's rank correlation with a percentile bootstrap interval over clusters or rows; NaN of equal values."""
-    _, first, second = checked(clusters, draws, x=x, y=y)
-    if len(first) < 3:
-        raise ValueError(f"A rank correlation needs at least three rows; found {len(first)}.")
-
-    def spearman(rows: Floats) -> float:
-        a, b = (rankdata(of[rows.astype(int)]) for of in (first, second))
-        spread = a.std() * b.std()
-        return float(np.clip(((a - a.mean()) * (b - b.mean())).mean() / spread, -1, 1)) if spread else float("nan")
-
-    return bootstrap(np.arange(len(first)), spearman, clusters=clusters, draws=draws)
-
-
 def auc(y_true: Column, p_yes: Column, *, clusters: Column | None = None) -> Score:
     """Area under the ROC curve: how well (n,) scores that are higher for YES order the (n,) labels True and False.
 
@@ -130,11 +116,10 @@ def threshold(y_true: Column, p_yes: Column) -> float:
 
 def set_scores(returned: Iterable[str], relevant: Iterable[str]) -> dict[str, float]:
     """Recall, precision and F1 of one returned set (side_effects, Methods, Evaluation metrics); those of none are 0."""
-    found, wanted = set(returned), set(relevant)
+    wanted = set(relevant)
     if not wanted:
         raise ValueError("Recall needs at least one relevant item; the relevant set is empty.")
-    scores = {name: top / bottom for name, (top, bottom) in of_sets(wanted, found).items()}
-    return {"recall": scores["recall"], "precision": scores.get("precision", 0.0), "f1": scores["f1"]}
+    return {"precision": 0.0} | {name: top / bottom for name, (top, bottom) in of_sets(wanted, set(returned)).items()}
 
 
 def bootstrap(
@@ -212,8 +197,7 @@ def held(value: float, low: float, high: float, floor: float, ceiling: float) ->
 
 def true_or_false(values: Column, name: str) -> NDArray[np.bool_]:
     """The values as booleans; an error names the column if one is neither True, False, 1 nor 0."""
-    array = np.asarray(values, dtype=object)
-    _need_column(array, name)
+    array = _column(values, name, object)
     if missing := int(pd.isna(array).sum()):
         raise ValueError(f"{name} needs True or False in every row; {missing} of {len(array)} have neither.")
     if strange := [v for v in array if not (isinstance(v, Real | np.bool_) and v in (0, 1))]:
@@ -223,16 +207,17 @@ def true_or_false(values: Column, name: str) -> NDArray[np.bool_]:
 
 def finite(values: Column, name: str) -> Floats:
     """The values as numbers; an error names the column if one is not finite."""
-    array = np.asarray(values, dtype=float)
-    _need_column(array, name)
+    array = _column(values, name, float)
     if not np.isfinite(array).all():
         raise ValueError(f"{name} needs finite numbers; {int((~np.isfinite(array)).sum())} of {len(array)} are not.")
     return array
 
 
-def _need_column(array: NDArray[Any], name: str) -> None:
+def _column(values: Column, name: str, kind: type) -> NDArray[Any]:
+    array = np.asarray(values, dtype=kind)
     if array.ndim != 1 or not len(array):
         raise ValueError(f"{name} needs one value a row and at least one row; found the shape {array.shape}.")
+    return array
 
 
 def checked(clusters: Column | None, draws: int = DRAWS, /, **columns: Column) -> tuple[Any, ...]:

@@ -85,7 +85,8 @@ class Outcomes:
 
     def measured(self, measure: str) -> set[str]:
         """The arms of which a row has the measure."""
-        return set(self.frame.arm[_measured(self.frame, measure)])
+        base = parts(measure)[1]
+        return set(self.frame.arm[[base in of for of in self.frame.measures]])
 
     def label(self, arm: str) -> str:
         """An arm's name for a reader."""
@@ -98,30 +99,27 @@ class Outcomes:
     def score(self, measure: str, arm: str | None = None) -> Score:
         """A measure of one arm, with n, 95 % interval and the unparsed answers; a ValueError if no row has it."""
         rows = self.frame if arm is None else self.frame[self.frame.arm == arm]
-        statistic, base, second = parts(measure)
+        statistic, base = parts(measure)
         unparsed = int((~rows.parsed.astype(bool)).sum())
-        rows = rows[_measured(rows, measure)]
+        rows = rows[[base in of for of in rows.measures]]
         if rows.empty:
             raise ValueError(f"No row of {arm or 'any arm'} has the measure {base!r}.")
         tops, bottoms = _columns(rows, base)
-        drawn: dict[str, Any] = {"clusters": rows.cluster.to_numpy(), "draws": self.draws}
+        clusters = rows.cluster.to_numpy()
         if not statistic:
-            score = metrics.ratio(tops, bottoms, **drawn)
+            score = metrics.ratio(tops, bottoms, clusters=clusters, draws=self.draws)
         elif statistic == "auc":
-            score = metrics.auc((rows.gold == "YES").to_numpy(), tops / bottoms, clusters=drawn["clusters"])
-        elif statistic == "spearman":
-            others, per = _columns(rows, second)
-            score = metrics.rank_correlation(tops / bottoms, others / per, **drawn)
+            score = metrics.auc((rows.gold == "YES").to_numpy(), tops / bottoms, clusters=clusters)
         else:
             of = {"median": metrics.p50, "p95": metrics.p95}[statistic]
-            score = metrics.bootstrap(tops / bottoms, of, **drawn)
+            score = metrics.bootstrap(tops / bottoms, of, clusters=clusters, draws=self.draws)
         return replace(score, unparsed=unparsed)
 
     def against(self, pairs: Sequence[tuple[str, str]], measure: str, *, each: str = "") -> list[Comparison]:
         """Paired tests of a ratio, first arm minus second, within `each` value of a column; p by Holm over all."""
         parts = {str(value): self._with(rows) for value, rows in self.frame.groupby(each)} if each else {"": self}
         found = [part._compare(pair, measure, value) for value, part in parts.items() for pair in pairs]
-        return [replace(c, p=p) for c, p in zip(found, paired.holm([c.test.p for c in found]), strict=True)]
+        return adjusted(found)
 
     def _compare(self, pair: tuple[str, str], measure: str, model: str) -> Comparison:
         mine = self.frame[[measure in of for of in self.frame.measures]]
@@ -132,8 +130,7 @@ class Outcomes:
         first, second = first.loc[shared], second.loc[shared]
         sides = (_columns(first, measure), _columns(second, measure))
         test = paired.paired_ratios(*sides, clusters=first.cluster.to_numpy(), draws=self.draws)
-        both = self._with(pd.concat([first, second]).reset_index())
-        scores = (both.score(measure, pair[0]), both.score(measure, pair[1]))
+        scores = (self._with(first).score(measure), self._with(second).score(measure))
         return Comparison(*pair, model, scores, test, test.p)
 
     def table(self, measures: Sequence[str], caption: str, *, by: str = "") -> figures.Html:
@@ -252,14 +249,14 @@ class Outcomes:
         return fig
 
 
+def adjusted(family: Sequence[Comparison]) -> list[Comparison]:
+    """The comparisons of one family, with p adjusted by Holm over all of them."""
+    return [replace(c, p=p) for c, p in zip(family, paired.holm([c.test.p for c in family]), strict=True)]
+
+
 def _frame(rows: Iterable[Answer] | pd.DataFrame) -> pd.DataFrame:
     # plain attributes: dataclasses.asdict would copy every item and measure
     return rows if isinstance(rows, pd.DataFrame) else pd.DataFrame([vars(row) for row in rows], columns=COLUMNS)
-
-
-def _measured(rows: pd.DataFrame, measure: str) -> list[bool]:
-    names = set(parts(measure)[1:]) - {""}
-    return [names <= of.keys() for of in rows.measures]
 
 
 def _columns(rows: pd.DataFrame, measure: str) -> tuple[Floats, Floats]:
