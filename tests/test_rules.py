@@ -89,7 +89,7 @@ def test_an_undecided_claim_names_the_units_that_would_decide_it():
 def test_the_units_needed_give_the_power_that_they_promise():
     rng = np.random.default_rng(1)
     true, bound = 0.62, 0.5
-    needed = rules.needed(proportion(31, 50), true, 50, bound)
+    needed = rules.needed(proportion(31, 50), bound)
     assert needed is not None
     scores = [proportion(int(rng.binomial(needed, true)), needed) for _ in range(400)]
     assert 0.7 < np.mean([rules.above(score, bound) == "agrees" for score in scores]) < 0.95
@@ -98,7 +98,7 @@ def test_the_units_needed_give_the_power_that_they_promise():
 @given(st.floats(0, 1), st.floats(0.001, 0.5), st.integers(1, 30))
 def test_an_interval_of_several_parts_holds_that_of_one(value, half, parts):
     score = Score(value, 100, value - half, value + half)
-    wide = rules.widened(score, value, parts)
+    wide = rules.widened(score, parts)
     assert wide.low <= score.low + 1e-12
     assert wide.high >= score.high - 1e-12
     assert math.isclose(value - wide.low, wide.high - value, abs_tol=1e-9)
@@ -107,7 +107,7 @@ def test_an_interval_of_several_parts_holds_that_of_one(value, half, parts):
 def test_bonferronis_interval_of_a_mean_is_the_normal_one():
     values = np.random.default_rng(2).normal(0.3, 1, 4000)
     score = metrics.bootstrap(values)
-    wide = rules.widened(score, score.value, 5)
+    wide = rules.widened(score, 5)
     half = 2.5758 * values.std(ddof=1) / math.sqrt(len(values))  # the normal quantile of 0.995
     assert math.isclose(wide.high - score.value, half, rel_tol=0.05)
 

@@ -25,6 +25,11 @@ class Paired:
     high: float
     p: float
 
+    @property
+    def value(self) -> float:
+        """The difference, by the name that it has in a `Score`."""
+        return self.difference
+
 
 def mcnemar(a_correct: Column, b_correct: Column) -> Paired:
     """McNemar's exact test between two arms that answered the same (n,) independent rows, right or wrong.

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import partial
 from itertools import product
 from statistics import NormalDist
-from typing import Any, Final, NamedTuple, Protocol
+from typing import Any, Final
 
 import pandas as pd
 
@@ -18,6 +18,7 @@ from helpers.results import figures
 from helpers.results.measures import measure_label, unit
 from helpers.results.metrics import Score
 from helpers.results.outcomes import PAIRING, Comparison, Outcomes
+from helpers.results.paired import Paired
 from helpers.results.published import ON_PAR, WORTHWHILE, Basis, Rule
 from helpers.results.record import Run
 from helpers.results.records import TESTED, Tested, Untested, Verdict
@@ -33,22 +34,7 @@ ALPHA: Final = 0.05
 _quantile: Final = NormalDist().inv_cdf
 
 
-class Interval(Protocol):
-    """What has a 95 % interval: a `Score`, or the difference of a `Paired`."""
-
-    @property
-    def low(self) -> float: ...  # noqa: D102
-    @property
-    def high(self) -> float: ...  # noqa: D102
-
-
-class Limits(NamedTuple):
-    """An interval at a level of its own."""
-
-    low: float
-    high: float
-
-
+Interval = Score | Paired  # a value on n units, with its 95 % interval
 Judge = Callable[[Interval], Tested]
 
 
@@ -87,9 +73,7 @@ def decide(run: Run, outcomes: Outcomes, *claims: str, **facts: Any) -> figures.
         claim = run.printed.claim(f"{run.paper}.claim.{name}")
         if claim.why_not:
             run.claim(claim.id, "cannot be run", claim.why_not, reason="not public")
-            rows.append(
-                {"claim": claim.text, "on": "", "verdict": "cannot be run", "because": claim.why_not, "rule": ""}
-            )
+            rows.append((claim.text, "", "cannot be run", claim.why_not, ""))
             continue
         if claim.rule is None:
             raise ValueError(f"{claim.id} declares no rule. Add one in data/published/{run.paper}.yml.")
@@ -97,9 +81,9 @@ def decide(run: Run, outcomes: Outcomes, *claims: str, **facts: Any) -> figures.
             decision = evaluate(claim.rule, outcomes, kind, paper=run.paper, facts=facts)
             rule = claim.rule.words(outcomes.label)
             run.claim(claim.id, test=rule, kind=kind, **vars(decision))
-            told = {"verdict": decision.verdict, "because": decision.why, "rule": rule}
-            rows.append({"claim": claim.text, "on": TOLD[kind], **told})
-    return figures.table(pd.DataFrame(rows), CAPTION, sample=outcomes.sample)
+            rows.append((claim.text, TOLD[kind], decision.verdict, decision.why, rule))
+    columns = ["claim", "on", "verdict", "because", "rule"]
+    return figures.table(pd.DataFrame(rows, columns=columns), CAPTION, sample=outcomes.sample)
 
 
 def evaluate(
@@ -162,32 +146,22 @@ def _compared(rule: Rule, rows: Outcomes, parts: int) -> Decision:
     default = WORTHWHILE if rule.better else ON_PAR
     margin = default if rule.margin is None else rule.margin
     if rule.better:
-        judges: list[Judge] = [partial(better, p=c.p, worthwhile=margin) for c in family]
-    else:
-        judges = [partial(on_par, margin=margin)] * len(family)
-    measured = [(c.test, c.test.difference, c.test.n) for c in family]
-    return judged(told, p, judges, measured, (0.0, margin) if rule.better else (-margin,), parts)
+        gains = [(partial(better, p=c.p, worthwhile=margin), c.test) for c in family]
+        return judged(told, p, gains, (0.0, margin), parts)
+    return judged(told, p, [(partial(on_par, margin=margin), c.test) for c in family], (-margin,), parts)
 
 
 def judged(
-    told: str,
-    p: float | None,
-    judges: Sequence[Judge],
-    measured: Sequence[tuple[Interval, float, int]],
-    bounds: tuple[float, ...],
-    parts: int = 1,
+    told: str, p: float | None, of: Sequence[tuple[Judge, Interval]], bounds: Sequence[float], parts: int = 1
 ) -> Decision:
-    """The decision on a claim that holds only if each interval, of a value on so many units, agrees with its judge.
+    """The decision on a claim that holds only if each interval agrees with its judge.
 
     One refutes it at Bonferroni's level for their number, times `parts` if they are part of a larger claim. If it is
     undecided, `bounds` are what the intervals would have to exclude, and the decision says how many units that takes.
     """
-    of = [(judge, *one) for judge, one in zip(judges, measured, strict=True)]
-    found = [judge(interval) for judge, interval, *_ in of]
-    wide = (judge(widened(interval, value, parts * len(of))) for judge, interval, value, _ in of)
-    verdict = all_of(found, wide)
-    open_ = [needed(*one, *bounds) for one, said in zip(measured, found, strict=True) if said != "agrees"]
-    units = max((n for n in open_ if n), default=None)
+    verdict = all_of([judge(one) for judge, one in of], [judge(widened(one, parts * len(of))) for judge, one in of])
+    open_ = (needed(one, *bounds) for judge, one in of if judge(one) != "agrees")
+    units = max(filter(None, open_), default=None)
     if verdict != "undecided" or units is None:
         return Decision(verdict, told, p)
     return Decision(verdict, f"{told} About {units:,} units would decide.", p, needed=units)
@@ -222,30 +196,26 @@ def _bounded(rule: Rule, rows: Outcomes, parts: int) -> Decision:
     if rule.exactly:
         return Decision(exactly(all(score.value == bound for score in scores.values())), f"{told}.")
     judge = partial(above if rule.above else below, bound=bound)
-    measured = [(s, s.value, s.n) for s in scores.values()]
-    return judged(f"{told}.", None, [judge] * len(scores), measured, (bound,), parts)
+    return judged(f"{told}.", None, [(judge, score) for score in scores.values()], (bound,), parts)
 
 
-def widened(interval: Interval, value: float, parts: int) -> Interval:
+def widened(interval: Interval, parts: int) -> Interval:
     """The interval of one of several parts at Bonferroni's level: either side grows by the ratio of normal quantiles.
 
     One part refutes a claim, so refutation uses it; support needs all, with plain intervals (Berger 1982).
     """
     if parts == 1:
         return interval
-    wider = _quantile(ALPHA / 2 / parts) / _quantile(ALPHA / 2)
-    return Limits(value - wider * (value - interval.low), value + wider * (interval.high - value))
+    value, wider = interval.value, _quantile(ALPHA / 2 / parts) / _quantile(ALPHA / 2)
+    return Score(value, interval.n, value - wider * (value - interval.low), value + wider * (interval.high - value))
 
 
-def needed(interval: Interval, value: float, n: int, *bounds: float) -> int | None:
-    """Units with which the interval of `value`, now on `n`, would exclude the nearest bound with a power of 80 %."""
-    factor = 1 + _quantile(1 - 0.8) / _quantile(ALPHA / 2)
-    found = []
-    for bound in bounds:
-        side = value - interval.low if bound < value else interval.high - value
-        if side > 0 and abs(value - bound) > 1e-9:
-            found.append(math.ceil(n * (factor * side / (value - bound)) ** 2))
-    return min(found, default=None)
+def needed(interval: Interval, *bounds: float) -> int | None:
+    """Units with which the interval would exclude the nearest bound with a power of 80 %."""
+    value, factor = interval.value, 1 + _quantile(1 - 0.8) / _quantile(ALPHA / 2)
+    sides = {bound: value - interval.low if bound < value else interval.high - value for bound in bounds}
+    reach = [factor * side / (value - of) for of, side in sides.items() if side > 0 and abs(value - of) > 1e-9]
+    return min((math.ceil(interval.n * of**2) for of in reach), default=None)
 
 
 def better(difference: Interval, p: float, *, worthwhile: float = WORTHWHILE) -> Tested:
@@ -267,7 +237,7 @@ def above(value: Interval, bound: float) -> Tested:
 
 def below(value: Interval, bound: float) -> Tested:
     """Whether a value lies below a bound."""
-    return above(Limits(-value.high, -value.low), -bound)
+    return "agrees" if value.high < bound else "differs" if value.low >= bound else "undecided"
 
 
 def all_of(verdicts: Iterable[Tested], widened: Iterable[Tested] | None = None) -> Tested:

@@ -49,9 +49,8 @@ def more_documents_do_not_help(outcomes: Outcomes, **_: object) -> Decision:
         return Decision("not run", why, reason="no answers")
     found = outcomes.against([(f"knn_{max(tried)}", "knn_1")], "right", each="task")
     told = "; ".join(f"{c.model} {figures.points(c.test)} points, n = {c.test.n}" for c in found)
-    judges = [partial(rules.below, bound=WORTHWHILE)] * len(found)
-    measured = [(c.test, c.test.difference, c.test.n) for c in found]
-    return rules.judged(f"n = {max(tried)} minus n = 1: {told}.", None, judges, measured, (WORTHWHILE,))
+    parts = [(partial(rules.below, bound=WORTHWHILE), c.test) for c in found]
+    return rules.judged(f"n = {max(tried)} minus n = 1: {told}.", None, parts, (WORTHWHILE,))
 
 
 def shorter_input(outcomes: Outcomes, **_: object) -> Decision:
@@ -61,10 +60,8 @@ def shorter_input(outcomes: Outcomes, **_: object) -> Decision:
         return Decision("not run", f"No n of {SEVERAL} or more was tried.", reason="no answers")
     found = outcomes.against(longer, "prompt_tokens", each="task")
     told = "; ".join(f"{c.model}, {outcomes.label(c.first)}: {_tokens(c)}" for c in found)
-    judges = [partial(rules.above, bound=0)] * len(found)
-    measured = [(c.test, c.test.difference, c.test.n) for c in found]
     why = f"Prompt tokens of RA-KNN-n minus those of BiomedRAG: {told}."
-    return rules.judged(why, None, judges, measured, (0.0,))
+    return rules.judged(why, None, [(partial(rules.above, bound=0), c.test) for c in found], (0.0,))
 
 
 def _printed(claim: str) -> Callable[..., Decision]:
@@ -110,9 +107,8 @@ def scorer_fits_the_sentence(
         f"The document of the trained scorer shows the sentence's relation in {sum(hits)} of {len(hits)} released "
         f"prompts; {told}. The scorer's prompts hold {documents['scorer']} documents, those of KNN {documents['knn']}."
     )
-    judges = [partial(rules.better, p=p) for p in adjusted]
-    measured = [(test, test.difference, test.n) for test in tests]
-    return rules.judged(why, max(adjusted), judges, measured, (0.0, WORTHWHILE))
+    parts = [(partial(rules.better, p=p), test) for p, test in zip(adjusted, tests, strict=True)]
+    return rules.judged(why, max(adjusted), parts, (0.0, WORTHWHILE))
 
 
 def _better(first: str, others: tuple[str, ...], outcomes: Outcomes) -> Decision:

@@ -65,12 +65,8 @@ def agentic_adds_little(outcomes: Outcomes, **_: Any) -> Decision:  # noqa: ANN4
         f"F1 of the answer set: agentic RAG minus text RAG {figures.points(more.test)} points, {figures.p_words(p)}; "
         f"DrugRAG minus agentic RAG {figures.points(graph.test)} points, n = {more.test.n}."
     )
-    judges = [partial(rules.better, p=p), partial(rules.above, bound=0)]
-    parts: list[tuple[rules.Interval, float, int]] = [
-        (more.test, more.test.difference, more.test.n),
-        (further, further.value, further.n),
-    ]
-    return rules.judged(why, p, judges, parts, (0.0,))
+    parts = [(partial(rules.better, p=p), more.test), (partial(rules.above, bound=0), further)]
+    return rules.judged(why, p, parts, (0.0,))
 
 
 def smaller_prompt(outcomes: Outcomes, **_: Any) -> Decision:  # noqa: ANN401
@@ -119,8 +115,7 @@ def varies_least(outcomes: Outcomes, *, truth: Score | None, **_: Any) -> Decisi
     apart = {arm: _spread_difference(mine, _values(rows, arm, "rating"), clusters, outcomes.draws) for arm in BASELINES}
     told = "; ".join(f"{rows.label(a)} {figures.points_text(s.value, s.low, s.high)}" for a, s in apart.items())
     why = f"Standard deviation of the rating in points, DrugRAG minus: {told}, n = {len(mine)}."
-    judges = [partial(rules.below, bound=0)] * len(apart)
-    return rules.judged(why, None, judges, [(score, score.value, score.n) for score in apart.values()], (0.0,))
+    return rules.judged(why, None, [(partial(rules.below, bound=0), score) for score in apart.values()], (0.0,))
 
 
 def judge_ranks(outcomes: Outcomes, *, truth: Score | None, **_: Any) -> Decision:  # noqa: ANN401

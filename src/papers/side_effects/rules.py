@@ -248,8 +248,7 @@ def normalisation_recovers(outcomes: Outcomes, **_: Any) -> Decision:  # noqa: A
     why = f"Recovered share of F1, intervals over drugs: {told}."
     if len(found) < len(arms):
         return Decision("undecided", why)
-    judges = [partial(rules.above, bound=0.5)] * len(found)
-    return rules.judged(why, None, judges, [(share, share.value, share.n) for share in found], (0.5,))
+    return rules.judged(why, None, [(partial(rules.above, bound=0.5), share) for share in found], (0.5,))
 
 
 def report_shares(run: Run, outcomes: Outcomes, kind: Kind, *, model: str = "", source: str = "") -> None:
