@@ -23,6 +23,7 @@ from nbclient.client import NotebookClient
 from nbclient.exceptions import DeadKernelError
 
 from helpers.results import records, reference
+from helpers.results.requests import StoreError
 from helpers.settings import NOTEBOOKS, PROFILES
 from helpers.site import dependencies, parameters, run
 
@@ -143,7 +144,8 @@ def test_a_reference_keeps_what_was_saved_beside_the_record(tmp_path, monkeypatc
     assert reference.keep_reference("laptop") == 0
     assert sorted(path.name for path in (results / "laptop").iterdir()) == ["01_x.json", "01_x.sets.json.gz"]
     (build / "records/laptop/01_x.sets.json.gz").write_bytes(bytes(reference.REFERENCE_LIMIT + 1))
-    assert reference.keep_reference("laptop") == 1
+    with pytest.raises(StoreError, match="at most 500,000 are kept in git"):
+        reference.keep_reference("laptop")
 
 
 def test_a_run_whose_record_is_missing_or_was_set_aside_is_not_kept_and_said(tmp_path, monkeypatch, capsys):

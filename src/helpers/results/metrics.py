@@ -26,6 +26,7 @@ DRAWS = 2000
 BLOCK = 2**23  # numbers that a resampling holds in memory: 64 MiB
 Column: TypeAlias = "Sequence[Any] | NDArray[Any] | pd.Series"  # one value a row
 Floats = NDArray[np.float64]
+Statistic = Callable[[Floats], float]
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,12 +124,7 @@ def set_scores(returned: Iterable[str], relevant: Iterable[str]) -> dict[str, fl
 
 
 def bootstrap(
-    values: Column,
-    statistic: Callable[[Floats], float] = np.mean,
-    *,
-    clusters: Column | None = None,
-    seed: int = 0,
-    draws: int = DRAWS,
+    values: Column, statistic: Statistic = np.mean, *, clusters: Column | None = None, seed: int = 0, draws: int = DRAWS
 ) -> Score:
     """A statistic of (n,) values, such as `np.mean`, `p50` or `p95`, with a percentile bootstrap interval.
 

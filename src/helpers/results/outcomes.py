@@ -7,7 +7,7 @@ import textwrap
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, TypeAlias
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -23,6 +23,8 @@ from helpers.results.paired import Paired
 from helpers.results.published import Published
 
 PAIRING = ("task", "split", "unit", "of", "repeat")  # what two arms must share for their rows to be compared
+Rows: TypeAlias = "Iterable[Answer] | pd.DataFrame"  # the table of answers
+Names: TypeAlias = "Mapping[str, str] | None"  # by arm
 PARTS = ["task", "split", "of", "repeat"]  # what tells apart the parts of an experiment, each with rows of its own
 
 
@@ -46,13 +48,7 @@ class Outcomes:
     """
 
     def __init__(
-        self,
-        rows: Iterable[Answer] | pd.DataFrame,
-        *,
-        labels: Mapping[str, str] | None = None,
-        colours: Mapping[str, str] | None = None,
-        draws: int = DRAWS,
-        sample: bool = False,
+        self, rows: Rows, *, labels: Names = None, colours: Names = None, draws: int = DRAWS, sample: bool = False
     ) -> None:
         """Take the rows, or a frame with the columns of `Answer`; arms have those of `figures.ARMS` by default."""
         self.frame = _frame(rows)
@@ -70,7 +66,7 @@ class Outcomes:
             keep &= column.isin({wanted} if isinstance(wanted, str) else set(wanted))
         return self._with(self.frame[keep])
 
-    def and_(self, rows: Iterable[Answer] | pd.DataFrame) -> Outcomes:
+    def and_(self, rows: Rows) -> Outcomes:
         """These rows and others."""
         return self._with(pd.concat([self.frame, _frame(rows)], ignore_index=True))
 
@@ -81,7 +77,7 @@ class Outcomes:
     def arms(self) -> list[str]:
         """The arms that have rows, in the order of `labels`."""
         there = set(self.frame.arm)
-        return [arm for arm in self.labels if arm in there] + sorted(there - set(self.labels))
+        return [arm for arm in self.labels if arm in there] + sorted(there - self.labels.keys())
 
     def measured(self, measure: str) -> set[str]:
         """The arms of which a row has the measure."""
@@ -224,9 +220,8 @@ class Outcomes:
                     colour = self.colours.get(arm, "#808080")
                     ax.hlines(y, of[arm].low, of[arm].high, color=colour, linewidth=2.2)
                     ax.plot(of[arm].value, y, "o", color=colour, clip_on=False, zorder=3)
-            ax.set_xlabel(
-                textwrap.fill(f"{title}, in seconds" if unit(measure) == "seconds" else title, 64 // len(panels))
-            )
+            words = f"{title}, in seconds" if unit(measure) == "seconds" else title
+            ax.set_xlabel(textwrap.fill(words, 64 // len(panels)))
             ax.grid(axis="x")
             ax.tick_params(axis="y", length=0)
         for ax, (_, measure, _) in zip(axes[0], panels, strict=True):  # once all is drawn, for panels may share an axis
@@ -254,7 +249,7 @@ def adjusted(family: Sequence[Comparison]) -> list[Comparison]:
     return [replace(c, p=p) for c, p in zip(family, paired.holm([c.test.p for c in family]), strict=True)]
 
 
-def _frame(rows: Iterable[Answer] | pd.DataFrame) -> pd.DataFrame:
+def _frame(rows: Rows) -> pd.DataFrame:
     # plain attributes: dataclasses.asdict would copy every item and measure
     return rows if isinstance(rows, pd.DataFrame) else pd.DataFrame([vars(row) for row in rows], columns=COLUMNS)
 

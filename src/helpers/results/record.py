@@ -20,7 +20,7 @@ from helpers.results.answers import Answer, Unit, answered
 from helpers.results.metrics import Score
 from helpers.results.provenance import Json, machine, public_parameters
 from helpers.results.published import Basis, Kind, RecordError, published
-from helpers.results.records import Untested, Verdict
+from helpers.results.records import Verdict
 from helpers.settings import BUILD, NOTEBOOKS, Profile, profile_model, run_name, settings
 
 if TYPE_CHECKING:
@@ -31,6 +31,9 @@ if TYPE_CHECKING:
     from helpers.llm import LLM, Usage
     from helpers.results.outcomes import Outcomes
     from helpers.vectors import Encoder
+
+
+Arm = Callable[[Sequence[Any]], Sequence[Answer]]  # takes units, gives an answer to each
 
 
 class Run:
@@ -120,12 +123,7 @@ class Run:
         self.timing(name, usage.seconds, requests=usage.requests, kept_seconds=usage.kept_seconds)
 
     def answer(
-        self,
-        arms: Mapping[str, Callable[[Sequence[Any]], Sequence[Answer]]],
-        units: Sequence[Unit],
-        *,
-        model: str = "",
-        split: str = "test",
+        self, arms: Mapping[str, Arm], units: Sequence[Unit], *, model: str = "", split: str = "test"
     ) -> list[Answer]:
         """Rows of the table of answers: what each arm says of each unit; `model` answers for arms that ask one."""
         rows = []
@@ -183,21 +181,10 @@ class Run:
         """Say why a number cannot have a value."""
         self._explain(id, "cannot be run", why, kind)
 
-    def claim(
-        self,
-        id: str,
-        verdict: Verdict,
-        why: str,
-        *,
-        test: str = "",
-        p: float | None = None,
-        kind: Basis = "rerun",
-        reason: Untested | None = None,
-        needed: int | None = None,
-    ) -> None:
+    def claim(self, id: str, verdict: Verdict, why: str, *, test: str = "", kind: Basis = "rerun", **more: Any) -> None:  # noqa: ANN401  # p, reason and needed
         """Decide a claim on this run's data, by the stated test unless another one is named; see `records.Finding`."""
         test = test or self.printed.claim(id).decided_by
-        told = {"verdict": verdict, "test": test, "p": p, "why": why, "reason": reason, "needed": needed}
+        told = {"verdict": verdict, "why": why, "test": test, **more}
         self._claims[id, kind] = records.noted(records.Finding, id, id=id, kind=kind, **told)
 
     @property

@@ -75,7 +75,7 @@ class Finding(Entry):
     kind: Basis = "rerun"
     verdict: Verdict
     test: str
-    p: float | None
+    p: float | None = None
     why: Why
     reason: Untested | None = None
     needed: int | None = Field(default=None, description="units that would decide it, if it is undecided")

@@ -12,6 +12,7 @@ import pyarrow.parquet as pq
 
 from helpers import lora, training
 from helpers.results import answers, records, requests
+from helpers.results.requests import StoreError
 from helpers.settings import BUILD, RESULTS, ROOT, run_name, settings, told
 
 REFERENCE = ROOT / "book" / "reference"
@@ -33,8 +34,7 @@ def keep_reference(profile: str) -> int:
         sizes = {path.name: path.stat().st_size for path in beside} | {executed.name: len(notebook)}
         if large := [f"{file} has {size:,} bytes" for file, size in sizes.items() if size > REFERENCE_LIMIT]:
             mend = "Draw fewer points, or a picture in place of a vector figure; keep fewer values."
-            sys.stderr.write(f"{'; '.join(large)}; at most {REFERENCE_LIMIT:,} are kept in git. {mend}\n")
-            return 1
+            raise StoreError(f"{'; '.join(large)}; at most {REFERENCE_LIMIT:,} are kept in git. {mend}")
         (RESULTS / name).mkdir(parents=True, exist_ok=True)
         REFERENCE.mkdir(parents=True, exist_ok=True)
         for path in beside:
@@ -45,8 +45,8 @@ def keep_reference(profile: str) -> int:
         kept += 1
         sys.stderr.write(f"{executed.stem}: kept as the reference\n")
     if not kept:
-        sys.stderr.write(f"There is no run of profile {profile} to keep. Run `make reproduce PROFILE={profile}`.\n")
-    return 0 if kept else 1
+        raise StoreError(f"There is no run of profile {profile} to keep. Run `make reproduce PROFILE={profile}`.")
+    return 0
 
 
 def keep_scores() -> int:
@@ -60,8 +60,8 @@ def keep_scores() -> int:
             sys.stderr.write(f"{record.stem}: {len(scores)} log-likelihoods kept\n")
             kept += len(scores)
     if not kept:
-        sys.stderr.write("No run has log-likelihoods to keep. Run `make reproduce PROFILE=smoke` with vLLM.\n")
-    return 0 if kept else 1
+        raise StoreError("No run has log-likelihoods to keep. Run `make reproduce PROFILE=smoke` with vLLM.")
+    return 0
 
 
 def _why_not(notebook: str, profile: str) -> str:

@@ -109,6 +109,8 @@ class Row:
 
 COLUMNS = tuple(f.name for f in fields(Row))
 _TYPES = {"int": pa.int32(), "float": pa.float64()}
+_SELECT = f"SELECT {', '.join(COLUMNS)} FROM requests"  # noqa: S608  # names of the columns
+_AMONG = "WHERE key IN (SELECT value FROM json_each(?))"
 _INSERT = f"INSERT OR REPLACE INTO requests VALUES ({', '.join('?' * len(COLUMNS))})"  # noqa: S608  # marks alone
 SCHEMA = pa.schema([pa.field(f.name, _TYPES.get(str(f.type), pa.string()), f.name == "prompt") for f in fields(Row)])
 
@@ -148,24 +150,20 @@ class Store:
                     with self._db:
                         self._db.execute("INSERT OR REPLACE INTO taken_in VALUES (?, ?)", mark)
 
-    def get(self, keys: Iterable[str]) -> dict[str, Row]:
-        """The intact rows among these keys."""
-        among = "WHERE key IN (SELECT value FROM json_each(?))"
-        return {row.key: row for row in self._intact(among, json.dumps(list(keys)))}
-
-    def rows(self) -> list[Row]:
-        """All intact rows, by key."""
-        return self._intact("ORDER BY key")
-
-    def _intact(self, which: str, *values: str) -> list[Row]:
+    def get(self, keys: Iterable[str] | None = None) -> dict[str, Row]:
+        """The intact rows among these keys, or all of them."""
         found: list[Row] = []
         with self._harmless("read"), self._lock:
-            query = f"SELECT {', '.join(COLUMNS)} FROM requests {which}"  # noqa: S608  # two constant texts
-            found = [Row(*row) for row in self._db.execute(query, values)]
-        intact = [row for row in found if row.intact]
+            query = (_SELECT,) if keys is None else (f"{_SELECT} {_AMONG}", [json.dumps(list(keys))])
+            found = [Row(*row) for row in self._db.execute(*query)]
+        intact = {row.key: row for row in found if row.intact}
         if damaged := len(found) - len(intact):
             self._warn(f"{damaged} damaged rows of the stored requests in {self.folder} are asked again.")
         return intact
+
+    def rows(self) -> list[Row]:
+        """All intact rows, by key."""
+        return sorted(self.get().values(), key=lambda row: row.key)
 
     def put(self, rows: Sequence[Row]) -> None:
         """Store rows, replacing those of the same key."""
@@ -261,24 +259,21 @@ def read_table(path: Path, what: str, restore: str, **options: Any) -> pa.Table:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Carry stored requests between machines: `export FILE` writes them, `import FILE ...` takes in files or stores."""
-    command, *paths = (sys.argv[1:] if arguments is None else arguments) or [""]
-    if command != "import" and (command, len(paths)) != ("export", 1):
-        raise StoreError("Say what to do: export FILE, or import FILE ...")
-    if not paths:
-        raise StoreError("Name what to take in: make import-requests FILES=requests.parquet")
-    mine, file = Store(STORE), Path(paths[0])
-    if command == "import":
-        for path in map(Path, paths):
+    command, *names = (sys.argv[1:] if arguments is None else arguments) or [""]
+    mine, paths = Store(STORE), [*map(Path, names)]
+    if command == "import" and paths:
+        for path in paths:
             sys.stdout.write(f"{mine.merge(path)} new requests from {path}.\n")
         return 0
-    if file.is_dir():  # so is no name at all
-        raise StoreError(f"{file} is a folder. Name a file: make export-requests FILE=requests.parquet")
+    if command != "export" or len(paths) != 1 or paths[0].is_dir():  # a folder, as is no name at all
+        ways = "make export-requests FILE=requests.parquet, or make import-requests FILES=requests.parquet"
+        raise StoreError(f"Name one file to write, or what to take in; found {names}: {ways}")
     if not (rows := mine.rows()):
         raise StoreError(f"{STORE} has no request to export: run a notebook that asks a model, or mend the folder.")
-    write(file, rows)
+    write(paths[0], rows)
     own = sum(DECLARED in row.weights for row in rows)
     left = f"; {own} of models without a digest stay on this machine" if own else ""
-    sys.stdout.write(f"{len(rows) - own} requests are in {file}{left}.\n")
+    sys.stdout.write(f"{len(rows) - own} requests are in {paths[0]}{left}.\n")
     return 0
 
 

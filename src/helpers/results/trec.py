@@ -44,18 +44,22 @@ def write(rows: pd.DataFrame, folder: Path) -> list[tuple[str, str, float, float
             wanted.setdefault(unit, {}).update(_relevant(level, items))
         if level == "documents" and not any(wanted.values()):
             continue
-        qrels = [f"{_id(u)} 0 {_id(d)} {grade}" for u, of in wanted.items() for d, grade in sorted(of.items())]
-        (folder / f"{level}.qrels").write_text("\n".join([*qrels, ""]), "utf-8")
+        relevant = [(u, 0, name, grade) for u, of in wanted.items() for name, grade in sorted(of.items())]
+        qrels = _written(folder / f"{level}.qrels", relevant)
         for (task, arm), mine in rows.groupby(["task", "arm"], sort=False):
-            path = folder / f"{level}.{'.'.join(_id(str(part)) for part in (arm, task) if part)}.run"
-            run = [
-                f"{_id(unit)} Q0 {_id(name)} {place} {1 / place!r} {_id(str(arm))}"
+            ranked = [
+                (unit, "Q0", name, place, 1 / place, arm)
                 for unit, items in zip(mine.unit, mine["items"], strict=True)
                 for place, name in enumerate(_ranked(level, items), start=1)
             ]
-            path.write_text("\n".join([*run, ""]), "utf-8")
-            found += [(f"{level}: {arm}", *scores) for scores in _scored(path, folder / f"{level}.qrels", mine, level)]
+            run = _written(folder / f"{level}.{'.'.join(_id(part) for part in (arm, task) if part)}.run", ranked)
+            found += [(f"{level}: {arm}", *scores) for scores in _scored(run, qrels, mine, level)]
     return found
+
+
+def _written(path: Path, lines: Sequence[tuple[object, ...]]) -> Path:
+    path.write_text("".join(f"{' '.join(map(_id, fields))}\n" for fields in lines), "utf-8")
+    return path
 
 
 def _ranked(level: str, items: Sequence[Item]) -> list[str]:
@@ -86,9 +90,9 @@ def _scored(run: Path, qrels: Path, rows: pd.DataFrame, level: str) -> Iterator[
         yield name, sum(book.values()) / len(book), sum(files.values()) / len(book)
 
 
-def _id(text: str) -> str:
-    """A name without spaces, which end a field."""
-    return quote(text, safe="/:|,;()+'") or "_"
+def _id(field: object) -> str:
+    """A field without spaces, which would end it."""
+    return quote(str(field), safe="/:|,;()+'") or "_"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
