@@ -53,33 +53,22 @@ def paired_means(a: Column, b: Column, *, clusters: Column | None = None, draws:
     p is that of the two-sided paired randomisation test (Smucker et al. 2007); the interval is bootstrapped over rows.
     Rows that belong together share a name in `clusters`, and are turned and drawn together.
     """
-    units, first, second = metrics.checked(clusters, draws, a=a, b=b)
-    gain = first - second
-    mean = bootstrap(gain, clusters=clusters, draws=draws)
-    summed = np.bincount(units, weights=gain)
-    moved = summed[np.abs(summed) > 1e-12]
-    p = _flipped(lambda flips: flips @ moved, len(moved), float(moved.sum()), draws)
-    unseen = metrics.wilson(0.0, len(np.unique(units)))[1] * (float(np.abs(gain).max()) or 1.0)
-    return _paired(gain, (mean.value, mean.low, mean.high), p, unseen, still=not len(moved), clusters=clusters)
+    return paired_ratios((a, np.ones(len(a))), (b, np.ones(len(b))), clusters=clusters, draws=draws)
 
 
 def paired_ratios(
     a: tuple[Column, Column], b: tuple[Column, Column], *, clusters: Column | None = None, draws: int = DRAWS
 ) -> Paired:
     """Difference of two ratios of sums, (n,) tops over (n,) bottoms; arms are exchanged within a unit (Yeh 2000)."""
-    units, top_a, bottom_a, top_b, bottom_b = metrics.checked(
-        clusters, draws, top_a=a[0], bottom_a=a[1], top_b=b[0], bottom_b=b[1]
-    )
-    if (bottom_a == 1).all() and (bottom_b == 1).all():
-        return paired_means(top_a, top_b, clusters=clusters, draws=draws)
-    sums = metrics.summed(units, top_a, bottom_a, top_b, bottom_b)
+    units, *columns = metrics.checked(clusters, draws, top_a=a[0], bottom_a=a[1], top_b=b[0], bottom_b=b[1])
+    sums = metrics.summed(units, *columns)
 
     def difference(total: Floats) -> Floats:
         with np.errstate(divide="ignore", invalid="ignore"):
             ratios = np.nan_to_num(total[..., 0::2] / total[..., 1::2])
         return np.asarray(ratios[..., 0] - ratios[..., 1])
 
-    value = float(difference(sums.sum(axis=0)))
+    value, gain = float(difference(sums.sum(axis=0))), difference(np.stack(columns, axis=1))
     half, gap = sums[:, :2] + sums[:, 2:], sums[:, :2] - sums[:, 2:]
     moved = np.abs(gap).max(axis=1) > 1e-12
     both = half[moved].sum(axis=0) + half[~moved].sum(axis=0)
@@ -90,21 +79,18 @@ def paired_ratios(
         return difference(np.concatenate([both + turned, both - turned], axis=1) / 2)
 
     p = _flipped(exchanged, int(moved.sum()), value, draws)
-    interval = metrics.percentiles(value, difference(metrics.resampled(sums, draws)))
-    gain = difference(np.stack([top_a, bottom_a, top_b, bottom_b], axis=1))
     unseen = metrics.wilson(0.0, len(sums))[1]
-    return _paired(gain, (value, *interval), p, unseen, still=not moved.any(), clusters=clusters)
-
-
-def _paired(
-    gain: Floats, mean: tuple[float, float, float], p: float, unseen: float, *, still: bool, clusters: Column | None
-) -> Paired:
-    value, low, high = mean
+    if all((bottom == 1).all() for bottom in columns[1::2]):
+        mean = bootstrap(gain, clusters=clusters, draws=draws)
+        value, low, high = mean.value, mean.low, mean.high
+        unseen *= float(np.abs(gain).max()) or 1.0
+    else:
+        low, high = metrics.percentiles(value, difference(metrics.resampled(sums, draws)))
     # an end of exactly 0 says that so few rows differ that some draws hold none of them: what was not seen in so many
     # units may still be there, as often as Wilson's interval allows
-    if low == 0 or still:
+    if low == 0 or not moved.any():
         low = min(low, value - unseen)
-    if high == 0 or still:
+    if high == 0 or not moved.any():
         high = max(high, value + unseen)
     name = "paired randomisation" if clusters is None else "paired randomisation by cluster"
     return Paired(name, len(gain), int((gain > 0).sum()), int((gain < 0).sum()), value, low, high, p)
@@ -118,7 +104,8 @@ def _flipped(statistic: Callable[[Floats], Floats], units: int, value: float, dr
     extreme, block = 0, max(1, metrics.BLOCK // units)
     for start in range(0, draws, block):
         flips = rng.choice([-1.0, 1.0], size=(min(block, draws - start), units))
-        extreme += int((np.abs(statistic(flips)) >= abs(value) * (1 - 1e-9)).sum())
+        # as far out as the value, but for rounding
+        extreme += int((np.abs(statistic(flips)) >= abs(value) * (1 - 1e-9) - 1e-12).sum())
     # the arrangement that was measured is one of those that chance could give
     return (1 + extreme) / (draws + 1)
 
