@@ -85,9 +85,8 @@ def others(notebook: str, profile: str) -> dict[str, pd.DataFrame]:
     seen = {"", *answers.read(main, answers.KEY).model}
     found: dict[str, pd.DataFrame] = {}
     for folder in (*built, *kept):
-        if folder == main or not any(folder.glob("*.parquet")):
-            continue
-        if not seen.issuperset(answers.read(folder, answers.KEY).model):
+        there = folder != main and any(folder.glob("*.parquet"))
+        if there and not seen.issuperset(answers.read(folder, answers.KEY).model):
             rows = answers.read(folder)
             rows = rows[(rows.run == profile) & ~rows.model.isin(seen)]
             found |= {str(model): of for model, of in rows.groupby("model", sort=False)}

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import math
 import os
 import sqlite3
 import sys
@@ -45,18 +44,9 @@ class StoreError(PublicError, RuntimeError):
 
 def plain(value: object) -> str:
     """A value as canonical JSON: sorted keys, ASCII, and null for a number that is not finite."""
-    return json.dumps(_finite(value), sort_keys=True, separators=(",", ":"), allow_nan=False)
-
-
-def _finite(value: object) -> object:
-    if isinstance(value, float):
-        # six decimals of a log-probability are more than two runs of one engine agree on
-        return round(value, 6) if math.isfinite(value) else None
-    if isinstance(value, Mapping):
-        return {str(k): _finite(v) for k, v in value.items()}
-    if isinstance(value, list | tuple):
-        return [_finite(v) for v in value]
-    return value
+    # six decimals of a log-probability are more than two runs of one engine agree on
+    exact = json.loads(json.dumps(value), parse_float=lambda x: round(float(x), 6), parse_constant=lambda _: None)
+    return json.dumps(exact, sort_keys=True, separators=(",", ":"), allow_nan=False)
 
 
 def request_key(kind: Kind, weights: str, parameters: Mapping[str, Any], prompt: object) -> str:
