@@ -210,7 +210,7 @@ def finite(values: Column, name: str) -> Floats:
 
 
 def _column(values: Column, name: str, kind: type) -> NDArray[Any]:
-    array = np.asarray(values, dtype=kind)
+    array: NDArray[Any] = np.asarray(values, dtype=kind)
     if array.ndim != 1 or not len(array):
         raise ValueError(f"{name} needs one value a row and at least one row; found the shape {array.shape}.")
     return array

@@ -168,13 +168,11 @@ def judged(
 
 
 def _told(c: Comparison, rows: Outcomes, measure: str) -> str:
-    first, second = rows.label(c.first), rows.label(c.second)
+    arms = zip((c.first, c.second), c.scores, strict=True)
+    scored = ", ".join(f"{rows.label(arm)} {figures.score_text(score, unit(measure))}" for arm, score in arms)
     with_model = f" with {c.model}" if c.model else ""
-    return (
-        f"{first} {figures.score_text(c.scores[0], unit(measure))}, {second} "
-        f"{figures.score_text(c.scores[1], unit(measure))}{with_model}; difference {figures.points(c.test)} points, "
-        f"{figures.p_words(c.p)}, n = {c.test.n:,}"
-    )
+    difference = f"{figures.points(c.test)} points, {figures.p_words(c.p)}, n = {c.test.n:,}"
+    return f"{scored}{with_model}; difference {difference}"
 
 
 def _handed_alike(rule: Rule, rows: Outcomes) -> float:

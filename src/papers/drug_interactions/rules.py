@@ -65,8 +65,11 @@ def agentic_adds_little(outcomes: Outcomes, **_: Any) -> Decision:  # noqa: ANN4
         f"F1 of the answer set: agentic RAG minus text RAG {figures.points(more.test)} points, {figures.p_words(p)}; "
         f"DrugRAG minus agentic RAG {figures.points(graph.test)} points, n = {more.test.n}."
     )
-    parts = [(partial(rules.better, p=p), more.test), (partial(rules.above, bound=0), further)]
-    return rules.judged(why, p, parts, (0.0,))
+    gains: list[tuple[rules.Judge, rules.Interval]] = [
+        (partial(rules.better, p=p), more.test),
+        (partial(rules.above, bound=0), further),
+    ]
+    return rules.judged(why, p, gains, (0.0,))
 
 
 def smaller_prompt(outcomes: Outcomes, **_: Any) -> Decision:  # noqa: ANN401
