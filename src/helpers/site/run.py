@@ -46,26 +46,19 @@ def write_parameters(profile: str) -> None:
     A comment holds a digest of what else decides its numbers: its paper's published numbers, its entries of the data
     registry, whether stored replies may answer. Where the run it led to is damaged or of the future, it is dated anew.
     """
-    folder = BUILD / "params" / run_name(profile)
-    folder.mkdir(parents=True, exist_ok=True)
-    notebooks = sorted(p.stem for p in NOTEBOOKS.glob("*.ipynb"))
+    notebooks = sorted(path.stem for path in NOTEBOOKS.glob("*.ipynb"))
     check_profile(profile, notebooks)
     for notebook in notebooks:
-        text = f"# inputs: {_inputs_digest(notebook)}\n" + yaml.safe_dump(parameters(notebook, profile))
-        if settings().answers == "fresh":
-            text = "# ANSWERS=fresh\n" + text
-        path = folder / f"{notebook}.yml"
+        text = "# ANSWERS=fresh\n" if settings().answers == "fresh" else ""
+        text += f"# inputs: {_inputs_digest(notebook)}\n{yaml.safe_dump(parameters(notebook, profile))}"
+        path, executed = (_left("params", notebook, profile, ".yml"), _left("executed", notebook, profile))
         if not path.exists() or path.read_bytes() != text.encode():  # bytes, for damaged ones may be no text
-            part = path.with_suffix(f".{os.getpid()}")  # whole, for another make may be reading it
-            part.write_text(text)
-            part.replace(path)
-        executed, _ = _outputs(notebook, profile)
-        if not executed.exists():
-            continue
+            records.write_whole(path, text)  # for another make may be reading it
         why = ""
-        if damaged := records.damaged(notebook, run_name(profile)):
+        if executed.exists() and (damaged := records.damaged(notebook, run_name(profile))):
             why = f"{damaged.relative_to(ROOT)} is missing or damaged"
-        elif executed.stat().st_mtime > time.time() + CLOCK_SLACK:  # an edit of now would be older, and not be seen
+        elif executed.exists() and executed.stat().st_mtime > time.time() + CLOCK_SLACK:
+            # an edit of now would be older, and not be seen
             why = f"{executed.relative_to(ROOT)} is dated in the future, as when the clock was set back"
         if why:
             sys.stderr.write(f"{why}; {notebook} runs again.\n")
@@ -73,10 +66,9 @@ def write_parameters(profile: str) -> None:
             os.utime(path, (newer, newer))
 
 
-def _outputs(notebook: str, profile: str) -> tuple[Path, Path]:
-    """Where a run leaves its notebook and its record."""
-    name = run_name(profile)
-    return BUILD / "executed" / name / f"{notebook}.ipynb", BUILD / "records" / name / f"{notebook}.json"
+def _left(what: str, notebook: str, profile: str, suffix: str = ".ipynb") -> Path:
+    """Where a run has its parameters, and leaves its notebook, `executed` or `failed`, and its record."""
+    return BUILD / what / run_name(profile) / f"{notebook}{suffix}"
 
 
 def _inputs_digest(notebook: str) -> str:
@@ -134,9 +126,7 @@ def execute(notebook: str, profile: str, needs: Sequence[Path] = ()) -> int:
     The result is moved into place only when every cell ran and the run record was written. While another process
     executes the notebook, this one waits, and then executes it only if it is still older than a file of `needs`.
     """
-    target, kept_record = _outputs(notebook, profile)
-    failed = BUILD / "failed" / run_name(profile) / f"{notebook}.ipynb"
-    part = target.with_suffix(".part.ipynb")
+    target, failed = (_left(what, notebook, profile) for what in ("executed", "failed"))
     for path in (target, failed):
         path.parent.mkdir(parents=True, exist_ok=True)
     lock, waited = FileLock(target.with_suffix(".lock")), False
@@ -149,50 +139,39 @@ def execute(notebook: str, profile: str, needs: Sequence[Path] = ()) -> int:
         if waited and target.exists() and all(p.stat().st_mtime <= target.stat().st_mtime for p in needs):
             sys.stderr.write(f"  {notebook}: done by the other make\n")
             return 0
-        others = sorted(p.stem for p in NOTEBOOKS.glob("*.ipynb"))
-        left = _left(profile, others)
-        sys.stderr.write(f"[{others.index(notebook) + 1}/{len(others)}] {notebook} ({profile}){left}\n")
-        given = BUILD / "params" / run_name(profile) / f"{notebook}.yml"
-        values = yaml.safe_load(given.read_text()) or {}
-        if given.stat().st_mtime > time.time():  # else it stays newer than what is made from it now
-            os.utime(given)
-        start, before = time.monotonic(), _version(kept_record)
+        others = sorted(path.stem for path in NOTEBOOKS.glob("*.ipynb"))
+        place = f"[{others.index(notebook) + 1}/{len(others)}]"
+        sys.stderr.write(f"{place} {notebook} ({profile}){_time_left(profile, others)}\n")
+        start, part = time.monotonic(), target.with_suffix(".part.ipynb")
         try:
-            why = _run_cells(notebook, values, part)
-            if not why and _version(kept_record) == before:
-                place = kept_record.relative_to(ROOT)
-                why = f"{notebook} ended without a run record at {place}: it must call record.start(...) and save()."
-            if why:
-                _tell_failure(notebook, public(why), part, failed)
-                return 1
-            _hide_secrets(part)
-            part.replace(target)
+            why = public(_why_not(notebook, profile, part))
+            if part.exists():
+                _hide_secrets(part)
+            if why and settings().answers == "collect":
+                sys.stderr.write(f"  {notebook}: {why.strip().splitlines()[-1]}\n")
+            elif why:
+                kept = "Results so far are stored, and the next run resumes from them."
+                if part.exists():
+                    part.replace(failed)
+                    kept = f"The run up to the error is in {failed.relative_to(ROOT)}. {kept}"
+                sys.stderr.write(f"\n{why}\n\n{notebook} failed. {kept}\n")
+            else:
+                part.replace(target)
         finally:
             part.unlink(missing_ok=True)
-        failed.unlink(missing_ok=True)
-        sys.stderr.write(f"  {notebook}: done in {time.monotonic() - start:.0f} s\n")
-        if not (BUILD / "html" / "index.html").exists():
-            sys.stderr.write(f"  To read it while the others run, open {_page(notebook, target)}\n")
-    return 0
+        if not why:
+            failed.unlink(missing_ok=True)
+            sys.stderr.write(f"  {notebook}: done in {time.monotonic() - start:.0f} s\n")
+            if not (BUILD / "html" / "index.html").exists():
+                sys.stderr.write(f"  To read it while the others run, open {_page(notebook, target)}\n")
+    return int(bool(why))
 
 
-def _tell_failure(notebook: str, why: str, part: Path, failed: Path) -> None:
-    if settings().answers == "collect":
-        sys.stderr.write(f"  {notebook}: {why.strip().splitlines()[-1]}\n")
-        return
-    kept = "Results so far are stored, and the next run resumes from them."
-    if part.exists():
-        _hide_secrets(part)
-        part.replace(failed)
-        kept = f"The run up to the error is in {failed.relative_to(ROOT)}. {kept}"
-    sys.stderr.write(f"\n{why}\n\n{notebook} failed. {kept}\n")
-
-
-def _left(profile: str, notebooks: Sequence[str]) -> str:
+def _time_left(profile: str, notebooks: Sequence[str]) -> str:
     """The time that the notebooks which have not run yet took in the reference run; empty where there is none."""
     from helpers.site.pieces import duration  # noqa: PLC0415  # and pandas, which writing parameters should not cost
 
-    waiting = [RESULTS / profile / f"{n}.json" for n in notebooks if not _outputs(n, profile)[0].exists()]
+    waiting = [RESULTS / profile / f"{n}.json" for n in notebooks if not _left("executed", n, profile).exists()]
     seconds = sum(json.loads(path.read_text("utf-8"))["seconds"] for path in waiting if path.exists())
     return f"; about {duration(seconds)} left, by the reference run" if seconds else ""
 
@@ -209,37 +188,31 @@ def _page(notebook: str, executed: Path) -> Path:
     return page
 
 
-def _version(path: Path) -> tuple[int, int] | None:
-    """Differs each time that a file is replaced, whatever the clock says."""
-    return (path.stat().st_ino, path.stat().st_mtime_ns) if path.exists() else None
-
-
-def _run_cells(notebook: str, values: dict[str, Any], part: Path) -> str:
-    """Execute a notebook into `part`. Returns why it failed, or nothing."""
+def _why_not(notebook: str, profile: str, part: Path) -> str:
+    """Execute a notebook into `part`. Returns why it failed or left no record, or nothing."""
     import papermill  # noqa: PLC0415  # a second to import, which writing parameters should not cost
     from papermill.exceptions import PapermillExecutionError  # noqa: PLC0415
     from traitlets.config import Config  # noqa: PLC0415
 
+    given, record = _left("params", notebook, profile, ".yml"), _left("records", notebook, profile, ".json")
+    values = yaml.safe_load(given.read_text()) or {}
+    if given.stat().st_mtime > time.time():  # else it stays newer than what is made from it now
+        os.utime(given)
     logger = logging.getLogger("papermill")
     logger.handlers, logger.propagate = [_Progress(notebook)], False
     logger.setLevel(logging.INFO)
     _interruptible()
+    before = _version(record)
     try:
         # Sockets in the file system in place of TCP ports that others on the machine could connect to; in a folder of
         # this run's own, because in a shared one two kernels that start together take the same names.
         with tempfile.TemporaryDirectory(prefix="kernel-") as sockets:
             own = Config({"KernelManager": {"transport": "ipc", "ip": f"{sockets}/at"}})
-            papermill.execute_notebook(
-                str(NOTEBOOKS / f"{notebook}.ipynb"),
-                str(part),
-                parameters=values,
-                cwd=str(ROOT),
-                progress_bar=False,
-                log_output=True,
-                kernel_name="python3",
-                start_timeout=KERNEL_SECONDS,
-                config=own if sys.platform != "win32" else None,
-            )
+            shown: dict[str, Any] = {"progress_bar": False, "log_output": True}
+            kernel: dict[str, Any] = {"kernel_name": "python3", "start_timeout": KERNEL_SECONDS, "cwd": str(ROOT)}
+            kernel["config"] = own if sys.platform != "win32" else None
+            source = NOTEBOOKS / f"{notebook}.ipynb"
+            papermill.execute_notebook(str(source), str(part), parameters=values, **shown, **kernel)
     except PapermillExecutionError as error:
         # a refusal of the system's, as a kernel says it: `[Errno 28] No space left: 'path'`
         if match := re.fullmatch(r"\[Errno (\d+)\] ([^:]*)(?:: '(.*)')?", error.evalue):
@@ -248,11 +221,17 @@ def _run_cells(notebook: str, values: dict[str, Any], part: Path) -> str:
     except RuntimeError as error:  # of a kernel that died, or did not start
         if str(error) == INTERRUPTED:
             raise KeyboardInterrupt from None
-        return (
-            f"The kernel ended before the notebook did ({error}). The system ends it when memory runs out: then close "
-            "other programs, or set JOBS=1 or a smaller PROFILE."
-        )
-    return ""
+        why = "The system ends it when memory runs out: then close other programs, or set JOBS=1 or a smaller PROFILE."
+        return f"The kernel ended before the notebook did ({error}). {why}"
+    if _version(record) != before:
+        return ""
+    place = record.relative_to(ROOT)
+    return f"{notebook} ended without a run record at {place}: it must call record.start(...) and save()."
+
+
+def _version(path: Path) -> tuple[int, int] | None:
+    """Differs each time that a file is replaced, whatever the clock says."""
+    return (path.stat().st_ino, path.stat().st_mtime_ns) if path.exists() else None
 
 
 def _hide_secrets(executed: Path) -> None:
@@ -269,8 +248,7 @@ def main(arguments: list[str] | None = None) -> int:
     """The command line."""
     parser = argparse.ArgumentParser(prog="python -m helpers.site.run", description="Run notebooks headless.")
     commands = parser.add_subparsers(dest="command", required=True)
-    for name in ("parameters", "notebook"):
-        sub = commands.add_parser(name)
+    for sub in (commands.add_parser("parameters"), commands.add_parser("notebook")):
         sub.add_argument("--profile", default=os.environ.get("PROFILE", "laptop"))
     sub.add_argument("notebook")
     sub.add_argument("--needs", nargs="*", type=Path, default=(), help="files that it is made from")
