@@ -5,8 +5,8 @@ import logging
 import re
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
-from typing import Any, NamedTuple, TypeVar, get_args
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple, get_args
 
 import pandas as pd
 from rich.console import Console
@@ -21,11 +21,9 @@ SLACK = 1e-9  # relative slack of every comparison, so that a value on the borde
 # how far a rerun may always lie from the kept reference; other units are not compared
 DRIFT_FLOOR: dict[Unit, float] = {"fraction": 0.01, "percentage_points": 1.0, "count": 0.0}
 BY = "rerun by "  # begins the names of the columns that have another model's rerun
-# a cell without a value
-EMPTY = {**dict.fromkeys(("value", "n", "low", "high", "unparsed")), "model": "", "notebook": "", "note": ""}
-
-T = TypeVar("T")
-Runs = tuple[list[Record], list[Record], dict[str, list[Record]]]  # this machine's, the kept, by other models
+_NO_VALUE = dict.fromkeys(("value", "n", "low", "high", "unparsed")) | dict.fromkeys(("model", "notebook", "note"), "")
+Row = dict[str, Any]
+Runs = Sequence[Record]
 
 
 def scoreboard(paper: str | None = None, profile: Profile | None = None) -> pd.DataFrame:
@@ -36,13 +34,7 @@ def scoreboard(paper: str | None = None, profile: Profile | None = None) -> pd.D
     within the tolerance), stand-in (another model answered), not compared (speed), SAMPLE, not run or cannot be run.
     `shown` says which rerun the book shows: this machine's on real data, or else the reference.
     """
-    runs = _runs(profile)
-    names = [paper] if paper else papers()
-    frame = pd.DataFrame([_row(name, number, runs) for name in names for number in published(name).numbers])
-    counts = [column for column in frame.columns if column.endswith(("_n", "_unparsed"))]
-    groups = ("rescored", "reference", "rerun", *(f"{BY}{model}" for model in runs[2]))
-    floats = [f"{group}{end}" for group in groups for end in ("", "_low", "_high")]
-    return frame.astype(dict.fromkeys(counts, "Int64") | dict.fromkeys(floats, "float64"))
+    return _frame("numbers", _number_row, paper, profile)
 
 
 def ledger(paper: str | None = None, profile: Profile | None = None) -> pd.DataFrame:
@@ -51,33 +43,7 @@ def ledger(paper: str | None = None, profile: Profile | None = None) -> pd.DataF
     `verdict` and `why` are those of `basis`: the authors' released answers or the printed numbers if these test the
     claim, or else the rerun `shown`; that is another model's if only this is within the claim's scope.
     """
-    own, kept, others = _runs(profile)
-    rows = []
-    for name in [paper] if paper else papers():
-        for claim in published(name).claims:
-            row = {"id": claim.id, "paper": name, "claim": claim.text, "where": claim.where, "note": claim.note}
-            groups = {
-                "printed": _decided(claim, "printed", [*own, *kept], "the printed numbers do not test it"),
-                "rescored": _decided(claim, "rescored", [*own, *kept], "no released answers test it"),
-                "reference": _decided(claim, "rerun", kept, claim.why_not or "no reference run tests it yet"),
-                "rerun": _decided(claim, "rerun", own, claim.why_not or "not yet run on this machine"),
-            }
-            groups |= {f"{BY}{model}": _decided(claim, "rerun", runs, "not yet run") for model, runs in others.items()}
-            for group, decided in groups.items():
-                row |= {f"{group}_{key}": value for key, value in decided.items()}
-            here, there = (groups[group]["verdict"] for group in ("rerun", "reference"))
-            says = here != "SAMPLE" and there not in TESTED and groups["rerun"]["notebook"]
-            nothing = not groups["reference"]["notebook"]
-            row["shown"] = "rerun" if here in TESTED or says or nothing else "reference"
-            if claim.rule and claim.rule.scope and groups[row["shown"]]["verdict"] not in TESTED:
-                within = (group for group in groups if group.startswith(BY) and groups[group]["verdict"] in TESTED)
-                row["shown"] = next(within, row["shown"])
-            decide = [g for g in ("rescored", "printed") if groups[g]["verdict"] in (*TESTED, "cannot be run")]
-            row["basis"] = (decide or [row["shown"]])[0]
-            chosen = groups[row["basis"]]
-            rows.append({**row, "verdict": chosen["verdict"], "why": chosen["why"]})
-    counts = {f"{group}_needed": "Int64" for group in groups}
-    return pd.DataFrame(rows).astype({f"{group}_p": "float64" for group in groups} | counts)
+    return _frame("claims", _claim_row, paper, profile)
 
 
 def models(board: pd.DataFrame) -> list[str]:
@@ -86,9 +52,122 @@ def models(board: pd.DataFrame) -> list[str]:
     return [group.removeprefix(BY) for group in groups if board[f"{group}_notebook"].ne("").any()]
 
 
-def _runs(profile: Profile | None) -> Runs:
+def _frame(part: str, row: Callable[..., Row], paper: str | None, profile: Profile | None) -> pd.DataFrame:
+    """A row for each number or claim of one paper or all; a cell of it, by its group, becomes columns."""
     profile = profile or settings().profile
-    return records(run_name(profile)), records(profile, RESULTS), other_models(profile, RESULTS)
+    # this machine's runs, the kept ones, and those of other models
+    runs = records(run_name(profile)), records(profile, RESULTS), other_models(profile, RESULTS)
+    entries = [(name, entry) for name in ([paper] if paper else papers()) for entry in getattr(published(name), part)]
+    frame = pd.DataFrame([_columns({"id": entry.id, "paper": name} | row(entry, *runs)) for name, entry in entries])
+    groups = [column.removesuffix("_verdict") for column in frame.columns if column.endswith("_verdict")]
+    kinds = dict.fromkeys((c for c in frame.columns if c.endswith(("_n", "_unparsed", "_needed"))), "Int64")
+    kinds |= dict.fromkeys((f"{group}{end}" for group in groups for end in ("", "_low", "_high", "_p")), "float64")
+    return frame.astype({column: kind for column, kind in kinds.items() if column in frame.columns})
+
+
+def _columns(row: Row) -> Row:
+    cells = {name: of if isinstance(of, dict) else {"value": of} for name, of in row.items()}
+    return {name if key == "value" else f"{name}_{key}": of[key] for name, of in cells.items() for key in of}
+
+
+def _number_row(number: Number, own: Runs, kept: Runs, others: Mapping[str, Runs]) -> Row:
+    # this machine's rescored value if it is on real data, or else the kept one, or else a SAMPLE or a reason
+    mine, theirs = (_cell(number, "rescored", runs, "not yet rescored") for runs in (own, kept))
+    real = mine["value"] is not None and mine["verdict"] != "SAMPLE"
+    there = _cell(number, "rerun", kept, "no reference run has it yet")
+    here = _cell(number, "rerun", own, "not yet run on this machine")
+    says = here["value"] is not None or (here["notebook"] and there["value"] is None)
+    return {
+        **{key: getattr(number, key) for key in ("table", "row", "column", "unit", "printed", "value")},
+        **{"printed_n": number.n, "printed_model": number.model or "", "note": number.note},
+        "rescored": mine if real or (mine["notebook"] and theirs["value"] is None) else theirs,
+        **{"reference": there, "rerun": here},
+        **{f"{BY}{model}": _cell(number, "rerun", runs, "not yet run") for model, runs in others.items()},
+        "shown": "rerun" if says and here["verdict"] != "SAMPLE" else "reference",
+    }
+
+
+def _claim_row(claim: Claim, own: Runs, kept: Runs, others: Mapping[str, Runs]) -> Row:
+    groups = {
+        "printed": _decided(claim, "printed", [*own, *kept], "the printed numbers do not test it"),
+        "rescored": _decided(claim, "rescored", [*own, *kept], "no released answers test it"),
+        "reference": _decided(claim, "rerun", kept, claim.why_not or "no reference run tests it yet"),
+        "rerun": _decided(claim, "rerun", own, claim.why_not or "not yet run on this machine"),
+        **{f"{BY}{model}": _decided(claim, "rerun", runs, "not yet run") for model, runs in others.items()},
+    }
+    verdicts = {group: cell["verdict"] for group, cell in groups.items()}
+    says = verdicts["rerun"] != "SAMPLE" and verdicts["reference"] not in TESTED and groups["rerun"]["notebook"]
+    newer = verdicts["rerun"] in TESTED or says or not groups["reference"]["notebook"]
+    shown = "rerun" if newer else "reference"
+    if claim.rule and claim.rule.scope and verdicts[shown] not in TESTED:
+        shown = next((by for by in groups if by.startswith(BY) and verdicts[by] in TESTED), shown)
+    basis = next((by for by in ("rescored", "printed") if verdicts[by] in (*TESTED, "cannot be run")), shown)
+    row = {"claim": claim.text, "where": claim.where, "note": claim.note, **groups, "shown": shown, "basis": basis}
+    return row | {key: groups[basis][key] for key in ("verdict", "why")}
+
+
+def _newest(runs: Runs, part: str, id: str, kind: Basis) -> tuple[Record, Any] | tuple[None, None]:
+    """The newest of these runs with such an entry, and the entry; a tested claim, then real data, go before others."""
+    found = [(run, entry) for run in runs for entry in getattr(run, part) if (entry.id, entry.kind) == (id, kind)]
+    if not found:
+        return None, None
+    return max(found, key=lambda of: (getattr(of[1], "verdict", "") in TESTED, not of[0].sample, of[0].created))
+
+
+def _cell(number: Number, kind: Kind, runs: Runs, empty: str) -> Row:
+    """A number's cell from the newest of these runs that has it, or the reason why none has."""
+    run, value = _newest(runs, "values", number.id, kind)
+    if run and value:
+        verdict, why = ("SAMPLE", "made from sample data: not compared") if run.sample else _judge(number, value)
+        known = value.model and number.model
+        if known and _plain(value.model) not in map(_plain, (number.model or "").split(" or ")):
+            verdict = verdict if verdict in ("SAMPLE", "not compared") else "stand-in"
+            why = f"{value.model} stands in for {number.model}; {why}"
+        measured = value.model_dump(include=_NO_VALUE.keys() - {"notebook"})
+        return {"verdict": verdict, "why": why, **_NO_VALUE, **measured, "notebook": run.notebook}
+    run, reason = _newest(runs, "reasons", number.id, kind)
+    if run and reason:
+        return {"verdict": reason.status, "why": reason.why, **_NO_VALUE, "notebook": run.notebook}
+    never = number.why_not if kind == "rescored" else number.why_no_rerun
+    return {"verdict": "cannot be run" if never else "not run", "why": never or empty, **_NO_VALUE}
+
+
+def _judge(number: Number, value: Value) -> tuple[str, str]:
+    tolerance = number.within(value.kind)
+    if tolerance is None:
+        return "not compared", "speed depends on the machine"
+    # a rescored value is judged by its last printed digit, so it is shown with more
+    more = 1 if value.kind == "rescored" else 0
+    limit = number.show(tolerance, more).lstrip("+")
+    apart = f"{number.show(value.value, 2 * more)} against {number.printed} printed"
+    if _near(value.value, number.value, tolerance):
+        return "agrees", f"{apart}; within the tolerance of {limit}"
+    beyond, nearest = f"{apart}; beyond the tolerance of {limit}", value.value
+    if value.kind == "rerun" and value.low is not None and value.high is not None:
+        nearest = min(max(number.value, value.low), value.high)
+    if _near(nearest, number.value, tolerance):
+        return "undecided", f"{beyond}, but the interval reaches within it"
+    return "differs", beyond
+
+
+def _decided(claim: Claim, kind: Basis, runs: Runs, empty: str) -> Row:
+    """What the newest of these runs says about a claim; one that decides it goes before one that only says why not."""
+    run, found = _newest(runs, "claims", claim.id, kind)
+    if run is None or found is None:
+        row = {"verdict": "not run", "why": empty, "test": claim.decided_by, "notebook": ""}
+        return row | dict.fromkeys(("p", "reason", "needed"))
+    verdict = "SAMPLE" if run.sample and found.verdict in TESTED else found.verdict
+    of_run = {key: getattr(found, key) for key in ("why", "test", "p", "reason", "needed")}
+    return of_run | {"verdict": verdict, "notebook": run.notebook}
+
+
+def _near(a: float, b: float, tolerance: float) -> bool:
+    return abs(a - b) <= tolerance + SLACK * max(1.0, abs(b))
+
+
+def _plain(model: str) -> str:
+    """A model's name without owner, case and punctuation."""
+    return re.sub(r"[^a-z0-9]", "", model.rsplit("/", 1)[-1].lower())
 
 
 class Drift(NamedTuple):
@@ -106,17 +185,14 @@ def compare(run: Record, reference: Record) -> list[Drift]:
     A rescored number shall be the same, a rerun one may move by its `drift`, or else by half the reference's interval
     or DRIFT_FLOOR, whichever is more. Speed is not compared, nor is a rerun by another model.
     """
-    if run.sample or reference.sample:
-        return []
     now = {(value.kind, value.id): value for value in run.values}
     numbers = {number.id: number for number in published(reference.paper).numbers}
     drifts = []
-    for old in reference.values:
-        new, number = now.get((old.kind, old.id)), numbers.get(old.id)
+    for old in () if run.sample or reference.sample else reference.values:
+        new, number, why = now.get((old.kind, old.id)), numbers.get(old.id), ""
         allowed = _allowed(number, old) if number else 0.0
         if allowed is None or (new and new.model != old.model):
             continue
-        why = ""
         if number is None or new is None:
             why = "this run has no value" if number else "the reference has an unknown id"
         elif not _near(new.value, old.value, allowed):
@@ -126,97 +202,10 @@ def compare(run: Record, reference: Record) -> list[Drift]:
 
 
 def _allowed(number: Number, old: Value) -> float | None:
-    if old.kind == "rescored":
-        return 0.0
-    if number.tolerance.drift is not None:
-        return number.tolerance.drift
+    if old.kind == "rescored" or number.tolerance.drift is not None:
+        return number.tolerance.drift if old.kind == "rerun" else 0.0
     floor = DRIFT_FLOOR.get(number.unit)
-    if floor is None or old.low is None or old.high is None:
-        return floor
-    return max(floor, (old.high - old.low) / 2)
-
-
-def _latest(runs: Sequence[Record], entries: Callable[[Record], Iterable[T]]) -> tuple[Record, T] | tuple[None, None]:
-    """The first of these entries in the newest run that has one, real data before SAMPLE, and that run."""
-    newest = sorted(runs, key=lambda run: (not run.sample, run.created), reverse=True)
-    return next(((run, entry) for run in newest for entry in entries(run)), (None, None))
-
-
-def _row(paper: str, number: Number, every: Runs) -> dict[str, Any]:
-    own, kept, others = every
-    # this machine's rescored value if it is on real data, or else the kept one, or else a SAMPLE or a reason
-    mine, theirs = (_cell(number, "rescored", runs, "not yet rescored") for runs in (own, kept))
-    real = mine["value"] is not None and mine["verdict"] != "SAMPLE"
-    groups = {
-        "rescored": mine if real or (mine["notebook"] and theirs["value"] is None) else theirs,
-        "reference": _cell(number, "rerun", kept, "no reference run has it yet"),
-        "rerun": _cell(number, "rerun", own, "not yet run on this machine"),
-    }
-    groups |= {f"{BY}{model}": _cell(number, "rerun", by, "not yet run") for model, by in others.items()}
-    row: dict[str, Any] = {"id": number.id, "paper": paper}
-    row |= {key: getattr(number, key) for key in ("table", "row", "column", "unit", "printed", "value")}
-    row |= {"printed_n": number.n, "printed_model": number.model or "", "note": number.note}
-    for group, cell in groups.items():
-        row |= {group if key == "value" else f"{group}_{key}": value for key, value in cell.items()}
-    here, there = groups["rerun"], groups["reference"]
-    says = here["value"] is not None or (here["notebook"] and there["value"] is None)
-    return {**row, "shown": "rerun" if says and here["verdict"] != "SAMPLE" else "reference"}
-
-
-def _cell(number: Number, kind: Kind, runs: Sequence[Record], empty: str) -> dict[str, Any]:
-    """A number's cell from the newest of these runs that has it, or the reason why none has."""
-    run, value = _latest(runs, lambda run: (v for v in run.values if (v.id, v.kind) == (number.id, kind)))
-    if run and value:
-        verdict, why = ("SAMPLE", "made from sample data: not compared") if run.sample else _judge(number, value)
-        known = value.model and number.model
-        if known and _plain(value.model) not in map(_plain, (number.model or "").split(" or ")):
-            verdict = verdict if verdict in ("SAMPLE", "not compared") else "stand-in"
-            why = f"{value.model} stands in for {number.model}; {why}"
-        measured = value.model_dump(include=EMPTY.keys() - {"notebook"})
-        return {"verdict": verdict, "why": why, **EMPTY, **measured, "notebook": run.notebook}
-    run, reason = _latest(runs, lambda run: (r for r in run.reasons if (r.id, r.kind) == (number.id, kind)))
-    if run and reason:
-        return {"verdict": reason.status, "why": reason.why, **EMPTY, "notebook": run.notebook}
-    never = number.why_not if kind == "rescored" else number.why_no_rerun
-    return {"verdict": "cannot be run" if never else "not run", "why": never or empty, **EMPTY}
-
-
-def _judge(number: Number, value: Value) -> tuple[str, str]:
-    tolerance = number.within(value.kind)
-    if tolerance is None:
-        return "not compared", "speed depends on the machine"
-    # a rescored value is judged by its last printed digit, so it is shown with more
-    more = 1 if value.kind == "rescored" else 0
-    limit = number.show(tolerance, more).lstrip("+")
-    apart = f"{number.show(value.value, 2 * more)} against {number.printed} printed"
-    if _near(value.value, number.value, tolerance):
-        return "agrees", f"{apart}; within the tolerance of {limit}"
-    if value.kind == "rerun" and value.low is not None and value.high is not None:
-        nearest = min(max(number.value, value.low), value.high)
-        if _near(nearest, number.value, tolerance):
-            return "undecided", f"{apart}; beyond the tolerance of {limit}, but the interval reaches within it"
-    return "differs", f"{apart}; beyond the tolerance of {limit}"
-
-
-def _decided(claim: Claim, kind: Basis, runs: Sequence[Record], empty: str) -> dict[str, Any]:
-    """What the newest of these runs says about a claim; one that decides it goes before one that only says why not."""
-    mine = [(run, f) for run in runs for f in run.claims if (f.id, f.kind) == (claim.id, kind)]
-    if not mine:
-        row = {"verdict": "not run", "why": empty, "test": claim.decided_by, "notebook": ""}
-        return row | dict.fromkeys(("p", "reason", "needed"))
-    run, found = max(mine, key=lambda pair: (pair[1].verdict in TESTED, not pair[0].sample, pair[0].created))
-    verdict = "SAMPLE" if run.sample and found.verdict in TESTED else found.verdict
-    of_run = {key: getattr(found, key) for key in ("why", "test", "p", "reason", "needed")}
-    return of_run | {"verdict": verdict, "notebook": run.notebook}
-
-
-def _near(a: float, b: float, tolerance: float) -> bool:
-    return abs(a - b) <= tolerance + SLACK * max(1.0, abs(b))
-
-
-def _plain(model: str) -> str:
-    """A model's name without owner, case and punctuation."""
-    return re.sub(r"[^a-z0-9]", "", model.rsplit("/", 1)[-1].lower())
+    return floor if floor is None or old.low is None or old.high is None else max(floor, (old.high - old.low) / 2)
 
 
 _COLOURS = {"agrees": "green", "differs": "red", "undecided": "magenta", "SAMPLE": "yellow", "not compared": "cyan"}
@@ -251,9 +240,8 @@ def _summary(board: pd.DataFrame, claims: pd.DataFrame) -> Table:
         numbers = board[board["paper"] == paper].to_dict("records")
         rescored = [row["rescored_verdict"] for row in numbers]
         rerun = [row[f"{row['shown']}_verdict"] for row in numbers]
-        stated = claims[claims["paper"] == paper]["verdict"].tolist()
         cells = []
-        for verdicts in (rescored, rerun, stated):
+        for verdicts in (rescored, rerun, claims[claims["paper"] == paper]["verdict"]):
             counts = Counter(verdicts)
             words = [word for word in (*_COLOURS, "stand-in", "not run", "cannot be run") if counts[word]]
             cells.append(", ".join(_coloured(f"{counts[word]} {word}", word) for word in words))
@@ -262,31 +250,34 @@ def _summary(board: pd.DataFrame, claims: pd.DataFrame) -> Table:
 
 
 def _check(console: Console, paper: str | None, profile: Profile) -> int:
-    both = records(run_name(profile)), records(profile, RESULTS)
-    own, kept = ({run.notebook: run for run in runs if paper in (None, run.paper)} for runs in both)
+    kept = {run.notebook: run for run in records(profile, RESULTS)}
     real = []
-    for name in sorted(own.keys() & kept.keys()):
-        if own[name].sample or kept[name].sample:
-            console.print(f"{name}: made from sample data, so there is no reference to compare it with.")
+    for run in records(run_name(profile)):
+        if (reference := kept.get(run.notebook)) is None or paper not in (None, run.paper):
+            continue
+        if run.sample or reference.sample:
+            console.print(f"{run.notebook}: made from sample data, so there is no reference to compare it with.")
         else:
-            real.append(name)
+            real.append((run, reference))
     if not real:
         console.print(f"Nothing to compare for the profile {profile}: run `make reproduce` on real data first.")
         return 2
-    drifts = [(name, *drift) for name in real for drift in compare(own[name], kept[name])]
-    for name, id, kind, allowed, why in drifts:
-        console.print(f"[red]drift[/] {name}: {id} ({kind}): {escape(why)}; allowed {allowed:.4g}")
+    drifts = [(run.notebook, drift) for run, reference in real for drift in compare(run, reference)]
+    for name, drift in drifts:
+        where = f"{name}: {drift.id} ({drift.kind})"
+        console.print(f"[red]drift[/] {where}: {escape(drift.why)}; allowed {drift.allowed:.4g}")
     if not drifts:
-        console.print(f"No drift from the reference: {', '.join(real)}.")
+        console.print(f"No drift from the reference: {', '.join(run.notebook for run, _ in real)}.")
     return 1 if drifts else 0
 
 
 def _board(title: str, frame: pd.DataFrame) -> Table:
-    others = models(frame)
-    table = Table("place", "printed", "rescored", "reference", "this machine", *map(escape, others), title=title)
+    groups = {"rescored": "rescored", "reference": "reference", "rerun": "this machine"}
+    groups |= {f"{BY}{model}": escape(model) for model in models(frame)}
+    table = Table("place", "printed", *groups.values(), title=title)
     for row in frame.to_dict("records"):
         number, cells = published(row["paper"]).number(row["id"]), []
-        for group in ("rescored", "reference", "rerun", *(f"{BY}{model}" for model in others)):
+        for group in groups:
             verdict = row[f"{group}_verdict"]
             mark = " (stand-in)" if verdict == "stand-in" else ""
             cells.append(_coloured(verdict if pd.isna(row[group]) else number.show(row[group]) + mark, verdict))
@@ -295,18 +286,17 @@ def _board(title: str, frame: pd.DataFrame) -> Table:
 
 
 def _claims(frame: pd.DataFrame) -> Table:
-    others = models(frame)
-    groups = ("printed", "rescored", "reference", "rerun", *(f"{BY}{model}" for model in others))
-    names = ("printed numbers", "released answers", "reference", "this machine", *map(escape, others))
-    table = Table("claim", *names, "why", title="Claims")
+    groups = {"printed": "printed numbers", "rescored": "released answers", "reference": "reference"}
+    groups |= {"rerun": "this machine", **{f"{BY}{model}": escape(model) for model in models(frame)}}
+    table = Table("claim", *groups.values(), "why", title="Claims")
     for row in frame.to_dict("records"):
-        verdicts = [_coloured(row[f"{group}_verdict"], row[f"{group}_verdict"]) for group in groups]
+        verdicts = [_coloured(row[f"{group}_verdict"]) for group in groups]
         table.add_row(escape(row["claim"]), *verdicts, escape(row["why"]))
     return table
 
 
-def _coloured(text: str, verdict: str) -> str:
-    return f"[{_COLOURS.get(verdict, 'dim')}]{escape(text)}[/]"
+def _coloured(text: str, verdict: str = "") -> str:
+    return f"[{_COLOURS.get(verdict or text, 'dim')}]{escape(text)}[/]"
 
 
 if __name__ == "__main__":
