@@ -27,8 +27,7 @@ from helpers.site import parameters
 
 DISK_NEEDED = 12  # GiB that engine, weights and indexes of the laptop profile take together, with room
 ENCODERS = ("encoder", "reranker_encoder", "cross_encoder", "reranker")  # parameters that name an encoder
-
-
+GET_CHROMIUM = "Install it (Debian: apt-get install chromium), or set CHROMIUM to its path."
 REQUIRED = ("graph", "LLM")
 """Parts without which no notebook runs: `make doctor` fails if one of them is missing."""
 
@@ -65,33 +64,31 @@ def install_browser(say: Callable[[str], None]) -> None:
         if done[-1].returncode == 0:
             return
     if browser() is None:
-        mend = "Install it (Debian: apt-get install chromium), or set CHROMIUM to its path."
-        raise engine_install.EngineError(f"The tests of the book need Chromium. {mend}")
+        raise engine_install.EngineError(f"The tests of the book need Chromium. {GET_CHROMIUM}")
 
 
 def _machine() -> tuple[str, str]:
     memory, free = psutil.virtual_memory().total / GIB, shutil.disk_usage(ROOT).free / GIB
-    uses = f"Python {platform.python_version()}, {os.cpu_count() or 1} cores, {memory:.0f} GiB memory, "
-    uses += f"{free:.0f} GiB disk"
-    return uses, "" if free > DISK_NEEDED else f"free disk: {DISK_NEEDED} GiB are needed at first set-up"
+    uses = f"Python {platform.python_version()}, {os.cpu_count() or 1} cores, {memory:.0f} GiB memory"
+    mend = "" if free > DISK_NEEDED else f"free disk: {DISK_NEEDED} GiB are needed at first set-up"
+    return f"{uses}, {free:.0f} GiB disk", mend
 
 
 def _graph() -> tuple[str, str]:
     s = settings()
     if not s.neo4j_uri:
         return "embedded ArcadeDB over Bolt on loopback (NEO4J_URI is not set)", ""
-    mend = "" if s.neo4j_password else "set NEO4J_PASSWORD"
+    uses = f"{s.neo4j_uri}, database {s.neo4j_database} (NEO4J_URI)"
+    if not s.neo4j_password:
+        return uses, "set NEO4J_PASSWORD"
     try:
         from helpers import graph  # noqa: PLC0415  # the driver is only needed where a server is named
 
-        if not mend:
-            graph.connect().close()
+        graph.connect().close()
     except Exception as error:  # whatever is wrong is what the reader of this table wants to know
-        mend = str(error)
-    if not mend and not s.neo4j_reader_user:
-        uses = "for generated Cypher, a user without write rights (NEO4J_READER_USER) is safer"
-        return f"{s.neo4j_uri}, database {s.neo4j_database} (NEO4J_URI); {uses}", ""
-    return f"{s.neo4j_uri}, database {s.neo4j_database} (NEO4J_URI)", mend
+        return uses, str(error)
+    safer = "; for generated Cypher, a user without write rights (NEO4J_READER_USER) is safer"
+    return uses + safer * (not s.neo4j_reader_user), ""
 
 
 def _llm() -> tuple[str, str]:
@@ -126,12 +123,12 @@ def _encoders() -> tuple[str, str]:
 
 
 def _adapters() -> tuple[str, str]:
-    bases = {values["small_model"] for values in _parameters() if values.get("lora_steps")}
-    bases |= {values["finetune"]["base"] for values in _parameters() if "finetune" in values}
+    given, s = _parameters(), settings()
+    bases = {values["small_model"] for values in given if values.get("lora_steps")}
+    bases |= {values["finetune"]["base"] for values in given if "finetune" in values}
     if not bases:
         return "none: this profile trains no model", ""
     uses = f"LoRA adapters of {', '.join(sorted(bases))}, trained by the notebooks"
-    s = settings()
     engine, why = engine_install.choose_engine(min(bases))
     if engine != "vllm":
         return uses, f"{engine} trains and serves none ({why}): set LLM_ENGINE=vllm"
@@ -148,11 +145,13 @@ def _adapters() -> tuple[str, str]:
     trained = [log.parent for log in logs if json.loads(log.read_text(encoding="utf-8"))["base"] in bases]
     modules = [f"{path.name}={path}" for path in trained if path.name not in served]
     mend = [f"serve {name} at {s.llm_base_url} with vLLM's --enable-lora" for name in sorted(bases - served)]
-    if modules:
-        mend.append(f"start vLLM there with --enable-lora --lora-modules {' '.join(modules)}")
-    if not mend:
-        uses += f" and served at {s.llm_base_url} (LLM_BASE_URL)"
-    return uses, "; ".join(mend)
+    mend += [f"start vLLM there with --enable-lora --lora-modules {' '.join(modules)}"] if modules else []
+    return uses if mend else f"{uses} and served at {s.llm_base_url} (LLM_BASE_URL)", "; ".join(mend)
+
+
+def _browser() -> tuple[str, str]:
+    chromium = browser()
+    return chromium or "none, needed by `make test` only", "" if chromium else "apt-get install chromium"
 
 
 def _fetched(kind: str, here: str) -> tuple[str, str]:
@@ -163,19 +162,15 @@ def _fetched(kind: str, here: str) -> tuple[str, str]:
 
 def findings() -> list[Finding]:
     """Each part of the set-up in turn; a part that cannot be examined says why."""
-    mirror, chromium = settings().data_mirror, browser()
+    mirror = settings().data_mirror
     source = f"DATA_MIRROR={mirror}, then the sources" if mirror else "the sources (DATA_MIRROR is not set)"
-    missing = "" if chromium else "apt-get install chromium"
     parts: dict[str, Callable[[], tuple[str, str]]] = {
         "machine": _machine,
         "profile": lambda: (f"{settings().profile} (PROFILE=smoke|laptop|paper)", ""),
-        "graph": _graph,
-        "LLM": _llm,
-        "encoders": _encoders,
-        "adapters": _adapters,
+        **{"graph": _graph, "LLM": _llm, "encoders": _encoders, "adapters": _adapters},
         "weights": lambda: _fetched("model", "weights are here"),
         "data": lambda: _fetched("data", f"files are here; the rest from {source}"),
-        "browser": lambda: (chromium or "none, needed by `make test` only", missing),
+        "browser": _browser,
     }
     found = []
     for name, part in parts.items():
@@ -191,8 +186,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m helpers.site.doctor", description=__doc__)
     parser.add_argument("--install", action="store_true", help="install the LLM engine that the settings ask for")
     parser.add_argument("--browser", action="store_true", help="install Chromium for the tests, if there is none")
-    options = parser.parse_args(arguments)
-    console, s = Console(), settings()
+    options, console, s = parser.parse_args(arguments), Console(), settings()
     if options.install and not s.llm_base_url:
         engine_install.install_chosen(profile_model(s.profile), console.print)
     if options.browser:

@@ -13,7 +13,7 @@ from tqdm import tqdm
 
 from helpers.settings import BUILD, PublicError, told
 from helpers.site.book import SITE, STAGED
-from helpers.site.doctor import browser
+from helpers.site.doctor import GET_CHROMIUM, browser
 
 PDF = BUILD / "book.pdf"
 SECONDS = 120  # that Chromium may take for one page
@@ -63,16 +63,14 @@ def join(printed: Sequence[tuple[str, str, Path]], out: Path) -> None:
 def main() -> int:
     """Print the book that is built, and say where the PDF is."""
     if (chromium := browser()) is None:
-        mend = "Install it (Debian: apt-get install chromium), or set CHROMIUM to its path."
-        raise PdfError(f"A PDF needs Chromium, and there is none. {mend}")
+        raise PdfError(f"A PDF needs Chromium, and there is none. {GET_CHROMIUM}")
     contents = STAGED / "_toc.yml"
     if not contents.is_file() or not SITE.is_dir():
         raise PdfError(f"There is no built book in {SITE}: run `make book` first.")
-    every = list(pages(yaml.safe_load(contents.read_text("utf-8"))))
+    printed: list[tuple[str, str, Path]] = []
     with tempfile.TemporaryDirectory() as folder:
-        printed = []
-        for i, (part, page) in enumerate(tqdm(every, unit="page", desc="printed")):
-            file = Path(folder) / f"{i:03}.pdf"
+        for part, page in tqdm([*pages(yaml.safe_load(contents.read_text("utf-8")))], unit="page", desc="printed"):
+            file = Path(folder) / f"{len(printed):03}.pdf"
             print_page(chromium, SITE / f"{page}.html", file)
             about = PdfReader(file).metadata
             printed.append((part, (about and about.title) or page, file))
