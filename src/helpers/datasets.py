@@ -109,7 +109,7 @@ def _fetch(entry: Entry, target: Path) -> None:
             with part.open("rb+") as file:
                 os.fsync(file.fileno())
             part.replace(target)
-            download.forget(part)
+            download.note_of(part).unlink(missing_ok=True)
             download.write_json(_state(entry, ".json"), _stamp(entry, source))
             return
         except (SourceError, HashMismatch) as error:

