@@ -252,10 +252,13 @@ def test_two_processes_share_one_server_and_stop_ends_it(project, run_in):
     server = psutil.Process(pids["server"][0])
 
     # what holds a secret is its owner's alone, and no command line shows one
-    passwords = project / "data" / "derived" / "graph" / "passwords.json"
-    for secret in (passwords, state(project, "endpoint.json")):
+    endpoint, arguments = state(project, "endpoint.json"), project / "data" / "derived" / "graph" / "java.args"
+    for secret in (endpoint, arguments):
         assert stat.S_IMODE(secret.stat().st_mode) == 0o600
-    for password in json.loads(passwords.read_text()).values():
+    described = json.loads(endpoint.read_text())
+    for password in (described["password"], described["reader_password"]):
+        assert len(password) > 20
+        assert password in arguments.read_text()
         assert password not in " ".join(server.cmdline())
         for log in (p for p in (project / "_build" / "logs").rglob("*") if p.is_file()):
             assert password not in log.read_text(errors="replace")

@@ -15,8 +15,6 @@ import psutil
 import pytest
 from conftest import as_a_user
 
-from helpers import graph_engine
-
 Run = Callable[..., subprocess.CompletedProcess[str]]
 
 USE = """
@@ -165,26 +163,19 @@ def test_a_supervisor_that_cannot_go_on_takes_its_server_along(folder, hold):
 
 FULL = """
 import resource
-from helpers import graph_engine
+from helpers.engines import write_secret
+from helpers.settings import DERIVED
+DERIVED.mkdir(parents=True, exist_ok=True)
 # files can be made, but take not a byte
 resource.setrlimit(resource.RLIMIT_FSIZE, (0, resource.RLIM_INFINITY))
-graph_engine.graph_passwords(graph_engine.GRAPH_FOLDER)
+write_secret(DERIVED / "secret", "a password")
 """
 
 
 def test_a_full_disk_leaves_no_half_secret(project, run_in):
     done = run_in(sys.executable, "-c", FULL)
     assert "OSError" in done.stderr
-    assert not (project / "data" / "derived" / "graph" / "passwords.json").exists()
-    assert not list((project / "data" / "derived").rglob("*.part"))
-
-
-@pytest.mark.parametrize("damaged", ["", "{", "[]", '{"root": "x"}'])
-def test_passwords_that_cannot_be_read_are_made_anew(tmp_path, damaged):
-    (tmp_path / "passwords.json").write_text(damaged)
-    passwords = graph_engine.graph_passwords(tmp_path)
-    assert all(len(passwords[user]) > 20 for user in ("root", "reader"))
-    assert graph_engine.graph_passwords(tmp_path) == passwords
+    assert not list((project / "data" / "derived").iterdir())
 
 
 GRAPH = """
@@ -198,12 +189,14 @@ with graph.connect() as db:
 
 
 @pytest.mark.engine
-@pytest.mark.parametrize("left", [None, ""])
-def test_a_graph_outlives_its_passwords(project, run_in, left):
+@pytest.mark.parametrize("damaged", [False, True])
+def test_a_graph_outlives_its_passwords(project, run_in, damaged):
     assert "'x'" in run_in(sys.executable, "-c", GRAPH, "write").stdout
     assert run_in(sys.executable, "-m", "helpers.services", "stop").returncode == 0
-    passwords = project / "data" / "derived" / "graph" / "passwords.json"
-    passwords.unlink() if left is None else passwords.write_text(left)
+    users = project / "data" / "derived" / "graph" / "config" / "server-users.jsonl"
+    assert users.exists()
+    if damaged:
+        users.write_text("{")
     again = run_in(sys.executable, "-c", GRAPH)
     assert "'x'" in again.stdout, again.stderr
 

@@ -13,7 +13,6 @@ from helpers.settings import DATA, LOGS
 
 GRAPH_FOLDER = DATA / "derived" / "graph"
 
-
 RIGHTS = {
     "admin": (
         ["updateSecurity", "updateSchema", "updateDatabaseSettings"],
@@ -29,22 +28,22 @@ def graph_launch(port: int, http_port: int, database: str, say: Callable[[str], 
     spec = importlib.util.find_spec("arcadedb_embedded")
     if spec is None or spec.origin is None:
         raise EngineError("The embedded graph needs the package arcadedb-embedded: run `make setup`, or set NEO4J_URI.")
-    package = Path(spec.origin).parent
-    passwords = graph_passwords(GRAPH_FOLDER)
-    (GRAPH_FOLDER / "config").mkdir(parents=True, exist_ok=True)
+    package, config = Path(spec.origin).parent, GRAPH_FOLDER / "config"
+    config.mkdir(parents=True, exist_ok=True)
     groups = {
         group: {"access": access, "resultSetLimit": -1, "readTimeout": -1, "types": {"*": {"access": records}}}
         for group, (access, records) in RIGHTS.items()
     }
-    (GRAPH_FOLDER / "config" / "server-groups.json").write_text(
-        json.dumps({"databases": {"*": {"groups": groups}}, "version": 1})
-    )
+    (config / "server-groups.json").write_text(json.dumps({"databases": {"*": {"groups": groups}}, "version": 1}))
+    # new passwords at each start: else the server holds on to the users that it has; the databases do not need them
+    (config / "server-users.jsonl").unlink(missing_ok=True)
+    root, reader = secrets.token_urlsafe(24), secrets.token_urlsafe(24)
     if aside := set_aside():
         say(f"The graph's databases are damaged; they were set aside as {aside}.")
     say("Starting the embedded graph server ...")
     properties = {
         "server.rootPath": GRAPH_FOLDER,
-        "server.rootPassword": passwords["root"],
+        "server.rootPassword": root,
         "server.mode": "development",  # production hides the reason of an error from the client
         "server.httpIncomingHost": "127.0.0.1",
         "server.httpIncomingPort": http_port,
@@ -53,7 +52,7 @@ def graph_launch(port: int, http_port: int, database: str, say: Callable[[str], 
         "bolt.host": "127.0.0.1",
         "bolt.port": port,
         "bolt.defaultDatabase": database,
-        "server.defaultDatabases": f"{database}[reader:{passwords['reader']}:reader]",
+        "server.defaultDatabases": f"{database}[reader:{reader}:reader]",
         # milliseconds; the driver's own timeouts are not obeyed, and what a client gives up on runs on until then
         "command.timeout": 15_000,
         "opencypher.loadCsv.allowFileUrls": "false",
@@ -81,30 +80,15 @@ def graph_launch(port: int, http_port: int, database: str, say: Callable[[str], 
         endpoint={
             "uri": f"bolt://127.0.0.1:{port}",
             "user": "root",
-            "password": passwords["root"],
+            "password": root,
             "database": database,
             "reader_user": "reader",
-            "reader_password": passwords["reader"],
+            "reader_password": reader,
             "engine": "arcadedb",
             "version": f"arcadedb-embedded {version('arcadedb-embedded')}",
             "embedded": True,
         },
     )
-
-
-def graph_passwords(folder: Path) -> dict[str, str]:
-    """The passwords of `root` and `reader` in an ArcadeDB data folder, made anew where they cannot be read."""
-    kept = folder / "passwords.json"
-    try:
-        passwords = json.loads(kept.read_text())
-        return {user: str(passwords[user]) for user in ("root", "reader")}
-    except (FileNotFoundError, ValueError, KeyError, TypeError):
-        passwords = {user: secrets.token_urlsafe(24) for user in ("root", "reader")}
-    folder.mkdir(parents=True, exist_ok=True)
-    # else the server holds on to the users that it has; the databases do not depend on them
-    (folder / "config" / "server-users.jsonl").unlink(missing_ok=True)
-    write_secret(kept, json.dumps(passwords))
-    return passwords
 
 
 def mark_damaged() -> None:
