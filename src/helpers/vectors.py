@@ -15,7 +15,7 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import lru_cache
 from importlib.metadata import version
 from queue import SimpleQueue
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -64,14 +64,8 @@ class Encoder(ABC):
 
     def encode(self, texts: Sequence[str], progress: bool = True) -> Floats:
         """Vectors of `texts`, float32 of shape (n, dimension); each distinct text is encoded once."""
-        if isinstance(texts, str):
-            raise TypeError("encode takes a list of texts, not one string. Write encode([text]).")
-        texts = list(texts)
-        if wrong := [(row, text) for row, text in enumerate(texts) if not isinstance(text, str)]:
-            raise TypeError("encode takes strings; text {} is {!r}. Drop or fill missing values.".format(*wrong[0]))
-        unique = {text: row for row, text in enumerate(dict.fromkeys(texts))}
-        rows = np.fromiter((unique[text] for text in texts), dtype=np.int64, count=len(texts))
-        vectors, cut = self._encode(list(unique), progress)
+        unique, rows = _distinct(texts)
+        vectors, cut = self._encode(unique, progress)
         self.truncated = int(cut[rows].sum())
         if self.truncated:
             seen = f"the {self.max_tokens} tokens that {self.name} sees"
@@ -84,6 +78,13 @@ class Encoder(ABC):
 
     def token_vectors(self, texts: Sequence[str], progress: bool = True) -> list[Floats]:
         """Vectors of length 1 of each text's tokens but [CLS] and [SEP], float32 (tokens, d), for BERTScore."""
+        unique, rows = _distinct(texts)
+        vectors, cut = self._encode_tokens(unique, progress)
+        self.truncated = int(cut[rows].sum())
+        return [vectors[row] for row in rows]
+
+    def _encode_tokens(self, texts: list[str], progress: bool) -> tuple[list[Floats], Flags]:
+        """Vectors of the tokens of distinct texts, and which texts were cut."""
         raise EncoderUnavailable(f"{self.name} gives no vectors of tokens. Use {DEFAULT_ENCODER!r} or a hub's model.")
 
     @abstractmethod
@@ -121,40 +122,22 @@ class MiniLM(Encoder):
         precision = self._model.get_property("INFERENCE_PRECISION_HINT").to_string()
         self.engine = f"openvino {ov.get_version().partition('-')[0]} {precision}"
         # OpenVINO looks numpy up at its first use; two threads that come to that at once wait for each other for ever.
-        self._states(self._model.create_infer_request(), np.zeros((1, 2), dtype=np.int64))
+        self.encode([""], progress=False)
 
-    @staticmethod
-    def _states(request: ov.InferRequest, ids: Integers) -> Floats:
-        """The last hidden states (texts, tokens, d); the memory is the request's, until its next use."""
-        request.infer({"input_ids": ids, "attention_mask": np.ones_like(ids), "token_type_ids": np.zeros_like(ids)})
-        return cast(Floats, request.get_output_tensor(0).data)
-
-    def token_vectors(self, texts: Sequence[str], progress: bool = True) -> list[Floats]:
-        """See `Encoder.token_vectors`; the last hidden states, of the first 512 tokens."""
-        unique = list(dict.fromkeys(texts))
-        found = dict.fromkeys(unique, np.empty((0, self.dimension), np.float32))
-
-        def keep(states: Floats, rows: Integers) -> None:
-            lengths = np.linalg.norm(states, axis=2, keepdims=True)
-            for row, vectors in zip(rows, (states / lengths)[:, 1:-1], strict=True):
-                found[unique[row]] = vectors
-
-        cut = dict(zip(unique, self._run(unique, self.positions, keep, progress), strict=True))
-        self.truncated = sum(bool(cut[text]) for text in texts)
-        return [found[text] for text in texts]
+    def _encode_tokens(self, texts: list[str], progress: bool) -> tuple[list[Floats], Flags]:
+        """The last hidden states, of the first 512 tokens."""
+        return self._run(texts, self.positions, lambda states: states[:, 1:-1], progress)
 
     def _encode(self, texts: list[str], progress: bool) -> tuple[Floats, Flags]:
-        vectors = np.empty((len(texts), self.dimension), dtype=np.float32)
+        vectors, cut = self._run(texts, self.max_tokens, lambda states: states.mean(axis=1), progress)
+        return np.array(vectors, dtype=np.float32).reshape(-1, self.dimension), cut
 
-        def keep(states: Floats, rows: Integers) -> None:
-            means = states.mean(axis=1)
-            vectors[rows] = means / np.linalg.norm(means, axis=1, keepdims=True)
-
-        return vectors, self._run(texts, self.max_tokens, keep, progress)
-
-    def _run(self, texts: list[str], longest: int, keep: Callable[[Floats, Integers], None], progress: bool) -> Flags:
-        """Give `keep` the last hidden states of each batch, (texts, tokens, d), and its rows; which texts were cut."""
+    def _run(
+        self, texts: list[str], longest: int, read: Callable[[Floats], Floats], progress: bool
+    ) -> tuple[list[Floats], Flags]:
+        """What `read` takes of last hidden states (texts, tokens, d), brought to length 1, by text; which were cut."""
         tokens, cut = self._tokens(texts, longest)
+        found: dict[int, Floats] = {}
         # Threads of Python's own, each with a request. OpenVINO's queue calls back from its threads. One of those may
         # still wait for the interpreter when the model is dropped, and who drops it waits for that thread: a deadlock.
         free: SimpleQueue[ov.InferRequest] = SimpleQueue()
@@ -164,7 +147,9 @@ class MiniLM(Encoder):
         def infer(rows: Integers) -> int:
             ids = np.stack([tokens[row] for row in rows]).astype(np.int64)
             request = free.get()
-            keep(self._states(request, ids), rows)
+            request.infer({"input_ids": ids, "attention_mask": np.ones_like(ids), "token_type_ids": np.zeros_like(ids)})
+            vectors = read(request.get_output_tensor(0).data)  # the request's own memory, until its next use
+            found.update(zip(rows.tolist(), vectors / np.linalg.norm(vectors, axis=-1, keepdims=True), strict=True))
             free.put(request)
             return len(rows)
 
@@ -174,7 +159,7 @@ class MiniLM(Encoder):
         ):
             for done in pool.map(infer, _batches(tokens)):
                 bar.update(done)
-        return cut
+        return [found[row] for row in range(len(texts))], cut
 
     def _cut(self, texts: list[str]) -> Flags:
         return self._tokens(texts, self.max_tokens)[1]
@@ -227,22 +212,20 @@ class SentenceTransformers(Encoder):
         )
         return np.asarray(vectors, dtype=np.float32).reshape(-1, self.dimension), self._cut(texts)
 
-    def token_vectors(self, texts: Sequence[str], progress: bool = True) -> list[Floats]:
-        """See `Encoder.token_vectors`; of the layer that `MATCHING_LAYERS` names, else of the last."""
+    def _encode_tokens(self, texts: list[str], progress: bool) -> tuple[list[Floats], Flags]:
+        """Of the layer that `MATCHING_LAYERS` names, else of the last."""
         import torch  # noqa: PLC0415  # comes with the extra
 
-        layer = MATCHING_LAYERS.get(self.name, -1)
-        found: dict[str, Floats] = {}
-        for text in tqdm(list(dict.fromkeys(texts)), desc=f"encode by {self.name}", unit="text", disable=not progress):
-            options = {"truncation": True, "max_length": self.max_tokens, "return_special_tokens_mask": True}
+        layer, found = MATCHING_LAYERS.get(self.name, -1), []
+        options = {"truncation": True, "max_length": self.max_tokens, "return_special_tokens_mask": True}
+        for text in tqdm(texts, desc=f"encode by {self.name}", unit="text", disable=not progress):
             fields = self._model.tokenizer(text, return_tensors="pt", **options)
             own = fields.pop("special_tokens_mask")[0] == 0
             with torch.inference_mode():
                 states = self._model[0].auto_model(**fields.to(self._model.device), output_hidden_states=True)
             vectors = states.hidden_states[layer][0].float().cpu()[own]
-            found[text] = torch.nn.functional.normalize(vectors, dim=1).numpy()
-        self.truncated = self.count_truncated(texts)
-        return [found[text] for text in texts]
+            found.append(torch.nn.functional.normalize(vectors, dim=1).numpy())
+        return found, self._cut(texts)
 
     def _cut(self, texts: list[str]) -> Flags:
         lengths = [len(ids) for ids in self._model.tokenizer(texts, verbose=False)["input_ids"]] if texts else []
@@ -286,6 +269,16 @@ def threads() -> int:
     if wanted.isdecimal() and int(wanted) > 0:
         return int(wanted)
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def _distinct(texts: Sequence[str]) -> tuple[list[str], Integers]:
+    """The texts without repetition, and the row of each text among these; a TypeError for what is no list of texts."""
+    if isinstance(texts, str):
+        raise TypeError("encode takes a list of texts, not one string. Write encode([text]).")
+    if wrong := [(row, text) for row, text in enumerate(texts) if not isinstance(text, str)]:
+        raise TypeError("encode takes strings; text {} is {!r}. Drop or fill missing values.".format(*wrong[0]))
+    unique = {text: row for row, text in enumerate(dict.fromkeys(texts))}
+    return list(unique), np.array([unique[text] for text in texts], dtype=np.int64)
 
 
 def _batches(tokens: list[npt.NDArray[np.int32]]) -> Iterator[Integers]:
