@@ -8,6 +8,7 @@ import asyncio
 import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from typing import Any
 
 import neo4j
@@ -15,8 +16,8 @@ from neo4j.exceptions import DriverError, Neo4jError
 
 from helpers import services
 from helpers.graph_driver import GraphError, Row, driving, explained, first_line, plain, quoted
-from helpers.graph_guard import CypherRejected, MeteredLoop, Refusal, Untrusted, check_plan, checked_statement
-from helpers.graph_load import MARKER, Loader
+from helpers.graph_guard import CypherRejected, MeteredLoop, Untrusted, check_plan, checked_statement
+from helpers.graph_load import Loader
 from helpers.services import GraphEndpoint
 
 __all__ = ["CypherRejected", "Graph", "GraphError", "Row", "Untrusted", "connect"]
@@ -32,19 +33,15 @@ class Graph(Loader):
         """Connect; see `connect` for the errors."""
         super().__init__(endpoint)
         # only a task of an event loop can be stopped while it waits for the server; a notebook's own loop is busy
-        self._worker = ThreadPoolExecutor(1)
+        self._open = ExitStack()
+        self._worker = self._open.enter_context(ThreadPoolExecutor(1))
         self._runner = asyncio.Runner(loop_factory=MeteredLoop)
+        self._open.callback(lambda: self._worker.submit(self._runner.close).result())
         self._reader: neo4j.AsyncDriver | None = None
-        self._closed = False
 
     def close(self) -> None:
         """Close the connection; the server keeps running."""
-        if not self._closed:
-            self._closed = True
-            if self._reader is not None:
-                self._worker.submit(self._runner.run, self._reader.close()).result()
-            self._worker.submit(self._runner.close).result()
-            self._worker.shutdown()
+        self._open.close()
         super().close()
 
     def read_untrusted(
@@ -91,14 +88,14 @@ class Graph(Loader):
         if self._reader is None:
             auth = (endpoint.reader_user, endpoint.reader_password)
             # a connection idle for a second is asked whether it lives: the server may have been restarted
-            self._reader = neo4j.AsyncGraphDatabase.driver(
+            self._reader = reader = neo4j.AsyncGraphDatabase.driver(
                 endpoint.uri, auth=auth, liveness_check_timeout=1, **driving(endpoint)
             )
+            self._open.callback(lambda: self._worker.submit(self._runner.run, reader.close()).result())
         session = self._reader.session(
             database=endpoint.database, default_access_mode=neo4j.READ_ACCESS, fetch_size=max_rows + 1
         )
         began = time.monotonic()
-        kind: Refusal = "Stopped"
         try:
             transaction = await session.begin_transaction(timeout=timeout)
         except (Neo4jError, DriverError, OSError) as error:
@@ -118,18 +115,16 @@ class Graph(Loader):
         except RecursionError:
             why = "Its result is nested too deeply to be read."
         except Neo4jError as error:
-            why, kind = f"The graph server refused it: {error.message}", "Refused"
+            raise CypherRejected(f"The graph server refused it: {error.message}", "Refused") from None
         except (DriverError, OSError) as error:
             why = f"The graph server broke off while it ran ({first_line(error)}). It may need too much memory."
             if loop.allowance < 0:
-                why = (
-                    f"Its result is larger than {max_bytes:,} bytes and was stopped. Return names or counts, or add a "
-                    "LIMIT."
-                )
+                why = f"Its result is larger than {max_bytes:,} bytes and was stopped."
+                why += " Return names or counts, or add a LIMIT."
         finally:
             # closes a connection still in use without waiting for the rest of the rows, and so undoes the transaction
             session.cancel()
-        raise CypherRejected(why, kind)
+        raise CypherRejected(why, "Stopped")
 
     async def _fetch(
         self, transaction: neo4j.AsyncTransaction, statement: str, parameters: Row, max_rows: int
@@ -167,18 +162,18 @@ class Graph(Loader):
             return f" {{{', '.join(typed)}}}" if typed else ""
 
         lines = ["Nodes:"]
-        for name in sorted({row["label"] for row in self.read("CALL db.labels()")} - {MARKER}):
+        for name in self.kinds("labels"):
             match = f"(n:{quoted(name)})"
-            if count := self.read(f"MATCH {match} RETURN count(n) AS count")[0]["count"]:
+            if count := self.count(match):
                 lines.append(f"  ({label([name])}{properties(match, 'n')})  {count} nodes")
         lines.append("Relationships:")
-        for name in sorted(row["relationshipType"] for row in self.read("CALL db.relationshipTypes()")):
+        for name in self.kinds("relationshipTypes"):
             match = f"(a)-[r:{quoted(name)}]->(b)"
             joined = self.read(
                 f"MATCH {match} WITH a, b LIMIT $sample RETURN labels(a) AS start, labels(b) AS end, count(*) AS count",
                 sample=sample,
             )
-            total = self.read(f"MATCH ()-[r:{quoted(name)}]->() RETURN count(r) AS count")[0]["count"]
+            total = self.count(f"()-[n:{quoted(name)}]->()")
             seen, mine = sum(row["count"] for row in joined), properties(match, "r")
             about = "about " if seen < total and len(joined) > 1 else ""
             for start, end, count in sorted((label(row["start"]), label(row["end"]), row["count"]) for row in joined):

@@ -5,11 +5,9 @@ python -m helpers.graph_files FOLDER --edges 10000000   a graph of that many edg
 """
 
 import argparse
-import itertools
 import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -17,7 +15,6 @@ import pandas as pd
 from helpers import graph
 from helpers.graph import Graph
 from helpers.graph_driver import quoted
-from helpers.graph_load import MARKER
 from helpers.settings import told
 
 BLOCK = 1_000_000  # random edges held in memory together
@@ -34,24 +31,21 @@ def _write(name: str, kind: str, blocks: Iterable[pd.DataFrame], folder: Path) -
 
 def from_graph(source: Graph, folder: Path) -> list[str]:
     """Write a file for each label and type of a graph whose nodes have one label; returns the importer's options."""
-    asked = [
-        ("nodes", row["label"], f"(n:{quoted(row['label'])})", {":ID": "n"}, "n")
-        for row in source.read("CALL db.labels()")
-        if row["label"] != MARKER
-    ]
-    for row in source.read("CALL db.relationshipTypes()"):
-        name = row["relationshipType"]
-        asked.append(("relationships", name, f"(a)-[r:{quoted(name)}]->(b)", {":START_ID": "a", ":END_ID": "b"}, "r"))
     options = []
-    for kind, name, pattern, ids, holder in asked:
-        returned = ", ".join(f"elementId({node}) AS id_{node}" for node in ids.values())
-        if rows := source.read(f"MATCH {pattern} RETURN {returned}, properties({holder}) AS properties"):
-            columns: dict[str, list[Any]] = {head: [row[f"id_{node}"] for row in rows] for head, node in ids.items()}
-            for key in sorted(set(itertools.chain.from_iterable(row["properties"] for row in rows))):
+    for kind, names, pattern, ids in (
+        ("nodes", source.kinds("labels"), "(of:{})", {":ID": "of"}),
+        ("relationships", source.kinds("relationshipTypes"), "(a)-[of:{}]->(b)", {":START_ID": "a", ":END_ID": "b"}),
+    ):
+        returned = ", ".join(f"elementId({node}) AS `{head}`" for head, node in ids.items())
+        for name in names:
+            rows = source.read(f"MATCH {pattern.format(quoted(name))} RETURN {returned}, properties(of) AS properties")
+            table = pd.DataFrame(rows, columns=list(ids), dtype=object)
+            for key in sorted({key for row in rows for key in row["properties"]}):
                 values = [row["properties"].get(key) for row in rows]
                 types = {type(value) for value in values if value is not None}
-                columns[f"{key}:{TYPES.get(types.pop(), 'string') if len(types) == 1 else 'string'}"] = values
-            options.append(_write(name, kind, [pd.DataFrame(columns, dtype=object)], folder))
+                table[f"{key}:{TYPES.get(types.pop(), 'string') if len(types) == 1 else 'string'}"] = values
+            if rows:
+                options.append(_write(name, kind, [table], folder))
     return options
 
 

@@ -8,7 +8,7 @@ import secrets
 import socket
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Sized
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, Literal
 
 import neo4j
 from filelock import FileLock
@@ -43,6 +43,14 @@ class Loader(Connection):
         self._keys: dict[str, str] = {}
         self._edges: set[tuple[str, str, str]] = set()
 
+    def kinds(self, what: Literal["labels", "relationshipTypes"]) -> list[str]:
+        """The labels of the graph's nodes, or the types of its relationships; without the notes of what is loaded."""
+        return sorted({name for row in self.read(f"CALL db.{what}()") for name in row.values()} - {MARKER})
+
+    def count(self, pattern: str) -> int:
+        """The number of nodes or relationships that are the `n` of a pattern."""
+        return int(self.read(f"MATCH {pattern} RETURN count(n) AS count")[0]["count"])
+
     def constraint(self, label: str, prop: str) -> None:
         """Make `prop` unique among the nodes of `label`, and indexed; nothing happens if it is."""
         self._write(f"CREATE CONSTRAINT IF NOT EXISTS FOR (n:{quoted(label)}) REQUIRE n.{quoted(prop)} IS UNIQUE")
@@ -56,7 +64,7 @@ class Loader(Connection):
         if label not in self._keys:
             self._keys[label] = key
             if self._loading:  # known as ours before the first node is there
-                self._note(self._loading, "", "")
+                self._note("MERGE", self._loading, sha256="", labels=sorted(self._keys), content="", owner=self._owner)
         statement = f"MERGE (n:{quoted(label)} {{{quoted(key)}: row.key}}) SET n += row.properties"
         return self._load(label, statement, {"key": (label, key, key)}, rows, progress)
 
@@ -83,16 +91,15 @@ class Loader(Connection):
     def _load(
         self, name: str, statement: str, ends: dict[str, End], rows: Iterable[Mapping[str, Any]], progress: bool
     ) -> int:
-        fields = {field for _, _, field in ends.values()}
-
-        def bolt(row: Mapping[str, Any]) -> Row:
-            properties = {identifier(key): value for key, value in row.items() if key not in fields}
-            return {end: row.get(field) for end, (_, _, field) in ends.items()} | {"properties": properties}
-
-        what, count = f"load {name}", 0
+        fields, what, count = {field for _, _, field in ends.values()}, f"load {name}", 0
         total = len(rows) if isinstance(rows, Sized) else None
+        sent: Iterator[Row] = (
+            {end: row.get(field) for end, (_, _, field) in ends.items()}
+            | {"properties": {identifier(key): value for key, value in row.items() if key not in fields}}
+            for row in rows
+        )
         with tqdm(total=total, desc=what, unit="row", disable=not progress) as bar:
-            for batch in batches(map(bolt, rows)):
+            for batch in batches(sent):
                 distinct: dict[tuple[Any, ...], Row] = {}
                 for number, row in enumerate(batch, start=count):
                     for end, (label, key, _) in ends.items():
@@ -159,8 +166,7 @@ class Loader(Connection):
 
     def _begin(self, name: str) -> None:
         # from here on the data set is neither the old version nor the new one
-        emptied = f"CASE WHEN {NOBODYS_OR_OURS} THEN '' ELSE m.sha256 END"
-        self._write_own(f"MATCH (m:{MARKER} {{name: $name}}) SET m.sha256 = {emptied}", name)
+        self._note("MATCH", name, sha256="")
         # so that of two copies which find none only one can be the first
         self._write(f"CREATE CONSTRAINT IF NOT EXISTS FOR (n:{MARKER}) REQUIRE n.name IS UNIQUE")
         # those of another data set must not tie this one's note to them
@@ -170,33 +176,30 @@ class Loader(Connection):
 
     def mark_loaded(self, name: str, sha256: str) -> None:
         """Note that the data set `name` with this SHA-256 is loaded to its end, and looks as it does now."""
-        self._note(name, sha256, json.dumps(self._content(self._keys, self._edges)))
+        content = json.dumps(self._content(self._keys.items(), self._edges))
+        self._note("MERGE", name, sha256=sha256, labels=sorted(self._keys), content=content, owner=self._owner)
 
-    def _note(self, name: str, sha256: str, content: str) -> None:
-        self._write_own(
-            f"MERGE (m:{MARKER} {{name: $name}}) "
-            f"FOREACH (_ IN CASE WHEN {NOBODYS_OR_OURS} THEN [1] ELSE [] END | "
-            "SET m.sha256 = $sha256, m.labels = $labels, m.content = $content, m.owner = $owner)",
-            name,
-            sha256=sha256,
-            labels=sorted(self._keys),
-            content=content,
+    def _note(self, find: Literal["MERGE", "MATCH"], name: str, **changes: object) -> None:
+        """Change what is noted of a data set, unless another copy loaded it: then a GraphError."""
+        held = self._write(
+            f"{find} (m:{MARKER} {{name: $name}}) FOREACH (_ IN CASE WHEN {NOBODYS_OR_OURS} THEN [1] ELSE [] END | "
+            "SET m += $changes) RETURN m.owner AS owner",
+            name=name,
+            owner=self._owner,
+            changes=changes,
         )
-
-    def _write_own(self, statement: str, name: str, **parameters: object) -> None:
-        held = self._write(f"{statement} RETURN m.owner AS owner", name=name, owner=self._owner, **parameters)
         self._refuse_others([row["owner"] for row in held], f"the graph {name!r}")
 
-    def _content(self, keys: Mapping[str, str], edges: Iterable[tuple[str, str, str]]) -> dict[str, list[list[Any]]]:
+    def _content(self, nodes: Iterable[Sequence[Any]], edges: Iterable[Sequence[Any]]) -> dict[str, list[list[Any]]]:
         content: dict[str, list[list[Any]]] = {"nodes": [], "edges": []}
-        for label, key in sorted(keys.items()):
+        for label, key, *_ in sorted(nodes):
             there = self.read(f"MATCH (n:{quoted(label)}) RETURN count(n) AS count, collect(n.{quoted(key)}) AS keys")
             lines = "\n".join(sorted(json.dumps(value) for value in there[0]["keys"]))
             digest = hashlib.sha256(lines.encode()).hexdigest()
             content["nodes"].append([label, key, there[0]["count"], digest])
-        for type, start, end in sorted(edges):
-            pattern = f"(:{quoted(start)})-[r:{quoted(type)}]->(:{quoted(end)})"
-            content["edges"].append([type, start, end, self.read(f"MATCH {pattern} RETURN count(r) AS n")[0]["n"]])
+        for type, start, end, *_ in sorted(edges):
+            pattern = f"(:{quoted(start)})-[n:{quoted(type)}]->(:{quoted(end)})"
+            content["edges"].append([type, start, end, self.count(pattern)])
         return content
 
     def loaded(self, name: str, sha256: str) -> bool:
@@ -206,7 +209,7 @@ class Loader(Connection):
         if [row["sha256"] for row in found] != [sha256] or not found[0]["content"]:
             return False
         noted = json.loads(found[0]["content"])
-        there = self._content({label: key for label, key, *_ in noted["nodes"]}, [edge[:3] for edge in noted["edges"]])
+        there = self._content(**noted)
         changed = [now[0] for what in noted for then, now in zip(noted[what], there[what], strict=True) if then != now]
         if changed:
             log.warning("The graph %r is not as it was loaded (%s). It is loaded anew.", name, ", ".join(changed))
@@ -222,8 +225,7 @@ class Loader(Connection):
             for label in shared:
                 ours[label] = max(ours[label], counts.get(label, math.inf))
         for label, known in sorted(ours.items()):
-            count = self.read(f"MATCH (n:{quoted(label)}) RETURN count(n) AS count")[0]["count"]
-            if count > known:
+            if (count := self.count(f"(n:{quoted(label)})")) > known:
                 raise GraphError(
                     f"{self._database()} has {count - known:,.0f} nodes :{label} that this project did not load; "
                     "loading would delete them. Name a database of its own by NEO4J_DATABASE, or empty this one."
