@@ -15,14 +15,12 @@ NEAR = "The fee may be paid by DMF holders before anyone requests a letter of au
 FAR = "Store the capsules in a dry place at room temperature."
 
 
-def bertscore(answers: list[str], references: list[str], encoder: Encoder, progress: bool = True) -> BertScores:
-    return bertscore_arms({"": answers}, references, encoder, progress=progress)[""]
+def bertscore(answers: list[str], references: list[str], encoder: Encoder) -> BertScores:
+    return bertscore_arms({"": answers}, references, encoder)[""]
 
 
-def sentence_similarity(
-    answers: list[str], references: list[str], encoder: Encoder, progress: bool = True
-) -> np.ndarray:
-    return sentence_similarity_arms({"": answers}, references, encoder, progress=progress)[""]
+def sentence_similarity(answers: list[str], references: list[str], encoder: Encoder) -> np.ndarray:
+    return sentence_similarity_arms({"": answers}, references, encoder)[""]
 
 
 @pytest.fixture(scope="module")
@@ -73,47 +71,47 @@ def test_a_case_by_hand() -> None:
 @given(st.lists(st.text(st.characters(codec="utf-8"), max_size=40).filter(str.strip), min_size=1, max_size=3))
 def test_any_text_is_identical_to_itself(minilm: Encoder, texts: list[str]) -> None:
     kept = [t for t, v in zip(texts, minilm.token_vectors(texts, False), strict=True) if len(v)]
-    scores = bertscore(kept, kept, minilm, progress=False)
+    scores = bertscore(kept, kept, minilm)
     assert scores.precision == pytest.approx(np.ones(len(kept)), abs=1e-4)
     assert scores.f1 == pytest.approx(np.ones(len(kept)), abs=1e-4)
-    assert sentence_similarity(kept, kept, minilm, progress=False) == pytest.approx(np.ones(len(kept)), abs=1e-4)
+    assert sentence_similarity(kept, kept, minilm) == pytest.approx(np.ones(len(kept)), abs=1e-4)
 
 
 def test_a_paraphrase_scores_above_another_subject(minilm: Encoder) -> None:
-    scores = bertscore([NEAR, FAR, ""], [REFERENCE] * 3, minilm, progress=False)
+    scores = bertscore([NEAR, FAR, ""], [REFERENCE] * 3, minilm)
     for values in (scores.precision, scores.recall, scores.f1):
         assert 1 > values[0] > values[1] > values[2] == 0
-    similar = sentence_similarity([NEAR, FAR], [REFERENCE] * 2, minilm, progress=False)
+    similar = sentence_similarity([NEAR, FAR], [REFERENCE] * 2, minilm)
     assert similar[0] > similar[1]
 
 
 def test_swapping_the_sides_swaps_precision_and_recall(minilm: Encoder) -> None:
-    one = bertscore([NEAR, FAR], [REFERENCE] * 2, minilm, progress=False)
-    other = bertscore([REFERENCE] * 2, [NEAR, FAR], minilm, progress=False)
+    one = bertscore([NEAR, FAR], [REFERENCE] * 2, minilm)
+    other = bertscore([REFERENCE] * 2, [NEAR, FAR], minilm)
     assert one.precision == pytest.approx(other.recall, abs=1e-6)
     assert one.f1 == pytest.approx(other.f1, abs=1e-6)
 
 
 def test_a_score_does_not_depend_on_what_is_scored_beside_it(minilm: Encoder) -> None:
-    alone = bertscore([NEAR], [REFERENCE], minilm, progress=False)
-    among = bertscore([FAR, NEAR, "x " * 300], [FAR, REFERENCE, FAR], minilm, progress=False)
+    alone = bertscore([NEAR], [REFERENCE], minilm)
+    among = bertscore([FAR, NEAR, "x " * 300], [FAR, REFERENCE, FAR], minilm)
     assert among.f1[1] == pytest.approx(alone.f1[0], abs=1e-6)
 
 
 def test_arms_scored_together_score_as_each_alone(minilm: Encoder) -> None:
     arms, references = {"near": [NEAR, FAR], "far": [FAR, FAR]}, [REFERENCE, NEAR]
-    together = bertscore_arms(arms, references, minilm, progress=False)
-    similar = sentence_similarity_arms(arms, references, minilm, progress=False)
+    together = bertscore_arms(arms, references, minilm)
+    similar = sentence_similarity_arms(arms, references, minilm)
     for arm, answers in arms.items():
-        assert together[arm].f1 == pytest.approx(bertscore(answers, references, minilm, progress=False).f1)
-        assert similar[arm] == pytest.approx(sentence_similarity(answers, references, minilm, progress=False))
+        assert together[arm].f1 == pytest.approx(bertscore(answers, references, minilm).f1)
+        assert similar[arm] == pytest.approx(sentence_similarity(answers, references, minilm))
 
 
 def test_what_is_cut_is_counted_and_leaves_no_trace(minilm: Encoder) -> None:
     long = "fee " * 600
-    scores = bertscore([long, NEAR], [REFERENCE, long], minilm, progress=False)
+    scores = bertscore([long, NEAR], [REFERENCE, long], minilm)
     assert scores.cut == 2
-    with_tail = bertscore([long + FAR, NEAR], [REFERENCE, long], minilm, progress=False)
+    with_tail = bertscore([long + FAR, NEAR], [REFERENCE, long], minilm)
     assert with_tail.f1 == pytest.approx(scores.f1)
 
 

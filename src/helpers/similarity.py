@@ -27,7 +27,7 @@ class BertScores:
 
 
 def bertscore_arms(
-    arms: Mapping[str, Sequence[str]], references: Sequence[str], encoder: Encoder, *, progress: bool = True
+    arms: Mapping[str, Sequence[str]], references: Sequence[str], encoder: Encoder
 ) -> dict[str, BertScores]:
     """BERTScore of each arm's n answers to the same questions, without idf weights or rescaling, as in qa_rag.md.
 
@@ -41,20 +41,17 @@ def bertscore_arms(
     cut = dict.fromkeys(arms, 0)
     for start in range(0, len(references), PAIRS_AT_ONCE):
         rows = slice(start, start + PAIRS_AT_ONCE)
-        wanted = encoder.token_vectors(references[rows], progress)
+        wanted = encoder.token_vectors(references[rows], progress=False)
         cut_references = encoder.truncated
         for arm, answers in arms.items():
-            given = encoder.token_vectors(answers[rows], progress)
+            given = encoder.token_vectors(answers[rows], progress=False)
             cut[arm] += encoder.truncated + cut_references
             matched[arm] += [match(a, b) for a, b in zip(given, wanted, strict=True)]
-    scores = {}
-    for arm, pairs in matched.items():
-        precision, recall = np.array(pairs, dtype=float).reshape(-1, 2).T
-        # a mean cosine below 0 is possible, a harmonic mean of it is not
-        usable = (precision > 0) & (recall > 0)
-        both = np.where(usable, precision + recall, 1.0)
-        scores[arm] = BertScores(precision, recall, np.where(usable, 2 * precision * recall / both, 0.0), cut[arm])
-    return scores
+    # a mean cosine below 0 is possible, a harmonic mean of it is not
+    scored = {
+        arm: [(p, r, 2 * p * r / (p + r) if min(p, r) > 0 else 0.0) for p, r in of] for arm, of in matched.items()
+    }
+    return {arm: BertScores(*np.array(of, dtype=float).reshape(-1, 3).T, cut[arm]) for arm, of in scored.items()}
 
 
 def match(answer: Floats, reference: Floats) -> tuple[float, float]:
@@ -66,12 +63,12 @@ def match(answer: Floats, reference: Floats) -> tuple[float, float]:
 
 
 def sentence_similarity_arms(
-    arms: Mapping[str, Sequence[str]], references: Sequence[str], encoder: Encoder, *, progress: bool = True
+    arms: Mapping[str, Sequence[str]], references: Sequence[str], encoder: Encoder
 ) -> dict[str, NDArray[np.float64]]:
     """Cosine of the vectors of each answer and its reference, (n,), by arm; all texts are encoded together."""
     _paired(arms, references)
     texts = [text for of in (references, *arms.values()) for text in of]
-    wanted, *given = np.split(encoder.encode(texts, progress).astype(np.float64), len(arms) + 1)
+    wanted, *given = np.split(encoder.encode(texts, progress=False).astype(np.float64), len(arms) + 1)
     return {arm: (vectors * wanted).sum(axis=1) for arm, vectors in zip(arms, given, strict=True)}
 
 

@@ -48,8 +48,6 @@ class Vocabulary:
         """
         text = " ".join(asked.lower().split())
         names = {name.lower(): name for name in self.names[role]}
-        if text in names:
-            return Normalised(role, asked, names[text], 0)
         near = process.extract(text, list(names), scorer=OSA.distance, limit=4)
         suggestions = tuple(names[name] for name, _, _ in near[:3])
         best = int(near[0][1]) if near else len(text)

@@ -55,19 +55,18 @@ def run_statement(graph: Graph, cypher: str, *, max_rows: int = 100, timeout: fl
 
 
 def write_and_run(
-    llm: LLM, graph: Graph, prompts: Iterable[Sequence[Message]], *, repairs: int, max_tokens: int, timeout: float = 5.0
+    llm: LLM, graph: Graph, prompts: Iterable[Sequence[Message]], *, repairs: int, max_tokens: int
 ) -> list[list[tuple[Attempt, Reply]]]:
     """The statements that a model writes for each prompt, each with its reply; repaired `repairs` times at most."""
     turns = [list(prompt) for prompt in prompts]
     tried: list[list[tuple[Attempt, Reply]]] = [[] for _ in turns]
     open_ = list(range(len(turns)))
-    for turn in range(repairs + 1):
+    for label in ("write Cypher", *["repair Cypher"] * repairs):
         if not open_:
             break
-        label = "repair Cypher" if turn else "write Cypher"
         replies = llm.chat_many([turns[i] for i in open_], max_tokens=max_tokens, label=label)
         for i, reply in zip(open_, replies, strict=True):
-            attempt = run_statement(graph, read_statement(reply.text), timeout=timeout)
+            attempt = run_statement(graph, read_statement(reply.text))
             tried[i].append((attempt, reply))
             turns[i] = [
                 *turns[i],

@@ -167,7 +167,7 @@ def near(rows: Sequence[Answer], encoder: Encoder) -> list[Answer]:
     texts = {name: [rows[i].answer or "" for i in at] for name, at in of_arm.items()}
     wanted = [rows[i].gold or "" for i in next(iter(of_arm.values()))]
     found = list(rows)
-    for name, cosines in sentence_similarity_arms(texts, wanted, encoder, progress=False).items():
+    for name, cosines in sentence_similarity_arms(texts, wanted, encoder).items():
         # an encoder has a vector for no words, too
         values = np.where([bool(text.strip()) for text in texts[name]], cosines, 0.0)
         for i, value in zip(of_arm[name], values, strict=True):

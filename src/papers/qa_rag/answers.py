@@ -263,7 +263,7 @@ def scored(rows: Sequence[Answer], encode: Encoder) -> list[Answer]:
     found = []
     for references, names in alike.items():
         texts = {name: [row.answer or "" for row in arms[name]] for name in names}
-        for name, scores in bertscore_arms(texts, references, encode, progress=False).items():
+        for name, scores in bertscore_arms(texts, references, encode).items():
             for row, *values in zip(arms[name], scores.f1, scores.precision, scores.recall, strict=True):
                 told = {m: (float(v), 1.0) for m, v in zip(("f1", "precision", "recall"), values, strict=True)}
                 found.append(replace(row, measures={**row.measures, **told}))
