@@ -190,7 +190,7 @@ class Loader(Connection):
         )
         self._refuse_others([row["owner"] for row in held], f"the graph {name!r}")
 
-    def _content(self, nodes: Iterable[Sequence[Any]], edges: Iterable[Sequence[Any]]) -> dict[str, list[list[Any]]]:
+    def _content(self, nodes: Iterable[Any], edges: Iterable[Any]) -> dict[str, list[list[Any]]]:
         content: dict[str, list[list[Any]]] = {"nodes": [], "edges": []}
         for label, key, *_ in sorted(nodes):
             there = self.read(f"MATCH (n:{quoted(label)}) RETURN count(n) AS count, collect(n.{quoted(key)}) AS keys")
@@ -226,20 +226,20 @@ class Loader(Connection):
                 ours[label] = max(ours[label], counts.get(label, math.inf))
         for label, known in sorted(ours.items()):
             if (count := self.count(f"(n:{quoted(label)})")) > known:
-                raise GraphError(
-                    f"{self._database()} has {count - known:,.0f} nodes :{label} that this project did not load; "
-                    "loading would delete them. Name a database of its own by NEO4J_DATABASE, or empty this one."
-                )
+                foreign = f"{count - known:,.0f} nodes :{label} that this project did not load"
+                raise self._taken(f"{foreign}; loading would delete them")
 
     def _refuse_others(self, owners: Iterable[str | None], what: str) -> None:
         if not self.endpoint.embedded and (others := set(owners) - {self._owner, None}):
-            raise GraphError(
-                f"{self._database()} has {what}, loaded by another copy of this project ({others.pop()}). Name a "
-                "database of its own by NEO4J_DATABASE, or empty this one if that copy is gone."
+            raise self._taken(
+                f"{what}, loaded by another copy of this project ({others.pop()})", " if that copy is gone"
             )
 
-    def _database(self) -> str:
-        return f"The database {self.endpoint.database!r} at NEO4J_URI={self.endpoint.uri}"
+    def _taken(self, by: str, when: str = "") -> GraphError:
+        database = f"The database {self.endpoint.database!r} at NEO4J_URI={self.endpoint.uri}"
+        return GraphError(
+            f"{database} has {by}. Name a database of its own by NEO4J_DATABASE, or empty this one{when}."
+        )
 
 
 def _owner() -> str:

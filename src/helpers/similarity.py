@@ -51,7 +51,8 @@ def bertscore_arms(
     scored = {
         arm: [(p, r, 2 * p * r / (p + r) if min(p, r) > 0 else 0.0) for p, r in of] for arm, of in matched.items()
     }
-    return {arm: BertScores(*np.array(of, dtype=float).reshape(-1, 3).T, cut[arm]) for arm, of in scored.items()}
+    columns = {arm: np.array(of, dtype=float).reshape(-1, 3) for arm, of in scored.items()}
+    return {arm: BertScores(of[:, 0], of[:, 1], of[:, 2], cut[arm]) for arm, of in columns.items()}
 
 
 def match(answer: Floats, reference: Floats) -> tuple[float, float]:
