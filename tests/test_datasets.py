@@ -381,7 +381,7 @@ def test_what_unpacks_to_more_than_is_registered_is_cut_off(place: Place, mirror
     part.parent.mkdir(parents=True)
     expected = pytest.raises(HashMismatch, match=r"needed 1,000 bytes .* found 1,001 bytes")
     content = b"x" * 1_000
-    archived = {"archive": "https://github.com/owner/repo/archive/x.zip", "member": "file.bin"}
+    archived = {"url": "https://github.com/owner/repo/archive/x.zip", "member": "file.bin"}
     if source == "archive":
         place.server.files["/x.zip"] = bomb()
         with expected:
@@ -544,7 +544,7 @@ def test_a_member_of_an_archive_made_on_demand_is_taken_and_verified(place: Plac
     held.parent.mkdir(parents=True)
     with zipfile.ZipFile(held, "w") as archive:
         archive.writestr("repo-x/file.bin", CONTENT)
-    source = {"archive": "https://github.com/owner/repo/archive/x.zip", "member": "repo-x/file.bin"}
+    source = {"url": "https://github.com/owner/repo/archive/x.zip", "member": "repo-x/file.bin"}
     name = place.add(sources=[source])
     assert fetch(name).read_bytes() == CONTENT
     assert locate(name).source == "DATA_MIRROR/github/owner/repo/archive/x.zip"
@@ -571,7 +571,7 @@ def test_an_archive_over_http_without_the_right_member_is_told(
     assert [path.name for path in tmp_path.iterdir() if "carrier" in path.name] == []
 
 
-PIECES = {"joined": "https://raw.githubusercontent.com/owner/repo/0a/{piece}/x.xml", "pieces": ["two", "one"]}
+PIECES = {"url": "https://raw.githubusercontent.com/owner/repo/0a/{piece}/x.xml", "pieces": ["two", "one"]}
 
 
 def test_pieces_are_joined_in_their_order_and_verified_as_a_whole(place: Place, mirror: Path) -> None:
@@ -697,7 +697,7 @@ def test_an_archive_that_cannot_be_unpacked_is_explained(place: Place, mirror: P
     else:
         whole[60:90] = b"\xff" * 30
     os.mkfifo(held) if damage == "pipe" else held.write_bytes(whole)
-    source = {"archive": "https://github.com/owner/repo/archive/x.zip", "member": "file.bin"}
+    source = {"url": "https://github.com/owner/repo/archive/x.zip", "member": "file.bin"}
     name = place.add(sources=[source])
     download._unreachable["github.com"] = "a test"
     said = "no such file" if damage == "pipe" else "the archive cannot be opened: "
@@ -896,7 +896,7 @@ def test_the_registry_agrees_with_the_mirror_s_manifest() -> None:
         row = manifest.get(entry.mirror)
         if row is not None:
             assert (entry.bytes, entry.sha256) == (int(row["bytes"]), row["sha256"]), entry.name
-            assert registry_module.carried(entry.all_sources[0])[0] == row["upstream_url"]
+            assert entry.all_sources[0].carried()[0] == row["upstream_url"]
             checked += 1
     assert checked > 80
 

@@ -20,10 +20,12 @@ from rich.table import Table
 
 from helpers import download
 from helpers.download import DataError, HashMismatch, NotEnoughSpace, Piece, SourceError, digest, human
-from helpers.registry import Archive, Entry, Joined, RegistryError, carried, entry_of, registry
+from helpers.registry import Entry, RegistryError, entry_of, registry
 from helpers.settings import RAW, ROOT, SAMPLE, SettingsError, settings, told
 
 log = logging.getLogger(__name__)
+GITHUB = r"^https://(raw\.githubusercontent|github)\.com/"
+"""How the addresses begin of what a mirror holds under `github/`."""
 
 
 class DataUnavailable(DataError):
@@ -147,12 +149,11 @@ def _ways(entry: Entry) -> Iterator[tuple[str, list[Piece]]]:
         for place in dict.fromkeys((entry.mirror, entry.name)):
             yield f"DATA_MIRROR/{place}", [held(place)]
         for source in entry.sources:
-            if isinstance(source, Archive | Joined):
-                places = [(re.sub("^https://[^/]+", "github", str(of)), member) for of, member in carried(source)[1]]
-                more = ", ..." if isinstance(source, Joined) else ""
-                yield f"DATA_MIRROR/{places[0][0]}{more}", [held(*place) for place in places]
+            if re.match(GITHUB, source.url):
+                places = [(re.sub(GITHUB, "github/", str(of)), member) for of, member in source.carried()[1]]
+                yield f"DATA_MIRROR/{places[0][0]}{', ...' if source.pieces else ''}", [held(*of) for of in places]
     for source in entry.all_sources:
-        yield carried(source)
+        yield source.carried()
 
 
 def _folder(mirror: str) -> Path:

@@ -57,10 +57,6 @@ class SourceError(PublicError):
     """This source does not give the file; another may."""
 
 
-class _DroppedError(PublicError):
-    """The server failed in passing; asking again may help."""
-
-
 _UNREACHED = (httpx.ConnectError, httpx.ConnectTimeout, httpx.ProxyError)
 _unreachable: dict[str, str] = {}  # hosts found unreachable in this process, and why: not asked again
 
@@ -96,7 +92,7 @@ def _transfer(url: str, size: int | None, until: float, part: Path) -> bool:
         continues = response.headers.get("Content-Range", "").startswith(f"bytes {have}-")
         if response.status_code == httpx.codes.REQUESTED_RANGE_NOT_SATISFIABLE or (resumed and not continues):
             part.unlink(missing_ok=True)
-            raise _DroppedError("did not continue where asked to")
+            raise httpx.RemoteProtocolError("did not continue where asked to")
         label, begun = httpx.URL(url).path.rpartition("/")[2], have if resumed else 0
         # disable=None: only in a terminal, so that no bar ends up in a log or in an executed notebook
         counted = tqdm(None, label, size, initial=begun, unit="B", unit_scale=True, leave=False, disable=None)
@@ -111,7 +107,7 @@ def _transfer(url: str, size: int | None, until: float, part: Path) -> bool:
         if size is None and part.stat().st_size > CARRIER:
             raise SourceError(f"sends more than the {human(CARRIER)} that an archive or wheel may have")
         if size and "Content-Length" not in response.headers and part.stat().st_size < size:
-            raise _DroppedError(f"ended after {part.stat().st_size} of {size} bytes")
+            raise httpx.RemoteProtocolError(f"ended after {part.stat().st_size} of {size} bytes")
     return resumed
 
 
@@ -205,7 +201,7 @@ def _client() -> httpx.Client:
 def _accept(response: httpx.Response) -> None:
     code = response.status_code
     if code >= httpx.codes.INTERNAL_SERVER_ERROR or code == httpx.codes.TOO_MANY_REQUESTS:
-        raise _DroppedError(f"answered {code} {response.reason_phrase}")
+        raise httpx.RemoteProtocolError(f"answered {code} {response.reason_phrase}")
     if code not in (httpx.codes.OK, httpx.codes.PARTIAL_CONTENT, httpx.codes.REQUESTED_RANGE_NOT_SATISFIABLE):
         raise SourceError(f"answered {code} {response.reason_phrase}")
 
@@ -220,13 +216,13 @@ def _ask(url: str, request: Callable[[], T]) -> T:
         error = state.outcome and state.outcome.exception()
         return state.attempt_number >= (2 if isinstance(error, _UNREACHED) else ATTEMPTS)
 
-    again, wait = (httpx.TransportError, _DroppedError), wait_random_exponential(multiplier=WAIT, max=16 * WAIT)
+    again, wait = retry_if_exception_type(httpx.TransportError), wait_random_exponential(multiplier=WAIT, max=16 * WAIT)
     try:
-        return Retrying(retry=retry_if_exception_type(again), wait=wait, stop=enough, reraise=True)(request)
+        return Retrying(retry=again, wait=wait, stop=enough, reraise=True)(request)
     except _UNREACHED as error:
         _unreachable[host] = str(error) or type(error).__name__
         raise SourceError(f"{host} cannot be reached ({_unreachable[host]})") from error
-    except (httpx.HTTPError, _DroppedError) as error:
+    except httpx.HTTPError as error:
         raise SourceError(f"{str(error) or type(error).__name__} (asked {ATTEMPTS} times)") from error
 
 

