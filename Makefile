@@ -118,7 +118,7 @@ models: $(READY) ## add columns of further models: make models MODELS=SmolLM2-13
 	 $(MAKE) --no-print-directory book || status=$$?; exit $$status
 compare: $(READY) ## where two models differ: make compare NB=01_side_effects_forward [MODELS="a b"] [MEASURE=f1]
 	@[ -f notebooks/$(NB).ipynb ] || { echo "Set NB to one of: $(NAMES)"; exit 2; }
-	@$(PY) -m helpers.results.compare models $(NB) --models $(MODELS) --measure "$(MEASURE)"
+	@$(PY) -m helpers.results.compare $(NB) --models $(MODELS) --measure "$(MEASURE)"
 
 # Parameters are written at each call, and only touched when something in them changed.
 $(PARAMS)/.written: force | $(READY)
@@ -139,7 +139,7 @@ endif
 
 answers: $(READY) ## what was asked, seen and said: make answers NB=01_side_effects_forward [ARM=graphrag] [UNIT=nausea]
 	@[ -f notebooks/$(NB).ipynb ] || { echo "Set NB to one of: $(NAMES)"; exit 2; }
-	@$(PY) -m helpers.results.compare rows $(NB) --arm "$(ARM)" --unit "$(UNIT)"
+	@$(PY) -m helpers.results.show $(NB) --arm "$(ARM)" --unit "$(UNIT)"
 
 # ANSWERS on the command line is a file here, not the setting of that name
 audit: $(READY) ## ask a table of answers for ways in which its scores mislead: make audit ANSWERS=FILE

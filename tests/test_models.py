@@ -15,7 +15,7 @@ import pytest
 from conftest import REPOSITORY
 from test_outcomes import rows as answers_of
 
-from helpers.results import answers, compare, metrics, paired, record, records, reference, requests
+from helpers.results import answers, compare, metrics, paired, record, records, reference, requests, show
 from helpers.results.answers import Answer
 from helpers.results.figures import SCORES, Html
 from helpers.results.outcomes import Outcomes
@@ -116,7 +116,7 @@ def test_two_models_are_compared_unit_by_unit(two_models):
     assert "closed_book: 5 units differ in accuracy" in told
     assert "graph: 0 units differ in accuracy" in told
     unit = next(u for u in told.split("units differ in accuracy")[1].splitlines() if "|" in u).split(":")[0].strip()
-    both = compare.show(NB, "laptop", arm="closed_book", unit=unit)
+    both = show.show(NB, "laptop", arm="closed_book", unit=unit)
     assert "-- closed_book own" in both and "-- closed_book other/7B" in both
 
 

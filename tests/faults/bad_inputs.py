@@ -211,7 +211,7 @@ def _rows() -> Iterator[tuple[str, Callable[[Bench], None]]]:
         (FETCH, "DATA_MIRROR", "/no/such/folder", "DATA_MIRROR"),
         (BOARD, "PROFILE", "huge", "huge"),
         (_python("helpers.site.scoreboard"), "PROFILE", "huge", "PROFILE"),
-        (_python("helpers.results.compare", "rows", "01_demo_small"), "PROFILE", "huge", "PROFILE"),
+        (_python("helpers.results.show", "01_demo_small"), "PROFILE", "huge", "PROFILE"),
         (_python("helpers.site.run", "parameters", "--profile", "huge"), "ANSWERS", "stored", "huge"),
         (_python("helpers.services", "start", "grpah"), "ANSWERS", "stored", "graph"),
     ):

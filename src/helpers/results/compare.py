@@ -1,11 +1,9 @@
-"""Prints stored answers: what was asked, seen, said and is true; or where two models differ on the same arms and units.
+"""Prints where two models differ on the same arms and units of a notebook.
 
-python -m helpers.results.compare rows NOTEBOOK [--arm ARM] [--unit UNIT]
-python -m helpers.results.compare models NOTEBOOK [--models A B] [--measure MEASURE]
+python -m helpers.results.compare NOTEBOOK [--models A B] [--measure MEASURE]
 """
 
 import argparse
-import json
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -16,38 +14,12 @@ from helpers.results import answers, figures
 from helpers.results.markup import Markup, escape
 from helpers.results.measures import measure_label, unit
 from helpers.results.outcomes import PAIRING, PARTS, Outcomes, adjusted
-from helpers.results.requests import RELEASED, Store, StoreError, working
+from helpers.results.requests import StoreError
 from helpers.settings import settings, told
 
 MEASURES = ("accuracy", "exact", "right", "f1")  # compared is the first that an arm has, else its first fraction
 _NO_ROWS = ("printed", "rescored")  # beginnings of columns without this run's rows behind them
-MOST = 5  # units that are shown, of a notebook or of each arm
-
-
-def show(notebook: str, profile: str, arm: str = "", unit: str = "") -> str:
-    """The answers of arms whose name holds `arm` to the units whose id or question holds `unit`, as plain text."""
-    frame = pd.concat([answers.read(answers.newest(notebook, profile)), *others(notebook, profile).values()])
-    rows = frame[frame.arm.str.contains(arm, regex=False) & (frame.repeat == 0)]
-    text = rows.unit + " " + rows.question.fillna("")
-    rows = rows[text.str.contains(unit, case=False, regex=False)]
-    if rows.empty:
-        return f"No answer of {notebook} matches arm {arm!r} and unit {unit!r}. Arms: {', '.join(frame.arm.unique())}"
-    stored = Store(working(), RELEASED)
-    withheld = f"[text withheld by its licence; restore it: make notebook NB={notebook}]"
-    lines: list[str] = []
-    for name, of_unit in list(rows.groupby("unit", sort=False))[:MOST]:
-        first = of_unit.iloc[0]
-        lines += [f"== {name}", f"asked: {first.question or withheld}", f"truth: {first.gold}"]
-        for row in of_unit.to_dict("records"):
-            asked = stored.get(row["requests"])
-            lines.append(f"-- {row['arm']} {row['model']} ({row['source']})")
-            lines += [f"   saw: {_last(asked[k].prompt) or withheld}" for k in row["requests"][-1:] if k in asked]
-            lines += [f"   retrieved {item.rank}: {item.label or item.id}" for item in row["items"] if item.rank][:10]
-            read_as = row["predicted"] if row["parsed"] else "not parsed"
-            lines.append(f"   said: {row['answer'] or withheld}   read as: {read_as}")
-    if (more := rows.unit.nunique() - MOST) > 0:
-        lines.append(f"... and {more} more units; name one with UNIT=...")
-    return "\n".join(lines)
+MOST = 5  # units of each arm that are shown
 
 
 def compare(notebook: str, profile: str, models: Sequence[str] = (), measure: str = "") -> str:
@@ -140,27 +112,14 @@ def _said(text: str | None) -> str:
     return " ".join(text.split())[:60] if isinstance(text, str) else "-"
 
 
-def _last(prompt: str | None) -> str:
-    messages = json.loads(prompt or '""')
-    if isinstance(messages, str):
-        return messages
-    return str(messages[-1]["content"] if isinstance(messages[-1], dict) else messages[0])
-
-
 def main(arguments: Sequence[str] | None = None) -> int:
     """The command line."""
-    parser = argparse.ArgumentParser(prog="python -m helpers.results.compare", description="Show or compare answers.")
-    parser.add_argument("what", choices=("rows", "models"))
+    parser = argparse.ArgumentParser(prog="python -m helpers.results.compare", description="Compare two models.")
     parser.add_argument("notebook")
     parser.add_argument("--models", nargs="*", default=())
-    for name in ("--measure", "--arm", "--unit"):
-        parser.add_argument(name, default="")
-    given, profile = parser.parse_args(arguments), settings().profile
-    if given.what == "rows":
-        text = show(given.notebook, profile, given.arm, given.unit)
-    else:
-        text = compare(given.notebook, profile, given.models, given.measure)
-    sys.stdout.write(f"{text}\n")
+    parser.add_argument("--measure", default="")
+    given = parser.parse_args(arguments)
+    sys.stdout.write(f"{compare(given.notebook, settings().profile, given.models, given.measure)}\n")
     return 0
 
 
