@@ -437,6 +437,13 @@ def test_text_can_be_read_in_both_themes(browser: Browser, address: str, theme: 
 
 
 @pytest.mark.book
+def test_a_style_sheet_redraws_figures(browser: Browser, address: str) -> None:
+    with visit(browser, f"{address}/notebooks/{CHAPTER}.html") as seen:
+        seen.page.add_style_tag(content=":root { --rag-green: rgb(1, 2, 3); }")
+        dot = seen.page.locator(".rag-figure svg [style*='--rag-green']").first
+        assert dot.evaluate("of => [getComputedStyle(of).fill, getComputedStyle(of).stroke]").count("rgb(1, 2, 3)")
+
+
 def test_every_number_on_the_scoreboard_is_that_of_its_record(browser: Browser, address: str, project: Project) -> None:
     kept = project.root / "data" / "results" / "laptop" / f"{CHAPTER}.json"
     values = {(value["kind"], value["id"]): value for value in json.loads(kept.read_text(encoding="utf-8"))["values"]}

@@ -218,6 +218,17 @@ def test_a_figure_takes_the_ink_of_its_page_and_says_what_it_shows() -> None:
     assert not plt.fignum_exists(plot.number), "the figure is closed, so that it is not shown twice"
 
 
+def test_a_style_sheet_can_change_the_colours_of_a_page_but_a_saved_picture_has_them_in_itself(tmp_path: Path) -> None:
+    figure, axes = plt.subplots()
+    for colour in figures.HUES.values():
+        axes.plot([0, 1], color=colour)
+    picture = figures.figure(figure, alt="Lines.")
+    for name, colour in figures.HUES.items():
+        assert f"stroke: var(--rag-{name}, {colour})" in picture.html
+        assert f": {colour}" not in picture.html
+    assert "var(--rag" not in picture.save(tmp_path / "a.svg").read_text()
+
+
 def test_a_figure_without_a_description_is_refused() -> None:
     with pytest.raises(ValueError, match="alt"):
         figures.figure(a_plot(), alt=" ")

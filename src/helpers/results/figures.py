@@ -35,6 +35,8 @@ ARMS: Final[dict[str, tuple[str, str]]] = {
 }
 """Label and colour of each arm: 3:1 contrast on white and on the dark theme, apart for the colour-blind."""
 SCORES: Final = "application/vnd.rag-scores+json"  # the kind of an output that says how its table of scores was made
+HUES: Final = {"orange": "#c35410", "magenta": "#af219d", "blue": "#125ee0", "green": "#079c6b", "grey": "#808080"}
+"""Colours of arms; in a page `var(--rag-orange, #c35410)` and so on, which a style sheet changes without a rerun."""
 INK: Final = "#102030"  # stands in matplotlib for the colour of the text around; `figure` makes it `currentColor`
 _FONT: Final = "var(--pst-font-family-base, system-ui), sans-serif"
 # what matplotlib's own formatters write on a logarithmic axis
@@ -296,6 +298,11 @@ def _as_svg(fig: MplFigure, alt: str) -> str:
     return UNSEEN.sub("\N{REPLACEMENT CHARACTER}", re.sub(r"\s*\n\s*", "\n", body))
 
 
+def _hued(svg: str) -> str:
+    names = {colour: f"var(--rag-{name}, {colour})" for name, colour in HUES.items()}
+    return re.sub("|".join(names), lambda match: names[match[0]], svg)
+
+
 @dataclass(frozen=True, repr=False)
 class Picture(Html):
     """A figure as `figure` made it; `save` writes it to a file of its own."""
@@ -322,7 +329,7 @@ def figure(fig: MplFigure, *, alt: str, caption: str = "", sample: bool = False)
     plt.close(fig)
     html = (
         f'<figure class="rag-figure {_NO_MATH}">{_STYLE}<div class="rag-scroll" role="group" tabindex="0" '
-        f'aria-label="{escape(alt)}">{svg}</div>'
+        f'aria-label="{escape(alt)}">{_hued(svg)}</div>'
     )
     if caption or sample:
         html += f"<figcaption>{_caption(caption, sample=sample)}</figcaption>"

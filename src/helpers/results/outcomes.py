@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import textwrap
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -25,6 +24,7 @@ from helpers.results.published import Published
 PAIRING = ("task", "split", "unit", "of", "repeat")  # what two arms must share for their rows to be compared
 Rows: TypeAlias = "Iterable[Answer] | pd.DataFrame"  # the table of answers
 Names: TypeAlias = "Mapping[str, str] | None"  # by arm
+MANY = 8  # arms from which on the rows of a figure are closer together
 PARTS = ["task", "split", "of", "repeat"]  # what tells apart the parts of an experiment, each with rows of its own
 
 
@@ -212,7 +212,9 @@ class Outcomes:
         return figures.figure(self._draw(panels, chance), alt=alt, caption=caption, sample=self.sample)
 
     def _draw(self, panels: Sequence[tuple[str, str, Mapping[str, Score]]], chance: float | None) -> Figure:
-        size, one = (7.4, 0.5 * len(self.arms) + 1.0), len({measure for _, measure, _ in panels}) == 1
+        # a figure of many arms, too, shall fit on the first screen of its chapter
+        row, font = (0.5, 10.5) if len(self.arms) < MANY else (0.33, 9)
+        size, one = (7.4, row * len(self.arms) + 1.0), len({measure for _, measure, _ in panels}) == 1
         fig, axes = plt.subplots(1, len(panels), figsize=size, sharex=one, sharey=True, squeeze=False)
         for ax, (title, measure, of) in zip(axes[0], panels, strict=True):
             for y, arm in enumerate(self.arms):
@@ -238,8 +240,8 @@ class Outcomes:
                 ax.set_xlim(left=0)
         if chance is not None:
             axes[0][0].axvline(chance, linestyle=":", color=figures.INK, linewidth=1)
-        broken = [re.sub(r" (and |\()", r"\n\1", self.label(arm)) for arm in self.arms]
-        axes[0][0].set_yticks(range(len(broken)), broken)
+        broken = [textwrap.fill(self.label(arm), 34) for arm in self.arms]
+        axes[0][0].set_yticks(range(len(broken)), broken, fontsize=font)
         axes[0][0].set_ylim(len(broken) - 0.5, -0.5)
         return fig
 
