@@ -340,6 +340,20 @@ def test_a_notebook_with_an_error_fails_the_build(empty: Project) -> None:
     assert f"book/reference/{CHAPTER}.ipynb: cell 3 ended in ValueError: no" in error
 
 
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [(repr("60 'patients' & 975 <notes>"), "<p>60 &#39;patients&#39; &amp; 975 &lt;notes&gt;</p>"), ("12", None)],
+)
+def test_a_sentence_that_a_cell_ends_with_is_shown_without_pythons_quotes(
+    tmp_path: Path, text: str, shown: str | None
+) -> None:
+    made = notebook()
+    made["cells"][2]["outputs"] = [{"output_type": "execute_result", "metadata": {}, "data": {"text/plain": [text]}}]
+    staged = book._staged(write(tmp_path / "a.ipynb", made), "", None)
+    data = [output["data"] for cell in json.loads(staged)["cells"] for output in cell.get("outputs", ())]
+    assert ({"text/html": shown} if shown else {"text/plain": [text]}) in data
+
+
 @pytest.mark.book
 def test_an_unknown_key_in_the_configuration_fails_the_build(empty: Project) -> None:
     with (empty.root / "_config.yml").open("a", encoding="utf-8") as file:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import re
+from html import unescape
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -276,3 +277,17 @@ def test_the_scoreboard_picture_leaves_out_what_there_is_not() -> None:
         assert ">100.0 %<" in bare
         assert ">80.0 %<" not in bare
         assert all(f">{text} %<" in drawn for text in ("100.0", "90.0", "80.0"))
+
+
+@pytest.mark.parametrize(
+    ("text", "lines"),
+    [
+        ("57.7 % [53.2, 62.1], 1 unparsed", ["57.7 %", "[53.2, 62.1],", "1 unparsed"]),
+        ("+44.5 [+37.0, +52.5]", ["+44.5", "[+37.0, +52.5]"]),
+        ("< 0.001", ["< 0.001"]),
+    ],
+)
+def test_a_narrow_column_breaks_a_score_before_its_interval_and_in_no_number(text: str, lines: list[str]) -> None:
+    html = figures.table(pd.DataFrame({"F1": [text]}), "Scores").html
+    cell = html.partition('data-label="F1" class="num">')[2].partition("</td>")[0]
+    assert [unescape(line).replace(NBSP, " ") for line in cell.split(" ")] == lines

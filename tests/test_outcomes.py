@@ -18,6 +18,7 @@ from helpers.results import answers, figures, metrics, paired
 from helpers.results.answers import SCHEMA, Answer, Item, answered
 from helpers.results.measures import binary, measure_label, unit
 from helpers.results.outcomes import Outcomes
+from helpers.results.published import published
 from helpers.results.requests import StoreError
 from papers.side_effects.corpus import Question
 from papers.side_effects.forward import said
@@ -302,3 +303,13 @@ def test_released_answers_load_with_the_lines_of_the_data_card(tmp_path):
     assert len(pd.read_parquet(tmp_path)) == 7
     found = duckdb.execute(f"SELECT arm, count(*) FROM '{tmp_path}/*.parquet' GROUP BY arm ORDER BY arm").fetchall()
     assert found == [("graph", 3), ("text", 4)]
+
+
+def test_a_table_beside_the_paper_has_no_empty_row_and_no_empty_column():
+    made = rows([True, False] * 4, graphrag=[True, False] * 4)
+    released = [dataclasses.replace(row, source="released", model="") for row in made]
+    for answers_, columns in ((made, "arm measure printed rerun unparsed"), (released, "arm measure printed rescored")):
+        shown = Outcomes(answers_, draws=100).beside(published("side_effects"), "side_effects.table1", ["f1"], "Both")
+        assert shown.text.splitlines()[1].split() == columns.split()
+    elsewhere = Outcomes(released, draws=100).beside(published("side_effects"), "nowhere", ["f1", "mrr"], "Both")
+    assert [line.split()[1] for line in elsewhere.text.splitlines()[2:]] == ["F1"]

@@ -88,7 +88,7 @@ def beside_models(
             link = Markup(f'<a href="{escape(place)}">{{}}</a>')
             for name, text in row.items():
                 if figures.is_written(text) and not name.startswith(_NO_ROWS):
-                    row[name] = link.format(text.replace(" %", "\N{NO-BREAK SPACE}%"))
+                    row[name] = link.format(figures.unbroken(text))
     return figures.table(pd.DataFrame(rows), scores["caption"])
 
 

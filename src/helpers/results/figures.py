@@ -57,7 +57,7 @@ def inline(text: str) -> Markup:
 _STYLE: Final = Markup(
     "<style>.rag-scroll{overflow-x:auto}.rag-table caption{text-align:left;caption-side:top;font-weight:600}"
     ".rag-table td,.rag-table th{text-align:left!important;vertical-align:top}"
-    ".rag-table .num{text-align:right!important;white-space:nowrap;font-variant-numeric:tabular-nums}"
+    ".rag-table .num{text-align:right!important;font-variant-numeric:tabular-nums}"
     ".rag-figure{margin:1em 0}.rag-figure svg{width:100%;height:auto}"
     ".rag-prompt pre{white-space:pre-wrap}.rag-prompt,.rag-figure figcaption{overflow-wrap:anywhere}</style>"
 )
@@ -201,7 +201,10 @@ def table(
     numeric = [_is_numeric(df[column]) or isinstance(how.get(column), str) for column in df.columns]
     columns = [(escape(name), ' class="num"' * right) for name, right in zip(df.columns, numeric, strict=True)]
     rows = [
-        [_cell(value, how.get(column)) for column, value in zip(df.columns, row, strict=True)]
+        [
+            unbroken(cell) if right else cell
+            for cell, right in zip(map(_cell, row, map(how.get, df.columns)), numeric, strict=True)
+        ]
         for row in df.itertuples(index=False, name=None)
     ]
     head = "".join(f'<th scope="col"{right}>{name}</th>' for name, right in columns)
@@ -236,6 +239,13 @@ def is_written(value: object) -> bool:
     """Whether a text, or what a link shows, is a number or a score as `number`, `score_text` or a paper writes it."""
     text = value.striptags() if isinstance(value, markupsafe.Markup) else value
     return isinstance(text, str) and bool(_WRITTEN.fullmatch(text))
+
+
+def unbroken(text: str) -> str:
+    """A number or score that breaks only before its interval and its unparsed answers; HTML stays as it is."""
+    if isinstance(text, markupsafe.Markup):
+        return text
+    return re.sub(r"(?<!\],) (?!\[)", "\N{NO-BREAK SPACE}", text)
 
 
 def _is_missing(value: object) -> bool:

@@ -6,6 +6,7 @@ import textwrap
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import product
 from typing import Any, TypeAlias
 
 import matplotlib.pyplot as plt
@@ -24,6 +25,7 @@ from helpers.results.published import Published
 PAIRING = ("task", "split", "unit", "of", "repeat")  # what two arms must share for their rows to be compared
 Rows: TypeAlias = "Iterable[Answer] | pd.DataFrame"  # the table of answers
 Names: TypeAlias = "Mapping[str, str] | None"  # by arm
+VALUES = ("printed", "rescored", "rerun", "unparsed")  # columns beside each other, of which empty ones are left out
 MANY = 8  # arms from which on the rows of a figure are closer together
 PARTS = ["task", "split", "of", "repeat"]  # what tells apart the parts of an experiment, each with rows of its own
 
@@ -175,24 +177,28 @@ class Outcomes:
     def beside(self, printed: Published, place: str, measures: Sequence[str], caption: str) -> figures.Html:
         """Printed (`place.arm.measure` or `place.arm`), rescored and rerun: a row for each arm and measure."""
         numbers = {number.id: number for number in printed.numbers}
-        rows: list[dict[str, Any]] = []
-        for arm in self.arms:
-            for measure in measures:
-                number = numbers.get(f"{place}.{arm}.{measure}") or numbers.get(f"{place}.{arm}")
-                released = self.where(source="released", arm=arm, model=(number and number.model) or "")
-                here = self.where(source="rerun", arm=arm)
-                rerun = here.score(measure) if len(here.frame) else None
-                rows.append(
-                    {
-                        "arm": self.label(arm) if measure == measures[0] else "",
-                        "measure": measure_label(measure),
-                        "printed": number and number.printed,
-                        "rescored": released.text(measure, arm),
-                        "rerun": rerun and figures.score_text(replace(rerun, unparsed=0), unit(measure)),
-                        "unparsed": rerun and rerun.unparsed,
-                    }
-                )
-        return self.scored_table(rows, [(arm, measure) for arm in self.arms for measure in measures], caption)
+        found: dict[tuple[str, str], dict[str, Any]] = {}
+        for arm, measure in product(self.arms, measures):
+            number = numbers.get(f"{place}.{arm}.{measure}") or numbers.get(f"{place}.{arm}")
+            released = self.where(source="released", arm=arm, model=(number and number.model) or "")
+            here = self.where(source="rerun", arm=arm)
+            rerun = here.score(measure) if len(here.frame) else None
+            values = {
+                "printed": number and number.printed,
+                "rescored": released.text(measure, arm),
+                "rerun": rerun and figures.score_text(replace(rerun, unparsed=0), unit(measure)),
+                "unparsed": rerun and rerun.unparsed,
+            }
+            if any(value is not None for value in values.values()):
+                found[arm, measure] = values
+        columns = [name for name in VALUES if any(of[name] is not None for of in found.values())]
+        firsts = dict(reversed(found))
+        rows = [
+            {"arm": self.label(arm) if firsts[arm] == measure else "", "measure": measure_label(measure)}
+            | {name: of[name] for name in columns}
+            for (arm, measure), of in found.items()
+        ]
+        return self.scored_table(rows, [*found], caption)
 
     def dots(
         self, measures: Sequence[str], caption: str, *, by: str = "", chance: float | None = None

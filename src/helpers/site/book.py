@@ -7,6 +7,7 @@ Here an errored notebook, an unknown key of `_config.yml` and a page that loads 
 """
 
 import argparse
+import ast
 import json
 import re
 import shutil
@@ -24,6 +25,7 @@ import yaml
 
 from helpers.results import compare, rules
 from helpers.results.figures import SCORES, inline
+from helpers.results.markup import escape
 from helpers.results.outcomes import Outcomes
 from helpers.results.published import RecordError
 from helpers.results.records import Record
@@ -193,6 +195,8 @@ def _staged(
                     )
                 if (scores := output.get("data", {}).pop(SCORES, None)) and columns:
                     output["data"]["text/html"] = columns(scores)
+                if said := _sentence(output.get("data", {})):
+                    output["data"] = {"text/html": f"<p>{escape(said)}</p>"}
                 if listed and CLAIMS in "".join(output.get("data", {}).get("text/html", "")):
                     output["data"] = {"text/html": _LISTED}
             if "opening" in tags:
@@ -208,6 +212,12 @@ def _staged(
     code = {"cell_type": "code", "metadata": {"tags": ["remove-input"]}, "execution_count": None, "source": "..."}
     notebook["cells"][:0] = [head, code | {"outputs": opening}] if opening else [head]
     return json.dumps(notebook)
+
+
+def _sentence(data: Mapping[str, Any]) -> str:
+    """The text that a cell ends with, which a notebook shows as Python writes it, in quotes; empty if it is none."""
+    text = "".join(data["text/plain"]) if data.keys() == {"text/plain"} else ""
+    return str(ast.literal_eval(text)) if text[:1] in ("'", '"') else ""
 
 
 def _opens(output: Mapping[str, Any]) -> bool:
