@@ -354,6 +354,16 @@ def test_a_sentence_that_a_cell_ends_with_is_shown_without_pythons_quotes(
     assert ({"text/html": shown} if shown else {"text/plain": [text]}) in data
 
 
+def test_code_that_shows_nothing_shares_a_box_with_the_code_after_it() -> None:
+    def code(source: str, *outputs: str) -> dict[str, object]:
+        return {"cell_type": "code", "source": source, "outputs": list(outputs)}
+
+    text = {"cell_type": "markdown", "source": "text"}
+    joined = list(book._joined([code("a"), code("b"), code("c", "shown"), code("d"), text, code("e"), code("f")]))
+    assert [cell["source"] for cell in joined] == ["a\n\nb\n\nc", "d", "text", "e\n\nf"]
+    assert joined[0]["outputs"] == ["shown"]
+
+
 @pytest.mark.book
 def test_an_unknown_key_in_the_configuration_fails_the_build(empty: Project) -> None:
     with (empty.root / "_config.yml").open("a", encoding="utf-8") as file:
@@ -687,6 +697,13 @@ def test_the_viewer_is_used_from_the_disk_and_by_keyboard(browser: Browser, proj
     page.get_by_label("Show").select_option("disagree")
     page.locator(".rag-tools output", has_text="30 of 60 questions").wait_for()
     assert page.evaluate("document.activeElement.name") == "show", "the control that was used keeps the focus"
+    arms = page.locator("[name=arm] option").evaluate_all("options => options.map((option) => option.value)")
+    page.locator("[name=arm]").select_option(arms[1])
+    page.locator("[name=against]").select_option(arms[2])
+    page.locator(".rag-tools output", has_text="30 of 60 questions").wait_for()
+    assert page.locator(".rag-answered").count() == 2
+    page.locator("[name=arm]").select_option("")
+    page.locator("[name=against]").wait_for(state="detached")
     assert not errors
     page.close()
 

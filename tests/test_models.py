@@ -106,6 +106,16 @@ def test_a_table_of_scores_gets_a_column_for_each_other_model(two_models):
     assert "91.7" not in compare.beside_models(own, left_by(of_some), others, str).text
 
 
+def test_a_difference_links_to_the_questions_on_which_its_arms_disagree(two_models):
+    own = Outcomes(answers.read(answers.newest(NB, "laptop")), draws=200)
+    shown = own.tests(own.against([("closed_book", "graph"), ("lookup", "graph")], "accuracy"), "Tests")
+    table = compare.tests_linked(left_by(shown), lambda a, b: f"rows/{a}/{b}" if a == "closed_book" else "")
+    assert re.findall(r'<td data-label="([^"]*)"[^>]*><a href="([^"]*)">', table.html) == [
+        ("difference in points", "rows/closed_book/graph")
+    ]
+    assert table.text.replace("\xa0", " ") == shown.text.replace("\xa0", " ")
+
+
 def test_two_models_are_compared_unit_by_unit(two_models):
     told = compare.compare(NB, "laptop")
     right = [[bool(a) == g for a, g in zip(said, GOLD, strict=True)] for said in (FIRST, SECOND)]

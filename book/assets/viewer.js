@@ -79,6 +79,7 @@
     return {
       experiment,
       arm: given.get("arm") ?? "",
+      against: given.get("arm") ? given.get("against") ?? "" : "",
       model: given.get("model") ?? "",
       show: given.get("show") in SHOW ? given.get("show") : "all",
       text: given.get("text") ?? "",
@@ -88,7 +89,7 @@
   const address = (changes) => {
     const { experiment, ...rest } = state();
     const wanted = { nb: experiment.name, ...rest, ...changes };
-    if ("nb" in changes) Object.assign(wanted, { arm: "", model: "", unit: "" });
+    if ("nb" in changes) Object.assign(wanted, { arm: "", against: "", model: "", unit: "" });
     const kept = Object.entries(wanted).filter(([name, value]) => value && !(name === "show" && value === "all"));
     return `#${new URLSearchParams(kept)}`;
   };
@@ -96,8 +97,8 @@
   // --------------------------------------------------------------------------------------------------- one row
 
   const id = (unit) => [unit.task, unit.split, unit.id].join("|");
-  const mine = (unit, { arm, model }) =>
-    unit.rows.filter((row) => (!arm || row.arm === arm) && (!model || !row.model || row.model === model));
+  const mine = (unit, { arm, against, model }) =>
+    unit.rows.filter((row) => (!arm || row.arm === arm || row.arm === against) && (!model || !row.model || row.model === model));
   const matches = (unit, wanted) => {
     const rows = mine(unit, wanted);
     if (!rows.length) return false;
@@ -172,6 +173,7 @@
         choice("Experiment", "nb", experiments.filter(({ paper }) => paper === experiment.paper)
           .map(({ name, title }) => [name, `${name.slice(0, 2)} ${title}`]), experiment.name),
         choice("Arm", "arm", [["", "all"], ...Object.entries(experiment.arms)], wanted.arm),
+        wanted.arm && choice("Beside", "against", [["", "none"], ...Object.entries(experiment.arms)], wanted.against),
         ...(experiment.models.length > 1 ? [choice("Model", "model", [["", "all"], ...experiment.models.map((m) => [m, m])], wanted.model)] : []),
         choice("Show", "show", Object.entries(SHOW), wanted.show),
         make("label", {}, "Contains", search),

@@ -13,7 +13,7 @@ import pandas as pd
 from helpers.results import answers, figures
 from helpers.results.markup import Markup, escape
 from helpers.results.measures import measure_label, unit
-from helpers.results.outcomes import PAIRING, PARTS, Outcomes, adjusted
+from helpers.results.outcomes import DIFFERENCE, PAIRING, PARTS, Outcomes, adjusted
 from helpers.results.requests import StoreError
 from helpers.settings import settings, told
 
@@ -84,12 +84,23 @@ def beside_models(
             label = f"{measure_label(part['measure'])}, {model}" if one else model
             of_it = Outcomes(same[: len(same) if len(mine) == part["n"] else 0], draws=scores["draws"])
             row[label] = of_it.text(part["measure"], part["arm"])
-        if place := address(part["arm"]):
-            link = Markup(f'<a href="{escape(place)}">{{}}</a>')
-            for name, text in row.items():
-                if figures.is_written(text) and not name.startswith(_NO_ROWS):
-                    row[name] = link.format(figures.unbroken(text))
+        place = address(part["arm"])
+        written = (name for name, text in row.items() if figures.is_written(text) and not name.startswith(_NO_ROWS))
+        row |= {name: linked(row[name], place) for name in [*written]}
     return figures.table(pd.DataFrame(rows), scores["caption"])
+
+
+def tests_linked(scores: Mapping[str, Any], address: Callable[[str, str], str]) -> figures.Html:
+    """A table of tests, by what the run left with it; each difference links to the `address` of its two arms."""
+    rows = [dict(row) for row in scores["rows"]]
+    for row, arms in zip(rows, scores["tested"], strict=True):
+        row[DIFFERENCE] = linked(row[DIFFERENCE], address(*arms))
+    return figures.table(pd.DataFrame(rows), scores["caption"])
+
+
+def linked(text: str, place: str) -> str:
+    """A number or score that links to a place, unless that is empty."""
+    return Markup(f'<a href="{escape(place)}">{{}}</a>').format(figures.unbroken(text)) if place else text
 
 
 def _measure(rows: pd.DataFrame, measure: str) -> str:

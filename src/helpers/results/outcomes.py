@@ -26,6 +26,7 @@ PAIRING = ("task", "split", "unit", "of", "repeat")  # what two arms must share 
 Rows: TypeAlias = "Iterable[Answer] | pd.DataFrame"  # the table of answers
 Names: TypeAlias = "Mapping[str, str] | None"  # by arm
 VALUES = ("printed", "rescored", "rerun", "unparsed")  # columns beside each other, of which empty ones are left out
+DIFFERENCE = "difference in points"  # a column of a table of tests
 MANY = 8  # arms from which on the rows of a figure are closer together
 PARTS = ["task", "split", "of", "repeat"]  # what tells apart the parts of an experiment, each with rows of its own
 
@@ -151,10 +152,7 @@ class Outcomes:
         own = {arm: here[here.arm == arm] for arm, _ in scored}
         of = {arm: {"n": len(mine), "of": mine[PARTS].drop_duplicates().values.tolist()} for arm, mine in own.items()}
         parts = [{"arm": arm, "measure": measure, **of[arm]} for arm, measure in scored]
-        # as pairs: a notebook's file sorts the keys of an object
-        pairs = [list(row.items()) for row in rows]
-        scores = {"rows": pairs, "scored": parts, "draws": self.draws, "caption": caption}
-        return replace(shown, scores=scores)
+        return replace(shown, scores={"rows": _pairs(rows), "scored": parts, "draws": self.draws, "caption": caption})
 
     def text(self, measure: str, arm: str) -> str | None:
         """A score as a table shows it; None if the arm has no row with the measure."""
@@ -164,15 +162,19 @@ class Outcomes:
             return None
 
     def tests(self, comparisons: Sequence[Comparison], caption: str) -> figures.Html:
-        """A row for each comparison."""
+        """A row for each comparison, which the book links to the questions on which the two arms disagree."""
         rows = [
             {"first": self.label(c.first), "second": self.label(c.second)}
             | ({"model": c.model} if c.model else {})
             | {"n": c.test.n, "first better": c.test.b, "second better": c.test.c}
-            | {"difference in points": figures.points(c.test), "p (Holm)": figures.p_text(c.p)}
+            | {DIFFERENCE: figures.points(c.test), "p (Holm)": figures.p_text(c.p)}
             for c in comparisons
         ]
-        return figures.table(pd.DataFrame(rows), caption, sample=self.sample)
+        shown = figures.table(pd.DataFrame(rows), caption, sample=self.sample)
+        if self.sample:
+            return shown
+        tested = [[c.first, c.second] for c in comparisons]
+        return replace(shown, scores={"rows": _pairs(rows), "tested": tested, "caption": caption})
 
     def beside(self, printed: Published, place: str, measures: Sequence[str], caption: str) -> figures.Html:
         """Printed (`place.arm.measure` or `place.arm`), rescored and rerun: a row for each arm and measure."""
@@ -260,6 +262,11 @@ def adjusted(family: Sequence[Comparison]) -> list[Comparison]:
 def _frame(rows: Rows) -> pd.DataFrame:
     # plain attributes: dataclasses.asdict would copy every item and measure
     return rows if isinstance(rows, pd.DataFrame) else pd.DataFrame([vars(row) for row in rows], columns=COLUMNS)
+
+
+def _pairs(rows: Sequence[Mapping[str, Any]]) -> list[list[tuple[str, Any]]]:
+    """Rows of a table as pairs, for a notebook's file sorts the keys of an object."""
+    return [list(row.items()) for row in rows]
 
 
 def _columns(rows: pd.DataFrame, measure: str) -> tuple[Floats, Floats]:

@@ -13,8 +13,9 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from html.parser import HTMLParser
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, Final
 from urllib.parse import unquote, urlsplit
@@ -159,16 +160,21 @@ def _notebooks(chapter: Chapter) -> Iterator[tuple[str, str]]:
 
 
 def _columns(chapter: Chapter) -> Columns | None:
-    """Makes a table of scores anew, with links to rows and a column for each other model; None if there are no rows."""
+    """Makes a table of scores or tests anew, linked to rows, scores with other models' columns; None without rows."""
     if not (arms := viewer.arms(chapter)):
         return None
     own, others = viewer.rows(chapter)
     outcomes = Outcomes(own)
 
-    def address(arm: str) -> str:
-        return f"../{viewer.link(chapter.name, arm)}" if arm in arms else ""
+    def address(arm: str, against: str = "") -> str:
+        return f"../{viewer.link(chapter.name, arm, against)}" if {arm, against or arm} <= arms else ""
 
-    return lambda scores: compare.beside_models(outcomes, scores, others, address).html
+    def made(scores: Mapping[str, Any]) -> str:
+        if "tested" in scores:
+            return compare.tests_linked(scores, address).html
+        return compare.beside_models(outcomes, scores, others, address).html
+
+    return made
 
 
 def _staged(
@@ -205,6 +211,7 @@ def _staged(
         elif suffix:
             # the chapter beside it has the same targets
             cell["source"] = re.sub(r"(?m)^\([\w-]+\)=\n", "", cell["source"])
+    notebook["cells"] = list(_joined(notebook["cells"]))
     first = notebook["cells"][0]
     first["source"] = f"{first['source'].partition(chr(10))[2]}\n\n{listed}\n\n{told}"
     head = {"cell_type": "markdown", "metadata": {}, "source": f"# {title}{suffix}\n\n{banner}"}
@@ -212,6 +219,17 @@ def _staged(
     code = {"cell_type": "code", "metadata": {"tags": ["remove-input"]}, "execution_count": None, "source": "..."}
     notebook["cells"][:0] = [head, code | {"outputs": opening}] if opening else [head]
     return json.dumps(notebook)
+
+
+def _joined(cells: Iterable[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+    """Cells, of which code that shows nothing is joined with the code after it: one box to unfold, not several."""
+    silent: list[str] = []
+    for cell, following in pairwise([*cells, {"cell_type": ""}]):
+        if cell["cell_type"] == following["cell_type"] == "code" and not cell["outputs"]:
+            silent.append(cell["source"])
+        else:
+            yield cell | {"source": "\n\n".join([*silent, cell["source"]])}
+            silent = []
 
 
 def _sentence(data: Mapping[str, Any]) -> str:

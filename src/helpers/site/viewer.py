@@ -43,9 +43,10 @@ def _rows(newest: Path, notebook: str, profile: str) -> tuple[pd.DataFrame, dict
     return answers.read(newest), compare.others(notebook, profile)
 
 
-def link(notebook: str, arm: str = "") -> str:
-    """The viewer's address for an experiment, or for one arm of it."""
-    return f"answers.html#nb={notebook}" + (f"&arm={arm}" if arm else "")
+def link(notebook: str, arm: str = "", against: str = "") -> str:
+    """The viewer's address for an experiment, for one arm of it, or for the questions on which two arms disagree."""
+    of = f"&arm={arm}" if arm else ""
+    return f"answers.html#nb={notebook}{of}" + (f"&against={against}&show=disagree" if against else "")
 
 
 def scripts(chapter: Chapter, store: Store) -> tuple[dict[str, Any], dict[str, str]]:
