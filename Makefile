@@ -64,10 +64,10 @@ $(READY): requirements.lock
 	@touch $@
 
 setup: $(READY) ## install what the notebooks and the LLM engine need
-	@$(PY) -m helpers.site.doctor --install $(if $(WITH_BROWSER),--browser)
+	@$(PY) -m publish.doctor --install $(if $(WITH_BROWSER),--browser)
 
 doctor: $(READY) ## say what will be used and why, what is missing, and what mends it
-	@$(PY) -m helpers.site.doctor
+	@$(PY) -m publish.doctor
 
 data: $(READY) ## fetch and verify all data and models; list them with source and licence
 	@$(PY) -m helpers.datasets --fetch
@@ -106,10 +106,10 @@ notebook: $(READY) ## run one notebook, or some: make notebook NB=01_side_effect
 
 REHEARSAL := $(BUILD)/rehearsal
 rehearse: $(READY) ## walk the paper profile's paths at smoke sizes without a GPU, and list what it fills: make rehearse [NB="01_..."]
-	@$(PY) -m helpers.site.rehearse prepare
+	@$(PY) -m publish.rehearse prepare
 	@unset LLM_BASE_URL LLM_MODEL; export MEDRAG_ROOT=$(CURDIR)/$(REHEARSAL); status=0; \
 	 $(MAKE) --no-print-directory -C $(REHEARSAL) PROFILE=paper LLM_MODEL= notebook NB="$(or $(NB),$(NAMES))" || status=$$?; \
-	 $(PY) -m helpers.site.rehearse list || status=$$?; exit $$status
+	 $(PY) -m publish.rehearse list || status=$$?; exit $$status
 
 models: $(READY) ## add columns of further models: make models MODELS=SmolLM2-135M-Instruct [NB="01_... 06_..."]
 	@[ -n "$(MODELS)" ] || { echo "Set MODELS to one model or more: MODELS=\"a b\""; exit 2; }
@@ -122,14 +122,14 @@ compare: $(READY) ## where two models differ: make compare NB=01_side_effects_fo
 
 # Parameters are written at each call, and only touched when something in them changed.
 $(PARAMS)/.written: force | $(READY)
-	@$(PY) -m helpers.site.run parameters --profile $(PROFILE)
+	@$(PY) -m publish.run parameters --profile $(PROFILE)
 $(NAMES:%=$(PARAMS)/%.yml): $(PARAMS)/.written ;
 
 $(EXECUTED)/%.ipynb: notebooks/%.ipynb $(PARAMS)/%.yml
-	@$(PY) -m helpers.site.run notebook $* --profile $(PROFILE) --needs $^
+	@$(PY) -m publish.run notebook $* --profile $(PROFILE) --needs $^
 
 $(BUILD)/dependencies.mk: $(wildcard notebooks/*.ipynb src/*/*.py src/*/*/*.py)
-	@mkdir -p $(BUILD) && $(PYTHON) src/helpers/site/dependencies.py > $@.$$$$ && cksum < $@.$$$$ > $@.sum && mv $@.$$$$ $@
+	@mkdir -p $(BUILD) && $(PYTHON) src/publish/dependencies.py > $@.$$$$ && cksum < $@.$$$$ > $@.sum && mv $@.$$$$ $@
 # read only where notebooks run, so that nothing in them keeps `make stop` from working
 ifneq ($(filter notebooks $(BUILD)/executed/%,$(MAKECMDGOALS)),)
 # damaged, it is made again
@@ -166,18 +166,18 @@ import-answers: $(READY) ## store the replies of a batch: make import-answers FI
 
 reference: $(READY) ## keep this machine's run as the reference that a fresh clone shows
 	@$(PY) -m helpers.results.reference
-	@$(PY) -m helpers.site.book picture book/reference/scoreboard.svg
+	@$(PY) -m publish.book picture book/reference/scoreboard.svg
 
 new-experiment: $(READY) ## begin a notebook of your own: make new-experiment NAME=first_try PAPER=my_paper
-	@$(PY) -m helpers.site.new_experiment --name "$(NAME)" --paper "$(PAPER)"
+	@$(PY) -m publish.new_experiment --name "$(NAME)" --paper "$(PAPER)"
 
 scoreboard: $(READY) ## what became of each paper, or of one: make scoreboard [PAPER=side_effects] [CHECK=1: did a number move?]
-	@$(PY) -m helpers.site.scoreboard $(if $(PAPER),--paper "$(PAPER)") $(if $(CHECK),--check)
+	@$(PY) -m publish.scoreboard $(if $(PAPER),--paper "$(PAPER)") $(if $(CHECK),--check)
 
 # -------------------------------------------------------------------------------------------------------------- book
 SOURCES := $(shell find book data/published data/results notebooks/profiles -type f 2>/dev/null) \
            _config.yml data/registry.yml CITATION.cff compose.yaml slurm.sh \
-           $(wildcard src/helpers/site/*.py src/helpers/results/*.py) src/helpers/registry.py src/helpers/settings.py
+           $(wildcard src/publish/*.py src/helpers/results/*.py) src/helpers/registry.py src/helpers/settings.py
 book: $(BOOK) ## build the book from the runs, or from the kept reference where there is none
 # What the book shows besides files; written at each call, and only touched when something in it changed.
 SHOWN := $(RUN) $(REPOSITORY_URL) $(REPOSITORY_BRANCH)
@@ -185,11 +185,11 @@ $(BUILD)/shown: force
 	@mkdir -p $(BUILD); echo '$(SHOWN)' | cmp -s - $@ || echo '$(SHOWN)' > $@
 # A run's record stands for it: the executed notebook has a rule, and building the book shall run nothing.
 $(BOOK): $(BUILD)/shown $(SOURCES) $(wildcard $(BUILD)/failed/*/*.ipynb $(BUILD)/records/*/*.json) | $(READY)
-	@$(PY) -m helpers.site.book build
+	@$(PY) -m publish.book build
 	@echo "The book is in $@: open it in a browser, or serve it: make serve"
 
 pdf: book ## print the book as one PDF; needs Chromium
-	@$(PY) -m helpers.site.pdf
+	@$(PY) -m publish.pdf
 
 serve: book ## serve the book on http://127.0.0.1:8000, or another PORT
 	@$(PY) -c 'import socket; socket.create_server(("127.0.0.1", $(PORT)))' 2>/dev/null || { \

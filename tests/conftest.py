@@ -24,7 +24,7 @@ os.environ.setdefault("ANSWERS", "stored")
 from helpers import services
 from helpers.services import LlmEndpoint
 from helpers.settings import RESULTS
-from helpers.site import doctor
+from publish import doctor
 
 # how long an example takes depends on what else the machine does, and says nothing of the code
 hypothesis.settings.register_profile("book", deadline=None)

@@ -19,7 +19,6 @@ from helpers.llm import LLM
 from helpers.results.paired import mcnemar
 from helpers.results.published import published
 from helpers.settings import NOTEBOOKS
-from helpers.site import parameters
 from papers.biomedrag import adapted, floors, printed_tests, scorer
 from papers.biomedrag.adapted import training_pairs
 from papers.biomedrag.arms import Asking, triple_line, zero_shot
@@ -29,6 +28,7 @@ from papers.biomedrag.memory import Document, Memory, Shot, chunks, memory_of, p
 from papers.biomedrag.retriever import Retriever, learn, likelihood_prompt
 from papers.biomedrag.scorer import Objective, cosine_scorer, loss_and_gradient, train
 from papers.biomedrag.scoring import parse_triples
+from publish import parameters
 
 LABELS = {"TREATS": "a treatment cures or relieves a disease", "INHIBITS": "one substance blocks another"}
 

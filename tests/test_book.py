@@ -27,7 +27,7 @@ from helpers.results.answers import Answer, Item
 from helpers.results.metrics import Score, proportion
 from helpers.results.outcomes import Outcomes
 from helpers.results.requests import Row, plain, request_key, write as write_requests
-from helpers.site import book, pieces
+from publish import book, pieces
 
 REPOSITORY = Path(__file__).resolve().parents[1]
 CHAPTER = "01_side_effects_forward"
@@ -170,7 +170,7 @@ class Project:
     def command(self, *arguments: str) -> subprocess.CompletedProcess[str]:
         kept = {name: os.environ[name] for name in ("PATH", "HOME", "TMPDIR") if name in os.environ}
         environment = kept | {"MEDRAG_ROOT": str(self.root), "PYTHONPATH": str(REPOSITORY / "src")} | self.settings
-        command = [sys.executable, "-m", "helpers.site.book", *arguments]
+        command = [sys.executable, "-m", "publish.book", *arguments]
         return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300, check=False)
 
     def build(self) -> str:

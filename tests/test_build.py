@@ -17,11 +17,11 @@ from helpers.results.outcomes import Outcomes
 from helpers.results.records import Record
 from helpers.results.requests import Row, Store, plain, request_key
 from helpers.settings import NOTEBOOKS
-from helpers.site import viewer
-from helpers.site.build import Advice, Found, Task, compared, tasks
-from helpers.site.chapters import Chapter
-from helpers.site.pages import Pages
-from helpers.site.run_pages import checked
+from publish import viewer
+from publish.build import Advice, Found, Task, compared, tasks
+from publish.chapters import Chapter
+from publish.pages import Pages
+from publish.run_pages import checked
 
 CHAPTER = "01_side_effects_forward"
 TASK = Task(CHAPTER, "Is it?", "accuracy", {"table": "Table", "llm": "LLM", "few": "LLM, few"}, seconds="seconds")

@@ -10,7 +10,7 @@ from pathlib import Path
 import nbformat
 import pytest
 
-from helpers.site import dependencies
+from publish import dependencies
 
 
 def write(project: Path, name: str, *cells: str) -> Path:
@@ -23,7 +23,7 @@ def write(project: Path, name: str, *cells: str) -> Path:
 
 def rules(project: Path) -> tuple[dict[str, set[str]], str]:
     """What each notebook depends on, and what was said on stderr."""
-    script = [sys.executable, str(project / "src" / "helpers" / "site" / "dependencies.py")]
+    script = [sys.executable, str(project / "src" / "publish" / "dependencies.py")]
     done = subprocess.run(script, capture_output=True, text=True, check=True)
     lines = (line.partition(":") for line in done.stdout.splitlines())
     return {Path(target).stem: set(needed.split()) for target, _, needed in lines}, done.stderr
@@ -101,4 +101,5 @@ def test_a_paper_takes_what_it_shares_from_the_helpers_and_not_from_another_pape
             others = {used for used in dependencies.imported(path.read_text("utf-8")) if used.startswith("papers.")}
             assert {used.split(".")[1] for used in others} <= {paper}, f"{name} imports {sorted(others)}"
         if root == "helpers":
-            assert not any(used.startswith("papers.") for used in dependencies.imported(path.read_text("utf-8"))), name
+            used = dependencies.imported(path.read_text("utf-8"))
+            assert not any(of.startswith(("papers.", "publish.")) for of in used), name

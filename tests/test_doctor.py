@@ -13,7 +13,7 @@ import pytest
 from playwright.sync_api import sync_playwright
 
 from helpers import engine_install, engines, lora, services, settings, training
-from helpers.site import doctor
+from publish import doctor
 
 
 @pytest.fixture(autouse=True)
@@ -172,7 +172,7 @@ def test_a_model_of_a_hub_is_served_and_told_apart_by_its_revision(monkeypatch):
 def test_a_wrong_setting_is_an_error_of_one_line(run_in, project):
     (project / "data" / "registry.yml").write_text("files: {}\n")
     (project / "notebooks" / "profiles" / "laptop.yml").write_text("defaults: {}\n")
-    done = run_in(sys.executable, "-m", "helpers.site.doctor", LLM_ENGINE="ollama")
+    done = run_in(sys.executable, "-m", "publish.doctor", LLM_ENGINE="ollama")
     assert done.returncode == 1
     assert "LLM_ENGINE" in done.stderr
     assert "Traceback" not in done.stdout + done.stderr

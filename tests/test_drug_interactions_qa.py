@@ -26,7 +26,6 @@ from helpers.results.answers import Answer
 from helpers.results.outcomes import Outcomes
 from helpers.services import GraphEndpoint, ServiceError
 from helpers.settings import NOTEBOOKS
-from helpers.site import parameters
 from helpers.vectors import Encoder
 from papers.drug_interactions import (
     answering,
@@ -43,6 +42,7 @@ from papers.drug_interactions.answering import Arm, Evidence
 from papers.drug_interactions.corpora import CAUSES, INTERACTS, Fact
 from papers.drug_interactions.graph import KnowledgeGraph
 from papers.drug_interactions.questions import FORMS, NO, NOT_KNOWN, YES, Asked
+from publish import parameters
 
 BRANDS = {"coumadin": "warfarin", "lasix": "furosemide"}
 FORM = {form.name: form for form in FORMS}

@@ -20,7 +20,7 @@ from matplotlib.figure import Figure
 from helpers.results import figures
 from helpers.results.metrics import Score, proportion
 from helpers.results.paired import Paired
-from helpers.site import pieces
+from publish import pieces
 
 NBSP = "\N{NO-BREAK SPACE}"
 WHITE, DARK = "#ffffff", "#121212"

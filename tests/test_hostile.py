@@ -40,12 +40,12 @@ from helpers.results.answers import Answer, answered
 from helpers.results.metrics import proportion
 from helpers.results.outcomes import Outcomes
 from helpers.results.requests import Store
-from helpers.site import book, build, chapters, pages, pieces, run_pages, scoreboard
 from papers.across_papers.questions import Asked
 from papers.qa_rag import ask as ask_documents
 from papers.qa_rag.answers import Excerpt, Given
 from papers.qa_rag.data import Passage
 from papers.side_effects import ask as ask_graph
+from publish import book, build, chapters, pages, pieces, run_pages, scoreboard
 
 CHAPTER = "01_side_effects_forward"
 HARMLESS = "harmless"

@@ -81,7 +81,7 @@ def setup(
 
     def run(cpu_index: str, **variables: str) -> CompletedProcess[str]:
         code = (
-            "import sys; from helpers import engine_install, engines; from helpers.site import doctor\n"
+            "import sys; from helpers import engine_install, engines; from publish import doctor\n"
             "engine_install._cpu_flags = lambda: {'avx512f'}\n"
             "engine_install.available_memory = lambda: 99 * engine_install.GIB\n"
             "engine_install.has_gpu = lambda: False\n"

@@ -16,7 +16,7 @@ import yaml
 from helpers import settings
 from helpers.engine_install import EMBEDDED_MODELS
 from helpers.settings import NOTEBOOKS
-from helpers.site import dependencies, launch
+from publish import dependencies, launch
 
 REPOSITORY = Path(__file__).resolve().parents[1]
 NAMES = sorted(path.stem for path in NOTEBOOKS.glob("*.ipynb"))
@@ -55,7 +55,7 @@ def opened(folder: Path, notebook: Path, then: str, **variables: str) -> str:
 @pytest.mark.parametrize("name", NAMES)
 def test_every_notebook_has_the_launch_cell_of_today(name: str) -> None:
     content = json.loads((NOTEBOOKS / f"{name}.ipynb").read_text(encoding="utf-8"))
-    assert launch.with_cell(content, name) == content, "run `PYTHONPATH=src .venv/bin/python -m helpers.site.launch`"
+    assert launch.with_cell(content, name) == content, "run `PYTHONPATH=src .venv/bin/python -m publish.launch`"
     assert sum("globals().update(launch.set_up(" in "".join(cell["source"]) for cell in content["cells"]) == 1
 
 

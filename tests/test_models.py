@@ -21,7 +21,7 @@ from helpers.results.figures import SCORES, Html
 from helpers.results.outcomes import Outcomes
 from helpers.results.requests import StoreError
 from helpers.settings import of_model, run_name, settings
-from helpers.site import book
+from publish import book
 
 GOLD = [True, False] * 6
 FIRST = [True] * 12

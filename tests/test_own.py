@@ -21,8 +21,8 @@ from hypothesis import example, given, settings, strategies as st
 from test_graph import users_server
 
 from helpers.services import LlmEndpoint
-from helpers.site import new_experiment
 from papers.side_effects import own_table
+from publish import new_experiment
 
 REPOSITORY = Path(__file__).resolve().parents[1]
 NAME = "Reader/Own-1B"
@@ -210,7 +210,7 @@ def test_a_table_in_utf_16_that_says_so_is_read(tmp_path: Path) -> None:
 
 def begin(checkout: Path, name: str, paper: str) -> subprocess.CompletedProcess[str]:
     arguments = ["--name", name, "--paper", paper]
-    code = "import sys; from helpers.settings import told; from helpers.site import new_experiment as n\n"
+    code = "import sys; from helpers.settings import told; from publish import new_experiment as n\n"
     return run_python(checkout, f"{code}sys.exit(told(lambda: n.main({arguments})))", checkout)
 
 
@@ -233,7 +233,7 @@ def test_a_new_experiment_passes_lint_and_has_its_place_in_the_book(bare: Path) 
         assert ruff.returncode == 0, ruff.stdout
 
     profiles = "('smoke', 'laptop', 'paper')"
-    code = f"from helpers.site import book, run; [run.write_parameters(p) for p in {profiles}]; book.stage()"
+    code = f"from publish import book, run; [run.write_parameters(p) for p in {profiles}]; book.stage()"
     staged = run_python(bare, code, bare)
     assert staged.returncode == 0, staged.stderr[-3000:]
     pages = bare / "_build" / "book-src"
@@ -251,7 +251,7 @@ def test_a_new_experiment_runs_in_smoke_and_stands_in_the_book_as_a_sample(bare:
     [path] = (bare / "notebooks").glob("*_own_paper_first_try.ipynb")
     steps = f"run.write_parameters('smoke'); run.execute({path.stem!r}, 'smoke'); book.stage()"
     server = {"LLM_BASE_URL": small_llm.base_url, "LLM_MODEL": small_llm.model, "LLM_API_KEY": small_llm.api_key}
-    ran = run_python(bare, f"from helpers.site import book, run; {steps}", bare, PROFILE="smoke", **server)
+    ran = run_python(bare, f"from publish import book, run; {steps}", bare, PROFILE="smoke", **server)
     assert ran.returncode == 0, ran.stderr[-3000:]
     record = json.loads((bare / "_build" / "records" / "smoke" / f"{path.stem}.json").read_text())
     assert record["sample"] is True

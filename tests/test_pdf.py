@@ -8,7 +8,7 @@ import pytest
 from pypdf import PdfReader, PdfWriter
 
 from helpers.settings import told
-from helpers.site import doctor, pdf
+from publish import doctor, pdf
 
 CONTENTS = {
     "root": "index",

@@ -12,7 +12,7 @@ from helpers import registry
 from helpers.results import published, records
 from helpers.results.published import Number
 from helpers.settings import NOTEBOOKS, RESULTS
-from helpers.site import pages, scoreboard
+from publish import pages, scoreboard
 
 PAPERS = published.papers()
 NUMBERS = [pytest.param(number, id=number.id) for paper in PAPERS for number in published.published(paper).numbers]

@@ -22,7 +22,7 @@ from helpers.results.metrics import Score, proportion
 from helpers.results.outcomes import Outcomes
 from helpers.results.published import RecordError, UnknownId
 from helpers.settings import ROOT, settings
-from helpers.site import pieces, scoreboard
+from publish import pieces, scoreboard
 
 TOY = """
 paper: toy

@@ -10,8 +10,8 @@ import yaml
 
 from helpers.engine_install import EMBEDDED_MODELS
 from helpers.settings import NOTEBOOKS, read_profile
-from helpers.site import rehearse, scoreboard
-from helpers.site.parameters import declared
+from publish import rehearse, scoreboard
+from publish.parameters import declared
 
 SMALLEST = "SmolLM2-135M-Instruct"
 

@@ -25,7 +25,7 @@ from nbclient.exceptions import DeadKernelError
 from helpers.results import records, reference
 from helpers.results.requests import StoreError
 from helpers.settings import NOTEBOOKS, PROFILES
-from helpers.site import dependencies, parameters, run
+from publish import dependencies, parameters, run
 
 PUBLISHED = """
 paper: demo
@@ -95,7 +95,7 @@ def test_notebooks_are_stored_without_outputs():
 
 def test_no_run_of_this_machine_has_left_the_kept_reference():
     """A number that moved beyond its tolerance fails the tests, and is named."""
-    check = [sys.executable, "-m", "helpers.site.scoreboard", "--check", "--profile", "laptop"]
+    check = [sys.executable, "-m", "publish.scoreboard", "--check", "--profile", "laptop"]
     environment = {**os.environ, "COLUMNS": "200", "PYTHONPATH": str(NOTEBOOKS.parent / "src")}
     done = subprocess.run(check, capture_output=True, text=True, env=environment, check=False)
     if done.returncode == 2:
@@ -107,7 +107,7 @@ def test_a_helper_used_through_another_is_a_dependency(tmp_path):
     used = dependencies.used_modules(NOTEBOOKS / "01_side_effects_forward.ipynb")
     helpers = {f"helpers.{name}" for name in ("llm", "services", "engines", "settings")}
     assert {"papers.side_effects.forward", *helpers} <= set(used)
-    assert "helpers.site.book" not in used
+    assert "publish.book" not in used
     assert not {name for name in used if name.startswith(("papers.clinical_notes", "papers.drug_interactions"))}
 
 
@@ -183,7 +183,7 @@ def test_a_run_whose_record_is_missing_or_was_set_aside_is_not_kept_and_said(tmp
 )
 def test_a_misspelt_parameter_or_section_is_named(demo, run_in, profile, said):
     (demo / "notebooks" / "profiles" / "smoke.yml").write_text(yaml.safe_dump(profile))
-    done = run_in(sys.executable, "-m", "helpers.site.run", "parameters", "--profile", "smoke")
+    done = run_in(sys.executable, "-m", "publish.run", "parameters", "--profile", "smoke")
     assert done.returncode == 1
     assert said in done.stderr
 
@@ -198,7 +198,7 @@ def test_an_unknown_profile_is_named(demo, run_in):
 def test_a_notebook_without_parameters_cell_is_named(demo, run_in):
     path = demo / "notebooks" / "01_demo_first.ipynb"
     path.write_text(path.read_text().replace('"parameters"', '"other"'))
-    done = run_in(sys.executable, "-m", "helpers.site.run", "parameters", "--profile", "smoke")
+    done = run_in(sys.executable, "-m", "publish.run", "parameters", "--profile", "smoke")
     assert "needs one cell tagged `parameters`" in done.stderr
 
 

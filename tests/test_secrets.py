@@ -28,7 +28,7 @@ from helpers.results import figures, record
 from helpers.results.provenance import scrubbed
 from helpers.services import GraphEndpoint, LlmEndpoint
 from helpers.settings import PublicError, SettingsError, public
-from helpers.site import chapters, doctor, pages
+from publish import chapters, doctor, pages
 
 CLOSED = "127.0.0.1:9"
 SECRETS = {
@@ -131,7 +131,7 @@ def errors() -> list[type[Exception]]:
             continue  # a program of another environment
         for thing in content.values():
             own = isinstance(thing, type) and issubclass(thing, Exception) and thing.__module__ == module.name
-            if own and module.name not in ("helpers.llm", "helpers.site.launch"):
+            if own and module.name not in ("helpers.llm", "publish.launch"):
                 found[f"{module.name}.{thing.__name__}"] = thing
     return list(found.values())
 
@@ -270,7 +270,7 @@ def test_what_a_notebook_shows_and_how_it_fails_is_kept_and_told_without_secrets
     environment = os.environ | SECRETS | {"MEDRAG_ROOT": str(project), "PYTHONPATH": str(project / "src")}
     said = ""
     for arguments in (["parameters"], ["notebook", "01_demo_first"]):
-        command = [sys.executable, "-m", "helpers.site.run", *arguments, "--profile", "smoke"]
+        command = [sys.executable, "-m", "publish.run", *arguments, "--profile", "smoke"]
         done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300, check=False)
         said += done.stdout + done.stderr
     kept = next((project / "_build").glob("*/smoke/01_demo_first.ipynb")).read_text(encoding="utf-8")

@@ -11,8 +11,8 @@ from test_book import CHAPTER, notebook, save_record, write
 
 from helpers.results import records
 from helpers.results.records import TESTED, Verdict
-from helpers.site import book
-from helpers.site.chapters import Chapter
+from publish import book
+from publish.chapters import Chapter
 
 REPOSITORY = Path(__file__).resolve().parents[1]
 PAGES = [*(REPOSITORY / "book").glob("*.md"), *(REPOSITORY / name for name in ("README.md", "CONTRIBUTING.md"))]

@@ -1,6 +1,6 @@
 """Sphinx extension: where the book's buttons lead.
 
-The repository's address is what `helpers.site.launch.repository_url` finds; without one, a page has no launch, edit or
+The repository's address is what `publish.launch.repository_url` finds; without one, a page has no launch, edit or
 repository button. The pages are staged copies, so a button leads to the file that a reader can edit or run:
 `notebooks/<name>.ipynb`, `book/<page>.md`.
 """
@@ -14,7 +14,7 @@ from typing import Any
 from sphinx.application import Sphinx
 from sphinx.config import Config
 
-from helpers.site.launch import repository_url
+from publish.launch import repository_url
 
 BRANCH = os.environ.get("REPOSITORY_BRANCH", "main")
 

@@ -210,9 +210,9 @@ def _rows() -> Iterator[tuple[str, Callable[[Bench], None]]]:
         (ASK, "ANSWERS", "stored-only", "not stored"),
         (FETCH, "DATA_MIRROR", "/no/such/folder", "DATA_MIRROR"),
         (BOARD, "PROFILE", "huge", "huge"),
-        (_python("helpers.site.scoreboard"), "PROFILE", "huge", "PROFILE"),
+        (_python("publish.scoreboard"), "PROFILE", "huge", "PROFILE"),
         (_python("helpers.results.show", "01_demo_small"), "PROFILE", "huge", "PROFILE"),
-        (_python("helpers.site.run", "parameters", "--profile", "huge"), "ANSWERS", "stored", "huge"),
+        (_python("publish.run", "parameters", "--profile", "huge"), "ANSWERS", "stored", "huge"),
         (_python("helpers.services", "start", "grpah"), "ANSWERS", "stored", "graph"),
     ):
         quiet = _quietly(job) if job is ASK else job

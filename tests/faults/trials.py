@@ -374,7 +374,7 @@ def _several(
 K, F, R, D, C, T = "kill -9", "full disk", "read-only", "damaged file", "clock", "at once"
 TRIALS = [
     *_several(K, "make", 4, kill(NOTEBOOK)),
-    *_several(K, "runner", 3, kill(NOTEBOOK, "helpers.site.run notebook")),
+    *_several(K, "runner", 3, kill(NOTEBOOK, "publish.run notebook")),
     *_several(K, "kernel", 5, kill(NOTEBOOK, "ipykernel_launcher"), fast=1),
     *_several(K, "all of make", 5, kill(NOTEBOOK, "everything")),
     *_several(K, "asking", 6, kill(ASK), fast=1),

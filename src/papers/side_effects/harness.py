@@ -12,8 +12,8 @@ import yaml
 
 from helpers import datasets
 from helpers.settings import BUILD, NOTEBOOKS, settings, told
-from helpers.site.parameters import declared, parameters
 from papers.side_effects import corpus, forward
+from publish.parameters import declared, parameters
 
 NOTEBOOK: Final = "01_side_effects_forward"
 TASK: Final = "side_effects_forward_closed_book"

@@ -1,7 +1,7 @@
 """Runs a notebook headless: resolves its parameters from a profile, executes it by papermill, keeps what it leaves.
 
-python -m helpers.site.run parameters --profile laptop      write _build/params/laptop/*.yml, touching only what changed
-python -m helpers.site.run notebook NB --profile laptop     execute one notebook
+python -m publish.run parameters --profile laptop      write _build/params/laptop/*.yml, touching only what changed
+python -m publish.run notebook NB --profile laptop     execute one notebook
 """
 
 import argparse
@@ -25,8 +25,8 @@ from helpers import registry
 from helpers.results import records
 from helpers.results.published import paper_of
 from helpers.settings import BUILD, NOTEBOOKS, PUBLISHED, RESULTS, ROOT, public, refused, run_name, settings, told
-from helpers.site.chapters import read_notebook
-from helpers.site.parameters import check_profile, parameters
+from publish.chapters import read_notebook
+from publish.parameters import check_profile, parameters
 
 KERNEL_SECONDS = 300  # that a kernel may take to answer; on a machine where everything waits, a minute is not enough
 CLOCK_SLACK = 60.0  # seconds by which clocks of a machine and of its disk may differ
@@ -169,7 +169,7 @@ def execute(notebook: str, profile: str, needs: Sequence[Path] = ()) -> int:
 
 def _time_left(profile: str, notebooks: Sequence[str]) -> str:
     """The time that the notebooks which have not run yet took in the reference run; empty where there is none."""
-    from helpers.site.pieces import duration  # noqa: PLC0415  # and pandas, which writing parameters should not cost
+    from publish.pieces import duration  # noqa: PLC0415  # and pandas, which writing parameters should not cost
 
     waiting = [RESULTS / profile / f"{n}.json" for n in notebooks if not _left("executed", n, profile).exists()]
     seconds = sum(json.loads(path.read_text("utf-8"))["seconds"] for path in waiting if path.exists())
@@ -246,7 +246,7 @@ def _hide_secrets(executed: Path) -> None:
 
 def main(arguments: list[str] | None = None) -> int:
     """The command line."""
-    parser = argparse.ArgumentParser(prog="python -m helpers.site.run", description="Run notebooks headless.")
+    parser = argparse.ArgumentParser(prog="python -m publish.run", description="Run notebooks headless.")
     commands = parser.add_subparsers(dest="command", required=True)
     for sub in (commands.add_parser("parameters"), commands.add_parser("notebook")):
         sub.add_argument("--profile", default=os.environ.get("PROFILE", "laptop"))

@@ -14,10 +14,10 @@ from helpers.results.outcomes import Outcomes
 from helpers.results.published import Basis, published
 from helpers.results.records import Record, Verdict
 from helpers.settings import RESULTS, ROOT, Settings
-from helpers.site import viewer
-from helpers.site.chapters import Chapter, read_notebook
-from helpers.site.launch import repository_url
-from helpers.site.pieces import answering, digits, duration, fine_print, link_to, table
+from publish import viewer
+from publish.chapters import Chapter, read_notebook
+from publish.launch import repository_url
+from publish.pieces import answering, digits, duration, fine_print, link_to, table
 
 QUICK: Final = 10_000  # tokens a second, in and out, by which the page on scale counts a server that was not measured
 ORIGINS: Final = {"yours": "your run", "reference": "reference run", "none": "not run yet"}

@@ -11,11 +11,11 @@ from helpers.results.markup import Markup, escape
 from helpers.results.published import Kind, papers as declared_papers, published
 from helpers.results.records import TESTED, UNTESTED
 from helpers.results.requests import RELEASED, Store, working
-from helpers.site import build, pieces, viewer
-from helpers.site.chapters import Chapter, PageError, shown_profile
-from helpers.site.pieces import Measured, fine_print, folded, link_to, sortable, spaced, table, verdict
-from helpers.site.run_pages import ORIGINS, Checked, RunPages, checked
-from helpers.site.scoreboard import BY, ledger, models, scoreboard
+from publish import build, pieces, viewer
+from publish.chapters import Chapter, PageError, shown_profile
+from publish.pieces import Measured, fine_print, folded, link_to, sortable, spaced, table, verdict
+from publish.run_pages import ORIGINS, Checked, RunPages, checked
+from publish.scoreboard import BY, ledger, models, scoreboard
 
 # in the order of the book: subject, and key in `book/references.bib`
 PAPERS: Final = {

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from helpers.settings import NOTEBOOKS, SettingsError, read_profile, settings
-from helpers.site.chapters import read_notebook
+from publish.chapters import read_notebook
 
 
 def declared(notebook: Path) -> dict[str, Any]:

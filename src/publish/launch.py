@@ -1,7 +1,7 @@
 """Lets a notebook run where nothing is set up: alone on Colab, on Binder, in an editor.
 
 Each notebook holds the same short cell, which does nothing where the helpers can be imported.
-`PYTHONPATH=src .venv/bin/python -m helpers.site.launch` writes it into every notebook. Standard library only at import.
+`PYTHONPATH=src .venv/bin/python -m publish.launch` writes it into every notebook. Standard library only at import.
 """
 
 import importlib.metadata
@@ -17,7 +17,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-ROOT = Path(os.environ.get("MEDRAG_ROOT", Path(__file__).resolve().parents[3]))
+ROOT = Path(os.environ.get("MEDRAG_ROOT", Path(__file__).resolve().parents[2]))
 CELL_ID = "launch"
 
 CELL = """\
@@ -37,7 +37,7 @@ if importlib.util.find_spec("helpers") is None:
         root.exists() or subprocess.run(["git", "clone", "-q", "--depth=1", url, root], check=True)
         os.environ.setdefault("PROFILE", "smoke")
     sys.path.insert(0, str(root / "src"))
-    from helpers.site import launch
+    from publish import launch
 
     globals().update(launch.set_up("{notebook}"))"""
 
@@ -64,7 +64,7 @@ def set_up(notebook: str) -> dict[str, Any]:
     if profile == "smoke" and not (ROOT / ".venv-llm").exists():
         # llama.cpp is a small fetch; vLLM is gigabytes
         os.environ.setdefault("LLM_ENGINE", "llamacpp")
-    from helpers.site import parameters  # noqa: PLC0415  # needs packages that may have been installed just now
+    from publish import parameters  # noqa: PLC0415  # needs packages that may have been installed just now
 
     values = parameters.parameters(notebook, profile)
     sys.stderr.write(f"Profile {profile}: {values}. For other sizes, assign to these names in a cell of your own.\n")

@@ -20,9 +20,9 @@ from helpers.results.outcomes import Comparison, Outcomes
 from helpers.results.records import Record
 from helpers.results.requests import Store
 from helpers.settings import ROOT, public
-from helpers.site import viewer
-from helpers.site.chapters import Chapter
-from helpers.site.pieces import fine_print, for_screens, link_to, sortable, table
+from publish import viewer
+from publish.chapters import Chapter
+from publish.pieces import fine_print, for_screens, link_to, sortable, table
 
 LEVEL: Final = 0.05  # below this adjusted p one method is called better
 COLOURS: Final = {"simple": "#125ee0", "neither": "#808080", "other": "#c35410"}

@@ -213,7 +213,7 @@ _COLOURS = {"agrees": "green", "differs": "red", "undecided": "magenta", "SAMPLE
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Print what became of each paper, or of one; with `--check` the drift: 1 if any, 2 if nothing to compare."""
-    parser = argparse.ArgumentParser(prog="python -m helpers.site.scoreboard", description="Printed, rescored, rerun.")
+    parser = argparse.ArgumentParser(prog="python -m publish.scoreboard", description="Printed, rescored, rerun.")
     parser.add_argument("--paper", choices=papers(), help="every number and claim of this paper")
     parser.add_argument("--profile", choices=get_args(Profile), default=settings().profile)
     parser.add_argument("--check", action="store_true", help="exit 1 if a number drifted from the reference")

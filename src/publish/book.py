@@ -1,7 +1,7 @@
 """Builds the book: stages pages and notebooks, runs Jupyter Book with warnings as errors, and looks the result over.
 
-python -m helpers.site.book build                 _build/html/index.html (or: make book)
-python -m helpers.site.book picture FILE.svg      the scoreboard's picture alone, for pages elsewhere
+python -m publish.book build                 _build/html/index.html (or: make book)
+python -m publish.book picture FILE.svg      the scoreboard's picture alone, for pages elsewhere
 
 Here an errored notebook, an unknown key of `_config.yml` and a page that loads something from elsewhere are errors.
 """
@@ -31,10 +31,10 @@ from helpers.results.outcomes import Outcomes
 from helpers.results.published import RecordError
 from helpers.results.records import Record
 from helpers.settings import BUILD, ROOT, told
-from helpers.site import viewer
-from helpers.site.chapters import Chapter, PageError, chapters, heading, read_notebook
-from helpers.site.pages import Pages
-from helpers.site.pieces import findings, run_line
+from publish import viewer
+from publish.chapters import Chapter, PageError, chapters, heading, read_notebook
+from publish.pages import Pages
+from publish.pieces import findings, run_line
 
 BOOK: Final = ROOT / "book"
 STAGED: Final = BUILD / "book-src"
@@ -104,7 +104,7 @@ def stage() -> None:
             try:
                 page = environment.from_string(path.read_text(encoding="utf-8")).render(pages.functions())
             except (jinja2.TemplateError, PageError, RecordError, TypeError) as error:
-                told = f"{error}. The functions of a page are in helpers.site.pages."
+                told = f"{error}. The functions of a page are in publish.pages."
                 raise PageError(f"book/{place.as_posix()}: {told}") from error
             files[place.as_posix()] = page
     files["_toc.yml"] = yaml.safe_dump(_contents(every, titles), sort_keys=False)
@@ -311,7 +311,7 @@ def check_site(site: Path) -> Iterator[str]:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """The command line."""
-    parser = argparse.ArgumentParser(prog="python -m helpers.site.book", description="Build the book.")
+    parser = argparse.ArgumentParser(prog="python -m publish.book", description="Build the book.")
     commands = parser.add_subparsers(dest="command", required=True)
     commands.add_parser("build", help="the whole book, under _build/html")
     commands.add_parser("picture", help="the scoreboard's picture alone").add_argument("file", type=Path)

@@ -1,6 +1,6 @@
 """Says what a run will use and why, what is missing, and the line that mends it.
 
-python -m helpers.site.doctor [--install] [--browser]
+python -m publish.doctor [--install] [--browser]
 """
 
 import argparse
@@ -23,7 +23,7 @@ from rich.table import Table
 from helpers import datasets, engine_install, registry, services
 from helpers.engine_install import GIB
 from helpers.settings import BUILD, NOTEBOOKS, ROOT, PublicError, profile_model, public, settings, told
-from helpers.site import parameters
+from publish import parameters
 
 DISK_NEEDED = 12  # GiB that engine, weights and indexes of the laptop profile take together, with room
 ENCODERS = ("encoder", "reranker_encoder", "cross_encoder", "reranker")  # parameters that name an encoder
@@ -183,7 +183,7 @@ def findings() -> list[Finding]:
 
 def main(arguments: list[str] | None = None) -> int:
     """The command line."""
-    parser = argparse.ArgumentParser(prog="python -m helpers.site.doctor", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m publish.doctor", description=__doc__)
     parser.add_argument("--install", action="store_true", help="install the LLM engine that the settings ask for")
     parser.add_argument("--browser", action="store_true", help="install Chromium for the tests, if there is none")
     options, console, s = parser.parse_args(arguments), Console(), settings()

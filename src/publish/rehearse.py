@@ -1,7 +1,7 @@
 """A rehearsal of the paper profile on a small machine: its paths at smoke sizes, and what of its promises they fill.
 
-python -m helpers.site.rehearse prepare   make a project of links in _build/rehearsal, with a profile `paper` of its own
-python -m helpers.site.rehearse list      each printed number that a rerun is promised for: filled or not, and why
+python -m publish.rehearse prepare   make a project of links in _build/rehearsal, with a profile `paper` of its own
+python -m publish.rehearse list      each printed number that a rerun is promised for: filled or not, and why
 """
 
 import argparse
@@ -15,8 +15,8 @@ import yaml
 
 from helpers.results.published import papers, published
 from helpers.settings import BUILD, NOTEBOOKS, ROOT, read_profile, told
-from helpers.site.parameters import declared
 from helpers.vectors import DEFAULT_ENCODER
+from publish.parameters import declared
 
 FOLDER = BUILD / "rehearsal"
 STEPS = 2  # of every training
@@ -59,7 +59,7 @@ def prepare() -> None:
 
 def promised() -> pd.DataFrame:
     """Every printed number that a rerun is promised for: id, whether it is filled, and with what or why not."""
-    from helpers.site.scoreboard import scoreboard  # noqa: PLC0415  # a second, which preparing should not cost
+    from publish.scoreboard import scoreboard  # noqa: PLC0415  # a second, which preparing should not cost
 
     ids = {number.id for paper in papers() for number in published(paper).numbers if not number.why_no_rerun}
     board = scoreboard(profile="paper")
@@ -71,7 +71,7 @@ def promised() -> pd.DataFrame:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """The command line."""
-    parser = argparse.ArgumentParser(prog="python -m helpers.site.rehearse", description="Rehearse the paper profile.")
+    parser = argparse.ArgumentParser(prog="python -m publish.rehearse", description="Rehearse the paper profile.")
     parser.add_argument("do", choices=("prepare", "list"))
     if parser.parse_args(arguments).do == "prepare":
         prepare()

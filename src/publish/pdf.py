@@ -12,8 +12,8 @@ from pypdf import PdfReader, PdfWriter
 from tqdm import tqdm
 
 from helpers.settings import BUILD, PublicError, told
-from helpers.site.book import SITE, STAGED
-from helpers.site.doctor import GET_CHROMIUM, browser
+from publish.book import SITE, STAGED
+from publish.doctor import GET_CHROMIUM, browser
 
 PDF = BUILD / "book.pdf"
 SECONDS = 120  # that Chromium may take for one page

@@ -15,7 +15,7 @@ import pandas as pd
 from helpers.results import answers, compare, figures
 from helpers.results.requests import Row, Store
 from helpers.settings import public
-from helpers.site.chapters import Chapter
+from publish.chapters import Chapter
 
 PART: Final = 250_000  # characters of a part at most, unless one question alone has more
 SHARED: Final = 60  # characters from which a text that occurs again is stored once for its part

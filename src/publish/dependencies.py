@@ -1,6 +1,6 @@
 """Which helpers and kept data files each notebook uses, as rules for make.
 
-Standard library only, for it runs before anything is set up: python3 src/helpers/site/dependencies.py
+Standard library only, for it runs before anything is set up: python3 src/publish/dependencies.py
 """
 
 import ast
@@ -9,7 +9,7 @@ import re
 import sys
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[3]
+ROOT = Path(__file__).resolve().parents[2]
 SOURCE = ROOT / "src"
 # without `launch`, for no number depends on how a notebook was opened
 FILES = [path for path in SOURCE.rglob("*.py") if path.name not in {"__init__.py", "launch.py"}]

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Final
 
 from helpers.settings import NOTEBOOKS, PROFILES, PUBLISHED, ROOT, PublicError, told
-from helpers.site import launch
+from publish import launch
 
 TEMPLATE: Final = NOTEBOOKS / "template"
 CONTENTS: Final = ROOT / "book" / "_toc.yml"
@@ -66,7 +66,7 @@ def with_place(contents: str, notebook: str, paper: str) -> str:
 
 def main(arguments: list[str] | None = None) -> int:
     """The command line."""
-    parser = argparse.ArgumentParser(prog="python -m helpers.site.new_experiment", description="Begin an experiment.")
+    parser = argparse.ArgumentParser(prog="python -m publish.new_experiment", description="Begin an experiment.")
     parser.add_argument("--name", required=True)
     parser.add_argument("--paper", required=True)
     options = parser.parse_args(arguments)
