@@ -201,6 +201,8 @@ def _staged(
                     )
                 if (scores := output.get("data", {}).pop(SCORES, None)) and columns:
                     output["data"]["text/html"] = columns(scores)
+                if text := "".join(output.get("data", {}).get("text/markdown", "")):
+                    output["data"]["text/markdown"] = re.sub(r"(?<=\d) (?=%)", "\N{NO-BREAK SPACE}", text)
                 if said := _sentence(output.get("data", {})):
                     output["data"] = {"text/html": f"<p>{escape(said)}</p>"}
                 if listed and CLAIMS in "".join(output.get("data", {}).get("text/html", "")):

@@ -294,15 +294,14 @@ def summary(run: Run, out: Outcomes, names: Sequence[str], floors: Sequence[str]
         points = figures.points_text(gained.value, gained.low, gained.high)
         gains.append(f"{points} points on **{name}** (n = {gained.n})")
         score = of.score("f1", best)
-        others.append(
-            f"{figures.number(score.value)} on **{name}** ({of.label(best)}, n = {score.n:,}; printed for LLaMA2 13B + "
-            f"BiomedRAG: {printed.replace('%', ' %')})"
-        )
+        reaches = f"{figures.number(score.value)} on **{name}** ({of.label(best)}, n = {score.n:,}"
+        others.append(f"{reaches}; printed: {printed.replace('%', ' %')})")
     helps, higher = (f"helps the prompted model on {helped} of {len(names)} data sets", f"higher F1 on {beaten}")
     if len(names) == 1:
         helps = f"{'helps' if helped else 'does not measurably help'} the prompted model"
         higher = f"{'higher' if beaten else 'lower'} F1"
     return (
         f"**Retrieval by BiomedRAG {helps}; a method without a language model has the {higher}.** It changes the F1 of "
-        f"{model} by {', '.join(gains)}. Without a language model, F1 reaches {', '.join(others)}."
+        f"{model} by {', '.join(gains)}. Without a language model, F1 reaches {', '.join(others)}. Printed are the "
+        "F1 of LLaMA2 13B with BiomedRAG."
     )

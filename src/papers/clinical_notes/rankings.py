@@ -236,5 +236,5 @@ def _against_parts(outcomes: Outcomes) -> tuple[str, dict[str, str]]:
     for c in outcomes.against([("hybrid", arm) for arm in ("semantic", "lexical", "reranker")], MAIN):
         better = "better than" if c.test.difference > 0 else "worse than"
         verdict = verdicts[outcomes.label(c.second)] = better if c.p < ALPHA else "not distinguishable from"
-        found[verdict].append(f"{outcomes.label(c.second)} ({figures.score_text(c.scores[1])})")
+        found[verdict].append(f"{outcomes.label(c.second)} ({figures.number(c.scores[1].value)})")
     return "; ".join(f"{verdict} {' and '.join(names)}" for verdict, names in found.items() if names), verdicts

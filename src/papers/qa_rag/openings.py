@@ -24,9 +24,9 @@ def retrieval(outcomes: Outcomes) -> str:
     )
     return (
         f"**In the authors' own passages, searching with a generated answer {guess} searching with the question, and "
-        f"searching with both {both} the generated answer alone.** Share of the {scores['question'].n} test questions "
-        f"whose FDA answer is verbatim in one of the released six passages: {released}. In the rerun, on a smaller "
-        f"corpus, {main}{here.label(most)} finds most: {figures.score_text(scores[most])}."
+        f"searching with both {both} the generated answer alone.** Of {scores['question'].n} FDA answers, the six "
+        f"passages hold verbatim: {released}. In the rerun, on a smaller corpus, {main}{here.label(most)} finds most: "
+        f"{figures.score_text(scores[most])}."
     )
 
 
