@@ -373,6 +373,29 @@ def test_an_encoder_that_remembers_gives_the_same_vectors_and_encodes_no_text_tw
     assert remembering.encode([], progress=False).shape == (0, inner.dimension)
 
 
+def test_vectors_of_many_texts_are_stored_for_the_next_run_and_made_again_if_damaged(minilm, tmp_path, monkeypatch):
+    monkeypatch.setattr(vectors, "VECTORS", tmp_path)
+    monkeypatch.setattr(vectors, "KEPT_FROM", 3)
+    texts = ["nausea", "rash", "fever", "nausea " * 300]
+    first = vectors.Remembering(minilm).encode(texts, progress=False)
+    (stored,) = tmp_path.glob(f"*/{vectors.FILE}")
+
+    def next_run(*texts):
+        remembering = vectors.Remembering(minilm)
+        return remembering.encode(texts, progress=False), remembering.truncated
+
+    with monkeypatch.context() as patch:
+        patch.setattr(minilm, "_encode", None)  # encodes nothing
+        again, truncated = next_run(*texts)
+        np.testing.assert_array_equal(again, first)
+        assert truncated == 1
+        with pytest.raises(TypeError):
+            next_run("nausea", "rash", "fever", "headache")
+    stored.write_bytes(stored.read_bytes()[:-9] + b"\0" * 9)
+    again, _ = next_run(*texts)
+    np.testing.assert_allclose(again, first, atol=1e-6)
+
+
 @pytest.mark.timeout(60)
 def test_an_encoder_can_be_dropped_right_after_its_work():
     """It hung now and then: a thread of its own waited for the interpreter, and its end waited for that thread."""

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import lru_cache
 from importlib.metadata import version
+from pathlib import Path
 from queue import SimpleQueue
 from typing import Any
 
@@ -22,8 +23,8 @@ import numpy.typing as npt
 from tokenizers import Tokenizer
 from tqdm import tqdm
 
-from helpers import datasets
-from helpers.settings import PublicError
+from helpers import datasets, training
+from helpers.settings import DERIVED, PublicError
 
 # OpenVINO reports its use to its maker on import if this package can be imported; without it, it takes its own stub.
 sys.modules["openvino_telemetry"] = None  # type: ignore[assignment]
@@ -40,6 +41,9 @@ INSTALL = ".venv/bin/python -m pip install -e '.[encoders]'"
 """The line, typed in the project's folder, that brings what models from a hub need."""
 BATCH_TOKENS = 2048  # tokens per batch of one thread: enough to keep it busy, few enough to stay in its cache
 TOKENISED_AT_ONCE = 8192
+VECTORS = DERIVED / "vectors"
+FILE = "vectors.npz"
+KEPT_FROM = 256
 MATCHING_LAYERS = {"microsoft/deberta-xlarge-mnli": 40}
 """The layer whose token vectors BERTScore takes, where its authors tuned one on human judgements (WMT16)."""
 
@@ -233,7 +237,10 @@ class SentenceTransformers(Encoder):
 
 
 class Remembering(Encoder):
-    """Another encoder's vectors, each text encoded once however often it is asked for."""
+    """Another encoder's vectors, each text encoded once however often it is asked for.
+
+    Those of `KEPT_FROM` new texts or more are stored, for the next run that encodes the same with the same weights.
+    """
 
     def __init__(self, inner: Encoder) -> None:
         """Begin with nothing remembered."""
@@ -244,10 +251,29 @@ class Remembering(Encoder):
 
     def _encode(self, texts: list[str], progress: bool) -> tuple[Floats, Flags]:
         if new := [text for text in texts if text not in self._known]:
-            self._known |= dict(zip(new, zip(*self._inner._encode(new, progress), strict=True), strict=True))
+            self._known |= dict(zip(new, zip(*self._stored(new, progress), strict=True), strict=True))
         found = [self._known[text] for text in texts]
         vectors = np.array([vector for vector, _ in found], dtype=np.float32).reshape(-1, self.dimension)
         return vectors, np.array([cut for _, cut in found], dtype=np.bool_)
+
+    def _stored(self, texts: list[str], progress: bool) -> tuple[Floats, Flags]:
+        if len(texts) < KEPT_FROM:
+            return self._inner._encode(texts, progress)
+
+        def load(folder: Path) -> tuple[Floats, Flags]:
+            training.read_log(folder, FILE)
+            with np.load(folder / FILE) as kept:
+                return kept["vectors"], kept["cut"]
+
+        def make(folder: Path) -> tuple[Floats, Flags]:
+            vectors, cut = self._inner._encode(texts, progress)
+            with training.replacing(folder) as part:
+                part.mkdir()
+                np.savez(part / FILE, vectors=vectors, cut=cut)
+                training.write_log(part, FILE, {"engine": self.engine})
+            return vectors, cut
+
+        return training.kept(VECTORS, self.name, [self.digest, text_digest(texts)], load, make)
 
     def _cut(self, texts: list[str]) -> Flags:
         return self._inner._cut(texts)

@@ -302,6 +302,6 @@ def summary(run: Run, out: Outcomes, names: Sequence[str], floors: Sequence[str]
         higher = f"{'higher' if beaten else 'lower'} F1"
     return (
         f"**Retrieval by BiomedRAG {helps}; a method without a language model has the {higher}.** It changes the F1 of "
-        f"{model} by {', '.join(gains)}. Without a language model, F1 reaches {', '.join(others)}. Printed are the "
-        "F1 of LLaMA2 13B with BiomedRAG."
+        f"{model} by {', '.join(gains)}. Without a language model, F1 reaches {', '.join(others)}; printed are "
+        "those of LLaMA2 13B with BiomedRAG."
     )
