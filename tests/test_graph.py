@@ -14,6 +14,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 from hypothesis import HealthCheck, given, settings as examples, strategies as st
+from neo4j.exceptions import Neo4jError
 
 from helpers import graph, graph_driver, graph_engine, graph_files, graph_load, services, supervisor
 from helpers.graph import CypherRejected, Graph, GraphError
@@ -131,6 +132,14 @@ def test_a_row_that_no_message_can_hold_is_an_error_not_a_hang() -> None:
 
 def unreachable(uri: str) -> GraphEndpoint:
     return GraphEndpoint(uri, "neo4j", "s3cret-word", "neo4j", "reader", "s3cret-too", "neo4j", "", embedded=False)
+
+
+@pytest.mark.parametrize(("code", "told"), [("DatabaseError.General.UnknownError", True), ("ClientError.X.Y", False)])
+def test_a_statement_refused_by_a_server_that_is_being_stopped_says_what_to_do(code: str, told: bool) -> None:
+    """It then names its database, and no reason."""
+    embedded = replace(unreachable("bolt://127.0.0.1:1"), embedded=True)
+    error = Neo4jError._hydrate_neo4j(code=f"Neo.{code}", message="neo4j")
+    assert ("run this again" in str(graph_driver.explained(embedded, "u", error, 0.0))) == told
 
 
 def test_a_server_that_is_not_there_is_an_error_that_says_what_to_do() -> None:

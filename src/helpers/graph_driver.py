@@ -118,6 +118,8 @@ def explained(endpoint: GraphEndpoint, user: str, error: Exception, began: float
             )
         full = endpoint.embedded and shutil.disk_usage(DERIVED).free < ROOM  # which the server does not say
         why = refused(OSError(errno.ENOSPC, "", str(DERIVED))) if full else ""
+        if endpoint.embedded and not why and not (error.code or "").startswith("Neo.ClientError"):
+            why = "If it was stopped meanwhile, run this again."  # it then names its database and no reason
         return GraphError(f"{server} refused a statement: {error.message} {why}".rstrip())
     mend = (
         "`python -m helpers.services status` shows whether it runs; its log is _build/logs/graph.log."
