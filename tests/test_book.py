@@ -355,11 +355,13 @@ def test_a_sentence_that_a_cell_ends_with_is_shown_without_pythons_quotes(
 
 
 def test_code_that_shows_nothing_shares_a_box_with_the_code_after_it() -> None:
-    def code(source: str, *outputs: str) -> dict[str, object]:
-        return {"cell_type": "code", "source": source, "outputs": list(outputs)}
+    def code(source: str, *outputs: str, tags: tuple[str, ...] = ()) -> dict[str, Any]:
+        return {"cell_type": "code", "source": source, "outputs": list(outputs), "metadata": {"tags": tags}}
 
-    text = {"cell_type": "markdown", "source": "text"}
-    joined = list(book._joined([code("a"), code("b"), code("c", "shown"), code("d"), text, code("e"), code("f")]))
+    text: dict[str, Any] = {"cell_type": "markdown", "source": "text", "metadata": {}}
+    hidden = code("hidden", tags=("remove-cell",))
+    cells = [code("a"), hidden, code("b"), code("c", "shown"), code("d"), text, code("e"), code("f"), hidden]
+    joined = list(book._joined(cells))
     assert [cell["source"] for cell in joined] == ["a\n\nb\n\nc", "d", "text", "e\n\nf"]
     assert joined[0]["outputs"] == ["shown"]
 

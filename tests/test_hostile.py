@@ -31,11 +31,12 @@ from rich.console import Console
 
 import helpers
 import papers
+import publish
 from helpers import settings
 from helpers.datasets import Located
 from helpers.llm import Usage
 from helpers.rag.names import Normalised
-from helpers.results import figures, markup, published, record, records, rules
+from helpers.results import compare, figures, markup, published, record, records, rules
 from helpers.results.answers import Answer, answered
 from helpers.results.metrics import proportion
 from helpers.results.outcomes import Outcomes
@@ -45,7 +46,7 @@ from papers.qa_rag import ask as ask_documents
 from papers.qa_rag.answers import Excerpt, Given
 from papers.qa_rag.data import Passage
 from papers.side_effects import ask as ask_graph
-from publish import book, build, chapters, pages, pieces, run_pages, scoreboard
+from publish import book, chapters, methods, pages, pieces, run_pages, scoreboard
 
 CHAPTER = "01_side_effects_forward"
 HARMLESS = "harmless"
@@ -178,18 +179,30 @@ def advice(text: str) -> str:
     rows = outcomes(text).frame
     rows["model"] = [text if arm == "text" else "" for arm in rows.arm]
     rows["requests"] = [["key"] if arm == "text" else [] for arm in rows.arm]
-    task = build.Task(CHAPTER, text, "accuracy", {"graph": text, "text": text})
+    task = methods.Task(CHAPTER, text, "accuracy", {"graph": text, "text": text})
     run = record.start(notebook=CHAPTER, paper="side_effects", profile="smoke", parameters={})
     with tempfile.TemporaryDirectory() as folder:
-        found = build.compared(task, records.load(run.save(Path(folder) / "r.json")), rows, Store(Path(folder)))
-    page = build.Advice([])
+        found = methods.compared(task, records.load(run.save(Path(folder) / "r.json")), rows, Store(Path(folder)))
+    page = methods.Advice([])
     vars(page)["found"] = [found]
     # the picture holds names of the project alone; a longer one takes more lines of it
     return as_page("\n\n".join((page.summary(), page.table(), page.methods())))
 
 
+def beside_models(out: Outcomes, text: str) -> str:
+    left = out.table(["accuracy"], text).scores
+    assert left
+    return compare.beside_models(out, left, {text: out.frame}, lambda _: "answers.html").html
+
+
+def linked_tests(out: Outcomes, text: str) -> str:
+    left = out.tests(out.against([("graph", "text")], "accuracy"), text).scores
+    assert left
+    return compare.tests_linked(left, lambda *_: "answers.html").html
+
+
 DIRECT: dict[str, Callable[[str], str]] = {
-    "site.build.Advice": advice,
+    "publish.methods.Advice": advice,
     "results.rules.decide": decided,
     "results.outcomes.Outcomes.table": lambda text: outcomes(text).table(["accuracy"], text, by="kind").html,
     "results.outcomes.Outcomes.beside": lambda text: (
@@ -199,6 +212,8 @@ DIRECT: dict[str, Callable[[str], str]] = {
     "results.outcomes.Outcomes.tests": lambda text: (
         outcomes(text).tests(outcomes(text).against([("graph", "text")], "accuracy"), text).html
     ),
+    "results.compare.beside_models": lambda text: beside_models(outcomes(text), text),
+    "results.compare.tests_linked": lambda text: linked_tests(outcomes(text), text),
     "results.figures.table": table,
     "results.markup.Markup": cells_of_html,
     "results.figures.figure": figure,
@@ -206,25 +221,27 @@ DIRECT: dict[str, Callable[[str], str]] = {
     "results.figures.inline": lambda text: as_page(
         f"A model says {figures.inline(text)}, and **{figures.inline(text)}**."
     ),
-    "site.pieces.sortable": lambda text: pieces.sortable(1.0, text),
-    "site.pieces.absent": lambda text: pieces.absent(text, text),
-    "site.pieces.fine_print": pieces.fine_print,
-    "site.pieces.folded": lambda text: pieces.folded(text, text),
-    "site.pieces.digits": pieces.digits,
-    "site.pieces.link_to": lambda text: pieces.link_to("01_x", text),
+    "publish.pieces.sortable": lambda text: pieces.sortable(1.0, text),
+    "publish.pieces.absent": lambda text: pieces.absent(text, text),
+    "publish.pieces.fine_print": pieces.fine_print,
+    "publish.pieces.folded": lambda text: pieces.folded(text, text),
+    "publish.pieces.digits": pieces.digits,
+    "publish.pieces.link_to": lambda text: pieces.link_to("01_x", text),
     "qa_rag.ask.show": from_documents,
     "side_effects.ask.show": from_graph,
 }
 OF_A_RECORD = {
-    "site.pieces.verdict",
-    "site.pieces.findings",
-    *(f"site.pages.Pages.{name}" for name in pages.Pages([]).functions()),
+    "publish.pieces.verdict",
+    "publish.pieces.findings",
+    *(f"publish.pages.Pages.{name}" for name in pages.Pages([]).functions()),
 }
 
 
 def test_no_function_that_gives_html_is_missing_here() -> None:
     found = set()
-    packages = (pkgutil.walk_packages(package.__path__, f"{package.__name__}.") for package in (helpers, papers))
+    packages = (
+        pkgutil.walk_packages(package.__path__, f"{package.__name__}.") for package in (helpers, papers, publish)
+    )
     for module in chain.from_iterable(packages):
         try:
             content = vars(importlib.import_module(module.name))
@@ -240,7 +257,7 @@ def test_no_function_that_gives_html_is_missing_here() -> None:
             )
             for called, function in {name: thing, **{f"{name}.{method}": of for method, of in methods}}.items():
                 if inspect.isfunction(function):
-                    gives = str(inspect.signature(function).return_annotation)
+                    gives = str(inspect.signature(function).return_annotation).rstrip("'>")  # a class, or its name
                     if gives.rpartition(".")[2] in ("Html", "Picture", "Markup"):
                         found.add(f"{module.name.removeprefix('helpers.').removeprefix('papers.')}.{called}")
     assert found <= {*DIRECT, *OF_A_RECORD}

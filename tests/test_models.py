@@ -106,7 +106,7 @@ def test_a_table_of_scores_gets_a_column_for_each_other_model(two_models):
     assert "91.7" not in compare.beside_models(own, left_by(of_some), others, str).text
 
 
-def test_a_difference_links_to_the_questions_on_which_its_arms_disagree(two_models):
+def test_a_difference_links_to_the_answers_of_both_arms(two_models):
     own = Outcomes(answers.read(answers.newest(NB, "laptop")), draws=200)
     shown = own.tests(own.against([("closed_book", "graph"), ("lookup", "graph")], "accuracy"), "Tests")
     table = compare.tests_linked(left_by(shown), lambda a, b: f"rows/{a}/{b}" if a == "closed_book" else "")

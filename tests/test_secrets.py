@@ -12,6 +12,7 @@ import sys
 import time
 from collections.abc import Iterator
 from dataclasses import asdict
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 import helpers
+import publish
 from helpers import datasets, graph, services, settings, supervisor
 from helpers.download import SourceError, download
 from helpers.engines import Launch
@@ -121,10 +123,10 @@ def test_a_short_password_hides_no_part_of_a_word(monkeypatch: pytest.MonkeyPatc
 
 
 def errors() -> list[type[Exception]]:
-    """Every error that a module of the helpers defines."""
+    """Every error that a module of the helpers, or of what runs and publishes notebooks, defines."""
     found = {}
     # `launch` runs before anything is installed; the errors of `llm` quote servers, and are hidden where a run is kept
-    for module in pkgutil.walk_packages(helpers.__path__, "helpers."):
+    for module in chain(*(pkgutil.walk_packages(of.__path__, f"{of.__name__}.") for of in (helpers, publish))):
         try:
             content = vars(importlib.import_module(module.name))
         except ModuleNotFoundError:

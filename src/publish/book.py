@@ -224,9 +224,13 @@ def _staged(
 
 
 def _joined(cells: Iterable[dict[str, Any]]) -> Iterator[dict[str, Any]]:
-    """Cells, of which code that shows nothing is joined with the code after it: one box to unfold, not several."""
+    """Cells, of which code that shows nothing is joined with the code after it: one box to unfold, not several.
+
+    Cells that no page shows are left out, for else their code would be shown with that of their neighbours.
+    """
+    shown = [cell for cell in cells if "remove-cell" not in cell["metadata"].get("tags", ())]
     silent: list[str] = []
-    for cell, following in pairwise([*cells, {"cell_type": ""}]):
+    for cell, following in pairwise([*shown, {"cell_type": ""}]):
         if cell["cell_type"] == following["cell_type"] == "code" and not cell["outputs"]:
             silent.append(cell["source"])
         else:

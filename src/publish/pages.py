@@ -11,7 +11,7 @@ from helpers.results.markup import Markup, escape
 from helpers.results.published import Kind, papers as declared_papers, published
 from helpers.results.records import TESTED, UNTESTED
 from helpers.results.requests import RELEASED, Store, working
-from publish import build, pieces, viewer
+from publish import methods, pieces, viewer
 from publish.chapters import Chapter, PageError, shown_profile
 from publish.pieces import Measured, fine_print, folded, link_to, sortable, spaced, table, verdict
 from publish.run_pages import ORIGINS, Checked, RunPages, checked
@@ -31,9 +31,9 @@ FUNCTIONS: Final = (
     "asked value printed picture headline tally outcomes reasons papers experiments downloads runs software models "
     "sources data parameters timings faults benchmarks settings_table launch_links costs file evidence exhibit audited"
 )
-"""What a template may call, beside `verdict` and what `build.Advice` says."""
+"""What a template may call, beside `verdict` and what `methods.Advice` says."""
 _NONE: Final = "\N{EN DASH}"
-Answered = tuple[tuple[dict[str, Any], dict[str, str]], list[build.Found], Checked]
+Answered = tuple[tuple[dict[str, Any], dict[str, str]], list[methods.Found], Checked]
 """What the viewer, the page on building and the audit say of a chapter."""
 
 
@@ -60,7 +60,7 @@ class Pages(RunPages):
         """Keep what the viewer, the page on building and the audit say of a chapter; that reads its rows."""
         if chapter.name not in self._read and viewer.arms(chapter):
             store = Store(working(), RELEASED)
-            found = build.found_in(chapter, store)
+            found = methods.found_in(chapter, store)
             self._read[chapter.name] = viewer.scripts(chapter, store), found, checked(chapter)
 
     def _answers(self) -> list[Answered]:
@@ -69,9 +69,9 @@ class Pages(RunPages):
         return [*self._read.values()]
 
     @cached_property
-    def advice(self) -> build.Advice:
+    def advice(self) -> methods.Advice:
         """What the page on building says."""
-        return build.Advice([one for _, found, _ in self._answers() for one in found])
+        return methods.Advice([one for _, found, _ in self._answers() for one in found])
 
     def audited(self) -> str:
         """What the audit says of the rows of each chapter: verdicts, and the figures of what it finds."""

@@ -44,9 +44,8 @@ def _rows(newest: Path, notebook: str, profile: str) -> tuple[pd.DataFrame, dict
 
 
 def link(notebook: str, arm: str = "", against: str = "") -> str:
-    """The viewer's address for an experiment, for one arm of it, or for the questions on which two arms disagree."""
-    of = f"&arm={arm}" if arm else ""
-    return f"answers.html#nb={notebook}{of}" + (f"&against={against}&show=disagree" if against else "")
+    """The viewer's address for an experiment, for one arm of it, or for two arms side by side."""
+    return f"answers.html#nb={notebook}" + f"&arm={arm}" * bool(arm) + f"&against={against}" * bool(against)
 
 
 def scripts(chapter: Chapter, store: Store) -> tuple[dict[str, Any], dict[str, str]]:

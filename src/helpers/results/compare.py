@@ -84,9 +84,9 @@ def beside_models(
             label = f"{measure_label(part['measure'])}, {model}" if one else model
             of_it = Outcomes(same[: len(same) if len(mine) == part["n"] else 0], draws=scores["draws"])
             row[label] = of_it.text(part["measure"], part["arm"])
-        place = address(part["arm"])
-        written = (name for name, text in row.items() if figures.is_written(text) and not name.startswith(_NO_ROWS))
-        row |= {name: linked(row[name], place) for name in [*written]}
+        for name, text in row.items():
+            if figures.is_written(text) and not name.startswith(_NO_ROWS):
+                row[name] = _linked(text, address(part["arm"]))
     return figures.table(pd.DataFrame(rows), scores["caption"])
 
 
@@ -94,11 +94,11 @@ def tests_linked(scores: Mapping[str, Any], address: Callable[[str, str], str]) 
     """A table of tests, by what the run left with it; each difference links to the `address` of its two arms."""
     rows = [dict(row) for row in scores["rows"]]
     for row, arms in zip(rows, scores["tested"], strict=True):
-        row[DIFFERENCE] = linked(row[DIFFERENCE], address(*arms))
+        row[DIFFERENCE] = _linked(row[DIFFERENCE], address(*arms))
     return figures.table(pd.DataFrame(rows), scores["caption"])
 
 
-def linked(text: str, place: str) -> str:
+def _linked(text: str, place: str) -> str:
     """A number or score that links to a place, unless that is empty."""
     return Markup(f'<a href="{escape(place)}">{{}}</a>').format(figures.unbroken(text)) if place else text
 

@@ -162,7 +162,7 @@ class Outcomes:
             return None
 
     def tests(self, comparisons: Sequence[Comparison], caption: str) -> figures.Html:
-        """A row for each comparison, which the book links to the questions on which the two arms disagree."""
+        """A row for each comparison, whose difference the book links to the answers of both arms."""
         rows = [
             {"first": self.label(c.first), "second": self.label(c.second)}
             | ({"model": c.model} if c.model else {})

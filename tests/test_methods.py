@@ -18,8 +18,8 @@ from helpers.results.records import Record
 from helpers.results.requests import Row, Store, plain, request_key
 from helpers.settings import NOTEBOOKS
 from publish import viewer
-from publish.build import Advice, Found, Task, compared, tasks
 from publish.chapters import Chapter
+from publish.methods import Advice, Found, Task, compared, tasks
 from publish.pages import Pages
 from publish.run_pages import checked
 
