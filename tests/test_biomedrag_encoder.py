@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from tokenizers import Tokenizer, models, pre_tokenizers, processors
 
-from helpers import engine_install, settings, training
+from helpers import artifacts, engine_install, settings, training
 from helpers.engine_install import EngineError
 from helpers.llm import LLM
 from helpers.results import record, records
@@ -76,9 +76,9 @@ def test_an_encoder_is_trained_once_for_what_decides_it(stand_in, base):
     encoder = tuned(taught, str(base), seed=3, epochs=2)
     assert encoder.losses == (10.0, 11.0)
     folder = encoder_tuning.ENCODERS / encoder.name
-    written = (folder / training.LOG).stat().st_mtime_ns
+    written = (folder / artifacts.LOG).stat().st_mtime_ns
     assert tuned(taught, str(base), seed=3, epochs=2).name == encoder.name
-    assert (folder / training.LOG).stat().st_mtime_ns == written
+    assert (folder / artifacts.LOG).stat().st_mtime_ns == written
     assert tuned(taught, str(base), seed=3, epochs=2, objective="kl").name != encoder.name
     (base / "config.json").write_text('{"another": 1}')
     assert tuned(taught, str(base), seed=3, epochs=2).name != encoder.name

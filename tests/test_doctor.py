@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import sync_playwright
 
-from helpers import engine_install, engines, lora, services, settings, training
+from helpers import artifacts, engine_install, engines, lora, services, settings
 from publish import doctor
 
 
@@ -73,9 +73,9 @@ def test_adapters_that_a_server_lacks_are_told_with_the_line_that_serves_them(mo
     monkeypatch.setattr(lora, "ADAPTERS", tmp_path)
     for name, base in {"ours-1": "meta-llama/Llama-2-13b-hf", "ours-2": "mistralai/Mistral-7B-Instruct-v0.2"}.items():
         (tmp_path / name).mkdir()
-        (tmp_path / name / training.LOG).write_text(json.dumps({"base": base}))
+        (tmp_path / name / artifacts.LOG).write_text(json.dumps({"base": base}))
     (tmp_path / ".half").mkdir()
-    (tmp_path / ".half" / training.LOG).write_text("{")
+    (tmp_path / ".half" / artifacts.LOG).write_text("{")
     have = ["meta-llama/Llama-2-13b-hf", "ours-1"]
     monkeypatch.setattr(services, "served", lambda url, key: [{"id": name} for name in have])
     mend = finding("adapters").mend

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from helpers import engine_install, engines, lora, settings, training
+from helpers import artifacts, engine_install, engines, lora, settings
 from helpers.engine_install import EngineError
 from helpers.engines import Adapter
 from helpers.llm import connect
@@ -102,7 +102,7 @@ def test_alpha_makes_another_adapter_and_leaving_it_out_none(trained_in, monkeyp
     assert trained_in(steps=1, alpha=32) != before
     # the name that the adapters of the stored replies have
     named: list[dict[str, float]] = []
-    monkeypatch.setattr(training, "kept", lambda parent, name, decided_by, *_: named.append(decided_by[4]))
+    monkeypatch.setattr(artifacts, "kept", lambda parent, name, decided_by, *_: named.append(decided_by[4]))
     lora.trained("mine", [("a", "b")], [("a", "b")], SMALL, steps=1)
     assert "alpha" not in named[0]
 
@@ -132,9 +132,9 @@ def test_what_was_trained_is_answered_and_kept(tmp_path, monkeypatch, caplog):
     assert adapted.chat_many([QUESTION], max_tokens=24)[0].text.strip() == ANSWER
     assert model.chat_many([QUESTION], max_tokens=24)[0].text.strip() != ANSWER
 
-    trained_at = (log.adapter.folder / training.LOG).stat().st_mtime_ns
+    trained_at = (log.adapter.folder / artifacts.LOG).stat().st_mtime_ns
     assert lora.trained("seal", pairs, pairs, SMALL, **recipe) == log
-    assert (log.adapter.folder / training.LOG).stat().st_mtime_ns == trained_at
+    assert (log.adapter.folder / artifacts.LOG).stat().st_mtime_ns == trained_at
 
     with (log.adapter.folder / lora.WEIGHTS).open("ab") as weights:
         weights.write(b"damage")

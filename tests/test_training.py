@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from helpers import engine_install, training
+from helpers import artifacts, engine_install, training
 from helpers.engine_install import EngineError
 
 SCRIPT = """
@@ -39,7 +39,7 @@ def script(tmp_path: Path, monkeypatch) -> Path:
 
 def trained(script: Path, base: object, out: Path, *, fails: bool = False) -> list[dict]:
     job = {"base": str(base), "steps": 3, "fails": fails}
-    with training.replacing(out) as part:
+    with artifacts.replacing(out) as part:
         return training.run(script, job, part, doing="train", total=3)
 
 
@@ -74,18 +74,18 @@ def test_what_was_made_is_kept_until_it_is_damaged_or_its_content_changes(tmp_pa
     made: list[Path] = []
 
     def make(folder: Path) -> dict:
-        with training.replacing(folder) as part:
+        with artifacts.replacing(folder) as part:
             part.mkdir()
             (part / "weights").write_text("w")
-            training.write_log(part, "weights", {"run": len(made)})
+            artifacts.write_log(part, "weights", {"run": len(made)})
         made.append(folder)
         return load(folder)
 
     def load(folder: Path) -> dict:
-        return training.read_log(folder, "weights")
+        return artifacts.read_log(folder, "weights")
 
     def kept(*content: object) -> dict:
-        return training.kept(tmp_path, "a", content, load, make)
+        return artifacts.kept(tmp_path, "a", content, load, make)
 
     first = kept("a text", 1)
     shutil.rmtree(made.pop())
@@ -95,7 +95,7 @@ def test_what_was_made_is_kept_until_it_is_damaged_or_its_content_changes(tmp_pa
     assert not killed.exists()
     assert kept("a text", 1) == first
     # elsewhere it is taken as it was released
-    elsewhere = training.kept(tmp_path / "elsewhere", "a", ["a text", 1], load, make, released=tmp_path)
+    elsewhere = artifacts.kept(tmp_path / "elsewhere", "a", ["a text", 1], load, make, released=tmp_path)
     assert elsewhere == first
     assert len(made) == 1
     kept("a text", 2)
@@ -105,8 +105,8 @@ def test_what_was_made_is_kept_until_it_is_damaged_or_its_content_changes(tmp_pa
     with pytest.raises(ValueError, match="is damaged"):
         load(made[0])
     assert kept("a text", 1)["run"] == 2
-    (made[0] / training.LOG).write_text("{")
+    (made[0] / artifacts.LOG).write_text("{")
     assert kept("a text", 1)["run"] == 3
     assert caplog.text.count("made again") == 2
     assert len(list(tmp_path.glob("a-*.bad-*"))) == 2
-    assert json.loads((made[0] / training.LOG).read_text())["run"] == 3
+    assert json.loads((made[0] / artifacts.LOG).read_text())["run"] == 3

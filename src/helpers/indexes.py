@@ -8,7 +8,7 @@ from typing import Any, Literal, Self, cast, get_args
 import faiss
 import numpy as np
 
-from helpers import datasets, training
+from helpers import artifacts, datasets
 from helpers.settings import DERIVED, PublicError
 from helpers.vectors import Encoder, Floats, Integers, text_digest, threads
 
@@ -86,7 +86,7 @@ class Index:
 
     def save(self, folder: Path, built_from: str) -> None:
         """Write the index to `folder`, in place of what is there; `built_from` is a digest that `load` compares."""
-        with training.replacing(folder) as part:
+        with artifacts.replacing(folder) as part:
             part.mkdir()
             file = part / "index.faiss"
             try:
@@ -116,7 +116,7 @@ class Index:
 def cached_index(
     name: str, texts: Sequence[str], encoder: Encoder, kind: Kind = "flat", *, progress: bool = True
 ) -> Index:
-    """The index of `texts`, whose ids are their places, kept on the disk; see `training.load_or_make`."""
+    """The index of `texts`, whose ids are their places, kept on the disk; see `artifacts.load_or_make`."""
     settled = json.dumps({"encoder": encoder.digest, "kind": kind}, sort_keys=True)
     built_from = text_digest([settled, *texts])
 
@@ -126,7 +126,7 @@ def cached_index(
         return index
 
     folder = INDEXES / f"{name}-{built_from[:12]}"
-    return training.load_or_make(folder, lambda folder: Index.load(folder, built_from), make)
+    return artifacts.load_or_make(folder, lambda folder: Index.load(folder, built_from), make)
 
 
 def _checked(vectors: Floats) -> Floats:

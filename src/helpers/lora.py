@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from helpers import datasets, engine_install, engines, registry, training
+from helpers import artifacts, datasets, engine_install, engines, registry, training
 from helpers.engines import Adapter
 from helpers.settings import DATA, DERIVED
 from helpers.supervisor import say
@@ -81,7 +81,7 @@ def train(pairs: Sequence[Pair], validation: Sequence[Pair], base: str, out: Pat
     training.prepare(base)
     where = {"modules": MODULES, "base": engines.weights_folder(base, say)[0], "threads": threads()}
     job = {**settings, **where, "pairs": list(pairs), "validation": list(validation)}
-    with training.replacing(out) as part:
+    with artifacts.replacing(out) as part:
         lines = training.run(SCRIPT, job, part, doing="train by LoRA", total=int(settings["steps"]))
         summary = lines.pop()
         (part / "README.md").unlink(missing_ok=True)
@@ -93,25 +93,25 @@ def train(pairs: Sequence[Pair], validation: Sequence[Pair], base: str, out: Pat
             for name, said in (("train", "loss"), ("validation", "validation"))
         }
         told = {"base": base, "settings": settings, **losses, "seconds": lines[-1]["seconds"], **summary}
-        training.write_log(part, WEIGHTS, told)
+        artifacts.write_log(part, WEIGHTS, told)
     return load(out)
 
 
 def load(folder: Path) -> TrainingLog:
     """The adapter in a folder that `train` wrote: FileNotFoundError if there is none, ValueError if it is damaged."""
-    told = training.read_log(folder, WEIGHTS)
+    told = artifacts.read_log(folder, WEIGHTS)
     adapter = Adapter(folder.name, folder, told.pop("sha256"))
     losses = {key: tuple(Loss(**loss) for loss in told[key]) for key in ("train", "validation")}
     return TrainingLog(**{**told, **losses, "adapter": adapter})
 
 
 def trained(name: str, pairs: Sequence[Pair], validation: Sequence[Pair], base: str, **settings: float) -> TrainingLog:
-    """The adapter of these pairs, base and settings, from `ADAPTERS`, `RELEASED` or `train`; see `training.kept`."""
+    """The adapter of these pairs, base and settings, from `ADAPTERS`, `RELEASED` or `train`; see `artifacts.kept`."""
     settings = RECIPE | settings
     decided_by = {k: v for k, v in settings.items() if k != "alpha" or v}  # adapters were named before it could be set
     weights = engine_install.EMBEDDED_MODELS.get(base)
     digest = registry.registry()[weights.source].sha256 if weights else ""
-    return training.kept(
+    return artifacts.kept(
         ADAPTERS,
         name,
         [list(pairs), list(validation), base, digest, decided_by, MODULES, datasets.digest(SCRIPT)],

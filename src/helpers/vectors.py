@@ -23,7 +23,7 @@ import numpy.typing as npt
 from tokenizers import Tokenizer
 from tqdm import tqdm
 
-from helpers import datasets, training
+from helpers import artifacts, datasets
 from helpers.settings import DERIVED, PublicError
 
 # OpenVINO reports its use to its maker on import if this package can be imported; without it, it takes its own stub.
@@ -261,19 +261,19 @@ class Remembering(Encoder):
             return self._inner._encode(texts, progress)
 
         def load(folder: Path) -> tuple[Floats, Flags]:
-            training.read_log(folder, FILE)
+            artifacts.read_log(folder, FILE)
             with np.load(folder / FILE) as kept:
                 return kept["vectors"], kept["cut"]
 
         def make(folder: Path) -> tuple[Floats, Flags]:
             vectors, cut = self._inner._encode(texts, progress)
-            with training.replacing(folder) as part:
+            with artifacts.replacing(folder) as part:
                 part.mkdir()
                 np.savez(part / FILE, vectors=vectors, cut=cut)
-                training.write_log(part, FILE, {"engine": self.engine})
+                artifacts.write_log(part, FILE, {"engine": self.engine})
             return vectors, cut
 
-        return training.kept(VECTORS, self.name, [self.digest, text_digest(texts)], load, make)
+        return artifacts.kept(VECTORS, self.name, [self.digest, text_digest(texts)], load, make)
 
     def _cut(self, texts: list[str]) -> Flags:
         return self._inner._cut(texts)

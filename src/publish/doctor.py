@@ -134,14 +134,14 @@ def _adapters() -> tuple[str, str]:
         return uses, f"{engine} trains and serves none ({why}): set LLM_ENGINE=vllm"
     if not s.llm_base_url:
         return f"{uses} and served by embedded vLLM", ""
-    from helpers import lora, training  # noqa: PLC0415  # a second to import, needed only with a server of one's own
+    from helpers import artifacts, lora  # noqa: PLC0415  # a second to import, needed only with a server of one's own
 
     try:
         cards = services.served(s.llm_base_url, s.llm_api_key.get_secret_value() if s.llm_api_key else "none")
     except services.ServiceError as error:
         return uses, str(error)
     served = {card["id"] for card in cards}
-    logs = sorted(lora.ADAPTERS.glob(f"[!.]*/{training.LOG}"))
+    logs = sorted(lora.ADAPTERS.glob(f"[!.]*/{artifacts.LOG}"))
     trained = [log.parent for log in logs if json.loads(log.read_text(encoding="utf-8"))["base"] in bases]
     modules = [f"{path.name}={path}" for path in trained if path.name not in served]
     mend = [f"serve {name} at {s.llm_base_url} with vLLM's --enable-lora" for name in sorted(bases - served)]

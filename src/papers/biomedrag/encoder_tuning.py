@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 from tokenizers import Tokenizer
 
-from helpers import datasets, training
+from helpers import artifacts, datasets, training
 from helpers.settings import DERIVED
 from helpers.vectors import Encoder, Floats, threads
 from papers.biomedrag.scorer import ETA, Objective, check
@@ -41,7 +41,7 @@ class TunedEncoder(Encoder):
             FileNotFoundError: there is none.
             ValueError: its weights or its log are damaged.
         """
-        told = training.read_log(folder, WEIGHTS)
+        told = artifacts.read_log(folder, WEIGHTS)
         self.name, self.digest, self.base = folder.name, told["sha256"], told["base"]
         self.engine = "transformers, in the LLM engine's environment"
         self.dimension, self.max_tokens = told["dimension"], told["max_tokens"]
@@ -77,7 +77,7 @@ def tuned(
     batch: int = 16,
     max_tokens: int = 256,
 ) -> TunedEncoder:
-    """Fine-tune an encoder, or load what was before (see `training.kept`), from `data/derived/encoders`.
+    """Fine-tune an encoder, or load what was before (see `artifacts.kept`), from `data/derived/encoders`.
 
     Args:
         inputs: each with `text`, `documents` (their texts) and the `loglikelihoods` of the answer after each.
@@ -103,14 +103,14 @@ def tuned(
     def make(folder: Path) -> TunedEncoder:
         training.prepare(base)
         job = {**settings, "base": base, "inputs": list(inputs), "threads": threads()}
-        with training.replacing(folder) as part:
+        with artifacts.replacing(folder) as part:
             steps = epochs * math.ceil(len(inputs) / batch)
             *lines, summary = training.run(SCRIPT, job, part, doing="fine-tune the scorer's encoder", total=steps)
             losses = [line["loss"] for line in lines if "loss" in line]
-            training.write_log(part, WEIGHTS, {"base": base, "settings": settings, "losses": losses, **summary})
+            artifacts.write_log(part, WEIGHTS, {"base": base, "settings": settings, "losses": losses, **summary})
         return TunedEncoder(folder)
 
     # the files of a base decide the result where it is a folder; a hub's name stands for itself
     files = {p.name: datasets.digest(p) for p in sorted(Path(base).glob("*")) if p.is_file()}
     decided_by = [list(inputs), base, files, settings, datasets.digest(SCRIPT)]
-    return training.kept(ENCODERS, "scorer", decided_by, TunedEncoder, make)
+    return artifacts.kept(ENCODERS, "scorer", decided_by, TunedEncoder, make)

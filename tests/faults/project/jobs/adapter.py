@@ -2,7 +2,7 @@
 
 import sys
 
-from helpers import lora, training
+from helpers import artifacts, lora
 from helpers.datasets import digest
 from helpers.settings import told
 
@@ -11,16 +11,16 @@ COUNTS = {"tokens": 9, "trained_parameters": 1, "parameters": 2, "seconds": 1.0}
 
 
 def make(folder):
-    with training.replacing(folder) as part:
+    with artifacts.replacing(folder) as part:
         part.mkdir()
         (part / lora.WEIGHTS).write_bytes(bytes(range(256)) * 200)
         (part / "adapter_config.json").write_text('{"r": 8}')
-        training.write_log(part, lora.WEIGHTS, {**TOLD, **COUNTS})
+        artifacts.write_log(part, lora.WEIGHTS, {**TOLD, **COUNTS})
     return lora.load(folder)
 
 
 def main():
-    log = training.kept(lora.ADAPTERS, "demo", ["pairs"], lora.load, make)
+    log = artifacts.kept(lora.ADAPTERS, "demo", ["pairs"], lora.load, make)
     print(log.adapter.sha256, log.adapter.rank, log.tokens, digest(log.adapter.folder / lora.WEIGHTS))
     return 0
 
