@@ -116,6 +116,11 @@ def test_a_difference_links_to_the_answers_of_both_arms(two_models):
     assert table.text.replace("\xa0", " ") == shown.text.replace("\xa0", " ")
 
 
+def test_tests_of_released_answers_link_to_no_rerun(two_models):
+    released = Outcomes(answers.read(answers.newest(NB, "laptop")).assign(source="released"), draws=200)
+    assert released.tests(released.against([("closed_book", "graph")], "accuracy"), "Tests").scores is None
+
+
 def test_two_models_are_compared_unit_by_unit(two_models):
     told = compare.compare(NB, "laptop")
     right = [[bool(a) == g for a, g in zip(said, GOLD, strict=True)] for said in (FIRST, SECOND)]

@@ -146,13 +146,18 @@ class Outcomes:
     def scored_table(self, rows: list[dict[str, Any]], scored: list[tuple[str, str]], caption: str) -> figures.Html:
         """A table of scores; `scored` has arm and measure of each row, for other models' columns in the book."""
         shown = figures.table(pd.DataFrame(rows), caption, sample=self.sample)
-        here = self.frame[self.frame.source == "rerun"]
-        if self.sample or here.empty:
+        here = self._linked
+        if here.empty:
             return shown
         own = {arm: here[here.arm == arm] for arm, _ in scored}
         of = {arm: {"n": len(mine), "of": mine[PARTS].drop_duplicates().values.tolist()} for arm, mine in own.items()}
         parts = [{"arm": arm, "measure": measure, **of[arm]} for arm, measure in scored]
         return replace(shown, scores={"rows": _pairs(rows), "scored": parts, "draws": self.draws, "caption": caption})
+
+    @property
+    def _linked(self) -> pd.DataFrame:
+        """The rows that the book's numbers can link to: a run's own, for those of the authors are not in it."""
+        return self.frame[(self.frame.source == "rerun") & (not self.sample)]
 
     def text(self, measure: str, arm: str) -> str | None:
         """A score as a table shows it; None if the arm has no row with the measure."""
@@ -171,7 +176,7 @@ class Outcomes:
             for c in comparisons
         ]
         shown = figures.table(pd.DataFrame(rows), caption, sample=self.sample)
-        if self.sample:
+        if self._linked.empty:
             return shown
         tested = [[c.first, c.second] for c in comparisons]
         return replace(shown, scores={"rows": _pairs(rows), "tested": tested, "caption": caption})
