@@ -64,7 +64,8 @@ def chapter(tmp_path: Path, kept: Record) -> Chapter:
     output = {"output_type": "display_data", "data": {"text/html": drawn.html.splitlines(keepends=True)}}
     notebook = tmp_path / "executed.ipynb"
     cell = {"cell_type": "code", "source": "", "metadata": {}, "outputs": [output]}
-    notebook.write_text(json.dumps({"cells": [cell]}), encoding="utf-8")
+    heading = {"cell_type": "markdown", "source": "# A chapter", "metadata": {}}
+    notebook.write_text(json.dumps({"cells": [heading, cell]}), encoding="utf-8")
     return Chapter(CHAPTER, "yours", notebook, kept)
 
 
@@ -187,6 +188,9 @@ def test_the_audit_of_a_chapter_shows_what_its_rows_hide(
     assert "found in 1 of 1" in shown
     assert "against the commonest label" in shown
     assert Pages([]).audited() == "No run has answers to audit."
+    assert chapter.record
+    named = replace(chapter, record=chapter.record.model_copy(update={"arms": {"llm": "The model's arm"}}))
+    assert viewer.scripts(named, Store(tmp_path / "store"))[0]["arms"] == {"llm": "The model's arm"}
     folder = tmp_path / "answers" / "laptop" / CHAPTER
     answers.write(folder, Outcomes(labelled).frame, licence="not for others", withheld=True)
     viewer._rows.cache_clear()

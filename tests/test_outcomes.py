@@ -126,7 +126,9 @@ def test_arms_are_compared_on_the_units_that_both_answered_and_holm_is_over_the_
     family = out.against([("good", "bad"), ("good", "half")], "accuracy")
     assert family[0].test.p == alone.test.p
     assert [c.p for c in family] == paired.holm([c.test.p for c in family])
-    some = out.and_(rows(gold[:6], short=right[:6]))
+    short = Outcomes(rows(gold[:6], short=right[:6]), labels={"short": "A few", "good": "Another name"})
+    assert Outcomes(out.frame, labels={"good": "Good"}).and_(short).labels == {"good": "Good", "short": "A few"}
+    some = out.and_(short)
     assert some.against([("good", "short")], "accuracy")[0].test.n == 6
     with pytest.raises(ValueError, match="share no unit"):
         out.and_([dataclasses.replace(rows([True], other=[True])[0], unit="elsewhere")]).against(

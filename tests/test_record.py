@@ -648,8 +648,10 @@ def test_data_that_a_run_makes_itself_is_nobodys_own_and_its_rows_and_requests_a
     run = start()
     run.made("toy/charts", "0" * 64, "SYNTHETIC charts, seed 1")
     run.asked(Usage(keys={"k": "step"}))
-    path = run.save(outcomes=Outcomes([answers.Answer("a", "u", "u", measures={"m": (1.0, 1.0)})]))
+    one = answers.Answer("a", "u", "u", measures={"m": (1.0, 1.0)})
+    path = run.save(outcomes=Outcomes([one], labels={"a": "The first", "b": "No answers"}))
     assert records.load(path).synthetic
+    assert records.load(path).arms == {"a": "The first"}
     assert len(answers.read(tmp_path / "answers" / "laptop" / "01_toy")) == 1
     assert json.loads(records.requests_file(path).read_text())["requests"] == {"k": "step"}
 

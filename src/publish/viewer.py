@@ -53,7 +53,8 @@ def scripts(chapter: Chapter, store: Store) -> tuple[dict[str, Any], dict[str, s
     own, others = rows(chapter)
     every = pd.concat([own, *others.values()])
     prompts = store.get(key for keys in every.requests for key in keys)
-    names = {arm: figures.ARMS.get(arm, (arm.replace("_", " "),))[0] for arm in every.arm.unique()}
+    labels = chapter.record.arms if chapter.record else {}
+    names = {arm: labels.get(arm) or figures.ARMS.get(arm, (arm.replace("_", " "),))[0] for arm in every.arm.unique()}
     models = sorted(set(every.model) - {""})
     name, units, written = _script(chapter.name), [], {}
     for number, (part, in_part) in enumerate(_parts(_units(every, prompts))):

@@ -69,9 +69,12 @@ class Outcomes:
             keep &= column.isin({wanted} if isinstance(wanted, str) else set(wanted))
         return self._with(self.frame[keep])
 
-    def and_(self, rows: Rows) -> Outcomes:
-        """These rows and others."""
-        return self._with(pd.concat([self.frame, _frame(rows)], ignore_index=True))
+    def and_(self, rows: Rows | Outcomes) -> Outcomes:
+        """These rows and others, with the labels of both."""
+        more = rows if isinstance(rows, Outcomes) else Outcomes(rows, labels=self.labels)
+        whole = self._with(pd.concat([self.frame, more.frame], ignore_index=True))
+        whole.labels = self.labels | more.labels | self.labels  # in the order and the words of these
+        return whole
 
     def _with(self, frame: pd.DataFrame) -> Outcomes:
         return Outcomes(frame, labels=self.labels, colours=self.colours, draws=self.draws, sample=self.sample)

@@ -142,6 +142,7 @@ class Record(Strict):
     claims: list[Finding]
     extras: list[Any] = Field(default_factory=list, description="of earlier versions")
     provenance: Provenance
+    arms: dict[str, str] = Field(default_factory=dict, description="labels of the arms that answered")
     files: dict[str, str] = Field(default_factory=dict, description="what was saved with it, under _build: SHA-256")
     seal: str = Field(default="", description="see `seal`")
 

@@ -222,7 +222,7 @@ def _gain(run: Run, id: str, out: Outcomes, name: str, model: str, note: str) ->
     if alone is None or with_it is None:
         run.not_run(id, _WHY.get(model, _OTHER))
     else:
-        score = gain(alone.and_(with_it.frame), ROWS[f"{model}_br"], ROWS[model])
+        score = gain(alone.and_(with_it), ROWS[f"{model}_br"], ROWS[model])
         points = Score(100 * score.value, score.n, 100 * score.low, 100 * score.high)
         run.rerun(id, points, model=alone.frame.model.iloc[0], note=note)
 

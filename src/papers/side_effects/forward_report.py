@@ -71,7 +71,7 @@ def report_tables(run: Run, outcomes: Outcomes, model: str, second_model: str, w
     for (paper_model, table), served in zip(MODELS.items(), (model, second_model), strict=True):
         names[paper_model] = run.printed.number(f"side_effects.{table}.graphrag.accuracy").model or ""
         mine = outcomes.where(source="rerun", model=served or "none")
-        run.report(released.and_(mine.frame), f"side_effects.{table}", METRICS, model=served)
+        run.report(released.and_(mine), f"side_effects.{table}", METRICS, model=served)
         for arm in ARMS:
             number = run.printed.number(f"side_effects.table3.{arm}.{paper_model}")
             if len(released.frame):
