@@ -190,7 +190,7 @@ def test_the_audit_of_a_chapter_shows_what_its_rows_hide(
     assert Pages([]).audited() == "No run has answers to audit."
     assert chapter.record
     named = replace(chapter, record=chapter.record.model_copy(update={"arms": {"llm": "The model's arm"}}))
-    assert viewer.scripts(named, Store(tmp_path / "store"))[0]["arms"] == {"llm": "The model's arm"}
+    assert viewer.scripts(named, Store(tmp_path / "store"))[0]["arms"]["llm"] == "The model's arm"
     folder = tmp_path / "answers" / "laptop" / CHAPTER
     answers.write(folder, Outcomes(labelled).frame, licence="not for others", withheld=True)
     viewer._rows.cache_clear()
