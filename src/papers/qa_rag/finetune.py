@@ -179,12 +179,14 @@ def hypothetical(
 ) -> tuple[dict[str, dict[str, Query]], dict[str, LLM]]:
     """What the retrieval asks with: answers of the model fine-tuned on the paper's split by rows, and of its base.
 
-    Queries are of the kinds `tuned` and `base`; of the models, `rows` is the fine-tuned one.
+    Queries are of the kinds `tuned` and `base`; of the models, `rows` is the fine-tuned one. The server is the one that
+    serves the adapters of both splits, so that the notebook on fine-tuning and that on retrieval start one.
 
     Raises:
         ServiceError, EngineError: see `trained`.
     """
-    _, models = trained({"rows": splits(of, seed)["rows"]}, settings, seed)
+    _, served = trained(splits(of, seed), settings, seed)
+    models = {name: served[name] for name in ("base", "rows")}
     prompts = [prompt(question) for question in of.test]
     queries = {
         kind: asked_queries(models[name], of.test, prompts, max_tokens, f"hypothetical answers, {told}")
