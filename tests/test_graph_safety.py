@@ -117,6 +117,11 @@ PROCEDURES_AND_FILES = [
     # Neo4j takes no backslash after a backslash for the beginning of \\u0060, which is a backtick
     r"WITH 1 AS `a\\u0060` \u004cOAD CSV FROM 'http://127.0.0.1:1/' AS line RETURN line, 1 AS `b`",
     r"WITH 1 AS `a\\\\u0060` \u004cOAD CSV FROM 'http://127.0.0.1:1/' AS line RETURN line, 1 AS `b`",
+    # a subquery in a list has no operators in Neo4j's plan
+    "RETURN [x IN [1] | COLLECT { LOAD CSV FROM 'http://127.0.0.1:1/' AS line RETURN line }] AS y",
+    "RETURN reduce(s = 0, x IN [1, 2] | s + COUNT { LOAD CSV FROM 'http://127.0.0.1:1/' AS line RETURN line }) AS y",
+    "MATCH (n) WHERE any(x IN [1] WHERE EXISTS { LOAD CSV FROM 'http://127.0.0.1:1/' AS l RETURN l }) RETURN n",
+    "RETURN [x IN [1] | COLLECT { CALL db.labels() YIELD label RETURN label }] AS y",
 ]
 # The embedded server lets its reader list what concerns the reader alone.
 LISTING = {
@@ -125,6 +130,7 @@ LISTING = {
     "TERMINATE TRANSACTIONS 'neo4j-transaction-1'",
     "CALL db.labels()",
     "CALL db.labels",
+    "RETURN [x IN [1] | COLLECT { CALL db.labels() YIELD label RETURN label }] AS y",
 }
 BROKEN = [
     "",

@@ -61,7 +61,8 @@ class Graph(Loader):
            embedded server, a user who may only read records; files and URLs are switched off there.
         3. The reader's user, where a server has one, in a READ transaction that is always rolled back.
         4. At most `max_rows` rows are returned, and a result of more than `max_bytes` is refused. After `timeout`
-           seconds the connection is closed, and the server ends the transaction by its own limit.
+           seconds the connection is closed, and the server ends the transaction by its own limit. Neo4j checks that
+           limit between rows: one expression over a huge range occupies a thread of it for longer.
 
         CypherRejected says why it was not run, or was stopped. Statements run one at a time over one connection.
         """
