@@ -142,8 +142,7 @@ def gains(printed: Published) -> figures.Picture:
         for marker, (way, value) in zip("o^s", read.items(), strict=True):
             axes.plot(value, y, marker, color=figures.arm_colour("graphrag"), label="" if y else way)
         axes.plot(claim.value, y, "|", markersize=22, color=figures.INK, label="" if y else "printed in the text")
-        units = ("points", "%", "%")
-        values = ", ".join(f"{way} {100 * read[way]:.1f} {unit}" for way, unit in zip(ways, units, strict=True))
+        values = ", ".join(f"{way} {100 * of:.1f} {'points' if way == ways[0] else '%'}" for way, of in read.items())
         told.append(f"{claim.row}: printed {claim.printed}; {values}")
     axes.set_yticks(range(len(GAINS)), [printed.number(f"{TEXT}{name}").row for name in GAINS])
     axes.set(ylim=(len(GAINS) - 0.5, -0.5), xlim=(0, None))

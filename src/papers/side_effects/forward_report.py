@@ -89,12 +89,10 @@ def report_tables(run: Run, outcomes: Outcomes, model: str, second_model: str, w
         found = by_model.against([(names["qwen"], names["llama"])], "accuracy")[0].test
         points = Score(100 * found.difference, found.n, 100 * found.low, 100 * found.high)
         number = run.printed.number(f"side_effects.table3.{arm}.difference")
-        note = ""
-        if not of_arm.parsed.all():
-            strict = (of_arm.predicted == of_arm.gold).groupby(of_arm.model).mean()
-            wrong = number.show(100 * (strict[names["qwen"]] - strict[names["llama"]]), 1)
-            note = f"UNKNOWN counts as NO, as in Tables 1 and 2; where it counts as wrong, the difference is {wrong}."
-        run.rescored(number.id, points, source=number.rescore_from[0], note=note)
+        strict = (of_arm.predicted == of_arm.gold).groupby(of_arm.model).mean()
+        wrong = number.show(100 * (strict[names["qwen"]] - strict[names["llama"]]), 1)
+        note = f"UNKNOWN counts as NO, as in Tables 1 and 2; where it counts as wrong, the difference is {wrong}."
+        run.rescored(number.id, points, source=number.rescore_from[0], note="" if of_arm.parsed.all() else note)
     for id in (number.id for number in run.printed.numbers):
         of_second = id.startswith("side_effects.table2.") or (".table3." in id and not id.endswith(".qwen"))
         if of_second and not second_model:
