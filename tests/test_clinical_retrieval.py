@@ -393,7 +393,7 @@ def test_nothing_about_the_reranker_is_decided_where_another_encoder_stands_in_f
         found = decided(ranked_rows("all-MiniLM-L6-v2", "all-MiniLM-L6-v2", gain, 0.5))
         for name in OF_THE_RERANKER:
             assert (found[name].verdict, found[name].reason) == ("not run", "stand-in")
-            assert "all-MiniLM-L6-v2 answered" in found[name].why
+            assert "this run used all-MiniLM-L6-v2. " in found[name].why
         assert found["medication_boost_helps"].reason == "stand-in"
         assert found["filters_respected"].verdict == "agrees"
 

@@ -680,6 +680,11 @@ def test_another_model_adds_a_column_and_a_claim_is_decided_within_its_scope(mon
     assert (now[f"rerun by {QWEN}"], now[f"rerun by {QWEN}_verdict"]) == (0.61, "agrees")
     claim = scoreboard.ledger("toy", "laptop").iloc[0]
     assert (claim["reference_reason"], claim["verdict"], claim["shown"]) == ("stand-in", "agrees", f"rerun by {QWEN}")
+    (published.PUBLISHED / "toy.yml").write_text(toy.replace("scope: [Qwen]", "scope: [Llama]"))
+    published.published.cache_clear()
+    assert scoreboard.ledger("toy", "laptop").iloc[0]["shown"] == "reference", "a record from before the scope"
+    (published.PUBLISHED / "toy.yml").write_text(toy)
+    published.published.cache_clear()
     monkeypatch.setenv("COLUMNS", "200")
     assert scoreboard.main(["--paper", "toy"]) == 0
     assert QWEN in capsys.readouterr().out

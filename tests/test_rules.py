@@ -52,6 +52,10 @@ def test_a_model_outside_the_scope_of_a_claim_tests_nothing_and_its_numbers_are_
     assert (other.verdict, other.reason) == ("not run", "stand-in")
     assert SMALL in other.why
     assert "100.0" in other.why
+    twice = rules.evaluate(
+        Rule(better=("a",), than=("b",), scope=("7B",)), rows, "rerun", paper="toy", facts={"served": [SMALL, SMALL]}
+    )
+    assert twice.why.count(SMALL) == 1
 
 
 def test_released_answers_are_of_the_papers_own_models():

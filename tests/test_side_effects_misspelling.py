@@ -308,7 +308,7 @@ def table5(found: Mapping[str, int], source: str = "rerun", drugs: int = 9) -> l
             Question(f"d{i}", f"e{j}", j % 2 == 0),
             arm=arm.replace("__", "."),
             source=source,
-            model="m",
+            model="Qwen2.5-7B-Instruct",
         )
         for arm in found
         for i in range(drugs)
@@ -378,8 +378,8 @@ def test_the_claim_on_larger_models_needs_a_larger_model(run, better, verdict):
 
 def test_every_cell_of_table_5_is_reported(run):
     out = page(0, 7, 9).and_(table5({"correct__format_a": 9}, source="other"))
-    run.report(out, "side_effects.table5", ["f1"], model="m")
-    paper_rules.report_shares(run, out, "rerun", model="m")
+    run.report(out, "side_effects.table5", ["f1"], model="Qwen2.5-7B-Instruct")
+    paper_rules.report_shares(run, out, "rerun", model="Qwen2.5-7B-Instruct")
     wanted = {n.id for n in run.printed.numbers if n.table == "Table 5"}
     assert wanted <= {id for _, id in run._values}
     assert run._values["rerun", "side_effects.text.degradation.graphrag"].value == 1

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
+from dataclasses import replace
 
 import pytest
 
@@ -36,7 +38,7 @@ def rows(
         if differ and arm == "format_a" and i % 10 == 0:
             handed = not handed
         answer = said(q.label if i >= wrong else not q.label, p_yes=0.9 if q.label else 0.1, handed=handed)
-        made.append(answered(answer, q, arm=arm, **{"model": "m", **row}))
+        made.append(answered(answer, q, arm=arm, **{"model": NAMES[0], **row}))
     return made
 
 
@@ -165,7 +167,7 @@ def test_every_cell_of_the_three_tables_is_filled_or_explained(run):
     asked = questions(80)
     authors = [row for name in NAMES for arm in se.ARMS for row in rows(asked, arm, 4, source="released", model=name)]
     here = [row for arm in se.ARMS for row in rows(asked, arm, 2)]
-    report.report_tables(run, page([], authors, here), "m", "", "one model")
+    report.report_tables(run, page([], authors, here), NAMES[0], "", "one model")
     numbers = published.published("side_effects").numbers
     wanted = {n.id for n in numbers if n.id.split(".")[1] in ("table1", "table2", "table3")}
     assert {id for kind, id in run._values if kind == "rescored"} == wanted
@@ -174,6 +176,26 @@ def test_every_cell_of_the_three_tables_is_filled_or_explained(run):
     assert wanted <= rerun | explained
     assert not rerun & explained
     assert {id for id in rerun if "table1" in id} == {id for id in wanted if "table1" in id}
+
+
+def test_an_unread_answer_of_table_3_is_told_by_both_ways_of_counting(run):
+    asked = questions(80)
+    authors = [row for name in NAMES for arm in se.ARMS for row in rows(asked, arm, 4, source="released", model=name)]
+    unread = answered(said(None), asked[-1], arm="closed_book", model=NAMES[1], source="released")
+    authors = [unread if (r.unit, r.arm, r.model) == (unread.unit, unread.arm, unread.model) else r for r in authors]
+    report.report_tables(run, page([], authors), "", "", "one model")
+    value = run._values["rescored", "side_effects.table3.closed_book.difference"]
+    assert (value.value, "the difference is +1.250 points" in value.note) == (0, True)
+    assert not run._values["rescored", "side_effects.table3.graphrag.difference"].note
+
+
+def test_the_break_is_told_on_both_sides_and_beside_the_other_format():
+    asked = [Question(f"d{i}", f"e{i}", label=True) for i in range(20)]
+    lists = rows(asked, "format_a", 0, source="released")
+    lists = [replace(r, measures={**r.measures, "place": (1990.0 + i, 1.0)}) for i, r in enumerate(lists)]
+    lists = [replace(r, predicted="NO") if i > 10 else r for i, r in enumerate(lists)]
+    told = report.sides(page([], lists, rows(asked, "format_b", 0, source="released")), se.CUT)
+    assert re.findall(r"[\d.]+ %", told) == ["100.0 %", "100.0 %", "0.0 %"]
 
 
 def test_the_data_claims_notice_a_pair_that_contradicts_its_label(run):

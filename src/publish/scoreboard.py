@@ -100,7 +100,8 @@ def _claim_row(claim: Claim, own: Runs, kept: Runs, others: Mapping[str, Runs]) 
     newer = verdicts["rerun"] in TESTED or says or not groups["reference"]["notebook"]
     shown = "rerun" if newer else "reference"
     if claim.rule and claim.rule.scope and verdicts[shown] not in TESTED:
-        shown = next((by for by in groups if by.startswith(BY) and verdicts[by] in TESTED), shown)
+        named = [by for by in groups if by.startswith(BY) and any(w.lower() in by.lower() for w in claim.rule.scope)]
+        shown = next((by for by in named if verdicts[by] in TESTED), shown)
     basis = next((by for by in ("rescored", "printed") if verdicts[by] in (*TESTED, "cannot be run")), shown)
     row = {"claim": claim.text, "where": claim.where, "note": claim.note, **groups, "shown": shown, "basis": basis}
     return row | {key: groups[basis][key] for key in ("verdict", "why")}

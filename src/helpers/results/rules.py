@@ -94,9 +94,9 @@ def evaluate(
     found = _evaluated(rule, outcomes.where(source=SOURCES[kind]), kind, paper, facts, 1)
     mine = outcomes.where(source="rerun", **({"arm": rule.arms} if rule.arms else {}))
     served: Iterable[str] = facts.get("served") or mine.frame.model.unique() if kind == "rerun" and rule.scope else ()
-    other = [m for m in served if m and not any(word.lower() in m.lower() for word in rule.scope)]
+    other = [m for m in dict.fromkeys(served) if m and not any(word.lower() in m.lower() for word in rule.scope)]
     if found.verdict in TESTED and other:
-        why = f"The claim is about {' and '.join(rule.scope)} models; {' and '.join(other)} answered. {found.why}"
+        why = f"The claim is about {' and '.join(rule.scope)} models; this run used {' and '.join(other)}. {found.why}"
         return Decision("not run", why, found.p, "stand-in")
     if kind == "rescored" and found.verdict == "undecided":
         why = f"{found.why} No more answers are released than these."

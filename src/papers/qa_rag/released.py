@@ -142,11 +142,12 @@ def written(data: Data, released: Released) -> list[Answer]:
 def report(run: Run, outcomes: Outcomes, data: Data, released: Released) -> None:
     """Report every printed number that a released file gives, from rows of `contexts` and the authors' means."""
     tests, pairs = len(data.test), len(data.questions)
+    stated = int(run.printed.number("qa_rag.text.pairs").value)
     lost = released.ragas["qa_rag"].precision - released.ragas["hypothetical_12"].precision
     counts = {
         "ablation_loss": (float(lost.mean()), tests, RAGAS["hypothetical_12"]),
         "pairs": (float(pairs), pairs, PAIRS),
-        "test_share": (tests / pairs, pairs, CONTEXTS["qa_rag"]),
+        "test_share": (tests / stated, stated, CONTEXTS["qa_rag"]),
         "kept": (float(np.mean([len(of) for of in data.released["qa_rag"].values()])), tests, CONTEXTS["qa_rag"]),
     }
     for number in run.printed.numbers:

@@ -1,6 +1,9 @@
 """What notebook 01 shows beyond its rows of answers: the data, and where Format A's released answers break off."""
 
-from collections.abc import Sequence
+import json
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from pathlib import Path
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -86,13 +89,40 @@ def report_tables(run: Run, outcomes: Outcomes, model: str, second_model: str, w
         found = by_model.against([(names["qwen"], names["llama"])], "accuracy")[0].test
         points = Score(100 * found.difference, found.n, 100 * found.low, 100 * found.high)
         number = run.printed.number(f"side_effects.table3.{arm}.difference")
-        run.rescored(number.id, points, source=number.rescore_from[0])
+        strict = (of_arm.predicted == of_arm.gold).groupby(of_arm.model).mean()
+        wrong = number.show(100 * (strict[names["qwen"]] - strict[names["llama"]]), 1)
+        note = f"UNKNOWN counts as NO, as in Tables 1 and 2; where it counts as wrong, the difference is {wrong}."
+        run.rescored(number.id, points, source=number.rescore_from[0], note="" if of_arm.parsed.all() else note)
     for id in (number.id for number in run.printed.numbers):
         of_second = id.startswith("side_effects.table2.") or (".table3." in id and not id.endswith(".qwen"))
         if of_second and not second_model:
             run.not_run(id, why)
         elif id.startswith("side_effects.text.chatgpt_") and not id.endswith("_drugs"):
             run.cannot_run(id, "A hosted model of 2023 or 2024, no longer served in that version.")
+
+
+def sides(outcomes: Outcomes, cut: int) -> str:
+    """Format A's share of documented effects found that end before and beyond a character, and Format B's before it."""
+    rows = outcomes.where(arm="format_a", gold="YES").frame
+    rows = rows.assign(place=[of[audit.PLACE][0] if audit.PLACE in of else np.nan for of in rows.measures])
+    within = outcomes.where(arm="format_b", unit=list(rows.unit[rows.place <= cut].unique()))
+
+    def found(part: pd.DataFrame) -> str:
+        return figures.score_text(ratio(part.predicted == "YES", np.ones(len(part)), clusters=part.cluster))
+
+    return "; ".join(
+        f"{model} {found(of[of.place <= cut])} before the dashed line (Format B, same pairs: "
+        f"{found(within.where(model=str(model)).frame)}), {found(of[of.place > cut])} beyond"
+        for model, of in rows.groupby("model")
+    )
+
+
+def confidences(files: Iterable[Path]) -> str:
+    """The confidences that released predictions record, by whether the answer is right; UNKNOWN is NO."""
+    rows = [row for file in files for row in json.loads(file.read_text("utf-8"))["detailed_results"]]
+    counted = Counter(((row["predicted"] == "YES") == bool(row["true_label"]), row["confidence"]) for row in rows)
+    told = (f"{sure:g} for {n:,} {'right' if right else 'wrong'}" for (right, sure), n in sorted(counted.items()))
+    return f"Recorded confidence of GraphRAG's answers: {', '.join(told)}"
 
 
 def draw_places(outcomes: Outcomes, cut: int, width: int = 100, last: int = 3000) -> Figure:

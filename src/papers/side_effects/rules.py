@@ -198,9 +198,10 @@ def lists_fail_by_window(outcomes: Outcomes, **_: Any) -> Decision:  # noqa: ANN
         [[i.predicted for i in items if i.gold and i.strata.get("window") == side] for side in ("inside", "beyond")]
         for items in rows["items"]
     ]
+    shown = [[bool(hit) for of in sides for hit in of[k]] for k in (0, 1)]
     told = " and ".join(
-        f"{sum(sum(map(bool, of[k])) for of in sides)} of {sum(len(of[k]) for of in sides):,} relevant drugs {where} it"
-        for k, where in enumerate(("within", "beyond"))
+        f"{figures.number(sum(of) / len(of) if of else None)} of {len(of):,} relevant drugs {where} it"
+        for of, where in zip(shown, ("within", "beyond"), strict=True)
     )
     both = [of for of in sides if all(of)]
     why = f"Returned, by whether the effect lies in the window: {told}; {len(both)} of {len(rows)} queries have both."
