@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 import os
+import shutil
 import subprocess
 from pathlib import Path
 from typing import Any
 
+import nbformat
 import pytest
+from test_run import executed, make, with_demo, write_notebook
 
 from helpers import batch, engine_install, engines, llm
 from helpers.llm import LLM
 from helpers.results import requests
 from helpers.results.requests import StoreError
 from helpers.services import LlmEndpoint
-from helpers.settings import settings
+from helpers.settings import ROOT, settings
 
 SMALL_MODEL = "SmolLM2-135M-Instruct"
 CARD = LlmEndpoint("", "some/model", "", "vllm", "", "", 0, 8)
@@ -132,27 +136,34 @@ def test_a_reply_of_another_shape_is_counted_and_the_rest_is_stored(collecting, 
     assert list(batch.pending()) == [first]
 
 
+def steps(asked: LLM) -> list[list[str]]:
+    """Two steps, of which the second asks about the replies to the first."""
+    first = [reply.text for reply in asked.chat_many(PROMPTS, max_tokens=5)]
+    again = [[{"role": "user", "content": f"Does this text say yes? {text}"}] for text in first]
+    return [first, [reply.answer for reply in asked.choose_many(again, ["YES", "NO"])]]
+
+
 @pytest.mark.engine
 @pytest.mark.skipif(engine_install.choose_engine(SMALL_MODEL)[0] != "vllm", reason="llama.cpp has no batches")
-def test_vllms_batches_give_what_its_server_gives(collecting, small_llm, monkeypatch):
+def test_a_notebook_that_vllms_batches_answer_says_what_a_server_makes_it_say(project, run_in, small_llm):
+    with_demo(project)
+    (project / "notebooks" / "02_demo_second.ipynb").unlink()
+    shutil.copy(ROOT / "data" / "registry.yml", project / "data")
+    code = inspect.getsource(steps).replace("asked: LLM", "asked")
+    asks = f"from helpers import llm\nPROMPTS = {PROMPTS!r}\n{code}\nprint(steps(llm.connect({SMALL_MODEL!r})))"
+    write_notebook(project, "01_demo_first", asks)
     served = engines.llm_launch(SMALL_MODEL, 1, "key", print)
     python, _, _, *flags = served.command
-    flags = [flag for flag in flags if not flag.startswith(("--port", "--host", "--served-model-name"))]
-
-    def steps(asked: LLM) -> tuple[list[str], list[str]]:
-        first = [reply.text for reply in asked.chat_many(PROMPTS, max_tokens=5)]
-        again = [[{"role": "user", "content": f"Does this text say yes? {text}"}] for text in first]
-        return first, [reply.answer for reply in asked.choose_many(again, ["YES", "NO"])]
-
-    for part in (1, 2):  # the prompts of the second step depend on the replies to the first
-        with pytest.raises(batch.PendingError):
-            steps(model(collecting))
-        [file] = batch.export()
-        out = collecting / f"out_{part}.jsonl"
-        files = ["-i", str(file), "-o", str(out), "--served-model-name=some/model"]
+    flags = [flag for flag in flags if not flag.startswith(("--port", "--host"))]
+    name = f"_build/batch/{SMALL_MODEL}.jsonl"
+    for number in (1, 2):
+        waiting = make(run_in, "requests")
+        assert f"requests wait in {name}" in waiting.stdout, waiting.stderr
+        files = ["-i", str(project / name), "-o", str(project / f"{number}.jsonl")]
         command = [python, "-m", "vllm.entrypoints.openai.run_batch", *files, *flags]
         subprocess.run(command, env={**os.environ, **served.environment}, check=True, timeout=400)
-        batch.take_in(out)
-        assert not batch.pending()
-    monkeypatch.setenv("ANSWERS", "stored")
-    assert steps(model(collecting)) == steps(LLM(small_llm, folder=None))
+        assert " stored" in make(run_in, "import-answers", f"FILES={number}.jsonl").stdout
+    assert "requests wait" not in make(run_in, "requests").stdout
+    cells = nbformat.read(executed(project, "01_demo_first"), 4).cells
+    said = [out.text for cell in cells for out in cell.get("outputs", ()) if out.get("name") == "stdout"]
+    assert [text.strip() for text in said] == [str(steps(LLM(small_llm, folder=None)))]
