@@ -399,7 +399,7 @@ def test_the_paper_profile_fine_tunes_with_the_released_settings(notebook: Path)
     assert given["small_model"] == "meta-llama/Llama-2-13b-hf"
     assert {k: given[f"lora_{k}"] for k in ("steps", "batch", "rank")} == {"steps": 8000, "batch": 4, "rank": 64}
     recipe = given["lora_recipe"]
-    assert (recipe["alpha"], recipe["rate"], recipe["plain"]) == (32, 2e-4, True)
+    assert (recipe["alpha"], recipe["dropout"], recipe["rate"], recipe["plain"]) == (32, 0.1, 2e-4, True)
     assert recipe["longest"] == (2048 if "classification" in notebook.stem else 512)
     adapted.Recipe(steps=1, batch=1, rank=1, seed=0, **recipe)
 

@@ -104,7 +104,25 @@ def test_alpha_makes_another_adapter_and_leaving_it_out_none(trained_in, monkeyp
     named: list[dict[str, float]] = []
     monkeypatch.setattr(artifacts, "kept", lambda parent, name, decided_by, *_: named.append(decided_by[4]))
     lora.trained("mine", [("a", "b")], [("a", "b")], SMALL, steps=1)
-    assert "alpha" not in named[0]
+    assert not {"alpha", "dropout"} & named[0].keys()
+
+
+def test_dropout_makes_another_adapter_and_its_default_keeps_the_name_of_the_released_ones(trained_in, monkeypatch):
+    before = trained_in(steps=1)
+    assert before == "mine-673d9b4e3121"  # as before dropout could be set: see data/adapters
+    assert trained_in(steps=1, dropout=0.05) == before
+    assert len({before, trained_in(steps=1, dropout=0.1), trained_in(steps=1, dropout=0.0)}) == 3
+    monkeypatch.setitem(lora.RECIPE, "dropout", 0.1)
+    assert trained_in(steps=1) == trained_in(steps=1, dropout=0.1) != before
+
+
+@pytest.mark.engine
+@VLLM
+def test_dropout_reaches_the_training(engine, tmp_path):
+    pairs = [(QUESTION, ANSWER)]
+    recipe = {"steps": 1, "batch": 1, "evaluations": 1, "max_tokens": 64}
+    log = lora.train(pairs, pairs, SMALL, tmp_path / "adapter", **recipe, dropout=0.1)
+    assert json.loads((log.adapter.folder / "adapter_config.json").read_text())["lora_dropout"] == 0.1
 
 
 def test_another_default_makes_another_adapter(trained_in, monkeypatch):

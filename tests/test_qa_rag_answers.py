@@ -16,7 +16,8 @@ from helpers.results import record, rules
 from helpers.results.answers import Answer as Row
 from helpers.results.outcomes import Outcomes
 from helpers.results.published import published
-from papers.qa_rag import answers, ask, data
+from helpers.settings import NOTEBOOKS
+from papers.qa_rag import answers, ask, data, retrieval
 from papers.qa_rag.answers import (
     ARMS,
     NOT_TOLD,
@@ -30,6 +31,8 @@ from papers.qa_rag.answers import (
     windows,
 )
 from papers.qa_rag.data import Passage, held
+from papers.qa_rag.search import Searcher
+from publish.parameters import declared, parameters
 
 TEXT = st.text(st.characters(codec="utf-8"), max_size=1500)
 FILLER = "Nothing on this page concerns the matter at hand, which stands elsewhere in the document. " * 40
@@ -281,15 +284,56 @@ def test_passages_that_so_few_questions_cannot_judge_are_undecided() -> None:
     assert decided("retrieval_helps_answers", rerun(qa_rag=noise, closed_book=[0.5] * 12)).verdict == "undecided"
 
 
-@pytest.mark.parametrize(("encoder", "reruns"), [("all-MiniLM-L6-v2", 0), (PAPER_ENCODER, 9)])
-def test_table_four_is_rerun_on_the_papers_scale_only(encoder: str, reruns: int) -> None:
+BOTH = {"multiquery": 6, "hyde": 6}
+
+
+@pytest.mark.parametrize(
+    ("encoder", "searched", "reruns"),
+    [("all-MiniLM-L6-v2", BOTH, 0), (PAPER_ENCODER, {}, 9), (PAPER_ENCODER, BOTH, 15)],
+)
+def test_table_four_is_rerun_on_the_papers_scale_only(encoder: str, searched: dict[str, int], reruns: int) -> None:
     run = record.start(notebook="17_qarag_answers", paper="qa_rag", profile="smoke", parameters={})
     measures = dict.fromkeys(("f1", "precision", "recall"), (0.5, 1.0))
     rows = [
         Row(arm=arm, unit=f"q{i}", cluster=f"d{i}", measures=measures)
-        for arm in ("qa_rag", "question", "hypothetical")
-        for i in range(12)
+        for arm, n in {"qa_rag": 12, "question": 12, "hypothetical": 12, **searched}.items()
+        for i in range(n)
     ]
     answers.report(run, Outcomes(rows, draws=200), "a model", encoder)
     assert len(run._values) == reruns
     assert len(run._reasons) == 15 - reruns
+    if reruns == 15:
+        assert run._values["rerun", "qa_rag.table4.hyde.f1"].n == 6
+    assert searched or "No question" in run._reasons["rerun", "qa_rag.table4.hyde.f1"].why
+
+
+@pytest.mark.parametrize("profile", ["smoke", "laptop", "paper"])
+def test_the_answers_search_with_the_queries_of_the_retrieval_notebook(profile: str) -> None:
+    found, said = (
+        declared(NOTEBOOKS / f"{notebook}.ipynb") | parameters(notebook, profile)
+        for notebook in ("16_qarag_retrieval", "17_qarag_answers")
+    )
+    same = ("llm_model", "query_tokens", "document_tokens", "reranker")
+    assert {name: said[name] for name in same} == {name: found[name] for name in same}
+    assert said["search_encoder"] == found["encoder"]
+    if profile != "smoke":  # all questions are chosen, so that the first ones are those of 16
+        assert said["questions"] == 79
+        assert said["searched_questions"] == found["generated_questions"]
+
+
+def test_an_arm_answers_from_the_passages_that_a_search_kept(sample: data.Data) -> None:
+    questions = sample.test[:2]
+    index = Searcher(sample.corpus, vectors.encoder(), progress=False)
+    queries = retrieval.plain_queries(questions) | {"hyde": {q.id: retrieval.Query((q.answer,)) for q in questions}}
+    six = retrieval.six(index, retrieval.ARMS["hyde"], queries, questions, retrieval.best_window(index))
+
+    class Echo:
+        def chat_many(self, prompts: list[list[dict[str, str]]], **_: object) -> list[Reply]:
+            return [reply(p[-1]["content"]) for p in prompts]
+
+    ask = answers.answering(Echo(), answers.SEARCHED["hyde"], sample, characters=9000, max_tokens=8, contexts=six)  # type: ignore[arg-type]
+    for question, row in zip(questions, ask(questions), strict=True):
+        shown = [item.id for item in row.items]
+        assert shown
+        assert shown == [id for id in six[question.id] if id in shown]
+        assert all(sample.corpus.of_id[id].document in str(row.answer) for id in shown)

@@ -16,11 +16,13 @@ import pytest
 from hypothesis import given, strategies as st
 
 from helpers import vectors
+from helpers.completions import Choice, Reply
 from helpers.rag.retrieval import reciprocal_rank_fusion
 from helpers.results import record, rules
 from helpers.results.answers import Answer, answered
 from helpers.results.outcomes import Outcomes
 from helpers.results.published import published
+from helpers.settings import read_profile
 from papers.qa_rag import ask, data, judge, rerankers, retrieval as qr
 from papers.qa_rag.data import Corpus, Passage
 from papers.qa_rag.retrieval import Query
@@ -338,11 +340,12 @@ def judged(sample: data.Data, accepted: int) -> record.Run:
         for i in range(12)
         for truth in ("YES", "NO")
         for known in [judge.Known(sample.test[0], 0, truth, f"q{i}, {truth}", f"document {i}", "Why?")]
-        for arm in judge.LABELS
+        for arm in judge.CHECKED_BY.values()
     ]
     refused = {m: judge.unfit(Outcomes(checked, draws=200), m, "a judge") for m in ("precision", "recall")}
     contexts = [
-        Answer(arm="qa_rag", unit=f"q{i}", cluster=f"d{i}", measures={"precision": (1.0, 1.0), "recall": (0.5, 1.0)})
+        Answer(arm=arm, unit=f"q{i}", cluster=f"d{i}", measures={"precision": (first, 1.0), "recall": (0.5, 1.0)})
+        for arm, first in {"qa_rag": 1.0, "qa_rag_agent": 0.25, "question_12": 0.75}.items()
         for i in range(4)
     ]
     judge.report(run, Outcomes(contexts, draws=200), refused, "a judge", "No adapter was trained.")
@@ -356,7 +359,9 @@ def test_a_judge_that_accepts_everything_reruns_no_table(sample: data.Data) -> N
     assert "rejects 0.0 %" in reasons["qa_rag.table3.qa_rag.precision"]
     assert "100.0 %" in reasons["qa_rag.table3.qa_rag.precision"]  # what it gave
     assert reasons["qa_rag.table3.hypothetical.precision"] == "No adapter was trained."
-    assert "other arms" in reasons["qa_rag.table3.hyde.precision"]
+    assert "rejects 0.0 %" in reasons["qa_rag.table2.hyde.recall_agent"]
+    assert "It gave" not in reasons["qa_rag.table2.hyde.recall_agent"]
+    assert len(reasons) == 36  # every number of Tables 2, 3 and 5
 
 
 def test_a_judge_that_passes_its_check_reruns_the_tables(sample: data.Data) -> None:
@@ -365,9 +370,54 @@ def test_a_judge_that_passes_its_check_reruns_the_tables(sample: data.Data) -> N
     assert values == {
         "qa_rag.table2.qa_rag.precision_reranker": 1.0,
         "qa_rag.table2.qa_rag.recall_reranker": 0.5,
+        "qa_rag.table2.qa_rag.precision_agent": 0.25,
+        "qa_rag.table2.qa_rag.recall_agent": 0.5,
         "qa_rag.table3.qa_rag.precision": 1.0,
         "qa_rag.table3.qa_rag.recall": 0.5,
+        "qa_rag.table5.qa_rag.precision": 1.0,
+        "qa_rag.table5.qa_rag.recall": 0.5,
+        "qa_rag.table5.question.precision": 0.75,
+        "qa_rag.table5.question.recall": 0.5,
     }
+    reasons = {reason.id: reason.why for reason in run._reasons.values()}
+    assert "other arms" in reasons["qa_rag.table3.hyde.precision"]
+
+
+def test_the_paper_profile_judges_every_arm_of_the_tables() -> None:
+    arms = {judge.judged_arm(number.id) for number in published("qa_rag").numbers} - {""}
+    assert len(arms) == 12
+    given = read_profile("paper")["16_qarag_retrieval"]["judged_arms"]
+    assert arms == {*given, *(f"{arm}{judge.AGENT}" for arm in given if f"{arm}{judge.AGENT}" in judge.LABELS)}
+    assert set(given) <= set(qr.ARMS)
+
+
+def test_a_judge_reads_the_six_that_the_scoring_agent_selects_and_finds_nothing_in_none(
+    sample: data.Data, searcher: Searcher
+) -> None:
+    gold = qr.gold_of(sample.test, sample.corpus)
+    questions = [q for q in sample.test if q.id in gold.passages][:2]
+    holding = {q.id: gold.passages[q.id] for q in questions}
+
+    class Scripted:
+        """Gives 9 to an excerpt of a passage with an answer and 1 to others; accepts every excerpt but the first."""
+
+        def chat_many(self, prompts: list[list[dict[str, str]]], **_: object) -> list[Reply]:
+            texts = [p.text for p in sample.corpus.passages if p.id in frozenset().union(*holding.values())]
+            shown = [str(p[-1]["content"]).partition("Excerpt:\n")[2].partition("\n\nQuestion:")[0] for p in prompts]
+            return [Reply("9" if any(s in t for t in texts) else "1", "complete", 1, 1, 0.1) for s in shown]
+
+        def choose_many(self, prompts: list[object], *_: object, **__: object) -> list[Choice]:
+            says = [{"YES": -0.1, "NO": -2.4}, {"YES": -2.4, "NO": -0.1}]
+            return [Choice("", says[i == 0], 1, 0, 0.1) for i in range(len(prompts))]
+
+    model = Scripted()
+    agent = rerankers.scoring_agent(searcher, model)  # type: ignore[arg-type]
+    six = qr.six(searcher, qr.ARMS["question"], qr.plain_queries(questions), questions, agent)
+    assert all(len(ids) == qr.KEPT and ids[0] in frozenset().union(*holding.values()) for ids in six.values())
+    judged = judge.Judge(searcher, model).contexts(six | {questions[1].id: []})(questions)  # type: ignore[arg-type]
+    assert judged[0].measures["precision"][0] == pytest.approx(qr.context_precision([False, *[True] * 5]))
+    assert judged[1].measures == {"precision": (0.0, 1.0), "recall": (0.0, 1.0)}
+    assert not judged[1].requests
 
 
 def test_known_passages_hold_the_answer_or_none_of_it(sample: data.Data, searcher: Searcher) -> None:

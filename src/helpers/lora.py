@@ -3,12 +3,13 @@
 vLLM serves the adapter beside its base: `llm.connect(base, adapters=[log.adapter])`.
 """
 
+import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from helpers import artifacts, datasets, engine_install, engines, registry, training
+from helpers import artifacts, engine_install, engines, registry, training
 from helpers.engines import Adapter
 from helpers.settings import DATA, DERIVED
 from helpers.supervisor import say
@@ -23,6 +24,7 @@ take nearly twice the time on a CPU."""
 RECIPE: dict[str, float] = {
     "rank": 8,  # of the two matrices that stand for a layer's change
     "alpha": 0,  # of their scale, alpha / rank; 0 takes twice the rank
+    "dropout": 0.05,  # of the inputs of the adapted layers, in training
     "rate": 1e-3,  # the highest learning rate: it rises for a twentieth of the steps, then falls to 0
     "batch": 8,  # pairs a step
     "max_tokens": 512,  # of prompt and completion; the rest of a longer pair is left out and counted
@@ -30,6 +32,8 @@ RECIPE: dict[str, float] = {
     "seed": 0,  # of the initial weights and of the order of pairs
 }
 """The settings of a training, beside its `steps`, and what they are if nothing else is said."""
+LATER = {"alpha": 0, "dropout": 0.05}
+"""Settings that could not be set when the released adapters were named: at these values they enter no name."""
 ADAPTERS = DERIVED / "adapters"
 RELEASED = DATA / "adapters"
 """The reference run's: an adapter trained on another processor differs in its last bits, and then so do replies."""
@@ -74,7 +78,7 @@ def train(pairs: Sequence[Pair], validation: Sequence[Pair], base: str, out: Pat
     """
     settings = RECIPE | settings
     settings["alpha"] = settings["alpha"] or 2 * settings["rank"]
-    if wrong := {key: value for key, value in settings.items() if value <= 0 and key != "seed"}:
+    if wrong := {key: value for key, value in settings.items() if value <= 0 and key not in ("seed", "dropout")}:
         raise ValueError(f"Each of these must be positive: {wrong}.")
     if not pairs or not validation:
         raise ValueError(f"Training needs pairs to learn from and to validate; found {len(pairs)}, {len(validation)}.")
@@ -108,13 +112,15 @@ def load(folder: Path) -> TrainingLog:
 def trained(name: str, pairs: Sequence[Pair], validation: Sequence[Pair], base: str, **settings: float) -> TrainingLog:
     """The adapter of these pairs, base and settings, from `ADAPTERS`, `RELEASED` or `train`; see `artifacts.kept`."""
     settings = RECIPE | settings
-    decided_by = {k: v for k, v in settings.items() if k != "alpha" or v}  # adapters were named before it could be set
+    decided_by = {key: value for key, value in settings.items() if key not in LATER or value != LATER[key]}
+    lines = SCRIPT.read_text(encoding="utf-8").splitlines(keepends=True)
+    script = hashlib.sha256("".join(x for x in lines if 'job["dropout"]' not in x).encode()).hexdigest()  # see LATER
     weights = engine_install.EMBEDDED_MODELS.get(base)
     digest = registry.registry()[weights.source].sha256 if weights else ""
     return artifacts.kept(
         ADAPTERS,
         name,
-        [list(pairs), list(validation), base, digest, decided_by, MODULES, datasets.digest(SCRIPT)],
+        [list(pairs), list(validation), base, digest, decided_by, MODULES, script],
         load,
         lambda folder: train(pairs, validation, base, folder, **settings),
         RELEASED,

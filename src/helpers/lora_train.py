@@ -67,6 +67,7 @@ def main(job: dict[str, Any], folder: Path, say: Callable[..., None]) -> None:
     settings = LoraConfig(
         r=job["rank"], lora_alpha=job["alpha"], lora_dropout=0.05, target_modules=job["modules"], task_type="CAUSAL_LM"
     )
+    settings.lora_dropout = job["dropout"]
     model = get_peft_model(base, settings)
     trained, parameters = model.get_nb_trainable_parameters()
     sets, cut = {}, {}

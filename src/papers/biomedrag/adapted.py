@@ -31,7 +31,7 @@ class Recipe:
     Attributes:
         steps: of training; 0 trains nothing.
         batch: rows of a step.
-        rank, alpha, rate: of the adapters, see `helpers.lora.train`.
+        rank, alpha, rate, dropout: of the adapters, see `helpers.lora.train`.
         seed: of the rows and of training.
         longest: tokens of a prompt and its answer that training sees.
         plain: ask in plain text, see `Asking`.
@@ -43,6 +43,7 @@ class Recipe:
     seed: int
     alpha: int = 0
     rate: float = 1e-3
+    dropout: float = 0.05
     longest: int = 256
     plain: bool = False
 
@@ -75,6 +76,7 @@ def fine_tuned(
                 rank=recipe.rank,
                 alpha=recipe.alpha,
                 rate=recipe.rate,
+                dropout=recipe.dropout,
                 seed=seed,
                 batch=recipe.batch,
                 max_tokens=recipe.longest,

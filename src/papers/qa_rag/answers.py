@@ -63,7 +63,7 @@ class Excerpt:
 
 @dataclass(frozen=True)
 class Arm:
-    """One way to answer: from the first `passages` of a ranking of `Data.released`, none if `contexts` is empty.
+    """One way to answer: from the first `passages` of the ranking `contexts`, or from none if that is empty.
 
     They are cut (see `excerpts`) or `whole`; `few_shot` says whether examples stand before the question.
     """
@@ -83,6 +83,11 @@ ARMS = {
     "zero_shot": Arm("QA-RAG, no examples", "qa_rag", few_shot=False),
 }
 """Arms that all questions are put to, with prompts of the same number of characters (but for the first)."""
+SEARCHED = {
+    "multiquery": Arm("Multiquery, contexts of this run", "multiquery"),
+    "hyde": Arm("HyDE, contexts of this run", "hyde"),
+}
+"""Arms of Table 4 whose contexts are not in the book's copy of the release, so that a run searches them."""
 WHOLE_ARMS = {
     f"whole_{n}": Arm(f"QA-RAG, first {'passage' if n == 1 else f'{n} passages'} whole", "qa_rag", n, whole=True)
     for n in (1, 2, 3, 6)
@@ -196,18 +201,20 @@ def answering(
     characters: int,
     max_tokens: int,
     prompt: Callable[..., list[Message]] = prompt,
+    contexts: Mapping[str, Sequence[str]] | None = None,
 ) -> Asking:
     """An arm: questions in, an answer for each out, at temperature 0; a prompt that does not fit has no answer.
 
     The passages in one prompt have so many `characters`. `prompt` takes the question and its excerpts, and the examples
-    if the arm has any.
+    if the arm has any. `contexts` are ids of passages by question, in place of the released ones.
     """
+    ranking = contexts if contexts is not None else data.released.get(arm.contexts, {})
     given = [examples] if arm.few_shot and examples else []
 
     def ask(questions: Sequence[Question]) -> list[Answer]:
         shown: list[tuple[Excerpt, ...]] = []
         for question in questions:
-            ids = data.released[arm.contexts][question.id][: arm.passages] if arm.contexts else ()
+            ids = ranking[question.id][: arm.passages] if arm.contexts else ()
             passages = [data.corpus.of_id[id] for id in ids]
             whole = tuple(Excerpt(passage, passage.text) for passage in passages)
             shown.append(whole if arm.whole else excerpts(question.body, passages, characters))
@@ -282,11 +289,12 @@ def report(run: Run, outcomes: Outcomes, model: str, encoder: str) -> None:
         arm, _, measure = number.id.removeprefix("qa_rag.table4.").partition(".")
         if not number.id.startswith("qa_rag.table4."):
             continue
-        if arm not in ARMS:
-            run.not_run(number.id, "The contexts of this method are not in the book's copy of the release.")
+        if arm not in outcomes.arms:
+            run.not_run(number.id, "No question of this run was put to this method.")
             continue
         score = outcomes.score(measure, arm)
         if scale := other_scale(encoder):
             run.not_run(number.id, f"{scale}; {model}'s answers have {figures.score_text(score)}, n = {score.n}.")
         else:
-            run.rerun(number.id, score, model=model, note="The passages are cut; see the chapter.")
+            found = "The contexts are from this run's search, on another corpus. " if arm in SEARCHED else ""
+            run.rerun(number.id, score, model=model, note=f"{found}The passages are cut; see the chapter.")

@@ -19,7 +19,7 @@ from helpers.results.outcomes import Outcomes
 from helpers.results.record import Run
 from papers.qa_rag import data
 from papers.qa_rag.data import Question
-from papers.qa_rag.retrieval import context_precision
+from papers.qa_rag.retrieval import PRINTED, context_precision
 from papers.qa_rag.search import Searcher
 
 SYSTEM = "You check whether an excerpt of regulatory guidance supports an answer."
@@ -27,9 +27,12 @@ STATEMENTS = 4
 """Statements of an answer that are looked for; the first ones, for an answer may have dozens."""
 ANSWER_CHARACTERS = 400
 """Of the reference answer that the judge is shown beside an excerpt."""
+AGENT = "_agent"
+"""Ends the name of an arm of Table 2 whose candidates the scoring agent orders."""
 LABELS = {
     "judge_useful": "Useful to arrive at the answer? (context precision)",
     "judge_supported": "Statement attributable? (context recall)",
+    **{f"{name}{AGENT}": f"{arm.label}, scoring agent" for name, arm in PRINTED.items() if not name.endswith("_12")},
 }
 CHECKED_BY = {"precision": "judge_useful", "recall": "judge_supported"}
 
@@ -108,17 +111,18 @@ class Judge:
 
         def ask(questions: Sequence[Question]) -> list[Answer]:
             useful, supported = [], []
-            for q in questions:
+            told = [statements(q.answer) if ranked[q.id] else [] for q in questions]  # a blank query finds nothing
+            for q, of in zip(questions, told, strict=True):
                 rows = [self._row_of[id] for id in ranked[q.id]]
                 useful += [_useful_prompt(q, text) for text in self._searcher.excerpts(q.answer, rows)]
-                for statement in statements(q.answer):
+                for statement in of:
                     scores = self._searcher.window_scores([statement])[0]
                     best = max(rows, key=lambda row: scores[row])
                     supported.append(_supported_prompt(statement, self._searcher.excerpts(statement, [best])[0]))
             first, second = iter(self._said(useful, "useful?")), iter(self._said(supported, "supported?"))
             return [
-                _judged(ranked[q.id], [next(first) for _ in ranked[q.id]], [next(second) for _ in statements(q.answer)])
-                for q in questions
+                _judged(ranked[q.id], [next(first) for _ in ranked[q.id]], [next(second) for _ in of])
+                for q, of in zip(questions, told, strict=True)
             ]
 
         return ask
@@ -157,7 +161,7 @@ def _verdict(choice: Choice) -> str:
 
 def _judged(ids: Sequence[str], useful: Sequence[Choice], supported: Sequence[Choice]) -> Answer:
     helps = [_verdict(c) == "YES" for c in useful]
-    recall = float(np.mean([_verdict(c) == "YES" for c in supported]))
+    recall = float(np.mean([_verdict(c) == "YES" for c in supported])) if supported else 0.0
     return Answer(
         task="judged",
         items=[
@@ -180,24 +184,28 @@ def unfit(outcomes: Outcomes, measure: str, judge: str) -> str:
     )
 
 
+def judged_arm(id: str) -> str:
+    """The arm that a printed number of Tables 2, 3 or 5 is about, as a run names it; empty for other numbers."""
+    table, arm, *column = id.removeprefix("qa_rag.").split(".")
+    if table not in ("table2", "table3", "table5"):
+        return ""
+    halved = table == "table5" and arm != "qa_rag"  # the ablation has half as many candidates
+    return f"{arm}{AGENT if column[0].endswith(AGENT) else '_12' if halved else ''}"
+
+
 def report(run: Run, judged: Outcomes, refused: Mapping[str, str], judge: str, why_not: str) -> None:
     """Report the rerun of Tables 2, 3 and 5, or why there is none.
 
     `refused` says of each measure why the judge is unfit for it, if it is; `why_not`, why there is no fine-tuned model.
     """
     for number in run.printed.numbers:
-        table, arm, *column = number.id.removeprefix("qa_rag.").split(".")
-        if table not in ("table2", "table3", "table5"):
+        if not (arm := judged_arm(number.id)):
             continue
-        measure, _, order = column[0].partition("_")
-        if order == "agent":
-            why = "The scoring agent is measured without a judge here, on the candidates of QA-RAG."
-        elif table == "table5":
-            why = "The ablation is measured without a judge here."
-        elif arm not in judged.arms:
-            tuned = arm in ("qa_rag", "hypothetical")
+        measure = number.id.rpartition(".")[2].partition("_")[0]
+        if arm not in judged.arms:
             others = "The judge of this profile reads the contexts of other arms only; measured without a judge."
-            why = why_not if tuned and why_not else others
+            why = f"{refused[measure]}." if refused[measure] else others
+            why = why_not if why_not and arm.startswith(("qa_rag", "hypothetical")) else why
         else:
             score = judged.score(measure, arm)
             if not refused[measure]:

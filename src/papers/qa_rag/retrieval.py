@@ -323,16 +323,31 @@ def released(of: Data, gold: Gold) -> list[Answer]:
     ]
 
 
+def passages(
+    searcher: Searcher, arm: Arm, queries: Queries, questions: Sequence[Question], reranker: Reranker
+) -> dict[str, list[Passage]]:
+    """What an arm finds for each question, in the reranker's order: question id -> passages, best first."""
+    found = candidates(searcher, arm, queries, questions)
+    ranked = rerank(found, reranker if arm.reranked else None, {q.id: q.text for q in questions})[0]
+    return {id: [searcher.corpus.passages[row] for row in rows] for id, rows in ranked.items()}
+
+
+def six(
+    searcher: Searcher, arm: Arm, queries: Queries, questions: Sequence[Question], reranker: Reranker
+) -> dict[str, list[str]]:
+    """The ids of the six passages, or fewer, that an arm keeps for each question, best first; see `passages`."""
+    found = passages(searcher, arm, queries, questions, reranker)
+    return {id: [passage.id for passage in of[:KEPT]] for id, of in found.items()}
+
+
 def finding(
     searcher: Searcher, arm: Arm, queries: Queries, gold: Gold, reranker: Reranker
 ) -> Callable[[Sequence[Question]], list[Answer]]:
     """An arm: questions in, the six passages of each out, with their measures."""
 
     def ask(questions: Sequence[Question]) -> list[Answer]:
-        found = candidates(searcher, arm, queries, questions)
-        ranked = rerank(found, reranker if arm.reranked else None, {q.id: q.text for q in questions})[0]
-        passages = {id: [searcher.corpus.passages[row] for row in rows] for id, rows in ranked.items()}
-        return rows_of(passages, gold, queries={q.id: [queries[k][q.id] for k, _ in arm.tracks] for q in questions})
+        found = passages(searcher, arm, queries, questions, reranker)
+        return rows_of(found, gold, queries={q.id: [queries[k][q.id] for k, _ in arm.tracks] for q in questions})
 
     return ask
 
