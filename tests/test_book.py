@@ -26,6 +26,7 @@ from helpers.results import answers, figures, published, record, rules
 from helpers.results.answers import Answer, Item
 from helpers.results.metrics import Score, proportion
 from helpers.results.outcomes import Outcomes
+from helpers.results.records import Finding
 from helpers.results.requests import Row, plain, request_key, write as write_requests
 from publish import book, pieces
 
@@ -80,7 +81,10 @@ def notebook(*, sample: bool = False, source: bool = False, title: str = "Forwar
     told = {"claim": "One text a pair is found more often than one a drug. " * 2}
     told |= {"verdict": "agrees", "because": "399 of 400 are right. " * 4}
     sentences = figures.table(pd.DataFrame([told]), "Verdicts", sample=sample)
-    claims = figures.table(pd.DataFrame([told]), rules.CAPTION, sample=sample)
+    claims = figures.table(pd.DataFrame([told]), "Claims", sample=sample)  # as references until November 2025 have them
+    claim = published.published("side_effects").claim("side_effects.claim.pairs_beat_lists")
+    found = Finding(id=claim.id, verdict="agrees", test="x", why="36 of 400 answers more.")
+    listed = rules.findings([claim], [found], sample=sample)
     picture = figures.figure(pieces.scoreboard_picture(frame), alt="GraphRAG is best.", sample=sample)
     prompt = figures.prompt_box([{"role": "user", "content": "Is <b>rash</b> an effect?\n\nAnswer YES or NO."}])
     words = {"text/markdown": "GraphRAG is best.", "text/plain": ""}
@@ -96,7 +100,7 @@ def notebook(*, sample: bool = False, source: bool = False, title: str = "Forwar
         ),
         *(
             cell("code", f"{html.text.split()[0]}()", outputs=shown(html))
-            for html in (table, sentences, claims, picture, prompt)
+            for html in (table, sentences, claims, listed, picture, prompt)
         ),
     ]
     for each in cells if source else ():
@@ -618,8 +622,9 @@ def test_the_run_on_the_sample_is_marked_wherever_it_shows_something(browser: Br
 @pytest.mark.book
 def test_a_page_lists_each_verdict_once(project: Project) -> None:
     page = project.text(f"notebooks/{CHAPTER}")
-    assert f"{rules.CAPTION}</caption>" not in page
-    assert page.count('href="#claims"') == page.count('id="claims"') == 1
+    assert "Claims</caption>" not in page
+    assert page.count(f'<ul class="{rules.LISTED}') == page.count('id="claims"') == 1
+    assert page.count('href="#claims"') == 2, "in the place of the list of a run, and of the table of an older one"
 
 
 @pytest.mark.book

@@ -169,6 +169,21 @@ def decided(text: str) -> str:
     return rules.decide(run, outcomes(text), "hybrid_beats_dense", "names_normalised_help").html
 
 
+def findings(text: str) -> str:
+    claim = published.published("side_effects").claims[0].model_copy(update={"text": text, "note": text})
+    found = records.Finding.model_construct(id=claim.id, verdict=text, test=text, why=text)
+    return rules.findings([claim], [found], sample=False).html
+
+
+def disagreements(text: str) -> str:
+    run = record.start(notebook=CHAPTER, paper="side_effects", profile="smoke", parameters={})
+    odd = run.printed.contradictions[0]
+    says = tuple(place.model_copy(update={"what": text, "where": text}) for place in odd.says)
+    odd = odd.model_copy(update={"about": text, "says": says})
+    run.printed = run.printed.model_copy(update={"contradictions": (odd,)})
+    return rules.disagreements(run).html
+
+
 def dots(text: str) -> str:
     # under the project's own names: a longer one leaves the axis fewer numbers, which is no fault
     return Outcomes(outcomes(text).frame, draws=100).dots(["accuracy"], text).html
@@ -204,6 +219,9 @@ def linked_tests(out: Outcomes, text: str) -> str:
 DIRECT: dict[str, Callable[[str], str]] = {
     "publish.methods.Advice": advice,
     "results.rules.decide": decided,
+    "results.rules.disagreements": disagreements,
+    "results.rules.findings": findings,
+    "results.rules.verdict": rules.verdict,
     "results.outcomes.Outcomes.table": lambda text: outcomes(text).table(["accuracy"], text, by="kind").html,
     "results.outcomes.Outcomes.beside": lambda text: (
         outcomes(text).beside(published.published("across_papers"), "none", ["accuracy"], text).html
@@ -231,7 +249,6 @@ DIRECT: dict[str, Callable[[str], str]] = {
     "side_effects.ask.show": from_graph,
 }
 OF_A_RECORD = {
-    "publish.pieces.verdict",
     "publish.pieces.findings",
     *(f"publish.pages.Pages.{name}" for name in pages.Pages([]).functions()),
 }

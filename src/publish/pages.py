@@ -11,9 +11,10 @@ from helpers.results.markup import Markup, escape
 from helpers.results.published import Kind, papers as declared_papers, published
 from helpers.results.records import TESTED, UNTESTED
 from helpers.results.requests import RELEASED, Store, working
+from helpers.results.rules import verdict
 from publish import methods, pieces, viewer
 from publish.chapters import Chapter, PageError, shown_profile
-from publish.pieces import Measured, fine_print, folded, link_to, sortable, spaced, table, verdict
+from publish.pieces import Measured, fine_print, folded, link_to, sortable, spaced, table
 from publish.run_pages import ORIGINS, Checked, RunPages, checked
 from publish.scoreboard import BY, ledger, models, scoreboard
 

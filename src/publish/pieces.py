@@ -11,22 +11,16 @@ import pandas as pd
 from matplotlib.figure import Figure as MplFigure
 from matplotlib.lines import Line2D
 
-from helpers.results import figures
+from helpers.results import figures, rules
 from helpers.results.figures import INK
 from helpers.results.markup import Markup
-from helpers.results.published import Basis, Number, published
-from helpers.results.records import TESTED, Record
+from helpers.results.published import Number, published
+from helpers.results.records import Record
 
 _TOGETHER: Final = re.compile(r"(?<=\b[np]) (?=[=<] \d)|(?<=\b[np] [=<]) (?=\d)|(?<=\d) (?=%)")
 """Spaces at which no line may end."""
 _NO_LLM = frozenset({"graph", "encoder", "spaCy"})  # engines, as records name them, that serve no language model
 KINDS = {"printed": (-0.24, "D"), "rescored": (0.0, "o"), "rerun": (0.24, "o")}  # place on a line, and marker
-SOURCES: Final[dict[Basis, str]] = {"printed": "printed numbers", "rescored": "released answers", "rerun": "rerun"}
-
-
-def verdict(text: str) -> Markup:
-    """A verdict with its mark; colour is never its only sign."""
-    return Markup('<span class="rag-verdict" data-verdict="{0}">{0}</span>').format(text)
 
 
 def run_line(record: Record) -> str:
@@ -44,24 +38,10 @@ def run_line(record: Record) -> str:
 
 
 def findings(record: Record) -> Markup:
-    """The paper's claims that a run tests: a line each, with the evidence folded; empty if it tests none."""
-    lines = []
-    line = Markup("<li><details><summary>{}{}</summary>{}<p>Rule: {}</p></details></li>")
-    for claim in published(record.paper).claims:
-        if not (found := [one for one in record.claims if one.id == claim.id]):
-            continue
-        marks, told = Markup(" "), Markup()
-        for one in found:
-            word = "SAMPLE" if record.sample and one.verdict in TESTED else one.verdict
-            marks += Markup('<span class="rag-source">{} {}</span> ').format(SOURCES[one.kind], verdict(word))
-            told += Markup("<p>{}: {}</p>").format(SOURCES[one.kind].capitalize(), one.why)
-        if claim.note:
-            told += Markup("<p>{}</p>").format(claim.note)
-        lines.append(line.format(claim.text, marks.rstrip(), told, found[0].test))
-    if not lines:
-        return Markup()
+    """The paper's claims that a run tests, with a lead; empty if it tests none."""
+    listed = rules.findings(published(record.paper).claims, record.claims, sample=record.sample)
     lead = Markup('<p class="rag-lead" id="claims">The paper\N{RIGHT SINGLE QUOTATION MARK}s claims</p>')
-    return lead + Markup('<ul class="rag-findings">{}</ul>').format(Markup("\n").join(lines))
+    return lead + listed if listed.html else Markup()
 
 
 def answering(record: Record) -> list[str]:

@@ -45,12 +45,12 @@ _EMPTY: Final = "\N{EN DASH}"
 _MINUS: Final = "\N{MINUS SIGN}"
 _WRITTEN: Final = re.compile(rf"{_EMPTY}|[<~+{_MINUS}-]? ?\d[\d,.]*( ?%| s| pp| /s)?( \[[^]]*\])?(, [\d,]+ unparsed)?")
 _MARKDOWN: Final = {ord(character): f"&#{ord(character)};" for character in "\\`*_[]{}$|~.:@"}
-_NO_MATH: Final = "tex2jax_ignore mathjax_ignore"  # classes of an element in which MathJax takes a dollar for a dollar
+NO_MATH: Final = "tex2jax_ignore mathjax_ignore"  # classes of an element in which MathJax takes a dollar for a dollar
 
 
 def inline(text: str) -> Markup:
     """Text of a model or a document for a sentence in Markdown: neither Markdown nor MathJax finds anything in it."""
-    return Markup(f'<span class="{_NO_MATH}">{escape(text).translate(_MARKDOWN)}</span>')
+    return Markup(f'<span class="{NO_MATH}">{escape(text).translate(_MARKDOWN)}</span>')
 
 
 # Enough for a notebook opened outside the book; the book's own style sheet has the rest.
@@ -213,7 +213,7 @@ def table(
         cells = (f'<td data-label="{n}"{right}>{escape(v)}</td>' for (n, right), v in zip(columns, row, strict=True))
         body += f"<tr>{''.join(cells)}</tr>"
     html = (
-        f'<div class="rag-scroll {_NO_MATH}" role="region" tabindex="0" aria-label="{escape(caption)}">{_STYLE}'
+        f'<div class="rag-scroll {NO_MATH}" role="region" tabindex="0" aria-label="{escape(caption)}">{_STYLE}'
         f'<table class="rag-table {escape(classes)}"><caption>{_caption(caption, sample=sample)}</caption>'
         f"<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>"
     )
@@ -338,7 +338,7 @@ def figure(fig: MplFigure, *, alt: str, caption: str = "", sample: bool = False)
     svg = _as_svg(fig, alt)
     plt.close(fig)
     html = (
-        f'<figure class="rag-figure {_NO_MATH}">{_STYLE}<div class="rag-scroll" role="group" tabindex="0" '
+        f'<figure class="rag-figure {NO_MATH}">{_STYLE}<div class="rag-scroll" role="group" tabindex="0" '
         f'aria-label="{escape(alt)}">{_hued(svg)}</div>'
     )
     if caption or sample:
@@ -356,4 +356,4 @@ def prompt_box(messages: Sequence[Mapping[str, str]], *, answer: str = "", capti
     )
     head = f'<p class="rag-prompt-caption">{escape(caption)}</p>' if caption else ""
     text = "\n".join(f"[{role}] {content}" for role, content in turns)
-    return Html(f'<div class="rag-prompt {_NO_MATH}">{_STYLE}{head}{rows}</div>', text)
+    return Html(f'<div class="rag-prompt {NO_MATH}">{_STYLE}{head}{rows}</div>', text)

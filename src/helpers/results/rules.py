@@ -15,17 +15,18 @@ from typing import Any, Final
 import pandas as pd
 
 from helpers.results import figures
+from helpers.results.markup import Markup
 from helpers.results.measures import measure_label, unit
 from helpers.results.metrics import Score
 from helpers.results.outcomes import PAIRING, Comparison, Outcomes
 from helpers.results.paired import Paired
-from helpers.results.published import ON_PAR, WORTHWHILE, Basis, Rule
+from helpers.results.published import ON_PAR, WORTHWHILE, Basis, Claim, Rule
 from helpers.results.record import Run
-from helpers.results.records import TESTED, Tested, Untested, Verdict
+from helpers.results.records import TESTED, Finding, Tested, Untested, Verdict
 
 SOURCES: Mapping[Basis, str] = {"printed": "printed", "rescored": "released", "rerun": "rerun"}
-TOLD: Mapping[Basis, str] = {"printed": "printed numbers", "rescored": "released answers", "rerun": "this run"}
-CAPTION = "Claims"  # of the table of verdicts; the book shows a list in its place
+TOLD: Mapping[Basis, str] = {"printed": "printed numbers", "rescored": "released answers", "rerun": "rerun"}
+LISTED = "rag-findings"  # class of the list of verdicts; the book shows one list in the place of all
 FORCED = 0.98  # share of units in which arms that were handed the same cannot but tie
 
 ALPHA: Final = 0.05
@@ -63,17 +64,15 @@ class Decision:
 
 
 def decide(run: Run, outcomes: Outcomes, *claims: str, **facts: Any) -> figures.Html:  # noqa: ANN401  # for a rule's function
-    """Decide claims of the run's paper, named without its name and `claim`, report them, and show them as a table.
+    """Decide claims of the run's paper, named without its name and `claim`, report them, and show them as a list.
 
     `facts` are what the functions that rules name ask for, by the name of their parameter; `served`, if given, are the
     models that a rule's scope is about, in place of those that answered.
     """
-    rows = []
-    for name in claims:
-        claim = run.printed.claim(f"{run.paper}.claim.{name}")
+    decided = [run.printed.claim(f"{run.paper}.claim.{name}") for name in claims]
+    for claim in decided:
         if claim.why_not:
             run.claim(claim.id, "cannot be run", claim.why_not, reason="not public")
-            rows.append((claim.text, "", "cannot be run", claim.why_not, ""))
             continue
         if claim.rule is None:
             raise ValueError(f"{claim.id} declares no rule. Add one in data/published/{run.paper}.yml.")
@@ -81,9 +80,32 @@ def decide(run: Run, outcomes: Outcomes, *claims: str, **facts: Any) -> figures.
             decision = evaluate(claim.rule, outcomes, kind, paper=run.paper, facts=facts)
             rule = claim.rule.words(outcomes.label)
             run.claim(claim.id, test=rule, kind=kind, **vars(decision))
-            rows.append((claim.text, TOLD[kind], decision.verdict, decision.why, rule))
-    columns = ["claim", "on", "verdict", "because", "rule"]
-    return figures.table(pd.DataFrame(rows, columns=columns), CAPTION, sample=outcomes.sample)
+    return findings(decided, run.claims, sample=run.sample)
+
+
+def findings(claims: Iterable[Claim], found: Iterable[Finding], *, sample: bool) -> figures.Html:
+    """Those of the claims that have verdicts: a line each, with evidence and rule folded; empty if there are none."""
+    lines = []
+    line = Markup("<li><details><summary>{}{}</summary>{}<p>Rule: {}</p></details></li>")
+    verdicts = list(found)
+    for claim in claims:
+        if not (mine := [one for one in verdicts if one.id == claim.id]):
+            continue
+        marks, told = Markup(" "), Markup()
+        for one in mine:
+            word = "SAMPLE" if sample and one.verdict in TESTED else one.verdict
+            marks += Markup('<span class="rag-source">{} {}</span> ').format(TOLD[one.kind], verdict(word))
+            told += Markup("<p>{}: {}</p>").format(TOLD[one.kind].capitalize(), one.why)
+        if claim.note:
+            told += Markup("<p>{}</p>").format(claim.note)
+        lines.append(line.format(claim.text, marks.rstrip(), told, mine[0].test))
+    shown = Markup('<ul class="{} {}">{}</ul>').format(LISTED, figures.NO_MATH, Markup("\n").join(lines))
+    return figures.Html(str(shown) if lines else "", "\n".join(text.striptags() for text in lines))
+
+
+def verdict(text: str) -> Markup:
+    """A verdict with its mark; colour is never its only sign."""
+    return Markup('<span class="rag-verdict" data-verdict="{0}">{0}</span>').format(text)
 
 
 def evaluate(
