@@ -103,3 +103,14 @@ def test_a_paper_takes_what_it_shares_from_the_helpers_and_not_from_another_pape
         if root == "helpers":
             used = dependencies.imported(path.read_text("utf-8"))
             assert not any(of.startswith(("papers.", "publish.")) for of in used), name
+
+
+@pytest.mark.parametrize("name", ["06_interactions_qa", "18_across_papers"])
+def test_a_change_of_the_prompts_of_01_leaves_notebooks_fresh_that_do_not_ask_them(name: str) -> None:
+    of_first, of_other = (
+        dependencies.used_modules(dependencies.ROOT / "notebooks" / f"{notebook}.ipynb")
+        for notebook in ("01_side_effects_forward", name)
+    )
+    assert "papers.side_effects.forward" in of_first
+    assert "papers.side_effects.corpus" in of_other
+    assert "papers.side_effects.forward" not in of_other

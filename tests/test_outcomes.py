@@ -20,8 +20,7 @@ from helpers.results.measures import binary, measure_label, unit
 from helpers.results.outcomes import Outcomes
 from helpers.results.published import published
 from helpers.results.requests import StoreError
-from papers.side_effects.corpus import Question
-from papers.side_effects.forward import said
+from papers.side_effects.corpus import Question, said
 
 
 def rows(gold: Sequence[bool], **arms: Sequence[bool | None]) -> list[Answer]:

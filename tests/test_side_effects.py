@@ -15,8 +15,7 @@ from helpers.results.audit import PLACE
 from helpers.results.published import published
 from helpers.settings import RAW
 from papers.side_effects import corpus, forward as se
-from papers.side_effects.corpus import Question
-from papers.side_effects.forward import Entities
+from papers.side_effects.corpus import Entities, Question
 
 term = st.text(st.characters(codec="ascii", categories=["Ll"]), min_size=1, max_size=8)
 terms = st.lists(term, min_size=1, max_size=12, unique=True)

@@ -10,8 +10,7 @@ from helpers.results import published, record, rules
 from helpers.results.answers import Answer, answered
 from helpers.results.outcomes import Outcomes
 from papers.side_effects import forward as se, forward_report as report
-from papers.side_effects.corpus import Question
-from papers.side_effects.forward import said
+from papers.side_effects.corpus import Question, said
 
 NAMES = ("Qwen2.5-7B-Instruct", "Llama-3.1-8B-Instruct")
 ALL_ARMS = (*se.ARMS, "lookup")

@@ -13,8 +13,8 @@ from helpers.authors_code import Code
 from helpers.completions import label_probability
 from helpers.graph import Graph
 from helpers.results.answers import Answer
-from papers.side_effects.corpus import Question, TextStore
-from papers.side_effects.forward import CUT, Arm, Asking, Entities, edge_exists, said
+from papers.side_effects.corpus import Arm, Entities, Question, TextStore, said
+from papers.side_effects.forward import CUT, Asking, edge_exists
 
 FILES = tuple(f"side_effects/code/{name}.py" for name in ("vllm_model", "rag_format_a", "rag_format_b", "graphrag"))
 LABELS = {

@@ -1,16 +1,18 @@
 """The corpus of drug side effects (side_effects.md): questions, knowledge, its texts with their indexes, the graph."""
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from helpers.completions import Reply
 from helpers.graph import Graph
 from helpers.indexes import Index, Kind, cached_index
+from helpers.results.answers import Answer
 from helpers.vectors import Encoder
 
 QUESTION = "Is {side_effect} an adverse effect of {drug}?"
@@ -50,6 +52,39 @@ class Question:
     def strata(self) -> dict[str, str]:
         """None."""
         return {}
+
+
+Arm = Callable[[Sequence[Question]], list[Answer]]
+"""An architecture under comparison: questions in, one answer for each out."""
+
+
+def said(
+    label: bool | None, *, p_yes: float | None = None, handed: bool | None = None, reply: Reply | None = None
+) -> Answer:
+    """One answer of an arm: YES, NO, or None where neither was found in the reply.
+
+    `p_yes` is the probability of YES against NO at the first token, by default what the label says: 1, 0 or one half.
+    `handed` is whether retrieval found the pair.
+    """
+    of_label = {True: 1.0, False: 0.0, None: 0.5}[label]
+    words = {True: "YES", False: "NO", None: None}[label]
+    return Answer(
+        answer=words if reply is None else reply.text,
+        predicted=words,
+        parsed=label is not None,
+        measures={"p_yes": (of_label if p_yes is None else p_yes, 1.0)}
+        | ({} if handed is None else {"handed": (float(handed), 1.0)}),
+        requests=[] if reply is None else [reply.key],
+    )
+
+
+@dataclass(frozen=True)
+class Entities:
+    """Drug and side effect as an LLM read them from a question, empty where it could not; `request` is its key."""
+
+    drug: str = ""
+    side_effect: str = ""
+    request: str = field(default="", compare=False)
 
 
 def read_knowledge(format_a: Path, vocabulary: Iterable[str]) -> dict[str, tuple[str, ...]]:

@@ -3,7 +3,7 @@
 import json
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -15,7 +15,7 @@ from helpers.llm import LLM
 from helpers.rag.prompts import chat
 from helpers.results.answers import Answer, answered
 from helpers.results.audit import PLACE
-from papers.side_effects.corpus import QUESTION, Question, TextStore, place_of
+from papers.side_effects.corpus import QUESTION, Arm, Entities, Question, TextStore, place_of, said
 
 ARMS = ("closed_book", "format_a", "format_b", "graphrag")
 MODELS = {"qwen": "table1", "llama": "table2"}
@@ -39,39 +39,6 @@ RECOGNITION = (
 )
 # Neither pair is in any data set here: no test item may stand in a prompt.
 RECOGNITION_EXAMPLES = (("drugname", "ringing in the left ear"), ("compound 17-x", "itching, severe"))
-Arm = Callable[[Sequence[Question]], list[Answer]]
-"""An architecture under comparison: questions in, one answer for each out."""
-
-
-def said(
-    label: bool | None, *, p_yes: float | None = None, handed: bool | None = None, reply: Reply | None = None
-) -> Answer:
-    """One answer of an arm: YES, NO, or None where neither was found in the reply.
-
-    `p_yes` is the probability of YES against NO at the first token, by default what the label says: 1, 0 or one half.
-    `handed` is whether retrieval found the pair.
-    """
-    of_label = {True: 1.0, False: 0.0, None: 0.5}[label]
-    words = {True: "YES", False: "NO", None: None}[label]
-    return Answer(
-        answer=words if reply is None else reply.text,
-        predicted=words,
-        parsed=label is not None,
-        measures={"p_yes": (of_label if p_yes is None else p_yes, 1.0)}
-        | ({} if handed is None else {"handed": (float(handed), 1.0)}),
-        requests=[] if reply is None else [reply.key],
-    )
-
-
-@dataclass(frozen=True)
-class Entities:
-    """Drug and side effect as an LLM read them from a question, empty where it could not; `request` is its key."""
-
-    drug: str = ""
-    side_effect: str = ""
-    request: str = field(default="", compare=False)
-
-
 _ENTITIES = re.compile(
     r"^\s*(?:drug\s*:\s*)?(?P<drug>[^|\n]+?)\s*\|\s*(?:side\s*effect\s*:\s*)?(?P<effect>[^|\n]+)", re.IGNORECASE
 )

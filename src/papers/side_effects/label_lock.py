@@ -7,8 +7,8 @@ from functools import partial
 from helpers.results import figures
 from helpers.results.answers import Answer
 from helpers.results.outcomes import Outcomes
-from papers.side_effects.corpus import Question
-from papers.side_effects.forward import Arm, Asking, Entities, evidence_prompt, graph_evidence, parse_label
+from papers.side_effects.corpus import Arm, Entities, Question
+from papers.side_effects.forward import Asking, evidence_prompt, graph_evidence, parse_label
 
 LOCK = (
     "The answer is already decided by a database and must not be changed. Write one plain sentence for a patient that "

@@ -16,8 +16,7 @@ from rapidfuzz.distance import DamerauLevenshtein
 
 from helpers.results.answers import Answer, answered
 from helpers.settings import DATA
-from papers.side_effects.corpus import Question
-from papers.side_effects.forward import Arm, Entities, said
+from papers.side_effects.corpus import Arm, Entities, Question, said
 
 EDITS = ("insert", "delete", "substitute", "transpose")
 OTHER_KINDS = ("brand", "spelling", "synonym")
