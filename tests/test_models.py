@@ -135,6 +135,17 @@ def test_two_models_are_compared_unit_by_unit(two_models):
     assert "-- closed_book own" in both and "-- closed_book other/7B" in both
 
 
+def test_the_authors_released_answers_are_written_apart_and_shown_beside_ours(two_models, tmp_path):
+    rows = answers.read(answers.newest(NB, "laptop"))
+    run = record.start(notebook=NB, paper="side_effects", profile="laptop", parameters={})
+    theirs = rows[rows.arm == "graph"].assign(source="released", model="theirs", answer=None)
+    run.save(tmp_path / "record.json", outcomes=Outcomes(pd.concat([rows, theirs]), draws=200))
+    assert set(answers.read(answers.newest(NB, "laptop")).source) == {"rerun"}
+    shown = show.show(NB, "laptop", arm="graph")
+    assert "-- graph own (rerun)" in shown and "-- graph theirs (the authors, released)" in shown
+    assert "said: [not released]" in shown
+
+
 def test_a_comparison_with_a_model_that_did_not_answer_says_which_did(two_models):
     with pytest.raises(StoreError, match=r"own, other/7B.*make models"):
         compare.compare(NB, "laptop", ["own", "third"])

@@ -158,6 +158,11 @@ def _restored(column: str, stored: list[dict[str, Any]]) -> object:
     return [Item(**{**item, "strata": _restored("strata", item["strata"] or [])}) for item in stored]
 
 
+def authors(notebook: str, name: str) -> Path:
+    """Where a run writes the rows of the authors' released answers, which no reference includes."""
+    return BUILT.with_name("authors") / name / notebook
+
+
 def newest(notebook: str, profile: str) -> Path:
     """Where a notebook's rows are: this machine's run, which has all texts, or else the reference run's."""
     name = run_name(profile)

@@ -200,9 +200,11 @@ class Run:
         beside: list[Path] = []
         labels = {arm: outcomes.labels[arm] for arm in outcomes.arms if arm in outcomes.labels} if outcomes else {}
         if outcomes is not None and not self._own:
-            mine = outcomes.frame[outcomes.frame.source == "rerun"]
+            licence = "; ".join(sorted(self._licences)) or "CC0-1.0"
             folder = answers.BUILT / name / self.notebook
-            answers.write(folder, mine, licence="; ".join(sorted(self._licences)) or "CC0-1.0")
+            answers.write(folder, outcomes.frame[outcomes.frame.source == "rerun"], licence=licence)
+            released = outcomes.frame[outcomes.frame.source == "released"]
+            answers.write(answers.authors(self.notebook, name), released, licence=licence)
             beside += sorted(folder.glob("*.parquet"))
         if self._requests and not self._own:
             beside.append(records.requests_file(path))

@@ -12,14 +12,16 @@ import pandas as pd
 
 from helpers.results import answers, compare
 from helpers.results.requests import RELEASED, Store, working
-from helpers.settings import settings, told
+from helpers.settings import run_name, settings, told
 
 MOST = 5  # units that are shown
 
 
 def show(notebook: str, profile: str, arm: str = "", unit: str = "") -> str:
     """The answers of arms whose name holds `arm` to the units whose id or question holds `unit`, as plain text."""
-    frame = pd.concat([answers.read(answers.newest(notebook, profile)), *compare.others(notebook, profile).values()])
+    frames = [answers.read(answers.newest(notebook, profile)), *compare.others(notebook, profile).values()]
+    authors = answers.authors(notebook, run_name(profile))
+    frame = pd.concat([*frames, *([answers.read(authors)] if any(authors.glob("*.parquet")) else [])])
     rows = frame[frame.arm.str.contains(arm, regex=False) & (frame.repeat == 0)]
     text = rows.unit + " " + rows.question.fillna("")
     rows = rows[text.str.contains(unit, case=False, regex=False)]
@@ -33,11 +35,14 @@ def show(notebook: str, profile: str, arm: str = "", unit: str = "") -> str:
         lines += [f"== {name}", f"asked: {first.question or withheld}", f"truth: {first.gold}"]
         for row in of_unit.to_dict("records"):
             stored = requests.get(row["requests"])
-            lines.append(f"-- {row['arm']} {row['model']} ({row['source']})")
+            lines.append(
+                f"-- {row['arm']} {row['model']} ({'the authors, ' * (row['source'] == 'released')}{row['source']})"
+            )
             lines += [f"   saw: {_last(stored[k].prompt) or withheld}" for k in row["requests"][-1:] if k in stored]
             lines += [f"   retrieved {item.rank}: {item.label or item.id}" for item in row["items"] if item.rank][:10]
             read_as = row["predicted"] if row["parsed"] else "not parsed"
-            lines.append(f"   said: {row['answer'] or withheld}   read as: {read_as}")
+            absent = "[not released]" if row["source"] == "released" else withheld
+            lines.append(f"   said: {row['answer'] or absent}   read as: {read_as}")
     if (more := rows.unit.nunique() - MOST) > 0:
         lines.append(f"... and {more} more units; name one with UNIT=...")
     return "\n".join(lines)
