@@ -56,7 +56,7 @@ def opened(folder: Path, notebook: Path, then: str, **variables: str) -> str:
 def test_every_notebook_has_the_launch_cell_of_today(name: str) -> None:
     content = json.loads((NOTEBOOKS / f"{name}.ipynb").read_text(encoding="utf-8"))
     assert launch.with_cell(content, name) == content, "run `PYTHONPATH=src .venv/bin/python -m publish.launch`"
-    assert sum("globals().update(launch.set_up(" in "".join(cell["source"]) for cell in content["cells"]) == 1
+    assert sum("globals().update(" in "".join(cell["source"]) for cell in content["cells"]) == 1
 
 
 def test_a_notebook_alone_in_an_empty_folder_fetches_its_project(checkout: Path, tmp_path: Path) -> None:

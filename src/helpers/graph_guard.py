@@ -134,7 +134,7 @@ def check_plan(explained: neo4j.ResultSummary) -> None:
         details = str(step.get("args", {}).get("Details", ""))
         if match := _UNPLANNED.search(details):  # also within quotes, for names are written without theirs
             raise CypherRejected(
-                f"{match[1].upper()} {{...}} is not allowed inside a list, a map or CASE: the plan does not show its steps."
+                f"{match[1].upper()} {{...}} is not allowed within a list, a map or CASE: no plan shows its steps."
             )
         _check_functions(_bare(details))
         waiting += step.get("children", [])

@@ -31,15 +31,12 @@ from pathlib import Path
 if importlib.util.find_spec("helpers") is None:
     root = next((p for p in (Path.cwd(), *Path.cwd().parents) if (p / "src" / "helpers").is_dir()), None)
     if root is None:
-        root, url = Path.cwd() / "medical-rag-book", os.environ.get("REPOSITORY_URL") or "{url}"
-        if not (url or root.exists()):
-            sys.exit("Where is the project? In a cell above: %env REPOSITORY_URL=https://... Then run this one again.")
-        root.exists() or subprocess.run(["git", "clone", "-q", "--depth=1", url, root], check=True)
         os.environ.setdefault("PROFILE", "smoke")
+        root, url = Path.cwd() / "medical-rag-book", os.environ.get("REPOSITORY_URL") or "{url}"
+        if not root.exists() and subprocess.call(["git", "clone", "-q", "--depth=1", url, root]):
+            sys.exit("Where is the project? In a cell above: %env REPOSITORY_URL=https://... Then run this one again.")
     sys.path.insert(0, str(root / "src"))
-    from publish import launch
-
-    globals().update(launch.set_up("{notebook}"))"""
+    globals().update(importlib.import_module("publish.launch").set_up("{notebook}"))"""
 
 
 def set_up(notebook: str) -> dict[str, Any]:
