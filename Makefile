@@ -11,11 +11,11 @@ ifeq ($(wildcard notebooks/profiles/$(PROFILE).yml),)
 $(error There is no profile '$(PROFILE)'. Use PROFILE=$(subst $() ,|,$(basename $(notdir $(wildcard notebooks/profiles/*.yml)))))
 endif
 ifneq ($(shell [[ '$(JOBS)' =~ ^[1-9][0-9]*$$ ]] && echo whole),whole)
-$(error JOBS=$(JOBS) is no number of notebooks to run at once. Use JOBS=1 or more)
+$(error JOBS must be a whole number of at least 1; it is $(JOBS))
 endif
-ifneq ($(filter serve,$(MAKECMDGOALS)),)
+ifneq ($(filter serve lab,$(MAKECMDGOALS)),)
 ifneq ($(shell [[ '$(PORT)' =~ ^[1-9][0-9]{0,4}$$ && $(PORT) -lt 65536 ]] && echo port),port)
-$(error PORT=$(PORT) is no port. Choose one from 1024 to 65535, as in make serve PORT=8000)
+$(error PORT must be from 1 to 65535; it is $(PORT))
 endif
 endif
 
@@ -55,11 +55,27 @@ help: ## this list
 	@echo "make knows no target '$@' and finds no such file. \`make help\` lists the targets." >&2; exit 2
 
 # ------------------------------------------------------------------------------------------------------------ set up
+# Without a network, pip and uv try for long and end in a trace. An index that answers with an error is there.
+define REACHED
+import os, ssl, sys, threading, urllib.error, urllib.request
+def ask():
+    try: urllib.request.urlopen(sys.argv[1], timeout=3)
+    except urllib.error.URLError as error:
+        if not (isinstance(error, urllib.error.HTTPError) or isinstance(error.reason, ssl.SSLError)): return
+    os._exit(0)
+asking = threading.Thread(target=ask, daemon=True)
+asking.start(); asking.join(4)  # to look up a name has no limit of its own
+os._exit(1)
+endef
+export REACHED
 $(READY): requirements.lock
 	@$(PYTHON) -c 'import sys; v = sys.version_info[:2]; sys.exit(0 if (3, 11) <= v < (3, 14) else f"Python 3.11 to 3.13 is needed; $(PYTHON) is {v[0]}.{v[1]}. Call make with PYTHON=python3.11.")'
 	@echo "Setting up $(VENV) ..."
-	@[ -x $(VENV)/bin/python ] || $(PYTHON) -m venv $(VENV)
-	@if $(VENV)/bin/python -m pip install -q --disable-pip-version-check --require-hashes -r locks/uv.txt 2>/dev/null; then \
+	@index=$$($(PYTHON) -m pip config list 2>/dev/null | sed -nE "s|^[^=]*[.]index-url='([a-z]+://)([^@]*@)?(.*)'|\1\3|p" | tail -n 1); \
+	 index=$${index:-https://pypi.org/simple/}; [ -n "$$PIP_NO_INDEX$$UV_OFFLINE" ] || $(PYTHON) -c "$$REACHED" "$${index%/}/pip/" || { export PIP_RETRIES=0 UV_HTTP_RETRIES=0; \
+	   echo "No network: packages cannot be fetched from $$index. Those in a local folder or a cache can." >&2; }; \
+	 [ -x $(VENV)/bin/python ] || $(PYTHON) -m venv $(VENV); \
+	 if $(VENV)/bin/python -m pip install -q --disable-pip-version-check --require-hashes -r locks/uv.txt 2>/dev/null; then \
 	   $(VENV)/bin/uv pip sync -q --python $(VENV)/bin/python --require-hashes requirements.lock; \
 	 else $(VENV)/bin/python -m pip install -q --require-hashes -r requirements.lock; fi
 	@touch $@
@@ -197,8 +213,8 @@ serve: book ## serve the book on http://127.0.0.1:8000, or another PORT
 	  echo "Port $(PORT) is taken by another program. Choose another: make serve PORT=$$(($(PORT) + 1))" >&2; exit 1; }
 	@$(VENV)/bin/python -m http.server $(PORT) --bind 127.0.0.1 --directory $(BUILD)/html
 
-lab: $(READY) ## edit the notebooks in JupyterLab, with the sizes of PROFILE
-	@PYTHONPATH= $(VENV)/bin/jupyter lab --notebook-dir=. --ip=127.0.0.1 $$([ $$(id -u) != 0 ] || echo --allow-root)
+lab: $(READY) ## edit the notebooks in JupyterLab, with the sizes of PROFILE, on a free port or on PORT
+	@PYTHONPATH= $(VENV)/bin/jupyter lab --notebook-dir=. --ip=127.0.0.1 $(if $(filter-out file,$(origin PORT)),--port=$(PORT)) $$([ $$(id -u) != 0 ] || echo --allow-root)
 
 # -------------------------------------------------------------------------------------------------------------- test
 lint: $(READY) ## ruff and mypy

@@ -111,7 +111,7 @@ def test_the_answer_has_three_sentences(run: record.Run):
     rows = toy(run, "UMLS", {"zero_shot": 5, "biomedrag": 20, "encoded": 30, "tfidf": 10})
     told = study.summary(run, Outcomes(rows, labels=study.LABELS, draws=100), ["UMLS"])
     assert told.startswith("**Retrieval by BiomedRAG helps the prompted model; a method without")
-    assert re.search(r"F1 reaches 50\.0.% on \*\*UMLS\*\* \(Encoder and logistic regression, n = 60", told)
+    assert re.search(r"F1 reaches 50\.0.% \(Encoder and logistic regression; printed", told)
     assert len(re.findall(r"\.(?:\*\*)?(?:\s|$)", told)) == 3
 
 

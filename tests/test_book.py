@@ -26,9 +26,12 @@ from helpers.results import answers, figures, published, record, rules
 from helpers.results.answers import Answer, Item
 from helpers.results.metrics import Score, proportion
 from helpers.results.outcomes import Outcomes
-from helpers.results.records import Finding
+from helpers.results.records import Finding, load
 from helpers.results.requests import Row, plain, request_key, write as write_requests
-from publish import book, pieces
+from helpers.settings import NOTEBOOKS, RESULTS
+from publish import book, pieces, viewer
+from publish.chapters import Chapter
+from publish.pages import Pages
 
 REPOSITORY = Path(__file__).resolve().parents[1]
 CHAPTER = "01_side_effects_forward"
@@ -672,6 +675,7 @@ def test_a_reader_gets_from_the_front_page_to_the_questions_that_an_arm_got_wron
         row.get_by_role("link", name="answers").click()
         page.wait_for_url("**/answers.html#nb=*")
         assert page.locator("[name=arm]").input_value() == "closed_book"
+        assert f"model={MODEL}" in page.url, "the number is of one model"
         page.get_by_label("Show").select_option("wrong")
         page.locator(".rag-tools output", has_text="30 of 60 questions").wait_for()
         page.get_by_role("navigation", name="Questions").get_by_role("link", name="rash 7 ").click()
@@ -713,6 +717,52 @@ def test_the_viewer_is_used_from_the_disk_and_by_keyboard(browser: Browser, proj
     page.locator("[name=against]").wait_for(state="detached")
     assert not errors
     page.close()
+
+
+def chapter_in_viewer(folder: Path, name: str) -> tuple[str, pd.DataFrame]:
+    """The viewer's page with the reference answers of one chapter alone, and these."""
+    kept = Chapter(name, "reference", NOTEBOOKS / f"{name}.ipynb", load(RESULTS / "laptop" / f"{name}.json"))
+    for path, text in Pages([kept]).scripts().items():
+        (folder / path).parent.mkdir(exist_ok=True)
+        (folder / path).write_text(text, encoding="utf-8")
+    shutil.copy(REPOSITORY / "book" / "assets" / "viewer.js", folder)
+    (folder / "answers.html").write_text('<div id="rag-viewer"></div><script src="viewer.js"></script>')
+    return (folder / "answers.html").as_uri(), pd.concat([viewer.rows(kept)[0], *viewer.rows(kept)[1].values()])
+
+
+@pytest.mark.book
+def test_the_viewer_counts_the_wrong_answers_of_an_arm_as_its_accuracy_does(browser: Browser, tmp_path: Path) -> None:
+    url, rows = chapter_in_viewer(tmp_path, "18_across_papers")
+    scored = rows[["accuracy" in of for of in rows.measures]]
+    page = browser.new_page()
+    assert len({*rows.repeat}) > 1, "some rows are only timed"
+    for (arm, model), of in scored.groupby(["arm", "model"]):
+        wrong = len(of) - sum(measures["accuracy"][0] for measures in of.measures)
+        page.goto(f"{url}#nb=18_across_papers&arm={arm}&model={model}&show=wrong")
+        page.reload()
+        page.locator("output", has_text=f"{wrong:.0f} of ").wait_for(timeout=5000)
+    page.close()
+
+
+@pytest.mark.book
+def test_a_score_between_right_and_wrong_is_shown_as_its_value(browser: Browser, tmp_path: Path) -> None:
+    url, _ = chapter_in_viewer(tmp_path, "15_qarag_finetune")
+    page = browser.new_page()
+    page.goto(url)
+    marks = page.locator(".rag-verdict").all_inner_texts()
+    assert len(marks) == 2
+    assert page.locator("[name=paper] option").all_inner_texts() == ["Regulatory guidance"]
+    assert all(re.fullmatch(r"F1 0\.\d\d", mark) for mark in marks), marks
+    assert "_" not in page.locator(".rag-answered .rag-run").first.inner_text()
+    page.close()
+
+
+@pytest.mark.book
+def test_the_claims_of_a_paper_are_read_on_a_phone(browser: Browser, address: str) -> None:
+    with visit(browser, f"{address}/{BOARD}.html", width=390) as seen:
+        cell = seen.page.locator(".rag-claims tbody tr").first.locator("td").first.bounding_box()
+        assert cell
+        assert cell["width"] > 300
 
 
 @pytest.mark.book

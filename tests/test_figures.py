@@ -279,6 +279,16 @@ def test_the_scoreboard_picture_leaves_out_what_there_is_not() -> None:
         assert all(f">{text} %<" in drawn for text in ("100.0", "90.0", "80.0"))
 
 
+def test_numbers_of_narrow_parts_do_not_touch() -> None:
+    figures.use_style()
+    fig = pieces.shares_picture({"a": [1, 1, 1, 30], "b": [12, 1, 9, 5]}, ["w", "x", "y", "z"], narrow=True)
+    labels = [text for text in fig.axes[0].texts if text.get_visible() and text.get_text()]
+    assert {"30", "12", "9"} <= {text.get_text() for text in labels}
+    boxes = [text.get_window_extent() for text in labels]
+    assert not [pair for pair in itertools.combinations(boxes, 2) if pair[0].overlaps(pair[1])]
+    assert "1" not in {text.get_text() for text in labels}
+
+
 @pytest.mark.parametrize(
     ("text", "lines"),
     [

@@ -201,13 +201,15 @@ def advice(text: str) -> str:
     page = methods.Advice([])
     vars(page)["found"] = [found]
     # the picture holds names of the project alone; a longer one takes more lines of it
-    return as_page("\n\n".join((page.summary(), page.table(), page.methods())))
+    # an address may hold the model's name, in its own code
+    told = "\n\n".join((page.summary(), page.table(), page.methods()))
+    return as_page(re.sub(r"&amp;model=[\w.%~-]*", "", told))
 
 
 def beside_models(out: Outcomes, text: str) -> str:
     left = out.table(["accuracy"], text).scores
     assert left
-    return compare.beside_models(out, left, {text: out.frame}, lambda _: "answers.html").html
+    return compare.beside_models(out, left, {text: out.frame}, lambda *_: "answers.html").html
 
 
 def linked_tests(out: Outcomes, text: str) -> str:

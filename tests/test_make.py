@@ -8,6 +8,7 @@ import shutil
 import socket
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -78,6 +79,36 @@ def test_a_uv_that_is_not_the_locked_one_is_never_run(project: Path) -> None:
     assert not (site / "uv.py").exists()
 
 
+def test_a_set_up_without_a_network_says_so_before_pip_does(project: Path) -> None:
+    (project / ".venv").unlink()
+    (project / "locks").mkdir()
+    shutil.copy2(REPOSITORY / "locks" / "uv.txt", project / "locks")
+    (project / "requirements.lock").write_text(f"needed==1.0 --hash=sha256:{'0' * 64}\n")
+    (project / "notebooks" / "profiles" / "laptop.yml").touch()
+    index = "http://name:s3cret@127.0.0.1:9/simple/"
+    cut = {"PIP_CONFIG_FILE": os.devnull, "PIP_FIND_LINKS": "", "PIP_INDEX_URL": index, "PIP_NO_CACHE_DIR": "1"}
+    began = time.monotonic()
+    with subprocess.Popen(
+        ["make", f"PYTHON={sys.executable}", ".venv/installed"],
+        cwd=project,
+        env=os.environ | cut,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as made:
+        assert made.stderr
+        first = made.stderr.readline()
+        assert time.monotonic() - began < 5
+        assert first.startswith("No network: packages cannot be fetched from http://127.0.0.1:9/simple/.")
+        assert "s3cret" not in first
+    assert made.returncode != 0
+
+
+def test_a_jupyterlab_gets_the_port_that_was_asked_for(ready: Path) -> None:
+    assert "--port=8899" in make(ready, "-n", "lab", "PORT=8899").stdout
+    assert "--port" not in make(ready, "-n", "lab").stdout
+
+
 def test_the_book_is_built_anew_when_another_profile_or_address_is_to_be_shown(ready: Path) -> None:
     def built(**variables: str) -> int:
         done = make(ready, "PY=./builder", "book", **variables)
@@ -94,10 +125,11 @@ def test_the_book_is_built_anew_when_another_profile_or_address_is_to_be_shown(r
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["JOBS=0", "reproduce"], "JOBS=0"),
-        (["JOBS=two", "notebooks"], "JOBS=two"),
-        (["PORT=abc", "serve"], "PORT=abc"),
-        (["PORT=70000", "serve"], "PORT=70000"),
+        (["JOBS=0", "reproduce"], "JOBS must be a whole number of at least 1; it is 0."),
+        (["JOBS=two", "notebooks"], "it is two."),
+        (["PORT=abc", "serve"], "PORT must be from 1 to 65535; it is abc."),
+        (["PORT=abc", "lab"], "it is abc."),
+        (["PORT=70000", "serve"], "it is 70000."),
         (["reprodoce"], "`make help`"),
     ],
 )

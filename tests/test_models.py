@@ -95,15 +95,27 @@ def test_a_table_of_scores_gets_a_column_for_each_other_model(two_models):
     others = compare.others(NB, "laptop")
     shown = own.table(["accuracy"], "Accuracy")
     scores = left_by(shown)
-    table = compare.beside_models(own, scores, others, "rows/{}".format)
+    table = compare.beside_models(own, scores, others, "rows/{}{}{}".format)
     expected = Outcomes(others["other/7B"], draws=200).text("accuracy", "closed_book")
     assert re.findall(r'data-label="([^"]*)"', table.html)[:3] == ["arm", "accuracy", "accuracy, other/7B"]
     assert str(expected) in table.text.replace("\xa0", " ")
     lines = {line.split()[0]: line for line in table.text.splitlines()[2:]}
     assert re.search(r'<td[^>]*class="num"><a href="rows/closed_book">', table.html)
+    assert re.search(r'<a href="rows/closed_bookother/7B">', table.html), "another model's number leads to its rows"
     assert len(lines) == 3  # the lookup asks no model, so its cell is empty
     of_some = Outcomes(own.frame[own.frame.gold == "YES"], draws=200).table(["accuracy"], "Some units")
-    assert "91.7" not in compare.beside_models(own, left_by(of_some), others, str).text
+    assert "91.7" not in compare.beside_models(own, left_by(of_some), others, "{}".format).text
+
+
+def test_a_number_of_a_stratum_links_to_the_questions_of_that_stratum(two_models):
+    own = answers.read(answers.newest(NB, "laptop"))
+    own["strata"] = pd.Series([{"kind": "two hops" if i % 2 else "one hop"} for i in range(len(own))])
+    shown = Outcomes(own, draws=200).table(["accuracy"], "Accuracy", by="kind")
+    table = compare.beside_models(Outcomes(own), left_by(shown), {}, "{0}?{3}".format)
+    assert re.findall(r'data-label="(\w+ hops?)"[^>]*><a href="([^"]*)">', table.html)[:2] == [
+        ("one hop", "closed_book?kind: one hop"),
+        ("two hops", "closed_book?kind: two hops"),
+    ]
 
 
 def test_a_difference_links_to_the_answers_of_both_arms(two_models):
@@ -167,7 +179,7 @@ def test_a_staged_notebook_has_the_columns_and_not_what_they_were_made_of(two_mo
     path.write_text(json.dumps({"cells": [title, code], "metadata": {}, "nbformat": 4, "nbformat_minor": 5}))
     for columns, expected in (
         (None, False),
-        (lambda scores: compare.beside_models(own, scores, compare.others(NB, "laptop"), str).html, True),
+        (lambda scores: compare.beside_models(own, scores, compare.others(NB, "laptop"), "{}".format).html, True),
     ):
         staged = book._staged(path, "", None, columns=columns)
         assert SCORES not in staged

@@ -8,8 +8,8 @@
   const PAGE = 50;
   const SHOW = {
     all: "all questions",
-    right: "answered correctly",
-    wrong: "answered wrongly",
+    right: "answered correctly (scored 1)",
+    wrong: "answered wrongly (below 1)",
     disagree: "arms disagree",
     unparsed: "not parsed",
   };
@@ -48,7 +48,7 @@
         question,
         part,
         text: `${id} ${question} ${strata}`.toLowerCase(),
-        rows: said.map(([arm, model, right, unparsed]) => ({ arm: names[arm], model: models[model] ?? "", right, unparsed })),
+        rows: said.map(([arm, model, score, unparsed]) => ({ arm: names[arm], model: models[model] ?? "", score, unparsed })),
       })));
       waiting.get(name)?.();
     },
@@ -104,15 +104,15 @@
     if (!rows.length) return false;
     const words = wanted.text.toLowerCase().split(/\s+/).filter(Boolean);
     if (!words.every((word) => unit.text.includes(word))) return false;
-    if (wanted.show === "right") return rows.some((row) => row.right === 1);
-    if (wanted.show === "wrong") return rows.some((row) => row.right === 0);
+    if (wanted.show === "right") return rows.some((row) => row.score === 1);
+    if (wanted.show === "wrong") return rows.some((row) => row.score !== null && row.score < 1);
     if (wanted.show === "unparsed") return rows.some((row) => row.unparsed);
-    if (wanted.show === "disagree") return new Set(rows.map((row) => row.right)).size > 1;
+    if (wanted.show === "disagree") return new Set(rows.map((row) => row.score)).size > 1;
     return true;
   };
 
   const mark = (row) => {
-    const word = row.right === null ? "not scored" : row.right ? "right" : "wrong";
+    const word = row.mark || (row.score === null ? "not scored" : row.score ? "right" : "wrong");
     const look = { right: "agrees", wrong: "differs" }[word] ?? "not run";
     const shown = make("span", { class: "rag-verdict", "data-verdict": look });
     shown.textContent = word;
@@ -132,7 +132,7 @@
       make("div", { class: "rag-side-by-side" }, ...mine(unit, wanted).map((row) => make("section", { class: "rag-answered" },
         make("h3", {}, arms[row.arm] ?? row.arm, " ", mark(row)),
         make("p", { class: "rag-run" }, [row.model, row.of && `judges ${row.of}`, row.repeat ? `repeat ${row.repeat}` : "",
-          ...row.flags, ...Object.entries(row.measures).map(([name, value]) => `${name} ${value}`)].filter(Boolean).join(" · ")),
+          ...row.flags, ...row.measures].filter(Boolean).join(" · ")),
         row.said === null ? null : make("pre", {}, row.said),
         row.read === null || row.read === row.said ? null : make("p", {}, `Read as: ${row.read}`),
         row.found.length ? folded(`Retrieved (${row.found.length})`, make("ol", {}, ...row.found.map((text) => make("li", {}, text)))) : null,
@@ -169,7 +169,7 @@
       make("form", { class: "rag-tools", role: "search", "aria-label": "Filter answers", onsubmit: (event) => event.preventDefault() },
         make("label", {}, "Paper", make("select", { name: "paper",
           onchange: (event) => { location.hash = address({ nb: experiments.find(({ paper }) => paper === event.target.value).name }); } },
-          ...papers().map((paper) => make("option", { value: paper, selected: paper === experiment.paper }, (paper ?? "other").replaceAll("_", " "))))),
+          ...papers().map((paper) => make("option", { value: paper, selected: paper === experiment.paper }, paper)))),
         choice("Experiment", "nb", experiments.filter(({ paper }) => paper === experiment.paper)
           .map(({ name, title }) => [name, `${name.slice(0, 2)} ${title}`]), experiment.name),
         choice("Arm", "arm", [["", "all"], ...Object.entries(experiment.arms)], wanted.arm),

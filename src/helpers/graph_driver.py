@@ -126,8 +126,10 @@ def explained(endpoint: GraphEndpoint, user: str, error: Exception, began: float
         if endpoint.embedded
         else "Start it, or unset NEO4J_URI to use the embedded server."
     )
-    tried = f"tried for {time.monotonic() - began:.0f} s"
-    return GraphError(f"{server} does not answer ({tried}). {mend} The driver says: {first_line(error)}")
+    answer = f"does not answer (tried for {time.monotonic() - began:.0f} s)"
+    if not endpoint.embedded and f"[Errno {errno.ECONNREFUSED}]" in str(error):
+        answer = "refused the connection"
+    return GraphError(f"{server} {answer}. {mend} The driver says: {first_line(error)}")
 
 
 def first_line(error: Exception) -> str:

@@ -166,8 +166,11 @@ def _columns(chapter: Chapter) -> Columns | None:
     own, others = viewer.rows(chapter)
     outcomes = Outcomes(own)
 
-    def address(arm: str, against: str = "") -> str:
-        return f"../{viewer.link(chapter.name, arm, against)}" if {arm, against or arm} <= arms else ""
+    def address(arm: str, against: str = "", model: str = "", text: str = "") -> str:
+        asked = {model} if model else {*own.model[own.arm.isin([arm, against]) & (own.source == "rerun")]} - {""}
+        model = asked.pop() if len(asked) == 1 else ""  # the table's numbers are of all that the run asked
+        shown = viewer.link(chapter.name, arm, against, model=model, text=text)
+        return f"../{shown}" if {arm, against or arm} <= arms else ""
 
     def made(scores: Mapping[str, Any]) -> str:
         if "tested" in scores:

@@ -164,14 +164,15 @@ class Advice:
         verdicts = [one.better for one, *_ in self._pairs]
         if not verdicts:
             return "No run that is shown compares a method without a language model with one that asks one."
+        of = {word: figures.in_words(verdicts.count(word)) for word in COLOURS}
         head = (
-            f"**The simple method is better on {verdicts.count('simple')} of {len(verdicts)} tasks.** The other one, "
-            f"which asks a language model or is the paper's own, is better on {verdicts.count('other')}. On "
-            f"{verdicts.count('neither')} the run cannot tell them apart.\n"
+            f"**The simple method is better on {of['simple']} of {figures.in_words(len(verdicts))} tasks.** The method "
+            f"with a language model, or the paper's own, is better on {of['other']}. On {of['neither']}, the "
+            "difference is not significant.\n"
         )
         lines = [
-            f"- {figures.inline(one.task.words)} {figures.inline(first.label)} is better by "
-            f"{figures.points(test.test)} points ({figures.p_words(test.p)})."
+            f"- **{figures.inline(one.task.words)}** {figures.inline(first.label)} leads by "
+            f"{figures.points(test.test).replace('+', '').replace(' ', ' points ', 1)}, {figures.p_words(test.p)}."
             for one, test, first, _ in self._pairs
             if one.better == "simple"
         ]
@@ -179,7 +180,7 @@ class Advice:
 
     def table(self) -> str:
         """A row for each task: the best simple method, the best with an LLM, and the test between them."""
-        words = {"simple": Markup("<strong>simple method</strong>"), "other": "the other", "neither": "cannot tell"}
+        words = {"simple": Markup("<strong>simple method</strong>"), "other": "the other", "neither": "not significant"}
         rows = [
             {
                 "Task": _task(one),
@@ -237,7 +238,7 @@ class Advice:
             points = [
                 {name: getattr(of, name) for name in ("label", "model", "asks", "tokens", "seconds")}
                 | {name: getattr(of.score, name) for name in ("value", "low", "high", "n")}
-                | {"href": viewer.link(one.task.notebook, of.arm)}
+                | {"href": viewer.link(one.task.notebook, of.arm, model=of.model)}
                 for of in one.methods.values()
             ]
             listed.append({"name": one.task.words, "measure": one.note, "points": points})
@@ -249,7 +250,8 @@ def _task(one: Found) -> Markup:
 
 
 def _scored(one: Found, method: Method) -> Markup:
-    link = Markup('<a href="{}">{}</a> ').format(viewer.link(one.task.notebook, method.arm), method.label)
+    address = viewer.link(one.task.notebook, method.arm, model=method.model)
+    link = Markup('<a href="{}">{}</a> ').format(address, method.label)
     score = sortable(method.score.value, figures.score_text(method.score))
     return link + score + fine_print(f"n = {method.score.n:,}, {method.model or 'no language model'}")
 

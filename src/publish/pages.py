@@ -86,6 +86,7 @@ class Pages(RunPages):
 
     @cached_property
     def _answered(self) -> dict[str, set[str]]:
+        self._answers()
         return {chapter.name: viewer.arms(chapter) for chapter in self.chapters}
 
     @cached_property
@@ -175,18 +176,31 @@ class Pages(RunPages):
         return "; ".join(f"*{code}*: {text[0].lower()}{text[1:-1]}" for code, text in UNTESTED.items())
 
     def tally(self) -> str:
-        """What became of the printed numbers, in two sentences."""
+        """What became of the printed numbers, and how many claims and numbers were not tested; no count is zero."""
         real = self.board["rescored"].notna() & self.board["rescored_verdict"].ne("SAMPLE")
         agree = int((real & self.board["rescored_verdict"].eq("agrees")).sum())
         rerun = [self._measured(id, "rerun") for id in self._rows]
         done = [cell["verdict"] for cell in rerun if cell.there and cell["verdict"] != "not compared"]
         if not (real.any() or done):
             return f"{len(self.board)} numbers are printed. None of them has been tested here yet."
+        there = [cell.there for cell in rerun]
+        neither = sum(not either for either in zip(there, real, strict=True) if not any(either))
+        claims = [word for paper in dict.fromkeys(self.claims["paper"]) for word in self._verdicts(paper)]
+        words = {
+            "{} of the claims were not tested": claims.count("not tested"),
+            "{} of the numbers were neither rescored nor rerun": neither,
+        }
+        ends = {
+            "{} lie within the stated tolerance": done.count("agrees"),
+            "{} lie outside it": done.count("differs"),
+            "{} are too uncertain to tell": done.count("undecided"),
+            "for {} another model answered, so they are not compared": done.count("stand-in"),
+        }
+        untested, became = (figures.listed([text.format(n) for text, n in of.items() if n]) for of in (words, ends))
         return (
-            f"The papers print {len(self.board)} numbers. {int(real.sum())} can be rescored from released files, and "
-            f"{agree} of these match to the last digit. {len(done)} are rerun here: {done.count('agrees')} lie within "
-            f"the stated tolerance, {done.count('differs')} outside it, {done.count('undecided')} are too uncertain to "
-            f"tell, and for {done.count('stand-in')} another model answered, so they are not compared."
+            f"The papers print {len(self.board)} numbers and state {len(claims)} claims. {untested and f'{untested}. '}"
+            f"{int(real.sum())} numbers can be rescored from released files, and {agree} of these match to the last "
+            f"digit. {len(done)} are rerun here: {became}."
         )
 
     def _verdicts(self, paper: str) -> list[str]:
@@ -213,12 +227,11 @@ class Pages(RunPages):
     def _papers(self) -> Iterator[tuple[str, str, str]]:
         """Each paper with its subject and the balance of its claims, in the order of the book."""
         for paper in dict.fromkeys((*PAPERS, *declared_papers())):
-            subject = _subject(paper).capitalize() or published(paper).title
             verdicts = self._verdicts(paper)
             said = zip(OUTCOMES, ("hold", "fail", "undecided", "not tested"), strict=True)
             counts = (f"{verdicts.count(word)} {words}" for word, words in said)
             balance = f"{len(verdicts)} claims: {', '.join(counts)}."
-            yield paper, subject, balance if verdicts else "It states no claim that is tested here."
+            yield paper, _named(paper), balance if verdicts else "It states no claim that is tested here."
 
     def papers(self, *, chapters: bool = True) -> str:
         """Each paper: its subject, how many of its claims hold, and links to its numbers and to its `chapters`."""
@@ -306,7 +319,8 @@ class Pages(RunPages):
         small += [text for text in (cell["model"], "reference run" * (cell.group == "reference")) if text]
         if (arms := self._answered.get(cell["notebook"])) and cell.group != "rescored":
             arm = next((part for part in cell.number.id.split(".") if part in arms), "")
-            small.append(Markup('<a href="{}">answers</a>').format(viewer.link(cell["notebook"], arm)))
+            model = cell["model"] if cell["model"] in self._read[cell["notebook"]][0][0]["models"] else ""
+            small.append(Markup('<a href="{}">answers</a>').format(viewer.link(cell["notebook"], arm, model=model)))
         return cell.html() + fine_print(Markup("; ").join(small))
 
     def ledger(self, paper: str) -> str:
@@ -352,11 +366,17 @@ class Pages(RunPages):
         """The data of the answer viewer and of the figure on building, as scripts: file name and content."""
         of = [scripts for scripts, *_ in self._answers()]
         written = {name: text for _, files in of for name, text in files.items()}
-        return written | viewer.index([listed for listed, _ in of]) | self.advice.files()
+        listed = [{**listed, "paper": _named(listed["paper"])} for listed, _ in of]
+        return written | viewer.index(listed) | self.advice.files()
 
 
 def _subject(paper: str) -> str:
     return PAPERS.get(paper, ("", ""))[0]
+
+
+def _named(paper: str | None) -> str:
+    """A paper by its subject, or else by its title."""
+    return _subject(paper or "").capitalize() or (published(paper).title if paper else "Other")
 
 
 def _part(verdicts: list[str]) -> Markup:

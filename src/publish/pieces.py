@@ -10,6 +10,8 @@ import matplotlib.pyplot as plt
 import pandas as pd
 from matplotlib.figure import Figure as MplFigure
 from matplotlib.lines import Line2D
+from matplotlib.patches import Rectangle
+from matplotlib.text import Text
 
 from helpers.results import figures, rules
 from helpers.results.figures import INK
@@ -213,7 +215,7 @@ def shares_picture(rows: Mapping[str, Sequence[int]], names: Sequence[str], *, n
     looks = (("#079c6b", ""), ("#c35410", "//"), ("#808080", "..."), ("none", ""))
     fig, axes = plt.subplots(figsize=(4.0 if narrow else 7.2, 0.55 * len(rows) + 1.0))
     labels = [label.replace(" and ", " and\n").replace(" on ", " on\n") if narrow else label for label in rows]
-    left = [0.0] * len(rows)
+    left, drawn = [0.0] * len(rows), list[tuple[Text, Rectangle]]()
     for part, (name, (colour, hatch)) in enumerate(zip(names, looks, strict=False)):
         widths = [counts[part] for counts in rows.values()]
         filled: dict[str, Any] = {"color": colour, "hatch": hatch, "edgecolor": INK, "linewidth": 0.8, "height": 0.62}
@@ -222,7 +224,7 @@ def shares_picture(rows: Mapping[str, Sequence[int]], names: Sequence[str], *, n
         patch = {"boxstyle": "round,pad=0.15", "facecolor": "white", "edgecolor": "none"}
         inside: dict[str, Any] = {"bbox": patch, "color": "#000000"} if colour != "none" else {"color": INK}
         words = [str(width) if width else "" for width in widths]
-        axes.bar_label(bars, words, label_type="center", fontsize=9.5, **inside)
+        drawn += zip(axes.bar_label(bars, words, label_type="center", fontsize=9.5, **inside), bars, strict=True)
         left = [at + width for at, width in zip(left, widths, strict=True)]
     axes.invert_yaxis()
     axes.tick_params(axis="y", length=0)
@@ -230,4 +232,7 @@ def shares_picture(rows: Mapping[str, Sequence[int]], names: Sequence[str], *, n
         axes.spines[spine].set_visible(False)
     axes.xaxis.set_visible(False)
     fig.legend(loc="outside lower center", ncols=2 if narrow else len(names), handletextpad=0.5, columnspacing=1.4)
+    fig.draw_without_rendering()
+    for label, bar in drawn:  # a number that fills its part would touch the next one
+        label.set_visible(1.5 * label.get_window_extent().width <= bar.get_window_extent().width)
     return fig

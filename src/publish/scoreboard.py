@@ -11,6 +11,7 @@ from typing import Any, NamedTuple, get_args
 import pandas as pd
 from rich.console import Console
 from rich.markup import escape
+from rich.padding import Padding
 from rich.table import Table
 
 from helpers.results.published import Basis, Claim, Kind, Number, Unit, papers, published
@@ -22,6 +23,7 @@ SLACK = 1e-9  # relative slack of every comparison, so that a value on the borde
 DRIFT_FLOOR: dict[Unit, float] = {"fraction": 0.01, "percentage_points": 1.0, "count": 0.0}
 BY = "rerun by "  # begins the names of the columns that have another model's rerun
 _NO_VALUE = dict.fromkeys(("value", "n", "low", "high", "unparsed")) | dict.fromkeys(("model", "notebook", "note"), "")
+NARROW = 16  # characters of a line for each column, below which a table is printed as a list
 Row = dict[str, Any]
 Runs = Sequence[Record]
 
@@ -215,10 +217,12 @@ _COLOURS = {"agrees": "green", "differs": "red", "undecided": "magenta", "SAMPLE
 def main(arguments: Sequence[str] | None = None) -> int:
     """Print what became of each paper, or of one; with `--check` the drift: 1 if any, 2 if nothing to compare."""
     parser = argparse.ArgumentParser(prog="python -m publish.scoreboard", description="Printed, rescored, rerun.")
-    parser.add_argument("--paper", choices=papers(), help="every number and claim of this paper")
+    parser.add_argument("--paper", help="every number and claim of this paper")
     parser.add_argument("--profile", choices=get_args(Profile), default=settings().profile)
     parser.add_argument("--check", action="store_true", help="exit 1 if a number drifted from the reference")
     options = parser.parse_args(arguments)
+    if options.paper and options.paper not in papers():
+        parser.exit(2, f"There is no paper {options.paper!r}. Use make scoreboard PAPER={'|'.join(papers())}\n")
     logging.basicConfig(format="%(levelname)s: %(message)s")
     console = Console()
     if options.check:
@@ -229,9 +233,22 @@ def main(arguments: Sequence[str] | None = None) -> int:
         console.print("One paper's numbers and claims: make scoreboard PAPER=side_effects")
         return 0
     for (paper, table), rows in board.groupby(["paper", "table"], sort=False):
-        console.print(_board(escape(f"{paper}: {table}"), rows))
-    console.print(_claims(claims))
+        _print(console, _board(escape(f"{paper}: {table}"), rows))
+    _print(console, _claims(claims))
     return 0
+
+
+def _print(console: Console, table: Table) -> None:
+    """A table, or a list of its rows where its columns would be narrow."""
+    if console.width >= NARROW * len(table.columns):
+        console.print(table)
+        return
+    console.print(f"\n[bold]{table.title}[/]\n")
+    for first, *others in zip(*(column.cells for column in table.columns), strict=True):
+        console.print(first)
+        for column, cell in zip(table.columns[1:], others, strict=True):
+            if cell != _coloured("not run"):
+                console.print(Padding(f"{column.header}: {cell}", (0, 0, 0, 4)))
 
 
 def _summary(board: pd.DataFrame, claims: pd.DataFrame) -> Table:

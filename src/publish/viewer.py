@@ -9,10 +9,12 @@ from collections.abc import Iterator, Mapping
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, Final
+from urllib.parse import quote, urlencode
 
 import pandas as pd
 
 from helpers.results import answers, compare, figures
+from helpers.results.measures import Measures, measure_label, unit as unit_of
 from helpers.results.requests import Row, Store
 from helpers.settings import public
 from publish.chapters import Chapter
@@ -20,8 +22,11 @@ from publish.chapters import Chapter
 PART: Final = 250_000  # characters of a part at most, unless one question alone has more
 SHARED: Final = 60  # characters from which a text that occurs again is stored once for its part
 LISTED: Final = 120  # characters of a question in the list
-# right is the full value of the first of these measures that an answer has, or of any
-RIGHT: Final = ("accuracy", "correct", "exact", "f1", "mrr", "ndcg")
+# an answer is marked by the first of these measures that it has; one without any, which was only timed, is not scored
+QUALITY: Final = ("accuracy", "correct", "exact", "right", "answer_found", "f1", "pairs_f1", "labels_f1", "facts_f1")
+RANKING: Final = ("mrr", "MRR", "ndcg", "nDCG@10", "correctness", "rating", "cosine")
+# how an answer came about, and parts of its mark
+INTERNAL: Final = {"sensitivity", "specificity", "handed", "left_out_characters", "shown_characters", "llm_seconds"}
 LICENSED: Final = "[text withheld by its licence]"
 
 
@@ -43,9 +48,10 @@ def _rows(newest: Path, notebook: str, profile: str) -> tuple[pd.DataFrame, dict
     return answers.read(newest), compare.others(notebook, profile)
 
 
-def link(notebook: str, arm: str = "", against: str = "") -> str:
-    """The viewer's address for an experiment, for one arm of it, or for two arms side by side."""
-    return f"answers.html#nb={notebook}" + f"&arm={arm}" * bool(arm) + f"&against={against}" * bool(against)
+def link(notebook: str, arm: str = "", against: str = "", *, model: str = "", text: str = "") -> str:
+    """The viewer's address for an experiment, an arm or two side by side, of one model, of rows that contain a text."""
+    chosen = [("nb", notebook), ("arm", arm), ("against", against), ("model", model), ("text", text)]
+    return "answers.html#" + urlencode([of for of in chosen if of[1]], quote_via=quote, errors="replace")
 
 
 def scripts(chapter: Chapter, store: Store) -> tuple[dict[str, Any], dict[str, str]]:
@@ -57,7 +63,8 @@ def scripts(chapter: Chapter, store: Store) -> tuple[dict[str, Any], dict[str, s
     names = {arm: labels.get(arm) or figures.ARMS.get(arm, (arm.replace("_", " "),))[0] for arm in every.arm.unique()}
     models = sorted(set(every.model) - {""})
     name, units, written = _script(chapter.name), [], {}
-    for number, (part, in_part) in enumerate(_parts(_units(every, prompts))):
+    graded = {name for of in every.measures for name, (top, bottom) in of.items() if top not in (0, bottom)}
+    for number, (part, in_part) in enumerate(_parts(_units(every, prompts, graded))):
         written[f"answers/{chapter.name}-{number}.js"] = f"ANSWERS.part({name}, {number}, {part});\n"
         units += [_listed(unit, number, [*names], models) for unit in in_part]
     written[f"answers/{chapter.name}.js"] = f"ANSWERS.list({name}, {_script(units)});\n"
@@ -70,8 +77,8 @@ def index(listed: list[dict[str, Any]]) -> dict[str, str]:
     return {"answers/index.js": f"ANSWERS.index({_script(public(listed))});\n"}
 
 
-def _units(every: pd.DataFrame, prompts: Mapping[str, Row]) -> list[dict[str, Any]]:
-    """The questions of a notebook with all that was asked and said, without secrets."""
+def _units(every: pd.DataFrame, prompts: Mapping[str, Row], graded: set[str]) -> list[dict[str, Any]]:
+    """The questions with all that was asked and said, without secrets; `graded` are measures that are not 0 or 1."""
     of_unit: dict[tuple[str, ...], list[dict[Any, Any]]] = {}
     for row in every.to_dict("records"):
         of_unit.setdefault((row["task"], row["split"], row["unit"]), []).append(row)
@@ -80,7 +87,7 @@ def _units(every: pd.DataFrame, prompts: Mapping[str, Row]) -> list[dict[str, An
         first = of[0]
         shared = {"id": first["unit"], **{name: first[name] for name in ("task", "split", "strata")}}
         shared["question"] = LICENSED if first["question"] is None else first["question"]
-        answered = [_answer(row, prompts) for row in sorted(of, key=_place)]
+        answered = [_answer(row, prompts, graded) for row in sorted(of, key=_place)]
         units.append({**shared, "gold": first["gold"], "rows": answered})
     return public(units)
 
@@ -101,13 +108,13 @@ def _parts(waiting: list[dict[str, Any]]) -> Iterator[tuple[str, list[dict[str, 
 
 
 def _listed(unit: Mapping[str, Any], part: int, arms: list[str], models: list[str]) -> list[Any]:
-    """A question in the list; of each answer that is no judge's the arm, the model, whether right, whether unparsed."""
+    """A question in the list; of each answer, no judge's and not only timed, arm, model, score and whether unparsed."""
     strata = "; ".join(f"{name}: {value}" for name, value in unit["strata"].items())
     said = []
     for row in unit["rows"]:
-        if not row["of"]:
+        if not row["of"] and not (row["repeat"] and row["score"] is None):
             model = models.index(row["model"]) if row["model"] else -1
-            said.append([arms.index(row["arm"]), model, row["right"], int("unparsed" in row["flags"])])
+            said.append([arms.index(row["arm"]), model, row["score"], int("unparsed" in row["flags"])])
     return [unit["id"], unit["task"], unit["split"], strata, unit["question"][:LISTED], part, said]
 
 
@@ -117,17 +124,20 @@ def _place(row: Mapping[str, Any]) -> tuple[int, str, str, str, int]:
     return (order.index(arm) if arm in order else len(order), arm, row["of"], row["model"], row["repeat"])
 
 
-def _answer(row: Mapping[str, Any], prompts: Mapping[str, Row]) -> dict[str, Any]:
-    measures = row["measures"]
-    top, bottom = next((measures[name] for name in (*RIGHT, *measures) if name in measures), (0, 0))
+def _answer(row: Mapping[str, Any], prompts: Mapping[str, Row], graded: set[str]) -> dict[str, Any]:
+    measures: Measures = {name: (top, bottom) for name, (top, bottom) in row["measures"].items() if bottom}
+    by = next((name for name in (*QUALITY, *RANKING) if name in measures), "")
+    units = {name: unit_of(name).replace("fraction", "ratio") for name in measures}
+    shown = {name: figures.number(top / bottom, units[name]) for name, (top, bottom) in measures.items()}
     ranked = sorted((item for item in row["items"] if item.rank), key=lambda item: item.rank)
     return {
         **{name: row[name] for name in ("arm", "model", "of", "repeat")},
         "said": LICENSED if row["answer"] is None and row["requests"] else row["answer"],
         "read": row["predicted"] if row["parsed"] else None,
-        "right": int(top == bottom) if bottom else None,
+        "score": round(measures[by][0] / measures[by][1], 4) if by else None,
+        "mark": f"{measure_label(by)} {shown[by]}" if by in graded else "",
         "flags": [name for name in ("cut", "overflow") if row[name]] + ([] if row["parsed"] else ["unparsed"]),
-        "measures": {name: round(top / bottom, 4) for name, (top, bottom) in measures.items() if bottom},
+        "measures": [f"{measure_label(name)} {value}" for name, value in shown.items() if name not in INTERNAL],
         "found": [item.label or item.id for item in ranked],
         "asked": [_messages(prompts[key].prompt) for key in row["requests"] if key in prompts],
     }

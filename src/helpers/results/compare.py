@@ -67,12 +67,12 @@ def others(notebook: str, profile: str) -> dict[str, pd.DataFrame]:
 
 
 def beside_models(
-    own: Outcomes, scores: Mapping[str, Any], others: Mapping[str, pd.DataFrame], address: Callable[[str], str]
+    own: Outcomes, scores: Mapping[str, Any], others: Mapping[str, pd.DataFrame], address: Callable[..., str]
 ) -> figures.Html:
     """A table of scores, by what the run left with it, with a column for the rows of each other model.
 
     A cell stays empty where the table's rows are not all the run's of its arm, for example after a choice of units.
-    A number links to the `address` of its arm's rows, unless that is empty.
+    A number links to the `address` of the rows of its arm, model and stratum, unless that is empty.
     """
     rows = [dict(row) for row in scores["rows"]]
     one = len({part["measure"] for part in scores["scored"]}) == 1
@@ -86,11 +86,13 @@ def beside_models(
             row[label] = of_it.text(part["measure"], part["arm"])
         for name, text in row.items():
             if figures.is_written(text) and not name.startswith(_NO_ROWS):
-                row[name] = _linked(text, address(part["arm"]))
+                model = next((model for model in others if name.rpartition(", ")[2] == model), "")
+                stratum = f"{scores['by']}: {name}" if name in scores.get("strata", ()) else ""
+                row[name] = _linked(text, address(part["arm"], "", model, stratum))
     return figures.table(pd.DataFrame(rows), scores["caption"])
 
 
-def tests_linked(scores: Mapping[str, Any], address: Callable[[str, str], str]) -> figures.Html:
+def tests_linked(scores: Mapping[str, Any], address: Callable[..., str]) -> figures.Html:
     """A table of tests, by what the run left with it; each difference links to the `address` of its two arms."""
     rows = [dict(row) for row in scores["rows"]]
     for row, arms in zip(rows, scores["tested"], strict=True):

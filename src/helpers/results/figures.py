@@ -109,6 +109,17 @@ def number(value: float | None, unit: str = "fraction", *, digits: int | None = 
     return f"{100 * value if unit == 'fraction' else float(value):{how}}{suffix}".replace("-", _MINUS)
 
 
+def in_words(n: int) -> str:
+    """A count as a sentence writes it: zero to nine in words."""
+    words = ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine")
+    return words[n] if n < len(words) else number(n, "count")
+
+
+def listed(items: Sequence[str]) -> str:
+    """`a, b and c`."""
+    return " and ".join(filter(None, (", ".join(items[:-1]), *items[-1:])))
+
+
 def score_text(score: Score | None, unit: str = "fraction", *, digits: int | None = None) -> str:
     """A score with its 95 % interval and its unparsed answers: `96.5 % [95.9, 97.0]`; below 50 ms with four digits."""
     if score is None or pd.isna(score.value):

@@ -144,7 +144,8 @@ class Outcomes:
             | {value: part.text(measures[0], arm) for value, part in of.items()}
             for arm in self.arms
         ]
-        return self.scored_table(rows, [(arm, measures[0]) for arm in self.arms], caption)
+        shown = self.scored_table(rows, [(arm, measures[0]) for arm in self.arms], caption)
+        return replace(shown, scores={**shown.scores, "by": by, "strata": [*of]}) if shown.scores else shown
 
     def scored_table(self, rows: list[dict[str, Any]], scored: list[tuple[str, str]], caption: str) -> figures.Html:
         """A table of scores; `scored` has arm and measure of each row, for other models' columns in the book."""
@@ -238,7 +239,7 @@ class Outcomes:
                     colour = self.colours.get(arm, "#808080")
                     ax.hlines(y, of[arm].low, of[arm].high, color=colour, linewidth=2.2)
                     ax.plot(of[arm].value, y, "o", color=colour, clip_on=False, zorder=3)
-            words = f"{title}, in seconds" if unit(measure) == "seconds" else title
+            words = title if unit(measure) != "seconds" or "seconds" in title else f"{title}, in seconds"
             ax.set_xlabel(textwrap.fill(words, 64 // len(panels)))
             ax.grid(axis="x")
             ax.tick_params(axis="y", length=0)

@@ -281,27 +281,29 @@ def split_note(whole: Corpus, parts: Corpus, words: int) -> str:
 
 def summary(run: Run, out: Outcomes, names: Sequence[str], floors: Sequence[str] = FLOORS) -> str:
     """The page's answer: whether BiomedRAG helps the LLM, and how far the best of `floors` and the paper come."""
-    gains, others, helped, beaten = [], [], 0, 0
+    gains: list[str] = []
+    others, prints, helped, beaten = [], [], 0, 0
     for name in names:
-        of = out.where(task=name)
+        of, on = out.where(task=name), f" on **{name}**" * (len(names) > 1)
         reached = {arm: of.score("f1", arm).value for arm in of.arms if arm in floors}
         best = max(reached, key=reached.__getitem__)
-        printed = next(n for n in printed_of(run.printed, name) if ".llama2_br." in n.id).printed
         gained = gain(of, "biomedrag", "zero_shot")
-        model = of.frame.model[of.frame.arm == "biomedrag"].iloc[0]
         helped += gained.low > 0
         beaten += reached[best] > of.score("f1", "biomedrag").value
         points = figures.points_text(gained.value, gained.low, gained.high)
-        gains.append(f"{points} points on **{name}** (n = {gained.n})")
-        score = of.score("f1", best)
-        reaches = f"{figures.number(score.value)} on **{name}** ({of.label(best)}, n = {score.n:,}"
-        others.append(f"{reaches}; printed: {printed.replace('%', ' %')})")
-    helps, higher = (f"helps the prompted model on {helped} of {len(names)} data sets", f"higher F1 on {beaten}")
+        gains.append(f"{points}{' points' * (not gains)}{on}")
+        others.append(figures.number(reached[best]))
+        prints.append(next(n.printed for n in printed_of(run.printed, name) if ".llama2_br." in n.id))
+    many = figures.in_words(len(names))
+    every = {0: f"none of {many}", len(names): "both" if len(names) == 2 else f"all {many}"}
+    helps, higher = (every.get(n, f"{figures.in_words(n)} of {many}") for n in (helped, beaten))
+    helps, higher = f"helps the prompted model on {helps} data sets", f"higher F1 on {higher}"
     if len(names) == 1:
         helps = f"{'helps' if helped else 'does not measurably help'} the prompted model"
         higher = f"{'higher' if beaten else 'lower'} F1"
+    by = f"{of.label(best)}; " if len(names) == 1 else ""
     return (
-        f"**Retrieval by BiomedRAG {helps}; a method without a language model has the {higher}.** It changes the F1 of "
-        f"{model} by {', '.join(gains)}. Without a language model, F1 reaches {', '.join(others)}; printed are "
-        "those of LLaMA2 13B with BiomedRAG."
+        f"**Retrieval by BiomedRAG {helps}; a method without a language model has the {higher}.** It changes F1 by "
+        f"{figures.listed(gains)}. Without a language model, F1 reaches {figures.listed(others)} "
+        f"({by}printed for LLaMA2 13B with BiomedRAG: {figures.listed(prints).replace('%', ' %')})."
     )

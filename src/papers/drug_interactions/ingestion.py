@@ -194,30 +194,16 @@ def outcomes(run: Run, rows: Sequence[Answer], draws: int) -> Outcomes:
 def answer(out: Outcomes) -> str:
     """The page's answer in Markdown, from the rows."""
 
-    def score(of: Outcomes, measure: str, arm: str) -> str:
-        return figures.score_text(of.score(measure, arm))
+    def best(of: Outcomes) -> tuple[str, str]:
+        arm = max((arm for arm in of.arms if arm != "llm"), key=lambda arm: of.score("facts_f1", arm).value)
+        return f"the {out.label(arm).lower()}", figures.score_text(of.score("facts_f1", arm))
 
-    def best(of: Outcomes) -> str:
-        return max((arm for arm in of.arms if arm != "llm"), key=lambda arm: of.score("facts_f1", arm).value)
-
-    lines = []
-    for corpus, what in (("DDI", "Interactions"), ("ADE", "Side effects")):
-        mine = out.where(corpus=corpus)
-        ends = mine.where(task="facts")
-        arm = best(ends)
-        f1, recall, precision = (score(ends, f"facts_{measure}", arm) for measure in ("f1", "recall", "precision"))
-        lines.append(
-            f"- **{what}**: the highest F1 of facts is {f1} ({out.label(arm).lower()}), with a recall of {recall} and "
-            f"a precision of {precision}. Dictionary and rules find {score(mine, 'names_recall', 'rules')} of the "
-            "names."
-        )
-        # in ADE only related names are marked, so there the given mentions give the answer away
-        if corpus == "DDI":
-            lines[-1] += f" With all names given, F1 of related pairs is {score(mine, 'pairs_f1', arm)}."
+    (first, drugs), (second, effects) = (best(out.where(corpus=corpus, task="facts")) for corpus in ("DDI", "ADE"))
     chunks = out.where(task="chunks")
-    arm = best(chunks)
-    lines.append(
-        f"- **A small language model** that reads whole chunks has an F1 of {score(chunks, 'facts_f1', 'llm')}; on "
-        f"the same chunks the best other method has {score(chunks, 'facts_f1', arm)} ({out.label(arm).lower()})."
+    arm, other = best(chunks)
+    return (
+        f"**{first.capitalize()} reads interactions from text with an F1 of {drugs}, and "
+        f"{'' if second == first else f'{second} '}side effects with {effects}.** A small language model that reads "
+        f"whole chunks has an F1 of {figures.score_text(chunks.score('facts_f1', 'llm'))}. On the same chunks, {arm} "
+        f"has {other}."
     )
-    return "\n".join(lines)
