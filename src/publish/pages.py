@@ -183,7 +183,7 @@ class Pages(RunPages):
         if not (real.any() or done):
             return f"{len(self.board)} numbers are printed. None of them has been tested here yet."
         there = [cell.there for cell in rerun]
-        neither = sum(not either for either in zip(there, real, strict=True) if not any(either))
+        neither = sum(not any(either) for either in zip(there, real, strict=True))
         claims = [word for paper in dict.fromkeys(self.claims["paper"]) for word in self._verdicts(paper)]
         words = {
             "{} of the claims were not tested": claims.count("not tested"),
@@ -228,7 +228,7 @@ class Pages(RunPages):
         for paper in dict.fromkeys((*PAPERS, *declared_papers())):
             verdicts = self._verdicts(paper)
             said = zip(OUTCOMES, ("hold", "fail", "undecided", "not tested"), strict=True)
-            counts = (f"{verdicts.count(word)} {words}" for word, words in said)
+            counts = (f"{n} {words}" for word, words in said if (n := verdicts.count(word)))
             balance = f"{len(verdicts)} claims: {', '.join(counts)}."
             yield paper, _named(paper), balance if verdicts else "It states no claim that is tested here."
 
