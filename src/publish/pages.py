@@ -182,11 +182,9 @@ class Pages(RunPages):
         done = [cell["verdict"] for cell in rerun if cell.there and cell["verdict"] != "not compared"]
         if not (real.any() or done):
             return f"{len(self.board)} numbers are printed. None of them has been tested here yet."
-        there = [cell.there for cell in rerun]
-        neither = sum(not any(either) for either in zip(there, real, strict=True))
-        claims = [word for paper in dict.fromkeys(self.claims["paper"]) for word in self._verdicts(paper)]
+        neither = sum(not (cell.there or rescored) for cell, rescored in zip(rerun, real, strict=True))
         words = {
-            "{} of the claims were not tested": claims.count("not tested"),
+            "{} of the claims were not tested": int((~self.claims["verdict"].isin(TESTED)).sum()),
             "{} of the numbers were neither rescored nor rerun": neither,
         }
         ends = {
@@ -197,7 +195,7 @@ class Pages(RunPages):
         }
         untested, became = (figures.listed([text.format(n) for text, n in of.items() if n]) for of in (words, ends))
         return (
-            f"The papers print {len(self.board)} numbers and state {len(claims)} claims. {untested and f'{untested}. '}"
+            f"The papers print {len(self.board)} numbers and state {len(self.claims)} claims. {untested and f'{untested}. '}"
             f"{int(real.sum())} numbers can be rescored from released files, and {agree} of these match to the last "
             f"digit. {len(done)} are rerun here: {became}."
         )
