@@ -261,6 +261,8 @@ def test_no_two_labels_of_the_picture_overlap():
         labels += [label for label in ax.get_xticklabels() if low <= label.get_position()[0] <= high]
     for first, second in combinations(labels, 2):
         assert not first.get_window_extent().overlaps(second.get_window_extent()), (first, second)
+    assert "seconds, in seconds" not in fig.axes[1].get_xlabel()
+    assert fig.axes[1].get_xlabel().count("seconds") == 1
     shown = " ".join(label.get_text().replace("\n", " ") for label in fig.axes[0].get_yticklabels())
     assert all(label in shown for label in arms.ARMS.values())
     plt.close(fig)

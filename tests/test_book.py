@@ -758,6 +758,29 @@ def test_a_score_between_right_and_wrong_is_shown_as_its_value(browser: Browser,
 
 
 @pytest.mark.book
+def test_the_landing_page_says_how_much_was_not_tested(project: Project) -> None:
+    said = re.sub(r"<[^>]+>", "", project.text("index"))
+    claims = sum(len(published.published(paper).claims) for paper in published.papers())
+    assert f"{claims - 1} of the claims were not tested and" in said
+    assert re.search(r"\d{3} of the numbers were neither rescored nor rerun\.", said)
+    assert " 0 " not in said.partition("The papers print")[2].partition("Findings")[0]
+
+
+def test_a_narrow_terminal_shows_the_claims_of_a_paper_as_a_list() -> None:
+    command = [sys.executable, "-m", "publish.scoreboard", "--paper"]
+    here = os.environ | {"PYTHONPATH": str(REPOSITORY / "src"), "COLUMNS": "80"}
+    told = [
+        subprocess.run([*command, paper], cwd=REPOSITORY, env=here, capture_output=True, text=True, check=False)
+        for paper in ("across_papers", "foo")
+    ]
+    claim = published.published("across_papers").claims[0].text
+    assert claim in " ".join(told[0].stdout.split())
+    assert re.search(r"\n    why: ", told[0].stdout)
+    assert "make scoreboard PAPER=across_papers|" in told[1].stderr
+    assert told[1].returncode == 2
+
+
+@pytest.mark.book
 def test_the_claims_of_a_paper_are_read_on_a_phone(browser: Browser, address: str) -> None:
     with visit(browser, f"{address}/{BOARD}.html", width=390) as seen:
         cell = seen.page.locator(".rag-claims tbody tr").first.locator("td").first.bounding_box()

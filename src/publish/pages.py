@@ -183,11 +183,9 @@ class Pages(RunPages):
         done = [cell["verdict"] for cell in rerun if cell.there and cell["verdict"] != "not compared"]
         if not (real.any() or done):
             return f"{len(self.board)} numbers are printed. None of them has been tested here yet."
-        there = [cell.there for cell in rerun]
-        neither = sum(not either for either in zip(there, real, strict=True) if not any(either))
-        claims = [word for paper in dict.fromkeys(self.claims["paper"]) for word in self._verdicts(paper)]
+        neither = sum(not (cell.there or rescored) for cell, rescored in zip(rerun, real, strict=True))
         words = {
-            "{} of the claims were not tested": claims.count("not tested"),
+            "{} of the claims were not tested": int((~self.claims["verdict"].isin(TESTED)).sum()),
             "{} of the numbers were neither rescored nor rerun": neither,
         }
         ends = {
@@ -198,7 +196,7 @@ class Pages(RunPages):
         }
         untested, became = (figures.listed([text.format(n) for text, n in of.items() if n]) for of in (words, ends))
         return (
-            f"The papers print {len(self.board)} numbers and state {len(claims)} claims. {untested and f'{untested}. '}"
+            f"The papers print {len(self.board)} numbers and state {len(self.claims)} claims. {untested and f'{untested}. '}"
             f"{int(real.sum())} numbers can be rescored from released files, and {agree} of these match to the last "
             f"digit. {len(done)} are rerun here: {became}."
         )
@@ -229,7 +227,7 @@ class Pages(RunPages):
         for paper in dict.fromkeys((*PAPERS, *declared_papers())):
             verdicts = self._verdicts(paper)
             said = zip(OUTCOMES, ("hold", "fail", "undecided", "not tested"), strict=True)
-            counts = (f"{verdicts.count(word)} {words}" for word, words in said)
+            counts = (f"{n} {words}" for word, words in said if (n := verdicts.count(word)))
             balance = f"{len(verdicts)} claims: {', '.join(counts)}."
             yield paper, _named(paper), balance if verdicts else "It states no claim that is tested here."
 

@@ -232,7 +232,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         console.print(_summary(board, claims))
         console.print("One paper's numbers and claims: make scoreboard PAPER=side_effects")
         return 0
-    for (paper, table), rows in board.groupby(["paper", "table"], sort=False):
+    for (paper, table), rows in board.groupby(["paper", "table"], sort=False) if len(board) else ():
         _print(console, _board(escape(f"{paper}: {table}"), rows))
     _print(console, _claims(claims))
     return 0

@@ -118,10 +118,10 @@ def _listed(unit: Mapping[str, Any], part: int, arms: list[str], models: list[st
     return [unit["id"], unit["task"], unit["split"], strata, unit["question"][:LISTED], part, said]
 
 
-def _place(row: Mapping[str, Any]) -> tuple[int, str, str, str, int]:
+def _place(row: Mapping[str, Any]) -> tuple[int, str, str, int, str]:
     """Where a row comes: arms in the book's order, each with what judges it and its repetitions."""
     order, arm = [*figures.ARMS], row["of"] or row["arm"]
-    return (order.index(arm) if arm in order else len(order), arm, row["of"], row["model"], row["repeat"])
+    return (order.index(arm) if arm in order else len(order), arm, row["of"], row["repeat"], row["model"])
 
 
 def _answer(row: Mapping[str, Any], prompts: Mapping[str, Row], graded: set[str]) -> dict[str, Any]:
@@ -135,7 +135,7 @@ def _answer(row: Mapping[str, Any], prompts: Mapping[str, Row], graded: set[str]
         "said": LICENSED if row["answer"] is None and row["requests"] else row["answer"],
         "read": row["predicted"] if row["parsed"] else None,
         "score": round(measures[by][0] / measures[by][1], 4) if by else None,
-        "mark": f"{measure_label(by)} {shown[by]}" if by in graded else "",
+        "mark": f"{measure_label(by)} {shown[by]}" if by in graded else "timed" * (not by and row["repeat"] > 0),
         "flags": [name for name in ("cut", "overflow") if row[name]] + ([] if row["parsed"] else ["unparsed"]),
         "measures": [f"{measure_label(name)} {value}" for name, value in shown.items() if name not in INTERNAL],
         "found": [item.label or item.id for item in ranked],

@@ -47,6 +47,7 @@ def unit(measure: str) -> str:
 def measure_label(measure: str) -> str:
     """A measure as a reader sees it."""
     statistic, base = parts(measure)
-    text = re.sub(r"\bf1\b", "F1", base.replace("_", " "))
+    text = re.sub(r"\b(f1|mrr)\b", lambda found: found[0].upper(), base.replace("_", " "))
+    text = {"p yes": "probability of YES", "ndcg": "nDCG"}.get(text, text)
     special = {"": text, "auc": "AUC"}
     return special.get(statistic, f"{text}, {statistic}")
