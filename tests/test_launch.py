@@ -33,6 +33,12 @@ def cells(notebook: Path) -> list[str]:
     return ["".join(c["source"]) for c in json.loads(notebook.read_text())["cells"] if c["cell_type"] == "code"]
 
 
+def launch_cell() -> str:
+    content = json.loads((NOTEBOOKS / f"{FORWARD}.ipynb").read_text())
+    [cell] = [cell for cell in launch.with_cell(content, FORWARD)["cells"] if cell.get("id") == launch.CELL_ID]
+    return "".join(cell["source"])
+
+
 def run_cells(folder: Path, sources: list[str], **variables: str) -> str:
     """What Python prints when it runs these cells in a folder."""
     done = subprocess.run(
@@ -97,7 +103,7 @@ def test_a_notebook_alone_that_knows_no_address_asks_for_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, given: dict[str, str]
 ) -> None:
     monkeypatch.setattr(launch, "cited_url", lambda: "")
-    command = [sys.executable, "-c", launch.cell_for(FORWARD)]
+    command = [sys.executable, "-c", launch_cell()]
     done = subprocess.run(command, cwd=tmp_path, env=bare(**given), capture_output=True, text=True, check=False)
     assert done.returncode == 1
     assert "%env REPOSITORY_URL=" in done.stderr
@@ -164,10 +170,10 @@ def test_the_address_is_the_forks_then_the_projects_then_gits(monkeypatch: pytes
     assert launch.repository_url() == "https://github.com/clone/name"
     (tmp_path / "CITATION.cff").write_text('version: 1\nrepository-code: "https://github.com/project/name"\n')
     assert launch.repository_url() == "https://github.com/project/name"
-    assert "https://github.com/project/name" in launch.cell_for("x")
+    assert "https://github.com/project/name" in launch_cell()
     monkeypatch.setenv("REPOSITORY_URL", "https://github.com/fork/name")
     assert launch.repository_url() == "https://github.com/fork/name"
-    assert "https://github.com/project/name" in launch.cell_for("x"), "what is committed does not depend on who looks"
+    assert "https://github.com/project/name" in launch_cell(), "what is committed does not depend on who looks"
 
 
 def test_no_run_depends_on_how_a_notebook_was_opened() -> None:

@@ -64,10 +64,8 @@ def read_notebook(path: Path) -> dict[str, Any]:
         for cell in notebook["cells"]:
             cell["source"] = "".join(cell["source"])
     except (ValueError, KeyError, TypeError) as error:
-        raise PageError(
-            f"{path.name} is no notebook of format 4 ({error!r}). Save it again from Jupyter; a run is made anew by "
-            "`make reproduce`."
-        ) from error
+        why = f"{path.name} is no notebook of format 4 ({error!r})"
+        raise PageError(f"{why}. Save it again from Jupyter; `make reproduce` makes a run anew.") from error
     return notebook
 
 

@@ -103,8 +103,7 @@ def _llm() -> tuple[str, str]:
     if s.profile == "paper":
         return model, "the paper profile wants a server: set LLM_BASE_URL and LLM_MODEL"
     engine, why = engine_install.choose_engine(model)
-    mend = "" if engine_install.installed(engine) else "make setup"
-    return f"{model} by embedded {engine} ({why})", mend
+    return f"{model} by embedded {engine} ({why})", "" if engine_install.installed(engine) else "make setup"
 
 
 def _parameters() -> list[dict[str, Any]]:
@@ -118,8 +117,8 @@ def _encoders() -> tuple[str, str]:
     hub = sorted(name for name in named if f"models/{name}/model.onnx" not in registry.registry())
     if not hub:
         return ", ".join(sorted(named)) or "none", ""
-    mend = "" if importlib.util.find_spec("sentence_transformers") else "pip install '.[encoders]'"
-    return f"{', '.join(hub)} from a hub", mend
+    there = importlib.util.find_spec("sentence_transformers")
+    return f"{', '.join(hub)} from a hub", "" if there else "pip install '.[encoders]'"
 
 
 def _adapters() -> tuple[str, str]:

@@ -92,11 +92,6 @@ def cited_url() -> str:
     return found[1] if found else ""
 
 
-def cell_for(notebook: str) -> str:
-    """The launch cell of a notebook."""
-    return CELL.format(url=cited_url(), notebook=notebook)
-
-
 def with_cell(content: dict[str, Any], notebook: str) -> dict[str, Any]:
     """A notebook (its JSON) with the launch cell below its parameters, in the place of the one it had."""
     cells = [cell for cell in content["cells"] if cell.get("id") != CELL_ID]
@@ -107,7 +102,7 @@ def with_cell(content: dict[str, Any], notebook: str) -> dict[str, Any]:
         "id": CELL_ID,
         "metadata": {"tags": ["remove-cell"]},  # the book shows what it runs, not how it got there
         "outputs": [],
-        "source": cell_for(notebook).splitlines(keepends=True),
+        "source": CELL.format(url=cited_url(), notebook=notebook).splitlines(keepends=True),
     }
     return content | {"cells": [*cells[:below], cell, *cells[below:]]}
 

@@ -71,8 +71,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--paper", required=True)
     options = parser.parse_args(arguments)
     written = begin(options.name, options.paper)
-    for path in written:
-        sys.stdout.write(f"  {path.relative_to(ROOT)}\n")
+    sys.stdout.writelines(f"  {path.relative_to(ROOT)}\n" for path in written)
     sys.stdout.write(f"Run it: make notebook NB={written[0].stem} PROFILE=smoke, and then: make book\n")
     return 0
 

@@ -85,11 +85,6 @@ class Pages(RunPages):
         return "\n\n".join(part for part in (verdicts, shown) if part)
 
     @cached_property
-    def _answered(self) -> dict[str, set[str]]:
-        self._answers()
-        return {chapter.name: viewer.arms(chapter) for chapter in self.chapters}
-
-    @cached_property
     def board(self) -> pd.DataFrame:
         """The scoreboard of the profile that is shown, the papers in the order of the book."""
         return _in_order(scoreboard(profile=shown_profile()))
@@ -184,21 +179,18 @@ class Pages(RunPages):
         if not (real.any() or done):
             return f"{len(self.board)} numbers are printed. None of them has been tested here yet."
         neither = sum(not (cell.there or rescored) for cell, rescored in zip(rerun, real, strict=True))
-        words = {
-            "{} of the claims were not tested": int((~self.claims["verdict"].isin(TESTED)).sum()),
-            "{} of the numbers were neither rescored nor rerun": neither,
-        }
         ends = {
             "{} lie within the stated tolerance": done.count("agrees"),
             "{} lie outside it": done.count("differs"),
             "{} are too uncertain to tell": done.count("undecided"),
             "for {} another model answered, so they are not compared": done.count("stand-in"),
         }
-        untested, became = (figures.listed([text.format(n) for text, n in of.items() if n]) for of in (words, ends))
         return (
-            f"The papers print {len(self.board)} numbers and state {len(self.claims)} claims. {untested and f'{untested}. '}"
-            f"{int(real.sum())} numbers can be rescored from released files, and {agree} of these match to the last "
-            f"digit. {len(done)} are rerun here: {became}."
+            f"The papers print {len(self.board)} numbers and state {len(self.claims)} claims. "
+            f"{(~self.claims['verdict'].isin(TESTED)).sum()} of the claims were not tested, and {neither} of the "
+            f"numbers were neither rescored nor rerun. {real.sum()} numbers can be rescored from released files, and "
+            f"{agree} of these match to the last digit. {len(done)} are rerun here: "
+            f"{figures.listed([text.format(n) for text, n in ends.items() if n])}."
         )
 
     def _verdicts(self, paper: str) -> list[str]:
@@ -315,9 +307,11 @@ class Pages(RunPages):
         small += [f"n = {figures.number(cell['n'], 'count')}"] if not pd.isna(cell["n"]) else []
         small += [f"{cell['unparsed']} unparsed"] if not pd.isna(cell["unparsed"]) and cell["unparsed"] else []
         small += [text for text in (cell["model"], "reference run" * (cell.group == "reference")) if text]
-        if (arms := self._answered.get(cell["notebook"])) and cell.group != "rescored":
-            arm = next((part for part in cell.number.id.split(".") if part in arms), "")
-            model = cell["model"] if cell["model"] in self._read[cell["notebook"]][0][0]["models"] else ""
+        self._answers()
+        if cell["notebook"] in self._read and cell.group != "rescored":
+            listed = self._read[cell["notebook"]][0][0]
+            arm = next((part for part in cell.number.id.split(".") if part in listed["arms"]), "")
+            model = cell["model"] if cell["model"] in listed["models"] else ""
             small.append(Markup('<a href="{}">answers</a>').format(viewer.link(cell["notebook"], arm, model=model)))
         return cell.html() + fine_print(Markup("; ").join(small))
 

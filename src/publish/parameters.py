@@ -43,8 +43,7 @@ def check_profile(profile: str, notebooks: list[str]) -> None:
 
 
 def _need_known(profile: str, given: Iterable[str], known: Collection[str], problem: str) -> None:
-    for name in given:
-        if name not in known:
-            near = difflib.get_close_matches(name, known, n=3)
-            hint = f"Did you mean {' or '.join(near)}?" if near else f"There are: {', '.join(sorted(known))}."
-            raise SettingsError(f"notebooks/profiles/{profile}.yml {problem.format(name)}. {hint}")
+    if name := next((name for name in given if name not in known), None):
+        near = difflib.get_close_matches(name, known, n=3)
+        hint = f"Did you mean {' or '.join(near)}?" if near else f"There are: {', '.join(sorted(known))}."
+        raise SettingsError(f"notebooks/profiles/{profile}.yml {problem.format(name)}. {hint}")

@@ -229,8 +229,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return _check(console, options.paper, options.profile)
     board, claims = scoreboard(options.paper, options.profile), ledger(options.paper, options.profile)
     if not options.paper:
-        console.print(_summary(board, claims))
-        console.print("One paper's numbers and claims: make scoreboard PAPER=side_effects")
+        console.print(_summary(board, claims), "One paper's numbers and claims: make scoreboard PAPER=side_effects")
         return 0
     for (paper, table), rows in board.groupby(["paper", "table"], sort=False) if len(board) else ():
         _print(console, _board(escape(f"{paper}: {table}"), rows))
