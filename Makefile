@@ -44,7 +44,7 @@ unexport PYTHONDONTWRITEBYTECODE
 export JUPYTER_PREFER_ENV_PATH := 1
 export OMP_NUM_THREADS ?= $(shell cores=$$(nproc 2>/dev/null || sysctl -n hw.ncpu); n=$$((cores / $(JOBS))); echo $$((n > 0 ? n : 1)))
 
-.PHONY: answers audit rehearse models compare trec harness requests graph-files import-answers export-requests import-requests help setup doctor data services start stop status reproduce notebooks notebook book pdf serve lab test test-fast test-interop test-llm test-servers test-neo4j test-book test-faults lint \
+.PHONY: answers audit rehearse models compare trec harness requests graph-files import-answers export-requests import-requests help setup doctor data services start stop status reproduce notebooks notebook book pdf serve lab test test-fast test-interop test-llm test-batch test-servers test-neo4j test-book test-faults lint \
         bench reference new-experiment scoreboard paraphrases lock clean force
 
 help: ## this list
@@ -223,7 +223,9 @@ lint: $(READY) ## ruff and mypy
 test-fast: lint ## the tests that start no server and no browser
 	@$(VENV)/bin/python -m pytest -q -n auto --dist worksteal -m "not engine and not book and not bench"
 test-llm: $(READY) ## the tests that ask the LLM, and the smoke profile end to end
-	@$(VENV)/bin/python -m pytest -q -m "engine and llm" $$(grep -l mark.engine tests/*.py)
+	@$(VENV)/bin/python -m pytest -q -m "engine and llm" $$(grep -l mark.engine tests/*.py | grep -v test_batch)
+test-batch: $(READY) ## requests that leave as batch files and come back, by the small LLM
+	@$(VENV)/bin/python -m pytest -q -m "engine and llm" tests/test_batch.py
 test-servers: $(READY) ## the other tests that start a server: graphs, training, what dies and is restarted
 	@$(VENV)/bin/python -m pytest -q -m "engine and not llm" $$(grep -l mark.engine tests/*.py)
 # where there is one: a script that starts a Neo4j of its own, says how to reach it, and stops it
@@ -254,7 +256,7 @@ test-faults: $(READY) ## kill, fill, damage and misuse a small project: make tes
 # other servers' and the book's while the LLM is asked.
 test: $(READY) ## everything: unit and property tests, the smoke profile end to end, the book in a browser
 	@$(MAKE) --no-print-directory -j2 test-fast setup WITH_BROWSER=1
-	@$(call with-services,$(MAKE) --no-print-directory -j2 test-llm test-servers test-book)
+	@$(call with-services,$(MAKE) --no-print-directory -j2 test-llm test-servers test-book test-batch)
 
 bench: $(READY) ## measure speed side by side with the naive way and with the engine's own rate
 	@$(call with-services,$(VENV)/bin/python -m pytest -q -s -m bench tests/bench)
