@@ -84,7 +84,6 @@ def notebook(*, sample: bool = False, source: bool = False, title: str = "Forwar
     told = {"claim": "One text a pair is found more often than one a drug. " * 2}
     told |= {"verdict": "agrees", "because": "399 of 400 are right. " * 4}
     sentences = figures.table(pd.DataFrame([told]), "Verdicts", sample=sample)
-    claims = figures.table(pd.DataFrame([told]), "Claims", sample=sample)  # as references until November 2025 have them
     claim = published.published("side_effects").claim("side_effects.claim.pairs_beat_lists")
     found = Finding(id=claim.id, verdict="agrees", test="x", why="36 of 400 answers more.")
     listed = rules.findings([claim], [found], sample=sample)
@@ -103,7 +102,7 @@ def notebook(*, sample: bool = False, source: bool = False, title: str = "Forwar
         ),
         *(
             cell("code", f"{html.text.split()[0]}()", outputs=shown(html))
-            for html in (table, sentences, claims, listed, picture, prompt)
+            for html in (table, sentences, listed, picture, prompt)
         ),
     ]
     for each in cells if source else ():
@@ -625,9 +624,8 @@ def test_the_run_on_the_sample_is_marked_wherever_it_shows_something(browser: Br
 @pytest.mark.book
 def test_a_page_lists_each_verdict_once(project: Project) -> None:
     page = project.text(f"notebooks/{CHAPTER}")
-    assert "Claims</caption>" not in page
     assert page.count(f'<ul class="{rules.LISTED}') == page.count('id="claims"') == 1
-    assert page.count('href="#claims"') == 2, "in the place of the list of a run, and of the table of an older one"
+    assert page.count('href="#claims"') == 1, "in the place of the run's own list"
 
 
 @pytest.mark.book

@@ -96,24 +96,11 @@ def trained_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[...,
     return name
 
 
-def test_alpha_makes_another_adapter_and_leaving_it_out_none(trained_in, monkeypatch):
+@pytest.mark.parametrize(("setting", "default", "others"), [("alpha", 0, [32]), ("dropout", 0.05, [0.1, 0.0])])
+def test_another_setting_makes_another_adapter_and_leaving_it_out_none(trained_in, setting, default, others):
     before = trained_in(steps=1)
-    assert trained_in(steps=1, alpha=0) == before
-    assert trained_in(steps=1, alpha=32) != before
-    # the name that the adapters of the stored replies have
-    named: list[dict[str, float]] = []
-    monkeypatch.setattr(artifacts, "kept", lambda parent, name, decided_by, *_: named.append(decided_by[4]))
-    lora.trained("mine", [("a", "b")], [("a", "b")], SMALL, steps=1)
-    assert not {"alpha", "dropout"} & named[0].keys()
-
-
-def test_dropout_makes_another_adapter_and_its_default_keeps_the_name_of_the_released_ones(trained_in, monkeypatch):
-    before = trained_in(steps=1)
-    assert before == "mine-673d9b4e3121"  # as before dropout could be set: see data/adapters
-    assert trained_in(steps=1, dropout=0.05) == before
-    assert len({before, trained_in(steps=1, dropout=0.1), trained_in(steps=1, dropout=0.0)}) == 3
-    monkeypatch.setitem(lora.RECIPE, "dropout", 0.1)
-    assert trained_in(steps=1) == trained_in(steps=1, dropout=0.1) != before
+    assert trained_in(steps=1, **{setting: default}) == before
+    assert len({before, *(trained_in(steps=1, **{setting: other}) for other in others)}) == 1 + len(others)
 
 
 @pytest.mark.engine

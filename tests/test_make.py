@@ -87,11 +87,12 @@ def test_a_set_up_without_a_network_says_so_before_pip_does(project: Path) -> No
     (project / "notebooks" / "profiles" / "laptop.yml").touch()
     index = "http://name:s3cret@127.0.0.1:9/simple/"
     cut = {"PIP_CONFIG_FILE": os.devnull, "PIP_FIND_LINKS": "", "PIP_INDEX_URL": index, "PIP_NO_CACHE_DIR": "1"}
+    clean = {name: value for name, value in os.environ.items() if not name.startswith(("MAKE", "MFLAGS"))}
     began = time.monotonic()
     with subprocess.Popen(
         ["make", f"PYTHON={sys.executable}", ".venv/installed"],
         cwd=project,
-        env=os.environ | cut,
+        env=clean | cut,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.PIPE,
         text=True,

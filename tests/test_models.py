@@ -154,7 +154,7 @@ def test_the_authors_released_answers_are_written_apart_and_shown_beside_ours(tw
     run.save(tmp_path / "record.json", outcomes=Outcomes(pd.concat([rows, theirs]), draws=200))
     assert set(answers.read(answers.newest(NB, "laptop")).source) == {"rerun"}
     shown = show.show(NB, "laptop", arm="graph")
-    assert "-- graph own (rerun)" in shown and "-- graph theirs (the authors, released)" in shown
+    assert "-- graph own (rerun)" in shown and "-- graph theirs (released by the authors)" in shown
     assert "said: [not released]" in shown
 
 

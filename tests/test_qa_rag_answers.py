@@ -325,7 +325,7 @@ def test_an_arm_answers_from_the_passages_that_a_search_kept(sample: data.Data) 
     questions = sample.test[:2]
     index = Searcher(sample.corpus, vectors.encoder(), progress=False)
     queries = retrieval.plain_queries(questions) | {"hyde": {q.id: retrieval.Query((q.answer,)) for q in questions}}
-    six = retrieval.six(index, retrieval.ARMS["hyde"], queries, questions, retrieval.best_window(index))
+    six = retrieval.kept_ids(index, retrieval.ARMS["hyde"], queries, questions, retrieval.best_window(index))
 
     class Echo:
         def chat_many(self, prompts: list[list[dict[str, str]]], **_: object) -> list[Reply]:

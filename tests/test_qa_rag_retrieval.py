@@ -412,7 +412,7 @@ def test_a_judge_reads_the_six_that_the_scoring_agent_selects_and_finds_nothing_
 
     model = Scripted()
     agent = rerankers.scoring_agent(searcher, model)  # type: ignore[arg-type]
-    six = qr.six(searcher, qr.ARMS["question"], qr.plain_queries(questions), questions, agent)
+    six = qr.kept_ids(searcher, qr.ARMS["question"], qr.plain_queries(questions), questions, agent)
     assert all(len(ids) == qr.KEPT and ids[0] in frozenset().union(*holding.values()) for ids in six.values())
     judged = judge.Judge(searcher, model).contexts(six | {questions[1].id: []})(questions)  # type: ignore[arg-type]
     assert judged[0].measures["precision"][0] == pytest.approx(qr.context_precision([False, *[True] * 5]))

@@ -133,9 +133,7 @@ def check_plan(explained: neo4j.ResultSummary) -> None:
             raise CypherRejected(f"Only reading the graph is allowed. The server plans the operator {name}.")
         details = str(step.get("args", {}).get("Details", ""))
         if match := _UNPLANNED.search(details):  # also within quotes, for names are written without theirs
-            raise CypherRejected(
-                f"{match[1].upper()} {{...}} is not allowed within a list, a map or CASE: no plan shows its steps."
-            )
+            raise CypherRejected(f"{match[1].upper()} {{...}} is allowed in no list, map or CASE: no plan shows it.")
         _check_functions(_bare(details))
         waiting += step.get("children", [])
 

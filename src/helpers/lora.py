@@ -3,13 +3,12 @@
 vLLM serves the adapter beside its base: `llm.connect(base, adapters=[log.adapter])`.
 """
 
-import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from helpers import artifacts, engine_install, engines, registry, training
+from helpers import artifacts, datasets, engine_install, engines, registry, training
 from helpers.engines import Adapter
 from helpers.settings import DATA, DERIVED
 from helpers.supervisor import say
@@ -32,8 +31,6 @@ RECIPE: dict[str, float] = {
     "seed": 0,  # of the initial weights and of the order of pairs
 }
 """The settings of a training, beside its `steps`, and what they are if nothing else is said."""
-LATER = {"alpha": 0, "dropout": 0.05}
-"""Settings that could not be set when the released adapters were named: at these values they enter no name."""
 ADAPTERS = DERIVED / "adapters"
 RELEASED = DATA / "adapters"
 """The reference run's: an adapter trained on another processor differs in its last bits, and then so do replies."""
@@ -112,15 +109,12 @@ def load(folder: Path) -> TrainingLog:
 def trained(name: str, pairs: Sequence[Pair], validation: Sequence[Pair], base: str, **settings: float) -> TrainingLog:
     """The adapter of these pairs, base and settings, from `ADAPTERS`, `RELEASED` or `train`; see `artifacts.kept`."""
     settings = RECIPE | settings
-    decided_by = {key: value for key, value in settings.items() if key not in LATER or value != LATER[key]}
-    lines = SCRIPT.read_text(encoding="utf-8").splitlines(keepends=True)
-    script = hashlib.sha256("".join(x for x in lines if 'job["dropout"]' not in x).encode()).hexdigest()  # see LATER
     weights = engine_install.EMBEDDED_MODELS.get(base)
     digest = registry.registry()[weights.source].sha256 if weights else ""
     return artifacts.kept(
         ADAPTERS,
         name,
-        [list(pairs), list(validation), base, digest, decided_by, MODULES, script],
+        [list(pairs), list(validation), base, digest, settings, MODULES, datasets.digest(SCRIPT)],
         load,
         lambda folder: train(pairs, validation, base, folder, **settings),
         RELEASED,

@@ -64,10 +64,8 @@ def main(job: dict[str, Any], folder: Path, say: Callable[..., None]) -> None:
         tokenizer.pad_token = tokenizer.eos_token
     gpu = torch.cuda.is_available()
     base = AutoModelForCausalLM.from_pretrained(job["base"], dtype=torch.bfloat16, device_map="auto" if gpu else None)
-    settings = LoraConfig(
-        r=job["rank"], lora_alpha=job["alpha"], lora_dropout=0.05, target_modules=job["modules"], task_type="CAUSAL_LM"
-    )
-    settings.lora_dropout = job["dropout"]
+    scale = {"r": job["rank"], "lora_alpha": job["alpha"], "lora_dropout": job["dropout"]}
+    settings = LoraConfig(**scale, target_modules=job["modules"], task_type="CAUSAL_LM")
     model = get_peft_model(base, settings)
     trained, parameters = model.get_nb_trainable_parameters()
     sets, cut = {}, {}

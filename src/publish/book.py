@@ -44,7 +44,7 @@ NOT_STAGED: Final = ("ext", "reference")
 HEADLINE: Final = ("side_effects.table1", "accuracy")  # beginning and end of the ids that the picture shows
 WIDGETS: Final = "application/vnd.jupyter.widget"
 ELSEWHERE: Final = ("http:", "https:", "//")
-CLAIMS: Final = re.compile(f'Claims</caption>|<ul class="{rules.LISTED}')  # until November 2025 a table
+CLAIMS: Final = f'<ul class="{rules.LISTED}'
 _LISTED: Final = '<p>The <a href="#claims">list of claims</a> above has each verdict, its evidence and its rule.</p>'
 Columns = Callable[[dict[str, Any]], str]
 
@@ -208,7 +208,7 @@ def _staged(
                     output["data"]["text/markdown"] = re.sub(r"(?<=\d) (?=%)", "\N{NO-BREAK SPACE}", text)
                 if said := _sentence(output.get("data", {})):
                     output["data"] = {"text/html": f"<p>{escape(said)}</p>"}
-                if listed and CLAIMS.search("".join(output.get("data", {}).get("text/html", ""))):
+                if listed and CLAIMS in "".join(output.get("data", {}).get("text/html", "")):
                     output["data"] = {"text/html": _LISTED}
             if "opening" in tags:
                 opening += filter(_opens, cell["outputs"])

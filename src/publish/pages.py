@@ -11,7 +11,7 @@ from helpers.results.markup import Markup, escape
 from helpers.results.published import Kind, papers as declared_papers, published
 from helpers.results.records import TESTED, UNTESTED
 from helpers.results.requests import RELEASED, Store, working
-from helpers.results.rules import verdict
+from helpers.results.rules import tested, verdict
 from publish import methods, pieces, viewer
 from publish.chapters import Chapter, PageError, shown_profile
 from publish.pieces import Measured, fine_print, folded, link_to, sortable, spaced, table
@@ -338,9 +338,8 @@ class Pages(RunPages):
         if not row[f"{group}_notebook"]:
             published = row["printed_notebook"] or row["rescored_notebook"]
             return pieces.absent("not run") if group == row["shown"] and not published else escape(_NONE)
-        reason = f" ({row[f'{group}_reason']})" if row[f"{group}_reason"] else ""
-        told = escape("printed numbers: " if group == "printed" else "")
-        return told + verdict(row[f"{group}_verdict"]) + reason + folded("Evidence", row[f"{group}_why"])
+        said = tested(row[f"{group}_verdict"], row[f"{group}_reason"]) + folded("Evidence", row[f"{group}_why"])
+        return escape("printed numbers: " if group == "printed" else "") + said
 
     def downloads(self) -> str:
         """Links to the scoreboard as data, which `files` writes."""

@@ -16,6 +16,7 @@ from rich.table import Table
 
 from helpers.results.published import Basis, Claim, Kind, Number, Unit, papers, published
 from helpers.results.records import TESTED, Record, Value, other_models, records
+from helpers.results.rules import claim_word
 from helpers.settings import RESULTS, Profile, run_name, settings, told
 
 SLACK = 1e-9  # relative slack of every comparison, so that a value on the border of its tolerance counts as within it
@@ -246,7 +247,7 @@ def _print(console: Console, table: Table) -> None:
     for first, *others in zip(*(column.cells for column in table.columns), strict=True):
         console.print(first)
         for column, cell in zip(table.columns[1:], others, strict=True):
-            if cell != _coloured("not run"):
+            if cell not in (_coloured("not run"), _coloured("not tested")):
                 console.print(Padding(f"{column.header}: {cell}", (0, 0, 0, 4)))
 
 
@@ -258,9 +259,9 @@ def _summary(board: pd.DataFrame, claims: pd.DataFrame) -> Table:
         rescored = [row["rescored_verdict"] for row in numbers]
         rerun = [row[f"{row['shown']}_verdict"] for row in numbers]
         cells = []
-        for verdicts in (rescored, rerun, claims[claims["paper"] == paper]["verdict"]):
+        for verdicts in (rescored, rerun, claims[claims["paper"] == paper]["verdict"].map(claim_word)):
             counts = Counter(verdicts)
-            words = [word for word in (*_COLOURS, "stand-in", "not run", "cannot be run") if counts[word]]
+            words = sorted(counts, key=lambda word: [*_COLOURS, word].index(word))
             cells.append(", ".join(_coloured(f"{counts[word]} {word}", word) for word in words))
         table.add_row(escape(str(paper)), str(len(numbers)), *cells)
     return table
@@ -307,7 +308,7 @@ def _claims(frame: pd.DataFrame) -> Table:
     groups |= {"rerun": "this machine", **{f"{BY}{model}": escape(model) for model in models(frame)}}
     table = Table("claim", *groups.values(), "why", title="Claims")
     for row in frame.to_dict("records"):
-        verdicts = [_coloured(row[f"{group}_verdict"]) for group in groups]
+        verdicts = [_coloured(claim_word(row[f"{group}_verdict"])) for group in groups]
         table.add_row(escape(row["claim"]), *verdicts, escape(row["why"]))
     return table
 

@@ -86,10 +86,10 @@ def beside_models(
             row[label] = of_it.text(part["measure"], part["arm"])
         for name, text in row.items():
             if figures.is_written(text) and not name.startswith(_NO_ROWS):
-                model = next((model for model in others if name.rpartition(", ")[2] == model), "")
+                model = last if (last := name.rpartition(", ")[2]) in others else ""
                 stratum = f"{scores['by']}: {name}" if name in scores.get("strata", ()) else ""
                 row[name] = _linked(text, address(part["arm"], "", model, stratum))
-    return figures.table(pd.DataFrame(rows), scores["caption"])
+    return figures.table(pd.DataFrame(rows).dropna(axis="columns", how="all"), scores["caption"])
 
 
 def tests_linked(scores: Mapping[str, Any], address: Callable[..., str]) -> figures.Html:

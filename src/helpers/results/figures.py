@@ -164,8 +164,8 @@ def p_text(p: float) -> str:
 
 
 def p_words(p: float) -> str:
-    """A p-value in a sentence: `p = 0.042`, `p < 0.001`."""
-    return f"p {p_text(p)}" if p < 0.001 else f"p = {p_text(p)}"
+    """A p-value in a sentence, on one line: `p = 0.042`, `p < 0.001`."""
+    return f"p {'' if p < 0.001 else '= '}{p_text(p)}".replace(" ", "\N{NO-BREAK SPACE}")
 
 
 @dataclass(frozen=True, repr=False)

@@ -198,7 +198,6 @@ class Run:
         name = run_name(self.profile)
         path = path or records.RECORDS / name / f"{self.notebook}.json"
         beside: list[Path] = []
-        labels = {arm: outcomes.labels[arm] for arm in outcomes.arms if arm in outcomes.labels} if outcomes else {}
         if outcomes is not None and not self._own:
             licence = "; ".join(sorted(self._licences)) or "CC0-1.0"
             folder = answers.BUILT / name / self.notebook
@@ -230,7 +229,7 @@ class Run:
                 tokens=self._tokens,
                 timings=self._timings,
             ),
-            arms=labels,
+            arms={arm: outcomes.labels[arm] for arm in outcomes.arms if arm in outcomes.labels} if outcomes else {},
             files={p.relative_to(BUILD).as_posix(): digest(p) for p in beside if p.is_relative_to(BUILD)},
         )
         records.write(path, record)

@@ -94,7 +94,7 @@ def findings(claims: Iterable[Claim], found: Iterable[Finding], *, sample: bool)
         marks, told = Markup(" "), Markup()
         for one in mine:
             word = "SAMPLE" if sample and one.verdict in TESTED else one.verdict
-            marks += Markup('<span class="rag-source">{} {}</span> ').format(TOLD[one.kind], verdict(word))
+            marks += Markup('<span class="rag-source">{} {}</span> ').format(TOLD[one.kind], tested(word, one.reason))
             told += Markup("<p>{}: {}</p>").format(TOLD[one.kind].capitalize(), one.why)
         if claim.note:
             told += Markup("<p>{}</p>").format(claim.note)
@@ -106,6 +106,16 @@ def findings(claims: Iterable[Claim], found: Iterable[Finding], *, sample: bool)
 def verdict(text: str) -> Markup:
     """A verdict with its mark; colour is never its only sign."""
     return Markup('<span class="rag-verdict" data-verdict="{0}">{0}</span>').format(text)
+
+
+def tested(text: str, reason: str | None) -> Markup:
+    """A claim's verdict with its mark, and in a word why there is none: what is not run has not been tested."""
+    return verdict(claim_word(text)) + (f" ({reason})" if reason else "")
+
+
+def claim_word(text: str) -> str:
+    """A claim's verdict as a reader sees it."""
+    return text.replace("run", "tested")
 
 
 def evaluate(

@@ -35,14 +35,13 @@ def show(notebook: str, profile: str, arm: str = "", unit: str = "") -> str:
         lines += [f"== {name}", f"asked: {first.question or withheld}", f"truth: {first.gold}"]
         for row in of_unit.to_dict("records"):
             stored = requests.get(row["requests"])
-            lines.append(
-                f"-- {row['arm']} {row['model']} ({'the authors, ' * (row['source'] == 'released')}{row['source']})"
-            )
+            authors = row["source"] == "released"
+            lines.append(f"-- {row['arm']} {row['model']} ({'released by the authors' if authors else row['source']})")
             lines += [f"   saw: {_last(stored[k].prompt) or withheld}" for k in row["requests"][-1:] if k in stored]
             lines += [f"   retrieved {item.rank}: {item.label or item.id}" for item in row["items"] if item.rank][:10]
             read_as = row["predicted"] if row["parsed"] else "not parsed"
-            absent = "[not released]" if row["source"] == "released" else withheld
-            lines.append(f"   said: {row['answer'] or absent}   read as: {read_as}")
+            said = row["answer"] or ("[not released]" if authors else withheld)
+            lines.append(f"   said: {said}   read as: {read_as}")
     if (more := rows.unit.nunique() - MOST) > 0:
         lines.append(f"... and {more} more units; name one with UNIT=...")
     return "\n".join(lines)

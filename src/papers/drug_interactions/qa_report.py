@@ -1,5 +1,6 @@
 """What notebook 06 reports beside claims: printed numbers (Table II and the running text) and the page's answer."""
 
+import re
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -115,17 +116,19 @@ def answer(out: Outcomes, verdict: str) -> str:
         "not run": "No model of the paper answered, so no claim about DrugRAG's lead is tested",
     }.get(verdict, "DrugRAG is not significantly better than every baseline at giving the right names")
 
+    def told(of: Outcomes, measure: str, arm: str) -> str:
+        return re.sub(r", ([\d,]+ unparsed)", r" (\1)", figures.score_text(of.score(measure, arm)))
+
     def against(of: Outcomes, measure: str) -> str:
         best = max(BASELINES, key=lambda arm: of.score(measure, arm).value)
-        ours, theirs = (figures.score_text(of.score(measure, arm)) for arm in ("drugrag", best))
-        return f"{ours} against {theirs} for the best baseline, {out.label(best)}"
+        ours, theirs = told(of, measure, "drugrag"), told(of, measure, best)
+        return f"{ours}, against {theirs} for the best baseline, {out.label(best)}"
 
     return (
-        f"**{leads}**: DrugRAG's F1 is {against(known, 'f1')}, on {known.score('f1', 'drugrag').n} questions written "
-        "from the graph that it queries, which favours it, and "
-        f"{figures.score_text(known.score('f1', 'ingested'))} on a graph that was read from text. Its cosine to "
-        f"MedQuAD's answers is {against(medquad, 'cosine')} "
-        f"(n = {medquad.score('cosine', 'drugrag').n}). The first Cypher statement is right for "
+        f"**{leads}.** On {known.score('f1', 'drugrag').n} questions written from the graph that DrugRAG queries, "
+        f"which favours it, its F1 is {against(known, 'f1')}; on a graph read from text it is "
+        f"{told(known, 'f1', 'ingested')}. Its cosine to the answers of {medquad.score('cosine', 'drugrag').n} MedQuAD "
+        f"questions is {against(medquad, 'cosine')}; the first Cypher statement is right for "
         f"{figures.score_text(first)} of {first.n} questions."
     )
 

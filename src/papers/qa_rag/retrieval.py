@@ -332,7 +332,7 @@ def passages(
     return {id: [searcher.corpus.passages[row] for row in rows] for id, rows in ranked.items()}
 
 
-def six(
+def kept_ids(
     searcher: Searcher, arm: Arm, queries: Queries, questions: Sequence[Question], reranker: Reranker
 ) -> dict[str, list[str]]:
     """The ids of the six passages, or fewer, that an arm keeps for each question, best first; see `passages`."""

@@ -110,9 +110,9 @@ def sides(outcomes: Outcomes, cut: int) -> str:
     def found(part: pd.DataFrame) -> str:
         return figures.score_text(ratio(part.predicted == "YES", np.ones(len(part)), clusters=part.cluster))
 
-    return "; ".join(
-        f"{model} {found(of[of.place <= cut])} before the dashed line (Format B, same pairs: "
-        f"{found(within.where(model=str(model)).frame)}), {found(of[of.place > cut])} beyond"
+    return " ".join(
+        f"{model} finds {found(of[of.place <= cut])} of the effects before it, of which Format B finds "
+        f"{found(within.where(model=str(model)).frame)}, and {found(of[of.place > cut])} of those beyond it."
         for model, of in rows.groupby("model")
     )
 
