@@ -224,6 +224,7 @@ DIRECT: dict[str, Callable[[str], str]] = {
     "results.rules.disagreements": disagreements,
     "results.rules.findings": findings,
     "results.rules.verdict": rules.verdict,
+    "results.rules.tested": lambda text: rules.tested(text, text),
     "results.outcomes.Outcomes.table": lambda text: outcomes(text).table(["accuracy"], text, by="kind").html,
     "results.outcomes.Outcomes.beside": lambda text: (
         outcomes(text).beside(published.published("across_papers"), "none", ["accuracy"], text).html
