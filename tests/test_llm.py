@@ -473,18 +473,19 @@ def test_a_check_asks_a_sample_of_each_step_again_and_counts_equal_replies(tmp_p
         first = client(url, tmp_path)
         first.chat_many(prompts, max_tokens=5, label="one")
         first.chat_many(prompts, max_tokens=5, label="one")
-        first.chat_many(prompts[:3], max_tokens=5, label="two")
+        first.chat_many(prompts[30:33], max_tokens=5, label="two")
+        _ = first.usage
     assert (first.usage.checked, first.usage.same) == ({"one": 10, "two": 3}, 13)
     with server(200, completion("NO")) as url:
         second = client(url, tmp_path)
         replies = second.chat_many(prompts, max_tokens=5)
+        _ = second.usage
     assert (sum(second.usage.checked.values()), second.usage.same) == (10, 0)
     assert {reply.text for reply in replies} == {"YES"}, "what was asked again enters no score"
     answers("stored")
     assert {reply.text for reply in client(url, tmp_path).chat_many(prompts, max_tokens=5)} == {"YES"}
 
 
-@pytest.mark.filterwarnings("ignore:No stored request is asked again")
 def test_without_a_server_stored_replies_are_used_unchecked(tmp_path, answers):
     with server(200, completion("YES")) as url:
         client(url, tmp_path).chat_many([ask("a")], max_tokens=5)
@@ -495,7 +496,24 @@ def test_without_a_server_stored_replies_are_used_unchecked(tmp_path, answers):
 
     model = LLM(dataclasses.replace(client(url).endpoint, base_url=""), folder=tmp_path, start=start)
     assert [reply.text for reply in model.chat_many([ask("a")], max_tokens=5)] == ["YES"]
-    assert model.usage.unchecked
+    with pytest.warns(match="no engine here"):
+        assert not model.usage.checked
+
+
+def test_a_request_is_asked_again_once_on_a_machine_whichever_notebooks_and_steps_need_it(tmp_path, answers):
+    with server(200, completion("YES")) as url:
+        endpoint = dataclasses.replace(client(url).endpoint, version="1.0")
+        client(url, tmp_path).chat_many(prompts := [ask(f"question {i}") for i in range(40)], max_tokens=5)
+        answers("check")
+        for label in ("queries", "the same queries in a later notebook"):
+            model = LLM(endpoint, folder=tmp_path, start=lambda: endpoint)
+            model.chat_many(prompts, max_tokens=5, label=label)
+            assert (model.usage.checked, model.usage.same) == ({label: 10}, 10)
+    asked = requests.Store(tmp_path)
+    gone = LLM(dataclasses.replace(endpoint, base_url="http://127.0.0.1:9"), folder=tmp_path, start=lambda: endpoint)
+    gone.chat_many(prompts[::-1], max_tokens=5, label="a third")
+    assert gone.usage.checked == {"a third": 10}, "no server is needed"
+    assert len(asked.checks([r.key for r in asked.rows()], f"{endpoint.engine} 1.0")) == 10
 
 
 def test_a_fresh_run_takes_no_stored_reply_and_resumes_from_its_own(tmp_path, answers, monkeypatch):

@@ -77,7 +77,7 @@ class Usage:
     """What the distinct requests of one client came to, each counted once, as if all had been asked now.
 
     `kept_seconds` of the seconds are what stored replies took when made, over the requests under way at once. `keys`
-    name the step that asked first. Of stored requests, `checked` were asked again, by step; `unchecked`: none could be.
+    name the step that asked first. Of stored requests, `checked` were asked again, by step.
     """
 
     requests: int = 0
@@ -89,7 +89,6 @@ class Usage:
     keys: dict[str, str] = field(default_factory=dict)
     checked: dict[str, int] = field(default_factory=dict)
     same: int = 0
-    unchecked: bool = False
 
     def count(self, answers: Mapping[str, Answer], waited: float, label: str, concurrency: int) -> None:
         """Count the answers of a step, by key, unless they were counted before; `waited` seconds went to new ones."""

@@ -4,16 +4,16 @@ A stored reply is found by all that decides it (see `results.requests`), so a se
 """
 
 import math
-import random
 import threading
 import time
 import warnings
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import replace
 from functools import cached_property, partial
 from pathlib import Path
-from typing import Any, Literal, Self, cast
+from typing import Any, Literal, Self, TypeVar, cast
 
 import httpx
 import openai
@@ -27,7 +27,9 @@ from helpers.results.requests import STORE, Kind, request_key, store, working
 from helpers.services import LlmEndpoint, ServiceError, is_loopback, llm_endpoint
 from helpers.settings import settings
 
-CHECKED = 10  # stored requests of each step that `ANSWERS=check` asks again
+T = TypeVar("T")
+MOST_CHECKED = 10  # stored requests of each step that `ANSWERS=check` asks again
+CHECKED = {"llamacpp": 3}  # it reads prompts at a third of vLLM's rate
 CLOSE = 0.05
 """Log-likelihoods of one text are equal if they differ by less, relatively; batches alter the order of sums."""
 
@@ -55,7 +57,9 @@ class LLM:
         """Open the store of requests; the server is not asked yet."""
         self.endpoint = endpoint
         self.concurrency = concurrency or settings().llm_concurrency or endpoint.concurrency
-        self.usage = Usage()
+        self._usage = Usage()
+        self._sample: dict[str, tuple[str, Callable[[str], bool]]] = {}  # the step, and what compares a new reply
+        self._same: dict[str, bool] = {}  # of the sample, whether the new reply was the stored one
         self._lock = threading.Lock()
         self._folder = working() if folder == STORE else folder
         self._store = store(self._folder) if self._folder else None
@@ -244,13 +248,18 @@ class LLM:
             start = time.perf_counter()
             answers |= self._at_once(ask_and_store, missing, label)
             waited = time.perf_counter() - start
-        if stored and able and mode == "check":
-            self._check(ask, {key: answers[key] for key in stored.keys() - missing}, label)
         with self._lock:
-            self.usage.count(answers, waited, label, self.concurrency)
+            self._usage.count(answers, waited, label, self.concurrency)
+            if able and mode == "check":
+                room = CHECKED.get(endpoint.engine, MOST_CHECKED) - [of for of, *_ in self._sample.values()].count(
+                    label
+                )
+                # the first of digests are a random sample, the same in each run and for each step that asks them
+                sample = sorted(stored.keys() - missing - self._sample.keys())[: max(0, room)]
+                self._sample |= {key: (label, lambda key: _same(answers[key], ask(key))) for key in sample}
         return [answers[key] for key in keys]
 
-    def _at_once(self, ask: Callable[[str], Answer], keys: Sequence[str], label: str) -> dict[str, Answer]:
+    def _at_once(self, ask: Callable[[str], T], keys: Sequence[str], label: str) -> dict[str, T]:
         with ThreadPoolExecutor(self.concurrency) as pool:
             futures = {pool.submit(ask, key): key for key in keys}
             try:
@@ -260,22 +269,24 @@ class LLM:
                 pool.shutdown(wait=False, cancel_futures=True)
                 raise
 
-    def _check(self, ask: Callable[[str], Answer], stored: Mapping[str, Answer], label: str) -> None:
-        """Ask a seeded sample of stored requests again and count equal replies; no new reply is stored or returned."""
-        usage, room = self.usage, CHECKED - self.usage.checked.get(label, 0)
-        if room <= 0 or usage.unchecked:
-            return
-        # of this step's keys, so that the same run checks the same requests
-        sample = random.Random(label).sample(sorted(stored), min(room, len(stored)))  # noqa: S311  # no secret
+    @property
+    def usage(self) -> Usage:
+        """What was asked so far; the samples of stored requests, of all steps together, are asked again first."""
+        embedded = f"{self.endpoint.engine} {self.endpoint.version}" if self._start else ""
+        if self._store and embedded:
+            self._same |= self._store.checks(self._sample.keys() - self._same, embedded)
         try:
-            _ = self._client
-            again = self._at_once(ask, sample, f"{label}, asked again")
+            if left := [key for key in self._sample if key not in self._same]:
+                _ = self._client
+                new = self._at_once(lambda key: self._sample[key][1](key), left, "stored requests, asked again")
+                self._same |= new
+                if self._store and embedded:
+                    self._store.put_checks(new, embedded)
         except (LlmError, ServiceError) as error:
-            usage.unchecked = True
             warnings.warn(f"No stored request is asked again: {error}", stacklevel=2)
-            return
-        usage.checked[label] = usage.checked.get(label, 0) + len(sample)
-        usage.same += sum(_same(stored[key], again[key]) for key in sample)
+        self._usage.checked = Counter(self._sample[key][0] for key in self._same)
+        self._usage.same = sum(self._same.values())
+        return self._usage
 
 
 def _same(stored: Answer, again: Answer) -> bool:

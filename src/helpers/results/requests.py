@@ -160,6 +160,19 @@ class Store:
         with self._harmless("written"), self._lock, self._db:
             self._db.executemany(_INSERT, [astuple(row.sealed()) for row in rows])
 
+    def checks(self, keys: Iterable[str], engine: str) -> dict[str, bool]:
+        """Of these requests those that the engine was asked again here, and whether it gave the stored reply."""
+        query, found = f"SELECT key, same FROM checks {_AMONG} AND engine = ?", []  # noqa: S608  # a constant
+        with self._harmless("read"), self._lock:
+            found = self._db.execute(query, [json.dumps(list(keys)), engine]).fetchall()
+        return {key: bool(same) for key, same in found}
+
+    def put_checks(self, same: Mapping[str, bool], engine: str) -> None:
+        """Note of requests whether the engine gave the stored reply again."""
+        with self._harmless("written"), self._lock, self._db:
+            rows = [(key, engine, of) for key, of in same.items()]
+            self._db.executemany("INSERT OR REPLACE INTO checks VALUES (?, ?, ?)", rows)
+
     def merge(self, path: Path, *, differing: bool = False) -> int:
         """Take in new rows of a Parquet file or a store's folder, none of them `differing` unless allowed; how many."""
         rows = Store(path).rows() if path.is_dir() else read(path)
@@ -204,6 +217,7 @@ def _opened(path: Path | str) -> sqlite3.Connection:
         columns = ", ".join(f"{name}{' PRIMARY KEY' if name == 'key' else ''}" for name in COLUMNS)
         db.execute(f"CREATE TABLE IF NOT EXISTS requests ({columns}) WITHOUT ROWID")
         db.execute("CREATE TABLE IF NOT EXISTS taken_in (file PRIMARY KEY, digest) WITHOUT ROWID")
+        db.execute("CREATE TABLE IF NOT EXISTS checks (key, engine, same, PRIMARY KEY (key, engine)) WITHOUT ROWID")
     except sqlite3.Error:
         db.close()
         if isinstance(path, Path) and path.is_file() and not os.access(path.parent, os.W_OK):
