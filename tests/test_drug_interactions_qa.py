@@ -245,7 +245,7 @@ def test_an_empty_statement_is_repaired_then_relaxed_then_the_graph_is_searched(
     question = asked("partners", partners, a="aspirin")
     steps = [r.step(question) for r in (right, repaired, relaxed, none)]
     assert steps == ["first_try", "repaired", "simplified", None]
-    assert set(right.facts) == {cypher.sentence(corpora.fact(INTERACTS, "aspirin", p)) for p in partners}
+    assert list(right.facts[1:]) == sorted(partners)[: cypher.MOST_FACTS]
 
 
 @pytest.mark.engine
@@ -311,20 +311,27 @@ def test_relaxing_takes_whatever_a_model_writes(text: str) -> None:
 # ------------------------------------------------------------------------------------------------------------- facts
 
 
-def test_facts_lead_from_the_statement_to_what_it_returned() -> None:
-    assert cypher.in_words(CHAIN, ["alpha"], ["beta"]) == ["alpha interacts with beta."]
-    assert cypher.in_words(CHAIN, ["alpha"], ["rash"]) == [
-        "alpha interacts with beta.",
-        "beta causes side-effect rash.",
-    ]
-    assert cypher.in_words(CHAIN, ["rash"], ["beta"]) == ["beta causes side-effect rash."]
-    assert cypher.in_words(CHAIN, ["alpha"], ["gamma"]) == ["alpha interacts with beta.", "beta interacts with gamma."]
-    assert cypher.in_words(CHAIN, [], ["gamma"]) == ["Found: gamma."]
+def retrieved_by(*names: str, asked: str = "What about alpha?") -> cypher.Retrieved:
+    model = Scripted(*[["MATCH (d) RETURN d.name AS answer"]] * 2)
+    (found,) = cypher.text_to_cypher(model, Rows(*names), CHAIN, [asked])  # type: ignore[arg-type]
+    return found
+
+
+def test_facts_are_the_rows_under_their_statement_and_nothing_is_looked_up() -> None:
+    facts = retrieved_by("not in the graph", "beta").facts
+    assert facts == ("MATCH (d) RETURN d.name AS answer returned 2 rows:", "beta", "not in the graph")
+    many = retrieved_by(*(f"drug {i}" for i in range(12))).facts
+    assert "12 rows" in many[0]
+    assert len(many) == 1 + cypher.MOST_FACTS
+
+
+def test_without_rows_the_facts_are_those_about_the_names_in_the_question() -> None:
+    assert retrieved_by(asked="What about rash?").facts == ("beta causes side-effect rash.",)
+    assert retrieved_by(asked="What about nothing?").facts == ()
 
 
 def test_at_most_ten_names_become_facts() -> None:
     many = small_graph(*(Fact(INTERACTS, "hub", f"spoke {chr(97 + i)}") for i in range(20)))
-    assert len(cypher.in_words(many, ["hub"], many.partners["hub"])) == cypher.MOST_FACTS
     vocabulary = cypher.names_of(many)
     assert len(cypher.keyword_facts(many, vocabulary, "What of hub?")) == cypher.MOST_FACTS
     assert len(cypher.keyword_facts(many, vocabulary, "What of hub?", most=None)) == 20
@@ -407,19 +414,6 @@ def test_the_hybrid_takes_passages_where_no_query_found_anything() -> None:
     assert answering.graph_evidence([found, empty])[1] == Evidence("facts", ("a fact.",))
 
 
-def test_facts_from_rows_are_the_rows_under_their_statement_and_nothing_else() -> None:
-    wrong = cypher.Attempt("MATCH (n) RETURN n.name AS answer", frozenset({"not in the graph", "beta"}))
-    found = cypher.Retrieved((("first_try", wrong),), ("alpha interacts with beta.",))
-    many = cypher.Attempt("MATCH (n) RETURN n.name AS answer", frozenset(f"drug {i}" for i in range(12)))
-    cut = cypher.Retrieved((("first_try", many),))
-    none = cypher.Retrieved((("simplified", cypher.Attempt("", problem="No rows: x")),), ("a fact.",))
-    of_rows, of_many, of_search = answering.row_evidence([found, cut, none])
-    assert of_rows.lines == (f"{wrong.cypher} returned 2 rows:", "beta", "not in the graph")
-    assert "12 rows" in of_many.lines[0]
-    assert len(of_many.lines) == 1 + cypher.MOST_FACTS
-    assert of_search == Evidence("facts", ("a fact.",))
-
-
 def test_the_graph_of_what_a_model_read_holds_the_pairs_of_its_replies() -> None:
     replies = [
         '{"interactions": [{"drug": "Alpha", "other": "beta"}], "side_effects": [{"drug": "beta", "effect": "rash"}]}',
@@ -451,7 +445,7 @@ def test_another_graph_is_asked_by_its_own_labels_and_types() -> None:
     assert f"(:DdiDrug)-[:{INTERACTS}]" in told
     assert f"(d1:DdiDrug {{name: 'drug x'}})-[:{INTERACTS}]" in told
     assert "Qa" not in told
-    assert answering.row_evidence([found])[0].lines[1:] == ("beta",)
+    assert found.facts[1:] == ("beta",)
 
 
 @pytest.mark.parametrize("profile", ["smoke", "laptop", "paper"])

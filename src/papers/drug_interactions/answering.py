@@ -17,7 +17,7 @@ from helpers.rag.names import Vocabulary
 from helpers.rag.prompts import chat
 from helpers.vectors import Encoder
 from papers.drug_interactions.corpora import Chunk
-from papers.drug_interactions.cypher import MOST_FACTS, Retrieved
+from papers.drug_interactions.cypher import Retrieved
 from papers.drug_interactions.questions import NO, NOT_KNOWN, YES, Answer, Asked
 
 Arm = Literal["none", "text", "agentic", "drugrag", "hybrid", "ingested", "read"]
@@ -100,25 +100,12 @@ def agentic_evidence(llm: LLM, passages: Passages, questions: Sequence[str]) -> 
 
 
 def graph_evidence(retrieved: Sequence[Retrieved]) -> list[Evidence]:
-    """The facts of each question's query, or of the search for names where no query found any."""
+    """The rows of each question's query, or the facts of the search for names where no query found any."""
     return [Evidence("facts", r.facts) for r in retrieved]
 
 
-def row_evidence(retrieved: Sequence[Retrieved]) -> list[Evidence]:
-    """The rows of each question's query under its statement, or the facts of the search for names if it gave none.
-
-    Nothing is looked up, so that a wrong statement misleads the answer as it would in the paper's system.
-    """
-    found = []
-    for r in retrieved:
-        names = sorted(r.last.returned)
-        rows = (f"{r.last.cypher} returned {len(names)} rows:", *names[:MOST_FACTS])
-        found.append(Evidence("facts", rows if names else r.facts))
-    return found
-
-
 def hybrid_evidence(retrieved: Sequence[Retrieved], texts: Sequence[Evidence]) -> list[Evidence]:
-    """The facts of a question's query, or its passages where no query found any (Discussion: generality)."""
+    """The rows of a question's query, or its passages where no query found any (Discussion: generality)."""
     return [Evidence("facts", r.facts) if r.last.returned else t for r, t in zip(retrieved, texts, strict=True)]
 
 

@@ -5,7 +5,7 @@ then is relaxed by rule; if still nothing is found, the graph is searched for th
 """
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Literal, TypeAlias
@@ -57,7 +57,9 @@ def is_right(asked: Asked, attempt: Attempt) -> bool:
 
 @dataclass(frozen=True)
 class Retrieved:
-    """What DrugRAG took from the graph for one question: the steps with their statements, and facts in words.
+    """What DrugRAG took from the graph for one question: the steps with their statements, and facts.
+
+    The facts are the rows under their statement, or those of the search for names where no statement found any.
 
     `cut` says that the last reply reached its limit of tokens, `seconds` are those that the model took to write.
     """
@@ -136,7 +138,7 @@ def text_to_cypher(
     max_tokens: int = 96,
     store: Store = QUESTIONS,
 ) -> list[Retrieved]:
-    """The small model writes a statement for each question, which is run, repaired, relaxed, and put into facts.
+    """The small model writes a statement for each question, which is run, repaired and relaxed; its rows are the facts.
 
     `content` is what `store` holds; statements run read-only. `prompt` is `cypher_prompt` if it is None. One that fails
     or finds nothing goes back to the model `repairs` times; `fallbacks` relax it then, and search for names at last.
@@ -154,8 +156,9 @@ def text_to_cypher(
         if fallbacks and last.problem and last.cypher:
             last = run_statement(graph, relaxed(last.cypher, vocabulary))
             tried.append(("simplified", last))
-        quoted = list(dict.fromkeys((a or b).lower() for a, b in _NAME.findall(last.cypher)))
-        facts = in_words(content, quoted, last.returned)
+        # nothing is looked up, so that a wrong statement misleads the answer as it would in the paper's system
+        names = sorted(last.returned)
+        facts = [f"{last.cypher} returned {len(names)} rows:", *names[:MOST_FACTS]] if names else []
         if fallbacks and not facts:
             facts = keyword_facts(content, vocabulary, question)
         seconds = sum(reply.seconds for _, reply in pairs)
@@ -178,29 +181,10 @@ def sentence(stated: Fact) -> str:
     return f"{stated.start} {verb} {stated.end}."
 
 
-def in_words(content: KnowledgeGraph, mentioned: Sequence[str], returned: Iterable[str]) -> list[str]:
-    """The facts that lead from the names in a statement to `MOST_FACTS` names that it returned, in one or two steps."""
-    sentences: list[str] = []
-    stated = {n: sum(len(content.edges[f]) for f in _joins(content, mentioned, n)) for n in returned}
-    for name in sorted(stated, key=lambda n: (-stated[n], n))[:MOST_FACTS]:
-        steps = _joins(content, mentioned, name) or _bridges(content, mentioned, name)
-        sentences += [sentence(f) for f in steps] or [f"Found: {name}."]
-    return list(dict.fromkeys(sentences))
-
-
 def _joins(content: KnowledgeGraph, mentioned: Sequence[str], name: str) -> list[Fact]:
     pairs = [(m, name) for m in mentioned if m != name]
     facts = [f for m, n in pairs for f in (fact(INTERACTS, m, n), fact(CAUSES, m, n), fact(CAUSES, n, m))]
     return [f for f in facts if f in content.edges]
-
-
-def _bridges(content: KnowledgeGraph, mentioned: Sequence[str], name: str) -> list[Fact]:
-    for m in mentioned:
-        between = content.partners.get(m, set()).intersection(content.neighbours.get(name, ()))
-        if between:
-            middle = max(sorted(between), key=lambda x: len(content.neighbours[x]))
-            return [fact(INTERACTS, m, middle), *_joins(content, [middle], name)]
-    return []
 
 
 def keyword_facts(
