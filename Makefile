@@ -4,8 +4,8 @@ SHELL := /bin/bash
 .SUFFIXES:
 
 PROFILE ?= $(or $(shell sed -nE "s/^(export +)?PROFILE *= *[\"']?([A-Za-z0-9_-]*).*/\2/p" .env 2>/dev/null | tail -n 1),laptop)
-# A model that answers uses all cores; with stored replies none does, and two notebooks share them.
-JOBS ?= $(if $(filter stored%,$(ANSWERS)),2,1)
+# A model that answers uses all cores; where the reference's replies are stored it seldom does, and two notebooks share them.
+JOBS ?= $(if $(filter stored%,$(ANSWERS)),2,$(if $(filter laptop,$(PROFILE)),$(if $(filter fresh,$(ANSWERS))$(LLM_MODEL),1,2),1))
 PORT ?= 8000
 ifeq ($(wildcard notebooks/profiles/$(PROFILE).yml),)
 $(error There is no profile '$(PROFILE)'. Use PROFILE=$(subst $() ,|,$(basename $(notdir $(wildcard notebooks/profiles/*.yml)))))
