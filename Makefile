@@ -42,7 +42,9 @@ export PYTHONPATH := $(CURDIR)/src
 unexport PYTHONDONTWRITEBYTECODE
 # a kernel of the environment, not one that the user has elsewhere
 export JUPYTER_PREFER_ENV_PATH := 1
-export OMP_NUM_THREADS ?= $(shell cores=$$(nproc 2>/dev/null || sysctl -n hw.ncpu); n=$$((cores / $(JOBS))); echo $$((n > 0 ? n : 1)))
+# twice the cores in all: one notebook often waits for another, or computes on one core
+export OMP_NUM_THREADS ?= $(shell cores=$$(nproc 2>/dev/null || sysctl -n hw.ncpu); n=$$((2 * cores / $(JOBS))); \
+  echo $$((n > cores ? cores : n > 0 ? n : 1)))
 
 .PHONY: answers audit rehearse models compare trec harness requests graph-files import-answers export-requests import-requests help setup doctor data services start stop status reproduce notebooks notebook book pdf serve lab test test-fast test-interop test-llm test-batch test-servers test-neo4j test-book test-faults lint \
         bench reference new-experiment scoreboard paraphrases lock clean force
