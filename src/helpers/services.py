@@ -64,6 +64,7 @@ class LlmEndpoint:
     context: int  # tokens of prompt and answer together
     concurrency: int  # requests that are worth having under way at once
     precision: str = ""  # that the weights are served in: int8, bf16, or gguf for the file's own
+    reference: str = ""  # that the reference run's replies are of, if it is another one of the same file
     adapter: str = ""  # digest of the adapter that `model` names
 
     @property

@@ -106,7 +106,8 @@ class Run:
         if not hasattr(used, "endpoint"):
             self.model(of.name, of.digest, "encoder", of.engine, role)
         elif hasattr(of, "model_sha256"):
-            self.model(of.model, of.model_sha256, of.engine, of.version, role)
+            engine, version = getattr(used, "answerer", (of.engine, of.version))
+            self.model(of.model, of.model_sha256, engine, version, role)
         else:
             self.model(of.engine, "", "graph", of.version, role)
 
