@@ -163,12 +163,9 @@ class Outcomes:
         """The rows that the book's numbers can link to: a run's own, for those of the authors are not in it."""
         return self.frame[(self.frame.source == "rerun") & (not self.sample)]
 
-    def text(self, measure: str, arm: str) -> str | None:
-        """A score as a table shows it; None if the arm has no row with the measure."""
-        try:
-            return figures.score_text(self.score(measure, arm), unit(measure))
-        except ValueError:
-            return None
+    def text(self, measure: str, arm: str, digits: int | None = None) -> str | None:
+        """A score as a table shows it, a share as 49.4 % or with `digits` as 0.494; None if no row has the measure."""
+        return _written(self.score(measure, arm), measure, digits) if arm in self.measured(measure) else None
 
     def tests(self, comparisons: Sequence[Comparison], caption: str) -> figures.Html:
         """A row for each comparison, whose difference the book links to the answers of both arms."""
@@ -194,10 +191,11 @@ class Outcomes:
             released = self.where(source="released", arm=arm, model=(number and number.model) or "")
             here = self.where(source="rerun", arm=arm)
             rerun = here.score(measure) if len(here.frame) else None
+            digits = number.digits if number else None  # written as the paper writes it
             values = {
                 "printed": number and number.printed,
-                "rescored": released.text(measure, arm),
-                "rerun": rerun and figures.score_text(replace(rerun, unparsed=0), unit(measure)),
+                "rescored": released.text(measure, arm, digits),
+                "rerun": rerun and _written(replace(rerun, unparsed=0), measure, digits),
                 "unparsed": rerun and rerun.unparsed,
             }
             if any(value is not None for value in values.values()):
@@ -281,3 +279,7 @@ def _pairs(rows: Sequence[Mapping[str, Any]]) -> list[list[tuple[str, Any]]]:
 def _columns(rows: pd.DataFrame, measure: str) -> tuple[Floats, Floats]:
     pairs = np.array([of[measure] for of in rows.measures], dtype=float)
     return pairs[:, 0], pairs[:, 1]
+
+
+def _written(score: Score, measure: str, digits: int | None) -> str:
+    return figures.score_text(score, unit(measure) if digits is None else "ratio", digits=digits)

@@ -95,6 +95,11 @@ class Number(Entry):
         numeral = _NUMERAL.search(self.printed)
         return len(numeral[1] or "") if numeral else 0
 
+    @property
+    def digits(self) -> int | None:
+        """Digits of a share that is printed as 0.494, not as 49.4 %; None for other numbers."""
+        return self._decimals if self.unit == "fraction" and self._scale == 1 else None
+
     def within(self, kind: Kind) -> float | None:
         """The tolerance that holds for a value of this kind; None if it is not compared."""
         stated: float | None = getattr(self.tolerance, kind)

@@ -65,6 +65,7 @@ class Run:
         self._data: dict[str, records.DataUsed] = {}
         self._models: dict[tuple[str, str], records.ModelUsed] = {}
         self._timings: list[records.Timing] = []
+        self._counted: list[object] = []
         self._tokens = dict.fromkeys(("prompt", "generated", "requests", "cached", "checked", "same"), 0)
         self._requests: dict[str, str] = {}
         self._licences: set[str] = set()
@@ -101,13 +102,19 @@ class Run:
         self._models[name, role] = records.ModelUsed.model_validate(told)
 
     def model_used(self, used: LLM | Encoder | Graph, role: str) -> None:
-        """Note what answered, encoded or held the graph, and what it did; call it when the work is done."""
+        """Note what answered, encoded or held the graph, and what it did; of an LLM also what was asked of it, once.
+
+        Call it when the work is done: stored requests may be asked again now.
+        """
+        llm: Any = used
         of: Any = getattr(used, "endpoint", used)
         if not hasattr(used, "endpoint"):
             self.model(of.name, of.digest, "encoder", of.engine, role)
         elif hasattr(of, "model_sha256"):
-            engine, version = getattr(used, "answerer", (of.engine, of.version))
-            self.model(of.model, of.model_sha256, engine, version, role)
+            self.model(of.model, of.model_sha256, *llm.answerer, role)
+            if llm not in self._counted:
+                self._counted.append(llm)
+                self.asked(llm.usage, f"requests to {of.model}")
         else:
             self.model(of.engine, "", "graph", of.version, role)
 

@@ -129,9 +129,11 @@ def evaluate(
     other = [m for m in dict.fromkeys(served) if m and not any(word.lower() in m.lower() for word in rule.scope)]
     if found.verdict in TESTED and other:
         why = f"The claim is about {' and '.join(rule.scope)} models; this run used {' and '.join(other)}. {found.why}"
-        return Decision("not run", why, found.p, "stand-in")
-    if kind == "rescored" and found.verdict == "undecided":
-        why = f"{found.why} No more answers are released than these."
+        return Decision("not run", why, found.p, "stand-in", found.needed)
+    if kind != "rerun" and found.verdict == "undecided":
+        why = (
+            f"{found.why} No more {'answers are released' if kind == 'rescored' else 'numbers are printed'} than these."
+        )
         return Decision("cannot be run", why, found.p, "not public", found.needed)
     return found
 

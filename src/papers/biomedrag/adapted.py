@@ -95,9 +95,8 @@ def fine_tuned(
         answers = answer(run, corpus, arms, rows, model=model)
     except (EngineError, ServiceError) as error:
         return [], f"No adapter was trained or served: {error}"
-    run.model_used(base, "is fine-tuned by LoRA")
     for each in (base, *tuned):
-        run.asked(each.usage, f"{corpus.name}: requests to {each.endpoint.model}")
+        run.model_used(each, "is fine-tuned by LoRA")
     for arm, log in logs.items():
         run.timing(f"{corpus.name}: fine-tuning, {arm}", log.seconds, steps=log.settings["steps"], pairs=log.pairs)
     return answers, f"{model}, fine-tuned by LoRA in {steps} steps"

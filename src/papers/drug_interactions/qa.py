@@ -111,12 +111,7 @@ def statement(retrieved: Sequence[Retrieved]) -> Asking:
 
 
 def arms(
-    llm: LLM,
-    evidence: Mapping[Arm, Sequence[Evidence]],
-    vocabulary: Vocabulary,
-    *,
-    max_tokens: int,
-    temperature: float,
+    llm: LLM, evidence: Mapping[Arm, Sequence[Evidence]], vocabulary: Vocabulary, *, max_tokens: int, temperature: float
 ) -> dict[str, Mixed]:
     """The arms by one model: answers from the evidence that each arm found."""
 

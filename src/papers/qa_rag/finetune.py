@@ -90,10 +90,7 @@ def twins(questions: Sequence[Question], others: Sequence[Question]) -> list[Que
 
 def splits(of: Data, seed: int) -> dict[str, Split]:
     """Both splits. That by rows tests on the questions that the paper tested on."""
-    return {
-        "rows": split_rows(of.questions, seed, of.test),
-        "documents": split_documents(of.questions, seed),
-    }
+    return {"rows": split_rows(of.questions, seed, of.test), "documents": split_documents(of.questions, seed)}
 
 
 def prompt(question: Question) -> list[dict[str, str]]:
@@ -199,7 +196,6 @@ def note_models(run: Run, models: Mapping[str, LLM], role: str) -> None:
     """Put the models and what was asked of them into the record."""
     for model in models.values():
         run.model_used(model, role)
-        run.asked(model.usage, f"requests to {model.endpoint.model}")
 
 
 def splits_table(found: Mapping[str, Split], asked: Mapping[str, Sequence[Question]]) -> pd.DataFrame:
