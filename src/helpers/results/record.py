@@ -111,7 +111,8 @@ class Run:
         if not hasattr(used, "endpoint"):
             self.model(of.name, of.digest, "encoder", of.engine, role)
         elif hasattr(of, "model_sha256"):
-            self.model(of.model, of.model_sha256, *llm.answerer, role)
+            engine, version = llm.answerer
+            self.model(of.model, of.model_sha256, engine, version, role)
             if llm not in self._counted:
                 self._counted.append(llm)
                 self.asked(llm.usage, f"requests to {of.model}")
