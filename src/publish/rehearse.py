@@ -25,7 +25,10 @@ LINKED = ("Makefile", "src", "data", ".venv", ".venv-llm", "locks", "requirement
 
 
 def rehearsed(paper: Mapping[str, Any], smoke: Mapping[str, Any], defaults: Mapping[str, Any]) -> dict[str, Any]:
-    """The parameters of a notebook: paths of the paper profile, numbers of smoke, models of what it declares."""
+    """The parameters of a notebook: paths of the paper profile, numbers of smoke, models of what it declares.
+
+    A second model is the laptop profile's.
+    """
     return {name: _small(name, paper.get(name), smoke.get(name), defaults[name]) for name in {**smoke, **paper}}
 
 
@@ -33,6 +36,8 @@ def _small(name: str, paper: Any, smoke: Any, default: Any) -> Any:  # noqa: ANN
     if name.endswith("steps"):
         return STEPS
     if isinstance(paper, str):
+        if name.endswith("_model") and not default:
+            return read_profile("laptop")["defaults"]["llm_model"]
         return DEFAULT_ENCODER if name in ("encoder", "reranker_encoder") else default
     if isinstance(paper, list | bool) or (isinstance(paper, dict) and smoke is None):
         return paper
