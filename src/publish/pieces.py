@@ -35,6 +35,8 @@ def run_line(record: Record) -> str:
         took += f", {tokens['cached']:,} of {tokens['requests']:,} replies stored"
         if checked := tokens.get("checked", 0):
             took += f", {tokens['same']:,} of {checked:,} asked again gave the same reply"
+    elif tokens["requests"]:
+        took += f", all {tokens['requests']:,} replies new"
     day, models = f"{record.created:%d %B %Y}".lstrip("0"), ", ".join(answering(record))
     return "; ".join(part for part in (day, f"profile {record.profile}", commit, models, took) if part)
 
