@@ -89,13 +89,28 @@ def verdicts(rows: list[Answer]) -> dict[str, str]:
 
 @pytest.mark.parametrize(("check", "rows"), PLANTED.items(), ids=[of.__name__ for of in PLANTED.values()])
 def test_a_planted_defect_is_found(check: str, rows: Callable[[], list[Answer]]) -> None:
-    found = verdicts(rows())
-    assert found[check] == "found"
-    assert found[LABELS] == "found" or check != LABELS
+    assert verdicts(rows())[check].startswith("found in ")
 
 
 def test_nothing_is_found_in_a_clean_table() -> None:
-    assert "found" not in verdicts(clean()).values()
+    assert not any(verdict.startswith("found") for verdict in verdicts(clean()).values())
+
+
+def test_a_chapter_shows_each_check_with_the_figures_of_what_is_found() -> None:
+    shown = audit.shown(Outcomes([replace(one, source="released") for one in cut()])).text
+    assert shown.startswith("Audit of the released answers")
+    assert all(check in shown for check in audit.CHECKS)
+    assert "found in 1 of 1" in shown
+    assert "right after character" in shown
+    assert "in another split" not in shown
+    assert "needs column" not in shown
+
+
+@pytest.mark.parametrize("check", [LEAK, CLUSTERS])
+def test_rows_without_a_score_do_not_keep_the_others_from_being_checked(check: str) -> None:
+    """An arm whose prompts were too long has no measure."""
+    more = [row(i, arm="whole", cluster="c0", measures={}, strata={audit.OWN: "there"}) for i in range(20)]
+    assert verdicts([*PLANTED[check](), *more])[check].startswith("found in 1 of ")
 
 
 @pytest.mark.parametrize("check", [CUT, LEAK, JUDGE])
@@ -115,7 +130,7 @@ def test_doubled_blanks_around_the_true_names_are_found() -> None:
         row(i, question=f"the  drug{i}  acts on  gene{i}  in rats", gold=f"drug{i}|ACTS|gene{i}", predicted=None)
         for i in range(40)
     ]
-    assert verdicts(made)[FLOOR] == "found"
+    assert verdicts(made)[FLOOR] == "found in 1 of 1"
     single = [replace(one, question=str(one.question).replace("  ", " ")) for one in made]
     assert verdicts(single)[FLOOR] == "not found"
 
@@ -124,5 +139,5 @@ def test_the_command_audits_a_file(tmp_path: Path, capsys: pytest.CaptureFixture
     answers.write(tmp_path, Outcomes(cut()).frame, licence="CC0-1.0")
     assert audit.main([str(tmp_path / "model.parquet")]) == 0
     told = capsys.readouterr().out
-    assert f"{CUT}: found 1 of 1" in told
+    assert f"{CUT}: found in 1 of 1" in told
     assert "of 50" in told

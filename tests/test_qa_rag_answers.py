@@ -13,7 +13,7 @@ from helpers import vectors
 from helpers.completions import Reply
 from helpers.rag.ask import box
 from helpers.results import record, rules
-from helpers.results.answers import Answer as Row
+from helpers.results.answers import Answer as Row, answered
 from helpers.results.outcomes import Outcomes
 from helpers.results.published import published
 from helpers.settings import NOTEBOOKS
@@ -234,6 +234,12 @@ def test_each_arm_gets_its_own_prompts_and_what_does_not_fit_is_counted(sample: 
     assert [str(row.answer).split()[0] for row in said["zero_shot"]] == ["2", "2"]
     assert all(q.text in str(row.answer) for q, row in zip(questions, said["closed_book"], strict=True))
     assert all(row.overflow and len(row.items) == 3 for row in said["whole_3"])
+    rows = [answered(row, q, arm=arm) for arm, of in said.items() for row, q in zip(of, questions, strict=True)]
+    found = answers.scored(rows, vectors.encoder())
+    assert {row.overflow for row in found} == {True, False}
+    for measure in (*answers.MEASURES, "prompt_tokens"):
+        assert all((measure in row.measures) != row.overflow for row in found)
+    assert all("shown_characters" in row.measures for row in found)
 
 
 def test_a_score_belongs_to_its_own_answer() -> None:

@@ -12,9 +12,10 @@ import pytest
 from helpers.authors_code import Code, NotInCode
 from helpers.results import record, rules
 from helpers.results.answers import Answer
+from helpers.results.audit import OWN
 from helpers.results.outcomes import Outcomes
 from helpers.results.published import published
-from papers.qa_rag import data, released, rules as qa_rag_rules
+from papers.qa_rag import data, finetune, released, rules as qa_rag_rules
 from papers.qa_rag.data import QaRagDataError
 from papers.qa_rag.released import ANSWERS, RAGAS, Released
 
@@ -123,6 +124,33 @@ def test_an_own_document_is_recognised_by_its_title_as_in_the_authors_code(sampl
     dated = replace(question, source=f"{title.replace('-', ' ')} JUNE 2021")
     assert data.own_documents(dated, sample.corpus)
     assert not data.own_documents(replace(question, source=f"{title} part two"), sample.corpus)
+
+
+def test_the_methods_are_told_with_what_they_kept_of_the_own_document(sample: data.Data) -> None:
+    """Without the rule for any query: the best three of Table 3; with it for each query: the last two."""
+    table = released.own_kept(sample, published("qa_rag"))
+    of = dict(zip(table["method"], table["own document removed"], strict=True))
+    assert list(table["printed precision"]) == sorted(table["printed precision"], reverse=True)
+    three = [arm for arm in of if not arm.endswith(", 12")]
+    assert three[:3] == ["QA-RAG", "Only hypothetical answer", "HyDE"]
+    assert [of[arm] for arm in three] == ["for the question alone", "no", "no", "yes", "yes"]
+    kept = dict(zip(table["method"], table["kept"], strict=True))
+    assert kept["HyDE"] == "contexts not at hand"
+    n, passages = len(sample.test), sample.corpus.of_id
+    with_it = [
+        any(passages[id].document in data.own_documents(q, sample.corpus) for id in sample.released["qa_rag"][q.id])
+        for q in sample.test
+    ]
+    assert kept["QA-RAG"] == f"{sum(with_it)} of {n}"
+
+
+def test_each_test_question_tells_whether_its_own_document_is_recognised(sample: data.Data, made: Released) -> None:
+    for question in sample.test:
+        removed = question.strata[OWN] == "removed by the authors' rule"
+        assert removed == bool(data.own_documents(question, sample.corpus))
+    rows = [*released.contexts(sample, made), *released.written(sample, made)]
+    assert all(OWN in row.strata for row in rows)
+    assert not any(q.strata for split in finetune.splits(sample, seed=1).values() for q in split["test"])
 
 
 def test_a_passage_that_the_smaller_pool_kept_and_the_larger_lost_is_found(

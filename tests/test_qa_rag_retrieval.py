@@ -332,8 +332,8 @@ def test_without_an_adapter_the_arms_that_need_one_are_missing_and_their_claim_i
 # ----------------------------------------------------------------------------------------------------------- the judge
 
 
-def judged(sample: data.Data, accepted: int) -> record.Run:
-    """A run whose judge accepts every passage with the answer, and so many of twelve others."""
+def judged(sample: data.Data, accepted: int) -> tuple[record.Run, str]:
+    """A run whose judge accepts every passage with the answer, and so many of twelve others; and what is shown."""
     run = record.start(notebook="16_qarag_retrieval", paper="qa_rag", profile="smoke", parameters={})
     checked = [
         answered(Answer(predicted="YES" if truth == "YES" or i < accepted else "NO"), known, arm=arm)
@@ -348,13 +348,15 @@ def judged(sample: data.Data, accepted: int) -> record.Run:
         for arm, first in {"qa_rag": 1.0, "qa_rag_agent": 0.25, "question_12": 0.75}.items()
         for i in range(4)
     ]
-    judge.report(run, Outcomes(contexts, draws=200), refused, "a judge", "No adapter was trained.")
-    return run
+    return run, judge.report(run, Outcomes(contexts, draws=200), refused, "a judge", "No adapter was trained.").text
 
 
 def test_a_judge_that_accepts_everything_reruns_no_table(sample: data.Data) -> None:
-    run = judged(sample, 12)
+    run, shown = judged(sample, 12)
     assert run._values == {}
+    assert "0.717" not in shown
+    assert "rejects 0.0 %" in shown
+    assert "(sensitivity)" in shown
     reasons = {reason.id: reason.why for reason in run._reasons.values()}
     assert "rejects 0.0 %" in reasons["qa_rag.table3.qa_rag.precision"]
     assert "100.0 %" in reasons["qa_rag.table3.qa_rag.precision"]  # what it gave
@@ -365,7 +367,9 @@ def test_a_judge_that_accepts_everything_reruns_no_table(sample: data.Data) -> N
 
 
 def test_a_judge_that_passes_its_check_reruns_the_tables(sample: data.Data) -> None:
-    run = judged(sample, 1)
+    run, shown = judged(sample, 1)
+    assert "0.717" in shown
+    assert "Not rerun" not in shown
     values = {value.id: value.value for value in run._values.values()}
     assert values == {
         "qa_rag.table2.qa_rag.precision_reranker": 1.0,

@@ -6,7 +6,6 @@ import json
 import re
 from collections import Counter
 
-import pandas as pd
 import pytest
 from hypothesis import given, strategies as st
 
@@ -186,17 +185,26 @@ def test_the_authors_reports_print_what_the_paper_and_a_later_run_have():
         assert any(line.startswith(f"| {' | '.join((*row_of, share))} |") for line in later), (row_of, share)
 
 
-def test_a_place_is_where_the_effect_ends_in_the_authors_prompt(tmp_path):
+def placed(arm, source):
     text = "The drug a causes the following side effects: abdominal pain, pain, rash"
-    path = tmp_path / "a.csv"
-    pd.DataFrame({"drug": ["a"], "text": [text]}).to_csv(path, index=False)
     asked = [("abdominal pain", True), ("pain", True), ("abdominal", True), ("fever", False)]
-    made = se.placed([answered(se.said(True), corpus.Question("a", *pair)) for pair in asked], path)
-    places = [row.measures[PLACE][0] for row in made if PLACE in row.measures]
+    made = [answered(se.said(True), corpus.Question("a", *pair), arm=arm, source=source) for pair in asked]
+    return text, [row.measures[PLACE][0] for row in se.placed(made, {"a": text}) if PLACE in row.measures]
+
+
+@pytest.mark.parametrize(("arm", "source"), [("format_a", "released"), ("authors_format_a", "rerun")])
+def test_a_place_is_where_the_effect_ends_in_the_authors_prompt(arm, source):
+    _, places = placed(arm, source)
     # the second "pain" is the term; a part of a term has no place, nor has what is not in the list
     assert len(places) == 2
     between = len(", pain") + len("pain") - len("abdominal pain")  # the question has the shorter name, too
     assert places[1] - places[0] == between
+
+
+def test_a_place_is_where_the_effect_ends_in_the_list_that_a_filter_reads():
+    text, places = placed("format_a_cut", "rerun")
+    assert [text[: int(place)].rpartition(": ")[2] for place in places] == ["abdominal pain", "abdominal pain, pain"]
+    assert placed("format_b", "rerun")[1] == []
 
 
 def test_lists_in_alphabetical_order_are_counted():

@@ -21,7 +21,6 @@ from publish.pieces import answering, digits, duration, fine_print, link_to, tab
 
 QUICK: Final = 10_000  # tokens a second, in and out, by which the page on scale counts a server that was not measured
 ORIGINS: Final = {"yours": "your run", "reference": "reference run", "none": "not run yet"}
-DRAWS: Final = 500  # of the audit: enough to tell 0.05 apart, and fast
 Checked = tuple[dict[str, str], list[dict[str, Any]]]  # verdicts of a chapter by check, and what was found
 
 
@@ -217,11 +216,11 @@ class RunPages:
 def checked(chapter: Chapter) -> Checked:
     """What the audit says of the rows of a chapter that has answers."""
     rows = viewer.rows(chapter)[0]
-    told = audit.audit(Outcomes(rows, draws=DRAWS), most=2)
-    words = told.verdict.str.partition(":")[0].where(told.verdict != "found", "found in " + told.groups)
+    told = audit.audit(Outcomes(rows, draws=audit.DRAWS), most=2)
+    words = told.verdict.str.partition(":")[0]
     if rows.question.isna().all():
         words = words.mask(told.verdict.str.contains("needs column (?:question|predicted)"), "texts withheld")
-    found = told[told.verdict == "found"].drop(columns="verdict").to_dict("records")
+    found = told[words.str.startswith("found")].drop(columns="verdict").to_dict("records")
     verdicts = {"chapter": chapter.name, **dict(zip(told.check, words, strict=True))}
     return verdicts, [{"chapter": chapter.name, **{str(name): of for name, of in row.items()}} for row in found]
 

@@ -22,10 +22,11 @@ from helpers.settings import told as settled
 
 PLACE: Final = "place"  # measure: characters of what the model was shown, to the end of what had to be found
 OWN: Final = "own document"  # stratum of two values: whether the document that has the answer could be retrieved
-MEASURES: Final = ("accuracy", "right", "exact", "precision", "f1")
+MEASURES: Final = ("accuracy", "right", "exact", "precision", "f1", "answer_found")
 MARKS: Final = ("correctness", "rating", "score")
 READ: Final = (*answers.KEY, "cluster", "strata", "question", "predicted", "gold", "parsed", "measures")
 MANY, MOST, NEAR = 20, 2000, 50  # labels, at most; questions compared, at most; rows beside a cut
+DRAWS: Final = 500  # enough to tell 0.05 apart, and fast
 
 
 class Part(NamedTuple):
@@ -117,8 +118,9 @@ def duplicates(out: Outcomes) -> Iterator[Part]:
 
 def clusters_ignored(out: Outcomes) -> Iterator[Part]:
     """Is a difference to the best arm significant only if the questions of a cluster count as independent?"""
-    for where, rows in _groups(out, arm=False):
-        if not (name := _measure(rows)) or rows.cluster.nunique() == rows.unit.nunique():
+    for where, every in _groups(out, arm=False):
+        name, rows = _measure(every)
+        if rows.cluster.nunique() == rows.unit.nunique():
             continue
         mean = rows.measures.map(lambda of, name=name: of[name][0] / of[name][1]).groupby(rows.arm).mean()
         for pair in ((str(mean.idxmax()), str(arm)) for arm in mean.index if arm != mean.idxmax()):
@@ -152,37 +154,48 @@ CHECKS: Final = {  # what each is called, and the columns that it needs
 
 
 def audit(out: Outcomes, most: int = 3) -> pd.DataFrame:
-    """A row for each check: verdict, groups of rows that it finds, figures of `most` of them; p is adjusted by Holm."""
+    """A row for each check: verdict, with the groups of rows, and figures of `most` of them; p is adjusted by Holm."""
     table = []
     for check, (of, needs) in CHECKS.items():
         parts = [*of(out)]
         ps = paired.holm([part.p for part in parts])
         found = [part for part, p in zip(parts, ps, strict=True) if part.suspect and p < ALPHA]
-        verdict = "found" if found else "not found" if parts else f"not applicable: needs column {needs}"
+        verdict = f"found in {len(found)} of {len(parts)}" if found else "not found"
         told = " | ".join(": ".join(filter(None, (part.where, part.told))) for part in (found or parts)[:most])
-        table.append((check, verdict, f"{len(found)} of {len(parts)}" * bool(parts), told))
-    return pd.DataFrame(table, columns=["check", "verdict", "groups", "figures"])
+        table.append((check, verdict if parts else f"not applicable: needs column {needs}", told))
+    return pd.DataFrame(table, columns=["check", "verdict", "figures"])
+
+
+def shown(out: Outcomes) -> figures.Html:
+    """The audit of a chapter's released answers as a table: verdicts, and two of the findings of each check."""
+    told = audit(Outcomes(out.frame, labels=out.labels, draws=DRAWS), most=2)
+    told = told.assign(figures=told["figures"].where(told.verdict.str.startswith("found"), ""))
+    return figures.table(told.assign(verdict=told.verdict.str.partition(":")[0]), "Audit of the released answers")
 
 
 def _groups(out: Outcomes, *needed: str, arm: bool = True) -> Iterator[tuple[str, pd.DataFrame]]:
     """Test rows that have the columns, by task and by arm with its model, or by task alone; and a name for them."""
     rows = out.frame[(out.frame.split == "test") & (out.frame.of == "") & (out.frame.repeat == 0)]
     rows = rows[rows[[*needed]].notna().all(axis=1)] if needed else rows
-    several = (rows.model != "") & (rows.model[rows.model != ""].nunique() > 1)
-    rows = rows.assign(arm=rows.arm.map(out.label) + (", " + rows.model).where(several, ""))
+    several = rows.model.where(rows.model != "").groupby([rows.source, rows.task]).transform("nunique") > 1
+    rows = rows.assign(arm=rows.arm.map(out.label) + (", " + rows.model).where(several & (rows.model != ""), ""))
     for key, of in rows.groupby(["source", "task", *(["arm"] if arm else [])]):
         yield ", ".join(map(str, filter(None, key[1:]))), of
 
 
-def _measure(rows: pd.DataFrame) -> str:
-    return next((name for name in MEASURES if all(name in of and of[name][1] for of in rows.measures)), "")
+def _measure(rows: pd.DataFrame) -> tuple[str, pd.DataFrame]:
+    """The first of the measures that most rows have, and the rows that have it."""
+    has = {name: [bool(of.get(name, (0, 0))[1]) for of in rows.measures] for name in MEASURES}
+    name = max(MEASURES, key=lambda name: sum(has[name]))
+    return name, rows[has[name]]
 
 
 def _paired(rows: pd.DataFrame, pair: tuple[str, str], draws: int) -> Paired | None:
     """The first arm minus the second on the units that they share; None if these are fewer than ten."""
+    measure, rows = _measure(rows)
     one, other = (rows[rows.arm == arm].set_index("unit") for arm in pair)
     shared = one.index.intersection(other.index)
-    if not (measure := _measure(rows)) or len(shared) < 10:
+    if len(shared) < 10:
         return None
     shared = shared[:: -(-len(shared) // MOST)]
     a, b = (np.array([of[measure] for of in side.loc[shared].measures], dtype=float).T for side in (one, other))
@@ -206,7 +219,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """The command line: a folder of answers, or one Parquet file of them."""
     [table] = sys.argv[1:] if arguments is None else arguments
     for row in audit(Outcomes(answers.read(Path(table), READ))).itertuples():
-        lines = [f"{row.check}: {row.verdict} {row.groups}", *filter(None, str(row.figures).split(" | "))]
+        lines = [f"{row.check}: {row.verdict}", *filter(None, str(row.figures).split(" | "))]
         sys.stdout.write("\n  ".join(lines) + "\n")
     return 0
 

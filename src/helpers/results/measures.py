@@ -7,7 +7,7 @@ from functools import lru_cache
 _NAMED = re.compile(r"(\w+)\((\w+)\)")  # `median(seconds)`, `p95(seconds)`, `auc(p_yes)`
 UNITS = {
     **{"seconds": "seconds", "latency": "seconds", "throughput": "per_second", "correlation": "ratio"},
-    **dict.fromkeys(("tokens", "characters", "words", "names"), "count"),
+    **dict.fromkeys(("tokens", "characters", "words", "names", "place"), "count"),
 }
 """Unit of a measure by the last word of its name; anything else is a fraction."""
 

@@ -228,12 +228,11 @@ def answering(
 def _row(reply: Reply, shown: Sequence[Excerpt]) -> Answer:
     given = read(reply, shown)
     measures = {
-        "words": len(given.text.split()),
-        "refuses": given.refused,
         "shown_characters": sum(len(excerpt.text) for excerpt in shown),
         "left_out_characters": sum(max(0, len(e.passage.text) - len(e.text)) for e in shown),
-        "prompt_tokens": reply.prompt_tokens,
     }
+    if reply.status != "overflow":
+        measures |= {"words": len(given.text.split()), "refuses": given.refused, "prompt_tokens": reply.prompt_tokens}
     return Answer(
         task="answers",
         answer=given.text,
@@ -260,14 +259,14 @@ def read(reply: Reply, shown: Sequence[Excerpt]) -> Given:
 
 
 def scored(rows: Sequence[Answer], encode: Encoder) -> list[Answer]:
-    """The answers with BERTScore (f1, precision, recall) against the FDA's; arms keep their order."""
+    """The answers, with BERTScore (f1, precision, recall) against the FDA's for those whose prompt fitted."""
     arms: dict[str, list[Answer]] = defaultdict(list)
-    for row in rows:
+    found = [row for row in rows if row.overflow]
+    for row in (row for row in rows if not row.overflow):
         arms[f"{row.task} {row.arm}"].append(row)
     alike: dict[tuple[str, ...], list[str]] = defaultdict(list)
     for name, of in arms.items():
         alike[tuple(row.gold or "" for row in of)].append(name)
-    found = []
     for references, names in alike.items():
         texts = {name: [row.answer or "" for row in arms[name]] for name in names}
         for name, scores in bertscore_arms(texts, references, encode).items():
@@ -289,7 +288,7 @@ def report(run: Run, outcomes: Outcomes, model: str, encoder: str) -> None:
         arm, _, measure = number.id.removeprefix("qa_rag.table4.").partition(".")
         if not number.id.startswith("qa_rag.table4."):
             continue
-        if arm not in outcomes.arms:
+        if arm not in outcomes.measured(measure):
             run.not_run(number.id, "No question of this run was put to this method.")
             continue
         score = outcomes.score(measure, arm)

@@ -12,13 +12,13 @@ import re
 import unicodedata
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
 from pathlib import Path
-from typing import ClassVar
 
 from helpers import datasets
 from helpers.datasets import Located
+from helpers.results.audit import OWN
 from helpers.settings import PublicError
 
 PAIRS = "qa_rag/QnA.csv"
@@ -50,6 +50,7 @@ class Question:
     guideline: str
     source: str
     body: str
+    strata: Mapping[str, str] = field(default_factory=dict, compare=False)
 
     @property
     def unit(self) -> str:
@@ -65,8 +66,6 @@ class Question:
     def gold(self) -> str:
         """The answer."""
         return self.answer
-
-    strata: ClassVar[Mapping[str, str]] = {}
 
 
 @dataclass(frozen=True)
@@ -111,7 +110,8 @@ class Context:
 
 @dataclass(frozen=True)
 class Data:
-    """All that the chapters read: `test` are the questions that the released rankings answer, in their order.
+    """All that the chapters read: `test` are the questions that the released rankings answer, in their order, each with
+    the stratum `own document`.
 
     `released` has the rankings: arm -> question id -> passage ids, best first.
     """
@@ -135,7 +135,10 @@ def load(data: str = "auto") -> Data:
     questions = read_questions(files[PAIRS].path)
     contexts = {arm: read_contexts(files[name].path) for arm, name in CONTEXTS.items()}
     corpus = corpus_of(context for rankings in contexts.values() for of in rankings.values() for context in of)
-    test = match(list(contexts["qa_rag"]), questions)
+    test = tuple(
+        replace(q, strata={OWN: "removed by the authors' rule" if own_documents(q, corpus) else "not recognised"})
+        for q in match(list(contexts["qa_rag"]), questions)
+    )
     place = {(passage.document, passage.text): passage.id for passage in corpus.passages}
     asked = dict(zip(contexts["qa_rag"], test, strict=True))
     released = {

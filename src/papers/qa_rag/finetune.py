@@ -7,6 +7,7 @@ split by documents, where only what was learnt of the manner of the answers can 
 import random
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Literal
 
 import matplotlib.pyplot as plt
@@ -48,7 +49,7 @@ def split_rows(questions: Sequence[Question], seed: int, test: Sequence[Question
     held_out = {question.id for question in test}
     rest = [question for question in rows if question.id not in held_out]
     n = round(len(rest) * SHARES[1] / (SHARES[0] + SHARES[1]))
-    return {"train": tuple(rest[n:]), "validation": tuple(rest[:n]), "test": tuple(test)}
+    return {"train": tuple(rest[n:]), "validation": tuple(rest[:n]), "test": tuple(replace(q, strata={}) for q in test)}
 
 
 def split_documents(questions: Sequence[Question], seed: int) -> Split:

@@ -179,8 +179,8 @@ def unfit(outcomes: Outcomes, measure: str, judge: str) -> str:
     if rules.above(wrong, 0.5) == rules.above(right, 0.5) == "agrees":
         return ""
     return (
-        f"{judge} cannot judge: it rejects {figures.score_text(wrong)} of {wrong.n} passages without the answer, and "
-        f"accepts {figures.score_text(right)} of {right.n} with it"
+        f"{judge} cannot judge: it rejects {figures.score_text(wrong)} of {wrong.n} passages without the answer "
+        f"(specificity), and accepts {figures.score_text(right)} of {right.n} with it (sensitivity)"
     )
 
 
@@ -193,8 +193,8 @@ def judged_arm(id: str) -> str:
     return f"{arm}{AGENT if column[0].endswith(AGENT) else '_12' if halved else ''}"
 
 
-def report(run: Run, judged: Outcomes, refused: Mapping[str, str], judge: str, why_not: str) -> None:
-    """Report the rerun of Tables 2, 3 and 5, or why there is none.
+def report(run: Run, judged: Outcomes, refused: Mapping[str, str], judge: str, why_not: str) -> figures.Html:
+    """Report the rerun of Tables 2, 3 and 5, or why there is none; Table 3 with what the judge is fit for, or why not.
 
     `refused` says of each measure why the judge is unfit for it, if it is; `why_not`, why there is no fine-tuned model.
     """
@@ -214,3 +214,8 @@ def report(run: Run, judged: Outcomes, refused: Mapping[str, str], judge: str, w
                 continue
             why = f"{refused[measure]}. It gave {figures.score_text(score)} on {score.n} questions."
         run.not_run(number.id, why)
+    told = "; ".join(f"context {measure}: {why}" for measure, why in refused.items() if why)
+    if all(refused.values()):
+        return figures.Html(f"<p>Not rerun, {figures.inline(told)}.</p>", f"Not rerun, {told}.")
+    fit = [measure for measure, why in refused.items() if not why]
+    return judged.beside(run.printed, "qa_rag.table3", fit, f"Table 3, contexts{f'. Not rerun, {told}' * bool(told)}")

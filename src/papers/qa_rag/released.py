@@ -19,13 +19,14 @@ from helpers import datasets
 from helpers.authors_code import Code, NotInCode
 from helpers.datasets import Located
 from helpers.results.answers import Answer, Item, answered
-from helpers.results.audit import OWN
 from helpers.results.metrics import proportion
 from helpers.results.outcomes import Outcomes
+from helpers.results.published import Published
 from helpers.results.record import Run
 from papers.qa_rag import data as qa_rag
 from papers.qa_rag.answers import PAPER_ENCODER
 from papers.qa_rag.data import CONTEXTS, PAIRS, Data, QaRagDataError, read_contexts, words
+from papers.qa_rag.retrieval import AUTHORS, PRINTED
 
 ARMS = {
     "qa_rag": "QA-RAG",
@@ -106,16 +107,14 @@ def read_bertscore(path: Path) -> pd.DataFrame:
 def contexts(data: Data, released: Released) -> list[Answer]:
     """Rows of the judged contexts, with the authors' context precision and recall.
 
-    Strata: `holds`, what the six passages hold of the FDA's answer, where it has eight words or more; `own document`,
-    whether the authors' code took the question's own document out of the index for the question as the query.
+    The stratum `holds` is what the six passages hold of the FDA's answer, where it has eight words or more.
     """
     there = {question.id: qa_rag.answer_passages(question, data.corpus, 0.0) for question in data.test}
-    own = {question.id: qa_rag.own_documents(question, data.corpus) for question in data.test}
     rows = []
     for arm, table in released.ragas.items():
         for question, precision, recall in zip(data.test, table.precision, table.recall, strict=True):
             ids = data.released[arm][question.id]
-            strata = {OWN: "removed for the question alone" if own[question.id] else "not recognised"}
+            strata = {}
             if shares := there[question.id]:
                 most = max(shares[id] for id in ids)
                 strata["holds"] = "the whole answer" if most >= WHOLE else "a part" if most else "nothing"
@@ -165,6 +164,21 @@ def report(run: Run, outcomes: Outcomes, data: Data, released: Released) -> None
             arm = "hypothetical_12" if (table, place[0]) == ("table5", "hypothetical") else place[0]
             score = outcomes.score(place[1].removesuffix("_reranker"), arm)
             run.rescored(number.id, score, n=tests, source=RAGAS[arm])
+
+
+def own_kept(data: Data, printed: Published) -> pd.DataFrame:
+    """The methods of Tables 3 and 5, the best first: is a question's own document removed, and how many kept it?"""
+    own = {question.id: qa_rag.own_documents(question, data.corpus) for question in data.test}
+    rows = []
+    for arm, label in ARMS.items():
+        name, small, _ = arm.partition("_12")
+        number = printed.number(f"qa_rag.table{5 if small else 3}.{name}.precision")
+        removed = {kind in AUTHORS["multiquery_rule"].removed for kind, _ in PRINTED[arm].tracks}
+        six = {id: {data.corpus.of_id[p].document for p in of} for id, of in data.released.get(arm, {}).items()}
+        kept = f"{sum(bool(own[id] & of) for id, of in six.items())} of {len(six)}" if six else "contexts not at hand"
+        told = "for the question alone" if len(removed) == 2 else "yes" if True in removed else "no"
+        rows.append({"method": label, "printed precision": number.printed, "own document removed": told, "kept": kept})
+    return pd.DataFrame(rows).sort_values("printed precision", ascending=False, kind="stable")
 
 
 LARGER = (

@@ -7,8 +7,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
-import pandas as pd
-
 from helpers.completions import Reply, label_probability
 from helpers.graph import Graph
 from helpers.llm import LLM
@@ -223,17 +221,17 @@ _AROUND: Final = 371
 """Characters of their Format A prompt before the first list, without drug and effect (`rag_format_a.py`)."""
 
 
-def placed(rows: Sequence[Answer], format_a: Path) -> list[Answer]:
-    """The rows of Format A; those on a pair of its drug's list also get `place`: where in the prompt the effect ends.
+def placed(rows: Sequence[Answer], texts: Mapping[str, str]) -> list[Answer]:
+    """The rows; those of Format A on a pair of its drug's list, in `texts`, get `place`: where in it the effect ends.
 
-    In the authors' prompt the question, with both names, and a line with the drug stand before the first list, which is
-    taken for the drug's own. `format_a` is a CSV with columns drug, text.
+    A filter reads the list alone. In the authors' prompt the question, with both names, and a line with the drug stand
+    before the first list, which is taken for the drug's own.
     """
-    texts: dict[str, str] = dict(pd.read_csv(format_a)[["drug", "text"]].itertuples(index=False))
     made = []
     for row in rows:
         drug, _, effect = row.unit.partition(" | ")
-        at = place_of(effect, texts[drug]) if row.gold == "YES" else -1
-        place = {PLACE: (float(_AROUND + 2 * len(drug) + 2 * len(effect) + at), 1.0)} if at >= 0 else {}
+        at = place_of(effect, texts[drug]) if row.gold == "YES" and "format_a" in row.arm else -1
+        before = _AROUND + len(2 * drug + effect) if row.source == "released" or row.arm == "authors_format_a" else 0
+        place = {PLACE: (float(before + at + len(effect)), 1.0)} if at >= 0 else {}
         made.append(replace(row, measures={**row.measures, **place}))
     return made
