@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import re
 from collections.abc import Sequence
 
 import duckdb
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings, strategies as st
@@ -250,13 +252,43 @@ def test_an_unchanged_arm_has_the_same_bytes_when_another_arm_changes(tmp_path):
     assert read["text"][0] != read["text"][1]
 
 
+def strings(of: pa.Array) -> set[str]:
+    if pa.types.is_list(of.type):
+        return strings(of.flatten())
+    if pa.types.is_struct(of.type):
+        return set().union(*map(strings, of.flatten()))
+    words = pa.types.is_string(of.type) or pa.types.is_dictionary(of.type)
+    return set(of.unique().to_pylist()) - {None} if words else set()
+
+
 def test_a_file_names_the_licence_and_holds_no_text_that_it_withholds(tmp_path):
-    answers.write(tmp_path, example(), licence="not stated", withheld=True)
+    frame = example()
+    # rows of the same text may be a cluster of that name
+    frame["cluster"] = "The text of " + frame.cluster
+    answers.write(tmp_path, frame, licence="not stated", withheld=True)
     table = pq.read_table(tmp_path / "graph.parquet")
     assert table.schema.metadata[b"licence"] == b"not stated"
     assert all(table[name].null_count == len(table) for name in answers.TEXTS)
     assert table["unit"].null_count == 0
-    assert b"adverse effect" not in (tmp_path / "graph.parquet").read_bytes()
+    said = strings(table.to_struct_array().combine_chunks())
+    assert not [text for text in said if "adverse effect" in text or "The text of" in text]
+    units = [sorted(of.groupby("cluster").unit.nunique()) for of in (frame, answers.read(tmp_path))]
+    assert units[0] == units[1]
+
+
+def test_released_files_whose_texts_are_withheld_hold_ids_and_names_alone():
+    withheld = [
+        path for path in answers.RELEASED.glob("*/*.parquet") if pq.read_schema(path).metadata[b"texts"] == b"withheld"
+    ]
+    assert withheld
+    for path in withheld:
+        table = pq.read_table(path)
+        assert all(table[name].null_count == len(table) for name in answers.TEXTS), path
+        assert all(re.fullmatch("[0-9a-f]{16}", of) for of in table["cluster"].unique().to_pylist()), path
+        # in 06 a question is its own id: these are this project's, or MedQuAD's, which may be passed on
+        of_unit = 170 if path.parent.name.startswith("06_") else 64
+        assert max(map(len, table["unit"].to_pylist())) <= of_unit, path
+        assert max(map(len, strings(table.drop_columns(["unit"]).to_struct_array().combine_chunks()))) <= 64, path
 
 
 def test_an_arm_that_is_gone_leaves_no_file_and_a_doubled_row_is_an_error(tmp_path):
