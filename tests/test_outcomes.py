@@ -22,6 +22,7 @@ from helpers.results.measures import binary, measure_label, unit
 from helpers.results.outcomes import Outcomes
 from helpers.results.published import published
 from helpers.results.requests import StoreError
+from papers.biomedrag.study import counted, gain
 from papers.side_effects.corpus import Question, said
 
 
@@ -90,10 +91,33 @@ def test_a_difference_of_means_has_one_interval_and_one_p_however_it_is_computed
     ones = np.ones(n)
     direct = paired.paired_means(a, b, clusters=clusters, draws=200)
     assert paired.paired_ratios((a * 1.0, ones), (b * 1.0, ones), clusters=clusters, draws=200) == direct
-    # twice over, every ratio is the same, but the general way computes it
-    general = paired.paired_ratios((a * 2.0, 2 * ones), (b * 2.0, 2 * ones), clusters=clusters, draws=200)
+    # twice over, every ratio is the same: F1 of rows that all have one answer, against the share of right ones
+    assert paired.paired_ratios((a * 2.0, 2 * ones), (b * 2.0, 2 * ones), clusters=clusters, draws=200) == direct
+    # a row that neither arm has makes the bottoms differ, and the general way compute it
+    general = paired.paired_ratios(
+        *((np.append(arm * 1.0, 0), np.append(ones, 0)) for arm in (a, b)), clusters=np.append(clusters, 8), draws=200
+    )
     assert general.p == direct.p
     assert general.difference == pytest.approx(direct.difference)
+
+
+def test_f1_of_answers_that_name_one_label_has_the_test_of_the_share_that_is_right():
+    rng = np.random.default_rng(5)
+    made = [
+        Answer(
+            arm=arm,
+            unit=str(i),
+            cluster=str(i // 2),
+            measures={"right": (right, 1.0), **counted({"label"}, {"label" if right else "another"})},
+        )
+        for arm, share in (("biomedrag", 0.6), ("zero_shot", 0.5))
+        for i, right in enumerate((rng.random(120) < share).astype(float))
+    ]
+    out = Outcomes(made)
+    test = out.against([("biomedrag", "zero_shot")], "right")[0].test
+    assert out.against([("biomedrag", "zero_shot")], "f1")[0].test == test
+    gained = gain(out, "biomedrag", "zero_shot")
+    assert (gained.value, gained.low, gained.high) == (test.difference, test.low, test.high)
 
 
 def test_the_randomisation_test_is_the_same_in_any_block(monkeypatch):
