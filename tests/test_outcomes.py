@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import re
 from collections.abc import Sequence
 
 import duckdb
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings, strategies as st
@@ -20,6 +22,7 @@ from helpers.results.measures import binary, measure_label, unit
 from helpers.results.outcomes import Outcomes
 from helpers.results.published import published
 from helpers.results.requests import StoreError
+from papers.biomedrag.study import counted, gain
 from papers.side_effects.corpus import Question, said
 
 
@@ -88,10 +91,33 @@ def test_a_difference_of_means_has_one_interval_and_one_p_however_it_is_computed
     ones = np.ones(n)
     direct = paired.paired_means(a, b, clusters=clusters, draws=200)
     assert paired.paired_ratios((a * 1.0, ones), (b * 1.0, ones), clusters=clusters, draws=200) == direct
-    # twice over, every ratio is the same, but the general way computes it
-    general = paired.paired_ratios((a * 2.0, 2 * ones), (b * 2.0, 2 * ones), clusters=clusters, draws=200)
+    # twice over, every ratio is the same: F1 of rows that all have one answer, against the share of right ones
+    assert paired.paired_ratios((a * 2.0, 2 * ones), (b * 2.0, 2 * ones), clusters=clusters, draws=200) == direct
+    # a row that neither arm has makes the bottoms differ, and the general way compute it
+    general = paired.paired_ratios(
+        *((np.append(arm * 1.0, 0), np.append(ones, 0)) for arm in (a, b)), clusters=np.append(clusters, 8), draws=200
+    )
     assert general.p == direct.p
     assert general.difference == pytest.approx(direct.difference)
+
+
+def test_f1_of_answers_that_name_one_label_has_the_test_of_the_share_that_is_right():
+    rng = np.random.default_rng(5)
+    made = [
+        Answer(
+            arm=arm,
+            unit=str(i),
+            cluster=str(i // 2),
+            measures={"right": (right, 1.0), **counted({"label"}, {"label" if right else "another"})},
+        )
+        for arm, share in (("biomedrag", 0.6), ("zero_shot", 0.5))
+        for i, right in enumerate((rng.random(120) < share).astype(float))
+    ]
+    out = Outcomes(made)
+    test = out.against([("biomedrag", "zero_shot")], "right")[0].test
+    assert out.against([("biomedrag", "zero_shot")], "f1")[0].test == test
+    gained = gain(out, "biomedrag", "zero_shot")
+    assert (gained.value, gained.low, gained.high) == (test.difference, test.low, test.high)
 
 
 def test_the_randomisation_test_is_the_same_in_any_block(monkeypatch):
@@ -250,13 +276,43 @@ def test_an_unchanged_arm_has_the_same_bytes_when_another_arm_changes(tmp_path):
     assert read["text"][0] != read["text"][1]
 
 
+def strings(of: pa.Array) -> set[str]:
+    if pa.types.is_list(of.type):
+        return strings(of.flatten())
+    if pa.types.is_struct(of.type):
+        return set().union(*map(strings, of.flatten()))
+    words = pa.types.is_string(of.type) or pa.types.is_dictionary(of.type)
+    return set(of.unique().to_pylist()) - {None} if words else set()
+
+
 def test_a_file_names_the_licence_and_holds_no_text_that_it_withholds(tmp_path):
-    answers.write(tmp_path, example(), licence="not stated", withheld=True)
+    frame = example()
+    # rows of the same text may be a cluster of that name
+    frame["cluster"] = "The text of " + frame.cluster
+    answers.write(tmp_path, frame, licence="not stated", withheld=True)
     table = pq.read_table(tmp_path / "graph.parquet")
     assert table.schema.metadata[b"licence"] == b"not stated"
     assert all(table[name].null_count == len(table) for name in answers.TEXTS)
     assert table["unit"].null_count == 0
-    assert b"adverse effect" not in (tmp_path / "graph.parquet").read_bytes()
+    said = strings(table.to_struct_array().combine_chunks())
+    assert not [text for text in said if "adverse effect" in text or "The text of" in text]
+    units = [sorted(of.groupby("cluster").unit.nunique()) for of in (frame, answers.read(tmp_path))]
+    assert units[0] == units[1]
+
+
+def test_released_files_whose_texts_are_withheld_hold_ids_and_names_alone():
+    withheld = [
+        path for path in answers.RELEASED.glob("*/*.parquet") if pq.read_schema(path).metadata[b"texts"] == b"withheld"
+    ]
+    assert withheld
+    for path in withheld:
+        table = pq.read_table(path)
+        assert all(table[name].null_count == len(table) for name in answers.TEXTS), path
+        assert all(re.fullmatch("[0-9a-f]{16}", of) for of in table["cluster"].unique().to_pylist()), path
+        # in 06 a question is its own id: these are this project's, or MedQuAD's, which may be passed on
+        of_unit = 170 if path.parent.name.startswith("06_") else 64
+        assert max(map(len, table["unit"].to_pylist())) <= of_unit, path
+        assert max(map(len, strings(table.drop_columns(["unit"]).to_struct_array().combine_chunks()))) <= 64, path
 
 
 def test_an_arm_that_is_gone_leaves_no_file_and_a_doubled_row_is_an_error(tmp_path):

@@ -6,6 +6,7 @@ A run writes them to `_build/answers`; those of the reference run are in `data/a
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
+from hashlib import sha256
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -19,7 +20,7 @@ from helpers.settings import BUILD, DATA, run_name
 BUILT = BUILD / "answers"
 RELEASED = DATA / "answers"
 
-TEXTS = ("question", "answer", "predicted", "gold")  # what a licence can forbid to pass on; the ids of items stay
+TEXTS = ("question", "answer", "predicted", "gold")  # what a licence can forbid to pass on; ids stay
 
 _STRATA = pa.list_(pa.struct([("name", pa.string()), ("value", pa.string())]))
 _ITEM = {
@@ -114,24 +115,27 @@ def write(folder: Path, frame: pd.DataFrame, *, licence: str, withheld: bool = F
     """
     if (twice := frame.duplicated(list(KEY))).any():
         raise ValueError(f"Rows of the table of answers differ in {', '.join(KEY)}; twice: {frame[twice].iloc[0].unit}")
+    if withheld:  # a cluster, too, may be named by its text
+        digests = frame.cluster.map(lambda of: sha256(of.encode()).hexdigest()[:16])
+        frame = frame.assign(**dict.fromkeys(TEXTS), cluster=digests)
     written = set()
     for arm, rows in frame.sort_values(list(KEY), kind="stable").groupby("arm", sort=True):
         path = folder / f"{re.sub(r'[^A-Za-z0-9_.-]+', '_', str(arm))}.parquet"
         metadata = {"licence": licence, "texts": "withheld" if withheld else "included"}
-        table = pa.table(_columns(rows, withheld=withheld), schema=SCHEMA.with_metadata(metadata))
+        table = pa.table(_columns(rows), schema=SCHEMA.with_metadata(metadata))
         write_table(path, table, write_page_checksum=True)
         written.add(path)
     for path in set(folder.glob("*.parquet")) - written:
         path.unlink()
 
 
-def _columns(rows: pd.DataFrame, *, withheld: bool) -> dict[str, list[Any]]:
+def _columns(rows: pd.DataFrame) -> dict[str, list[Any]]:
     columns = {name: rows[name].tolist() for name in COLUMNS}
     columns["strata"] = [sorted(of.items()) for of in columns["strata"]]
     columns["measures"] = [[(name, *of) for name, of in sorted(measures.items())] for measures in columns["measures"]]
     columns["items"] = [[vars(x) | {"strata": sorted(x.strata.items())} for x in of] for of in columns["items"]]
     columns["requests"] = [list(of) for of in columns["requests"]]
-    return columns | ({name: [None] * len(rows) for name in TEXTS} if withheld else {})
+    return columns
 
 
 def read(folder: Path, columns: Sequence[str] = COLUMNS) -> pd.DataFrame:

@@ -80,7 +80,7 @@ def paired_ratios(
 
     p = _flipped(exchanged, int(moved.sum()), value, draws)
     unseen = metrics.wilson(0.0, len(sums))[1]
-    if all((bottom == 1).all() for bottom in columns[1::2]):
+    if np.ptp(columns[1::2]) == 0:  # ratios with one and the same bottom are means
         mean = bootstrap(gain, clusters=clusters, draws=draws)
         value, low, high = mean.value, mean.low, mean.high
         unseen *= float(np.abs(gain).max()) or 1.0
