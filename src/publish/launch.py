@@ -31,7 +31,6 @@ from pathlib import Path
 if importlib.util.find_spec("helpers") is None:
     root = next((p for p in (Path.cwd(), *Path.cwd().parents) if (p / "src" / "helpers").is_dir()), None)
     if root is None:
-        os.environ.setdefault("PROFILE", "smoke")
         root, url = Path.cwd() / "medical-rag-book", os.environ.get("REPOSITORY_URL") or "{url}"
         if not root.exists() and subprocess.call(["git", "clone", "-q", "--depth=1", url, root]):
             sys.exit("Where is the project? In a cell above: %env REPOSITORY_URL=https://... Then run this one again.")
@@ -55,6 +54,8 @@ def set_up(notebook: str) -> dict[str, Any]:
         install = ["apt-get", "install", "-y", "-qq", package]
         if shutil.which("apt-get") is None or subprocess.run(install, check=False).returncode:
             raise RuntimeError(f"{package} is needed for the LLM engine. Install it: sudo {' '.join(install)}")
+    if ROOT not in (here := Path.cwd().resolve(), *here.parents):  # a clone that the cell made
+        os.environ.setdefault("PROFILE", "smoke")
     os.chdir(ROOT)
     if not (profile := os.environ.get("PROFILE")):
         return {}

@@ -202,6 +202,7 @@ class Claim(Entry):
     rule: Rule | None = None
     note: str = ""
     why_not: str = Field(default="", description="why no notebook decides it")
+    unasked: str = Field(default="", description="why the notebook that would decide it has no answers")
 
     @model_validator(mode="after")
     def _tested(self) -> Claim:

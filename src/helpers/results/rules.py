@@ -74,6 +74,9 @@ def decide(run: Run, outcomes: Outcomes, *claims: str, **facts: Any) -> figures.
         if claim.why_not:
             run.claim(claim.id, "cannot be run", claim.why_not, reason="not public")
             continue
+        if claim.unasked:
+            run.claim(claim.id, "not run", claim.unasked, reason="no answers")
+            continue
         if claim.rule is None:
             raise ValueError(f"{claim.id} declares no rule. Add one in data/published/{run.paper}.yml.")
         for kind in claim.rule.of:
