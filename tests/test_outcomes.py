@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 import math
 import re
 from collections.abc import Sequence
+from pathlib import Path
 
 import duckdb
 import numpy as np
@@ -22,6 +24,7 @@ from helpers.results.measures import binary, measure_label, unit
 from helpers.results.outcomes import Outcomes
 from helpers.results.published import published
 from helpers.results.requests import StoreError
+from helpers.settings import DATA
 from papers.biomedrag.study import counted, gain
 from papers.side_effects.corpus import Question, said
 
@@ -298,6 +301,13 @@ def test_a_file_names_the_licence_and_holds_no_text_that_it_withholds(tmp_path):
     assert not [text for text in said if "adverse effect" in text or "The text of" in text]
     units = [sorted(of.groupby("cluster").unit.nunique()) for of in (frame, answers.read(tmp_path))]
     assert units[0] == units[1]
+
+
+@pytest.mark.parametrize("record", sorted((DATA / "results").glob("laptop*/*.json")), ids=lambda path: str(path)[-50:])
+def test_every_arm_that_the_references_run_left_is_released(record):
+    left = [Path(name) for name in json.loads(record.read_text("utf-8"))["files"] if name.endswith(".parquet")]
+    folder = answers.RELEASED / answers.released(record.stem, record.parent.name)
+    assert {path.name for path in folder.glob("*.parquet")} == {path.name for path in left}
 
 
 def test_released_files_whose_texts_are_withheld_hold_ids_and_names_alone():

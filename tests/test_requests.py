@@ -129,11 +129,22 @@ def test_what_is_no_database_is_set_aside(tmp_path):
     folder = tmp_path / "store"
     folder.mkdir()
     (folder / "requests.sqlite").write_bytes(b"not a database" * 100)
-    with pytest.warns(UserWarning, match="Set aside"):
-        store = Store(folder)
+    write(tmp_path / "released" / "nb" / "step.parquet", [row("b")])
+    with pytest.warns(UserWarning, match=r"Set aside as .*The reference's .* again.* make import-requests FILES="):
+        store = Store(folder, tmp_path / "released")
     store.put([row("a")])
-    assert row("a").key in store.get([row("a").key])
+    assert {row("a").key, row("b").key} == store.get().keys()
     assert list(tmp_path.glob("store.corrupt-*"))
+
+
+def test_where_the_references_requests_are_missing_a_warning_says_how_to_restore_them(tmp_path):
+    released = tmp_path / "data" / "requests"
+    with pytest.warns(UserWarning, match=f"git checkout -- {released}"):
+        assert Store(tmp_path / "store", released).rows() == []
+    write(released / "nb" / "step.parquet", [row("a")])
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert Store(tmp_path / "store", released).rows() == [row("a")]
 
 
 def test_a_store_that_cannot_be_opened_stops_no_run(tmp_path):

@@ -118,12 +118,11 @@ def write(folder: Path, frame: pd.DataFrame, *, licence: str, withheld: bool = F
     if withheld:  # a cluster, too, may be named by its text
         digests = frame.cluster.map(lambda of: sha256(of.encode()).hexdigest()[:16])
         frame = frame.assign(**dict.fromkeys(TEXTS), cluster=digests)
+    schema = SCHEMA.with_metadata({"licence": licence, "texts": "withheld" if withheld else "included"})
     written = set()
     for arm, rows in frame.sort_values(list(KEY), kind="stable").groupby("arm", sort=True):
         path = folder / f"{re.sub(r'[^A-Za-z0-9_.-]+', '_', str(arm))}.parquet"
-        metadata = {"licence": licence, "texts": "withheld" if withheld else "included"}
-        table = pa.table(_columns(rows), schema=SCHEMA.with_metadata(metadata))
-        write_table(path, table, write_page_checksum=True)
+        write_table(path, pa.table(_columns(rows), schema=schema), write_page_checksum=True)
         written.add(path)
     for path in set(folder.glob("*.parquet")) - written:
         path.unlink()
@@ -134,8 +133,7 @@ def _columns(rows: pd.DataFrame) -> dict[str, list[Any]]:
     columns["strata"] = [sorted(of.items()) for of in columns["strata"]]
     columns["measures"] = [[(name, *of) for name, of in sorted(measures.items())] for measures in columns["measures"]]
     columns["items"] = [[vars(x) | {"strata": sorted(x.strata.items())} for x in of] for of in columns["items"]]
-    columns["requests"] = [list(of) for of in columns["requests"]]
-    return columns
+    return columns | {"requests": [list(of) for of in columns["requests"]]}
 
 
 def read(folder: Path, columns: Sequence[str] = COLUMNS) -> pd.DataFrame:

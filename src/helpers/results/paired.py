@@ -88,10 +88,8 @@ def paired_ratios(
         low, high = metrics.percentiles(value, difference(metrics.resampled(sums, draws)))
     # an end of exactly 0 says that so few rows differ that some draws hold none of them: what was not seen in so many
     # units may still be there, as often as Wilson's interval allows
-    if low == 0 or not moved.any():
-        low = min(low, value - unseen)
-    if high == 0 or not moved.any():
-        high = max(high, value + unseen)
+    low = min(low, value - unseen) if low == 0 or not moved.any() else low
+    high = max(high, value + unseen) if high == 0 or not moved.any() else high
     name = "paired randomisation" if clusters is None else "paired randomisation by cluster"
     return Paired(name, len(gain), int((gain > 0).sum()), int((gain < 0).sum()), value, low, high, p)
 

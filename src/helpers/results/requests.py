@@ -126,12 +126,15 @@ class Store:
                 # the low byte is the kind of error, the rest says more of it
                 if getattr(error, "sqlite_errorcode", 0) & 0xFF not in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
                     raise
-                aside = folder.with_name(f"{folder.name}.corrupt-{time.strftime('%Y%m%dT%H%M%S')}")
-                folder.rename(aside)
+                aside = folder.rename(folder.with_name(f"{folder.name}.corrupt-{time.strftime('%Y%m%dT%H%M%S')}"))
                 folder.mkdir()
-                self._warn(f"The stored requests were no database ({error}). Set aside as {aside}; starting anew.")
+                mend = "The reference's replies are taken in again, " if released else ""
+                mend += "others are asked again, unless you exported them: make import-requests FILES=requests.parquet"
+                self._warn(f"The stored requests were no database ({error}). Set aside as {aside}. {mend}")
                 self._db = _opened(folder / "requests.sqlite")
         others = sorted(released.glob("*/*.parquet")) if released else []
+        if released and not others:
+            self._warn(f"{released} has no requests, so models are asked. Restore it: git checkout -- {released}")
         for file in (*others, *sorted(folder.glob("tasks/*/requests.sqlite"))):
             mark = ("/".join(file.parts[-2:]), hashlib.sha256(file.read_bytes()).hexdigest())
             with self._harmless("read"):
@@ -229,8 +232,7 @@ def _opened(path: Path | str) -> sqlite3.Connection:
 def write(path: Path, rows: Iterable[Row], *, prompts: bool = True) -> None:
     """Write rows as Parquet, by key; rows of declared weights, which hold on this machine alone, are left out."""
     shared = sorted((r.sealed(prompt=prompts) for r in rows if DECLARED not in r.weights), key=lambda r: r.key)
-    table = pa.table({name: [getattr(row, name) for row in shared] for name in COLUMNS}, schema=SCHEMA)
-    write_table(path, table)
+    write_table(path, pa.table({name: [getattr(row, name) for row in shared] for name in COLUMNS}, schema=SCHEMA))
 
 
 def read(path: Path) -> list[Row]:
