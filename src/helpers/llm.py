@@ -297,18 +297,22 @@ class LLM:
                 raise
 
     @property
+    def _embedded(self) -> str:
+        """The embedded engine with its version, which is known once it is installed; empty for another server."""
+        return f"{self.endpoint.engine} {self.endpoint.version}" if self._start and self.endpoint.version else ""
+
+    @property
     def usage(self) -> Usage:
         """What was asked so far; the samples of stored requests, of all steps together, are asked again first."""
-        embedded = f"{self.endpoint.engine} {self.endpoint.version}" if self._start else ""
-        if self._store and embedded:
-            self._same |= self._store.checks(self._sample.keys() - self._same, embedded)
+        if self._store and self._embedded:
+            self._same |= self._store.checks(self._sample.keys() - self._same, self._embedded)
         try:
             if left := [key for key in self._sample if key not in self._same]:
                 _ = self._client
                 new = self._at_once(lambda key: self._sample[key][1](key), left, "stored requests, asked again")
                 self._same |= new
-                if self._store and embedded:
-                    self._store.put_checks(new, embedded)
+                if self._store and self._embedded:
+                    self._store.put_checks(new, self._embedded)
         except (LlmError, ServiceError, EngineError) as error:
             warnings.warn(f"No stored request is asked again: {error}", stacklevel=2)
         self._usage.checked = Counter(self._sample[key][0] for key in self._same)

@@ -73,13 +73,11 @@ def decide(run: Run, outcomes: Outcomes, *claims: str, **facts: Any) -> figures.
     for claim in decided:
         if claim.why_not:
             run.claim(claim.id, "cannot be run", claim.why_not, reason="not public")
-            continue
-        if claim.unasked:
+        elif claim.unasked:
             run.claim(claim.id, "not run", claim.unasked, reason="no answers")
-            continue
-        if claim.rule is None:
+        elif claim.rule is None:
             raise ValueError(f"{claim.id} declares no rule. Add one in data/published/{run.paper}.yml.")
-        for kind in claim.rule.of:
+        for kind in claim.rule.of if claim.rule and not claim.why_not else ():
             decision = evaluate(claim.rule, outcomes, kind, paper=run.paper, facts=facts)
             rule = claim.rule.words(outcomes.label)
             run.claim(claim.id, test=rule, kind=kind, **vars(decision))

@@ -49,11 +49,12 @@ def beside(run: Run, out: Outcomes, words: Sequence[int], caption: str) -> figur
 
 def report_reasons(run: Run) -> None:
     """Say why Table 4, Figure 3, and Figure 2 on GIT and GIT-RE have no rerun."""
-    why = "Printed for LLaMA2 13B, fine-tuned anew for each variant; this notebook prompts one model."
     ours = tuple(f"biomedrag.{place}." for place in ("table4", "figure3", "figure2.git", "figure2.git_re"))
     for number in run.printed.numbers:
         if number.id.startswith(ours) and not number.why_no_rerun:
-            run.not_run(number.id, why)
+            run.not_run(
+                number.id, "Printed for LLaMA2 13B, fine-tuned anew for each variant; here one model is prompted."
+            )
 
 
 def summary(out: Outcomes, counts: Sequence[int]) -> str:
