@@ -216,10 +216,9 @@ class LLM:
     @property
     def answerer(self) -> tuple[str, str]:
         """Engine and version whose replies were used; the reference's are named as such."""
-        of = self.endpoint
+        of, rest = self.endpoint, "of some steps" if len(self._weights) > 1 else "asked again"
         if self._lent not in self._weights:
             return of.engine, of.version
-        rest = "of some steps" if len(self._weights) > 1 else "asked again"
         return "vllm", f"({of.reference}), the reference's replies; those {rest} are of {of.engine} {of.version}"
 
     def _many(

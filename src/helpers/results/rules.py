@@ -75,12 +75,12 @@ def decide(run: Run, outcomes: Outcomes, *claims: str, **facts: Any) -> figures.
             run.claim(claim.id, "cannot be run", claim.why_not, reason="not public")
         elif claim.unasked:
             run.claim(claim.id, "not run", claim.unasked, reason="no answers")
-        elif claim.rule is None:
+        elif rule := claim.rule:
+            for kind in rule.of:
+                decision = evaluate(rule, outcomes, kind, paper=run.paper, facts=facts)
+                run.claim(claim.id, test=rule.words(outcomes.label), kind=kind, **vars(decision))
+        else:
             raise ValueError(f"{claim.id} declares no rule. Add one in data/published/{run.paper}.yml.")
-        for kind in claim.rule.of if claim.rule and not claim.why_not else ():
-            decision = evaluate(claim.rule, outcomes, kind, paper=run.paper, facts=facts)
-            rule = claim.rule.words(outcomes.label)
-            run.claim(claim.id, test=rule, kind=kind, **vars(decision))
     return findings(decided, run.claims, sample=run.sample)
 
 

@@ -52,9 +52,7 @@ def report_reasons(run: Run) -> None:
     ours = tuple(f"biomedrag.{place}." for place in ("table4", "figure3", "figure2.git", "figure2.git_re"))
     for number in run.printed.numbers:
         if number.id.startswith(ours) and not number.why_no_rerun:
-            run.not_run(
-                number.id, "Printed for LLaMA2 13B, fine-tuned anew for each variant; here one model is prompted."
-            )
+            run.not_run(number.id, "Printed for LLaMA2 13B, fine-tuned for each variant; here one model is prompted.")
 
 
 def summary(out: Outcomes, counts: Sequence[int]) -> str:
