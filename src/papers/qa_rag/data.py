@@ -135,10 +135,9 @@ def load(data: str = "auto") -> Data:
     questions = read_questions(files[PAIRS].path)
     contexts = {arm: read_contexts(files[name].path) for arm, name in CONTEXTS.items()}
     corpus = corpus_of(context for rankings in contexts.values() for of in rankings.values() for context in of)
-    test = tuple(
-        replace(q, strata={OWN: "removed by the authors' rule" if own_documents(q, corpus) else "not recognised"})
-        for q in match(list(contexts["qa_rag"]), questions)
-    )
+    told = {True: "removed by the authors' rule", False: "not recognised"}
+    test = match(list(contexts["qa_rag"]), questions)
+    test = tuple(replace(q, strata={OWN: told[bool(own_documents(q, corpus))]}) for q in test)
     place = {(passage.document, passage.text): passage.id for passage in corpus.passages}
     asked = dict(zip(contexts["qa_rag"], test, strict=True))
     released = {
