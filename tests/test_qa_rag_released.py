@@ -248,7 +248,7 @@ def test_both_tracks_help_only_if_precision_and_recall_gain() -> None:
 def test_the_printed_tables_decide_what_they_say() -> None:
     assert decided("same_order", []).verdict == "agrees"
     worst = decided("question_is_worst", [])
-    assert worst.verdict == "undecided"
+    assert worst.verdict == "cannot be run"
     assert "precision: question 0.556, then multiquery 0.564; recall: multiquery 0.269, then question 0.27" in worst.why
 
 
