@@ -258,7 +258,7 @@ test-faults: $(READY) ## kill, fill, damage and misuse a small project: make tes
 # other servers' and the book's while the LLM is asked.
 test: $(READY) ## everything: unit and property tests, the smoke profile end to end, the book in a browser
 	@$(MAKE) --no-print-directory -j2 test-fast setup WITH_BROWSER=1
-	@$(call with-services,$(MAKE) --no-print-directory -j2 test-llm test-servers test-book test-batch)
+	@$(call with-services,$(MAKE) --no-print-directory -j2 test-llm test-servers test-book)
 
 bench: $(READY) ## measure speed side by side with the naive way and with the engine's own rate
 	@$(call with-services,$(VENV)/bin/python -m pytest -q -s -m bench tests/bench)
