@@ -523,8 +523,8 @@ def test_every_contradiction_names_its_numbers_and_its_sums_are_right(run: Run) 
     printed = published.published("drug_interactions")
     of = {n.id.removeprefix("drug_interactions."): n.value for n in printed.numbers}
     shown = rules.disagreements(run).html
-    assert shown.count("<tr") == len(printed.contradictions) + 1 >= 11
-    assert "89.4%" in shown.partition("printed numbers at odds")[2]
+    assert shown.count("<li>") == len(printed.contradictions) >= 10
+    assert "89.4%" in shown.partition("Printed numbers at odds")[2]
     once = of["table1.interacts_with"] / 2 + of["table1.causes_side_effect"]
     rating = of["text.rating_of_five"]
     sums = {

@@ -42,7 +42,7 @@ from helpers.results.metrics import proportion
 from helpers.results.outcomes import Outcomes
 from helpers.results.requests import Store
 from papers.across_papers.questions import Asked
-from papers.qa_rag import ask as ask_documents
+from papers.qa_rag import ask as ask_documents, judge
 from papers.qa_rag.answers import Excerpt, Given
 from papers.qa_rag.data import Passage
 from papers.side_effects import ask as ask_graph
@@ -184,6 +184,12 @@ def disagreements(text: str) -> str:
     return rules.disagreements(run).html
 
 
+def of_a_judge(text: str) -> str:
+    run = record.start(notebook="16_qarag_retrieval", paper="qa_rag", profile="smoke", parameters={})
+    run.printed = run.printed.model_copy(update={"numbers": ()})
+    return judge.report(run, Outcomes([]), {"precision": text, "recall": text}, text, text).html
+
+
 def dots(text: str) -> str:
     # under the project's own names: a longer one leaves the axis fewer numbers, which is no fault
     return Outcomes(outcomes(text).frame, draws=100).dots(["accuracy"], text).html
@@ -249,6 +255,7 @@ DIRECT: dict[str, Callable[[str], str]] = {
     "publish.pieces.digits": pieces.digits,
     "publish.pieces.link_to": lambda text: pieces.link_to("01_x", text),
     "qa_rag.ask.show": from_documents,
+    "qa_rag.judge.report": of_a_judge,
     "side_effects.ask.show": from_graph,
 }
 OF_A_RECORD = {

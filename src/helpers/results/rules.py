@@ -12,8 +12,6 @@ from itertools import product
 from statistics import NormalDist
 from typing import Any, Final
 
-import pandas as pd
-
 from helpers.results import figures
 from helpers.results.markup import Markup
 from helpers.results.measures import measure_label, unit
@@ -40,16 +38,16 @@ Judge = Callable[[Interval], Tested]
 
 
 def disagreements(run: Run) -> figures.Html:
-    """Where the run's paper disagrees with itself or with its release, from `data/published`, as a table."""
-    at_odds = any(c.numbers for c in run.printed.contradictions)
-    rows = []
+    """Where the run's paper disagrees with itself or with its release, from `data/published`: a line each, folded."""
+    line, lines = Markup("<li><details><summary>{}</summary>{}</details></li>"), []
     for c in run.printed.contradictions:
-        first, *others = (f"{place.what} ({place.where})" for place in c.says)
-        rows.append({"about": c.about, "one place": first, "another place": "; ".join(others)})
-        if at_odds:
-            numbers = dict.fromkeys(run.printed.number(id).printed for id in c.numbers)
-            rows[-1]["printed numbers at odds"] = ", ".join(numbers)
-    return figures.table(pd.DataFrame(rows), "Statements that do not go together")
+        told = [f"{place.what} ({place.where})" for place in c.says]
+        if numbers := dict.fromkeys(run.printed.number(id).printed for id in c.numbers):
+            told.append(f"Printed numbers at odds: {', '.join(numbers)}.")
+        lines.append(line.format(c.about, Markup("").join(Markup("<p>{}</p>").format(text) for text in told)))
+    head = Markup('<p class="rag-lead">Statements that do not go together</p><ul class="rag-folded {}">{}</ul>')
+    shown = head.format(figures.NO_MATH, Markup("").join(lines))
+    return figures.Html(str(shown), "\n".join(text.striptags() for text in lines))
 
 
 @dataclass(frozen=True)
