@@ -46,7 +46,7 @@ export JUPYTER_PREFER_ENV_PATH := 1
 export OMP_NUM_THREADS ?= $(shell cores=$$(nproc 2>/dev/null || sysctl -n hw.ncpu); n=$$((2 * cores / $(JOBS))); \
   echo $$((n > cores ? cores : n > 0 ? n : 1)))
 
-.PHONY: answers audit rehearse models compare trec harness requests graph-files import-answers export-requests import-requests help setup doctor data services start stop status reproduce notebooks notebook book pdf serve lab test test-fast test-interop test-llm test-batch test-servers test-neo4j test-book test-faults lint \
+.PHONY: answers audit rehearse models compare trec harness requests graph-files import-answers export-requests import-requests help setup doctor data services start stop status reproduce notebooks notebook book pdf serve lab test test-fast test-interop test-llm test-slow test-servers test-neo4j test-book test-faults lint \
         bench reference new-experiment scoreboard paraphrases lock clean force
 
 help: ## this list
@@ -225,11 +225,11 @@ lint: $(READY) ## ruff and mypy
 test-fast: lint ## the tests that start no server and no browser
 	@$(VENV)/bin/python -m pytest -q -n auto --dist worksteal -m "not engine and not book and not bench"
 test-llm: $(READY) ## the tests that ask the LLM, and the smoke profile end to end
-	@$(VENV)/bin/python -m pytest -q -m "engine and llm" $$(grep -l mark.engine tests/*.py | grep -v test_batch)
-test-batch: $(READY) ## requests that leave as batch files and come back, by the small LLM
-	@$(VENV)/bin/python -m pytest -q -m "engine and llm" tests/test_batch.py
+	@$(VENV)/bin/python -m pytest -q -m "engine and llm and not slow" $$(grep -l mark.engine tests/*.py)
+test-slow: $(READY) ## batch files, LoRA by itself, and the smoke profile replayed from stored replies
+	@$(call with-services,$(VENV)/bin/python -m pytest -q -m slow $$(grep -l mark.slow tests/*.py))
 test-servers: $(READY) ## the other tests that start a server: graphs, training, what dies and is restarted
-	@$(VENV)/bin/python -m pytest -q -m "engine and not llm" $$(grep -l mark.engine tests/*.py)
+	@$(VENV)/bin/python -m pytest -q -m "engine and not llm and not slow" $$(grep -l mark.engine tests/*.py)
 # where there is one: a script that starts a Neo4j of its own, says how to reach it, and stops it
 NEO4J := ../shared/neo4j/neo4j
 test-neo4j: $(READY) ## the tests of graphs on a real Neo4j: an empty database at NEO4J_URI

@@ -144,6 +144,7 @@ def steps(asked: LLM) -> list[list[str]]:
 
 
 @pytest.mark.engine
+@pytest.mark.slow
 @pytest.mark.skipif(engine_install.choose_engine(SMALL_MODEL)[0] != "vllm", reason="llama.cpp has no batches")
 def test_a_notebook_that_vllms_batches_answer_says_what_a_server_makes_it_say(project, run_in, small_llm):
     with_demo(project)

@@ -104,6 +104,7 @@ def test_another_setting_makes_another_adapter_and_leaving_it_out_none(trained_i
 
 
 @pytest.mark.engine
+@pytest.mark.slow
 @VLLM
 def test_dropout_reaches_the_training(engine, tmp_path):
     pairs = [(QUESTION, ANSWER)]
@@ -121,6 +122,7 @@ def test_another_default_makes_another_adapter(trained_in, monkeypatch):
 
 
 @pytest.mark.engine
+@pytest.mark.slow
 def test_what_was_trained_is_answered_and_kept(tmp_path, monkeypatch, caplog):
     monkeypatch.setattr(lora, "ADAPTERS", tmp_path)
     pairs = [(QUESTION, ANSWER)] * 2

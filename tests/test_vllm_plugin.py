@@ -52,6 +52,7 @@ def compared(slots: list[int]) -> dict:
 
 
 @pytest.mark.engine
+@pytest.mark.slow
 def test_two_adapters_are_applied_as_vllm_applies_them_and_a_request_without_one_is_left_alone() -> None:
     if not engine_install.installed("vllm"):
         pytest.skip("vLLM is not installed here")
