@@ -46,7 +46,7 @@ export JUPYTER_PREFER_ENV_PATH := 1
 export OMP_NUM_THREADS ?= $(shell cores=$$(nproc 2>/dev/null || sysctl -n hw.ncpu); n=$$((2 * cores / $(JOBS))); \
   echo $$((n > cores ? cores : n > 0 ? n : 1)))
 
-.PHONY: answers audit rehearse models compare trec harness requests graph-files import-answers export-requests import-requests help setup doctor data services start stop status reproduce notebooks notebook book pdf serve lab test test-fast test-interop test-llm test-slow test-servers test-neo4j test-book test-faults lint \
+.PHONY: answers audit rehearse models compare trec harness requests graph-files import-answers export-requests import-requests help setup doctor data services start stop status reproduce notebooks notebook book pdf serve lab test test-fast test-interop test-smoke test-llm test-slow test-servers test-neo4j test-book test-faults lint \
         bench reference new-experiment scoreboard paraphrases lock clean force
 
 help: ## this list
@@ -224,8 +224,10 @@ lint: $(READY) ## ruff and mypy
 
 test-fast: lint ## the tests that start no server and no browser
 	@$(VENV)/bin/python -m pytest -q -n auto --dist worksteal -m "not engine and not book and not bench"
-test-llm: $(READY) ## the tests that ask the LLM, and the smoke profile end to end
-	@$(VENV)/bin/python -m pytest -q -m "engine and llm and not slow" $$(grep -l mark.engine tests/*.py)
+test-smoke: $(READY) ## the smoke profile end to end
+	@$(VENV)/bin/python -m pytest -q -m "not slow" tests/test_smoke.py
+test-llm: $(READY) ## the other tests that ask the LLM
+	@$(VENV)/bin/python -m pytest -q -m "engine and llm and not slow" $$(grep -l mark.engine tests/*.py | grep -v test_smoke)
 test-slow: $(READY) ## batch files, LoRA by itself, and the smoke profile replayed from stored replies
 	@$(call with-services,$(VENV)/bin/python -m pytest -q -m slow $$(grep -l mark.slow tests/*.py))
 test-servers: $(READY) ## the other tests that start a server: graphs, training, what dies and is restarted
@@ -255,10 +257,10 @@ test-faults: $(READY) ## kill, fill, damage and misuse a small project: make tes
 	@SEED="$(SEED)" TRIAL="$(TRIAL)" $(PY) tests/faults
 
 # Two at a time, for they take the processor from each other: the fast tests while engine and weights are fetched; the
-# other servers' and the book's while the LLM is asked.
+# others beside the smoke profile, which takes as long as they do.
 test: $(READY) ## everything: unit and property tests, the smoke profile end to end, the book in a browser
 	@$(MAKE) --no-print-directory -j2 test-fast setup WITH_BROWSER=1
-	@$(call with-services,$(MAKE) --no-print-directory -j2 test-llm test-servers test-book)
+	@$(call with-services,$(MAKE) --no-print-directory -j2 test-smoke test-servers test-llm test-book)
 
 bench: $(READY) ## measure speed side by side with the naive way and with the engine's own rate
 	@$(call with-services,$(VENV)/bin/python -m pytest -q -s -m bench tests/bench)
