@@ -223,12 +223,12 @@ lint: $(READY) ## ruff and mypy
 	@$(VENV)/bin/ruff check -q . && $(VENV)/bin/ruff format -q --check . && $(VENV)/bin/mypy
 
 test-fast: lint ## the tests that start no server and no browser
-	@$(VENV)/bin/python -m pytest -q -n auto --dist worksteal -m "not engine and not book and not bench"
+	@$(VENV)/bin/python -m pytest -q -n auto --dist worksteal -m "not engine and not book and not bench and not slow"
 test-smoke: $(READY) ## the smoke profile end to end
 	@$(VENV)/bin/python -m pytest -q -m "not slow" tests/test_smoke.py
 test-llm: $(READY) ## the other tests that ask the LLM
 	@$(VENV)/bin/python -m pytest -q -m "engine and llm and not slow" $$(grep -l mark.engine tests/*.py | grep -v test_smoke)
-test-slow: $(READY) ## batch files, LoRA by itself, and the smoke profile replayed from stored replies
+test-slow: $(READY) ## batch files, LoRA by itself, faults, and the smoke profile replayed from stored replies
 	@$(call with-services,$(VENV)/bin/python -m pytest -q -m slow $$(grep -l mark.slow tests/*.py))
 test-servers: $(READY) ## the other tests that start a server: graphs, training, what dies and is restarted
 	@$(VENV)/bin/python -m pytest -q -m "engine and not llm and not slow" $$(grep -l mark.engine tests/*.py)
@@ -242,7 +242,7 @@ test-neo4j: $(READY) ## the tests of graphs on a real Neo4j: an empty database a
 	 $(VENV)/bin/python -m pytest -q -m "engine and not llm" $$(grep -l graph_server tests/*.py) \
 	   && $(VENV)/bin/python -m pytest -q tests/test_own.py tests/test_smoke.py -k graph_server
 test-book: $(READY) ## the tests of the book in a browser
-	@$(VENV)/bin/python -m pytest -q -m book $$(grep -l mark.book tests/*.py)
+	@$(VENV)/bin/python -m pytest -q -m "book and not slow" $$(grep -l mark.book tests/*.py)
 
 # Other programs that read the project's files pin too much to share its environment. The lock is complete, and pip takes an
 # extra (typepy[datetime]) for a requirement without a hash: so without dependencies.

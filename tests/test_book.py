@@ -283,6 +283,7 @@ def test_a_built_site_is_searched_for_what_a_reader_would_trip_over(tmp_path: Pa
 
 
 @pytest.mark.book
+@pytest.mark.slow
 def test_a_project_where_no_run_went_well_has_a_book_that_says_so(empty: Project) -> None:
     broken = notebook()
     broken["cells"][2]["outputs"] = [{"output_type": "error", "ename": "OSError", "evalue": "full", "traceback": []}]
@@ -300,6 +301,7 @@ def test_a_project_where_no_run_went_well_has_a_book_that_says_so(empty: Project
 
 
 @pytest.mark.book
+@pytest.mark.slow
 def test_your_own_run_takes_the_references_place(empty: Project) -> None:
     empty.keep_reference()
     empty.run("laptop", sample=False, right=10)
@@ -395,6 +397,7 @@ def test_a_notebook_without_a_place_in_the_contents_is_an_error(empty: Project) 
 
 
 @pytest.mark.book
+@pytest.mark.slow
 def test_the_same_runs_give_the_same_book(project: Project) -> None:
     before = {path: path.read_bytes() for path in project.site.rglob("*.html")}
     project.build()

@@ -23,6 +23,7 @@ def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Undisturbe
     yield Undisturbed(tmp_path_factory.mktemp("undisturbed"))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("trial", [pytest.param(trial, id=trial.id) for trial in EVERY if trial.fast])
 def test_a_fault_is_survived(trial: Trial, undisturbed: Undisturbed) -> None:
     outcome, why = attempt(trial, seed=1, undisturbed=undisturbed)
