@@ -258,7 +258,7 @@ test-faults: $(READY) ## kill, fill, damage and misuse a small project: make tes
 
 # Two at a time, for they take the processor from each other: the fast tests while engine and weights are fetched; the
 # others beside the smoke profile, which takes as long as they do.
-test: $(READY) ## everything: unit and property tests, the smoke profile end to end, the book in a browser
+test: $(READY) ## unit and property tests, the smoke profile end to end, the book in a browser; but for test-slow
 	@$(MAKE) --no-print-directory -j2 test-fast setup WITH_BROWSER=1
 	@$(call with-services,$(MAKE) --no-print-directory -j2 test-smoke test-servers test-llm test-book)
 

@@ -450,6 +450,7 @@ def test_an_engine_with_the_same_file_takes_the_references_replies_of_a_whole_st
         own = dataclasses.replace(vllm, base_url=url, engine="llamacpp", precision="gguf", reference="int8")
         here = LLM(own, folder=tmp_path)
         assert {reply.text for reply in here.chat_many(prompts, max_tokens=5, label="known")} == {"YES"}
+        here.ask_again()
         assert (here.usage.checked, here.usage.same) == ({"known": 3}, 0)
         assert "the reference's replies" in " ".join(here.answerer)
         one_more = [*prompts, ask("another")]
@@ -497,12 +498,12 @@ def test_a_check_asks_a_sample_of_each_step_again_and_counts_equal_replies(tmp_p
         first.chat_many(prompts, max_tokens=5, label="one")
         first.chat_many(prompts, max_tokens=5, label="one")
         first.chat_many(prompts[30:33], max_tokens=5, label="two")
-        _ = first.usage
+        first.ask_again()
     assert (first.usage.checked, first.usage.same) == ({"one": 10, "two": 3}, 13)
     with server(200, completion("NO")) as url:
         second = client(url, tmp_path)
         replies = second.chat_many(prompts, max_tokens=5)
-        _ = second.usage
+        second.ask_again()
     assert (sum(second.usage.checked.values()), second.usage.same) == (10, 0)
     assert {reply.text for reply in replies} == {"YES"}, "what was asked again enters no score"
     answers("stored")
@@ -520,7 +521,8 @@ def test_without_a_server_stored_replies_are_used_unchecked(tmp_path, answers):
     model = LLM(dataclasses.replace(client(url).endpoint, base_url=""), folder=tmp_path, start=start)
     assert [reply.text for reply in model.chat_many([ask("a")], max_tokens=5)] == ["YES"]
     with pytest.warns(match="no engine here"):
-        assert not model.usage.checked
+        model.ask_again()
+    assert not model.usage.checked
 
 
 def test_a_request_is_asked_again_once_on_a_machine_whichever_notebooks_and_steps_need_it(tmp_path, answers):
@@ -531,10 +533,12 @@ def test_a_request_is_asked_again_once_on_a_machine_whichever_notebooks_and_step
         for label in ("queries", "the same queries in a later notebook"):
             model = LLM(endpoint, folder=tmp_path, start=lambda: endpoint)
             model.chat_many(prompts, max_tokens=5, label=label)
+            model.ask_again()
             assert (model.usage.checked, model.usage.same) == ({label: 10}, 10)
     asked = requests.Store(tmp_path)
     gone = LLM(dataclasses.replace(endpoint, base_url="http://127.0.0.1:9"), folder=tmp_path, start=lambda: endpoint)
     gone.chat_many(prompts[::-1], max_tokens=5, label="a third")
+    gone.ask_again()
     assert gone.usage.checked == {"a third": 10}, "no server is needed"
     assert len(asked.checks([r.key for r in asked.rows()], f"{endpoint.engine} 1.0")) == 10
 

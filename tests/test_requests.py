@@ -75,6 +75,16 @@ def test_what_is_put_is_found_again_by_another_process_of_the_store(tmp_path):
     assert len(Store(tmp_path).rows()) == 1200
 
 
+def test_a_reply_that_is_replaced_is_no_longer_checked(tmp_path):
+    store = Store(tmp_path)
+    store.put([row("a"), row("b")])
+    store.put_checks({row("a").key: True, row("b").key: False}, "vllm 1")
+    store.put([row("b", "NO")])
+    keys = [row("a").key, row("b").key]
+    assert store.checks(keys, "vllm 1") == {row("a").key: True}
+    assert not store.checks(keys, "vllm 2")
+
+
 def test_no_flipped_byte_makes_one_request_return_another_reply(tmp_path):
     rows = [row(f"question {i}", f"answer {i}") for i in range(40)]
     Store(tmp_path).put(rows)

@@ -29,8 +29,8 @@ from helpers.services import LlmEndpoint, ServiceError, is_loopback, llm_endpoin
 from helpers.settings import settings
 
 T = TypeVar("T")
-MOST_CHECKED = 10  # stored requests of each step that `ANSWERS=check` asks again
-CHECKED = {"llamacpp": 3}  # it reads prompts at a third of vLLM's rate
+CHECKED = 10  # stored requests of each step that `ANSWERS=check` asks again
+CHECKED_BY = {"llamacpp": 3}  # it reads prompts at a third of vLLM's rate
 CLOSE = 0.05
 """Log-likelihoods of one text are equal if they differ by less, relatively; batches alter the order of sums."""
 
@@ -58,7 +58,7 @@ class LLM:
         """Open the store of requests; the server is not asked yet."""
         self.endpoint = endpoint
         self.concurrency = concurrency or settings().llm_concurrency or endpoint.concurrency
-        self._usage = Usage()
+        self.usage = Usage()
         self._sample: dict[str, tuple[str, Callable[[str], bool]]] = {}  # the step, and what compares a new reply
         self._same: dict[str, bool] = {}  # of the sample, whether the new reply was the stored one
         self._weights: set[str] = set()  # whose replies were used
@@ -274,12 +274,10 @@ class LLM:
             answers |= self._at_once(ask_and_store, missing, label)
             waited = time.perf_counter() - start
         with self._lock:
-            self._usage.count(answers, waited, label, self.concurrency)
+            self.usage.count(answers, waited, label, self.concurrency)
             self._weights.add(weights)
             if able and mode == "check":
-                room = CHECKED.get(endpoint.engine, MOST_CHECKED) - [of for of, *_ in self._sample.values()].count(
-                    label
-                )
+                room = CHECKED_BY.get(endpoint.engine, CHECKED) - [of for of, *_ in self._sample.values()].count(label)
                 # the first of digests are a random sample, the same in each run and for each step that asks them
                 sample = sorted(stored - self._sample.keys())[: max(0, room)]
                 self._sample |= {key: (label, lambda key: _same(answers[key], ask(key))) for key in sample}
@@ -300,9 +298,11 @@ class LLM:
         """The embedded engine with its version, which is known once it is installed; empty for another server."""
         return f"{self.endpoint.engine} {self.endpoint.version}" if self._start and self.endpoint.version else ""
 
-    @property
-    def usage(self) -> Usage:
-        """What was asked so far; the samples of stored requests, of all steps together, are asked again first."""
+    def ask_again(self) -> None:
+        """Ask the samples of stored requests again, those of all steps at once, and count equal replies.
+
+        What the embedded engine was asked again before, on this machine, is not asked once more.
+        """
         if self._store and self._embedded:
             self._same |= self._store.checks(self._sample.keys() - self._same, self._embedded)
         try:
@@ -314,9 +314,8 @@ class LLM:
                     self._store.put_checks(new, self._embedded)
         except (LlmError, ServiceError, EngineError) as error:
             warnings.warn(f"No stored request is asked again: {error}", stacklevel=2)
-        self._usage.checked = Counter(self._sample[key][0] for key in self._same)
-        self._usage.same = sum(self._same.values())
-        return self._usage
+        self.usage.checked = Counter(self._sample[key][0] for key in self._same)
+        self.usage.same = sum(self._same.values())
 
 
 def _same(stored: Answer, again: Answer) -> bool:

@@ -115,6 +115,7 @@ class Run:
             self.model(of.model, of.model_sha256, engine, version, role)
             if llm not in self._counted:
                 self._counted.append(llm)
+                llm.ask_again()
                 self.asked(llm.usage, f"requests to {of.model}")
         else:
             self.model(of.engine, "", "graph", of.version, role)

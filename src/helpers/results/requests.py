@@ -159,9 +159,10 @@ class Store:
         return sorted(self.get().values(), key=lambda row: row.key)
 
     def put(self, rows: Sequence[Row]) -> None:
-        """Store rows, replacing those of the same key."""
+        """Store rows, replacing those of the same key, whose checks were of another reply."""
         with self._harmless("written"), self._lock, self._db:
             self._db.executemany(_INSERT, [astuple(row.sealed()) for row in rows])
+            self._db.executemany("DELETE FROM checks WHERE key = ?", [(row.key,) for row in rows])
 
     def checks(self, keys: Iterable[str], engine: str) -> dict[str, bool]:
         """Of these requests those that the engine was asked again here, and whether it gave the stored reply."""

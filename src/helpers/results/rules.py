@@ -130,9 +130,8 @@ def evaluate(
         why = f"The claim is about {' and '.join(rule.scope)} models; this run used {' and '.join(other)}. {found.why}"
         return Decision("not run", why, found.p, "stand-in", found.needed)
     if kind != "rerun" and found.verdict == "undecided":
-        why = (
-            f"{found.why} No more {'answers are released' if kind == 'rescored' else 'numbers are printed'} than these."
-        )
+        more = "answers are released" if kind == "rescored" else "numbers are printed"
+        why = f"{found.why} No more {more} than these."
         return Decision("cannot be run", why, found.p, "not public", found.needed)
     return found
 

@@ -49,7 +49,8 @@ def split_rows(questions: Sequence[Question], seed: int, test: Sequence[Question
     held_out = {question.id for question in test}
     rest = [question for question in rows if question.id not in held_out]
     n = round(len(rest) * SHARES[1] / (SHARES[0] + SHARES[1]))
-    return {"train": tuple(rest[n:]), "validation": tuple(rest[:n]), "test": tuple(replace(q, strata={}) for q in test)}
+    without_index = tuple(replace(question, strata={}) for question in test)  # so no document is removed from one
+    return {"train": tuple(rest[n:]), "validation": tuple(rest[:n]), "test": without_index}
 
 
 def split_documents(questions: Sequence[Question], seed: int) -> Split:

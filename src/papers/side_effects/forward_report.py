@@ -146,3 +146,15 @@ def draw_places(outcomes: Outcomes, cut: int, width: int = 100, last: int = 3000
     axes.yaxis.set_major_formatter(lambda value, _: f"{100 * value:.0f} %")
     axes.legend()
     return fig
+
+
+def by_name(outcomes: Outcomes, label: str) -> Outcomes:
+    """False pairs by arm and model, with the stratum `name`: whether the question holds the label inside a word."""
+    rows = outcomes.where(gold="NO").frame
+    holds = rows.question.str.contains(label, case=False)
+    strata = holds.map(lambda hit: {"name": f'"{label}" in the name' if hit else "other names"})
+    # the panel of the few rows comes first
+    rows = rows.assign(strata=strata, arm=rows.arm.map(outcomes.label) + ", " + rows.model).loc[
+        (~holds).sort_values().index
+    ]
+    return Outcomes(rows, draws=outcomes.draws)
