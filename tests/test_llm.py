@@ -22,11 +22,9 @@ from helpers import llm
 from helpers.completions import (
     CapabilityError,
     LlmError,
-    Loglikelihood,
     choice_logprobs,
     continuation_logprobs,
     label_probability,
-    row_of,
 )
 from helpers.engines import Adapter
 from helpers.llm import LLM, ContextOverflowError
@@ -423,19 +421,6 @@ def test_a_server_that_serves_other_weights_than_expected_is_an_error(tmp_path):
     card = LlmEndpoint("", "m", "", "vllm", "", "ab" * 32, 100, 2, "int8")
     with pytest.raises(LlmError, match="LLM_ENGINE"):
         LLM(card, folder=tmp_path, start=lambda: other).chat_many([ask("a")], max_tokens=5)
-
-
-def test_where_prompts_are_not_scored_the_stored_scores_of_the_same_file_teach(tmp_path):
-    """A machine with llama.cpp trains the scorers of 07 to 11 on the reference's log-likelihoods."""
-    pairs = [("The drug causes", " rash"), ("The drug causes", " fever")]
-    vllm = LlmEndpoint("", "SmolLM2-135M-Instruct", "", "vllm", "", "ab" * 32, 100, 2, "bf16")
-    score = Loglikelihood(-1.5, tokens=2, prompt_tokens=5, seconds=0.1)
-    rows = [row_of(score, "loglikelihood", vllm.weights, {}, list(pairs[0]), engine="vllm")]
-    requests.store(tmp_path).put(rows)
-    here = LLM(dataclasses.replace(vllm, engine="llamacpp", precision="gguf", reference="bf16"), folder=tmp_path)
-    assert [one.total for one in here.loglikelihood_many(pairs[:1])] == [-1.5]
-    with pytest.raises(CapabilityError, match="1 of 2 are not stored"):
-        here.loglikelihood_many(pairs)
 
 
 def test_an_engine_with_the_same_file_takes_the_references_replies_of_a_whole_step_and_says_how_its_own_agree(

@@ -21,7 +21,6 @@ import pytest
 from conftest import SMALL_MODEL
 
 from helpers import download, graph_engine, services, settings, supervisor
-from helpers.completions import CapabilityError
 from helpers.engines import Adapter, Launch
 from helpers.llm import LLM, ContextOverflowError
 from helpers.services import ServiceError
@@ -383,8 +382,11 @@ def test_llamacpp_serves_on_loopback_alone_what_the_other_engine_does(named, tmp
         assert choice.answer in {"ZEBRA", "GIRAFFE"}
         assert sum(map(math.exp, choice.logprobs.values())) == pytest.approx(1, abs=1e-6)
     assert all(reply.text for reply in model.chat_many(prompts, max_tokens=4))
-    with pytest.raises(CapabilityError, match="LLM_ENGINE=vllm"):
-        model.loglikelihood_many([("a", "b")])
+    paris, rome = model.loglikelihood_many([("The capital of France is", f" {city}") for city in ("Paris", "Rome")])
+    assert -1 < paris.total < 0 and rome.total < paris.total - 3
+    euro, whole = "The sign ", "The sign \u20ac costs"  # a sign of several tokens, and a continuation of two words
+    parts = model.loglikelihood_many([(euro, "\u20ac costs"), (euro, "\u20ac"), (f"{euro}\u20ac", " costs")])
+    assert parts[0].total == pytest.approx(parts[1].total + parts[2].total, abs=0.05), whole
     with pytest.raises(ContextOverflowError):
         model.chat_many([[{"role": "user", "content": "word " * (endpoint.context + 100)}]], max_tokens=4)
 

@@ -133,9 +133,27 @@ def from_row(row: Row, answer_type: Callable[..., Answer]) -> Answer:
 
 
 def request_body(
-    kind: Kind, parameters: Json, prompt: Sequence[Any], model: str, engine: str
+    kind: Kind,
+    parameters: Json,
+    prompt: Sequence[Any],
+    model: str,
+    engine: str,
+    tokens: Sequence[Mapping[str, Any]] | None = None,
 ) -> tuple[str, dict[str, Any]]:
-    """What a server of this make is sent: the path below `/v1`, and the body."""
+    """What a server of this make is sent: the path below `/v1`, and the body.
+
+    llama.cpp scores no prompt, only what it generates: with the `tokens` of context and continuation, as its
+    `/tokenize` gives them, a grammar makes it generate the continuation's.
+    """
+    if kind == "loglikelihood" and tokens is not None:
+        left, at = len(prompt[1].encode()), len(tokens)
+        while left > 0 and at > 1:
+            at -= 1
+            piece = tokens[at]["piece"]  # text, or bytes that are none
+            left -= len(piece.encode() if isinstance(piece, str) else piece)
+        ids = [token["id"] for token in tokens]
+        forced = {"grammar": "root ::= " + " ".join(f"<[{id}]>" for id in ids[at:]), "max_tokens": len(ids) - at}
+        return "/completions", {"model": model, "prompt": ids[:at], "temperature": 0, "logprobs": 1, **forced}
     if kind == "loglikelihood":
         scoring = {"max_tokens": 1, "temperature": 0, "echo": True, "logprobs": 1}
         return "/completions", {"model": model, "prompt": "".join(prompt), **scoring}
@@ -188,6 +206,11 @@ def read_completion(
 def _scored(pair: Sequence[str], choice: Json, count: int, seconds: float, engine: str) -> Loglikelihood:
     context, continuation = pair
     scored = choice.get("logprobs")
+    if scored and "content" in scored:  # of what llama.cpp generated
+        written = scored["content"]
+        if not b"".join(bytes(token["bytes"]) for token in written).endswith(continuation.encode()):
+            raise CapabilityError(f"{engine} ignored the grammar that forces {continuation!r}. Use a newer version.")
+        return Loglikelihood(math.fsum(token["logprob"] for token in written), len(written), count, seconds)
     if scored is None or not choice["text"].startswith(context):
         raise CapabilityError(f"{engine} does not echo the prompt with its log-probabilities.")
     # of the prompt; after them comes the token that was generated

@@ -21,10 +21,10 @@ import openai
 from tqdm import tqdm
 
 from helpers import batch, completions
-from helpers.completions import Answer, CapabilityError, Choice, LlmError, Loglikelihood, Messages, Reply, Usage
+from helpers.completions import Answer, Choice, LlmError, Loglikelihood, Messages, Reply, Usage
 from helpers.engine_install import EngineError
 from helpers.engines import Adapter
-from helpers.results.requests import FRESH, STORE, Kind, request_key, store, working
+from helpers.results.requests import STORE, Kind, request_key, store, working
 from helpers.services import LlmEndpoint, ServiceError, is_loopback, llm_endpoint
 from helpers.settings import settings
 
@@ -149,15 +149,13 @@ class LLM:
     def loglikelihood_many(
         self, pairs: Sequence[tuple[str, str]], *, label: str = "log-likelihood"
     ) -> list[Loglikelihood]:
-        """Log-likelihood of the continuation of each (context, continuation), as plain text.
-
-        llama.cpp's server gives none: there they are the reference's of the same file, and a CapabilityError says how
-        many are not stored.
-        """
+        """Log-likelihood of the continuation of each (context, continuation), as plain text."""
         return self._many("loglikelihood", {}, [list(p) for p in pairs], Loglikelihood, label)
 
     def _ask(self, kind: Kind, parameters: Mapping[str, Any], prompt: Sequence[Any]) -> completions.Answered:
-        path, body = completions.request_body(kind, parameters, prompt, self.endpoint.model, self.endpoint.engine)
+        tokens = self._tokens(prompt) if kind == "loglikelihood" and self.endpoint.engine == "llamacpp" else None
+        of = self.endpoint
+        path, body = completions.request_body(kind, parameters, prompt, of.model, of.engine, tokens)
         if self._salt and self.endpoint.engine == "vllm":
             body["cache_salt"] = self._salt  # a field of vLLM's own, which other servers may refuse
         start = time.perf_counter()
@@ -173,6 +171,12 @@ class LLM:
             return completions.read_completion(kind, parameters, prompt, came.json(), seconds=seconds, engine=where)
         except (ValueError, KeyError, IndexError, TypeError) as error:
             raise LlmError(f"{where} gave no completion ({type(error).__name__}: {came.text[:200]!r}).") from None
+
+    def _tokens(self, pair: Sequence[str]) -> list[dict[str, Any]] | None:
+        url = f"{self._client.base_url}".rstrip("/").removesuffix("/v1") + "/tokenize"
+        body = {"content": "".join(pair), "add_special": True, "with_pieces": True}
+        came = self._sent(lambda: self._client.post(url, cast_to=httpx.Response, body=body))
+        return list(came.json()["tokens"]) if came else None
 
     def _sent(self, request: Callable[[], httpx.Response]) -> httpx.Response | None:
         where = f"{self.endpoint.model} at {self.endpoint.base_url}"
@@ -225,30 +229,22 @@ class LLM:
         self, kind: Kind, parameters: Mapping[str, Any], prompts: Sequence[Any], made: Callable[..., Answer], label: str
     ) -> list[Answer]:
         endpoint, mode = self.endpoint, settings().answers
-        able = kind != "loglikelihood" or endpoint.engine != "llamacpp"
-
-        held = self._store
-        if mode == "fresh" and self._folder == FRESH and not able:  # what an engine cannot do, the reference has
-            held = store(STORE)
 
         def known(weights: str) -> tuple[list[str], dict[str, Answer]]:
             keys = [request_key(kind, weights, parameters, prompt) for prompt in prompts]
-            rows = held.get(keys) if held else {}
+            rows = self._store.get(keys) if self._store else {}
             replies = {key: completions.from_row(row, made) for key, row in rows.items()}
             if settings().llm_context and mode != "stored-only":  # what overflowed may fit now
                 replies = {key: reply for key, reply in replies.items() if getattr(reply, "status", "") != "overflow"}
             return keys, replies
 
-        weights = self._lent if self._lent and not (mode == "fresh" and able) else endpoint.weights
+        weights = self._lent if self._lent and mode != "fresh" else endpoint.weights
         keys, answers = known(weights)
-        if able and weights != endpoint.weights and len(answers) < len(set(keys)):
+        if weights != endpoint.weights and len(answers) < len(set(keys)):
             weights = endpoint.weights  # one set of weights answers a step
             keys, answers = known(weights)
         distinct, stored = dict(zip(keys, prompts, strict=True)), set(answers)
         missing = [key for key in distinct if key not in answers]
-        if missing and not able:
-            lacks = f"and {len(missing)} of {len(distinct)} are not stored from vLLM's"
-            raise CapabilityError(f"llama.cpp's server scores no prompts, {lacks}. Use LLM_ENGINE=vllm.")
         if missing and self._store and mode == "stored-only":
             lacks = f"{len(missing)} of {len(distinct)} requests of the step {label!r} are not stored"
             raise LlmError(f"{lacks}, and ANSWERS=stored-only asks no model. If a prompt changed, run without it.")
@@ -276,7 +272,7 @@ class LLM:
         with self._lock:
             self.usage.count(answers, waited, label, self.concurrency)
             self._weights.add(weights)
-            if able and mode == "check":
+            if mode == "check":
                 room = CHECKED_BY.get(endpoint.engine, CHECKED) - [of for of, *_ in self._sample.values()].count(label)
                 # the first of digests are a random sample, the same in each run and for each step that asks them
                 sample = sorted(stored - self._sample.keys())[: max(0, room)]

@@ -49,21 +49,6 @@ def keep_reference(profile: str) -> int:
     return 0
 
 
-def keep_scores() -> int:
-    """Keep the log-likelihoods of the smoke profile, which an engine that scores no prompts takes from here."""
-    kept, name = 0, run_name("smoke")
-    for record in sorted((BUILD / "records" / name).glob("*.json")):
-        asked = _asked(record.stem, name)["requests"]
-        rows = requests.Store(requests.working(), requests.RELEASED).get(asked).values()
-        if scores := [row for row in rows if row.kind == "loglikelihood"]:
-            requests.write(requests.RELEASED / f"{record.stem}@sample" / "scores.parquet", scores)
-            sys.stderr.write(f"{record.stem}: {len(scores)} log-likelihoods kept\n")
-            kept += len(scores)
-    if not kept:
-        raise StoreError("No run has log-likelihoods to keep. Run `make reproduce PROFILE=smoke` with vLLM.")
-    return 0
-
-
 def _why_not(notebook: str, profile: str) -> str:
     """Why a run cannot be a reference; empty if it can."""
     name = run_name(profile)
@@ -119,5 +104,4 @@ def _without_progress(executed: Path) -> bytes:
 
 
 if __name__ == "__main__":
-    # numbers of the smoke profile mean nothing, whatever their data
-    sys.exit(told(lambda: keep_scores() if settings().profile == "smoke" else keep_reference(settings().profile)))
+    sys.exit(told(lambda: keep_reference(settings().profile)))
