@@ -40,6 +40,7 @@ class Task:
     paper: str = ""
     seconds: str = ""
     prepared: Mapping[str, str] = field(default_factory=dict)
+    texts: str = ""
 
 
 def tasks() -> list[Task]:
@@ -118,7 +119,8 @@ def compared(task: Task, record: Record, rows: pd.DataFrame, store: Store) -> Fo
     comparison = None
     if len(best) == 2:
         [comparison] = Outcomes(pd.concat(parts)).against([(best[False], best[True])], task.measure)
-    note = measure_label(task.measure) + ", synthetic charts" * record.synthetic
+    texts = task.texts or "synthetic charts" * record.synthetic
+    note = measure_label(task.measure) + (f", {texts}" if texts else "")
     return Found(task, methods, comparison, note) if methods else None
 
 

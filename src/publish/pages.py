@@ -25,9 +25,11 @@ PAPERS: Final = {
     "biomedrag": ("extraction and classification", "li2024biomedrag"),
     "clinical_notes": ("notes on neurological patients", "clinicalnotes"),
     "qa_rag": ("regulatory guidance", "kim2024qarag"),
-    "across_papers": ("across the papers", ""),
+    "across_papers": ("this book's own questions, across the papers", ""),
 }
-OUTCOMES: Final = {"agrees": "holds", "differs": "does not hold", "undecided": "undecided", "not tested": "not tested"}
+ACROSS: Final = "across_papers"
+"""What this book asks of its own; the claims are no paper's."""
+OUTCOMES: Final = (*TESTED, "not tested")
 FUNCTIONS: Final = (
     "asked value printed picture headline tally outcomes reasons papers experiments downloads runs software models "
     "sources data parameters timings faults benchmarks settings_table launch_links costs file evidence exhibit audited"
@@ -186,12 +188,16 @@ class Pages(RunPages):
             "for {} another model answered, so they are not compared": done.count("stand-in"),
         }
         return (
-            f"The papers print {len(self.board)} numbers and state {len(self.claims)} claims. "
-            f"{(~self.claims['verdict'].isin(TESTED)).sum()} of the claims were not tested, and {neither} of the "
+            f"The papers print {len(self.board)} numbers and state {len(self._stated)} claims. "
+            f"{(~self._stated['verdict'].isin(TESTED)).sum()} of the claims were not tested, and {neither} of the "
             f"numbers were neither rescored nor rerun. {real.sum()} numbers can be rescored from released files, and "
             f"{agree} of these match to the last digit. {len(done)} are rerun here: "
             f"{figures.listed([text.format(n) for text, n in ends.items() if n])}."
         )
+
+    @property
+    def _stated(self) -> pd.DataFrame:
+        return self.claims[self.claims["paper"] != ACROSS]
 
     def _verdicts(self, paper: str) -> list[str]:
         found = self.claims[self.claims["paper"] == paper]["verdict"]
@@ -199,17 +205,17 @@ class Pages(RunPages):
 
     def outcomes(self) -> str:
         """What became of the claims of every paper, as a picture with its numbers in words."""
-        verdicts = {paper: self._verdicts(paper) for paper in dict.fromkeys(self.claims["paper"])}
+        verdicts = {paper: self._verdicts(paper) for paper in dict.fromkeys(self._stated["paper"])}
         counts = {_subject(paper) or paper: [of.count(word) for word in OUTCOMES] for paper, of in verdicts.items()}
         told = "; ".join(
-            f"{subject}: " + ", ".join(f"{n} {word}" for word, n in zip(OUTCOMES.values(), of, strict=True) if n)
+            f"{subject}: " + ", ".join(f"{n} {word}" for word, n in zip(OUTCOMES, of, strict=True) if n)
             for subject, of in counts.items()
         )
-        caption = f"The {len(self.claims)} claims of the papers. Where the authors released answers, these decide."
+        caption = f"The {len(self._stated)} claims of the papers. Where the authors released answers, these decide."
         figures.use_style()
 
         def drawn(*, narrow: bool) -> figures.Picture:
-            picture = pieces.shares_picture(counts, [*OUTCOMES.values()], narrow=narrow)
+            picture = pieces.shares_picture(counts, OUTCOMES, narrow=narrow)
             return figures.figure(picture, alt=f"{told}.", caption=caption)
 
         return pieces.for_screens(drawn)
@@ -218,7 +224,7 @@ class Pages(RunPages):
         """Each paper with its subject and the balance of its claims, in the order of the book."""
         for paper in dict.fromkeys((*PAPERS, *declared_papers())):
             verdicts = self._verdicts(paper)
-            said = zip(OUTCOMES, ("hold", "fail", "undecided", "not tested"), strict=True)
+            said = zip(OUTCOMES, ("agree", "differ", "undecided", "not tested"), strict=True)
             counts = (f"{n} {words}" for word, words in said if (n := verdicts.count(word)))
             balance = f"{len(verdicts)} claims: {', '.join(counts)}."
             yield paper, _named(paper), balance if verdicts else "It states no claim that is tested here."

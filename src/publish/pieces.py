@@ -30,9 +30,10 @@ def run_line(record: Record) -> str:
     machine, tokens = record.provenance, record.provenance.tokens
     commit = f"commit {machine.commit[:10]}" if machine.commit else "outside version control"
     commit += " with changes" if machine.dirty else ""
-    took = duration(record.took)
+    took = duration(record.seconds)
     if tokens["cached"]:
-        took += f", {tokens['cached']:,} of {tokens['requests']:,} replies stored"
+        took += f" with {tokens['cached']:,} of {tokens['requests']:,} replies stored"
+        took += f" ({duration(record.took)} when they were made)"
         if checked := tokens.get("checked", 0):
             took += f", {tokens['same']:,} of {checked:,} asked again gave the same reply"
     elif tokens["requests"]:

@@ -146,7 +146,7 @@ CHECKS: Final = {  # what each is called, and the columns that it needs
     "A label inside a name is read as the answer": (labels_in_names, "question, predicted, and gold of a few labels"),
     "Answers break off at a place": (cut_off, f"measures: {PLACE} and accuracy, of {2 * NEAR} rows"),
     "A gain depends on whether the source is indexed": (leakage, f"strata: '{OWN}'; and a significant gain"),
-    "A method is no better than a floor": (floors, "predicted and gold of a few labels, or names in the question"),
+    "A method is not shown to beat a floor": (floors, "predicted and gold of a few labels, or names in the question"),
     "Questions repeat across splits or clusters": (duplicates, "question"),
     "A test ignores clusters": (clusters_ignored, "cluster, of more than one question, and two arms"),
     "A judge is at chance": (judges_at_chance, f"of, gold YES or NO, and measures: {' or '.join(MARKS)}"),
@@ -168,7 +168,7 @@ def audit(out: Outcomes, most: int = 3) -> pd.DataFrame:
 
 def shown(out: Outcomes) -> figures.Html:
     """The audit of a chapter's released answers as a table: verdicts, and two of the findings of each check."""
-    told = audit(Outcomes(out.frame, labels=out.labels, draws=DRAWS), most=2)
+    told = audit(out, most=2)
     told = told.assign(figures=told["figures"].where(told.verdict.str.startswith("found"), ""))
     return figures.table(told.assign(verdict=told.verdict.str.partition(":")[0]), "Audit of the released answers")
 

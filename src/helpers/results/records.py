@@ -23,14 +23,17 @@ Verdict = Literal["agrees", "differs", "undecided", "not run", "cannot be run"]
 
 TESTED: Final[tuple[Tested, ...]] = ("agrees", "differs", "undecided")  # the verdicts of a claim that a run has tested
 
-Untested = Literal["stand-in", "forced tie", "too few", "no answers", "judge at chance", "not public", "one model"]
+Untested = Literal[
+    "stand-in", "forced tie", "too few", "no answers", "judge at chance", "one model", "left open", "not public"
+]
 UNTESTED: Final[dict[Untested, str]] = {
     "stand-in": "The claim is about other models; the one that answered here stood in for them.",
-    "forced tie": "The arms were handed the same text, so they cannot differ.",
+    "forced tie": "The arms were handed the same fact about every question, so only its wording can make them differ.",
     "too few": "So few units cannot decide the claim, whatever the answers.",
     "no answers": "An arm that the claim names has no answers here.",
     "judge at chance": "The judge cannot tell right from wrong answers.",
     "one model": "The claim compares models, and one has answered.",
+    "left open": "Everything that was released or printed is used, and leaves it open.",
     "not public": "The data or the models that would decide it are not public.",
 }
 """Why a claim is not tested, in a word and in a sentence."""

@@ -132,7 +132,7 @@ def evaluate(
     if kind != "rerun" and found.verdict == "undecided":
         more = "answers are released" if kind == "rescored" else "numbers are printed"
         why = f"{found.why} No more {more} than these."
-        return Decision("cannot be run", why, found.p, "not public", found.needed)
+        return Decision("cannot be run", why, found.p, "left open", found.needed)
     return found
 
 
@@ -196,7 +196,7 @@ def judged(
     units = max(filter(None, open_), default=None)
     if verdict != "undecided" or units is None:
         return Decision(verdict, told, p)
-    return Decision(verdict, f"{told} About {units:,} units would decide.", p, needed=units)
+    return Decision(verdict, f"{told} About {units:,} units would be needed to decide.", p, needed=units)
 
 
 def _told(c: Comparison, rows: Outcomes, measure: str) -> str:

@@ -64,8 +64,7 @@ def ask(benchmark: Sequence[Question], knowledge: Knowledge, per_kind: int, seed
 
     `benchmark` has labelled pairs (side_effects, Methods, "Evaluation subset"), `knowledge` the effects of each drug.
 
-    Raises:
-        ValueError: `per_kind` is odd or not positive.
+    Raises ValueError: `per_kind` is odd or not positive.
     """
     if per_kind <= 0 or per_kind % 2:
         raise ValueError(f"Half of each kind have the answer YES, so it needs an even number of them; got {per_kind}.")

@@ -71,8 +71,8 @@ def summary(out: Outcomes, counts: Sequence[int]) -> str:
             f"points, diversity by {diversity}"
         )
         tops.append(f"n = {top} on {name} ({figures.score_text(nearest)})")
-    than = ", ".join(sure) if sure else "neither BiomedRAG without scorer nor BiomedRAG without diversity"
+    than = f"differs measurably from {figures.listed(sure)}" if sure else "differs measurably from neither ablation"
     return (
-        f"**BiomedRAG's F1 differs measurably from {than}.** O{'; '.join(said)[1:]}. "
+        f"**BiomedRAG's F1 {than}.** O{'; '.join(said)[1:]}. "
         f"Of the n nearest sentences tried, the best is {' and '.join(tops)}."
     )

@@ -26,15 +26,9 @@ HELD_OUT = 8
 
 @dataclass(frozen=True)
 class Recipe:
-    """How the adapters are trained.
+    """How the adapters are trained, see `helpers.lora.train`: no `steps` train nothing.
 
-    Attributes:
-        steps: of training; 0 trains nothing.
-        batch: rows of a step.
-        rank, alpha, rate, dropout: of the adapters, see `helpers.lora.train`.
-        seed: of the rows and of training.
-        longest: tokens of a prompt and its answer that training sees.
-        plain: ask in plain text, see `Asking`.
+    Training sees the `longest` tokens of a prompt and its answer; `plain` asks in plain text, see `Asking`.
     """
 
     steps: int
@@ -53,13 +47,8 @@ def fine_tuned(
 ) -> tuple[list[Answer], str]:
     """Answers of a model alone, fine-tuned, and fine-tuned with BiomedRAG's document; or none, and why.
 
-    Args:
-        run: takes the model and the seconds of training.
-        corpus: the data.
-        retriever: chooses the documents, in training and after.
-        model: the base, see `helpers.lora.train`; its server has both adapters.
-        rows: that it answers.
-        recipe: of training.
+    The `retriever` chooses the documents, in training and for the `rows`; `model` is the base, see
+    `helpers.lora.train`, and its server has both adapters. `run` takes the model and the seconds of training.
     """
     steps, seed, plain = recipe.steps, recipe.seed, recipe.plain
     if not steps:

@@ -144,8 +144,7 @@ def ask(
 ) -> list[Prediction]:
     """The information extractor of section 4.2.4: one prompt an example, with its document if it has one.
 
-    Raises:
-        ValueError: there is no model to ask.
+    Raises ValueError: there is no model to ask.
     """
     if asking.llm is None:
         raise ValueError("There is no model to ask; give Asking one.")

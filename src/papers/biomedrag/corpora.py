@@ -156,8 +156,7 @@ def divided(corpus: Corpus, *, seed: int, train: float = 0.4, validation: float 
     Rows of the same text stay together, so that no text is in two splits. This is not the paper's split, and there is
     far less to learn from. `train` and `validation` are shares of the rows.
 
-    Raises:
-        CorpusError: the corpus has splits already, or the shares leave nothing to test.
+    Raises CorpusError: the corpus has splits already, or the shares leave nothing to test.
     """
     if corpus.train or corpus.validation:
         raise CorpusError(f"{corpus.name} has splits of its own; divide a corpus that has a test alone.")
@@ -293,8 +292,7 @@ def _lines(path: Path) -> Iterator[str]:
 def json_lines(path: Path) -> Iterator[dict[str, Any]]:
     """The JSON objects of a file, one a line.
 
-    Raises:
-        CorpusError: a line holds something else.
+    Raises CorpusError: a line holds something else.
     """
     for number, line in enumerate(_lines(path), start=1):
         try:

@@ -79,20 +79,11 @@ def tuned(
 ) -> TunedEncoder:
     """Fine-tune an encoder, or load what was before (see `artifacts.kept`), from `data/derived/encoders`.
 
-    Args:
-        inputs: each with `text`, `documents` (their texts) and the `loglikelihoods` of the answer after each.
-        base: a folder, or a hub's repository name, of an encoder in Hugging Face's format. Whatever its own pooling is,
-            vectors are means of token vectors.
-        objective, eta: see `scorer.train`.
-        seed: of the order of inputs and of dropout.
-        epochs: how often it sees the inputs.
-        rate: highest learning rate of AdamW.
-        batch: inputs of a step, each with all of its documents.
-        max_tokens: of a text; of an encoder that sees fewer, as many as it sees.
-
-    Raises:
-        ValueError: no inputs, an unknown objective, or a number that is not positive.
-        helpers.engine_install.EngineError: this machine cannot train, or the base cannot load; the message says more.
+    Each input has a `text`, `documents` (their texts) and the `loglikelihoods` of the answer after each; a step takes a
+    `batch` of them. `base` is a folder, or a hub's repository name, in Hugging Face's format; whatever its own pooling
+    is, vectors are means of token vectors. `rate` is AdamW's highest; `objective` and `eta` are those of `scorer.train`.
+    Raises ValueError for no inputs, an unknown objective or a number that is not positive, and EngineError if this
+    machine cannot train or the base cannot load.
     """
     sizes = {"eta": eta, "epochs": epochs, "rate": rate, "batch": batch, "max_tokens": max_tokens}
     if wrong := {key: value for key, value in (sizes | {"inputs": len(inputs)}).items() if value <= 0}:

@@ -53,8 +53,7 @@ def chunks(text: str, words: int) -> list[str]:
     A text of w words gives v = max(1, w // m) chunks, m being `words`, so that none is shorter unless the text is
     (section 4.2.1: m = w / v; the released code cuts in the same way).
 
-    Raises:
-        ValueError: m is not positive.
+    Raises ValueError: m is not positive.
     """
     if words < 1:
         raise ValueError(f"A chunk needs at least one word; got m = {words}.")
@@ -81,8 +80,7 @@ class Memory:
 
         `descriptions` are T(l), each label in words.
 
-        Raises:
-            ValueError: there is no example, or a label has no description.
+        Raises ValueError: there is no example, or a label has no description.
         """
         if not examples:
             raise ValueError("A memory needs labelled examples, and there is none. Give it the validation split.")

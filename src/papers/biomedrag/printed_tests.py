@@ -61,11 +61,13 @@ COMPARED: Final = {
 against."""
 _SIGNIFICANT: Final = ("significant_on_git", "significant_on_git_re", "best_parts")
 """Claims that a difference refutes if it cannot be significant. The others are about better scores alone."""
+_OTHER_COUNTS: Final = " Precision and F1 are shares of other counts and are not tested."
+_NEAREST: Final = " Where no count of the rows gives a printed share, the nearest count is tested."
 _MORE: Final = {
-    "significant_on_git": " Precision and F1 are shares of other counts and are not tested.",
-    "better_on_ddi": " The printed recall of BiomedRAG is below that of LLaMA2 13B alone. SPBERE's F1 is from its "
-    "own paper.",
-    "better_on_chemprot": " Precision and F1 are shares of other counts and are not tested.",
+    "significant_on_git": _NEAREST + _OTHER_COUNTS,
+    "better_on_ddi": f"{_NEAREST} The printed recall of BiomedRAG is below that of LLaMA2 13B alone. SPBERE's F1 is "
+    "from its own paper.",
+    "better_on_chemprot": _OTHER_COUNTS,
     "better_on_ade": " The 99.89 of MedLLaMA 13B + BiomedRAG is no count of 500 rows; the nearest count is tested.",
     "best_parts": " LLaMA2 13B alone, whose whole triples come nearer, is not in Table 3.",
 }
@@ -74,8 +76,7 @@ _MORE: Final = {
 def mcnemar_range(first: int, second: int, n: int) -> tuple[float, float]:
     """The lowest and the highest p-value of McNemar's exact test of two arms with so many of n rows right.
 
-    Raises:
-        ValueError: a count is not within 0 and n.
+    Raises ValueError: a count is not within 0 and n.
     """
     if not (0 <= first <= n and 0 <= second <= n):
         raise ValueError(f"Counts within 0 and {n} are needed; found {first} and {second}.")
@@ -99,8 +100,7 @@ def verdict(difference: float, low: float, high: float, *, significantly: bool) 
 def tests(printed: Published, claim: str) -> pd.DataFrame:
     """The range of McNemar's p of each comparison of a claim, adjusted by Holm over them; differences in points.
 
-    Raises:
-        ValueError: the paper does not say how many rows a share was counted on.
+    Raises ValueError: the paper does not say how many rows a share was counted on.
     """
     pairs = [
         (printed.number(f"biomedrag.{ours}"), other)

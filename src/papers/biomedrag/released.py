@@ -55,8 +55,7 @@ class Choice:
 def read_generations(path: Path) -> list[tuple[Example, Prediction]]:
     """The released answers (`chuck_5_triplet_8000.json`): a sentence with its triple, and the reply to a blank line.
 
-    Raises:
-        CorpusError: a row is not in its format.
+    Raises CorpusError: a row is not in its format.
     """
     generations = []
     for number, row in enumerate(json_lines(path), start=1):
@@ -72,8 +71,7 @@ def read_generations(path: Path) -> list[tuple[Example, Prediction]]:
 def read_choices(path: Path) -> list[Choice]:
     """The document in each released prompt, of a scorer file or of a prompt file.
 
-    Raises:
-        CorpusError: a row is not in its format.
+    Raises CorpusError: a row is not in its format.
     """
     choices = []
     for number, row in enumerate(json_lines(path), start=1):
@@ -177,7 +175,8 @@ def choices_shown(choices: Mapping[str, Sequence[Choice]], commonest: Score, dra
         for i, choice in enumerate(of)
     ]
     counts = ", ".join(
-        f"{CHOICES[arm][1]} {sum(c.hit for c in of)} of {len(of)} ({len({c.document for c in of})} documents)"
+        f"{CHOICES[arm][1]} {sum(c.hit for c in of)} of {len(of)} prompts ({len({c.document for c in of})} different "
+        "documents)"
         for arm, of in choices.items()
     )
     caption = f"Documents chosen for GIT, as released, that show the relation of their sentence: {counts}. Dotted: one "

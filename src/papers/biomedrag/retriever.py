@@ -62,20 +62,10 @@ def learn(
 ) -> Retriever:
     """Ask the LLM for P_LLM(y | d, x) of each candidate of each example, and train a scorer on it.
 
-    Args:
-        memory: where candidates come from.
-        llm: the teacher.
-        examples: inputs with answers, none of them in the memory.
-        run: takes what it took, and the encoder that was fine-tuned.
-        objective, eta, epochs: see `scorer.train`.
-        seed: of fine-tuning.
-        permuted, diverse: see `Memory.candidates`.
-        tuned_encoder: an encoder to fine-tune in place of a projection, see `encoder_tuning.tuned`.
-
-    Raises:
-        ValueError: there are no examples.
-        helpers.engine_install.EngineError: the encoder cannot be loaded or fine-tuned.
-        helpers.completions.CapabilityError: the engine gives no log-probabilities of a prompt.
+    No example is in the `memory`. `objective`, `eta` and `epochs` are those of `scorer.train`, `permuted` and `diverse`
+    those of `Memory.candidates`; a `tuned_encoder` is fine-tuned in place of a projection, see `encoder_tuning.tuned`.
+    `run` takes the times and that encoder. Raises ValueError without examples, EngineError if the encoder cannot be
+    fine-tuned, and CapabilityError if the engine gives no log-probabilities of a prompt.
     """
     texts = [e.text for e in examples]
     candidates = memory.candidates(texts, diverse=diverse, permuted=permuted)

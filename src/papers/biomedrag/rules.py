@@ -1,6 +1,7 @@
 """Rules of claims in `data/published/biomedrag.yml` that the grammar does not express: rows in, a Decision out."""
 
 import re
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Final
@@ -98,14 +99,15 @@ def scorer_fits_the_sentence(
     # each sentence is in the released files once
     tests = [mcnemar(hits, other) for other in others.values()]
     adjusted = holm([test.p for test in tests])
-    documents = {name: len({c.document for c in released[name]}) for name in ("scorer", "knn")}
+    shown = {name: Counter(c.document for c in released[name]).most_common() for name in ("scorer", "knn")}
+    documents = [f"{len(found)} different documents, one of them in {found[0][1]} prompts" for found in shown.values()]
     told = "; ".join(
         f"{name} has it in {sum(other)} (difference {figures.points(test)} points, {figures.p_words(p)})"
         for (name, other), test, p in zip(others.items(), tests, adjusted, strict=True)
     )
     why = (
         f"The document of the trained scorer shows the sentence's relation in {sum(hits)} of {len(hits)} released "
-        f"prompts; {told}. The scorer's prompts hold {documents['scorer']} documents, those of KNN {documents['knn']}."
+        f"prompts; {told}. The scorer's {len(hits)} prompts show {documents[0]}; those of KNN {documents[1]}."
     )
     parts = [(partial(rules.better, p=p), test) for p, test in zip(adjusted, tests, strict=True)]
     return rules.judged(why, max(adjusted), parts, (0.0, WORTHWHILE))

@@ -75,16 +75,10 @@ def train(
 ) -> Scorer:
     """Fit W by Adam on all inputs in one batch, from the identity; the losses leave the decay out.
 
-    Args:
-        inputs: E(x) of each input, of shape (dimension,).
-        documents: E(d) of each input's documents, of shape (documents, dimension).
-        loglikelihoods: log P_LLM(y | d, x), one array an input.
-        objective: see `Objective`.
-        eta: temperature.
-        epochs: steps; one step sees every input.
+    For each input there are E(x), of shape (dimension,), E(d) of its documents, of shape (documents, dimension), and
+    log P_LLM(y | d, x), of shape (documents,). `eta` is the temperature; a step of the `epochs` sees every input.
 
-    Raises:
-        ValueError: no inputs, lengths that differ, or an unknown objective.
+    Raises ValueError: no inputs, lengths that differ, or an unknown objective.
     """
     if not inputs or not len(inputs) == len(documents) == len(loglikelihoods):
         raise ValueError(

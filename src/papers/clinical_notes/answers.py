@@ -292,11 +292,14 @@ def summary(outcomes: Outcomes, model: str) -> str:
     told, silent = (outcomes.where(**{"in the chart": answer}) for answer in ("yes", "no"))
     share = {arm: figures.score_text(told.score("accuracy", arm)) for arm in ARMS}
     [test] = told.against([("registry", "rag")], "accuracy")
+    words = {word: told.where(**{"words of the chart": word}) for word in told.strata("words of the chart")}
+    by_words = [f"{figures.number(of.score('accuracy', 'registry').value)} ({word})" for word, of in words.items()]
     text = (
         f"**{model} with retrieved passages answers {share['rag']} of {test.test.n} questions about "
         f"{told.frame.cluster.nunique()} patients; a few lines of code on the extracted registry answer "
-        f"{share['registry']}** (difference {figures.points(test.test)} points, {figures.p_words(test.p)}). With the "
-        f"right passages the model reaches {share['right_passages']}, on a registry without errors the code "
+        f"{share['registry']}** (difference {figures.points(test.test)} points, {figures.p_words(test.p)}). Some "
+        f"charts have words that the extraction rules were not written for; the code answers {figures.listed(by_words)}. "
+        f"With the right passages the model reaches {share['right_passages']}, on a registry without errors the code "
         f"{share['perfect_registry']}."
     )
     if len(silent.frame):

@@ -36,7 +36,8 @@ KINDS: tuple[Kind, ...] = tuple(ASKED)
 class ChartQuestion:
     """A question about one chart, with the drug (generic name) and days that it is about.
 
-    `truth` has the right answers, None if the chart holds none; `places` are the sentences that hold it.
+    `truth` has the right answers, None if the chart holds none; `places` are the sentences that hold it. Some sentences
+    of charts that are `held_out` have words that the extraction rules were not written for.
     """
 
     kind: Kind
@@ -47,6 +48,7 @@ class ChartQuestion:
     until: date | None
     truth: tuple[Value, ...] | None
     places: tuple[Place, ...] = field(repr=False, default=())
+    held_out: bool = False
 
     @property
     def unit(self) -> str:
@@ -65,8 +67,9 @@ class ChartQuestion:
 
     @property
     def strata(self) -> dict[str, str]:
-        """Its kind, or that the chart does not answer it."""
-        return {"kind": self.kind if self.truth else ABSENT, "in the chart": "yes" if self.truth else "no"}
+        """Its kind, or that the chart does not answer it; and whether rules could be written for the chart's words."""
+        told = {"kind": self.kind if self.truth else ABSENT, "in the chart": "yes" if self.truth else "no"}
+        return told | {"words of the chart": "partly held out" if self.held_out else "known to the rules"}
 
     def is_right(self, value: Value | None) -> bool:
         """Whether a value is a right answer; None is right where the chart holds none."""
@@ -169,4 +172,6 @@ def _worded(chart: Chart, case: _Case, names: Names, rng: np.random.Generator) -
         month=f"{case.month:%B %Y}" if case.month else "",
     )
     places = tuple(Place(f.note_id, f.start, f.end, 2) for f in case.facts)
-    return ChartQuestion(case.kind, text, chart.patient_id, case.drug, since, until, case.truth, places)
+    return ChartQuestion(
+        case.kind, text, chart.patient_id, case.drug, since, until, case.truth, places, chart.split == "test"
+    )

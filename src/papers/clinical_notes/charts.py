@@ -223,8 +223,7 @@ def generate(patients: int, seed: int, paraphrased: float = 0.0) -> Charts:
     Of ten patients in a row five are for training, two for development and three for the test. `paraphrased` says how
     often, from 0 to 1, a shared sentence of a test note takes a paraphrase that `data/clinical_paraphrases.yml` has.
 
-    Raises:
-        ValueError: there are no patients, or more than four digits can number; or the share is none.
+    Raises ValueError: there are no patients, or more than four digits can number; or the share is none.
     """
     if not 1 <= patients <= 9999:
         raise ValueError(f"From 1 to 9,999 patients can be made; found {patients}.")

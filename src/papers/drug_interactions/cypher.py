@@ -108,12 +108,20 @@ def graphrag_prompt(schema: str, question: str) -> list[dict[str, str]]:
 
 
 _ARROW = re.compile(r"<-(\[[^\]]*\])-|-(\[[^\]]*\])->")
+_BETWEEN = re.compile(r"-\[\s*(\w*)\s*(?::([\w|:` ]*))?([^\]]*)\]-|(?<=\))\s*--\s*(?=\()")
 _LABEL = re.compile(r"(\(\s*\w*)\s*:\s*\w+")
 _NAME = re.compile(r"'([^']*)'|\"([^\"]*)\"")
 
 
-def relaxed(cypher: str, vocabulary: Vocabulary) -> str:
-    """The statement without labels and directions, and with each name as the graph spells it, if it has one like it."""
+def relaxed(cypher: str, vocabulary: Vocabulary, store: Store) -> str:
+    """The statement without labels and directions, and with each name as the graph spells it, if it has one like it.
+
+    Relationships with no type of the store take all of them: other graphs in the database have the same names.
+    """
+
+    def between(match: re.Match[str]) -> str:
+        own = [type for type in re.findall(r"\w+", match[2] or "") if type in store.types.values()]
+        return f"-[{match[1] or ''}:{'|'.join(own or store.types.values())}{match[3] or ''}]-"
 
     def spelled(match: re.Match[str]) -> str:
         written = match[1] if match[1] is not None else match[2]
@@ -122,8 +130,8 @@ def relaxed(cypher: str, vocabulary: Vocabulary) -> str:
         name = best.name if best and best.name else written
         return "'" + name.replace("\\", "\\\\").replace("'", "\\'") + "'"
 
-    undirected = _ARROW.sub(lambda match: f"-{match[1] or match[2]}-", cypher)
-    return _NAME.sub(spelled, _LABEL.sub(r"\1", undirected))
+    undirected = re.sub(r"(?<=\))\s*(?:<--|-->)\s*(?=\()", "--", _ARROW.sub(lambda m: f"-{m[1] or m[2]}-", cypher))
+    return _NAME.sub(spelled, _LABEL.sub(r"\1", _BETWEEN.sub(between, undirected)))
 
 
 def text_to_cypher(
@@ -154,7 +162,7 @@ def text_to_cypher(
         ]
         last, reply = pairs[-1]
         if fallbacks and last.problem and last.cypher:
-            last = run_statement(graph, relaxed(last.cypher, vocabulary))
+            last = run_statement(graph, relaxed(last.cypher, vocabulary, store))
             tried.append(("simplified", last))
         # nothing is looked up, so that a wrong statement misleads the answer as it would in the paper's system
         names = sorted(last.returned)

@@ -103,8 +103,7 @@ def dictionary(training: Sequence[Sentence], drugs: Iterable[str], effects: Iter
     Drugs are judged by the DDI corpus, where every mention is marked; side effects by the sentences of the ADE corpus
     that state one, since the others mark none.
 
-    Raises:
-        ValueError: a sentence is not of the training split.
+    Raises ValueError: a sentence is not of the training split.
     """
     if other := next((s for s in training if s.split != "train"), None):
         raise ValueError(f"The dictionary is made from the training split; {other.id} is of the split {other.split!r}.")

@@ -52,8 +52,11 @@ INGESTED = Store("drug_interactions", _labels("Ddi"), {INTERACTS: INTERACTS, CAU
 """The graph that an ingestion made, with the types as "System: ingestion module" spells them."""
 QUESTIONS = Store("drug_interactions_questions", _labels("Qa"), {INTERACTS: INTERACTS.lower(), CAUSES: CAUSES.lower()})
 """The graph that questions are asked of, with the types as the paper's example query spells them (Methods, B)."""
-READ = Store("drug_interactions_read", _labels("Read"), QUESTIONS.types)
-"""The graph of what a language model read in chunks."""
+READ = Store("drug_interactions_read", _labels("Read"), {INTERACTS: "interactsWith", CAUSES: "causesSideEffect"})
+"""The graph of what a language model read in chunks.
+
+Graphs share a database, so each has labels and types of its own: a statement cannot cross over.
+"""
 
 _START = f"MATCH (:{INGESTED.labels['Drug']} {{name: $name}})-[:{INTERACTS}]-(other)"
 HOPS = {

@@ -314,8 +314,7 @@ def read_medquad(path: Path) -> list[Unit]:
     The drug part of the collection is released without its answers, for copyright. Of its questions those have one
     that were among the judged answers for TREC LiveQA 2017; they are told by the address of their page.
 
-    Raises:
-        CorpusError: the archive is not as released.
+    Raises CorpusError: the archive is not as released.
     """
     try:
         with zipfile.ZipFile(path) as archive:

@@ -172,8 +172,7 @@ class Classifier:
     def __init__(self, training: Iterable[Sentence]) -> None:
         """Fit it.
 
-        Raises:
-            ValueError: the sentences hold no relation, or no pair without one.
+        Raises ValueError: the sentences hold no relation, or no pair without one.
         """
         known: dict[bool, list[tuple[Candidate, str]]] = {}
         for sentence in training:

@@ -33,8 +33,9 @@ def worth(outcomes: Outcomes, truth: Score | None) -> str:
     can = "tells" if useful(truth) else "does not tell"
     missed, passed = (figures.score_text(outcomes.where(task="judge").score(m)) for m in ("missed", "passed"))
     return (
-        f"the judge {can} right from wrong (AUC {figures.score_text(truth, 'ratio')}, where 0.5 is chance; it marks "
-        f"{missed} of the right answers below {PASS} of 5, and {passed} of the wrong ones {PASS} or 5)"
+        f"the judge {can} right from wrong in {truth.n} answers with a known truth (AUC "
+        f"{figures.score_text(truth, 'ratio')}, where 0.5 is chance; it marks {missed} of the right answers below "
+        f"{PASS} of 5, and {passed} of the wrong ones {PASS} or 5)"
     )
 
 
@@ -49,7 +50,7 @@ def beats_baselines(outcomes: Outcomes, *, truth: Score | None, **_: Any) -> Dec
         both = Rule(all_of=(_ahead("rating", "known", "medquad"), cosine))
         return evaluate(both, outcomes, "rerun", paper="drug_interactions")
     found = evaluate(cosine, outcomes, "rerun", paper="drug_interactions")
-    why = f"By the cosine alone: {found.why} Not by the rating, for {worth(outcomes, truth)}."
+    why = f"By the cosine alone: {found.why} The rating is not used: {worth(outcomes, truth)}."
     return Decision(found.verdict, why, found.p, found.reason, found.needed)
 
 

@@ -27,8 +27,7 @@ _LEFT_OUT_CLASSES = {"learning-objectives", "references"}
 def located(data: str) -> tuple[list[Located], str]:
     """The textbook's file and SIDER's, and what is to be said if they are not read.
 
-    Raises:
-        HashMismatch: a file has other content than the registry states.
+    Raises HashMismatch: a file has other content than the registry states.
     """
     if data == "sample":
         return [], "The bundled sample has no textbook."
@@ -41,8 +40,7 @@ def located(data: str) -> tuple[list[Located], str]:
 def read(path: Path) -> list[Sentence]:
     """The sentences of a textbook in CNXML, module by module, from paragraphs, lists and glossaries.
 
-    Raises:
-        CorpusError: the file is not CNXML.
+    Raises CorpusError: the file is not CNXML.
     """
     try:
         modules = ET.fromstring(b"<book>" + path.read_bytes() + b"</book>")  # noqa: S314  # as in `read_ddi`

@@ -71,8 +71,7 @@ class Answered:
 def read_folder(folder: Path) -> tuple[Corpus, dict[str, str]]:
     """A folder's text and PDF files (`KINDS`) in chunks (section 2.2); and why each file or folder was left out.
 
-    Raises:
-        FolderError: there is no such folder, or no file in it holds text that can be read.
+    Raises FolderError: there is no such folder, or no file in it holds text that can be read.
     """
     if not folder.is_dir():
         raise FolderError(f"There is no folder {folder}. Name one that holds {', '.join(KINDS)} files.")
@@ -134,8 +133,7 @@ def _pdf(path: Path) -> str:
 def library(folder: Path, encoder: str = vectors.DEFAULT_ENCODER) -> Searcher:
     """A folder of guidance documents, ready to be asked; each file that is left out is named in a logged warning.
 
-    Raises:
-        FolderError: there is no such folder, or nothing in it can be read.
+    Raises FolderError: there is no such folder, or nothing in it can be read.
     """
     corpus, left_out = read_folder(folder)
     for name, why in left_out.items():

@@ -151,8 +151,7 @@ def load(data: str = "auto") -> Data:
 def read_questions(path: Path) -> tuple[Question, ...]:
     """The pairs of `QnA.csv` (columns Title, Question, Answer, Relevant_doc, Question_answer), in their order.
 
-    Raises:
-        QaRagDataError: a column is missing, or a row does not repeat its question.
+    Raises QaRagDataError: a column is missing, or a row does not repeat its question.
     """
     with path.open(encoding="utf-8", newline="") as file:
         rows = list(csv.DictReader(file))
@@ -193,8 +192,7 @@ _CONTEXT = re.compile(
 def read_contexts(path: Path) -> dict[str, tuple[Context, ...]]:
     """A released ranking: question -> its passages, best first, each as the text that the language model saw.
 
-    Raises:
-        QaRagDataError: a passage is not built like that.
+    Raises QaRagDataError: a passage is not built like that.
     """
     ranking = {}
     for question, shown in json.loads(path.read_text(encoding="utf-8")).items():
@@ -221,8 +219,7 @@ def corpus_of(contexts: Iterable[Context]) -> Corpus:
 def match(texts: Sequence[str], questions: Sequence[Question]) -> tuple[Question, ...]:
     """The pair of each text of a test question; characters that the two files write differently do not count.
 
-    Raises:
-        QaRagDataError: no pair, or several with different answers, belong to a text.
+    Raises QaRagDataError: no pair, or several with different answers, belong to a text.
     """
     by_text, by_words = defaultdict(list), [words(question.body) for question in questions]
     for question in questions:

@@ -56,8 +56,7 @@ def split_rows(questions: Sequence[Question], seed: int, test: Sequence[Question
 def split_documents(questions: Sequence[Question], seed: int) -> Split:
     """A split whose parts share no source document, with shares as near to 85/10/5 as whole documents allow.
 
-    Raises:
-        QaRagDataError: there are fewer than three source documents.
+    Raises QaRagDataError: there are fewer than three source documents.
     """
     by_source = defaultdict(list)
     for question in questions:
@@ -122,8 +121,7 @@ def train(name: str, split: Split, settings: Mapping[str, Any], seed: int) -> Tr
 def check_server(base: str, split_names: Iterable[str]) -> None:
     """See that a server of the settings has adapters of these splits; the embedded engine serves what it trains.
 
-    Raises:
-        ServiceError: the server does not answer, or has not the base or no such adapters.
+    Raises ServiceError: the server does not answer, or has not the base or no such adapters.
     """
     if not of_the_user().llm_base_url:
         return

@@ -85,8 +85,7 @@ def load(data: Data) -> Released:
 def read_ragas(path: Path, asked: Sequence[str]) -> pd.DataFrame:
     """Context precision and recall of each question, as RAGAS wrote them.
 
-    Raises:
-        QaRagDataError: a column or a score is missing, or the questions are not those asked, in that order.
+    Raises QaRagDataError: a column or a score is missing, or the questions are not those asked, in that order.
     """
     table = pd.read_csv(path, usecols=lambda name: name in ("question", "context_precision", "context_recall"))
     if table.shape[1] != 3 or table.isna().any(axis=None):
@@ -167,15 +166,19 @@ def report(run: Run, outcomes: Outcomes, data: Data, released: Released) -> None
 
 
 def own_kept(data: Data, printed: Published) -> pd.DataFrame:
-    """The methods of Tables 3 and 5, the best first: is a question's own document removed, and how many kept it?"""
-    own = {question.id: qa_rag.own_documents(question, data.corpus) for question in data.test}
+    """The methods of Tables 3 and 5, the best first: does the authors' rule remove a question's own document, and how
+    many rankings kept it, of the questions whose document the rule recognises?
+    """
+    found = {question.id: qa_rag.own_documents(question, data.corpus) for question in data.test}
+    own = {id: documents for id, documents in found.items() if documents}
     rows = []
     for arm, label in ARMS.items():
         name, small, _ = arm.partition("_12")
         number = printed.number(f"qa_rag.table{5 if small else 3}.{name}.precision")
         removed = {kind in AUTHORS["multiquery_rule"].removed for kind, _ in PRINTED[arm].tracks}
         six = {id: {data.corpus.of_id[p].document for p in of} for id, of in data.released.get(arm, {}).items()}
-        kept = f"{sum(bool(own[id] & of) for id, of in six.items())} of {len(six)}" if six else "contexts not at hand"
+        held = [bool(own[id] & of) for id, of in six.items() if id in own]
+        kept = f"{sum(held)} of {len(held)}" if six else "contexts not at hand"
         told = "for the question alone" if len(removed) == 2 else "yes" if True in removed else "no"
         rows.append({"method": label, "printed precision": number.printed, "own document removed": told, "kept": kept})
     return pd.DataFrame(rows).sort_values("printed precision", ascending=False, kind="stable")
@@ -217,8 +220,7 @@ def outranked(data: Data) -> pd.DataFrame:
 def sort_key(code: Code) -> Callable[[str], float]:
     """What the released code sorts merged passages by (`model.py`, `extract_relevance_score`): a number, or else 0.
 
-    Raises:
-        NotInCode: the function has no pattern.
+    Raises NotInCode: the function has no pattern.
     """
     tree = ast.parse(code.path.read_text(encoding="utf-8"))
     function = next((n for n in ast.walk(tree) if getattr(n, "name", "") == "extract_relevance_score"), ast.Pass())

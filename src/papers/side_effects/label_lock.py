@@ -150,12 +150,13 @@ def label_locked(asking: Asking) -> Arm:
 def answer(asked: Outcomes, locks: Outcomes, model: str) -> str:
     """The chapter's answer, from the rows of the questions and of the label lock."""
     exact = {arm: figures.score_text(asked.score("exact", arm)) for arm in ("written", "chosen", "generated")}
-    listed = locks.where(evidence="effects that are listed")
+    listed, absent = (locks.where(evidence=f"effects that are {what}") for what in ("listed", "not"))
     strays = {arm: figures.score_text(listed.score("contradicts", arm)) for arm in ("unlocked", "leading", "label")}
     return (
         f"One query for each form of question returns the right set for {exact['written']} of the questions. {model} "
         f"reaches {exact['chosen']} if it picks the query and {exact['generated']} if it writes it. "
         f"Asked about effects that are listed, it contradicts its evidence in {strays['unlocked']}, and in "
-        f"{strays['leading']} where the question suggests the opposite; with the label locked, its words do in "
+        f"{strays['leading']} where the question suggests the opposite (about effects that are not listed: in "
+        f"{figures.score_text(absent.score('contradicts', 'leading'))}); with the label locked, its words do in "
         f"{strays['label']}."
     )

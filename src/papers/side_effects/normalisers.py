@@ -20,7 +20,7 @@ from papers.side_effects.misspelling import Query, judged
 
 ARMS = {
     "none": ("no normalisation", "#808080"),
-    "llm": ("LLM writes the name (the paper's way)", "#c35410"),
+    "llm": ("LLM writes the name", "#c35410"),
     "llm_larger": ("larger LLM writes the name", "#c35410"),
     "choice": ("LLM chooses among candidates", "#af219d"),
     "edits": ("edit distance", "#125ee0"),
@@ -203,6 +203,6 @@ def answer(outcomes: Outcomes, model: str) -> str:
     n = outcomes.score("right", "llm").n
     return (
         f"Of {n} names, {model} writes {right['llm']} correctly and chooses the right drug for {right['choice']}; "
-        f"edit distance gives {right['edits']}, with a dictionary before it {right['in_turn']}, at no token. The model "
-        f"keeps {figures.score_text(changed)} of the names that were right."
+        f"without a language model, edit distance gives {right['edits']}, with a dictionary before it "
+        f"{right['in_turn']}. The model keeps {figures.score_text(changed)} of the names that were right."
     )

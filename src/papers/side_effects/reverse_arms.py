@@ -243,7 +243,8 @@ def format_a_llm(store: TextStore, window: Window, asking: Asking) -> Arm:
 def speeds(outcomes: Outcomes) -> pd.DataFrame:
     """Mean latency of Format B as a multiple of the graph's, on the queries that both answered."""
     found = {words: times_as_long(outcomes, *arms) for words, arms in SPEEDS.items()}
-    rows = [(words, figures.score_text(score, "count", digits=1), score.n) for words, score in found.items() if score]
+    digits = {words: 1 if score and score.value < 100 else 0 for words, score in found.items()}
+    rows = [(w, figures.score_text(s, "count", digits=digits[w]), s.n) for w, s in found.items() if s]
     return pd.DataFrame(rows, columns=["with", "times as long", "queries"])
 
 
@@ -251,11 +252,12 @@ def answer(outcomes: Outcomes, model: str) -> str:
     """The chapter's answer, from the rows of this run."""
     exact, found = outcomes.score("f1", "format_b"), outcomes.score("recall", "format_a")
     times = {words: times_as_long(outcomes, *arms) for words, arms in SPEEDS.items()}
-    told = "; ".join(f"{float(f'{t.value:.2g}'):,.6g} with {words}" for words, t in times.items() if t)
+    told = "; ".join(f"{float(f'{t.value:.2g}'):,.6g} with {words} (n = {t.n})" for words, t in times.items() if t)
     return (
-        f"The graph is exact by construction. Format B with {model} reaches an F1 of {figures.score_text(exact)}, and "
-        f"Format A finds {figures.score_text(found)} of the drugs. Format B's latency, as a multiple of the graph's, "
-        f"is {told}. So most of the difference in time that the paper prints is a language model copying names."
+        f"The graph is exact by construction. Format B with {model} reaches an F1 of {figures.score_text(exact)} on "
+        f"{exact.n} queries, and Format A finds {figures.score_text(found)} of the drugs on {found.n}. Format B's "
+        f"latency in this run, as a multiple of the graph's, is {told}. So a language model that copies names takes "
+        "most of the difference in time that the paper prints."
     )
 
 
@@ -265,7 +267,7 @@ def cost_words(authors: Outcomes) -> str:
     for arm, names in LINES.items():
         line = linregress(values(authors, names, arm), values(authors, "latency", arm))
         lines.append(
-            f"{authors.label(arm)}: {line.intercept:.1f} s and {line.slope:.2f} s for each name {names}, which explain "
+            f"{authors.label(arm)}: {line.intercept:.1f} s and {line.slope:.2f} s per {names} name, which explain "
             f"{figures.number(line.rvalue**2)} of the variance"
         )
     return f"Latency by number of names, released run. {'; '.join(lines)}."

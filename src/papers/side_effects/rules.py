@@ -68,7 +68,9 @@ def residual_errors_are_llm_mislabels(outcomes: Outcomes, **_: Any) -> Decision:
     rows = outcomes.where(arm="graphrag").frame
     wrong = rows[(rows.predicted == "YES") != (rows.gold == "YES")]
     if len(wrong) < FEWEST_ERRORS:
-        return Decision("undecided", f"GraphRAG has {len(wrong)} wrong answers; at least {FEWEST_ERRORS} are needed.")
+        return Decision(
+            "undecided", f"GraphRAG has too few wrong answers ({len(wrong)}; at least {FEWEST_ERRORS} are needed)."
+        )
     if (wrong.source == "released").all():
         parsed = (wrong.predicted == "YES") & wrong.question.str.contains(r"\wyes|yes\w", case=False)
         why = (
