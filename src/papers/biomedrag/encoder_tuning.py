@@ -81,7 +81,7 @@ def tuned(
 
     Each input has a `text`, `documents` (their texts) and the `loglikelihoods` of the answer after each; a step takes a
     `batch` of them. `base` is a folder, or a hub's repository name, in Hugging Face's format; whatever its own pooling
-    is, vectors are means of token vectors. `rate` is AdamW's highest; `objective` and `eta` are those of `scorer.train`.
+    is, vectors are means of token vectors. `rate` is AdamW's highest; `objective` and `eta`: see `scorer.train`.
     Raises ValueError for no inputs, an unknown objective or a number that is not positive, and EngineError if this
     machine cannot train or the base cannot load.
     """

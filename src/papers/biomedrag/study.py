@@ -286,14 +286,15 @@ def summary(run: Run, out: Outcomes, names: Sequence[str], floors: Sequence[str]
     tops = {}
     for name in names:
         of = same.where(task=name)
-        tops[name] = max((arm for arm in of.arms if arm in floors), key=lambda arm, of=of: of.score("f1", arm).value)
+        reached = {arm: of.score("f1", arm).value for arm in of.arms if arm in floors}
+        tops[name] = max(reached, key=reached.__getitem__)
     gains = {test.model: test for test in same.against([("biomedrag", "zero_shot")], "f1", each="task")}
     leads = [same.where(task=name).against([(top, "biomedrag")], "f1")[0] for name, top in tops.items()]
-    told, reached, prints = [], [], []
+    told, most, prints = list[str](), [], []
     for (name, top), lead in zip(tops.items(), leads, strict=True):
         on = f" on **{name}**" * (len(names) > 1)
         told.append(f"{figures.points(gains[name].test)}{' points' * (not told)}{on}")
-        reached.append(f"{figures.number(lead.scores[0].value)} ({out.label(top)})")
+        most.append(f"{figures.number(lead.scores[0].value)} ({out.label(top)})")
         prints.append(
             next(n.printed for n in printed_of(run.printed, name) if ".llama2_br." in n.id).replace("%", " %")
         )
@@ -303,7 +304,7 @@ def summary(run: Run, out: Outcomes, names: Sequence[str], floors: Sequence[str]
     return (
         f"**BiomedRAG's document {helps} the prompted model's F1{_on(helped, names)}; {'a' if beaten else 'no'} method "
         f"without a language model is significantly better{_on(beaten, names)}.** The document changes F1 by "
-        f"{figures.listed(told)}. Without a language model, F1 reaches {figures.listed(reached)} on the same rows. "
+        f"{figures.listed(told)}. Without a language model, F1 reaches {figures.listed(most)} on the same rows. "
         f"Printed for LLaMA2 13B with BiomedRAG: {figures.listed(prints)}."
     )
 

@@ -298,7 +298,7 @@ def summary(outcomes: Outcomes, model: str) -> str:
         f"**{model} with retrieved passages answers {share['rag']} of {test.test.n} questions about "
         f"{told.frame.cluster.nunique()} patients; a few lines of code on the extracted registry answer "
         f"{share['registry']}** (difference {figures.points(test.test)} points, {figures.p_words(test.p)}). Some "
-        f"charts have words that the extraction rules were not written for; the code answers {figures.listed(by_words)}. "
+        f"charts have words that the extraction rules were not written for: {figures.listed(by_words)}. "
         f"With the right passages the model reaches {share['right_passages']}, on a registry without errors the code "
         f"{share['perfect_registry']}."
     )
