@@ -4,7 +4,7 @@ vLLM serves the adapter beside its base: `llm.connect(base, adapters=[log.adapte
 """
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -106,16 +106,28 @@ def load(folder: Path) -> TrainingLog:
     return TrainingLog(**{**told, **losses, "adapter": adapter})
 
 
-def trained(name: str, pairs: Sequence[Pair], validation: Sequence[Pair], base: str, **settings: float) -> TrainingLog:
-    """The adapter of these pairs, base and settings, from `ADAPTERS`, `RELEASED` or `train`; see `artifacts.kept`."""
-    settings = RECIPE | settings
+def trained(
+    name: str,
+    pairs: Sequence[Pair] | Callable[[], Sequence[Pair]],
+    validation: Sequence[Pair],
+    base: str,
+    decided_by: Sequence[object] = (),
+    /,
+    **settings: float,
+) -> TrainingLog:
+    """The adapter of these pairs, base and settings, from `ADAPTERS`, `RELEASED` or `train`; see `artifacts.kept`.
+
+    `decided_by` stands for pairs that differ by processor, because they hold what rounded vectors chose; these are made
+    only if there is no adapter.
+    """
+    settings, given = RECIPE | settings, pairs if callable(pairs) else lambda: pairs
     weights = engine_install.EMBEDDED_MODELS.get(base)
     digest = registry.registry()[weights.source].sha256 if weights else ""
     return artifacts.kept(
         ADAPTERS,
         name,
-        [list(pairs), list(validation), base, digest, settings, MODULES, datasets.digest(SCRIPT)],
+        [list(decided_by or given()), list(validation), base, digest, settings, MODULES, datasets.digest(SCRIPT)],
         load,
-        lambda folder: train(pairs, validation, base, folder, **settings),
+        lambda folder: train(given(), validation, base, folder, **settings),
         RELEASED,
     )

@@ -6,6 +6,7 @@ prompts list them, as the released ones do.
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 from helpers import llm, lora
 from helpers.engine_install import EngineError
@@ -54,13 +55,15 @@ def fine_tuned(
     if not steps:
         return [], "Without training: this profile sets lora_steps to 0."
     learned, held_out = draw(corpus.train, steps * recipe.batch, seed), draw(corpus.validation, HELD_OUT, seed)
+    bare = training_pairs(corpus, learned, None, plain=plain)
     try:
         logs = {
             arm: lora.trained(
                 f"{corpus.name.lower()}-{arm}",
-                training_pairs(corpus, learned, documents, plain=plain),
+                partial(training_pairs, corpus, learned, documents, plain=plain) if documents else bare,
                 training_pairs(corpus, held_out, None, plain=plain),
                 model,
+                [bare, documents.taught] if documents else (),
                 steps=steps,
                 rank=recipe.rank,
                 alpha=recipe.alpha,
@@ -88,7 +91,7 @@ def fine_tuned(
         run.model_used(each, "is fine-tuned by LoRA")
     for arm, log in logs.items():
         run.timing(f"{corpus.name}: fine-tuning, {arm}", log.seconds, steps=log.settings["steps"], pairs=log.pairs)
-    return answers, f"{model}, fine-tuned by LoRA in {steps} steps"
+    return answers, f"{model}, fine-tuned by LoRA in {steps:,} steps of {recipe.batch} rows"
 
 
 def _tuned(model: LLM | None, corpus: Corpus, plain: bool) -> Asking:

@@ -22,12 +22,16 @@ from papers.biomedrag.scorer import ETA, Objective, Scorer, train
 
 @dataclass(frozen=True)
 class Retriever:
-    """Chooses a document for each input. `permuted` and `diverse`: see `Memory.candidates`."""
+    """Chooses a document for each input. `permuted` and `diverse`: see `Memory.candidates`.
+
+    `taught` is what decided the scorer, as values that are the same on every processor.
+    """
 
     memory: Memory
     scorer: Scorer
     permuted: int = 2
     diverse: bool = True
+    taught: tuple[object, ...] = ()
 
     def __call__(self, examples: Sequence[Example]) -> list[Document]:
         """The document of each example's candidates that the scorer weighs highest."""
@@ -94,4 +98,6 @@ def learn(
     if run:
         run.timing(f"{name}: likelihoods", asked - began, pairs=len(pairs))
         run.timing(f"{name}: training the scorers", time.perf_counter() - asked)
-    return Retriever(memory, scorer, permuted, diverse)
+    of: tuple[object, ...] = (memory.words, memory.encoder.name, [e.id for e in examples], llm.endpoint.model)
+    of += (objective, eta, epochs, permuted, diverse, tuned_encoder)
+    return Retriever(memory, scorer, permuted, diverse, of)
