@@ -44,54 +44,55 @@ class Recipe:
 
 
 def fine_tuned(
-    run: Run, corpus: Corpus, retriever: Retriever, model: str, rows: Sequence[Example], recipe: Recipe
+    run: Run, of: Sequence[tuple[Corpus, Retriever, Sequence[Example]]], model: str, recipe: Recipe
 ) -> tuple[list[Answer], str]:
     """Answers of a model alone, fine-tuned, and fine-tuned with BiomedRAG's document; or none, and why.
 
-    The `retriever` chooses the documents, in training and for the `rows`; `model` is the base, see
-    `helpers.lora.train`, and its server has both adapters. `run` takes the model and the seconds of training.
+    For each corpus the retriever chooses the documents, in training and for the rows. `model` is the base, see
+    `helpers.lora.train`; one server has the adapters of all corpora. `run` takes models and seconds.
     """
-    steps, seed, plain = recipe.steps, recipe.seed, recipe.plain
-    if not steps:
+    if not recipe.steps:
         return [], "Without training: this profile sets lora_steps to 0."
-    learned, held_out = draw(corpus.train, steps * recipe.batch, seed), draw(corpus.validation, HELD_OUT, seed)
-    bare = training_pairs(corpus, learned, None, plain=plain)
+    answers: list[Answer] = []
     try:
         logs = {
-            arm: lora.trained(
-                f"{corpus.name.lower()}-{arm}",
-                partial(training_pairs, corpus, learned, documents, plain=plain) if documents else bare,
-                training_pairs(corpus, held_out, None, plain=plain),
-                model,
-                [bare, documents.taught] if documents else (),
-                steps=steps,
-                rank=recipe.rank,
-                alpha=recipe.alpha,
-                rate=recipe.rate,
-                dropout=recipe.dropout,
-                seed=seed,
-                batch=recipe.batch,
-                max_tokens=recipe.longest,
-                evaluations=4,
-            )
+            (corpus.name, arm): _adapter(corpus, arm, documents, model, recipe)
+            for corpus, retriever, _ in of
             for arm, documents in {"lora": None, "lora_rag": retriever}.items()
         }
         base = llm.connect(model, exact=True, adapters=[log.adapter for log in logs.values()])
-        tuned = [base.adapted(log.adapter) for log in logs.values()]
-        alone, shown = (_tuned(each, corpus, plain) for each in tuned)
-        arms = {
-            "small": zero_shot(replace(asking_of(base, corpus), definitions={}, plain=plain)),
-            "lora": zero_shot(alone),
-            "lora_rag": biomed_rag(shown, retriever, "LoRA and BiomedRAG"),
-        }
-        answers = answer(run, corpus, arms, rows, model=model)
+        tuned = {of: base.adapted(log.adapter) for of, log in logs.items()}
+        for corpus, retriever, rows in of:
+            alone, shown = (_tuned(tuned[corpus.name, arm], corpus, recipe.plain) for arm in ("lora", "lora_rag"))
+            arms = {
+                "small": zero_shot(replace(asking_of(base, corpus), definitions={}, plain=recipe.plain)),
+                "lora": zero_shot(alone),
+                "lora_rag": biomed_rag(shown, retriever, "LoRA and BiomedRAG"),
+            }
+            answers += answer(run, corpus, arms, rows, model=model)
     except (EngineError, ServiceError) as error:
         return [], f"No adapter was trained or served: {error}"
-    for each in (base, *tuned):
+    for each in (base, *tuned.values()):
         run.model_used(each, "is fine-tuned by LoRA")
-    for arm, log in logs.items():
-        run.timing(f"{corpus.name}: fine-tuning, {arm}", log.seconds, steps=log.settings["steps"], pairs=log.pairs)
-    return answers, f"{model}, fine-tuned by LoRA in {steps:,} steps of {recipe.batch} rows"
+    for (name, arm), log in logs.items():
+        run.timing(f"{name}: fine-tuning, {arm}", log.seconds, steps=log.settings["steps"], pairs=log.pairs)
+    return answers, f"{model}, fine-tuned by LoRA in {recipe.steps:,} steps of {recipe.batch} rows"
+
+
+def _adapter(corpus: Corpus, arm: str, documents: Retriever | None, model: str, recipe: Recipe) -> lora.TrainingLog:
+    of = vars(recipe) | {"max_tokens": recipe.longest, "evaluations": 4}
+    plain, seed = of.pop("plain"), of["seed"]
+    del of["longest"]
+    learned = draw(corpus.train, recipe.steps * recipe.batch, seed)
+    bare = training_pairs(corpus, learned, None, plain=plain)
+    return lora.trained(
+        f"{corpus.name.lower()}-{arm}",
+        partial(training_pairs, corpus, learned, documents, plain=plain) if documents else bare,
+        training_pairs(corpus, draw(corpus.validation, HELD_OUT, seed), None, plain=plain),
+        model,
+        [bare, documents.taught] if documents else (),
+        **of,
+    )
 
 
 def _tuned(model: LLM | None, corpus: Corpus, plain: bool) -> Asking:
