@@ -121,6 +121,20 @@ def test_another_default_makes_another_adapter(trained_in, monkeypatch):
     assert trained_in(steps=1, rate=1e-3) == before
 
 
+def test_an_adapter_holds_on_every_processor_whatever_rounding_chose_for_its_pairs(tmp_path, monkeypatch):
+    """A retriever may choose another document for one of thousands of training rows."""
+    monkeypatch.setattr(lora, "ADAPTERS", tmp_path)
+    found: list[str] = []
+    monkeypatch.setattr(lora, "load", lambda folder: found.append(folder.name))
+
+    def never() -> list[lora.Pair]:
+        raise AssertionError("the pairs of an adapter that is there are not made")
+
+    for decided_by in (["rows", "scorer"], ["rows", "scorer"], ["rows", "another scorer"]):
+        lora.trained("mine", never, [("a", "b")], SMALL, decided_by, steps=1)
+    assert found[0] == found[1] != found[2]
+
+
 @pytest.mark.engine
 @pytest.mark.slow
 def test_what_was_trained_is_answered_and_kept(tmp_path, monkeypatch, caplog):
