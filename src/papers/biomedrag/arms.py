@@ -30,13 +30,9 @@ ANSWER_TOKENS: Final = {"triples": 48, "relations": 12, "classification": 12, "l
 class Prediction:
     """What an arm answered to one example.
 
-    Attributes:
-        label: the relation or class; None where the reply held none.
-        triples: that it extracted; empty for tasks whose answer is a label.
-        reply: the LLM's words; empty for an arm without an LLM.
-        prompt_tokens: of the request.
-        overflow: the prompt did not fit the context, so nothing was asked.
-        request: its key in `results.requests`.
+    `label` is a relation or class, None where the reply held none; `triples` are empty for tasks whose answer is a
+    label, and `reply` for an arm without an LLM. After an `overflow`, a prompt that did not fit the context, nothing was
+    asked. `request` is the key in `results.requests`.
     """
 
     label: str | None

@@ -111,9 +111,8 @@ def load(name: str, data: str = "auto") -> Corpus:
     the training rows are, with a text that is in neither training nor test. Of MTSamples only the test is at hand
     (`absent` in data/registry.yml names the rest), in which a few texts are empty; `divided` makes splits of it.
 
-    Raises:
-        CorpusError: there is no such data set, or a row is not in its format.
-        DataUnavailable: a file is not to be had.
+    Raises CorpusError: there is no such data set, or a row is not in its format; DataUnavailable: a file is not to be
+    had.
     """
     if name not in _SETS:
         raise CorpusError(f"There is no data set {name!r}. There are: {', '.join(KEYS)}.")

@@ -28,18 +28,14 @@ SCRIPT: Final = Path(__file__).with_name("encoder_train.py")
 class TunedEncoder(Encoder):
     """A fine-tuned encoder. Each call starts a process, which takes seconds; `vectors.Remembering` spares repeats.
 
-    Attributes:
-        base: what it was before.
-        losses: of each epoch, the mean over the inputs, each before its batch's step.
-        seconds: that the training took.
+    `base` is what it was before; `losses` are the means over the inputs of each epoch, each before its batch's step;
+    `seconds` are those of the training.
     """
 
     def __init__(self, folder: Path) -> None:
         """Take the encoder in a folder of `ENCODERS`.
 
-        Raises:
-            FileNotFoundError: there is none.
-            ValueError: its weights or its log are damaged.
+        Raises FileNotFoundError: there is none; ValueError: its weights or its log are damaged.
         """
         told = artifacts.read_log(folder, WEIGHTS)
         self.name, self.digest, self.base = folder.name, told["sha256"], told["base"]

@@ -91,9 +91,7 @@ def read_choices(path: Path) -> list[Choice]:
 def rescored(run: Run, corpus: Corpus) -> list[Answer]:
     """The released answers for GIT as rows of the table of answers.
 
-    Raises:
-        DataUnavailable: the file is not to be had.
-        CorpusError: it is not in its format.
+    Raises DataUnavailable: the file is not to be had; CorpusError: it is not in its format.
     """
     file = locate(GENERATIONS, "real")
     run.data(file)
@@ -151,9 +149,8 @@ def report_sizes(run: Run, corpora: Sequence[Corpus]) -> pd.DataFrame:
 def released_choices(run: Run) -> dict[str, list[Choice]]:
     """The documents chosen for the GIT test, by retriever.
 
-    Raises:
-        DataUnavailable: a file is not to be had.
-        CorpusError: a file is not in its format, or the files are not of the same sentences.
+    Raises DataUnavailable: a file is not to be had; CorpusError: a file is not in its format, or the files are not of
+    the same sentences.
     """
     files = {name: locate(file, "real") for name, (file, _) in CHOICES.items()}
     run.data(*files.values())

@@ -35,11 +35,8 @@ DECAY: Final = 1e-2
 class Scorer:
     """P_T(d | x): softmax of cosine(W E(x), W E(d)) / eta.
 
-    Attributes:
-        projection: W, of shape (dimension, dimension).
-        eta: temperature.
-        losses: of each epoch, before its step; empty for the plain cosine.
-        encoder: E, where it is the scorer's own; None takes that of the memory.
+    `projection` is W, of shape (dimension, dimension), `eta` the temperature; `losses` are those of each epoch, before
+    its step, and empty for the plain cosine; `encoder` is E where it is the scorer's own, else None.
     """
 
     projection: Floats

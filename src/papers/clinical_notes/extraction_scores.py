@@ -173,7 +173,7 @@ def summary(outcomes: Outcomes, not_run: Collection[str]) -> str:
         )
     if "llm" in outcomes.measured("taken_drug_f1"):
         text += (
-            f"On the notes that a language model read it reaches F1 {told('taken_drug_f1', 'llm', asked='yes')} of "
-            f"drugs, the rules {told('taken_drug_f1', asked='yes')}. "
+            f"On the notes that the language model read, its F1 is {told('taken_drug_f1', 'llm', asked='yes')}, that "
+            f"of the rules {told('taken_drug_f1', asked='yes')}. "
         )
     return text + "".join(f"{outcomes.label(arm)} was not run. " for arm in not_run)

@@ -204,16 +204,17 @@ def quick_ndcg(grades: Mapping[str, int], passages: Sequence[str], k: int = 10) 
     return float(gains @ discount[: len(gains)]) / best if best else 0.0
 
 
-def summary(outcomes: Outcomes, elsewhere: Outcomes) -> str:
+def summary(outcomes: Outcomes, elsewhere: Outcomes, encoder: str = "") -> str:
     """The page's answer: the hybrid against each of its scores alone, and with the weights of arm `tuned`.
 
-    `elsewhere` are rows of the same arms on notes that others wrote, maybe none.
+    `encoder` replaces both of the paper's, if it is named; `elsewhere` are rows on notes that others wrote, maybe none.
     """
     told, here = _against_parts(outcomes)
     hybrid, tuned = outcomes.score(MAIN, "hybrid"), outcomes.score(MAIN, "tuned")
+    instead = f", and {encoder} in place of both of its encoders," if encoder else ""
     answer = (
-        f"**With the paper's weights the hybrid reaches {MAIN} {figures.score_text(hybrid)} on {hybrid.n} questions: "
-        f"{told}** (paired tests by cluster, Holm). Weights chosen on other questions bring it to "
+        f"**With the paper's weights{instead} the hybrid reaches {MAIN} {figures.score_text(hybrid)} on {hybrid.n} "
+        f"questions: {told}** (paired tests by cluster, Holm). Weights chosen on other questions bring it to "
         f"{figures.score_text(tuned)}."
     )
     if elsewhere.frame.empty:

@@ -125,8 +125,7 @@ def read_ddi(path: Path) -> list[Sentence]:
     `entities` is the test of recognition, whose interactions are not marked. A pair without a kind is read as `int`, a
     mention in several parts as one, from its first character to its last.
 
-    Raises:
-        CorpusError: a file of the archive is not as expected.
+    Raises CorpusError: a file of the archive is not as expected.
     """
     sentences: list[Sentence] = []
     try:
@@ -168,8 +167,7 @@ def read_ade(effects: Path, doses: Path, negatives: Path) -> list[Sentence]:
     sentence of `ADE-NEG.txt` tells of no adverse effect. The offsets count from the start of an abstract that is not
     released, so a pair is found as the two occurrences in its sentence that stand as far apart as the offsets do.
 
-    Raises:
-        CorpusError: a line has not the fields it should have, or a pair is not in its sentence.
+    Raises CorpusError: a line has not the fields it should have, or a pair is not in its sentence.
     """
     found: dict[tuple[str, str], tuple[set[Entity], set[tuple[Entity, Entity]]]] = defaultdict(lambda: (set(), set()))
     for key, effect, drug in _pairs(effects, "SideEffect"):
@@ -245,8 +243,7 @@ def tokens(text: str) -> int:
 def chunks(sentences: Sequence[Sentence], size: int = CHUNK_TOKENS) -> list[Chunk]:
     """The text in chunks of at most `size` tokens (Methods, A), each of one corpus; no sentence is divided.
 
-    Raises:
-        ValueError: the size is not positive.
+    Raises ValueError: the size is not positive.
     """
     if size < 1:
         raise ValueError(f"A chunk needs at least one token, not {size}.")

@@ -127,9 +127,8 @@ class Data:
 def load(data: str = "auto") -> Data:
     """The pairs, the test questions and the corpus; `data` as `datasets.locate_all` takes it.
 
-    Raises:
-        helpers.datasets.DataUnavailable: no source gives a file, and the sample is not asked for.
-        QaRagDataError: a file is not what it was.
+    Raises helpers.datasets.DataUnavailable: no source gives a file, and the sample is not asked for; QaRagDataError: a
+    file is not what it was.
     """
     files = datasets.locate_all([PAIRS, *CONTEXTS.values()], data)
     questions = read_questions(files[PAIRS].path)

@@ -141,9 +141,8 @@ def trained(
 ) -> tuple[dict[str, TrainingLog], dict[str, LLM]]:
     """The adapter of each split, and the models, served together: `base`, and each split's under its name.
 
-    Raises:
-        ServiceError: no server that has the adapters; a server of the settings is asked before any is trained.
-        EngineError: this machine's engine cannot train or serve them.
+    Raises ServiceError: no server that has the adapters; a server of the settings is asked before any is trained;
+    EngineError: this machine's engine cannot train or serve them.
     """
     check_server(settings["base"], found)
     logs = {name: train(name, split, settings, seed) for name, split in found.items()}
@@ -179,8 +178,7 @@ def hypothetical(
     Queries are of the kinds `tuned` and `base`; of the models, `rows` is the fine-tuned one. The server is the one that
     serves the adapters of both splits, so that the notebook on fine-tuning and that on retrieval start one.
 
-    Raises:
-        ServiceError, EngineError: see `trained`.
+    Raises ServiceError, EngineError: see `trained`.
     """
     _, served = trained(splits(of, seed), settings, seed)
     models = {name: served[name] for name in ("base", "rows")}

@@ -179,8 +179,8 @@ def unfit(outcomes: Outcomes, measure: str, judge: str) -> str:
     if rules.above(wrong, 0.5) == rules.above(right, 0.5) == "agrees":
         return ""
     return (
-        f"{judge} cannot judge: it rejects {figures.score_text(wrong)} of {wrong.n} passages without the answer "
-        f"(specificity), and accepts {figures.score_text(right)} of {right.n} with it (sensitivity)"
+        f"{judge}'s YES is no judgement here: it rejects {figures.score_text(wrong)} of {wrong.n} passages without the "
+        f"answer (specificity), and accepts {figures.score_text(right)} of {right.n} with it (sensitivity)"
     )
 
 

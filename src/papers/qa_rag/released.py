@@ -66,9 +66,7 @@ class Released:
 def load(data: Data) -> Released:
     """Every released result, checked against the test questions. There is no sample of them.
 
-    Raises:
-        helpers.datasets.DataUnavailable: no source gives a file.
-        QaRagDataError: a file is not of these questions.
+    Raises helpers.datasets.DataUnavailable: no source gives a file; QaRagDataError: a file is not of these questions.
     """
     files = datasets.locate_all([*RAGAS.values(), *ANSWERS.values(), BERTSCORE, NOTEBOOK], "real")
     if PAPER_ENCODER not in files[NOTEBOOK].path.read_text(encoding="utf-8"):
