@@ -31,8 +31,8 @@ class Prediction:
     """What an arm answered to one example.
 
     `label` is a relation or class, None where the reply held none; `triples` are empty for tasks whose answer is a
-    label, and `reply` for an arm without an LLM. After an `overflow`, a prompt that did not fit the context, nothing was
-    asked. `request` is the key in `results.requests`.
+    label, and `reply` for an arm without an LLM. After an `overflow`, a prompt beyond the context, nothing was asked.
+    `request` is the key in `results.requests`.
     """
 
     label: str | None
