@@ -162,23 +162,16 @@ class Advice:
         return [(one, test, one.methods[test.first], one.methods[test.second]) for one, test in compared]
 
     def summary(self) -> str:
-        """On how many tasks the simple method is better, and on which."""
+        """On how many tasks the simple method is better."""
         verdicts = [one.better for one, *_ in self._pairs]
         if not verdicts:
             return "No run that is shown compares a method without a language model with one that asks one."
         of = {word: figures.in_words(verdicts.count(word)) for word in COLOURS}
-        head = (
+        return (
             f"**The simple method is better on {of['simple']} of {figures.in_words(len(verdicts))} tasks.** The method "
             f"with a language model, or the paper's own, is better on {of['other']}. On {of['neither']}, the "
-            "difference is not significant.\n"
+            "difference is not significant."
         )
-        lines = [
-            f"- **{figures.inline(one.task.words)}** {figures.inline(first.label)} leads by "
-            f"{figures.points(test.test).replace('+', '').replace(' ', ' points ', 1)}, {figures.p_words(test.p)}."
-            for one, test, first, _ in self._pairs
-            if one.better == "simple"
-        ]
-        return "\n".join([head, *lines])
 
     def table(self) -> str:
         """A row for each task: the best simple method, the best with an LLM, and the test between them."""
