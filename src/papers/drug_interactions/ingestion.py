@@ -203,7 +203,7 @@ def answer(out: Outcomes) -> str:
     arm, other = best(chunks)
     return (
         f"**{first.capitalize()} reads interactions from text with an F1 of {drugs}, and "
-        f"{'' if second == first else f'{second} '}side effects with {effects}.** A small language model that reads "
-        f"whole chunks has an F1 of {figures.score_text(chunks.score('facts_f1', 'llm'))}. On the same chunks, {arm} "
-        f"has {other}."
+        f"{'' if second == first else f'{second} '}side effects with {effects}**, trained on the same corpora. A small "
+        f"language model that reads whole chunks, without training, has an F1 of "
+        f"{figures.score_text(chunks.score('facts_f1', 'llm'))}. On the same chunks, {arm} has {other}."
     )
