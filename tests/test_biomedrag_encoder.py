@@ -141,6 +141,8 @@ def test_a_scorer_with_an_encoder_of_its_own_chooses_by_it():
 
 
 class Teacher:
+    endpoint = SimpleNamespace(model="a teacher")
+
     def loglikelihood_many(self, prompts, label):
         return [SimpleNamespace(total=-float(len(context))) for context, _ in prompts]
 

@@ -217,6 +217,8 @@ def test_the_likelihood_is_of_the_label_after_document_and_input():
 class Teacher:
     """Finds the true label likely where the document shows it."""
 
+    endpoint = SimpleNamespace(model="a teacher")
+
     def loglikelihood_many(self, prompts, label):
         self.prompts = list(prompts)
         return [SimpleNamespace(total=-0.1 if f"=> {y.strip()}" in shown else -3.0) for shown, y in self.prompts]

@@ -157,11 +157,13 @@ def test_the_table_of_splits_counts_what_is_asked(sample: data.Data) -> None:
 
 def test_the_opening_says_which_way_it_went() -> None:
     logs = dict.fromkeys(tuning.SPLITS, log(3.0, 2.0))
-    for gain, begins in ((0.1, "**Yes"), (-0.1, "**No"), (0.0, "**This run cannot tell")):
+    ways = ((0.1, "**Training brings"), (-0.1, "**After training, the answers of a model are farther"))
+    for gain, begins in (*ways, (0.0, "**This run cannot tell")):
         out = Outcomes(rows("rows", gain) + rows("documents", gain, documents=4), draws=200)
         said = openings.finetuning(out, logs, "a model")
         assert said.startswith(begins)
         assert "from 4 documents" in said
+        assert "too few documents for a test" in said
 
 
 def test_a_server_without_adapters_is_found_out_before_any_training(

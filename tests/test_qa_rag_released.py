@@ -136,12 +136,19 @@ def test_the_methods_are_told_with_what_they_kept_of_the_own_document(sample: da
     assert [of[arm] for arm in three] == ["for the question alone", "no", "no", "yes", "yes"]
     kept = dict(zip(table["method"], table["kept"], strict=True))
     assert kept["HyDE"] == "contexts not at hand"
-    n, passages = len(sample.test), sample.corpus.of_id
-    with_it = [
-        any(passages[id].document in data.own_documents(q, sample.corpus) for id in sample.released["qa_rag"][q.id])
-        for q in sample.test
-    ]
-    assert kept["QA-RAG"] == f"{sum(with_it)} of {n}"
+    assert kept["QA-RAG"] == "none recognised"
+
+
+def test_only_questions_whose_own_document_is_recognised_can_have_kept_it(sample: data.Data) -> None:
+    first, second, *_ = sample.test
+    (title, *_), six = sample.corpus.documents, list(sample.corpus.of_id)
+    known = [replace(question, source=f"{title.replace('-', ' ')} JUNE 2021") for question in (first, second)]
+    with_it = [id for id in six if sample.corpus.of_id[id].document == title]
+    without = [id for id in six if sample.corpus.of_id[id].document != title]
+    rankings = {first.id: with_it[:6], second.id: without[:6]}
+    of = replace(sample, test=(*known, *sample.test[2:]), released={**sample.released, "qa_rag": rankings})
+    table = released.own_kept(of, published("qa_rag"))
+    assert dict(zip(table["method"], table["kept"], strict=True))["QA-RAG"] == "1 of 2"
 
 
 def test_each_test_question_tells_whether_its_own_document_is_recognised(sample: data.Data, made: Released) -> None:

@@ -197,11 +197,13 @@ def test_a_model_that_always_says_no_is_told_apart_by_evidence():
 
 
 @pytest.mark.parametrize(
-    ("words", "verdict"), [("It depends.", "agrees"), ("Nausea is not known with aspirin.", "differs")]
+    ("words", "n", "verdict"),
+    [("It depends.", 80, "agrees"), ("It depends.", 20, "undecided"), ("E is not known with aspirin.", 80, "differs")],
 )
-def test_a_locked_label_is_faithful_if_no_sentence_strays(run, words, verdict):
-    pair = corpus.Question("aspirin", "nausea", True)
-    rules.decide(run, Outcomes(locked((pair, f"YES. {words}")), draws=200), "label_lock_gives_fidelity")
+def test_a_locked_label_is_faithful_if_few_sentences_stray(run, words, n, verdict):
+    """None of 20 leaves room for more than 5 %."""
+    pairs = [(corpus.Question(f"aspirin{i}", "E", True), f"YES. {words}") for i in range(n)]
+    rules.decide(run, Outcomes(locked(*pairs), draws=200), "label_lock_gives_fidelity")
     assert run.claims[0].verdict == verdict
 
 
@@ -212,12 +214,15 @@ def test_the_answer_tells_what_the_rows_hold(facts):
         for arm in sq.LABELS
         for q in questions
     ]
-    pair = corpus.Question("aspirin", "nausea", True)
-    locks = [row for arm in ("unlocked", "leading", "label") for row in locked((pair, "NO"), arm=arm)]
+    pairs = [
+        (corpus.Question("aspirin", effect, label), "NO") for effect, label in (("nausea", True), ("cough", False))
+    ]
+    locks = [row for arm in ("unlocked", "leading", "label") for row in locked(*pairs, arm=arm)]
     told = label_lock.answer(Outcomes(rows), Outcomes(locks), "m")
     assert "right set for 100.0 %" in told
     assert "m reaches 0.0 %" in told
     assert "contradicts its evidence in 100.0 %" in told
+    assert "effects that are not listed: in 0.0 %" in told
 
 
 # ----------------------------------------------------------------------------------------------------- with the graph

@@ -467,7 +467,7 @@ def test_the_seconds_that_a_name_costs_are_found_again():
     rows += made_up(0.5, 0, lambda n: 4 + 0.66 * (n // 2), queries, arm="format_a")
     out = Outcomes(rows, labels=arms.LABELS)
     words = arms.cost_words(out)
-    assert "2.0 s and 0.33 s for each name relevant, which explain 100.0 %" in words
+    assert "2.0 s and 0.33 s per relevant name, which explain 100.0 %" in words
     figures.use_style()
     assert figures.figure(arms.draw_cost(out), alt=words).svg
 
