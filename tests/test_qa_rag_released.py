@@ -145,7 +145,7 @@ def test_only_questions_whose_own_document_is_recognised_can_have_kept_it(sample
     known = [replace(question, source=f"{title.replace('-', ' ')} JUNE 2021") for question in (first, second)]
     with_it = [id for id in six if sample.corpus.of_id[id].document == title]
     without = [id for id in six if sample.corpus.of_id[id].document != title]
-    rankings = {first.id: with_it[:6], second.id: without[:6]}
+    rankings = {first.id: tuple(with_it[:6]), second.id: tuple(without[:6])}
     of = replace(sample, test=(*known, *sample.test[2:]), released={**sample.released, "qa_rag": rankings})
     table = released.own_kept(of, published("qa_rag"))
     assert dict(zip(table["method"], table["kept"], strict=True))["QA-RAG"] == "1 of 2"

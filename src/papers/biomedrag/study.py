@@ -290,7 +290,7 @@ def summary(run: Run, out: Outcomes, names: Sequence[str], floors: Sequence[str]
         tops[name] = max(reached, key=reached.__getitem__)
     gains = {test.model: test for test in same.against([("biomedrag", "zero_shot")], "f1", each="task")}
     leads = [same.where(task=name).against([(top, "biomedrag")], "f1")[0] for name, top in tops.items()]
-    told, most, prints = list[str](), [], []
+    told, most, prints, tuned = list[str](), [], [], list[str]()
     for (name, top), lead in zip(tops.items(), leads, strict=True):
         on = f" on **{name}**" * (len(names) > 1)
         told.append(f"{figures.points(gains[name].test)}{' points' * (not told)}{on}")
@@ -298,6 +298,10 @@ def summary(run: Run, out: Outcomes, names: Sequence[str], floors: Sequence[str]
         prints.append(
             next(n.printed for n in printed_of(run.printed, name) if ".llama2_br." in n.id).replace("%", " %")
         )
+        of = same.where(task=name, arm=["lora", "lora_rag"])
+        unread = [(~of.where(arm=arm).frame.parsed.astype(bool)).mean() for arm in of.arms]
+        if len(unread) == 2 and max(unread) <= READABLE:
+            tuned.append(f"{figures.listed([figures.number(of.score('f1', arm).value) for arm in of.arms])}{on}")
     helped = sum(gains[name].p < ALPHA and gains[name].test.difference > 0 for name in names)
     beaten = sum(lead.p < ALPHA and lead.test.difference > 0 for lead in adjusted(leads))
     helps = "significantly raises" if helped else "does not significantly change"
@@ -306,6 +310,7 @@ def summary(run: Run, out: Outcomes, names: Sequence[str], floors: Sequence[str]
         f"without a language model is significantly better{_on(beaten, names)}.** The document changes F1 by "
         f"{figures.listed(told)}. Without a language model, F1 reaches {figures.listed(most)} on the same rows. "
         f"Printed for LLaMA2 13B with BiomedRAG: {figures.listed(prints)}."
+        + (f" Fine-tuned, a small model reaches {'; '.join(tuned)} without and with the document." if tuned else "")
     )
 
 
