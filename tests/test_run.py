@@ -148,6 +148,21 @@ def test_a_reference_keeps_what_was_saved_beside_the_record(tmp_path, monkeypatc
         reference.keep_reference("laptop")
 
 
+def test_a_smoke_run_is_no_reference_even_on_real_data(tmp_path, monkeypatch, capsys):
+    for name in ("BUILD", "RESULTS", "REFERENCE"):
+        monkeypatch.setattr(reference, name, tmp_path / name)
+    monkeypatch.setattr(records, "RECORDS", tmp_path / "BUILD" / "records")
+    for name, text in {"executed": ".ipynb", "records": ".json"}.items():
+        (tmp_path / "BUILD" / name / "smoke").mkdir(parents=True)
+        (tmp_path / "BUILD" / name / "smoke" / f"01_x{text}").write_text(
+            '{"sample": false, "cells": [], "metadata": {}}'
+        )
+    with pytest.raises(StoreError, match="no run of profile smoke"):
+        reference.keep_reference("smoke")
+    assert "mean nothing" in capsys.readouterr().err
+    assert not (tmp_path / "REFERENCE").exists()
+
+
 def test_a_run_whose_record_is_missing_or_was_set_aside_is_not_kept_and_said(tmp_path, monkeypatch, capsys):
     for name in ("BUILD", "RESULTS", "REFERENCE"):
         monkeypatch.setattr(reference, name, tmp_path / name)
