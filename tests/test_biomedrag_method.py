@@ -14,12 +14,14 @@ import pytest
 from hypothesis import given, strategies as st
 
 from helpers import vectors
-from helpers.completions import Reply
+from helpers.completions import CapabilityError, Reply
 from helpers.llm import LLM
+from helpers.results.outcomes import Outcomes
 from helpers.results.paired import mcnemar
 from helpers.results.published import published
+from helpers.results.record import Run
 from helpers.settings import NOTEBOOKS
-from papers.biomedrag import adapted, floors, printed_tests, scorer
+from papers.biomedrag import adapted, floors, printed_tests, scorer, study
 from papers.biomedrag.adapted import training_pairs
 from papers.biomedrag.arms import Asking, triple_line, zero_shot
 from papers.biomedrag.corpora import Corpus, Example, Triple, draw
@@ -235,6 +237,21 @@ def test_a_scorer_learns_from_each_candidate_of_each_input(memory):
     assert all(d in of_one for d, of_one in zip(chosen, candidates, strict=True))
     plain = learn(memory, cast(LLM, teacher), VALIDATION, diverse=False)
     assert all(len(d.shots) == 1 for d in plain(VALIDATION))
+
+
+def test_without_likelihoods_the_other_arms_answer_and_biomedrag_is_said_not_to_have_run(memory):
+    class Mute(Teacher):
+        def loglikelihood_many(self, prompts, label):
+            raise CapabilityError("Ollama does not echo the prompt.")
+
+    with pytest.warns(UserWarning, match=r"BiomedRAG was not run.*Ollama does not echo"):
+        untaught = learn(memory, cast(LLM, Mute()), VALIDATION)
+    corpus = Corpus("GIT", "triples", (), VALIDATION, (), LABELS)
+    asking = study.asking_of(cast(LLM, Mute()), corpus)
+    assert list(study.prompted_arms(asking, untaught, 1)) == ["zero_shot", "knn", "cosine"]
+    taught = learn(memory, cast(LLM, Teacher()), VALIDATION)
+    assert "biomedrag" in study.prompted_arms(asking, taught, 1)
+    assert "BiomedRAG was not run" in study.summary(cast(Run, None), Outcomes([]), ["GIT"])
 
 
 @pytest.mark.engine

@@ -229,15 +229,17 @@ def partners_of(name: str, label: str = "QaDrug") -> str:
 
 @pytest.mark.engine
 @pytest.mark.parametrize("type", ["interactsWith", "interacts_with", ""])
-def test_a_relaxed_statement_finds_nothing_of_another_graph(loaded: Graph, sample: KnowledgeGraph, type: str) -> None:
-    """Its labels are gone, and the other graph has edges of the same names."""
+def test_a_statement_finds_nothing_of_another_graph(loaded: Graph, sample: KnowledgeGraph, type: str) -> None:
+    """It has no labels, and the other graph has edges of the same names; as written, repaired and relaxed."""
     name, *_ = [name for name in sample.partners if sample.nodes[name] == "Drug"]
     read = small_graph(Fact(CAUSES, name, "rash"))
     kg.load_graph(loaded, read, kg.READ)
     typed = f":{type}" if type else ""
-    statement = f"MATCH (:ReadDrug {{name: '{name}'}})-[{typed}]->(d:ReadDrug) RETURN d.name AS answer"
-    relaxed = cypher.relaxed(statement, cypher.names_of(read), kg.READ)
-    assert cypher.run_statement(loaded, relaxed).returned <= {"rash"}
+    statement = f"MATCH ({{name: '{name}'}})-[{typed}]->(d) RETURN d.name AS answer"
+    model = Scripted([statement], [statement])
+    (found,) = cypher.text_to_cypher(model, loaded, read, ["What has it?"], store=kg.READ)
+    assert found.last.returned == (set() if type == "interactsWith" else {"rash"})
+    assert all(attempt.returned <= {"rash"} for _, attempt in found.tried)
     assert cypher.run_statement(loaded, f"MATCH ({{name: '{name}'}})-[]-(d) RETURN d.name AS answer").returned > {
         "rash"
     }
@@ -325,6 +327,15 @@ def test_the_prompt_of_neo4j_graphrag_holds_the_schema_and_the_question() -> Non
 )
 def test_relaxing_drops_labels_and_directions_and_spells_names(before: str, after: str) -> None:
     assert cypher.relaxed(before, cypher.names_of(CHAIN), kg.QUESTIONS) == after
+
+
+def test_a_bounded_statement_keeps_its_directions_and_the_types_of_its_graph() -> None:
+    written = "MATCH (a:QaDrug)-[:interacts_with]->(b)<--(c)-[r*2]-(d)-[:interactsWith]-(e) RETURN e.name"
+    both = "interacts_with|causes_side_effect"
+    assert cypher.bounded(written, kg.QUESTIONS) == (
+        f"MATCH (a:QaDrug)-[:interacts_with]->(b)<-[:{both}]-(c)-[r:{both}*2]-(d)"
+        "-[:unknown_interactsWith]-(e) RETURN e.name"
+    )
 
 
 @given(st.text(max_size=200))

@@ -289,6 +289,15 @@ def test_a_failing_server_is_named(status, said):
         client(url).chat_many([ask("?")], max_tokens=5)
 
 
+@pytest.mark.parametrize("status", [400, 404, 422])
+def test_a_server_that_refuses_to_score_lacks_a_capability(status):
+    with (
+        server(status, {"error": {"message": "not supported"}}) as url,
+        pytest.raises(CapabilityError, match="refused"),
+    ):
+        client(url).loglikelihood_many([("The capital is", " Paris")])
+
+
 def test_a_server_that_is_gone_says_what_to_do():
     with server(200, {}) as url:
         pass

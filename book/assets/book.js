@@ -1,11 +1,13 @@
-// Sort and filter for tables of class "rag-sortable"; cards on a phone for tables of long texts. Without this script
-// they are plain tables.
+// Sort and filter for tables of class "rag-sortable"; long tables folded; cards on a phone for tables of long texts.
+// Without this script they are plain tables.
 "use strict";
 
 (() => {
   const FILTERS = ["Table", "Rescored", "Rerun", "Published evidence"];
-  // rows that are shown at first: more would make a page without end
+  // rows that a scoreboard shows at first; a table with more than LONG shows FEW, for what follows it would be far away
   const FIRST = 40;
+  const LONG = 24;
+  const FEW = 12;
 
   // the verdict of a cell, or the word for why it has none; a speed has a value and is not compared
   const said = (cell) => {
@@ -22,6 +24,38 @@
     const label = document.createElement("label");
     label.append(text, control);
     return label;
+  };
+
+  // Shows the `first` of the rows that `chosen` gives, and all on request, in print, or where a link leads to one.
+  // Returns what shows them anew and how many were chosen.
+  const fold = (table, first, chosen) => {
+    const rows = [...table.tBodies[0].rows];
+    const more = document.createElement("button");
+    more.type = "button";
+    more.className = "rag-more";
+    table.closest(".rag-scroll").after(more);
+    let all = false;
+    const show = () => {
+      const found = chosen();
+      const shown = new Set(all ? found : found.slice(0, first));
+      rows.forEach((row) => { row.hidden = !shown.has(row); });
+      more.hidden = shown.size === found.length;
+      more.textContent = `Show all ${found.length} rows`;
+      return found.length;
+    };
+    const open = () => { all = true; show(); };
+    more.addEventListener("click", open);
+    addEventListener("beforeprint", open);
+    const target = () => {
+      const row = location.hash && document.getElementById(decodeURIComponent(location.hash.slice(1)))?.closest("tr");
+      if (!row || !rows.includes(row) || !row.hidden) return;
+      open();
+      row.scrollIntoView();
+    };
+    addEventListener("hashchange", target);
+    show();
+    target();
+    return show;
   };
 
   const enhance = (table) => {
@@ -50,42 +84,19 @@
     tools.append(count);
     table.closest(".rag-scroll").before(tools);
 
-    const more = document.createElement("button");
-    more.type = "button";
-    more.className = "rag-more";
-    table.closest(".rag-scroll").after(more);
-    let all = false;
-
-    const filter = () => {
+    const show = fold(table, FIRST, () => {
       const words = search.value.toLowerCase().split(/\s+/).filter(Boolean);
-      const found = [...body.rows].filter((row) => {
+      return [...body.rows].filter((row) => {
         const text = row.textContent.toLowerCase();
         return (
           words.every((word) => text.includes(word)) &&
           selects.every(({ select, column }) => !select.value || said(row.cells[column]) === select.value)
         );
       });
-      const shown = new Set(all ? found : found.slice(0, FIRST));
-      rows.forEach((row) => { row.hidden = !shown.has(row); });
-      count.textContent = `${found.length} of ${rows.length} rows`;
-      more.hidden = shown.size === found.length;
-      more.textContent = `Show all ${found.length} rows`;
-    };
-    more.addEventListener("click", () => { all = true; filter(); });
+    });
+    const filter = () => { count.textContent = `${show()} of ${rows.length} rows`; };
     tools.addEventListener("input", filter);
-    // a link to one row shows it, whatever stands before it
-    const target = () => {
-      const row = location.hash && document.getElementById(decodeURIComponent(location.hash.slice(1)))?.closest("tr");
-      if (!row || !rows.includes(row) || !row.hidden) return;
-      all = true;
-      filter();
-      row.scrollIntoView();
-    };
-    addEventListener("hashchange", target);
-    // printed, the whole table is wanted
-    addEventListener("beforeprint", () => { all = true; filter(); });
     filter();
-    target();
 
     headers.forEach((header, column) => {
       const button = document.createElement("button");
@@ -108,6 +119,10 @@
   };
 
   document.querySelectorAll("table.rag-sortable").forEach(enhance);
+  document.querySelectorAll("table.rag-table:not(.rag-sortable)").forEach((table) => {
+    const { rows } = table.tBodies[0];
+    if (rows.length > LONG) fold(table, FEW, () => [...rows]);
+  });
 
   // on a phone a sentence in the third column has three words a line, or is out of sight
   const SENTENCE = 60;

@@ -21,7 +21,7 @@ import openai
 from tqdm import tqdm
 
 from helpers import batch, completions
-from helpers.completions import Answer, Choice, LlmError, Loglikelihood, Messages, Reply, Usage
+from helpers.completions import Answer, CapabilityError, Choice, LlmError, Loglikelihood, Messages, Reply, Usage
 from helpers.engine_install import EngineError
 from helpers.engines import Adapter
 from helpers.results.requests import STORE, Kind, request_key, store, working
@@ -192,15 +192,15 @@ class LLM:
                     self.endpoint = self._start()
                     self.__dict__.pop("_client", None)
                 return request()
-        except (openai.BadRequestError, openai.UnprocessableEntityError) as error:
+        except (openai.BadRequestError, openai.NotFoundError, openai.UnprocessableEntityError) as error:
             if completions.is_overflow(str(error)):
                 return None
             if parameter := _refused_parameter(error):
-                raise LlmError(
+                raise CapabilityError(
                     f"{where} refused the parameter {parameter!r}, which is needed here. Set LLM_BASE_URL and "
                     f"LLM_MODEL to a server and model that take it, for example vLLM's. The server says: {error}"
                 ) from None
-            raise LlmError(f"{where} refused a request: {error}") from None
+            raise CapabilityError(f"{where} refused a request: {error}") from None
         except openai.AuthenticationError:
             raise LlmError(f"{where} refused the key. Set LLM_API_KEY.") from None
         except openai.APIConnectionError as error:

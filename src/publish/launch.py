@@ -29,11 +29,10 @@ import sys
 from pathlib import Path
 
 if importlib.util.find_spec("helpers") is None:
-    root = next((p for p in (Path.cwd(), *Path.cwd().parents) if (p / "src" / "helpers").is_dir()), None)
-    if root is None:
-        root, url = Path.cwd() / "medical-rag-book", os.environ.get("REPOSITORY_URL") or "{url}"
-        if not root.exists() and subprocess.call(["git", "clone", "-q", "--depth=1", url, root]):
-            sys.exit("Where is the project? In a cell above: %env REPOSITORY_URL=https://... Then run this one again.")
+    here, url = Path.cwd(), os.environ.get("REPOSITORY_URL") or "{url}"
+    root = next((p for p in (here, *here.parents) if (p / "src" / "helpers").is_dir()), here / "medical-rag-book")
+    if not root.exists() and subprocess.call(["git", "clone", "-q", "--depth=1", url, root]):
+        sys.exit("Where is the project? In a cell above: %env REPOSITORY_URL=https://... Then run this one again.")
     sys.path.insert(0, str(root / "src"))
     globals().update(importlib.import_module("publish.launch").set_up("{notebook}"))"""
 

@@ -31,7 +31,7 @@ ACROSS: Final = "across_papers"
 """What this book asks of its own; the claims are no paper's."""
 OUTCOMES: Final = (*TESTED, "not tested")
 FUNCTIONS: Final = (
-    "asked value printed picture headline tally outcomes reasons papers experiments downloads runs software models "
+    "asked picture headline tally outcomes reasons papers experiments downloads runs software models "
     "sources data parameters timings faults benchmarks settings_table launch_links costs file evidence exhibit audited"
 )
 """What a template may call, beside `verdict` and what `methods.Advice` says."""
@@ -81,7 +81,8 @@ class Pages(RunPages):
         every = [of for *_, of in self._answers()]
         if not every:
             return "No run has answers to audit."
-        verdicts = table([verdicts for verdicts, _ in every], "Seven checks of the answers of each chapter", "")
+        caption = "Seven checks of the answers of each chapter; a dash: not applicable"
+        verdicts = table([verdicts for verdicts, _ in every], caption, "")
         found = [row for _, rows in every for row in rows]
         shown = table(found, "What was found, with figures of two groups at most", "") if found else ""
         return "\n\n".join(part for part in (verdicts, shown) if part)
@@ -112,10 +113,6 @@ class Pages(RunPages):
         """A number as printed."""
         number = pieces.number_of(id)
         return sortable(number.value, spaced(number.printed))
-
-    def value(self, id: str, kind: Kind = "rerun") -> str:
-        """A rescored or rerun number with its interval, or why there is none."""
-        return self._measured(id, kind).html()
 
     def _select(self, prefix: str, column: str) -> list[tuple[str, str, Measured, Measured]]:
         """Arms, as a reader sees them, with the id of their number and what was rescored and rerun."""

@@ -1,7 +1,7 @@
 """Cypher that a language model writes: read off its reply, run read-only, returned to it where it finds nothing."""
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from helpers.completions import Message, Reply
@@ -55,9 +55,18 @@ def run_statement(graph: Graph, cypher: str, *, max_rows: int = 100, timeout: fl
 
 
 def write_and_run(
-    llm: LLM, graph: Graph, prompts: Iterable[Sequence[Message]], *, repairs: int, max_tokens: int
+    llm: LLM,
+    graph: Graph,
+    prompts: Iterable[Sequence[Message]],
+    *,
+    repairs: int,
+    max_tokens: int,
+    within: Callable[[str], str] = str,
 ) -> list[list[tuple[Attempt, Reply]]]:
-    """The statements that a model writes for each prompt, each with its reply; repaired `repairs` times at most."""
+    """The statements that a model writes for each prompt, each with its reply; repaired `repairs` times at most.
+
+    `within` bounds a statement before it runs, where graphs share a database.
+    """
     turns = [list(prompt) for prompt in prompts]
     tried: list[list[tuple[Attempt, Reply]]] = [[] for _ in turns]
     open_ = list(range(len(turns)))
@@ -66,7 +75,7 @@ def write_and_run(
             break
         replies = llm.chat_many([turns[i] for i in open_], max_tokens=max_tokens, label=label)
         for i, reply in zip(open_, replies, strict=True):
-            attempt = run_statement(graph, read_statement(reply.text))
+            attempt = run_statement(graph, within(read_statement(reply.text)))
             tried[i].append((attempt, reply))
             turns[i] = [
                 *turns[i],

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import textwrap
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -115,7 +116,7 @@ class Outcomes:
         else:
             of = {"median": metrics.p50, "p95": metrics.p95}[statistic]
             score = metrics.bootstrap(tops / bottoms, of, clusters=clusters, draws=self.draws)
-        return replace(score, unparsed=unparsed)
+        return replace(score, unparsed=unparsed if unit(measure) in ("fraction", "ratio") else 0)
 
     def against(self, pairs: Sequence[tuple[str, str]], measure: str, *, each: str = "") -> list[Comparison]:
         """Paired tests of a ratio, first arm minus second, within `each` value of a column; p by Holm over all."""
@@ -136,10 +137,12 @@ class Outcomes:
         return Comparison(*pair, model, scores, test, test.p)
 
     def table(self, measures: Sequence[str], caption: str, *, by: str = "") -> figures.Html:
-        """A row for each arm: its scores, in all and, if asked, for each value of a stratum."""
+        """A row for each arm: its scores, in all and, if asked, for each value of a stratum; n if it differs."""
+        n = Counter(self.frame.arm[[parts(measures[0])[1] in of for of in self.frame.measures]])
         of = {value: self.where(**{by: value}) for value in self.strata(by)}
         rows = [
             {"arm": self.label(arm)}
+            | ({"n": n[arm]} if len(set(n.values())) > 1 else {})
             | {measure_label(m): self.text(m, arm) for m in measures}
             | {value: part.text(measures[0], arm) for value, part in of.items()}
             for arm in self.arms

@@ -5,6 +5,7 @@ The arms that a rule names are the family of its tests, so an arm added elsewher
 
 import importlib
 import math
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -127,7 +128,8 @@ def evaluate(
     served: Iterable[str] = facts.get("served") or mine.frame.model.unique() if kind == "rerun" and rule.scope else ()
     other = [m for m in dict.fromkeys(served) if m and not any(word.lower() in m.lower() for word in rule.scope)]
     if found.verdict in TESTED and other:
-        why = f"The claim is about {' and '.join(rule.scope)} models; this run used {' and '.join(other)}. {found.why}"
+        about = figures.listed([*{re.sub(r"\W", "", name.lower()): name for name in rule.scope}.values()])
+        why = f"The claim is about {about} models; this run used {figures.listed(other)}. {found.why}"
         return Decision("not run", why, found.p, "stand-in", found.needed)
     if kind != "rerun" and found.verdict == "undecided":
         more = "answers are released" if kind == "rescored" else "numbers are printed"

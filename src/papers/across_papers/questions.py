@@ -14,7 +14,7 @@ from papers.side_effects.misspelling import EDITS, other_names, perturb
 
 KINDS = {
     "plain": "as the data name it",
-    "worded": "in other words",
+    "worded": "reworded",
     "misspelt": "drug misspelt",
     "brand": "trade name",
     "both": "two drugs",

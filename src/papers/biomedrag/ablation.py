@@ -8,6 +8,7 @@ import pandas as pd
 from helpers.results import figures
 from helpers.results.outcomes import Outcomes
 from helpers.results.record import Run
+from papers.biomedrag.retriever import UNTAUGHT
 from papers.biomedrag.study import LABELS, gain
 
 PLACES: Final = {"GIT": ("te", "git_triple_f1"), "GIT-RE": ("re", "git_re_f1")}
@@ -42,8 +43,8 @@ def beside(run: Run, out: Outcomes, words: Sequence[int], caption: str) -> figur
         printed = {arm: f"table4.{place}_{row}.f1" for arm, row in VARIANTS.items()}
         printed |= {chunked(m): f"figure3.{figure}.m{m}" for m in words if m != BEST}
         for arm, id in printed.items():
-            stated = run.printed.number(f"biomedrag.{id}").printed
-            rows.append({"data": name, "arm": of.label(arm), "printed F1": stated, "rerun F1": of.score("f1", arm)})
+            stated, rerun = run.printed.number(f"biomedrag.{id}").printed, arm in of.arms and of.score("f1", arm)
+            rows.append({"data": name, "arm": of.label(arm), "printed F1": stated, "rerun F1": rerun or None})
     return figures.table(pd.DataFrame(rows), caption, sample=out.sample)
 
 
@@ -57,6 +58,8 @@ def report_reasons(run: Run) -> None:
 
 def summary(out: Outcomes, counts: Sequence[int]) -> str:
     """The page's answer in three sentences: BiomedRAG against its ablations, and the best n of RA-KNN-n."""
+    if "biomedrag" not in out.arms:
+        return UNTAUGHT
     said, tops, sure = [], [], []
     for name in PLACES:
         of = out.where(task=name)

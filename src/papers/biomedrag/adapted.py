@@ -59,16 +59,16 @@ def fine_tuned(
             (corpus.name, arm): _adapter(corpus, arm, documents, model, recipe)
             for corpus, retriever, _ in of
             for arm, documents in {"lora": None, "lora_rag": retriever}.items()
+            if documents is None or documents.taught
         }
         base = llm.connect(model, exact=True, adapters=[log.adapter for log in logs.values()])
         tuned = {of: base.adapted(log.adapter) for of, log in logs.items()}
         for corpus, retriever, rows in of:
-            alone, shown = (_tuned(tuned[corpus.name, arm], corpus, recipe.plain) for arm in ("lora", "lora_rag"))
-            arms = {
-                "small": zero_shot(replace(asking_of(base, corpus), definitions={}, plain=recipe.plain)),
-                "lora": zero_shot(alone),
-                "lora_rag": biomed_rag(shown, retriever, "LoRA and BiomedRAG"),
-            }
+            asking = {arm: _tuned(m, corpus, recipe.plain) for (name, arm), m in tuned.items() if name == corpus.name}
+            arms = {"small": zero_shot(replace(asking_of(base, corpus), definitions={}, plain=recipe.plain))}
+            arms["lora"] = zero_shot(asking["lora"])
+            if retriever.taught:
+                arms["lora_rag"] = biomed_rag(asking["lora_rag"], retriever, "LoRA and BiomedRAG")
             answers += answer(run, corpus, arms, rows, model=model)
     except (EngineError, ServiceError) as error:
         return [], f"No adapter was trained or served: {error}"

@@ -51,28 +51,19 @@ Arm = Callable[[Sequence[Example]], list[Prediction]]
 class Asking:
     """How an arm asks its LLM.
 
-    Attributes:
-        llm: the model; None where only prompts are made.
-        task: what is asked for.
-        labels: that an answer may have.
-        question: in place of the task's own.
-        offered: whether the prompt lists the labels.
-        wrapped: for triples, show a chunk between the head and the tail of its sentence, and their triple as its
-            answer. The released prompts do so, with a pair of that relation drawn by chance; the text shows the label.
-        definitions: of the labels in words, listed with them (section 4.3.1); none by default.
-        hint: a sentence more for triples.
-        plain: ask in plain text in the form of Alpaca, as the released code does: the base model has no chat template.
+    `wrapped` shows a triple's chunk between the head and the tail of its sentence, with their triple as its answer. The
+    released prompts do so, with a pair of that relation drawn by chance; the text shows the label.
     """
 
-    llm: LLM | None
+    llm: LLM | None  # None where only prompts are made
     task: str
-    labels: tuple[str, ...]
-    question: str = ""
-    offered: bool = True
+    labels: tuple[str, ...]  # that an answer may have
+    question: str = ""  # in place of the task's own
+    offered: bool = True  # whether the prompt lists the labels
     wrapped: bool = False
-    definitions: Mapping[str, str] = field(default_factory=dict)
-    hint: str = ""
-    plain: bool = False
+    definitions: Mapping[str, str] = field(default_factory=dict)  # of the labels, listed with them (section 4.3.1)
+    hint: str = ""  # a sentence more for triples
+    plain: bool = False  # in the form of Alpaca, as the released code: a base model has no chat template
 
     def instruction(self) -> str:
         """I of section 4.2.4: what is the same in every prompt stands first, so that the server computes it once."""

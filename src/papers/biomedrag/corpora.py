@@ -58,38 +58,25 @@ class Triple:
 class Example:
     """One row of a data set.
 
-    Attributes:
-        id: corpus, split and row, joined by full stops.
-        text: what a model reads: a sentence, a report, or a question about two entities.
-        label: what is to be told: a relation or a class.
-        triples: what the row states; empty in classification, and in links where the text does not tell its two names
-            apart (a name holds the word "and").
+    Classification has no triples, nor has a link whose text does not tell its two names apart (one holds an "and").
     """
 
-    id: str
-    text: str
-    label: str
+    id: str  # corpus, split and row, joined by full stops
+    text: str  # what a model reads: a sentence, a report, or a question about two entities
+    label: str  # a relation or a class
     triples: tuple[Triple, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Corpus:
-    """A data set in its splits; a split that is not released is empty.
+    """A data set in its splits, in the order of the files; a split that is not released is empty."""
 
-    Attributes:
-        name: a key of `KEYS`.
-        task: what is asked.
-        train, validation, test: the rows, in the order of the files.
-        labels: each label with its description, the paper's T(l) (section 4.2.1).
-        files: what was read, for the record of a run.
-    """
-
-    name: str
+    name: str  # a key of `KEYS`
     task: Task
     train: tuple[Example, ...]
     validation: tuple[Example, ...]
     test: tuple[Example, ...]
-    labels: dict[str, str]
+    labels: dict[str, str]  # each with its description, the paper's T(l) (section 4.2.1)
     files: tuple[Located, ...] = ()
 
     @property

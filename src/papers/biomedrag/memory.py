@@ -66,11 +66,8 @@ def chunks(text: str, words: int) -> list[str]:
 class Memory:
     """The relational key-value memory M of section 4.2.1, and its retriever.
 
-    Attributes:
-        shots: the key-value pairs.
-        examples: the sentences that they come from.
-        encoder: E.
-        words: m, the length of a chunk; 0 where keys are whole inputs (tasks that are not "heavily reliant on noise").
+    `shots` are the key-value pairs and `examples` their sentences. A chunk has `words` words, m; 0: keys are whole
+    inputs (tasks that are not "heavily reliant on noise").
     """
 
     def __init__(

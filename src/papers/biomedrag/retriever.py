@@ -6,25 +6,30 @@ these prompts hold nothing that all have in common: no instruction, just documen
 """
 
 import time
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Final
 
 import numpy as np
 
+from helpers.completions import CapabilityError
 from helpers.llm import LLM
 from helpers.results.record import Run
 from helpers.vectors import Remembering
 from papers.biomedrag import encoder_tuning
 from papers.biomedrag.corpora import Example
 from papers.biomedrag.memory import Document, Memory, pair_vectors
-from papers.biomedrag.scorer import ETA, Objective, Scorer, train
+from papers.biomedrag.scorer import ETA, Objective, Scorer, cosine_scorer, train
+
+UNTAUGHT: Final = "BiomedRAG was not run: the server gives no log-probabilities of a prompt, which teach its scorer."
 
 
 @dataclass(frozen=True)
 class Retriever:
     """Chooses a document for each input. `permuted` and `diverse`: see `Memory.candidates`.
 
-    `taught` is what decided the scorer, as values that are the same on every processor.
+    `taught` is what decided the scorer, as values that are the same on every processor; empty if nothing taught it.
     """
 
     memory: Memory
@@ -69,13 +74,17 @@ def learn(
     No example is in the `memory`. `objective`, `eta` and `epochs` are those of `scorer.train`, `permuted` and `diverse`
     those of `Memory.candidates`; a `tuned_encoder` is fine-tuned in place of a projection, see `encoder_tuning.tuned`.
     `run` takes the times and that encoder. Raises ValueError without examples, EngineError if the encoder cannot be
-    fine-tuned, and CapabilityError if the engine gives no log-probabilities of a prompt.
+    fine-tuned. An engine that gives no log-probabilities of a prompt teaches nothing: the scorer is the cosine then.
     """
     texts = [e.text for e in examples]
     candidates = memory.candidates(texts, diverse=diverse, permuted=permuted)
     pairs = [likelihood_prompt(x, d) for x, of_x in zip(examples, candidates, strict=True) for d in of_x]
     began = time.perf_counter()
-    answers = llm.loglikelihood_many(pairs, label="P_LLM")
+    try:
+        answers = llm.loglikelihood_many(pairs, label="P_LLM")
+    except CapabilityError as error:
+        warnings.warn(f"{UNTAUGHT} {error}", stacklevel=2)
+        return Retriever(memory, cosine_scorer(memory.encoder.dimension, eta), permuted, diverse)
     asked = time.perf_counter()
     ends = np.cumsum([len(of_x) for of_x in candidates])
     values = np.split(np.array([a.total for a in answers]), ends[:-1])

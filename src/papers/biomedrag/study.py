@@ -29,7 +29,7 @@ from papers.biomedrag.arms import (
 )
 from papers.biomedrag.corpora import KEYS, Corpus, Example
 from papers.biomedrag.floors import known_names
-from papers.biomedrag.retriever import Retriever
+from papers.biomedrag.retriever import UNTAUGHT, Retriever
 from papers.biomedrag.scorer import cosine_scorer
 from papers.biomedrag.scoring import MEASURES, PARTS, part_items, same_text
 
@@ -169,13 +169,13 @@ def asking_of(llm: LLM | None, corpus: Corpus, *, offered: bool = True) -> Askin
 
 
 def prompted_arms(asking: Asking, retriever: Retriever, n: int) -> dict[str, Arm]:
-    """The arms with a prompted model: alone, with the n nearest inputs, with a document by cosine or by the scorer."""
+    """The arms with a prompted model: alone, with the n nearest inputs, with a document by cosine or taught scorer."""
     cosine = cosine_scorer(retriever.memory.encoder.dimension, retriever.scorer.eta)
     return {
         "zero_shot": zero_shot(asking),
         "knn": ra_knn(asking, retriever.memory, n),
         "cosine": biomed_rag(asking, replace(retriever, scorer=cosine), "without scorer"),
-        "biomedrag": biomed_rag(asking, retriever),
+        **({"biomedrag": biomed_rag(asking, retriever)} if retriever.taught else {}),
     }
 
 
@@ -282,6 +282,8 @@ def split_note(whole: Corpus, parts: Corpus, words: int) -> str:
 
 def summary(run: Run, out: Outcomes, names: Sequence[str], floors: Sequence[str] = FLOORS) -> str:
     """The page's answer, on the rows that BiomedRAG answered: whether it helps the LLM, and the best of `floors`."""
+    if "biomedrag" not in out.arms:
+        return UNTAUGHT
     same = out.where(source="rerun", unit=[*out.where(arm="biomedrag").frame.unit])
     tops = {}
     for name in names:

@@ -108,20 +108,32 @@ def graphrag_prompt(schema: str, question: str) -> list[dict[str, str]]:
 
 
 _ARROW = re.compile(r"<-(\[[^\]]*\])-|-(\[[^\]]*\])->")
-_BETWEEN = re.compile(r"-\[\s*(\w*)\s*(?::([\w|:` ]*))?([^\]]*)\]-|(?<=\))\s*--\s*(?=\()")
+_BETWEEN = re.compile(r"-\[\s*(\w*)\s*(?::([\w|:` ]*))?([^\]]*)\]-|(?<=\))\s*(<?)--(>?)\s*(?=\()")
 _LABEL = re.compile(r"(\(\s*\w*)\s*:\s*\w+")
 _NAME = re.compile(r"'([^']*)'|\"([^\"]*)\"")
+
+
+def bounded(cypher: str, store: Store, *, loose: bool = False) -> str:
+    """The statement with relationships of the store's types alone: other graphs in the database have the same names.
+
+    A relationship without a type takes them all, and one with types of which the store has none matches nothing, as in
+    a database of the store's own; `loose`, it takes them all too.
+    """
+
+    def between(match: re.Match[str]) -> str:
+        written = re.findall(r"\w+", match[2] or "")
+        own = [type for type in written if type in store.types.values()]
+        types = own or ([] if loose else [f"unknown_{type}" for type in written]) or store.types.values()
+        return f"{match[4] or ''}-[{match[1] or ''}:{'|'.join(types)}{match[3] or ''}]-{match[5] or ''}"
+
+    return _BETWEEN.sub(between, cypher)
 
 
 def relaxed(cypher: str, vocabulary: Vocabulary, store: Store) -> str:
     """The statement without labels and directions, and with each name as the graph spells it, if it has one like it.
 
-    Relationships with no type of the store take all of them: other graphs in the database have the same names.
+    Relationships with no type of the store take all of them.
     """
-
-    def between(match: re.Match[str]) -> str:
-        own = [type for type in re.findall(r"\w+", match[2] or "") if type in store.types.values()]
-        return f"-[{match[1] or ''}:{'|'.join(own or store.types.values())}{match[3] or ''}]-"
 
     def spelled(match: re.Match[str]) -> str:
         written = match[1] if match[1] is not None else match[2]
@@ -131,7 +143,7 @@ def relaxed(cypher: str, vocabulary: Vocabulary, store: Store) -> str:
         return "'" + name.replace("\\", "\\\\").replace("'", "\\'") + "'"
 
     undirected = re.sub(r"(?<=\))\s*(?:<--|-->)\s*(?=\()", "--", _ARROW.sub(lambda m: f"-{m[1] or m[2]}-", cypher))
-    return _NAME.sub(spelled, _LABEL.sub(r"\1", _BETWEEN.sub(between, undirected)))
+    return _NAME.sub(spelled, _LABEL.sub(r"\1", bounded(undirected, store, loose=True)))
 
 
 def text_to_cypher(
@@ -155,7 +167,8 @@ def text_to_cypher(
     asking = prompt or partial(cypher_prompt, store=store)
     prompts = [asking(schema, question) for question in questions]
     found = []
-    written = write_and_run(llm, graph, prompts, repairs=repairs, max_tokens=max_tokens)
+    within = partial(bounded, store=store)
+    written = write_and_run(llm, graph, prompts, repairs=repairs, max_tokens=max_tokens, within=within)
     for question, pairs in zip(questions, written, strict=True):
         tried: list[tuple[Step, Attempt]] = [
             ("repaired" if turn else "first_try", attempt) for turn, (attempt, _) in enumerate(pairs)
