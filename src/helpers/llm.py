@@ -29,7 +29,7 @@ from helpers.services import LlmEndpoint, ServiceError, is_loopback, llm_endpoin
 from helpers.settings import settings
 
 T = TypeVar("T")
-CHECKED = 10  # stored requests of each step that `ANSWERS=check` asks again
+CHECKED = 10  # stored requests of each step, or half of fewer, that `ANSWERS=check` asks again
 CHECKED_BY = {"llamacpp": 3}  # it reads prompts at a third of vLLM's rate
 CLOSE = 0.05
 """Log-likelihoods of one text are equal if they differ by less, relatively; batches alter the order of sums."""
@@ -273,7 +273,9 @@ class LLM:
             self.usage.count(answers, waited, label, self.concurrency)
             self._weights.add(weights)
             if mode == "check":
-                room = CHECKED_BY.get(endpoint.engine, CHECKED) - [of for of, *_ in self._sample.values()].count(label)
+                of_step = max(len(distinct), [*self.usage.keys.values()].count(label))
+                most = min(CHECKED_BY.get(endpoint.engine, CHECKED), max(1, of_step // 2))
+                room = most - [of for of, *_ in self._sample.values()].count(label)
                 # the first of digests are a random sample, the same in each run and for each step that asks them
                 sample = sorted(stored - self._sample.keys())[: max(0, room)]
                 self._sample |= {key: (label, lambda key: _same(answers[key], ask(key))) for key in sample}

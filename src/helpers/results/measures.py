@@ -44,6 +44,7 @@ def unit(measure: str) -> str:
     return "ratio" if statistic == "auc" else UNITS.get(base.split("_")[-1], "fraction")
 
 
+@lru_cache
 def measure_label(measure: str) -> str:
     """A measure as a reader sees it."""
     statistic, base = parts(measure)

@@ -4,6 +4,7 @@ import re
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
+from operator import itemgetter
 from typing import Any
 
 import numpy as np
@@ -67,7 +68,7 @@ class _Sorted(Counter[str]):
     """Counts that are listed by their names."""
 
     def items(self) -> list[tuple[str, int]]:  # type: ignore[override]
-        return sorted(super().items())
+        return sorted(super().items(), key=itemgetter(0))
 
 
 def by_dictionary(vocabulary: Iterable[str], *, fuzzy: bool = True) -> Normaliser:
