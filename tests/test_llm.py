@@ -445,7 +445,7 @@ def test_an_engine_with_the_same_file_takes_the_references_replies_of_a_whole_st
         here = LLM(own, folder=tmp_path)
         assert {reply.text for reply in here.chat_many(prompts, max_tokens=5, label="known")} == {"YES"}
         here.ask_again()
-        assert (here.usage.checked, here.usage.same) == ({"known": 3}, 0)
+        assert (here.usage.checked, here.usage.same) == ({"known": 2}, 0)
         assert "the reference's replies" in " ".join(here.answerer)
         one_more = [*prompts, ask("another")]
         assert {reply.text for reply in here.chat_many(one_more, max_tokens=5, label="new")} == {"NO"}, "never mixed"
