@@ -173,7 +173,7 @@ def _time_left(profile: str, notebooks: Sequence[str]) -> str:
 
     waiting = [RESULTS / profile / f"{n}.json" for n in notebooks if not _left("executed", n, profile).exists()]
     seconds = sum(json.loads(path.read_text("utf-8"))["seconds"] for path in waiting if path.exists())
-    return f"; about {duration(seconds)} left, by the reference run" if seconds else ""
+    return f"; the rest took the reference run {duration(seconds)}, vectors and weights at hand" if seconds else ""
 
 
 def _page(notebook: str, executed: Path) -> Path:
