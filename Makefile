@@ -114,6 +114,7 @@ $(1)
 endef
 
 reproduce: $(READY) ## run what is not up to date, then build the book
+	@$(if $(filter stored%,$(ANSWERS)),,$(PY) -m publish.doctor --install || :)
 	@$(call with-services,status=0; $(MAKE) --no-print-directory -k -j$(JOBS) notebooks || status=$$?; \
 	  $(MAKE) --no-print-directory book || status=$$?; exit $$status)
 
@@ -198,6 +199,7 @@ SOURCES := $(shell find book data/published data/results notebooks/profiles -typ
            _config.yml data/registry.yml CITATION.cff compose.yaml slurm.sh \
            $(wildcard src/publish/*.py src/helpers/results/*.py) src/helpers/registry.py src/helpers/settings.py
 book: $(BOOK) ## build the book from the runs, or from the kept reference where there is none
+	@echo "The book is in $(BOOK): open it in a browser, or serve it: make serve"
 # What the book shows besides files; written at each call, and only touched when something in it changed.
 SHOWN := $(RUN) $(REPOSITORY_URL) $(REPOSITORY_BRANCH)
 $(BUILD)/shown: force
@@ -205,7 +207,6 @@ $(BUILD)/shown: force
 # A run's record stands for it: the executed notebook has a rule, and building the book shall run nothing.
 $(BOOK): $(BUILD)/shown $(SOURCES) $(wildcard $(BUILD)/failed/*/*.ipynb $(BUILD)/records/*/*.json) | $(READY)
 	@$(PY) -m publish.book build
-	@echo "The book is in $@: open it in a browser, or serve it: make serve"
 
 pdf: book ## print the book as one PDF; needs Chromium
 	@$(PY) -m publish.pdf

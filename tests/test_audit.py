@@ -82,6 +82,17 @@ def judged() -> list[Answer]:
 PLANTED = {LABELS: eyes, CUT: cut, LEAK: leak, FLOOR: floored, TWICE: twice, CLUSTERS: clustered, JUDGE: judged}
 
 
+def test_a_label_that_can_be_copied_from_a_row_of_the_same_cluster_is_a_floor() -> None:
+    pairs = [row(i, right=i % 3 > 0, unit=f"u{i}.{k}", question=f"Is it word{i}?") for i in range(80) for k in "ab"]
+    told = audit.audit(Outcomes(pairs, draws=500)).set_index("check").figures[FLOOR]
+    assert "the label of the same question in another row 100.0 %" in told
+
+
+def test_a_judge_of_known_passages_is_looked_at_though_it_judges_no_arm() -> None:
+    marks = [row(i, arm="judge_useful", measures={"p_yes": (i // 2 % 5 / 5, 1)}) for i in range(100)]
+    assert verdicts(marks)[JUDGE].startswith("found in ")
+
+
 def verdicts(rows: list[Answer]) -> dict[str, str]:
     table = audit.audit(Outcomes(rows, draws=500))
     return dict(zip(table.check, table.verdict, strict=True))

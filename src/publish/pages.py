@@ -31,8 +31,8 @@ ACROSS: Final = "across_papers"
 """What this book asks of its own; the claims are no paper's."""
 OUTCOMES: Final = (*TESTED, "not tested")
 FUNCTIONS: Final = (
-    "asked picture headline tally outcomes reasons papers experiments downloads runs software models "
-    "sources data parameters timings faults benchmarks settings_table launch_links costs file evidence exhibit audited"
+    "asked picture tally outcomes reasons papers experiments downloads runs software models "
+    "sources data parameters faults benchmarks settings_table launch_links costs file evidence exhibit audited"
 )
 """What a template may call, beside `verdict` and what `methods.Advice` says."""
 _NONE: Final = "\N{EN DASH}"
@@ -81,8 +81,7 @@ class Pages(RunPages):
         every = [of for *_, of in self._answers()]
         if not every:
             return "No run has answers to audit."
-        caption = "Seven checks of the answers of each chapter; a dash: not applicable"
-        verdicts = table([verdicts for verdicts, _ in every], caption, "")
+        verdicts = table([of for of, _ in every], "Seven checks of each chapter's answers (dash: not applicable)", "")
         found = [row for _, rows in every for row in rows]
         shown = table(found, "What was found, with figures of two groups at most", "") if found else ""
         return "\n\n".join(part for part in (verdicts, shown) if part)
@@ -121,22 +120,6 @@ class Pages(RunPages):
             raise PageError(f"No printed number begins with {prefix} and ends with {column}; see data/published.")
         measured = [(id, self._measured(id, "rescored"), self._measured(id, "rerun")) for id in ids]
         return [(figures.ARMS.get(id.split(".")[2], (m.number.row,))[0], id, m, rerun) for id, m, rerun in measured]
-
-    def headline(self, prefix: str, column: str) -> str:
-        """A small table of one column of a paper's table: printed, rescored, rerun."""
-        selected = self._select(prefix, column)
-        rows = [
-            {
-                "Arm": label,
-                "Printed": self.printed(id),
-                "Rescored": rescored.html(bounds=False),
-                "Rerun": rerun.html(bounds=False) + fine_print(rerun.basis()),
-            }
-            for label, id, rescored, rerun in selected
-        ]
-        number = selected[-1][3].number
-        caption = f"{number.column}: {number.table}" + (f", {number.model}" if number.model else "")
-        return table(rows, f"{caption}, beside the run that is shown here", "")
 
     def drawn(self, prefix: str, column: str, *, narrow: bool = False) -> figures.Picture:
         """One column of a paper's table as a picture: printed, rescored and rerun of each arm."""
@@ -290,7 +273,9 @@ class Pages(RunPages):
                 name = link_to(notebook, row["row"]) if notebook in names else escape(row["row"])
                 columns = {
                     "Table": row["table"],
-                    "Quantity": Markup('<span id="{}">{}</span>').format(id, name) + fine_print(row["column"]),
+                    "Quantity": Markup('<span id="{}">{}</span>').format(id, name)
+                    + fine_print(row["column"])
+                    + fine_print(row["note"]),
                     "Printed": self.printed(id),
                     "Rescored": self._cell(rescored),
                     "Rerun": self._cell(rerun),
@@ -309,7 +294,7 @@ class Pages(RunPages):
         small: list[str] = [] if cell.verdict == "not compared" else [verdict(cell.verdict)]
         small += [f"n = {figures.number(cell['n'], 'count')}"] if not pd.isna(cell["n"]) else []
         small += [f"{cell['unparsed']} unparsed"] if not pd.isna(cell["unparsed"]) and cell["unparsed"] else []
-        small += [text for text in (cell["model"], "reference run" * (cell.group == "reference")) if text]
+        small += [text for text in (cell["model"], "reference run" * (cell.group == "reference"), cell["note"]) if text]
         self._answers()
         if cell["notebook"] in self._read and cell.group != "rescored":
             listed = self._read[cell["notebook"]][0][0]

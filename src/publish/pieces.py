@@ -39,7 +39,8 @@ def run_line(record: Record) -> str:
     elif tokens["requests"]:
         took += f", all {tokens['requests']:,} replies new"
     day, models = f"{record.created:%d %B %Y}".lstrip("0"), ", ".join(answering(record))
-    return "; ".join(part for part in (day, f"profile {record.profile}", commit, models, took) if part)
+    mode = f"ANSWERS={machine.answers}" if machine.answers else ""
+    return "; ".join(part for part in (day, f"profile {record.profile}", commit, models, mode, took) if part)
 
 
 def findings(record: Record) -> Markup:

@@ -63,7 +63,10 @@ def prepare() -> None:
 
 
 def promised() -> pd.DataFrame:
-    """Every printed number that a rerun is promised for: id, whether it is filled, and with what or why not."""
+    """Every printed number that a rerun is promised for: id, whether filled, reached or EMPTY, with what or why not.
+
+    A path that was walked to the number and gave no value, as for a judge that does not judge, has reached it.
+    """
     from publish.scoreboard import scoreboard  # noqa: PLC0415  # a second, which preparing should not cost
 
     ids = {number.id for paper in papers() for number in published(paper).numbers if not number.why_no_rerun}
@@ -71,7 +74,8 @@ def promised() -> pd.DataFrame:
     board = board[board["id"].isin(ids)]
     filled = board["rerun"].notna()
     told = board["rerun_why"].where(~filled, board["rerun_notebook"] + " " + board["rerun_model"])
-    return board[["id", "paper"]].assign(filled=filled, why=told)
+    status = filled.map({True: "filled", False: "reached"}).where(board["rerun_notebook"] != "", "EMPTY")
+    return board[["id", "paper"]].assign(status=status, why=told)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -83,9 +87,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 0
     cells = promised()
     for cell in cells.itertuples():
-        sys.stdout.write(f"{'filled' if cell.filled else 'EMPTY '}  {cell.id}: {cell.why}\n")
+        sys.stdout.write(f"{cell.status:7}  {cell.id}: {cell.why}\n")
     for paper, of in cells.groupby("paper", sort=False):
-        sys.stdout.write(f"{paper}: {int(of['filled'].sum())} of {len(of)} promised numbers are filled\n")
+        counts = ", ".join(f"{n} {status}" for status, n in of["status"].value_counts().items())
+        sys.stdout.write(f"{paper}: {len(of)} promised numbers, {counts}\n")
     return 0
 
 

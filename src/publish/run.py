@@ -162,8 +162,7 @@ def execute(notebook: str, profile: str, needs: Sequence[Path] = ()) -> int:
         if not why:
             failed.unlink(missing_ok=True)
             sys.stderr.write(f"  {notebook}: done in {time.monotonic() - start:.0f} s\n")
-            if not (BUILD / "html" / "index.html").exists():
-                sys.stderr.write(f"  To read it while the others run, open {_page(notebook, target)}\n")
+            sys.stderr.write(f"  To read it before the book is built, open {_page(notebook, target)}\n")
     return int(bool(why))
 
 

@@ -3,7 +3,7 @@
 import json
 import re
 import types
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from html import unescape
 from typing import Any, Final, Literal, Union, get_args, get_origin
 
@@ -117,18 +117,6 @@ class RunPages:
         ]
         return table(rows, "Parameters of the runs shown")
 
-    def timings(self) -> str:
-        """What the steps of each run took."""
-        rows = []
-        for record in self._records:
-            steps: list[tuple[str, Mapping[str, float], float]]
-            steps = [(step.name, step.counts, step.seconds) for step in record.provenance.timings]
-            for name, of, seconds in (*steps, ("whole notebook", record.provenance.tokens, record.took)):
-                counts = ", ".join(f"{what} {figures.number(count, 'count')}" for what, count in of.items())
-                row = {"Notebook": record.notebook, "Step": name, "Seconds": f"{seconds:,.1f}", "Counts": counts}
-                rows.append(row)
-        return table(rows, "Steps of the runs shown, in seconds")
-
     def faults(self) -> str:
         """What became of the faults and the bad inputs of `make test-faults`, by class."""
         path = RESULTS / "faults.json"
@@ -198,7 +186,7 @@ class RunPages:
         for record in self._records:
             for one in () if record.sample else record.claims:
                 if (one.id, one.kind, one.verdict) == (claim.id, kind, verdict):
-                    return f"*{figures.inline(claim.text)}* {figures.inline(one.why)}"
+                    return f"*{figures.inline(claim.text)}* {figures.inline(f'{one.why} {claim.note}'.rstrip())}"
         return ""
 
     def exhibit(self, notebook: str, beginning: str) -> str:

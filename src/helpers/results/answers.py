@@ -115,9 +115,10 @@ def write(folder: Path, frame: pd.DataFrame, *, licence: str, withheld: bool = F
     """
     if (twice := frame.duplicated(list(KEY))).any():
         raise ValueError(f"Rows of the table of answers differ in {', '.join(KEY)}; twice: {frame[twice].iloc[0].unit}")
-    if withheld:  # a cluster, too, may be named by its text
+    if withheld:  # a cluster, too, may be named by its text; YES and NO are nobody's
         digests = frame.cluster.map(lambda of: sha256(of.encode()).hexdigest()[:16])
-        frame = frame.assign(**dict.fromkeys(TEXTS), cluster=digests)
+        kept = {name: frame[name].where(frame[name].isin(["YES", "NO"]), None) for name in ("predicted", "gold")}
+        frame = frame.assign(**dict.fromkeys(TEXTS) | kept, cluster=digests)
     schema = SCHEMA.with_metadata({"licence": licence, "texts": "withheld" if withheld else "included"})
     written = set()
     for arm, rows in frame.sort_values(list(KEY), kind="stable").groupby("arm", sort=True):

@@ -23,7 +23,7 @@ from helpers.settings import told as settled
 PLACE: Final = "place"  # measure: characters of what the model was shown, to the end of what had to be found
 OWN: Final = "own document"  # stratum of two values: whether the document that has the answer could be retrieved
 MEASURES: Final = ("accuracy", "right", "exact", "precision", "f1", "answer_found")
-MARKS: Final = ("correctness", "rating", "score")
+MARKS: Final = ("correctness", "rating", "score", "p_yes")
 READ: Final = (*answers.KEY, "cluster", "strata", "question", "predicted", "gold", "parsed", "measures")
 MANY, MOST, NEAR = 20, 2000, 50  # labels, at most; questions compared, at most; rows beside a cut
 DRAWS: Final = 500  # enough to tell 0.05 apart, and fast
@@ -79,7 +79,7 @@ def leakage(out: Outcomes) -> Iterator[Part]:
 
 
 def floors(out: Outcomes) -> Iterator[Part]:
-    """What is right without a method: the commonest label, the nearest question's, the names between doubled blanks."""
+    """What is right without a method: the commonest label, the nearest or the same question's, names beside blanks."""
     for where, rows in _groups(out, "gold", arm=False):
         one = rows.drop_duplicates("unit").iloc[:: -(-rows.unit.nunique() // MOST)]
         texts, gold = one.question.fillna(""), one.gold.to_numpy()
@@ -94,6 +94,9 @@ def floors(out: Outcomes) -> Iterator[Part]:
             near = linear_kernel(TfidfVectorizer().fit_transform(texts))
             near[one.cluster.to_numpy()[:, None] == one.cluster.to_numpy()] = -1
             floor["the label of the nearest question of another cluster"] = gold[near.argmax(axis=1)]
+        of_text = one.gold.groupby(texts.str.casefold().where(texts != ""))
+        if (same := of_text.shift().fillna(of_text.shift(-1))).notna().any():
+            floor["the label of the same question in another row"] = same.fillna(one.gold.mode()[0]).to_numpy()
         name, best = max(floor.items(), key=lambda item: float((item[1] == gold).mean()))
         right = pd.Series(best == gold, index=one.unit)
         asked = rows[rows.unit.isin(right.index) & rows.predicted.notna()]
@@ -133,7 +136,9 @@ def clusters_ignored(out: Outcomes) -> Iterator[Part]:
 
 def judges_at_chance(out: Outcomes) -> Iterator[Part]:
     """Does the interval of a judge's AUC, right answers against wrong ones, hold one half?"""
-    rows = out.frame[(out.frame.of != "") & out.frame.gold.isin(["YES", "NO"])]
+    rows = out.frame[
+        ((out.frame.of != "") | out.frame.arm.str.startswith("judge")) & out.frame.gold.isin(["YES", "NO"])
+    ]
     for key, of in rows.groupby(["task", "arm", "model"]):
         mark = next((name for name in MARKS if all(name in measures for measures in of.measures)), "")
         if mark and of.gold.nunique() == 2:

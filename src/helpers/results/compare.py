@@ -83,7 +83,7 @@ def beside_models(
             same = theirs[theirs.arm == part["arm"]].merge(mine[list(PAIRING)].drop_duplicates(), on=list(PAIRING))
             label = f"{measure_label(part['measure'])}, {model}" if one else model
             of_it = Outcomes(same[: len(same) if len(mine) == part["n"] else 0], draws=scores["draws"])
-            row[label] = of_it.text(part["measure"], part["arm"])
+            row[label] = of_it.text(part["measure"], part["arm"], part.get("digits"))
         for name, text in row.items():
             if figures.is_written(text) and not name.startswith(_NO_ROWS):
                 model = last if (last := name.rpartition(", ")[2]) in others else ""

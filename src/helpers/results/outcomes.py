@@ -150,15 +150,16 @@ class Outcomes:
         shown = self.scored_table(rows, [(arm, measures[0]) for arm in self.arms], caption)
         return replace(shown, scores={**shown.scores, "by": by, "strata": [*of]}) if shown.scores else shown
 
-    def scored_table(self, rows: list[dict[str, Any]], scored: list[tuple[str, str]], caption: str) -> figures.Html:
-        """A table of scores; `scored` has arm and measure of each row, for other models' columns in the book."""
+    def scored_table(self, rows: list[dict[str, Any]], scored: list[tuple[Any, ...]], caption: str) -> figures.Html:
+        """A table of scores; `scored` has arm, measure and any digits of each row, for other models' columns."""
         shown = figures.table(pd.DataFrame(rows), caption, sample=self.sample)
         here = self._linked
         if here.empty:
             return shown
-        own = {arm: here[here.arm == arm] for arm, _ in scored}
+        own = {arm: here[here.arm == arm] for arm, *_ in scored}
         of = {arm: {"n": len(mine), "of": mine[PARTS].drop_duplicates().values.tolist()} for arm, mine in own.items()}
-        parts = [{"arm": arm, "measure": measure, **of[arm]} for arm, measure in scored]
+        names = ("arm", "measure", "digits")
+        parts = [dict(zip(names, one, strict=False)) | of[one[0]] for one in scored]
         return replace(shown, scores={"rows": _pairs(rows), "scored": parts, "draws": self.draws, "caption": caption})
 
     @property
@@ -202,7 +203,7 @@ class Outcomes:
                 "unparsed": rerun and rerun.unparsed,
             }
             if any(value is not None for value in values.values()):
-                found[arm, measure] = values
+                found[arm, measure] = values | {"digits": digits}
         columns = [name for name in VALUES if any(of[name] is not None for of in found.values())]
         firsts = dict(reversed(found))
         rows = [
@@ -210,7 +211,7 @@ class Outcomes:
             | {name: of[name] for name in columns}
             for (arm, measure), of in found.items()
         ]
-        return self.scored_table(rows, [*found], caption)
+        return self.scored_table(rows, [(*of, values["digits"]) for of, values in found.items()], caption)
 
     def dots(
         self, measures: Sequence[str], caption: str, *, by: str = "", chance: float | None = None

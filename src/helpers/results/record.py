@@ -238,6 +238,7 @@ class Run:
                 parameters=self._parameters,
                 tokens=self._tokens,
                 timings=self._timings,
+                answers=settings().answers,
             ),
             arms={arm: outcomes.labels[arm] for arm in outcomes.arms if arm in outcomes.labels} if outcomes else {},
             files={p.relative_to(BUILD).as_posix(): digest(p) for p in beside if p.is_relative_to(BUILD)},

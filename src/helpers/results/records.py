@@ -27,14 +27,14 @@ Untested = Literal[
     "stand-in", "forced tie", "too few", "no answers", "judge at chance", "one model", "left open", "not public"
 ]
 UNTESTED: Final[dict[Untested, str]] = {
-    "stand-in": "The claim is about other models; the one that answered here stood in for them.",
-    "forced tie": "The arms were handed the same fact about every question, so only its wording can make them differ.",
-    "too few": "So few units cannot decide the claim, whatever the answers.",
-    "no answers": "An arm that the claim names has no answers here.",
-    "judge at chance": "The judge cannot tell right from wrong answers.",
-    "one model": "The claim compares models, and one has answered.",
-    "left open": "Everything that was released or printed is used, and leaves it open.",
-    "not public": "The data or the models that would decide it are not public.",
+    "stand-in": "The claim is about other models than the one that answered here (serve one of them: LLM_MODEL).",
+    "forced tie": "The arms were handed the same fact about every question (knowledge with gaps would test it).",
+    "too few": "So few units cannot decide the claim, whatever the answers (raise the sizes of the profile).",
+    "no answers": "An arm that the claim names has no answers here (the parameters of its notebook add it).",
+    "judge at chance": "The judge cannot tell right from wrong answers (a larger model may).",
+    "one model": "The claim compares models, and one has answered (name a second one).",
+    "left open": "Everything that was released or printed is used, and leaves it open (more of them may help).",
+    "not public": "The data or the models that would decide it are not public (only their release would help).",
 }
 """Why a claim is not tested, in a word and in a sentence."""
 
@@ -127,6 +127,7 @@ class Provenance(Strict):
     parameters: dict[str, Any]
     tokens: dict[str, int]
     timings: list[Timing]
+    answers: str = ""  # the setting ANSWERS
 
 
 class Record(Strict):

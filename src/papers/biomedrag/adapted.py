@@ -19,7 +19,7 @@ from papers.biomedrag.arms import Asking, answer_line, biomed_rag, zero_shot
 from papers.biomedrag.corpora import Corpus, Example, draw
 from papers.biomedrag.memory import Document
 from papers.biomedrag.retriever import Retriever
-from papers.biomedrag.study import answer, asking_of
+from papers.biomedrag.study import LABELS, answer, asking_of
 
 HELD_OUT = 8
 """Validation rows whose loss is followed."""
@@ -53,7 +53,7 @@ def fine_tuned(
     """
     if not recipe.steps:
         return [], "Without training: this profile sets lora_steps to 0."
-    answers: list[Answer] = []
+    answers, lacking = list[Answer](), list[str]()
     try:
         logs = {
             (corpus.name, arm): _adapter(corpus, arm, documents, model, recipe)
@@ -69,14 +69,19 @@ def fine_tuned(
             arms["lora"] = zero_shot(asking["lora"])
             if retriever.taught:
                 arms["lora_rag"] = biomed_rag(asking["lora_rag"], retriever, "LoRA and BiomedRAG")
-            answers += answer(run, corpus, arms, rows, model=model)
+            for arm, ask in arms.items():  # what is stored counts, also where no server has the adapters
+                try:
+                    answers += answer(run, corpus, {arm: ask}, rows, model=model)
+                except (EngineError, ServiceError) as error:
+                    lacking.append(f"{corpus.name}, {LABELS[arm]}: {error}")
     except (EngineError, ServiceError) as error:
         return [], f"No adapter was trained or served: {error}"
     for each in (base, *tuned.values()):
         run.model_used(each, "is fine-tuned by LoRA")
     for (name, arm), log in logs.items():
         run.timing(f"{name}: fine-tuning, {arm}", log.seconds, steps=log.settings["steps"], pairs=log.pairs)
-    return answers, f"{model}, fine-tuned by LoRA in {recipe.steps:,} steps of {recipe.batch} rows"
+    told = f"{model}, fine-tuned by LoRA in {recipe.steps:,} steps of {recipe.batch} rows"
+    return answers, "; not answered: ".join([told, *lacking])
 
 
 def _adapter(corpus: Corpus, arm: str, documents: Retriever | None, model: str, recipe: Recipe) -> lora.TrainingLog:

@@ -276,10 +276,7 @@ def _lines(path: Path) -> Iterator[str]:
 
 
 def json_lines(path: Path) -> Iterator[dict[str, Any]]:
-    """The JSON objects of a file, one a line.
-
-    Raises CorpusError: a line holds something else.
-    """
+    """The JSON objects of a file, one a line; a CorpusError if a line holds something else."""
     for number, line in enumerate(_lines(path), start=1):
         try:
             row = json.loads(line)

@@ -27,11 +27,20 @@ def beats_llm(outcomes: Outcomes, **_: object) -> Decision:
 
     The fine-tuned arms decide where they were run with a model that the claim is about, else the prompted arms.
     """
+    return _better(*_added(outcomes), outcomes)
+
+
+def _added(outcomes: Outcomes) -> tuple[str, tuple[str, ...]]:
     tuned = outcomes.where(arm=["lora", "lora_rag"])
     named = " ".join(tuned.frame.model.unique()).lower()
     both = set(tuned.arms) == {"lora", "lora_rag"} and any(word.lower() in named for word in SCOPE)
-    first, second = ("lora_rag", "lora") if both else ("biomedrag", "zero_shot")
-    return _better(first, (second,), outcomes)
+    return ("lora_rag", ("lora",)) if both else ("biomedrag", ("zero_shot",))
+
+
+def small_on_par(outcomes: Outcomes, **_: object) -> Decision:
+    """Whether a small encoder does as well as BiomedRAG with the model that `beats_llm` takes (section 3)."""
+    rule = Rule(on_par=("encoded",), than=_added(outcomes)[:1], measure="right", each="task", scope=SCOPE)
+    return evaluate(rule, outcomes, "rerun", paper="biomedrag")
 
 
 def one_chunk_beats_many(outcomes: Outcomes, **_: object) -> Decision:

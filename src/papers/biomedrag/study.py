@@ -200,7 +200,7 @@ def report(run: Run, out: Outcomes, notes: Mapping[str, str]) -> None:
         elif (table, row) == ("text", "gain") and key in names:
             _gain(run, number.id, out, names[key], last, notes[names[key]])
         elif table == "figure2" and row in names and not row.startswith("git"):
-            run.not_run(number.id, _WHY["llama2"])
+            run.not_run(number.id, "No model is fine-tuned here with the sentences of RA-KNN.")
         elif table == "text" and row in names:
             run.not_run(number.id, _OTHER)
 

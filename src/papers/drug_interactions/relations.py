@@ -170,10 +170,7 @@ class Classifier:
     """A linear support vector machine for interactions, and one for side effects, of the training split alone."""
 
     def __init__(self, training: Iterable[Sentence]) -> None:
-        """Fit it.
-
-        Raises ValueError: the sentences hold no relation, or no pair without one.
-        """
+        """Fit it; a ValueError if the sentences hold no relation, or no pair without one."""
         known: dict[bool, list[tuple[Candidate, str]]] = {}
         for sentence in training:
             kinds = {(r.first, r.second): r.kind for r in sentence.relations}
