@@ -9,6 +9,7 @@ import pytest
 import yaml
 
 from helpers.engine_install import EMBEDDED_MODELS
+from helpers.results.published import published
 from helpers.settings import NOTEBOOKS, read_profile
 from publish import rehearse, scoreboard
 from publish.parameters import declared
@@ -45,14 +46,16 @@ def test_a_rehearsal_is_a_project_of_links_with_a_paper_profile_of_its_own(tmp_p
     assert not (tmp_path / "rehearsal/_build").exists()
 
 
-def test_every_promised_number_is_listed_as_filled_or_not(monkeypatch, capsys):
+def test_every_promised_number_is_listed_as_filled_reached_or_empty(monkeypatch, capsys):
     board = scoreboard.scoreboard("clinical_notes", "laptop")
-    monkeypatch.setattr(
-        scoreboard, "scoreboard", lambda **_: board.assign(rerun=board["id"].eq(board["id"].iloc[0]).map({True: 0.5}))
-    )
-    cells = rehearse.promised()
-    assert set(cells["id"]) <= set(board["id"])
+    one, two, *_ = (number.id for number in published("clinical_notes").numbers if not number.why_no_rerun)
+    rerun, notebook = board["id"].map({one: 0.5}), board["id"].map({one: "a", two: "b"}).fillna("")
+    monkeypatch.setattr(scoreboard, "scoreboard", lambda **_: board.assign(rerun=rerun, rerun_notebook=notebook))
+    cells = rehearse.promised().set_index("id")
+    assert set(cells.index) <= set(board["id"])
+    assert cells.status[[one, two]].tolist() == ["filled", "reached"]
+    assert set(cells.status.drop([one, two])) == {"EMPTY"}
     assert rehearse.main(["list"]) == 0
     shown = capsys.readouterr().out
-    assert shown.count("EMPTY") == len(cells) - int(cells["filled"].sum())
-    assert f"of {len(cells)} promised numbers are filled" in shown
+    assert shown.count("EMPTY  ") == len(cells) - 2
+    assert f"{len(cells)} promised numbers" in shown
