@@ -47,8 +47,8 @@ def test_a_rehearsal_is_a_project_of_links_with_a_paper_profile_of_its_own(tmp_p
 
 
 def test_every_promised_number_is_listed_as_filled_reached_or_empty(monkeypatch, capsys):
-    board = scoreboard.scoreboard("clinical_notes", "laptop")
-    one, two, *_ = (number.id for number in published("clinical_notes").numbers if not number.why_no_rerun)
+    board = scoreboard.scoreboard("qa_rag", "laptop")
+    one, two, *_ = (number.id for number in published("qa_rag").numbers if not number.why_no_rerun)
     rerun, notebook = board["id"].map({one: 0.5}), board["id"].map({one: "a", two: "b"}).fillna("")
     monkeypatch.setattr(scoreboard, "scoreboard", lambda **_: board.assign(rerun=rerun, rerun_notebook=notebook))
     cells = rehearse.promised().set_index("id")
