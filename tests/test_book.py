@@ -384,7 +384,7 @@ def test_an_unknown_key_in_the_configuration_fails_the_build(empty: Project) -> 
 @pytest.mark.book
 def test_a_misspelt_id_in_a_page_is_an_error_that_names_the_page_and_the_nearest_id(empty: Project) -> None:
     with (empty.root / "book" / "index.md").open("a", encoding="utf-8") as file:
-        file.write('\n{{ value("side_effects.table1.graphrag.acuracy") }}\n')
+        file.write('\n{{ asked("side_effects.table1.graphrag.acuracy") }}\n')
     error = empty.refused()
     assert "book/index.md" in error
     assert "side_effects.table1.graphrag.accuracy" in error
