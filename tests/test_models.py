@@ -19,6 +19,7 @@ from helpers.results import answers, compare, metrics, paired, record, records, 
 from helpers.results.answers import Answer
 from helpers.results.figures import SCORES, Html
 from helpers.results.outcomes import Outcomes
+from helpers.results.published import published
 from helpers.results.requests import StoreError
 from helpers.settings import of_model, run_name, settings
 from publish import book
@@ -105,6 +106,17 @@ def test_a_table_of_scores_gets_a_column_for_each_other_model(two_models):
     assert len(lines) == 3  # the lookup asks no model, so its cell is empty
     of_some = Outcomes(own.frame[own.frame.gold == "YES"], draws=200).table(["accuracy"], "Some units")
     assert "91.7" not in compare.beside_models(own, left_by(of_some), others, "{}".format).text
+
+
+def test_another_models_share_beside_a_printed_one_has_the_digits_of_the_paper(two_models):
+    own = Outcomes(answers.read(answers.newest(NB, "laptop")), draws=200)
+    shown = own.beside(
+        published("side_effects"), "side_effects.table1", ["f1"], "Table 1, where F1 is printed as 0.494"
+    )
+    table = compare.beside_models(own, left_by(shown), compare.others(NB, "laptop"), "{}".format)
+    [row] = [line for line in table.text.splitlines() if "0.494" in line and "Table 1" not in line]
+    assert len(re.findall(r"[01]\.\d{3} \[", row.replace("\xa0", " "))) == 2, "this run's and the other model's"
+    assert "%" not in row
 
 
 def test_a_number_of_a_stratum_links_to_the_questions_of_that_stratum(two_models):

@@ -105,9 +105,8 @@ def _fetch(entry: Entry, target: Path) -> None:
     download.need_space(part, entry.bytes - (part.stat().st_size if part.exists() else 0))
     tried: list[str] = []
     for source, pieces in _ways(entry):
-        level = (
-            logging.WARNING if entry.bytes > download.LARGE else logging.INFO
-        )  # a large one is announced in a notebook
+        # notebooks show warnings alone, and whoever waits for a large file should know
+        level = logging.WARNING if entry.bytes > download.LARGE else logging.INFO
         log.log(level, "Fetching %s (%s) from %s", entry.name, human(entry.bytes), source)
         try:
             download.bring(pieces, entry.bytes, entry.sha256, part)

@@ -98,13 +98,9 @@ def _transfer(url: str, size: int | None, until: float, part: Path) -> bool:
             raise httpx.RemoteProtocolError("did not continue where asked to")
         label, begun = httpx.URL(url).path.rpartition("/")[2], have if resumed else 0
         # None: only in a terminal, so that no bar of a small file ends up in a log or in an executed notebook
-        looks: Any = {
-            "unit": "B",
-            "unit_scale": True,
-            "leave": False,
-            "disable": None if (size or 0) <= LARGE else False,
-        }
-        counted = tqdm(None, label, size, initial=begun, mininterval=0.1 if sys.stderr.isatty() else 10, **looks)
+        hidden, pause = None if (size or 0) <= LARGE else False, 0.1 if sys.stderr.isatty() else 10
+        looks: Any = {"unit": "B", "unit_scale": True, "leave": False, "disable": hidden, "mininterval": pause}
+        counted = tqdm(None, label, size, initial=begun, **looks)
         with part.open("ab" if resumed else "wb") as out, counted as bar:
             for chunk in response.iter_raw():
                 out.write(chunk)

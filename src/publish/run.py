@@ -210,7 +210,7 @@ def _why_not(notebook: str, profile: str, part: Path) -> str:
             shown: dict[str, Any] = {"progress_bar": False, "log_output": True}
             kernel: dict[str, Any] = {"kernel_name": "python3", "start_timeout": KERNEL_SECONDS, "cwd": str(ROOT)}
             kernel["config"] = own if sys.platform != "win32" else None
-            kernel["extra_arguments"] = ["--log-level=50"]  # that it was interrupted, as it is when it ends, is no news
+            kernel["extra_arguments"] = ["--log-level=50"]  # it is ended by an interrupt, which is no error
             source = NOTEBOOKS / f"{notebook}.ipynb"
             papermill.execute_notebook(str(source), str(part), parameters=values, **shown, **kernel)
     except PapermillExecutionError as error:

@@ -136,9 +136,8 @@ def clusters_ignored(out: Outcomes) -> Iterator[Part]:
 
 def judges_at_chance(out: Outcomes) -> Iterator[Part]:
     """Does the interval of a judge's AUC, right answers against wrong ones, hold one half?"""
-    rows = out.frame[
-        ((out.frame.of != "") | out.frame.arm.str.startswith("judge")) & out.frame.gold.isin(["YES", "NO"])
-    ]
+    judge = (out.frame.of != "") | out.frame.arm.str.startswith("judge")
+    rows = out.frame[judge & out.frame.gold.isin(["YES", "NO"])]
     for key, of in rows.groupby(["task", "arm", "model"]):
         mark = next((name for name in MARKS if all(name in measures for measures in of.measures)), "")
         if mark and of.gold.nunique() == 2:

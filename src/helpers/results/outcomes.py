@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import product
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -30,6 +30,14 @@ VALUES = ("printed", "rescored", "rerun", "unparsed")  # columns beside each oth
 DIFFERENCE = "difference in points"  # a column of a table of tests
 MANY = 8  # arms from which on the rows of a figure are closer together
 PARTS = ["task", "split", "of", "repeat"]  # what tells apart the parts of an experiment, each with rows of its own
+
+
+class Scored(NamedTuple):
+    """What a row of a table scores; with `digits`, a share is written as the paper writes it, as 0.494."""
+
+    arm: str
+    measure: str
+    digits: int | None = None
 
 
 @dataclass(frozen=True)
@@ -147,19 +155,18 @@ class Outcomes:
             | {value: part.text(measures[0], arm) for value, part in of.items()}
             for arm in self.arms
         ]
-        shown = self.scored_table(rows, [(arm, measures[0]) for arm in self.arms], caption)
+        shown = self.scored_table(rows, [Scored(arm, measures[0]) for arm in self.arms], caption)
         return replace(shown, scores={**shown.scores, "by": by, "strata": [*of]}) if shown.scores else shown
 
-    def scored_table(self, rows: list[dict[str, Any]], scored: list[tuple[Any, ...]], caption: str) -> figures.Html:
-        """A table of scores; `scored` has arm, measure and any digits of each row, for other models' columns."""
+    def scored_table(self, rows: list[dict[str, Any]], scored: Sequence[Scored], caption: str) -> figures.Html:
+        """A table of scores, and what other models' columns in the book need to know of each row."""
         shown = figures.table(pd.DataFrame(rows), caption, sample=self.sample)
         here = self._linked
         if here.empty:
             return shown
-        own = {arm: here[here.arm == arm] for arm, *_ in scored}
+        own = {one.arm: here[here.arm == one.arm] for one in scored}
         of = {arm: {"n": len(mine), "of": mine[PARTS].drop_duplicates().values.tolist()} for arm, mine in own.items()}
-        names = ("arm", "measure", "digits")
-        parts = [dict(zip(names, one, strict=False)) | of[one[0]] for one in scored]
+        parts = [one._asdict() | of[one.arm] for one in scored]
         return replace(shown, scores={"rows": _pairs(rows), "scored": parts, "draws": self.draws, "caption": caption})
 
     @property
@@ -189,7 +196,7 @@ class Outcomes:
     def beside(self, printed: Published, place: str, measures: Sequence[str], caption: str) -> figures.Html:
         """Printed (`place.arm.measure` or `place.arm`), rescored and rerun: a row for each arm and measure."""
         numbers = {number.id: number for number in printed.numbers}
-        found: dict[tuple[str, str], dict[str, Any]] = {}
+        found: dict[Scored, dict[str, Any]] = {}
         for arm, measure in product(self.arms, measures):
             number = numbers.get(f"{place}.{arm}.{measure}") or numbers.get(f"{place}.{arm}")
             released = self.where(source="released", arm=arm, model=(number and number.model) or "")
@@ -203,15 +210,15 @@ class Outcomes:
                 "unparsed": rerun and rerun.unparsed,
             }
             if any(value is not None for value in values.values()):
-                found[arm, measure] = values | {"digits": digits}
+                found[Scored(arm, measure, digits)] = values
         columns = [name for name in VALUES if any(of[name] is not None for of in found.values())]
-        firsts = dict(reversed(found))
+        firsts = {one.arm: one for one in reversed(found)}
         rows = [
-            {"arm": self.label(arm) if firsts[arm] == measure else "", "measure": measure_label(measure)}
+            {"arm": self.label(one.arm) if firsts[one.arm] is one else "", "measure": measure_label(one.measure)}
             | {name: of[name] for name in columns}
-            for (arm, measure), of in found.items()
+            for one, of in found.items()
         ]
-        return self.scored_table(rows, [(*of, values["digits"]) for of, values in found.items()], caption)
+        return self.scored_table(rows, [*found], caption)
 
     def dots(
         self, measures: Sequence[str], caption: str, *, by: str = "", chance: float | None = None

@@ -12,7 +12,7 @@ from helpers.llm import LLM
 from helpers.results import figures
 from helpers.results.answers import Answer, Measures
 from helpers.results.metrics import Score
-from helpers.results.outcomes import Outcomes, adjusted
+from helpers.results.outcomes import Outcomes, Scored, adjusted
 from helpers.results.published import Number, Published
 from helpers.results.record import Run
 from helpers.results.rules import ALPHA
@@ -261,7 +261,7 @@ def beside(run: Run, out: Outcomes, name: str, caption: str) -> figures.Html:
     more = [arm for arm in mine.arms if arm not in arms]
     rows += [{"system": "", "printed F1": None} for _ in more]
     told = [row | _scores(mine, arm) for row, arm in zip(rows, arms + more, strict=True)]
-    return mine.scored_table(told, [(arm, "f1") for arm in arms + more], caption)
+    return mine.scored_table(told, [Scored(arm, "f1") for arm in arms + more], caption)
 
 
 def _scores(out: Outcomes, arm: str) -> dict[str, object]:

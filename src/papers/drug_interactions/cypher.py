@@ -130,10 +130,7 @@ def bounded(cypher: str, store: Store, *, loose: bool = False) -> str:
 
 
 def relaxed(cypher: str, vocabulary: Vocabulary, store: Store) -> str:
-    """The statement without labels and directions, and with each name as the graph spells it, if it has one like it.
-
-    Relationships with no type of the store take all of them.
-    """
+    """A statement without labels and directions, loosely `bounded`; each name as the graph spells one like it."""
 
     def spelled(match: re.Match[str]) -> str:
         written = match[1] if match[1] is not None else match[2]
