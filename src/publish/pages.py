@@ -81,7 +81,7 @@ class Pages(RunPages):
         every = [of for *_, of in self._answers()]
         if not every:
             return "No run has answers to audit."
-        verdicts = table([of for of, _ in every], "Seven checks of each chapter's answers (dash: not applicable)", "")
+        verdicts = table([of for of, _ in every], "Seven checks of each chapter's answers (empty: not applicable)", "")
         found = [row for _, rows in every for row in rows]
         shown = table(found, "What was found, with figures of two groups at most", "") if found else ""
         return "\n\n".join(part for part in (verdicts, shown) if part)

@@ -209,9 +209,9 @@ def checked(chapter: Chapter) -> Checked:
     if rows.question.isna().all():
         words = words.mask(told.verdict.str.contains("needs column (?:question|predicted)"), "texts withheld")
     found = told[words.str.startswith("found")].drop(columns="verdict").to_dict("records")
-    words = words.replace({"not applicable": "\N{EN DASH}", "not found": "no"})
-    verdicts = {"chapter": chapter.name, **dict(zip(told.check, words, strict=True))}
-    return verdicts, [{"chapter": chapter.name, **{str(name): of for name, of in row.items()}} for row in found]
+    words, named = words.replace({"not applicable": "", "not found": "no"}), link_to(chapter.name, chapter.name)
+    verdicts = {"chapter": named, **dict(zip(told.check, words, strict=True))}
+    return verdicts, [{"chapter": named, **{str(name): of for name, of in row.items()}} for row in found]
 
 
 def _run_columns(record: Record | None) -> dict[str, str]:
