@@ -366,6 +366,19 @@ def test_what_is_under_way_when_another_request_fails_is_kept(tmp_path):
     assert again.chat_many([ask("good")], max_tokens=5)[0].cached
 
 
+def test_two_runs_that_ask_at_once_use_the_reply_that_is_stored(tmp_path):
+    class Slower(LLM):
+        def _ask(self, kind, parameters, prompt):
+            reply = super()._ask(kind, parameters, prompt)
+            with server(200, completion("first")) as url:
+                assert client(url, tmp_path).chat_many([ask("?")], max_tokens=5)[0].text == "first"
+            return reply
+
+    with server(200, completion("second")) as url:
+        slower = Slower(client(url).endpoint, folder=tmp_path)
+        assert slower.chat_many([ask("?")], max_tokens=5)[0].text == "first"
+
+
 def test_an_interrupted_run_keeps_what_had_come(tmp_path):
     asked = []
 

@@ -259,7 +259,7 @@ class LLM:
             answer, engine = ask(key), f"{self.endpoint.engine} {self.endpoint.version}".strip()
             row = completions.row_of(answer, kind, weights, parameters, distinct[key], engine=engine)
             if self._store:
-                self._store.put([row])
+                row = self._store.put_first(row)
             # rounded as it is stored, so that a first run gives the numbers of every later one
             return replace(completions.from_row(row, made), cached=False, seconds=answer.seconds)
 

@@ -164,6 +164,19 @@ class Store:
             self._db.executemany(_INSERT, [astuple(row.sealed()) for row in rows])
             self._db.executemany("DELETE FROM checks WHERE key = ?", [(row.key,) for row in rows])
 
+    def put_first(self, row: Row) -> Row:
+        """Store a reply unless another run stored one since it was asked; the one that is stored.
+
+        Two runs that ask at once may get different replies; both must use the one that later runs find.
+        """
+        with self._harmless("written"), self._lock, self._db:
+            self._db.execute("BEGIN IMMEDIATE")
+            there = self.get([row.key]).get(row.key)
+            if there and json.loads(there.reply).get("status") != "overflow":  # another context may have been too short
+                return there
+            self.put([row])
+        return row
+
     def checks(self, keys: Iterable[str], engine: str) -> dict[str, bool]:
         """Of these requests those that the engine was asked again here, and whether it gave the stored reply."""
         query, found = f"SELECT key, same FROM checks {_AMONG} AND engine = ?", []  # noqa: S608  # a constant
