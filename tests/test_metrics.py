@@ -15,7 +15,7 @@ from statsmodels.stats.multitest import multipletests
 from statsmodels.stats.proportion import proportion_confint
 
 from helpers.results import answers
-from helpers.results.metrics import DRAWS, auc, bootstrap, p50, p95, proportion, ratio, set_scores, threshold
+from helpers.results.metrics import DRAWS, auc, bootstrap, p50, p95, proportion, ratio, set_scores
 from helpers.results.paired import holm, mcnemar, paired_means
 
 NAMES = ["accuracy", "f1", "precision", "sensitivity", "specificity"]
@@ -337,22 +337,6 @@ def test_a_perfect_order_is_not_certainty_and_one_label_has_no_auc():
         auc([True, True], [0.2, 0.3])
     with pytest.raises(ValueError, match="p_yes needs finite numbers; 1 of 2"):
         auc([True, False], [0.2, float("nan")])
-
-
-@given(PROBABILITIES)
-def test_no_threshold_is_right_more_often_than_the_one_chosen(rows):
-    truth, p = (np.array(column) for column in columns(rows))
-    chosen = ((p >= threshold(truth, p)) == truth).sum()
-    others = [*np.unique(p), 2.0]
-    assert chosen == max(((p >= t) == truth).sum() for t in others)
-
-
-def test_thresholds_by_hand():
-    assert threshold([False, False, True, True], [0.1, 0.2, 0.4, 0.9]) == pytest.approx(0.3)
-    # never YES but for a small share of the mass: the answer is known, its threshold is not
-    assert threshold([False, True], [0.01, 0.05]) == pytest.approx(0.03)
-    # all YES and all NO are right equally often here as any: the nearest to one half is taken
-    assert threshold([True, True], [0.6, 0.7]) == pytest.approx(0.6)
 
 
 # --- sets, speeds, anything else -----------------------------------------------------------------------------------

@@ -142,7 +142,7 @@ def test_an_unknown_tier_or_effect_is_refused():
 @pytest.fixture(scope="module")
 def stores() -> tuple[corpus.TextStore, corpus.TextStore]:
     encode = encoder()
-    return corpus.format_a_store(KNOWLEDGE, encode)[0], corpus.format_b_store(KNOWLEDGE, encode)[0]
+    return corpus.format_a_store(KNOWLEDGE, encode), corpus.format_b_store(KNOWLEDGE, encode)
 
 
 def queries_of(*effects: str) -> list[Query]:

@@ -98,23 +98,6 @@ def auc(y_true: Column, p_yes: Column, *, clusters: Column | None = None) -> Sco
     return Score(value, len(truth), *held(value, low, high, 0.0, 1.0))
 
 
-def threshold(y_true: Column, p_yes: Column) -> float:
-    """The threshold t for which "YES if p_yes >= t" is most often right: for a held-out split, never for test rows.
-
-    Candidates lie halfway between neighbouring values, and at both ends; of equally good ones the nearest to 0.5 is it.
-    """
-    _, p, labels = checked(None, p_yes=p_yes, y_true=true_or_false(y_true, "y_true"))
-    values, where = np.unique(p, return_inverse=True)
-    middle = values[:-1] + (values[1:] - values[:-1]) / 2
-    # two neighbouring floats have no middle: the upper one then divides them just as well
-    between = np.where(middle > values[:-1], middle, values[1:])
-    candidates = np.concatenate([values[:1], between, [np.nextafter(values[-1], np.inf)]])
-    yes, no = (np.bincount(where, weights=label, minlength=len(values)) for label in (labels, 1 - labels))
-    right = yes.sum() + np.concatenate([[0], np.cumsum(no - yes)])  # rows right if the first i values are called NO
-    best = candidates[right == right.max()]
-    return float(best[np.argmin(np.abs(best - 0.5))])
-
-
 def set_scores(returned: Iterable[str], relevant: Iterable[str]) -> dict[str, float]:
     """Recall, precision and F1 of one returned set (side_effects, Methods, Evaluation metrics); those of none are 0."""
     wanted = set(relevant)

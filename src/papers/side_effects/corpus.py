@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from helpers.completions import Reply
 from helpers.graph import Graph
-from helpers.indexes import Index, Kind, cached_index
+from helpers.indexes import Index, cached_index
 from helpers.results.answers import Answer
 from helpers.vectors import Encoder
 
@@ -224,24 +224,19 @@ def read_format_b(text: str) -> tuple[str, frozenset[str]]:
     return (found["drug"], frozenset({found["effect"]})) if found else ("", frozenset())
 
 
-def format_a_store(
-    knowledge: Mapping[str, Sequence[str]], encoder: Encoder, kind: Kind = "flat"
-) -> tuple[TextStore, int]:
-    """Format A indexed, one unit a drug ("chunked at newlines"), and how many documents the encoder saw in part."""
+def format_a_store(knowledge: Mapping[str, Sequence[str]], encoder: Encoder) -> TextStore:
+    """Format A indexed, one unit a drug ("chunked at newlines")."""
     texts = format_a_documents(knowledge)
-    index = cached_index("side-effects-format-a", texts, encoder, kind)
     comma_terms = {e for effects in knowledge.values() for e in effects if ", " in e}
-    store = TextStore(texts, [read_format_a(t, comma_terms) for t in texts], index, encoder)
-    return store, encoder.count_truncated(texts)
+    pairs = [read_format_a(t, comma_terms) for t in texts]
+    return TextStore(texts, pairs, cached_index("side-effects-format-a", texts, encoder), encoder)
 
 
-def format_b_store(
-    knowledge: Mapping[str, Sequence[str]], encoder: Encoder, kind: Kind = "flat"
-) -> tuple[TextStore, int]:
-    """Format B indexed, one unit a pair, and how many sentences the encoder saw in part."""
+def format_b_store(knowledge: Mapping[str, Sequence[str]], encoder: Encoder) -> TextStore:
+    """Format B indexed, one unit a pair."""
     texts = format_b_sentences(knowledge)
-    index = cached_index("side-effects-format-b", texts, encoder, kind)
-    return TextStore(texts, [read_format_b(t) for t in texts], index, encoder), encoder.count_truncated(texts)
+    pairs = [read_format_b(t) for t in texts]
+    return TextStore(texts, pairs, cached_index("side-effects-format-b", texts, encoder), encoder)
 
 
 def shortened(store: TextStore, characters: int) -> TextStore:
