@@ -61,7 +61,7 @@ class LLM:
         self.usage = Usage()
         self._sample: dict[str, tuple[str, Callable[[str], bool]]] = {}  # the step, and what compares a new reply
         self._same: dict[str, bool] = {}  # of the sample, whether the new reply was the stored one
-        self._weights: set[str] = set()  # whose replies were used
+        self._answered: set[tuple[str, str]] = set()  # weights whose replies were used, and the step
         self._lock = threading.Lock()
         self._folder = working() if folder == STORE else folder
         self._store = store(self._folder) if self._folder else None
@@ -220,9 +220,10 @@ class LLM:
     @property
     def answerer(self) -> tuple[str, str]:
         """Engine and version whose replies were used; the reference's are named as such."""
-        of, rest = self.endpoint, "of some steps" if len(self._weights) > 1 else "asked again"
-        if self._lent not in self._weights:
+        of, own = self.endpoint, sorted(step for weights, step in self._answered if weights != self._lent)
+        if len(own) == len(self._answered):
             return of.engine, of.version
+        rest = f"of the steps {', '.join(own)}" if own else "asked again"
         return "vllm", f"({of.reference}), the reference's replies; those {rest} are of {of.engine} {of.version}"
 
     def _many(
@@ -271,7 +272,7 @@ class LLM:
             waited = time.perf_counter() - start
         with self._lock:
             self.usage.count(answers, waited, label, self.concurrency)
-            self._weights.add(weights)
+            self._answered.add((weights, label))
             if mode == "check":
                 of_step = max(len(distinct), [*self.usage.keys.values()].count(label))
                 most = min(CHECKED_BY.get(endpoint.engine, CHECKED), max(1, of_step // 2))
