@@ -41,6 +41,12 @@ def written_queries(
     }
 
 
+def hypothetical(model: LLM, code: Code, questions: Sequence[Question], max_tokens: int) -> dict[str, dict[str, Query]]:
+    """The fine-tuned model's answers to the authors' message; its adapter was trained with other words."""
+    asked = [_messages(code, "return_finetuned_answer", question=q.text) for q in questions]
+    return {"tuned_authors": asked_queries(model, questions, asked, max_tokens, f"hypothetical answers{TOLD}")}
+
+
 def scoring_agent(searcher: Searcher, model: LLM, code: Code) -> Reranker:
     """The released scoring agent: of each passage it sees the window that is nearest to the question, and the title."""
     asked = code.assigned("system_message_for_question", "calculate_top_contexts_for_single_question")[0].format()

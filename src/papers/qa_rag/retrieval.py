@@ -62,6 +62,7 @@ AUTHORS = {
         "Multiquery, authors' prompt: question (8) + two more (8 each)", (("question", 8), ("multi_authors", 8))
     ),
     "hyde_authors": Arm("HyDE, authors' prompt (24)", (("hyde_authors", 24),)),
+    "hypothetical_authors": Arm("Only hypothetical answer, authors' prompt (24)", (("tuned_authors", 24),)),
     **{
         f"{name}_rule": replace(
             PRINTED[name], label=f"{label}: own document removed for the question alone", removed=("question", "multi")

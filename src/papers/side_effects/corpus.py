@@ -206,15 +206,13 @@ class TextStore:
         return self.index.search(vectors, k)[1]
 
 
-_DOCUMENT_A = re.compile(
-    r"The drug (?P<drug>.+?) (?:may be associated with|causes) the following .*?: (?P<effects>.*)", re.DOTALL
-)
+_LIST_A = re.compile(r"(?s)The drug (?P<drug>.+?) (?:may be associated with|causes) the following .*?: (?P<effects>.*)")
 _SENTENCE_B = re.compile(r"The drug (?P<drug>.+?) may cause (?P<effect>.+) as an adverse effect, adverse reaction")
 
 
 def read_format_a(text: str, with_comma: Iterable[str] = ()) -> tuple[str, frozenset[str]]:
     """(drug, effects) that a Format A document states; a cut document states fewer. ("", {}) for another text."""
-    found = _DOCUMENT_A.match(text)
+    found = _LIST_A.match(text)
     return (found["drug"], frozenset(split_effects(found["effects"], with_comma))) if found else ("", frozenset())
 
 
@@ -235,8 +233,7 @@ def format_a_store(knowledge: Mapping[str, Sequence[str]], encoder: Encoder) -> 
 def format_b_store(knowledge: Mapping[str, Sequence[str]], encoder: Encoder) -> TextStore:
     """Format B indexed, one unit a pair."""
     texts = format_b_sentences(knowledge)
-    pairs = [read_format_b(t) for t in texts]
-    return TextStore(texts, pairs, cached_index("side-effects-format-b", texts, encoder), encoder)
+    return TextStore(texts, [*map(read_format_b, texts)], cached_index("side-effects-format-b", texts, encoder), encoder)
 
 
 def shortened(store: TextStore, characters: int) -> TextStore:
