@@ -500,13 +500,15 @@ def test_a_check_asks_a_sample_of_each_step_again_and_counts_equal_replies(tmp_p
     prompts = [ask(f"question {i}") for i in range(40)]
     with server(200, completion("YES")) as url:
         client(url, tmp_path).chat_many(prompts, max_tokens=5)
+        client(url, tmp_path).chat_many(prompts[:6], max_tokens=6)
         answers("check")
         first = client(url, tmp_path)
         first.chat_many(prompts, max_tokens=5, label="one")
         first.chat_many(prompts, max_tokens=5, label="one")
-        first.chat_many(prompts[30:33], max_tokens=5, label="two")
+        first.chat_many(prompts[30:33], max_tokens=5, label="one")
+        first.chat_many(prompts[:6], max_tokens=6, label="two")
         first.ask_again()
-    assert (first.usage.checked, first.usage.same) == ({"one": 10, "two": 1}, 11)
+    assert (first.usage.checked, first.usage.same) == ({"one": 10, "two": 3}, 13)
     with server(200, completion("NO")) as url:
         second = client(url, tmp_path)
         replies = second.chat_many(prompts, max_tokens=5)

@@ -87,7 +87,6 @@ def test_an_undecided_claim_names_the_units_that_would_decide_it():
     decision = found(outcomes(a=first, b=second), better="a", than="b")
     assert decision.verdict == "undecided"
     assert decision.needed
-    assert f"{decision.needed:,}" in decision.why
 
 
 def test_the_units_needed_give_the_power_that_they_promise():

@@ -59,7 +59,7 @@ class LLM:
         self.endpoint = endpoint
         self.concurrency = concurrency or settings().llm_concurrency or endpoint.concurrency
         self.usage = Usage()
-        self._sample: dict[str, tuple[str, Callable[[str], bool]]] = {}  # the step, and what compares a new reply
+        self._stored: dict[str, tuple[str, Callable[[str], bool]]] = {}  # the step, and what compares a new reply
         self._same: dict[str, bool] = {}  # of the sample, whether the new reply was the stored one
         self._answered: set[tuple[str, str]] = set()  # weights whose replies were used, and the step
         self._lock = threading.Lock()
@@ -74,8 +74,8 @@ class LLM:
             started = self._start()
             if started.weights != self.endpoint.weights:
                 raise LlmError(
-                    f"The server that was started serves {started.weights}, not {self.endpoint.weights}: another "
-                    "engine fitted this machine's memory. Set LLM_ENGINE=vllm or LLM_ENGINE=llamacpp and run again."
+                    f"The server that was started serves {started.weights}, not {self.endpoint.weights}: the engine "
+                    "that was expected could not be installed or does not fit the memory. Run again; LLM_ENGINE names one."
                 )
             self.endpoint = started
         return openai.OpenAI(
@@ -274,12 +274,7 @@ class LLM:
             self.usage.count(answers, waited, label, self.concurrency)
             self._answered.add((weights, label))
             if mode == "check":
-                of_step = max(len(distinct), [*self.usage.keys.values()].count(label))
-                most = min(CHECKED_BY.get(endpoint.engine, CHECKED), max(1, of_step // 2))
-                room = most - [of for of, *_ in self._sample.values()].count(label)
-                # the first of digests are a random sample, the same in each run and for each step that asks them
-                sample = sorted(stored - self._sample.keys())[: max(0, room)]
-                self._sample |= {key: (label, lambda key: _same(answers[key], ask(key))) for key in sample}
+                self._stored = {key: (label, lambda key: _same(answers[key], ask(key))) for key in stored} | self._stored
         return [answers[key] for key in keys]
 
     def _at_once(self, ask: Callable[[str], T], keys: Sequence[str], label: str) -> dict[str, T]:
@@ -298,22 +293,27 @@ class LLM:
         return f"{self.endpoint.engine} {self.endpoint.version}" if self._start and self.endpoint.version else ""
 
     def ask_again(self) -> None:
-        """Ask the samples of stored requests again, those of all steps at once, and count equal replies.
+        """Ask a sample of each step's stored requests again, those of all steps at once, and count equal replies.
 
         What the embedded engine was asked again before, on this machine, is not asked once more.
         """
+        most, sample = CHECKED_BY.get(self.endpoint.engine, CHECKED), []
+        for step, n in Counter(self.usage.keys.values()).items():
+            # the first of digests are a random sample, the same in each run
+            mine = sorted(key for key, (of, _) in self._stored.items() if of == step)
+            sample += mine[: min(most, max(1, n // 2))]
         if self._store and self._embedded:
-            self._same |= self._store.checks(self._sample.keys() - self._same, self._embedded)
+            self._same |= self._store.checks(sample, self._embedded)
         try:
-            if left := [key for key in self._sample if key not in self._same]:
+            if left := [key for key in sample if key not in self._same]:
                 _ = self._client
-                new = self._at_once(lambda key: self._sample[key][1](key), left, "stored requests, asked again")
+                new = self._at_once(lambda key: self._stored[key][1](key), left, "stored requests, asked again")
                 self._same |= new
                 if self._store and self._embedded:
                     self._store.put_checks(new, self._embedded)
         except (LlmError, ServiceError, EngineError) as error:
             warnings.warn(f"No stored request is asked again: {error}", stacklevel=2)
-        self.usage.checked = Counter(self._sample[key][0] for key in self._same)
+        self.usage.checked = Counter(self._stored[key][0] for key in self._same)
         self.usage.same = sum(self._same.values())
 
 

@@ -130,7 +130,7 @@ def _adapters() -> tuple[str, str]:
     uses = f"LoRA adapters of {', '.join(sorted(bases))}, trained by the notebooks"
     engine, why = engine_install.choose_engine(min(bases))
     if engine != "vllm":
-        return uses, f"{engine} trains and serves none ({why}): set LLM_ENGINE=vllm"
+        return uses, f"{engine} trains and serves none ({why}), so stored replies are shown; LLM_ENGINE=vllm does"
     if not s.llm_base_url:
         return f"{uses} and served by embedded vLLM", ""
     from helpers import artifacts, lora  # noqa: PLC0415  # a second to import, needed only with a server of one's own

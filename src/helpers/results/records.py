@@ -30,7 +30,7 @@ UNTESTED: Final[dict[Untested, str]] = {
     "stand-in": "The claim is about other models than the one that answered here (serve one of them: LLM_MODEL).",
     "forced tie": "The arms were handed the same fact about every question (knowledge with gaps would test it).",
     "too few": "So few units cannot decide the claim, whatever the answers (raise the sizes of the profile).",
-    "no answers": "An arm that the claim names has no answers here (the parameters of its notebook add it).",
+    "no answers": "An arm that the claim names has no answers here (the evidence says what adds it).",
     "judge at chance": "The judge cannot tell right from wrong answers (a larger model may).",
     "one model": "The claim compares models, and one has answered (name a second one).",
     "left open": "All that was released or printed is used and leaves it open (a further release may help).",

@@ -165,10 +165,7 @@ class Store:
             self._db.executemany("DELETE FROM checks WHERE key = ?", [(row.key,) for row in rows])
 
     def put_first(self, row: Row) -> Row:
-        """Store a reply unless another run stored one since it was asked; the one that is stored.
-
-        Two runs that ask at once may get different replies; both must use the one that later runs find.
-        """
+        """Store a reply, unless another run that asked at once stored one before; the one that later runs find."""
         with self._harmless("written"), self._lock, self._db:
             self._db.execute("BEGIN IMMEDIATE")
             there = self.get([row.key]).get(row.key)

@@ -7,7 +7,7 @@ import importlib
 import math
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import product
 from statistics import NormalDist
@@ -76,8 +76,10 @@ def decide(run: Run, outcomes: Outcomes, *claims: str, **facts: Any) -> figures.
             run.claim(claim.id, "not run", claim.unasked, reason="no answers")
         elif rule := claim.rule:
             for kind in rule.of:
-                decision = evaluate(rule, outcomes, kind, paper=run.paper, facts=facts)
-                run.claim(claim.id, test=rule.words(outcomes.label), kind=kind, **vars(decision))
+                found = evaluate(rule, outcomes, kind, paper=run.paper, facts=facts)
+                if found.needed:
+                    found = replace(found, why=f"{found.why} About {found.needed:,} units would be needed to decide.")
+                run.claim(claim.id, test=rule.words(outcomes.label), kind=kind, **vars(found))
         else:
             raise ValueError(f"{claim.id} declares no rule. Add one in data/published/{run.paper}.yml.")
     return findings(decided, run.claims, sample=run.sample)
@@ -196,9 +198,7 @@ def judged(
     verdict = all_of([judge(one) for judge, one in of], [judge(widened(one, parts * len(of))) for judge, one in of])
     open_ = (needed(one, *bounds) for judge, one in of if judge(one) != "agrees")
     units = max(filter(None, open_), default=None)
-    if verdict != "undecided" or units is None:
-        return Decision(verdict, told, p)
-    return Decision(verdict, f"{told} About {units:,} units would be needed to decide.", p, needed=units)
+    return Decision(verdict, told, p, needed=units if verdict == "undecided" else None)
 
 
 def _told(c: Comparison, rows: Outcomes, measure: str) -> str:

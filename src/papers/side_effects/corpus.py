@@ -233,7 +233,8 @@ def format_a_store(knowledge: Mapping[str, Sequence[str]], encoder: Encoder) -> 
 def format_b_store(knowledge: Mapping[str, Sequence[str]], encoder: Encoder) -> TextStore:
     """Format B indexed, one unit a pair."""
     texts = format_b_sentences(knowledge)
-    return TextStore(texts, [*map(read_format_b, texts)], cached_index("side-effects-format-b", texts, encoder), encoder)
+    index = cached_index("side-effects-format-b", texts, encoder)
+    return TextStore(texts, [*map(read_format_b, texts)], index, encoder)
 
 
 def shortened(store: TextStore, characters: int) -> TextStore:

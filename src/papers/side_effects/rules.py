@@ -1,5 +1,6 @@
 """Rules of claims in `data/published/side_effects.yml` that compare more than arms: rows in, a Decision out."""
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -68,9 +69,9 @@ def residual_errors_are_llm_mislabels(outcomes: Outcomes, **_: Any) -> Decision:
     rows = outcomes.where(arm="graphrag").frame
     wrong = rows[(rows.predicted == "YES") != (rows.gold == "YES")]
     if len(wrong) < FEWEST_ERRORS:
-        return Decision(
-            "undecided", f"GraphRAG has too few wrong answers ({len(wrong)}; at least {FEWEST_ERRORS} are needed)."
-        )
+        why = f"GraphRAG has too few wrong answers ({len(wrong)}; at least {FEWEST_ERRORS} are needed)."
+        units = math.ceil(FEWEST_ERRORS * len(rows) / len(wrong)) if len(wrong) else None
+        return Decision("undecided", why, needed=units)
     if (wrong.source == "released").all():
         parsed = (wrong.predicted == "YES") & wrong.question.str.contains(r"\wyes|yes\w", case=False)
         why = (
