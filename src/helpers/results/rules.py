@@ -66,7 +66,7 @@ def decide(run: Run, outcomes: Outcomes, *claims: str, **facts: Any) -> figures.
     """Decide claims of the run's paper, named without its name and `claim`, report them, and show them as a list.
 
     `facts` are what the functions that rules name ask for, by the name of their parameter; `served`, if given, are the
-    models that a rule's scope is about, in place of those that answered.
+    models that a rule's scope is about, in place of those that answered; of released answers, those `scored_by`.
     """
     decided = [run.printed.claim(f"{run.paper}.claim.{name}") for name in claims]
     for claim in decided:
@@ -127,14 +127,14 @@ def evaluate(
     facts = facts or {}
     found = _evaluated(rule, outcomes.where(source=SOURCES[kind]), kind, paper, facts, 1)
     mine = outcomes.where(source="rerun", **({"arm": rule.arms} if rule.arms else {}))
-    served: Iterable[str] = facts.get("served") or mine.frame.model.unique() if kind == "rerun" and rule.scope else ()
-    other = [m for m in dict.fromkeys(served) if m and not any(word.lower() in m.lower() for word in rule.scope)]
-    if found.verdict in TESTED and other:
+    named = facts.get("scored_by", ()) if kind == "rescored" else facts.get("served") or mine.frame.model.unique()
+    other = [m for m in dict.fromkeys(named) if m and not any(word.lower() in m.lower() for word in rule.scope)]
+    if found.verdict in TESTED and rule.scope and other:
         about = figures.listed([*{re.sub(r"\W", "", name.lower()): name for name in rule.scope}.values()])
         why = f"The claim is about {about} models; this run used {figures.listed(other)}. {found.why}"
         return Decision("not run", why, found.p, "stand-in", found.needed)
     if kind != "rerun" and found.verdict == "undecided":
-        more = "answers are released" if kind == "rescored" else "numbers are printed"
+        more = "answers are at hand" if kind == "rescored" else "numbers are printed"
         why = f"{found.why} No more {more} than these."
         return Decision("cannot be run", why, found.p, "left open", found.needed)
     return found

@@ -78,6 +78,7 @@ _WHY: Final = {
         "A fine-tuned encoder; here a logistic regression on a small encoder's vectors is shown in its place.",
     ),
 }
+_TUNED: Final = "Fine-tuned by LoRA in this run."
 _OTHER: Final = "Another system with code and training of its own; this notebook reruns the paper's method."
 
 
@@ -213,9 +214,7 @@ def _cell(run: Run, id: str, out: Outcomes, name: str, row: str, measure: str, n
         run.not_run(id, f"No answer names a relation, so the {measure} of {len(rows.frame)} rows is undefined.")
     else:
         score = rows.score(measure)
-        if row.startswith("llama2"):
-            note = f"Fine-tuned by LoRA in this run; {len(rows.frame)} test rows."
-        run.rerun(id, score, model=rows.frame.model.iloc[0], note=note)
+        run.rerun(id, score, model=rows.frame.model.iloc[0], note=_TUNED if row.startswith("llama2") else note)
 
 
 def _gain(run: Run, id: str, out: Outcomes, name: str, model: str, note: str) -> None:
@@ -225,7 +224,7 @@ def _gain(run: Run, id: str, out: Outcomes, name: str, model: str, note: str) ->
     else:
         score = gain(alone.and_(with_it), ROWS[f"{model}_br"], ROWS[model])
         points = Score(100 * score.value, score.n, 100 * score.low, 100 * score.high)
-        run.rerun(id, points, model=alone.frame.model.iloc[0], note=note)
+        run.rerun(id, points, model=alone.frame.model.iloc[0], note=_TUNED if model.startswith("llama2") else note)
 
 
 def beside_row(out: Outcomes, name: str, row: str) -> Outcomes | None:
