@@ -75,7 +75,7 @@ class LLM:
             if started.weights != self.endpoint.weights:
                 raise LlmError(
                     f"The server that was started serves {started.weights}, not {self.endpoint.weights}: the engine "
-                    "that was expected could not be installed or does not fit the memory. Run again; LLM_ENGINE names one."
+                    "expected could not be installed or does not fit the memory. Run again; LLM_ENGINE names one."
                 )
             self.endpoint = started
         return openai.OpenAI(
@@ -274,7 +274,7 @@ class LLM:
             self.usage.count(answers, waited, label, self.concurrency)
             self._answered.add((weights, label))
             if mode == "check":
-                self._stored = {key: (label, lambda key: _same(answers[key], ask(key))) for key in stored} | self._stored
+                self._stored = {key: (label, lambda k: _same(answers[k], ask(k))) for key in stored} | self._stored
         return [answers[key] for key in keys]
 
     def _at_once(self, ask: Callable[[str], T], keys: Sequence[str], label: str) -> dict[str, T]:

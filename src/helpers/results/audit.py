@@ -95,7 +95,7 @@ def floors(out: Outcomes) -> Iterator[Part]:
             near[one.cluster.to_numpy()[:, None] == one.cluster.to_numpy()] = -1
             floor["the label of the nearest question of another cluster"] = gold[near.argmax(axis=1)]
         of_text = one.gold.groupby(texts.str.casefold().where(texts != ""))
-        if (same := of_text.shift().fillna(of_text.shift(-1))).notna().any():
+        if (same := of_text.shift().combine_first(of_text.shift(-1))).notna().any():
             floor["the label of the same question in another row"] = same.fillna(one.gold.mode()[0]).to_numpy()
         name, best = max(floor.items(), key=lambda item: float((item[1] == gold).mean()))
         right = pd.Series(best == gold, index=one.unit)

@@ -33,7 +33,7 @@ UNTESTED: Final[dict[Untested, str]] = {
     "no answers": "An arm that the claim names has no answers here (the evidence says what adds it).",
     "judge at chance": "The judge cannot tell right from wrong answers (a larger model may).",
     "one model": "The claim compares models, and one has answered (name a second one).",
-    "left open": "All that is at hand of what was released or printed is used and leaves it open (a further release may help).",
+    "left open": "All that is at hand of what was released or printed leaves it open (a further release may help).",
     "not public": "The data or the models that would decide it are not public (only their release would help).",
 }
 """Why a claim is not tested, in a word and in a sentence."""
