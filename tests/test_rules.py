@@ -62,6 +62,9 @@ def test_released_answers_are_of_the_papers_own_models():
     rows = outcomes(source="released", a=[1] * 40, b=[0] * 40)
     rule = Rule(better=("a",), than=("b",), scope=("GPT-4",), of=("rescored",))
     assert rules.evaluate(rule, rows, "rescored", paper="side_effects").verdict == "agrees"
+    # but by a model that is not the paper's, if one scored them here
+    scored = rules.evaluate(rule, rows, "rescored", paper="side_effects", facts={"scored_by": [SMALL]})
+    assert (scored.verdict, scored.reason) == ("not run", "stand-in")
 
 
 @pytest.mark.parametrize(("n", "verdict"), [(5, "not run"), (6, "agrees")])

@@ -127,7 +127,8 @@ def evaluate(
     facts = facts or {}
     found = _evaluated(rule, outcomes.where(source=SOURCES[kind]), kind, paper, facts, 1)
     mine = outcomes.where(source="rerun", **({"arm": rule.arms} if rule.arms else {}))
-    named = facts.get("scored_by", ()) if kind == "rescored" else facts.get("served") or mine.frame.model.unique()
+    answered = facts.get("served") or mine.frame.model.unique()
+    named = answered if kind == "rerun" else facts.get("scored_by", ())  # printed numbers have neither
     other = [m for m in dict.fromkeys(named) if m and not any(word.lower() in m.lower() for word in rule.scope)]
     if found.verdict in TESTED and rule.scope and other:
         about = figures.listed([*{re.sub(r"\W", "", name.lower()): name for name in rule.scope}.values()])
