@@ -102,14 +102,14 @@ def server(status: int, body: object, asked: list[dict[str, Any]] | None = None)
         http.shutdown()
 
 
-def completion(text: str) -> dict[str, Any]:
+def completion(text: str, generated: int = 1) -> dict[str, Any]:
     return {
         "id": "1",
         "object": "chat.completion",
         "created": 0,
         "model": "m",
         "choices": [{"index": 0, "finish_reason": "stop", "message": {"role": "assistant", "content": text}}],
-        "usage": {"prompt_tokens": 3, "completion_tokens": 1, "total_tokens": 4},
+        "usage": {"prompt_tokens": 3, "completion_tokens": generated, "total_tokens": 3 + generated},
     }
 
 
@@ -517,6 +517,17 @@ def test_a_check_asks_a_sample_of_each_step_again_and_counts_equal_replies(tmp_p
     assert {reply.text for reply in replies} == {"YES"}, "what was asked again enters no score"
     answers("stored")
     assert {reply.text for reply in client(url, tmp_path).chat_many(prompts, max_tokens=5)} == {"YES"}
+
+
+def test_a_sample_of_long_replies_is_smaller(tmp_path, answers):
+    prompts = [ask(f"question {i}") for i in range(40)]
+    with server(200, completion("YES", generated=150)) as url:
+        client(url, tmp_path).chat_many(prompts, max_tokens=5)
+        answers("check")
+        model = client(url, tmp_path)
+        model.chat_many(prompts, max_tokens=5, label="long")
+        model.ask_again()
+    assert model.usage.checked == {"long": 2}
 
 
 def test_without_a_server_stored_replies_are_used_unchecked(tmp_path, answers):

@@ -35,6 +35,21 @@ def blocks(page: str) -> list[str]:
     )
 
 
+@pytest.mark.parametrize("page", ["own-model", "own-table"])
+def test_the_code_of_a_page_agrees_with_the_modules_it_calls(page: str, tmp_path: Path) -> None:
+    (tmp_path / "page.py").write_text("".join(blocks(page)))
+    command = [
+        sys.executable,
+        "-m",
+        "mypy",
+        "--config-file",
+        str(REPOSITORY / "pyproject.toml"),
+        str(tmp_path / "page.py"),
+    ]
+    done = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
 def run_python(root: Path, code: str, folder: Path, **variables: str) -> subprocess.CompletedProcess[str]:
     ours = ("LLM_", "NEO4J_", "PROFILE", "MAKE", "MFLAGS")
     kept = {k: v for k, v in os.environ.items() if not k.startswith(ours)}

@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import replace
 from functools import cached_property, partial
+from itertools import accumulate
 from pathlib import Path
 from typing import Any, Literal, Self, TypeVar, cast
 
@@ -31,6 +32,7 @@ from helpers.settings import settings
 T = TypeVar("T")
 CHECKED = 10  # stored requests of each step, or half of fewer, that `ANSWERS=check` asks again
 CHECKED_BY = {"llamacpp": 2}  # it reads prompts at a third of vLLM's rate
+CHECKED_TOKENS = 4_000  # of a step's sample, a generated token counted as ten: it takes as long as ten of a prompt
 CLOSE = 0.05
 """Log-likelihoods of one text are equal if they differ by less, relatively; batches alter the order of sums."""
 
@@ -59,8 +61,9 @@ class LLM:
         self.endpoint = endpoint
         self.concurrency = concurrency or settings().llm_concurrency or endpoint.concurrency
         self.usage = Usage()
-        self._stored: dict[str, tuple[str, Callable[[str], bool]]] = {}  # the step, and what compares a new reply
-        self._same: dict[str, bool] = {}  # of the sample, whether the new reply was the stored one
+        self._stored: dict[str, tuple[str, Reply | Choice | Loglikelihood, Callable[[str], bool]]] = {}
+        # the step and the reply of a stored request, what compares a new reply with it, and of a sample the outcome
+        self._same: dict[str, bool] = {}
         self._answered: set[tuple[str, str]] = set()  # weights whose replies were used, and the step
         self._lock = threading.Lock()
         self._folder = working() if folder == STORE else folder
@@ -274,7 +277,8 @@ class LLM:
             self.usage.count(answers, waited, label, self.concurrency)
             self._answered.add((weights, label))
             if mode == "check":
-                self._stored = {key: (label, lambda k: _same(answers[k], ask(k))) for key in stored} | self._stored
+                for key in stored:
+                    self._stored.setdefault(key, (label, answers[key], lambda key: _same(answers[key], ask(key))))
         return [answers[key] for key in keys]
 
     def _at_once(self, ask: Callable[[str], T], keys: Sequence[str], label: str) -> dict[str, T]:
@@ -300,14 +304,16 @@ class LLM:
         most, sample = CHECKED_BY.get(self.endpoint.engine, CHECKED), []
         for step, n in Counter(self.usage.keys.values()).items():
             # the first of digests are a random sample, the same in each run
-            mine = sorted(key for key, (of, _) in self._stored.items() if of == step)
-            sample += mine[: min(most, max(1, n // 2))]
+            mine = {key: self._stored[key][1] for key in sorted(self._stored) if self._stored[key][0] == step}
+            tokens = accumulate(reply.prompt_tokens + 10 * reply.generated_tokens for reply in mine.values())
+            fit = sum(so_far <= CHECKED_TOKENS for so_far in tokens)
+            sample += list(mine)[: max(1, min(most, n // 2, fit))]
         if self._store and self._embedded:
             self._same |= self._store.checks(sample, self._embedded)
         try:
             if left := [key for key in sample if key not in self._same]:
                 _ = self._client
-                new = self._at_once(lambda key: self._stored[key][1](key), left, "stored requests, asked again")
+                new = self._at_once(lambda key: self._stored[key][2](key), left, "stored requests, asked again")
                 self._same |= new
                 if self._store and self._embedded:
                     self._store.put_checks(new, self._embedded)

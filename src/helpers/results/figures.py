@@ -319,11 +319,6 @@ def _as_svg(fig: MplFigure, alt: str) -> str:
     return UNSEEN.sub("\N{REPLACEMENT CHARACTER}", re.sub(r"\s*\n\s*", "\n", body))
 
 
-def _hued(svg: str) -> str:
-    names = {colour: f"var(--rag-{name}, {colour})" for name, colour in HUES.items()}
-    return re.sub("|".join(names), lambda match: names[match[0]], svg)
-
-
 @dataclass(frozen=True, repr=False)
 class Picture(Html):
     """A figure as `figure` made it; `save` writes it to a file of its own."""
@@ -348,9 +343,11 @@ def figure(fig: MplFigure, *, alt: str, caption: str = "", sample: bool = False)
         fig.text(0.5, 0.5, "SAMPLE", ha="center", va="center", **look)
     svg = _as_svg(fig, alt)
     plt.close(fig)
+    hues = {colour: f"var(--rag-{name}, {colour})" for name, colour in HUES.items()}
+    hued = re.sub("|".join(hues), lambda match: hues[match[0]], svg)
     html = (
         f'<figure class="rag-figure {NO_MATH}">{_STYLE}<div class="rag-scroll" role="group" tabindex="0" '
-        f'aria-label="{escape(alt)}">{_hued(svg)}</div>'
+        f'aria-label="{escape(alt)}">{hued}</div>'
     )
     if caption or sample:
         html += f"<figcaption>{_caption(caption, sample=sample)}</figcaption>"

@@ -199,18 +199,14 @@ def sentence(stated: Fact) -> str:
     return f"{stated.start} {verb} {stated.end}."
 
 
-def _joins(content: KnowledgeGraph, mentioned: Sequence[str], name: str) -> list[Fact]:
-    pairs = [(m, name) for m in mentioned if m != name]
-    facts = [f for m, n in pairs for f in (fact(INTERACTS, m, n), fact(CAUSES, m, n), fact(CAUSES, n, m))]
-    return [f for f in facts if f in content.edges]
-
-
 def keyword_facts(
     content: KnowledgeGraph, vocabulary: Vocabulary, question: str, most: int | None = MOST_FACTS
 ) -> list[str]:
     """The first `most` facts about a question's names: those of two of them first, then those most often stated."""
     names = {name for of_role in vocabulary.link(question).values() for name in of_role}
-    about = {f for name in names for f in _joins(content, list(content.neighbours.get(name, ())), name)}
+    pairs = [(m, name) for name in names for m in content.neighbours.get(name, ()) if m != name]
+    facts = {f for m, n in pairs for f in (fact(INTERACTS, m, n), fact(CAUSES, m, n), fact(CAUSES, n, m))}
+    about = facts & set(content.edges)
     order = sorted(about, key=lambda f: (-len(names.intersection((f.start, f.end))), -len(content.edges[f]), f))
     return [sentence(f) for f in order[:most]]
 
