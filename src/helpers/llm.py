@@ -306,8 +306,7 @@ class LLM:
             # the first of digests are a random sample, the same in each run
             mine = {key: self._stored[key][1] for key in sorted(self._stored) if self._stored[key][0] == step}
             tokens = accumulate(reply.prompt_tokens + 10 * reply.generated_tokens for reply in mine.values())
-            fit = sum(so_far <= CHECKED_TOKENS for so_far in tokens)
-            sample += list(mine)[: max(1, min(most, n // 2, fit))]
+            sample += list(mine)[: max(1, min(most, n // 2, sum(so_far <= CHECKED_TOKENS for so_far in tokens)))]
         if self._store and self._embedded:
             self._same |= self._store.checks(sample, self._embedded)
         try:
