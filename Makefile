@@ -74,7 +74,7 @@ endef
 export REACHED
 $(READY): requirements.lock
 	@$(PYTHON) -c 'import sys; v = sys.version_info[:2]; sys.exit(0 if (3, 11) <= v < (3, 14) else f"Python 3.11 to 3.13 is needed; $(PYTHON) is {v[0]}.{v[1]}. Call make with PYTHON=python3.11.")'
-	@echo "Setting up $(VENV) ..."
+	@echo "Setting up $(VENV) (once; 0.5 GB to fetch) ..."
 	@index=$$($(PYTHON) -m pip config list 2>/dev/null | sed -nE "s|^[^=]*[.]index-url='([a-z]+://)([^@]*@)?(.*)'|\1\3|p" | tail -n 1); \
 	 index=$${index:-https://pypi.org/simple/}; [ -n "$$PIP_NO_INDEX$$UV_OFFLINE" ] || $(PYTHON) -c "$$REACHED" "$${index%/}/pip/" || { export PIP_RETRIES=0 UV_HTTP_RETRIES=0; \
 	   echo "No network: packages cannot be fetched from $$index. Those in a local folder or a cache can." >&2; }; \
