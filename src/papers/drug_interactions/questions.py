@@ -145,16 +145,12 @@ def _combined(graph: KnowledgeGraph, names: Parameters) -> frozenset[str]:
     return _effects(graph, names, "b") if names["b"] in _partners(graph, names) else frozenset()
 
 
-def _chain(graph: KnowledgeGraph, names: Parameters) -> frozenset[str]:
-    return frozenset(graph.two_hops(names["a"]))
-
-
 _RULES: dict[str, tuple[Truth, Draw]] = {
     "partners": (_partners, lambda source: {"a": source.pick(source.graph.partners)}),
     "effects": (_effects, lambda source: {"a": source.pick(source.graph.effects)}),
     "causes": (_causing, lambda source: {"effect": source.pick(source.effects)}),
     "combined": (_combined, _pair),
-    "chain": (_chain, lambda source: {"a": source.pick(source.graph.partners)}),
+    "chain": (lambda graph, names: frozenset(graph.two_hops(names["a"])), lambda source: {"a": source.pick(source.graph.partners)}),
     "culprit": (lambda graph, names: _partners(graph, names) & _causing(graph, names), _culprit),
     "common": (lambda graph, names: _partners(graph, names) & _partners(graph, names, "b"), _common),
     "added": (lambda graph, names: _partners(graph, names, "c") & {names["a"], names["b"]}, _added),

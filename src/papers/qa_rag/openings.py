@@ -15,9 +15,12 @@ def retrieval(outcomes: Outcomes) -> str:
     guess, both = (_finds(theirs.against([pair], "answer_found")[0]) for pair in pairs)
     scores = {arm: here.score("answer_found", arm) for arm in here.arms}
     most = max((arm for arm in scores if arm != "reference"), key=lambda arm: scores[arm].value)
-    main = ""
+    main = words = ""
     if "qa_rag" in scores:
         main = f"QA-RAG {_finds(here.against([('qa_rag', 'question')], 'answer_found')[0])} the question; "
+    if "hypothetical_authors" in scores:
+        (change,) = here.against([("hypothetical_authors", "hypothetical")], "answer_found")
+        words = f" The authors' message to the model changes what a generated answer finds by {_change(change)}."
     names = {"hypothetical": "answer", "question": "question", "qa_rag": "both"}
     found = [f"{figures.number(theirs.score('answer_found', arm).value)} ({name})" for arm, name in names.items()]
     best = "BM25 on the question, with the guideline's name removed," if most == "bm25_bare" else here.label(most)
@@ -26,7 +29,7 @@ def retrieval(outcomes: Outcomes) -> str:
         f"answer.** At least half of the FDA's answer is in the six passages word for word for {figures.listed(found)} "
         f"of {scores['question'].n} questions. The authors' code removes a question's own document if the query is the "
         f"question, not if it is an answer (chapter 17). In the rerun, with small models on a smaller corpus, {main}"
-        f"{best} finds the most: {figures.score_text(scores[most])}."
+        f"{best} finds the most: {figures.score_text(scores[most])}.{words}"
     )
 
 
