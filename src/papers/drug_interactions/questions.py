@@ -150,7 +150,7 @@ _RULES: dict[str, tuple[Truth, Draw]] = {
     "effects": (_effects, lambda source: {"a": source.pick(source.graph.effects)}),
     "causes": (_causing, lambda source: {"effect": source.pick(source.effects)}),
     "combined": (_combined, _pair),
-    "chain": (lambda graph, names: frozenset(graph.two_hops(names["a"])), lambda source: {"a": source.pick(source.graph.partners)}),
+    "chain": (lambda g, n: frozenset(g.two_hops(n["a"])), lambda source: {"a": source.pick(source.graph.partners)}),
     "culprit": (lambda graph, names: _partners(graph, names) & _causing(graph, names), _culprit),
     "common": (lambda graph, names: _partners(graph, names) & _partners(graph, names, "b"), _common),
     "added": (lambda graph, names: _partners(graph, names, "c") & {names["a"], names["b"]}, _added),
