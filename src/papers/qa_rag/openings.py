@@ -20,15 +20,15 @@ def retrieval(outcomes: Outcomes) -> str:
         main = f"QA-RAG {_finds(here.against([('qa_rag', 'question')], 'answer_found')[0])} the question; "
     if "hypothetical_authors" in scores:
         (change,) = here.against([("hypothetical_authors", "hypothetical")], "answer_found")
-        words = f" The authors' message to the model changes what a generated answer finds by {_change(change)}."
+        words = f" The authors' message in place of ours changes what an answer finds by {figures.points(change.test)} points."
     names = {"hypothetical": "answer", "question": "question", "qa_rag": "both"}
     found = [f"{figures.number(theirs.score('answer_found', arm).value)} ({name})" for arm, name in names.items()]
-    best = "BM25 on the question, with the guideline's name removed," if most == "bm25_bare" else here.label(most)
+    best = "BM25 without the guideline's name" if most == "bm25_bare" else here.label(most)
     return (
         f"**In the authors' passages, a generated answer {guess} the question, and their combination {both} the "
-        f"answer.** At least half of the FDA's answer is in the six passages word for word for {figures.listed(found)} "
-        f"of {scores['question'].n} questions. The authors' code removes a question's own document if the query is the "
-        f"question, not if it is an answer (chapter 17). In the rerun, with small models on a smaller corpus, {main}"
+        f"answer.** The six passages contain half of the FDA's answer for {figures.listed(found)} of "
+        f"{scores['question'].n} questions. The authors' code removes a question's own document if the query is the "
+        f"question, not an answer (chapter 17). In the rerun, with small models on a smaller corpus, {main}"
         f"{best} finds the most: {figures.score_text(scores[most])}.{words}"
     )
 
