@@ -19,8 +19,8 @@ def retrieval(outcomes: Outcomes) -> str:
     if "qa_rag" in scores:
         main = f"QA-RAG {_finds(here.against([('qa_rag', 'question')], 'answer_found')[0])} the question; "
     if "hypothetical_authors" in scores:
-        (change,) = here.against([("hypothetical_authors", "hypothetical")], "answer_found")
-        words = f" The authors' message in place of ours changes what an answer finds by {figures.points(change.test)} points."
+        change = figures.points(here.against([("hypothetical_authors", "hypothetical")], "answer_found")[0].test)
+        words = f" The authors' message in place of ours changes what an answer finds by {change} points."
     names = {"hypothetical": "answer", "question": "question", "qa_rag": "both"}
     found = [f"{figures.number(theirs.score('answer_found', arm).value)} ({name})" for arm, name in names.items()]
     best = "BM25 without the guideline's name" if most == "bm25_bare" else here.label(most)
