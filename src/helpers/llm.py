@@ -61,9 +61,9 @@ class LLM:
         self.endpoint = endpoint
         self.concurrency = concurrency or settings().llm_concurrency or endpoint.concurrency
         self.usage = Usage()
+        # by key of a stored request: its step, its reply, and what compares a new reply with it
         self._stored: dict[str, tuple[str, Reply | Choice | Loglikelihood, Callable[[str], bool]]] = {}
-        # the step and the reply of a stored request, what compares a new reply with it, and of a sample the outcome
-        self._same: dict[str, bool] = {}
+        self._same: dict[str, bool] = {}  # of the sample, whether the new reply was the stored one
         self._answered: set[tuple[str, str]] = set()  # weights whose replies were used, and the step
         self._lock = threading.Lock()
         self._folder = working() if folder == STORE else folder

@@ -206,7 +206,7 @@ def keyword_facts(
     names = {name for of_role in vocabulary.link(question).values() for name in of_role}
     pairs = [(m, name) for name in names for m in content.neighbours.get(name, ()) if m != name]
     facts = {f for m, n in pairs for f in (fact(INTERACTS, m, n), fact(CAUSES, m, n), fact(CAUSES, n, m))}
-    about = facts & set(content.edges)
+    about = content.edges.keys() & facts
     order = sorted(about, key=lambda f: (-len(names.intersection((f.start, f.end))), -len(content.edges[f]), f))
     return [sentence(f) for f in order[:most]]
 
