@@ -20,12 +20,12 @@ from sklearn.metrics import f1_score, precision_score, recall_score, roc_auc_sco
 
 from helpers.results import answers, figures, metrics, paired
 from helpers.results.answers import SCHEMA, Answer, Item, answered
-from helpers.results.measures import binary, measure_label, unit
+from helpers.results.measures import binary, measure_label, of_sets, unit
 from helpers.results.outcomes import Outcomes
 from helpers.results.published import published
 from helpers.results.requests import StoreError
 from helpers.settings import DATA
-from papers.biomedrag.study import counted, gain
+from papers.biomedrag.study import gain
 from papers.side_effects.corpus import Question, said
 
 
@@ -111,7 +111,7 @@ def test_f1_of_answers_that_name_one_label_has_the_test_of_the_share_that_is_rig
             arm=arm,
             unit=str(i),
             cluster=str(i // 2),
-            measures={"right": (right, 1.0), **counted({"label"}, {"label" if right else "another"})},
+            measures={"right": (right, 1.0), **of_sets({"label"}, {"label" if right else "another"})},
         )
         for arm, share in (("biomedrag", 0.6), ("zero_shot", 0.5))
         for i, right in enumerate((rng.random(120) < share).astype(float))

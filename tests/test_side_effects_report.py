@@ -177,6 +177,32 @@ def test_every_cell_of_the_three_tables_is_filled_or_explained(run):
     assert {id for id in rerun if "table1" in id} == {id for id in wanted if "table1" in id}
 
 
+def test_two_models_here_fill_every_cell_of_the_three_tables(run):
+    asked = questions(80)
+    here = [row for n, name in enumerate(NAMES) for arm in se.ARMS for row in rows(asked, arm, 2 + 4 * n, model=name)]
+    report.report_tables(run, page([], here), *NAMES, "")
+    numbers = published.published("side_effects").numbers
+    wanted = {n.id for n in numbers if n.id.split(".")[1] in ("table1", "table2", "table3")}
+    assert {id for kind, id in run._values if kind == "rerun"} == wanted
+    assert run._values["rerun", "side_effects.table3.graphrag.difference"].value == pytest.approx(100 * 4 / 80)
+
+
+@pytest.mark.parametrize("yes", [0, 1])
+def test_precision_without_a_yes_is_explained_and_the_rest_of_the_table_is_filled(run, yes):
+    asked = questions(8)
+    out = page([], [answered(said(i < yes), q, arm=arm, model="m") for arm in se.ARMS for i, q in enumerate(asked)])
+    report.report_tables(run, out, "m", "", "one model")
+    measured = {id for _, id in run._values if ".table1." in id}
+    explained = {id: reason.why for (_, id), reason in run._reasons.items() if ".table1." in id}
+    undefined = set() if yes else {f"side_effects.table1.{arm}.precision" for arm in se.ARMS}
+    assert set(explained) == undefined
+    assert len(measured) == len(se.ARMS) * len(report.METRICS) - len(undefined)
+    shown = out.beside(run.printed, "side_effects.table1", report.METRICS, "")
+    assert "precision" in shown.text  # printed, if not measured
+    with pytest.raises(ValueError, match="presicion"):
+        run.rerun_of("side_effects.table1.graphrag.precision", out.where(arm="graphrag"), "presicion", model="m")
+
+
 def test_an_unread_answer_of_table_3_is_told_by_both_ways_of_counting(run):
     asked = questions(80)
     authors = [row for name in NAMES for arm in se.ARMS for row in rows(asked, arm, 4, source="released", model=name)]

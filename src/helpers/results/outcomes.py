@@ -201,7 +201,7 @@ class Outcomes:
             number = numbers.get(f"{place}.{arm}.{measure}") or numbers.get(f"{place}.{arm}")
             released = self.where(source="released", arm=arm, model=(number and number.model) or "")
             here = self.where(source="rerun", arm=arm)
-            rerun = here.score(measure) if len(here.frame) else None
+            rerun = here.score(measure) if arm in here.measured(measure) else None
             digits = number.digits if number else None  # written as the paper writes it
             values = {
                 "printed": number and number.printed,

@@ -159,8 +159,8 @@ class Run:
             if len(released.frame):
                 self.rescored(number.id, released.score(measure), source=(number.rescore_from or ("",))[0])
             if model:
-                rerun = outcomes.where(source="rerun", arm=arm).score(measure)
-                self.rerun(number.id, rerun, model=model if number.model else "")
+                mine = outcomes.where(source="rerun", arm=arm)
+                self.rerun_of(number.id, mine, measure, model=model if number.model else "")
 
     def live(self, measure: Callable[[], Sequence[Answer]]) -> pd.DataFrame | list[Answer]:
         """Rows of repetition 1 that only a live server can make: now, or with ANSWERS=stored-only the stored ones."""
@@ -182,6 +182,13 @@ class Run:
         if printed_model and not model:
             raise RecordError(f"{id} was printed for {printed_model}: name the model of this rerun, model=...")
         self._report(id, "rerun", score, model=model, note=note)
+
+    def rerun_of(self, id: str, rows: Outcomes, measure: str, *, model: str = "", note: str = "") -> None:
+        """Report a measure of rerun rows; precision, if no answer is positive, is undefined and hence not run."""
+        if measure == "precision" and len(rows.frame) and not rows.measured(measure):
+            self.not_run(id, f"None of {len(rows.frame)} answers is positive, so precision is undefined.")
+        else:
+            self.rerun(id, rows.score(measure), model=model, note=note)
 
     def not_run(self, id: str, why: str, *, kind: Kind = "rerun") -> None:
         """Say why a number has no value in this run, though it could have one."""
@@ -217,8 +224,7 @@ class Run:
             beside += sorted(folder.glob("*.parquet"))
         if self._requests and not self._own:
             beside.append(records.requests_file(path))
-            asked = {"withheld": self._withheld, "requests": self._requests}
-            records.write_whole(beside[-1], json.dumps(asked))
+            records.write_whole(beside[-1], json.dumps({"withheld": self._withheld, "requests": self._requests}))
         record = records.Record(
             schema=records.SCHEMA,
             notebook=self.notebook,

@@ -4,13 +4,14 @@ An answer that cannot be read answers nothing: it lowers recall and not precisio
 cluster, for the data sets repeat their texts.
 """
 
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
 from helpers.llm import LLM
 from helpers.results import figures
-from helpers.results.answers import Answer, Measures
+from helpers.results.answers import Answer
+from helpers.results.measures import of_sets
 from helpers.results.metrics import Score
 from helpers.results.outcomes import Outcomes, Scored, adjusted
 from helpers.results.published import Number, Published
@@ -134,9 +135,9 @@ def row_of(corpus: Corpus, example: Example, said: Prediction) -> Answer:
         gold, told = {example.label}, {said.label} if said.label else set()
     measures = {"right": (float(gold == told), 1.0)}
     for part in PARTS if triples else ():
-        of_part = counted(part_items(example.triples, part), part_items(said.triples, part))
+        of_part = of_sets(part_items(example.triples, part), part_items(said.triples, part))
         measures |= {f"{part}_{name}": pair for name, pair in of_part.items()}
-    measures |= counted(gold, told)
+    measures |= of_sets(gold, told)
     if said.prompt_tokens:
         measures["prompt_tokens"] = (float(said.prompt_tokens), 1.0)
     return Answer(
@@ -148,13 +149,6 @@ def row_of(corpus: Corpus, example: Example, said: Prediction) -> Answer:
         measures=measures,
         requests=[said.request] if said.request else [],
     )
-
-
-def counted(gold: set[Hashable], told: set[Hashable]) -> Measures:
-    """Top and bottom of micro precision, recall and F1 of one answer; nothing told is no part of precision."""
-    hits = float(len(gold & told))
-    measures = {"recall": (hits, float(len(gold))), "f1": (2 * hits, float(len(gold) + len(told)))}
-    return measures | ({"precision": (hits, float(len(told)))} if told else {})
 
 
 def asking_of(llm: LLM | None, corpus: Corpus, *, offered: bool = True) -> Asking:
@@ -210,11 +204,9 @@ def _cell(run: Run, id: str, out: Outcomes, name: str, row: str, measure: str, n
     rows = beside_row(out, name, row)
     if rows is None:
         run.not_run(id, _WHY.get(row, _OTHER))
-    elif not rows.measured(measure):
-        run.not_run(id, f"No answer names a relation, so the {measure} of {len(rows.frame)} rows is undefined.")
     else:
-        score = rows.score(measure)
-        run.rerun(id, score, model=rows.frame.model.iloc[0], note=_TUNED if row.startswith("llama2") else note)
+        tuned = row.startswith("llama2")
+        run.rerun_of(id, rows, measure, model=rows.frame.model.iloc[0], note=_TUNED if tuned else note)
 
 
 def _gain(run: Run, id: str, out: Outcomes, name: str, model: str, note: str) -> None:

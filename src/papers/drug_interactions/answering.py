@@ -180,7 +180,8 @@ def _names(asked: Asked, text: str, vocabulary: Vocabulary) -> frozenset[str]:
     linked = vocabulary.link(re.sub(r"(?<!\w)[(\[]|[)\]](?!\w)", " ", text))
     if asked.form.role == "choice":
         return frozenset(linked["drug"]).intersection((asked.parameters["a"], asked.parameters["b"]))
-    return frozenset(linked[asked.form.role]) - asked.own_names
+    own = {name.lower() for name in (*asked.parameters.values(), *asked.meant.values())}
+    return frozenset(linked[asked.form.role]) - own
 
 
 def _yes_or_no(text: str, *, ignorant: bool) -> Answer:

@@ -226,11 +226,6 @@ class Asked:
         """The kind of question, and its form."""
         return {"kind": self.form.kind, "form": self.form.name}
 
-    @property
-    def own_names(self) -> set[str]:
-        """The names of the question, which are no answer to it."""
-        return {name.lower() for name in (*self.parameters.values(), *self.meant.values())}
-
 
 def answer_of(form: Form, parameters: Parameters, names: frozenset[str]) -> Answer:
     """An answer from the names that a query or a reading of facts gave: a yes or no, the names, or not known.

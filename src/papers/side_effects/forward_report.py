@@ -13,6 +13,7 @@ from matplotlib.figure import Figure
 from helpers.results import audit, figures
 from helpers.results.metrics import Score, ratio
 from helpers.results.outcomes import Outcomes
+from helpers.results.published import Number
 from helpers.results.record import Run
 from papers.side_effects.corpus import Question
 from papers.side_effects.forward import ARMS, METRICS, MODELS
@@ -82,23 +83,33 @@ def report_tables(run: Run, outcomes: Outcomes, model: str, second_model: str, w
                 run.rescored(number.id, score, source=number.rescore_from[0])
             if served:
                 run.rerun(number.id, mine.score("accuracy", arm), model=served)
-    for arm in ARMS if len(released.frame) else ():
-        # one arm by two models: each model is an arm of its own here
-        of_arm = released.where(arm=arm).frame
-        by_model = Outcomes(of_arm.assign(arm=of_arm.model), draws=outcomes.draws)
-        found = by_model.against([(names["qwen"], names["llama"])], "accuracy")[0].test
-        points = Score(100 * found.difference, found.n, 100 * found.low, 100 * found.high)
+    for arm in ARMS:
         number = run.printed.number(f"side_effects.table3.{arm}.difference")
-        strict = (of_arm.predicted == of_arm.gold).groupby(of_arm.model).mean()
-        wrong = number.show(100 * (strict[names["qwen"]] - strict[names["llama"]]), 1)
-        note = f"UNKNOWN counts as NO, as in Tables 1 and 2; where it counts as wrong, the difference is {wrong}."
-        run.rescored(number.id, points, source=number.rescore_from[0], note="" if of_arm.parsed.all() else note)
+        if len(released.frame):
+            points, note = _difference(released.where(arm=arm), names["qwen"], names["llama"], number)
+            run.rescored(number.id, points, source=number.rescore_from[0], note=note)
+        if second_model:
+            points, note = _difference(outcomes.where(source="rerun", arm=arm), model, second_model, number)
+            run.rerun(number.id, points, model=f"{model} and {second_model}", note=note)
     for id in (number.id for number in run.printed.numbers):
         of_second = id.startswith("side_effects.table2.") or (".table3." in id and not id.endswith(".qwen"))
         if of_second and not second_model:
             run.not_run(id, why)
         elif id.startswith("side_effects.text.chatgpt_") and not id.endswith("_drugs"):
             run.cannot_run(id, "A hosted model of 2023 or 2024, no longer served in that version.")
+
+
+def _difference(of_arm: Outcomes, first: str, second: str, number: Number) -> tuple[Score, str]:
+    """The accuracy of one model minus that of another, in points, and what UNKNOWN as a wrong answer makes of it."""
+    rows = of_arm.frame
+    # one arm by two models: each model is an arm of its own here
+    by_model = Outcomes(rows.assign(arm=rows.model), draws=of_arm.draws)
+    found = by_model.against([(first, second)], "accuracy")[0].test
+    strict = (rows.predicted == rows.gold).groupby(rows.model).mean()
+    wrong = number.show(100 * (strict[first] - strict[second]), 1)
+    note = f"UNKNOWN counts as NO, as in Tables 1 and 2; where it counts as wrong, the difference is {wrong}."
+    points = Score(100 * found.difference, found.n, 100 * found.low, 100 * found.high)
+    return points, "" if rows.parsed.all() else note
 
 
 def sides(outcomes: Outcomes, cut: int) -> str:

@@ -151,11 +151,6 @@ def read_truth(path: Path) -> dict[str, frozenset[str]]:
     return {canonical(effect): frozenset(map(canonical, drugs)) for effect, drugs in content.items()}
 
 
-def all_queries(truth: Mapping[str, frozenset[str]]) -> list[Query]:
-    """One query for each effect that has enough drugs for a tier, by name."""
-    return [Query(effect, truth[effect]) for effect in sorted(truth) if tier_of(len(truth[effect]))]
-
-
 def asked(effects: Iterable[str], truth: Mapping[str, frozenset[str]]) -> list[Query]:
     """The queries about some effects, in their order; one that is not in the truth is a `ValueError`."""
     names = [canonical(effect) for effect in effects]
