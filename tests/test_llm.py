@@ -521,7 +521,7 @@ def test_a_check_asks_a_sample_of_each_step_again_and_counts_equal_replies(tmp_p
 
 def test_a_sample_of_long_replies_is_smaller(tmp_path, answers):
     prompts = [ask(f"question {i}") for i in range(40)]
-    with server(200, completion("YES", generated=150)) as url:
+    with server(200, completion("YES", generated=40)) as url:
         client(url, tmp_path).chat_many(prompts, max_tokens=5)
         answers("check")
         model = client(url, tmp_path)

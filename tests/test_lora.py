@@ -177,8 +177,18 @@ def test_a_training_that_fails_says_why_and_leaves_nothing(engine, tmp_path):
     assert [path.name for path in tmp_path.iterdir()] == ["no-model-here"]
 
 
+def test_chapters_with_other_adapters_of_a_base_share_its_server(tmp_path):
+    logs = [lora.load(log.parent) for log in sorted(engines.RELEASED.glob("*/training.json"))]
+    base = logs[0].base
+    one, *_, another = [log.adapter for log in logs if log.base == base]
+    assert engines.with_released(base, [one]) == engines.with_released(base, [another])
+    own = Adapter("own", tmp_path, "digest")
+    assert engines.with_released(base, [own]) == [*engines.with_released(base, []), own]
+    assert engines.with_released("another base", [own]) == [own]
+
+
 def test_no_released_adapter_names_a_folder_of_a_machine():
-    for log in lora.RELEASED.glob("*/training.json"):
+    for log in engines.RELEASED.glob("*/training.json"):
         assert lora.load(log.parent).adapter.rank
         config = json.loads((log.parent / "adapter_config.json").read_text())
         assert config["base_model_name_or_path"] == json.loads(log.read_text())["base"]

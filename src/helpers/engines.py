@@ -12,12 +12,15 @@ from typing import Any
 from filelock import FileLock
 
 from helpers import datasets, engine_install, registry
+from helpers.download import read_json
 from helpers.engine_install import EMBEDDED_MODELS, EngineError, EngineName
-from helpers.settings import DERIVED, settings
+from helpers.settings import DATA, DERIVED, settings
 
 PLUGIN = Path(__file__).parent / "vllm_plugin" / "lora_on_cpu.py"
 VLLM_LORA_RANKS = (1, 8, 16, 32, 64, 128, 256, 320, 512)
 CPU_CONTEXT = 4096
+RELEASED = DATA / "adapters"
+"""The reference run's: an adapter trained on another processor differs in its last bits, and then so do replies."""
 
 
 @dataclass(frozen=True)
@@ -32,6 +35,13 @@ class Adapter:
     def rank(self) -> int:
         """Rank of its matrices."""
         return int(json.loads((self.folder / "adapter_config.json").read_text(encoding="utf-8"))["r"])
+
+
+def with_released(base: str, adapters: Sequence[Adapter]) -> list[Adapter]:
+    """These adapters and the released ones of their base, so that the chapters share one server."""
+    logs = {path.parent: read_json(path) for path in sorted(RELEASED.glob("*/training.json"))}
+    released = [Adapter(folder.name, folder, log["sha256"]) for folder, log in logs.items() if log.get("base") == base]
+    return list({adapter.name: adapter for adapter in (*released, *adapters)}.values())
 
 
 @dataclass(frozen=True)

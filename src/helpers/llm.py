@@ -32,7 +32,7 @@ from helpers.settings import settings
 T = TypeVar("T")
 CHECKED = 10  # stored requests of each step, or half of fewer, that `ANSWERS=check` asks again
 CHECKED_BY = {"llamacpp": 2}  # it reads prompts at a third of vLLM's rate
-CHECKED_TOKENS = 4_000  # of a step's sample, a generated token counted as ten: it takes as long as ten of a prompt
+CHECKED_TOKENS = 1_000  # of a step's sample, a generated token counted as ten: it takes as long as ten of a prompt
 CLOSE = 0.05
 """Log-likelihoods of one text are equal if they differ by less, relatively; batches alter the order of sums."""
 

@@ -132,6 +132,7 @@ def llm_endpoint(
     # one folder a configuration, so that two models can be served side by side
     name = f"llm-{model.replace('/', '--')}-{s.llm_context or 'own'}-{s.llm_engine}"
     if adapters:
+        adapters = engines.with_released(model, adapters)
         served_with = " ".join(f"{adapter.name} {adapter.sha256}" for adapter in adapters)
         name += f"-{hashlib.sha256(served_with.encode()).hexdigest()[:8]}"
     folder = SERVICES / name

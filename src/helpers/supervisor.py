@@ -30,7 +30,7 @@ from helpers.download import read_json
 from helpers.engines import Launch, write_secret
 from helpers.settings import HIDDEN, LOGS, SECRET_NAME, PublicError, public, refused
 
-GRACE = 60.0
+GRACE = 180.0
 """Seconds without a living lease after which an embedded server stops: long enough for the next notebook to start."""
 HEALTH_EVERY = 5.0
 UNHEALTHY_AFTER = 12  # failed health checks in a row (one minute) after which a server that still runs counts as dead

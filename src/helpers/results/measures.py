@@ -50,5 +50,4 @@ def measure_label(measure: str) -> str:
     statistic, base = parts(measure)
     text = re.sub(r"\b(f1|mrr)\b", lambda found: found[0].upper(), base.replace("_", " "))
     text = {"p yes": "probability of YES", "ndcg": "nDCG"}.get(text, text)
-    special = {"": text, "auc": "AUC"}
-    return special.get(statistic, f"{text}, {statistic}")
+    return {"": text, "auc": "AUC"}.get(statistic, f"{text}, {statistic}")

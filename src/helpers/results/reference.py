@@ -10,7 +10,7 @@ from typing import Any
 
 import pyarrow.parquet as pq
 
-from helpers import artifacts, lora
+from helpers import artifacts, engines, lora
 from helpers.results import answers, records, requests
 from helpers.results.requests import StoreError
 from helpers.settings import BUILD, RESULTS, ROOT, run_name, settings, told
@@ -82,7 +82,7 @@ def _keep_answers(notebook: str, name: str) -> None:
     rows = requests.Store(requests.working(), requests.RELEASED).get(asked["requests"])
     for log in lora.ADAPTERS.glob(f"[!.]*/{artifacts.LOG}"):
         if any(row.weights.endswith(json.loads(log.read_text("utf-8"))["sha256"]) for row in rows.values()):
-            shutil.copytree(log.parent, lora.RELEASED / log.parent.name, dirs_exist_ok=True)
+            shutil.copytree(log.parent, engines.RELEASED / log.parent.name, dirs_exist_ok=True)
     for path in (requests.RELEASED / folder).glob("*.parquet"):
         path.unlink()
     steps: dict[str, list[requests.Row]] = {}

@@ -180,8 +180,7 @@ def _compared(rule: Rule, rows: Outcomes, parts: int) -> Decision:
     if rule.better and 2.0 ** (1 - clusters) >= ALPHA / len(family):
         why = f"A randomisation of {clusters} clusters cannot be significant, whatever the answers. {told}"
         return Decision("not run", why, p, "too few")
-    default = WORTHWHILE if rule.better else ON_PAR
-    margin = default if rule.margin is None else rule.margin
+    margin = rule.margin if rule.margin is not None else WORTHWHILE if rule.better else ON_PAR
     if rule.better:
         gains = [(partial(better, p=c.p, worthwhile=margin), c.test) for c in family]
         return judged(told, p, gains, (0.0, margin), parts)

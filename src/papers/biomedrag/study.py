@@ -133,11 +133,10 @@ def row_of(corpus: Corpus, example: Example, said: Prediction) -> Answer:
         gold, told = part_items(example.triples, "triple"), part_items(said.triples, "triple")
     else:
         gold, told = {example.label}, {said.label} if said.label else set()
-    measures = {"right": (float(gold == told), 1.0)}
+    measures = {"right": (float(gold == told), 1.0)} | of_sets(gold, told)
     for part in PARTS if triples else ():
         of_part = of_sets(part_items(example.triples, part), part_items(said.triples, part))
         measures |= {f"{part}_{name}": pair for name, pair in of_part.items()}
-    measures |= of_sets(gold, told)
     if said.prompt_tokens:
         measures["prompt_tokens"] = (float(said.prompt_tokens), 1.0)
     return Answer(

@@ -210,8 +210,7 @@ class _Patient(Course):
         )
 
     def outcome(self) -> Outcome:
-        end = self.pages[-1].day
-        year = [rate for day, rate in self.statuses if (end - day).days <= 365]
+        year = [rate for day, rate in self.statuses if (self.pages[-1].day - day).days <= 365]
         if year and not any(year):
             return "successful"
         return "refractory" if len(self.failed) >= 2 and any(year) else "undetermined"

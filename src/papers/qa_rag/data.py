@@ -235,8 +235,7 @@ def match(texts: Sequence[str], questions: Sequence[Question]) -> tuple[Question
 
 def words(text: str) -> str:
     """A text reduced to its lower-case letters and digits, one space between words."""
-    plain = unicodedata.normalize("NFKC", text).lower()
-    return " ".join(re.findall(r"[a-z0-9]+", plain))
+    return " ".join(re.findall(r"[a-z0-9]+", unicodedata.normalize("NFKC", text).lower()))
 
 
 @lru_cache(maxsize=4096)

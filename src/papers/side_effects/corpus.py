@@ -202,8 +202,7 @@ class TextStore:
 
     def search(self, questions: Sequence[Question], k: int) -> NDArray[np.int64]:
         """Numbers of the k nearest units of each question, (n_questions, k)."""
-        vectors = self.encoder.encode([q.text for q in questions])
-        return self.index.search(vectors, k)[1]
+        return self.index.search(self.encoder.encode([q.text for q in questions]), k)[1]
 
 
 _LIST_A = re.compile(r"(?s)The drug (?P<drug>.+?) (?:may be associated with|causes) the following .*?: (?P<effects>.*)")

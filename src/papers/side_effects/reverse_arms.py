@@ -161,8 +161,7 @@ def graph_llm(graph: Graph, asking: Asking, chunk: int) -> Arm:
 def sentences_of(store: TextStore, effect: str, k: int) -> list[str]:
     """The drugs of the Format B sentences that state an effect, among the k sentences nearest to it, nearest first."""
     ids = store.index.search(store.encoder.encode([effect], progress=False), k)[1][0]
-    stated = (store.pairs[i] for i in ids if i >= 0)
-    return [drug for drug, effects in stated if effect in effects]
+    return [drug for drug, effects in (store.pairs[i] for i in ids if i >= 0) if effect in effects]
 
 
 def format_b_filter(store: TextStore, k: int) -> Arm:
