@@ -28,10 +28,12 @@ from helpers.completions import (
 )
 from helpers.engines import Adapter
 from helpers.llm import LLM, ContextOverflowError
-from helpers.results import requests
+from helpers.results import record, requests
+from helpers.results.answers import Answer
 from helpers.results.requests import request_key
 from helpers.services import LlmEndpoint, ServiceError
 from helpers.settings import settings
+from papers.side_effects.corpus import Question
 
 
 def ask(text: str) -> list[dict[str, str]]:
@@ -467,6 +469,32 @@ def test_an_engine_with_the_same_file_takes_the_references_replies_of_a_whole_st
         alone = LLM(own, folder=tmp_path)
         assert {reply.text for reply in alone.chat_many(prompts, max_tokens=5)} == {"NO"}
         assert alone.answerer == ("llamacpp", "1")
+
+
+def test_where_the_references_replies_are_shown_the_rows_of_a_few_lacking_ones_are_left_out(tmp_path, answers):
+    vllm = LlmEndpoint("", "m", "key", "vllm", "1", "ab" * 32, 100, 2, "int8")
+    questions = [Question(f"drug {i}", "an effect", label=True) for i in range(20)]
+    with server(200, completion("YES")) as url:
+        LLM(dataclasses.replace(vllm, base_url=url), folder=tmp_path).chat_many(
+            [ask(q.text) for q in questions[:-1]], max_tokens=5
+        )
+    answers("stored")
+    run = record.start(notebook="01_side_effects_forward", paper="side_effects", profile="smoke", parameters={})
+    with server(200, completion("NO")) as url:
+        own = dataclasses.replace(vllm, base_url=url, engine="llamacpp", precision="gguf", reference="int8")
+        here = LLM(own, folder=tmp_path)
+
+        def arm(asked):
+            replies = here.chat_many([ask(q.text) for q in asked], max_tokens=5)
+            return [Answer(answer=r.text, predicted=r.text, requests=[r.key]) for r in replies]
+
+        rows = run.answer({"arm": arm}, questions, model="m")
+        assert [row.unit for row in rows] == [q.unit for q in questions[:-1]]
+        assert {row.answer for row in rows} == {"YES"}
+        assert "stored reply: 1" in " ".join(here.answerer)
+        assert here.usage.requests == 19
+        rows = run.answer({"arm": arm}, [*questions[:2], *questions[-2:]], model="m")
+        assert {row.answer for row in rows} == {"NO"}, "a quarter is not few"
 
 
 def test_stored_only_asks_nothing_and_says_which_step_lacks_a_request(tmp_path, monkeypatch):

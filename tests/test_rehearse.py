@@ -32,7 +32,8 @@ def test_a_rehearsal_walks_the_papers_paths_in_two_steps_with_models_that_need_n
     assert {given.get(f"{kind}_model") or SMALLEST for kind in ("small", "second", "llm")} <= EMBEDDED_MODELS.keys()
     steps = [given[k] for k in given if k.endswith("steps")] + [given[k]["steps"] for k in given if k == "finetune"]
     assert set(steps) <= {2}
-    assert given.get("lora_recipe") == paper.get("lora_recipe")
+    recipe = paper.get("lora_recipe")
+    assert given.get("lora_recipe") == (recipe and {**recipe, "longest": 256})
 
 
 def test_a_rehearsal_is_a_project_of_links_with_a_paper_profile_of_its_own(tmp_path: Path, monkeypatch):
@@ -46,14 +47,14 @@ def test_a_rehearsal_is_a_project_of_links_with_a_paper_profile_of_its_own(tmp_p
     assert not (tmp_path / "rehearsal/_build").exists()
 
 
-def test_every_promised_number_is_listed_as_filled_reached_or_empty(monkeypatch, capsys):
+def test_every_promised_number_is_listed_as_filled_explained_or_empty(monkeypatch, capsys):
     board = scoreboard.scoreboard("qa_rag", "laptop")
     one, two, *_ = (number.id for number in published("qa_rag").numbers if not number.why_no_rerun)
     rerun, notebook = board["id"].map({one: 0.5}), board["id"].map({one: "a", two: "b"}).fillna("")
     monkeypatch.setattr(scoreboard, "scoreboard", lambda **_: board.assign(rerun=rerun, rerun_notebook=notebook))
     cells = rehearse.promised().set_index("id")
     assert set(cells.index) <= set(board["id"])
-    assert cells.status[[one, two]].tolist() == ["filled", "reached"]
+    assert cells.status[[one, two]].tolist() == ["filled", "explained"]
     assert set(cells.status.drop([one, two])) == {"EMPTY"}
     assert rehearse.main(["list"]) == 0
     shown = capsys.readouterr().out

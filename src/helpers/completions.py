@@ -29,12 +29,16 @@ class CapabilityError(LlmError):
     """The engine cannot do what was asked, for example obey a constraint or score a prompt."""
 
 
+UNSTORED = "unstored "  # begins the key of a reply that is not stored and was not asked for
+
+
 @dataclass(frozen=True)
 class Reply:
     """One answer; `seconds` include the server's queue, `key` is that of its row in `results.requests`."""
 
     text: str
-    status: Literal["complete", "cut", "overflow"]  # cut by `max_tokens`; overflow: the prompt did not fit
+    # cut by `max_tokens`; overflow: the prompt did not fit; unstored: the reference, whose replies these are, has none
+    status: Literal["complete", "cut", "overflow", "unstored"]
     prompt_tokens: int
     generated_tokens: int
     seconds: float

@@ -105,8 +105,7 @@ class Loader(Connection):
                     for end, (label, key, _) in ends.items():
                         if row[end] is None:
                             raise ValueError(f"{what}: row {number} has no value for the {key} of {label}.")
-                    same = distinct.setdefault(tuple(row[end] for end in ends), row)
-                    same["properties"] |= row["properties"]
+                    distinct.setdefault(tuple(row[end] for end in ends), row)["properties"] |= row["properties"]
                 with self._driver.session(database=self.endpoint.database) as session, self._explaining():
                     session.execute_write(_load_batch, statement, list(distinct.values()), ends, what)
                 count += len(batch)

@@ -117,8 +117,7 @@ def cached_index(
     name: str, texts: Sequence[str], encoder: Encoder, kind: Kind = "flat", *, progress: bool = True
 ) -> Index:
     """The index of `texts`, whose ids are their places, kept on the disk; see `artifacts.load_or_make`."""
-    settled = json.dumps({"encoder": encoder.digest, "kind": kind}, sort_keys=True)
-    built_from = text_digest([settled, *texts])
+    built_from = text_digest([json.dumps({"encoder": encoder.digest, "kind": kind}, sort_keys=True), *texts])
 
     def make(folder: Path) -> Index:
         index = Index.build(encoder.encode(texts, progress), kind)

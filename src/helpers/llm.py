@@ -1,7 +1,7 @@
 """Asks an LLM over the OpenAI API: chat, choose, log-likelihood, concurrently; each reply is stored as it arrives.
 
 A stored reply is found by all that decides it (see `results.requests`), so a second run needs no model. An engine that
-serves the reference's file in another precision takes the reference's replies for each step that has all of them.
+serves the reference's file in another precision takes the reference's replies for each step that has nearly all.
 """
 
 import math
@@ -33,6 +33,7 @@ T = TypeVar("T")
 CHECKED = 10  # stored requests of each step, or half of fewer, that `ANSWERS=check` asks again
 CHECKED_BY = {"llamacpp": 2}  # it reads prompts at a third of vLLM's rate
 CHECKED_TOKENS = 1_000  # of a step's sample, a generated token counted as ten: it takes as long as ten of a prompt
+FEW = 0.1  # of a step: where the reference's replies are shown, so few that another processor's texts lack are left out
 CLOSE = 0.05
 """Log-likelihoods of one text are equal if they differ by less, relatively; batches alter the order of sums."""
 
@@ -64,6 +65,7 @@ class LLM:
         # by key of a stored request: its step, its reply, and what compares a new reply with it
         self._stored: dict[str, tuple[str, Reply | Choice | Loglikelihood, Callable[[str], bool]]] = {}
         self._same: dict[str, bool] = {}  # of the sample, whether the new reply was the stored one
+        self._unstored: set[str] = set()  # keys of requests to which the reference has no reply
         self._answered: set[tuple[str, str]] = set()  # weights whose replies were used, and the step
         self._lock = threading.Lock()
         self._folder = working() if folder == STORE else folder
@@ -227,7 +229,8 @@ class LLM:
         if len(own) == len(self._answered):
             return of.engine, of.version
         rest = f"of the steps {', '.join(own)}" if own else "asked again"
-        return "vllm", f"({of.reference}), the reference's replies; those {rest} are of {of.engine} {of.version}"
+        none = f"; rows left out for want of a stored reply: {len(self._unstored)}" if self._unstored else ""
+        return "vllm", f"({of.reference}), the reference's replies; those {rest} are of {of.engine} {of.version}{none}"
 
     def _many(
         self, kind: Kind, parameters: Mapping[str, Any], prompts: Sequence[Any], made: Callable[..., Answer], label: str
@@ -244,11 +247,14 @@ class LLM:
 
         weights = self._lent if self._lent and mode != "fresh" else endpoint.weights
         keys, answers = known(weights)
-        if weights != endpoint.weights and len(answers) < len(set(keys)):
+        lacking = set(keys) - answers.keys() if weights != endpoint.weights else set()
+        if lacking and (kind != "chat" or len(lacking) > FEW * len(set(keys))):
             weights = endpoint.weights  # one set of weights answers a step
             keys, answers = known(weights)
+            lacking = set()
+        self._unstored |= lacking
         distinct, stored = dict(zip(keys, prompts, strict=True)), set(answers)
-        missing = [key for key in distinct if key not in answers]
+        missing = [key for key in distinct if key not in answers and key not in lacking]
         if missing and self._store and mode == "stored-only":
             lacks = f"{len(missing)} of {len(distinct)} requests of the step {label!r} are not stored"
             raise LlmError(f"{lacks}, and ANSWERS=stored-only asks no model. If a prompt changed, run without it.")
@@ -279,6 +285,7 @@ class LLM:
             if mode == "check":
                 for key in stored:
                     self._stored.setdefault(key, (label, answers[key], lambda key: _same(answers[key], ask(key))))
+        answers |= {key: made("", "unstored", 0, 0, 0.0, key=f"{completions.UNSTORED}{key}") for key in lacking}
         return [answers[key] for key in keys]
 
     def _at_once(self, ask: Callable[[str], T], keys: Sequence[str], label: str) -> dict[str, T]:

@@ -36,14 +36,15 @@ def _small(name: str, paper: Any, smoke: Any, default: Any) -> Any:  # noqa: ANN
     if name.endswith("steps"):
         return STEPS
     if isinstance(paper, str):
-        if name.endswith("_model") and not default:
-            return read_profile("laptop")["defaults"]["llm_model"]
-        return DEFAULT_ENCODER if name in ("encoder", "reranker_encoder") else default
+        second = read_profile("laptop")["defaults"]["llm_model"] if name.endswith("_model") and not default else default
+        return DEFAULT_ENCODER if name in ("encoder", "reranker_encoder") else second
+    if isinstance(paper, dict) and smoke is None and "longest" in paper:
+        return paper | {"longest": 256}  # a laptop's memory holds no longer texts
     if isinstance(paper, list | bool) or (isinstance(paper, dict) and smoke is None):
         return paper
-    if isinstance(smoke, dict) and "steps" in smoke:
-        return {**smoke, "steps": STEPS}
-    return min(paper, default or paper, MOST) if smoke is None else smoke
+    if smoke is None:
+        return min(paper, default or paper, MOST)
+    return {**smoke, "steps": STEPS} if isinstance(smoke, dict) and "steps" in smoke else smoke
 
 
 def prepare() -> None:
@@ -63,9 +64,9 @@ def prepare() -> None:
 
 
 def promised() -> pd.DataFrame:
-    """Every printed number that a rerun is promised for: id, whether filled, reached or EMPTY, with what or why not.
+    """Every printed number that a rerun is promised for: id, whether filled, explained or EMPTY, with what or why not.
 
-    A path that was walked to the number and gave no value, as for a judge that does not judge, has reached it.
+    A chapter that finished without a value, as for a judge at chance or another system, has explained it.
     """
     from publish.scoreboard import scoreboard  # noqa: PLC0415  # a second, which preparing should not cost
 
@@ -74,7 +75,7 @@ def promised() -> pd.DataFrame:
     board = board[board["id"].isin(ids)]
     filled = board["rerun"].notna()
     told = board["rerun_why"].where(~filled, board["rerun_notebook"] + " " + board["rerun_model"])
-    status = filled.map({True: "filled", False: "reached"}).where(board["rerun_notebook"] != "", "EMPTY")
+    status = filled.map({True: "filled", False: "explained"}).where(board["rerun_notebook"] != "", "EMPTY")
     return board[["id", "paper"]].assign(status=status, why=told)
 
 
@@ -87,7 +88,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 0
     cells = promised()
     for cell in cells.itertuples():
-        sys.stdout.write(f"{cell.status:7}  {cell.id}: {cell.why}\n")
+        sys.stdout.write(f"{cell.status:9}  {cell.id}: {cell.why}\n")
     for paper, of in cells.groupby("paper", sort=False):
         counts = ", ".join(f"{n} {status}" for status, n in of["status"].value_counts().items())
         sys.stdout.write(f"{paper}: {len(of)} promised numbers, {counts}\n")

@@ -77,8 +77,7 @@ def min_max(scores: Floats) -> Floats:
 
 def fused(scores: Iterable[Floats], weights: Iterable[float]) -> Integers:
     """Places, best first, by the weighted sum of the searches' scores from 0 to 1; equals stay in order."""
-    total = sum(weight * min_max(of) for of, weight in zip(scores, weights, strict=True))
-    return np.argsort(-total, kind="stable")
+    return np.argsort(-sum(weight * min_max(of) for of, weight in zip(scores, weights, strict=True)), kind="stable")
 
 
 def reciprocal_rank_fusion(rankings: Iterable[Sequence[int]]) -> list[int]:

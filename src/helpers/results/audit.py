@@ -25,7 +25,7 @@ OWN: Final = "own document"  # stratum of two values: whether the document that 
 MEASURES: Final = ("accuracy", "right", "exact", "precision", "f1", "answer_found")
 MARKS: Final = ("correctness", "rating", "score", "p_yes")
 READ: Final = (*answers.KEY, "cluster", "strata", "question", "predicted", "gold", "parsed", "measures")
-MANY, MOST, NEAR = 20, 2000, 50  # labels, at most; questions compared, at most; rows beside a cut
+MANY, MOST, NEAR = 30, 2000, 50  # labels, at most; questions compared, at most; rows beside a cut
 DRAWS: Final = 500  # enough to tell 0.05 apart, and fast
 
 

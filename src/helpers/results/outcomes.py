@@ -129,8 +129,7 @@ class Outcomes:
     def against(self, pairs: Sequence[tuple[str, str]], measure: str, *, each: str = "") -> list[Comparison]:
         """Paired tests of a ratio, first arm minus second, within `each` value of a column; p by Holm over all."""
         parts = {str(value): self._with(rows) for value, rows in self.frame.groupby(each)} if each else {"": self}
-        found = [part._compare(pair, measure, value) for value, part in parts.items() for pair in pairs]
-        return adjusted(found)
+        return adjusted([part._compare(pair, measure, value) for value, part in parts.items() for pair in pairs])
 
     def _compare(self, pair: tuple[str, str], measure: str, model: str) -> Comparison:
         mine = self.frame[[measure in of for of in self.frame.measures]]

@@ -14,6 +14,7 @@ from numbers import Real
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
 
+from helpers.completions import UNSTORED
 from helpers.download import digest
 from helpers.results import answers, records
 from helpers.results.answers import Answer, Unit, answered
@@ -144,6 +145,7 @@ class Run:
             rows += [
                 answered(a, unit, arm=arm, run=self.profile, model=model if a.requests else a.model, split=split)
                 for a, unit in zip(replies, units, strict=True)
+                if not any(key.startswith(UNSTORED) for key in a.requests)
             ]
         return rows
 

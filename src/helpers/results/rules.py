@@ -196,8 +196,7 @@ def judged(
     undecided, `bounds` are what the intervals would have to exclude, and the decision says how many units that takes.
     """
     verdict = all_of([judge(one) for judge, one in of], [judge(widened(one, parts * len(of))) for judge, one in of])
-    open_ = (needed(one, *bounds) for judge, one in of if judge(one) != "agrees")
-    units = max(filter(None, open_), default=None)
+    units = max(filter(None, (needed(one, *bounds) for judge, one in of if judge(one) != "agrees")), default=None)
     return Decision(verdict, told, p, needed=units if verdict == "undecided" else None)
 
 

@@ -196,8 +196,7 @@ def pair_classifier(corpus: Corpus, *, new: bool = False) -> Arm:
     def answer(examples: Sequence[Example]) -> list[Prediction]:
         chances = model.predict_proba([_names(e) for e in examples])
         if new:
-            stated = [[label in known[e.text] for label in labels] for e in examples]
-            chances = np.where(stated, -1.0, chances)
+            chances = np.where([[label in known[e.text] for label in labels] for e in examples], -1.0, chances)
         return [Prediction(labels[best]) for best in chances.argmax(axis=1)]
 
     return answer

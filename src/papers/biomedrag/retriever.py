@@ -95,8 +95,7 @@ def learn(
             for text, of_x, of_one in zip(texts, candidates, values, strict=True)
         ]
         encoder = encoder_tuning.tuned(taught, tuned_encoder, objective=objective, eta=eta, seed=seed)
-        identity = np.eye(encoder.dimension, dtype=np.float32)
-        scorer = Scorer(identity, eta, encoder.losses, Remembering(encoder))
+        scorer = Scorer(np.eye(encoder.dimension, dtype=np.float32), eta, encoder.losses, Remembering(encoder))
         if run:
             run.timing(f"{name}: fine-tuning the encoder", encoder.seconds, inputs=len(examples))
             role = f"{name}: scores documents"

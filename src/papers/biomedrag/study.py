@@ -70,7 +70,7 @@ QUESTIONS: Final = {
 READABLE: Final = 0.1
 """The largest share of unparsed answers with which an arm is compared with a printed row; above, formats differ."""
 _WHY: Final = {
-    **dict.fromkeys(ROWS, "No model was fine-tuned and readable on this data set in this run."),
+    **dict.fromkeys(ROWS, "No model was fine-tuned on this data set in this run."),
     **dict.fromkeys(
         ("medllama", "medllama_br"), "MedLLaMA 13B, fine-tuned; one fine-tuned model is rerun, beside LLaMA2 13B."
     ),
@@ -201,8 +201,8 @@ def report(run: Run, out: Outcomes, notes: Mapping[str, str]) -> None:
 
 def _cell(run: Run, id: str, out: Outcomes, name: str, row: str, measure: str, note: str) -> None:
     rows = beside_row(out, name, row)
-    if rows is None:
-        run.not_run(id, _WHY.get(row, _OTHER))
+    if isinstance(rows, str):
+        run.not_run(id, rows)
     else:
         tuned = row.startswith("llama2")
         run.rerun_of(id, rows, measure, model=rows.frame.model.iloc[0], note=_TUNED if tuned else note)
@@ -210,19 +210,23 @@ def _cell(run: Run, id: str, out: Outcomes, name: str, row: str, measure: str, n
 
 def _gain(run: Run, id: str, out: Outcomes, name: str, model: str, note: str) -> None:
     alone, with_it = beside_row(out, name, model), beside_row(out, name, f"{model}_br")
-    if alone is None or with_it is None:
-        run.not_run(id, _WHY.get(model, _OTHER))
+    if isinstance(alone, str) or isinstance(with_it, str):
+        run.not_run(id, alone if isinstance(alone, str) else str(with_it))
     else:
         score = gain(alone.and_(with_it), ROWS[f"{model}_br"], ROWS[model])
         points = Score(100 * score.value, score.n, 100 * score.low, 100 * score.high)
         run.rerun(id, points, model=alone.frame.model.iloc[0], note=_TUNED if model.startswith("llama2") else note)
 
 
-def beside_row(out: Outcomes, name: str, row: str) -> Outcomes | None:
-    """The rerun compared with a printed row on a data set, or None: no such arm, or too many unparsed answers."""
+def beside_row(out: Outcomes, name: str, row: str) -> Outcomes | str:
+    """The rerun compared with a printed row on a data set, or why there is none."""
     rows = out.where(source="rerun", task=name, arm=ROWS.get(row, ""))
-    fine = len(rows.frame) and (not row.startswith("llama2") or (~rows.frame.parsed.astype(bool)).mean() <= READABLE)
-    return rows if fine else None
+    if rows.frame.empty:
+        return _WHY.get(row, _OTHER)
+    unread = 1 - float(rows.frame.parsed.mean())
+    if row.startswith("llama2") and unread > READABLE:
+        return f"A model was fine-tuned; {figures.number(unread)} of its answers cannot be parsed."
+    return rows
 
 
 def gain(out: Outcomes, first: str, second: str) -> Score:
@@ -246,7 +250,7 @@ def beside(run: Run, out: Outcomes, name: str, caption: str) -> figures.Html:
     arms: list[str] = []
     for number in printed_of(run.printed, name):
         row = number.id.split(".")[2]
-        arms.append(ROWS[row] if beside_row(out, name, row) else "")
+        arms.append("" if isinstance(beside_row(out, name, row), str) else ROWS[row])
         rows.append({"system": number.row, "printed F1": number.printed})
     more = [arm for arm in mine.arms if arm not in arms]
     rows += [{"system": "", "printed F1": None} for _ in more]

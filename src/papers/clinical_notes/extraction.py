@@ -245,8 +245,7 @@ def reader(namer: Namer, *, own_rules: bool = True) -> Extractor:
             docs = [nlp(of.text) for of in cleaned]
         readings = []
         for note, of, doc, named in zip(notes, cleaned, docs, namer(docs), strict=True):
-            terms = [span for span in doc.ents if span.label_ in ("SEIZURE", "SYMPTOM")]
-            doc.ents = filter_spans([*named, *terms])
+            doc.ents = filter_spans([*named, *[span for span in doc.ents if span.label_ in ("SEIZURE", "SYMPTOM")]])
             nlp.get_pipe("medspacy_context")(doc)
             spans = {s: of.original(s.start_char, s.end_char) for s in doc.ents if s.label_ in LABELS}
             medications = tuple(

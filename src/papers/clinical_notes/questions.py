@@ -232,8 +232,7 @@ def _word(case: _Case, intent: Intent, names: Names, rng: np.random.Generator, i
     since, until = month_of(day) if "month" in fills else year_of(day.year) if "year" in fills else (None, None)
     places = tuple(Place(f.note_id, f.start, f.end, 1 if f.copied_from else 2) for f in case.facts)
     strata = {"intent": intent, "drug named by": variant}
-    unit = f"{case.kind} | {text}"
-    return Question(id, text, unit, intent, strata, fills.get("p"), since, until, places, split)
+    return Question(id, text, f"{case.kind} | {text}", intent, strata, fills.get("p"), since, until, places, split)
 
 
 def name_drug(drug: str, names: Names, rng: np.random.Generator) -> tuple[str, Variant]:

@@ -193,8 +193,7 @@ class MeanPooled:
 
     def score(self, question: str, rows: Integers) -> Floats:
         """Cosines, within -1 and 1."""
-        vector = self._encoder.encode([question], progress=False)
-        scores, found = self._index.search(vector, len(rows), within=rows)
+        scores, found = self._index.search(self._encoder.encode([question], progress=False), len(rows), within=rows)
         of_row = dict(zip(found[0].tolist(), scores[0].tolist(), strict=True))
         return np.array([of_row[row] for row in rows.tolist()])
 

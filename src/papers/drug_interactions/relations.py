@@ -134,8 +134,7 @@ def _features(pair: Candidate) -> list[str]:
         words += TOKEN.findall(sentence.text[position : entity.start].lower())
         if i in ends:
             at.append(len(words))
-        role = "this" if i in ends else "other"
-        words.append(f"<{role} {entity.label}>")
+        words.append(f"<{'this' if i in ends else 'other'} {entity.label}>")
         position = max(position, entity.end)
     words += TOKEN.findall(sentence.text[position:].lower())
     words = [re.sub(r"\d+", "0", word) for word in words]

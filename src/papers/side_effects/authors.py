@@ -68,8 +68,7 @@ def arms(
 
     def edges(questions: Sequence[Question]) -> Iterable[str]:
         for question in questions:
-            there = edge_exists(graph, Entities(question.drug, question.side_effect))
-            yield _filled(yes if there else no, question)
+            yield _filled(yes if edge_exists(graph, Entities(question.drug, question.side_effect)) else no, question)
 
     def none(questions: Sequence[Question]) -> Iterable[str]:
         return [""] * len(questions)

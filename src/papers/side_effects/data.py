@@ -130,10 +130,8 @@ def filters(sider: Sider, frequencies: pd.DataFrame) -> dict[str, pd.DataFrame]:
         kept[kind] = sider.lines[sider.lines.kind.isin(values)]
         kept |= {kind + atc: kept[kind][kept[kind].flat.isin(of)] for atc, of in lists.items()}
     paper = "preferred terms, ATC code in SIDER"
-    enough = with_least(by_name(sider.kept))
-    kept[f"{paper}, drugs with at least {LEAST}"] = sider.kept[sider.kept.name.isin(enough)]
-    with_frequency = (frequencies.kind == "PT") & frequencies.flat.isin(sider.coded)
-    kept[f"{paper}, frequency known"] = frequencies[with_frequency]
+    kept[f"{paper}, drugs with at least {LEAST}"] = sider.kept[sider.kept.name.isin(with_least(by_name(sider.kept)))]
+    kept[f"{paper}, frequency known"] = frequencies[(frequencies.kind == "PT") & frequencies.flat.isin(sider.coded)]
     return kept
 
 

@@ -94,8 +94,7 @@ def collect(
     of_organ = {effect: organ for effect, organ in organs.items() if effect in terms}
     of_drug = sorted((drug, sorted(names)) for drug, names in classes.items())
     everything = [sorted(known), sorted(codes.items()), of_drug, sorted(kept.items()), sorted(of_organ.items())]
-    digest = hashlib.sha256(repr(everything).encode()).hexdigest()
-    return Facts(effects, codes, classes, kept, of_organ, digest)
+    return Facts(effects, codes, classes, kept, of_organ, hashlib.sha256(repr(everything).encode()).hexdigest())
 
 
 FURTHER = {

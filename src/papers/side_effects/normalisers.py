@@ -112,8 +112,7 @@ def arm(normaliser: Normaliser) -> NameArm:
     def normalise(queries: Sequence[Query]) -> list[Answer]:
         began = time.perf_counter()
         found = normaliser([query.typed for query in queries])
-        each = (time.perf_counter() - began) / max(1, len(queries))
-        measures = {"seconds": (each, 1.0), "tokens": (0.0, 1.0)}
+        measures = {"seconds": ((time.perf_counter() - began) / max(1, len(queries)), 1.0), "tokens": (0.0, 1.0)}
         return [
             judged(query, Answer(answer=drug, predicted=drug, measures=measures))
             for query, drug in zip(queries, found, strict=True)

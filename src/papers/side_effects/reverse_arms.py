@@ -230,8 +230,7 @@ def format_a_llm(store: TextStore, window: Window, asking: Asking) -> Arm:
 
     def one(query: Query) -> Answer:
         texts, seconds = _timed(partial(texts_of, store, query.effect, window))
-        prompts = [extraction_prompt(query.effect, texts)] if texts else []
-        replies = asking.replies(prompts, len(texts), "Format A")
+        replies = asking.replies([extraction_prompt(query.effect, texts)] if texts else [], len(texts), "Format A")
         relevant = (row for row, (drug, _) in enumerate(store.pairs) if drug in query.drugs)
         shown = {store.pairs[r][0] for r in relevant if lists_within(store, r, query.effect, window.characters)}
         return returned(query, asking.drugs(replies), seconds, replies, shown=shown)

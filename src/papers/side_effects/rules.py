@@ -44,8 +44,7 @@ def model_difference_small(outcomes: Outcomes, **_: Any) -> Decision:  # noqa: A
     def margin(times: NDArray[np.int64]) -> NDArray[np.float64]:
         accuracy = (times @ counts.transpose(0, 2, 1)).transpose(1, 0, 2) / (times @ asked)[:, None, None]
         between_arms = np.abs(np.diff(accuracy, axis=2)).min(axis=(1, 2))
-        between_models = (accuracy.max(axis=1) - accuracy.min(axis=1)).max(axis=1)
-        return np.asarray(between_arms - between_models)
+        return np.asarray(between_arms - (accuracy.max(axis=1) - accuracy.min(axis=1)).max(axis=1))
 
     value = float(margin(np.ones((1, len(asked)), dtype=np.int64))[0])
     low, high = (float(x) for x in np.percentile(margin(drawn), [2.5, 97.5]))
