@@ -143,6 +143,20 @@ def test_a_kept_run_read_the_data_that_the_registry_lists_it_for(path):
     assert {name for name in listed ^ read if name != made and not name.startswith("models/")} == set()
 
 
+def test_no_stand_in_contradicts_a_paper_and_each_contradiction_has_a_caveat():
+    contradicted = 0
+    for path in sorted(RESULTS.glob("*/*.json")):
+        kept = records.load(path)
+        claims = {claim.id: claim for claim in published.published(kept.paper).claims}
+        for found in kept.claims if kept.paper != "across_papers" else ():
+            if found.verdict == "differs":
+                contradicted += 1
+                assert found.kind in ("rescored", "printed"), "no model here is a paper's"
+                assert claims[found.id].note, f"{found.id}: what would its author want to read?"
+                assert found.reason is None
+    assert contradicted
+
+
 @pytest.mark.parametrize("path", sorted(RESULTS.glob("laptop/*.json")), ids=lambda path: path.stem)
 def test_a_wide_interval_is_one_of_the_exceptions_that_how_to_read_names(path):
     kept = records.load(path)
