@@ -66,8 +66,8 @@ def llm_launch(
     engine, why = engine_install.choose_engine(model)
     if adapters and engine != "vllm":
         raise EngineError(
-            f"{engine} was chosen ({why}), and it serves no LoRA adapters; {', '.join(a.name for a in adapters)} need "
-            "vLLM. Set LLM_ENGINE=vllm, or LLM_BASE_URL to a vLLM server that has them (--enable-lora --lora-modules)."
+            f"{engine} was chosen ({why}), and it serves no LoRA adapters; {', '.join(a.name for a in adapters[-2:])} "
+            "need vLLM. Set LLM_ENGINE=vllm, or LLM_BASE_URL to a vLLM server that has them (--enable-lora --lora-modules)."
         )
     if adapters:
         engine_install.install(engine, say)  # llama.cpp cannot take its place
