@@ -67,7 +67,7 @@ def llm_launch(
     if adapters and engine != "vllm":
         raise EngineError(
             f"{engine} was chosen ({why}), and it serves no LoRA adapters; {', '.join(a.name for a in adapters[-2:])} "
-            "need vLLM. Set LLM_ENGINE=vllm, or LLM_BASE_URL to a vLLM server that has them (--enable-lora --lora-modules)."
+            "need vLLM. Set LLM_ENGINE=vllm, or LLM_BASE_URL to a vLLM server with them (--enable-lora --lora-modules)."
         )
     if adapters:
         engine_install.install(engine, say)  # llama.cpp cannot take its place
