@@ -491,7 +491,7 @@ def test_where_the_references_replies_are_shown_the_rows_of_a_few_lacking_ones_a
         rows = run.answer({"arm": arm}, questions, model="m")
         assert [row.unit for row in rows] == [q.unit for q in questions[:-1]]
         assert {row.answer for row in rows} == {"YES"}
-        assert "stored reply: 1" in " ".join(here.answerer)
+        assert "left out: 1" in " ".join(here.answerer)
         assert here.usage.requests == 19
         rows = run.answer({"arm": arm}, [*questions[:2], *questions[-2:]], model="m")
         assert {row.answer for row in rows} == {"NO"}, "a quarter is not few"

@@ -33,7 +33,7 @@ T = TypeVar("T")
 CHECKED = 10  # stored requests of each step, or half of fewer, that `ANSWERS=check` asks again
 CHECKED_BY = {"llamacpp": 2}  # it reads prompts at a third of vLLM's rate
 CHECKED_TOKENS = 1_000  # of a step's sample, a generated token counted as ten: it takes as long as ten of a prompt
-FEW = 0.1  # of a step: where the reference's replies are shown, so few that another processor's texts lack are left out
+FEW = 0.1  # of a step's replies may be missing where the reference's are shown; another processor retrieves other texts
 CLOSE = 0.05
 """Log-likelihoods of one text are equal if they differ by less, relatively; batches alter the order of sums."""
 
@@ -229,7 +229,7 @@ class LLM:
         if len(own) == len(self._answered):
             return of.engine, of.version
         rest = f"of the steps {', '.join(own)}" if own else "asked again"
-        none = f"; rows left out for want of a stored reply: {len(self._unstored)}" if self._unstored else ""
+        none = f"; without a stored reply, and left out: {len(self._unstored)}" if self._unstored else ""
         return "vllm", f"({of.reference}), the reference's replies; those {rest} are of {of.engine} {of.version}{none}"
 
     def _many(

@@ -139,7 +139,8 @@ def training_sentences(gold: Sequence[Sentence], recogniser: Recogniser) -> list
     for sentence in gold:
         marked = sentence.entities
         found = recogniser.find(sentence.text)
-        order = sorted([*marked, *[e for e in found if not any(e.start < g.end and g.start < e.end for g in marked)]])
+        more = [e for e in found if not any(e.start < g.end and g.start < e.end for g in marked)]
+        order = sorted([*marked, *more])
         number = {entity: i for i, entity in enumerate(order)}
         moved = tuple(Relation(number[marked[r.first]], number[marked[r.second]], r.kind) for r in sentence.relations)
         widened.append(replace(sentence, entities=tuple(order), relations=moved))
