@@ -12,6 +12,7 @@ from helpers.results import answers, audit
 from helpers.results.answers import Answer
 from helpers.results.measures import binary
 from helpers.results.outcomes import Outcomes
+from helpers.results.requests import StoreError
 
 LABELS, CUT, LEAK, FLOOR, TWICE, CLUSTERS, JUDGE = audit.CHECKS
 
@@ -144,6 +145,17 @@ def test_doubled_blanks_around_the_true_names_are_found() -> None:
     assert verdicts(made)[FLOOR] == "found in 1 of 1"
     single = [replace(one, question=str(one.question).replace("  ", " ")) for one in made]
     assert verdicts(single)[FLOOR] == "not found"
+
+
+def test_a_csv_of_ones_own_is_audited(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "mine.csv"
+    lines = [f'"Is name{i} of thing{i}?",{"YES" if i < 90 else "NO"},YES,mine,{i}' for i in range(200)]
+    path.write_text("\n".join(["question,predicted,gold,arm,place", *lines]), encoding="utf-8")
+    assert audit.main([str(path)]) == 0
+    assert f"{CUT}: found in 1 of 1" in capsys.readouterr().out
+    path.write_text("question,answer\nWhy?,YES\n", encoding="utf-8")
+    with pytest.raises(StoreError, match="lacks gold, predicted"):
+        audit.read(path)
 
 
 def test_the_command_audits_a_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from helpers import datasets, registry
+from helpers import datasets
 from helpers.settings import SAMPLE
 from papers.biomedrag import corpora
 from papers.biomedrag.corpora import CorpusError, Triple, divided, load
@@ -59,9 +59,26 @@ def test_the_validation_of_ade_shares_no_text_with_training_and_test():
     assert not known & {row.text for row in ade.validation}
 
 
-def test_what_is_published_but_not_at_hand_is_named():
-    assert "biomedrag/MTSamples/train.json" in registry.absent()
-    assert not set(registry.absent()) & set(registry.registry())
+def test_released_training_reports_leave_the_test_whole_and_share_no_text_with_it(monkeypatch, tmp_path):
+    whole = load("MTSamples", "sample")
+    more = [{"transcription": f"report {i}", "medical_specialty": f" Specialty {i % 3}"} for i in range(40)]
+    more += [{"transcription": whole.test[0].text, "medical_specialty": whole.test[0].label}]
+    path = tmp_path / "train.json"
+    path.write_text("".join(json.dumps(row) + "\n" for row in more), encoding="utf-8")
+    test = corpora.locate_all(["biomedrag/MTSamples/test.json"], "sample")
+    train = datasets.Located(corpora.TRAINING, path, sample=False, sha256="", source="")
+    monkeypatch.setattr(corpora, "locate_all", lambda *_: test)
+    monkeypatch.setattr(corpora, "at_hand", lambda _: {corpora.TRAINING: train})
+    both = load("MTSamples", training=True)
+    assert len(both.train) == 41
+    assert both.labels["Specialty 1"] == "Specialty 1"
+    parts = divided(both, seed=1)
+    assert parts.test == whole.test
+    assert len(parts.train) + len(parts.validation) == 40
+    texts = [{e.text for e in rows} for rows in parts.splits.values()]
+    assert not (texts[0] & texts[1] or texts[0] & texts[2] or texts[1] & texts[2])
+    monkeypatch.setattr(corpora, "at_hand", lambda _: {})
+    assert load("MTSamples", training=True) == whole
 
 
 @given(seed=st.integers(0, 1000), train=st.floats(0.2, 0.6), validation=st.floats(0.1, 0.3))

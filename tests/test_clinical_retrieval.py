@@ -379,9 +379,9 @@ def ranked_rows(encoder: str, reranker: str, gain: float, correlation: float) ->
     return Outcomes(rows, draws=200)
 
 
-def decided(outcomes: Outcomes) -> dict[str, records.Finding]:
+def decided(outcomes: Outcomes, *served: str) -> dict[str, records.Finding]:
     run = record.start(notebook="t", paper="clinical_notes", profile="smoke", parameters={})
-    rules.decide(run, outcomes, *OF_THE_RERANKER, "medication_boost_helps", "filters_respected")
+    rules.decide(run, outcomes, *OF_THE_RERANKER, "medication_boost_helps", "filters_respected", served=served)
     return {c.id.rsplit(".", 1)[1]: c for c in run.claims}
 
 
@@ -405,6 +405,10 @@ def test_the_papers_models_are_judged_by_their_gain_and_their_order_whatever_els
     assert {found[name].verdict for name in OF_THE_RERANKER} == {"agrees"}
     assert {decided(ranked_rows(*paper, -0.1, 0.5))[name].verdict for name in OF_THE_RERANKER} == {"differs"}
     assert decided(ranked_rows(*paper, 0.1, 0.99))["reranker_sees_more"].verdict == "differs"
+    assert decided(ranked_rows(*paper, 0.1, 0.5), *paper)["medication_boost_helps"].verdict == "agrees"
+    one = (paper[0], paper[0])
+    for name, of in decided(ranked_rows(*one, -0.1, 0.5), *one).items():
+        assert of.reason == "stand-in" or name == "filters_respected", "one encoder in both parts"
 
 
 def test_every_arm_ranks_and_one_without_its_reranker_is_left_out():

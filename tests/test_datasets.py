@@ -325,6 +325,28 @@ def test_two_processes_download_once(place: Place) -> None:
     assert (place.raw / "set/file.bin").read_bytes() == CONTENT
 
 
+def test_a_file_that_nobody_had_a_copy_of_is_known_by_gits_digest(place: Place, tmp_path: Path) -> None:
+    content = b"what git has"
+    blob = hashlib.sha1(b"blob %d\0" % len(content) + content).hexdigest()  # as git does
+    bare: dict[str, Any] = {"bytes": 0, "sha256": "", "blob": blob}
+    name, other = (
+        place.add(**bare, content=content),
+        place.add("set/gone.bin", **bare, sources=[{"url": "https://[::1]:9/x"}]),
+    )
+    found = datasets.at_hand([name, other])
+    assert [*found] == [name], "a source that is not reached is no error"
+    assert found[name].path.read_bytes() == content
+    assert found[name].sha256 == hashlib.sha256(content).hexdigest(), "records have what the content really is"
+    assert datasets.main(["--fetch", name, other]) == 0
+    (place.raw / name).unlink()
+    place.server.files["/file.bin"] = content + b"."
+    with pytest.raises(HashMismatch, match=blob):
+        fetch(name)
+    place.add("set/half.bin", sha256="")
+    with pytest.raises(RegistryError, match="bytes and sha256"):
+        registry_module.registry()
+
+
 # --- wrong content
 
 

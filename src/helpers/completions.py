@@ -294,10 +294,15 @@ def _constraint(engine: str, choices: Sequence[str]) -> tuple[dict[str, Any], bo
     if engine == "llamacpp":
         return {"grammar": "root ::= " + " | ".join(json.dumps(c, ensure_ascii=False) for c in choices)}, False
     # OpenAI's own takes no other root than an object, which must name all of its properties
-    properties = {"answer": {"type": "string", "enum": list(choices)}}
-    schema = {"type": "object", "properties": properties, "required": ["answer"], "additionalProperties": False}
+    schema = object_schema({"answer": {"type": "string", "enum": list(choices)}})
     described = {"name": "choice", "strict": True, "schema": schema}
     return {"response_format": {"type": "json_schema", "json_schema": described}}, True
+
+
+def object_schema(properties: Mapping[str, Any]) -> dict[str, Any]:
+    """The JSON schema of an object that has all of the properties and no other."""
+    of = {"type": "object", "properties": dict(properties)}
+    return of | {"required": list(properties), "additionalProperties": False}
 
 
 def is_overflow(message: str) -> bool:

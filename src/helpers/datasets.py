@@ -60,12 +60,22 @@ def locate_all(names: Iterable[str], data: str = "auto") -> dict[str, Located]:
     if data == "sample":
         return {name: _sample(name) for name in names}
     try:
-        return {n: Located(n, fetch(n), False, entry_of(n).sha256, _verified(entry_of(n)) or "") for n in names}
+        found = {name: (fetch(name), entry_of(name)) for name in names}
+        return {n: Located(n, p, False, e.sha256 or digest(p), _verified(e) or "") for n, (p, e) in found.items()}
     except DataUnavailable as error:
         if data == "real" or not all(entry_of(name).sample for name in names):
             raise
         log.warning("%s\nThe bundled sample is used instead of the real data.", error)
         return {name: _sample(name) for name in names}
+
+
+def at_hand(names: Iterable[str]) -> dict[str, Located]:
+    """The real files to open for those of `names` that a source gives: files that the reference run did not have."""
+    found = {}
+    for name in names:
+        with contextlib.suppress(DataUnavailable):
+            found[name] = locate(name, "real")
+    return found
 
 
 def _sample(name: str) -> Located:
@@ -93,7 +103,7 @@ def fetch(name: str) -> Path:
         if not _verified(entry):  # no other process fetched it while this one waited
             if target.exists():
                 try:
-                    download.verify(target, entry.sha256, entry.bytes)
+                    download.verify(target, entry.digest, entry.bytes or None)
                 except HashMismatch as error:
                     log.warning("%s: %s. It is fetched anew.", name, error)
             _fetch(entry, target)
@@ -107,9 +117,11 @@ def _fetch(entry: Entry, target: Path) -> None:
     for source, pieces in _ways(entry):
         # notebooks show warnings alone, and whoever waits for a large file should know
         level = logging.WARNING if entry.bytes > download.LARGE else logging.INFO
-        log.log(level, "Fetching %s (%s) from %s", entry.name, human(entry.bytes), source)
+        log.log(
+            level, "Fetching %s (%s) from %s", entry.name, human(entry.bytes) if entry.bytes else "size unknown", source
+        )
         try:
-            download.bring(pieces, entry.bytes, entry.sha256, part)
+            download.bring(pieces, entry.bytes or None, entry.digest, part)
             with part.open("rb+") as file:
                 os.fsync(file.fileno())
             part.replace(target)
@@ -130,7 +142,7 @@ def _fetch(entry: Entry, target: Path) -> None:
     bad = sorted(str(path) for path in target.parent.glob(f"{glob.escape(target.name)}.bad-*"))
     if bad:
         raise HashMismatch(
-            f"{report}\nSet aside, because SHA-256 {entry.sha256} was needed: {', '.join(bad)}.\nDelete that and fetch "
+            f"{report}\nSet aside, because digest {entry.digest} was needed: {', '.join(bad)}.\nDelete that and fetch "
             "again. If a source has really changed, check it and pin its new content in data/registry.yml."
         )
     raise DataUnavailable(
@@ -174,7 +186,7 @@ def _verified(entry: Entry) -> str | None:
     stamp = download.read_json(_state(entry, ".json"))
     source = str(stamp.get("source", "unknown (found in data/raw)"))
     if stamp != _stamp(entry, source):
-        if digest(target) != entry.sha256:
+        if digest(target, entry.digest) != entry.digest:
             return None
         with contextlib.suppress(OSError):  # a folder that may only be read: the next use hashes it again
             _state(entry, "").parent.mkdir(parents=True, exist_ok=True)
@@ -185,7 +197,7 @@ def _verified(entry: Entry) -> str | None:
 def _stamp(entry: Entry, source: str) -> dict[str, Any]:
     """What is noted of a verified file, so that a large one is not hashed at every use."""
     stat = (RAW / entry.name).stat()
-    return {"sha256": entry.sha256, "size": stat.st_size, "mtime_ns": stat.st_mtime_ns, "source": source}
+    return {"sha256": entry.digest, "size": stat.st_size, "mtime_ns": stat.st_mtime_ns, "source": source}
 
 
 def _state(entry: Entry, suffix: str) -> Path:
@@ -204,7 +216,14 @@ def _table(entries: list[Entry]) -> Table:
             there = "[red]wrong content[/red]"
         else:
             there = "sample only" if entry.sample else "no"
-        table.add_row(entry.name, entry.what, f"{entry.bytes:,}", there, entry.licence, "\n".join(entry.readers))
+        table.add_row(
+            entry.name,
+            entry.what,
+            f"{entry.bytes:,}" if entry.bytes else "?",
+            there,
+            entry.licence,
+            "\n".join(entry.readers),
+        )
     table.caption = f"{human(here)} of {human(sum(entry.bytes for entry in entries))} are here"
     return table
 
@@ -230,7 +249,7 @@ def main(arguments: list[str] | None = None) -> int:
                 fetch(entry.name)
             except (DataUnavailable, HashMismatch) as error:
                 log.error("%s", error)
-                failed = 1
+                failed |= bool(entry.sha256)  # of what no copy was at hand, no run depends
     except KeyboardInterrupt:
         log.error("Interrupted. Fetching again resumes from what has arrived.")
         return 130

@@ -64,10 +64,11 @@ _UNREACHED = (httpx.ConnectError, httpx.ConnectTimeout, httpx.ProxyError)
 _unreachable: dict[str, str] = {}  # hosts found unreachable in this process, and why: not asked again
 
 
-def digest(path: Path) -> str:
-    """The SHA-256 of a file's content, in hexadecimal."""
+def digest(path: Path, like: str = "") -> str:
+    """The SHA-256 of a file's content, in hexadecimal; if `like` has 40 digits, git's digest (SHA-1) of it."""
+    of_git = partial(hashlib.sha1, b"blob %d\0" % path.stat().st_size, usedforsecurity=False)
     with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
+        return hashlib.file_digest(file, of_git if len(like) == 40 else "sha256").hexdigest()
 
 
 def download(url: str, size: int | None, sha256: str | None, part: Path) -> None:
@@ -76,7 +77,9 @@ def download(url: str, size: int | None, sha256: str | None, part: Path) -> None
         part.unlink(missing_ok=True)
     until = time.monotonic() + GRACE + (CARRIER if size is None else size) / SLOWEST
     transfer = partial(_transfer, url, size, until, part)
-    if _ask(url, transfer) and sha256 and digest(part) != sha256:  # perhaps of another file: once more from the start
+    if (
+        _ask(url, transfer) and sha256 and digest(part, sha256) != sha256
+    ):  # perhaps of another file: once more from the start
         part.unlink()
         _ask(url, transfer)
     if sha256:
@@ -116,8 +119,9 @@ def _transfer(url: str, size: int | None, until: float, part: Path) -> bool:
     return resumed
 
 
-def bring(pieces: Sequence[Piece], size: int, sha256: str, part: Path) -> None:
+def bring(pieces: Sequence[Piece], size: int | None, sha256: str, part: Path) -> None:
     """Join pieces in `part`, going on where an earlier call ended, and verify it; or a SourceError or HashMismatch."""
+    most = size or CARRIER
     if len(pieces) == 1 and isinstance(pieces[0].carrier, str) and not pieces[0].member:
         note_of(part).unlink(missing_ok=True)
         download(pieces[0].carrier, size, sha256, part)
@@ -130,9 +134,9 @@ def bring(pieces: Sequence[Piece], size: int, sha256: str, part: Path) -> None:
         os.truncate(part, done["size"])
     with part.open("ab" if done else "wb") as out:
         for number, piece in list(enumerate(pieces, start=1))[done.get("joined", 0) :]:
-            _append(piece, out, size - out.tell(), part)
+            _append(piece, out, most - out.tell(), part)
             out.flush()
-            if out.tell() > size:
+            if out.tell() > most:
                 break
             write_json(note_of(part), {"from": source, "joined": number, "size": out.tell()})
     verify(part, sha256, size)
@@ -233,12 +237,13 @@ def _ask(url: str, request: Callable[[], T]) -> T:
 
 def verify(path: Path, sha256: str, size: int | None) -> None:
     """Unless a file has `sha256`, set it aside as `<file>.bad-<8 digits of its own>` and raise HashMismatch."""
-    if (found := digest(path)) != sha256:
+    if (found := digest(path, sha256)) != sha256:
         needed, has = "" if size is None else f"{size:,} bytes with ", path.stat().st_size
         name = path.name.removesuffix(".part").removesuffix(".carrier")
         bad = path.replace(path.with_name(f"{name}.bad-{found[:8]}"))
         note_of(path).unlink(missing_ok=True)
-        raise HashMismatch(f"needed {needed}SHA-256 {sha256}, found {has:,} bytes with {found}, set aside as {bad}")
+        kind = "SHA-256" if len(sha256) == len(found) == 64 else "git's digest"
+        raise HashMismatch(f"needed {needed}{kind} {sha256}, found {has:,} bytes with {found}, set aside as {bad}")
 
 
 def need_space(path: Path, needed: int) -> None:

@@ -58,8 +58,7 @@ class Loader(Connection):
     def load_nodes(self, label: str, rows: Iterable[Mapping[str, Any]], key: str, *, progress: bool = True) -> int:
         """Create or update one node for each row of properties, and return the number of rows.
 
-        Properties that a row does not name stay. `key` identifies a node; make it unique by `constraint` first, or
-        loading is slow.
+        Properties that a row does not name stay. `key` identifies a node; a `constraint` on it makes loading fast.
         """
         if label not in self._keys:
             self._keys[label] = key

@@ -71,8 +71,9 @@ class Entry(_Strict):
     name: Within
     what: str
     kind: Literal["data", "model"]
-    bytes: int = Field(ge=0)
-    sha256: str = Field(pattern="^[0-9a-f]{64}$")
+    bytes: int = Field(0, ge=0, description="0: not known")
+    sha256: str = Field("", pattern="^([0-9a-f]{64})?$")
+    blob: str = Field("", pattern="^([0-9a-f]{40})?$", description="git's digest, of a file that nobody had a copy of")
     licence: str
     citation: str
     readers: tuple[str, ...] = Field((), description="the notebooks that read it")
@@ -82,12 +83,19 @@ class Entry(_Strict):
     sample: Within | None = Field(None, description="the bundled stand-in, under data/sample")
 
     @model_validator(mode="after")
-    def _has_a_source(self) -> Self:
+    def _has_source_and_digest(self) -> Self:
+        if bool(self.blob) == bool(self.sha256):
+            raise ValueError("needs bytes and sha256, or else git's digest as blob")
         if (self.origin is None) != (self.path is None):
             raise ValueError("origin and path go together")
         if self.origin is None and not self.sources:
             raise ValueError("needs an origin with a path, or sources")
         return self
+
+    @property
+    def digest(self) -> str:
+        """What the content is known by: its SHA-256, or git's digest."""
+        return self.sha256 or self.blob
 
     @property
     def redistributable(self) -> bool:
@@ -109,46 +117,26 @@ class Entry(_Strict):
         return (Source(url=f"https://{place.format(f'{owner}/{repo}')}/{revision}/{quote(self.path)}"), *self.sources)
 
 
-class Absent(_Strict):
-    """A file that is published but not pinned: no digest is known, so it is not fetched."""
-
-    name: str
-    what: str
-    url: str = Field(pattern="^https?://")
-
-
 class _Registry(_Strict):
     files: dict[str, Entry]
-    absent: dict[str, Absent]
 
 
 def registry() -> dict[str, Entry]:
     """Every entry of `data/registry.yml`, by name; a RegistryError if the file is missing or an entry is wrong."""
-    return _current().files
-
-
-def absent() -> dict[str, Absent]:
-    """The files that `data/registry.yml` names as published and not pinned, by name."""
-    return _current().absent
-
-
-def _current() -> _Registry:
     if not REGISTRY.is_file():
         raise RegistryError(f"The data registry {REGISTRY} is missing. Restore it from version control.")
     return _read(REGISTRY, REGISTRY.stat().st_mtime_ns)
 
 
 @lru_cache(maxsize=4)
-def _read(path: Path, _mtime: int) -> _Registry:
+def _read(path: Path, _mtime: int) -> dict[str, Entry]:
     try:
-        whole = yaml.safe_load(path.read_text(encoding="utf-8"))
-        named = {"files": whole["files"], "absent": whole.get("absent") or {}}
-        for entries in named.values():
-            entries |= {name: {"name": name, **of} for name, of in entries.items() if isinstance(of, dict)}
+        files = yaml.safe_load(path.read_text(encoding="utf-8"))["files"]
+        files |= {name: {"name": name, **of} for name, of in files.items() if isinstance(of, dict)}
     except (yaml.YAMLError, LookupError, TypeError, ValueError, AttributeError) as error:
         raise RegistryError(f"{path} must be YAML with a mapping `files`, name: fields. Found: {error}") from None
     try:
-        return _Registry.model_validate(named)
+        return _Registry.model_validate({"files": files}).files
     except ValidationError as error:
         raise RegistryError(f"{path}: correct these entries: {error}") from None
 

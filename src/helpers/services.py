@@ -212,9 +212,6 @@ def _free_port() -> int:
         return int(probe.getsockname()[1])
 
 
-# ------------------------------------------------------------------------------------------------------ by hand
-
-
 def stop(name: str = "", *, only_idle: bool = False, wait: float = 30.0, since: float = 0.0) -> list[str]:
     """Stop embedded servers of a kind, graph or llm, or all, and return the names of their folders.
 

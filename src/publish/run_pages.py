@@ -99,14 +99,14 @@ class RunPages:
         read = {used.name: used for record in self._records for used in record.provenance.data}
         rows = [
             {
-                "File": escape(entry.name) + fine_print(entry.what) + Markup("<br>") + digits(entry.sha256),
+                "File": escape(entry.name) + fine_print(entry.what) + Markup("<br>") + digits(entry.digest),
                 "Bytes": entry.bytes,
                 "Had from": read[entry.name].source if entry.name in read else "not read yet",
             }
             for entry in registry().values()
             if entry.kind == "data" and (entry.name in read or not read)
         ]
-        return table(rows, "Data files, each with its SHA-256")
+        return table(rows, "Data files, each with its SHA-256 or git's digest")
 
     def parameters(self) -> str:
         """The parameters of each run that is shown."""

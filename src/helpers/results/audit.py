@@ -14,9 +14,11 @@ from sklearn.feature_extraction.text import TfidfVectorizer
 from sklearn.metrics.pairwise import linear_kernel
 
 from helpers.results import answers, figures, paired
+from helpers.results.answers import Answer
 from helpers.results.metrics import Column, proportion
 from helpers.results.outcomes import Outcomes
 from helpers.results.paired import Paired
+from helpers.results.requests import StoreError
 from helpers.results.rules import ALPHA
 from helpers.settings import told as settled
 
@@ -25,6 +27,7 @@ OWN: Final = "own document"  # stratum of two values: whether the document that 
 MEASURES: Final = ("accuracy", "right", "exact", "precision", "f1", "answer_found")
 MARKS: Final = ("correctness", "rating", "score", "p_yes")
 READ: Final = (*answers.KEY, "cluster", "strata", "question", "predicted", "gold", "parsed", "measures")
+TOLD: Final = ("arm", "model", "task", "split", "unit", "cluster", "question", "predicted", "gold")  # by a CSV
 MANY, MOST, NEAR = 30, 2000, 50  # labels, at most; questions compared, at most; rows beside a cut
 DRAWS: Final = 500  # enough to tell 0.05 apart, and fast
 
@@ -219,10 +222,30 @@ def _points(test: Paired) -> str:
     return f"{figures.points(test)} points ({figures.p_words(test.p)}, n = {test.n:,})"
 
 
+def read(path: Path) -> Outcomes:
+    """The rows of a folder of answers, of a Parquet file of them, or of a CSV with question, predicted and gold.
+
+    A CSV may have further columns of `answers.Answer` that are text, and `place` and `own document`; see book/audit.md.
+    """
+    if path.suffix != ".csv":
+        return Outcomes(answers.read(path, READ))
+    table, rows = pd.read_csv(path, dtype=str, keep_default_na=False), []
+    if lacking := {"question", "predicted", "gold"} - {*table}:
+        raise StoreError(f"{path} needs question, predicted and gold; it lacks {', '.join(sorted(lacking))}.")
+    for row in table.to_dict("records"):
+        given = {name: row[name] for name in TOLD if name in row}
+        right = {"accuracy": (float(row["predicted"] == row["gold"]), 1.0)}
+        place = {PLACE: (float(row[PLACE]), 1.0)} if row.get(PLACE) else {}
+        own = {OWN: row[OWN]} if row.get(OWN) else {}
+        of = {"unit": row["question"], "cluster": row["question"]} | given
+        rows.append(Answer(**of, parsed=bool(row["predicted"]), strata=own, measures=right | place))
+    return Outcomes(rows)
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
-    """The command line: a folder of answers, or one Parquet file of them."""
+    """The command line: what `read` takes."""
     [table] = sys.argv[1:] if arguments is None else arguments
-    for row in audit(Outcomes(answers.read(Path(table), READ))).itertuples():
+    for row in audit(read(Path(table))).itertuples():
         lines = [f"{row.check}: {row.verdict}", *filter(None, str(row.figures).split(" | "))]
         sys.stdout.write("\n  ".join(lines) + "\n")
     return 0

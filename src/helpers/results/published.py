@@ -68,15 +68,15 @@ class Number(Entry):
     model: str | None = Field(default=None, description="the language model that made it, if any; `A or B` if unsaid")
     tolerance: Tolerance = Tolerance()
     rescore_from: tuple[str, ...] = Field(default=(), description="names in data/registry.yml")
-    why_not: str | None = Field(default=None, description="why it cannot be rescored")
+    why_not: str | None = Field(default=None, description="why it cannot be rescored, or was not in the reference run")
     why_no_rerun: str | None = Field(default=None, description="why it cannot be rerun by anyone")
     also: tuple[str, ...] = Field(default=(), description="other places where the paper prints it")
     note: str = ""
 
     @model_validator(mode="after")
     def _consistent(self) -> Number:
-        if bool(self.rescore_from) == bool(self.why_not):
-            raise ValueError(f"{self.id}: needs either rescore_from or why_not")
+        if not (self.rescore_from or self.why_not):
+            raise ValueError(f"{self.id}: needs rescore_from or why_not")
         numeral = _NUMERAL.search(self.printed)
         if numeral is None:
             raise ValueError(f"{self.id}: printed {self.printed!r} holds no number")

@@ -66,7 +66,8 @@ def decide(run: Run, outcomes: Outcomes, *claims: str, **facts: Any) -> figures.
     """Decide claims of the run's paper, named without its name and `claim`, report them, and show them as a list.
 
     `facts` are what the functions that rules name ask for, by the name of their parameter; `served`, if given, are the
-    models that a rule's scope is about, in place of those that answered; of released answers, those `scored_by`.
+    models that a rule's scope is about, in place of those that answered, and all of the scope's must be among them; of
+    released answers, those `scored_by`.
     """
     decided = [run.printed.claim(f"{run.paper}.claim.{name}") for name in claims]
     for claim in decided:
@@ -130,6 +131,10 @@ def evaluate(
     answered = facts.get("served") or mine.frame.model.unique()
     named = answered if kind == "rerun" else facts.get("scored_by", ())  # printed numbers have neither
     other = [m for m in dict.fromkeys(named) if m and not any(word.lower() in m.lower() for word in rule.scope)]
+    if kind == "rerun" and not all(
+        word.lower() in " ".join(facts.get("served") or rule.scope).lower() for word in rule.scope
+    ):
+        other = [*dict.fromkeys(named)]
     if found.verdict in TESTED and rule.scope and other:
         about = figures.listed([*{re.sub(r"\W", "", name.lower()): name for name in rule.scope}.values()])
         why = f"The claim is about {about} models; this run used {figures.listed(other)}. {found.why}"

@@ -282,8 +282,7 @@ def apart(llm: LLM, finders: Mapping[str, Callable[[LLM], Finder]]) -> dict[str,
 def timed(arms: Mapping[str, Arm]) -> dict[str, Arm]:
     """The same arms, one question at a time, with the seconds that each took.
 
-    The first question warms up: it is asked twice, and the first time does not count. A model's client must have no
-    store of requests.
+    The first question is asked twice, and only its second time counts. A model's client must have no store.
     """
 
     def alone(ask: Arm) -> Arm:

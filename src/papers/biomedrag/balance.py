@@ -72,9 +72,6 @@ def balance_table(corpora: Mapping[str, Corpus], printed: Published) -> pd.DataF
     return pd.DataFrame(rows)
 
 
-# ------------------------------------------------------------------------------------------------- printed digits
-
-
 def possible(recalls: Iterable[float], n: int) -> tuple[list[float], float]:
     """Which of some recalls, in per cent to two decimals, are a whole number of n rows, and how many would by chance.
 

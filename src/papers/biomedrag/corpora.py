@@ -17,7 +17,7 @@ from typing import Any, Final, Literal
 import numpy as np
 import yaml
 
-from helpers.datasets import Located, locate_all
+from helpers.datasets import Located, at_hand, locate_all
 from helpers.settings import DATA, PublicError
 
 Task = Literal["triples", "relations", "classification", "links"]
@@ -34,8 +34,9 @@ KEYS: Final = {
     "ADInt": "adint",
 }
 """The data sets, in the order of the paper's tables, and how the ids of printed numbers name each."""
-ADE_VALIDATION: Final = 500
-"""Validation sentences of ADE-corpus-v2 (Table 6); the authors' own are not released."""
+VALIDATION: Final = 500
+"""Validation rows of ADE-corpus-v2 and MTSamples (Table 6); the authors' own are not released."""
+TRAINING: Final = "biomedrag/MTSamples/train.json"
 
 _ADE_LABELS: Final = {0: "not related", 1: "related"}
 _QUESTION: Final = re.compile(r"what is the relationship between (.+) \?")
@@ -90,25 +91,26 @@ class Corpus:
         return {"train": self.train, "validation": self.validation, "test": self.test}
 
 
-def load(name: str, data: str = "auto") -> Corpus:
+def load(name: str, data: str = "auto", *, training: bool = False) -> Corpus:
     """A data set of the paper; `data` is real, sample or auto, as in `helpers.datasets.locate_all`.
 
     GIT-RE is GIT with head and tail given (section 4.1.2). The test file of GIT holds every line twice; it is read
     once. Of ADE-corpus-v2 no validation split is released: here it is the first 500 rows, of the file whose beginning
-    the training rows are, with a text that is in neither training nor test. Of MTSamples only the test is at hand
-    (`absent` in data/registry.yml names the rest), in which a few texts are empty; `divided` makes splits of it.
+    the training rows are, with a text that is in neither training nor test. Of MTSamples the test is read, in which a
+    few texts are empty, and with `training` what a source gives of `TRAINING`; `divided` makes splits of it.
 
-    Raises CorpusError: there is no such data set, or a row is not in its format; DataUnavailable: a file is not to be
-    had.
+    Raises CorpusError: no such data set, or a row is not in its format; DataUnavailable: a file is not to be had.
     """
     if name not in _SETS:
         raise CorpusError(f"There is no data set {name!r}. There are: {', '.join(KEYS)}.")
     task, files, rows, read = _SETS[name]
     located = locate_all([f"biomedrag/{file}" for file in files], data)
+    if training and name == "MTSamples" and data != "sample":
+        located |= at_hand([TRAINING])
     splits: dict[Split, tuple[Example, ...]] = {}
-    for file in files:
+    for file, there in located.items():
         split = _OF_FILE[Path(file).stem]
-        splits[split] = _examples(name, split, located[f"biomedrag/{file}"].path, rows, read)
+        splits[split] = _examples(name, split, there.path, rows, read)
     if name in ("GIT", "GIT-RE"):
         first: dict[Parts, Example] = {}
         for e in splits["test"]:
@@ -116,9 +118,9 @@ def load(name: str, data: str = "auto") -> Corpus:
         splits["test"] = tuple(first.values())
     if name == "ADE-corpus-v2":
         taken = {e.text for e in splits["train"] + splits["test"]}
-        splits["validation"] = tuple(e for e in splits["validation"] if e.text not in taken)[:ADE_VALIDATION]
-    labels = _labels(name)
+        splits["validation"] = tuple(e for e in splits["validation"] if e.text not in taken)[:VALIDATION]
     used = {e.label: e.id for examples in splits.values() for e in examples}
+    labels = ({label: label for label in used} if TRAINING in located else {}) | _labels(name)
     for label, row in used.items():
         if label not in labels:
             raise CorpusError(
@@ -140,12 +142,20 @@ def divided(corpus: Corpus, *, seed: int, train: float = 0.4, validation: float 
     """A corpus of which only the test is at hand, in splits of its own: of each label the same shares.
 
     Rows of the same text stay together, so that no text is in two splits. This is not the paper's split, and there is
-    far less to learn from. `train` and `validation` are shares of the rows.
+    far less to learn from. `train` and `validation` are shares of the rows. If training rows are released too, the test
+    stays whole, and some of them become the validation.
 
     Raises CorpusError: the corpus has splits already, or the shares leave nothing to test.
     """
-    if corpus.train or corpus.validation:
-        raise CorpusError(f"{corpus.name} has splits of its own; divide a corpus that has a test alone.")
+    if corpus.validation:
+        raise CorpusError(f"{corpus.name} has splits of its own; divide a corpus that has no validation.")
+    if corpus.train:
+        tested = {e.text for e in corpus.test}
+        known = [e for e in corpus.train if e.text not in tested]
+        some = random.Random(seed).sample(known, min(VALIDATION, len(known) // 4))  # noqa: S311
+        held = {e.text for e in some}
+        learned, kept = ([e for e in known if (e.text in held) == of] for of in (False, True))
+        return replace(corpus, train=tuple(learned), validation=tuple(kept))
     if not (0 < train < 1 and 0 < validation < 1 and train + validation < 1):
         raise CorpusError(f"Shares above 0 that sum to less than 1 are needed; found {train} and {validation}.")
     label_of: dict[str, str] = {}
@@ -178,10 +188,9 @@ def stratified(examples: Sequence[Example], n: int, seed: int) -> list[Example]:
     draw = random.Random(seed)  # noqa: S311  # no secret is drawn
     mixed = sorted(range(len(examples)), key=lambda _: draw.random())
     by_label = sorted(mixed, key=lambda i: examples[i].label)
-    n = min(n, len(examples))
     # evenly spaced places in the rows by label give each label its share
     offset = draw.random()
-    chosen = {by_label[int((i + offset) * len(examples) / n)] for i in range(n)}
+    chosen = {by_label[int((i + offset) * len(examples) / min(n, len(examples)))] for i in range(n)}
     return [examples[i] for i in sorted(chosen)]
 
 
@@ -200,8 +209,6 @@ def question(head: str, tail: str) -> str:
     """How the link-prediction files ask about two names."""
     return f"what is the relationship between {head} and {tail} ?"
 
-
-# ---------------------------------------------------------------------------------------------------------- readers
 
 Parts = tuple[str, str, tuple[Triple, ...]]
 """Text, label and triples of a row."""

@@ -84,8 +84,6 @@ def _encoded(encoder: Encoder, examples: Sequence[Example], task: str) -> Floats
     return encoder.encode([given(e, task) for e in examples], progress=False)
 
 
-# -------------------------------------------------------------------------------------- entity pairs without an LLM
-
 # The released GIT and ChemProt texts set blanks around the two entities of the gold triple: "of  depression  of".
 # The blanks after an entity are taken with it, for they begin no other.
 _MARKED = re.compile(r"(?:^ | {2,}|(?<=[(\[{/-]) )(\S(?:[^ ]| (?! ))*?)(?: {2,}| (?=[)\]}/,.;:-]| ?$)| ?$)")
@@ -175,9 +173,6 @@ def with_gold_pair(arm: Arm) -> Arm:
         ]
 
     return answer
-
-
-# --------------------------------------------------------------------------- links: head and tail without words
 
 
 def pair_classifier(corpus: Corpus, *, new: bool = False) -> Arm:

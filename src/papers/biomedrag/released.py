@@ -149,8 +149,7 @@ def report_sizes(run: Run, corpora: Sequence[Corpus]) -> pd.DataFrame:
 def released_choices(run: Run) -> dict[str, list[Choice]]:
     """The documents chosen for the GIT test, by retriever.
 
-    Raises DataUnavailable: a file is not to be had; CorpusError: a file is not in its format, or the files are not of
-    the same sentences.
+    Raises DataUnavailable: a file is not to be had; CorpusError: it has another format or other sentences.
     """
     files = {name: locate(file, "real") for name, (file, _) in CHOICES.items()}
     run.data(*files.values())
@@ -163,8 +162,7 @@ def released_choices(run: Run) -> dict[str, list[Choice]]:
 def choices_shown(choices: Mapping[str, Sequence[Choice]], commonest: Score, draws: int) -> figures.Picture:
     """How often each retriever's document shows the sentence's own relation, a dot for each.
 
-    `commonest` is the share of test sentences whose relation is the commonest of training: what one document that is
-    always shown would reach.
+    `commonest` is the share of test sentences with the commonest relation of training: a floor.
     """
     rows = [
         Answer(arm, str(i), source="released", measures={"shows_relation": (float(choice.hit), 1.0)}, cluster=str(i))

@@ -14,8 +14,9 @@ from helpers.results.rules import Decision, evaluate
 from papers.biomedrag import printed_tests
 from papers.biomedrag.released import Choice
 
-SCOPE: Final = ("Llama-2", "LLaMA2", "MedLLaMA", "GPT-4")
-"""The language models that the paper adds BiomedRAG to (section 4.3)."""
+TUNED: Final = ("Llama-2", "LLaMA2", "MedLLaMA")
+PROMPTED: Final = ("GPT-4",)
+"""The language models that the paper fine-tunes, and the one that it prompts (section 4.3)."""
 MANY: Final = 20
 """The least n that RA-KNN-n must be tried with to say what many sentences do; the paper goes to 30."""
 SEVERAL: Final = 5
@@ -27,19 +28,21 @@ def beats_llm(outcomes: Outcomes, **_: object) -> Decision:
 
     The fine-tuned arms decide where they were run with a model that the claim is about, else the prompted arms.
     """
-    return _better(*_added(outcomes), outcomes)
+    first, others, scope = _added(outcomes)
+    return _better(first, others, outcomes, scope)
 
 
-def _added(outcomes: Outcomes) -> tuple[str, tuple[str, ...]]:
+def _added(outcomes: Outcomes) -> tuple[str, tuple[str, ...], tuple[str, ...]]:
     tuned = outcomes.where(arm=["lora", "lora_rag"])
     named = " ".join(tuned.frame.model.unique()).lower()
-    both = set(tuned.arms) == {"lora", "lora_rag"} and any(word.lower() in named for word in SCOPE)
-    return ("lora_rag", ("lora",)) if both else ("biomedrag", ("zero_shot",))
+    both = set(tuned.arms) == {"lora", "lora_rag"} and any(word.lower() in named for word in TUNED)
+    return ("lora_rag", ("lora",), TUNED) if both else ("biomedrag", ("zero_shot",), PROMPTED)
 
 
 def small_on_par(outcomes: Outcomes, **_: object) -> Decision:
     """Whether a small encoder does as well as BiomedRAG with the model that `beats_llm` takes (section 3)."""
-    rule = Rule(on_par=("encoded",), than=_added(outcomes)[:1], measure="right", each="task", scope=SCOPE)
+    first, _others, scope = _added(outcomes)
+    rule = Rule(on_par=("encoded",), than=(first,), measure="right", each="task", scope=scope)
     return evaluate(rule, outcomes, "rerun", paper="biomedrag")
 
 
@@ -122,8 +125,8 @@ def scorer_fits_the_sentence(
     return rules.judged(why, max(adjusted), parts, (0.0, WORTHWHILE))
 
 
-def _better(first: str, others: tuple[str, ...], outcomes: Outcomes) -> Decision:
-    rule = Rule(better=(first,), than=others, measure="right", each="task", scope=SCOPE)
+def _better(first: str, others: tuple[str, ...], outcomes: Outcomes, scope: tuple[str, ...] = PROMPTED) -> Decision:
+    rule = Rule(better=(first,), than=others, measure="right", each="task", scope=scope)
     return evaluate(rule, outcomes, "rerun", paper="biomedrag")
 
 

@@ -79,11 +79,8 @@ _WHY: Final = {
         "A fine-tuned encoder; here a logistic regression on a small encoder's vectors is shown in its place.",
     ),
 }
-_TUNED: Final = "Fine-tuned by LoRA in this run."
+_TUNED: Final = "Fine-tuned by LoRA for this book."
 _OTHER: Final = "Another system with code and training of its own; this notebook reruns the paper's method."
-
-
-# ------------------------------------------------------------------------------------------------- from rows to answers
 
 
 @dataclass(frozen=True)
@@ -153,8 +150,7 @@ def row_of(corpus: Corpus, example: Example, said: Prediction) -> Answer:
 def asking_of(llm: LLM | None, corpus: Corpus, *, offered: bool = True) -> Asking:
     """How a language model is asked about a corpus; relations are listed with their definitions (section 4.3.1).
 
-    A prompt that is not `offered` lists no labels: a fine-tuned model knows them. None is a model where only prompts
-    are made.
+    A prompt that is not `offered` lists no labels, for a fine-tuned model knows them. None: only prompts are made.
     """
     defined = offered and corpus.task in ("triples", "relations")
     question = QUESTIONS.get(corpus.name, "")
@@ -171,9 +167,6 @@ def prompted_arms(asking: Asking, retriever: Retriever, n: int) -> dict[str, Arm
         "cosine": biomed_rag(asking, replace(retriever, scorer=cosine), "without scorer"),
         **({"biomedrag": biomed_rag(asking, retriever)} if retriever.taught else {}),
     }
-
-
-# ----------------------------------------------------------------------------------------------- from answers to cells
 
 
 def report(run: Run, out: Outcomes, notes: Mapping[str, str]) -> None:
@@ -235,9 +228,6 @@ def gain(out: Outcomes, first: str, second: str) -> Score:
     return Score(test.difference, test.n, test.low, test.high)
 
 
-# ---------------------------------------------------------------------------------------------------- what a page shows
-
-
 def printed_of(printed: Published, name: str) -> list[Number]:
     """The F1 that Table 1 or 2 prints on a data set, by system."""
     return [n for n in printed.numbers if n.table in ("Table 1", "Table 2") and n.id.endswith(f".{KEYS[name]}_f1")]
@@ -268,10 +258,12 @@ def _scores(out: Outcomes, arm: str) -> dict[str, object]:
 
 
 def split_note(whole: Corpus, parts: Corpus, words: int) -> str:
-    """How MTSamples differs here from the paper: shares of an own split, and where a report was cut, in words."""
+    """How MTSamples differs here from the paper: where its training rows are from, and where a report was cut."""
     shares = [f"{100 * len(rows) / len(whole.test):.0f}" for rows in parts.splits.values()]
     cut = f"cut to {words} words" if words else "not cut"
-    return f"Own split of the test file ({'/'.join(shares)} per cent); the reports that the model reads are {cut}."
+    own = f"Own split of the test file ({'/'.join(shares)} per cent)"
+    released = f"{len(parts.train):,} released training reports, and {len(parts.validation)} others as validation"
+    return f"{released if whole.train else own}; the reports that the model reads are {cut}."
 
 
 def summary(run: Run, out: Outcomes, names: Sequence[str], floors: Sequence[str] = FLOORS) -> str:

@@ -207,8 +207,7 @@ def by_code(registry: pd.DataFrame, antiseizure: Iterable[str]) -> Callable[[Seq
 def answer_by_registry(registry: pd.DataFrame, question: ChartQuestion, antiseizure: frozenset[str]) -> Value | None:
     """The answer that the registry's columns give; None if they hold none, which reads as "Not found in chart".
 
-    The registry is the paper's ("Registry schema"); a note without a medication has one row without it. The question's
-    text is not read.
+    The registry is the paper's ("Registry schema"); a note without a medication has one row. No question is read.
     """
     rows = registry[registry.patient_id == question.patient]
     rows = rows.assign(day=pd.to_datetime(rows.note_date))

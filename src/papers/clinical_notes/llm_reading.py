@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
-from helpers.completions import Choice
+from helpers.completions import Choice, object_schema
 from helpers.llm import LLM
 from helpers.rag.prompts import chat
 from papers.clinical_notes.cleaning import CONTEXT_LIMIT, clean, generic_name, normal
@@ -16,20 +16,15 @@ _TEXTS: Final = {"drug": 40, "strength": 20, "frequency": 24, "route": 16, "form
 """What is read of a drug, and the most characters of each."""
 
 
-def _object(properties: Mapping[str, Any]) -> dict[str, Any]:
-    required = {"required": list(properties), "additionalProperties": False}
-    return {"type": "object", "properties": properties, **required}
-
-
 _ROLES: Final = ["current", "historical", "hypothetical", "family", "allergy"]
 _DRUG: Final = {name: {"type": "string", "maxLength": most} for name, most in _TEXTS.items()}
-_SCHEMA: Final = _object(
+_SCHEMA: Final = object_schema(
     {
         "seizure_status": {"type": "string", "enum": ["positive", "negative", "unknown"]},
         "medications": {
             "type": "array",
             "maxItems": 10,
-            "items": _object({**_DRUG, "role": {"type": "string", "enum": _ROLES}}),
+            "items": object_schema({**_DRUG, "role": {"type": "string", "enum": _ROLES}}),
         },
     }
 )

@@ -1,7 +1,6 @@
 """Ways to rank the passages for a question, and how good a ranking is (clinical_notes.md, "Evaluation framework").
 
-Another way is one entry in `ARMS`. A question is searched once for all arms that filter alike, and each reranker scores
-its candidates once.
+Another way is one entry in `ARMS`. Arms that filter alike share a search, and the scores of each reranker.
 """
 
 from collections.abc import Callable, Mapping, Sequence

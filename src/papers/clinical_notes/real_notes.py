@@ -17,8 +17,6 @@ from papers.clinical_notes.gold import Context, Note
 from papers.clinical_notes.passages import CHUNK_OVERLAP, CHUNK_SIZE
 from papers.clinical_notes.questions import Place, Question
 
-# ------------------------------------------------------------------------------------------ NegEx (Chapman et al. 2007)
-
 
 @dataclass(frozen=True)
 class Sentence:

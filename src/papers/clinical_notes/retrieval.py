@@ -217,8 +217,7 @@ def ranked(found: Candidates, settings: Settings, scores: Floats) -> tuple[Integ
 
     The two first scores keep the scale of all candidates; the reranker's, of the chosen, is that of those it saw.
     """
-    fusion = fused((found.semantic, found.lexical), (settings.w_semantic, settings.w_lexical))
-    chosen = fusion[: settings.reranked]
+    chosen = fused((found.semantic, found.lexical), (settings.w_semantic, settings.w_lexical))[: settings.reranked]
     medication = np.zeros(len(chosen))
     if found.matches is not None:
         medication = np.where(found.matches[chosen], settings.boost, -settings.penalty)

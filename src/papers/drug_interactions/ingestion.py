@@ -152,9 +152,6 @@ def read_graph(rows: Sequence[Answer]) -> KnowledgeGraph:
     return graph_of({row.requests[0]: parse_facts(row.answer or "", cut=row.cut) or () for row in rows})
 
 
-# --------------------------------------------------------------------------------------------------------------- page
-
-
 def table_one(printed: Published, graphs: Mapping[str, tuple[KnowledgeGraph, int, int]]) -> pd.DataFrame:
     """Table I as printed, beside graphs of other text, each with the numbers of its chunks and its textbooks.
 

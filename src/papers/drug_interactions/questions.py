@@ -240,8 +240,7 @@ def answer_of(form: Form, parameters: Parameters, names: frozenset[str]) -> Answ
 def make_questions(graph: KnowledgeGraph, brands: Mapping[str, str], per_form: int, seed: int) -> list[Asked]:
     """A seeded benchmark: of each form so many questions, its wordings in turn, each with its right answer.
 
-    A small graph may give fewer questions of a form. `brands` are names that the graph lacks, with the drug of the
-    graph that each stands for.
+    A small graph may give fewer questions of a form. `brands` are names that the graph lacks, with their drugs.
     """
     asked: list[Asked] = []
     for number, form in enumerate(FORMS):

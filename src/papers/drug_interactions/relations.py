@@ -2,15 +2,16 @@
 
 import json
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import product
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from sklearn.feature_extraction.text import CountVectorizer
 from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.svm import LinearSVC
 
+from helpers.completions import object_schema
 from helpers.rag.prompts import chat
 from papers.drug_interactions.corpora import (
     ADVERSE,
@@ -202,15 +203,10 @@ def _fitted(known: Sequence[tuple[Candidate, str]]) -> Pipeline:
     ).fit(pairs, kinds)
 
 
-def _object(properties: Mapping[str, Any]) -> dict[str, Any]:
-    required = list(properties)
-    return {"type": "object", "properties": properties, "required": required, "additionalProperties": False}
-
-
 _PAIRS = {INTERACTS: ("interactions", "drug", "other"), CAUSES: ("side_effects", "drug", "effect")}
-SCHEMA = _object(
+SCHEMA = object_schema(
     {
-        key: {"type": "array", "items": _object({one: {"type": "string"}, other: {"type": "string"}})}
+        key: {"type": "array", "items": object_schema({one: {"type": "string"}, other: {"type": "string"}})}
         for key, one, other in _PAIRS.values()
     }
 )

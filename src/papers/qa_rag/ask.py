@@ -164,8 +164,7 @@ def answer(
 
     Of more than `characters` of passages the parts nearest to the question are shown.
 
-    Raises ValueError: there is no question; helpers.llm.ContextOverflowError: the prompt does not fit; ask for fewer
-    characters.
+    Raises ValueError: there is no question; ContextOverflowError: the prompt does not fit; ask for fewer characters.
     """
     if not question.strip():
         raise ValueError("There is no question. Write one, such as: How long should reference samples be kept?")

@@ -2,8 +2,8 @@
 
 Each released question names a guideline before it asks: "As described in <guideline>, ...". So two documents belong to
 it: the one that it was taken from (`source`, where the answer stands) and the one that it names (`guideline`). The
-authors' index of the paper's 1,404 documents is published, but no copy was at hand (`absent` in data/registry.yml).
-Every chunk that a released ranking holds is the corpus here, which favours what those rankings found.
+authors' index of the paper's 1,404 documents is published, but no copy was at hand. Every chunk that a released ranking
+holds is the corpus here, which favours what those rankings found.
 """
 
 import csv
@@ -127,8 +127,7 @@ class Data:
 def load(data: str = "auto") -> Data:
     """The pairs, the test questions and the corpus; `data` as `datasets.locate_all` takes it.
 
-    Raises helpers.datasets.DataUnavailable: no source gives a file, and the sample is not asked for; QaRagDataError: a
-    file is not what it was.
+    Raises DataUnavailable: no source gives a file, and there is no sample; QaRagDataError: a file is not what it was.
     """
     files = datasets.locate_all([PAIRS, *CONTEXTS.values()], data)
     questions = read_questions(files[PAIRS].path)

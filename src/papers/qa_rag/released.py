@@ -1,8 +1,7 @@
 """What the authors released of their results, question by question, with the tests that the paper lacks.
 
 Read are the RAGAS scores of each test question for four rankings, the final answers of five arms, and the mean
-BERTScore of each arm. BERTScore per question is computed again from the answers. The repository lists further files
-(`absent` in data/registry.yml).
+BERTScore of each arm. BERTScore per question is computed again from the answers.
 """
 
 import ast
@@ -37,10 +36,15 @@ ARMS = {
     "hypothetical_12": "Only hypothetical answer, 12",
     "question_12": "Only question, 12",
 }
-"""Arms of Tables 2 to 5; the last two are those of the ablation, with half as many candidates."""
+"""Arms of Tables 3 to 5; the last two are those of the ablation, with half as many candidates."""
 RAGAS = {arm: f"qa_rag/ragas/{arm}.csv" for arm in ("qa_rag", "question", "hypothetical")} | {
     "hypothetical_12": "qa_rag/ragas/ablation_hypothetical.csv"
 }
+MORE = {arm: f"qa_rag/ragas/{arm}.csv" for arm in ("multiquery", "hyde")} | {
+    "question_12": "qa_rag/ragas/ablation_question.csv",
+    **{f"{arm}_agent": f"qa_rag/ragas/agent/{arm}.csv" for arm in list(ARMS)[:5]},
+}
+"""Further scores, of which no copy was at hand for the reference: read if a source gives them, those of Table 2 too."""
 ANSWERS = {arm: f"qa_rag/answers/{arm}.json" for arm in ("qa_rag", "multiquery", "hyde", "question", "hypothetical")}
 BERTSCORE = "qa_rag/bertscore.csv"
 NOTEBOOK = "qa_rag/answer_evaluation.ipynb"
@@ -72,8 +76,9 @@ def load(data: Data) -> Released:
     if PAPER_ENCODER not in files[NOTEBOOK].path.read_text(encoding="utf-8"):
         raise QaRagDataError(f"{files[NOTEBOOK].path} should name {PAPER_ENCODER} as the encoder of BERTScore.")
     asked = [question.text for question in data.test]
+    files |= datasets.at_hand(MORE.values())
     return Released(
-        ragas={arm: read_ragas(files[name].path, asked) for arm, name in RAGAS.items()},
+        ragas={arm: read_ragas(files[name].path, asked) for arm, name in (RAGAS | MORE).items() if name in files},
         answers={arm: json.loads(files[name].path.read_text(encoding="utf-8")) for arm, name in ANSWERS.items()},
         means=read_bertscore(files[BERTSCORE].path),
         files=tuple(files.values()),
@@ -110,9 +115,9 @@ def contexts(data: Data, released: Released) -> list[Answer]:
     rows = []
     for arm, table in released.ragas.items():
         for question, precision, recall in zip(data.test, table.precision, table.recall, strict=True):
-            ids = data.released[arm][question.id]
+            ids = data.released.get(arm, {}).get(question.id, ())  # contexts of `MORE` are not read
             strata = {}
-            if shares := there[question.id]:
+            if ids and (shares := there[question.id]):
                 most = max(shares[id] for id in ids)
                 strata["holds"] = "the whole answer" if most >= WHOLE else "a part" if most else "nothing"
             row = Answer(
@@ -158,9 +163,10 @@ def report(run: Run, outcomes: Outcomes, data: Data, released: Released) -> None
             note = "The authors' mean; no value per question is released."
             run.rescored(number.id, value, n=tests, source=BERTSCORE, note=note)
         else:
-            arm = "hypothetical_12" if (table, place[0]) == ("table5", "hypothetical") else place[0]
-            score = outcomes.score(place[1].removesuffix("_reranker"), arm)
-            run.rescored(number.id, score, n=tests, source=RAGAS[arm])
+            measure, _, way = place[1].partition("_")
+            arm = place[0] + ("_12" if table == "table5" and place[0] != "qa_rag" else "_agent" * (way == "agent"))
+            if arm in released.ragas:
+                run.rescored(number.id, outcomes.score(measure, arm), n=tests, source=number.rescore_from[0])
 
 
 def own_kept(data: Data, printed: Published) -> pd.DataFrame:

@@ -1,7 +1,6 @@
 """Two-track retrieval over guidance (QA-RAG, sections 2.3 to 2.4): the arms, and what their six passages hold.
 
-An arm asks with one or more texts (the question, a hypothetical answer, ...), takes so many passages for each, and
-keeps the best six by a reranker.
+An arm takes so many passages for each of its texts (the question, ...), and keeps the best six by a reranker.
 """
 
 from collections.abc import Callable, Mapping, Sequence

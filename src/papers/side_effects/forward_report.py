@@ -103,8 +103,7 @@ def _difference(of_arm: Outcomes, first: str, second: str, number: Number) -> tu
     """The accuracy of one model minus that of another, in points, and what UNKNOWN as a wrong answer makes of it."""
     rows = of_arm.frame
     # one arm by two models: each model is an arm of its own here
-    by_model = Outcomes(rows.assign(arm=rows.model), draws=of_arm.draws)
-    found = by_model.against([(first, second)], "accuracy")[0].test
+    found = Outcomes(rows.assign(arm=rows.model), draws=of_arm.draws).against([(first, second)], "accuracy")[0].test
     strict = (rows.predicted == rows.gold).groupby(rows.model).mean()
     wrong = number.show(100 * (strict[first] - strict[second]), 1)
     note = f"UNKNOWN counts as NO, as in Tables 1 and 2; where it counts as wrong, the difference is {wrong}."

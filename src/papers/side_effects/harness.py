@@ -16,39 +16,20 @@ from papers.side_effects import corpus, forward
 from publish.parameters import declared, parameters
 
 NOTEBOOK: Final = "01_side_effects_forward"
+FIXED: Final = Path(__file__).with_suffix(".yml")
 TASK: Final = "side_effects_forward_closed_book"
 
 
 def task(data: Path, values: dict[str, Any]) -> dict[str, Any]:
     """The task's description, of questions as JSON lines, with the notebook's parameters."""
-    return {
-        "task": TASK,
-        "dataset_path": "json",
+    # an answer that cannot be read counts as NO, as in the paper
+    first = {"function": "regex", "regex_pattern": f"(?i){forward.LABEL.pattern}", "fallback": "NO"}
+    asked = {"until": list(values["answer_stop"]), "max_gen_toks": values["answer_tokens"]}
+    sampled = {"do_sample": values["temperature"] > 0} | {name: values[name] for name in ("temperature", "top_p")}
+    return yaml.safe_load(FIXED.read_text(encoding="utf-8")) | {
         "dataset_kwargs": {"data_files": {"test": str(data)}},
-        "test_split": "test",
-        "output_type": "generate_until",
-        "doc_to_text": "{{prompt}}",
-        "doc_to_target": "{{gold}}",
-        "generation_kwargs": {
-            "until": list(values["answer_stop"]),
-            "max_gen_toks": values["answer_tokens"],
-            "do_sample": values["temperature"] > 0,
-            "temperature": values["temperature"],
-            "top_p": values["top_p"],
-        },
-        "filter_list": [
-            {
-                "name": "label",
-                # an answer that cannot be read counts as NO, as in the paper
-                "filter": [
-                    {"function": "regex", "regex_pattern": f"(?i){forward.LABEL.pattern}", "fallback": "NO"},
-                    {"function": "uppercase"},
-                    {"function": "take_first"},
-                ],
-            }
-        ],
-        "metric_list": [{"metric": "exact_match", "aggregation": "mean", "higher_is_better": True}],
-        "metadata": {"version": 1.0},
+        "generation_kwargs": asked | sampled,
+        "filter_list": [{"name": "label", "filter": [first, {"function": "uppercase"}, {"function": "take_first"}]}],
     }
 
 

@@ -286,8 +286,7 @@ CHOOSING = "Which form has the question? Answer with its name only.\n\n"
 
 def choosing_prompt(question: str) -> list[dict[str, str]]:
     """The forms and what each asks for, then the question."""
-    forms = "\n".join(f"{form.name}: {form.meaning}" for form in FORMS)
-    return chat(CHOOSING + forms, question)
+    return chat(CHOOSING + "\n".join(f"{form.name}: {form.meaning}" for form in FORMS), question)
 
 
 def chosen_query(llm: LLM, graph: Graph, vocabulary: Vocabulary) -> Arm:
