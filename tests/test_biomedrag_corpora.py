@@ -67,7 +67,7 @@ def test_released_training_reports_leave_the_test_whole_and_share_no_text_with_i
     path.write_text("".join(json.dumps(row) + "\n" for row in more), encoding="utf-8")
     test = corpora.locate_all(["biomedrag/MTSamples/test.json"], "sample")
     train = datasets.Located(corpora.TRAINING, path, sample=False, sha256="", source="")
-    monkeypatch.setattr(corpora, "locate_all", lambda *_: test)
+    monkeypatch.setattr(corpora, "locate_all", lambda *_: dict(test))
     monkeypatch.setattr(corpora, "at_hand", lambda _: {corpora.TRAINING: train})
     both = load("MTSamples", training=True)
     assert len(both.train) == 41

@@ -206,7 +206,7 @@ def test_a_precision_without_any_prediction_is_explained_and_not_a_number(run: r
     assert {value.value for value in run._values.values()} == {0.0}  # recall and F1 are defined
 
 
-def ablated(run: record.Run, counts: list[int], model: str = "LLaMA2 13B") -> list[Answer]:
+def ablated(run: record.Run, counts: list[int], model: str = "fine-tuned LLaMA2 or GPT-4") -> list[Answer]:
     right = {"biomedrag": 55, "cosine": 52, "plain": 5, "m3": 54, "m4": 54}
     right |= {ablation.knn(n): min(50, 3 * n) for n in counts}
     return [row for name in ablation.PLACES for row in toy(run, name, right, model=model)]
@@ -248,6 +248,8 @@ def test_the_ablation_leaves_no_printed_number_and_no_claim_untold(run: record.R
 def test_the_ablation_is_not_decided_by_a_stand_in(run: record.Run):
     parts = ("scorer_beats_cosine", "diversity_helps", "longest_chunks_best", "one_chunk_beats_many")
     assert set(verdict(run, ablated(run, [0, 1, 5], "a small model"), *parts).values()) == {"not run"}
+    prompted = ablated(run, [0, 1, 5], "Llama-2-13b-chat")
+    assert set(verdict(run, prompted, *parts).values()) == {"not run"}, "the paper fine-tunes it for each variant"
 
 
 def test_many_sentences_are_compared_with_one(run: record.Run):

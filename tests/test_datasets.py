@@ -839,7 +839,7 @@ def test_an_unknown_name_is_answered_with_the_nearest(place: Place) -> None:
         ("- a list", "must be YAML"),
         ("", "must be YAML"),
         ({"files": {"x.csv": None}}, "x.csv"),
-        ({"files": {"x.csv": {"what": "too little"}}}, r"x\.csv(.|\n)*sha256"),
+        ({"files": {"x.csv": {"what": "too little"}}}, r"x\.csv(.|\n)*licence"),
     ],
 )
 def test_a_bad_registry_is_explained(place: Place, content: object, message: str) -> None:
@@ -916,7 +916,7 @@ def test_the_registry_agrees_with_the_mirror_s_manifest() -> None:
     checked = 0
     for entry in registry().values():
         row = manifest.get(entry.mirror)
-        if row is not None:
+        if row is not None and entry.sha256:
             assert (entry.bytes, entry.sha256) == (int(row["bytes"]), row["sha256"]), entry.name
             assert entry.all_sources[0].carried()[0] == row["upstream_url"]
             checked += 1

@@ -103,7 +103,7 @@ def fetch(name: str) -> Path:
         if not _verified(entry):  # no other process fetched it while this one waited
             if target.exists():
                 try:
-                    download.verify(target, entry.digest, entry.bytes or None)
+                    download.verify(target, entry.digest, entry.size)
                 except HashMismatch as error:
                     log.warning("%s: %s. It is fetched anew.", name, error)
             _fetch(entry, target)
@@ -117,11 +117,10 @@ def _fetch(entry: Entry, target: Path) -> None:
     for source, pieces in _ways(entry):
         # notebooks show warnings alone, and whoever waits for a large file should know
         level = logging.WARNING if entry.bytes > download.LARGE else logging.INFO
-        log.log(
-            level, "Fetching %s (%s) from %s", entry.name, human(entry.bytes) if entry.bytes else "size unknown", source
-        )
+        size = human(entry.bytes) if entry.sha256 else "size unknown"
+        log.log(level, "Fetching %s (%s) from %s", entry.name, size, source)
         try:
-            download.bring(pieces, entry.bytes or None, entry.digest, part)
+            download.bring(pieces, entry.size, entry.digest, part)
             with part.open("rb+") as file:
                 os.fsync(file.fileno())
             part.replace(target)
@@ -216,14 +215,8 @@ def _table(entries: list[Entry]) -> Table:
             there = "[red]wrong content[/red]"
         else:
             there = "sample only" if entry.sample else "no"
-        table.add_row(
-            entry.name,
-            entry.what,
-            f"{entry.bytes:,}" if entry.bytes else "?",
-            there,
-            entry.licence,
-            "\n".join(entry.readers),
-        )
+        size = f"{entry.bytes:,}" if entry.sha256 else "?"
+        table.add_row(entry.name, entry.what, size, there, entry.licence, "\n".join(entry.readers))
     table.caption = f"{human(here)} of {human(sum(entry.bytes for entry in entries))} are here"
     return table
 

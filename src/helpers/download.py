@@ -121,7 +121,7 @@ def _transfer(url: str, size: int | None, until: float, part: Path) -> bool:
 
 def bring(pieces: Sequence[Piece], size: int | None, sha256: str, part: Path) -> None:
     """Join pieces in `part`, going on where an earlier call ended, and verify it; or a SourceError or HashMismatch."""
-    most = size or CARRIER
+    most = CARRIER if size is None else size
     if len(pieces) == 1 and isinstance(pieces[0].carrier, str) and not pieces[0].member:
         note_of(part).unlink(missing_ok=True)
         download(pieces[0].carrier, size, sha256, part)

@@ -71,7 +71,7 @@ class Entry(_Strict):
     name: Within
     what: str
     kind: Literal["data", "model"]
-    bytes: int = Field(0, ge=0, description="0: not known")
+    bytes: int = Field(0, ge=0, description="unknown of a `blob`")
     sha256: str = Field("", pattern="^([0-9a-f]{64})?$")
     blob: str = Field("", pattern="^([0-9a-f]{40})?$", description="git's digest, of a file that nobody had a copy of")
     licence: str
@@ -96,6 +96,11 @@ class Entry(_Strict):
     def digest(self) -> str:
         """What the content is known by: its SHA-256, or git's digest."""
         return self.sha256 or self.blob
+
+    @property
+    def size(self) -> int | None:
+        """Bytes, if known."""
+        return self.bytes if self.sha256 else None
 
     @property
     def redistributable(self) -> bool:

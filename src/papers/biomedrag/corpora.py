@@ -188,9 +188,10 @@ def stratified(examples: Sequence[Example], n: int, seed: int) -> list[Example]:
     draw = random.Random(seed)  # noqa: S311  # no secret is drawn
     mixed = sorted(range(len(examples)), key=lambda _: draw.random())
     by_label = sorted(mixed, key=lambda i: examples[i].label)
+    n = min(n, len(examples))
     # evenly spaced places in the rows by label give each label its share
     offset = draw.random()
-    chosen = {by_label[int((i + offset) * len(examples) / min(n, len(examples)))] for i in range(n)}
+    chosen = {by_label[int((i + offset) * len(examples) / n)] for i in range(n)}
     return [examples[i] for i in sorted(chosen)]
 
 
