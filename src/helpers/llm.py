@@ -31,7 +31,7 @@ from helpers.settings import settings
 
 T = TypeVar("T")
 CHECKED = 10  # stored requests of each step, or half of fewer, that `ANSWERS=check` asks again
-CHECKED_BY = {"llamacpp": 1}  # and the cheapest of those: it reads prompts at a third of vLLM's rate, or less
+SLOW = ("llamacpp",)  # asked the cheapest of these, if half of the tokens suffice: it reads at a third of vLLM's rate
 CHECKED_TOKENS = 1_000  # of a step's sample, a generated token counted as ten: it takes as long as ten of a prompt
 FEW = 0.1  # of a step's replies may be missing where the reference's are shown; another processor retrieves other texts
 CLOSE = 0.05
@@ -308,14 +308,14 @@ class LLM:
 
         What the embedded engine was asked again before, on this machine, is not asked once more.
         """
-        most, sample = CHECKED_BY.get(self.endpoint.engine, CHECKED), []
+        slow, sample = self.endpoint.engine in SLOW, list[str]()
         cost = {key: of.prompt_tokens + 10 * of.generated_tokens for key, (_, of, _) in self._stored.items()}
         for step, n in Counter(self.usage.keys.values()).items():
             # the first of digests are a random sample, the same in each run
             mine = [key for key in sorted(self._stored) if self._stored[key][0] == step][:CHECKED]
-            mine.sort(key=lambda key: cost[key] * (most < CHECKED))
-            fit = sum(so_far <= CHECKED_TOKENS for so_far in accumulate(map(cost.__getitem__, mine)))
-            sample += mine[: max(1, min(most, n // 2, fit))]
+            mine.sort(key=lambda key: cost[key] * slow)
+            fit = sum(so_far <= CHECKED_TOKENS / (1 + slow) for so_far in accumulate(map(cost.__getitem__, mine)))
+            sample += mine[: min(1, fit) if slow else max(1, min(n // 2, fit))]
         if self._store and self._embedded:
             self._same |= self._store.checks(sample, self._embedded)
         try:
