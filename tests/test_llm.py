@@ -460,7 +460,7 @@ def test_an_engine_with_the_same_file_takes_the_references_replies_of_a_whole_st
         here = LLM(own, folder=tmp_path)
         assert {reply.text for reply in here.chat_many(prompts, max_tokens=5, label="known")} == {"YES"}
         here.ask_again()
-        assert (here.usage.checked, here.usage.same) == ({"known": 2}, 0)
+        assert (here.usage.checked, here.usage.same) == ({"known": 1}, 0), "it is slow, so it is asked one"
         assert "the reference's replies" in " ".join(here.answerer)
         one_more = [*prompts, ask("another")]
         assert {reply.text for reply in here.chat_many(one_more, max_tokens=5, label="new")} == {"NO"}, "never mixed"
@@ -555,7 +555,19 @@ def test_a_sample_of_long_replies_is_smaller(tmp_path, answers):
         model = client(url, tmp_path)
         model.chat_many(prompts, max_tokens=5, label="long")
         model.ask_again()
+        slow = LLM(dataclasses.replace(model.endpoint, engine="llamacpp"), folder=tmp_path)
+        slow.chat_many(prompts, max_tokens=5, label="long")
+        slow.chat_many([ask("another")], max_tokens=5, label="new")
+        slow.ask_again()
     assert model.usage.checked == {"long": 2}
+    assert slow.usage.checked == {"long": 1}, "the shortest alone"
+    with server(200, completion("YES", generated=60)) as url:
+        slow = LLM(dataclasses.replace(model.endpoint, base_url=url, engine="llamacpp"), folder=tmp_path)
+        slow.chat_many(prompts, max_tokens=6, label="longer")
+        again = LLM(slow.endpoint, folder=tmp_path)
+        again.chat_many(prompts, max_tokens=6, label="longer")
+        again.ask_again()
+    assert not again.usage.checked, "none is short"
 
 
 def test_without_a_server_stored_replies_are_used_unchecked(tmp_path, answers):
