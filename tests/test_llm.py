@@ -683,6 +683,8 @@ def test_memory_that_one_step_freed_is_used_by_the_next(model):
 
 @pytest.mark.engine
 def test_requests_apart_pay_for_their_own_prompt(model):
+    if model.endpoint.engine != "vllm":
+        pytest.skip("only vLLM is told to keep prompts apart")
     ratios = []
     for i in range(3):
         prompt = [ask(f"{i} {time.time()} " + "Some words to fill the prompt with. " * 200)]

@@ -357,7 +357,8 @@ def test_answers_arrive_though_the_llm_server_dies_meanwhile(small_llm):
     model = LLM(small_llm, folder=None)
     prompts = [[{"role": "user", "content": f"Write a story about the number {i}."}] for i in range(60)]
     server = supervisor.pids(folder)["server"]
-    assert len(supervisor.session(server)) > 1, "vLLM's engine is a process beside its server"
+    if small_llm.engine == "vllm":
+        assert len(supervisor.session(server)) > 1, "its engine is a process beside its server"
     killer = threading.Timer(1.0, lambda: os.kill(server.pid, signal.SIGKILL))
     killer.start()
     replies = model.chat_many(prompts, max_tokens=24)
