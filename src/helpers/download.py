@@ -71,19 +71,18 @@ def digest(path: Path, like: str = "") -> str:
         return hashlib.file_digest(file, of_git if len(like) == 40 else "sha256").hexdigest()
 
 
-def download(url: str, size: int | None, sha256: str | None, part: Path) -> None:
+def download(url: str, size: int | None, known: str | None, part: Path) -> None:
     """Bring what `url` serves to `part` and verify it, continuing what lies there if a digest says what it must be."""
-    if sha256 is None:
+    if known is None:
         part.unlink(missing_ok=True)
     until = time.monotonic() + GRACE + (CARRIER if size is None else size) / SLOWEST
     transfer = partial(_transfer, url, size, until, part)
-    if (
-        _ask(url, transfer) and sha256 and digest(part, sha256) != sha256
-    ):  # perhaps of another file: once more from the start
+    resumed = _ask(url, transfer)
+    if resumed and known and digest(part, known) != known:  # perhaps of another file: once more from the start
         part.unlink()
         _ask(url, transfer)
-    if sha256:
-        verify(part, sha256, size)
+    if known:
+        verify(part, known, size)
 
 
 def _transfer(url: str, size: int | None, until: float, part: Path) -> bool:
@@ -119,12 +118,12 @@ def _transfer(url: str, size: int | None, until: float, part: Path) -> bool:
     return resumed
 
 
-def bring(pieces: Sequence[Piece], size: int | None, sha256: str, part: Path) -> None:
+def bring(pieces: Sequence[Piece], size: int | None, known: str, part: Path) -> None:
     """Join pieces in `part`, going on where an earlier call ended, and verify it; or a SourceError or HashMismatch."""
     most = CARRIER if size is None else size
     if len(pieces) == 1 and isinstance(pieces[0].carrier, str) and not pieces[0].member:
         note_of(part).unlink(missing_ok=True)
-        download(pieces[0].carrier, size, sha256, part)
+        download(pieces[0].carrier, size, known, part)
         return
     source = public(str(list(pieces)))
     done = read_json(note_of(part)) if part.exists() else {}
@@ -139,7 +138,7 @@ def bring(pieces: Sequence[Piece], size: int | None, sha256: str, part: Path) ->
             if out.tell() > most:
                 break
             write_json(note_of(part), {"from": source, "joined": number, "size": out.tell()})
-    verify(part, sha256, size)
+    verify(part, known, size)
 
 
 def _append(piece: Piece, out: IO[bytes], most: int, part: Path) -> None:
@@ -235,15 +234,15 @@ def _ask(url: str, request: Callable[[], T]) -> T:
         raise SourceError(f"{str(error) or type(error).__name__} (asked {ATTEMPTS} times)") from error
 
 
-def verify(path: Path, sha256: str, size: int | None) -> None:
-    """Unless a file has `sha256`, set it aside as `<file>.bad-<8 digits of its own>` and raise HashMismatch."""
-    if (found := digest(path, sha256)) != sha256:
+def verify(path: Path, known: str, size: int | None) -> None:
+    """Unless a file has the `known` digest, set it aside as `<file>.bad-<8 of its own>` and raise HashMismatch."""
+    if (found := digest(path, known)) != known:
         needed, has = "" if size is None else f"{size:,} bytes with ", path.stat().st_size
         name = path.name.removesuffix(".part").removesuffix(".carrier")
         bad = path.replace(path.with_name(f"{name}.bad-{found[:8]}"))
         note_of(path).unlink(missing_ok=True)
-        kind = "SHA-256" if len(sha256) == len(found) == 64 else "git's digest"
-        raise HashMismatch(f"needed {needed}{kind} {sha256}, found {has:,} bytes with {found}, set aside as {bad}")
+        kind = "SHA-256" if len(known) == 64 else "git's digest"
+        raise HashMismatch(f"needed {needed}{kind} {known}, found {has:,} bytes with {found}, set aside as {bad}")
 
 
 def need_space(path: Path, needed: int) -> None:

@@ -100,7 +100,7 @@ class RunPages:
         rows = [
             {
                 "File": escape(entry.name) + fine_print(entry.what) + Markup("<br>") + digits(entry.digest),
-                "Bytes": entry.bytes,
+                "Bytes": entry.size or "?",
                 "Had from": read[entry.name].source if entry.name in read else "not read yet",
             }
             for entry in registry().values()

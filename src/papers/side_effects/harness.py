@@ -27,6 +27,7 @@ def task(data: Path, values: dict[str, Any]) -> dict[str, Any]:
     asked = {"until": list(values["answer_stop"]), "max_gen_toks": values["answer_tokens"]}
     sampled = {"do_sample": values["temperature"] > 0} | {name: values[name] for name in ("temperature", "top_p")}
     return yaml.safe_load(FIXED.read_text(encoding="utf-8")) | {
+        "task": TASK,
         "dataset_kwargs": {"data_files": {"test": str(data)}},
         "generation_kwargs": asked | sampled,
         "filter_list": [{"name": "label", "filter": [first, {"function": "uppercase"}, {"function": "take_first"}]}],
