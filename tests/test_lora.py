@@ -137,7 +137,8 @@ def test_an_adapter_holds_on_every_processor_whatever_rounding_chose_for_its_pai
 
 @pytest.mark.engine
 @pytest.mark.slow
-def test_what_was_trained_is_answered_and_kept(tmp_path, monkeypatch, caplog):
+@VLLM
+def test_what_was_trained_is_answered_and_kept(engine, tmp_path, monkeypatch, caplog):
     monkeypatch.setattr(lora, "ADAPTERS", tmp_path)
     pairs = [(QUESTION, ANSWER)] * 2
     recipe = {"steps": 8, "batch": 2, "rate": 1e-2, "evaluations": 2, "max_tokens": 64}

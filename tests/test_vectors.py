@@ -89,6 +89,23 @@ def test_an_exact_search_agrees_with_brute_force(n: int, d: int, k: int, seed: i
     assert all(len(set(row)) == len(row) for row in ids.tolist())
 
 
+@examples(deadline=None)
+@given(st.integers(2, 12), st.integers(1, 40), st.integers(1, 60), st.integers(0, 10_000))
+def test_equal_texts_come_in_the_order_of_their_ids_whatever_the_processor_rounds(
+    n: int, copies: int, k: int, seed: int
+):
+    rng = np.random.default_rng(seed)
+    vectors = np.tile(random_unit(n, 16, seed), (copies, 1))
+    rounded = vectors + rng.uniform(-1e-7, 1e-7, vectors.shape).astype(np.float32)
+    queries = random_unit(3, 16, seed + 1)
+    _, found = Index.build(vectors).search(queries, k)
+    _, elsewhere = Index.build(rounded).search(queries, k)
+    assert (found == elsewhere).all()
+    assert found[:, 0].max() < n  # the first of the copies
+    _, within = Index.build(rounded).search(queries, k, within=np.arange(n * copies)[::-1])
+    assert (found == within).all()
+
+
 @pytest.mark.parametrize("kind", ["flat", "ivf"])
 def test_every_kind_finds_a_vector_by_itself_and_survives_saving(kind: indexes.Kind, tmp_path: Path) -> None:
     stored = random_unit(500, 16)

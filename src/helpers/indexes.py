@@ -18,6 +18,9 @@ CODES = 256  # centres that a byte of a product-quantised vector chooses among
 POINTS = 64
 """Vectors a cluster that k-means is trained on, at most: FAISS's 256 add minutes at a million and little recall."""
 PROBED = 32  # clusters that a search looks into
+ROUNDING = 2e-6
+"""Scores of equal texts differ by less: in float32 the last digits depend on the processor and on the batch."""
+TIED = 200  # further vectors that a search looks at, for as many may tie with the k-th
 
 
 class CorruptIndex(PublicError, ValueError):
@@ -58,7 +61,7 @@ class Index:
         return cls(index, kind)
 
     def search(self, queries: Floats, k: int, within: Integers | None = None) -> tuple[Floats, Integers]:
-        """Scores and ids of the `k` nearest vectors of each query (m, d), best first.
+        """Scores and ids of the `k` nearest vectors of each query (m, d), best first; equally near ones by their ids.
 
         `within` are distinct ids to search among, for a filter that goes before the search. Both results have the shape
         (m, min(k, size or ids given)); an approximate index that finds fewer fills up with the id -1.
@@ -70,19 +73,21 @@ class Index:
             found = f"The queries have {queries.shape[1]} numbers each and the index {self.dimension}"
             raise ValueError(f"{found}: encode both with the same encoder.")
         faiss.omp_set_num_threads(threads())
-        if within is None:
-            scores, ids = self._index.search(queries, min(k, self.size))
-            return scores, ids
-        k = min(k, len(within))
-        if not k:  # FAISS takes no search for nothing
-            return np.empty((len(queries), 0), np.float32), np.empty((len(queries), 0), np.int64)
-        ids_of, engine = np.ascontiguousarray(within, dtype=np.int64), cast(Any, faiss)
-        if self.kind == "flat":  # looks at these ids alone
-            parameters = engine.SearchParameters(sel=engine.IDSelectorArray(ids_of))
-        else:
-            parameters = engine.SearchParametersIVF(sel=engine.IDSelectorBatch(ids_of), nprobe=PROBED)
-        scores, ids = cast(Any, self._index).search(queries, k, params=parameters)
-        return scores, ids
+        engine, parameters = cast(Any, faiss), None
+        if within is not None:
+            if not len(within):  # FAISS takes no search for nothing
+                return np.empty((len(queries), 0), np.float32), np.empty((len(queries), 0), np.int64)
+            ids_of = np.ascontiguousarray(within, dtype=np.int64)
+            if self.kind == "flat":  # looks at these ids alone
+                parameters = engine.SearchParameters(sel=engine.IDSelectorArray(ids_of))
+            else:
+                parameters = engine.SearchParametersIVF(sel=engine.IDSelectorBatch(ids_of), nprobe=PROBED)
+        many = min(k + TIED, self.size if within is None else len(within))
+        scores, ids = cast(Any, self._index).search(queries, many, params=parameters)
+        # neighbours whose order rounding may have made are ordered by their ids
+        groups = np.cumsum(np.diff(scores, axis=1, prepend=scores[:, :1]) < -ROUNDING, axis=1)
+        best = np.lexsort((ids, groups), axis=1)[:, :k]
+        return np.take_along_axis(scores, best, axis=1), np.take_along_axis(ids, best, axis=1)
 
     def save(self, folder: Path, built_from: str) -> None:
         """Write the index to `folder`, in place of what is there; `built_from` is a digest that `load` compares."""

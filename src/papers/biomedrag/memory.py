@@ -117,7 +117,7 @@ class Memory:
         for of_one in cut:
             part = slice(start, start + len(of_one))
             start += len(of_one)
-            best = np.argsort(-scores[part, 0], kind="stable")
+            best = np.argsort(-scores[part, 0].round(5), kind="stable")  # rounding must not order chunks that are keys
             found.append([self.shots[row] for row in dict.fromkeys(rows[part, 0][best].tolist())])
         return found
 
