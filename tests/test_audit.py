@@ -85,7 +85,7 @@ PLANTED = {LABELS: eyes, CUT: cut, LEAK: leak, FLOOR: floored, TWICE: twice, CLU
 
 def test_a_label_that_can_be_copied_from_a_row_of_the_same_cluster_is_a_floor() -> None:
     pairs = [row(i, right=i % 3 > 0, unit=f"u{i}.{k}", question=f"Is it word{i}?") for i in range(80) for k in "ab"]
-    told = audit.audit(Outcomes(pairs, draws=500)).set_index("check").figures[FLOOR]
+    told = audit.audit(Outcomes(pairs, draws=500)).set_index("check").numbers[FLOOR]
     assert "the label of the same question in another row 100.0 %" in told
 
 

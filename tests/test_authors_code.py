@@ -8,7 +8,8 @@ import pytest
 
 from helpers import authors_code
 from helpers.authors_code import Code, NotInCode
-from papers.side_effects.authors import cut, read_label
+from papers.side_effects.authors import LABEL, cut
+from papers.side_effects.forward import parse_label
 
 SOURCE = '''
 EXAMPLE = """
@@ -78,7 +79,7 @@ def test_without_the_files_there_is_a_reason_and_no_code(monkeypatch: pytest.Mon
     [("YES", True), ("FINAL ANSWER: [NO]", False), ("dry eyes", None), ("No, not dry eyes. Yes?", False), ("", None)],
 )
 def test_the_first_label_word_of_a_reply_counts(reply: str, label: bool | None) -> None:
-    assert read_label(reply) is label
+    assert parse_label(reply, LABEL) is label
 
 
 def test_a_long_prompt_is_cut_and_a_short_one_is_not() -> None:

@@ -113,10 +113,10 @@ def test_the_answer_calls_a_difference_one_only_if_it_is_significant_on_the_same
     assert "significantly raises" in told
     assert "; a method without a language model is significantly better" in told
     assert re.search(r"58\.3.% \(Encoder and logistic regression\)", told), "an arm that is filtered is no floor"
-    assert "Fine-tuned" not in told
+    assert "fine-tuned" not in told
     tuned = toy(run, "UMLS", {"lora": 30, "lora_rag": 42}, model="small")
     told = study.summary(run, Outcomes(rows + tuned, labels=study.LABELS, draws=500), ["UMLS"])
-    assert re.search(r"Fine-tuned, a small model reaches 50\.0.% and 70\.0.% without and with the document", told)
+    assert re.search(r"Without and with the document, a fine-tuned small model reaches 50\.0.% and 70\.0.%", told)
     rows = toy(run, "UMLS", {"zero_shot": 18, "biomedrag": 20, "encoded": 22})
     rows += toy(run, "ADInt", {"zero_shot": 5, "biomedrag": 20, "encoded": 60}, n=60)
     more = [row for row in toy(run, "ADInt", {"encoded": 0}, n=90) if int(row.unit.split(".")[1]) >= 60]
@@ -237,7 +237,7 @@ def test_the_ablation_leaves_no_printed_number_and_no_claim_untold(run: record.R
     }
     out = Outcomes(rows, labels=ablation.labels([0, 1, 5], [3, 4, 5]), draws=100)
     words = ablation.summary(out, [0, 1, 5])
-    assert "the best is n = 5 on GIT" in words
+    assert "best n tried for RA-KNN-n is n = 5 on GIT" in words
     assert len(re.findall(r"\.(?:\*\*)?(?:\s|$)", words)) == 3
     html = unescape(ablation.beside(run, out, [3, 4, 5], "F1").html)
     assert all(

@@ -189,8 +189,8 @@ def test_the_answer_of_the_page_counts_apart_what_the_chart_does_not_tell():
     out = Outcomes([replace(row, arm=arm) for arm in ca.ARMS for row in [*told, *absent]], draws=200)
     words = ca.summary(out, "Model")
     assert "50.0 %" in words
-    assert "of 14 questions about 14 patients" in words
-    assert "does not tell, the model says so in 100.0 %" in words
+    assert "On 14 questions about 14 patients" in words
+    assert "If the chart lacks the answer, the model says so in 100.0 %" in words
 
 
 def test_a_question_that_the_chart_does_not_answer_names_a_drug_that_it_does_not_name(charts):

@@ -213,7 +213,7 @@ def test_components_add_up_to_the_score_and_the_order_follows_it():
     texts = ["keppra 500 mg daily", "lamictal rash", "denies seizure", "keppra stopped for mood", "EEG normal"]
     chunks = [chunk(i, "P0001", "2020-01-01", t) for i, t in enumerate(texts)]
     encode = WordsEncoder()
-    store = retriever(chunks, cr.MeanPooled(chunks, encode, progress=False))
+    store = retriever(chunks, cr.MeanPooled(chunks, encode))
     found = store.retrieve("Why was levetiracetam stopped in patient P0001?")
     table = found.table()
     assert table.score.is_monotonic_decreasing
@@ -238,7 +238,7 @@ def test_normalised_scores_lie_within_0_and_1_and_what_was_not_found_has_0(score
 
 def test_the_papers_reranker_with_the_same_encoder_repeats_the_semantic_order():
     chunks = [chunk(i, "P0001", "2020-01-01", " ".join(f"w{(i * j) % 7}" for j in range(9))) for i in range(20)]
-    mean = cr.MeanPooled(chunks, WordsEncoder(), progress=False)
+    mean = cr.MeanPooled(chunks, WordsEncoder())
     store = retriever(chunks, mean)
     found = store.candidates(parse("w1 w2 w3", LEXICON))
     assert mean.score("w1 w2 w3", found.rows) == pytest.approx(found.semantic, abs=1e-5)
@@ -414,7 +414,7 @@ def test_the_papers_models_are_judged_by_their_gain_and_their_order_whatever_els
 def test_every_arm_ranks_and_one_without_its_reranker_is_left_out():
     texts = ["keppra 500 mg daily", "lamictal rash", "denies seizure", "keppra stopped for mood", "EEG normal"]
     chunks = [chunk(i, "P0001", "2020-01-01", t) for i, t in enumerate(texts)]
-    store = retriever(chunks, cr.MeanPooled(chunks, WordsEncoder(), progress=False))
+    store = retriever(chunks, cr.MeanPooled(chunks, WordsEncoder()))
     question = asked(1, "Why was levetiracetam stopped in patient P0001?", patient="P0001")
     ranking = rankings.Rankings(store, {"q1": {"P0001-3": 2}})
     arms = ranking.arms()
@@ -480,7 +480,7 @@ def test_a_patients_words_are_answered_by_all_passages_of_the_note_and_by_no_oth
 
 def test_notes_of_others_have_rows_of_their_own_and_a_sentence_in_the_summary(tmp_path):
     notes, openings = real_notes.read_conversations([conversations_file(tmp_path, 3)], 3)
-    store = cr.Retriever(passages.chunk_notes(notes, LEXICON), LEXICON, WordsEncoder(), progress=False)
+    store = cr.Retriever(passages.chunk_notes(notes, LEXICON), LEXICON, WordsEncoder())
     grades = {q.id: cq.relevant(q, cq.by_note(store.chunks)) for q in openings}
     found = rankings.Rankings(store, grades, task="conversations")
     run = record.start(notebook="t", paper="clinical_notes", profile="smoke", parameters={})
@@ -515,7 +515,7 @@ def test_neither_identifiers_nor_note_text_leave_for_record_audit_or_log(charts,
     chunks = passages.chunk_notes(notes, lexicon)
     assert not [s for s in secrets for c in chunks if s in c.text]
 
-    store = cr.Retriever(chunks, lexicon, WordsEncoder(), progress=False)
+    store = cr.Retriever(chunks, lexicon, WordsEncoder())
     questions = cq.write_questions(charts, cq.antiseizure_names(), 4, 1)
     grades = {q.id: cq.relevant(q, cq.by_note(chunks)) for q in questions}
     run = record.start(notebook="privacy", paper="clinical_notes", profile="smoke", parameters={})

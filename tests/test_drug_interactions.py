@@ -19,7 +19,7 @@ from helpers.completions import Reply
 from helpers.graph import Graph
 from helpers.llm import LLM
 from helpers.results import published, record, rules
-from helpers.results.answers import Answer
+from helpers.results.answers import Answer, PlainUnit
 from helpers.results.outcomes import Outcomes
 from helpers.results.record import Run
 from helpers.services import GraphEndpoint
@@ -144,10 +144,10 @@ def test_chunks_keep_every_sentence_in_order_and_their_size(parts: list[tuple[di
     for chunk in chunks:
         assert chunk.sentences
         assert len({s.corpus for s in chunk.sentences}) == 1
-        assert len(chunk.sentences) == 1 or sum(di.tokens(s.text) for s in chunk.sentences) <= size
+        assert len(chunk.sentences) == 1 or sum(len(di.TOKEN.findall(s.text)) for s in chunk.sentences) <= size
     for one, following in itertools.pairwise(chunks):
         first = following.sentences[0]
-        full = sum(di.tokens(s.text) for s in one.sentences) + di.tokens(first.text) > size
+        full = sum(len(di.TOKEN.findall(s.text)) for s in one.sentences) + len(di.TOKEN.findall(first.text)) > size
         assert full or first.corpus != one.sentences[0].corpus
 
 
@@ -552,7 +552,7 @@ def test_the_gains_are_decided_on_the_printed_table(run: Run) -> None:
 @pytest.mark.parametrize(("seconds", "verdict"), [(0.002, "agrees"), (0.5, "differs"), (None, "undecided")])
 def test_the_graphs_speed_is_decided_by_its_interval(run: Run, seconds: float | None, verdict: str) -> None:
     spent = [seconds] * 20 if seconds else [0.002] * 18 + [0.5] * 2
-    units = [di.Unit(f"{i}", f"drug {i}", "", "", {"hops": "two hops"}) for i in range(20)]
+    units = [PlainUnit(f"{i}", f"drug {i}", "", "", {"hops": "two hops"}) for i in range(20)]
     timed = [Answer(task="queries", measures={"right": (1.0, 1.0), "latency": (s, 1.0)}) for s in spent]
     out = ingestion.outcomes(run, run.answer({"graph": lambda _: timed}, units), 200)
     rules.decide(run, out, "graph_answers_in_milliseconds", "one_query_for_two_hops")

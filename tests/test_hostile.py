@@ -249,7 +249,7 @@ DIRECT: dict[str, Callable[[str], str]] = {
         f"A model says {figures.inline(text)}, and **{figures.inline(text)}**."
     ),
     "publish.pieces.sortable": lambda text: pieces.sortable(1.0, text),
-    "publish.pieces.absent": lambda text: pieces.absent(text, text),
+    "publish.pieces.absent": pieces.absent,
     "publish.pieces.fine_print": pieces.fine_print,
     "publish.pieces.folded": lambda text: pieces.folded(text, text),
     "publish.pieces.digits": pieces.digits,
@@ -401,7 +401,14 @@ def book_of(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], 
 def written(made: pages.Pages) -> dict[str, str]:
     """What each function of the pages gives, and the beginning of the staged notebook, as HTML of the book."""
     one = "side_effects.table1.graphrag.accuracy"
-    asked = {"asked": [one], "printed": [one], "value": [one], "verdict": ["agrees"], "file": ["CITATION.cff"]}
+    asked = {
+        "asked": [one],
+        "printed": [one],
+        "value": [one],
+        "verdict": ["agrees"],
+        "reasons": ["not run"],
+        "file": ["CITATION.cff"],
+    }
     asked |= {name: ["side_effects.table1", "accuracy"] for name in ("picture",)}
     asked |= {"evidence": ["side_effects.claim.pairs_beat_lists", "rerun", "agrees"], "exhibit": [CHAPTER, "x"]}
     given = {name: str(function(*asked.get(name, []))) for name, function in made.functions().items()}

@@ -329,7 +329,7 @@ def test_the_answers_search_with_the_queries_of_the_retrieval_notebook(profile: 
 
 def test_an_arm_answers_from_the_passages_that_a_search_kept(sample: data.Data) -> None:
     questions = sample.test[:2]
-    index = Searcher(sample.corpus, vectors.encoder(), progress=False)
+    index = Searcher(sample.corpus, vectors.encoder())
     queries = retrieval.plain_queries(questions) | {"hyde": {q.id: retrieval.Query((q.answer,)) for q in questions}}
     six = retrieval.kept_ids(index, retrieval.ARMS["hyde"], queries, questions, retrieval.best_window(index))
 

@@ -135,7 +135,7 @@ def test_the_methods_are_told_with_what_they_kept_of_the_own_document(sample: da
     assert three[:3] == ["QA-RAG", "Only hypothetical answer", "HyDE"]
     assert [of[arm] for arm in three] == ["for the question alone", "no", "no", "yes", "yes"]
     kept = dict(zip(table["method"], table["kept"], strict=True))
-    assert kept["HyDE"] == "contexts not at hand"
+    assert kept["HyDE"] == "contexts missing"
     assert kept["QA-RAG"] == "none recognised"
 
 

@@ -38,7 +38,7 @@ def sample() -> data.Data:
 
 @pytest.fixture(scope="module")
 def searcher(sample: data.Data) -> Searcher:
-    return Searcher(sample.corpus, vectors.encoder(), progress=False)
+    return Searcher(sample.corpus, vectors.encoder())
 
 
 # ------------------------------------------------------------------------------------------------------------ folders
@@ -143,7 +143,7 @@ def test_what_lies_behind_the_encoders_end_is_found_by_its_window_and_its_words_
     hidden = FILLER * 30 + "Kangaroos at the aquarium are counted by two divers. " + FILLER * 10
     others = [f"Passage {i} on the aquarium. {FILLER * 20}" for i in range(6)]
     corpus = Corpus(tuple(Passage(f"p{i}", f"d{i}", text) for i, text in enumerate([*others, hidden])))
-    search = Searcher(corpus, vectors.encoder(), progress=False)
+    search = Searcher(corpus, vectors.encoder())
     assert search.cut == 7
     assert search.search([asked], 1, "windows") == [[6]]
     assert search.search([asked], 1, "words") == [[6]]
@@ -339,7 +339,7 @@ def judged(sample: data.Data, accepted: int) -> tuple[record.Run, str]:
         answered(Answer(predicted="YES" if truth == "YES" or i < accepted else "NO"), known, arm=arm)
         for i in range(12)
         for truth in ("YES", "NO")
-        for known in [judge.Known(sample.test[0], 0, truth, f"q{i}, {truth}", f"document {i}", "Why?")]
+        for known in [judge.Known(f"q{i}, {truth}", f"document {i}", "Why?", truth, question=sample.test[0], row=0)]
         for arm in judge.CHECKED_BY.values()
     ]
     refused = {m: judge.unfit(Outcomes(checked, draws=200), m, "a judge") for m in ("precision", "recall")}

@@ -222,7 +222,7 @@ def test_the_answer_tells_what_the_rows_hold(facts):
     assert "right set for 100.0 %" in told
     assert "m reaches 0.0 %" in told
     assert "contradicts its evidence in 100.0 %" in told
-    assert "effects that are not listed: in 0.0 %" in told
+    assert "unlisted effects: in 0.0 %" in told
 
 
 # ----------------------------------------------------------------------------------------------------- with the graph

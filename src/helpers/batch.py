@@ -108,8 +108,7 @@ def main(arguments: list[str] | None = None) -> int:
         for file, count in export().items():
             sys.stdout.write(f"{count:,} requests wait in {file.relative_to(ROOT)}\n")
     for path in getattr(options, "files", ()):
-        counts = take_in(path)
-        sys.stdout.write(f"{path}: {', '.join(f'{n:,} {what}' for what, n in counts.items())}\n")
+        sys.stdout.write(f"{path}: {', '.join(f'{n:,} {what}' for what, n in take_in(path).items())}\n")
     return 0
 
 

@@ -274,6 +274,24 @@ def write_json(path: Path, content: dict[str, Any]) -> None:
     whole.replace(path)
 
 
+def write_whole(path: Path, text: str, mode: int = 0o666) -> None:
+    """Write a text, and bring it to the disk; or leave what was there before."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    part = path.with_name(f".{path.name}.{os.getpid()}.part")
+    part.unlink(missing_ok=True)
+    try:
+        with os.fdopen(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode), "w", encoding="utf-8") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        part.replace(path)
+    except OSError as error:
+        error.add_note(f"{path} was not written; what was there before is untouched.")
+        raise
+    finally:
+        part.unlink(missing_ok=True)
+
+
 def human(count: int) -> str:
     """A number of bytes, such as 98.4MB."""
     return tqdm.format_sizeof(count, "B", 1000)

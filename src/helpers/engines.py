@@ -12,7 +12,7 @@ from typing import Any
 from filelock import FileLock
 
 from helpers import datasets, engine_install, registry
-from helpers.download import read_json
+from helpers.download import read_json, write_whole
 from helpers.engine_install import EMBEDDED_MODELS, EngineError, EngineName
 from helpers.settings import DATA, DERIVED, settings
 
@@ -231,13 +231,4 @@ def _hub_revision(model: str) -> str:
 
 def write_secret(path: Path, text: str) -> None:
     """Write a file that only its owner can read, from its first byte on; whole, or not at all."""
-    part = path.with_name(f".{path.name}.{os.getpid()}.part")
-    part.unlink(missing_ok=True)
-    try:
-        with os.fdopen(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as out:
-            out.write(text)
-            out.flush()
-            os.fsync(out.fileno())
-        part.replace(path)
-    finally:
-        part.unlink(missing_ok=True)
+    write_whole(path, text, 0o600)

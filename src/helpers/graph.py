@@ -20,8 +20,6 @@ from helpers.graph_guard import CypherRejected, MeteredLoop, Untrusted, check_pl
 from helpers.graph_load import Loader
 from helpers.services import GraphEndpoint
 
-__all__ = ["CypherRejected", "Graph", "GraphError", "Row", "Untrusted", "connect"]
-
 TYPES = {bool: "BOOLEAN", int: "INTEGER", float: "FLOAT", str: "STRING", list: "LIST", dict: "MAP"}
 """Python's types of a plain value, and Cypher's; any other is ANY."""
 

@@ -193,8 +193,7 @@ class Loader(Connection):
         for label, key, *_ in sorted(nodes):
             there = self.read(f"MATCH (n:{quoted(label)}) RETURN count(n) AS count, collect(n.{quoted(key)}) AS keys")
             lines = "\n".join(sorted(json.dumps(value) for value in there[0]["keys"]))
-            digest = hashlib.sha256(lines.encode()).hexdigest()
-            content["nodes"].append([label, key, there[0]["count"], digest])
+            content["nodes"].append([label, key, there[0]["count"], hashlib.sha256(lines.encode()).hexdigest()])
         for type, start, end, *_ in sorted(edges):
             pattern = f"(:{quoted(start)})-[n:{quoted(type)}]->(:{quoted(end)})"
             content["edges"].append([type, start, end, self.count(pattern)])

@@ -187,8 +187,7 @@ def _external_llm(base_url: str, model: str, api_key: str, adapters: Sequence[Ad
             if exact
             else "Set LLM_MODEL to one of them"
         )
-        have = ", ".join(cards) or "none"
-        raise ServiceError(f"{base_url} does not serve {model!r}. It has: {have}. {mend}.")
+        raise ServiceError(f"{base_url} does not serve {model!r}. It has: {', '.join(cards) or 'none'}. {mend}.")
     if missing := [adapter for adapter in adapters if adapter.name not in cards]:
         modules = " ".join(f"{adapter.name}={adapter.folder}" for adapter in missing)
         raise ServiceError(

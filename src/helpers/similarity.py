@@ -18,12 +18,11 @@ PAIRS_AT_ONCE = 256  # pairs whose token vectors are held in memory together: so
 @dataclass(frozen=True)
 class BertScores:
     """BERTScore of n answers: the mean over the answer's tokens of the best cosine with a token of the reference
-    (precision), the same the other way round (recall), their harmonic mean, and how many texts were cut."""
+    (precision), the same the other way round (recall), and their harmonic mean."""
 
     precision: NDArray[np.float64]
     recall: NDArray[np.float64]
     f1: NDArray[np.float64]
-    cut: int
 
 
 def bertscore_arms(
@@ -38,21 +37,18 @@ def bertscore_arms(
     if blank := [row for row, text in enumerate(references) if not text.strip()]:
         raise ValueError(f"An empty reference cannot be matched: row {blank[0]}. Drop such rows and count them.")
     matched: dict[str, list[tuple[float, float]]] = {arm: [] for arm in arms}
-    cut = dict.fromkeys(arms, 0)
     for start in range(0, len(references), PAIRS_AT_ONCE):
         rows = slice(start, start + PAIRS_AT_ONCE)
         wanted = encoder.token_vectors(references[rows], progress=False)
-        cut_references = encoder.truncated
         for arm, answers in arms.items():
             given = encoder.token_vectors(answers[rows], progress=False)
-            cut[arm] += encoder.truncated + cut_references
             matched[arm] += [match(a, b) for a, b in zip(given, wanted, strict=True)]
     # a mean cosine below 0 is possible, a harmonic mean of it is not
     scored = {
         arm: [(p, r, 2 * p * r / (p + r) if min(p, r) > 0 else 0.0) for p, r in of] for arm, of in matched.items()
     }
     columns = {arm: np.array(of, dtype=float).reshape(-1, 3) for arm, of in scored.items()}
-    return {arm: BertScores(of[:, 0], of[:, 1], of[:, 2], cut[arm]) for arm, of in columns.items()}
+    return {arm: BertScores(of[:, 0], of[:, 1], of[:, 2]) for arm, of in columns.items()}
 
 
 def match(answer: Floats, reference: Floats) -> tuple[float, float]:

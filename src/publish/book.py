@@ -152,7 +152,7 @@ def _notebooks(chapter: Chapter) -> Iterator[tuple[str, str]]:
         path, record = chapter.beside
         mark = "SAMPLE run" if record.sample else "smoke run"
         text = (
-            "Made from the small sample that comes with the project: it shows that everything works, and says nothing "
+            "Computed on the small bundled sample: it shows that the software works and is no evidence "
             f"about the paper. The chapter itself is [here]({chapter.name}.ipynb)"
         )
         banner = f":::{{admonition}} {mark}\n:class: warning\n{text}. {inline(run_line(record))}.\n:::"

@@ -165,7 +165,7 @@ class Advice:
         """On how many tasks the simple method is better."""
         verdicts = [one.better for one, *_ in self._pairs]
         if not verdicts:
-            return "No run that is shown compares a method without a language model with one that asks one."
+            return "No run shown compares methods with and without a language model."
         of = {word: figures.in_words(verdicts.count(word)) for word in COLOURS}
         return (
             f"**The simple method is better on {of['simple']} of {figures.in_words(len(verdicts))} tasks.** The method "

@@ -9,7 +9,7 @@ import pandas as pd
 from helpers.results import figures
 from helpers.results.markup import Markup, escape
 from helpers.results.published import Kind, papers as declared_papers, published
-from helpers.results.records import TESTED, UNTESTED
+from helpers.results.records import CLOSED, TESTED, UNTESTED
 from helpers.results.requests import RELEASED, Store, working
 from helpers.results.rules import tested, verdict
 from publish import methods, pieces, viewer
@@ -83,7 +83,7 @@ class Pages(RunPages):
             return "No run has answers to audit."
         verdicts = table([of for of, _ in every], "Seven checks of each chapter's answers (empty: not applicable)", "")
         found = [row for _, rows in every for row in rows]
-        shown = table(found, "What was found, with figures of two groups at most", "") if found else ""
+        shown = table(found, "Findings, with numbers for at most two groups", "") if found else ""
         return "\n\n".join(part for part in (verdicts, shown) if part)
 
     @cached_property
@@ -107,11 +107,6 @@ class Pages(RunPages):
     def asked(self, id: str) -> str:
         """How many questions a printed number was measured on."""
         return figures.number(pieces.number_of(id).n, "count")
-
-    def printed(self, id: str) -> str:
-        """A number as printed."""
-        number = pieces.number_of(id)
-        return sortable(number.value, spaced(number.printed))
 
     def _select(self, prefix: str, column: str) -> list[tuple[str, str, Measured, Measured]]:
         """Arms, as a reader sees them, with the id of their number and what was rescored and rerun."""
@@ -148,9 +143,10 @@ class Pages(RunPages):
         return pieces.for_screens(partial(self.drawn, prefix, column))
 
     @staticmethod
-    def reasons() -> str:
-        """Why claims are not tested: each reason code with its meaning."""
-        return "; ".join(f"*{code}*: {text[0].lower()}{text[1:-1]}" for code, text in UNTESTED.items())
+    def reasons(verdict: str) -> str:
+        """Why claims are not tested, or cannot be: each reason code with its meaning."""
+        of = [code for code in UNTESTED if (code in CLOSED) == (verdict == "cannot be run")]
+        return "; ".join(f"*{code}*: {UNTESTED[code][0].lower()}{UNTESTED[code][1:-1]}" for code in of)
 
     def tally(self) -> str:
         """What became of the printed numbers, and how many claims and numbers were not tested; no count is zero."""
@@ -164,8 +160,8 @@ class Pages(RunPages):
         ends = {
             "{} lie within the stated tolerance": done.count("agrees"),
             "{} lie outside it": done.count("differs"),
-            "{} are too uncertain to tell": done.count("undecided"),
-            "for {} another model answered, so they are not compared": done.count("stand-in"),
+            "{} are undecided": done.count("undecided"),
+            "{} come from another model and are not compared": done.count("stand-in"),
         }
         return (
             f"The papers print {len(self.board)} numbers and state {len(self._stated)} claims. "
@@ -191,7 +187,7 @@ class Pages(RunPages):
             f"{subject}: " + ", ".join(f"{n} {word}" for word, n in zip(OUTCOMES, of, strict=True) if n)
             for subject, of in counts.items()
         )
-        caption = f"The {len(self._stated)} claims of the papers. Where the authors released answers, these decide."
+        caption = f"The {len(self._stated)} claims of the papers. Verdicts use the authors' answers where released."
         figures.use_style()
 
         def drawn(*, narrow: bool) -> figures.Picture:
@@ -276,7 +272,7 @@ class Pages(RunPages):
                     "Quantity": Markup('<span id="{}">{}</span>').format(id, name)
                     + fine_print(row["column"])
                     + fine_print(row["note"]),
-                    "Printed": self.printed(id),
+                    "Printed": sortable(rerun.number.value, spaced(rerun.number.printed)),
                     "Rescored": self._cell(rescored),
                     "Rerun": self._cell(rerun),
                     **{model: self._cell(Measured(rerun.number, row, f"{BY}{model}")) for model in others},

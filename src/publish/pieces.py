@@ -33,7 +33,7 @@ def run_line(record: Record) -> str:
     took = duration(record.seconds)
     if tokens["cached"]:
         took += f" with {tokens['cached']:,} of {tokens['requests']:,} replies stored"
-        took += f" ({duration(record.took)} when they were made)"
+        took += f" ({duration(record.took)} originally)"
         if checked := tokens.get("checked", 0):
             took += f", {tokens['same']:,} of {checked:,} asked again gave the same reply"
     elif tokens["requests"]:
@@ -77,10 +77,9 @@ def sortable(value: float, text: str) -> Markup:
     return Markup('<data class="rag-number" value="{!r}">{}</data>').format(float(value), text)
 
 
-def absent(status: str, why: str = "") -> Markup:
+def absent(status: str) -> Markup:
     """The word for why there is no value."""
-    title = Markup(' title="{}"').format(why) if why else ""
-    return Markup('<span class="rag-absent"{}>{}</span>').format(title, status.replace("not run", "not run yet"))
+    return Markup('<span class="rag-absent">{}</span>').format(status.replace("not run", "not run yet"))
 
 
 @dataclass(frozen=True)
@@ -109,27 +108,16 @@ class Measured:
         """The value alone, or the word for why there is none."""
         return spaced(self.number.show(self.row[self.group])) if self.there else self.verdict
 
-    def html(self, *, bounds: bool = True) -> Markup:
-        """The value with its interval, or the word for why there is none."""
-        if not self.there:
-            return absent(self.verdict, self["why"])
+    def html(self) -> Markup:
+        """A value that is there, with its interval."""
         text = sortable(self.row[self.group], self.text())
-        return text + Markup(" ") + self.bounds() if bounds and self.bounds() else text
+        return text if pd.isna(self["low"]) else text + Markup(" ") + self._bounds()
 
-    def bounds(self) -> Markup:
-        """The interval without its unit, if there is one."""
-        if not self.there or pd.isna(self["low"]):
-            return Markup()
+    def _bounds(self) -> Markup:
+        """The interval without its unit."""
         shown = (spaced(self.number.show(self[end])) for end in ("low", "high"))
         low, high = (re.sub(r"[^\d.,+\N{MINUS SIGN}-]", "", text) for text in shown)
         return Markup('<span class="rag-interval">[{}, {}]</span>').format(low, high)
-
-    def basis(self) -> Markup:
-        """The interval and n, as the small print below the value."""
-        parts = [self.bounds()]
-        if self.there and not pd.isna(self["n"]):
-            parts.append(Markup('<span class="rag-number">n = {}</span>').format(figures.number(self["n"], "count")))
-        return Markup(", ").join(part for part in parts if part)
 
 
 def number_of(id: str) -> Number:

@@ -2,10 +2,9 @@
 
 import json
 import re
-import types
 from collections.abc import Sequence
 from html import unescape
-from typing import Any, Final, Literal, Union, get_args, get_origin
+from typing import Any, Final
 
 from helpers.registry import registry
 from helpers.results import audit, figures
@@ -101,7 +100,7 @@ class RunPages:
             {
                 "File": escape(entry.name) + fine_print(entry.what) + Markup("<br>") + digits(entry.digest),
                 "Bytes": entry.size or "?",
-                "Had from": read[entry.name].source if entry.name in read else "not read yet",
+                "Source": read[entry.name].source if entry.name in read else "not read yet",
             }
             for entry in registry().values()
             if entry.kind == "data" and (entry.name in read or not read)
@@ -143,10 +142,10 @@ class RunPages:
 
     def settings_table(self) -> str:
         """Every setting with its default and its meaning, from the class that reads them."""
-        rows = []
+        rows, schema = [], Settings.model_json_schema()["properties"]
         for name, field in Settings.model_fields.items():
             variable = Markup("<code>{}</code>").format(name.upper())
-            meaning = "; ".join(part for part in (field.description, " | ".join(_choices(field.annotation))) if part)
+            meaning = "; ".join(part for part in (field.description, " | ".join(schema[name].get("enum", ()))) if part)
             default = "unset" if field.default is None else str(field.default)
             rows.append({"Variable": variable, "Default": default, "Meaning": meaning})
         return table(rows, "Environment variables, or lines of .env")
@@ -226,11 +225,3 @@ def _run_columns(record: Record | None) -> dict[str, str]:
         "Commit": f"{machine.commit[:10]}{' with changes' * bool(machine.dirty)}" if machine.commit else "unknown",
         "Took": duration(record.took),
     }
-
-
-def _choices(annotation: object) -> list[str]:
-    if get_origin(annotation) is Literal:
-        return [str(choice) for choice in get_args(annotation)]
-    if get_origin(annotation) in (Union, types.UnionType):
-        return [choice for part in get_args(annotation) for choice in _choices(part)]
-    return []

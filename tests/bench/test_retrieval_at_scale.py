@@ -59,7 +59,7 @@ def test_one_hundred_thousand_passages_are_searched_within_the_budget(kind: inde
     index = indexes.Index.build(many, kind)
     faiss_seconds, faiss_megabytes = time.perf_counter() - start, megabytes() - before
     before, start = megabytes(), time.perf_counter()
-    retriever = cr.Retriever(chunks, lexicon, encode, index=index, progress=False)
+    retriever = cr.Retriever(chunks, lexicon, encode, index=index)
     rest_seconds, rest_megabytes = time.perf_counter() - start, megabytes() - before
 
     questions = [q.text for q in cq.write_questions(charts, cq.antiseizure_names(), QUESTIONS // 4, 11)]

@@ -99,6 +99,17 @@ class Unit(Protocol):
     def strata(self) -> Mapping[str, str]: ...  # noqa: D102
 
 
+@dataclass(frozen=True)
+class PlainUnit:
+    """A `Unit` that is written down; a paper's own adds what its arms read."""
+
+    unit: str
+    cluster: str
+    text: str
+    gold: str
+    strata: Mapping[str, str] = field(default_factory=dict)
+
+
 def answered(said: Answer, unit: Unit, **row: Any) -> Answer:  # noqa: ANN401  # columns of the row
     """A row: what an arm said, about this unit; a first YES or NO with its `binary` measures, an unread one as NO."""
     asked: Any = {"unit": unit.unit, "cluster": unit.cluster, "question": unit.text, "gold": unit.gold}

@@ -170,13 +170,13 @@ def audit(out: Outcomes, most: int = 3) -> pd.DataFrame:
         verdict = f"found in {len(found)} of {len(parts)}" if found else "not found"
         told = " | ".join(": ".join(filter(None, (part.where, part.told))) for part in (found or parts)[:most])
         table.append((check, verdict if parts else f"not applicable: needs column {needs}", told))
-    return pd.DataFrame(table, columns=["check", "verdict", "figures"])
+    return pd.DataFrame(table, columns=["check", "verdict", "numbers"])
 
 
 def shown(out: Outcomes) -> figures.Html:
     """The audit of a chapter's released answers as a table: verdicts, and two of the findings of each check."""
     told = audit(out, most=2)
-    told = told.assign(figures=told["figures"].where(told.verdict.str.startswith("found"), ""))
+    told = told.assign(numbers=told.numbers.where(told.verdict.str.startswith("found"), ""))
     return figures.table(told.assign(verdict=told.verdict.str.partition(":")[0]), "Audit of the released answers")
 
 
@@ -246,7 +246,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """The command line: what `read` takes."""
     [table] = sys.argv[1:] if arguments is None else arguments
     for row in audit(read(Path(table))).itertuples():
-        lines = [f"{row.check}: {row.verdict}", *filter(None, str(row.figures).split(" | "))]
+        lines = [f"{row.check}: {row.verdict}", *filter(None, str(row.numbers).split(" | "))]
         sys.stdout.write("\n  ".join(lines) + "\n")
     return 0
 

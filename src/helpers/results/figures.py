@@ -177,8 +177,7 @@ class Html:
     scores: dict[str, Any] | None = None  # how a table of scores was made, for the columns of other models
 
     def _repr_mimebundle_(self, **_: object) -> dict[str, Any]:
-        made = {SCORES: self.scores} if self.scores else {}
-        return {"text/html": self.html, "text/plain": repr(self), **made}
+        return {"text/html": self.html, "text/plain": repr(self), **({SCORES: self.scores} if self.scores else {})}
 
     def __html__(self) -> str:
         """What a template writes."""

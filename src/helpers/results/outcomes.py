@@ -99,6 +99,11 @@ class Outcomes:
         base = parts(measure)[1]
         return set(self.frame.arm[[base in of for of in self.frame.measures]])
 
+    def values(self, measure: str, arm: str) -> Floats:
+        """A measure of each row of an arm, all of which have it."""
+        rows = self.frame[self.frame.arm == arm]
+        return np.array([top / bottom for of in rows.measures for top, bottom in [of[measure]]])
+
     def label(self, arm: str) -> str:
         """An arm's name for a reader."""
         return self.labels.get(arm, arm)

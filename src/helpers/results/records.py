@@ -3,7 +3,6 @@
 import hashlib
 import json
 import logging
-import os
 from collections.abc import Mapping
 from datetime import datetime
 from pathlib import Path
@@ -11,7 +10,7 @@ from typing import Annotated, Any, Final, Literal, TypeVar, cast
 
 from pydantic import Field, StringConstraints, ValidationError
 
-from helpers.download import digest
+from helpers.download import digest, write_whole
 from helpers.results.provenance import scrubbed, without_addresses
 from helpers.results.published import Basis, Entry, Kind, RecordError, Strict
 from helpers.settings import BUILD, Profile, profile_model
@@ -27,16 +26,17 @@ Untested = Literal[
     "stand-in", "forced tie", "too few", "no answers", "judge at chance", "one model", "left open", "not public"
 ]
 UNTESTED: Final[dict[Untested, str]] = {
-    "stand-in": "The claim is about other models than the one that answered here (serve one of them: LLM_MODEL).",
-    "forced tie": "The arms were handed the same fact about every question (knowledge with gaps would test it).",
-    "too few": "So few units cannot decide the claim, whatever the answers (raise the sizes of the profile).",
-    "no answers": "An arm that the claim names has no answers here (the evidence says what adds it).",
+    "stand-in": "The claim concerns models other than the one used here (to serve one, set LLM_MODEL).",
+    "forced tie": "All arms received the same fact for every question (incomplete knowledge would test it).",
+    "too few": "With so few units, no test could be conclusive (increase the profile's sizes).",
+    "no answers": "An arm in the claim has no answers here (the evidence says how to add it).",
     "judge at chance": "The judge cannot tell right from wrong answers (a larger model may).",
     "one model": "The claim compares models, and one has answered (name a second one).",
-    "left open": "All that is at hand of what was released or printed leaves it open (a further release may help).",
-    "not public": "The data or the models that would decide it are not public (only their release would help).",
+    "left open": "The released or printed data are inconclusive (a further release may help).",
+    "not public": "The required data or models are not public (only their release would help).",
 }
 """Why a claim is not tested, in a word and in a sentence."""
+CLOSED: Final = ("left open", "not public")  # those by which nobody can test it on public data
 
 Status = Literal["not run", "cannot be run"]
 RECORDS = BUILD / "records"
@@ -245,19 +245,3 @@ def write(path: Path, record: Record) -> None:
     plain = cast("dict[str, Any]", scrubbed(plain, keep=_NOT_TEXT))
     text = json.dumps({**plain, "seal": seal(plain)}, indent=1, ensure_ascii=False, allow_nan=False)
     write_whole(path, f"{text}\n")
-
-
-def write_whole(path: Path, text: str) -> None:
-    """Write a text, and bring it to the disk; or leave what was there before."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    part = path.with_name(f".{path.name}.{os.getpid()}.part")
-    try:
-        with part.open("w", encoding="utf-8") as file:
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
-        part.replace(path)
-    except OSError as error:
-        part.unlink(missing_ok=True)
-        error.add_note(f"The record {path} was not written; what was there before is untouched.")
-        raise

@@ -46,7 +46,7 @@ def disagreements(run: Run) -> figures.Html:
         if numbers := dict.fromkeys(run.printed.number(id).printed for id in c.numbers):
             told.append(f"Printed numbers at odds: {', '.join(numbers)}.")
         lines.append(line.format(c.about, Markup("").join(Markup("<p>{}</p>").format(text) for text in told)))
-    head = Markup('<p class="rag-lead">Statements that do not go together</p><ul class="rag-folded {}">{}</ul>')
+    head = Markup('<p class="rag-lead">Contradictory statements</p><ul class="rag-folded {}">{}</ul>')
     shown = head.format(figures.NO_MATH, Markup("").join(lines))
     return figures.Html(str(shown), "\n".join(text.striptags() for text in lines))
 
@@ -79,7 +79,7 @@ def decide(run: Run, outcomes: Outcomes, *claims: str, **facts: Any) -> figures.
             for kind in rule.of:
                 found = evaluate(rule, outcomes, kind, paper=run.paper, facts=facts)
                 if found.needed:
-                    found = replace(found, why=f"{found.why} About {found.needed:,} units would be needed to decide.")
+                    found = replace(found, why=f"{found.why} A verdict would need about {found.needed:,} units.")
                 run.claim(claim.id, test=rule.words(outcomes.label), kind=kind, **vars(found))
         else:
             raise ValueError(f"{claim.id} declares no rule. Add one in data/published/{run.paper}.yml.")
@@ -140,8 +140,8 @@ def evaluate(
         why = f"The claim is about {about} models; this run used {figures.listed(other)}. {found.why}"
         return Decision("not run", why, found.p, "stand-in", found.needed)
     if kind != "rerun" and found.verdict == "undecided":
-        more = "answers are at hand" if kind == "rescored" else "numbers are printed"
-        why = f"{found.why} No more {more} than these."
+        more = "answers are available" if kind == "rescored" else "numbers are printed"
+        why = f"{found.why} No further {more}."
         return Decision("cannot be run", why, found.p, "left open", found.needed)
     return found
 
@@ -158,7 +158,7 @@ def _evaluated(rule: Rule, rows: Outcomes, kind: Basis, paper: str, facts: Mappi
     if missing := [arm for arm in rule.arms if arm not in rows.measured(rule.measure)]:
         names = ", ".join(rows.label(arm) for arm in missing)
         source = "released answers" if kind == "rescored" else "answers"
-        why = f"There are no {source} of {names} with the measure {measure_label(rule.measure)}."
+        why = f"No {source} with the measure {measure_label(rule.measure)} for: {names}."
         return Decision("not run", why, reason="no answers")
     mine = rows.where(arm=rule.arms)
     return _compared(rule, mine, parts) if rule.than else _bounded(rule, mine, parts)
@@ -179,7 +179,7 @@ def _compared(rule: Rule, rows: Outcomes, parts: int) -> Decision:
     told = "; ".join(_told(c, rows, rule.measure) for c in family) + "."
     p = max(c.p for c in family)
     if rule.tie and (same := _handed_alike(rule, rows)) >= FORCED:
-        why = f"A tie is forced: in {figures.number(same)} of the units the arms were handed the same. {told}"
+        why = f"The tie is forced: the arms got the same evidence in {figures.number(same)} of units. {told}"
         return Decision("not run", why, p, "forced tie")
     clusters = rows.frame.cluster.nunique()
     if rule.better and 2.0 ** (1 - clusters) >= ALPHA / len(family):
@@ -209,8 +209,8 @@ def _told(c: Comparison, rows: Outcomes, measure: str) -> str:
     arms = zip((c.first, c.second), c.scores, strict=True)
     scored = ", ".join(f"{rows.label(arm)} {figures.score_text(score, unit(measure))}" for arm, score in arms)
     with_model = f" with {c.model}" if c.model else ""
-    difference = f"{figures.points(c.test)} points, {figures.p_words(c.p)}, n = {c.test.n:,}"
-    return f"{scored}{with_model}; difference {difference}"
+    difference = f"{measure_label(measure)} {figures.points(c.test)} points, {figures.p_words(c.p)}, n = {c.test.n:,}"
+    return f"{scored}{with_model}; difference in {difference}"
 
 
 def _handed_alike(rule: Rule, rows: Outcomes) -> float:

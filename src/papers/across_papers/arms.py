@@ -45,15 +45,7 @@ ARMS = {
 dictionary and edit distance. Text fallback: what drug_interactions proposes for future work."""
 
 COLOURS = {
-    arm: figures.arm_colour(
-        "closed_book"
-        if arm == "closed_book"
-        else "graphrag"
-        if "graph" in arm
-        else "lookup"
-        if arm == "lookup"
-        else "format_b"
-    )
+    arm: figures.arm_colour(arm if arm in figures.ARMS else "graphrag" if "graph" in arm else "format_b")
     for arm in ARMS
 }
 """One colour for each source of the evidence: none, text, graph."""
@@ -317,9 +309,9 @@ def advice(outcomes: Outcomes) -> str:
     if len(level) > 1:
         names = ", ".join(outcomes.label(arm) for arm in level[1:])
         text += f"Not significantly different on these questions: {names}. "
-        if quickest != best:
-            at = figures.score_text(seconds[quickest], "seconds")
+        at, of_best = (figures.number(seconds[arm].value, "seconds") for arm in (quickest, best))
+        if at != of_best:
             text += f"The fastest of these is {outcomes.label(quickest)}, at {at}. "
     else:
         text += "Every other architecture is significantly less accurate after Holm correction. "
-    return f"{text}Its weakest kind of question: {weakest}, {figures.score_text(kinds[weakest])}."
+    return f"{text}The best arm's weakest kind: {weakest}, {figures.score_text(kinds[weakest])}."

@@ -74,8 +74,5 @@ def summary(out: Outcomes, counts: Sequence[int]) -> str:
             f"points, diversity by {diversity}"
         )
         tops.append(f"n = {top} on {name} ({figures.score_text(nearest)})")
-    than = f"differs measurably from {figures.listed(sure)}" if sure else "differs measurably from neither ablation"
-    return (
-        f"**BiomedRAG's F1 {than}.** O{'; '.join(said)[1:]}. "
-        f"Of the n nearest sentences tried, the best is {' and '.join(tops)}."
-    )
+    than = f"differs measurably from that of {figures.listed(sure)}" if sure else "differs measurably from no ablation"
+    return f"**BiomedRAG's F1 {than}.** O{'; '.join(said)[1:]}. The best n tried for RA-KNN-n is {' and '.join(tops)}."

@@ -179,8 +179,7 @@ def divided(corpus: Corpus, *, seed: int, train: float = 0.4, validation: float 
 
 def draw(examples: Sequence[Example], n: int, seed: int) -> list[Example]:
     """At most `n` rows drawn by chance without repeats of a row, in their order."""
-    order = np.random.default_rng(seed).permutation(len(examples))[:n]
-    return [examples[i] for i in sorted(order)]
+    return [examples[i] for i in sorted(np.random.default_rng(seed).permutation(len(examples))[:n])]
 
 
 def stratified(examples: Sequence[Example], n: int, seed: int) -> list[Example]:

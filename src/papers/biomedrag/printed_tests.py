@@ -152,10 +152,10 @@ def decision(printed: Published, claim: str) -> Decision:
         f"(McNemar, Holm: {low if low == high else f'from {low} to {high}'})."
     )
     if claim.endswith("_on_ddi"):
-        why += f" Counted are the {INTERACTIONS} test rows that state an interaction, as the printed recalls suggest."
+        why += f" This counts the {INTERACTIONS} test rows with an interaction, as the printed recalls suggest."
     why += _MORE.get(claim, "")
     if decided == "undecided":
-        why += " The paired answers that would decide it are not public."
+        why += " The required paired answers are not public."
         return Decision("cannot be run", why, reason="not public")
     return Decision(decided, why)
 

@@ -131,12 +131,11 @@ def report_sizes(run: Run, corpora: Sequence[Corpus]) -> pd.DataFrame:
             "relations": len({t.relation for t in triples} - {"None"}),
             "umls_triples": sum(map(len, corpus.splits.values())),
         }
-        # what is not released has no number that is rescored from a file
+        read = {file.name for file in corpus.files}
         place = f"biomedrag.table{5 if corpus.task == 'triples' else 6}.{KEYS[corpus.name]}."
         places = (place, "biomedrag.text.data_sets.umls") if corpus.name == "UMLS" else (place,)
-        numbers = {
-            n.id.rpartition(".")[2]: n for n in run.printed.numbers if n.id.startswith(places) and n.rescore_from
-        }
+        mine = [n for n in run.printed.numbers if n.id.startswith(places) and read.intersection(n.rescore_from)]
+        numbers = {n.id.rpartition(".")[2]: n for n in mine}
         for what, count in counted.items():
             if number := numbers.get(what):
                 if not corpus.sample:
@@ -170,7 +169,7 @@ def choices_shown(choices: Mapping[str, Sequence[Choice]], commonest: Score, dra
         for i, choice in enumerate(of)
     ]
     counts = ", ".join(
-        f"{CHOICES[arm][1]} {sum(c.hit for c in of)} of {len(of)} prompts ({len({c.document for c in of})} different "
+        f"{CHOICES[arm][1]}: {sum(c.hit for c in of)} of {len(of)} ({len({c.document for c in of})} different "
         "documents)"
         for arm, of in choices.items()
     )

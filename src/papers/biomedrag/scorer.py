@@ -13,6 +13,7 @@ from typing import Final, Literal, get_args
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import softmax
 
 from helpers.vectors import Encoder
 
@@ -49,7 +50,7 @@ class Scorer:
         batch = padded([x], [documents])
         u, v = batch.x @ self.projection.T, batch.d @ self.projection.T
         lengths = np.linalg.norm(u, axis=-1)[:, None] * np.linalg.norm(v, axis=-1)
-        return _softmax(np.einsum("nk,njk->nj", u, v) / lengths, self.eta)[0]
+        return softmax(np.einsum("nk,njk->nj", u, v) / lengths / self.eta, axis=1)[0]
 
     def choose(self, x: Floats, documents: Floats) -> int:
         """Row of the likeliest document; of equals the first."""
@@ -154,10 +155,9 @@ def loss_and_gradient(
 def mean_loss(similarities: Floats, loglikelihoods: Floats, objective: Objective, eta: float) -> tuple[float, Floats]:
     """The mean loss, and its derivative in the similarities; both arguments are -inf where there is no document."""
     mask = similarities > -np.inf
-    p = _softmax(similarities, eta)
+    p = softmax(similarities / eta, axis=1)
     rows = np.arange(len(p))
-    q = np.exp(loglikelihoods - loglikelihoods.max(1, keepdims=True))
-    q /= q.sum(1, keepdims=True)
+    q = softmax(loglikelihoods, axis=1)
     if objective == "kl":
         logs = np.log(np.where(q > 0, q, 1.0)) - np.log(np.where(mask, p, 1.0))
         loss, slope = (q * logs).sum(1), (p - q) / eta
@@ -172,10 +172,3 @@ def mean_loss(similarities: Floats, loglikelihoods: Floats, objective: Objective
             by_p[rows, best] = -np.sign(gap) if objective == "text" else -1.0
         slope = p * (by_p - (p * by_p).sum(1, keepdims=True)) / eta
     return float(loss.mean()), np.where(mask, slope, 0.0) / len(p)
-
-
-def _softmax(similarities: Floats, eta: float) -> Floats:
-    scaled = similarities / eta
-    weights = np.exp(scaled - scaled.max(axis=1, keepdims=True))
-    normal: Floats = weights / weights.sum(axis=1, keepdims=True)
-    return normal

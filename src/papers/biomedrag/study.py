@@ -5,12 +5,12 @@ cluster, for the data sets repeat their texts.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Final
 
 from helpers.llm import LLM
 from helpers.results import figures
-from helpers.results.answers import Answer
+from helpers.results.answers import Answer, PlainUnit
 from helpers.results.measures import of_sets
 from helpers.results.metrics import Score
 from helpers.results.outcomes import Outcomes, Scored, adjusted
@@ -83,16 +83,11 @@ _TUNED: Final = "Fine-tuned by LoRA for this book."
 _OTHER: Final = "Another system with code and training of its own; this notebook reruns the paper's method."
 
 
-@dataclass(frozen=True)
-class Asked:
-    """A row of a corpus as the table of answers names it, see `answers.Unit`."""
+@dataclass(frozen=True, kw_only=True)
+class Asked(PlainUnit):
+    """A row of a corpus as the table of answers names it."""
 
-    unit: str
-    cluster: str
-    text: str
-    gold: str
     example: Example
-    strata: Mapping[str, str] = field(default_factory=dict)
 
 
 def units(corpus: Corpus, rows: Sequence[Example]) -> list[Asked]:
@@ -105,7 +100,7 @@ def units(corpus: Corpus, rows: Sequence[Example]) -> list[Asked]:
         strata = {"data": corpus.name, "text": f"text {'' if cluster in texts else 'not '}in training"}
         if names:
             strata["names"] = "both names in training" if names[i] else "not both"
-        asked.append(Asked(e.id, cluster, given(e, corpus.task), answer_line(e, corpus.task), e, strata))
+        asked.append(Asked(e.id, cluster, given(e, corpus.task), answer_line(e, corpus.task), strata, example=e))
     return asked
 
 
@@ -298,7 +293,7 @@ def summary(run: Run, out: Outcomes, names: Sequence[str], floors: Sequence[str]
         f"without a language model is significantly better{_on(beaten, names)}.** The document changes F1 by "
         f"{figures.listed(told)}. Without a language model, F1 reaches {figures.listed(most)} on the same rows. "
         f"Printed for LLaMA2 13B with BiomedRAG: {figures.listed(prints)}."
-        + (f" Fine-tuned, a small model reaches {'; '.join(tuned)} without and with the document." if tuned else "")
+        + (f" Without and with the document, a fine-tuned small model reaches {'; '.join(tuned)}." if tuned else "")
     )
 
 

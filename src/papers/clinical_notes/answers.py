@@ -294,14 +294,14 @@ def summary(outcomes: Outcomes, model: str) -> str:
     words = {word: told.where(**{"words of the chart": word}) for word in told.strata("words of the chart")}
     by_words = [f"{figures.number(of.score('accuracy', 'registry').value)} ({word})" for word, of in words.items()]
     text = (
-        f"**{model} with retrieved passages answers {share['rag']} of {test.test.n} questions about "
-        f"{told.frame.cluster.nunique()} patients; a few lines of code on the extracted registry answer "
+        f"**On {test.test.n} questions about {told.frame.cluster.nunique()} patients, {model} with retrieved "
+        f"passages scores {share['rag']}; a few lines of code on the extracted registry score "
         f"{share['registry']}** (difference {figures.points(test.test)} points, {figures.p_words(test.p)}). Some "
         f"charts have words that the extraction rules were not written for: {figures.listed(by_words)}. "
-        f"With the right passages the model reaches {share['right_passages']}, on a registry without errors the code "
+        f"With the right passages the model reaches {share['right_passages']}; on an error-free registry, the code: "
         f"{share['perfect_registry']}."
     )
     if len(silent.frame):
         says = {arm: figures.score_text(silent.score("accuracy", arm)) for arm in ("rag", "registry")}
-        text += f" Where the chart does not tell, the model says so in {says['rag']}, the code in {says['registry']}."
+        text += f" If the chart lacks the answer, the model says so in {says['rag']}, the code in {says['registry']}."
     return text

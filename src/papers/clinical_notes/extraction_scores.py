@@ -1,14 +1,14 @@
 """What counts as right in an extraction, as rows of notes: spans, values, seizure status; clustered by patient."""
 
 from collections import Counter
-from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
 import numpy as np
 
 from helpers.results import figures
-from helpers.results.answers import Answer, Item
+from helpers.results.answers import Answer, Item, PlainUnit
 from helpers.results.measures import of_sets
 from helpers.results.outcomes import Outcomes
 from papers.clinical_notes.extraction import ATTRIBUTES, Extractor, Reading, Status
@@ -32,17 +32,13 @@ Span = tuple[int, int]
 Ratios = dict[str, tuple[float, float]]
 
 
-@dataclass(frozen=True)
-class NoteUnit:
-    """A note with its gold spans, to be read; see `Answer` for unit, cluster, gold and strata."""
+@dataclass(frozen=True, kw_only=True)
+class NoteUnit(PlainUnit):
+    """A note with its gold spans, to be read; `gold` is its seizure status."""
 
-    unit: str
-    cluster: str
     gold: Status
-    strata: Mapping[str, str]
     note: Note
     mentions: tuple[Mention, ...]
-    text: str = ""
 
 
 def note_units(charts: Sequence[Chart], asked: Collection[str] = ()) -> list[NoteUnit]:
@@ -51,10 +47,11 @@ def note_units(charts: Sequence[Chart], asked: Collection[str] = ()) -> list[Not
         NoteUnit(
             note.note_id,
             note.patient_id,
-            gold_status(chart, note),
-            {"asked": "yes" if note.note_id in asked else "no"},
-            note,
-            tuple(m for m in chart.mentions if m.note_id == note.note_id),
+            "",
+            gold=gold_status(chart, note),
+            strata={"asked": "yes" if note.note_id in asked else "no"},
+            note=note,
+            mentions=tuple(m for m in chart.mentions if m.note_id == note.note_id),
         )
         for chart in charts
         for note in chart.notes

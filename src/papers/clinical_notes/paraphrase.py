@@ -20,12 +20,10 @@ from typing import Any, Final
 import yaml
 from rapidfuzz import fuzz
 
-from helpers.completions import LlmError
-from helpers.engine_install import EngineError
 from helpers.llm import LLM, connect
 from helpers.rag.prompts import chat
-from helpers.services import LlmEndpoint, ServiceError
-from helpers.settings import DATA, SettingsError, profile_model, settings
+from helpers.services import LlmEndpoint
+from helpers.settings import DATA, profile_model, settings, told
 from papers.clinical_notes.cleaning import TERMS, abbreviations, aliases
 from papers.clinical_notes.wording import PARAPHRASES, WORDING, words
 
@@ -190,12 +188,8 @@ def main() -> int:
     """The command: ask, sift, write, and say what is new and has to be read."""
     before = yaml.safe_load(PARAPHRASES.read_text("utf-8")) if PARAPHRASES.exists() else {}
     removed = {(entry["template"], entry["paraphrase"]): entry["reason"] for entry in before.get("removed", [])}
-    try:
-        model = connect(profile_model(settings().profile))
-        sifted = sift(ask(model), removed)
-    except (ServiceError, EngineError, SettingsError, LlmError) as error:
-        sys.stderr.write(f"{error}\n")
-        return 1
+    model = connect(profile_model(settings().profile))
+    sifted = sift(ask(model), removed)
     write(sifted, model.endpoint)
     kept = [(template, paraphrase) for template, of in sifted["paraphrases"].items() for paraphrase in of]
     sys.stdout.write(
@@ -210,4 +204,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(told(main))

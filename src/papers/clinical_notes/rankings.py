@@ -217,7 +217,7 @@ def summary(outcomes: Outcomes, elsewhere: Outcomes, encoder: str = "") -> str:
         f"{figures.score_text(tuned)}."
     )
     if elsewhere.frame.empty:
-        return f"{answer} Whether this carries over to notes that others wrote was not run."
+        return f"{answer} The comparison on independent notes was not run."
     told, there = _against_parts(elsewhere)
     same = [part for part in here if here[part] == there[part]]
     carries = "carries over" if same else "does not carry over"

@@ -2,7 +2,7 @@
 
 import csv
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import date
 from io import StringIO
@@ -11,22 +11,18 @@ from pathlib import Path
 
 from helpers.completions import Choice
 from helpers.rag.retrieval import chunk_spans
-from helpers.results.answers import Answer
+from helpers.results.answers import Answer, PlainUnit
 from papers.clinical_notes.extraction_scores import Span, some
 from papers.clinical_notes.gold import Context, Note
 from papers.clinical_notes.passages import CHUNK_OVERLAP, CHUNK_SIZE
 from papers.clinical_notes.questions import Place, Question
 
 
-@dataclass(frozen=True)
-class Sentence:
+@dataclass(frozen=True, kw_only=True)
+class Sentence(PlainUnit):
     """A sentence of a clinical report with the span of a condition; `gold` is the condition's class."""
 
-    unit: str
-    cluster: str
     gold: Context
-    strata: Mapping[str, str]
-    text: str
     span: Span
 
 
@@ -55,8 +51,8 @@ def read_sentences(path: Path, n: int, seed: int) -> tuple[list[Sentence], int]:
         found.append((f"negex-{number}", kind, text, (at, at + len(condition))))
     asked = some([id for id, *_ in found], n, seed)
     return [
-        Sentence(id, id, kind, {"class": kind, "asked": "yes" if id in asked else "no"}, text, span)
-        for id, kind, text, span in found
+        Sentence(id, id, text, gold=of, strata={"class": of, "asked": "yes" if id in asked else "no"}, span=span)
+        for id, of, text, span in found
     ], left_out
 
 

@@ -91,7 +91,6 @@ class Retriever:
         encode: Encoder,
         reranker: Reranker | None = None,
         *,
-        progress: bool = True,
         index: Index | None = None,
     ) -> None:
         """Build the indexes; `index` takes one that was built before, for the same passages."""
@@ -99,7 +98,7 @@ class Retriever:
             raise ValueError("There is no passage to index.")
         texts = [chunk.text for chunk in chunks]
         self.chunks, self.lexicon, self.encode, self.reranker = list(chunks), lexicon, encode, reranker
-        self.index = index or cached_index("clinical-notes", texts, encode, progress=progress)
+        self.index = index or cached_index("clinical-notes", texts, encode)
         if self.index.size != len(chunks):
             raise ValueError(f"The index has {self.index.size:,} vectors for {len(chunks):,} passages; build it again.")
         self.bm25 = word_index(texts)
@@ -185,11 +184,11 @@ class MeanPooled:
     semantic score once more, but for the generic names that the search adds to the question.
     """
 
-    def __init__(self, chunks: Sequence[Chunk], of: Encoder, *, progress: bool = True) -> None:
+    def __init__(self, chunks: Sequence[Chunk], of: Encoder) -> None:
         """Encode the passages, or load their vectors if they were encoded before."""
         self.name, self.model = f"mean-pooled {of.name}", of.name
         self._encoder = of
-        self._index = cached_index("clinical-notes", [c.text for c in chunks], of, progress=progress)
+        self._index = cached_index("clinical-notes", [c.text for c in chunks], of)
 
     def score(self, question: str, rows: Integers) -> Floats:
         """Cosines, within -1 and 1."""

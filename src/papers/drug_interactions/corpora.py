@@ -8,8 +8,8 @@ import re
 import xml.etree.ElementTree as ET
 import zipfile
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Literal, NamedTuple
 
@@ -45,17 +45,6 @@ _SPLITS: dict[str, Split] = {
 
 class CorpusError(PublicError, ValueError):
     """A corpus file is not in its format; the message says where."""
-
-
-@dataclass(frozen=True)
-class Unit:
-    """What is asked about; see `Answer` for the attributes, `text` is the question."""
-
-    unit: str
-    cluster: str
-    text: str
-    gold: str
-    strata: Mapping[str, str] = field(default_factory=dict)
 
 
 class Entity(NamedTuple):
@@ -235,11 +224,6 @@ class Chunk:
         return " ".join(" ".join(sentence.text.split()) for sentence in self.sentences)
 
 
-def tokens(text: str) -> int:
-    """Number of words and punctuation marks."""
-    return sum(1 for _ in TOKEN.finditer(text))
-
-
 def chunks(sentences: Sequence[Sentence], size: int = CHUNK_TOKENS) -> list[Chunk]:
     """The text in chunks of at most `size` tokens (Methods, A), each of one corpus; no sentence is divided.
 
@@ -250,7 +234,7 @@ def chunks(sentences: Sequence[Sentence], size: int = CHUNK_TOKENS) -> list[Chun
     parts: list[list[Sentence]] = []
     room = 0
     for sentence in sentences:
-        length = tokens(sentence.text)
+        length = len(TOKEN.findall(sentence.text))
         if not parts or length > room or parts[-1][-1].corpus != sentence.corpus:
             parts.append([])
             room = size

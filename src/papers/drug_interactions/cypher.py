@@ -16,7 +16,7 @@ from helpers.rag.names import Vocabulary
 from helpers.rag.prompts import chat
 from helpers.rag.text_to_cypher import Attempt, run_statement, write_and_run
 from helpers.services import ServiceError
-from papers.drug_interactions.corpora import CAUSES, INTERACTS, Fact, fact
+from papers.drug_interactions.corpora import CAUSES, INTERACTS, Fact
 from papers.drug_interactions.graph import QUESTIONS, KnowledgeGraph, Store
 from papers.drug_interactions.questions import Asked, answer_of
 
@@ -204,9 +204,7 @@ def keyword_facts(
 ) -> list[str]:
     """The first `most` facts about a question's names: those of two of them first, then those most often stated."""
     names = {name for of_role in vocabulary.link(question).values() for name in of_role}
-    pairs = [(m, name) for name in names for m in content.neighbours.get(name, ()) if m != name]
-    facts = {f for m, n in pairs for f in (fact(INTERACTS, m, n), fact(CAUSES, m, n), fact(CAUSES, n, m))}
-    about = content.edges.keys() & facts
+    about = [f for f in content.edges if not names.isdisjoint((f.start, f.end))]
     order = sorted(about, key=lambda f: (-len(names.intersection((f.start, f.end))), -len(content.edges[f]), f))
     return [sentence(f) for f in order[:most]]
 

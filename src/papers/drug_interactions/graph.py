@@ -17,8 +17,8 @@ from typing import get_args
 import numpy as np
 
 from helpers.graph import Graph
-from helpers.results.answers import Answer
-from papers.drug_interactions.corpora import CAUSES, INTERACTS, Fact, Label, Sentence, Unit, facts
+from helpers.results.answers import Answer, PlainUnit
+from papers.drug_interactions.corpora import CAUSES, INTERACTS, Fact, Label, Sentence, facts
 
 
 @dataclass(frozen=True)
@@ -102,15 +102,6 @@ class KnowledgeGraph:
             found[other].add(one)
         return found
 
-    @cached_property
-    def neighbours(self) -> dict[str, set[str]]:
-        """Names that each name shares an edge with."""
-        found: dict[str, set[str]] = {name: set() for name in self.nodes}
-        for _, start, end in self.edges:
-            found[start].add(end)
-            found[end].add(start)
-        return found
-
     def two_hops(self, name: str) -> set[str]:
         """Side effects of what a drug interacts with."""
         return {effect for other in self.partners.get(name, ()) for effect in self.effects.get(other, ())}
@@ -180,21 +171,21 @@ def load_graph(graph: Graph, content: KnowledgeGraph, store: Store = INGESTED) -
     return missing
 
 
-def queries(content: KnowledgeGraph, n: int, seed: int) -> list[Unit]:
+def queries(content: KnowledgeGraph, n: int, seed: int) -> list[PlainUnit]:
     """About so many drugs that interact, drawn evenly: what with, in one hop; the side effects of that, in two."""
     drugs = [name for name in sorted(content.partners) if content.nodes[name] == "Drug"]
     drawn: list[str] = np.random.default_rng(seed).permutation(drugs)[:n].tolist()
     return [
-        Unit(f"{drug}, {hops}", drug, HOPS[hops], "; ".join(sorted(truth)), {"hops": hops})
+        PlainUnit(f"{drug}, {hops}", drug, HOPS[hops], "; ".join(sorted(truth)), {"hops": hops})
         for drug in drawn
         for hops, truth in (("one hop", content.partners[drug]), ("two hops", content.two_hops(drug)))
     ]
 
 
-def by_cypher(graph: Graph) -> Callable[[Sequence[Unit]], list[Answer]]:
+def by_cypher(graph: Graph) -> Callable[[Sequence[PlainUnit]], list[Answer]]:
     """The loaded graph as an arm: whether it returns the right names, any at all, and seconds until the last row."""
 
-    def ask(queries: Sequence[Unit]) -> list[Answer]:
+    def ask(queries: Sequence[PlainUnit]) -> list[Answer]:
         rows = []
         for query in queries:
             began = time.perf_counter()

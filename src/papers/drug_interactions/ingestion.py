@@ -13,12 +13,12 @@ import pandas as pd
 
 from helpers.llm import LLM
 from helpers.results import figures
-from helpers.results.answers import Answer
+from helpers.results.answers import Answer, PlainUnit
 from helpers.results.measures import of_sets
 from helpers.results.outcomes import Outcomes
 from helpers.results.published import Published
 from helpers.results.record import Run
-from papers.drug_interactions.corpora import CAUSES, INTERACTS, Chunk, Sentence, Unit, facts, select
+from papers.drug_interactions.corpora import CAUSES, INTERACTS, Chunk, Sentence, facts, select
 from papers.drug_interactions.entities import Recogniser, dictionary, drugbank_names
 from papers.drug_interactions.graph import KnowledgeGraph, graph_of, knowledge_graph
 from papers.drug_interactions.relations import SCHEMA, Relater, chunk_prompt, parse_facts, trained
@@ -36,7 +36,7 @@ COLOURS = {"all_pairs": "#808080", "patterns": "#c35410", "classifier": "#125ee0
 
 Sets: TypeAlias = Mapping[str, AbstractSet[Any]]
 """What is compared: measure -> members. The gold of the first one is shown to a reader."""
-Arm: TypeAlias = Callable[[Sequence[Unit]], list[Answer]]
+Arm: TypeAlias = Callable[[Sequence[PlainUnit]], list[Answer]]
 
 
 def names(sentence: Sentence) -> Sets:
@@ -67,16 +67,16 @@ def read(methods: Mapping[str, Relater], sentences: Sequence[Sentence]) -> dict[
 def measured(run: Run, task: str, gold: Sequence[Sentence], found: Mapping[str, Sequence[Sentence]]) -> list[Answer]:
     """Rows of sentences: what each arm found, against what is marked; none where there is neither."""
     marked = list(map(TASKS[task], gold))
-    units = [Unit(s.id, s.document, s.text, _told(sets), _strata(s)) for s, sets in zip(gold, marked, strict=True)]
+    units = [PlainUnit(s.id, s.document, s.text, _told(sets), _strata(s)) for s, sets in zip(gold, marked, strict=True)]
     arms = {arm: _arm(task, marked, map(TASKS[task], of)) for arm, of in found.items()}
     return [row for row in run.answer(arms, units) if row.measures]
 
 
-def of_chunks(chunks: Sequence[Chunk]) -> list[Unit]:
+def of_chunks(chunks: Sequence[Chunk]) -> list[PlainUnit]:
     """Chunks as units, each a cluster of its own."""
     ids = [f"chunk {chunk.number}" for chunk in chunks]
     return [
-        Unit(id, id, c.text, _told(stated(*c.sentences)), _strata(c.sentences[0]))
+        PlainUnit(id, id, c.text, _told(stated(*c.sentences)), _strata(c.sentences[0]))
         for id, c in zip(ids, chunks, strict=True)
     ]
 

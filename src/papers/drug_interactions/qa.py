@@ -15,13 +15,12 @@ from helpers.completions import Reply
 from helpers.llm import LLM
 from helpers.rag.names import Vocabulary
 from helpers.rag.prompts import chat
-from helpers.results.answers import Answer, Item, Measures
+from helpers.results.answers import Answer, Item, Measures, PlainUnit
 from helpers.results.metrics import Score, set_scores
 from helpers.results.outcomes import Outcomes
 from helpers.similarity import sentence_similarity_arms
 from helpers.vectors import Encoder
 from papers.drug_interactions.answering import Arm, Evidence, answer_all, names_in_evidence, read_answer
-from papers.drug_interactions.corpora import Unit
 from papers.drug_interactions.cypher import Retrieved, is_right
 from papers.drug_interactions.questions import NO, NOT_KNOWN, YES, Asked, answer_of
 
@@ -48,7 +47,7 @@ COLOURS = {"none": "#c35410", "text": "#af219d", "agentic": "#808080", "drugrag"
 BASELINES: tuple[Arm, ...] = ("none", "text", "agentic")
 
 Asking = Callable[[Sequence[Asked]], list[Answer]]
-Mixed = Callable[[Sequence["Asked | Unit"]], list[Answer]]
+Mixed = Callable[[Sequence["Asked | PlainUnit"]], list[Answer]]
 
 
 def _means(values: Mapping[str, float]) -> Measures:
@@ -116,7 +115,7 @@ def arms(
     """The arms by one model: answers from the evidence that each arm found."""
 
     def arm(name: Arm) -> Mixed:
-        def ask(questions: Sequence[Asked | Unit]) -> list[Answer]:
+        def ask(questions: Sequence[Asked | PlainUnit]) -> list[Answer]:
             replies = answer_all(llm, [q.text for q in questions], evidence[name], max_tokens, temperature, name)
             told = zip(questions, evidence[name], replies, strict=True)
             return [answer_row(question, found, reply, vocabulary) for question, found, reply in told]
@@ -126,7 +125,7 @@ def arms(
     return {name: arm(name) for name in evidence}
 
 
-def answer_row(question: Asked | Unit, evidence: Evidence, reply: Reply, vocabulary: Vocabulary) -> Answer:
+def answer_row(question: Asked | PlainUnit, evidence: Evidence, reply: Reply, vocabulary: Vocabulary) -> Answer:
     """An answer of a model, read as a set where the right one is a set. A prompt over the context has no answer.
 
     `within_reach` is the share of the right names that the evidence holds.

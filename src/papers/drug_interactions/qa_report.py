@@ -113,7 +113,7 @@ def answer(out: Outcomes, verdict: str) -> str:
     leads = {
         "agrees": "DrugRAG gives more of the right names than no retrieval, text RAG and agentic RAG",
         "differs": "DrugRAG does not give more of the right names than no retrieval, text RAG and agentic RAG",
-        "not run": "No model of the paper answered, so no claim about DrugRAG's lead is tested",
+        "not run": "None of the paper's models ran, so no claim about DrugRAG's lead is tested",
     }.get(verdict, "DrugRAG is not significantly better than every baseline at giving the right names")
 
     def told(of: Outcomes, measure: str, arm: str) -> str:

@@ -16,8 +16,9 @@ from typing import Literal, TypeAlias, TypeVar
 import numpy as np
 import yaml
 
+from helpers.results.answers import PlainUnit
 from helpers.settings import DATA
-from papers.drug_interactions.corpora import CorpusError, Unit
+from papers.drug_interactions.corpora import CorpusError
 from papers.drug_interactions.graph import KnowledgeGraph
 
 Parameters = Mapping[str, str]
@@ -298,7 +299,7 @@ _SORTS = {
 }
 
 
-def read_medquad(path: Path) -> list[Unit]:
+def read_medquad(path: Path) -> list[PlainUnit]:
     """MedQuAD's questions about drugs that have an answer, each once; the cluster is the address of the drug's page.
 
     The drug part of the collection is released without its answers, for copyright. Of its questions those have one
@@ -313,7 +314,7 @@ def read_medquad(path: Path) -> list[Unit]:
         rows = [row["Answer"] for row in csv.DictReader(io.StringIO(text, newline=""))]
     except (zipfile.BadZipFile, ValueError, KeyError) as error:
         raise CorpusError(f"{path.name} is not MedQuAD's archive of judged answers: {error}") from error
-    found: dict[str, Unit] = {}
+    found: dict[str, PlainUnit] = {}
     for number, row in enumerate(rows, start=1):
         match = _ROW.fullmatch(row.strip())
         if match is None:
@@ -322,13 +323,13 @@ def read_medquad(path: Path) -> list[Unit]:
             question = " ".join(match["question"].split()).replace(" ?", "?")
             sort = next(sort for sort, words in _SORTS.items() if re.search(words, question))
             answer = " ".join(match["answer"].split())
-            found.setdefault(question, Unit(question, match["url"], question, answer, {"sort": sort}))
+            found.setdefault(question, PlainUnit(question, match["url"], question, answer, {"sort": sort}))
     return list(found.values())
 
 
-def sample_references(references: Sequence[Unit], n: int, seed: int) -> list[Unit]:
+def sample_references(references: Sequence[PlainUnit], n: int, seed: int) -> list[PlainUnit]:
     """So many of them by chance, each sort in turn."""
-    of_sort: dict[str, list[Unit]] = {sort: [] for sort in _SORTS}
+    of_sort: dict[str, list[PlainUnit]] = {sort: [] for sort in _SORTS}
     for i in np.random.default_rng(seed).permutation(len(references)):
         of_sort[references[i].strata["sort"]].append(references[i])
     return _in_turn(of_sort)[:n]

@@ -58,7 +58,7 @@ def agentic_adds_little(outcomes: Outcomes, **_: Any) -> Decision:  # noqa: ANN4
     """Whether agentic RAG gains on text RAG, and DrugRAG gains more on agentic RAG than that (Results)."""
     known = outcomes.where(task="known")
     more, graph = known.against([("agentic", "text"), ("drugrag", "agentic")], "f1")
-    of = [_values(known, arm, "f1") for arm in ("drugrag", "agentic", "text")]
+    of = [known.values("f1", arm) for arm in ("drugrag", "agentic", "text")]
     further = bootstrap(of[0] - 2 * of[1] + of[2], clusters=_clusters(known), draws=outcomes.draws)
     # the second test is no part of the rule: the first p needs no adjustment
     p = more.test.p
@@ -96,9 +96,8 @@ def larger_answers_better(outcomes: Outcomes, *, models: Sequence[str], alone: s
     if None in sizes or (sizes[0] or 0) <= (sizes[1] or 0):
         why = f"{large} is not larger than {small} by the billions of parameters in their names."
         return Decision("not run", why, reason="stand-in")
-    rows = outcomes.where(task="known", arm="drugrag", model=list(models))
-    frame = rows.frame.assign(arm=rows.frame.model)
-    (found,) = Outcomes(frame, draws=outcomes.draws).against([(large, small)], "f1")
+    frame = outcomes.where(task="known", arm="drugrag", model=list(models)).frame
+    (found,) = Outcomes(frame.assign(arm=frame.model), draws=outcomes.draws).against([(large, small)], "f1")
     test = found.test
     why = f"F1 of DrugRAG's answer sets, {large} minus {small}: {figures.points(test)} points, n = {test.n}."
     return Decision(rules.better(test, test.p), f"{why[:-1]}, {figures.p_words(test.p)}.", test.p)
@@ -115,8 +114,8 @@ def varies_least(outcomes: Outcomes, *, truth: Score | None, **_: Any) -> Decisi
     if not useful(truth):
         return _at_chance(outcomes, truth)
     rows = outcomes.where(task=["known", "medquad"])
-    mine, clusters = _values(rows, "drugrag", "rating"), _clusters(rows)
-    apart = {arm: _spread_difference(mine, _values(rows, arm, "rating"), clusters, outcomes.draws) for arm in BASELINES}
+    mine, clusters = rows.values("rating", "drugrag"), _clusters(rows)
+    apart = {arm: _spread_difference(mine, rows.values("rating", arm), clusters, outcomes.draws) for arm in BASELINES}
     told = "; ".join(f"{rows.label(a)} {figures.points_text(s.value, s.low, s.high)}" for a, s in apart.items())
     why = f"Standard deviation of the rating in points, DrugRAG minus: {told}, n = {len(mine)}."
     return rules.judged(why, None, [(partial(rules.below, bound=0), score) for score in apart.values()], (0.0,))
@@ -127,18 +126,13 @@ def judge_ranks(outcomes: Outcomes, *, truth: Score | None, **_: Any) -> Decisio
     if not useful(truth):
         return _at_chance(outcomes, truth)
     known = outcomes.where(task="known")
-    marks, f1 = (np.array([_values(known, arm, m) for arm in PAPERS]) for m in ("rating", "f1"))
+    marks, f1 = (np.array([known.values(m, arm) for arm in PAPERS]) for m in ("rating", "f1"))
     tau = _rank_agreement(marks, f1, _clusters(known), outcomes.draws)
     orders = (
         ", ".join(known.label(PAPERS[i]) for i in np.argsort(-of.mean(axis=1), kind="stable")) for of in (marks, f1)
     )
     why = "By the judge: {}. By F1: {}. Kendall's tau-b: {}.".format(*orders, figures.score_text(tau, "ratio"))
     return Decision(rules.above(tau, SWAPPED), why)
-
-
-def _values(rows: Outcomes, arm: str, measure: str) -> Floats:
-    frame = rows.frame[rows.frame.arm == arm]
-    return np.array([of[measure][0] for of in frame.measures], dtype=np.float64)
 
 
 def _clusters(rows: Outcomes) -> list[str]:
@@ -200,5 +194,5 @@ def _gain(printed: Published, number: str, *arms: str) -> Decision:
             f"{100 * rated:.1f} % by the rating of 1 to 5"
         )
     which = f" All are tested; nearest is that over {min(away, key=lambda row: away[row])}." if told[1:] else ""
-    why = f"Printed for DrugRAG is {best.printed}: {'; '.join(told)}; stated are about {100 * stated:.0f} %.{which}"
+    why = f"DrugRAG's score is {best.printed}: {'; '.join(told)}; the paper says about {100 * stated:.0f} %.{which}"
     return Decision(rules.exactly(all(distance <= 0.025 + 1e-9 for distance in away.values())), why)

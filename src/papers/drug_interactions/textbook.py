@@ -13,8 +13,8 @@ from spacy.lang.en import English
 
 from helpers import datasets
 from helpers.datasets import DataUnavailable, Located
-from helpers.results.answers import Answer
-from papers.drug_interactions.corpora import CAUSES, CorpusError, Fact, Sentence, Unit, canonical, facts
+from helpers.results.answers import Answer, PlainUnit
+from papers.drug_interactions.corpora import CAUSES, CorpusError, Fact, Sentence, canonical, facts
 
 BOOK, SIDER = "drug_interactions/pharmacology_for_nurses.cnxml", "side_effects/data_format_a.csv"
 
@@ -77,11 +77,11 @@ def sider(path: Path) -> dict[str, set[str]]:
     return {canonical(drug): set(map(canonical, of)) for drug, of in zip(table["drug"], listed, strict=True)}
 
 
-def pairs(found: Sequence[Sentence], known: Mapping[str, set[str]]) -> list[Unit]:
+def pairs(found: Sequence[Sentence], known: Mapping[str, set[str]]) -> list[PlainUnit]:
     """Each pair of drug and effect that a method found and whose names SIDER has; gold is whether it lists the pair."""
     effects = set().union(*known.values())
     return [
-        Unit(
+        PlainUnit(
             unit=f"{drug}: {effect}",
             cluster=drug,
             text=f"Does {drug} cause {effect}?",
@@ -93,7 +93,7 @@ def pairs(found: Sequence[Sentence], known: Mapping[str, set[str]]) -> list[Unit
     ]
 
 
-def says(found: Sequence[Sentence]) -> Callable[[Sequence[Unit]], list[Answer]]:
+def says(found: Sequence[Sentence]) -> Callable[[Sequence[PlainUnit]], list[Answer]]:
     """A method as an arm: YES for the pairs that it reads off the book."""
     stated = {f"{fact.start}: {fact.end}" for fact in _causes(found)}
     return lambda units: [Answer(task="textbook", predicted="YES" if u.unit in stated else "NO") for u in units]

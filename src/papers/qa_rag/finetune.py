@@ -190,12 +190,6 @@ def hypothetical(
     return queries, models
 
 
-def note_models(run: Run, models: Mapping[str, LLM], role: str) -> None:
-    """Put the models and what was asked of them into the record."""
-    for model in models.values():
-        run.model_used(model, role)
-
-
 def splits_table(found: Mapping[str, Split], asked: Mapping[str, Sequence[Question]]) -> pd.DataFrame:
     """Sizes of the splits, what the test shares with the training, and which test questions are asked."""
     rows = []

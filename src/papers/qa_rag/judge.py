@@ -6,7 +6,7 @@ context that is nearest to what it is asked about.
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -14,7 +14,7 @@ from helpers.completions import Choice
 from helpers.llm import LLM
 from helpers.rag.prompts import chat
 from helpers.results import figures, rules
-from helpers.results.answers import Answer, Item
+from helpers.results.answers import Answer, Item, PlainUnit
 from helpers.results.outcomes import Outcomes
 from helpers.results.record import Run
 from papers.qa_rag import data
@@ -60,17 +60,12 @@ def _supported_prompt(statement: str, excerpt: str) -> list[dict[str, str]]:
     )
 
 
-@dataclass(frozen=True)
-class Known:
+@dataclass(frozen=True, kw_only=True)
+class Known(PlainUnit):
     """A passage with a known verdict: YES if it holds the question's answer, NO if it holds none of it."""
 
     question: Question
     row: int
-    gold: str
-    unit: str
-    cluster: str
-    text: str
-    strata: Mapping[str, str] = field(default_factory=dict)
 
 
 def known(questions: Sequence[Question], searcher: Searcher, ranked: Mapping[str, Sequence[int]]) -> list[Known]:
@@ -92,7 +87,7 @@ def known(questions: Sequence[Question], searcher: Searcher, ranked: Mapping[str
         if holding and (other := next(others, None)) is not None:
             right = row_of[max(holding, key=lambda id: holding[id])]
             chosen += [
-                Known(question, row, gold, f"{question.id}, {gold}", question.cluster, question.text)
+                Known(f"{question.id}, {gold}", question.cluster, question.text, gold, question=question, row=row)
                 for row, gold in ((right, "YES"), (other, "NO"))
             ]
     return chosen

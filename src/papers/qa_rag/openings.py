@@ -20,7 +20,7 @@ def retrieval(outcomes: Outcomes) -> str:
         main = f"QA-RAG {_finds(here.against([('qa_rag', 'question')], 'answer_found')[0])} the question; "
     if "hypothetical_authors" in scores:
         change = figures.points(here.against([("hypothetical_authors", "hypothetical")], "answer_found")[0].test)
-        words = f" The authors' message in place of ours changes what an answer finds by {change} points."
+        words = f" With the authors' message, a generated answer's share changes by {change} points."
     names = {"hypothetical": "answer", "question": "question", "qa_rag": "both"}
     found = [f"{figures.number(theirs.score('answer_found', arm).value)} ({name})" for arm, name in names.items()]
     best = "BM25 without the guideline's name" if most == "bm25_bare" else here.label(most)
@@ -28,8 +28,8 @@ def retrieval(outcomes: Outcomes) -> str:
         f"**In the authors' passages, a generated answer {guess} the question, and their combination {both} the "
         f"answer.** The six passages contain half of the FDA's answer for {figures.listed(found)} of "
         f"{scores['question'].n} questions. The authors' code removes a question's own document if the query is the "
-        f"question, not an answer (chapter 17). In the rerun, with small models on a smaller corpus, {main}"
-        f"{best} finds the most: {figures.score_text(scores[most])}.{words}"
+        f"question, not an answer (chapter 17). In the rerun, with small models on fewer passages and no document "
+        f"removed, {main}{best} finds the most: {figures.score_text(scores[most])}.{words}"
     )
 
 
@@ -54,7 +54,7 @@ def answers(outcomes: Outcomes, model: str, encoder: str) -> str:
     verdict = {
         "agrees": "Shown the passages, {} answers nearer to the FDA's",
         "differs": "Shown the passages, {} does not answer nearer to the FDA's",
-        "undecided": "Whether {} answers nearer to the FDA's when it is shown the passages is undecided",
+        "undecided": "Whether the passages bring {}'s answers nearer to the FDA's is undecided",
     }[rules.better(helps.test, helps.p)].format(model)
     told.append(f"{verdict}: F1 changes by {_change(helps)}, n = {helps.test.n}.")
     return " ".join(told)

@@ -182,7 +182,7 @@ def own_kept(data: Data, printed: Published) -> pd.DataFrame:
         removed = {kind in AUTHORS["multiquery_rule"].removed for kind, _ in PRINTED[arm].tracks}
         six = {id: {data.corpus.of_id[p].document for p in of} for id, of in data.released.get(arm, {}).items()}
         held = [bool(own[id] & of) for id, of in six.items() if id in own]
-        kept = f"{sum(held)} of {len(held)}" if held else "none recognised" if six else "contexts not at hand"
+        kept = f"{sum(held)} of {len(held)}" if held else "none recognised" if six else "contexts missing"
         told = "for the question alone" if len(removed) == 2 else "yes" if True in removed else "no"
         rows.append({"method": label, "printed precision": number.printed, "own document removed": told, "kept": kept})
     return pd.DataFrame(rows).sort_values("printed precision", ascending=False, kind="stable")

@@ -77,8 +77,7 @@ AUTHORS = {
 }
 """The authors' prompts (see `authors`), their rule that removes a question's own document, and one for all queries."""
 LABELS = {name: arm.label for name, arm in {**ARMS, **AUTHORS}.items()}
-PAPER_COLOUR, OTHER_COLOUR, REFERENCE_COLOUR = "#125ee0", "#c35410", "#808080"
-COLOURS = {name: PAPER_COLOUR if name in PRINTED else OTHER_COLOUR for name in ARMS} | {"reference": REFERENCE_COLOUR}
+COLOURS = {name: "#125ee0" if name in PRINTED else "#c35410" for name in ARMS} | {"reference": "#808080"}
 
 
 @dataclass(frozen=True)

@@ -35,16 +35,15 @@ def encoder_of(name: str) -> tuple[Encoder, str]:
 class Searcher:
     """A corpus with its indexes, built or loaded when they are first searched; a passage's row is its place there."""
 
-    def __init__(self, corpus: Corpus, encode: Encoder, *, progress: bool = True) -> None:
+    def __init__(self, corpus: Corpus, encode: Encoder) -> None:
         """Take the corpus and the encoder of both indexes."""
         self.corpus, self.encode = corpus, encode
         self._texts = [passage.text for passage in corpus.passages]
         self._spans = [chunk_spans(text, WINDOW, WINDOW_OVERLAP) for text in self._texts]
-        self._progress = progress
 
     @cached_property
     def _starts(self) -> Index:
-        return cached_index("qa-rag", self._texts, self.encode, progress=self._progress)
+        return cached_index("qa-rag", self._texts, self.encode)
 
     @cached_property
     def cut(self) -> int:
@@ -63,7 +62,7 @@ class Searcher:
 
     @cached_property
     def _window_index(self) -> Index:
-        return cached_index("qa-rag-windows", self.windows, self.encode, progress=self._progress)
+        return cached_index("qa-rag-windows", self.windows, self.encode)
 
     def search(self, texts: Sequence[str], k: int, by: Search = "start") -> list[list[int]]:
         """Rows of the `k` best passages for each text, best first.

@@ -168,5 +168,4 @@ def show(given: Answer, *, sample: bool = False) -> figures.Html:
         "evidence": f"{_count(given.rows, 'row')}: {evidence}{more}" if given.rows else "no rows",
         "word the answer": given.text,
     }
-    table = pd.DataFrame(results.items(), columns=["step", "result"])
-    return figures.table(table, given.question, sample=sample)
+    return figures.table(pd.DataFrame(results.items(), columns=["step", "result"]), given.question, sample=sample)

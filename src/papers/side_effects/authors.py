@@ -14,7 +14,7 @@ from helpers.completions import label_probability
 from helpers.graph import Graph
 from helpers.results.answers import Answer
 from papers.side_effects.corpus import Arm, Entities, Question, TextStore, said
-from papers.side_effects.forward import CUT, Asking, edge_exists
+from papers.side_effects.forward import CUT, Asking, edge_exists, parse_label
 
 FILES = tuple(f"side_effects/code/{name}.py" for name in ("vllm_model", "rag_format_a", "rag_format_b", "graphrag"))
 LABELS = {
@@ -30,13 +30,8 @@ CLOSED_BOOK_TEMPERATURE = 0.3
 """Of the client where nothing is retrieved; the paper says 0.1."""
 Evidence = Callable[[Sequence[Question]], Iterable[str]]
 """What stands in the prompt beside each question."""
-_LABEL = re.compile(r"\b(yes|no)\b", re.IGNORECASE)
-
-
-def read_label(reply: str) -> bool | None:
-    """The first YES or NO of a reply, as a word: one of these prompts lets the model repeat the request before it."""
-    found = _LABEL.search(reply)
-    return None if found is None else found[1].lower() == "yes"
+LABEL = re.compile(r"\b(yes|no)\b", re.IGNORECASE)
+"""The first YES or NO of a reply, as a word: one of these prompts lets the model repeat the request before it."""
 
 
 def arms(
@@ -94,7 +89,7 @@ def _arm(asking: Asking, system: str, template: str, evidence: Evidence, name: s
         texts = [_filled(template, q, e) for q, e in zip(questions, evidence(questions), strict=True)]
         prompts = [[{"role": "system", "content": system}, {"role": "user", "content": cut(text)}] for text in texts]
         replies = asking.answers(prompts, LABELS[name])
-        return [said(read_label(r.text), p_yes=label_probability(r.first_token), reply=r) for r in replies]
+        return [said(parse_label(r.text, LABEL), p_yes=label_probability(r.first_token), reply=r) for r in replies]
 
     return ask
 

@@ -113,8 +113,7 @@ def atc_digest(atc: pd.DataFrame) -> str:
 
 def read_frequencies(path: Path, names: Mapping[str, str]) -> pd.DataFrame:
     """`meddra_freq.tsv.gz` without placebo arms: the columns of `Sider.lines` and the stated frequency."""
-    columns = ("flat", "stereo", "label", "placebo", "frequency", "low", "high", "kind", "umls", "effect")
-    table = _read(path, *columns)
+    table = _read(path, "flat", "stereo", "label", "placebo", "frequency", "low", "high", "kind", "umls", "effect")
     return _named(table[table.placebo == ""], names)
 
 

@@ -57,12 +57,10 @@ def recognition_prompt(question: Question) -> list[dict[str, str]]:
     return chat(RECOGNITION, question.text, examples)
 
 
-def recognise(
-    llm: LLM, questions: Sequence[Question], *, temperature: float = 0.1, top_p: float = 0.9
-) -> list[Entities]:
+def recognise(llm: LLM, questions: Sequence[Question]) -> list[Entities]:
     """Drug and side effect of each question: temperature 0.1, then regex (Methods, "Entity recognition module")."""
     prompts = [recognition_prompt(q) for q in questions]
-    sampling: dict[str, Any] = {"temperature": temperature, "top_p": top_p, "stop": ["\n"]}
+    sampling: dict[str, Any] = {"temperature": 0.1, "top_p": 0.9, "stop": ["\n"]}
     replies = llm.chat_many(prompts, max_tokens=64, label="entity recognition", **sampling)
     return [replace(parse_entities(reply.text), request=reply.key) for reply in replies]
 
@@ -92,9 +90,9 @@ LABEL = re.compile(r"^\W*(yes|no)\b", re.IGNORECASE)
 """How a reply begins that can be read."""
 
 
-def parse_label(reply: str) -> bool | None:
-    """YES or NO if the reply begins with it, whatever its case; else None, to be counted."""
-    found = LABEL.match(reply)
+def parse_label(reply: str, label: re.Pattern[str] = LABEL) -> bool | None:
+    """YES or NO if the reply begins with it, or as `label` says, whatever its case; else None, to be counted."""
+    found = label.search(reply)
     return None if found is None else found[1].lower() == "yes"
 
 

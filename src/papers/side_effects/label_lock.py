@@ -155,8 +155,8 @@ def answer(asked: Outcomes, locks: Outcomes, model: str) -> str:
     return (
         f"One query for each form of question returns the right set for {exact['written']} of the questions. {model} "
         f"reaches {exact['chosen']} if it picks the query and {exact['generated']} if it writes it. "
-        f"Asked about effects that are listed, it contradicts its evidence in {strays['unlocked']}, and in "
-        f"{strays['leading']} where the question suggests the opposite (about effects that are not listed: in "
-        f"{figures.score_text(absent.score('contradicts', 'leading'))}); with the label locked, its words do in "
+        f"On listed effects, it contradicts its evidence in {strays['unlocked']}, and in {strays['leading']} if the "
+        f"question suggests the opposite (on unlisted effects: in "
+        f"{figures.score_text(absent.score('contradicts', 'leading'))}); with a locked label, its sentence does in "
         f"{strays['label']}."
     )

@@ -203,6 +203,6 @@ def answer(outcomes: Outcomes, model: str) -> str:
     n = outcomes.score("right", "llm").n
     return (
         f"Of {n} names, {model} writes {right['llm']} correctly and chooses the right drug for {right['choice']}; "
-        f"without a language model, edit distance gives {right['edits']}, with a dictionary before it "
-        f"{right['in_turn']}. The model keeps {figures.score_text(changed)} of the names that were right."
+        f"without a language model, edit distance corrects {right['edits']}, and a dictionary before it "
+        f"{right['in_turn']}. The model keeps {figures.score_text(changed)} of the correct names."
     )

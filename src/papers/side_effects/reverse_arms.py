@@ -25,7 +25,7 @@ from helpers.results.outcomes import Outcomes
 from papers.side_effects import forward
 from papers.side_effects.corpus import TextStore, place_of
 from papers.side_effects.reverse import QUESTION, Arm, Query, canonical, parse_drugs, returned
-from papers.side_effects.rules import times_as_long, values
+from papers.side_effects.rules import times_as_long
 
 LABELS = {
     "graphrag": "GraphRAG, graph only",
@@ -37,7 +37,7 @@ LABELS = {
 }
 COLOURS = {arm: figures.arm_colour("graphrag" if arm.startswith("graph") else arm[:8]) for arm in LABELS}
 SPEEDS = {
-    "an LLM on the side of the text alone, as in the paper": ("format_b", "graphrag"),
+    "an LLM for the text only, as in the paper": ("format_b", "graphrag"),
     "no LLM on either side": ("format_b_filter", "graphrag"),
     "an LLM on both sides": ("format_b", "graph_llm"),
 }
@@ -254,8 +254,8 @@ def answer(outcomes: Outcomes, model: str) -> str:
     return (
         f"The graph is exact by construction. Format B with {model} reaches an F1 of {figures.score_text(exact)} on "
         f"{exact.n} queries, and Format A finds {figures.score_text(found)} of the drugs on {found.n}. Format B's "
-        f"latency in this run, as a multiple of the graph's, is {told}. So a language model that copies names takes "
-        "most of the difference in time that the paper prints."
+        f"latency in this run, as a multiple of the graph's, is {told}. So copying names with a language model "
+        "explains most of the printed difference in time."
     )
 
 
@@ -263,7 +263,7 @@ def cost_words(authors: Outcomes) -> str:
     """What `draw_cost` shows of one released run, in words made of its values."""
     lines = []
     for arm, names in LINES.items():
-        line = linregress(values(authors, names, arm), values(authors, "latency", arm))
+        line = linregress(authors.values(names, arm), authors.values("latency", arm))
         lines.append(
             f"{authors.label(arm)}: {line.intercept:.1f} s and {line.slope:.2f} s per {names} name, which explain "
             f"{figures.number(line.rvalue**2)} of the variance"
@@ -275,7 +275,7 @@ def draw_cost(authors: Outcomes) -> Figure:
     """Latency of the released text arms by number of names: relevant ones (Format B), returned ones (Format A)."""
     fig, axes = plt.subplots(figsize=(7.2, 3.8))
     for arm, names in LINES.items():
-        x, y = values(authors, names, arm), values(authors, "latency", arm)
+        x, y = authors.values(names, arm), authors.values("latency", arm)
         line, ends = linregress(x, y), np.array([0, x.max()])
         axes.plot(x, y, "o", markersize=4, alpha=0.6, color=COLOURS[arm], label=f"{authors.label(arm)}, names {names}")
         axes.plot(ends, line.intercept + line.slope * ends, color=COLOURS[arm], linewidth=1.4)

@@ -75,8 +75,8 @@ def residual_errors_are_llm_mislabels(outcomes: Outcomes, **_: Any) -> Decision:
         parsed = (wrong.predicted == "YES") & wrong.question.str.contains(r"\wyes|yes\w", case=False)
         why = (
             f'{parsed.sum()} of {len(wrong)} errors are YES to an effect with "yes" in its name ("eyes"). The released '
-            "parser takes each reply that repeats such a name for YES. The model may have made the other "
-            f"{(~parsed).sum()}."
+            "parser reads any reply that repeats such a name as YES; the replies, which would prove it, are not "
+            f"released. The model may have made the other {(~parsed).sum()}."
         )
         return Decision(rules.exactly(not parsed.any()), why)
     told = sum(of["handed"][0] == (gold == "YES") for of, gold in zip(wrong.measures, wrong.gold, strict=True))
@@ -128,16 +128,10 @@ def every_drug_with_ten_effects(_: Outcomes, *, sider: Sider | None, released: K
     return Decision(rules.exactly(not out), why)
 
 
-def values(outcomes: Outcomes, measure: str, arm: str) -> NDArray[np.float64]:
-    """A measure of each row of an arm."""
-    rows = outcomes.frame[outcomes.frame.arm == arm]
-    return np.array([top / bottom for of in rows.measures for top, bottom in [of[measure]]])
-
-
 def times_as_long(outcomes: Outcomes, slow: str, fast: str) -> Score | None:
     """Mean latency of one arm as a multiple of another's, with a bootstrap over the queries that both answered."""
     series = [
-        pd.Series(values(outcomes, "latency", arm), index=outcomes.frame.unit[outcomes.frame.arm == arm])
+        pd.Series(outcomes.values("latency", arm), index=outcomes.frame.unit[outcomes.frame.arm == arm])
         for arm in (slow, fast)
     ]
     both = pd.concat(series, axis=1, join="inner")
@@ -151,7 +145,7 @@ def graph_returns_exact_sets(outcomes: Outcomes, **_: Any) -> Decision:  # noqa:
         return Decision("not run", "There are no answers of the graph.", reason="no answers")
     told = (f"{outcomes.label(arm)}: {score.value * score.n:.0f} of {score.n} sets" for arm, score in scores.items())
     holds = all(score.value == 1 for score in scores.values())
-    return Decision(rules.exactly(holds), f"Exact, {'; '.join(told)}. The truth is the graph that is asked.")
+    return Decision(rules.exactly(holds), f"Exact sets: {'; '.join(told)}. The queried graph is the truth.")
 
 
 def graph_is_faster_than_text(outcomes: Outcomes, **_: Any) -> Decision:  # noqa: ANN401
@@ -169,7 +163,7 @@ def pairs_slow_with_set_size(outcomes: Outcomes, **_: Any) -> Decision:  # noqa:
 
     Spearman's rank correlation, p by permutation, with the interval of Bonett and Wright (2000).
     """
-    relevant, seconds = (rankdata(values(outcomes, name, "format_b")) for name in ("relevant", "latency"))
+    relevant, seconds = (rankdata(outcomes.values(name, "format_b")) for name in ("relevant", "latency"))
     n = len(relevant)
     if n < 4 or not np.ptp(relevant) or not np.ptp(seconds):
         return Decision("not run", f"{n} queries of Format B give no rank correlation.", reason="too few")
