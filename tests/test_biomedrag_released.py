@@ -201,3 +201,5 @@ def test_sizes_are_reported_for_real_data_alone():
     table = released.report_sizes(run, [corpora.load(name, "sample") for name in corpora.KEYS])
     assert not run._values
     assert set(table["data"]) == set(corpora.KEYS) - {"GIT-RE"}
+    # its training file was not read, so nothing is said of how many rows that has
+    assert set(table.what[table["data"] == "MTSamples"]) == {"test"}
