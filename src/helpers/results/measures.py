@@ -49,5 +49,5 @@ def measure_label(measure: str) -> str:
     """A measure as a reader sees it."""
     statistic, base = parts(measure)
     text = re.sub(r"\b(f1|mrr)\b", lambda found: found[0].upper(), base.replace("_", " "))
-    text = {"p yes": "probability of YES", "ndcg": "nDCG"}.get(text, text)
+    text = {"p yes": "probability of YES", "ndcg": "nDCG", "right": "share right"}.get(text, text)
     return {"": text, "auc": "AUC"}.get(statistic, f"{text}, {statistic}")
