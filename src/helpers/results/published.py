@@ -216,6 +216,15 @@ class Claim(Entry):
         return self.rule.words() if self.rule else self.test
 
 
+class Setting(Strict):
+    """A parameter that the paper states; not a result."""
+
+    name: str
+    value: str
+    where: str
+    note: str = ""
+
+
 class Statement(Strict):
     """What the paper says in one place."""
 
@@ -236,7 +245,7 @@ class Published(Strict):
 
     paper: str
     title: str
-    settings: tuple[dict[str, str], ...] = Field(default=(), description="what the paper states of its parameters")
+    settings: tuple[Setting, ...] = ()
     numbers: tuple[Number, ...]
     claims: tuple[Claim, ...]
     contradictions: tuple[Contradiction, ...] = ()
