@@ -183,11 +183,12 @@ def test_a_server_of_unknown_make_chooses_within_an_object(tokens):
 
 
 @pytest.mark.parametrize("engine", ["vllm", "openai", "llamacpp"])
-def test_only_vllm_is_sent_its_own_fields(engine):
+def test_timed_requests_share_no_prompts_and_other_servers_get_no_field_of_an_engine(engine):
     asked: list[dict[str, Any]] = []
     with server(200, completion("YES"), asked) as url:
         client(url, engine=engine).apart("mine").chat_many([ask("?")], max_tokens=5)
     assert asked[0].get("cache_salt") == ("mine" if engine == "vllm" else None)
+    assert asked[0].get("cache_prompt") is (False if engine == "llamacpp" else None)
 
 
 REFUSED = [

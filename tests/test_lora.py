@@ -158,7 +158,7 @@ def test_what_was_trained_is_answered_and_kept(engine, tmp_path, monkeypatch, ca
     assert lora.trained("seal", pairs, pairs, SMALL, **recipe) == log
     assert (log.adapter.folder / artifacts.LOG).stat().st_mtime_ns == trained_at
 
-    with (log.adapter.folder / lora.WEIGHTS).open("ab") as weights:
+    with (log.adapter.folder / engines.WEIGHTS).open("ab") as weights:
         weights.write(b"damage")
     with pytest.raises(ValueError, match="is damaged"):
         lora.load(log.adapter.folder)
@@ -186,6 +186,17 @@ def test_chapters_with_other_adapters_of_a_base_share_its_server(tmp_path):
     own = Adapter("own", tmp_path, "digest")
     assert engines.with_released(base, [own]) == [*engines.with_released(base, []), own]
     assert engines.with_released("another base", [own]) == [own]
+
+
+def test_a_damaged_released_adapter_keeps_no_server_from_starting(tmp_path, monkeypatch, caplog):
+    for log in sorted(engines.RELEASED.glob("umls-*/training.json")):
+        shutil.copytree(log.parent, tmp_path / log.parent.name)
+    monkeypatch.setattr(engines, "RELEASED", tmp_path)
+    base = json.loads(log.read_text())["base"]
+    whole, cut = (adapter.folder for adapter in engines.with_released(base, []))
+    (cut / engines.WEIGHTS).write_bytes(b"half")
+    assert [adapter.folder for adapter in engines.with_released(base, [])] == [whole]
+    assert f"{cut / engines.WEIGHTS} is damaged" in caplog.text
 
 
 def test_no_released_adapter_names_a_folder_of_a_machine():

@@ -156,7 +156,7 @@ def test_released_predictions_keep_unknown_apart(tmp_path):
 
 
 def test_the_released_errors_of_graphrag_carry_the_confidence_of_an_answer_against_the_graph():
-    """The note of `residual_errors_are_llm_mislabels`: retrieval was right in the seven released errors."""
+    """The rule of `residual_errors_not_retrieval`: retrieval was right in the seven released errors."""
     paths = [RAW / "side_effects" / name for name in ("released/graphrag_qwen.json", "released/graphrag_llama.json")]
     code = RAW / "side_effects" / "code" / "graphrag.py"
     if not all(path.is_file() for path in (*paths, code)):

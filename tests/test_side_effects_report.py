@@ -56,14 +56,15 @@ def why(run: record.Run, claim: str, kind: str) -> str:
     return next(c.why for c in run.claims if c.id.endswith(claim) and c.kind == kind)
 
 
+ERRORS = ("residual_errors_not_retrieval", "residual_errors_are_llm_mislabels")
 FOUR = ("closed_book_is_unreliable", "retrieval_beats_closed_book", "pairs_beat_lists", "graphrag_beats_text_rag")
 
 
 def test_claims_that_hold_agree(run):
     out = page(questions(400), closed_book=150, format_a=100, format_b=30, graphrag=0, lookup=0)
-    verdicts = decide(run, out, *FOUR, "residual_errors_are_llm_mislabels")
+    verdicts = decide(run, out, *FOUR, *ERRORS)
     assert {verdicts[claim] for claim in FOUR} == {"agrees"}
-    assert verdicts["residual_errors_are_llm_mislabels"] == "undecided"  # there is no error to explain
+    assert {verdicts[claim] for claim in ERRORS} == {"undecided"}  # there is no error to explain
 
 
 def test_claims_that_fail_differ(run):
@@ -104,21 +105,28 @@ def test_a_tie_that_retrieval_forces_refutes_nothing(run):
 @pytest.mark.parametrize(("handed_right", "verdict"), [(True, "agrees"), (False, "differs")])
 def test_a_wrong_answer_is_the_models_only_if_it_was_handed_the_truth(run, handed_right, verdict):
     wrong = rows(questions(400), "graphrag", 6, handed_right=handed_right)
-    found = decide(run, page([], wrong), "residual_errors_are_llm_mislabels")
-    assert found["residual_errors_are_llm_mislabels"] == verdict
+    assert set(decide(run, page([], wrong), *ERRORS).values()) == {verdict}
 
 
 def test_a_single_error_tells_nothing_about_errors(run):
     wrong = rows(questions(400), "graphrag", 1, handed_right=True)
-    found = decide(run, page([], wrong), "residual_errors_are_llm_mislabels")
-    assert found["residual_errors_are_llm_mislabels"] == "undecided"
+    assert set(decide(run, page([], wrong), *ERRORS).values()) == {"undecided"}
 
 
-@pytest.mark.parametrize(("name", "verdict"), [("red eyes", "differs"), ("rash", "agrees")])
-def test_a_released_error_is_the_parsers_where_the_name_contains_yes(run, name, verdict):
+@pytest.mark.parametrize(("name", "verdict"), [("red eyes", "cannot be run"), ("rash", "agrees")])
+def test_a_released_error_may_be_the_parsers_where_the_name_contains_yes(run, name, verdict):
     asked = [*(Question("a", f"{name} {i}", label=False) for i in range(6)), *questions(40)]
     released = rows(asked, "graphrag", 6, source="released")
-    decide(run, page([], released), "residual_errors_are_llm_mislabels")
+    pairs = rows(asked, "format_b", 0, source="released")
+    decide(run, page([], released, pairs), "residual_errors_are_llm_mislabels")
+    assert next(c.verdict for c in run.claims if c.kind == "rescored") == verdict
+    assert ("6 of 6." in why(run, "residual_errors_are_llm_mislabels", "rescored")) == (verdict != "agrees")
+
+
+@pytest.mark.parametrize(("last", "verdict"), [(0.8, "agrees"), (1.0, "differs")])
+def test_a_released_error_is_not_retrievals_if_its_confidence_says_so(run, last, verdict):
+    released = rows(questions(40), "graphrag", 6, source="released")
+    rules.decide(run, page([], released), "residual_errors_not_retrieval", recorded=[0.8] * 5 + [last])
     assert next(c.verdict for c in run.claims if c.kind == "rescored") == verdict
 
 

@@ -110,3 +110,7 @@ def test_what_was_made_is_kept_until_it_is_damaged_or_its_content_changes(tmp_pa
     assert caplog.text.count("made again") == 2
     assert len(list(tmp_path.glob("a-*.bad-*"))) == 2
     assert json.loads((made[0] / artifacts.LOG).read_text())["run"] == 3
+    # a released one that is damaged is no dead end
+    (made[0] / "weights").write_text("damage")
+    assert artifacts.kept(tmp_path / "third", "a", ["a text", 1], load, make, released=tmp_path)["run"] == 4
+    assert caplog.text.count("made again") == 3

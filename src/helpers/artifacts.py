@@ -17,6 +17,7 @@ from helpers import datasets
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
+DAMAGED = (ValueError, KeyError, TypeError)  # what reading a damaged log raises
 LOG = "training.json"  # digests of a folder's files, and what is to be known of their making
 
 
@@ -59,12 +60,15 @@ def load_or_make(folder: Path, load: Callable[[Path], T], make: Callable[[Path],
             return load(folder)
         except FileNotFoundError:
             pass
-        except (ValueError, KeyError, TypeError) as error:
+        except DAMAGED as error:
             aside = folder.with_name(f"{folder.name}.bad-{os.urandom(4).hex()}")
             folder.rename(aside)
             log.warning("%s It was set aside as %s and is made again.", error, aside.name)
         if released and released.is_dir():
-            return load(released)
+            try:
+                return load(released)
+            except (FileNotFoundError, *DAMAGED) as error:
+                log.warning("%s It is made again.", error)
         for left in folder.parent.glob(f".{folder.name}.*"):  # of one that was killed
             shutil.rmtree(left, ignore_errors=True)
         return make(folder)

@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import logging
 import os
 import shutil
 from collections.abc import Callable, Sequence
@@ -11,14 +12,16 @@ from typing import Any
 
 from filelock import FileLock
 
-from helpers import datasets, engine_install, registry
-from helpers.download import read_json, write_whole
+from helpers import artifacts, datasets, engine_install, registry
+from helpers.download import write_whole
 from helpers.engine_install import EMBEDDED_MODELS, EngineError, EngineName
 from helpers.settings import DATA, DERIVED, settings
 
+log = logging.getLogger(__name__)
 PLUGIN = Path(__file__).parent / "vllm_plugin" / "lora_on_cpu.py"
 VLLM_LORA_RANKS = (1, 8, 16, 32, 64, 128, 256, 320, 512)
 CPU_CONTEXT = 4096
+WEIGHTS = "adapter_model.safetensors"  # of an adapter, as PEFT names them
 RELEASED = DATA / "adapters"
 """The reference run's: an adapter trained on another processor differs in its last bits, and then so do replies."""
 
@@ -39,9 +42,18 @@ class Adapter:
 
 def with_released(base: str, adapters: Sequence[Adapter]) -> list[Adapter]:
     """These adapters and the released ones of their base, so that the chapters share one server."""
-    logs = {path.parent: read_json(path) for path in sorted(RELEASED.glob("*/training.json"))}
-    released = [Adapter(folder.name, folder, log["sha256"]) for folder, log in logs.items() if log.get("base") == base]
-    return list({adapter.name: adapter for adapter in (*released, *adapters)}.values())
+    served = {}
+    for folder in sorted(path.parent for path in RELEASED.glob(f"*/{artifacts.LOG}")):
+        try:
+            told = artifacts.read_log(folder, WEIGHTS)
+        except (ValueError, KeyError, FileNotFoundError) as error:
+            log.warning(
+                "A released adapter is not served. %s", error
+            )  # one bad file would keep the server from starting
+            continue
+        if told["base"] == base:
+            served[folder.name] = Adapter(folder.name, folder, told["sha256"])
+    return list({**served, **{adapter.name: adapter for adapter in adapters}}.values())
 
 
 @dataclass(frozen=True)

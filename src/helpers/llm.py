@@ -100,7 +100,10 @@ class LLM:
         return self._like(self.endpoint.adapted(adapter), adapted)
 
     def apart(self, salt: str) -> Self:
-        """The model for timed requests, which take no computed prompt from those of another salt. Only vLLM is told."""
+        """The model for timed requests, which take no computed prompt from those of another salt.
+
+        vLLM still shares prompts within a salt; llama.cpp, which has no salts, shares none; other servers are not told.
+        """
         return self._like(self.endpoint, self._start, salt)
 
     def _like(self, endpoint: LlmEndpoint, start: Callable[[], LlmEndpoint] | None, salt: str = "") -> Self:
@@ -161,8 +164,11 @@ class LLM:
         tokens = self._tokens(prompt) if kind == "loglikelihood" and self.endpoint.engine == "llamacpp" else None
         of = self.endpoint
         path, body = completions.request_body(kind, parameters, prompt, of.model, of.engine, tokens)
-        if self._salt and self.endpoint.engine == "vllm":
-            body["cache_salt"] = self._salt  # a field of vLLM's own, which other servers may refuse
+        # fields of these engines' own, which other servers may refuse
+        if self._salt and of.engine == "vllm":
+            body["cache_salt"] = self._salt
+        elif self._salt and of.engine == "llamacpp":
+            body["cache_prompt"] = False
         start = time.perf_counter()
         # the response as it came: reading it into the client's types would take half of the client's time
         came = self._sent(lambda: self._client.post(path, cast_to=httpx.Response, body=body))

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from helpers import artifacts, datasets, engine_install, engines, registry, training
-from helpers.engines import RELEASED, Adapter
+from helpers.engines import RELEASED, WEIGHTS, Adapter
 from helpers.settings import DERIVED
 from helpers.supervisor import say
 from helpers.vectors import threads
@@ -32,7 +32,6 @@ RECIPE: dict[str, float] = {
 }
 """The settings of a training, beside its `steps`, and what they are if nothing else is said."""
 ADAPTERS = DERIVED / "adapters"
-WEIGHTS = "adapter_model.safetensors"
 SCRIPT = Path(__file__).with_name("lora_train.py")
 
 

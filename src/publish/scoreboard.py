@@ -93,7 +93,7 @@ def _number_row(number: Number, own: Runs, kept: Runs, others: Mapping[str, Runs
 def _claim_row(claim: Claim, own: Runs, kept: Runs, others: Mapping[str, Runs]) -> Row:
     groups = {
         "printed": _decided(claim, "printed", [*own, *kept], "the printed numbers do not test it"),
-        "rescored": _decided(claim, "rescored", [*own, *kept], "no released answers test it"),
+        "rescored": _decided(claim, "rescored", [*own, *kept], "no released files test it"),
         "reference": _decided(claim, "rerun", kept, claim.why_not or "no reference run tests it yet"),
         "rerun": _decided(claim, "rerun", own, claim.why_not or "not yet run on this machine"),
         **{f"{BY}{model}": _decided(claim, "rerun", runs, "not yet run") for model, runs in others.items()},
@@ -304,7 +304,7 @@ def _board(title: str, frame: pd.DataFrame) -> Table:
 
 
 def _claims(frame: pd.DataFrame) -> Table:
-    groups = {"printed": "printed numbers", "rescored": "released answers", "reference": "reference"}
+    groups = {"printed": "printed numbers", "rescored": "released files", "reference": "reference"}
     groups |= {"rerun": "this machine", **{f"{BY}{model}": escape(model) for model in models(frame)}}
     table = Table("claim", *groups.values(), "why", title="Claims")
     for row in frame.to_dict("records"):

@@ -206,14 +206,14 @@ class Claim(Entry):
 
     @model_validator(mode="after")
     def _tested(self) -> Claim:
-        if bool(self.test) == bool(self.rule):
-            raise ValueError(f"{self.id}: needs either a rule or a test in words")
+        if (self.test and self.rule) or not (self.test or self.rule or self.why_not):
+            raise ValueError(f"{self.id}: needs either a rule or a test in words, or says in why_not that it has none")
         return self
 
     @property
     def decided_by(self) -> str:
         """The test in words."""
-        return self.rule.words() if self.rule else self.test
+        return self.rule.words() if self.rule else self.test or "none: the paper defines no measure"
 
 
 class Setting(Strict):

@@ -23,20 +23,29 @@ Verdict = Literal["agrees", "differs", "undecided", "not run", "cannot be run"]
 TESTED: Final[tuple[Tested, ...]] = ("agrees", "differs", "undecided")  # the verdicts of a claim that a run has tested
 
 Untested = Literal[
-    "stand-in", "forced tie", "too few", "no answers", "judge at chance", "one model", "left open", "not public"
+    "stand-in",
+    "forced tie",
+    "too few",
+    "no answers",
+    "judge at chance",
+    "one model",
+    "left open",
+    "undefined",
+    "not public",
 ]
 UNTESTED: Final[dict[Untested, str]] = {
-    "stand-in": "The claim concerns models other than the one used here (to serve one, set LLM_MODEL).",
+    "stand-in": "The claim concerns other models (name one in LLM_MODEL or the notebook's parameters).",
     "forced tie": "All arms received the same fact for every question (incomplete knowledge would test it).",
     "too few": "With so few units, no test could be conclusive (increase the profile's sizes).",
     "no answers": "An arm in the claim has no answers here (the evidence says how to add it).",
     "judge at chance": "The judge cannot tell right from wrong answers (a larger model may).",
     "one model": "The claim compares models, and one has answered (name a second one).",
     "left open": "The released or printed data are inconclusive (a further release may help).",
+    "undefined": "The paper defines no measure of it (only its authors can).",
     "not public": "The required data or models are not public (only their release would help).",
 }
 """Why a claim is not tested, in a word and in a sentence."""
-CLOSED: Final = ("left open", "not public")  # those by which nobody can test it on public data
+CLOSED: Final = ("left open", "undefined", "not public")  # those by which nobody can test it on public data
 
 Status = Literal["not run", "cannot be run"]
 RECORDS = BUILD / "records"

@@ -24,7 +24,7 @@ from helpers.results.record import Run
 from helpers.results.records import TESTED, Finding, Tested, Untested, Verdict
 
 SOURCES: Mapping[Basis, str] = {"printed": "printed", "rescored": "released", "rerun": "rerun"}
-TOLD: Mapping[Basis, str] = {"printed": "printed numbers", "rescored": "released answers", "rerun": "rerun"}
+TOLD: Mapping[Basis, str] = {"printed": "printed numbers", "rescored": "released files", "rerun": "rerun"}
 LISTED = "rag-findings"  # class of the list of verdicts; the book shows one list in the place of all
 FORCED = 0.98  # share of units in which arms that were handed the same cannot but tie
 
@@ -72,7 +72,7 @@ def decide(run: Run, outcomes: Outcomes, *claims: str, **facts: Any) -> figures.
     decided = [run.printed.claim(f"{run.paper}.claim.{name}") for name in claims]
     for claim in decided:
         if claim.why_not:
-            run.claim(claim.id, "cannot be run", claim.why_not, reason="not public")
+            run.claim(claim.id, "cannot be run", claim.why_not, reason="not public" if claim.test else "undefined")
         elif claim.unasked:
             run.claim(claim.id, "not run", claim.unasked, reason="no answers")
         elif rule := claim.rule:
@@ -135,15 +135,21 @@ def evaluate(
         word.lower() in " ".join(facts.get("served") or rule.scope).lower() for word in rule.scope
     ):
         other = [*dict.fromkeys(named)]
-    if found.verdict in TESTED and rule.scope and other:
-        about = figures.listed([*{re.sub(r"\W", "", name.lower()): name for name in rule.scope}.values()])
-        why = f"The claim is about {about} models; this run used {figures.listed(other)}. {found.why}"
-        return Decision("not run", why, found.p, "stand-in", found.needed)
+    about = figures.listed([*{re.sub(r"\W", "", name.lower()): name for name in rule.scope}.values()])
+    found = stand_in(found, f"{about} models", other if rule.scope else ())
     if kind != "rerun" and found.verdict == "undecided":
         more = "answers are available" if kind == "rescored" else "numbers are printed"
         why = f"{found.why} No further {more}."
         return Decision("cannot be run", why, found.p, "left open", found.needed)
     return found
+
+
+def stand_in(found: Decision, about: str, used: Sequence[str]) -> Decision:
+    """The same decision, but not run for a stand-in if something was `used` that the claim is not `about`."""
+    if not used or found.verdict not in TESTED:
+        return found
+    why = f"The claim is about {about}; this run used {figures.listed(used)}. {found.why}"
+    return Decision("not run", why, found.p, "stand-in", found.needed)
 
 
 def _evaluated(rule: Rule, rows: Outcomes, kind: Basis, paper: str, facts: Mapping[str, Any], parts: int) -> Decision:

@@ -9,7 +9,7 @@ from helpers.results import figures
 from helpers.results.outcomes import Outcomes
 from helpers.results.record import Run
 from papers.biomedrag.retriever import UNTAUGHT
-from papers.biomedrag.study import LABELS, gain
+from papers.biomedrag.study import LABELS, cell, gain
 
 PLACES: Final = {"GIT": ("te", "git_triple_f1"), "GIT-RE": ("re", "git_re_f1")}
 """How the ids of Table 4 and Figure 3 name each data set."""
@@ -29,9 +29,16 @@ def chunked(words: int) -> str:
     return "biomedrag" if words == BEST else f"m{words}"
 
 
+def tuned(arm: str) -> str:
+    """The arm of a model that is fine-tuned with the documents of an arm."""
+    return "lora_rag" if arm == "biomedrag" else f"lora_{arm}"
+
+
 def labels(counts: Sequence[int], words: Sequence[int]) -> dict[str, str]:
     """Labels of all arms, in the order of tables."""
     lengths = {chunked(m): f"BiomedRAG, chunks of {m} words" for m in words if m != BEST}
+    variants = {arm: LABELS[arm] for arm in ("cosine", "plain")} | lengths
+    lengths |= {tuned(arm): f"Fine-tuned LLM with {label}" for arm, label in variants.items()}
     return LABELS | lengths | {knn(n): f"{n} nearest (RA-KNN-{n})" if n else "none (LLM alone)" for n in counts}
 
 
@@ -44,16 +51,25 @@ def beside(run: Run, out: Outcomes, words: Sequence[int], caption: str) -> figur
         printed |= {chunked(m): f"figure3.{figure}.m{m}" for m in words if m != BEST}
         for arm, id in printed.items():
             stated, rerun = run.printed.number(f"biomedrag.{id}").printed, arm in of.arms and of.score("f1", arm)
-            rows.append({"data": name, "arm": of.label(arm), "printed F1": stated, "rerun F1": rerun or None})
+            row = {"data": name, "arm": of.label(arm), "printed F1": stated, "rerun F1": rerun or None}
+            rows.append(row | ({"fine-tuned F1": of.text("f1", tuned(arm))} if "lora" in out.arms else {}))
     return figures.table(pd.DataFrame(rows), caption, sample=out.sample)
 
 
-def report_reasons(run: Run) -> None:
-    """Say why Table 4, Figure 3, and Figure 2 on GIT and GIT-RE have no rerun."""
-    ours = tuple(f"biomedrag.{place}." for place in ("table4", "figure3", "figure2.git", "figure2.git_re"))
+def report(run: Run, out: Outcomes) -> None:
+    """Report the fine-tuned arms beside Table 4 and Figure 3; of these and of Figure 2 on GIT and GIT-RE, why not."""
     for number in run.printed.numbers:
-        if number.id.startswith(ours) and not number.why_no_rerun:
-            run.not_run(number.id, "Printed for LLaMA2 13B, fine-tuned for each variant; here one model is prompted.")
+        _, table, of, last = (*number.id.split("."), "")[:4]
+        name = "GIT-RE" if of.startswith(("re_", "git_re")) and not of.startswith("git_relation") else "GIT"
+        if number.why_no_rerun:
+            continue
+        if table == "table4":
+            cell(run, number.id, out, name, of.partition("_")[2], last)
+        elif table == "figure3":
+            measure = of.removeprefix("git_").removeprefix("re_").removeprefix("triple_")
+            cell(run, number.id, out, name, last, measure)
+        elif table == "figure2" and of.startswith("git"):
+            run.not_run(number.id, "No model is fine-tuned here with the sentences of RA-KNN.")
 
 
 def summary(out: Outcomes, counts: Sequence[int]) -> str:

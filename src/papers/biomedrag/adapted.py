@@ -4,7 +4,7 @@ The adapted model's chat messages hold no list of labels, which it learns from t
 prompts list them, as the released ones do.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -44,44 +44,58 @@ class Recipe:
 
 
 def fine_tuned(
-    run: Run, of: Sequence[tuple[Corpus, Retriever, Sequence[Example]]], model: str, recipe: Recipe
+    run: Run, of: Sequence[tuple[Corpus, Mapping[str, Retriever], Sequence[Example]]], model: str, recipe: Recipe
 ) -> tuple[list[Answer], str]:
-    """Answers of a model alone, fine-tuned, and fine-tuned with BiomedRAG's document; or none, and why.
+    """Answers of a model alone, fine-tuned, and fine-tuned with the documents of each retriever; or none, and why.
 
-    For each corpus the retriever chooses the documents, in training and for the rows. `model` is the base, see
+    For each corpus the retrievers, by arm, choose the documents, in training and for the rows. `model` is the base, see
     `helpers.lora.train`; one server has the adapters of all corpora. `run` takes models and seconds.
     """
     if not recipe.steps:
         return [], "Without training: this profile sets lora_steps to 0."
-    answers, lacking = list[Answer](), list[str]()
+    logs, lacking = _trained(of, model, recipe)
+    if not logs:
+        return [], f"No adapter was trained. {lacking[0]}"
     try:
-        logs = {
-            (corpus.name, arm): _adapter(corpus, arm, documents, model, recipe)
-            for corpus, retriever, _ in of
-            for arm, documents in {"lora": None, "lora_rag": retriever}.items()
-            if documents is None or documents.taught
-        }
         base = llm.connect(model, exact=True, adapters=[log.adapter for log in logs.values()])
-        tuned = {of: base.adapted(log.adapter) for of, log in logs.items()}
-        for corpus, retriever, rows in of:
-            asking = {arm: _tuned(m, corpus, recipe.plain) for (name, arm), m in tuned.items() if name == corpus.name}
-            arms = {"small": zero_shot(replace(asking_of(base, corpus), definitions={}, plain=recipe.plain))}
-            arms["lora"] = zero_shot(asking["lora"])
-            if retriever.taught:
-                arms["lora_rag"] = biomed_rag(asking["lora_rag"], retriever, "LoRA and BiomedRAG")
-            for arm, ask in arms.items():  # what is stored counts, also where no server has the adapters
-                try:
-                    answers += answer(run, corpus, {arm: ask}, rows, model=model)
-                except (EngineError, ServiceError) as error:
-                    lacking.append(f"{corpus.name}, {LABELS[arm]}: {error}")
     except (EngineError, ServiceError) as error:
-        return [], f"No adapter was trained or served: {error}"
+        return [], f"No adapter was served: {error}"
+    tuned = {of: base.adapted(log.adapter) for of, log in logs.items()}
+    answers: list[Answer] = []
+    for corpus, retrievers, rows in of:
+        arms = {"small": zero_shot(replace(asking_of(base, corpus), definitions={}, plain=recipe.plain))}
+        for arm, asking in {
+            a: _tuned(m, corpus, recipe.plain) for (n, a), m in tuned.items() if n == corpus.name
+        }.items():
+            arms[arm] = (
+                biomed_rag(asking, retrievers[arm], LABELS.get(arm, arm)) if arm in retrievers else zero_shot(asking)
+            )
+        for arm, ask in arms.items():  # what is stored counts, also where no server has the adapters
+            try:
+                answers += answer(run, corpus, {arm: ask}, rows, model=model)
+            except (EngineError, ServiceError) as error:
+                lacking.append(f"{corpus.name}, {LABELS.get(arm, arm)}: {error}")
     for each in (base, *tuned.values()):
         run.model_used(each, "is fine-tuned by LoRA")
     for (name, arm), log in logs.items():
         run.timing(f"{name}: fine-tuning, {arm}", log.seconds, steps=log.settings["steps"], pairs=log.pairs)
     told = f"{model}, fine-tuned by LoRA in {recipe.steps:,} steps of {recipe.batch} rows"
     return answers, "; not answered: ".join([told, *lacking])
+
+
+def _trained(
+    of: Sequence[tuple[Corpus, Mapping[str, Retriever], Sequence[Example]]], model: str, recipe: Recipe
+) -> tuple[dict[tuple[str, str], lora.TrainingLog], list[str]]:
+    """The adapter of each corpus and arm, and which could not be trained."""
+    logs, lacking = {}, []
+    for corpus, retrievers, _ in of:
+        for arm, documents in {"lora": None, **retrievers}.items():
+            if documents is None or documents.taught:
+                try:
+                    logs[corpus.name, arm] = _adapter(corpus, arm, documents, model, recipe)
+                except (EngineError, ServiceError) as error:
+                    lacking.append(f"{corpus.name}, {LABELS.get(arm, arm)}: not trained: {error}")
+    return logs, lacking
 
 
 def _adapter(corpus: Corpus, arm: str, documents: Retriever | None, model: str, recipe: Recipe) -> lora.TrainingLog:

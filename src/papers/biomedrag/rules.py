@@ -11,12 +11,16 @@ from helpers.results.outcomes import Comparison, Outcomes
 from helpers.results.paired import holm, mcnemar
 from helpers.results.published import WORTHWHILE, Published, Rule
 from helpers.results.rules import Decision, evaluate
-from papers.biomedrag import printed_tests
+from papers.biomedrag import ablation, printed_tests
 from papers.biomedrag.released import Choice
 
 TUNED: Final = ("Llama-2", "LLaMA2", "MedLLaMA")
 PROMPTED: Final = ("GPT-4",)
 """The language models that the paper fine-tunes, and the one that it prompts (section 4.3)."""
+ADDED: Final = {TUNED: ("lora_rag", "lora"), PROMPTED: ("biomedrag", "zero_shot")}
+"""The arms with and without BiomedRAG, by the models that the paper uses for them."""
+NAMED: Final = "fine-tuned LLaMA2 and MedLLaMA, and prompted GPT-4 models"
+ENCODERS: Final = "fine-tuned encoders (BERT, BioBERT, GatorTron)"
 MANY: Final = 20
 """The least n that RA-KNN-n must be tried with to say what many sentences do; the paper goes to 30."""
 SEVERAL: Final = 5
@@ -28,22 +32,45 @@ def beats_llm(outcomes: Outcomes, **_: object) -> Decision:
 
     The fine-tuned arms decide where they were run with a model that the claim is about, else the prompted arms.
     """
-    first, others, scope = _added(outcomes)
-    return _better(first, others, outcomes, scope)
+    (first, *others), unlike = _nearest(outcomes, ADDED)
+    return rules.stand_in(_better(first, others, outcomes), NAMED, unlike)
 
 
-def _added(outcomes: Outcomes) -> tuple[str, tuple[str, ...], tuple[str, ...]]:
-    tuned = outcomes.where(arm=["lora", "lora_rag"])
-    named = " ".join(tuned.frame.model.unique()).lower()
-    both = set(tuned.arms) == {"lora", "lora_rag"} and any(word.lower() in named for word in TUNED)
-    return ("lora_rag", ("lora",), TUNED) if both else ("biomedrag", ("zero_shot",), PROMPTED)
+def _nearest(outcomes: Outcomes, ways: Mapping[tuple[str, ...], tuple[str, ...]]) -> tuple[tuple[str, ...], list[str]]:
+    """The first of these arms that a model named in the paper has answered, or the last, and their other models."""
+    for named, arms in ways.items():
+        frame = outcomes.where(arm=list(arms)).frame
+        unlike = [m for m in frame.model.unique() if not any(word.lower() in m.lower() for word in named)]
+        if frame.arm.nunique() == len(arms) and not unlike:
+            break
+    return arms, unlike
+
+
+def _whole_better(*variants: str) -> Callable[..., Decision]:
+    """The rule that the whole method is better than a variant, if both are fine-tuned (sections 2.3 and 2.4)."""
+
+    def decide(outcomes: Outcomes, **_: object) -> Decision:
+        prompted = ("biomedrag", *variants)
+        arms, unlike = _nearest(outcomes, {TUNED: tuple(map(ablation.tuned, prompted)), (): prompted})
+        found = _better(arms[0], arms[1:], outcomes)
+        return rules.stand_in(found, "models fine-tuned for each variant", [f"{m}, prompted" for m in unlike])
+
+    return decide
+
+
+scorer_beats_cosine = _whole_better("cosine")
+diversity_helps = _whole_better("plain")
+longest_chunks_best = _whole_better("m3", "m4")
 
 
 def small_on_par(outcomes: Outcomes, **_: object) -> Decision:
     """Whether a small encoder does as well as BiomedRAG with the model that `beats_llm` takes (section 3)."""
-    first, _others, scope = _added(outcomes)
-    rule = Rule(on_par=("encoded",), than=(first,), measure="right", each="task", scope=scope)
-    return evaluate(rule, outcomes, "rerun", paper="biomedrag")
+    arms, unlike = _nearest(outcomes, ADDED)
+    rule = Rule(on_par=("encoded",), than=arms[:1], measure="right", each="task")
+    found = rules.stand_in(evaluate(rule, outcomes, "rerun", paper="biomedrag"), NAMED, unlike)
+    # a weaker small model on a par speaks for the claim, but a weaker one behind does not speak against it
+    weaker = ["a logistic regression on a frozen encoder"] if found.verdict == "differs" else []
+    return rules.stand_in(found, ENCODERS, weaker)
 
 
 def one_chunk_beats_many(outcomes: Outcomes, **_: object) -> Decision:
@@ -51,7 +78,7 @@ def one_chunk_beats_many(outcomes: Outcomes, **_: object) -> Decision:
     tried = tuple(f"knn_{n}" for n in _tried(outcomes) if n)
     if not tried:
         return Decision("not run", "No n nearest sentences were tried.", reason="no answers")
-    return _better("biomedrag", tried, outcomes)
+    return _prompted_alone(_better("biomedrag", tried, outcomes))
 
 
 def more_documents_do_not_help(outcomes: Outcomes, **_: object) -> Decision:
@@ -63,7 +90,15 @@ def more_documents_do_not_help(outcomes: Outcomes, **_: object) -> Decision:
     found = outcomes.against([(f"knn_{max(tried)}", "knn_1")], "right", each="task")
     told = "; ".join(f"{c.model} {figures.points(c.test)} points, n = {c.test.n}" for c in found)
     parts = [(partial(rules.below, bound=WORTHWHILE), c.test) for c in found]
-    return rules.judged(f"n = {max(tried)} minus n = 1: {told}.", None, parts, (WORTHWHILE,))
+    return _prompted_alone(rules.judged(f"n = {max(tried)} minus n = 1: {told}.", None, parts, (WORTHWHILE,)))
+
+
+def _prompted_alone(found: Decision) -> Decision:
+    """What prompted models show of a claim about fine-tuned ones: numbers, and no verdict."""
+    lacking = (
+        "The paper fine-tunes its models with the n nearest sentences; this would take such arms, and a GPU. Prompted: "
+    )
+    return Decision("not run", lacking + found.why, found.p, found.reason or "no answers", found.needed)
 
 
 def shorter_input(outcomes: Outcomes, **_: object) -> Decision:
@@ -125,8 +160,8 @@ def scorer_fits_the_sentence(
     return rules.judged(why, max(adjusted), parts, (0.0, WORTHWHILE))
 
 
-def _better(first: str, others: tuple[str, ...], outcomes: Outcomes, scope: tuple[str, ...] = PROMPTED) -> Decision:
-    rule = Rule(better=(first,), than=others, measure="right", each="task", scope=scope)
+def _better(first: str, others: Sequence[str], outcomes: Outcomes) -> Decision:
+    rule = Rule(better=(first,), than=tuple(others), measure="right", each="task")
     return evaluate(rule, outcomes, "rerun", paper="biomedrag")
 
 

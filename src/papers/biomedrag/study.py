@@ -60,8 +60,11 @@ GIVEN: Final = {arm: f"{LABELS[arm]}, given the pair" for arm in ("majority", "n
 """Labels of arms that are given the gold pair of a triple, and predict its relation."""
 FLOORS: Final = ("nearest", "tfidf", "encoded", "pair", "blanks", "names")
 """Arms that learn from the training split without a language model, and answer as the paper's systems do."""
-ROWS: Final = {"gpt4": "zero_shot", "gpt4_br": "biomedrag", "llama2": "lora", "llama2_br": "lora_rag"}
-"""The arm that stands beside a row of Tables 1 to 3: prompted models for GPT-4, fine-tuned ones for LLaMA2 13B."""
+ROWS: Final = {
+    **{"gpt4": "zero_shot", "gpt4_br": "biomedrag", "llama2": "lora", "llama2_br": "lora_rag", "whole": "lora_rag"},
+    **{"without_scorer": "lora_cosine", "without_diversity": "lora_plain", "m3": "lora_m3", "m4": "lora_m4"},
+}
+"""The arm beside a row of Tables 1 to 4 and Figure 3: prompted models for GPT-4, fine-tuned ones for LLaMA2 13B."""
 QUESTIONS: Final = {
     "ADE-corpus-v2": "Does the sentence tell of an adverse effect that a drug caused?",
     "MTSamples": "To which medical specialty does the report belong?",
@@ -176,9 +179,9 @@ def report(run: Run, out: Outcomes, notes: Mapping[str, str]) -> None:
         if number.why_no_rerun:
             continue
         if table in ("table1", "table2") and key in names:
-            _cell(run, number.id, out, names[key], row, last, notes[names[key]])
+            cell(run, number.id, out, names[key], row, last, notes[names[key]])
         elif table == "table3" and (of := row.rpartition("_"))[2] in names:
-            _cell(run, number.id, out, names[of[2]], of[0], column, notes[names[of[2]]])
+            cell(run, number.id, out, names[of[2]], of[0], column, notes[names[of[2]]])
         elif (table, row) == ("text", "gain") and key in names:
             _gain(run, number.id, out, names[key], last, notes[names[key]])
         elif table == "figure2" and row in names and not row.startswith("git"):
@@ -187,13 +190,17 @@ def report(run: Run, out: Outcomes, notes: Mapping[str, str]) -> None:
             run.not_run(number.id, _OTHER)
 
 
-def _cell(run: Run, id: str, out: Outcomes, name: str, row: str, measure: str, note: str) -> None:
+def cell(run: Run, id: str, out: Outcomes, name: str, row: str, measure: str, note: str = "") -> None:
+    """Report a measure of the arm beside a printed row, or why there is none; a `note` is about prompted models."""
     rows = beside_row(out, name, row)
     if isinstance(rows, str):
         run.not_run(id, rows)
     else:
-        tuned = row.startswith("llama2")
-        run.rerun_of(id, rows, measure, model=rows.frame.model.iloc[0], note=_TUNED if tuned else note)
+        run.rerun_of(id, rows, measure, model=rows.frame.model.iloc[0], note=_TUNED if _is_tuned(row) else note)
+
+
+def _is_tuned(row: str) -> bool:
+    return ROWS[row].startswith("lora")
 
 
 def _gain(run: Run, id: str, out: Outcomes, name: str, model: str, note: str) -> None:
@@ -203,7 +210,7 @@ def _gain(run: Run, id: str, out: Outcomes, name: str, model: str, note: str) ->
     else:
         score = gain(alone.and_(with_it), ROWS[f"{model}_br"], ROWS[model])
         points = Score(100 * score.value, score.n, 100 * score.low, 100 * score.high)
-        run.rerun(id, points, model=alone.frame.model.iloc[0], note=_TUNED if model.startswith("llama2") else note)
+        run.rerun(id, points, model=alone.frame.model.iloc[0], note=_TUNED if _is_tuned(model) else note)
 
 
 def beside_row(out: Outcomes, name: str, row: str) -> Outcomes | str:
@@ -212,7 +219,7 @@ def beside_row(out: Outcomes, name: str, row: str) -> Outcomes | str:
     if rows.frame.empty:
         return _WHY.get(row, _OTHER)
     unread = 1 - float(rows.frame.parsed.mean())
-    if row.startswith("llama2") and unread > READABLE:
+    if _is_tuned(row) and unread > READABLE:
         return f"A model was fine-tuned; {figures.number(unread)} of its answers cannot be parsed."
     return rows
 

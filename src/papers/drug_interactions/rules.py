@@ -19,6 +19,8 @@ from papers.drug_interactions.qa import BASELINES, PASS, useful
 SWAPPED = 2 / 3
 """Kendall's tau of two orders of the paper's four arms that differ in one pair of neighbours."""
 PAPERS = (*BASELINES, "drugrag")
+JUDGE = "GPT-4.1"
+"""The judge of the paper's ratings (Setup, metrics)."""
 Floats = NDArray[np.float64]
 
 
@@ -44,14 +46,21 @@ def _at_chance(outcomes: Outcomes, truth: Score | None) -> Decision:
 
 
 def beats_baselines(outcomes: Outcomes, *, truth: Score | None, **_: Any) -> Decision:  # noqa: ANN401  # facts of other rules
-    """Whether DrugRAG leads by the cosine and, if the judge is above chance, by its rating (Table II; Results)."""
+    """Whether DrugRAG leads by the cosine and by the paper's judge, if above chance (Table II; Results)."""
     cosine = _ahead("cosine", "medquad")
-    if useful(truth):
+    if useful(truth) and not _other_judges(outcomes):
         both = Rule(all_of=(_ahead("rating", "known", "medquad"), cosine))
         return evaluate(both, outcomes, "rerun", paper="drug_interactions")
     found = evaluate(cosine, outcomes, "rerun", paper="drug_interactions")
-    why = f"By the cosine alone: {found.why} The rating is not used: {worth(outcomes, truth)}."
+    judges = f"the judge is {figures.listed(_other_judges(outcomes))}, the paper's is {JUDGE}"
+    unused = judges if useful(truth) else worth(outcomes, truth)
+    why = f"By the cosine alone: {found.why} The rating is not used: {unused}."
     return Decision(found.verdict, why, found.p, found.reason, found.needed)
+
+
+def _other_judges(outcomes: Outcomes) -> list[str]:
+    """The models that judged and are not the paper's judge."""
+    return [name for name in outcomes.where(task="judge").frame.model.unique() if JUDGE.lower() not in name.lower()]
 
 
 def agentic_adds_little(outcomes: Outcomes, **_: Any) -> Decision:  # noqa: ANN401
@@ -118,7 +127,8 @@ def varies_least(outcomes: Outcomes, *, truth: Score | None, **_: Any) -> Decisi
     apart = {arm: _spread_difference(mine, rows.values("rating", arm), clusters, outcomes.draws) for arm in BASELINES}
     told = "; ".join(f"{rows.label(a)} {figures.points_text(s.value, s.low, s.high)}" for a, s in apart.items())
     why = f"Standard deviation of the rating in points, DrugRAG minus: {told}, n = {len(mine)}."
-    return rules.judged(why, None, [(partial(rules.below, bound=0), score) for score in apart.values()], (0.0,))
+    found = rules.judged(why, None, [(partial(rules.below, bound=0), score) for score in apart.values()], (0.0,))
+    return rules.stand_in(found, f"ratings by {JUDGE}", _other_judges(outcomes))
 
 
 def judge_ranks(outcomes: Outcomes, *, truth: Score | None, **_: Any) -> Decision:  # noqa: ANN401

@@ -127,11 +127,15 @@ def sides(outcomes: Outcomes, cut: int) -> str:
     )
 
 
-def confidences(files: Iterable[Path]) -> str:
-    """The confidences that released predictions record, by whether the answer is right; UNKNOWN is NO."""
+def recorded(files: Iterable[Path]) -> list[tuple[bool, float]]:
+    """Whether each released prediction is right, and the confidence that it records; UNKNOWN is NO."""
     rows = [row for file in files for row in json.loads(file.read_text("utf-8"))["detailed_results"]]
-    counted = Counter(((row["predicted"] == "YES") == bool(row["true_label"]), row["confidence"]) for row in rows)
-    told = (f"{sure:g} for {n:,} {'right' if right else 'wrong'}" for (right, sure), n in sorted(counted.items()))
+    return [((row["predicted"] == "YES") == bool(row["true_label"]), row["confidence"]) for row in rows]
+
+
+def confidences(of: Iterable[tuple[bool, float]]) -> str:
+    """The confidences of `recorded` in words."""
+    told = (f"{sure:g} for {n:,} {'right' if right else 'wrong'}" for (right, sure), n in sorted(Counter(of).items()))
     return f"Recorded confidence of GraphRAG's answers: {', '.join(told)}"
 
 

@@ -55,33 +55,60 @@ def model_difference_small(outcomes: Outcomes, **_: Any) -> Decision:  # noqa: A
     return Decision(rules.above(Score(value, int(asked.sum()), low, high), 0), why)
 
 
+AGAINST_GRAPH = 0.8
+"""The confidence that the authors' `graphrag.py` records for an answer that contradicts the graph."""
 FEWEST_ERRORS = 5
 """Errors below which a run cannot tell where they come from."""
+
+
+def _errors(outcomes: Outcomes) -> pd.DataFrame | Decision:
+    """GraphRAG's wrong answers, or the decision that they are too few."""
+    rows = outcomes.where(arm="graphrag").frame
+    wrong = rows[(rows.predicted == "YES") != (rows.gold == "YES")]
+    if len(wrong) >= FEWEST_ERRORS:
+        return wrong
+    why = f"GraphRAG has too few wrong answers ({len(wrong)}; at least {FEWEST_ERRORS} are needed)."
+    units = math.ceil(FEWEST_ERRORS * len(rows) / len(wrong)) if len(wrong) else None
+    return Decision("undecided", why, needed=units)
+
+
+def residual_errors_not_retrieval(outcomes: Outcomes, *, recorded: Sequence[float] = (), **_: Any) -> Decision:  # noqa: ANN401
+    """Whether the graph held the true fact for each error of GraphRAG (Results, forward queries).
+
+    A rerun knows the fact that it put into the prompt. `recorded` are the confidences of the released errors.
+    """
+    wrong = _errors(outcomes)
+    if isinstance(wrong, Decision):
+        return wrong
+    if (wrong.source == "released").all():
+        held = sum(value == AGAINST_GRAPH for value in recorded)
+        why = f"{held} of {len(wrong)} errors have the confidence of an answer against the graph ({AGAINST_GRAPH})."
+    else:
+        held = sum(of["handed"][0] == (gold == "YES") for of, gold in zip(wrong.measures, wrong.gold, strict=True))
+        why = f"In {held} of {len(wrong)} wrong answers the prompt stated the true fact."
+    return Decision(rules.exactly(held == len(wrong)), why)
 
 
 def residual_errors_are_llm_mislabels(outcomes: Outcomes, **_: Any) -> Decision:  # noqa: ANN401
     """Whether each error of GraphRAG is the model's (Results, forward queries): not retrieval's, and not the parser's.
 
-    A rerun knows the fact that it put into the prompt. Released answers do not tell it, but the released parser takes
-    "yes" within a name for the answer.
+    The released parser takes "yes" within a name for the answer; a rerun's takes whole words alone.
     """
-    rows = outcomes.where(arm="graphrag").frame
-    wrong = rows[(rows.predicted == "YES") != (rows.gold == "YES")]
-    if len(wrong) < FEWEST_ERRORS:
-        why = f"GraphRAG has too few wrong answers ({len(wrong)}; at least {FEWEST_ERRORS} are needed)."
-        units = math.ceil(FEWEST_ERRORS * len(rows) / len(wrong)) if len(wrong) else None
-        return Decision("undecided", why, needed=units)
-    if (wrong.source == "released").all():
-        parsed = (wrong.predicted == "YES") & wrong.question.str.contains(r"\wyes|yes\w", case=False)
-        why = (
-            f'{parsed.sum()} of {len(wrong)} errors are YES to an effect with "yes" in its name ("eyes"). The released '
-            "parser reads any reply that repeats such a name as YES; the replies, which would prove it, are not "
-            f"released. The model may have made the other {(~parsed).sum()}."
-        )
-        return Decision(rules.exactly(not parsed.any()), why)
-    told = sum(of["handed"][0] == (gold == "YES") for of, gold in zip(wrong.measures, wrong.gold, strict=True))
-    why = f"In {told} of {len(wrong)} wrong answers the prompt stated the true fact."
-    return Decision(rules.exactly(told == len(wrong)), why)
+    wrong = _errors(outcomes)
+    if isinstance(wrong, Decision) or not (wrong.source == "released").all():
+        return residual_errors_not_retrieval(outcomes)
+    within = (wrong.predicted == "YES") & wrong.question.str.contains(r"\wyes|yes\w", case=False)
+    if not within.any():
+        return Decision("agrees", f'None of {len(wrong)} errors is YES to an effect with "yes" in its name.')
+    same = outcomes.where(arm=["graphrag", "format_b"], unit=[*wrong.unit[within]]).frame
+    others = same.drop(index=wrong.index[within])
+    why = (
+        f'{within.sum()} of {len(wrong)} errors are YES to an effect with "yes" in its name ("eyes"), which the '
+        "released parser reads as YES wherever a reply repeats the name. The other answers about these pairs, by "
+        f"GraphRAG and Format B, are NO in {(others.predicted == 'NO').sum()} of {len(others)}. The replies are not "
+        "released."
+    )
+    return Decision("undecided", why)
 
 
 def benchmark_is_balanced(_: Outcomes, *, benchmark: Sequence[Question], **__: Any) -> Decision:  # noqa: ANN401
