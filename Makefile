@@ -127,6 +127,7 @@ notebooks: $(RUNS)
 
 notebook: $(READY) ## run one notebook, or some: make notebook NB=01_side_effects_forward
 	@[ -n "$(NB)" -a -z "$(filter-out $(NAMES),$(NB))" ] || { echo "Set NB to one of: $(NAMES)"; exit 2; }
+	@$(if $(filter stored%,$(ANSWERS)),,$(PY) -m publish.doctor --install || :)
 	@$(call with-services,$(MAKE) --no-print-directory -k $(NB:%=$(EXECUTED)/%.ipynb))
 
 REHEARSAL := $(BUILD)/rehearsal

@@ -219,7 +219,10 @@ def ablated(run: record.Run, counts: list[int], tuned: str = "", model: str = "G
         of[tuned] = {ablation.tuned(arm): n for arm, n in right.items()} | {"lora": 4}
     made = [row for name in ablation.PLACES for by, arms in of.items() for row in toy(run, name, arms, model=by)]
     parts = {f"{part}_{name}": name for part in ("head", "tail", "relation") for name in ("precision", "recall", "f1")}
-    return [replace(row, measures=row.measures | {of: row.measures[name] for of, name in parts.items()}) for row in made]
+    return [
+        replace(row, measures={**row.measures, **{of: row.measures[name] for of, name in parts.items()}})
+        for row in made
+    ]
 
 
 UNASKED = ("five_words_elsewhere", "less_training_time")

@@ -494,6 +494,8 @@ def test_where_the_references_replies_are_shown_the_rows_of_a_few_lacking_ones_a
         assert {row.answer for row in rows} == {"YES"}
         assert "left out: 1" in " ".join(here.answerer)
         assert here.usage.requests == 19
+        rows = run.answer({"arm": arm}, questions[-9:], model="m")
+        assert {row.answer for row in rows} == {"YES"}, "one of a small step is few, too"
         rows = run.answer({"arm": arm}, [*questions[:2], *questions[-2:]], model="m")
         assert {row.answer for row in rows} == {"NO"}, "a quarter is not few"
 

@@ -33,7 +33,7 @@ T = TypeVar("T")
 CHECKED = 10  # stored requests of each step, or half of fewer, that `ANSWERS=check` asks again
 SLOW = ("llamacpp",)  # asked the cheapest of these, if half of the tokens suffice: it reads at a third of vLLM's rate
 CHECKED_TOKENS = 1_000  # of a step's sample, a generated token counted as ten: it takes as long as ten of a prompt
-FEW = 0.1  # of a step's replies may be missing where the reference's are shown; another processor retrieves other texts
+FEW = 1 / 8  # of a step's replies may lack where the reference's are shown; another processor retrieves other texts
 CLOSE = 0.05
 """Log-likelihoods of one text are equal if they differ by less, relatively; batches alter the order of sums."""
 

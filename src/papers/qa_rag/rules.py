@@ -1,6 +1,7 @@
 """Rules of claims in `data/published/qa_rag.yml` that compare more than arms: rows in, a Decision out."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -12,8 +13,9 @@ from helpers.lora import TrainingLog
 from helpers.results import figures, rules
 from helpers.results.metrics import bootstrap
 from helpers.results.outcomes import Outcomes
-from helpers.results.published import Published
-from helpers.results.rules import Decision
+from helpers.results.published import Published, Rule
+from helpers.results.rules import Decision, evaluate
+from papers.qa_rag.data import OWN
 
 CORRELATION = 0.1
 """The smallest rank correlation that would matter."""
@@ -61,6 +63,21 @@ def question_is_worst(outcomes: Outcomes, *, printed: Published, **_: Any) -> De
     if len(last) > 1 and "question" in last:
         return Decision("undecided", f"{why} Neither difference is printed with an interval.")
     return Decision(rules.exactly(last == {"question"}), why)
+
+
+def hypothetical_beats_question(outcomes: Outcomes, **_: Any) -> Decision:  # noqa: ANN401
+    """Whether a hypothetical answer finds more precise contexts than the question (section 4.1, Table 3).
+
+    The gain is also told by what became of the question's own document, which only a search by the question loses.
+    """
+    contexts, pair = outcomes.where(task="contexts"), ("hypothetical", "question")
+    rule = Rule(better=pair[:1], than=pair[1:], measure="precision")
+    found = evaluate(rule, contexts, "rescored", paper="qa_rag")
+    parts = {
+        value: contexts.where(**{OWN: value}).against([pair], "precision")[0].test for value in contexts.strata(OWN)
+    }
+    told = "; ".join(f"{value} {figures.points(test)} points, n = {test.n}" for value, test in parts.items())
+    return replace(found, why=f"{found.why} By the question's own document: {told}.") if told else found
 
 
 def context_carries_over(outcomes: Outcomes, *, seed: int, **_: Any) -> Decision:  # noqa: ANN401
