@@ -17,7 +17,7 @@ from hypothesis import given, settings, strategies as st
 from helpers import indexes, vectors
 from helpers.rag import retrieval as rag
 from helpers.rag.retrieval import chunk_spans, min_max
-from helpers.results import answers, record, records, rules
+from helpers.results import answers, record, records, rules, trec
 from helpers.results.outcomes import Outcomes
 from papers.clinical_notes import passages, questions as cq, rankings, real_notes, retrieval as cr
 from papers.clinical_notes.charts import generate
@@ -254,7 +254,7 @@ def test_a_cross_encoder_that_cannot_be_had_is_said_and_not_replaced():
 
 def test_measures_are_those_of_the_field_and_a_question_without_results_has_0():
     grades = {"a": {"x": 2, "y": 1}, "b": {"z": 2}}
-    scores = rankings.measure(grades, {"a": ["y", "w", "x"], "b": []})
+    scores = trec.measured(rankings.MEASURES, grades, {"a": ["y", "w", "x"], "b": []})
     assert scores["a"] == pytest.approx(
         {"P@5": 0.4, "R@10": 1, "MRR": 1, "AP": (1 + 2 / 3) / 2, "nDCG@10": (1 + 2 / 2) / (2 + 1 / np.log2(3))}
     )
@@ -265,7 +265,7 @@ def test_measures_are_those_of_the_field_and_a_question_without_results_has_0():
     st.permutations(list("abcdefghijkl")), st.dictionaries(st.sampled_from("abcdefxyz"), st.integers(1, 2), min_size=1)
 )
 def test_the_quick_ndcg_of_the_weight_search_is_that_of_ir_measures(order, grades):
-    exact = rankings.measure({"q": grades}, {"q": order})["q"]["nDCG@10"]
+    exact = trec.measured(rankings.MEASURES, {"q": grades}, {"q": order})["q"]["nDCG@10"]
     assert rankings.quick_ndcg(grades, order) == pytest.approx(exact)
 
 

@@ -85,6 +85,6 @@ def test_the_code_is_short() -> None:
     modules = {path: len(path.read_text("utf-8").splitlines()) for path in (REPOSITORY / "src").rglob("*.py")}
     notebooks = (cell for path in (REPOSITORY / "notebooks").glob("*.ipynb") for cell in cells(path, "code"))
     code = sum(len("".join(cell["source"]).splitlines()) for cell in notebooks)
-    assert sum(modules.values()) + code <= 28_900
+    assert sum(modules.values()) + code <= 29_000
     assert sum(n for path, n in modules.items() if "helpers" in path.parts) <= 9_500
     assert max(modules.values()) <= 400

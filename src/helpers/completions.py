@@ -46,6 +46,12 @@ class Reply:
     cached: bool = False
     key: str = ""
 
+    @property
+    def columns(self) -> dict[str, Any]:
+        """What the table of answers says of it, by the names of `Answer`."""
+        flags = {status: self.status == status for status in ("cut", "overflow")}
+        return {"answer": self.text, "requests": [self.key] if self.key else [], **flags}
+
 
 @dataclass(frozen=True)
 class Choice:

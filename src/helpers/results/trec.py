@@ -8,8 +8,9 @@ say which one a question was taken from. A rank that a row does not list is name
 
 import argparse
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 from urllib.parse import quote
 
 import ir_measures
@@ -55,6 +56,20 @@ def write(rows: pd.DataFrame, folder: Path) -> list[tuple[str, str, float, float
             run = _written(folder / f"{level}.{'.'.join(_id(part) for part in (arm, task) if part)}.run", ranked)
             found += [(f"{level}: {arm}", *scores) for scores in _scored(run, qrels, mine, level)]
     return found
+
+
+def measured(
+    measures: Mapping[str, Any], grades: Mapping[str, Mapping[str, int]], rankings: Mapping[str, Sequence[str]]
+) -> dict[str, dict[str, float]]:
+    """Each measure of every ranking (grades and ids, best first, by unit) by ir-measures; 0 without any result."""
+    # a score for each place, so that nothing is tied
+    run = {unit: {id: 1 / place for place, id in enumerate(of, start=1)} for unit, of in rankings.items() if of}
+    names = {metric: name for name, metric in measures.items()}
+    scores = {unit: dict.fromkeys(measures, 0.0) for unit in rankings}
+    wanted = {unit: dict(grades[unit]) for unit in rankings}
+    for found in ir_measures.iter_calc([*names], wanted, run) if run else ():
+        scores[found.query_id][names[found.measure]] = found.value
+    return scores
 
 
 def _written(path: Path, lines: Sequence[tuple[object, ...]]) -> Path:

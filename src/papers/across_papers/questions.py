@@ -3,7 +3,7 @@
 All have the answer YES or NO, half of them each within every kind, so that a guess is right in half of them.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -69,7 +69,7 @@ def ask(benchmark: Sequence[Question], knowledge: Knowledge, per_kind: int, seed
     if per_kind <= 0 or per_kind % 2:
         raise ValueError(f"Half of each kind have the answer YES, so it needs an even number of them; got {per_kind}.")
     rng = np.random.default_rng(seed)
-    # drawn at random over drugs, in pairs of one YES and one NO about the same drug
+    # drawn at random over drugs, in pairs of one YES and one NO after it about the same drug
     pool = stratified(benchmark, len(benchmark) - len(benchmark) % 2, seed)
     brands = {query.drug: query.typed for query in other_names(knowledge) if query.kind == "brand"}
     makers: dict[str, Callable[[Question], str | None]] = {
@@ -79,7 +79,7 @@ def ask(benchmark: Sequence[Question], knowledge: Knowledge, per_kind: int, seed
         "brand": lambda q: replace(q, drug=brands[q.drug]).text if brands.get(q.drug) else None,
     }
     asked: list[Asked] = []
-    waiting = list(_couples(pool))
+    waiting = list(zip(pool[::2], pool[1::2], strict=True))
     for kind, make in makers.items():
         taken = 0
         for couple in list(waiting):
@@ -116,17 +116,6 @@ def families(asked: Sequence[Asked]) -> list[str]:
         for drug in question.drugs[1:]:
             joined[head(drug)] = head(question.drugs[0])
     return [head(question.drugs[0]) for question in asked]
-
-
-def _couples(pool: Sequence[Question]) -> Iterator[tuple[Question, Question]]:
-    """A YES and a NO of the same drug, in the order of the pool."""
-    waiting: dict[tuple[str, bool], list[Question]] = {}
-    for question in pool:
-        partners = waiting.get((question.drug, not question.label))
-        if partners:
-            yield (question, partners.pop(0)) if question.label else (partners.pop(0), question)
-        else:
-            waiting.setdefault((question.drug, question.label), []).append(question)
 
 
 def _misspelt(question: Question, knowledge: Knowledge, rng: np.random.Generator) -> str | None:

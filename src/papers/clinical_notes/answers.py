@@ -108,14 +108,11 @@ def judged(question: ChartQuestion, reply: Reply, shown: Sequence[Chunk], lexico
         measures["citation_precision"] = (float(sum(c in good for c in cited)), float(len(cited)))
     return Answer(
         task=question.kind,
-        answer=reply.text,
         predicted=None if value is None else spoken(value),
         parsed=value is not None,
-        cut=reply.status == "cut",
-        overflow=reply.status == "overflow",
         items=[Item(c.id, str(n), gold=c in good, predicted=c in cited) for n, c in enumerate(shown, start=1)],
         measures=measures,
-        requests=[reply.key] if reply.key else [],
+        **reply.columns,
     )
 
 

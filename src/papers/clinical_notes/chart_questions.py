@@ -16,7 +16,8 @@ from typing import Literal, NamedTuple, TypeAlias
 import numpy as np
 
 from papers.clinical_notes.gold import Chart, Charts, Fact, MedicationEvent, SeizureStatus, Symptom
-from papers.clinical_notes.questions import QUESTIONS, Names, Place, exposures, month_of, name_drug, year_of
+from papers.clinical_notes.query import period
+from papers.clinical_notes.questions import QUESTIONS, Names, Place, exposures, name_drug
 from papers.clinical_notes.wording import words
 
 Kind = Literal["medications", "dose", "outcome", "timeline", "effectiveness", "frequency", "symptoms"]
@@ -164,12 +165,13 @@ def _absent(chart: Chart, names: Names, rng: np.random.Generator) -> Iterator[_C
 
 
 def _worded(chart: Chart, case: _Case, names: Names, rng: np.random.Generator) -> ChartQuestion:
-    since, until = month_of(case.month) if case.month else year_of(case.year) if case.year else (None, None)
+    month = f"{case.month:%B %Y}" if case.month else ""
+    since, until = period(month or str(case.year)) if month or case.year else (None, None)
     text = ASKED[case.kind][0].format(
         p=chart.patient_id,
         d=name_drug(case.drug, names, rng)[0] if case.drug else "",
         year=case.year,
-        month=f"{case.month:%B %Y}" if case.month else "",
+        month=month,
     )
     places = tuple(Place(f.note_id, f.start, f.end, 2) for f in case.facts)
     return ChartQuestion(

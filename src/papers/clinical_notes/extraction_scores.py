@@ -97,18 +97,14 @@ def by_extractor(
             measures |= _f1("overlap_f1", gold.keys(), overlapping)
         for name in values:
             measures |= _f1(f"taken_{name}_f1", _gold_values(unit, name), _read_values(reading, name))
-        reply = reading.reply
         return Answer(
             task="notes",
             model=model,
-            answer=reply.text if reply else None,
             predicted=reading.status,
             parsed=reading.parsed,
-            cut=reply is not None and reply.status == "cut",
-            overflow=reply is not None and reply.status == "overflow",
             items=items,
             measures=measures,
-            requests=[reply.key] if reply and reply.key else [],
+            **(reading.reply.columns if reading.reply else {}),
         )
 
     return answer

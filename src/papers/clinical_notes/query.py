@@ -139,7 +139,7 @@ def _dates(question: str) -> tuple[date | None, date | None]:
             continue
         groups = match.groupdict()
         try:
-            a, b = (_period(groups[side]) if groups.get(side) else None for side in "ab")
+            a, b = (period(groups[side]) if groups.get(side) else None for side in "ab")
         except ValueError:  # 2021-02-31 is no date
             continue
         if groups.get("within") and a:
@@ -150,7 +150,7 @@ def _dates(question: str) -> tuple[date | None, date | None]:
     return None, None
 
 
-def _period(text: str) -> tuple[date, date]:
+def period(text: str) -> tuple[date, date]:
     """First and last day of a day, a month or a year as it is written."""
     period = pd.Period(text.replace(".", ""))
     return period.start_time.date(), period.end_time.date()

@@ -4,7 +4,6 @@ The paper announces "labeled query datasets" and has none. The passages that cov
 answer the question about it. A copy of it in a later note answers too, but less well: its date may mislead.
 """
 
-import calendar
 from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -13,6 +12,7 @@ from itertools import zip_longest
 from typing import Literal, NamedTuple
 
 import numpy as np
+from scipy.cluster.hierarchy import DisjointSet
 
 from helpers.settings import DATA
 from papers.clinical_notes.cleaning import drug_names
@@ -28,7 +28,7 @@ from papers.clinical_notes.gold import (
     Symptom,
 )
 from papers.clinical_notes.passages import Chunk
-from papers.clinical_notes.query import INTENTS, Intent, Lexicon
+from papers.clinical_notes.query import INTENTS, Intent, Lexicon, period
 from papers.clinical_notes.wording import DRUGS, words
 
 Variant = Literal["generic", "brand", "abbreviation", "misspelt", "none"]
@@ -132,19 +132,14 @@ def clustered(questions: Sequence[Question]) -> list[Question]:
 
     Questions about one patient belong together, and so do questions that the same sentences answer.
     """
-    leads: dict[Hashable, Hashable] = {}
-
-    def root(key: Hashable) -> Hashable:
-        while leads.setdefault(key, key) != key:
-            key = leads[key]
-        return key
-
-    sentences = [frozenset(place[:3] for place in question.places) for question in questions]
-    for question, answering in zip(questions, sentences, strict=True):
-        leads[root(question.patient or question.id)] = root(answering)
+    keys = [(q.patient or q.id, frozenset(place[:3] for place in q.places)) for q in questions]
+    together = DisjointSet({key for pair in keys for key in pair})
+    for pair in keys:
+        together.merge(*pair)
     first: dict[Hashable, str] = {}
-    pairs = zip(questions, sentences, strict=True)
-    return [replace(q, cluster=first.setdefault(root(answering), q.id)) for q, answering in pairs]
+    return [
+        replace(q, cluster=first.setdefault(together[key], q.id)) for q, (key, _) in zip(questions, keys, strict=True)
+    ]
 
 
 def _cases(charts: Charts) -> Iterator[_Case]:
@@ -212,24 +207,14 @@ def _grouped(kind: str, facts: Iterable[FactT], key: Callable[[FactT], Mapping[s
         yield _Case(kind, dict(fills), of)
 
 
-def month_of(day: date) -> tuple[date, date]:
-    """First and last day of a day's month."""
-    return day.replace(day=1), day.replace(day=calendar.monthrange(day.year, day.month)[1])
-
-
-def year_of(year: int) -> tuple[date, date]:
-    """First and last day of a year."""
-    return date(year, 1, 1), date(year, 12, 31)
-
-
 def _word(case: _Case, intent: Intent, names: Names, rng: np.random.Generator, id: str, split: Split) -> Question:
     wordings = words(QUESTIONS)[case.kind]["asked"]
     called = {brace: name_drug(case.fills[brace], names, rng) for brace in ("d", "d2") if brace in case.fills}
     variant: Variant = called["d"][1] if called else "none"
     fills = case.fills | {brace: name for brace, (name, _) in called.items()}
     text = wordings[rng.integers(len(wordings))].format(**fills)
-    day = case.facts[0].date
-    since, until = month_of(day) if "month" in fills else year_of(day.year) if "year" in fills else (None, None)
+    asked = fills.get("month") or fills.get("year")
+    since, until = period(asked) if asked else (None, None)
     places = tuple(Place(f.note_id, f.start, f.end, 1 if f.copied_from else 2) for f in case.facts)
     strata = {"intent": intent, "drug named by": variant}
     return Question(id, text, f"{case.kind} | {text}", intent, strata, fills.get("p"), since, until, places, split)

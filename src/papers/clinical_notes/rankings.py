@@ -8,9 +8,7 @@ from dataclasses import dataclass, replace
 from itertools import product
 from typing import Any
 
-import ir_measures
 import numpy as np
-from ir_measures import AP, RR, P, R, nDCG
 from scipy.stats import spearmanr
 from tqdm import tqdm
 
@@ -19,11 +17,12 @@ from helpers.results import figures
 from helpers.results.answers import Answer, Item
 from helpers.results.outcomes import Outcomes
 from helpers.results.rules import ALPHA
+from helpers.results.trec import PASSAGES, measured
 from papers.clinical_notes.query import parse
 from papers.clinical_notes.questions import Question
 from papers.clinical_notes.retrieval import PAPER, Candidates, Retriever, Settings, ranked, reranks
 
-MEASURES = {"nDCG@10": nDCG @ 10, "P@5": P @ 5, "R@10": R @ 10, "MRR": RR, "AP": AP}
+MEASURES = {name: PASSAGES[name] for name in ("nDCG@10", "P@5", "R@10", "MRR", "AP")}
 """The paper's four metrics, and nDCG, which tells a sentence from its copy in a later note."""
 MAIN = "nDCG@10"
 STORED = 10
@@ -145,7 +144,7 @@ def answers(
     questions: Sequence[Question], passages: Sequence[Sequence[str]], grades: Mapping[str, Mapping[str, int]]
 ) -> list[Answer]:
     """Rankings (passages, best first) as rows: the first ten and all relevant ones with their grades, every measure."""
-    scores = measure(grades, {q.id: of for q, of in zip(questions, passages, strict=True)})
+    scores = measured(MEASURES, grades, {q.id: of for q, of in zip(questions, passages, strict=True)})
     return [
         Answer(
             items=[
@@ -158,20 +157,6 @@ def answers(
         )
         for q, of in zip(questions, passages, strict=True)
     ]
-
-
-def measure(
-    grades: Mapping[str, Mapping[str, int]], rankings: Mapping[str, Sequence[str]]
-) -> dict[str, dict[str, float]]:
-    """Every measure of every question (grades and passages, best first) by ir-measures; 0 without any result."""
-    # a score for each place, so that nothing is tied
-    run = {q: {passage: 1 / place for place, passage in enumerate(of, start=1)} for q, of in rankings.items() if of}
-    names = {metric: name for name, metric in MEASURES.items()}
-    scores = {q: dict.fromkeys(MEASURES, 0.0) for q in rankings}
-    wanted = {q: dict(grades[q]) for q in rankings}
-    for metric in ir_measures.iter_calc(list(MEASURES.values()), wanted, run):
-        scores[metric.query_id][names[metric.measure]] = metric.value
-    return scores
 
 
 def tune(rankings: Rankings, questions: Sequence[Question]) -> Settings:

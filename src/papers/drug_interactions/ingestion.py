@@ -113,15 +113,7 @@ def by_llm(model: LLM, chunks: Sequence[Chunk], max_tokens: int) -> list[Answer]
     read = [parse_facts(reply.text, cut=reply.status == "cut") for reply in replies]
     rows = _arm("chunks", [stated(*c.sentences) for c in chunks], [{"facts": of or set()} for of in read])([])
     return [
-        replace(
-            row,
-            answer=reply.text,
-            parsed=of is not None,
-            cut=reply.status == "cut",
-            overflow=reply.status == "overflow",
-            requests=[reply.key],
-        )
-        for row, reply, of in zip(rows, replies, read, strict=True)
+        replace(row, **reply.columns, parsed=of is not None) for row, reply, of in zip(rows, replies, read, strict=True)
     ]
 
 

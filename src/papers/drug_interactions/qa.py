@@ -140,14 +140,7 @@ def answer_row(question: Asked | PlainUnit, evidence: Evidence, reply: Reply, vo
             more["within_reach"] = len(told) / len(question.answer)
     if reply.status != "overflow":
         more |= {"prompt_tokens": reply.prompt_tokens, "seconds": reply.seconds}
-    return replace(
-        row,
-        answer=text,
-        cut=reply.status == "cut",
-        overflow=reply.status == "overflow",
-        measures={**row.measures, **_means(more)},
-        requests=[reply.key],
-    )
+    return replace(row, **reply.columns | {"answer": text}, measures={**row.measures, **_means(more)})
 
 
 def near(rows: Sequence[Answer], encoder: Encoder) -> list[Answer]:

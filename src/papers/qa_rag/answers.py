@@ -235,16 +235,13 @@ def _row(reply: Reply, shown: Sequence[Excerpt]) -> Answer:
         measures |= {"words": len(given.text.split()), "refuses": given.refused, "prompt_tokens": reply.prompt_tokens}
     return Answer(
         task="answers",
-        answer=given.text,
         predicted=NOT_TOLD if given.refused else None,
-        cut=reply.status == "cut",
-        overflow=reply.status == "overflow",
         items=[
             Item(excerpt.passage.id, excerpt.passage.document, predicted=rank in given.cited, rank=rank)
             for rank, excerpt in enumerate(shown, start=1)
         ],
         measures={name: (float(value), 1.0) for name, value in measures.items()},
-        requests=[reply.key],
+        **reply.columns | {"answer": given.text},
     )
 
 

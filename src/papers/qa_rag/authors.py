@@ -5,6 +5,7 @@ example's (`calculate_scores_agent`: `input_text` is not used). It is asked so h
 """
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 
 from helpers.authors_code import Code
 from helpers.completions import Message
@@ -86,9 +87,6 @@ def answers(llm: LLM, codes: Mapping[str, Code], data: Data, characters: int, ma
     There is none without the codes, which could then not be fetched.
     """
     arm = Arm(LABELS["authors_prompt"], "qa_rag")
-
-    def prompt(question: str, shown: Sequence[Excerpt]) -> list[Message]:
-        return answer_prompt(codes, question, shown)
-
+    prompt = partial(answer_prompt, codes)
     ask = answering(llm, arm, data, characters=characters, max_tokens=max_tokens, prompt=prompt)
     return {"authors_prompt": ask} if codes else {}

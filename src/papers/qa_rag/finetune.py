@@ -157,13 +157,7 @@ def answering(model: LLM, max_tokens: int, split: str) -> Callable[[Sequence[Que
         label = f"answers, {model.endpoint.model}, split {split}"
         replies = model.chat_many([prompt(q) for q in questions], max_tokens=max_tokens, label=label)
         return [
-            Answer(
-                task=split,
-                answer=reply.text,
-                cut=reply.status == "cut",
-                measures={"characters": (float(len(reply.text)), 1.0)},
-                requests=[reply.key],
-            )
+            Answer(task=split, measures={"characters": (float(len(reply.text)), 1.0)}, **reply.columns)
             for reply in replies
         ]
 

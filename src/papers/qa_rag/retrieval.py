@@ -6,15 +6,13 @@ An arm takes so many passages for each of its texts (the question, ...), and kee
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-import ir_measures
 import numpy as np
-from ir_measures import RR, R, nDCG
 
 from helpers.completions import Message
 from helpers.llm import LLM
 from helpers.rag.retrieval import reciprocal_rank_fusion
 from helpers.results.answers import Answer, Item, answered
-from helpers.results.trec import OF_SOURCE
+from helpers.results.trec import DOCUMENTS, OF_SOURCE, measured as by_ir_measures
 from papers.qa_rag import data
 from papers.qa_rag.data import Corpus, Data, Passage, Question
 from papers.qa_rag.search import Scores, Search, Searcher
@@ -232,7 +230,6 @@ MEASURES = ("answer_found", "document_recall", "mrr", "ndcg", "precision_without
 """Of the six passages kept: one holds at least half of the FDA's answer; recall, MRR and nDCG of the document that the
 question was taken from, a document standing where its first passage stands; RAGAS' context precision with "holds the
 answer" in the judge's place; one is of the guideline that the question names."""
-_OF_DOCUMENTS = {R @ KEPT: "document_recall", RR: "mrr", nDCG @ KEPT: "ndcg"}
 
 
 def context_precision(useful: Sequence[bool]) -> float:
@@ -246,22 +243,16 @@ def context_precision(useful: Sequence[bool]) -> float:
 def measured(rankings: Mapping[str, Sequence[Passage]], gold: Gold) -> dict[str, dict[str, float]]:
     """`MEASURES` of each ranking, by question, without those for which the corpus holds nothing to be found."""
     found: dict[str, dict[str, float]] = {id: {} for id in rankings}
-    run = {}
+    titles = {id: [*dict.fromkeys(passage.document for passage in of[:KEPT])] for id, of in rankings.items()}
+    sources = {id: dict.fromkeys(gold.sources[id], 1) for id in rankings if id in gold.sources}
+    of_documents = by_ir_measures(DOCUMENTS, sources, {id: titles[id] for id in sources})
     for id, ranking in rankings.items():
-        six = ranking[:KEPT]
-        titles = dict.fromkeys(passage.document for passage in six)
         if id in gold.passages:
-            holds = [passage.id in gold.passages[id] for passage in six]
+            holds = [passage.id in gold.passages[id] for passage in ranking[:KEPT]]
             found[id] |= {"answer_found": float(any(holds)), "precision_without_judge": context_precision(holds)}
         if id in gold.named:
-            found[id]["guideline_found"] = float(bool(gold.named[id] & titles.keys()))
-        if id in gold.sources:
-            found[id] |= dict.fromkeys(_OF_DOCUMENTS.values(), 0.0)
-            if titles:  # who found nothing has 0
-                run[id] = {title: 1 / place for place, title in enumerate(titles, start=1)}
-    wanted = {id: dict.fromkeys(gold.sources[id], 1) for id in run}
-    for value in ir_measures.iter_calc(list(_OF_DOCUMENTS), wanted, run) if run else ():
-        found[value.query_id][_OF_DOCUMENTS[value.measure]] = value.value
+            found[id]["guideline_found"] = float(not gold.named[id].isdisjoint(titles[id]))
+        found[id] |= of_documents.get(id, {})
     return found
 
 
