@@ -46,10 +46,8 @@ def with_released(base: str, adapters: Sequence[Adapter]) -> list[Adapter]:
     for folder in sorted(path.parent for path in RELEASED.glob(f"*/{artifacts.LOG}")):
         try:
             told = artifacts.read_log(folder, WEIGHTS)
-        except (ValueError, KeyError, FileNotFoundError) as error:
-            log.warning(
-                "A released adapter is not served. %s", error
-            )  # one bad file would keep the server from starting
+        except (FileNotFoundError, *artifacts.DAMAGED) as error:  # vLLM would not start with it
+            log.warning("A released adapter is not served. %s", error)
             continue
         if told["base"] == base:
             served[folder.name] = Adapter(folder.name, folder, told["sha256"])

@@ -64,12 +64,9 @@ def fine_tuned(
     answers: list[Answer] = []
     for corpus, retrievers, rows in of:
         arms = {"small": zero_shot(replace(asking_of(base, corpus), definitions={}, plain=recipe.plain))}
-        for arm, asking in {
-            a: _tuned(m, corpus, recipe.plain) for (n, a), m in tuned.items() if n == corpus.name
-        }.items():
-            arms[arm] = (
-                biomed_rag(asking, retrievers[arm], LABELS.get(arm, arm)) if arm in retrievers else zero_shot(asking)
-            )
+        for arm in [arm for name, arm in tuned if name == corpus.name]:
+            asking, choose = _tuned(tuned[corpus.name, arm], corpus, recipe.plain), retrievers.get(arm)
+            arms[arm] = biomed_rag(asking, choose, LABELS.get(arm, arm)) if choose else zero_shot(asking)
         for arm, ask in arms.items():  # what is stored counts, also where no server has the adapters
             try:
                 answers += answer(run, corpus, {arm: ask}, rows, model=model)

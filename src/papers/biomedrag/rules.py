@@ -85,8 +85,8 @@ def more_documents_do_not_help(outcomes: Outcomes, **_: object) -> Decision:
     """Whether the largest n leaves no room for a gain of 2 points over one sentence (section 2.2, Figure 2)."""
     tried = _tried(outcomes)
     if 1 not in tried or max(tried) < MANY:
-        why = f"Tried: n = {', '.join(map(str, tried))}; the claim needs n = 1 and one of {MANY} or more."
-        return Decision("not run", why, reason="no answers")
+        why = f"n = {', '.join(map(str, tried))}; the claim needs n = 1 and one of {MANY} or more."
+        return _prompted_alone(Decision("not run", why, reason="no answers"))
     found = outcomes.against([(f"knn_{max(tried)}", "knn_1")], "right", each="task")
     told = "; ".join(f"{c.model} {figures.points(c.test)} points, n = {c.test.n}" for c in found)
     parts = [(partial(rules.below, bound=WORTHWHILE), c.test) for c in found]
@@ -94,11 +94,9 @@ def more_documents_do_not_help(outcomes: Outcomes, **_: object) -> Decision:
 
 
 def _prompted_alone(found: Decision) -> Decision:
-    """What prompted models show of a claim about fine-tuned ones: numbers, and no verdict."""
-    lacking = (
-        "The paper fine-tunes its models with the n nearest sentences; this would take such arms, and a GPU. Prompted: "
-    )
-    return Decision("not run", lacking + found.why, found.p, found.reason or "no answers", found.needed)
+    """What prompted models show of a claim about fine-tuned ones: numbers, and no verdict, however many the rows."""
+    lacking = "The paper fine-tunes its models with the n nearest sentences; this would take such arms, and a GPU."
+    return Decision("not run", f"{lacking} Prompted: {found.why}", found.p, found.reason or "no answers")
 
 
 def shorter_input(outcomes: Outcomes, **_: object) -> Decision:

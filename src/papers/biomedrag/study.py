@@ -61,8 +61,15 @@ GIVEN: Final = {arm: f"{LABELS[arm]}, given the pair" for arm in ("majority", "n
 FLOORS: Final = ("nearest", "tfidf", "encoded", "pair", "blanks", "names")
 """Arms that learn from the training split without a language model, and answer as the paper's systems do."""
 ROWS: Final = {
-    **{"gpt4": "zero_shot", "gpt4_br": "biomedrag", "llama2": "lora", "llama2_br": "lora_rag", "whole": "lora_rag"},
-    **{"without_scorer": "lora_cosine", "without_diversity": "lora_plain", "m3": "lora_m3", "m4": "lora_m4"},
+    "gpt4": "zero_shot",
+    "gpt4_br": "biomedrag",
+    "llama2": "lora",
+    "llama2_br": "lora_rag",
+    "whole": "lora_rag",
+    "without_scorer": "lora_cosine",
+    "without_diversity": "lora_plain",
+    "m3": "lora_m3",
+    "m4": "lora_m4",
 }
 """The arm beside a row of Tables 1 to 4 and Figure 3: prompted models for GPT-4, fine-tuned ones for LLaMA2 13B."""
 QUESTIONS: Final = {
