@@ -48,7 +48,7 @@ def answer(outcomes: Outcomes, model: str) -> str:
     closed, *others = (rerun.score("accuracy", arm) for arm in ARMS)
     lowest = min(score.value for score in others)
     told = (
-        f"Without retrieval, {model} is right in {figures.score_text(closed)} of {closed.n} pairs; chance is 50 %. "
+        f"Without retrieval, {model} is right in {figures.score_text(closed)} of {closed.n:,} pairs; chance is 50 %. "
         f"With retrieval or a graph it is right in at least {figures.number(lowest)}, because the filter or the query "
         "answers the question and the model repeats it."
     )
