@@ -50,7 +50,7 @@ class Reply:
     def columns(self) -> dict[str, Any]:
         """What the table of answers says of it, by the names of `Answer`."""
         flags = {status: self.status == status for status in ("cut", "overflow")}
-        return {"answer": self.text, "requests": [self.key] if self.key else [], **flags}
+        return {"answer": self.text, "requests": [self.key], **flags}
 
 
 @dataclass(frozen=True)
