@@ -18,6 +18,7 @@ import pandas as pd
 import pytest
 import yaml
 from browsing import Theme, faults, served, visit
+from hypothesis import given, strategies as st
 from playwright.sync_api import Browser
 
 from helpers.datasets import Located
@@ -743,6 +744,34 @@ def test_the_viewer_counts_the_wrong_answers_of_an_arm_as_its_accuracy_does(brow
         page.reload()
         page.locator("output", has_text=f"{wrong:.0f} of ").wait_for(timeout=5000)
     page.close()
+
+
+@pytest.mark.book
+def test_a_list_of_thousands_of_questions_is_short_and_names_each(browser: Browser, tmp_path: Path) -> None:
+    url, rows = chapter_in_viewer(tmp_path, "01_side_effects_forward")
+    listed = (tmp_path / "answers" / "01_side_effects_forward.js").stat().st_size
+    assert listed < 500_000
+    assert listed / rows.unit.nunique() < 60
+    page = browser.new_page()
+    page.goto(url)
+    links = page.locator("nav[aria-label=Questions] li").all_inner_texts()
+    assert [*{*links} - {*rows.question}] == []
+    heading = page.locator("article h2").inner_text()
+    assert heading == links[0]
+    drug, effect = rows[rows.question == heading].unit.iloc[0].split(" | ")
+    page.get_by_label("Contains").fill(f"{effect.upper()} an adverse effect of {drug}")
+    page.keyboard.press("Enter")
+    page.locator("output", has_text="1 of ").wait_for(timeout=5000)
+    page.close()
+
+
+@given(st.lists(st.text("ab |{}0", min_size=1), min_size=1, max_size=3), st.text("ab Is{}01"))
+def test_a_question_is_rebuilt_from_its_wording(parts: list[str], between: str) -> None:
+    id = " | ".join(parts)
+    for question in (between.join(parts), between, between + id):
+        if wording := viewer._wording(id, question):
+            assert re.sub(r"\{(\d+)\}", lambda found: id.split(" | ")[int(found[1])], wording) == question
+    assert viewer._wording("drug | rash", "Is rash an effect of drug?") == "Is {1} an effect of {0}?"
 
 
 @pytest.mark.book

@@ -39,17 +39,22 @@
 
   window.ANSWERS = {
     index: (listed) => experiments.push(...listed),
-    list: (name, units) => {
+    list: (name, groups, units) => {
       const { arms, models } = experiments.find((experiment) => experiment.name === name);
       const names = Object.keys(arms);
-      lists.set(name, units.map(([id, task, split, strata, question, part, said]) => ({
-        id: [task, split, id].join("|"),
-        name: id,
-        question,
-        part,
-        text: `${id} ${question} ${strata}`.toLowerCase(),
-        rows: said.map(([arm, model, score, unparsed]) => ({ arm: names[arm], model: models[model] ?? "", score, unparsed })),
-      })));
+      lists.set(name, units.map(([id, group, question, part, scores, unparsed]) => {
+        const [task, split, strata, wording, by] = groups[group];
+        const asked = question || wording.replace(/\{(\d+)\}/g, (_, at) => id.split(" | ")[at]);
+        return {
+          id: [task, split, id].join("|"),
+          name: id,
+          question: asked,
+          part,
+          text: `${id} ${asked} ${strata}`.toLowerCase(),
+          rows: by.map(([arm, model], at) => ({
+            arm: names[arm], model: models[model] ?? "", score: scores[at], unparsed: unparsed.includes(at) })),
+        };
+      }));
       waiting.get(name)?.();
     },
     part: (name, number, { texts, units }) => {

@@ -5,6 +5,7 @@ list of its questions, with which arm is right, and parts with what was asked an
 """
 
 import json
+import re
 from collections.abc import Iterator, Mapping
 from functools import lru_cache
 from pathlib import Path
@@ -62,12 +63,13 @@ def scripts(chapter: Chapter, store: Store) -> tuple[dict[str, Any], dict[str, s
     labels = chapter.record.arms if chapter.record else {}
     names = {arm: labels.get(arm) or figures.ARMS.get(arm, (arm.replace("_", " "),))[0] for arm in every.arm.unique()}
     models = sorted(set(every.model) - {""})
-    name, units, written = _script(chapter.name), [], {}
+    name, groups, units, written = _script(chapter.name), dict[str, int](), [], {}
     graded = {name for of in every.measures for name, (top, bottom) in of.items() if top not in (0, bottom)}
     for number, (part, in_part) in enumerate(_parts(_units(every, prompts, graded))):
         written[f"answers/{chapter.name}-{number}.js"] = f"ANSWERS.part({name}, {number}, {part});\n"
-        units += [_listed(unit, number, [*names], models) for unit in in_part]
-    written[f"answers/{chapter.name}.js"] = f"ANSWERS.list({name}, {_script(units)});\n"
+        units += [_listed(unit, number, [*names], models, groups) for unit in in_part]
+    told = f"[{','.join(groups)}], {_script(units)}"
+    written[f"answers/{chapter.name}.js"] = f"ANSWERS.list({name}, {told});\n"
     one = {"name": chapter.name, "title": chapter.title, "paper": chapter.paper}
     return {**one, "arms": names, "models": models}, written
 
@@ -107,15 +109,33 @@ def _parts(waiting: list[dict[str, Any]]) -> Iterator[tuple[str, list[dict[str, 
         waiting = waiting[len(written) :]
 
 
-def _listed(unit: Mapping[str, Any], part: int, arms: list[str], models: list[str]) -> list[Any]:
-    """A question in the list; of each answer, no judge's and not only timed, arm, model, score and whether unparsed."""
+def _listed(
+    unit: Mapping[str, Any], part: int, arms: list[str], models: list[str], groups: dict[str, int]
+) -> list[Any]:
+    """A question in the list: what it shares with others as the number of its group, then the score of each answer.
+
+    A group is (task, split, strata, wording, arm and model of each answer). Answers that judge or were only timed are
+    left out.
+    """
     strata = "; ".join(f"{name}: {value}" for name, value in unit["strata"].items())
-    said = []
-    for row in unit["rows"]:
-        if not row["of"] and not (row["repeat"] and row["score"] is None):
-            model = models.index(row["model"]) if row["model"] else -1
-            said.append([arms.index(row["arm"]), model, row["score"], int("unparsed" in row["flags"])])
-    return [unit["id"], unit["task"], unit["split"], strata, unit["question"][:LISTED], part, said]
+    said = [row for row in unit["rows"] if not row["of"] and not (row["repeat"] and row["score"] is None)]
+    by = [[arms.index(row["arm"]), models.index(row["model"]) if row["model"] else -1] for row in said]
+    question = unit["question"][:LISTED]
+    wording = _wording(unit["id"], question)
+    group = groups.setdefault(_script([unit["task"], unit["split"], strata, wording, by]), len(groups))
+    unparsed = [at for at, row in enumerate(said) if "unparsed" in row["flags"]]
+    return [unit["id"], group, "" if wording else question, part, [row["score"] for row in said], unparsed]
+
+
+def _wording(id: str, question: str) -> str:
+    """The question with {0}, {1} ... for the parts of its identifier; "" if it does not name each."""
+    parts = id.split(" | ")
+    if question == LICENSED:
+        return question
+    if not all(parts) or "{" in question or not all(part in question for part in parts):
+        return ""
+    longest = sorted(parts, key=len, reverse=True)
+    return re.sub("|".join(map(re.escape, longest)), lambda found: f"{{{parts.index(found[0])}}}", question)
 
 
 def _place(row: Mapping[str, Any]) -> tuple[int, str, str, int, str]:
@@ -134,13 +154,17 @@ def _answer(row: Mapping[str, Any], prompts: Mapping[str, Row], graded: set[str]
         **{name: row[name] for name in ("arm", "model", "of", "repeat")},
         "said": LICENSED if row["answer"] is None and row["requests"] else row["answer"],
         "read": row["predicted"] if row["parsed"] else None,
-        "score": round(measures[by][0] / measures[by][1], 4) if by else None,
+        "score": _short(measures[by][0] / measures[by][1]) if by else None,
         "mark": f"{measure_label(by)} {shown[by]}" if by in graded else "timed" * (not by and row["repeat"] > 0),
         "flags": [name for name in ("cut", "overflow") if row[name]] + ([] if row["parsed"] else ["unparsed"]),
         "measures": [f"{measure_label(name)} {value}" for name, value in shown.items() if name not in INTERNAL],
         "found": [item.label or item.id for item in ranked],
         "asked": [_messages(prompts[key].prompt) for key in row["requests"] if key in prompts],
     }
+
+
+def _short(score: float) -> float:
+    return int(score) if score in (0, 1) else round(score, 4)
 
 
 def _messages(prompt: str | None) -> list[list[str]]:
