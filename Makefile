@@ -152,7 +152,7 @@ $(PARAMS)/.written: force | $(READY)
 $(NAMES:%=$(PARAMS)/%.yml): $(PARAMS)/.written ;
 
 $(EXECUTED)/%.ipynb: notebooks/%.ipynb $(PARAMS)/%.yml
-	@$(PY) -m publish.run notebook $* --profile $(PROFILE) --needs $^
+	@$(PY) -m publish.run notebook $* --profile $(PROFILE) --jobs $(JOBS) --needs $^
 
 $(BUILD)/dependencies.mk: $(wildcard notebooks/*.ipynb src/*/*.py src/*/*/*.py)
 	@mkdir -p $(BUILD) && $(PYTHON) src/publish/dependencies.py > $@.$$$$ && cksum < $@.$$$$ > $@.sum && mv $@.$$$$ $@

@@ -270,7 +270,7 @@ def test_properties_of_nodes_and_edges(db: Graph) -> None:
     assert row["r"] == edge
     assert row["p"] == {"nodes": [a, b], "relationships": [edge]}
     assert row["t"].startswith("2026-01-02T03:04:05")
-    assert row["i"] == "inf"
+    assert row["i"] == "Infinity"
     assert json.loads(json.dumps(row, allow_nan=False)) == row
     assert db.schema() == (
         "Nodes:\n  (:Drug {dose: FLOAT, name: STRING, oral: BOOLEAN})  2 nodes\n"

@@ -36,8 +36,7 @@ def made(sample: data.Data) -> Released:
     """Results in the released form, of the sample's questions; QA-RAG is best on every one."""
     n = len(sample.test)
     of = {arm: ragas(np.linspace(0.2, 0.6, n) + (0.3 if arm == "qa_rag" else 0)) for arm in RAGAS}
-    means = pd.DataFrame(0.5, index=list(ANSWERS), columns=["precision", "recall", "f1"])
-    return Released(of, {arm: [f"{arm} says {i}" for i in range(n)] for arm in ANSWERS}, means, ())
+    return Released(of, {arm: [f"{arm} says {i}" for i in range(n)] for arm in ANSWERS}, ())
 
 
 @pytest.fixture
@@ -57,15 +56,6 @@ def test_ragas_of_other_questions_are_refused(tmp_path: Path) -> None:
     pd.DataFrame(rows | {"context_recall": [None, 1]}).to_csv(path)
     with pytest.raises(QaRagDataError, match="every row"):
         released.read_ragas(path, ["As described in G, why?", "How?"])
-
-
-def test_the_authors_means_are_read_by_arm(tmp_path: Path) -> None:
-    path = tmp_path / "b.csv"
-    path.write_text(
-        ",precision,recall,f1\nQA_RAG,.5,.6,.55\nMultiquery_questions,.1,.1,.1\nHyDE_with_reranker,.1,.1,.1\n"
-        "Only_question,.2,.2,.2\nOnly_hypothetical_answer,.3,.3,.3\n"
-    )
-    assert released.read_bertscore(path).f1["qa_rag"] == 0.55
 
 
 def decided(claim: str, rows: list[Answer]) -> rules.Decision:

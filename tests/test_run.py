@@ -203,6 +203,29 @@ def test_a_misspelt_parameter_or_section_is_named(demo, run_in, profile, said):
     assert said in done.stderr
 
 
+def test_the_time_left_is_the_reference_runs_at_this_machines_pace(tmp_path, monkeypatch):
+    monkeypatch.setattr(run, "BUILD", tmp_path)
+    monkeypatch.setattr(run, "RESULTS", tmp_path / "results")
+    monkeypatch.setattr(records, "BUILD", tmp_path)
+    monkeypatch.setattr(records, "RECORDS", tmp_path / "records")
+
+    def write(place: str, content: dict[str, object]) -> None:
+        (tmp_path / place).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / place).write_text(json.dumps(content))
+
+    assert run._time_left("laptop", ["a", "b"], 1) == "", "no reference run"
+    for name, seconds in (("a", 100), ("b", 300)):
+        write(f"results/laptop/{name}.json", {"seconds": seconds})
+    assert run._time_left("laptop", ["a", "b"], 2).startswith("; about 3 min left, or several times as long")
+    write("executed/laptop/a.ipynb", {"metadata": {}, "cells": []})
+    assert "or several times" in run._time_left("laptop", ["a", "b"], 2), "without its record, a run tells no pace"
+    write("records/laptop/a.json", {"seconds": 400})
+    assert run._time_left("laptop", ["a", "b"], 2) == "; about 7 min left"
+    write("executed/laptop/b.ipynb", {"metadata": {}, "cells": []})
+    write("records/laptop/b.json", {"seconds": 400})
+    assert run._time_left("laptop", ["a", "b"], 2) == ""
+
+
 def test_an_unknown_profile_is_named(demo, run_in):
     done = run_in("make", "PROFILE=huge", "reproduce")
     assert done.returncode == 2

@@ -249,13 +249,14 @@ def test_names_are_scored_by_what_was_typed():
 def test_the_answer_tells_what_each_normaliser_makes_of_the_names():
     queries = [Query("aspirn", "aspirin", "delete", 1), Query("aspirin", "aspirin", "correct")]
     found: dict[str, list[str | None]] = {
+        "none": [None, "aspirin"],
         "llm": ["aspirin", None],
         "choice": [None, None],
         "edits": ["aspirin"] * 2,
         "in_turn": ["aspirin"] * 2,
     }
     told = nn.answer(Outcomes([row for arm, of in found.items() for row in said_of(queries, of, arm)]), "m")
-    assert "Of 2 names, m writes 50.0 %" in told
+    assert "Of 2 names, 50.0 %" in told
     assert "keeps 0.0 %" in told
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import logging
 import os
 import subprocess
@@ -16,7 +15,7 @@ from conftest import python_says
 from hypothesis import given, settings as examples, strategies as st
 
 from helpers import indexes, settings, vectors
-from helpers.indexes import CorruptIndex, Index, cached_index
+from helpers.indexes import Index, cached_index
 from helpers.vectors import Encoder, EncoderUnavailable, Floats
 
 SENTENCE = "The drug {} may cause {} as an adverse effect, adverse reaction, or side effect."
@@ -113,8 +112,8 @@ def test_every_kind_finds_a_vector_by_itself_and_survives_saving(kind: indexes.K
     scores, ids = index.search(stored[:50], 3)
     assert (ids[:, 0] == np.arange(50)).mean() > 0.95
     assert (np.diff(scores, axis=1) <= 1e-6).all()
-    index.save(tmp_path / "index", built_from="abc")
-    again = Index.load(tmp_path / "index", built_from="abc")
+    index.save(tmp_path / "index")
+    again = Index.load(tmp_path / "index")
     assert (again.kind, again.size, again.dimension) == (kind, 500, 16)
     scores_again, ids_again = again.search(stored[:50], 3)
     assert np.array_equal(scores, scores_again)
@@ -146,17 +145,14 @@ def test_what_cannot_be_indexed_or_searched_is_an_error() -> None:
         index.search(random_unit(1, 4), 0)
 
 
-def test_a_saved_index_says_what_it_was_built_from(tmp_path: Path) -> None:
+def test_no_index_is_not_a_damaged_one(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError):
-        Index.load(tmp_path, built_from="new")
-    Index.build(random_unit(3, 4)).save(tmp_path, built_from="old")
-    with pytest.raises(CorruptIndex, match=r"built from old; new was asked for"):
-        Index.load(tmp_path, built_from="new")
+        Index.load(tmp_path)
 
 
-@pytest.mark.parametrize("damage", ["cut", "flip", "gone", "about"])
+@pytest.mark.parametrize("damage", ["cut", "flip", "about"])
 def test_a_damaged_index_is_told_apart(tmp_path: Path, damage: str) -> None:
-    Index.build(random_unit(30, 4)).save(tmp_path, built_from="x")
+    Index.build(random_unit(30, 4)).save(tmp_path)
     file = tmp_path / "index.faiss"
     content = bytearray(file.read_bytes())
     if damage == "cut":
@@ -164,29 +160,10 @@ def test_a_damaged_index_is_told_apart(tmp_path: Path, damage: str) -> None:
     elif damage == "flip":
         content[len(content) // 2] ^= 1
         file.write_bytes(content)
-    elif damage == "gone":
-        file.unlink()
     else:
-        (tmp_path / "index.json").write_text('{"built_from": "x"')
-    with pytest.raises(CorruptIndex):
-        Index.load(tmp_path, built_from="x")
-
-
-def test_an_index_is_hashed_again_only_if_its_file_was_touched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    Index.build(random_unit(30, 4)).save(tmp_path, built_from="x")
-    hashed: list[Path] = []
-    digest = indexes.datasets.digest
-
-    def counted(path: Path) -> str:
-        hashed.append(path)
-        return digest(path)
-
-    monkeypatch.setattr(indexes.datasets, "digest", counted)
-    assert Index.load(tmp_path, built_from="x").size == 30
-    assert not hashed
-    (tmp_path / "index.faiss").touch()
-    assert Index.load(tmp_path, built_from="x").size == 30
-    assert hashed == [tmp_path / "index.faiss"]
+        (tmp_path / indexes.artifacts.LOG).write_text('{"kind": "flat"')
+    with pytest.raises(ValueError):
+        Index.load(tmp_path)
 
 
 def test_a_quantised_index_is_a_fraction_of_the_exact_one_and_its_vectors_stay_on_the_disk(
@@ -196,10 +173,10 @@ def test_a_quantised_index_is_a_fraction_of_the_exact_one_and_its_vectors_stay_o
     stored = random_unit(4000, 12)
     built = {"flat": Index.build(stored), "ivfpq": Index.build(stored, "ivfpq")}
     for kind, index in built.items():
-        index.save(tmp_path / kind, built_from="x")
+        index.save(tmp_path / kind)
     size = {kind: (tmp_path / kind / "index.faiss").stat().st_size for kind in built}
     assert size["ivfpq"] < size["flat"] / 3
-    loaded = Index.load(tmp_path / "ivfpq", built_from="x")
+    loaded = Index.load(tmp_path / "ivfpq")
     assert str(tmp_path / "ivfpq" / "index.faiss") in Path("/proc/self/maps").read_text()
     for within in (None, np.arange(100)):
         before, after = (index.search(stored[:5], 3, within)[1] for index in (built["ivfpq"], loaded))
@@ -211,11 +188,11 @@ def test_an_index_that_cannot_be_written_is_an_error_and_leaves_the_old_one(tmp_
     def full(index: object, file: str) -> None:
         raise RuntimeError("No space left on device")
 
-    Index.build(random_unit(3, 4)).save(tmp_path, built_from="x")
+    Index.build(random_unit(3, 4)).save(tmp_path)
     monkeypatch.setattr(indexes.faiss, "write_index", full)
     with pytest.raises(OSError, match="could not be written"):
-        Index.build(random_unit(5, 4)).save(tmp_path, built_from="x")
-    assert Index.load(tmp_path, built_from="x").size == 3
+        Index.build(random_unit(5, 4)).save(tmp_path)
+    assert Index.load(tmp_path).size == 3
 
 
 # ---------------------------------------------------------------------------------------------------- cached index
@@ -347,14 +324,6 @@ def test_threads_follow_the_setting(monkeypatch: pytest.MonkeyPatch, set_to: str
 def test_nothing_reports_the_use_of_the_encoder() -> None:
     assert sys.modules["openvino_telemetry"] is None
     assert not [name for name in sys.modules if name.startswith("openvino_telemetry.")]
-
-
-def test_the_description_of_an_index_is_complete(own_indexes: Path) -> None:
-    cached_index("letters", ["alpha", "beta"], CountingEncoder(), progress=False)
-    about = json.loads(next(own_indexes.glob("letters-*/index.json")).read_text())
-    assert about["kind"] == "flat"
-    assert about["size"] == 2
-    assert len(about["built_from"]) == len(about["sha256"]) == 64
 
 
 @pytest.mark.parametrize("kind", ["flat", "ivf"])

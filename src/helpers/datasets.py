@@ -4,6 +4,7 @@ import argparse
 import contextlib
 import errno
 import glob
+import json
 import logging
 import os
 import re
@@ -125,7 +126,7 @@ def _fetch(entry: Entry, target: Path) -> None:
                 os.fsync(file.fileno())
             part.replace(target)
             download.note_of(part).unlink(missing_ok=True)
-            download.write_json(_state(entry, ".json"), _stamp(entry, source))
+            download.write_whole(_state(entry, ".json"), json.dumps(_stamp(entry, source)))
             return
         except (SourceError, HashMismatch) as error:
             log.log(logging.WARNING if isinstance(error, HashMismatch) else logging.INFO, "  %s", error)
@@ -188,8 +189,7 @@ def _verified(entry: Entry) -> str | None:
         if digest(target, entry.digest) != entry.digest:
             return None
         with contextlib.suppress(OSError):  # a folder that may only be read: the next use hashes it again
-            _state(entry, "").parent.mkdir(parents=True, exist_ok=True)
-            download.write_json(_state(entry, ".json"), _stamp(entry, source))
+            download.write_whole(_state(entry, ".json"), json.dumps(_stamp(entry, source)))
     return source
 
 

@@ -137,7 +137,7 @@ def bring(pieces: Sequence[Piece], size: int | None, known: str, part: Path) -> 
             out.flush()
             if out.tell() > most:
                 break
-            write_json(note_of(part), {"from": source, "joined": number, "size": out.tell()})
+            write_whole(note_of(part), json.dumps({"from": source, "joined": number, "size": out.tell()}))
     verify(part, known, size)
 
 
@@ -265,13 +265,6 @@ def read_json(path: Path) -> dict[str, Any]:
         return dict(json.loads(path.read_text(encoding="utf-8")))
     except (OSError, ValueError, TypeError):
         return {}
-
-
-def write_json(path: Path, content: dict[str, Any]) -> None:
-    """Write an object to a JSON file, atomically."""
-    whole = path.with_name(f"{path.name}.{os.getpid()}")
-    whole.write_text(json.dumps(content), encoding="utf-8")
-    whole.replace(path)
 
 
 def write_whole(path: Path, text: str, mode: int = 0o666) -> None:

@@ -158,10 +158,7 @@ def install(engine: EngineName, say: Callable[[str], None]) -> None:
 
 @contextmanager
 def _shows_received(size: int) -> Iterator[None]:
-    """Show what this machine receives beside the `size` of a download, for pip and uv write to a log.
-
-    Nothing is shown where the packages come from a disk.
-    """
+    """Show what this machine receives, if anything, beside the `size` of a download: pip and uv write to a log."""
     ended, before = threading.Event(), _received()
 
     def watch() -> None:

@@ -1,20 +1,18 @@
 """A connection over Bolt: how long it waits, errors that say what to do, quoted names, plain values."""
 
 import errno
+import json
 import logging
-import math
 import re
 import shutil
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, Self
 
 import neo4j
 from neo4j.exceptions import AuthError, ConfigurationError, DriverError, Neo4jError
 from neo4j.graph import Node, Path, Relationship
-from neo4j.spatial import Point
-from neo4j.time import Date, DateTime, Duration, Time
 
 from helpers.services import CONNECT, GraphEndpoint
 from helpers.settings import DERIVED, PublicError, refused
@@ -151,23 +149,18 @@ def identifier(name: str) -> str:
     return name
 
 
-def plain(value: Any) -> Any:  # noqa: ANN401, PLR0911  # one return a kind of value
-    """A value of the graph, or a record, as JSON would have it."""
+def plain(record: neo4j.Record) -> Row:
+    """A row as JSON has it; a date, a duration or an infinite number becomes text."""
+    row: Row = json.loads(json.dumps(dict(record), default=_plain), parse_constant=str)
+    return row
+
+
+def _plain(value: Any) -> Any:  # noqa: ANN401  # what the json module does not know
     if isinstance(value, Node):
-        return {"labels": sorted(value.labels), "properties": plain(dict(value))}
+        return {"labels": sorted(value.labels), "properties": dict(value)}
     if isinstance(value, Relationship):
-        start, end = map(plain, value.nodes)
-        return {"type": value.type, "start": start, "end": end, "properties": plain(dict(value))}
+        start, end = value.nodes
+        return {"type": value.type, "start": start, "end": end, "properties": dict(value)}
     if isinstance(value, Path):
-        return {"nodes": plain(list(value.nodes)), "relationships": plain(list(value.relationships))}
-    if isinstance(value, Mapping):
-        return {str(key): plain(item) for key, item in value.items()}
-    if isinstance(value, Point):
-        return {"srid": value.srid, "coordinates": list(value)}
-    if isinstance(value, list | tuple):
-        return [plain(item) for item in value]
-    if isinstance(value, Date | DateTime | Time | Duration):
-        return value.iso_format()
-    if isinstance(value, bytes | bytearray):
-        return value.hex()
-    return str(value) if isinstance(value, float) and not math.isfinite(value) else value
+        return {"nodes": value.nodes, "relationships": value.relationships}
+    return value.hex() if isinstance(value, bytes | bytearray) else str(value)

@@ -1,6 +1,5 @@
 """FAISS indexes of vectors: build, search, save, load."""
 
-import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Literal, Self, cast, get_args
@@ -8,12 +7,13 @@ from typing import Any, Literal, Self, cast, get_args
 import faiss
 import numpy as np
 
-from helpers import artifacts, datasets
-from helpers.settings import DERIVED, PublicError
+from helpers import artifacts
+from helpers.settings import DERIVED
 from helpers.vectors import Encoder, Floats, Integers, text_digest, threads
 
 Kind = Literal["flat", "ivf", "ivfpq"]
 INDEXES = DERIVED / "indexes"
+FILE = "index.faiss"
 CODES = 256  # centres that a byte of a product-quantised vector chooses among
 POINTS = 64
 """Vectors a cluster that k-means is trained on, at most: FAISS's 256 add minutes at a million and little recall."""
@@ -21,10 +21,6 @@ PROBED = 32  # clusters that a search looks into
 ROUNDING = 2e-6
 """Scores of equal texts differ by less: in float32 the last digits depend on the processor and on the batch."""
 TIED = 200  # further vectors that a search looks at, for as many may tie with the k-th
-
-
-class CorruptIndex(PublicError, ValueError):
-    """The saved index cannot be read, is not what was saved, or was built from something else."""
 
 
 class Index:
@@ -89,48 +85,34 @@ class Index:
         best = np.lexsort((ids, groups), axis=1)[:, :k]
         return np.take_along_axis(scores, best, axis=1), np.take_along_axis(ids, best, axis=1)
 
-    def save(self, folder: Path, built_from: str) -> None:
-        """Write the index to `folder`, in place of what is there; `built_from` is a digest that `load` compares."""
+    def save(self, folder: Path) -> None:
+        """Write the index to `folder`, in place of what is there."""
         with artifacts.replacing(folder) as part:
             part.mkdir()
-            file = part / "index.faiss"
             try:
-                faiss.write_index(self._index, str(file))
+                faiss.write_index(self._index, str(part / FILE))
             except RuntimeError as error:
                 raise OSError(f"The index could not be written to {folder}: {error}. Is the disk full?") from error
-            about = {"built_from": built_from, "kind": self.kind, "size": self.size, "dimension": self.dimension}
-            about |= {"sha256": datasets.digest(file), "mtime_ns": file.stat().st_mtime_ns, "faiss": faiss.__version__}
-            (part / "index.json").write_text(json.dumps(about, indent=1))
+            artifacts.write_log(part, FILE, {"kind": self.kind, "faiss": faiss.__version__})
 
     @classmethod
-    def load(cls, folder: Path, built_from: str) -> Self:
-        """The index saved in `folder`, hashed again if its file was touched; or a FileNotFoundError or CorruptIndex."""
-        about, file = folder / "index.json", folder / "index.faiss"
-        try:
-            stated = json.loads(about.read_text())
-            found, kind, written, sha256 = (stated[of] for of in ("built_from", "kind", "mtime_ns", "sha256"))
-        except (ValueError, KeyError, TypeError) as error:
-            raise CorruptIndex(f"{about} cannot be read ({error!r}). Delete {folder} and build it again.") from None
-        if found != built_from:
-            raise CorruptIndex(f"The index in {folder} was built from {found[:12]}; {built_from[:12]} was asked for.")
-        if not file.exists() or (file.stat().st_mtime_ns != written and datasets.digest(file) != sha256):
-            raise CorruptIndex(f"{file} is missing or damaged: its SHA-256 should be {sha256}. Build it again.")
-        return cls(faiss.read_index(str(file), faiss.IO_FLAG_MMAP if kind == "ivfpq" else 0), kind)
+    def load(cls, folder: Path) -> Self:
+        """The index saved in `folder`; FileNotFoundError if there is none, ValueError if it is damaged."""
+        kind = artifacts.read_log(folder, FILE)["kind"]
+        return cls(faiss.read_index(str(folder / FILE), faiss.IO_FLAG_MMAP if kind == "ivfpq" else 0), kind)
 
 
 def cached_index(
     name: str, texts: Sequence[str], encoder: Encoder, kind: Kind = "flat", *, progress: bool = True
 ) -> Index:
     """The index of `texts`, whose ids are their places, kept on the disk; see `artifacts.load_or_make`."""
-    built_from = text_digest([json.dumps({"encoder": encoder.digest, "kind": kind}, sort_keys=True), *texts])
 
     def make(folder: Path) -> Index:
         index = Index.build(encoder.encode(texts, progress), kind)
-        index.save(folder, built_from)
+        index.save(folder)
         return index
 
-    folder = INDEXES / f"{name}-{built_from[:12]}"
-    return artifacts.load_or_make(folder, lambda folder: Index.load(folder, built_from), make)
+    return artifacts.kept(INDEXES, name, [encoder.digest, kind, text_digest(texts)], Index.load, make)
 
 
 def _checked(vectors: Floats) -> Floats:

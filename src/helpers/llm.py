@@ -31,8 +31,8 @@ from helpers.settings import settings
 
 T = TypeVar("T")
 CHECKED = 10  # stored requests of each step, or half of fewer, that `ANSWERS=check` asks again
-SLOW = ("llamacpp",)  # asked the cheapest of these, if half of the tokens suffice: it reads at a third of vLLM's rate
-CHECKED_TOKENS = 1_000  # of a step's sample, a generated token counted as ten: it takes as long as ten of a prompt
+CHECKED_TOKENS = 2_000  # of a step's sample, a generated token counted as ten: it takes as long as ten of a prompt
+SLOW = {"llamacpp": 500}  # asked the cheapest of these, if so many tokens suffice: it reads at a third of vLLM's rate
 FEW = 1 / 8  # of a step's replies may lack where the reference's are shown; another processor retrieves other texts
 CLOSE = 0.05
 """Log-likelihoods of one text are equal if they differ by less, relatively; batches alter the order of sums."""
@@ -315,12 +315,13 @@ class LLM:
         What the embedded engine was asked again before, on this machine, is not asked once more.
         """
         slow, sample = self.endpoint.engine in SLOW, list[str]()
+        most = SLOW.get(self.endpoint.engine, CHECKED_TOKENS)
         cost = {key: of.prompt_tokens + 10 * of.generated_tokens for key, (_, of, _) in self._stored.items()}
         for step, n in Counter(self.usage.keys.values()).items():
             # the first of digests are a random sample, the same in each run
             mine = [key for key in sorted(self._stored) if self._stored[key][0] == step][:CHECKED]
             mine.sort(key=lambda key: cost[key] * slow)
-            fit = sum(so_far <= CHECKED_TOKENS / (1 + slow) for so_far in accumulate(map(cost.__getitem__, mine)))
+            fit = sum(so_far <= most for so_far in accumulate(map(cost.__getitem__, mine)))
             sample += mine[: min(1, fit) if slow else max(1, min(n // 2, fit))]
         if self._store and self._embedded:
             self._same |= self._store.checks(sample, self._embedded)

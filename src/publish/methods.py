@@ -175,7 +175,8 @@ class Advice:
 
     def table(self) -> str:
         """A row for each task: the best simple method, the best with an LLM, and the test between them."""
-        words = {"simple": Markup("<strong>simple method</strong>"), "other": "the other", "neither": "not significant"}
+        simple = Markup("<strong>simple method</strong>")
+        words = {"simple": simple, "other": "LLM or paper's", "neither": "not significant"}
         rows = [
             {
                 "Task": _task(one),
@@ -188,7 +189,7 @@ class Advice:
             }
             for one, test, first, second in self._pairs
         ]
-        return table(rows, f"{len(rows)} tasks: the best method without a language model, and the best with one")
+        return table(rows, f"{len(rows)} tasks: the best simple method, and the best with an LLM or of the paper")
 
     def picture(self) -> str:
         """The differences of the table, one picture for wide screens and one for narrow ones; empty if none."""

@@ -200,8 +200,7 @@ class Pages(RunPages):
         """Each paper with its subject and the balance of its claims, in the order of the book."""
         for paper in dict.fromkeys((*PAPERS, *declared_papers())):
             verdicts = self._verdicts(paper)
-            said = zip(OUTCOMES, ("agree", "differ", "undecided", "not tested"), strict=True)
-            counts = (f"{n} {words}" for word, words in said if (n := verdicts.count(word)))
+            counts = (f"{word} {n}" for word in OUTCOMES if (n := verdicts.count(word)))
             balance = f"{len(verdicts)} claims: {', '.join(counts)}."
             yield paper, _named(paper), balance if verdicts else "It states no claim that is tested here."
 

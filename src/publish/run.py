@@ -29,6 +29,7 @@ from publish.chapters import read_notebook
 from publish.parameters import check_profile, parameters
 
 KERNEL_SECONDS = 300  # that a kernel may take to answer; on a machine where everything waits, a minute is not enough
+SETTLED = 60.0  # seconds of notebooks that a machine's pace is told by
 CLOCK_SLACK = 60.0  # seconds by which clocks of a machine and of its disk may differ
 INTERRUPTED = "The run was interrupted."
 FIRST = """<!doctype html><html lang="en"><head><meta charset="utf-8"><title>{title}</title>
@@ -120,11 +121,12 @@ def _interruptible() -> None:
     NotebookClient._async_check_alive = look_if_connected  # type: ignore[method-assign]
 
 
-def execute(notebook: str, profile: str, needs: Sequence[Path] = ()) -> int:
+def execute(notebook: str, profile: str, needs: Sequence[Path] = (), jobs: int = 1) -> int:
     """Execute a notebook with its profile's parameters; 0, or 1 when it failed, with the run under `_build/failed`.
 
     The result is moved into place only when every cell ran and the run record was written. While another process
-    executes the notebook, this one waits, and then executes it only if it is still older than a file of `needs`.
+    executes the notebook, this one waits, and then executes it only if it is still older than a file of `needs`. `jobs`
+    notebooks run at once.
     """
     target, failed = (_left(what, notebook, profile) for what in ("executed", "failed"))
     for path in (target, failed):
@@ -141,7 +143,7 @@ def execute(notebook: str, profile: str, needs: Sequence[Path] = ()) -> int:
             return 0
         others = sorted(path.stem for path in NOTEBOOKS.glob("*.ipynb"))
         place = f"[{others.index(notebook) + 1}/{len(others)}]"
-        sys.stderr.write(f"{place} {notebook} ({profile}){_time_left(profile, others)}\n")
+        sys.stderr.write(f"{place} {notebook} ({profile}){_time_left(profile, others, jobs)}\n")
         start, part = time.monotonic(), target.with_suffix(".part.ipynb")
         try:
             why = public(_why_not(notebook, profile, part))
@@ -166,13 +168,22 @@ def execute(notebook: str, profile: str, needs: Sequence[Path] = ()) -> int:
     return int(bool(why))
 
 
-def _time_left(profile: str, notebooks: Sequence[str]) -> str:
-    """The time that the notebooks which have not run yet took in the reference run; empty where there is none."""
+def _time_left(profile: str, notebooks: Sequence[str], jobs: int) -> str:
+    """About how long the other notebooks take, by the reference run, if any, and by this machine's pace so far."""
     from publish.pieces import duration  # noqa: PLC0415  # and pandas, which writing parameters should not cost
 
-    waiting = [RESULTS / profile / f"{n}.json" for n in notebooks if not _left("executed", n, profile).exists()]
-    seconds = sum(json.loads(path.read_text("utf-8"))["seconds"] for path in waiting if path.exists())
-    return f"; the rest took the reference run {duration(seconds)}, vectors and weights at hand" if seconds else ""
+    def seconds(record: Path) -> float:
+        return float(json.loads(record.read_text("utf-8"))["seconds"])
+
+    took = {path.stem: seconds(path) for path in (RESULTS / profile).glob("*.json") if path.stem in notebooks}
+    executed = [notebook for notebook in took if _left("executed", notebook, profile).exists()]
+    done = [notebook for notebook in executed if not records.damaged(notebook, run_name(profile))]
+    left = sum(took.values()) - (there := sum(took[notebook] for notebook in done))
+    here = sum(seconds(_left("records", notebook, profile, ".json")) for notebook in done)
+    # the first notebooks are short, and the pace of so few seconds tells little
+    pace = (here + SETTLED) / (there + SETTLED)
+    first = "" if done else ", or several times as long while weights and vectors are made"
+    return f"; about {duration(left * pace / jobs)} left{first}" if left else ""
 
 
 def _page(notebook: str, executed: Path) -> Path:
@@ -252,9 +263,10 @@ def main(arguments: list[str] | None = None) -> int:
         sub.add_argument("--profile", default=os.environ.get("PROFILE", "laptop"))
     sub.add_argument("notebook")
     sub.add_argument("--needs", nargs="*", type=Path, default=(), help="files that it is made from")
+    sub.add_argument("--jobs", type=int, default=1, help="notebooks that run at once")
     options = parser.parse_args(arguments)
     if options.command == "notebook":
-        return execute(options.notebook, options.profile, options.needs)
+        return execute(options.notebook, options.profile, options.needs, options.jobs)
     write_parameters(options.profile)
     return 0
 

@@ -88,10 +88,10 @@ def test_ten_times_the_sentences_of_the_forward_benchmark_are_searched(kind: ind
     queries = vectors[rng.integers(SENTENCES, size=QUESTIONS)]
 
     start = time.perf_counter()
-    indexes.Index.build(vectors, kind).save(tmp_path, "sentences")
+    indexes.Index.build(vectors, kind).save(tmp_path)
     built, size = time.perf_counter() - start, (tmp_path / "index.faiss").stat().st_size / 2**20
     before, start = megabytes(), time.perf_counter()
-    index = indexes.Index.load(tmp_path, "sentences")
+    index = indexes.Index.load(tmp_path)
     loaded = time.perf_counter() - start
     milliseconds, nearest = [], []
     for query in queries:

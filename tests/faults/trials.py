@@ -422,7 +422,7 @@ TRIALS = [
     *_several(D, "dependencies", 2, flip(NOTEBOOK, "_build/dependencies.mk")),
     *_several(D, "lock of a notebook", 1, flip(NOTEBOOK, "_build/executed/smoke/*.lock")),
     *_several(D, "index", 3, flip(INDEX, "data/derived/indexes/demo-*/index.faiss"), fast=1),
-    *_several(D, "description of an index", 3, flip(INDEX, "data/derived/indexes/demo-*/index.json")),
+    *_several(D, "description of an index", 3, flip(INDEX, "data/derived/indexes/demo-*/training.json")),
     *_several(D, "lock of an index", 1, flip(INDEX, "data/derived/indexes/*.lock")),
     *_several(D, "adapter", 2, flip(ADAPTER, "data/derived/adapters/demo-*/adapter_model.safetensors")),
     *_several(D, "log of a training", 3, flip(ADAPTER, "data/derived/adapters/demo-*/training.json")),

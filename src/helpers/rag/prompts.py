@@ -1,6 +1,7 @@
 """Messages of a prompt: what is the same for all questions comes first, so that a server computes it once."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
 
 
 def chat(system: str, question: str, examples: Iterable[tuple[str, str]] = ()) -> list[dict[str, str]]:
@@ -19,3 +20,10 @@ def alpaca(messages: Sequence[Mapping[str, str]]) -> str:
         f"response that appropriately completes the request.\n\n### Instruction:\n{instruction}\n\n### Input:\n{given}"
         "\n\n### Response:\n"
     )
+
+
+def each(
+    ask: Callable[[list[Any]], Iterable[Any]], prompt: Callable[[Any], Any], read: Callable[[Any, Any], Any]
+) -> Callable[[Sequence[Any]], list[Any]]:
+    """An arm: all prompts of its units are asked at once, and `read` takes each unit with what was said to it."""
+    return lambda units: [read(u, said) for u, said in zip(units, ask([prompt(u) for u in units]), strict=True)]

@@ -155,8 +155,8 @@ CHECKS: Final = {  # what each is called, and the columns that it needs
     "A gain depends on whether the source is indexed": (leakage, f"strata: '{OWN}'; and a significant gain"),
     "A method is not shown to beat a floor": (floors, "predicted and gold of a few labels, or names in the question"),
     "Questions repeat across splits or clusters": (duplicates, "question"),
-    "A test ignores clusters": (clusters_ignored, "cluster, of more than one question, and two arms"),
-    "A judge is at chance": (judges_at_chance, f"of, gold YES or NO, and measures: {' or '.join(MARKS)}"),
+    "A gain is significant only without clusters": (clusters_ignored, "cluster, with several questions; two arms"),
+    "A judge may not beat chance": (judges_at_chance, f"of, gold YES or NO, and measures: {' or '.join(MARKS)}"),
 }
 
 

@@ -121,11 +121,16 @@ def listed(items: Sequence[str]) -> str:
 
 
 def score_text(score: Score | None, unit: str = "fraction", *, digits: int | None = None) -> str:
-    """A score with its 95 % interval and its unparsed answers: `96.5 % [95.9, 97.0]`; below 50 ms with four digits."""
+    """A score with its 95 % interval and its unparsed answers: `96.5 % [95.9, 97.0]`.
+
+    Seconds below 0.05 have four digits, and a share that would round to 100.0 % two.
+    """
     if score is None or pd.isna(score.value):
         return _EMPTY
     if unit == "seconds" and digits is None and 0 < score.value < 0.05:
         digits = 4
+    if unit == "fraction" and digits is None and 0.9995 <= score.value < 1:
+        digits = 2
     text = number(score.value, unit, digits=digits) + interval(score.low, score.high, unit, digits=digits)
     return f"{text}, {score.unparsed:,} unparsed" if score.unparsed else text
 

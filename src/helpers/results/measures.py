@@ -7,9 +7,16 @@ from functools import lru_cache
 _NAMED = re.compile(r"(\w+)\((\w+)\)")  # `median(seconds)`, `p95(seconds)`, `auc(p_yes)`
 UNITS = {
     **{"seconds": "seconds", "latency": "seconds", "throughput": "per_second", "correlation": "ratio"},
-    **dict.fromkeys(("tokens", "characters", "words", "names", "place"), "count"),
+    **dict.fromkeys(("tokens", "characters", "words", "place"), "count"),
+    "names": "ratio",
 }
 """Unit of a measure by the last word of its name; anything else is a fraction."""
+LABELS = {
+    **{"p yes": "probability of YES", "ndcg": "nDCG", "right": "share right"},
+    **{"candidates outside": "candidates outside the patient or period", "spelt": "share spelt correctly"},
+    "faiss rank correlation": "rank correlation with FAISS",
+}
+"""Measures whose name, even with blanks, does not tell a reader enough."""
 
 Measures = Mapping[str, tuple[float, float]]  # name -> (top, bottom); a score is the sum of tops over that of bottoms
 
@@ -49,5 +56,5 @@ def measure_label(measure: str) -> str:
     """A measure as a reader sees it."""
     statistic, base = parts(measure)
     text = re.sub(r"\b(f1|mrr)\b", lambda found: found[0].upper(), base.replace("_", " "))
-    text = {"p yes": "probability of YES", "ndcg": "nDCG", "right": "share right"}.get(text, text)
+    text = LABELS.get(text, text)
     return {"": text, "auc": "AUC"}.get(statistic, f"{text}, {statistic}")

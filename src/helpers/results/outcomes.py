@@ -149,12 +149,12 @@ class Outcomes:
         return Comparison(*pair, model, scores, test, test.p)
 
     def table(self, measures: Sequence[str], caption: str, *, by: str = "") -> figures.Html:
-        """A row for each arm: its scores, in all and, if asked, for each value of a stratum; n if it differs."""
+        """A row for each arm: its scores, in all and `by` a stratum; n if it differs and all have the first measure."""
         n = Counter(self.frame.arm[[parts(measures[0])[1] in of for of in self.frame.measures]])
         of = {value: self.where(**{by: value}) for value in self.strata(by)}
         rows = [
             {"arm": self.label(arm)}
-            | ({"n": n[arm]} if len(set(n.values())) > 1 else {})
+            | ({"n": n[arm]} if len(set(n.values())) > 1 and {*n} == {*self.arms} else {})
             | {measure_label(m): self.text(m, arm) for m in measures}
             | {value: part.text(measures[0], arm) for value, part in of.items()}
             for arm in self.arms

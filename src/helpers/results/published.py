@@ -13,6 +13,7 @@ from typing import Annotated, Final, Literal, TypeVar
 import yaml
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
 
+from helpers.results.measures import measure_label, unit
 from helpers.settings import PUBLISHED, PublicError
 
 Unit = Literal["fraction", "percentage_points", "seconds", "per_second", "count"]
@@ -137,7 +138,6 @@ class Rule(Strict):
     than: Arms = ()
     measure: str = "accuracy"
     bound: float | None = None
-    margin: float | None = Field(default=None, description="default: `WORTHWHILE`, for on_par `ON_PAR`")
     where: dict[str, tuple[str, ...]] = Field(default_factory=dict, description="columns or strata, and their values")
     each: str = Field(default="", description="a column, within each of whose values it must hold")
     scope: Arms = Field(default=(), description="words of the names of the models that the claim is about")
@@ -178,19 +178,19 @@ class Rule(Strict):
         """The rule as a sentence; `label` gives an arm's name for a reader."""
         if self.words_ or self.all_of:
             return " ".join(self.words_.split()) or " ".join(part.words(label) for part in self.all_of)
-        within = "".join(f", {name} {' or '.join(values)}" for name, values in self.where.items())
-        within += f", within each {self.each}" if self.each else ""
+        where = "; ".join(f"{name}: {' or '.join(values)}" for name, values in self.where.items())
+        what = f"{measure_label(self.measure)}{f' ({where})' if where else ''}{f', each {self.each}' * bool(self.each)}"
         if not self.than:
-            what = f"{self.measure} of {label(self.arm)}{within}"
+            value = self.bound or 0.0
+            bound = f"{100 * value:g} %" if unit(self.measure) == "fraction" else f"{value:g}"
             if self.exactly:
-                return f"{what} is exactly {self.bound:g}."
-            return f"The 95 % interval of {what} lies {'above' if self.above else 'below'} {self.bound:g}."
+                return f"{label(self.arm)}, {what}: exactly {bound}."
+            return f"{label(self.arm)}, {what}: the 95 % interval lies {'above' if self.above else 'below'} {bound}."
         family = " adjusted by Holm" if len(self.first) * len(self.than) > 1 or self.each else ""
-        margin = ON_PAR if self.margin is None else self.margin
-        held = f"the 95 % interval of the difference lies above {-100 * margin:g} points"
+        held = f"the 95 % interval of the difference lies above {-100 * ON_PAR:g} points"
         held = "every difference is positive and significant" if self.better else held
         first, others = (" and ".join(map(label, arms)) for arms in (self.first, self.than))
-        return f"{first} against {others}, {self.measure}{within}: paired randomisation by cluster{family}; {held}."
+        return f"{first} against {others}, {what}: paired randomisation test by cluster{family}; {held}."
 
 
 class Claim(Entry):
@@ -213,16 +213,8 @@ class Claim(Entry):
     @property
     def decided_by(self) -> str:
         """The test in words."""
-        return self.rule.words() if self.rule else self.test or "none: the paper defines no measure"
-
-
-class Setting(Strict):
-    """A parameter that the paper states; not a result."""
-
-    name: str
-    value: str
-    where: str
-    note: str = ""
+        words = self.rule.words(lambda arm: arm.replace("_", " ")) if self.rule else self.test
+        return words or "none: the paper defines no measure"
 
 
 class Statement(Strict):
@@ -245,7 +237,6 @@ class Published(Strict):
 
     paper: str
     title: str
-    settings: tuple[Setting, ...] = ()
     numbers: tuple[Number, ...]
     claims: tuple[Claim, ...]
     contradictions: tuple[Contradiction, ...] = ()

@@ -192,13 +192,15 @@ class Run:
         else:
             self.rerun(id, rows.score(measure), model=model, note=note)
 
-    def not_run(self, id: str, why: str, *, kind: Kind = "rerun") -> None:
+    def not_run(self, id: str, why: str, *, kind: Kind = "rerun", status: records.Status = "not run") -> None:
         """Say why a number has no value in this run, though it could have one."""
-        self._explain(id, "not run", why, kind)
+        self.printed.number(id)
+        self._reasons[kind, id] = records.noted(records.Reason, id, id=id, kind=kind, status=status, why=why)
+        self._values.pop((kind, id), None)
 
     def cannot_run(self, id: str, why: str, *, kind: Kind = "rerun") -> None:
         """Say why a number cannot have a value."""
-        self._explain(id, "cannot be run", why, kind)
+        self.not_run(id, why, kind=kind, status="cannot be run")
 
     def claim(self, id: str, verdict: Verdict, why: str, *, test: str = "", kind: Basis = "rerun", **more: Any) -> None:  # noqa: ANN401  # p, reason and needed
         """Decide a claim on this run's data, by the stated test unless another one is named; see `records.Finding`."""
@@ -266,11 +268,6 @@ class Run:
                 raise RecordError(f"{id} is in the unit {number.unit}, from {low:g} to {high:g}; found {found:g}.")
         self._values[kind, id] = value
         self._reasons.pop((kind, id), None)
-
-    def _explain(self, id: str, status: records.Status, why: str, kind: Kind) -> None:
-        self.printed.number(id)
-        self._reasons[kind, id] = records.noted(records.Reason, id, id=id, kind=kind, status=status, why=why)
-        self._values.pop((kind, id), None)
 
 
 def start(

@@ -163,8 +163,8 @@ def _evaluated(rule: Rule, rows: Outcomes, kind: Basis, paper: str, facts: Mappi
     rows = rows.where(**rule.where)
     if missing := [arm for arm in rule.arms if arm not in rows.measured(rule.measure)]:
         names = ", ".join(rows.label(arm) for arm in missing)
-        source = "released answers" if kind == "rescored" else "answers"
-        why = f"No {source} with the measure {measure_label(rule.measure)} for: {names}."
+        source = "answers are released" if kind == "rescored" else "answers in this run"
+        why = f"{names}: no {source}, so the {measure_label(rule.measure)} is unknown."
         return Decision("not run", why, reason="no answers")
     mine = rows.where(arm=rule.arms)
     return _compared(rule, mine, parts) if rule.than else _bounded(rule, mine, parts)
@@ -191,7 +191,7 @@ def _compared(rule: Rule, rows: Outcomes, parts: int) -> Decision:
     if rule.better and 2.0 ** (1 - clusters) >= ALPHA / len(family):
         why = f"A randomisation of {clusters} clusters cannot be significant, whatever the answers. {told}"
         return Decision("not run", why, p, "too few")
-    margin = rule.margin if rule.margin is not None else WORTHWHILE if rule.better else ON_PAR
+    margin = WORTHWHILE if rule.better else ON_PAR
     if rule.better:
         gains = [(partial(better, p=c.p, worthwhile=margin), c.test) for c in family]
         return judged(told, p, gains, (0.0, margin), parts)

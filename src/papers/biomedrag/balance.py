@@ -59,10 +59,10 @@ def balance_table(corpora: Mapping[str, Corpus], printed: Published) -> pd.DataF
             "data": name,
             "test rows": len(corpus.test),
             "labels": len({e.label for e in corpus.test}),
-            "always": label,
-            "is right in": share,
-            "one answer a text, at most": ceiling(corpus),
-            "the same, white space as released": ceiling(corpus, blanks=True),
+            "commonest label": label,
+            "its share": share,
+            "ceiling, one answer a text": ceiling(corpus),
+            "ceiling, white space as released": ceiling(corpus, blanks=True),
             "text in training": proportion(met, len(corpus.test)) if known else None,
             "printed F1, LLaMA2 13B + BiomedRAG": best.printed,
         }
@@ -111,10 +111,10 @@ def digits_table(
                     "data": name,
                     "rows": f"{n:,}, {what}",
                     "printed recalls": len(recalls),
-                    "a whole number of these rows": len(fit),
+                    "attainable with these rows": len(fit),
                     "expected by chance": f"{by_chance:.1f}",
                     "p": figures.p_text(float(p)),
-                    "no count of them gives": ", ".join(f"{x:.2f}" for x in sorted(recalls - set(fit))),
+                    "unattainable": ", ".join(f"{x:.2f}" for x in sorted(recalls - set(fit))),
                 }
             )
     return pd.DataFrame(rows)

@@ -16,6 +16,7 @@ from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.svm import LinearSVC
 
 from helpers.indexes import Index
+from helpers.rag.prompts import each
 from helpers.vectors import Encoder, Floats
 from papers.biomedrag.arms import Arm, Prediction, given
 from papers.biomedrag.corpora import Corpus, Example, Triple
@@ -165,14 +166,11 @@ def _masked(text: str, pair: tuple[str, str]) -> str:
 
 def with_gold_pair(arm: Arm) -> Arm:
     """An arm that predicts a relation, completed to a triple by the gold pair: not a system, but an upper line."""
-
-    def answer(examples: Sequence[Example]) -> list[Prediction]:
-        return [
-            Prediction(p.label, tuple(Triple(t.head, p.label or "", t.tail) for t in e.triples))
-            for e, p in zip(examples, arm(examples), strict=True)
-        ]
-
-    return answer
+    return each(
+        arm,
+        lambda e: e,
+        lambda e, p: Prediction(p.label, tuple(Triple(t.head, p.label or "", t.tail) for t in e.triples)),
+    )
 
 
 def pair_classifier(corpus: Corpus, *, new: bool = False) -> Arm:

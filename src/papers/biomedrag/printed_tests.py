@@ -147,9 +147,9 @@ def decision(printed: Published, claim: str) -> Decision:
     surely = int(((table["high"] < ALPHA) & (table["difference"] > 0)).sum())
     low, high = figures.p_words(weakest["low"]), figures.p_words(weakest["high"])
     why = (
-        f"{surely} of {len(table)} printed differences are significant however the rows pair up; the least clear is "
-        f"{figures.signed(weakest['difference'], 2)} points against {weakest['against']} on {weakest['rows']:,} rows "
-        f"(McNemar, Holm: {low if low == high else f'from {low} to {high}'})."
+        f"{surely} of {len(table)} printed differences are significant for every pairing of the rows; the least clear "
+        f"is {figures.signed(weakest['difference'], 2)} points against {weakest['against']} on {weakest['rows']:,} "
+        f"rows (McNemar, Holm: {low if low == high else f'from {low} to {high}'})."
     )
     if claim.endswith("_on_ddi"):
         why += f" This counts the {INTERACTIONS} test rows with an interaction, as the printed recalls suggest."

@@ -140,15 +140,18 @@ def scorer_fits_the_sentence(
         return Decision("not run", "The released choices are not part of the bundled sample.", reason="no answers")
     of = released["scorer"]
     hits = [c.hit for c in of]
-    others = {"KNN": [c.hit for c in released["knn"]], f"always {commonest}": [c.label == commonest for c in of]}
+    others = {
+        "the nearest neighbour's document (KNN) shows it in": [c.hit for c in released["knn"]],
+        f"answering {commonest} throughout would be right in": [c.label == commonest for c in of],
+    }
     # each sentence is in the released files once
     tests = [mcnemar(hits, other) for other in others.values()]
     adjusted = holm([test.p for test in tests])
     shown = {name: Counter(c.document for c in released[name]).most_common() for name in ("scorer", "knn")}
     documents = [f"{len(found)} different documents, one of them in {found[0][1]} prompts" for found in shown.values()]
     told = "; ".join(
-        f"{name} has it in {sum(other)} (difference {figures.points(test)} points, {figures.p_words(p)})"
-        for (name, other), test, p in zip(others.items(), tests, adjusted, strict=True)
+        f"{what} {sum(other)} (difference {figures.points(test)} points, {figures.p_words(p)})"
+        for (what, other), test, p in zip(others.items(), tests, adjusted, strict=True)
     )
     why = (
         f"The document of the trained scorer shows the sentence's relation in {sum(hits)} of {len(hits)} released "

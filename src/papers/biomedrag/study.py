@@ -4,11 +4,12 @@ An answer that cannot be read answers nothing: it lowers recall and not precisio
 cluster, for the data sets repeat their texts.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
 from helpers.llm import LLM
+from helpers.rag.prompts import each
 from helpers.results import figures
 from helpers.results.answers import Answer, PlainUnit
 from helpers.results.measures import of_sets
@@ -116,13 +117,10 @@ def units(corpus: Corpus, rows: Sequence[Example]) -> list[Asked]:
 
 def answer(run: Run, corpus: Corpus, arms: Mapping[str, Arm], rows: Sequence[Example], model: str = "") -> list[Answer]:
     """Let each arm answer these rows of a corpus, whose name is the task; `model` answers for arms that ask one."""
-
-    def scored(arm: Arm) -> Callable[[Sequence[Asked]], list[Answer]]:
-        return lambda asked: [
-            row_of(corpus, a.example, p) for a, p in zip(asked, arm([a.example for a in asked]), strict=True)
-        ]
-
-    return run.answer({name: scored(arm) for name, arm in arms.items()}, units(corpus, rows), model=model)
+    scored = {
+        name: each(arm, lambda a: a.example, lambda a, p: row_of(corpus, a.example, p)) for name, arm in arms.items()
+    }
+    return run.answer(scored, units(corpus, rows), model=model)
 
 
 def row_of(corpus: Corpus, example: Example, said: Prediction) -> Answer:
@@ -303,9 +301,10 @@ def summary(run: Run, out: Outcomes, names: Sequence[str], floors: Sequence[str]
     beaten = sum(lead.p < ALPHA and lead.test.difference > 0 for lead in adjusted(leads))
     helps = "significantly raises" if helped else "does not significantly change"
     return (
-        f"**BiomedRAG's document {helps} the prompted model's F1{_on(helped, names)}; {'a' if beaten else 'no'} method "
-        f"without a language model is significantly better{_on(beaten, names)}.** The document changes F1 by "
-        f"{figures.listed(told)}. Without a language model, F1 reaches {figures.listed(most)} on the same rows. "
+        f"**BiomedRAG's document {helps} the prompted model's F1{_on(helped, names)}; {'the best' if beaten else 'no'} "
+        "method without a language model is significantly better than the prompted model with it"
+        f"{_on(beaten, names)}.** The document changes F1 by {figures.listed(told)}. Without a language model, F1 "
+        f"reaches {figures.listed(most)} on the same rows. "
         f"Printed for LLaMA2 13B with BiomedRAG: {figures.listed(prints)}."
         + (f" Without and with the document, a fine-tuned small model reaches {'; '.join(tuned)}." if tuned else "")
     )

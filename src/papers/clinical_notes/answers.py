@@ -293,10 +293,10 @@ def summary(outcomes: Outcomes, model: str) -> str:
     text = (
         f"**On {test.test.n} questions about {told.frame.cluster.nunique()} patients, {model} with retrieved "
         f"passages scores {share['rag']}; a few lines of code on the extracted registry score "
-        f"{share['registry']}** (difference {figures.points(test.test)} points, {figures.p_words(test.p)}). Some "
-        f"charts have words that the extraction rules were not written for: {figures.listed(by_words)}. "
-        f"With the right passages the model reaches {share['right_passages']}; on an error-free registry, the code: "
-        f"{share['perfect_registry']}."
+        f"{share['registry']}** (difference {figures.points(test.test)} points, {figures.p_words(test.p)}). By the "
+        f"charts' wording, the code is right in {figures.listed(by_words)}. "
+        f"With the right passages the model reaches {share['right_passages']}; with an error-free registry the code "
+        f"reaches {share['perfect_registry']}."
     )
     if len(silent.frame):
         says = {arm: figures.score_text(silent.score("accuracy", arm)) for arm in ("rag", "registry")}

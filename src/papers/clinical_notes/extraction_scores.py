@@ -7,6 +7,7 @@ from typing import TypeVar
 
 import numpy as np
 
+from helpers.rag.prompts import each
 from helpers.results import figures
 from helpers.results.answers import Answer, Item, PlainUnit
 from helpers.results.measures import of_sets
@@ -15,7 +16,7 @@ from papers.clinical_notes.extraction import ATTRIBUTES, Extractor, Reading, Sta
 from papers.clinical_notes.gold import LABELS, Chart, Mention, Note, SeizureStatus
 
 ARMS = {
-    "rules": "Rules, one slip allowed",
+    "rules": "Rules, one spelling error allowed",
     "rules_default": "Rules, with medspaCy's own ConText rules",
     "med7": "Med7",
     "llm": "Language model",
@@ -73,9 +74,6 @@ def by_extractor(
     in, overlap_f1; taken_..._f1 of values linked to a drug that is taken.
     """
 
-    def answer(units: Sequence[NoteUnit]) -> list[Answer]:
-        return [row(unit, reading) for unit, reading in zip(units, read([u.note for u in units]), strict=True)]
-
     def row(unit: NoteUnit, reading: Reading) -> Answer:
         measures: Ratios = {"accuracy": (float(reading.parsed and reading.status == unit.gold), 1.0)}
         items: list[Item] = []
@@ -107,7 +105,7 @@ def by_extractor(
             **(reading.reply.columns if reading.reply else {}),
         )
 
-    return answer
+    return each(read, lambda unit: unit.note, row)
 
 
 def _gold_values(unit: NoteUnit, name: str) -> set[tuple[str, ...]]:
@@ -158,15 +156,15 @@ def summary(outcomes: Outcomes, not_run: Collection[str]) -> str:
     def told(measure: str, arm: str = "rules", **only: str) -> str:
         return figures.score_text(outcomes.where(task="notes", **only).score(measure, arm))
 
-    text = f"**{outcomes.label('rules')}: F1 {told('taken_drug_f1')} of the drugs that a note says are taken.** "
+    text = f"**The rules find the drugs that a note reports as taken with an F1 of {told('taken_drug_f1')}.** "
     if {"rules"} <= outcomes.measured("recall_shared") & outcomes.measured("recall_held_out"):
         text += (
-            f"Their recall of spans is {told('recall_shared')} in wording that they were written for and "
-            f"{told('recall_held_out')} in wording held out. "
+            f"They find {told('recall_shared')} of the spans in wording for which they were written, and "
+            f"{told('recall_held_out')} in held-out wording. "
         )
     if "llm" in outcomes.measured("taken_drug_f1"):
         text += (
-            f"On the notes that the language model read, its F1 is {told('taken_drug_f1', 'llm', asked='yes')}, that "
-            f"of the rules {told('taken_drug_f1', asked='yes')}. "
+            f"On the notes that the language model read, it reaches {told('taken_drug_f1', 'llm', asked='yes')}, and "
+            f"the rules reach {told('taken_drug_f1', asked='yes')}. "
         )
     return text + "".join(f"{outcomes.label(arm)} was not run. " for arm in not_run)

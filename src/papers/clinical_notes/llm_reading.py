@@ -3,14 +3,15 @@
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any, Final
 
 from helpers.completions import Choice, object_schema
 from helpers.llm import LLM
-from helpers.rag.prompts import chat
+from helpers.rag.prompts import chat, each
 from papers.clinical_notes.cleaning import CONTEXT_LIMIT, clean, generic_name, normal
 from papers.clinical_notes.extraction import ATTRIBUTES, Extractor, Medication, Reading
-from papers.clinical_notes.gold import CONTEXTS, Note
+from papers.clinical_notes.gold import CONTEXTS
 
 _TEXTS: Final = {"drug": 40, "strength": 20, "frequency": 24, "route": 16, "form": 24}
 """What is read of a drug, and the most characters of each."""
@@ -63,22 +64,12 @@ def _medication(item: Mapping[str, str]) -> Medication:
 
 def by_llm(model: LLM, max_tokens: int) -> Extractor:
     """A language model that answers in JSON of a fixed schema, at temperature 0."""
-    response_format = {"type": "json_schema", "json_schema": {"name": "note", "schema": _SCHEMA}}
-
-    def read(notes: Sequence[Note]) -> list[Reading]:
-        replies = model.chat_many(
-            [extraction_prompt(clean(note.text).text) for note in notes],
-            max_tokens=max_tokens,
-            extra={"response_format": response_format},
-            overflow="record",
-            label="extraction",
-        )
-        return [
-            replace(parse_extraction(note.note_id, reply.text), reply=reply)
-            for note, reply in zip(notes, replies, strict=True)
-        ]
-
-    return read
+    schema = {"response_format": {"type": "json_schema", "json_schema": {"name": "note", "schema": _SCHEMA}}}
+    return each(
+        partial(model.chat_many, max_tokens=max_tokens, extra=schema, overflow="record", label="extraction"),
+        lambda note: extraction_prompt(clean(note.text).text),
+        lambda note, reply: replace(parse_extraction(note.note_id, reply.text), reply=reply),
+    )
 
 
 _ASK_CONTEXT: Final = (

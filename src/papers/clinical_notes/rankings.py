@@ -193,7 +193,7 @@ def summary(outcomes: Outcomes, elsewhere: Outcomes, encoder: str = "") -> str:
 
     `encoder` replaces both of the paper's, if it is named; `elsewhere` are rows on notes that others wrote, maybe none.
     """
-    told, here = _against_parts(outcomes)
+    told = _against_parts(outcomes)
     hybrid, tuned = outcomes.score(MAIN, "hybrid"), outcomes.score(MAIN, "tuned")
     instead = f", and {encoder} in place of both of its encoders," if encoder else ""
     answer = (
@@ -203,23 +203,18 @@ def summary(outcomes: Outcomes, elsewhere: Outcomes, encoder: str = "") -> str:
     )
     if elsewhere.frame.empty:
         return f"{answer} The comparison on independent notes was not run."
-    told, there = _against_parts(elsewhere)
-    same = [part for part in here if here[part] == there[part]]
-    carries = "carries over" if same else "does not carry over"
-    alone = f", but only against {' and '.join(same)}" if 0 < len(same) < len(here) else ""
     theirs = elsewhere.score(MAIN, "hybrid")
     return (
-        f"{answer} The finding **{carries}** to notes that others wrote{alone}: there the hybrid reaches "
-        f"{figures.score_text(theirs)} on {theirs.n} queries, {told}."
+        f"{answer} On notes that others wrote, the hybrid reaches {figures.score_text(theirs)} on {theirs.n} queries: "
+        f"{_against_parts(elsewhere)}."
     )
 
 
-def _against_parts(outcomes: Outcomes) -> tuple[str, dict[str, str]]:
-    """How the hybrid compares with each of its scores alone: in words, and by that score's name."""
+def _against_parts(outcomes: Outcomes) -> str:
+    """How the hybrid compares with each of its scores alone."""
     found: dict[str, list[str]] = {"better than": [], "worse than": [], "not distinguishable from": []}
-    verdicts = {}
     for c in outcomes.against([("hybrid", arm) for arm in ("semantic", "lexical", "reranker")], MAIN):
         better = "better than" if c.test.difference > 0 else "worse than"
-        verdict = verdicts[outcomes.label(c.second)] = better if c.p < ALPHA else "not distinguishable from"
+        verdict = better if c.p < ALPHA else "not distinguishable from"
         found[verdict].append(f"{outcomes.label(c.second)} ({figures.number(c.scores[1].value)})")
-    return "; ".join(f"{verdict} {' and '.join(names)}" for verdict, names in found.items() if names), verdicts
+    return "; ".join(f"{verdict} {' and '.join(names)}" for verdict, names in found.items() if names)

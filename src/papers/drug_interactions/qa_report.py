@@ -129,7 +129,7 @@ def answer(out: Outcomes, verdict: str) -> str:
     def against(of: Outcomes, measure: str) -> str:
         best = max(BASELINES, key=lambda arm: of.score(measure, arm).value)
         ours, theirs = told(of, measure, "drugrag"), told(of, measure, best)
-        return f"{ours}, against {theirs} for the best baseline, {out.label(best)}"
+        return f"{ours}, against {theirs} for the best of the paper's baselines, {out.label(best)}"
 
     return (
         f"**{leads}.** On {known.score('f1', 'drugrag').n} questions written from the graph that DrugRAG queries, "

@@ -8,6 +8,7 @@ import random
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any, Literal
 
 import matplotlib.pyplot as plt
@@ -17,6 +18,7 @@ from matplotlib.figure import Figure
 from helpers import llm, lora, services
 from helpers.llm import LLM
 from helpers.lora import Pair, TrainingLog
+from helpers.rag.prompts import each
 from helpers.results import figures
 from helpers.results.answers import Answer
 from helpers.results.metrics import proportion
@@ -152,16 +154,12 @@ def trained(
 
 def answering(model: LLM, max_tokens: int, split: str) -> Callable[[Sequence[Question]], list[Answer]]:
     """An arm: test questions of a split in, a model's answers without any document out; the split is their task."""
-
-    def ask(questions: Sequence[Question]) -> list[Answer]:
-        label = f"answers, {model.endpoint.model}, split {split}"
-        replies = model.chat_many([prompt(q) for q in questions], max_tokens=max_tokens, label=label)
-        return [
-            Answer(task=split, measures={"characters": (float(len(reply.text)), 1.0)}, **reply.columns)
-            for reply in replies
-        ]
-
-    return ask
+    label = f"answers, {model.endpoint.model}, split {split}"
+    return each(
+        partial(model.chat_many, max_tokens=max_tokens, label=label),
+        prompt,
+        lambda _, r: Answer(task=split, measures={"characters": (float(len(r.text)), 1.0)}, **r.columns),
+    )
 
 
 def hypothetical(

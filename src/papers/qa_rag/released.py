@@ -46,7 +46,6 @@ MORE = {arm: f"qa_rag/ragas/{arm}.csv" for arm in ("multiquery", "hyde")} | {
 }
 """Further scores, of which no copy was at hand for the reference: read if a source gives them, those of Table 2 too."""
 ANSWERS = {arm: f"qa_rag/answers/{arm}.json" for arm in ("qa_rag", "multiquery", "hyde", "question", "hypothetical")}
-BERTSCORE = "qa_rag/bertscore.csv"
 NOTEBOOK = "qa_rag/answer_evaluation.ipynb"
 WHOLE = 0.95
 """Share of an answer's word sequences from which on a passage holds all of it, but for what OCR may have garbled."""
@@ -57,13 +56,11 @@ JUDGE, ANSWERER = "an unnamed judge", "gpt-3.5-turbo"  # as the printed numbers 
 class Released:
     """The released results by arm, in the order of `Data.test`.
 
-    `ragas` has columns precision and recall of the contexts, `means` a row an arm with the mean precision, recall and
-    f1 of its answers, both as the authors computed them.
+    `ragas` has columns precision and recall of the contexts, as the authors computed them.
     """
 
     ragas: Mapping[str, pd.DataFrame]
     answers: Mapping[str, Sequence[str]]
-    means: pd.DataFrame
     files: Sequence[Located]
 
 
@@ -72,7 +69,7 @@ def load(data: Data) -> Released:
 
     Raises helpers.datasets.DataUnavailable: no source gives a file; QaRagDataError: a file is not of these questions.
     """
-    files = datasets.locate_all([*RAGAS.values(), *ANSWERS.values(), BERTSCORE, NOTEBOOK], "real")
+    files = datasets.locate_all([*RAGAS.values(), *ANSWERS.values(), NOTEBOOK], "real")
     if PAPER_ENCODER not in files[NOTEBOOK].path.read_text(encoding="utf-8"):
         raise QaRagDataError(f"{files[NOTEBOOK].path} should name {PAPER_ENCODER} as the encoder of BERTScore.")
     asked = [question.text for question in data.test]
@@ -80,7 +77,6 @@ def load(data: Data) -> Released:
     return Released(
         ragas={arm: read_ragas(files[name].path, asked) for arm, name in (RAGAS | MORE).items() if name in files},
         answers={arm: json.loads(files[name].path.read_text(encoding="utf-8")) for arm, name in ANSWERS.items()},
-        means=read_bertscore(files[BERTSCORE].path),
         files=tuple(files.values()),
     )
 
@@ -98,12 +94,6 @@ def read_ragas(path: Path, asked: Sequence[str]) -> pd.DataFrame:
     if len(table) != len(asked) or not all(same):
         raise QaRagDataError(f"{path} should hold the {len(asked)} test questions in order; it has {len(table)} rows.")
     return table.rename(columns={"context_precision": "precision", "context_recall": "recall"})[["precision", "recall"]]
-
-
-def read_bertscore(path: Path) -> pd.DataFrame:
-    """The authors' means: one row an arm of `ANSWERS`, columns precision, recall, f1."""
-    names = ("QA_RAG", "Multiquery_questions", "HyDE_with_reranker", "Only_question", "Only_hypothetical_answer")
-    return pd.read_csv(path, index_col=0).rename(index=dict(zip(names, ANSWERS, strict=True)))
 
 
 def contexts(data: Data, released: Released) -> list[Answer]:
@@ -141,7 +131,7 @@ def written(data: Data, released: Released) -> list[Answer]:
 
 
 def report(run: Run, outcomes: Outcomes, data: Data, released: Released) -> None:
-    """Report every printed number that a released file gives, from rows of `contexts` and the authors' means."""
+    """Report every printed number that a released file gives, from rows of `contexts`."""
     tests, pairs = len(data.test), len(data.questions)
     stated = int(run.printed.number("qa_rag.text.pairs").value)
     lost = released.ragas["qa_rag"].precision - released.ragas["hypothetical_12"].precision
@@ -158,10 +148,6 @@ def report(run: Run, outcomes: Outcomes, data: Data, released: Released) -> None
         if table == "text":
             value, n, source = counts[place[0]]
             run.rescored(number.id, value, n=n, source=source)
-        elif table == "table4":
-            value = float(released.means[place[1]][place[0]])
-            note = "The authors' mean; no value per question is released."
-            run.rescored(number.id, value, n=tests, source=BERTSCORE, note=note)
         else:
             measure, _, way = place[1].partition("_")
             arm = place[0] + ("_12" if table == "table5" and place[0] != "qa_rag" else "_agent" * (way == "agent"))

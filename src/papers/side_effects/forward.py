@@ -4,13 +4,14 @@ import json
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
 from helpers.completions import Reply, label_probability
 from helpers.graph import Graph
 from helpers.llm import LLM
-from helpers.rag.prompts import chat
+from helpers.rag.prompts import chat, each
 from helpers.results.answers import Answer, answered
 from helpers.results.audit import PLACE
 from papers.side_effects.corpus import QUESTION, Arm, Entities, Question, TextStore, place_of, said
@@ -125,12 +126,11 @@ def graph_evidence(entities: Entities, *, found: bool) -> str:
 
 def closed_book(asking: Asking) -> Arm:
     """The LLM alone."""
-
-    def arm(questions: Sequence[Question]) -> list[Answer]:
-        replies = asking.answers([closed_book_prompt(q) for q in questions], "closed-book")
-        return [said(parse_label(r.text), p_yes=label_probability(r.first_token), reply=r) for r in replies]
-
-    return arm
+    return each(
+        partial(asking.answers, label="closed-book"),
+        closed_book_prompt,
+        lambda _, r: said(parse_label(r.text), p_yes=label_probability(r.first_token), reply=r),
+    )
 
 
 def _with_evidence(

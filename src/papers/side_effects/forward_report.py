@@ -60,8 +60,8 @@ def answer(outcomes: Outcomes, model: str) -> str:
         for c in released.against([("format_b", "format_a")], "accuracy", each="model")
     )
     return (
-        f"{told} In the released answers, pairs (Format B) beat lists (Format A) by {gains}: the lists were cut off, "
-        "as shown below."
+        f"{told} In the released answers, pairs (Format B) beat lists (Format A) by {gains}: the lists mostly "
+        "miss effects beyond character 2,000, as if the prompts had been cut there."
     )
 
 

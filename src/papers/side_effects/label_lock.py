@@ -1,9 +1,10 @@
 """The label lock (side_effects.md, Discussion, "label-locking"): the graph decides the label, an LLM only words it."""
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 
+from helpers.rag.prompts import each
 from helpers.results import figures
 from helpers.results.answers import Answer
 from helpers.results.outcomes import Outcomes
@@ -121,29 +122,22 @@ def leading_prompt(question: Question, *, leading: bool) -> list[dict[str, str]]
     return [{"role": "user", "content": content}]
 
 
-def _asked(
-    asking: Asking, prompt: Callable[[Question], list[dict[str, str]]], label: str, said: Callable[[Question, str], str]
-) -> Arm:
-    def arm(questions: Sequence[Question]) -> list[Answer]:
-        replies = asking.answers([prompt(question) for question in questions], label)
-        return [reading(q, said(q, r.text), [r.key]) for q, r in zip(questions, replies, strict=True)]
-
-    return arm
-
-
 def unlocked(asking: Asking, *, leading: bool = False) -> Arm:
     """Free answers of the GraphRAG arm: the evidence stands in the prompt, the model gives label and reason."""
     label = "unlocked, leading" if leading else "unlocked"
-    return _asked(asking, partial(leading_prompt, leading=leading), label, lambda _, text: text)
+    return each(
+        partial(asking.answers, label=label),
+        partial(leading_prompt, leading=leading),
+        lambda q, r: reading(q, r.text, [r.key]),
+    )
 
 
 def label_locked(asking: Asking) -> Arm:
     """Answers whose label is the graph's, with the model's sentence as it wrote it."""
-    return _asked(
-        asking,
+    return each(
+        partial(asking.answers, label="label locked"),
         lambda q: locked_prompt(q.drug, q.side_effect, listed=q.label),
-        "label locked",
-        lambda q, text: f"{q.gold}. {_LABEL.sub('', text.strip())}",
+        lambda q, r: reading(q, f"{q.gold}. {_LABEL.sub('', r.text.strip())}", [r.key]),
     )
 
 
@@ -155,8 +149,8 @@ def answer(asked: Outcomes, locks: Outcomes, model: str) -> str:
     return (
         f"One query for each form of question returns the right set for {exact['written']} of the questions. {model} "
         f"reaches {exact['chosen']} if it picks the query and {exact['generated']} if it writes it. "
-        f"On listed effects, it contradicts its evidence in {strays['unlocked']}, and in {strays['leading']} if the "
-        f"question suggests the opposite (on unlisted effects: in "
-        f"{figures.score_text(absent.score('contradicts', 'leading'))}); with a locked label, its sentence does in "
-        f"{strays['label']}."
+        f"About listed effects, {strays['unlocked']} of its answers contradict the evidence, but {strays['leading']} "
+        f"do if the question suggests the opposite (about unlisted effects, "
+        f"{figures.score_text(absent.score('contradicts', 'leading'))}); with a locked label, {strays['label']} of "
+        "its sentences contradict it."
     )

@@ -4,6 +4,7 @@ import re
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from operator import itemgetter
 from typing import Any
 
@@ -13,7 +14,7 @@ from rapidfuzz.distance import DamerauLevenshtein
 
 from helpers.completions import Choice, Reply
 from helpers.llm import LLM
-from helpers.rag.prompts import chat
+from helpers.rag.prompts import chat, each
 from helpers.results import figures
 from helpers.results.answers import Answer
 from helpers.results.outcomes import Outcomes
@@ -149,18 +150,14 @@ def llm_spells(llm: LLM, vocabulary: Iterable[str], *, temperature: float = 0.1,
     What it wrote is an answer only if the knowledge has a drug of that name.
     """
     known = frozenset(vocabulary)
+    sampling: dict[str, Any] = {"temperature": temperature, "top_p": top_p, "stop": ["\n"]}
 
-    def normalise(queries: Sequence[Query]) -> list[Answer]:
-        prompts = [spelling_prompt(query.typed) for query in queries]
-        sampling: dict[str, Any] = {"temperature": temperature, "top_p": top_p, "stop": ["\n"]}
-        replies = llm.chat_many(prompts, max_tokens=24, label="LLM spells", **sampling)
-        words = [parse_spelling(reply.text) for reply in replies]
-        return [
-            judged(query, Answer(answer=word, predicted=word if word in known else None, **_cost(reply)))
-            for query, word, reply in zip(queries, words, replies, strict=True)
-        ]
+    def read(query: Query, reply: Reply) -> Answer:
+        word = parse_spelling(reply.text)
+        return judged(query, Answer(answer=word, predicted=word if word in known else None, **_cost(reply)))
 
-    return normalise
+    ask = partial(llm.chat_many, max_tokens=24, label="LLM spells", **sampling)
+    return each(ask, lambda query: spelling_prompt(query.typed), read)
 
 
 def _cost(reply: Reply | Choice) -> dict[str, Any]:
@@ -198,11 +195,13 @@ def llm_chooses(llm: LLM, ranker: Ranker, k: int = 5) -> NameArm:
 
 def answer(outcomes: Outcomes, model: str) -> str:
     """The chapter's answer, from names that all normalisers were asked."""
-    right = {arm: figures.score_text(outcomes.score("right", arm)) for arm in ("llm", "choice", "edits", "in_turn")}
+    arms = ("none", "llm", "choice", "edits", "in_turn")
+    right = {arm: figures.score_text(outcomes.score("right", arm)) for arm in arms}
     changed = outcomes.where(names="right names").score("right", "llm")
     n = outcomes.score("right", "llm").n
     return (
-        f"Of {n} names, {model} writes {right['llm']} correctly and chooses the right drug for {right['choice']}; "
-        f"without a language model, edit distance corrects {right['edits']}, and a dictionary before it "
-        f"{right['in_turn']}. The model keeps {figures.score_text(changed)} of the correct names."
+        f"Of {n} names, {right['none']} need no change. {model} handles {right['llm']} correctly if it writes the name "
+        f"and {right['choice']} if it chooses a drug; without a language model, edit distance handles {right['edits']} "
+        f"correctly, and a dictionary before it {right['in_turn']}. The model keeps {figures.score_text(changed)} of "
+        "the correct names."
     )

@@ -7,6 +7,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,7 @@ import numpy as np
 from helpers.graph import Graph
 from helpers.llm import LLM
 from helpers.rag.names import Vocabulary
-from helpers.rag.prompts import chat
+from helpers.rag.prompts import chat, each
 from helpers.rag.text_to_cypher import Attempt, write_and_run
 from helpers.results import figures
 from helpers.results.answers import Answer, Item
@@ -259,16 +260,11 @@ def cypher_prompt(schema: str, question: str) -> list[dict[str, str]]:
 
 def text_to_cypher(llm: LLM, graph: Graph, schema: str, *, repairs: int = 1, max_tokens: int = 160) -> Arm:
     """The model writes the Cypher; a statement that fails or finds nothing goes back to it with the problem."""
-
-    def arm(questions: Sequence[Asked]) -> list[Answer]:
-        prompts = [cypher_prompt(schema, question.text) for question in questions]
-        tried = write_and_run(llm, graph, prompts, repairs=repairs, max_tokens=max_tokens)
-        return [
-            returned(question, [attempt for attempt, _ in of], [reply.key for _, reply in of])
-            for question, of in zip(questions, tried, strict=True)
-        ]
-
-    return arm
+    return each(
+        partial(write_and_run, llm, graph, repairs=repairs, max_tokens=max_tokens),
+        lambda question: cypher_prompt(schema, question.text),
+        lambda question, of: returned(question, [attempt for attempt, _ in of], [reply.key for _, reply in of]),
+    )
 
 
 def written_cypher(graph: Graph) -> Arm:
@@ -299,14 +295,11 @@ def chosen_query(llm: LLM, graph: Graph, vocabulary: Vocabulary) -> Arm:
         except LookupError:
             return Attempt(form.cypher)  # a name that the query needs is not in the question
 
-    def arm(questions: Sequence[Asked]) -> list[Answer]:
-        choices = llm.choose_many([choosing_prompt(q.text) for q in questions], list(by_name), label="choose a query")
-        return [
-            returned(question, [run(by_name[choice.answer], question.text)], [choice.key])
-            for question, choice in zip(questions, choices, strict=True)
-        ]
-
-    return arm
+    return each(
+        partial(llm.choose_many, choices=list(by_name), label="choose a query"),
+        lambda question: choosing_prompt(question.text),
+        lambda question, choice: returned(question, [run(by_name[choice.answer], question.text)], [choice.key]),
+    )
 
 
 def read_parameters(form: Form, text: str, vocabulary: Vocabulary) -> Parameters:
