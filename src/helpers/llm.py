@@ -31,7 +31,7 @@ from helpers.settings import settings
 
 T = TypeVar("T")
 CHECKED = 10  # stored requests of each step, or half of fewer, that `ANSWERS=check` asks again
-CHECKED_TOKENS = 2_000  # of a step's sample, a generated token counted as ten: it takes as long as ten of a prompt
+CHECKED_TOKENS = 1_500  # of a step's sample, a generated token counted as ten: it takes as long as ten of a prompt
 SLOW = {"llamacpp": 500}  # asked the cheapest of these, if so many tokens suffice: it reads at a third of vLLM's rate
 FEW = 1 / 8  # of a step's replies may lack where the reference's are shown; another processor retrieves other texts
 CLOSE = 0.05

@@ -169,7 +169,7 @@ def execute(notebook: str, profile: str, needs: Sequence[Path] = (), jobs: int =
 
 
 def _time_left(profile: str, notebooks: Sequence[str], jobs: int) -> str:
-    """About how long the other notebooks take, by the reference run, if any, and by this machine's pace so far."""
+    """About how long the others take, by this machine's pace so far and the reference, itself a first run, if any."""
     from publish.pieces import duration  # noqa: PLC0415  # and pandas, which writing parameters should not cost
 
     def seconds(record: Path) -> float:
@@ -180,10 +180,8 @@ def _time_left(profile: str, notebooks: Sequence[str], jobs: int) -> str:
     done = [notebook for notebook in executed if not records.damaged(notebook, run_name(profile))]
     left = sum(took.values()) - (there := sum(took[notebook] for notebook in done))
     here = sum(seconds(_left("records", notebook, profile, ".json")) for notebook in done)
-    # the first notebooks are short, and the pace of so few seconds tells little
-    pace = (here + SETTLED) / (there + SETTLED)
-    first = "" if done else ", or several times as long while weights and vectors are made"
-    return f"; about {duration(left * pace / jobs)} left{first}" if left else ""
+    pace = (here + SETTLED) / (there + SETTLED)  # the first notebooks are short and tell little
+    return f"; about {duration(left * pace / jobs)} left" if left else ""
 
 
 def _page(notebook: str, executed: Path) -> Path:
