@@ -220,7 +220,7 @@ def test_the_time_left_is_the_reference_runs_at_this_machines_pace(tmp_path, mon
     write("executed/laptop/a.ipynb", {"metadata": {}, "cells": []})
     assert run._time_left("laptop", ["a", "b"], 2) == "; about 3 min left", "without its record, a run tells no pace"
     write("records/laptop/a.json", {"seconds": 400})
-    assert run._time_left("laptop", ["a", "b"], 2) == "; about 7 min left"
+    assert run._time_left("laptop", ["a", "b"], 2) == "; about 14 min left", "the last one runs alone"
     write("executed/laptop/b.ipynb", {"metadata": {}, "cells": []})
     write("records/laptop/b.json", {"seconds": 400})
     assert run._time_left("laptop", ["a", "b"], 2) == ""

@@ -189,7 +189,7 @@ class Advice:
             }
             for one, test, first, second in self._pairs
         ]
-        return table(rows, f"{len(rows)} tasks: the best simple method, and the best with an LLM or of the paper")
+        return table(rows, f"{len(rows)} tasks: the best simple method, and the best with an LLM or from the paper")
 
     def picture(self) -> str:
         """The differences of the table, one picture for wide screens and one for narrow ones; empty if none."""

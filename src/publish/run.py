@@ -29,7 +29,7 @@ from publish.chapters import read_notebook
 from publish.parameters import check_profile, parameters
 
 KERNEL_SECONDS = 300  # that a kernel may take to answer; on a machine where everything waits, a minute is not enough
-SETTLED = 60.0  # seconds of notebooks that a machine's pace is told by
+SETTLED = 60.0  # seconds added to both sides of a pace, because the first notebooks are short and tell little
 CLOCK_SLACK = 60.0  # seconds by which clocks of a machine and of its disk may differ
 INTERRUPTED = "The run was interrupted."
 FIRST = """<!doctype html><html lang="en"><head><meta charset="utf-8"><title>{title}</title>
@@ -178,10 +178,11 @@ def _time_left(profile: str, notebooks: Sequence[str], jobs: int) -> str:
     took = {path.stem: seconds(path) for path in (RESULTS / profile).glob("*.json") if path.stem in notebooks}
     executed = [notebook for notebook in took if _left("executed", notebook, profile).exists()]
     done = [notebook for notebook in executed if not records.damaged(notebook, run_name(profile))]
-    left = sum(took.values()) - (there := sum(took[notebook] for notebook in done))
+    waiting = [notebook for notebook in took if notebook not in done]
+    left, there = (sum(took[notebook] for notebook in of) for of in (waiting, done))
     here = sum(seconds(_left("records", notebook, profile, ".json")) for notebook in done)
-    pace = (here + SETTLED) / (there + SETTLED)  # the first notebooks are short and tell little
-    return f"; about {duration(left * pace / jobs)} left" if left else ""
+    pace = (here + SETTLED) / (there + SETTLED)
+    return f"; about {duration(left * pace / min(jobs, len(waiting)))} left" if waiting else ""
 
 
 def _page(notebook: str, executed: Path) -> Path:
