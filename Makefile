@@ -128,12 +128,12 @@ notebooks: $(RUNS)
 notebook: $(READY) ## run one notebook, or some: make notebook NB=01_side_effects_forward
 	@[ -n "$(NB)" -a -z "$(filter-out $(NAMES),$(NB))" ] || { echo "Set NB to one of: $(NAMES)"; exit 2; }
 	@$(if $(filter stored%,$(ANSWERS)),,$(PY) -m publish.doctor --install || :)
-	@$(call with-services,$(MAKE) --no-print-directory -k $(NB:%=$(EXECUTED)/%.ipynb))
+	@$(call with-services,$(MAKE) --no-print-directory -k SOME=1 $(NB:%=$(EXECUTED)/%.ipynb))
 
 REHEARSAL := $(BUILD)/rehearsal
 rehearse: $(READY) ## walk the paper profile's paths at smoke sizes without a GPU, and list what it fills: make rehearse [NB="01_..."]
 	@$(PY) -m publish.rehearse prepare
-	@unset LLM_BASE_URL LLM_MODEL; export MEDRAG_ROOT=$(CURDIR)/$(REHEARSAL); status=0; \
+	@unset LLM_BASE_URL LLM_MODEL; export MEDRAG_ROOT='$(CURDIR)/$(REHEARSAL)'; status=0; \
 	 $(MAKE) --no-print-directory -C $(REHEARSAL) PROFILE=paper LLM_MODEL= notebook NB="$(or $(NB),$(NAMES))" || status=$$?; \
 	 $(PY) -m publish.rehearse list || status=$$?; exit $$status
 
@@ -152,7 +152,7 @@ $(PARAMS)/.written: force | $(READY)
 $(NAMES:%=$(PARAMS)/%.yml): $(PARAMS)/.written ;
 
 $(EXECUTED)/%.ipynb: notebooks/%.ipynb $(PARAMS)/%.yml
-	@$(PY) -m publish.run notebook $* --profile $(PROFILE) --jobs $(JOBS) --needs $^
+	@$(PY) -m publish.run notebook $* --profile $(PROFILE) --jobs $(if $(SOME),0,$(JOBS)) --needs $^
 
 $(BUILD)/dependencies.mk: $(wildcard notebooks/*.ipynb src/*/*.py src/*/*/*.py)
 	@mkdir -p $(BUILD) && $(PYTHON) src/publish/dependencies.py > $@.$$$$ && cksum < $@.$$$$ > $@.sum && mv $@.$$$$ $@
@@ -258,7 +258,7 @@ $(INTEROP)/installed: locks/interop.txt
 	@$(PYTHON) -m venv $(INTEROP) && $(INTEROP)/bin/python -m pip install -q --require-hashes --no-deps -r $<
 	@touch $@
 test-interop: $(READY) $(INTEROP)/installed ## read the task and the answers by lm-evaluation-harness and datasets
-	@INTEROP=$(CURDIR)/$(INTEROP)/bin/python $(VENV)/bin/python -m pytest -q tests/test_interop.py
+	@INTEROP='$(CURDIR)/$(INTEROP)/bin/python' $(VENV)/bin/python -m pytest -q tests/test_interop.py
 
 test-faults: $(READY) ## kill, fill, damage and misuse a small project: make test-faults [SEED=7] [TRIAL="kill -9: kernel 3"]
 	@SEED="$(SEED)" TRIAL="$(TRIAL)" $(PY) tests/faults
@@ -287,5 +287,5 @@ lock: ## resolve the dependencies of pyproject.toml anew
 	  $(addprefix --no-emit-package=,torch torchvision torchaudio torchcodec triton)
 
 clean: ## remove what was built; fetched data, models and answers stay in data/
-	@[ ! -x $(VENV)/bin/python ] || $(PY) -m helpers.services stop
+	@[ ! -f $(READY) ] || $(PY) -m helpers.services stop
 	@rm -rf $(BUILD)

@@ -9,6 +9,7 @@ import shutil
 import subprocess
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import nbformat
 import pytest
@@ -112,6 +113,15 @@ def test_pending_requests_that_cannot_be_read_are_named_with_what_to_do(collecti
     batch.PENDING.write_bytes(batch.PENDING.read_bytes()[:-9] + end)  # as a kill in the middle of a line leaves it
     with pytest.raises(StoreError, match="make requests"):
         batch.pending()
+
+
+def test_pending_requests_are_looked_up_together(collecting, monkeypatch):
+    with pytest.raises(batch.PendingError):
+        model(collecting).chat_many(PROMPTS, max_tokens=5)
+    asked = Mock(wraps=batch.store())
+    monkeypatch.setattr(batch, "store", lambda: asked)
+    assert len(batch.pending()) == len(PROMPTS) > 1
+    assert asked.get.call_count == 1, "one look-up, however many wait"
 
 
 def test_a_pending_request_whose_prompt_was_damaged_is_not_sent(collecting):

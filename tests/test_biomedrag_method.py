@@ -99,6 +99,16 @@ def test_the_first_candidate_is_the_nearest_whole_sentence(memory):
     assert first.shots[0].text == VALIDATION[1].text
 
 
+def test_a_sentence_does_not_retrieve_itself(memory):
+    for example in VALIDATION:
+        own = example.text.upper()
+        [documents] = memory.candidates([own], permuted=len(VALIDATION))
+        sources = {shot.source for document in documents for shot in document.shots}
+        assert sources and example.id not in sources
+        [nearest] = memory.nearest([own], n=len(VALIDATION) - 1)
+        assert {shot.source for shot in nearest} == {e.id for e in VALIDATION} - {example.id}
+
+
 def test_links_have_the_whole_input_as_key(encoder):
     corpus = Corpus("UMLS", "links", VALIDATION, VALIDATION, VALIDATION, LABELS)
     pairs = memory_of(corpus, encoder).retrieve(["the rash and the cream"], n=2)[0]

@@ -26,6 +26,7 @@ from helpers.completions import (
     continuation_logprobs,
     label_probability,
 )
+from helpers.datasets import DataUnavailable
 from helpers.engines import Adapter
 from helpers.llm import LLM, ContextOverflowError
 from helpers.results import record, requests
@@ -284,6 +285,15 @@ def test_an_overflow_is_asked_again_where_the_context_was_changed(tmp_path, answ
         monkeypatch.setenv("LLM_CONTEXT", "8192")
         answers("stored")
         assert client(url, tmp_path).chat_many([ask("long")], max_tokens=5)[0].text == "YES"
+
+
+def test_an_overflow_is_asked_again_of_a_server_with_a_longer_context(tmp_path):
+    message = {"error": {"message": "This model's maximum context length is 100 tokens.", "code": 400}}
+    with server(400, message) as url:
+        client(url, tmp_path).chat_many([ask("long")], max_tokens=5, overflow="record")
+    with server(200, completion("YES")) as url:
+        wider = LLM(dataclasses.replace(client(url).endpoint, context=131_072), folder=tmp_path)
+        assert wider.chat_many([ask("long")], max_tokens=5)[0].text == "YES"
 
 
 @pytest.mark.parametrize(("status", "said"), [(500, "HTTP 500"), (401, "Set LLM_API_KEY"), (400, "refused a request")])
@@ -573,13 +583,14 @@ def test_a_sample_of_long_replies_is_smaller(tmp_path, answers):
     assert not again.usage.checked, "none is short"
 
 
-def test_without_a_server_stored_replies_are_used_unchecked(tmp_path, answers):
+@pytest.mark.parametrize("error", [ServiceError, DataUnavailable])
+def test_without_a_server_or_its_weights_stored_replies_are_used_unchecked(tmp_path, answers, error):
     with server(200, completion("YES")) as url:
         client(url, tmp_path).chat_many([ask("a")], max_tokens=5)
     answers("check")
 
     def start():
-        raise ServiceError("no engine here")
+        raise error("no engine here")
 
     model = LLM(dataclasses.replace(client(url).endpoint, base_url=""), folder=tmp_path, start=start)
     assert [reply.text for reply in model.chat_many([ask("a")], max_tokens=5)] == ["YES"]

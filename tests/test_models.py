@@ -159,6 +159,14 @@ def test_two_models_are_compared_unit_by_unit(two_models):
     assert "-- closed_book own" in both and "-- closed_book other/7B" in both
 
 
+def test_showing_answers_puts_no_reply_of_the_reference_into_a_fresh_run(two_models, tmp_path, monkeypatch):
+    monkeypatch.setattr(requests, "FRESH", tmp_path / "fresh")
+    monkeypatch.setenv("ANSWERS", "fresh")
+    settings.cache_clear()
+    show.show(NB, "laptop")
+    assert requests.Store(tmp_path / "fresh").rows() == []
+
+
 def test_the_authors_released_answers_are_written_apart_and_shown_beside_ours(two_models, tmp_path):
     rows = answers.read(answers.newest(NB, "laptop"))
     run = record.start(notebook=NB, paper="side_effects", profile="laptop", parameters={})

@@ -107,7 +107,7 @@ def made(notebook: str) -> dict[str, Any]:
 def said(row: Mapping[Any, Any]) -> dict[str, Any]:
     """A row without times."""
     measures = {name: of for name, of in row["measures"].items() if not TIME.search(name)}
-    columns = {name: row[name] for name in (*answers.KEY, "answer", "predicted", "gold")}
+    columns = {name: row[name] for name in (*answers.KEY, "answer", "predicted", "gold", "requests")}
     return columns | {"items": [vars(item) for item in row["items"]], "measures": measures}
 
 
@@ -139,9 +139,15 @@ def test_a_replay_asks_the_model_nothing_and_gives_equal_records_whatever_the_ha
 @pytest.mark.skipif("NEO4J_URI" not in os.environ, reason="there is no other graph server: set NEO4J_URI")
 def test_both_graph_servers_give_equal_records(reproduced):
     graphs = [name for name in NOTEBOOKS if "graph" in (ROOT / "notebooks" / f"{name}.ipynb").read_text().lower()]
-    # the model is asked to repair a statement that one server refuses, and the other runs without finding anything
     neo4j = replay(graphs, ANSWERS="stored")
     embedded = replay(graphs, NEO4J_URI="", ANSWERS="stored")
+    for name in graphs:
+        for one, other in zip(neo4j[name]["rows"], embedded[name]["rows"], strict=True):
+            # a statement that one server refuses, and the other runs without finding anything, is repaired for another
+            # reason, so the model may write another one; the first statement and all that is found are the same
+            if one["requests"][1:] != other["requests"][1:]:
+                for row in (one, other):
+                    row["answer"], row["requests"] = "", row["requests"][:1]
     assert differences(neo4j, embedded) == []
 
 

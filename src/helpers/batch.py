@@ -46,7 +46,8 @@ def pending() -> dict[str, dict[str, Any]]:
             raise ValueError("another prompt than that of its key")
     except (ValueError, KeyError, TypeError):
         raise StoreError(f"{PENDING} is damaged, as by a run that was killed. Run `make requests` again.") from None
-    return {key: request for key, request in noted.items() if key not in store().get(noted)}
+    answered = store().get(noted)
+    return {key: request for key, request in noted.items() if key not in answered}
 
 
 def export() -> dict[Path, int]:

@@ -9,9 +9,9 @@ from pathlib import Path
 
 from helpers.engine_install import EngineError
 from helpers.engines import Launch, write_secret
-from helpers.settings import DATA, LOGS
+from helpers.settings import BUILD, LOGS
 
-GRAPH_FOLDER = DATA / "derived" / "graph"
+GRAPH_FOLDER = BUILD / "graph"  # loaded anew from the data; below BUILD, as the lock of its server is
 
 RIGHTS = {
     "admin": (

@@ -5,6 +5,7 @@ python -m helpers.graph_files FOLDER --edges 10000000   a graph of that many edg
 """
 
 import argparse
+import shlex
 import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -80,7 +81,7 @@ def main(arguments: list[str] | None = None) -> int:
     else:
         with graph.connect() as source:
             written = from_graph(source, options.folder)
-    sys.stdout.write(f"neo4j-admin database import full neo4j {' '.join(written)}\n")
+    sys.stdout.write(f"neo4j-admin database import full neo4j {shlex.join(written)}\n")
     return 0
 
 

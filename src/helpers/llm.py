@@ -21,12 +21,13 @@ import httpx
 import openai
 from tqdm import tqdm
 
-from helpers import batch, completions
+from helpers import batch, completions, engines
 from helpers.completions import Answer, CapabilityError, Choice, LlmError, Loglikelihood, Messages, Reply, Usage
+from helpers.download import DataError
 from helpers.engine_install import EngineError
 from helpers.engines import Adapter
 from helpers.results.requests import STORE, Kind, request_key, store, working
-from helpers.services import LlmEndpoint, ServiceError, is_loopback, llm_endpoint
+from helpers.services import CONNECT, LlmEndpoint, ServiceError, is_loopback, llm_endpoint
 from helpers.settings import settings
 
 T = TypeVar("T")
@@ -88,7 +89,7 @@ class LLM:
             api_key=self.endpoint.api_key,
             # with the client's back-off of up to 8 s this is some 100 s, longer than an embedded server's restart
             max_retries=16,
-            timeout=600,
+            timeout=openai.Timeout(600, connect=CONNECT),
             # no proxy reaches this machine's loopback, nor should it see the key
             http_client=openai.DefaultHttpxClient(trust_env=not is_loopback(self.endpoint.base_url)),
         )
@@ -247,7 +248,8 @@ class LLM:
             keys = [request_key(kind, weights, parameters, prompt) for prompt in prompts]
             rows = self._store.get(keys) if self._store else {}
             replies = {key: completions.from_row(row, made) for key, row in rows.items()}
-            if settings().llm_context and mode != "stored-only":  # what overflowed may fit now
+            wider = settings().llm_context or endpoint.context > engines.CPU_CONTEXT
+            if wider and mode != "stored-only":  # what overflowed may fit now
                 replies = {key: reply for key, reply in replies.items() if getattr(reply, "status", "") != "overflow"}
             return keys, replies
 
@@ -332,7 +334,7 @@ class LLM:
                 self._same |= new
                 if self._store and self._embedded:
                     self._store.put_checks(new, self._embedded)
-        except (LlmError, ServiceError, EngineError) as error:
+        except (DataError, LlmError, ServiceError, EngineError) as error:
             warnings.warn(f"No stored request is asked again: {error}", stacklevel=2)
         self.usage.checked = Counter(self._stored[key][0] for key in self._same)
         self.usage.same = sum(self._same.values())

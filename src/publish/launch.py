@@ -77,7 +77,7 @@ def missing(requirements: Iterable[str]) -> list[str]:
 
 def repository_url() -> str:
     """The address on GitHub, or empty: by `REPOSITORY_URL`, for a fork, CITATION.cff or git's remote `origin`."""
-    if not (url := os.environ.get("REPOSITORY_URL", "") or cited_url()):
+    if not (url := os.environ.get("REPOSITORY_URL", "") or cited_url()) and shutil.which("git"):
         command = ["git", "-C", str(ROOT), "remote", "get-url", "origin"]
         url = subprocess.run(command, capture_output=True, text=True, check=False).stdout.strip()
     match = re.fullmatch(r"(https://github\.com/[^/\s@]+/[^/\s@]+?)(?:\.git)?/?", url)

@@ -6,11 +6,10 @@ from typing import Any, Final
 
 import pandas as pd
 
-from helpers.results import figures
+from helpers.results import figures, requests
 from helpers.results.markup import Markup, escape
 from helpers.results.published import Kind, papers as declared_papers, published
 from helpers.results.records import CLOSED, TESTED, UNTESTED
-from helpers.results.requests import RELEASED, Store, working
 from helpers.results.rules import tested, verdict
 from publish import methods, pieces, viewer
 from publish.chapters import Chapter, PageError, shown_profile
@@ -62,7 +61,7 @@ class Pages(RunPages):
     def read(self, chapter: Chapter) -> None:
         """Keep what the viewer, the page on building and the audit say of a chapter; that reads its rows."""
         if chapter.name not in self._read and viewer.arms(chapter):
-            store = Store(working(), RELEASED)
+            store = requests.store(requests.working())
             found = methods.found_in(chapter, store)
             self._read[chapter.name] = viewer.scripts(chapter, store), found, checked(chapter)
 

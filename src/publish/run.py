@@ -125,8 +125,8 @@ def execute(notebook: str, profile: str, needs: Sequence[Path] = (), jobs: int =
     """Execute a notebook with its profile's parameters; 0, or 1 when it failed, with the run under `_build/failed`.
 
     The result is moved into place only when every cell ran and the run record was written. While another process
-    executes the notebook, this one waits, and then executes it only if it is still older than a file of `needs`. `jobs`
-    notebooks run at once.
+    executes the notebook, this one waits, and then executes it only if it is still older than a file of `needs`.
+    `jobs` notebooks of all run at once; 0 if not all are to run.
     """
     target, failed = (_left(what, notebook, profile) for what in ("executed", "failed"))
     for path in (target, failed):
@@ -182,7 +182,7 @@ def _time_left(profile: str, notebooks: Sequence[str], jobs: int) -> str:
     left, there = (sum(took[notebook] for notebook in of) for of in (waiting, done))
     here = sum(seconds(_left("records", notebook, profile, ".json")) for notebook in done)
     pace = (here + SETTLED) / (there + SETTLED)
-    return f"; about {duration(left * pace / min(jobs, len(waiting)))} left" if waiting else ""
+    return f"; about {duration(left * pace / min(jobs, len(waiting)))} left" if waiting and jobs else ""
 
 
 def _page(notebook: str, executed: Path) -> Path:
@@ -262,7 +262,7 @@ def main(arguments: list[str] | None = None) -> int:
         sub.add_argument("--profile", default=os.environ.get("PROFILE", "laptop"))
     sub.add_argument("notebook")
     sub.add_argument("--needs", nargs="*", type=Path, default=(), help="files that it is made from")
-    sub.add_argument("--jobs", type=int, default=1, help="notebooks that run at once")
+    sub.add_argument("--jobs", type=int, default=1, help="notebooks of all that run at once; 0 if not all are to run")
     options = parser.parse_args(arguments)
     if options.command == "notebook":
         return execute(options.notebook, options.profile, options.needs, options.jobs)

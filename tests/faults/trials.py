@@ -434,8 +434,8 @@ TRIALS = [
     *_several(D, "pids", 3, flip(SERVER, "_build/services/llm-plain/pids.json", running=True), fast=1),
     *_several(D, "endpoint", 3, flip(SERVER, "_build/services/llm-plain/endpoint.json", running=True)),
     *_several(D, "leases", 2, flip(SERVER, "_build/services/llm-plain/leases/*", running=True)),
-    *_several(D, "users of the graph", 2, flip(GRAPH, "data/derived/graph/config/*")),
-    *_several(D, "graph", 5, flip(GRAPH, "data/derived/graph/databases/**/*")),
+    *_several(D, "users of the graph", 2, flip(GRAPH, "_build/graph/config/*")),
+    *_several(D, "graph", 5, flip(GRAPH, "_build/graph/databases/**/*")),
     *_several(D, "pids of the graph", 1, flip(GRAPH, "_build/services/graph/pids.json", running=True)),
     *(
         Trial(C, f"{hours:+} h while {job.name}", step(job, hours))

@@ -156,7 +156,7 @@ CHECKS: Final = {  # what each is called, and the columns that it needs
     "A method is not shown to beat a floor": (floors, "predicted and gold of a few labels, or names in the question"),
     "Questions repeat across splits or clusters": (duplicates, "question"),
     "A gain is significant only without clusters": (clusters_ignored, "cluster, with several questions; two arms"),
-    "A judge may not beat chance": (judges_at_chance, f"of, gold YES or NO, and measures: {' or '.join(MARKS)}"),
+    "A judge is not shown to beat chance": (judges_at_chance, f"of, gold YES or NO, and one of {', '.join(MARKS)}"),
 }
 
 

@@ -109,7 +109,7 @@ def set_scores(returned: Iterable[str], relevant: Iterable[str]) -> dict[str, fl
 def bootstrap(
     values: Column, statistic: Statistic = np.mean, *, clusters: Column | None = None, seed: int = 0, draws: int = DRAWS
 ) -> Score:
-    """A statistic of (n,) values, such as `np.mean`, `p50` or `p95`, with a percentile bootstrap interval.
+    """A statistic of (n,) values, such as `np.mean` or `np.median`, with a percentile bootstrap interval.
 
     With `clusters`, whole clusters are drawn. If all values are 0 or all 1, the interval is that of a proportion.
     """
@@ -131,14 +131,14 @@ def bootstrap(
     return Score(value, len(numbers), *percentiles(value, results[np.isfinite(results)]))
 
 
-def p50(values: Column) -> float:
+def p50(values: Floats) -> float:
     """The median."""
-    return float(np.percentile(finite(values, "values"), 50))
+    return float(np.median(values))
 
 
-def p95(values: Column) -> float:
+def p95(values: Floats) -> float:
     """The 95th percentile."""
-    return float(np.percentile(finite(values, "values"), 95))
+    return float(np.percentile(values, 95))
 
 
 def summed(units: NDArray[np.int64], *columns: NDArray[Any]) -> Floats:

@@ -81,8 +81,9 @@ def paired_ratios(
     p = _flipped(exchanged, int(moved.sum()), value, draws)
     unseen = metrics.wilson(0.0, len(sums))[1]
     if np.ptp(columns[1::2]) == 0:  # ratios with one and the same bottom are means
-        mean = bootstrap(gain, clusters=clusters, draws=draws)
-        value, low, high = mean.value, mean.low, mean.high
+        turned = -1.0 if (gain == -1).all() else 1.0  # the interval of nothing but losses mirrors that of gains
+        mean = bootstrap(turned * gain, clusters=clusters, draws=draws)
+        value, (low, high) = turned * mean.value, sorted((turned * mean.low, turned * mean.high))
         unseen *= float(np.abs(gain).max()) or 1.0
     else:
         low, high = metrics.percentiles(value, difference(metrics.resampled(sums, draws)))

@@ -79,7 +79,7 @@ def _keep_answers(notebook: str, name: str) -> None:
     if files := sorted(built.glob("*.parquet")):
         licence, withheld = pq.read_schema(files[0]).metadata[b"licence"].decode(), asked["withheld"]
         answers.write(answers.RELEASED / folder, answers.read(built), licence=licence, withheld=withheld)
-    rows = requests.Store(requests.working(), requests.RELEASED).get(asked["requests"])
+    rows = requests.store(requests.working()).get(asked["requests"])
     for log in lora.ADAPTERS.glob(f"[!.]*/{artifacts.LOG}"):
         if any(row.weights.endswith(json.loads(log.read_text("utf-8"))["sha256"]) for row in rows.values()):
             shutil.copytree(log.parent, engines.RELEASED / log.parent.name, dirs_exist_ok=True)

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 import pandas as pd
 
 from helpers.results import answers, compare
-from helpers.results.requests import RELEASED, Store, working
+from helpers.results.requests import store, working
 from helpers.settings import run_name, settings, told
 
 MOST = 5  # units that are shown
@@ -27,14 +27,14 @@ def show(notebook: str, profile: str, arm: str = "", unit: str = "") -> str:
     rows = rows[text.str.contains(unit, case=False, regex=False)]
     if rows.empty:
         return f"No answer of {notebook} matches arm {arm!r} and unit {unit!r}. Arms: {', '.join(frame.arm.unique())}"
-    requests = Store(working(), RELEASED)
+    asked = store(working())
     withheld = f"[text withheld by its licence; restore it: make notebook NB={notebook}]"
     lines: list[str] = []
     for name, of_unit in list(rows.groupby("unit", sort=False))[:MOST]:
         first = of_unit.iloc[0]
         lines += [f"== {name}", f"asked: {first.question or withheld}", f"truth: {first.gold}"]
         for row in of_unit.to_dict("records"):
-            stored = requests.get(row["requests"])
+            stored = asked.get(row["requests"])
             authors = row["source"] == "released"
             lines.append(f"-- {row['arm']} {row['model']} ({'released by the authors' if authors else row['source']})")
             lines += [f"   saw: {_last(stored[k].prompt) or withheld}" for k in row["requests"][-1:] if k in stored]

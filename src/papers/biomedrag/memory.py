@@ -10,10 +10,12 @@ from dataclasses import dataclass
 from itertools import permutations
 
 import numpy as np
+from numpy.typing import NDArray
 
 from helpers.indexes import Index
 from helpers.vectors import Encoder, Floats
 from papers.biomedrag.corpora import Corpus, Example, Triple
+from papers.biomedrag.scoring import same_text
 
 KEYS = 2
 """Chunks of a sentence that become keys (section 4.2.1)."""
@@ -87,6 +89,22 @@ class Memory:
         self.shots = self._chunked(descriptions) if words else tuple(map(whole_shot, examples))
         self._keys = Index.build(encoder.encode([shot.text for shot in self.shots], progress=False))
         self._sentences = Index.build(encoder.encode([e.text for e in examples], progress=False))
+        self._texts = {e.id: same_text(e.text) for e in examples}
+
+    def _others(
+        self, index: Index, ids: Sequence[str], vectors: Floats, texts: Sequence[str], n: int
+    ) -> tuple[Floats, NDArray[np.int64]]:
+        """Scores and rows, of the examples `ids`, of the `n` nearest to each vector that is of a sentence in `texts`.
+
+        A sentence does not retrieve itself, as in the authors' released prompts. A pair of entities may: it can have
+        several relations.
+        """
+        of = np.array([self._texts[id] for id in ids])
+        most = int(np.unique(of, return_counts=True)[1].max()) if self.words else 0
+        scores, rows = index.search(vectors, n + most)
+        own = of[rows] == np.array([same_text(text) for text in texts])[:, None] if most else rows < 0
+        order = np.argsort(own, axis=1, kind="stable")[:, :n]
+        return np.take_along_axis(scores, order, axis=1), np.take_along_axis(rows, order, axis=1)
 
     def _chunked(self, descriptions: Mapping[str, str]) -> tuple[Shot, ...]:
         """The `KEYS` chunks of each sentence that are nearest to the description of its label."""
@@ -112,7 +130,9 @@ class Memory:
             _, rows = self._keys.search(self.encoder.encode(texts, progress=False), n)
             return [[self.shots[row] for row in of_one] for of_one in rows]
         cut = [chunks(text, self.words) for text in texts]
-        scores, rows = self._keys.search(self.encoder.encode([c for of_one in cut for c in of_one], progress=False), 1)
+        vectors = self.encoder.encode([c for of_one in cut for c in of_one], progress=False)
+        sentences = [text for text, of_one in zip(texts, cut, strict=True) for _ in of_one]
+        scores, rows = self._others(self._keys, [shot.source for shot in self.shots], vectors, sentences, 1)
         found, start = [], 0
         for of_one in cut:
             part = slice(start, start + len(of_one))
@@ -123,7 +143,8 @@ class Memory:
 
     def nearest(self, texts: Sequence[str], n: int = 1) -> list[list[Shot]]:
         """The `n` nearest whole (sentence, label) pairs of each text: d0 for n = 1, and what RA-KNN-n shows."""
-        _, rows = self._sentences.search(self.encoder.encode(texts, progress=False), n)
+        vectors = self.encoder.encode(texts, progress=False)
+        _, rows = self._others(self._sentences, [e.id for e in self.examples], vectors, texts, n)
         return [[whole_shot(self.examples[row]) for row in of_one] for of_one in rows]
 
     def candidates(self, texts: Sequence[str], *, diverse: bool = True, permuted: int = 2) -> list[list[Document]]:
