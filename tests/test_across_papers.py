@@ -43,6 +43,7 @@ def test_every_kind_is_balanced_and_no_pair_stands_in_two_kinds(per_kind, seed):
         assert sum(q.label for q in mine) * 2 == len(mine)
     pairs = [(drug, q.side_effect) for q in asked if q.kind != "both" for drug in q.drugs]
     assert len(pairs) == len(set(pairs))
+    assert set(pairs).isdisjoint((drug, q.side_effect) for q in asked if q.kind == "both" for drug in q.drugs)
     assert ask(BENCHMARK, KNOWLEDGE, per_kind, seed) == asked
 
 

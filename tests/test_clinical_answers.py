@@ -109,6 +109,17 @@ def test_code_on_a_perfect_registry_answers_what_its_columns_hold(charts):
     assert wrong <= {"outcome"}
 
 
+def test_the_floor_says_to_all_of_a_kind_what_is_right_most_often(charts):
+    questions = cc.write_chart_questions(charts, cq.antiseizure_names(), 8, 8, 3)
+    rows = ca.commonest(questions)
+    for kind in cc.KINDS:
+        mine = [(q, row) for q, row in zip(questions, rows, strict=True) if q.kind == kind]
+        assert len({row.predicted for _, row in mine}) == 1
+        right = sum(row.measures["accuracy"][0] for _, row in mine)
+        values = {value for q, _ in mine for value in q.truth or [None]}
+        assert right >= max(sum(value in (q.truth or [None]) for q, _ in mine) for value in values)
+
+
 def test_the_kinds_ask_different_patients_and_each_patient_once_a_kind():
     charts, names = generate(40, 5), cq.antiseizure_names()
     questions = cc.write_chart_questions(charts, names, 4, 4, 3)

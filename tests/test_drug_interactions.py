@@ -431,12 +431,12 @@ def test_a_sentence_of_a_textbook_holds_interactions_and_side_effects(book: list
 def test_precision_against_sider_is_the_share_of_the_pairs_read_that_it_lists(
     book: list[Sentence], tmp_path: Path, run: Run
 ) -> None:
-    path = tmp_path / "sider.csv"
-    path.write_text(
-        'drug,text\nAspirin,"The drug aspirin causes the following: nausea, bleeding."\nOther,"x: headache."\n'
-    )
-    known = textbook.sider(path)
-    assert known == {"aspirin": {"nausea", "bleeding"}, "other": {"headache"}}
+    path, terms = tmp_path / "sider.csv", tmp_path / "terms.csv"
+    causes = "The drug aspirin causes the following: nausea, bleeding, hallucination, visual."
+    path.write_text(f'drug,text\nAspirin,"{causes}"\nOther,"x: headache."\n')
+    terms.write_text('term\nnausea\n"hallucination, visual"\n')
+    known = textbook.sider(path, terms)
+    assert known == {"aspirin": {"nausea", "bleeding", "hallucination, visual"}, "other": {"headache"}}
     marked = entities.Recogniser(NAMED, rules=False).mark(book)
     found = {"all_pairs": relations.all_pairs(marked), "patterns": relations.by_patterns(marked)}
     pairs = textbook.pairs(found["all_pairs"], known)

@@ -110,6 +110,12 @@ def test_without_passages_nothing_speaks_of_them(sample: data.Data) -> None:
     assert messages[-1]["content"] == "Question: Why?"
 
 
+def test_examples_are_from_documents_of_no_test_question_if_there_are_others(sample: data.Data) -> None:
+    other = replace(sample.questions[0], id="q", source="Another guidance", body="Is it new?", answer="It is. " * 9)
+    whole = replace(sample, questions=(*sample.questions, other))
+    assert answers.examples(whole, 99, seed=1) == [other]
+
+
 def test_examples_are_no_test_questions_nor_repeat_their_answers(sample: data.Data) -> None:
     pairs = answers.examples(sample, 99, seed=1)
     assert pairs

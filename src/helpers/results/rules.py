@@ -138,7 +138,7 @@ def evaluate(
     about = figures.listed([*{re.sub(r"\W", "", name.lower()): name for name in rule.scope}.values()])
     found = stand_in(found, f"{about} models", other if rule.scope else ())
     if kind != "rerun" and found.verdict == "undecided":
-        more = "answers are available" if kind == "rescored" else "numbers are printed"
+        more = "answers are at hand" if kind == "rescored" else "numbers are printed"
         why = f"{found.why} No further {more}."
         return Decision("cannot be run", why, found.p, "left open", found.needed)
     return found

@@ -27,6 +27,7 @@ from helpers.results.answers import Answer
 from helpers.results.outcomes import Outcomes
 from helpers.results.rules import ALPHA
 from papers.across_papers.questions import Asked
+from papers.clinical_notes.retrieval import PAPER
 from papers.side_effects.corpus import SENTENCE_B, TextStore
 from papers.side_effects.normalisers import Normaliser
 
@@ -67,8 +68,8 @@ SUPPOSING = (
     "Answer the question about a drug in one short sentence, as a drug reference would. If you do not know, write the "
     "likeliest sentence."
 )
-CANDIDATES, SEMANTIC = 200, 0.5
-"""Of each of the two searches of `hybrid`, and the weight of the dense score; the lexical one has the rest."""
+CANDIDATES, SEMANTIC = 200, PAPER.w_semantic / (PAPER.w_semantic + PAPER.w_lexical)
+"""Of each of the two searches of `hybrid`, and the paper's weight of the dense score (no reranker is asked)."""
 NOTHING = "The graph does not know these names."
 
 

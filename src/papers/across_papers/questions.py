@@ -89,7 +89,8 @@ def ask(benchmark: Sequence[Question], knowledge: Knowledge, per_kind: int, seed
                 told = zip(couple, texts, strict=True)
                 asked += [Asked(kind, str(text), q.label, (q.drug,), q.side_effect) for q, text in told]
                 taken += 2
-    asked += _both([q for couple in waiting for q in couple], knowledge, per_kind, rng)
+    pairs = {(q.drugs[0], q.side_effect) for q in asked}
+    asked += _both([q for couple in waiting for q in couple], knowledge, pairs, per_kind, rng)
     return [replace(q, cluster=family) for q, family in zip(asked, families(asked), strict=True)]
 
 
@@ -125,8 +126,10 @@ def _misspelt(question: Question, knowledge: Knowledge, rng: np.random.Generator
     return replace(question, drug=typed).text
 
 
-def _both(pool: Sequence[Question], knowledge: Knowledge, n: int, rng: np.random.Generator) -> list[Asked]:
-    """Questions about two drugs: YES where both have the effect, NO where only one of them has it."""
+def _both(
+    pool: Sequence[Question], knowledge: Knowledge, pairs: set[tuple[str, str]], n: int, rng: np.random.Generator
+) -> list[Asked]:
+    """Questions about two drugs: YES where both have the effect, NO where only one of them has it; none of `pairs`."""
     drugs = sorted(knowledge)
     effects = {drug: frozenset(of_drug) for drug, of_drug in knowledge.items()}
     asked: list[Asked] = []
@@ -135,6 +138,7 @@ def _both(pool: Sequence[Question], knowledge: Knowledge, n: int, rng: np.random
             break
         wanted = len(asked) % 2 == 0
         others = [d for d in drugs if d != question.drug and (question.side_effect in effects[d]) == wanted]
+        others = [d for d in others if (d, question.side_effect) not in pairs]
         if not others:
             continue
         pair = (question.drug, str(rng.choice(others)))

@@ -12,7 +12,7 @@ from typing import Final
 
 import pandas as pd
 
-from helpers.datasets import locate
+from helpers.datasets import at_hand, locate
 from helpers.results import figures
 from helpers.results.answers import Answer, answered
 from helpers.results.metrics import Score
@@ -24,6 +24,8 @@ from papers.biomedrag.scoring import parse_triples
 from papers.biomedrag.study import row_of, units
 
 GENERATIONS: Final = "biomedrag/released/generations.json"
+EARLIER: Final = "biomedrag/released/generations_5000.json"
+LABELS: Final = {"lora_rag": "LLaMA2 13B with BiomedRAG, step 8,000", "earlier": "The same, step 5,000"}
 CHOICES: Final = {
     "scorer": ("biomedrag/released/scorer_test.json", "trained scorer, m = 5"),
     "no_diversity": ("biomedrag/released/scorer_test_no_diversity.json", "without diversity"),
@@ -89,19 +91,21 @@ def read_choices(path: Path) -> list[Choice]:
 
 
 def rescored(run: Run, corpus: Corpus) -> list[Answer]:
-    """The released answers for GIT as rows of the table of answers.
+    """The released answers for GIT as rows of the table of answers, and those of an earlier checkpoint if at hand.
 
     Raises DataUnavailable: the file is not to be had; CorpusError: it is not in its format.
     """
-    file = locate(GENERATIONS, "real")
-    run.data(file)
-    generations = read_generations(file.path)
-    return [
-        answered(
-            row_of(corpus, unit.example, p), unit, arm="lora_rag", source="released", run="released", model="LLaMA2 13B"
-        )
-        for unit, (_, p) in zip(units(corpus, [example for example, _ in generations]), generations, strict=True)
-    ]
+    files = {GENERATIONS: locate(GENERATIONS, "real")} | at_hand([EARLIER])
+    run.data(*files.values())
+    common = {"source": "released", "run": "released", "model": "LLaMA2 13B"}
+    rows = []
+    for name, file in files.items():
+        arm = "lora_rag" if name == GENERATIONS else "earlier"
+        generations = read_generations(file.path)
+        of = units(corpus, [example for example, _ in generations])
+        told = zip(of, generations, strict=True)
+        rows += [answered(row_of(corpus, unit.example, p), unit, arm=arm, **common) for unit, (_, p) in told]
+    return rows
 
 
 def report_rescored(run: Run, out: Outcomes) -> figures.Html:
@@ -109,7 +113,7 @@ def report_rescored(run: Run, out: Outcomes) -> figures.Html:
     rows = []
     for number in run.printed.numbers:
         if GENERATIONS in number.rescore_from:
-            score = out.where(source="released").score(number.id.rpartition(".")[2].removeprefix("git_"))
+            score = out.score(number.id.rpartition(".")[2].removeprefix("git_"), "lora_rag")
             run.rescored(number.id, score, source=GENERATIONS)
             rows.append({"where": number.table, "score": number.column, "printed": number.printed, "rescored": score})
     return figures.table(pd.DataFrame(rows), "GIT: printed and rescored")

@@ -7,6 +7,7 @@ answers the same questions with a few lines for each kind on the columns of a re
 from __future__ import annotations
 
 import re
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from datetime import date
 
@@ -35,8 +36,9 @@ ARMS = {
     "right_passages": "Model, right passages",
     "registry": "Code, extracted registry",
     "perfect_registry": "Code, registry without errors",
+    "commonest": "Always the commonest answer of the kind (floor)",
 }
-COLOURS = dict(zip(ARMS, ("#125ee0", "#c35410", "#af219d", "#079c6b"), strict=True))
+COLOURS = dict(zip(ARMS, ("#125ee0", "#c35410", "#af219d", "#079c6b", "#6b6b6b"), strict=True))
 
 
 def retrieved(retriever: Retriever, questions: Sequence[ChartQuestion], k: int) -> list[list[Chunk]]:
@@ -186,19 +188,23 @@ _READERS: dict[Kind, Callable[[str, Lexicon], Value | None]] = {
 def by_code(registry: pd.DataFrame, antiseizure: Iterable[str]) -> Callable[[Sequence[ChartQuestion]], list[Answer]]:
     """An arm without a model: see `answer_by_registry`."""
     known = frozenset(antiseizure)
+    return lambda questions: [_said(q, answer_by_registry(registry, q, known)) for q in questions]
 
-    def answer(questions: Sequence[ChartQuestion]) -> list[Answer]:
-        values = [answer_by_registry(registry, question, known) for question in questions]
-        return [
-            Answer(
-                task=question.kind,
-                predicted=NOT_FOUND if value is None else spoken(value),
-                measures={"accuracy": (float(question.is_right(value)), 1.0)},
-            )
-            for question, value in zip(questions, values, strict=True)
-        ]
 
-    return answer
+def commonest(questions: Sequence[ChartQuestion]) -> list[Answer]:
+    """The floor: to all questions of a kind the answer that is right for most of them, absent ones included."""
+    right: dict[Kind, Counter[Value | None]] = defaultdict(Counter)
+    for question in questions:
+        right[question.kind].update(question.truth or [None])
+    return [_said(question, right[question.kind].most_common(1)[0][0]) for question in questions]
+
+
+def _said(question: ChartQuestion, value: Value | None) -> Answer:
+    return Answer(
+        task=question.kind,
+        predicted=NOT_FOUND if value is None else spoken(value),
+        measures={"accuracy": (float(question.is_right(value)), 1.0)},
+    )
 
 
 def answer_by_registry(registry: pd.DataFrame, question: ChartQuestion, antiseizure: frozenset[str]) -> Value | None:
@@ -296,7 +302,8 @@ def summary(outcomes: Outcomes, model: str) -> str:
         f"{share['registry']}** (difference {figures.points(test.test)} points, {figures.p_words(test.p)}). By the "
         f"charts' wording, the code is right in {figures.listed(by_words)}. "
         f"With the right passages the model reaches {share['right_passages']}; with an error-free registry the code "
-        f"reaches {share['perfect_registry']}."
+        f"reaches {share['perfect_registry']}. One and the same answer to all questions of a kind would score "
+        f"{share['commonest']}."
     )
     if len(silent.frame):
         says = {arm: figures.score_text(silent.score("accuracy", arm)) for arm in ("rag", "registry")}

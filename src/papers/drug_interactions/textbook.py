@@ -3,20 +3,20 @@
 The paper's two textbooks are not named. This one, OpenStax's Pharmacology for Nurses, has nothing marked in it.
 """
 
-import re
 import xml.etree.ElementTree as ET
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
-import pandas as pd
 from spacy.lang.en import English
 
 from helpers import datasets
 from helpers.datasets import DataUnavailable, Located
 from helpers.results.answers import Answer, PlainUnit
 from papers.drug_interactions.corpora import CAUSES, CorpusError, Fact, Sentence, canonical, facts
+from papers.side_effects.corpus import read_knowledge, read_terms
 
-BOOK, SIDER = "drug_interactions/pharmacology_for_nurses.cnxml", "side_effects/data_format_a.csv"
+BOOK = "drug_interactions/pharmacology_for_nurses.cnxml"
+SIDER = ("side_effects/data_format_a.csv", "side_effects/side_effects.csv")
 
 _INLINE = {"emphasis", "term", "span", "link", "sub", "sup"}
 # names stand in the title or the first cell of a table and effects in other cells: no sentence holds both
@@ -25,14 +25,14 @@ _LEFT_OUT_CLASSES = {"learning-objectives", "references"}
 
 
 def located(data: str) -> tuple[list[Located], str]:
-    """The textbook's file and SIDER's, and what is to be said if they are not read.
+    """The textbook's file and SIDER's two, and what is to be said if they are not read.
 
     Raises HashMismatch: a file has other content than the registry states.
     """
     if data == "sample":
         return [], "The bundled sample has no textbook."
     try:
-        return [*datasets.locate_all((BOOK, SIDER), "real").values()], ""
+        return [*datasets.locate_all((BOOK, *SIDER), "real").values()], ""
     except DataUnavailable:
         return [], "The textbook could not be fetched, so it was not read."
 
@@ -70,11 +70,10 @@ def _pieces(node: ET.Element) -> Iterator[str]:
     yield edge
 
 
-def sider(path: Path) -> dict[str, set[str]]:
-    """The side effects of each drug in SIDER, by canonical names."""
-    table = pd.read_csv(path)
-    listed = (re.split(r",\s+", text.partition(":")[2].strip(" .")) for text in table["text"])
-    return {canonical(drug): set(map(canonical, of)) for drug, of in zip(table["drug"], listed, strict=True)}
+def sider(format_a: Path, terms: Path) -> dict[str, set[str]]:
+    """The side effects of each drug in SIDER, by canonical names, from the two files of `SIDER`."""
+    known = read_knowledge(format_a, read_terms(terms))
+    return {canonical(drug): set(map(canonical, of)) for drug, of in known.items()}
 
 
 def pairs(found: Sequence[Sentence], known: Mapping[str, set[str]]) -> list[PlainUnit]:

@@ -164,15 +164,19 @@ def choose(questions: Sequence[Question], n: int, seed: int) -> list[Question]:
 
 
 def examples(data: Data, n: int, seed: int) -> list[Question]:
-    """Pairs for the prompt: none is a test question, nor has the words of one, and their answers are short."""
+    """Pairs for the prompt, with short answers: none has the words of a test question or its answer.
+
+    If any are from other documents than those of the test questions, as in all but the sample, they alone are drawn.
+    """
     shortest, longest = EXAMPLE_CHARACTERS
     tested = {words(text) for question in data.test for text in (question.body, question.answer)}
+    sources = {question.source for question in data.test}
     usable = [
         question
         for question in data.questions
         if shortest <= len(question.answer) <= longest and not {words(question.body), words(question.answer)} & tested
     ]
-    return choose(usable, n, seed)
+    return choose([question for question in usable if question.source not in sources] or usable, n, seed)
 
 
 def prompt(question: str, shown: Sequence[Excerpt], given: Sequence[Question] = ()) -> list[Message]:

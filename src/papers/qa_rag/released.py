@@ -9,6 +9,8 @@ import json
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from fractions import Fraction
+from operator import gt
 from pathlib import Path
 
 import numpy as np
@@ -118,6 +120,19 @@ def contexts(data: Data, released: Released) -> list[Answer]:
             )
             rows.append(answered(row, question, arm=arm, source="released", run="release", model=JUDGE))
     return rows
+
+
+def finer(data: Data, released: Released) -> str:
+    """For how many questions the denominator of the context recall exceeds the sentences of the FDA's answer, by arm.
+
+    The denominators are those of the scores in lowest terms, so the counts are lower bounds.
+    """
+    sentences = [len(re.split(r"(?<=[.!?])\s+", question.answer.strip())) for question in data.test]
+    counts = []
+    for arm, table in released.ragas.items():
+        parts = [Fraction(recall).limit_denominator(50).denominator for recall in table.recall]
+        counts.append(f"{ARMS.get(arm, arm)} {sum(map(gt, parts, sentences))}")
+    return f"{'; '.join(counts)} of {len(sentences)}"
 
 
 def written(data: Data, released: Released) -> list[Answer]:

@@ -102,6 +102,7 @@ def report_tables(run: Run, outcomes: Outcomes, model: str, second_model: str, w
 def _difference(of_arm: Outcomes, first: str, second: str, number: Number) -> tuple[Score, str]:
     """The accuracy of one model minus that of another, in points, and what UNKNOWN as a wrong answer makes of it."""
     rows = of_arm.frame
+    rows = rows[rows.groupby("unit").model.transform("nunique") == rows.model.nunique()]
     # one arm by two models: each model is an arm of its own here
     found = Outcomes(rows.assign(arm=rows.model), draws=of_arm.draws).against([(first, second)], "accuracy")[0].test
     strict = (rows.predicted == rows.gold).groupby(rows.model).mean()

@@ -32,6 +32,9 @@ def model_difference_small(outcomes: Outcomes, **_: Any) -> Decision:  # noqa: A
     """Whether the choice of arm matters more than that of model (Table 3; Discussion), with a bootstrap over drugs."""
     rows = outcomes.where(arm=ARMS).frame
     models = sorted(rows.model.unique())
+    # the arms may have answered different numbers of questions
+    of = rows.model.astype(str) + rows.arm.astype(str)
+    rows = rows[of.groupby(rows.unit).transform("nunique") == len(models) * len(ARMS)]
     if len(models) < 2:
         return Decision("not run", "It needs the answers of two models.", reason="one model")
     right = (rows.predicted == "YES") == (rows.gold == "YES")
