@@ -50,7 +50,7 @@ export JUPYTER_PREFER_ENV_PATH := 1
 export OMP_NUM_THREADS ?= $(shell cores=$$(nproc 2>/dev/null || sysctl -n hw.ncpu); n=$$((2 * cores / $(JOBS))); \
   echo $$((n > cores ? cores : n > 0 ? n : 1)))
 
-.PHONY: answers audit rehearse models compare trec harness requests graph-files import-answers export-requests import-requests help setup doctor data services start stop status reproduce notebooks notebook book pdf serve lab test test-fast test-interop test-smoke test-llm test-slow test-servers test-neo4j test-book test-faults lint \
+.PHONY: answers audit chromium rehearse models compare trec harness requests graph-files import-answers export-requests import-requests help setup doctor data services start stop status reproduce notebooks notebook book pdf serve lab test test-fast test-interop test-smoke test-llm test-slow test-servers test-neo4j test-book test-faults lint \
         bench reference new-experiment scoreboard paraphrases lock clean force
 
 help: ## this list
@@ -87,7 +87,7 @@ $(READY): requirements.lock
 	@touch $@
 
 setup: $(READY) ## install what the notebooks and the LLM engine need
-	@$(PY) -m publish.doctor --install $(if $(WITH_BROWSER),--browser)
+	@$(PY) -m publish.doctor --install
 
 doctor: $(READY) ## say what will be used and why, what is missing, and what mends it
 	@$(PY) -m publish.doctor
@@ -104,9 +104,9 @@ stop: $(READY) ## stop the embedded servers
 status: $(READY) ## list the embedded servers that run
 	@$(PY) -m helpers.services status
 
-graph-files: $(READY) ## write a graph for neo4j-admin's import: make graph-files FOLDER=files [EDGES=10000000]
+graph-files: $(READY) ## write a graph for neo4j-admin's import: make graph-files FOLDER=files
 	@[ -n "$(FOLDER)" ] || { echo "Set FOLDER to where the files go."; exit 2; }
-	@$(call with-services,$(PY) -m helpers.graph_files "$(FOLDER)" --edges $(or $(EDGES),0))
+	@$(call with-services,$(PY) -m helpers.graph_files "$(FOLDER)")
 
 # --------------------------------------------------------------------------------------------------------- notebooks
 # Servers that a run started end with it, however it ends; those that were there before are left alone.
@@ -263,10 +263,16 @@ test-interop: $(READY) $(INTEROP)/installed ## read the task and the answers by 
 test-faults: $(READY) ## kill, fill, damage and misuse a small project: make test-faults [SEED=7] [TRIAL="kill -9: kernel 3"]
 	@SEED="$(SEED)" TRIAL="$(TRIAL)" $(PY) tests/faults
 
+chromium: $(READY) # what the tests of the book drive
+	@there="from publish import doctor; raise SystemExit(not doctor.browser())"; $(PY) -c "$$there" || { \
+	  echo "Installing Chromium for the tests ..."; \
+	  { [ $$(id -u) = 0 ] && apt-get update -qq && apt-get install -y -qq chromium || $(VENV)/bin/python -m playwright install chromium; } >/dev/null 2>&1; \
+	  $(PY) -c "$$there" || { echo "The tests of the book need Chromium: install it, or set CHROMIUM to its path." >&2; exit 1; }; }
+
 # Two at a time, for they take the processor from each other: the fast tests while engine and weights are fetched; the
 # others beside the smoke profile, which takes as long as they do.
 test: $(READY) ## unit and property tests, the smoke profile end to end, the book in a browser; but for test-slow
-	@$(MAKE) --no-print-directory -j2 test-fast setup WITH_BROWSER=1
+	@$(MAKE) --no-print-directory -j2 test-fast setup chromium
 	@$(call with-services,$(MAKE) --no-print-directory -j2 test-smoke test-servers test-llm test-book)
 
 bench: $(READY) ## measure speed side by side with the naive way and with the engine's own rate

@@ -33,7 +33,7 @@ def test_a_rehearsal_walks_the_papers_paths_in_two_steps_with_models_that_need_n
     steps = [given[k] for k in given if k.endswith("steps")] + [given[k]["steps"] for k in given if k == "finetune"]
     assert set(steps) <= {2}
     recipe = paper.get("lora_recipe")
-    assert given.get("lora_recipe") == (recipe and {**recipe, "longest": min(1024, recipe["longest"])})
+    assert given.get("lora_recipe") == (recipe and {**recipe, "longest": min(1024, recipe["longest"]), "rank": 8})
 
 
 def test_a_rehearsal_is_a_project_of_links_with_a_paper_profile_of_its_own(tmp_path: Path, monkeypatch):

@@ -1,6 +1,6 @@
 """Says what a run will use and why, what is missing, and the line that mends it.
 
-python -m publish.doctor [--install] [--browser]
+python -m publish.doctor [--install]
 """
 
 import argparse
@@ -9,7 +9,6 @@ import json
 import os
 import platform
 import shutil
-import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -51,20 +50,6 @@ def browser() -> str | None:
     with sync_playwright() as playwright:
         path = playwright.chromium.executable_path
     return path if Path(path).exists() else None
-
-
-def install_browser(say: Callable[[str], None]) -> None:
-    """Install Chromium if there is none, by apt-get where that is allowed, or by playwright; an EngineError if not."""
-    ways = [[[sys.executable, "-m", "playwright", "install", "chromium"]]]
-    if shutil.which("apt-get") and os.geteuid() == 0:
-        ways.insert(0, [["apt-get", "update", "-qq"], ["apt-get", "install", "-y", "-qq", "chromium"]])
-    for commands in ways if browser() is None else ():
-        say(f"Installing Chromium for the tests ({commands[-1][0]}) ...")
-        done = [subprocess.run(c, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=False) for c in commands]
-        if done[-1].returncode == 0:
-            return
-    if browser() is None:
-        raise engine_install.EngineError(f"The tests of the book need Chromium. {GET_CHROMIUM}")
 
 
 def _machine() -> tuple[str, str]:
@@ -184,13 +169,10 @@ def main(arguments: list[str] | None = None) -> int:
     """The command line."""
     parser = argparse.ArgumentParser(prog="python -m publish.doctor", description=__doc__)
     parser.add_argument("--install", action="store_true", help="install the LLM engine that the settings ask for")
-    parser.add_argument("--browser", action="store_true", help="install Chromium for the tests, if there is none")
     options, console, s = parser.parse_args(arguments), Console(), settings()
-    if options.install and not s.llm_base_url:
-        engine_install.install_chosen(profile_model(s.profile), console.print)
-    if options.browser:
-        install_browser(console.print)
-    if options.install or options.browser:
+    if options.install:
+        if not s.llm_base_url:
+            engine_install.install_chosen(profile_model(s.profile), console.print)
         return 0
     columns = ("part", "what will be used, and why", "what is missing, and what mends it")
     table = Table(*columns, title=f"doctor: {BUILD.parent.name}")

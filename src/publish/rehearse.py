@@ -39,7 +39,8 @@ def _small(name: str, paper: Any, smoke: Any, default: Any) -> Any:  # noqa: ANN
         model = read_profile("laptop")["defaults"]["llm_model"] if name.endswith("_model") and not default else default
         return DEFAULT_ENCODER if name in ("encoder", "reranker_encoder") else model
     if isinstance(paper, dict) and smoke is None and "longest" in paper:
-        return paper | {"longest": min(1024, paper["longest"])}  # a laptop has no memory for longer texts
+        # a laptop has no memory for longer texts
+        return paper | {"longest": min(1024, paper["longest"]), "rank": min(8, paper["rank"])}
     if isinstance(paper, list | bool) or (isinstance(paper, dict) and smoke is None):
         return paper
     if smoke is None:

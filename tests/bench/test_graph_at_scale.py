@@ -10,19 +10,39 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 
-from helpers import graph, graph_files, services
+from helpers import graph, services
 from helpers.graph import Graph
 from helpers.services import GraphEndpoint
 from helpers.settings import ROOT
 
 NEO4J = ROOT.parent / "shared" / "neo4j" / "neo4j"
 EDGES = 10_000_000
+BLOCK = 1_000_000  # edges held in memory together
 EMBEDDED = 200_000
 LOOKUPS = 500
 LOOKUP = "MATCH (d:Drug {name: $drug})-[:may_cause_side_effect]->(s:SideEffect) RETURN s.name AS effect"
 pytestmark = [pytest.mark.bench, pytest.mark.timeout(1800)]
+
+
+def generated(edges: int, folder: Path) -> list[str]:
+    """Write a graph of so many random edges from drugs to side effects, a hundred a drug; the importer's options."""
+    sizes = {"Drug": max(1, edges // 100), "SideEffect": max(1, edges // 1000)}
+    paths = {label: folder / f"nodes-{label}.csv" for label in sizes}
+    for label, size in sizes.items():
+        names = [f"{label.lower()} {number}" for number in range(size)]
+        nodes = pd.DataFrame({f":ID({label})": np.arange(size), "name:string": names})
+        nodes.to_csv(paths[label], index=False)
+    rng, path = np.random.default_rng(0), folder / "relationships.csv"
+    ends = ((":START_ID(Drug)", "Drug"), (":END_ID(SideEffect)", "SideEffect"))
+    for start in range(0, edges, BLOCK):
+        many = min(BLOCK, edges - start)
+        block = pd.DataFrame({header: rng.integers(sizes[label], size=many) for header, label in ends})
+        block.to_csv(path, index=False, mode="a" if start else "w", header=not start)
+    options = [f"--nodes={label}={of}" for label, of in paths.items()]
+    return [*options, f"--relationships=may_cause_side_effect={path}"]
 
 
 def milliseconds(source: Graph, drugs: int) -> tuple[float, float, float]:
@@ -43,7 +63,7 @@ def imported(tmp_path: Path) -> Iterator[tuple[Graph, str]]:
         pytest.skip(f"there is no Neo4j to start: {NEO4J} is missing")
     environment = os.environ | {"BOLT_PORT": "17690", "HTTP_PORT": "17491"}
     began = time.perf_counter()
-    options = graph_files.generated(EDGES, tmp_path)
+    options = generated(EDGES, tmp_path)
     wrote = time.perf_counter()
     subprocess.run([NEO4J, "import", tmp_path / "home", *options], env=environment, check=True, capture_output=True)
     took = time.perf_counter()

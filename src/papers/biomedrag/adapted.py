@@ -33,9 +33,9 @@ class Recipe:
     """
 
     steps: int
-    batch: int
-    rank: int
     seed: int
+    batch: int = 8
+    rank: int = 8
     alpha: int = 0
     rate: float = 1e-3
     dropout: float = 0.05

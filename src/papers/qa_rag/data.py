@@ -120,6 +120,7 @@ class Data:
     test: tuple[Question, ...]
     corpus: Corpus
     released: Mapping[str, Mapping[str, tuple[str, ...]]]
+    rankings: Mapping[str, Mapping[str, tuple[Context, ...]]]
     files: tuple[Located, ...]
     sample: bool
 
@@ -143,7 +144,7 @@ def load(data: str = "auto") -> Data:
         for arm, rankings in contexts.items()
     }
     located = tuple(files.values())
-    return Data(questions, test, corpus, released, located, any(file.sample for file in located))
+    return Data(questions, test, corpus, released, contexts, located, any(file.sample for file in located))
 
 
 def read_questions(path: Path) -> tuple[Question, ...]:

@@ -26,7 +26,7 @@ from helpers.results.published import Published
 from helpers.results.record import Run
 from papers.qa_rag import data as qa_rag
 from papers.qa_rag.answers import PAPER_ENCODER
-from papers.qa_rag.data import CONTEXTS, PAIRS, Data, QaRagDataError, read_contexts, words
+from papers.qa_rag.data import CONTEXTS, PAIRS, Data, QaRagDataError, words
 from papers.qa_rag.retrieval import AUTHORS, PRINTED
 
 ARMS = {
@@ -204,19 +204,17 @@ def outranked(data: Data) -> pd.DataFrame:
     Both were cut to six by the same reranker's relevance. So a passage of the smaller pool that is more relevant than
     the last one that the larger pool kept must be among these six, too.
     """
-    located = {file.name: file.path for file in data.files}
-    rankings = {arm: read_contexts(located[name]) for arm, name in CONTEXTS.items()}
     rows = []
     for larger, smaller in LARGER:
         missing = []
-        for question, kept in rankings[larger].items():
+        for question, kept in data.rankings[larger].items():
             there = {(context.document, context.text) for context in kept}
             last = min(context.relevance for context in kept)
             missing.append(
-                sum(c.relevance > last and (c.document, c.text) not in there for c in rankings[smaller][question])
+                sum(c.relevance > last and (c.document, c.text) not in there for c in data.rankings[smaller][question])
             )
         share = proportion(sum(map(bool, missing)), len(missing))
-        rows.append((ARMS[larger], ARMS[smaller], share, sum(missing), sum(map(len, rankings[smaller].values()))))
+        rows.append((ARMS[larger], ARMS[smaller], share, sum(missing), sum(map(len, data.rankings[smaller].values()))))
     return pd.DataFrame(
         rows, columns=["larger pool", "smaller pool", "questions with a missing passage", "passages missing", "of"]
     )
@@ -259,10 +257,9 @@ def merged(data: Data, code: Code) -> pd.DataFrame:
     """
     located = {file.name: file.path for file in data.files}
     raw = {arm: json.loads(located[name].read_text(encoding="utf-8")) for arm, name in CONTEXTS.items()}
-    rankings = {arm: read_contexts(located[name]) for arm, name in CONTEXTS.items()}
     key, rows, read, total = sort_key(code), [], 0, 0
     for question, shown in raw["qa_rag"].items():
-        of = {arm: rankings[arm][question.strip()] for arm in ("qa_rag", *TRACKS)}
+        of = {arm: data.rankings[arm][question.strip()] for arm in ("qa_rag", *TRACKS)}
         six = {arm: [(context.document, context.text) for context in contexts] for arm, contexts in of.items()}
         keys: dict[tuple[str, str], float] = {}
         relevance: dict[tuple[str, str], float] = {}

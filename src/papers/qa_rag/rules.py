@@ -121,6 +121,5 @@ def context_carries_over(outcomes: Outcomes, *, seed: int, **_: Any) -> Decision
 
 def _table(rows: pd.DataFrame, measure: str, arms: list[str]) -> Floats:
     """(questions, arms) of a measure, in the order of the rows."""
-    units = list(dict.fromkeys(rows.unit))
-    value = dict(zip(zip(rows.arm, rows.unit, strict=True), (of[measure][0] for of in rows.measures), strict=True))
-    return np.array([[value[arm, unit] for arm in arms] for unit in units], dtype=np.float64)
+    values = rows.assign(value=[of[measure][0] for of in rows.measures]).pivot(index="unit", columns="arm")["value"]
+    return np.asarray(values.loc[rows.unit.unique(), arms], dtype=np.float64)
