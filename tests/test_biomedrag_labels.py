@@ -269,6 +269,18 @@ def test_only_a_model_of_the_paper_fine_tuned_for_each_variant_decides_the_ablat
     assert {found.reason for found in run.claims} == {"stand-in"}
 
 
+def test_models_fine_tuned_with_n_sentences_decide_what_many_are_worth(run: record.Run):
+    rows = ablated(run, [0, 1, 20], tuned="meta-llama/Llama-2-13b-hf")
+    nearest = {ablation.tuned(ablation.knn(n)): right for n, right in ((1, 3), (20, 50))}
+    rows += [row for name in ablation.PLACES for row in toy(run, name, nearest, model="meta-llama/Llama-2-13b-hf")]
+    told = verdict(run, rows, "one_chunk_beats_many", "more_documents_do_not_help")
+    assert told == {"one_chunk_beats_many": "undecided", "more_documents_do_not_help": "differs"}
+    for name, (_, figure) in ablation.PLACES.items():
+        of = figure.removesuffix("_triple_f1").removesuffix("_f1")
+        ablation.report(run, Outcomes(rows, labels=study.LABELS, draws=100))
+        assert run._values["rerun", f"biomedrag.figure2.{of}.llama2_top20"].value == pytest.approx(50 / 60), name
+
+
 def test_many_sentences_are_compared_with_one(run: record.Run):
     verdict(run, ablated(run, [0, 1, 20]), "more_documents_do_not_help")
     assert "n = 20 minus n = 1: GIT +78.3" in run.claims[0].why

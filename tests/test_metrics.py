@@ -15,7 +15,7 @@ from statsmodels.stats.multitest import multipletests
 from statsmodels.stats.proportion import proportion_confint
 
 from helpers.results import answers
-from helpers.results.metrics import DRAWS, auc, bootstrap, proportion, ratio, set_scores
+from helpers.results.metrics import DRAWS, auc, bootstrap, percentile, proportion, ratio, set_scores
 from helpers.results.paired import holm, mcnemar, paired_means
 
 NAMES = ["accuracy", "f1", "precision", "sensitivity", "specificity"]
@@ -390,7 +390,7 @@ def test_a_bootstrap_over_drugs_draws_whole_drugs():
 
 def test_percentiles_and_their_intervals():
     values = list(range(1, 102))
-    score = bootstrap(values, lambda drawn: float(np.percentile(drawn, 95)))
+    score = bootstrap(values, percentile(95))
     assert score.low < score.value == 96 < score.high
 
 

@@ -131,14 +131,9 @@ def bootstrap(
     return Score(value, len(numbers), *percentiles(value, results[np.isfinite(results)]))
 
 
-def p50(values: Floats) -> float:
-    """The median."""
-    return float(np.median(values))
-
-
-def p95(values: Floats) -> float:
-    """The 95th percentile."""
-    return float(np.percentile(values, 95))
+def percentile(q: float) -> Statistic:
+    """The statistic that has `q` per cent of the values below it."""
+    return lambda values: float(np.percentile(values, q))
 
 
 def summed(units: NDArray[np.int64], *columns: NDArray[Any]) -> Floats:

@@ -127,7 +127,7 @@ class Outcomes:
         elif statistic == "auc":
             score = metrics.auc((rows.gold == "YES").to_numpy(), tops / bottoms, clusters=clusters)
         else:
-            of = {"median": metrics.p50, "p95": metrics.p95}[statistic]
+            of = metrics.percentile({"median": 50, "p5": 5, "p95": 95}[statistic])
             score = metrics.bootstrap(tops / bottoms, of, clusters=clusters, draws=self.draws)
         return replace(score, unparsed=unparsed if unit(measure) in ("fraction", "ratio") else 0)
 

@@ -17,12 +17,12 @@ from helpers.results.record import Run
 from helpers.services import ServiceError
 from papers.biomedrag.arms import Asking, answer_line, biomed_rag, zero_shot
 from papers.biomedrag.corpora import Corpus, Example, draw
-from papers.biomedrag.memory import Document
+from papers.biomedrag.memory import Document, Nearest
 from papers.biomedrag.retriever import Retriever
 from papers.biomedrag.study import LABELS, answer, asking_of
 
-HELD_OUT = 8
-"""Validation rows whose loss is followed."""
+HELD_OUT = 8  # validation rows whose loss is followed
+Chooser = Retriever | Nearest
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,7 @@ class Recipe:
 
 
 def fine_tuned(
-    run: Run, of: Sequence[tuple[Corpus, Mapping[str, Retriever], Sequence[Example]]], model: str, recipe: Recipe
+    run: Run, of: Sequence[tuple[Corpus, Mapping[str, Chooser], Sequence[Example]]], model: str, recipe: Recipe
 ) -> tuple[list[Answer], str]:
     """Answers of a model alone, fine-tuned, and fine-tuned with the documents of each retriever; or none, and why.
 
@@ -81,7 +81,7 @@ def fine_tuned(
 
 
 def _trained(
-    of: Sequence[tuple[Corpus, Mapping[str, Retriever], Sequence[Example]]], model: str, recipe: Recipe
+    of: Sequence[tuple[Corpus, Mapping[str, Chooser], Sequence[Example]]], model: str, recipe: Recipe
 ) -> tuple[dict[tuple[str, str], lora.TrainingLog], list[str]]:
     """The adapter of each corpus and arm, and which could not be trained."""
     logs, lacking = {}, []
@@ -95,7 +95,7 @@ def _trained(
     return logs, lacking
 
 
-def _adapter(corpus: Corpus, arm: str, documents: Retriever | None, model: str, recipe: Recipe) -> lora.TrainingLog:
+def _adapter(corpus: Corpus, arm: str, documents: Chooser | None, model: str, recipe: Recipe) -> lora.TrainingLog:
     of = vars(recipe) | {"max_tokens": recipe.longest, "evaluations": 4}
     plain, seed = of.pop("plain"), of["seed"]
     del of["longest"]
@@ -116,7 +116,7 @@ def _tuned(model: LLM | None, corpus: Corpus, plain: bool) -> Asking:
 
 
 def training_pairs(
-    corpus: Corpus, examples: Sequence[Example], retriever: Retriever | None, *, plain: bool = False
+    corpus: Corpus, examples: Sequence[Example], retriever: Chooser | None, *, plain: bool = False
 ) -> list[Pair]:
     """Prompts and answers to learn from; with a retriever, each prompt holds the document that the scorer chose."""
     asking = _tuned(None, corpus, plain)

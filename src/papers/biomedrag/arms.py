@@ -11,7 +11,7 @@ from typing import Final
 from helpers.llm import LLM
 from helpers.rag.prompts import alpaca, chat
 from papers.biomedrag.corpora import Example, Triple
-from papers.biomedrag.memory import Document, Memory, Shot
+from papers.biomedrag.memory import Document, Memory, Nearest, Shot
 from papers.biomedrag.scoring import parse_label, parse_triples
 
 FORMAT: Final = "head entity|relation|tail entity"
@@ -152,12 +152,7 @@ def zero_shot(asking: Asking) -> Arm:
 
 def ra_knn(asking: Asking, memory: Memory, n: int) -> Arm:
     """RA-KNN-n: the n nearest (sentence, label) pairs of the memory's sentences, the nearest last (section 2.2)."""
-
-    def answer(examples: Sequence[Example]) -> list[Prediction]:
-        near = memory.nearest([e.text for e in examples], n) if n else [[] for _ in examples]
-        return ask(asking, examples, [Document(tuple(reversed(of_x))) for of_x in near], f"RA-KNN-{n}")
-
-    return answer
+    return biomed_rag(asking, Nearest(memory, n), f"RA-KNN-{n}")
 
 
 def biomed_rag(

@@ -17,8 +17,7 @@ from helpers.vectors import Encoder, Floats
 from papers.biomedrag.corpora import Corpus, Example, Triple
 from papers.biomedrag.scoring import same_text
 
-KEYS = 2
-"""Chunks of a sentence that become keys (section 4.2.1)."""
+KEYS = 2  # chunks of a sentence that become keys (section 4.2.1)
 WHOLE_INPUTS = 10
 """Pairs that a task retrieves whose key is the whole input, n in section 4.2.1."""
 
@@ -158,6 +157,24 @@ class Memory:
             for nearest, pairs in zip(self.nearest(texts), self.retrieve(texts), strict=True)
         ]
         return [list(dict.fromkeys(documents)) for documents in joined]
+
+
+@dataclass(frozen=True)
+class Nearest:
+    """Chooses the n nearest sentences of a memory for each input, the nearest last: RA-KNN-n (section 2.2)."""
+
+    memory: Memory
+    n: int
+
+    @property
+    def taught(self) -> tuple[object, ...]:
+        """What decides the choice, as of a `Retriever`."""
+        return "nearest", self.n, self.memory.encoder.name
+
+    def __call__(self, examples: Sequence[Example]) -> list[Document]:
+        """The sentences as one document of each example."""
+        near = self.memory.nearest([e.text for e in examples], self.n) if self.n else [[] for _ in examples]
+        return [Document(tuple(reversed(of_x))) for of_x in near]
 
 
 def memory_of(corpus: Corpus, encoder: Encoder, *, words: int = 5) -> Memory:

@@ -21,10 +21,10 @@ ADDED: Final = {TUNED: ("lora_rag", "lora"), PROMPTED: ("biomedrag", "zero_shot"
 """The arms with and without BiomedRAG, by the models that the paper uses for them."""
 NAMED: Final = "fine-tuned LLaMA2 and MedLLaMA, and prompted GPT-4 models"
 ENCODERS: Final = "fine-tuned encoders (BERT, BioBERT, GatorTron)"
+VARIED: Final = "models fine-tuned for each variant"
 MANY: Final = 20
 """The least n that RA-KNN-n must be tried with to say what many sentences do; the paper goes to 30."""
-SEVERAL: Final = 5
-"""The least n of several sentences."""
+SEVERAL: Final = 5  # the least n of several sentences
 
 
 def beats_llm(outcomes: Outcomes, **_: object) -> Decision:
@@ -50,12 +50,16 @@ def _whole_better(*variants: str) -> Callable[..., Decision]:
     """The rule that the whole method is better than a variant, if both are fine-tuned (sections 2.3 and 2.4)."""
 
     def decide(outcomes: Outcomes, **_: object) -> Decision:
-        prompted = ("biomedrag", *variants)
-        arms, unlike = _nearest(outcomes, {TUNED: tuple(map(ablation.tuned, prompted)), (): prompted})
-        found = _better(arms[0], arms[1:], outcomes)
-        return rules.stand_in(found, "models fine-tuned for each variant", [f"{m}, prompted" for m in unlike])
+        arms, unlike = _variants(outcomes, "biomedrag", *variants)
+        return rules.stand_in(_better(arms[0], arms[1:], outcomes), VARIED, unlike)
 
     return decide
+
+
+def _variants(outcomes: Outcomes, *prompted: str) -> tuple[tuple[str, ...], list[str]]:
+    """The fine-tuned arms of variants, if a model named in the paper has answered in all, else the prompted ones."""
+    arms, unlike = _nearest(outcomes, {TUNED: tuple(map(ablation.tuned, prompted)), (): prompted})
+    return arms, [f"{model}, prompted" for model in unlike]
 
 
 scorer_beats_cosine = _whole_better("cosine")
@@ -75,28 +79,24 @@ def small_on_par(outcomes: Outcomes, **_: object) -> Decision:
 
 def one_chunk_beats_many(outcomes: Outcomes, **_: object) -> Decision:
     """Whether BiomedRAG is better than RA-KNN-n for every n that was tried (sections 2.2 and 3)."""
-    tried = tuple(f"knn_{n}" for n in _tried(outcomes) if n)
+    tried = [ablation.knn(n) for n in _tried(outcomes, "lora_knn_") or _tried(outcomes) if n]
     if not tried:
         return Decision("not run", "No n nearest sentences were tried.", reason="no answers")
-    return _prompted_alone(_better("biomedrag", tried, outcomes))
+    return _whole_better(*tried)(outcomes)
 
 
 def more_documents_do_not_help(outcomes: Outcomes, **_: object) -> Decision:
     """Whether the largest n leaves no room for a gain of 2 points over one sentence (section 2.2, Figure 2)."""
-    tried = _tried(outcomes)
+    tried = _tried(outcomes, "lora_knn_") or _tried(outcomes)
     if 1 not in tried or max(tried) < MANY:
         why = f"n = {', '.join(map(str, tried))}; the claim needs n = 1 and one of {MANY} or more."
-        return _prompted_alone(Decision("not run", why, reason="no answers"))
-    found = outcomes.against([(f"knn_{max(tried)}", "knn_1")], "right", each="task")
+        return Decision("not run", why, reason="no answers")
+    (most, one), unlike = _variants(outcomes, ablation.knn(max(tried)), ablation.knn(1))
+    found = outcomes.against([(most, one)], "right", each="task")
     told = "; ".join(f"{c.model} {figures.points(c.test)} points, n = {c.test.n}" for c in found)
     parts = [(partial(rules.below, bound=WORTHWHILE), c.test) for c in found]
-    return _prompted_alone(rules.judged(f"n = {max(tried)} minus n = 1: {told}.", None, parts, (WORTHWHILE,)))
-
-
-def _prompted_alone(found: Decision) -> Decision:
-    """What prompted models show of a claim about fine-tuned ones: numbers, and no verdict, however many the rows."""
-    lacking = "The paper fine-tunes its models with the n nearest sentences; this would take such arms, and a GPU."
-    return Decision("not run", f"{lacking} Prompted: {found.why}", found.p, found.reason or "no answers")
+    judged = rules.judged(f"n = {max(tried)} minus n = 1: {told}.", None, parts, (WORTHWHILE,))
+    return rules.stand_in(judged, VARIED, unlike)
 
 
 def shorter_input(outcomes: Outcomes, **_: object) -> Decision:
@@ -166,9 +166,9 @@ def _better(first: str, others: Sequence[str], outcomes: Outcomes) -> Decision:
     return evaluate(rule, outcomes, "rerun", paper="biomedrag")
 
 
-def _tried(outcomes: Outcomes) -> list[int]:
+def _tried(outcomes: Outcomes, arm: str = "knn_") -> list[int]:
     """The n of RA-KNN-n that have rows."""
-    return sorted(int(found[1]) for arm in outcomes.arms if (found := re.fullmatch(r"knn_(\d+)", arm)))
+    return sorted(int(name.removeprefix(arm)) for name in outcomes.arms if re.fullmatch(rf"{arm}\d+", name))
 
 
 def _tokens(c: Comparison) -> str:

@@ -24,10 +24,8 @@ Objective = Literal["text", "code", "each", "kl"]
 cosine stands for P_LLM. each: sum over documents of | P_T - P_LLM |, P_LLM normalised over the documents. kl: the
 Kullback-Leibler divergence of the same two distributions (Shi et al. 2023, REPLUG)."""
 
-ETA: Final = 0.1
-"""Temperature of the softmax; the paper gives no value."""
-RATE: Final = 3e-3
-"""Learning rate of Adam."""
+ETA: Final = 0.1  # temperature of the softmax; the paper gives no value
+RATE: Final = 3e-3  # learning rate of Adam
 DECAY: Final = 1e-2
 """Weight of |W - I|^2, which keeps a scorer near plain cosine where there is little to learn from."""
 

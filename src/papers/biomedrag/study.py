@@ -71,6 +71,7 @@ ROWS: Final = {
     "without_diversity": "lora_plain",
     "m3": "lora_m3",
     "m4": "lora_m4",
+    "llama2_top20": "lora_knn_20",
 }
 """The arm beside a row of Tables 1 to 4 and Figure 3: prompted models for GPT-4, fine-tuned ones for LLaMA2 13B."""
 QUESTIONS: Final = {

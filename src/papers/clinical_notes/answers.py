@@ -134,8 +134,9 @@ def read_answer(question: ChartQuestion, text: str, lexicon: Lexicon) -> tuple[l
     return [*numbers], _READERS[question.kind](words, lexicon)
 
 
-_TIMES = {"once": 1, "twice": 2, "bid": 2, "b.i.d": 2, "tid": 3, "t.i.d": 3, "qd": 1, "qhs": 1, "nightly": 1, "one": 1}
-_TIMES |= {"two": 2, "three": 3, "thrice": 3, "four": 4, "q12h": 2, "q8h": 3, "q24h": 1}
+_TIMES = {"once": 1, "twice": 2, "bid": 2, "b.i.d": 2, "tid": 3, "t.i.d": 3, "qd": 1, "qhs": 1, "nightly": 1}
+_TIMES |= {"thrice": 3, "q12h": 2, "q8h": 3, "q24h": 1}
+_NUMBERS = {"one": 1, "two": 2, "three": 3, "four": 4}
 _EVERY = {"12": 2.0, "8": 3.0, "24": 1.0, "6": 4.0}
 
 
@@ -146,6 +147,8 @@ def _times(words: str) -> float | None:
         return _EVERY.get(match[1])
     if match := re.search(r"(?<![\w.])(\d+)\s*(?:x|times?)\b", lowered):
         return float(match[1])
+    if match := re.search(rf"\b({'|'.join(_NUMBERS)})(?=\s+times?\b|\W*$)", lowered):  # not "two tablets daily"
+        return float(_NUMBERS[match[1]])
     for word, times in _TIMES.items():
         if re.search(rf"(?<!\w){re.escape(word)}(?!\w)", lowered):
             return float(times)

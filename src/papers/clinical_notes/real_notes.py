@@ -73,8 +73,7 @@ def by_classifier(
 
 
 FILES = tuple(f"clinical_notes/aci_bench/{part}.csv" for part in ("train", "valid", "test1", "test2", "test3"))
-TURNS = 5
-"""How many of the patient's turns the query is chosen from."""
+TURNS = 5  # how many of the patient's turns the query is chosen from
 
 _TAG = re.compile(r"^\[(doctor|patient\w*)\]", re.MULTILINE)
 

@@ -24,13 +24,10 @@ Arm = Literal["none", "text", "agentic", "drugrag", "hybrid", "ingested", "read"
 ARMS: tuple[Arm, ...] = ("none", "text", "agentic", "drugrag", "hybrid")
 """Those that answer all questions; the others ask graphs that were read from text."""
 
-TEXT_K = 5
-"""Passages of text RAG (Setup: Normal RAG)."""
-AGENT_K = 3
-"""Passages of each of the two rounds of agentic RAG (Setup: Agentic RAG)."""
+TEXT_K = 5  # passages of text RAG (Setup: Normal RAG)
+AGENT_K = 3  # passages of each of the two rounds of agentic RAG (Setup: Agentic RAG)
 QUERY_TOKENS = 24
-TOP_P = 0.9
-"""Of sampling (System: answer generation module)."""
+TOP_P = 0.9  # of sampling (System: answer generation module)
 
 
 @dataclass(frozen=True)

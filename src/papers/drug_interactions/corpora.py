@@ -25,8 +25,7 @@ ADVERSE = "adverse"
 
 DDI = "drug_interactions/DDICorpus-2013.zip"
 ADE = tuple(f"drug_interactions/{name}" for name in ("DRUG-AE.rel", "DRUG-DOSE.rel", "ADE-NEG.txt"))
-CHUNK_TOKENS = 1000
-"""Length of a chunk (Methods, A)."""
+CHUNK_TOKENS = 1000  # length of a chunk (Methods, A)
 ADE_TEST_SHARE = 0.3
 """ADE-Corpus-V2 has no split; this share of its articles is the test split, by a hash of their number."""
 

@@ -164,10 +164,8 @@ def near(rows: Sequence[Answer], encoder: Encoder) -> list[Answer]:
 
 MARKS = range(1, 6)
 CHOICES = tuple(f"{correctness} {clarity}" for correctness, clarity in product(MARKS, MARKS))
-SHOWN = 600
-"""Characters of a MedQuAD reference that the judge is shown."""
-PASS = 4
-"""The mark of correctness that says mostly right."""
+SHOWN = 600  # characters of a MedQuAD reference that the judge is shown
+PASS = 4  # the mark of correctness that says mostly right
 
 _SCALES = {
     "correctness": ("wholly wrong or no answer", "mostly wrong", "half right", "mostly right", "right and complete"),

@@ -3,14 +3,12 @@
 import re
 from collections.abc import Sequence
 from dataclasses import replace
-from functools import partial
 
 import matplotlib.pyplot as plt
-import numpy as np
 import pandas as pd
 
 from helpers.results import figures
-from helpers.results.metrics import Floats, Score, bootstrap
+from helpers.results.metrics import Score
 from helpers.results.outcomes import Outcomes
 from helpers.results.published import Published
 from helpers.results.record import Run
@@ -83,17 +81,10 @@ def _unrated(run: Run, both: Outcomes, large: str, writer: str) -> None:
         run.rerun(f"{TEXT}cypher.{step}", of_hundred, model=writer, note=f"of {share.n} questions")
     note = "95th percentile, repairs and waiting for other requests included."
     run.rerun(f"{TEXT}cypher_seconds", written.score("p95(seconds)"), model=writer, note=note)
-    answers = out.where(task="known", arm="drugrag").frame
-    answers = answers[["seconds" in of for of in answers.measures]]
-    spent = [of["seconds"][0] for of in answers.measures]
     for end, q in (("low", 5), ("high", 95)):
         note = f"{q}th percentile of DrugRAG's answers, waiting for other requests included."
-        score = bootstrap(spent, partial(_percentile, q=q), clusters=answers.cluster, draws=out.draws)
+        score = out.where(task="known").score(f"p{q}(seconds)", "drugrag")
         run.rerun(f"{TEXT}answer_seconds.{end}", score, model=large, note=note)
-
-
-def _percentile(values: Floats, q: float) -> float:
-    return float(np.percentile(values, q))
 
 
 def table_two(run: Run, both: Outcomes, models: Sequence[str], truth: Score | None) -> pd.DataFrame:

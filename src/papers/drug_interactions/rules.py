@@ -19,8 +19,7 @@ from papers.drug_interactions.qa import BASELINES, PASS, useful
 SWAPPED = 2 / 3
 """Kendall's tau of two orders of the paper's four arms that differ in one pair of neighbours."""
 PAPERS = (*BASELINES, "drugrag")
-JUDGE = "GPT-4.1"
-"""The judge of the paper's ratings (Setup, metrics)."""
+JUDGE = "GPT-4.1"  # the judge of the paper's ratings (Setup, metrics)
 Floats = NDArray[np.float64]
 
 

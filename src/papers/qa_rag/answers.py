@@ -25,8 +25,7 @@ from papers.qa_rag.data import Data, Passage, Question, words
 
 Asking = Callable[[Sequence[Question]], list[Answer]]
 
-WINDOW = 300
-"""Characters of a window, at most: two or three sentences."""
+WINDOW = 300  # characters of a window, at most: two or three sentences
 FOLLOWING = 2
 """Windows shown after one that was chosen: guidance in questions and answers has the words of a question in the
 question, and the answer after it."""

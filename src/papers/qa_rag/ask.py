@@ -28,10 +28,8 @@ from papers.qa_rag.search import Searcher
 
 log = logging.getLogger(__name__)
 
-CHARACTERS = 4800
-"""Of passages in the prompt: about 1,200 tokens."""
-CANDIDATES = 12
-"""Passages of each track (section 3.3)."""
+CHARACTERS = 4800  # of passages in the prompt: about 1,200 tokens
+CANDIDATES = 12  # passages of each track (section 3.3)
 KINDS = (".txt", ".md", ".mmd", ".pdf")
 """Of files that are read as documents."""
 CHUNK, OVERLAP = 10_000, 2_000

@@ -17,8 +17,7 @@ from papers.qa_rag.retrieval import Query, Reranker, asked_queries
 from papers.qa_rag.search import Searcher
 
 MAIN, MODEL = "qa_rag/code/main.py", "qa_rag/code/model.py"
-MORE = 2
-"""Further questions of multiquery in `main.py`; the paper has three."""
+MORE = 2  # further questions of multiquery in `main.py`; the paper has three
 LABELS = {"authors_agent": "Scoring agent, authors' prompt", "authors_prompt": "QA-RAG, authors' prompt and example"}
 TOLD = ", authors' prompt"
 

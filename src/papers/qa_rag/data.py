@@ -30,8 +30,7 @@ CONTEXTS = {
     "hypothetical_12": "qa_rag/contexts/ablation_hypothetical.json",
 }
 """The released rankings of Tables 3 and 5 that a mirror of files below 4 MiB can hold: arm -> name in the registry."""
-SHINGLE = 8
-"""Words of a sequence that is looked for in a passage."""
+SHINGLE = 8  # words of a sequence that is looked for in a passage
 HOLDS = 0.5
 """Share of an answer's sequences from which on a passage counts as holding the answer."""
 

@@ -17,8 +17,7 @@ from papers.qa_rag import data
 from papers.qa_rag.data import Corpus, Data, Passage, Question
 from papers.qa_rag.search import Scores, Search, Searcher
 
-KEPT = 6
-"""Passages after reranking (section 3.3)."""
+KEPT = 6  # passages after reranking (section 3.3)
 
 
 @dataclass(frozen=True)

@@ -17,8 +17,7 @@ from helpers.results.published import Published, Rule
 from helpers.results.rules import Decision, evaluate
 from papers.qa_rag.data import OWN
 
-CORRELATION = 0.1
-"""The smallest rank correlation that would matter."""
+CORRELATION = 0.1  # the smallest rank correlation that would matter
 PRINTED = ("qa_rag", "hypothetical", "hyde", "question", "multiquery")
 
 Floats = NDArray[np.float64]

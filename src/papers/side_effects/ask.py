@@ -16,8 +16,7 @@ from helpers.rag.names import Normalised, Vocabulary
 from helpers.results import figures
 from papers.side_effects.label_lock import lock, locked_prompt
 
-ROWS = 50
-"""Names that an answer in words lists at most; the evidence holds all of them."""
+ROWS = 50  # names that an answer in words lists at most; the evidence holds all of them
 
 _THING = r"(?:side effects?|adverse effects?|adverse (?:drug )?reactions?|adverse events?)"
 _CAUSE = r"(?:causes?|leads? to|produces?|triggers?|gives?|induces?|brings? on)"

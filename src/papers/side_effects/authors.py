@@ -24,10 +24,8 @@ LABELS = {
     "authors_format_b": "RAG, Format B, authors' prompt",
     "authors_graphrag": "GraphRAG, authors' prompt",
 }
-K = 10
-"""Units that the code retrieves for both formats; the paper says 5 for Format A."""
-CLOSED_BOOK_TEMPERATURE = 0.3
-"""Of the client where nothing is retrieved; the paper says 0.1."""
+K = 10  # units that the code retrieves for both formats; the paper says 5 for Format A
+CLOSED_BOOK_TEMPERATURE = 0.3  # of the client where nothing is retrieved; the paper says 0.1
 Evidence = Callable[[Sequence[Question]], Iterable[str]]
 """What stands in the prompt beside each question."""
 LABEL = re.compile(r"\b(yes|no)\b", re.IGNORECASE)

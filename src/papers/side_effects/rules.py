@@ -60,8 +60,7 @@ def model_difference_small(outcomes: Outcomes, **_: Any) -> Decision:  # noqa: A
 
 AGAINST_GRAPH = 0.8
 """The confidence that the authors' `graphrag.py` records for an answer that contradicts the graph."""
-FEWEST_ERRORS = 5
-"""Errors below which a run cannot tell where they come from."""
+FEWEST_ERRORS = 5  # errors below which a run cannot tell where they come from
 
 
 def _errors(outcomes: Outcomes) -> pd.DataFrame | Decision:
