@@ -62,7 +62,7 @@ def balance_table(corpora: Mapping[str, Corpus], printed: Published) -> pd.DataF
             "commonest label": label,
             "its share": share,
             "ceiling, one answer a text": ceiling(corpus),
-            "ceiling, white space as released": ceiling(corpus, blanks=True),
+            "ceiling, blanks kept": ceiling(corpus, blanks=True),
             "text in training": proportion(met, len(corpus.test)) if known else None,
             "printed F1, LLaMA2 13B + BiomedRAG": best.printed,
         }
