@@ -9,6 +9,7 @@ from collections import Counter
 import pytest
 from hypothesis import given, strategies as st
 
+from helpers.rag.names import split_names
 from helpers.results.answers import answered
 from helpers.results.audit import PLACE
 from helpers.results.published import published
@@ -22,19 +23,19 @@ terms = st.lists(term, min_size=1, max_size=12, unique=True)
 
 @given(terms)
 def test_a_list_of_plain_terms_is_read_back(effects):
-    assert corpus.split_effects(", ".join(effects)) == effects
+    assert split_names(", ".join(effects)) == effects
 
 
 @given(terms, terms)
 def test_terms_with_a_comma_stay_whole_when_known(effects, kinds):
     mixed = [*effects, *(f"hallucination, {kind}0" for kind in kinds)]
     known = {t for t in mixed if ", " in t}
-    assert corpus.split_effects(", ".join(mixed), known) == mixed
+    assert split_names(", ".join(mixed), known) == mixed
 
 
 def test_a_comma_term_of_three_pieces_is_not_mistaken_for_one_of_two():
     known = {"a, b", "a, b, c"}
-    assert corpus.split_effects("x, a, b, c, y", known) == ["x", "a, b, c", "y"]
+    assert split_names("x, a, b, c, y", known) == ["x", "a, b, c", "y"]
 
 
 @given(drug=term, effects=terms)

@@ -78,3 +78,17 @@ class Vocabulary:
             if name not in linked[role]:
                 linked[role].append(name)
         return linked
+
+
+def split_names(text: str, with_comma: Iterable[str] = ()) -> list[str]:
+    """The names in a comma-separated list, keeping together those of `with_comma`, such as "hallucination, visual"."""
+    pieces = [piece.strip() for piece in text.strip().rstrip(".").split(", ")]
+    known = set(with_comma)
+    longest = max((term.count(", ") + 1 for term in known), default=1)
+    terms: list[str] = []
+    i = 0
+    while i < len(pieces):
+        size = next((n for n in range(longest, 1, -1) if ", ".join(pieces[i : i + n]) in known), 1)
+        terms.append(", ".join(pieces[i : i + size]))
+        i += size
+    return [term for term in terms if term]

@@ -7,13 +7,14 @@ import xml.etree.ElementTree as ET
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
+import pandas as pd
 from spacy.lang.en import English
 
 from helpers import datasets
 from helpers.datasets import DataUnavailable, Located
+from helpers.rag.names import split_names
 from helpers.results.answers import Answer, PlainUnit
 from papers.drug_interactions.corpora import CAUSES, CorpusError, Fact, Sentence, canonical, facts
-from papers.side_effects.corpus import read_knowledge, read_terms
 
 BOOK = "drug_interactions/pharmacology_for_nurses.cnxml"
 SIDER = ("side_effects/data_format_a.csv", "side_effects/side_effects.csv")
@@ -72,8 +73,10 @@ def _pieces(node: ET.Element) -> Iterator[str]:
 
 def sider(format_a: Path, terms: Path) -> dict[str, set[str]]:
     """The side effects of each drug in SIDER, by canonical names, from the two files of `SIDER`."""
-    known = read_knowledge(format_a, read_terms(terms))
-    return {canonical(drug): set(map(canonical, of)) for drug, of in known.items()}
+    with_comma = [str(term) for term in pd.read_csv(terms).iloc[:, 0] if ", " in str(term)]
+    table = pd.read_csv(format_a)
+    listed = (split_names(text.partition(": ")[2], with_comma) for text in table.text)
+    return {canonical(drug): set(map(canonical, of)) for drug, of in zip(table.drug, listed, strict=True)}
 
 
 def pairs(found: Sequence[Sentence], known: Mapping[str, set[str]]) -> list[PlainUnit]:

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from helpers.completions import Reply
 from helpers.graph import Graph
 from helpers.indexes import Index, cached_index
+from helpers.rag.names import split_names
 from helpers.results.answers import Answer
 from helpers.vectors import Encoder
 
@@ -96,7 +97,7 @@ def read_knowledge(format_a: Path, vocabulary: Iterable[str]) -> dict[str, tuple
     with_comma = {term for term in vocabulary if ", " in term}
     table = pd.read_csv(format_a)
     return {
-        str(d): tuple(split_effects(t.partition(": ")[2], with_comma))
+        str(d): tuple(split_names(t.partition(": ")[2], with_comma))
         for d, t in zip(table.drug, table.text, strict=True)
     }
 
@@ -104,20 +105,6 @@ def read_knowledge(format_a: Path, vocabulary: Iterable[str]) -> dict[str, tuple
 def read_terms(path: Path) -> list[str]:
     """The known side-effect terms: the first column of a CSV."""
     return [str(term) for term in pd.read_csv(path).iloc[:, 0]]
-
-
-def split_effects(text: str, with_comma: Iterable[str] = ()) -> list[str]:
-    """The terms of a comma-separated list, keeping together those of `with_comma`."""
-    pieces = [piece.strip() for piece in text.strip().rstrip(".").split(", ")]
-    known = set(with_comma)
-    longest = max((term.count(", ") + 1 for term in known), default=1)
-    terms: list[str] = []
-    i = 0
-    while i < len(pieces):
-        size = next((n for n in range(longest, 1, -1) if ", ".join(pieces[i : i + n]) in known), 1)
-        terms.append(", ".join(pieces[i : i + size]))
-        i += size
-    return [term for term in terms if term]
 
 
 def in_order(knowledge: Mapping[str, Sequence[str]]) -> int:
@@ -212,7 +199,7 @@ _SENTENCE_B = re.compile(r"The drug (?P<drug>.+?) may cause (?P<effect>.+) as an
 def read_format_a(text: str, with_comma: Iterable[str] = ()) -> tuple[str, frozenset[str]]:
     """(drug, effects) that a Format A document states; a cut document states fewer. ("", {}) for another text."""
     found = _LIST_A.match(text)
-    return (found["drug"], frozenset(split_effects(found["effects"], with_comma))) if found else ("", frozenset())
+    return (found["drug"], frozenset(split_names(found["effects"], with_comma))) if found else ("", frozenset())
 
 
 def read_format_b(text: str) -> tuple[str, frozenset[str]]:
