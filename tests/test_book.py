@@ -899,3 +899,9 @@ def test_files_that_a_page_shows_are_shown_as_they_are(project: Project) -> None
     for page, path in (("scale", "slurm.sh"), ("own-paper", "notebooks/template/published.yml")):
         shown = unescape(re.sub(r"<[^>]+>", "", project.text(page)))
         assert (REPOSITORY / path).read_text().rstrip() in shown
+
+
+@pytest.mark.parametrize(("name", "whose"), [("17_qarag_answers", "The paper"), ("18_across_papers", "This book")])
+def test_a_chapter_says_whose_claims_it_lists(name: str, whose: str) -> None:
+    told = unescape(pieces.findings(load(RESULTS / "laptop" / f"{name}.json")))
+    assert re.search(rf">{whose}.s claims<", told)

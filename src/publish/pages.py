@@ -13,7 +13,7 @@ from helpers.results.records import CLOSED, TESTED, UNTESTED
 from helpers.results.rules import tested, verdict
 from publish import methods, pieces, viewer
 from publish.chapters import Chapter, PageError, shown_profile
-from publish.pieces import Measured, fine_print, folded, link_to, sortable, spaced, table
+from publish.pieces import ACROSS, Measured, fine_print, folded, link_to, sortable, spaced, table
 from publish.run_pages import ORIGINS, Checked, RunPages, checked
 from publish.scoreboard import BY, ledger, models, scoreboard
 
@@ -24,10 +24,8 @@ PAPERS: Final = {
     "biomedrag": ("extraction and classification", "li2024biomedrag"),
     "clinical_notes": ("notes on neurological patients", "clinicalnotes"),
     "qa_rag": ("regulatory guidance", "kim2024qarag"),
-    "across_papers": ("this book's own questions, across the papers", ""),
+    ACROSS: ("this book's own questions, across the papers", ""),
 }
-ACROSS: Final = "across_papers"
-"""What this book asks of its own; the claims are no paper's."""
 OUTCOMES: Final = (*TESTED, "not tested")
 FUNCTIONS: Final = (
     "asked picture tally outcomes reasons papers experiments downloads runs software models "

@@ -21,6 +21,7 @@ from helpers.results.records import Record
 
 _TOGETHER: Final = re.compile(r"(?<=\b[np]) (?=[=<] \d)|(?<=\b[np] [=<]) (?=\d)|(?<=\d) (?=%)")
 """Spaces at which no line may end."""
+ACROSS: Final = "across_papers"  # what this book asks of its own; the claims are no paper's
 _NO_LLM = frozenset({"graph", "encoder", "spaCy"})  # engines, as records name them, that serve no language model
 KINDS = {"printed": (-0.24, "D"), "rescored": (0.0, "o"), "rerun": (0.24, "o")}  # place on a line, and marker
 
@@ -44,9 +45,10 @@ def run_line(record: Record) -> str:
 
 
 def findings(record: Record) -> Markup:
-    """The paper's claims that a run tests, with a lead; empty if it tests none."""
+    """The claims of the paper, or of this book, that a run tests, with a lead; empty if it tests none."""
     listed = rules.findings(published(record.paper).claims, record.claims, sample=record.sample)
-    lead = Markup('<p class="rag-lead" id="claims">The paper\N{RIGHT SINGLE QUOTATION MARK}s claims</p>')
+    whose = "This book" if record.paper == ACROSS else "The paper"
+    lead = Markup('<p class="rag-lead" id="claims">{}\N{RIGHT SINGLE QUOTATION MARK}s claims</p>').format(whose)
     return lead + listed if listed.html else Markup()
 
 
