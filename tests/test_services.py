@@ -251,7 +251,7 @@ def test_two_processes_share_one_server_and_stop_ends_it(project, run_in):
     server = psutil.Process(pids["server"][0])
 
     # what holds a secret is its owner's alone, and no command line shows one
-    endpoint, arguments = state(project, "endpoint.json"), project / "data" / "derived" / "graph" / "java.args"
+    endpoint, arguments = state(project, "endpoint.json"), project / "_build" / "graph" / "java.args"
     for secret in (endpoint, arguments):
         assert stat.S_IMODE(secret.stat().st_mode) == 0o600
     described = json.loads(endpoint.read_text())

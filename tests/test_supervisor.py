@@ -194,7 +194,7 @@ with graph.connect() as db:
 def test_a_graph_outlives_its_passwords(project, run_in, damaged):
     assert "'x'" in run_in(sys.executable, "-c", GRAPH, "write").stdout
     assert run_in(sys.executable, "-m", "helpers.services", "stop").returncode == 0
-    users = project / "data" / "derived" / "graph" / "config" / "server-users.jsonl"
+    users = project / "_build" / "graph" / "config" / "server-users.jsonl"
     assert users.exists()
     if damaged:
         users.write_text("{")
