@@ -143,7 +143,7 @@ models: $(READY) ## add columns of further models: make models MODELS=SmolLM2-13
 	   $(MAKE) --no-print-directory LLM_MODEL=$$model $(if $(NB),notebook,reproduce) || status=$$?; done; \
 	 $(MAKE) --no-print-directory book || status=$$?; exit $$status
 compare: $(READY) ## where two models differ: make compare NB=01_side_effects_forward [MODELS="a b"] [MEASURE=f1]
-	@[ -f notebooks/$(NB).ipynb ] || { echo "Set NB to one of: $(NAMES)"; exit 2; }
+	@[ -f "notebooks/$(NB).ipynb" ] || { echo "Set NB to one of: $(NAMES)"; exit 2; }
 	@$(PY) -m helpers.results.compare $(NB) --models $(MODELS) --measure "$(MEASURE)"
 
 # Parameters are written at each call, and only touched when something in them changed.
@@ -164,16 +164,16 @@ include $(BUILD)/dependencies.mk
 endif
 
 answers: $(READY) ## what was asked, seen and said: make answers NB=01_side_effects_forward [ARM=graphrag] [UNIT=nausea]
-	@[ -f notebooks/$(NB).ipynb ] || { echo "Set NB to one of: $(NAMES)"; exit 2; }
+	@[ -f "notebooks/$(NB).ipynb" ] || { echo "Set NB to one of: $(NAMES)"; exit 2; }
 	@$(PY) -m helpers.results.show $(NB) --arm "$(ARM)" --unit "$(UNIT)"
 
 # ANSWERS on the command line is a file here, not the setting of that name
 audit: $(READY) ## ask a table of answers for ways in which its scores mislead: make audit ANSWERS=FILE
-	@[ -e "$(ANSWERS)" ] || { echo "Set ANSWERS to a Parquet file of answers, or to a folder of them."; exit 2; }
+	@[ -e "$(ANSWERS)" ] || { echo "Set ANSWERS to a CSV or Parquet file of answers, or to a folder of them; found nothing at: $(ANSWERS)"; exit 2; }
 	@env -u ANSWERS $(PY) -m helpers.results.audit "$(ANSWERS)"
 
 trec: $(READY) ## write a notebook's rankings as TREC run and qrels files: make trec NB=13_notes_retrieval
-	@[ -f notebooks/$(NB).ipynb ] || { echo "Set NB to one of: $(NAMES)"; exit 2; }
+	@[ -f "notebooks/$(NB).ipynb" ] || { echo "Set NB to one of: $(NAMES)"; exit 2; }
 	@$(PY) -m helpers.results.trec $(NB)
 harness: $(READY) ## write the closed book of 01 as a task of lm-evaluation-harness, with the profile's sizes
 	@$(PY) -m papers.side_effects.harness
@@ -188,6 +188,7 @@ requests: $(READY) ## write the requests that are not stored as batch files, for
 	@$(call with-services,ANSWERS=collect $(MAKE) --no-print-directory -k notebooks 2>&1 | grep -v '^make' || true)
 	@$(PY) -m helpers.batch export
 import-answers: $(READY) ## store the replies of a batch: make import-answers FILES="out.jsonl"
+	@[ -n "$(FILES)" ] || { echo 'Set FILES to the files of replies: make import-answers FILES="out.jsonl"'; exit 2; }
 	@$(PY) -m helpers.batch import $(FILES)
 
 reference: $(READY) ## keep this machine's run as the reference that a fresh clone shows

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
+import pandas as pd
 import pytest
 
 from helpers.results import answers, audit
@@ -115,7 +116,7 @@ def test_a_chapter_shows_each_check_with_the_figures_of_what_is_found() -> None:
     assert "found in 1 of 1" in shown
     assert "right after character" in shown
     assert "in another split" not in shown
-    assert "needs column" not in shown
+    assert "needs " not in shown
 
 
 @pytest.mark.parametrize("check", [LEAK, CLUSTERS])
@@ -127,7 +128,7 @@ def test_rows_without_a_score_do_not_keep_the_others_from_being_checked(check: s
 
 @pytest.mark.parametrize("check", [CUT, LEAK, JUDGE])
 def test_what_a_check_lacks_is_named(check: str) -> None:
-    assert verdicts(clean())[check].startswith("not applicable: needs column ")
+    assert verdicts(clean())[check].startswith("not applicable: needs ")
 
 
 def test_a_fall_without_a_break_is_no_cut() -> None:
@@ -153,9 +154,54 @@ def test_a_csv_of_ones_own_is_audited(tmp_path: Path, capsys: pytest.CaptureFixt
     path.write_text("\n".join(["question,predicted,gold,arm,place", *lines]), encoding="utf-8")
     assert audit.main([str(path)]) == 0
     assert f"{CUT}: found in 1 of 1" in capsys.readouterr().out
-    path.write_text("question,answer\nWhy?,YES\n", encoding="utf-8")
-    with pytest.raises(StoreError, match="lacks gold, predicted"):
+    pd.read_csv(path).to_parquet(tmp_path / "mine.parquet")
+    assert audit.main([str(tmp_path / "mine.parquet")]) == 0
+    assert f"{CUT}: found in 1 of 1" in capsys.readouterr().out
+
+
+def test_a_judge_in_a_csv_is_audited_and_is_no_system(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    lines = [f"q{i},YES,{'YES' if i % 2 else 'NO'},model,," for i in range(100)]
+    lines += [f"q{i},,{'YES' if i % 2 else 'NO'},marker,model,{i // 2 % 5}" for i in range(100)]
+    path = tmp_path / "mine.csv"
+    path.write_text("\n".join(["question,predicted,gold,arm,of,score", *lines]), encoding="utf-8")
+    assert audit.main([str(path)]) == 0
+    told = capsys.readouterr().out
+    assert f"{JUDGE}: found in 1 of 1" in told
+    assert "100 without an answer" in told
+    assert "marker 0.0 %" not in told
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        ("question,answer\nWhy?,YES", "predicted, gold is missing among: question, answer"),
+        ("", "No columns"),
+        ("question,predicted,gold", "no row"),
+        ("question,predicted,gold\nWhy?,YES", "line 2 lacks a question or a right answer"),
+        ("question,predicted,gold\nWhy?,yes,YES", "'yes'.*'YES'"),
+        ("question,predicted,gold,place\nWhy?,YES,YES,1.200.3", "line 2: place needs a number.*1.200.3"),
+        ("question,predicted,gold,place\nWhy?,YES,YES,nan", "line 2: place needs a number"),
+        ("question,predicted,gold\nWhy?,YES,YES\nWhy?,NO,YES", "Add the column arm"),
+        ("question,predicted,gold,split\nWhy?,YES,YES,dev", "no row of the split test. Its splits: dev"),
+    ],
+)
+def test_a_csv_that_cannot_be_audited_says_why(tmp_path: Path, content: str, said: str) -> None:
+    path = tmp_path / "mine.csv"
+    path.write_text(content, encoding="utf-8")
+    with pytest.raises(StoreError, match=said):
         audit.read(path)
+    (tmp_path / "mine.jsonl").write_text("{}", encoding="utf-8")
+    with pytest.raises(StoreError, match="CSV or Parquet"):
+        audit.read(tmp_path / "mine.jsonl")
+
+
+def test_an_empty_cell_that_may_be_missing_says_nothing(tmp_path: Path) -> None:
+    path = tmp_path / "mine.csv"
+    path.write_text("question,predicted,gold,cluster,unit,split\nWhy?, YES ,YES,,,\nWho?,NO,YES,,,", encoding="utf-8")
+    frame = audit.read(path).frame
+    assert frame.cluster.tolist() == frame.unit.tolist() == ["Why?", "Who?"]
+    assert set(frame.split) == {"test"}
+    assert [of["accuracy"][0] for of in frame.measures] == [1, 0]
 
 
 def test_the_command_audits_a_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

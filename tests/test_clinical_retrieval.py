@@ -59,9 +59,7 @@ def chunk(n: int, patient: str, day: str, text: str) -> passages.Chunk:
 
 
 def retriever(chunks: list[passages.Chunk], reranker: rag.Reranker | None = None) -> cr.Retriever:
-    encode = WordsEncoder()
-    index = indexes.Index.build(encode.encode([c.text for c in chunks], progress=False))
-    return cr.Retriever(chunks, LEXICON, encode, reranker, index=index)
+    return cr.Retriever(chunks, LEXICON, WordsEncoder(), reranker)
 
 
 # ---------------------------------------------------------------------------------------------------------- passages

@@ -441,12 +441,15 @@ def test_each_arm_is_told_what_it_may_rely_on() -> None:
 
 def test_the_hybrid_takes_passages_where_no_query_found_anything() -> None:
     found = cypher.Retrieved(
-        (("first_try", cypher.Attempt("MATCH", frozenset({"beta"}))),), ("alpha interacts with beta.",)
+        (("first_try", cypher.Attempt("MATCH", frozenset({"beta"}))),), ("alpha interacts with beta.",), requests=("k",)
     )
-    empty = cypher.Retrieved((("simplified", cypher.Attempt("", problem="No rows: x")),), ("a fact.",))
+    nothing = cypher.Attempt("", problem="No rows: x")
+    empty = cypher.Retrieved((("simplified", nothing),), ("a fact.",), requests=("l", "m"))
     texts = [Evidence("passages", ("one",)), Evidence("passages", ("two",))]
-    assert answering.hybrid_evidence([found, empty], texts) == [Evidence("facts", found.facts), texts[1]]
-    assert answering.graph_evidence([found, empty])[1] == Evidence("facts", ("a fact.",))
+    # each with the requests that wrote its queries, also those that found nothing
+    passages = Evidence("passages", ("two",), ("l", "m"))
+    assert answering.hybrid_evidence([found, empty], texts) == [Evidence("facts", found.facts, ("k",)), passages]
+    assert answering.graph_evidence([found, empty])[1] == Evidence("facts", ("a fact.",), ("l", "m"))
 
 
 def test_the_graph_of_what_a_model_read_holds_the_pairs_of_its_replies() -> None:
@@ -783,6 +786,15 @@ def test_an_answer_in_the_words_of_the_reference_is_nearest_and_an_empty_one_is_
     assert near.score("cosine", "same").value == pytest.approx(1, abs=1e-6)
     assert near.score("cosine", "half").value < 1
     assert near.score("cosine", "empty").value == 0
+
+
+def test_an_answer_costs_what_finding_its_evidence_did(sample: KnowledgeGraph, questions: list[Asked]) -> None:
+    reply, found = (
+        Reply("Not known.", "complete", 9, 3, 0.1, key="answer"),
+        Evidence("facts", ("x",), ("query", "repair")),
+    )
+    row = qa.answer_row(questions[0], found, reply, cypher.names_of(sample))
+    assert row.requests == ["query", "repair", "answer"]
 
 
 def test_a_prompt_over_the_context_counts_as_wrong_and_costs_nothing(

@@ -111,7 +111,10 @@ def test_another_model_is_a_method_of_its_own(kept: Record, store: Store) -> Non
 
 
 def test_seconds_are_those_of_questions_that_were_asked_one_at_a_time(kept: Record, store: Store) -> None:
-    timed = Outcomes([row("llm", f"u{i}", True, measures={"seconds": (i + 1.0, 1.0)}, repeat=1) for i in range(3)])
+    seconds = [(MODEL, 1.0), (MODEL, 2.0), (MODEL, 3.0), ("Other-7B", 9.0), ("Other-7B", 9.0)]
+    timed = Outcomes(
+        [row("llm", f"u{i}", True, m, measures={"seconds": (s, 1.0)}, repeat=1) for i, (m, s) in enumerate(seconds)]
+    )
     task = replace(TASK, prepared={"table": "index"})
     found = compared(task, kept, pd.concat([rows(), timed.frame]), store)
     assert found

@@ -60,6 +60,8 @@ def test_scores_are_those_of_scikit_learn_and_unread_answers_count_as_no(pairs):
         score = out.score(measure, "arm")
         assert math.isclose(score.value, value, abs_tol=1e-12)
         assert 0 <= score.low <= score.value <= score.high <= 1
+        there = [measure in of for of in out.frame.measures]
+        assert score.unparsed == (~out.frame.parsed.astype(bool))[there].sum(), "of the answers that it counts"
     assert out.score("accuracy").unparsed == sum(label is None for label in given_labels)
 
 

@@ -283,11 +283,12 @@ def test_a_new_experiment_runs_in_smoke_and_stands_in_the_book_as_a_sample(bare:
 def test_a_further_experiment_of_a_paper_stands_after_its_last_and_leaves_its_numbers_alone(checkout: Path) -> None:
     published = checkout / "data" / "published" / "side_effects.yml"
     before = published.read_text()
-    assert begin(checkout, "another", "side_effects").returncode == 0
+    for paper, caption in (("side_effects", "Drug side effects"), ("clinical_notes", "Clinical notes")):
+        assert begin(checkout, "another", paper).returncode == 0
+        contents = yaml.safe_load((checkout / "book" / "_toc.yml").read_text())
+        [part] = [part for part in contents["parts"] if part["caption"] == caption]
+        assert part["chapters"][-1]["file"].endswith(f"_{paper}_another")
     assert published.read_text() == before
-    contents = yaml.safe_load((checkout / "book" / "_toc.yml").read_text())
-    [part] = [part for part in contents["parts"] if part["caption"] == "Drug side effects"]
-    assert part["chapters"][-1]["file"].endswith("_side_effects_another")
     again = begin(checkout, "another", "side_effects")
     assert again.returncode == 1
     assert "exists. Choose another NAME." in again.stderr
@@ -304,6 +305,6 @@ def test_the_first_experiment_of_a_paper_begins_a_part_before_the_last() -> None
         "format: jb-book\nroot: index\nparts:\n  - caption: A\n    chapters:\n      - file: notebooks/00_a_x\n"
         "  - caption: Behind\n    chapters:\n      - file: p\n"
     )
-    parts = yaml.safe_load(new_experiment.with_place(contents, "01_b_y", "b"))["parts"]
+    parts = yaml.safe_load(new_experiment.with_place(contents, "01_b_y", "b", ["00_b_x"]))["parts"]
     assert [part["caption"] for part in parts] == ["A", "B", "Behind"]
     assert parts[1]["chapters"] == [{"file": "notebooks/01_b_y"}]

@@ -280,15 +280,10 @@ def decided(claim: str, rows: list[Row]) -> rules.Decision:
     return rules.evaluate(rule, Outcomes(rows, draws=500), "rerun", paper="qa_rag")
 
 
-@pytest.mark.parametrize(
-    ("refusals", "gain", "verdict"),
-    [(9, 0.0, "not run"), (12, 0.0, "not run"), (2, 0.2, "agrees"), (2, -0.2, "differs")],
-)
-def test_examples_are_judged_where_the_model_answers_both_times(refusals: int, gain: float, verdict: str) -> None:
-    # a refusal scores 0.1, so over all questions the examples seem to help
-    rows = rerun(qa_rag=[0.5 + gain] * 12, zero_shot=[0.1] * refusals + [0.5] * (12 - refusals))
-    said = [replace(r, predicted=NOT_TOLD) if r.measures["f1"][0] == 0.1 else r for r in rows]
-    assert decided("few_shot_helps", answers.marked(said, "qa_rag", "zero_shot")).verdict == verdict
+@pytest.mark.parametrize(("refusals", "verdict"), [(9, "agrees"), (0, "undecided")])
+def test_examples_are_judged_on_all_questions_refusals_included(refusals: int, verdict: str) -> None:
+    rows = rerun(qa_rag=[0.5] * 12, zero_shot=[0.1] * refusals + [0.5] * (12 - refusals))
+    assert decided("few_shot_helps", rows).verdict == verdict
 
 
 def test_passages_that_so_few_questions_cannot_judge_are_undecided() -> None:

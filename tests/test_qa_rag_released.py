@@ -124,7 +124,7 @@ def test_the_methods_are_told_with_what_they_kept_of_the_own_document(sample: da
     three = [arm for arm in of if not arm.endswith(", 12")]
     assert three[:3] == ["QA-RAG", "Only hypothetical answer", "HyDE"]
     assert [of[arm] for arm in three] == ["for the question alone", "no", "no", "yes", "yes"]
-    kept = dict(zip(table["method"], table["kept"], strict=True))
+    kept = dict(zip(table["method"], table["found among the six"], strict=True))
     assert kept["HyDE"] == "contexts missing"
     assert kept["QA-RAG"] == "none recognised"
 
@@ -138,7 +138,7 @@ def test_only_questions_whose_own_document_is_recognised_can_have_kept_it(sample
     rankings = {first.id: tuple(with_it[:6]), second.id: tuple(without[:6])}
     of = replace(sample, test=(*known, *sample.test[2:]), released={**sample.released, "qa_rag": rankings})
     table = released.own_kept(of, published("qa_rag"))
-    assert dict(zip(table["method"], table["kept"], strict=True))["QA-RAG"] == "1 of 2"
+    assert dict(zip(table["method"], table["found among the six"], strict=True))["QA-RAG"] == "1 of 2"
 
 
 def test_each_test_question_tells_whether_its_own_document_is_recognised(sample: data.Data, made: Released) -> None:
@@ -246,7 +246,7 @@ def test_both_tracks_help_only_if_precision_and_recall_gain() -> None:
 def test_the_printed_tables_decide_what_they_say() -> None:
     assert decided("same_order", []).verdict == "agrees"
     worst = decided("question_is_worst", [])
-    assert worst.verdict == "cannot be run"
+    assert (worst.verdict, worst.reason) == ("not run", "no answers")
     assert "precision: question 0.556, then multiquery 0.564; recall: multiquery 0.269, then question 0.27" in worst.why
 
 
@@ -262,9 +262,7 @@ def test_only_question_is_worst_where_it_is_last_in_both(precision: float, recal
     assert qa_rag_rules.question_is_worst(Outcomes([], labels=released.ARMS), printed=made).verdict == verdict
 
 
-@pytest.mark.parametrize(
-    ("recall", "n", "verdict"), [(1.0, 60, "agrees"), (0.4, 30, "differs"), (1.0, 5, "cannot be run")]
-)
+@pytest.mark.parametrize(("recall", "n", "verdict"), [(1.0, 60, "agrees"), (0.4, 30, "differs"), (1.0, 5, "not run")])
 def test_a_judge_that_sees_what_is_there_is_believed(recall: float, n: int, verdict: str) -> None:
     arms = dict.fromkeys(("qa_rag", "question", "hypothetical", "hypothetical_12"), np.full(n, recall))
     assert decided("recall_is_recall", rows("contexts", "recall", arms, holds="the whole answer")).verdict == verdict

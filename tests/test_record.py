@@ -657,7 +657,7 @@ def test_data_that_a_run_makes_itself_is_nobodys_own_and_its_rows_and_requests_a
 
 
 def test_another_model_adds_a_column_and_a_claim_is_decided_within_its_scope(monkeypatch, capsys):
-    toy = TOY.replace("test: McNemar.}", "rule: {better: [a], than: [b], measure: accuracy, scope: [Qwen]}}")
+    toy = TOY.replace("test: McNemar.}", "rule: {better: [a], than: [b], measure: accuracy, scope: [Qwen2.5-7B]}}")
     (published.PUBLISHED / "toy.yml").write_text(toy)
     published.published.cache_clear()
     own = start(llm_model="Qwen2.5-Coder-1.5B-Instruct")
@@ -680,7 +680,7 @@ def test_another_model_adds_a_column_and_a_claim_is_decided_within_its_scope(mon
     assert (now[f"rerun by {QWEN}"], now[f"rerun by {QWEN}_verdict"]) == (0.61, "agrees")
     claim = scoreboard.ledger("toy", "laptop").iloc[0]
     assert (claim["reference_reason"], claim["verdict"], claim["shown"]) == ("stand-in", "agrees", f"rerun by {QWEN}")
-    (published.PUBLISHED / "toy.yml").write_text(toy.replace("scope: [Qwen]", "scope: [Llama]"))
+    (published.PUBLISHED / "toy.yml").write_text(toy.replace("scope: [Qwen2.5-7B]", "scope: [Llama]"))
     published.published.cache_clear()
     assert scoreboard.ledger("toy", "laptop").iloc[0]["shown"] == "reference", "a record from before the scope"
     (published.PUBLISHED / "toy.yml").write_text(toy)

@@ -74,6 +74,22 @@ def test_so_few_units_that_nothing_could_be_significant_are_too_few(n, verdict):
     assert (decision.reason == "too few") == (verdict == "not run")
 
 
+@pytest.mark.parametrize("rule", [{"above": "a", "bound": 0.5}, {"on_par": "a", "than": "b"}])
+def test_many_rows_of_few_clusters_are_too_few(rule):
+    for clusters, verdict in ((5, "not run"), (100, "agrees")):
+        rows = outcomes(a=[1] * 400, b=[1] * 400)
+        rows.frame["cluster"] = [f"c{int(unit) % clusters}" for unit in rows.frame.unit]
+        assert found(rows, **rule).verdict == verdict
+
+
+@pytest.mark.parametrize(
+    ("model", "same"),
+    [("gpt-4-0613", True), ("openai/GPT-4", True), ("gpt-4o-mini", False), ("gpt-4.1-nano", False), ("gpt-45", False)],
+)
+def test_a_model_is_of_a_claims_scope_by_its_whole_name(model, same):
+    assert rules.is_of(model, ["GPT-4"]) == same
+
+
 def test_one_of_many_parts_refutes_only_at_bonferronis_level():
     one = [1] * 21 + [0] * 29
     assert found(outcomes(a=one), above="a", bound=0.56).verdict == "differs"

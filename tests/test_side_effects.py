@@ -40,13 +40,13 @@ def test_a_comma_term_of_three_pieces_is_not_mistaken_for_one_of_two():
 
 @given(drug=term, effects=terms)
 def test_format_a_is_read_back(drug, effects):
-    document = corpus.format_a_documents({drug: effects})[0]
+    document = corpus.OPENING_A.format(drug=drug) + ", ".join(effects)
     assert corpus.read_format_a(document) == (drug, frozenset(effects))
 
 
 @given(drug=term, effect=term)
 def test_format_b_is_read_back(drug, effect):
-    sentence = corpus.format_b_sentences({drug: [effect]})[0]
+    sentence = corpus.SENTENCE_B.format(drug=drug, side_effect=effect)
     assert corpus.read_format_b(sentence) == (drug, frozenset({effect}))
 
 

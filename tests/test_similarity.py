@@ -1,4 +1,4 @@
-"""BERTScore and sentence similarity: properties that hold for any texts, and cases worked out by hand."""
+"""BERTScore: properties that hold for any texts, and cases worked out by hand."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings as examples, strategies as st
 
 from helpers import vectors
-from helpers.similarity import BertScores, bertscore_arms, match, sentence_similarity_arms
+from helpers.similarity import bertscore_arms, match
 from helpers.vectors import Encoder, EncoderUnavailable
 
 REFERENCE = "DMF holders can pay the fee before a letter of authorization is requested."
@@ -15,12 +15,8 @@ NEAR = "The fee may be paid by DMF holders before anyone requests a letter of au
 FAR = "Store the capsules in a dry place at room temperature."
 
 
-def bertscore(answers: list[str], references: list[str], encoder: Encoder) -> BertScores:
+def bertscore(answers: list[str], references: list[str], encoder: Encoder) -> np.ndarray:
     return bertscore_arms({"": answers}, references, encoder)[""]
-
-
-def sentence_similarity(answers: list[str], references: list[str], encoder: Encoder) -> np.ndarray:
-    return sentence_similarity_arms({"": answers}, references, encoder)[""]
 
 
 @pytest.fixture(scope="module")
@@ -72,46 +68,41 @@ def test_a_case_by_hand() -> None:
 def test_any_text_is_identical_to_itself(minilm: Encoder, texts: list[str]) -> None:
     kept = [t for t, v in zip(texts, minilm.token_vectors(texts, False), strict=True) if len(v)]
     scores = bertscore(kept, kept, minilm)
-    assert scores.precision == pytest.approx(np.ones(len(kept)), abs=1e-4)
-    assert scores.f1 == pytest.approx(np.ones(len(kept)), abs=1e-4)
-    assert sentence_similarity(kept, kept, minilm) == pytest.approx(np.ones(len(kept)), abs=1e-4)
+    assert scores[:, 0] == pytest.approx(np.ones(len(kept)), abs=1e-4)
+    assert scores[:, 2] == pytest.approx(np.ones(len(kept)), abs=1e-4)
 
 
 def test_a_paraphrase_scores_above_another_subject(minilm: Encoder) -> None:
     scores = bertscore([NEAR, FAR, ""], [REFERENCE] * 3, minilm)
-    for values in (scores.precision, scores.recall, scores.f1):
+    for values in scores.T:
         assert 1 > values[0] > values[1] > values[2] == 0
-    similar = sentence_similarity([NEAR, FAR], [REFERENCE] * 2, minilm)
-    assert similar[0] > similar[1]
 
 
 def test_swapping_the_sides_swaps_precision_and_recall(minilm: Encoder) -> None:
     one = bertscore([NEAR, FAR], [REFERENCE] * 2, minilm)
     other = bertscore([REFERENCE] * 2, [NEAR, FAR], minilm)
-    assert one.precision == pytest.approx(other.recall, abs=1e-6)
-    assert one.f1 == pytest.approx(other.f1, abs=1e-6)
+    assert one[:, 0] == pytest.approx(other[:, 1], abs=1e-6)
+    assert one[:, 2] == pytest.approx(other[:, 2], abs=1e-6)
 
 
 def test_a_score_does_not_depend_on_what_is_scored_beside_it(minilm: Encoder) -> None:
     alone = bertscore([NEAR], [REFERENCE], minilm)
     among = bertscore([FAR, NEAR, "x " * 300], [FAR, REFERENCE, FAR], minilm)
-    assert among.f1[1] == pytest.approx(alone.f1[0], abs=1e-6)
+    assert among[1, 2] == pytest.approx(alone[0, 2], abs=1e-6)
 
 
 def test_arms_scored_together_score_as_each_alone(minilm: Encoder) -> None:
     arms, references = {"near": [NEAR, FAR], "far": [FAR, FAR]}, [REFERENCE, NEAR]
     together = bertscore_arms(arms, references, minilm)
-    similar = sentence_similarity_arms(arms, references, minilm)
     for arm, answers in arms.items():
-        assert together[arm].f1 == pytest.approx(bertscore(answers, references, minilm).f1)
-        assert similar[arm] == pytest.approx(sentence_similarity(answers, references, minilm))
+        assert together[arm] == pytest.approx(bertscore(answers, references, minilm))
 
 
 def test_what_is_cut_leaves_no_trace(minilm: Encoder) -> None:
     long = "fee " * 600
     scores = bertscore([long, NEAR], [REFERENCE, long], minilm)
     with_tail = bertscore([long + FAR, NEAR], [REFERENCE, long], minilm)
-    assert with_tail.f1 == pytest.approx(scores.f1)
+    assert with_tail[:, 2] == pytest.approx(scores[:, 2])
 
 
 def test_token_vectors_leave_out_the_special_tokens(minilm: Encoder) -> None:
@@ -125,8 +116,6 @@ def test_wrong_input_is_refused(minilm: Encoder) -> None:
         bertscore([NEAR], [], minilm)
     with pytest.raises(ValueError, match="row 1"):
         bertscore([NEAR, FAR], [REFERENCE, " "], minilm)
-    with pytest.raises(ValueError, match="one reference"):
-        sentence_similarity([NEAR], [], minilm)
 
 
 def test_an_encoder_without_token_vectors_says_so() -> None:

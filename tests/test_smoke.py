@@ -19,7 +19,7 @@ from playwright.sync_api import Browser
 from helpers.results import answers
 from helpers.settings import BUILD, ROOT
 
-pytestmark = [pytest.mark.engine, pytest.mark.timeout(2400)]
+pytestmark = [pytest.mark.engine, pytest.mark.timeout(3600)]
 NAME = "01_side_effects_forward"
 
 

@@ -48,12 +48,21 @@ def read_log(folder: Path, weights: str) -> dict[str, Any]:
     return told
 
 
-def load_or_make(folder: Path, load: Callable[[Path], T], make: Callable[[Path], T], released: Path | None = None) -> T:
-    """What lies in `folder` or, as it was released, in `released`; else it is made now.
+def kept(
+    parent: Path,
+    name: str,
+    decided_by: Sequence[object],
+    load: Callable[[Path], T],
+    make: Callable[[Path], T],
+    released: Path | None = None,
+) -> T:
+    """What lies in `parent` or, as it was released, in `released`, as `<name>-<hash of decided_by>`; else made now.
 
     Notebooks that want the same wait for the first. `load` raises FileNotFoundError if there is none; what it finds
     damaged (ValueError, KeyError, TypeError) is set aside with a warning and made again.
     """
+    decides = json.dumps(list(decided_by), sort_keys=True, ensure_ascii=False)
+    folder = parent / f"{name}-{hashlib.sha256(decides.encode()).hexdigest()[:12]}"
     folder.parent.mkdir(parents=True, exist_ok=True)
     with FileLock(f"{folder}.lock"):
         try:
@@ -64,25 +73,11 @@ def load_or_make(folder: Path, load: Callable[[Path], T], make: Callable[[Path],
             aside = folder.with_name(f"{folder.name}.bad-{os.urandom(4).hex()}")
             folder.rename(aside)
             log.warning("%s It was set aside as %s and is made again.", error, aside.name)
-        if released and released.is_dir():
+        if released and (theirs := released / folder.name).is_dir():
             try:
-                return load(released)
+                return load(theirs)
             except (FileNotFoundError, *DAMAGED) as error:
                 log.warning("%s It is made again.", error)
         for left in folder.parent.glob(f".{folder.name}.*"):  # of one that was killed
             shutil.rmtree(left, ignore_errors=True)
         return make(folder)
-
-
-def kept(
-    parent: Path,
-    name: str,
-    decided_by: Sequence[object],
-    load: Callable[[Path], T],
-    make: Callable[[Path], T],
-    released: Path | None = None,
-) -> T:
-    """See `load_or_make`; the folder is `<name>-<start of the hash of decided_by>`, in `parent` and in `released`."""
-    decides = json.dumps(list(decided_by), sort_keys=True, ensure_ascii=False)
-    folder = parent / f"{name}-{hashlib.sha256(decides.encode()).hexdigest()[:12]}"
-    return load_or_make(folder, load, make, released and released / folder.name)

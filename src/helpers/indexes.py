@@ -105,7 +105,7 @@ class Index:
 def cached_index(
     name: str, texts: Sequence[str], encoder: Encoder, kind: Kind = "flat", *, progress: bool = True
 ) -> Index:
-    """The index of `texts`, whose ids are their places, kept on the disk; see `artifacts.load_or_make`."""
+    """The index of `texts`, whose ids are their places, kept on the disk; see `artifacts.kept`."""
 
     def make(folder: Path) -> Index:
         index = Index.build(encoder.encode(texts, progress), kind)

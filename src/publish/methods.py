@@ -111,7 +111,7 @@ def compared(task: Task, record: Record, rows: pd.DataFrame, store: Store) -> Fo
     for (arm, model), of in scored[scored.unit.isin(shared)].groupby(["arm", "model"], sort=False):
         if shared <= set(of.unit):
             parts.append(of.assign(arm=f"{arm}|{model}"))
-            timed = chosen[(chosen.arm == arm) & chosen.model.isin(["", model])]
+            timed = chosen[(chosen.arm == arm) & (chosen.model == model)]
             methods[f"{arm}|{model}"] = _method(task, record, of, timed, store)
     best: dict[bool, str] = {}
     for name, one in sorted(methods.items(), key=lambda item: (-item[1].score.value, item[1].tokens or 0)):

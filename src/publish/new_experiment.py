@@ -7,6 +7,7 @@ import argparse
 import json
 import re
 import sys
+from collections.abc import Collection
 from pathlib import Path
 from typing import Final
 
@@ -37,7 +38,7 @@ def begin(name: str, paper: str) -> list[Path]:
 
     def template(file: str) -> str:
         text = (TEMPLATE / file).read_text(encoding="utf-8").replace("00_my_paper_my_experiment", notebook)
-        return re.sub(r"\bmy_experiment\b", name, re.sub(r"\bmy_paper\b", paper, text))
+        return re.sub(r"\bmy_(paper|experiment)\b", lambda m: paper if m[1] == "paper" else name, text)
 
     # every text is made before the first is written
     content = launch.with_cell(json.loads(template("experiment.ipynb")), notebook)
@@ -47,17 +48,20 @@ def begin(name: str, paper: str) -> list[Path]:
     for profile, questions in SIZES.items():
         path = PROFILES / f"{profile}.yml"
         texts[path] = f"{path.read_text(encoding='utf-8').rstrip()}\n\n{notebook}:\n  questions: {questions}\n"
-    texts[CONTENTS] = with_place(CONTENTS.read_text(encoding="utf-8"), notebook, paper)
+    own = [
+        path.stem for path in NOTEBOOKS.glob("*.ipynb") if f'paper=\\"{paper}\\"' in path.read_text(encoding="utf-8")
+    ]
+    texts[CONTENTS] = with_place(CONTENTS.read_text(encoding="utf-8"), notebook, paper, own)
     for path, text in texts.items():
         path.write_text(text, encoding="utf-8")
     return list(texts)
 
 
-def with_place(contents: str, notebook: str, paper: str) -> str:
-    """The table of contents with a new notebook after the last of its paper, or in a new part before the last one."""
+def with_place(contents: str, notebook: str, paper: str, others: Collection[str]) -> str:
+    """The table of contents with a new notebook after its paper's `others`, or in a new part before the last one."""
     lines = contents.rstrip().splitlines()
     added = [f"      - file: notebooks/{notebook}"]
-    own = [i for i, line in enumerate(lines, 1) if re.fullmatch(rf" +- file: notebooks/\d+_{paper}_\w+ *", line)]
+    own = [i for i, line in enumerate(lines, 1) if line.strip().removeprefix("- file: notebooks/") in others]
     after = own[-1] if own else max(i for i, line in enumerate(lines) if line.lstrip().startswith("- caption:"))
     if not own:
         added[:0] = [f"  - caption: {paper.replace('_', ' ').capitalize()}", "    chapters:"]

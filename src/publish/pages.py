@@ -6,7 +6,7 @@ from typing import Any, Final
 
 import pandas as pd
 
-from helpers.results import figures, requests
+from helpers.results import audit, figures, requests
 from helpers.results.markup import Markup, escape
 from helpers.results.published import Kind, papers as declared_papers, published
 from helpers.results.records import CLOSED, TESTED, UNTESTED
@@ -80,7 +80,7 @@ class Pages(RunPages):
             return "No run has answers to audit."
         verdicts = table([of for of, _ in every], "Seven checks of each chapter's answers (empty: not applicable)", "")
         found = [row for _, rows in every for row in rows]
-        shown = table(found, "Findings, with numbers for at most two groups", "") if found else ""
+        shown = table(found, f"Findings, with numbers for at most two groups; {audit.SUBSET}", "") if found else ""
         return "\n\n".join(part for part in (verdicts, shown) if part)
 
     @cached_property
@@ -105,19 +105,16 @@ class Pages(RunPages):
         """How many questions a printed number was measured on."""
         return figures.number(pieces.number_of(id).n, "count")
 
-    def _select(self, prefix: str, column: str) -> list[tuple[str, str, Measured, Measured]]:
-        """Arms, as a reader sees them, with the id of their number and what was rescored and rerun."""
+    def drawn(self, prefix: str, column: str, *, narrow: bool = False) -> figures.Picture:
+        """One column of a paper's table as a picture: printed, rescored and rerun of each arm."""
         ids = [id for id in self._rows if id.startswith(f"{prefix}.") and id.endswith(f".{column}")]
         if not ids:
             raise PageError(f"No printed number begins with {prefix} and ends with {column}; see data/published.")
-        measured = [(id, self._measured(id, "rescored"), self._measured(id, "rerun")) for id in ids]
-        return [(figures.ARMS.get(id.split(".")[2], (m.number.row,))[0], id, m, rerun) for id, m, rerun in measured]
-
-    def drawn(self, prefix: str, column: str, *, narrow: bool = False) -> figures.Picture:
-        """One column of a paper's table as a picture: printed, rescored and rerun of each arm."""
         rows, said, models = [], [], []
-        for label, id, rescored, rerun in self._select(prefix, column):
-            number, (_, colour) = rerun.number, figures.ARMS.get(id.split(".")[2], ("", "#808080"))
+        for id in ids:
+            rescored, rerun = self._measured(id, "rescored"), self._measured(id, "rerun")
+            number = rerun.number
+            label, colour = figures.ARMS.get(id.split(".")[2], (number.row, "#808080"))
             row: dict[str, Any] = {"label": label, "colour": colour, "printed": number.value}
             for kind, cell in (("rescored", rescored), ("rerun", rerun)):
                 found = (cell.row[cell.group], cell["low"], cell["high"]) if cell.there else (None, None, None)
@@ -160,11 +157,13 @@ class Pages(RunPages):
             "{} are undecided": done.count("undecided"),
             "{} come from another model and are not compared": done.count("stand-in"),
         }
+        none = self._stated[~self._stated["verdict"].isin(TESTED)]
+        open_ = none["reason"].eq("left open").sum()
         return (
             f"The papers print {len(self.board)} numbers and state {len(self._stated)} claims. "
-            f"{(~self._stated['verdict'].isin(TESTED)).sum()} of the claims were not tested, and {neither} of the "
-            f"numbers were neither rescored nor rerun. {real.sum()} numbers can be rescored from released files, and "
-            f"{agree} of these match to the last digit. {len(done)} are rerun here: "
+            f"{len(none)} of the claims have no verdict{f' ({open_} after an inconclusive test)' * bool(open_)}; "
+            f"{neither} of the numbers were neither rescored nor rerun. {real.sum()} numbers can be rescored from "
+            f"released files, and {agree} of these match to the last digit. {len(done)} are rerun here: "
             f"{figures.listed([text.format(n) for text, n in ends.items() if n])}."
         )
 

@@ -203,10 +203,12 @@ class RunPages:
 def checked(chapter: Chapter) -> Checked:
     """What the audit says of the rows of a chapter that has answers."""
     rows = viewer.rows(chapter)[0]
-    told = audit.audit(Outcomes(rows, draws=audit.DRAWS), most=2)
+    told = audit.audit(
+        Outcomes(rows, labels=chapter.record.arms if chapter.record else None, draws=audit.DRAWS), most=2
+    )
     words = told.verdict.str.partition(":")[0]
     if rows.question.isna().all():
-        words = words.mask(told.verdict.str.contains("needs column (?:question|predicted)"), "texts withheld")
+        words = words.mask(told.verdict.str.contains("needs (?:question|predicted)"), "texts withheld")
     found = told[words.str.startswith("found")].drop(columns="verdict").to_dict("records")
     words, named = words.replace({"not applicable": "", "not found": "no"}), link_to(chapter.name, chapter.name)
     verdicts = {"chapter": named, **dict(zip(told.check, words, strict=True))}

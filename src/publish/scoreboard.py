@@ -16,7 +16,7 @@ from rich.table import Table
 
 from helpers.results.published import Basis, Claim, Kind, Number, Unit, papers, published
 from helpers.results.records import TESTED, Record, Value, other_models, records
-from helpers.results.rules import claim_word
+from helpers.results.rules import claim_word, is_of
 from helpers.settings import RESULTS, Profile, run_name, settings, told
 
 SLACK = 1e-9  # relative slack of every comparison, so that a value on the border of its tolerance counts as within it
@@ -103,11 +103,12 @@ def _claim_row(claim: Claim, own: Runs, kept: Runs, others: Mapping[str, Runs]) 
     newer = verdicts["rerun"] in TESTED or says or not groups["reference"]["notebook"]
     shown = "rerun" if newer else "reference"
     if claim.rule and claim.rule.scope and verdicts[shown] not in TESTED:
-        named = [by for by in groups if by.startswith(BY) and any(w.lower() in by.lower() for w in claim.rule.scope)]
+        named = [by for by in groups if by.startswith(BY) and is_of(by, claim.rule.scope)]
         shown = next((by for by in named if verdicts[by] in TESTED), shown)
-    basis = next((by for by in ("rescored", "printed") if verdicts[by] in (*TESTED, "cannot be run")), shown)
+    given = [by for by in ("rescored", "printed") if verdicts[by] in (*TESTED, "cannot be run")]
+    basis = [*given, *(by for by in (shown, "rescored", "printed") if groups[by]["notebook"]), shown][0]
     row = {"claim": claim.text, "where": claim.where, "note": claim.note, **groups, "shown": shown, "basis": basis}
-    return row | {key: groups[basis][key] for key in ("verdict", "why")}
+    return row | {key: groups[basis][key] for key in ("verdict", "why", "reason")}
 
 
 def _newest(runs: Runs, part: str, id: str, kind: Basis) -> tuple[Record, Any] | tuple[None, None]:

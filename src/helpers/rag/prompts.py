@@ -1,7 +1,11 @@
 """Messages of a prompt: what is the same for all questions comes first, so that a server computes it once."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, Concatenate, ParamSpec, TypeVar
+
+Units = TypeVar("Units")
+Said = TypeVar("Said")
+More = ParamSpec("More")
 
 
 def chat(system: str, question: str, examples: Iterable[tuple[str, str]] = ()) -> list[dict[str, str]]:
@@ -27,3 +31,8 @@ def each(
 ) -> Callable[[Sequence[Any]], list[Any]]:
     """An arm: all prompts of its units are asked at once, and `read` takes each unit with what was said to it."""
     return lambda units: [read(u, said) for u, said in zip(units, ask([prompt(u) for u in units]), strict=True)]
+
+
+def arm_of(answer: Callable[Concatenate[Units, More], Said]) -> Callable[More, Callable[[Units], Said]]:
+    """Makes of a function of units and of what else it needs a maker of arms, which takes the rest first."""
+    return lambda *rest, **more: lambda units: answer(units, *rest, **more)

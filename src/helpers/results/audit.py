@@ -1,14 +1,17 @@
 """Asks a table of answers, of a run, of a release or one's own, for ways in which its scores mislead."""
 
+import contextlib
+import math
 import re
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import combinations
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 import pandas as pd
+import pyarrow.parquet as pq
 from scipy.stats import fisher_exact
 from sklearn.feature_extraction.text import TfidfVectorizer
 from sklearn.metrics.pairwise import linear_kernel
@@ -21,13 +24,16 @@ from helpers.results.paired import Paired
 from helpers.results.requests import StoreError
 from helpers.results.rules import ALPHA
 from helpers.settings import told as settled
+from helpers.texts import TextError, read_csv
 
 PLACE: Final = "place"  # measure: characters of what the model was shown, to the end of what had to be found
 OWN: Final = "own document"  # stratum of two values: whether the document that has the answer could be retrieved
 MEASURES: Final = ("accuracy", "right", "exact", "precision", "f1", "answer_found")
 MARKS: Final = ("correctness", "rating", "score", "p_yes")
 READ: Final = (*answers.KEY, "cluster", "strata", "question", "predicted", "gold", "parsed", "measures")
-TOLD: Final = ("arm", "model", "task", "split", "unit", "cluster", "question", "predicted", "gold")  # by a CSV
+NEEDED: Final = ("question", "predicted", "gold")  # columns of a table of one's own
+TOLD: Final = (*NEEDED, "arm", "model", "task", "split", "unit", "cluster", "of")
+SUBSET: Final = "floors and pairs of arms are compared on at most 2,000 evenly spaced questions"
 MANY, MOST, NEAR = 30, 2000, 50  # labels, at most; questions compared, at most; rows beside a cut
 DRAWS: Final = 500  # enough to tell 0.05 apart, and fast
 
@@ -141,11 +147,11 @@ def judges_at_chance(out: Outcomes) -> Iterator[Part]:
     """Does the interval of a judge's AUC, right answers against wrong ones, hold one half?"""
     judge = (out.frame.of != "") | out.frame.arm.str.startswith("judge")
     rows = out.frame[judge & out.frame.gold.isin(["YES", "NO"])]
-    for key, of in rows.groupby(["task", "arm", "model"]):
+    for (task, arm, model), of in rows.groupby(["task", "arm", "model"]):
         mark = next((name for name in MARKS if all(name in measures for measures in of.measures)), "")
         if mark and of.gold.nunique() == 2:
             score = Outcomes(of).score(f"auc({mark})")
-            told = f"{' '.join(map(str, key))} AUC {figures.score_text(score, 'ratio')}, n = {score.n:,}"
+            told = f"{task} {out.label(str(arm))} {model} AUC {figures.score_text(score, 'ratio')}, n = {score.n:,}"
             yield Part("", told, score.low <= 0.5)
 
 
@@ -169,7 +175,7 @@ def audit(out: Outcomes, most: int = 3) -> pd.DataFrame:
         found = [part for part, p in zip(parts, ps, strict=True) if part.suspect and p < ALPHA]
         verdict = f"found in {len(found)} of {len(parts)}" if found else "not found"
         told = " | ".join(": ".join(filter(None, (part.where, part.told))) for part in (found or parts)[:most])
-        table.append((check, verdict if parts else f"not applicable: needs column {needs}", told))
+        table.append((check, verdict if parts else f"not applicable: needs {needs}", told))
     return pd.DataFrame(table, columns=["check", "verdict", "numbers"])
 
 
@@ -223,29 +229,79 @@ def _points(test: Paired) -> str:
 
 
 def read(path: Path) -> Outcomes:
-    """The rows of a folder of answers, of a Parquet file of them, or of a CSV with question, predicted and gold.
+    """The rows of a folder of answers, or of a CSV or Parquet file with question, predicted and gold.
 
-    A CSV may have further columns of `answers.Answer` that are text, and `place` and `own document`; see book/audit.md.
+    A table of one's own may have further columns of `answers.Answer` that are text, `place`, `own document`, and marks
+    of a judge; see book/audit.md. A StoreError if it cannot be audited.
     """
-    if path.suffix != ".csv":
-        return Outcomes(answers.read(path, READ))
-    table, rows = pd.read_csv(path, dtype=str, keep_default_na=False), []
-    if lacking := {"question", "predicted", "gold"} - {*table}:
-        raise StoreError(f"{path} needs question, predicted and gold; it lacks {', '.join(sorted(lacking))}.")
-    for row in table.to_dict("records"):
-        given = {name: row[name] for name in TOLD if name in row}
-        right = {"accuracy": (float(row["predicted"] == row["gold"]), 1.0)}
-        place = {PLACE: (float(row[PLACE]), 1.0)} if row.get(PLACE) else {}
-        own = {OWN: row[OWN]} if row.get(OWN) else {}
-        of = {"unit": row["question"], "cluster": row["question"]} | given
-        rows.append(Answer(**of, parsed=bool(row["predicted"]), strata=own, measures=right | place))
-    return Outcomes(rows)
+    try:
+        out = Outcomes(_own(path) if path.is_file() and not _is_reference(path) else answers.read(path, READ))
+    except TextError as error:
+        raise StoreError(f"{path}: {error}") from None
+    if "test" not in set(out.frame.split):
+        raise StoreError(f"{path} has no row of the split test. Its splits: {', '.join(sorted(set(out.frame.split)))}.")
+    if (twice := out.frame.duplicated(list(answers.KEY))).any():
+        row = out.frame[twice].iloc[0]
+        told = f"{path} has two rows of the arm {row.arm!r} and the unit {row.unit!r}"
+        raise StoreError(f"{told}. Add the column arm (the system) or unit (an id of the question), or remove one.")
+    answered = out.frame[(out.frame.of == "") & out.frame.gold.notna() & out.frame.predicted.notna()]
+    if len(answered) and not set(answered.predicted) & set(answered.gold):
+        said, true = (", ".join(sorted(set(map(repr, of)))[:3]) for of in (answered.predicted, answered.gold))
+        raise StoreError(
+            f"{path}: no answer in predicted ({said}) is among gold ({true}). They are compared as written."
+        )
+    return out
+
+
+def _is_reference(path: Path) -> bool:
+    """Whether a file has the columns of a run's answers."""
+    return path.suffix.lower() == ".parquet" and {*READ} <= {*pq.read_schema(path).names}
+
+
+def _own(path: Path) -> list[Answer]:
+    if path.suffix.lower() == ".parquet":
+        table = pd.read_parquet(path)
+        table = table.astype(str).where(table.notna(), "")
+        if lacking := {*NEEDED} - {*table}:
+            raise TextError(f"the columns {', '.join(NEEDED)} are needed; {', '.join(sorted(lacking))} is missing.")
+    elif path.suffix.lower() == ".csv":
+        table = read_csv(path, NEEDED)
+    else:
+        raise TextError("a CSV or Parquet file, or a folder of a run's answers, was needed.")
+    rows = []
+    for line, cells in enumerate(table.to_dict("records"), start=2):
+        # an empty cell of a column that may be missing says nothing
+        row = {str(name): str(cell).strip() for name, cell in cells.items() if str(cell).strip() or name in NEEDED}
+        if not (row["question"] and row["gold"]):
+            raise TextError(f"line {line} lacks a question or a right answer (gold).")
+        unit = row.get("unit", row["question"])
+        given: dict[str, Any] = {"unit": unit, "cluster": unit} | {name: row[name] for name in TOLD if name in row}
+        measures: dict[str, tuple[float, float]] = {
+            name: (_number(row, name, line), 1.0) for name in (PLACE, *MARKS) if name in row
+        }
+        if not row.get("of"):
+            measures["accuracy"] = (float(row["predicted"] == row["gold"]), 1.0)
+        if "repeat" in row:
+            given["repeat"] = int(_number(row, "repeat", line))
+        own = {OWN: row[OWN]} if OWN in row else {}
+        rows.append(Answer(**given, parsed=bool(row["predicted"]), strata=own, measures=measures))
+    return rows
+
+
+def _number(row: Mapping[str, str], name: str, line: int) -> float:
+    with contextlib.suppress(ValueError):
+        if math.isfinite(number := float(row[name])):
+            return number
+    raise TextError(f"line {line}: {name} needs a number such as 1200 or 0.5, and is {row[name]!r}.")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """The command line: what `read` takes."""
     [table] = sys.argv[1:] if arguments is None else arguments
-    for row in audit(read(Path(table))).itertuples():
+    out = read(Path(table))
+    arms, unread = ", ".join(sorted({*out.frame.arm} - {""})) or "one system", (~out.frame.parsed.astype(bool)).sum()
+    sys.stdout.write(f"{len(out.frame):,} rows of {arms}; {unread:,} without an answer\n")
+    for row in audit(out).itertuples():
         lines = [f"{row.check}: {row.verdict}", *filter(None, str(row.numbers).split(" | "))]
         sys.stdout.write("\n  ".join(lines) + "\n")
     return 0

@@ -37,7 +37,8 @@ def compare(notebook: str, profile: str, models: Sequence[str] = (), measure: st
     chosen = {str(arm): _measure(rows, measure) for arm, rows in first.groupby("arm", sort=False) if arm in shared}
     chosen = {arm: name for arm, name in chosen.items() if name}
     if not chosen:
-        raise StoreError(f"{' and '.join(wanted)} share no arm and unit of {notebook}.")
+        what = f"a unit of {notebook}" + f" that has the measure {measure!r}" * bool(measure)
+        raise StoreError(f"{' and '.join(wanted)} share no arm with {what}.")
     out = Outcomes(pd.concat([of.assign(arm=of.arm + f": {of.model.iloc[0]}") for of in (first, second)]))
     pairs = {arm: (f"{arm}: {wanted[0]}", f"{arm}: {wanted[1]}") for arm in chosen}
     # all arms are one family of tests, each by its own measure

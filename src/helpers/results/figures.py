@@ -148,11 +148,6 @@ def signed(value: float, digits: int) -> str:
     return f"{value:+z.{digits}f}".replace("-", _MINUS)
 
 
-def difference(test: Paired | pd.Series, digits: int) -> str:
-    """What a paired test found, with its 95 % interval: `+0.010 [+0.002, +0.018]`."""
-    return f"{signed(test.difference, digits)} [{signed(test.low, digits)}, {signed(test.high, digits)}]"
-
-
 def points(test: Paired | pd.Series) -> str:
     """A difference of shares in hundredths, with its 95 % interval: `+15.0 [+2.8, +26.2]`."""
     return points_text(test.difference, test.low, test.high)

@@ -113,13 +113,13 @@ class Outcomes:
         return list(dict.fromkeys(of[name] for of in self.frame.strata if name in of))
 
     def score(self, measure: str, arm: str | None = None) -> Score:
-        """A measure of one arm, with n, 95 % interval and the unparsed answers; a ValueError if no row has it."""
+        """A measure of one arm, with n, 95 % interval and its unparsed answers; a ValueError if no row has it."""
         rows = self.frame if arm is None else self.frame[self.frame.arm == arm]
         statistic, base = parts(measure)
-        unparsed = int((~rows.parsed.astype(bool)).sum())
         rows = rows[[base in of for of in rows.measures]]
         if rows.empty:
             raise ValueError(f"No row of {arm or 'any arm'} has the measure {base!r}.")
+        unparsed = int((~rows.parsed.astype(bool)).sum())
         tops, bottoms = _columns(rows, base)
         clusters = rows.cluster.to_numpy()
         if not statistic:

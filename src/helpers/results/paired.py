@@ -6,7 +6,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.stats import binomtest
 
 from helpers.results import metrics
 from helpers.results.metrics import DRAWS, Column, Floats, bootstrap
@@ -29,22 +28,6 @@ class Paired:
     def value(self) -> float:
         """The difference, by the name that it has in a `Score`."""
         return self.difference
-
-
-def mcnemar(a_correct: Column, b_correct: Column) -> Paired:
-    """McNemar's exact test between two arms that answered the same (n,) independent rows, right or wrong.
-
-    The interval of the difference is Bonett and Price's (2012), which holds up with few discordant rows or none.
-    """
-    sides = {"a_correct": a_correct, "b_correct": b_correct}
-    _, a, b = metrics.checked(None, **{name: metrics.true_or_false(of, name) for name, of in sides.items()})
-    n, only_a, only_b = len(a), int((a > b).sum()), int((b > a).sum())
-    p = float(binomtest(only_a, only_a + only_b).pvalue) if only_a + only_b else 1.0
-    difference = (only_a - only_b) / n
-    pa, pb = (only_a + 1) / (n + 2), (only_b + 1) / (n + 2)
-    half = metrics.Z * float(np.sqrt((pa + pb - (pa - pb) ** 2) / (n + 2)))
-    low, high = metrics.held(difference, pa - pb - half, pa - pb + half, -1.0, 1.0)
-    return Paired("McNemar, exact", n, only_a, only_b, difference, low, high, p)
 
 
 def paired_means(a: Column, b: Column, *, clusters: Column | None = None, draws: int = DRAWS) -> Paired:

@@ -130,7 +130,7 @@ def evaluate(
     mine = outcomes.where(source="rerun", **({"arm": rule.arms} if rule.arms else {}))
     answered = facts.get("served") or mine.frame.model.unique()
     named = answered if kind == "rerun" else facts.get("scored_by", ())  # printed numbers have neither
-    other = [m for m in dict.fromkeys(named) if m and not any(word.lower() in m.lower() for word in rule.scope)]
+    other = [m for m in dict.fromkeys(named) if m and not is_of(m, rule.scope)]
     if kind == "rerun" and not all(
         word.lower() in " ".join(facts.get("served") or rule.scope).lower() for word in rule.scope
     ):
@@ -138,10 +138,15 @@ def evaluate(
     about = figures.listed([*{re.sub(r"\W", "", name.lower()): name for name in rule.scope}.values()])
     found = stand_in(found, f"{about} models", other if rule.scope else ())
     if kind != "rerun" and found.verdict == "undecided":
-        more = "answers are at hand" if kind == "rescored" else "numbers are printed"
-        why = f"{found.why} No further {more}."
+        what = "released answers" if kind == "rescored" else "printed numbers"
+        why = f"{found.why} The {what} are inconclusive."
         return Decision("cannot be run", why, found.p, "left open", found.needed)
     return found
+
+
+def is_of(model: str, names: Iterable[str]) -> bool:
+    """Whether a model is one of these, by whole parts of its name: `gpt-4-0613` is a GPT-4, `gpt-4o` is not."""
+    return any(re.search(rf"(?<![a-z\d]){re.escape(name)}(?![a-z\d]|\.\d)", model, re.I) for name in names)
 
 
 def stand_in(found: Decision, about: str, used: Sequence[str]) -> Decision:
@@ -149,7 +154,7 @@ def stand_in(found: Decision, about: str, used: Sequence[str]) -> Decision:
     if not used or found.verdict not in TESTED:
         return found
     why = f"The claim is about {about}; this run used {figures.listed(used)}. {found.why}"
-    return Decision("not run", why, found.p, "stand-in", found.needed)
+    return Decision("not run", why, found.p, "stand-in")
 
 
 def _evaluated(rule: Rule, rows: Outcomes, kind: Basis, paper: str, facts: Mapping[str, Any], parts: int) -> Decision:
@@ -187,15 +192,23 @@ def _compared(rule: Rule, rows: Outcomes, parts: int) -> Decision:
     if rule.tie and (same := _handed_alike(rule, rows)) >= FORCED:
         why = f"The tie is forced: the arms got the same evidence in {figures.number(same)} of units. {told}"
         return Decision("not run", why, p, "forced tie")
-    clusters = rows.frame.cluster.nunique()
-    if rule.better and 2.0 ** (1 - clusters) >= ALPHA / len(family):
-        why = f"A randomisation of {clusters} clusters cannot be significant, whatever the answers. {told}"
-        return Decision("not run", why, p, "too few")
+    parted = rows.frame.groupby(rule.each) if rule.each else [("", rows.frame)]
+    clusters = min(part.cluster.nunique() for _, part in parted)
+    if few := too_few(clusters, told, len(family) if rule.better else 1):
+        return few
     margin = WORTHWHILE if rule.better else ON_PAR
     if rule.better:
         gains = [(partial(better, p=c.p, worthwhile=margin), c.test) for c in family]
         return judged(told, p, gains, (0.0, margin), parts)
     return judged(told, p, [(partial(on_par, margin=margin), c.test) for c in family], (-margin,), parts)
+
+
+def too_few(clusters: int, told: str, tests: int = 1) -> Decision | None:
+    """The decision on so few clusters that no randomisation of theirs can be significant in a family of `tests`."""
+    if 2.0 ** (1 - clusters) < ALPHA / tests:
+        return None
+    why = f"A randomisation of {clusters} clusters cannot be significant, whatever the answers. {told}"
+    return Decision("not run", why, reason="too few")
 
 
 def judged(
@@ -237,6 +250,8 @@ def _bounded(rule: Rule, rows: Outcomes, parts: int) -> Decision:
     bound = rule.bound or 0.0
     if rule.exactly:
         return Decision(exactly(all(score.value == bound for score in scores.values())), f"{told}.")
+    if few := too_few(min(part.frame.cluster.nunique() for part in within.values()), f"{told}."):
+        return few
     judge = partial(above if rule.above else below, bound=bound)
     return judged(f"{told}.", None, [(judge, score) for score in scores.values()], (bound,), parts)
 
@@ -257,7 +272,7 @@ def needed(interval: Interval, *bounds: float) -> int | None:
     value, factor = interval.value, 1 + _quantile(1 - 0.8) / _quantile(ALPHA / 2)
     sides = {bound: value - interval.low if bound < value else interval.high - value for bound in bounds}
     reach = [factor * side / (value - of) for of, side in sides.items() if side > 0 and abs(value - of) > 1e-9]
-    return min((math.ceil(interval.n * of**2) for of in reach), default=None)
+    return min((max(interval.n + 1, math.ceil(interval.n * of**2)) for of in reach), default=None)
 
 
 def better(difference: Interval, p: float, *, worthwhile: float = WORTHWHILE) -> Tested:

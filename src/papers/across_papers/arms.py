@@ -20,7 +20,7 @@ from helpers.completions import Choice, Reply
 from helpers.graph import Graph
 from helpers.llm import LLM
 from helpers.rag.names import Vocabulary
-from helpers.rag.prompts import chat
+from helpers.rag.prompts import arm_of, chat
 from helpers.rag.retrieval import aligned, fused, word_tokens
 from helpers.results import figures
 from helpers.results.answers import Answer
@@ -87,27 +87,24 @@ Arm = Callable[[Sequence[Asked]], list[Answer]]
 """Questions in, an answer for each out."""
 
 
-def answering(llm: LLM, find: Finder, label: str) -> Arm:
+@arm_of
+def answering(questions: Sequence[Asked], llm: LLM, find: Finder, label: str) -> list[Answer]:
     """An arm: find evidence for each question and have the model answer YES or NO, constrained, at temperature 0."""
-
-    def arm(questions: Sequence[Asked]) -> list[Answer]:
-        found = find(questions)
-        prompts = [answering_prompt(q.text, f.lines) for q, f in zip(questions, found, strict=True)]
-        answers = []
-        for choice, f in zip(llm.choose_many(prompts, ["YES", "NO"], label=label), found, strict=True):
-            replies = [*f.replies, choice]
-            tokens = sum(r.prompt_tokens + r.generated_tokens for r in replies)
-            answers.append(
-                Answer(
-                    answer=choice.answer,
-                    predicted=choice.answer,
-                    measures={"p_yes": (math.exp(choice.logprobs["YES"]), 1.0), "tokens": (float(tokens), 1.0)},
-                    requests=[r.key for r in replies],
-                )
+    found = find(questions)
+    prompts = [answering_prompt(q.text, f.lines) for q, f in zip(questions, found, strict=True)]
+    answers = []
+    for choice, f in zip(llm.choose_many(prompts, ["YES", "NO"], label=label), found, strict=True):
+        replies = [*f.replies, choice]
+        tokens = sum(r.prompt_tokens + r.generated_tokens for r in replies)
+        answers.append(
+            Answer(
+                answer=choice.answer,
+                predicted=choice.answer,
+                measures={"p_yes": (math.exp(choice.logprobs["YES"]), 1.0), "tokens": (float(tokens), 1.0)},
+                requests=[r.key for r in replies],
             )
-        return answers
-
-    return arm
+        )
+    return answers
 
 
 def answering_prompt(question: str, evidence: Sequence[str]) -> list[dict[str, str]]:
@@ -121,59 +118,50 @@ def closed_book(questions: Sequence[Asked]) -> list[Found]:
     return [Found() for _ in questions]
 
 
-def dense(store: TextStore, k: int) -> Finder:
+@arm_of
+def dense(questions: Sequence[Asked], store: TextStore, k: int) -> list[Found]:
     """The k sentences nearest to the question (side_effects, Format B)."""
-
-    def find(questions: Sequence[Asked]) -> list[Found]:
-        rows = store.index.search(store.encoder.encode([q.text for q in questions]), k)[1]
-        return [Found([store.texts[i] for i in row]) for row in rows]
-
-    return find
+    rows = store.index.search(store.encoder.encode([q.text for q in questions]), k)[1]
+    return [Found([store.texts[i] for i in row]) for row in rows]
 
 
-def hybrid(store: TextStore, words: bm25s.BM25, k: int) -> Finder:
+@arm_of
+def hybrid(questions: Sequence[Asked], store: TextStore, words: bm25s.BM25, k: int) -> list[Found]:
     """k sentences by BM25 (`words`) and by vectors, fused by min-max (clinical_notes, "Hybrid retrieval")."""
-
-    def find(questions: Sequence[Asked]) -> list[Found]:
-        most = min(CANDIDATES, len(store.texts))
-        texts = [q.text for q in questions]
-        dense = store.index.search(store.encoder.encode(texts), most)
-        same, scores = words.retrieve(word_tokens(texts), k=most, show_progress=False)
-        found = []
-        for cosine, near, score, alike in zip(*dense, scores, same, strict=True):
-            rows, columns = aligned(
-                dict(zip(near.tolist(), cosine.tolist(), strict=True)),
-                dict(zip(alike.tolist(), score.tolist(), strict=True)),
-            )
-            best = rows[fused(columns, (SEMANTIC, 1 - SEMANTIC))[:k]]
-            found.append(Found([store.texts[i] for i in best.tolist()]))
-        return found
-
-    return find
+    most = min(CANDIDATES, len(store.texts))
+    texts = [q.text for q in questions]
+    dense = store.index.search(store.encoder.encode(texts), most)
+    same, scores = words.retrieve(word_tokens(texts), k=most, show_progress=False)
+    found = []
+    for cosine, near, score, alike in zip(*dense, scores, same, strict=True):
+        rows, columns = aligned(
+            dict(zip(near.tolist(), cosine.tolist(), strict=True)),
+            dict(zip(alike.tolist(), score.tolist(), strict=True)),
+        )
+        best = rows[fused(columns, (SEMANTIC, 1 - SEMANTIC))[:k]]
+        found.append(Found([store.texts[i] for i in best.tolist()]))
+    return found
 
 
-def dual_track(llm: LLM, store: TextStore, k: int, *, tokens: int = 40) -> Finder:
+@arm_of
+def dual_track(questions: Sequence[Asked], llm: LLM, store: TextStore, k: int, *, tokens: int = 40) -> list[Found]:
     """Half of the sentences by the question, half by an answer that the model supposes (qa_rag, "Dual-track").
 
     They are put in the order of their nearness to the question; a cross-encoder, as in the paper, is not asked.
     """
-
-    def find(questions: Sequence[Asked]) -> list[Found]:
-        prompts = [chat(SUPPOSING, q.text) for q in questions]
-        supposed = llm.chat_many(prompts, max_tokens=tokens, stop=["\n"], label="supposed answers")
-        by_question, by_answer = (
-            store.encoder.encode([text or " " for text in texts])
-            for texts in ([q.text for q in questions], [r.text for r in supposed])
-        )
-        tracks = (store.index.search(vectors, k)[1] for vectors in (by_question, by_answer))
-        found = []
-        for reply, asked, first, second in zip(supposed, by_question, *tracks, strict=True):
-            rows = joined(first, second, k)
-            nearness = store.encoder.encode([store.texts[i] for i in rows]) @ asked
-            found.append(Found([store.texts[rows[i]] for i in np.argsort(-nearness, kind="stable")], [reply]))
-        return found
-
-    return find
+    prompts = [chat(SUPPOSING, q.text) for q in questions]
+    supposed = llm.chat_many(prompts, max_tokens=tokens, stop=["\n"], label="supposed answers")
+    by_question, by_answer = (
+        store.encoder.encode([text or " " for text in texts])
+        for texts in ([q.text for q in questions], [r.text for r in supposed])
+    )
+    tracks = (store.index.search(vectors, k)[1] for vectors in (by_question, by_answer))
+    found = []
+    for reply, asked, first, second in zip(supposed, by_question, *tracks, strict=True):
+        rows = joined(first, second, k)
+        nearness = store.encoder.encode([store.texts[i] for i in rows]) @ asked
+        found.append(Found([store.texts[rows[i]] for i in np.argsort(-nearness, kind="stable")], [reply]))
+    return found
 
 
 def joined(first: Sequence[int] | NDArray[np.int64], second: Sequence[int] | NDArray[np.int64], k: int) -> list[int]:
@@ -211,26 +199,28 @@ RETURN d.name AS drug, s.name AS side_effect
 """
 
 
+@arm_of
 def from_graph(
-    llm: LLM, graph: Graph, *, normalise: Normaliser | None = None, otherwise: Finder | None = None
-) -> Finder:
+    questions: Sequence[Asked],
+    llm: LLM,
+    graph: Graph,
+    *,
+    normalise: Normaliser | None = None,
+    otherwise: Finder | None = None,
+) -> list[Found]:
     """The model reads the names, the graph says of each drug whether it has the edge (side_effects, GraphRAG).
 
     `normalise` turns a drug as written into one of the graph; `otherwise` finds evidence where the graph knows none of
     the drugs (drug_interactions, Discussion).
     """
-
-    def find(questions: Sequence[Asked]) -> list[Found]:
-        prompts = [chat(READING, q.text, READING_EXAMPLES) for q in questions]
-        replies = llm.chat_many(prompts, max_tokens=48, stop=["\n"], label="names read")
-        found = [Found(_edges(graph, parse_names(r.text), normalise), [r]) for r in replies]
-        missing = [i for i, f in enumerate(found) if not f.lines]
-        elsewhere = otherwise([questions[i] for i in missing]) if otherwise and missing else None
-        for place, i in enumerate(missing):
-            found[i].lines = elsewhere[place].lines if elsewhere else [NOTHING]
-        return found
-
-    return find
+    prompts = [chat(READING, q.text, READING_EXAMPLES) for q in questions]
+    replies = llm.chat_many(prompts, max_tokens=48, stop=["\n"], label="names read")
+    found = [Found(_edges(graph, parse_names(r.text), normalise), [r]) for r in replies]
+    missing = [i for i, f in enumerate(found) if not f.lines]
+    elsewhere = otherwise([questions[i] for i in missing]) if otherwise and missing else None
+    for place, i in enumerate(missing):
+        found[i].lines = elsewhere[place].lines if elsewhere else [NOTHING]
+    return found
 
 
 def _edges(graph: Graph, names: Names, normalise: Normaliser | None) -> list[str]:
@@ -272,23 +262,22 @@ def apart(llm: LLM, finders: Mapping[str, Callable[[LLM], Finder]]) -> dict[str,
     return {name: answering(own, finders[name](own), ARMS[name]) for name, own in clients.items()}
 
 
-def timed(arms: Mapping[str, Arm]) -> dict[str, Arm]:
-    """The same arms, one question at a time, with the seconds that each took.
+def timed(arms: Mapping[str, Arm], model: str = "") -> dict[str, Arm]:
+    """The same arms, one question at a time, with the seconds that each took; `model` is the one they ask.
 
     The first question is asked twice, and only its second time counts. A model's client must have no store.
     """
 
-    def alone(ask: Arm) -> Arm:
-        def arm(questions: Sequence[Asked]) -> list[Answer]:
-            ask(questions[:1])
-            answers = []
-            for question in questions:
-                started = time.perf_counter()
-                ask([question])
-                answers.append(Answer(repeat=1, measures={"seconds": (time.perf_counter() - started, 1.0)}))
-            return answers
-
-        return arm
+    @arm_of
+    def alone(questions: Sequence[Asked], ask: Arm) -> list[Answer]:
+        ask(questions[:1])
+        answers = []
+        for question in questions:
+            started = time.perf_counter()
+            ask([question])
+            seconds = (time.perf_counter() - started, 1.0)
+            answers.append(Answer(repeat=1, model=model, measures={"seconds": seconds}))
+        return answers
 
     return {name: alone(arm) for name, arm in arms.items()}
 

@@ -90,5 +90,6 @@ def summary(out: Outcomes, counts: Sequence[int]) -> str:
             f"points, diversity by {diversity}"
         )
         tops.append(f"n = {top} on {name} ({figures.score_text(nearest)})")
-    than = f"differs measurably from that of {figures.listed(sure)}" if sure else "differs measurably from no ablation"
-    return f"**BiomedRAG's F1 {than}.** O{'; '.join(said)[1:]}. The best n tried for RA-KNN-n is {' and '.join(tops)}."
+    apart = f"only for {figures.listed(sure)}" if sure else "for no ablation"
+    best = f"The best n tried for RA-KNN-n is {' and '.join(tops)}."
+    return f"**The 95 % interval of the change in F1 excludes zero {apart}.** O{'; '.join(said)[1:]}. {best}"

@@ -19,6 +19,7 @@ import yaml
 
 from helpers.datasets import Located, at_hand, locate_all
 from helpers.settings import DATA, PublicError
+from helpers.texts import lines
 
 Task = Literal["triples", "relations", "classification", "links"]
 Split = Literal["train", "validation", "test"]
@@ -277,14 +278,9 @@ def _examples(
     return tuple(examples)
 
 
-def _lines(path: Path) -> Iterator[str]:
-    with path.open(encoding="utf-8", newline="\n") as file:
-        yield from (line.rstrip("\r\n") for line in file if line.strip())
-
-
 def json_lines(path: Path) -> Iterator[dict[str, Any]]:
     """The JSON objects of a file, one a line; a CorpusError if a line holds something else."""
-    for number, line in enumerate(_lines(path), start=1):
+    for number, line in enumerate(lines(path), start=1):
         try:
             row = json.loads(line)
         except ValueError as error:
@@ -322,6 +318,6 @@ _SETS: Final[dict[str, tuple[Task, tuple[str, ...], Callable[[Path], Iterator[An
     "GIT-RE": ("relations", _three("GIT", "jsonl"), json_lines, _git),
     "ADE-corpus-v2": ("classification", ("ADE/train.json", "ADE/pool.json", "ADE/test.json"), json_lines, _ade),
     "MTSamples": ("classification", ("MTSamples/test.json",), json_lines, _mtsamples),
-    "UMLS": ("links", _three("UMLS", "txt"), _lines, _umls),
+    "UMLS": ("links", _three("UMLS", "txt"), lines, _umls),
     "ADInt": ("links", _three("ADInt", "jsonl"), json_lines, _adint),
 }

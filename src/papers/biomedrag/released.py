@@ -5,17 +5,20 @@ trained scorer retrieved, sentence by sentence.
 """
 
 import re
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+import numpy as np
 import pandas as pd
+from sklearn.metrics import cohen_kappa_score
 
 from helpers.datasets import at_hand, locate
 from helpers.results import figures
 from helpers.results.answers import Answer, answered
-from helpers.results.metrics import Score
+from helpers.results.metrics import Floats, Score, bootstrap
 from helpers.results.outcomes import Outcomes
 from helpers.results.record import Run
 from papers.biomedrag.arms import Prediction
@@ -162,21 +165,35 @@ def released_choices(run: Run) -> dict[str, list[Choice]]:
     return choices
 
 
-def choices_shown(choices: Mapping[str, Sequence[Choice]], commonest: Score, draws: int) -> figures.Picture:
-    """How often each retriever's document shows the sentence's own relation, a dot for each.
+def by_chance(of: Sequence[Choice]) -> float:
+    """How many documents would show the relation of their sentence if they were shuffled over the sentences."""
+    sentences, documents = Counter(c.label for c in of), Counter(c.document_label for c in of)
+    return sum(n * documents[label] for label, n in sentences.items()) / len(of)
 
-    `commonest` is the share of test sentences with the commonest relation of training: a floor.
-    """
+
+def agreement(of: Sequence[Choice], draws: int) -> Score:
+    """Cohen's kappa of the relations of documents and of their sentences; 0 is chance."""
+    sentences, documents = (np.array([getattr(c, name) for c in of]) for name in ("label", "document_label"))
+
+    def kappa(rows: Floats) -> float:
+        at = rows.astype(int)
+        return float(cohen_kappa_score(sentences[at], documents[at]))
+
+    return bootstrap(np.arange(len(of)), kappa, draws=draws)
+
+
+def choices_shown(choices: Mapping[str, Sequence[Choice]], draws: int) -> figures.Picture:
+    """How often each retriever's document shows the sentence's own relation, a dot for each, and by chance in words."""
     rows = [
         Answer(arm, str(i), source="released", measures={"shows_relation": (float(choice.hit), 1.0)}, cluster=str(i))
         for arm, of in choices.items()
         for i, choice in enumerate(of)
     ]
     counts = ", ".join(
-        f"{CHOICES[arm][1]}: {sum(c.hit for c in of)} of {len(of)} ({len({c.document for c in of})} different "
-        "documents)"
+        f"{CHOICES[arm][1]}: {sum(c.hit for c in of)} of {len(of)} ({by_chance(of):.0f} by chance; "
+        f"{len({c.document for c in of})} different documents)"
         for arm, of in choices.items()
     )
-    caption = f"Documents chosen for GIT, as released, that show the relation of their sentence: {counts}. Dotted: one "
+    caption = f"Documents chosen for GIT, as released, that show the relation of their sentence: {counts}."
     out = Outcomes(rows, labels={arm: label for arm, (_, label) in CHOICES.items()}, draws=draws)
-    return out.dots(["shows_relation"], caption + "document of the commonest relation.", chance=commonest.value)
+    return out.dots(["shows_relation"], caption)

@@ -1,20 +1,18 @@
 """Rules of claims in `data/published/biomedrag.yml` that the grammar does not express: rows in, a Decision out."""
 
 import re
-from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Final
 
 from helpers.results import figures, rules
 from helpers.results.outcomes import Comparison, Outcomes
-from helpers.results.paired import holm, mcnemar
 from helpers.results.published import WORTHWHILE, Published, Rule
 from helpers.results.rules import Decision, evaluate
 from papers.biomedrag import ablation, printed_tests
-from papers.biomedrag.released import Choice
+from papers.biomedrag.released import Choice, agreement, by_chance
 
-TUNED: Final = ("Llama-2", "LLaMA2", "MedLLaMA")
+TUNED: Final = ("Llama-2-13B", "LLaMA2-13B", "MedLLaMA")
 PROMPTED: Final = ("GPT-4",)
 """The language models that the paper fine-tunes, and the one that it prompts (section 4.3)."""
 ADDED: Final = {TUNED: ("lora_rag", "lora"), PROMPTED: ("biomedrag", "zero_shot")}
@@ -25,6 +23,7 @@ VARIED: Final = "models fine-tuned for each variant"
 MANY: Final = 20
 """The least n that RA-KNN-n must be tried with to say what many sentences do; the paper goes to 30."""
 SEVERAL: Final = 5  # the least n of several sentences
+SLIGHT: Final = 0.2  # up to this kappa an agreement is slight (Landis and Koch 1977)
 
 
 def beats_llm(outcomes: Outcomes, **_: object) -> Decision:
@@ -40,20 +39,16 @@ def _nearest(outcomes: Outcomes, ways: Mapping[tuple[str, ...], tuple[str, ...]]
     """The first of these arms that a model named in the paper has answered, or the last, and their other models."""
     for named, arms in ways.items():
         frame = outcomes.where(arm=list(arms)).frame
-        unlike = [m for m in frame.model.unique() if not any(word.lower() in m.lower() for word in named)]
+        unlike = [m for m in frame.model.unique() if not rules.is_of(m, named)]
         if frame.arm.nunique() == len(arms) and not unlike:
             break
     return arms, unlike
 
 
-def _whole_better(*variants: str) -> Callable[..., Decision]:
-    """The rule that the whole method is better than a variant, if both are fine-tuned (sections 2.3 and 2.4)."""
-
-    def decide(outcomes: Outcomes, **_: object) -> Decision:
-        arms, unlike = _variants(outcomes, "biomedrag", *variants)
-        return rules.stand_in(_better(arms[0], arms[1:], outcomes), VARIED, unlike)
-
-    return decide
+def _whole_better(outcomes: Outcomes, *, variants: Sequence[str], **_: object) -> Decision:
+    """Whether the whole method is better than its variants, if all are fine-tuned (sections 2.3 and 2.4)."""
+    arms, unlike = _variants(outcomes, "biomedrag", *variants)
+    return rules.stand_in(_better(arms[0], arms[1:], outcomes), VARIED, unlike)
 
 
 def _variants(outcomes: Outcomes, *prompted: str) -> tuple[tuple[str, ...], list[str]]:
@@ -62,9 +57,9 @@ def _variants(outcomes: Outcomes, *prompted: str) -> tuple[tuple[str, ...], list
     return arms, [f"{model}, prompted" for model in unlike]
 
 
-scorer_beats_cosine = _whole_better("cosine")
-diversity_helps = _whole_better("plain")
-longest_chunks_best = _whole_better("m3", "m4")
+scorer_beats_cosine = partial(_whole_better, variants=["cosine"])
+diversity_helps = partial(_whole_better, variants=["plain"])
+longest_chunks_best = partial(_whole_better, variants=["m3", "m4"])
 
 
 def small_on_par(outcomes: Outcomes, **_: object) -> Decision:
@@ -82,7 +77,7 @@ def one_chunk_beats_many(outcomes: Outcomes, **_: object) -> Decision:
     tried = [ablation.knn(n) for n in _tried(outcomes, "lora_knn_") or _tried(outcomes) if n]
     if not tried:
         return Decision("not run", "No n nearest sentences were tried.", reason="no answers")
-    return _whole_better(*tried)(outcomes)
+    return _whole_better(outcomes, variants=tried)
 
 
 def more_documents_do_not_help(outcomes: Outcomes, **_: object) -> Decision:
@@ -110,55 +105,38 @@ def shorter_input(outcomes: Outcomes, **_: object) -> Decision:
     return rules.judged(why, None, [(partial(rules.above, bound=0), c.test) for c in found], (0.0,))
 
 
-def _printed(claim: str) -> Callable[..., Decision]:
-    """The rule of a claim that the printed numbers decide, see `printed_tests.COMPARED`."""
-
-    def decide(_: Outcomes, *, printed: Published, **__: object) -> Decision:
-        return printed_tests.decision(printed, claim)
-
-    return decide
+def _printed(_: Outcomes, *, printed: Published, claim: str, **__: object) -> Decision:
+    """What the printed numbers say about a claim, see `printed_tests.COMPARED`."""
+    return printed_tests.decision(printed, claim)
 
 
-significant_on_git = _printed("significant_on_git")
-significant_on_git_re = _printed("significant_on_git_re")
-better_on_chemprot = _printed("better_on_chemprot")
-better_on_ddi = _printed("better_on_ddi")
-better_on_ade = _printed("better_on_ade")
-knn_below_none_on_ddi = _printed("knn_below_none_on_ddi")
-best_parts = _printed("best_parts")
+significant_on_git = partial(_printed, claim="significant_on_git")
+significant_on_git_re = partial(_printed, claim="significant_on_git_re")
+better_on_chemprot = partial(_printed, claim="better_on_chemprot")
+better_on_ddi = partial(_printed, claim="better_on_ddi")
+better_on_ade = partial(_printed, claim="better_on_ade")
+knn_below_none_on_ddi = partial(_printed, claim="knn_below_none_on_ddi")
+best_parts = partial(_printed, claim="best_parts")
 
 
-def scorer_fits_the_sentence(
-    _: Outcomes, *, released: Mapping[str, Sequence[Choice]], commonest: str, **__: object
-) -> Decision:
-    """Whether the trained scorer's released documents fit their sentences better than what is not trained.
+def scorer_fits_the_sentence(outcomes: Outcomes, *, released: Mapping[str, Sequence[Choice]], **__: object) -> Decision:
+    """Whether the relations of the trained scorer's released documents agree with those of their sentences.
 
     `released` are the chosen documents by retriever, see `papers.biomedrag.released`; empty for the bundled sample.
-    `commonest` is the relation of training.
     """
     if not released:
         return Decision("not run", "The released choices are not part of the bundled sample.", reason="no answers")
-    of = released["scorer"]
-    hits = [c.hit for c in of]
-    others = {
-        "the nearest neighbour's document (KNN) shows it in": [c.hit for c in released["knn"]],
-        f"answering {commonest} throughout would be right in": [c.label == commonest for c in of],
+    kappas = {name: agreement(released[name], outcomes.draws) for name in ("scorer", "knn")}
+    told = {
+        name: f"{sum(c.hit for c in released[name])} of {kappa.n} ({by_chance(released[name]):.1f} by chance, Cohen's "
+        f"kappa {figures.score_text(kappa, 'ratio')})"
+        for name, kappa in kappas.items()
     }
-    # each sentence is in the released files once
-    tests = [mcnemar(hits, other) for other in others.values()]
-    adjusted = holm([test.p for test in tests])
-    shown = {name: Counter(c.document for c in released[name]).most_common() for name in ("scorer", "knn")}
-    documents = [f"{len(found)} different documents, one of them in {found[0][1]} prompts" for found in shown.values()]
-    told = "; ".join(
-        f"{what} {sum(other)} (difference {figures.points(test)} points, {figures.p_words(p)})"
-        for (what, other), test, p in zip(others.items(), tests, adjusted, strict=True)
-    )
     why = (
-        f"The document of the trained scorer shows the sentence's relation in {sum(hits)} of {len(hits)} released "
-        f"prompts; {told}. The scorer's {len(hits)} prompts show {documents[0]}; those of KNN {documents[1]}."
+        f"The document of the trained scorer shows the sentence's relation in {told['scorer']}; that of the nearest "
+        f"neighbour (KNN) in {told['knn']}."
     )
-    parts = [(partial(rules.better, p=p), test) for p, test in zip(adjusted, tests, strict=True)]
-    return rules.judged(why, max(adjusted), parts, (0.0, WORTHWHILE))
+    return rules.judged(why, None, [(partial(rules.above, bound=SLIGHT), kappas["scorer"])], (SLIGHT,))
 
 
 def _better(first: str, others: Sequence[str], outcomes: Outcomes) -> Decision:

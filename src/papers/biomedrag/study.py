@@ -290,7 +290,9 @@ def summary(run: Run, out: Outcomes, names: Sequence[str], floors: Sequence[str]
     for (name, top), lead in zip(tops.items(), leads, strict=True):
         on = f" on **{name}**" * (len(names) > 1)
         told.append(f"{figures.points(gains[name].test)}{' points' * (not told)}{on}")
-        most.append(f"{figures.number(lead.scores[0].value)} ({out.label(top)})")
+        new = same.where(task=name, arm="pair_new")
+        once = f"; {new.text('f1', 'pair_new')} without the relations that the pair has in training" if new.arms else ""
+        most.append(f"{figures.number(lead.scores[0].value)} ({out.label(top)}{once})")
         prints.append(
             next(n.printed for n in printed_of(run.printed, name) if ".llama2_br." in n.id).replace("%", " %")
         )

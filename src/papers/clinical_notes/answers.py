@@ -15,7 +15,7 @@ import pandas as pd
 
 from helpers.completions import Reply
 from helpers.llm import LLM
-from helpers.rag.prompts import chat
+from helpers.rag.prompts import arm_of, chat
 from helpers.results import figures
 from helpers.results.answers import Answer, Item
 from helpers.results.outcomes import Outcomes
@@ -78,19 +78,19 @@ def answer_prompt(question: ChartQuestion, passages: Sequence[Chunk]) -> list[di
     return chat(system, f"{shown}\n\nQuestion: {question.text}\n{ASKED[question.kind][1]}")
 
 
+@arm_of
 def by_model(
-    model: LLM, shown: Sequence[Sequence[Chunk]], lexicon: Lexicon, max_tokens: int, label: str
-) -> Callable[[Sequence[ChartQuestion]], list[Answer]]:
+    questions: Sequence[ChartQuestion],
+    model: LLM,
+    shown: Sequence[Sequence[Chunk]],
+    lexicon: Lexicon,
+    max_tokens: int,
+    label: str,
+) -> list[Answer]:
     """The model answers each question from the passages shown with it; a prompt over the context is an overflow."""
-
-    def answer(questions: Sequence[ChartQuestion]) -> list[Answer]:
-        prompts = [answer_prompt(q, passages) for q, passages in zip(questions, shown, strict=True)]
-        replies = model.chat_many(prompts, max_tokens=max_tokens, overflow="record", label=label)
-        return [
-            judged(q, reply, passages, lexicon) for q, reply, passages in zip(questions, replies, shown, strict=True)
-        ]
-
-    return answer
+    prompts = [answer_prompt(q, passages) for q, passages in zip(questions, shown, strict=True)]
+    replies = model.chat_many(prompts, max_tokens=max_tokens, overflow="record", label=label)
+    return [judged(q, reply, passages, lexicon) for q, reply, passages in zip(questions, replies, shown, strict=True)]
 
 
 def judged(question: ChartQuestion, reply: Reply, shown: Sequence[Chunk], lexicon: Lexicon) -> Answer:
@@ -305,7 +305,7 @@ def summary(outcomes: Outcomes, model: str) -> str:
         f"{share['registry']}** (difference {figures.points(test.test)} points, {figures.p_words(test.p)}). By the "
         f"charts' wording, the code is right in {figures.listed(by_words)}. "
         f"With the right passages the model reaches {share['right_passages']}; with an error-free registry the code "
-        f"reaches {share['perfect_registry']}. One and the same answer to all questions of a kind would score "
+        f"reaches {share['perfect_registry']}. Always giving the commonest answer of each kind would score "
         f"{share['commonest']}."
     )
     if len(silent.frame):

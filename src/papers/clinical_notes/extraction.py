@@ -21,6 +21,7 @@ from spacy.tokens import Doc, Span
 from spacy.util import filter_spans
 
 from helpers.completions import Reply
+from helpers.rag.prompts import arm_of
 from papers.clinical_notes.cleaning import GROUPS, TERMS, abbreviations, aliases, clean, generic_name, normal
 from papers.clinical_notes.gold import LABELS, Context, Label, Note, Role
 from papers.clinical_notes.wording import words
@@ -126,17 +127,14 @@ def by_rules() -> Namer:
     return name
 
 
-def by_model(nlp: Language) -> Namer:
+@arm_of
+def by_model(docs: list[Doc], nlp: Language) -> list[list[Span]]:
     """A trained spaCy model, as Med7 is."""
-
-    def name(docs: list[Doc]) -> list[list[Span]]:
-        out = []
-        for doc, found in zip(docs, nlp.pipe((doc.text for doc in docs), batch_size=32), strict=True):
-            spans = [doc.char_span(e.start_char, e.end_char, e.label_, alignment_mode="expand") for e in found.ents]
-            out.append(filter_spans([s for s in spans if s is not None and s.label_ in LABELS]))
-        return out
-
-    return name
+    out = []
+    for doc, found in zip(docs, nlp.pipe((doc.text for doc in docs), batch_size=32), strict=True):
+        spans = [doc.char_span(e.start_char, e.end_char, e.label_, alignment_mode="expand") for e in found.ents]
+        out.append(filter_spans([s for s in spans if s is not None and s.label_ in LABELS]))
+    return out
 
 
 def med7(package: str) -> tuple[Language | None, str]:
@@ -234,34 +232,31 @@ def status_of(findings: Iterable[Finding]) -> Status:
     return "positive" if "affirmed" in contexts else "negative" if "negated" in contexts else "unknown"
 
 
-def reader(namer: Namer, *, own_rules: bool = True) -> Extractor:
+@arm_of
+def reader(notes: Sequence[Note], namer: Namer, *, own_rules: bool = True) -> list[Reading]:
     """An extractor whose drugs and attributes `namer` names; the rest is the same for all of them."""
     nlp = pipeline(own_rules)
-
-    def read(notes: Sequence[Note]) -> list[Reading]:
-        cleaned = [clean(note.text) for note in notes]
-        # ConText comes last, when the drugs are named too
-        with nlp.select_pipes(disable="medspacy_context"):
-            docs = [nlp(of.text) for of in cleaned]
-        readings = []
-        for note, of, doc, named in zip(notes, cleaned, docs, namer(docs), strict=True):
-            doc.ents = filter_spans([*named, *[span for span in doc.ents if span.label_ in ("SEIZURE", "SYMPTOM")]])
-            nlp.get_pipe("medspacy_context")(doc)
-            spans = {s: of.original(s.start_char, s.end_char) for s in doc.ents if s.label_ in LABELS}
-            medications = tuple(
-                Medication(generic_name(drug.text), _role(drug), *spans[drug], **attributes)
-                for drug, attributes in link(doc, [*spans])
-            )
-            findings = tuple(
-                Finding("seizure" if s.label_ == "SEIZURE" else "symptom", s.text.lower(), context_of(s))
-                for s in doc.ents
-                if s not in spans
-            )
-            labelled = tuple((span.label_, *place) for span, place in spans.items())
-            readings.append(Reading(note.note_id, medications, status_of(findings), labelled, findings))
-        return readings
-
-    return read
+    cleaned = [clean(note.text) for note in notes]
+    # ConText comes last, when the drugs are named too
+    with nlp.select_pipes(disable="medspacy_context"):
+        docs = [nlp(of.text) for of in cleaned]
+    readings = []
+    for note, of, doc, named in zip(notes, cleaned, docs, namer(docs), strict=True):
+        doc.ents = filter_spans([*named, *[span for span in doc.ents if span.label_ in ("SEIZURE", "SYMPTOM")]])
+        nlp.get_pipe("medspacy_context")(doc)
+        spans = {s: of.original(s.start_char, s.end_char) for s in doc.ents if s.label_ in LABELS}
+        medications = tuple(
+            Medication(generic_name(drug.text), _role(drug), *spans[drug], **attributes)
+            for drug, attributes in link(doc, [*spans])
+        )
+        findings = tuple(
+            Finding("seizure" if s.label_ == "SEIZURE" else "symptom", s.text.lower(), context_of(s))
+            for s in doc.ents
+            if s not in spans
+        )
+        labelled = tuple((span.label_, *place) for span, place in spans.items())
+        readings.append(Reading(note.note_id, medications, status_of(findings), labelled, findings))
+    return readings
 
 
 def classify(texts: Sequence[str], spans: Sequence[tuple[int, int]], *, own_rules: bool = True) -> list[Context]:

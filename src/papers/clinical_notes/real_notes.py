@@ -10,6 +10,7 @@ from operator import itemgetter
 from pathlib import Path
 
 from helpers.completions import Choice
+from helpers.rag.prompts import arm_of
 from helpers.rag.retrieval import chunk_spans
 from helpers.results.answers import Answer, PlainUnit
 from papers.clinical_notes.extraction_scores import Span, some
@@ -56,20 +57,17 @@ def read_sentences(path: Path, n: int, seed: int) -> tuple[list[Sentence], int]:
     ], left_out
 
 
+@arm_of
 def by_classifier(
-    classify: Callable[[Sequence[str], Sequence[Span]], Sequence[Context | Choice]],
-) -> Callable[[Sequence[Sentence]], list[Answer]]:
+    units: Sequence[Sentence], classify: Callable[[Sequence[str], Sequence[Span]], Sequence[Context | Choice]]
+) -> list[Answer]:
     """What gives each condition its class, as an arm: texts and spans in, a class or a model's choice for each out."""
-
-    def answer(units: Sequence[Sentence]) -> list[Answer]:
-        rows = []
-        for unit, said in zip(units, classify([u.text for u in units], [u.span for u in units]), strict=True):
-            given, keys = (said.answer, [said.key]) if isinstance(said, Choice) else (said, [])
-            right = {"accuracy": (float(given == unit.gold), 1.0)}
-            rows.append(Answer(task="sentences", predicted=given, measures=right, requests=keys))
-        return rows
-
-    return answer
+    rows = []
+    for unit, said in zip(units, classify([u.text for u in units], [u.span for u in units]), strict=True):
+        given, keys = (said.answer, [said.key]) if isinstance(said, Choice) else (said, [])
+        right = {"accuracy": (float(given == unit.gold), 1.0)}
+        rows.append(Answer(task="sentences", predicted=given, measures=right, requests=keys))
+    return rows
 
 
 FILES = tuple(f"clinical_notes/aci_bench/{part}.csv" for part in ("train", "valid", "test1", "test2", "test3"))

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from helpers.indexes import Index, cached_index
+from helpers.indexes import cached_index
 from helpers.rag.retrieval import Floats, Integers, Reranker, aligned, fused, min_max, word_index, word_scores
 from helpers.vectors import Encoder, encoder as encoder_of
 from papers.clinical_notes.gold import Note
@@ -85,22 +85,14 @@ class Retriever:
     """Passages, their two indexes, and the search over them; without a reranker its weight goes to nothing."""
 
     def __init__(
-        self,
-        chunks: Sequence[Chunk],
-        lexicon: Lexicon,
-        encode: Encoder,
-        reranker: Reranker | None = None,
-        *,
-        index: Index | None = None,
+        self, chunks: Sequence[Chunk], lexicon: Lexicon, encode: Encoder, reranker: Reranker | None = None
     ) -> None:
-        """Build the indexes; `index` takes one that was built before, for the same passages."""
+        """Build the indexes, or load the one of the vectors."""
         if not chunks:
             raise ValueError("There is no passage to index.")
         texts = [chunk.text for chunk in chunks]
         self.chunks, self.lexicon, self.encode, self.reranker = list(chunks), lexicon, encode, reranker
-        self.index = index or cached_index("clinical-notes", texts, encode)
-        if self.index.size != len(chunks):
-            raise ValueError(f"The index has {self.index.size:,} vectors for {len(chunks):,} passages; build it again.")
+        self.index = cached_index("clinical-notes", texts, encode)
         self.bm25 = word_index(texts)
         self._patients = np.array([chunk.patient.lower() for chunk in chunks])
         self._days = np.array([chunk.date.toordinal() for chunk in chunks])

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from helpers.completions import Message, Reply
@@ -32,10 +32,11 @@ TOP_P = 0.9  # of sampling (System: answer generation module)
 
 @dataclass(frozen=True)
 class Evidence:
-    """What an arm found for a question: lines of one kind, which may be none."""
+    """What an arm found for a question: lines of one kind, which may be none, and the requests that it took."""
 
     source: Literal["nothing", "passages", "facts"]
     lines: tuple[str, ...] = ()
+    requests: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -58,9 +59,9 @@ class Passages:
             return []
         return [row.tolist() for row in self.index.search(self.encoder.encode(queries, progress=False), k)[1]]
 
-    def evidence(self, rows: Sequence[int]) -> Evidence:
+    def evidence(self, rows: Sequence[int], *requests: str) -> Evidence:
         """Passages by number."""
-        return Evidence("passages", tuple(self.texts[i] for i in rows))
+        return Evidence("passages", tuple(self.texts[i] for i in rows), requests)
 
 
 def text_evidence(passages: Passages, questions: Sequence[str]) -> list[Evidence]:
@@ -81,29 +82,32 @@ SECOND = (
 def agentic_evidence(llm: LLM, passages: Passages, questions: Sequence[str]) -> list[Evidence]:
     """Two rounds of three passages; the small model writes both queries, the second in view of what the first found."""
 
-    def written(prompts: Sequence[Sequence[Message]], label: str) -> list[str]:
+    def written(prompts: Sequence[Sequence[Message]], label: str) -> tuple[list[str], list[str]]:
         replies = llm.chat_many(prompts, max_tokens=QUERY_TOKENS, stop=["\n"], label=label)
         # the question itself if the model wrote nothing
-        return [r.text.strip().strip("\"'") or question for r, question in zip(replies, questions, strict=True)]
+        queries = [r.text.strip().strip("\"'") or question for r, question in zip(replies, questions, strict=True)]
+        return queries, [r.key for r in replies]
 
-    first = written([chat(FIRST, q) for q in questions], "search, round 1")
+    first, asked = written([chat(FIRST, q) for q in questions], "search, round 1")
     found = passages.search(first, AGENT_K)
     prompts = [
         chat(SECOND, f"{_numbered(passages.evidence(of).lines)}\n\nFirst query: {query}\nQuestion: {question}")
         for of, query, question in zip(found, first, questions, strict=True)
     ]
-    again = passages.search(written(prompts, "search, round 2"), AGENT_K)
-    return [passages.evidence(list(dict.fromkeys(a + b))) for a, b in zip(found, again, strict=True)]
+    second, asked_again = written(prompts, "search, round 2")
+    told = zip(found, passages.search(second, AGENT_K), asked, asked_again, strict=True)
+    return [passages.evidence(list(dict.fromkeys(a + b)), *requests) for a, b, *requests in told]
 
 
 def graph_evidence(retrieved: Sequence[Retrieved]) -> list[Evidence]:
     """The rows of each question's query, or the facts of the search for names where no query found any."""
-    return [Evidence("facts", r.facts) for r in retrieved]
+    return [Evidence("facts", r.facts, r.requests) for r in retrieved]
 
 
 def hybrid_evidence(retrieved: Sequence[Retrieved], texts: Sequence[Evidence]) -> list[Evidence]:
     """The rows of a question's query, or its passages where no query found any (Discussion: generality)."""
-    return [Evidence("facts", r.facts) if r.last.returned else t for r, t in zip(retrieved, texts, strict=True)]
+    told = zip(graph_evidence(retrieved), retrieved, texts, strict=True)
+    return [facts if r.last.returned else replace(text, requests=r.requests) for facts, r, text in told]
 
 
 # without yes and no: a small model asked to begin with either answers only Yes, to everything

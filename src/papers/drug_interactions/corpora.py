@@ -16,6 +16,7 @@ from typing import Literal, NamedTuple
 import yaml
 
 from helpers.settings import DATA, PublicError
+from helpers.texts import lines
 
 Label = Literal["Drug", "Compound", "SideEffect"]
 Corpus = Literal["DrugBank", "MedLine", "ADE", "Textbook"]
@@ -161,7 +162,7 @@ def read_ade(effects: Path, doses: Path, negatives: Path) -> list[Sentence]:
     for key, effect, drug in _pairs(effects, "SideEffect"):
         found[key][0].update((effect, drug))
         found[key][1].add((drug, effect))
-    for line, row in enumerate(_lines(negatives), start=1):
+    for line, row in enumerate(lines(negatives), start=1):
         article, marker, text = (*row.split(" ", 2), "", "")[:3]
         if marker != "NEG":
             raise CorpusError(f"{negatives.name}, line {line}: needed 'number NEG sentence', found {row[:60]!r}.")
@@ -184,14 +185,9 @@ def read_ade(effects: Path, doses: Path, negatives: Path) -> list[Sentence]:
     return sentences
 
 
-def _lines(path: Path) -> Iterator[str]:
-    with path.open(encoding="utf-8", newline="\n") as file:
-        yield from (line.rstrip("\r\n") for line in file if line.strip())
-
-
 def _pairs(path: Path, label: Label) -> Iterator[tuple[tuple[str, str], Entity, Entity]]:
     """Article and sentence, and the two mentions of each line: the first of `label`, the second a drug."""
-    for line, row in enumerate(_lines(path), start=1):
+    for line, row in enumerate(lines(path), start=1):
         try:
             article, text, other, other_at, _, drug, drug_at, _ = row.split("|")
             apart = int(drug_at) - int(other_at)

@@ -9,7 +9,7 @@ import hashlib
 import json
 import time
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import get_args
@@ -17,6 +17,7 @@ from typing import get_args
 import numpy as np
 
 from helpers.graph import Graph
+from helpers.rag.prompts import arm_of
 from helpers.results.answers import Answer, PlainUnit
 from papers.drug_interactions.corpora import CAUSES, INTERACTS, Fact, Label, Sentence, facts
 
@@ -182,19 +183,16 @@ def queries(content: KnowledgeGraph, n: int, seed: int) -> list[PlainUnit]:
     ]
 
 
-def by_cypher(graph: Graph) -> Callable[[Sequence[PlainUnit]], list[Answer]]:
+@arm_of
+def by_cypher(queries: Sequence[PlainUnit], graph: Graph) -> list[Answer]:
     """The loaded graph as an arm: whether it returns the right names, any at all, and seconds until the last row."""
-
-    def ask(queries: Sequence[PlainUnit]) -> list[Answer]:
-        rows = []
-        for query in queries:
-            began = time.perf_counter()
-            names = sorted(str(row["name"]) for row in graph.read(query.text, name=query.cluster))
-            seconds = time.perf_counter() - began
-            found = "; ".join(names)
-            measures = {"right": found == query.gold, "answered": bool(names), "latency": seconds}
-            told = {name: (float(value), 1.0) for name, value in measures.items()}
-            rows.append(Answer(task="queries", predicted=found, measures=told))
-        return rows
-
-    return ask
+    rows = []
+    for query in queries:
+        began = time.perf_counter()
+        names = sorted(str(row["name"]) for row in graph.read(query.text, name=query.cluster))
+        seconds = time.perf_counter() - began
+        found = "; ".join(names)
+        measures = {"right": found == query.gold, "answered": bool(names), "latency": seconds}
+        told = {name: (float(value), 1.0) for name, value in measures.items()}
+        rows.append(Answer(task="queries", predicted=found, measures=told))
+    return rows

@@ -4,7 +4,6 @@ Tasks: `plain` (no language model), `cypher`, `known` (questions with known answ
 `judge` (ratings of the arms' answers; Setup: correctness and clarity from 1 to 5, blind to the arm).
 """
 
-from collections import defaultdict
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from itertools import product
@@ -14,11 +13,10 @@ import numpy as np
 from helpers.completions import Reply
 from helpers.llm import LLM
 from helpers.rag.names import Vocabulary
-from helpers.rag.prompts import chat
+from helpers.rag.prompts import arm_of, chat
 from helpers.results.answers import Answer, Item, Measures, PlainUnit
 from helpers.results.metrics import Score, set_scores
 from helpers.results.outcomes import Outcomes
-from helpers.similarity import sentence_similarity_arms
 from helpers.vectors import Encoder
 from papers.drug_interactions.answering import Arm, Evidence, answer_all, names_in_evidence, read_answer
 from papers.drug_interactions.cypher import Retrieved, is_right
@@ -81,32 +79,29 @@ def by_lines(questions: Sequence[Asked], evidence: Sequence[Evidence], vocabular
     return [names_in_evidence(q, e, vocabulary) for q, e in zip(questions, evidence, strict=True)]
 
 
-def statement(retrieved: Sequence[Retrieved]) -> Asking:
+@arm_of
+def statement(questions: Sequence[Asked], retrieved: Sequence[Retrieved]) -> list[Answer]:
     """The statements that were written for questions, and the step that gave the right names."""
-
-    def ask(questions: Sequence[Asked]) -> list[Answer]:
-        rows = []
-        for question, r in zip(questions, retrieved, strict=True):
-            right = r.step(question)
-            measures = {
-                **{step: step == right for step in ("first_try", "repaired", "simplified")},
-                "right": right is not None,
-                "first_statement": is_right(question, r.tried[0][1]),
-                "seconds": r.seconds,
-            }
-            rows.append(
-                Answer(
-                    task="cypher",
-                    answer=r.last.cypher,
-                    predicted=", ".join(sorted(r.last.returned)) or None,
-                    cut=r.cut,
-                    measures=_means(measures),
-                    requests=r.requests,
-                )
+    rows = []
+    for question, r in zip(questions, retrieved, strict=True):
+        right = r.step(question)
+        measures = {
+            **{step: step == right for step in ("first_try", "repaired", "simplified")},
+            "right": right is not None,
+            "first_statement": is_right(question, r.tried[0][1]),
+            "seconds": r.seconds,
+        }
+        rows.append(
+            Answer(
+                task="cypher",
+                answer=r.last.cypher,
+                predicted=", ".join(sorted(r.last.returned)) or None,
+                cut=r.cut,
+                measures=_means(measures),
+                requests=r.requests,
             )
-        return rows
-
-    return ask
+        )
+    return rows
 
 
 def arms(
@@ -114,13 +109,11 @@ def arms(
 ) -> dict[str, Mixed]:
     """The arms by one model: answers from the evidence that each arm found."""
 
-    def arm(name: Arm) -> Mixed:
-        def ask(questions: Sequence[Asked | PlainUnit]) -> list[Answer]:
-            replies = answer_all(llm, [q.text for q in questions], evidence[name], max_tokens, temperature, name)
-            told = zip(questions, evidence[name], replies, strict=True)
-            return [answer_row(question, found, reply, vocabulary) for question, found, reply in told]
-
-        return ask
+    @arm_of
+    def arm(questions: Sequence[Asked | PlainUnit], name: Arm) -> list[Answer]:
+        replies = answer_all(llm, [q.text for q in questions], evidence[name], max_tokens, temperature, name)
+        told = zip(questions, evidence[name], replies, strict=True)
+        return [answer_row(question, found, reply, vocabulary) for question, found, reply in told]
 
     return {name: arm(name) for name in evidence}
 
@@ -140,25 +133,23 @@ def answer_row(question: Asked | PlainUnit, evidence: Evidence, reply: Reply, vo
             more["within_reach"] = len(told) / len(question.answer)
     if reply.status != "overflow":
         more |= {"prompt_tokens": reply.prompt_tokens, "seconds": reply.seconds}
-    return replace(row, **reply.columns | {"answer": text}, measures={**row.measures, **_means(more)})
+    columns = reply.columns | {"answer": text, "requests": [*evidence.requests, reply.key]}
+    return replace(row, **columns, measures={**row.measures, **_means(more)})
 
 
 def near(rows: Sequence[Answer], encoder: Encoder) -> list[Answer]:
     """The rows, those of MedQuAD with the cosine to the reference (Setup); 0 for an empty answer."""
-    of_arm: dict[str, list[int]] = defaultdict(list)
-    for i, row in enumerate(rows):
+    texts = [text for row in rows if row.task == "medquad" for text in (row.gold or "", row.answer or "")]
+    distinct = list(dict.fromkeys(texts))
+    vectors = encoder.encode(distinct, progress=False).astype(np.float64) if distinct else ()
+    vector, found = dict(zip(distinct, vectors, strict=True)), []
+    for row in rows:
+        measures = dict(row.measures)
         if row.task == "medquad":
-            of_arm[f"{row.model} {row.arm}"].append(i)
-    if not of_arm:
-        return list(rows)
-    texts = {name: [rows[i].answer or "" for i in at] for name, at in of_arm.items()}
-    wanted = [rows[i].gold or "" for i in next(iter(of_arm.values()))]
-    found = list(rows)
-    for name, cosines in sentence_similarity_arms(texts, wanted, encoder).items():
-        # an encoder has a vector for no words, too
-        values = np.where([bool(text.strip()) for text in texts[name]], cosines, 0.0)
-        for i, value in zip(of_arm[name], values, strict=True):
-            found[i] = replace(rows[i], measures={**rows[i].measures, **_means({"cosine": value})})
+            gold, answer = row.gold or "", row.answer or ""
+            # an encoder has a vector for no words, too
+            measures |= _means({"cosine": vector[answer] @ vector[gold] if answer.strip() else 0.0})
+        found.append(replace(row, measures=measures))
     return found
 
 
@@ -206,7 +197,7 @@ def judged(llm: LLM, rows: Sequence[Answer], seed: int, units: Collection[str]) 
         correctness, clarity = map(int, choice.answer.split())
         rating = ((correctness + clarity) / 2 - 1) / 4
         measures = {**row.measures, "rating": (rating, 1.0)}
-        marked.append(replace(row, measures=measures, requests=[*row.requests, choice.key]))
+        marked.append(replace(row, measures=measures))
         judgement = Answer(
             arm="judge",
             unit=row.unit,

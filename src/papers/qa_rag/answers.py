@@ -14,7 +14,7 @@ import bm25s
 
 from helpers.completions import Message, Reply
 from helpers.llm import LLM
-from helpers.rag.prompts import chat
+from helpers.rag.prompts import arm_of, chat
 from helpers.results import figures
 from helpers.results.answers import Answer, Item
 from helpers.results.outcomes import Outcomes
@@ -195,7 +195,9 @@ def _asked(question: str, shown: Sequence[Excerpt]) -> str:
     return "\n\n".join([*parts, f"Question: {question}"])
 
 
+@arm_of
 def answering(
+    questions: Sequence[Question],
     llm: LLM,
     arm: Arm,
     data: Data,
@@ -205,7 +207,7 @@ def answering(
     max_tokens: int,
     prompt: Callable[..., list[Message]] = prompt,
     contexts: Mapping[str, Sequence[str]] | None = None,
-) -> Asking:
+) -> list[Answer]:
     """An arm: questions in, an answer for each out, at temperature 0; a prompt that does not fit has no answer.
 
     The passages in one prompt have so many `characters`. `prompt` takes the question and its excerpts, and the examples
@@ -213,19 +215,15 @@ def answering(
     """
     ranking = contexts if contexts is not None else data.released.get(arm.contexts, {})
     given = [examples] if arm.few_shot and examples else []
-
-    def ask(questions: Sequence[Question]) -> list[Answer]:
-        shown: list[tuple[Excerpt, ...]] = []
-        for question in questions:
-            ids = ranking[question.id][: arm.passages] if arm.contexts else ()
-            passages = [data.corpus.of_id[id] for id in ids]
-            whole = tuple(Excerpt(passage, passage.text) for passage in passages)
-            shown.append(whole if arm.whole else excerpts(question.body, passages, characters))
-        prompts = [prompt(question.text, of, *given) for question, of in zip(questions, shown, strict=True)]
-        replies = llm.chat_many(prompts, max_tokens=max_tokens, overflow="record", label=arm.label)
-        return [_row(reply, of) for reply, of in zip(replies, shown, strict=True)]
-
-    return ask
+    shown: list[tuple[Excerpt, ...]] = []
+    for question in questions:
+        ids = ranking[question.id][: arm.passages] if arm.contexts else ()
+        passages = [data.corpus.of_id[id] for id in ids]
+        whole = tuple(Excerpt(passage, passage.text) for passage in passages)
+        shown.append(whole if arm.whole else excerpts(question.body, passages, characters))
+    prompts = [prompt(question.text, of, *given) for question, of in zip(questions, shown, strict=True)]
+    replies = llm.chat_many(prompts, max_tokens=max_tokens, overflow="record", label=arm.label)
+    return [_row(reply, of) for reply, of in zip(replies, shown, strict=True)]
 
 
 def _row(reply: Reply, shown: Sequence[Excerpt]) -> Answer:
@@ -270,16 +268,10 @@ def scored(rows: Sequence[Answer], encode: Encoder) -> list[Answer]:
     for references, names in alike.items():
         texts = {name: [row.answer or "" for row in arms[name]] for name in names}
         for name, scores in bertscore_arms(texts, references, encode).items():
-            for row, *values in zip(arms[name], scores.f1, scores.precision, scores.recall, strict=True):
-                told = {m: (float(v), 1.0) for m, v in zip(("f1", "precision", "recall"), values, strict=True)}
+            for row, values in zip(arms[name], scores, strict=True):
+                told = {m: (float(v), 1.0) for m, v in zip(("precision", "recall", "f1"), values, strict=True)}
                 found.append(replace(row, measures={**row.measures, **told}))
     return found
-
-
-def marked(rows: Sequence[Answer], first: str, second: str) -> list[Answer]:
-    """The answers with the stratum `refused`: whether neither of two arms refused the question, or one did."""
-    refused = {row.unit for row in rows if row.arm in (first, second) and row.predicted == NOT_TOLD}
-    return [replace(r, strata={**r.strata, "refused": "one" if r.unit in refused else "neither"}) for r in rows]
 
 
 def report(run: Run, outcomes: Outcomes, model: str, encoder: str) -> None:

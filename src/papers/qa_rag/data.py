@@ -11,7 +11,7 @@ import json
 import re
 import unicodedata
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
 from pathlib import Path
@@ -132,7 +132,9 @@ def load(data: str = "auto") -> Data:
     files = datasets.locate_all([PAIRS, *CONTEXTS.values()], data)
     questions = read_questions(files[PAIRS].path)
     contexts = {arm: read_contexts(files[name].path) for arm, name in CONTEXTS.items()}
-    corpus = corpus_of(context for rankings in contexts.values() for of in rankings.values() for context in of)
+    every = (context for rankings in contexts.values() for of in rankings.values() for context in of)
+    distinct = sorted({(context.document, context.text) for context in every})  # in the order of titles and of texts
+    corpus = Corpus(tuple(Passage(f"p{number:04}", *of) for number, of in enumerate(distinct)))
     told = {True: "removed by the authors' rule", False: "not recognised"}
     test = match(list(contexts["qa_rag"]), questions)
     test = tuple(replace(q, strata={OWN: told[bool(own_documents(q, corpus))]}) for q in test)
@@ -206,12 +208,6 @@ def read_contexts(path: Path) -> dict[str, tuple[Context, ...]]:
             if p is not None
         )
     return ranking
-
-
-def corpus_of(contexts: Iterable[Context]) -> Corpus:
-    """Every distinct passage, in the order of titles and then of texts."""
-    distinct = sorted({(context.document, context.text) for context in contexts})
-    return Corpus(tuple(Passage(f"p{number:04}", *of) for number, of in enumerate(distinct)))
 
 
 def match(texts: Sequence[str], questions: Sequence[Question]) -> tuple[Question, ...]:

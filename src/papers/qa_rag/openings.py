@@ -20,7 +20,7 @@ def retrieval(outcomes: Outcomes) -> str:
         main = f"QA-RAG {_finds(here.against([('qa_rag', 'question')], 'answer_found')[0])} the question; "
     if "hypothetical_authors" in scores:
         change = figures.points(here.against([("hypothetical_authors", "hypothetical")], "answer_found")[0].test)
-        words = f" If the authors' own prompt generates the answer, its share changes by {change} points."
+        words = f" With the authors' own prompt, the hypothetical answer's share changes by {change} points."
     names = {"hypothetical": "answer", "question": "question", "qa_rag": "both"}
     found = [f"{figures.number(theirs.score('answer_found', arm).value)} ({name})" for arm, name in names.items()]
     best = "BM25 without the guideline's name" if most == "bm25_bare" else here.label(most)

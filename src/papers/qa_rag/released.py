@@ -122,7 +122,7 @@ def contexts(data: Data, released: Released) -> list[Answer]:
     return rows
 
 
-def finer(data: Data, released: Released) -> str:
+def more_parts_than_sentences(data: Data, released: Released) -> str:
     """For how many questions the denominator of the context recall exceeds the sentences of the FDA's answer, by arm.
 
     The denominators are those of the scores in lowest terms, so the counts are lower bounds.
@@ -170,6 +170,12 @@ def report(run: Run, outcomes: Outcomes, data: Data, released: Released) -> None
                 run.rescored(number.id, outcomes.score(measure, arm), n=tests, source=number.rescore_from[0])
 
 
+OWN_KEPT = (
+    "The question's own document: whether the authors' rule removes it, and how often it is among the six passages, "
+    "of the questions whose document the rule recognises"
+)
+
+
 def own_kept(data: Data, printed: Published) -> pd.DataFrame:
     """The methods of Tables 3 and 5, the best first: does the authors' rule remove a question's own document, and how
     many rankings kept it, of the questions whose document the rule recognises?
@@ -183,9 +189,10 @@ def own_kept(data: Data, printed: Published) -> pd.DataFrame:
         removed = {kind in AUTHORS["multiquery_rule"].removed for kind, _ in PRINTED[arm].tracks}
         six = {id: {data.corpus.of_id[p].document for p in of} for id, of in data.released.get(arm, {}).items()}
         held = [bool(own[id] & of) for id, of in six.items() if id in own]
-        kept = f"{sum(held)} of {len(held)}" if held else "none recognised" if six else "contexts missing"
+        among = f"{sum(held)} of {len(held)}" if held else "none recognised" if six else "contexts missing"
         told = "for the question alone" if len(removed) == 2 else "yes" if True in removed else "no"
-        rows.append({"method": label, "printed precision": number.printed, "own document removed": told, "kept": kept})
+        row = {"method": label, "printed precision": number.printed, "own document removed": told}
+        rows.append(row | {"found among the six": among})
     return pd.DataFrame(rows).sort_values("printed precision", ascending=False, kind="stable")
 
 

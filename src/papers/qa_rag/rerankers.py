@@ -10,7 +10,7 @@ from tqdm import tqdm
 
 from helpers.completions import Message
 from helpers.llm import LLM
-from helpers.rag.prompts import chat
+from helpers.rag.prompts import arm_of, chat
 from helpers.rag.retrieval import CrossEncoder
 from helpers.results.answers import Answer
 from helpers.vectors import EncoderUnavailable
@@ -88,14 +88,15 @@ def read_score(text: str) -> float:
     return value if 0 <= value <= 10 else np.nan
 
 
+@arm_of
 def ordering(
-    searcher: Searcher, found: Mapping[str, Sequence[int]], reranker: Reranker | None, gold: Gold
-) -> Callable[[Sequence[Question]], list[Answer]]:
+    questions: Sequence[Question],
+    searcher: Searcher,
+    found: Mapping[str, Sequence[int]],
+    reranker: Reranker | None,
+    gold: Gold,
+) -> list[Answer]:
     """An arm: the same candidates in one reranker's order, or as found."""
-
-    def ask(questions: Sequence[Question]) -> list[Answer]:
-        ranked, told = rerank({q.id: found[q.id] for q in questions}, reranker, {q.id: q.text for q in questions})
-        passages = {id: [searcher.corpus.passages[row] for row in rows] for id, rows in ranked.items()}
-        return rows_of(passages, gold, told=told, task="rerank")
-
-    return ask
+    ranked, told = rerank({q.id: found[q.id] for q in questions}, reranker, {q.id: q.text for q in questions})
+    passages = {id: [searcher.corpus.passages[row] for row in rows] for id, rows in ranked.items()}
+    return rows_of(passages, gold, told=told, task="rerank")

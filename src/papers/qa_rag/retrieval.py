@@ -10,6 +10,7 @@ import numpy as np
 
 from helpers.completions import Message
 from helpers.llm import LLM
+from helpers.rag.prompts import arm_of
 from helpers.rag.retrieval import reciprocal_rank_fusion
 from helpers.results.answers import Answer, Item, answered
 from helpers.results.trec import DOCUMENTS, OF_SOURCE, measured as by_ir_measures
@@ -329,16 +330,13 @@ def kept_ids(
     return {id: [passage.id for passage in of[:KEPT]] for id, of in found.items()}
 
 
+@arm_of
 def finding(
-    searcher: Searcher, arm: Arm, queries: Queries, gold: Gold, reranker: Reranker
-) -> Callable[[Sequence[Question]], list[Answer]]:
+    questions: Sequence[Question], searcher: Searcher, arm: Arm, queries: Queries, gold: Gold, reranker: Reranker
+) -> list[Answer]:
     """An arm: questions in, the six passages of each out, with their measures."""
-
-    def ask(questions: Sequence[Question]) -> list[Answer]:
-        found = passages(searcher, arm, queries, questions, reranker)
-        return rows_of(found, gold, queries={q.id: [queries[k][q.id] for k, _ in arm.tracks] for q in questions})
-
-    return ask
+    found = passages(searcher, arm, queries, questions, reranker)
+    return rows_of(found, gold, queries={q.id: [queries[k][q.id] for k, _ in arm.tracks] for q in questions})
 
 
 def answerable(queries: Queries, arms: Mapping[str, Arm] = ARMS) -> dict[str, Arm]:

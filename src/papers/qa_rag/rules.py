@@ -51,7 +51,7 @@ def same_order(outcomes: Outcomes, *, printed: Published, **_: Any) -> Decision:
 def question_is_worst(outcomes: Outcomes, *, printed: Published, **_: Any) -> Decision:  # noqa: ANN401
     """Whether only question is the lowest of Table 3, in context precision and in recall (section 3.5).
 
-    If it is the lowest in one of them alone, only a test could tell, for which no scores of each question are at hand.
+    If it is the lowest in one of them alone, only a test could tell, for which the scores of each question are missing.
     """
     order = {column: _order(printed, "table3", column) for column in ("precision", "recall")}
     told = []
@@ -60,7 +60,7 @@ def question_is_worst(outcomes: Outcomes, *, printed: Published, **_: Any) -> De
         told.append(f"{column}: {', then '.join(two)}")
     why, last = f"The lowest in Table 3, {'; '.join(told)}.", {arms[-1] for arms in order.values()}
     if len(last) > 1 and "question" in last:
-        return Decision("undecided", f"{why} Neither difference is printed with an interval.")
+        return Decision("not run", f"{why} Neither difference is printed with an interval.", reason="no answers")
     return Decision(rules.exactly(last == {"question"}), why)
 
 

@@ -12,6 +12,7 @@ from dataclasses import replace
 from helpers.authors_code import Code
 from helpers.completions import label_probability
 from helpers.graph import Graph
+from helpers.rag.prompts import arm_of
 from helpers.results.answers import Answer
 from papers.side_effects.corpus import Arm, Entities, Question, TextStore, said
 from papers.side_effects.forward import CUT, Asking, edge_exists, parse_label
@@ -82,14 +83,14 @@ def _filled(template: str, question: Question, evidence: str = "") -> str:
     return template.format(**names, context=evidence, graph_result=evidence)
 
 
-def _arm(asking: Asking, system: str, template: str, evidence: Evidence, name: str) -> Arm:
-    def ask(questions: Sequence[Question]) -> list[Answer]:
-        texts = [_filled(template, q, e) for q, e in zip(questions, evidence(questions), strict=True)]
-        prompts = [[{"role": "system", "content": system}, {"role": "user", "content": cut(text)}] for text in texts]
-        replies = asking.answers(prompts, LABELS[name])
-        return [said(parse_label(r.text, LABEL), p_yes=label_probability(r.first_token), reply=r) for r in replies]
-
-    return ask
+@arm_of
+def _arm(
+    questions: Sequence[Question], asking: Asking, system: str, template: str, evidence: Evidence, name: str
+) -> list[Answer]:
+    texts = [_filled(template, q, e) for q, e in zip(questions, evidence(questions), strict=True)]
+    prompts = [[{"role": "system", "content": system}, {"role": "user", "content": cut(text)}] for text in texts]
+    replies = asking.answers(prompts, LABELS[name])
+    return [said(parse_label(r.text, LABEL), p_yes=label_probability(r.first_token), reply=r) for r in replies]
 
 
 def cut(prompt: str) -> str:

@@ -146,16 +146,6 @@ def stratified(questions: Sequence[Question], n: int, seed: int, exclude_drugs: 
     return taken
 
 
-def format_a_documents(knowledge: Mapping[str, Sequence[str]]) -> list[str]:
-    """Format A: one document a drug, its effects as a list (Fig. 1b)."""
-    return [OPENING_A.format(drug=drug) + ", ".join(effects) for drug, effects in knowledge.items()]
-
-
-def format_b_sentences(knowledge: Mapping[str, Sequence[str]]) -> list[str]:
-    """Format B: one sentence a drug and effect (Fig. 1b)."""
-    return [SENTENCE_B.format(drug=d, side_effect=e) for d, effects in knowledge.items() for e in effects]
-
-
 def load_graph(graph: Graph, knowledge: Mapping[str, Sequence[str]], digest: str) -> bool:
     """Make the bipartite graph Drug -may_cause_side_effect-> SideEffect (Fig. 2a), unless it is there already.
 
@@ -209,16 +199,16 @@ def read_format_b(text: str) -> tuple[str, frozenset[str]]:
 
 
 def format_a_store(knowledge: Mapping[str, Sequence[str]], encoder: Encoder) -> TextStore:
-    """Format A indexed, one unit a drug ("chunked at newlines")."""
-    texts = format_a_documents(knowledge)
+    """Format A indexed, one unit a drug ("chunked at newlines"): its effects as a list (Fig. 1b)."""
+    texts = [OPENING_A.format(drug=drug) + ", ".join(effects) for drug, effects in knowledge.items()]
     comma_terms = {e for effects in knowledge.values() for e in effects if ", " in e}
     pairs = [read_format_a(t, comma_terms) for t in texts]
     return TextStore(texts, pairs, cached_index("side-effects-format-a", texts, encoder), encoder)
 
 
 def format_b_store(knowledge: Mapping[str, Sequence[str]], encoder: Encoder) -> TextStore:
-    """Format B indexed, one unit a pair."""
-    texts = format_b_sentences(knowledge)
+    """Format B indexed, one sentence a drug and effect (Fig. 1b)."""
+    texts = [SENTENCE_B.format(drug=d, side_effect=e) for d, effects in knowledge.items() for e in effects]
     index = cached_index("side-effects-format-b", texts, encoder)
     return TextStore(texts, [*map(read_format_b, texts)], index, encoder)
 

@@ -11,7 +11,7 @@ from typing import Any, Final
 from helpers.completions import Reply, label_probability
 from helpers.graph import Graph
 from helpers.llm import LLM
-from helpers.rag.prompts import chat, each
+from helpers.rag.prompts import arm_of, chat, each
 from helpers.results.answers import Answer, answered
 from helpers.results.audit import PLACE
 from papers.side_effects.corpus import QUESTION, Arm, Entities, Question, TextStore, place_of, said
@@ -133,27 +133,26 @@ def closed_book(asking: Asking) -> Arm:
     )
 
 
+@arm_of
 def _with_evidence(
+    questions: Sequence[Question],
     asking: Asking,
     recognised: Mapping[Question, Entities],
     find: Callable[[Sequence[Question], Sequence[Entities]], Sequence[bool]],
     sentence: Callable[..., str],
     label: str,
-) -> Arm:
-    def arm(questions: Sequence[Question]) -> list[Answer]:
-        entities = [recognised[question] for question in questions]
-        found = find(questions, entities)
-        told = (sentence(e, found=f) for e, f in zip(entities, found, strict=True))
-        replies = asking.answers([evidence_prompt(q, e) for q, e in zip(questions, told, strict=True)], label)
-        return [
-            replace(
-                said(parse_label(r.text), p_yes=label_probability(r.first_token), handed=f, reply=r),
-                requests=[key for key in (e.request, r.key) if key],
-            )
-            for e, f, r in zip(entities, found, replies, strict=True)
-        ]
-
-    return arm
+) -> list[Answer]:
+    entities = [recognised[question] for question in questions]
+    found = find(questions, entities)
+    told = (sentence(e, found=f) for e, f in zip(entities, found, strict=True))
+    replies = asking.answers([evidence_prompt(q, e) for q, e in zip(questions, told, strict=True)], label)
+    return [
+        replace(
+            said(parse_label(r.text), p_yes=label_probability(r.first_token), handed=f, reply=r),
+            requests=[key for key in (e.request, r.key) if key],
+        )
+        for e, f, r in zip(entities, found, replies, strict=True)
+    ]
 
 
 def text_rag(asking: Asking, store: TextStore, k: int, recognised: Mapping[Question, Entities], label: str) -> Arm:

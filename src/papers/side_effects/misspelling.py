@@ -273,8 +273,9 @@ def read_pairs(
     """One released run of the 180 questions, of which confusion counts are released, as rows.
 
     Where as many positives were found as the knowledge holds under the names of that condition, these are taken for
-    them, and a drug is a cluster; else each question is its own. Which negatives were called YES is not released: they
-    are spread evenly. `asked` has the questions of each condition (drug, side_effect, label), in one order.
+    them, and a drug is a cluster; else each question is its own. Which negatives were called YES is not released: those
+    of as few drugs as possible are taken, for the widest interval. `asked` has the questions of each condition (drug,
+    side_effect, label), in one order.
     """
     rows = []
     for entry in json.loads(path.read_text(encoding="utf-8")):
@@ -286,8 +287,8 @@ def read_pairs(
             same = int(yes.sum()) == counts["tp"]
             if not same:
                 yes = label & (label.cumsum() <= counts["tp"])
-            negatives = np.flatnonzero(~label)
-            yes[negatives[np.linspace(0, len(negatives) - 1, int(counts["fp"])).astype(int)]] = True
+            by_drug = np.argsort(right.drug.to_numpy(), kind="stable")
+            yes[by_drug[~label[by_drug]][: int(counts["fp"])]] = True
             of = {"source": "released", "run": run, "model": model, "arm": f"{condition}.{entry['architecture']}"}
             for drug, effect, true, told in zip(right.drug, right.side_effect, label, yes, strict=True):
                 row = answered(said(bool(told)), Question(drug, effect, bool(true)), **of)

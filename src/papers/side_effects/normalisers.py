@@ -14,7 +14,7 @@ from rapidfuzz.distance import DamerauLevenshtein
 
 from helpers.completions import Choice, Reply
 from helpers.llm import LLM
-from helpers.rag.prompts import chat, each
+from helpers.rag.prompts import arm_of, chat, each
 from helpers.results import figures
 from helpers.results.answers import Answer
 from helpers.results.outcomes import Outcomes
@@ -94,35 +94,28 @@ def by_dictionary(vocabulary: Iterable[str], *, fuzzy: bool = True) -> Normalise
     return lambda names: [look_up(name) for name in names]
 
 
-def in_turn(*normalisers: Normaliser) -> Normaliser:
+@arm_of
+def in_turn(names: Sequence[str], *normalisers: Normaliser) -> list[str | None]:
     """The first normaliser's answer; where it finds nothing the second one's, and so on."""
-
-    def normalise(names: Sequence[str]) -> list[str | None]:
-        found: dict[str, str | None] = dict.fromkeys(names)
-        for normaliser in normalisers:
-            waiting = [name for name, drug in found.items() if drug is None]
-            found |= zip(waiting, normaliser(waiting), strict=True)
-        return [found[name] for name in names]
-
-    return normalise
+    found: dict[str, str | None] = dict.fromkeys(names)
+    for normaliser in normalisers:
+        waiting = [name for name, drug in found.items() if drug is None]
+        found |= zip(waiting, normaliser(waiting), strict=True)
+    return [found[name] for name in names]
 
 
-def arm(normaliser: Normaliser) -> NameArm:
+@arm_of
+def arm(queries: Sequence[Query], normaliser: Normaliser) -> list[Answer]:
     """The normaliser as an arm: names in, an answer for each out. Its time is shared out evenly."""
-
-    def normalise(queries: Sequence[Query]) -> list[Answer]:
-        began = time.perf_counter()
-        found = normaliser([query.typed for query in queries])
-        measures = {"seconds": ((time.perf_counter() - began) / max(1, len(queries)), 1.0), "tokens": (0.0, 1.0)}
-        return [
-            judged(query, Answer(answer=drug, predicted=drug, measures=measures))
-            for query, drug in zip(queries, found, strict=True)
-        ]
-
-    return normalise
+    began = time.perf_counter()
+    found = normaliser([query.typed for query in queries])
+    measures = {"seconds": ((time.perf_counter() - began) / max(1, len(queries)), 1.0), "tokens": (0.0, 1.0)}
+    return [
+        judged(query, Answer(answer=drug, predicted=drug, measures=measures))
+        for query, drug in zip(queries, found, strict=True)
+    ]
 
 
-# No examples: of six wordings tried on names outside the test, those with examples made a small model repeat its input.
 SPELLING = (
     "You are given the name of a drug as somebody typed it. Answer with the drug's generic name, spelt correctly, and "
     "nothing else. If the name is right already, repeat it."
@@ -171,26 +164,23 @@ def choosing_prompt(typed: str, candidates: Sequence[str]) -> list[dict[str, str
     return chat(CHOOSING, f"Typed: {typed}\n\n{listed}\n0. none of them")
 
 
-def llm_chooses(llm: LLM, ranker: Ranker, k: int = 5) -> NameArm:
+@arm_of
+def llm_chooses(queries: Sequence[Query], llm: LLM, ranker: Ranker, k: int = 5) -> list[Answer]:
     """A language model chooses among the `k` likeliest drugs in alphabetical order, or none, by constrained decoding.
 
     The measure `among` is whether the right drug is one of them: the ceiling of whoever chooses.
     """
-
-    def normalise(queries: Sequence[Query]) -> list[Answer]:
-        candidates = [sorted(drug for drug, _ in ranked) for ranked in ranker([query.typed for query in queries], k)]
-        prompts = [choosing_prompt(query.typed, of) for query, of in zip(queries, candidates, strict=True)]
-        numbers = [str(number) for number in range(min(k, max(map(len, candidates), default=1)) + 1)]
-        choices = llm.choose_many(prompts, numbers, label="LLM chooses")
-        answers = []
-        for query, choice, of in zip(queries, choices, candidates, strict=True):
-            number = int(choice.answer)
-            drug = of[number - 1] if 0 < number <= len(of) else None
-            measures = _cost(choice)["measures"] | ({"among": (float(query.drug in of), 1.0)} if query.drug else {})
-            answers.append(judged(query, Answer(answer=drug, predicted=drug, measures=measures, requests=[choice.key])))
-        return answers
-
-    return normalise
+    candidates = [sorted(drug for drug, _ in ranked) for ranked in ranker([query.typed for query in queries], k)]
+    prompts = [choosing_prompt(query.typed, of) for query, of in zip(queries, candidates, strict=True)]
+    numbers = [str(number) for number in range(min(k, max(map(len, candidates), default=1)) + 1)]
+    choices = llm.choose_many(prompts, numbers, label="LLM chooses")
+    answers = []
+    for query, choice, of in zip(queries, choices, candidates, strict=True):
+        number = int(choice.answer)
+        drug = of[number - 1] if 0 < number <= len(of) else None
+        measures = _cost(choice)["measures"] | ({"among": (float(query.drug in of), 1.0)} if query.drug else {})
+        answers.append(judged(query, Answer(answer=drug, predicted=drug, measures=measures, requests=[choice.key])))
+    return answers
 
 
 def answer(outcomes: Outcomes, model: str) -> str:

@@ -1,12 +1,10 @@
 """Your own table of drugs and side effects: what the four arms of the first chapter need, from one CSV."""
 
 import hashlib
-import io
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
-import pandas as pd
 
 from helpers import texts
 from helpers.settings import PublicError
@@ -25,22 +23,12 @@ def read(path: str | Path) -> dict[str, tuple[str, ...]]:
     `TableError` if there is no such CSV, a column is missing, a name is empty, or there is no row.
     """
     try:
-        # literally: a name may be "NA" or "None"
-        table = pd.read_csv(io.StringIO(texts.read(Path(path))), dtype=str, keep_default_na=False)
-    except (texts.TextError, pd.errors.EmptyDataError, pd.errors.ParserError) as error:
-        found = str(error).strip().rstrip(".")
-        raise TableError(f"{path}: {found}. A CSV with the columns {', '.join(COLUMNS)} is needed.") from error
-    if not isinstance(table.index, pd.RangeIndex):
-        raise TableError(f"{path}: rows have more cells than the first has columns. Put names with a comma in quotes.")
-    if lacking := [column for column in COLUMNS if column not in table]:
-        found = ", ".join(map(str, table.columns)) or "none"
-        raise TableError(
-            f"{path} needs the columns {', '.join(COLUMNS)}; {', '.join(lacking)} is missing among: {found}."
-        )
+        table = texts.read_csv(Path(path), COLUMNS)
+    except texts.TextError as error:
+        raise TableError(f"{path}: {error}") from error
     pairs = table[list(COLUMNS)].apply(lambda column: column.str.strip().str.lower())
-    empty = pairs.isna() | pairs.eq("")  # a short row has no cell at all
-    if table.empty or empty.any(axis=None):
-        where = f"line {int(empty.any(axis=1).to_numpy().argmax()) + 2} lacks a name" if len(table) else "it has no row"
+    if (empty := pairs.eq("").any(axis=1)).any():
+        where = f"line {int(empty.to_numpy().argmax()) + 2} lacks a name"
         raise TableError(f"{path}: {where}. Each row needs a drug and a side effect.")
     return {
         str(drug): tuple(dict.fromkeys(of_drug)) for drug, of_drug in pairs.groupby("drug", sort=False)["side_effect"]
