@@ -151,7 +151,8 @@ def judges_at_chance(out: Outcomes) -> Iterator[Part]:
         mark = next((name for name in MARKS if all(name in measures for measures in of.measures)), "")
         if mark and of.gold.nunique() == 2:
             score = Outcomes(of).score(f"auc({mark})")
-            told = f"{task} {out.label(str(arm))} {model} AUC {figures.score_text(score, 'ratio')}, n = {score.n:,}"
+            name = " ".join(dict.fromkeys((str(task), out.label(str(arm)), str(model))))
+            told = f"{name}: AUC {figures.score_text(score, 'ratio')}, n = {score.n:,}"
             yield Part("", told, score.low <= 0.5)
 
 
