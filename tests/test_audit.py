@@ -193,6 +193,9 @@ def test_a_csv_that_cannot_be_audited_says_why(tmp_path: Path, content: str, sai
     (tmp_path / "mine.jsonl").write_text("{}", encoding="utf-8")
     with pytest.raises(StoreError, match="CSV or Parquet"):
         audit.read(tmp_path / "mine.jsonl")
+    (tmp_path / "mine.parquet").write_text("no Parquet", encoding="utf-8")
+    with pytest.raises(StoreError, match="no table of answers"):
+        audit.read(tmp_path / "mine.parquet")
 
 
 def test_an_empty_cell_that_may_be_missing_says_nothing(tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 import pyarrow.parquet as pq
 from scipy.stats import fisher_exact
 from sklearn.feature_extraction.text import TfidfVectorizer
@@ -235,8 +236,10 @@ def read(path: Path) -> Outcomes:
     A table of one's own may have further columns of `answers.Answer` that are text, `place`, `own document`, and marks
     of a judge; see book/audit.md. A StoreError if it cannot be audited.
     """
+    if path.is_dir() or _of_a_run(path):
+        return Outcomes(answers.read(path, READ))
     try:
-        out = Outcomes(_own(path) if path.is_file() and not _is_reference(path) else answers.read(path, READ))
+        out = Outcomes(_own(path))
     except TextError as error:
         raise StoreError(f"{path}: {error}") from None
     if "test" not in set(out.frame.split):
@@ -245,7 +248,7 @@ def read(path: Path) -> Outcomes:
         row = out.frame[twice].iloc[0]
         told = f"{path} has two rows of the arm {row.arm!r} and the unit {row.unit!r}"
         raise StoreError(f"{told}. Add the column arm (the system) or unit (an id of the question), or remove one.")
-    answered = out.frame[(out.frame.of == "") & out.frame.gold.notna() & out.frame.predicted.notna()]
+    answered = out.frame[out.frame.of == ""]
     if len(answered) and not set(answered.predicted) & set(answered.gold):
         said, true = (", ".join(sorted(set(map(repr, of)))[:3]) for of in (answered.predicted, answered.gold))
         raise StoreError(
@@ -254,9 +257,12 @@ def read(path: Path) -> Outcomes:
     return out
 
 
-def _is_reference(path: Path) -> bool:
-    """Whether a file has the columns of a run's answers."""
-    return path.suffix.lower() == ".parquet" and {*READ} <= {*pq.read_schema(path).names}
+def _of_a_run(path: Path) -> bool:
+    """Whether a file has the columns of a run's answers; a damaged one may have."""
+    try:
+        return path.suffix.lower() == ".parquet" and {*READ} <= {*pq.read_schema(path).names}
+    except pa.ArrowInvalid:
+        return True
 
 
 def _own(path: Path) -> list[Answer]:
