@@ -143,7 +143,7 @@ class Pages(RunPages):
         return "; ".join(f"*{code}*: {UNTESTED[code][0].lower()}{UNTESTED[code][1:-1]}" for code in of)
 
     def tally(self) -> str:
-        """What became of the printed numbers, and how many claims and numbers were not tested; no count is zero."""
+        """What became of the printed numbers, and how many claims and numbers have no verdict; no count is zero."""
         real = self.board["rescored"].notna() & self.board["rescored_verdict"].ne("SAMPLE")
         agree = int((real & self.board["rescored_verdict"].eq("agrees")).sum())
         rerun = [self._measured(id, "rerun") for id in self._rows]
