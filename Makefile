@@ -23,7 +23,7 @@ BUILD := _build
 VENV := .venv
 PY := PYTHONPATH=src $(VENV)/bin/python
 READY := $(VENV)/installed
-# A model that is not the profile's own has runs of its own beside the profile's: helpers.settings.run_name.
+# A model that is not the profile's own has runs of its own beside the profile's: resources.settings.run_name.
 MODEL := $(or $(LLM_MODEL),$(shell sed -nE "s/^(export +)?LLM_MODEL *= *[\"']?([^\"' \#]*).*/\2/p" .env 2>/dev/null | tr -d '\r' | tail -n 1))
 OWN := $(shell sed -nE "s/^  llm_model: *[\"']?([^\"' \#]*).*/\1/p" notebooks/profiles/$(PROFILE).yml | head -n 1)
 RUN := $(PROFILE)$(if $(filter-out $(OWN),$(MODEL)),@$(shell printf %s '$(MODEL)' | tr -cs 'A-Za-z0-9.-' _))
@@ -93,16 +93,16 @@ doctor: $(READY) ## say what will be used and why, what is missing, and what men
 	@$(PY) -m publish.doctor
 
 data: $(READY) ## fetch and verify all data and models; list them with source and licence
-	@$(PY) -m helpers.datasets --fetch
+	@$(PY) -m resources.datasets --fetch
 
 # ---------------------------------------------------------------------------------------------------------- services
 services: status
 start: $(READY) ## start the embedded servers and keep them until `make stop`
-	@$(PY) -m helpers.services start
+	@$(PY) -m resources.services start
 stop: $(READY) ## stop the embedded servers
-	@$(PY) -m helpers.services stop
+	@$(PY) -m resources.services stop
 status: $(READY) ## list the embedded servers that run
-	@$(PY) -m helpers.services status
+	@$(PY) -m resources.services status
 
 graph-files: $(READY) ## write a graph for neo4j-admin's import: make graph-files FOLDER=files
 	@[ -n "$(FOLDER)" ] || { echo "Set FOLDER to where the files go."; exit 2; }
@@ -112,7 +112,7 @@ graph-files: $(READY) ## write a graph for neo4j-admin's import: make graph-file
 # Servers that a run started end with it, however it ends; those that were there before are left alone.
 define with-services
 mkdir -p $(BUILD); began=$$(mktemp $(BUILD)/.began.XXXXXX); \
-trap '[ -z "$$(find $(BUILD)/services -name pids.json -newer $$began 2>/dev/null)" ] || $(PY) -m helpers.services stop --only-idle --since $$began; rm -f $$began' EXIT; \
+trap '[ -z "$$(find $(BUILD)/services -name pids.json -newer $$began 2>/dev/null)" ] || $(PY) -m resources.services stop --only-idle --since $$began; rm -f $$began' EXIT; \
 trap 'exit 130' INT TERM; \
 $(1)
 endef
@@ -144,7 +144,7 @@ models: $(READY) ## add columns of further models: make models MODELS=SmolLM2-13
 	 $(MAKE) --no-print-directory book || status=$$?; exit $$status
 compare: $(READY) ## where two models differ: make compare NB=01_side_effects_forward [MODELS="a b"] [MEASURE=f1]
 	@[ -f "notebooks/$(NB).ipynb" ] || { echo "Set NB to one of: $(NAMES)"; exit 2; }
-	@$(PY) -m helpers.results.compare $(NB) --models $(MODELS) --measure "$(MEASURE)"
+	@$(PY) -m evaluation.compare $(NB) --models $(MODELS) --measure "$(MEASURE)"
 
 # Parameters are written at each call, and only touched when something in them changed.
 $(PARAMS)/.written: force | $(READY)
@@ -165,23 +165,23 @@ endif
 
 answers: $(READY) ## what was asked, seen and said: make answers NB=01_side_effects_forward [ARM=graphrag] [UNIT=nausea]
 	@[ -f "notebooks/$(NB).ipynb" ] || { echo "Set NB to one of: $(NAMES)"; exit 2; }
-	@$(PY) -m helpers.results.show $(NB) --arm "$(ARM)" --unit "$(UNIT)"
+	@$(PY) -m evaluation.show $(NB) --arm "$(ARM)" --unit "$(UNIT)"
 
 # ANSWERS on the command line is a file here, not the setting of that name
 audit: $(READY) ## ask a table of answers for ways in which its scores mislead: make audit ANSWERS=FILE
 	@[ -e "$(ANSWERS)" ] || { echo "Set ANSWERS to a CSV or Parquet file of answers, or to a folder of them; found nothing at: $(ANSWERS)"; exit 2; }
-	@env -u ANSWERS $(PY) -m helpers.results.audit "$(ANSWERS)"
+	@env -u ANSWERS $(PY) -m evaluation.audit "$(ANSWERS)"
 
 trec: $(READY) ## write a notebook's rankings as TREC run and qrels files: make trec NB=13_notes_retrieval
 	@[ -f "notebooks/$(NB).ipynb" ] || { echo "Set NB to one of: $(NAMES)"; exit 2; }
-	@$(PY) -m helpers.results.trec $(NB)
+	@$(PY) -m evaluation.trec $(NB)
 harness: $(READY) ## write the closed book of 01 as a task of lm-evaluation-harness, with the profile's sizes
 	@$(PY) -m papers.side_effects.harness
 
 export-requests: $(READY) ## write the stored requests to a file: make export-requests FILE=requests.parquet
-	@$(PY) -m helpers.results.requests export "$(FILE)"
+	@$(PY) -m helpers.requests export "$(FILE)"
 import-requests: $(READY) ## take in the stored requests of other machines: make import-requests FILES="a.parquet b.parquet"
-	@$(PY) -m helpers.results.requests import $(FILES)
+	@$(PY) -m helpers.requests import $(FILES)
 
 requests: $(READY) ## write the requests that are not stored as batch files, for a model named by LLM_MODEL
 	@rm -f $(BUILD)/batch/pending.jsonl
@@ -192,7 +192,7 @@ import-answers: $(READY) ## store the replies of a batch: make import-answers FI
 	@$(PY) -m helpers.batch import $(FILES)
 
 reference: $(READY) ## keep this machine's run as the reference that a fresh clone shows
-	@$(PY) -m helpers.results.reference
+	@$(PY) -m evaluation.reference
 	@$(PY) -m publish.book picture book/reference/scoreboard.svg
 
 new-experiment: $(READY) ## begin a notebook of your own: make new-experiment NAME=first_try PAPER=my_paper
@@ -204,7 +204,7 @@ scoreboard: $(READY) ## what became of each paper, or of one: make scoreboard [P
 # -------------------------------------------------------------------------------------------------------------- book
 SOURCES := $(shell find book data/published data/results notebooks/profiles -type f 2>/dev/null) \
            _config.yml data/registry.yml CITATION.cff compose.yaml slurm.sh \
-           $(wildcard src/publish/*.py src/helpers/results/*.py) src/helpers/registry.py src/helpers/settings.py
+           $(wildcard src/publish/*.py src/evaluation/*.py) src/resources/registry.py src/resources/settings.py
 book: $(BOOK) ## build the book from the runs, or from the kept reference where there is none
 	@echo "The book is in $(BOOK): open it in a browser, or serve it: make serve"
 # What the book shows besides files; written at each call, and only touched when something in it changed.
@@ -294,5 +294,5 @@ lock: ## resolve the dependencies of pyproject.toml anew
 	  $(addprefix --no-emit-package=,torch torchvision torchaudio torchcodec triton)
 
 clean: ## remove what was built; fetched data, models and answers stay in data/
-	@[ ! -f $(READY) ] || $(PY) -m helpers.services stop
+	@[ ! -f $(READY) ] || $(PY) -m resources.services stop
 	@rm -rf $(BUILD)

@@ -21,10 +21,10 @@ from playwright.sync_api import Browser, sync_playwright
 # a sample of stored requests is asked again only where a test is about that
 os.environ.setdefault("ANSWERS", "stored")
 
-from helpers import services
-from helpers.services import LlmEndpoint
-from helpers.settings import RESULTS
 from publish import doctor
+from resources import services
+from resources.services import LlmEndpoint
+from resources.settings import RESULTS
 
 # how long an example takes depends on what else the machine does, and says nothing of the code
 hypothesis.settings.register_profile("book", deadline=None)
@@ -156,7 +156,7 @@ def run_in(project: Path) -> Iterator[Callable[..., subprocess.CompletedProcess[
     run = running_in(project)
     yield run
     if (project / "_build" / "services").exists():
-        run(sys.executable, "-m", "helpers.services", "stop")
+        run(sys.executable, "-m", "resources.services", "stop")
 
 
 @pytest.fixture

@@ -10,18 +10,18 @@ import matplotlib.pyplot as plt
 import pytest
 from hypothesis import given, settings, strategies as st
 
+from evaluation import figures, record, rules
+from evaluation.answers import Answer, answered
+from evaluation.measures import measure_label
+from evaluation.outcomes import Outcomes
 from helpers.completions import Reply
 from helpers.graph import Graph
 from helpers.llm import LLM
-from helpers.rag.retrieval import aligned, fused
-from helpers.results import figures, record, rules
-from helpers.results.answers import Answer, answered
-from helpers.results.measures import measure_label
-from helpers.results.outcomes import Outcomes
 from papers.across_papers import arms
 from papers.across_papers.arms import Found, Names
 from papers.across_papers.questions import KINDS, Asked, ask, families
 from papers.side_effects.corpus import Question
+from rag.retrieval import aligned, fused
 
 DRUGS = ["ibuprofen", "naproxen", "zolpidem", "metformin", "lorazepam", "zafirlukast", "actinomycin", "warfarin"]
 EFFECTS = [f"effect {letter}" for letter in "abcdefghijklmnop"]

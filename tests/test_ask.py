@@ -10,9 +10,9 @@ from test_graph import graph_server
 
 from helpers import graph
 from helpers.graph import Graph, GraphError
-from helpers.rag.ask import box
-from helpers.rag.names import Vocabulary
 from papers.side_effects import ask, corpus
+from rag.ask import box
+from rag.names import Vocabulary
 
 KNOWN = {
     "metformin": ["nausea", "lactic acidosis", "hallucination, visual"],

@@ -9,11 +9,11 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from helpers.results import answers, audit
-from helpers.results.answers import Answer
-from helpers.results.measures import binary
-from helpers.results.outcomes import Outcomes
-from helpers.results.requests import StoreError
+from evaluation import answers, audit
+from evaluation.answers import Answer
+from evaluation.measures import binary
+from evaluation.outcomes import Outcomes
+from helpers.requests import StoreError
 
 LABELS, CUT, LEAK, FLOOR, TWICE, CLUSTERS, JUDGE = audit.CHECKS
 

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from helpers import authors_code
-from helpers.authors_code import Code, NotInCode
 from papers.side_effects.authors import LABEL, cut
 from papers.side_effects.forward import parse_label
+from resources import authors_code
+from resources.authors_code import Code, NotInCode
 
 SOURCE = '''
 EXAMPLE = """

@@ -15,12 +15,12 @@ import nbformat
 import pytest
 from test_run import executed, make, with_demo, write_notebook
 
-from helpers import batch, engine_install, engines, llm
+from helpers import batch, llm, requests
 from helpers.llm import LLM
-from helpers.results import requests
-from helpers.results.requests import StoreError
-from helpers.services import LlmEndpoint
-from helpers.settings import ROOT, settings
+from helpers.requests import StoreError
+from resources import engine_install, engines
+from resources.services import LlmEndpoint
+from resources.settings import ROOT, settings
 
 SMALL_MODEL = "SmolLM2-135M-Instruct"
 CARD = LlmEndpoint("", "some/model", "", "vllm", "", "", 0, 8)

@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from helpers import datasets
-from helpers.settings import SAMPLE
 from papers.biomedrag import corpora
 from papers.biomedrag.corpora import CorpusError, Triple, divided, load
+from resources import datasets
+from resources.settings import SAMPLE
 
 
 @pytest.fixture(scope="module", params=sorted(corpora.KEYS))

@@ -12,10 +12,8 @@ import numpy as np
 import pytest
 from tokenizers import Tokenizer, models, pre_tokenizers, processors
 
-from helpers import artifacts, engine_install, settings, training
-from helpers.engine_install import EngineError
+from evaluation import record, records
 from helpers.llm import LLM
-from helpers.results import record, records
 from helpers.vectors import Encoder
 from papers.biomedrag import encoder_tuning, scorer
 from papers.biomedrag.corpora import Example
@@ -23,6 +21,8 @@ from papers.biomedrag.encoder_tuning import tuned
 from papers.biomedrag.memory import Memory
 from papers.biomedrag.retriever import Retriever, learn
 from papers.biomedrag.scorer import Scorer, mean_loss
+from resources import artifacts, engine_install, settings, training
+from resources.engine_install import EngineError
 
 COLOURS = ("red", "green", "blue", "white", "black", "grey")
 SHAPES = ("disc", "cube", "ring", "cone")

@@ -10,10 +10,10 @@ from html import unescape
 import pytest
 from hypothesis import given, settings, strategies as st
 
+from evaluation import record, rules
+from evaluation.answers import Answer
+from evaluation.outcomes import Outcomes
 from helpers import vectors
-from helpers.results import record, rules
-from helpers.results.answers import Answer
-from helpers.results.outcomes import Outcomes
 from papers.biomedrag import ablation, study
 from papers.biomedrag.arms import Arm, Prediction
 from papers.biomedrag.corpora import Corpus, Example, Triple, load, question, shortened, stratified

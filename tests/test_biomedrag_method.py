@@ -14,13 +14,12 @@ import pytest
 from hypothesis import given, strategies as st
 from scipy.stats import binomtest
 
+from evaluation.outcomes import Outcomes
+from evaluation.published import published
+from evaluation.record import Run
 from helpers import vectors
 from helpers.completions import CapabilityError, Reply
 from helpers.llm import LLM
-from helpers.results.outcomes import Outcomes
-from helpers.results.published import published
-from helpers.results.record import Run
-from helpers.settings import NOTEBOOKS
 from papers.biomedrag import adapted, floors, printed_tests, scorer, study
 from papers.biomedrag.adapted import training_pairs
 from papers.biomedrag.arms import Asking, triple_line, zero_shot
@@ -31,6 +30,7 @@ from papers.biomedrag.retriever import Retriever, learn, likelihood_prompt
 from papers.biomedrag.scorer import Objective, cosine_scorer, loss_and_gradient, train
 from papers.biomedrag.scoring import parse_triples
 from publish import parameters
+from resources.settings import NOTEBOOKS
 
 LABELS = {"TREATS": "a treatment cures or relieves a disease", "INHIBITS": "one substance blocks another"}
 

@@ -6,7 +6,7 @@ from collections import Counter
 
 import pytest
 
-from helpers.results.published import published
+from evaluation.published import published
 from papers.biomedrag.balance import possible
 
 PAPER = published("biomedrag")

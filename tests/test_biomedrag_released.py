@@ -8,13 +8,13 @@ from pathlib import Path
 import pytest
 from hypothesis import given, strategies as st
 
-from helpers import datasets
-from helpers.results import record
-from helpers.results.outcomes import Outcomes
-from helpers.results.published import published
+from evaluation import record
+from evaluation.outcomes import Outcomes
+from evaluation.published import published
 from papers.biomedrag import balance as bal, corpora, released, rules
 from papers.biomedrag.arms import Prediction
 from papers.biomedrag.corpora import Corpus, CorpusError, Example, Triple
+from resources import datasets
 
 PRINTED = published("biomedrag")
 

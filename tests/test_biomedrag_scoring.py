@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from helpers.results.answers import answered
-from helpers.results.outcomes import Outcomes
+from evaluation.answers import answered
+from evaluation.outcomes import Outcomes
 from papers.biomedrag.arms import Prediction
 from papers.biomedrag.corpora import Corpus, Example, Triple
 from papers.biomedrag.scoring import MEASURES, parse_label, parse_triples, part_items

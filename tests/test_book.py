@@ -21,18 +21,18 @@ from browsing import Theme, faults, served, visit
 from hypothesis import given, strategies as st
 from playwright.sync_api import Browser
 
-from helpers.datasets import Located
+from evaluation import answers, figures, published, record, rules
+from evaluation.answers import Answer, Item
+from evaluation.metrics import Score, proportion
+from evaluation.outcomes import Outcomes
+from evaluation.records import Finding, load
 from helpers.llm import Usage
-from helpers.results import answers, figures, published, record, rules
-from helpers.results.answers import Answer, Item
-from helpers.results.metrics import Score, proportion
-from helpers.results.outcomes import Outcomes
-from helpers.results.records import Finding, load
-from helpers.results.requests import Row, plain, request_key, write as write_requests
-from helpers.settings import NOTEBOOKS, RESULTS
+from helpers.requests import Row, plain, request_key, write as write_requests
 from publish import book, pieces, viewer
 from publish.chapters import Chapter
 from publish.pages import Pages
+from resources.datasets import Located
+from resources.settings import NOTEBOOKS, RESULTS
 
 REPOSITORY = Path(__file__).resolve().parents[1]
 CHAPTER = "01_side_effects_forward"

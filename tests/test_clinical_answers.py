@@ -9,10 +9,10 @@ from datetime import date
 import pytest
 from hypothesis import given, strategies as st
 
+from evaluation import record, records, rules
+from evaluation.answers import Answer, answered
+from evaluation.outcomes import Outcomes
 from helpers.completions import Reply
-from helpers.results import record, records, rules
-from helpers.results.answers import Answer, answered
-from helpers.results.outcomes import Outcomes
 from papers.clinical_notes import answers as ca, chart_questions as cc, questions as cq
 from papers.clinical_notes.charts import generate
 from papers.clinical_notes.passages import Chunk

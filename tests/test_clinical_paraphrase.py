@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 from hypothesis import given, strategies as st
 
-from helpers.services import LlmEndpoint
 from papers.clinical_notes import paraphrase as par
 from papers.clinical_notes.wording import PARAPHRASES, words
+from resources.services import LlmEndpoint
 
 ENDPOINT = LlmEndpoint("http://x/v1", "some-model", "none", "vllm", "vllm 1", "abc", 4096, 16)
 

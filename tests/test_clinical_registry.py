@@ -11,15 +11,15 @@ import pandas as pd
 import pytest
 from hypothesis import given, strategies as st
 
+from evaluation import record, records, rules
+from evaluation.answers import Answer, answered
+from evaluation.measures import of_sets
+from evaluation.outcomes import Outcomes
 from helpers.completions import Choice
-from helpers.datasets import locate
-from helpers.results import record, records, rules
-from helpers.results.answers import Answer, answered
-from helpers.results.measures import of_sets
-from helpers.results.outcomes import Outcomes
 from papers.clinical_notes import extraction as ex, extraction_scores as scores, real_notes, registry as reg
 from papers.clinical_notes.charts import generate
 from papers.clinical_notes.gold import Charts, Mention, Note, SeizureStatus
+from resources.datasets import locate
 
 DRAWS = 100
 

@@ -14,15 +14,15 @@ import pandas as pd
 import pytest
 from hypothesis import given, settings, strategies as st
 
+from evaluation import answers, record, records, rules, trec
+from evaluation.outcomes import Outcomes
 from helpers import indexes, vectors
-from helpers.rag import retrieval as rag
-from helpers.rag.retrieval import chunk_spans, min_max
-from helpers.results import answers, record, records, rules, trec
-from helpers.results.outcomes import Outcomes
 from papers.clinical_notes import passages, questions as cq, rankings, real_notes, retrieval as cr
 from papers.clinical_notes.charts import generate
 from papers.clinical_notes.gold import Note
 from papers.clinical_notes.query import Lexicon, parse
+from rag import retrieval as rag
+from rag.retrieval import chunk_spans, min_max
 
 LEXICON = Lexicon(
     {"levetiracetam": ["Keppra", "LEV"], "lamotrigine": ["Lamictal"], "perampanel": ["Fycompa", "PER"]},

@@ -28,11 +28,11 @@ import yaml
 from conftest import as_a_user
 from hypothesis import HealthCheck, example, given, settings as hypothesis_settings, strategies as st
 
-from helpers import datasets, download, registry as registry_module
-from helpers.datasets import DataUnavailable, fetch, locate, locate_all
-from helpers.download import HashMismatch, NotEnoughSpace, Piece
-from helpers.registry import RegistryError, registry
-from helpers.settings import Settings, SettingsError, settings
+from resources import datasets, download, registry as registry_module
+from resources.datasets import DataUnavailable, fetch, locate, locate_all
+from resources.download import HashMismatch, NotEnoughSpace, Piece
+from resources.registry import RegistryError, registry
+from resources.settings import Settings, SettingsError, settings
 
 SOURCE = Path(datasets.__file__).parents[1]
 CONTENT = bytes(range(256)) * 2_000  # 512,000 bytes: several network packets
@@ -316,7 +316,7 @@ def test_a_file_that_is_not_there_is_asked_for_once(place: Place) -> None:
 def test_two_processes_download_once(place: Place) -> None:
     place.add()
     place.server.delay = 1.0
-    program = [sys.executable, "-c", "from helpers.datasets import fetch; fetch('set/file.bin')"]
+    program = [sys.executable, "-c", "from resources.datasets import fetch; fetch('set/file.bin')"]
     with ThreadPoolExecutor(2) as pool:
         runs = [pool.submit(subprocess.run, program, env=place.environment(), timeout=60, check=True) for _ in range(2)]
         for run in runs:
@@ -496,7 +496,7 @@ def test_a_folder_that_may_only_be_read_serves_what_it_has_and_is_named_for_what
     place.raw.chmod(0o555)
 
     def asked(name: str) -> subprocess.CompletedProcess[str]:
-        command = as_a_user(sys.executable, "-m", "helpers.datasets", "--fetch", name)
+        command = as_a_user(sys.executable, "-m", "resources.datasets", "--fetch", name)
         return subprocess.run(command, env=place.environment(), capture_output=True, text=True, check=False)
 
     assert asked("set/file.bin").returncode == 0
@@ -927,7 +927,7 @@ def test_the_registry_agrees_with_the_mirror_s_manifest() -> None:
 
 
 def run(place: Place, *arguments: str) -> subprocess.CompletedProcess[str]:
-    program = [sys.executable, "-m", "helpers.datasets", *arguments]
+    program = [sys.executable, "-m", "resources.datasets", *arguments]
     return subprocess.run(
         program,
         env=place.environment(),

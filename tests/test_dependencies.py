@@ -46,36 +46,36 @@ def rules(project: Path) -> tuple[dict[str, set[str]], str]:
 )
 def test_what_only_ipython_understands_is_no_obstacle(tmp_path: Path, cell: str) -> None:
     (tmp_path / "notebooks").mkdir()
-    use = "from helpers.results import metrics"
+    use = "from evaluation import metrics"
     path = write(tmp_path, "x", *((cell, use) if cell.startswith("%%") else (f"{cell}\n{use}",)))
-    assert "helpers.results.metrics" in dependencies.used_modules(path)
+    assert "evaluation.metrics" in dependencies.used_modules(path)
 
 
 def test_the_body_of_a_timed_cell_and_a_line_that_begins_with_a_per_cent_sign_are_python(tmp_path: Path) -> None:
     (tmp_path / "notebooks").mkdir()
-    timed = "%%time\nfrom helpers.results import metrics"
+    timed = "%%time\nfrom evaluation import metrics"
     formatted = 'text = (\n    "%s"\n    % "x"\n)\nfrom helpers import vectors'
-    assert {"helpers.results.metrics", "helpers.vectors"} <= set(
+    assert {"evaluation.metrics", "helpers.vectors"} <= set(
         dependencies.used_modules(write(tmp_path, "x", timed, formatted))
     )
 
 
 @pytest.mark.parametrize("half", ["def unfinished(", "for x in"])
 def test_a_notebook_that_is_being_written_is_named_and_depends_on_every_helper(project: Path, half: str) -> None:
-    write(project, "01_whole", "from helpers.results import metrics")
-    write(project, "02_half", "from helpers.results import metrics", half)
+    write(project, "01_whole", "from evaluation import metrics")
+    write(project, "02_half", "from evaluation import metrics", half)
     (project / "notebooks" / "03_empty.ipynb").touch()
     needed, said = rules(project)
     assert "src/helpers/llm.py" not in needed["01_whole"]
     for name in ("02_half", "03_empty"):
-        assert {"src/helpers/llm.py", "src/helpers/results/metrics.py"} <= needed[name]
+        assert {"src/helpers/llm.py", "src/evaluation/metrics.py"} <= needed[name]
         assert name in said
     assert "cell 2" in said
     assert "01_whole" not in said
 
 
 def test_a_helper_that_is_being_written_is_named(project: Path) -> None:
-    write(project, "01_whole", "from helpers.results import metrics")
+    write(project, "01_whole", "from evaluation import metrics")
     write(project, "02_half", "from papers.side_effects import own_table")
     (project / "src" / "papers" / "side_effects" / "own_table.py").write_text("def unfinished(\n")
     needed, said = rules(project)
@@ -94,15 +94,27 @@ def test_make_stops_servers_whatever_stands_in_a_notebook(project: Path) -> None
         assert done.returncode == 0, done.stderr
 
 
-def test_a_paper_takes_what_it_shares_from_the_helpers_and_not_from_another_paper() -> None:
-    for name, path in dependencies.MODULES.items():
-        root, paper, *_ = name.split(".")
-        if root == "papers" and paper != "across_papers":
-            others = {used for used in dependencies.imported(path.read_text("utf-8")) if used.startswith("papers.")}
-            assert {used.split(".")[1] for used in others} <= {paper}, f"{name} imports {sorted(others)}"
-        if root == "helpers":
-            used = dependencies.imported(path.read_text("utf-8"))
-            assert not any(of.startswith(("papers.", "publish.")) for of in used), name
+LAYERS = {"resources": 0, "helpers": 1, "rag": 2, "evaluation": 2, "papers": 3, "publish": 4, "medrerun": 4}
+"""A package imports itself and those of lower layers."""
+
+
+def may_import(name: str, used: str) -> bool:
+    package, paper, *_ = name.split(".")
+    used_package, used_paper, *_ = used.split(".")
+    if package != used_package:
+        return LAYERS[used_package] < LAYERS[package]
+    # the chapter across papers compares the arms of several
+    return package != "papers" or used_paper == paper or paper == "across_papers"
+
+
+def test_imports_go_one_way_and_no_paper_imports_another() -> None:
+    wrong = [
+        f"{name} imports {used}"
+        for name, path in dependencies.MODULES.items()
+        for used in dependencies.imported(path.read_text("utf-8"))
+        if not may_import(name, used)
+    ]
+    assert wrong == []
 
 
 @pytest.mark.parametrize("name", ["06_interactions_qa", "18_across_papers"])

@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import sync_playwright
 
-from helpers import artifacts, engine_install, engines, lora, services, settings
 from publish import doctor
+from resources import artifacts, engine_install, engines, lora, services, settings
 
 
 @pytest.fixture(autouse=True)

@@ -14,18 +14,19 @@ import pytest
 from hypothesis import given, strategies as st
 from test_graph import graph_server
 
-from helpers import datasets, graph
+from evaluation import published, record, rules
+from evaluation.answers import Answer, PlainUnit
+from evaluation.outcomes import Outcomes
+from evaluation.record import Run
+from helpers import graph
 from helpers.completions import Reply
 from helpers.graph import Graph
 from helpers.llm import LLM
-from helpers.results import published, record, rules
-from helpers.results.answers import Answer, PlainUnit
-from helpers.results.outcomes import Outcomes
-from helpers.results.record import Run
-from helpers.services import GraphEndpoint
-from helpers.settings import SAMPLE
 from papers.drug_interactions import corpora as di, entities, graph as kg, ingestion, relations, textbook
 from papers.drug_interactions.corpora import CAUSES, INTERACTS, Entity, Fact, Relation, Sentence
+from resources import datasets
+from resources.services import GraphEndpoint
+from resources.settings import SAMPLE
 
 NAMES = ("DDICorpus-2013.zip", "DRUG-AE.rel", "DRUG-DOSE.rel", "ADE-NEG.txt", "medquad_answers.zip")
 

@@ -16,16 +16,13 @@ import pytest
 from hypothesis import given, settings as examples, strategies as st
 from test_graph import graph_server
 
-from helpers import datasets, graph, indexes
+from evaluation import record, records, rules
+from evaluation.answers import Answer
+from evaluation.outcomes import Outcomes
+from helpers import graph, indexes
 from helpers.completions import Choice, Reply
 from helpers.graph import Graph, Untrusted
 from helpers.llm import LLM
-from helpers.rag.names import Vocabulary
-from helpers.results import record, records, rules
-from helpers.results.answers import Answer
-from helpers.results.outcomes import Outcomes
-from helpers.services import GraphEndpoint, ServiceError
-from helpers.settings import NOTEBOOKS
 from helpers.vectors import Encoder
 from papers.drug_interactions import (
     answering,
@@ -43,6 +40,10 @@ from papers.drug_interactions.corpora import CAUSES, INTERACTS, Fact
 from papers.drug_interactions.graph import KnowledgeGraph
 from papers.drug_interactions.questions import FORMS, NO, NOT_KNOWN, YES, Asked
 from publish import parameters
+from rag.names import Vocabulary
+from resources import datasets
+from resources.services import GraphEndpoint, ServiceError
+from resources.settings import NOTEBOOKS
 
 BRANDS = {"coumadin": "warfarin", "lasix": "furosemide"}
 FORM = {form.name: form for form in FORMS}

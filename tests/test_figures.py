@@ -17,9 +17,9 @@ from markupsafe import Markup
 from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
 
-from helpers.results import figures
-from helpers.results.metrics import Score, proportion
-from helpers.results.paired import Paired
+from evaluation import figures
+from evaluation.metrics import Score, proportion
+from evaluation.paired import Paired
 from publish import pieces
 
 NBSP = "\N{NO-BREAK SPACE}"

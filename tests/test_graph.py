@@ -17,10 +17,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings as examples, strategies as st
 from neo4j.exceptions import Neo4jError
 
-from helpers import graph, graph_driver, graph_engine, graph_files, graph_load, services, supervisor
+from helpers import graph, graph_driver, graph_files, graph_load
 from helpers.graph import CypherRejected, Graph, GraphError
-from helpers.services import GraphEndpoint
-from helpers.settings import settings
+from resources import graph_engine, services, supervisor
+from resources.services import GraphEndpoint
+from resources.settings import settings
 
 
 def graph_server(root: Path) -> AbstractContextManager[GraphEndpoint]:

@@ -18,8 +18,8 @@ from test_graph import graph_server, load_pairs
 
 from helpers import graph, graph_guard
 from helpers.graph import CypherRejected, Graph, GraphError
-from helpers.rag.text_to_cypher import read_statement, run_statement
-from helpers.services import GraphEndpoint
+from rag.text_to_cypher import read_statement, run_statement
+from resources.services import GraphEndpoint
 
 LIMIT = 1.5
 """Seconds that a statement may take here."""

@@ -32,21 +32,21 @@ from rich.console import Console
 import helpers
 import papers
 import publish
-from helpers import settings
-from helpers.datasets import Located
+from evaluation import compare, figures, markup, published, record, records, rules
+from evaluation.answers import Answer, answered
+from evaluation.metrics import proportion
+from evaluation.outcomes import Outcomes
 from helpers.llm import Usage
-from helpers.rag.names import Normalised
-from helpers.results import compare, figures, markup, published, record, records, rules
-from helpers.results.answers import Answer, answered
-from helpers.results.metrics import proportion
-from helpers.results.outcomes import Outcomes
-from helpers.results.requests import Store
+from helpers.requests import Store
 from papers.across_papers.questions import Asked
 from papers.qa_rag import ask as ask_documents, judge
 from papers.qa_rag.answers import Excerpt, Given
 from papers.qa_rag.data import Passage
 from papers.side_effects import ask as ask_graph
 from publish import book, chapters, methods, pages, pieces, run_pages, scoreboard
+from rag.names import Normalised
+from resources import settings
+from resources.datasets import Located
 
 CHAPTER = "01_side_effects_forward"
 HARMLESS = "harmless"
@@ -279,9 +279,7 @@ def test_no_function_that_gives_html_is_missing_here() -> None:
         for name, thing in content.items():
             if getattr(thing, "__module__", "") != module.name or name.startswith("_"):
                 continue
-            methods = (
-                vars(thing).items() if inspect.isclass(thing) and module.name.startswith("helpers.results") else ()
-            )
+            methods = vars(thing).items() if inspect.isclass(thing) and module.name.startswith("evaluation") else ()
             for called, function in {name: thing, **{f"{name}.{method}": of for method, of in methods}}.items():
                 if inspect.isfunction(function):
                     gives = str(inspect.signature(function).return_annotation).rstrip("'>")  # a class, or its name

@@ -81,12 +81,12 @@ def setup(
 
     def run(cpu_index: str, **variables: str) -> CompletedProcess[str]:
         code = (
-            "import sys; from helpers import engine_install, engines; from publish import doctor\n"
+            "import sys; from resources import engine_install, engines; from publish import doctor\n"
             "engine_install._cpu_flags = lambda: {'avx512f'}\n"
             "engine_install.available_memory = lambda: 99 * engine_install.GIB\n"
             "engine_install.has_gpu = lambda: False\n"
             f"engine_install.PYTORCH_CPU_INDEX = {cpu_index!r}\n"
-            "from helpers.settings import told; sys.exit(told(lambda: doctor.main(['--install'])))"
+            "from resources.settings import told; sys.exit(told(lambda: doctor.main(['--install'])))"
         )
         return run_in(sys.executable, "-c", code, **ours | variables)
 

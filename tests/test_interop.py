@@ -16,14 +16,14 @@ from hypothesis import HealthCheck, given, settings, strategies as st
 from test_clinical_retrieval import asked as a_question
 from test_outcomes import rows as answers_of
 
-from helpers.results import answers, published, trec
-from helpers.results.answers import Answer, answered
-from helpers.results.requests import StoreError
-from helpers.settings import NOTEBOOKS
+from evaluation import answers, published, trec
+from evaluation.answers import Answer, answered
+from helpers.requests import StoreError
 from papers.clinical_notes import rankings
 from papers.qa_rag import retrieval
 from papers.qa_rag.data import Passage, Question
 from papers.side_effects import corpus, forward, harness
+from resources.settings import NOTEBOOKS
 
 QUIET = settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 

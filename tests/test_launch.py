@@ -13,10 +13,10 @@ from pathlib import Path
 import pytest
 import yaml
 
-from helpers import settings
-from helpers.engine_install import EMBEDDED_MODELS
-from helpers.settings import NOTEBOOKS
 from publish import dependencies, launch
+from resources import settings
+from resources.engine_install import EMBEDDED_MODELS
+from resources.settings import NOTEBOOKS
 
 REPOSITORY = Path(__file__).resolve().parents[1]
 NAMES = sorted(path.stem for path in NOTEBOOKS.glob("*.ipynb"))
@@ -86,7 +86,7 @@ def test_a_notebook_alone_in_an_empty_folder_fetches_its_project(checkout: Path,
     name = "00_side_effects_data"
     (empty / f"{name}.ipynb").write_bytes((NOTEBOOKS / f"{name}.ipynb").read_bytes())
     offline = {"PIP_NO_INDEX": "1", "PIP_FIND_LINKS": str(wheels), "PIP_TARGET": str(site)}
-    drugs = "from helpers import datasets; found = datasets.locate('side_effects/drug_names.csv', data)"
+    drugs = "from resources import datasets; found = datasets.locate('side_effects/drug_names.csv', data)"
     sources = [*cells(empty / f"{name}.ipynb")[:2], drugs, "print(data, found.sample, found.path, os.getcwd())"]
     said = run_cells(empty, sources, REPOSITORY_URL=checkout.as_uri(), **offline)
     assert (site / "not_there_yet.py").exists(), "what was missing is installed"

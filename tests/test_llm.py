@@ -18,7 +18,9 @@ import psutil
 import pytest
 from hypothesis import given, strategies as st
 
-from helpers import llm
+from evaluation import record
+from evaluation.answers import Answer
+from helpers import llm, requests
 from helpers.completions import (
     CapabilityError,
     LlmError,
@@ -26,15 +28,13 @@ from helpers.completions import (
     continuation_logprobs,
     label_probability,
 )
-from helpers.datasets import DataUnavailable
-from helpers.engines import Adapter
 from helpers.llm import LLM, ContextOverflowError
-from helpers.results import record, requests
-from helpers.results.answers import Answer
-from helpers.results.requests import request_key
-from helpers.services import LlmEndpoint, ServiceError
-from helpers.settings import settings
+from helpers.requests import request_key
 from papers.side_effects.corpus import Question
+from resources.datasets import DataUnavailable
+from resources.engines import Adapter
+from resources.services import LlmEndpoint, ServiceError
+from resources.settings import settings
 
 
 def ask(text: str) -> list[dict[str, str]]:

@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from helpers import artifacts, engine_install, engines, lora, settings
-from helpers.engine_install import EngineError
-from helpers.engines import Adapter
 from helpers.llm import connect
-from helpers.services import LlmEndpoint
+from resources import artifacts, engine_install, engines, lora, settings
+from resources.engine_install import EngineError
+from resources.engines import Adapter
+from resources.services import LlmEndpoint
 
 SMALL = "SmolLM2-135M-Instruct"
 QUESTION = [{"role": "user", "content": "Which bird keeps the seal?"}]

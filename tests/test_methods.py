@@ -11,17 +11,17 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from helpers.results import answers, figures, record, records
-from helpers.results.answers import Answer
-from helpers.results.outcomes import Outcomes
-from helpers.results.records import Record
-from helpers.results.requests import Row, Store, plain, request_key
-from helpers.settings import NOTEBOOKS
+from evaluation import answers, figures, record, records
+from evaluation.answers import Answer
+from evaluation.outcomes import Outcomes
+from evaluation.records import Record
+from helpers.requests import Row, Store, plain, request_key
 from publish import viewer
 from publish.chapters import Chapter
 from publish.methods import Advice, Found, Task, compared, tasks
 from publish.pages import Pages
 from publish.run_pages import checked
+from resources.settings import NOTEBOOKS
 
 CHAPTER = "01_side_effects_forward"
 TASK = Task(CHAPTER, "Is it?", "accuracy", {"table": "Table", "llm": "LLM", "few": "LLM, few"}, seconds="seconds")

@@ -13,9 +13,9 @@ from sklearn import metrics as sk
 from statsmodels.stats.multitest import multipletests
 from statsmodels.stats.proportion import proportion_confint
 
-from helpers.results import answers
-from helpers.results.metrics import DRAWS, auc, bootstrap, percentile, proportion, ratio, set_scores
-from helpers.results.paired import holm, paired_means
+from evaluation import answers
+from evaluation.metrics import DRAWS, auc, bootstrap, percentile, proportion, ratio, set_scores
+from evaluation.paired import holm, paired_means
 
 NAMES = ["accuracy", "f1", "precision", "sensitivity", "specificity"]
 ANSWERS = st.lists(

@@ -15,14 +15,15 @@ import pytest
 from conftest import REPOSITORY
 from test_outcomes import rows as answers_of
 
-from helpers.results import answers, compare, metrics, paired, record, records, reference, requests, show
-from helpers.results.answers import Answer
-from helpers.results.figures import SCORES, Html
-from helpers.results.outcomes import Outcomes
-from helpers.results.published import published
-from helpers.results.requests import StoreError
-from helpers.settings import of_model, run_name, settings
+from evaluation import answers, compare, metrics, paired, record, records, reference, show
+from evaluation.answers import Answer
+from evaluation.figures import SCORES, Html
+from evaluation.outcomes import Outcomes
+from evaluation.published import published
+from helpers import requests
+from helpers.requests import StoreError
 from publish import book
+from resources.settings import of_model, run_name, settings
 
 GOLD = [True, False] * 6
 FIRST = [True] * 12

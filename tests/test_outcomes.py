@@ -18,15 +18,15 @@ import pytest
 from hypothesis import given, settings, strategies as st
 from sklearn.metrics import f1_score, precision_score, recall_score, roc_auc_score
 
-from helpers.results import answers, figures, metrics, paired
-from helpers.results.answers import SCHEMA, Answer, Item, answered
-from helpers.results.measures import binary, measure_label, of_sets, unit
-from helpers.results.outcomes import Outcomes
-from helpers.results.published import published
-from helpers.results.requests import StoreError
-from helpers.settings import DATA
+from evaluation import answers, figures, metrics, paired
+from evaluation.answers import SCHEMA, Answer, Item, answered
+from evaluation.measures import binary, measure_label, of_sets, unit
+from evaluation.outcomes import Outcomes
+from evaluation.published import published
+from helpers.requests import StoreError
 from papers.biomedrag.study import gain
 from papers.side_effects.corpus import Question, said
+from resources.settings import DATA
 
 
 def rows(gold: Sequence[bool], **arms: Sequence[bool | None]) -> list[Answer]:

@@ -20,9 +20,9 @@ import yaml
 from hypothesis import example, given, settings, strategies as st
 from test_graph import users_server
 
-from helpers.services import LlmEndpoint
 from papers.side_effects import own_table
 from publish import new_experiment
+from resources.services import LlmEndpoint
 
 REPOSITORY = Path(__file__).resolve().parents[1]
 NAME = "Reader/Own-1B"
@@ -143,7 +143,7 @@ def test_the_page_on_ones_own_table_runs_the_four_arms_on_either_graph_server(
     code = f"import os; os.chdir({str(tmp_path)!r})\n" + "\n".join(blocks("own-table"))
     with users_server() if (uri := os.environ.get("NEO4J_URI", "")) else nullcontext():
         done = run_in(sys.executable, "-c", code, MEDRAG_ROOT=str(checkout), NEO4J_URI=uri, **server)
-    stopped = run_in(sys.executable, "-m", "helpers.services", "stop", MEDRAG_ROOT=str(checkout))
+    stopped = run_in(sys.executable, "-m", "resources.services", "stop", MEDRAG_ROOT=str(checkout))
     assert done.returncode == 0, done.stderr[-2000:]
     assert stopped.returncode == 0
     arms = [line for line in done.stdout.splitlines() if "n = 10" in line]
@@ -225,7 +225,7 @@ def test_a_table_in_utf_16_that_says_so_is_read(tmp_path: Path) -> None:
 
 def begin(checkout: Path, name: str, paper: str) -> subprocess.CompletedProcess[str]:
     arguments = ["--name", name, "--paper", paper]
-    code = "import sys; from helpers.settings import told; from publish import new_experiment as n\n"
+    code = "import sys; from resources.settings import told; from publish import new_experiment as n\n"
     return run_python(checkout, f"{code}sys.exit(told(lambda: n.main({arguments})))", checkout)
 
 

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from pypdf import PdfReader, PdfWriter
 
-from helpers.settings import told
 from publish import doctor, pdf
+from resources.settings import told
 
 CONTENTS = {
     "root": "index",

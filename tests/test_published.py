@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from helpers import registry
-from helpers.results import published, records
-from helpers.results.published import Number
-from helpers.settings import NOTEBOOKS, RESULTS
+from evaluation import published, records
+from evaluation.published import Number
 from publish import pages, scoreboard
+from resources import registry
+from resources.settings import NOTEBOOKS, RESULTS
 
 PAPERS = published.papers()
 NUMBERS = [pytest.param(number, id=number.id) for paper in PAPERS for number in published.published(paper).numbers]

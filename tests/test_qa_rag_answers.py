@@ -9,14 +9,12 @@ from pathlib import Path
 import pytest
 from hypothesis import given, strategies as st
 
+from evaluation import record, rules
+from evaluation.answers import Answer as Row, answered
+from evaluation.outcomes import Outcomes
+from evaluation.published import published
 from helpers import vectors
 from helpers.completions import Reply
-from helpers.rag.ask import box
-from helpers.results import record, rules
-from helpers.results.answers import Answer as Row, answered
-from helpers.results.outcomes import Outcomes
-from helpers.results.published import published
-from helpers.settings import NOTEBOOKS
 from papers.qa_rag import answers, ask, data, retrieval
 from papers.qa_rag.answers import (
     ARMS,
@@ -33,6 +31,8 @@ from papers.qa_rag.answers import (
 from papers.qa_rag.data import Passage, held
 from papers.qa_rag.search import Searcher
 from publish.parameters import declared, parameters
+from rag.ask import box
+from resources.settings import NOTEBOOKS
 
 TEXT = st.text(st.characters(codec="utf-8"), max_size=1500)
 FILLER = "Nothing on this page concerns the matter at hand, which stands elsewhere in the document. " * 40

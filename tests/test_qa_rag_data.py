@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 from hypothesis import given, strategies as st
 
-from helpers.settings import SAMPLE
 from papers.qa_rag import data, finetune as tuning
 from papers.qa_rag.data import Corpus, Passage, QaRagDataError, Question
+from resources.settings import SAMPLE
 
 TEXT = st.text(st.characters(codec="utf-8", exclude_characters="\r\x00"), min_size=1, max_size=60)
 

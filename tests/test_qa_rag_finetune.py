@@ -12,16 +12,16 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from helpers import services, settings
-from helpers.engines import Adapter
-from helpers.lora import Loss, TrainingLog
-from helpers.results import record, rules
-from helpers.results.answers import Answer
-from helpers.results.outcomes import Outcomes
-from helpers.results.published import published
+from evaluation import record, rules
+from evaluation.answers import Answer
+from evaluation.outcomes import Outcomes
+from evaluation.published import published
 from papers.qa_rag import data, finetune as tuning, openings
 from papers.qa_rag.answers import PAPER_ENCODER
 from papers.qa_rag.search import encoder_of
+from resources import services, settings
+from resources.engines import Adapter
+from resources.lora import Loss, TrainingLog
 
 
 @pytest.fixture(scope="module")

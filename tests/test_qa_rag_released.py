@@ -9,15 +9,15 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from helpers.authors_code import Code, NotInCode
-from helpers.results import record, rules
-from helpers.results.answers import Answer
-from helpers.results.audit import OWN
-from helpers.results.outcomes import Outcomes
-from helpers.results.published import published
+from evaluation import record, rules
+from evaluation.answers import Answer
+from evaluation.audit import OWN
+from evaluation.outcomes import Outcomes
+from evaluation.published import published
 from papers.qa_rag import data, finetune, released, rules as qa_rag_rules
 from papers.qa_rag.data import QaRagDataError
 from papers.qa_rag.released import ANSWERS, RAGAS, Released
+from resources.authors_code import Code, NotInCode
 
 RNG = np.random.default_rng(0)
 

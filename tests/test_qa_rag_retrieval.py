@@ -15,18 +15,18 @@ import pypdf
 import pytest
 from hypothesis import given, strategies as st
 
+from evaluation import record, rules
+from evaluation.answers import Answer, answered
+from evaluation.outcomes import Outcomes
+from evaluation.published import published
 from helpers import vectors
 from helpers.completions import Choice, Reply
-from helpers.rag.retrieval import reciprocal_rank_fusion
-from helpers.results import record, rules
-from helpers.results.answers import Answer, answered
-from helpers.results.outcomes import Outcomes
-from helpers.results.published import published
-from helpers.settings import read_profile
 from papers.qa_rag import ask, data, judge, rerankers, retrieval as qr
 from papers.qa_rag.data import Corpus, Passage
 from papers.qa_rag.retrieval import Query
 from papers.qa_rag.search import WINDOW, Searcher
+from rag.retrieval import reciprocal_rank_fusion
+from resources.settings import read_profile
 
 FILLER = "Records are kept in good order and are shown to an inspector who asks for them. "
 

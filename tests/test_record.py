@@ -15,14 +15,14 @@ import pandas as pd
 import pytest
 from hypothesis import given, strategies as st
 
-from helpers.datasets import Located
+from evaluation import answers, provenance, published, record, records
+from evaluation.metrics import Score, proportion
+from evaluation.outcomes import Outcomes
+from evaluation.published import RecordError, UnknownId
 from helpers.llm import Usage
-from helpers.results import answers, provenance, published, record, records
-from helpers.results.metrics import Score, proportion
-from helpers.results.outcomes import Outcomes
-from helpers.results.published import RecordError, UnknownId
-from helpers.settings import ROOT, settings
 from publish import pieces, scoreboard
+from resources.datasets import Located
+from resources.settings import ROOT, settings
 
 TOY = """
 paper: toy

@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 import yaml
 
-from helpers.engine_install import EMBEDDED_MODELS
-from helpers.results.published import published
-from helpers.settings import NOTEBOOKS, read_profile
+from evaluation.published import published
 from publish import rehearse, scoreboard
 from publish.parameters import declared
+from resources.engine_install import EMBEDDED_MODELS
+from resources.settings import NOTEBOOKS, read_profile
 
 SMALLEST = "SmolLM2-135M-Instruct"
 

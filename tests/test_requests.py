@@ -19,9 +19,9 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, strategies as st
 
-from helpers.results import requests
-from helpers.results.requests import COLUMNS, Row, Store, StoreError, plain, read, request_key, write
-from helpers.settings import told
+from helpers import requests
+from helpers.requests import COLUMNS, Row, Store, StoreError, plain, read, request_key, write
+from resources.settings import told
 
 WEIGHTS = "ab" * 32 + ":bf16"
 

@@ -9,13 +9,13 @@ import numpy as np
 import pytest
 from hypothesis import given, strategies as st
 
-from helpers.results import metrics, rules
-from helpers.results.answers import Answer
-from helpers.results.metrics import Score, proportion
-from helpers.results.outcomes import Outcomes
-from helpers.results.paired import paired_means
-from helpers.results.published import Rule
-from helpers.results.records import TESTED
+from evaluation import metrics, rules
+from evaluation.answers import Answer
+from evaluation.metrics import Score, proportion
+from evaluation.outcomes import Outcomes
+from evaluation.paired import paired_means
+from evaluation.published import Rule
+from evaluation.records import TESTED
 
 SMALL = "Qwen2.5-Coder-1.5B-Instruct"
 

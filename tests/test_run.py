@@ -22,10 +22,10 @@ from filelock import FileLock
 from nbclient.client import NotebookClient
 from nbclient.exceptions import DeadKernelError
 
-from helpers.results import records, reference
-from helpers.results.requests import StoreError
-from helpers.settings import NOTEBOOKS, PROFILES
+from evaluation import records, reference
+from helpers.requests import StoreError
 from publish import dependencies, parameters, run
+from resources.settings import NOTEBOOKS, PROFILES
 
 PUBLISHED = """
 paper: demo
@@ -39,7 +39,7 @@ claims: []
 
 def write_notebook(project: Path, name: str, *cells: str, parameters: str = "profile = 'smoke'\nsize = 1") -> None:
     save = f"""
-from helpers.results import record
+from evaluation import record
 run = record.start(notebook={name!r}, paper="demo", profile=profile, parameters={{"size": size}})
 run.rerun("demo.table1.row.accuracy", 0.5)
 run.save()
@@ -114,7 +114,7 @@ def test_a_helper_used_through_another_is_a_dependency(tmp_path):
 def test_a_script_that_a_helper_runs_is_a_dependency():
     scripts = {f"helpers.{name}" for name in ("lora_train", "dequantise", "vllm_plugin.lora_on_cpu")}
     assert scripts <= set(dependencies.used_modules(NOTEBOOKS / "15_qarag_finetune.ipynb"))
-    assert "helpers.lora_train" not in dependencies.used_modules(NOTEBOOKS / "01_side_effects_forward.ipynb")
+    assert "resources.lora_train" not in dependencies.used_modules(NOTEBOOKS / "01_side_effects_forward.ipynb")
 
 
 def test_a_data_file_that_a_helper_names_is_a_dependency():
@@ -420,7 +420,7 @@ def test_ctrl_c_leaves_no_server_and_no_half_written_output(ready, run_in):
     write_notebook(
         ready,
         "01_demo_first",
-        "import time\nfrom helpers import services\nservices.graph_endpoint()\ntime.sleep(120)",
+        "import time\nfrom resources import services\nservices.graph_endpoint()\ntime.sleep(120)",
     )
     # without the flags and the jobs of a make that runs these tests
     clean = {k: v for k, v in os.environ.items() if not k.startswith(("MAKE", "MFLAGS"))}

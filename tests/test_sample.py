@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 import yaml
 
-from helpers.datasets import locate
-from helpers.registry import registry
-from helpers.settings import SAMPLE
+from resources.datasets import locate
+from resources.registry import registry
+from resources.settings import SAMPLE
 
 FILES = ("data_format_a", "evaluation_dataset", "drug_names", "side_effects")
 

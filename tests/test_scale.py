@@ -18,7 +18,7 @@ import pytest
 import yaml
 from test_run import PUBLISHED, write_notebook
 
-from helpers.results.requests import Store
+from helpers.requests import Store
 
 REPOSITORY = Path(__file__).resolve().parents[1]
 COMPOSE = (REPOSITORY / "compose.yaml").read_text()
@@ -75,7 +75,7 @@ def test_a_task_of_the_array_runs_its_notebook_and_brings_everything_back(projec
     (project / "data" / "published" / "demo.yml").write_text(PUBLISHED)
     (project / "data" / "registry.yml").write_text("files: {}\n")
     (project / "notebooks" / "profiles" / "smoke.yml").write_text("defaults:\n  size: 2\n")
-    answer = "from helpers.settings import DERIVED\n(DERIVED / 'requests' / 'answer').write_text('kept')"
+    answer = "from resources.settings import DERIVED\n(DERIVED / 'requests' / 'answer').write_text('kept')"
     write_notebook(project, "01_demo_first", "raise SystemExit('another task, that shall not run')")
     write_notebook(project, "02_demo_second", answer)
     os.utime(project / "requirements.lock", (0, 0))
@@ -103,12 +103,12 @@ for id in 1 2 3 4; do SLURM_ARRAY_TASK_ID=$id SLURM_SUBMIT_DIR=$PWD bash "$last"
 wait
 """
 STORES = """
-from helpers.results.requests import STORE, Row, Store, plain, request_key
+from helpers.requests import STORE, Row, Store, plain, request_key
 prompt = [{{"role": "user", "content": "{0}"}}]
 key = request_key("chat", "declared:m", {{}}, prompt)
 reply = plain({{"text": "{0}"}})
 Store(STORE).put([Row(key, "chat", "declared:m", plain({{}}), plain(prompt), reply, 1, 1, 0.1, "e", "now")])
-from helpers.lora import ADAPTERS
+from resources.lora import ADAPTERS
 (ADAPTERS / "{0}").mkdir(parents=True)
 (ADAPTERS / "{0}" / "weights").write_text("{0}")
 """
@@ -188,7 +188,7 @@ def command(folder: Path, name: str, script: str) -> None:
 def test_a_task_that_is_cut_short_ends_its_notebook_and_brings_its_answers_back(
     task: Callable[..., subprocess.Popen[str]], project: Path, tmp_path: Path
 ) -> None:
-    answer = "from helpers.settings import DERIVED\n(DERIVED / 'requests' / 'answer').write_text('kept')"
+    answer = "from resources.settings import DERIVED\n(DERIVED / 'requests' / 'answer').write_text('kept')"
     write_notebook(project, "01_demo_first", f"{answer}\nimport time\ntime.sleep(600)")
     process = task()
     wait_for("*/data/derived/requests/answer", tmp_path / "node")

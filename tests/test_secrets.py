@@ -23,14 +23,15 @@ from hypothesis import given, strategies as st
 
 import helpers
 import publish
-from helpers import datasets, graph, services, settings, supervisor
-from helpers.download import SourceError, download
-from helpers.engines import Launch
-from helpers.results import figures, record
-from helpers.results.provenance import scrubbed
-from helpers.services import GraphEndpoint, LlmEndpoint
-from helpers.settings import PublicError, SettingsError, public
+from evaluation import figures, record
+from evaluation.provenance import scrubbed
+from helpers import graph
 from publish import chapters, doctor, pages
+from resources import datasets, services, settings, supervisor
+from resources.download import SourceError, download
+from resources.engines import Launch
+from resources.services import GraphEndpoint, LlmEndpoint
+from resources.settings import PublicError, SettingsError, public
 
 CLOSED = "127.0.0.1:9"
 SECRETS = {

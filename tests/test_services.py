@@ -20,14 +20,14 @@ import psutil
 import pytest
 from conftest import SMALL_MODEL
 
-from helpers import download, graph_engine, services, settings, supervisor
-from helpers.engines import Adapter, Launch
 from helpers.llm import LLM, ContextOverflowError
-from helpers.services import ServiceError
+from resources import download, graph_engine, services, settings, supervisor
+from resources.engines import Adapter, Launch
+from resources.services import ServiceError
 
 USE = """
 import sys, time
-from helpers import services
+from resources import services
 endpoint = services.graph_endpoint()
 print(endpoint.uri, flush=True)
 time.sleep(float(sys.argv[1]))
@@ -266,15 +266,15 @@ def test_two_processes_share_one_server_and_stop_ends_it(project, run_in):
         "127.0.0.1"
     }
 
-    assert "graph" in run_in(sys.executable, "-m", "helpers.services", "status").stdout
-    assert run_in(sys.executable, "-m", "helpers.services", "stop").returncode == 0
+    assert "graph" in run_in(sys.executable, "-m", "resources.services", "status").stdout
+    assert run_in(sys.executable, "-m", "resources.services", "stop").returncode == 0
     assert wait_for(lambda: not server.is_running())
-    assert "no embedded server" in run_in(sys.executable, "-m", "helpers.services", "status").stdout
+    assert "no embedded server" in run_in(sys.executable, "-m", "resources.services", "status").stdout
 
 
 @pytest.mark.engine
 def test_a_server_that_dies_is_restarted_once(project, run_in):
-    assert run_in(sys.executable, "-m", "helpers.services", "start", "graph").returncode == 0
+    assert run_in(sys.executable, "-m", "resources.services", "start", "graph").returncode == 0
     first = json.loads(state(project, "pids.json").read_text())["server"][0]
     os.kill(first, signal.SIGKILL)
     assert wait_for(lambda: json.loads(state(project, "pids.json").read_text())["server"][0] != first)
@@ -290,7 +290,8 @@ def test_a_server_that_dies_is_restarted_once(project, run_in):
 KILL = """
 import json, os, signal
 from concurrent.futures import ThreadPoolExecutor
-from helpers import graph, services
+from helpers import graph
+from resources import services
 one = "RETURN 1 AS one"
 def connect():
     with graph.connect() as another:
@@ -312,7 +313,7 @@ def test_a_notebook_does_not_see_that_its_graph_server_died(project, run_in):
 
 @pytest.mark.engine
 def test_what_a_killed_supervisor_leaves_behind_does_not_block_the_next_start(project, run_in):
-    assert run_in(sys.executable, "-m", "helpers.services", "start", "graph").returncode == 0
+    assert run_in(sys.executable, "-m", "resources.services", "start", "graph").returncode == 0
     pids = json.loads(state(project, "pids.json").read_text())
     os.kill(pids["supervisor"][0], signal.SIGKILL)
     again = run_in(sys.executable, "-c", USE, "0")
@@ -341,7 +342,7 @@ def test_stopping_only_idle_servers_spares_one_in_use(project, run_in):
     user = threading.Thread(target=lambda: results.append(run_in(sys.executable, "-c", USE, "12")))
     user.start()
     assert wait_for(lambda: state(project, "endpoint.json").exists())
-    stop = "from helpers import services; print(services.stop(only_idle=True, wait=0.5))"
+    stop = "from resources import services; print(services.stop(only_idle=True, wait=0.5))"
     assert run_in(sys.executable, "-c", stop).stdout.strip() == "[]"
     user.join()
     assert results[0].returncode == 0

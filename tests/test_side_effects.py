@@ -9,13 +9,13 @@ from collections import Counter
 import pytest
 from hypothesis import given, strategies as st
 
-from helpers.rag.names import split_names
-from helpers.results.answers import answered
-from helpers.results.audit import PLACE
-from helpers.results.published import published
-from helpers.settings import RAW
+from evaluation.answers import answered
+from evaluation.audit import PLACE
+from evaluation.published import published
 from papers.side_effects import corpus, forward as se
 from papers.side_effects.corpus import Entities, Question
+from rag.names import split_names
+from resources.settings import RAW
 
 term = st.text(st.characters(codec="ascii", categories=["Ll"]), min_size=1, max_size=8)
 terms = st.lists(term, min_size=1, max_size=12, unique=True)

@@ -12,17 +12,18 @@ import yaml
 from hypothesis import given, strategies as st
 from test_graph import graph_server
 
-from helpers import datasets, graph
+from evaluation import record, rules
+from evaluation.answers import Answer, answered
+from evaluation.outcomes import Outcomes
+from helpers import graph
 from helpers.completions import Reply
 from helpers.graph import Graph
 from helpers.llm import LLM
-from helpers.rag import text_to_cypher
-from helpers.rag.text_to_cypher import Attempt
-from helpers.results import record, rules
-from helpers.results.answers import Answer, answered
-from helpers.results.outcomes import Outcomes
 from papers.side_effects import corpus, facts as sf, label_lock, questions as sq
 from papers.side_effects.facts import Facts
+from rag import text_to_cypher
+from rag.text_to_cypher import Attempt
+from resources import datasets
 
 COUNTS = """
 MATCH (d:Drug) WITH count(d) AS drugs MATCH (e:SideEffect) WITH drugs, count(e) AS effects

@@ -10,10 +10,10 @@ import pandas as pd
 import pytest
 from hypothesis import given, strategies as st
 
-from helpers import datasets
-from helpers.results import published, record, records, rules
-from helpers.results.outcomes import Outcomes
+from evaluation import published, record, records, rules
+from evaluation.outcomes import Outcomes
 from papers.side_effects import data as sd
+from resources import datasets
 
 # flat, stereo, label concept, kind, UMLS id, effect; compounds 1 and 2 share a name but for its case
 LINES = [

@@ -14,14 +14,14 @@ from conftest import python_says
 from hypothesis import given, settings, strategies as st
 from rapidfuzz.distance import DamerauLevenshtein
 
+from evaluation import record, rules
+from evaluation.answers import Answer, answered
+from evaluation.outcomes import Outcomes
 from helpers.llm import LLM
-from helpers.results import record, rules
-from helpers.results.answers import Answer, answered
-from helpers.results.outcomes import Outcomes
-from helpers.settings import RAW, SAMPLE
 from papers.side_effects import corpus, forward as se, misspelling as mm, normalisers as nn, rules as paper_rules
 from papers.side_effects.corpus import Question
 from papers.side_effects.misspelling import Query
+from resources.settings import RAW, SAMPLE
 
 DRUGS = sorted(yaml.safe_load((SAMPLE / "side_effects.yml").read_text(encoding="utf-8")))
 names = st.text(st.characters(codec="ascii", categories=["Ll"]), min_size=1, max_size=14)

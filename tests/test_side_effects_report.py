@@ -8,9 +8,9 @@ from dataclasses import replace
 
 import pytest
 
-from helpers.results import published, record, rules
-from helpers.results.answers import Answer, answered
-from helpers.results.outcomes import Outcomes
+from evaluation import published, record, rules
+from evaluation.answers import Answer, answered
+from evaluation.outcomes import Outcomes
 from papers.side_effects import forward as se, forward_report as report
 from papers.side_effects.corpus import Question, said
 

@@ -10,12 +10,12 @@ import pytest
 from hypothesis import given, strategies as st
 from test_graph import graph_server
 
+from evaluation import figures, record, rules
+from evaluation.answers import Answer, answered
+from evaluation.outcomes import Outcomes
 from helpers.completions import Reply
 from helpers.graph import connect
 from helpers.llm import LLM
-from helpers.results import figures, record, rules
-from helpers.results.answers import Answer, answered
-from helpers.results.outcomes import Outcomes
 from helpers.vectors import encoder
 from papers.side_effects import (
     corpus,

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from hypothesis import given, settings as examples, strategies as st
 
+from evaluation.similarity import bertscore_arms, match
 from helpers import vectors
-from helpers.similarity import bertscore_arms, match
 from helpers.vectors import Encoder, EncoderUnavailable
 
 REFERENCE = "DMF holders can pay the fee before a letter of authorization is requested."

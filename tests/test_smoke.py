@@ -16,8 +16,8 @@ from browsing import faults, served
 from conftest import processor_seconds
 from playwright.sync_api import Browser
 
-from helpers.results import answers
-from helpers.settings import BUILD, ROOT
+from evaluation import answers
+from resources.settings import BUILD, ROOT
 
 pytestmark = [pytest.mark.engine, pytest.mark.timeout(3600)]
 NAME = "01_side_effects_forward"

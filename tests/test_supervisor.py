@@ -20,8 +20,8 @@ Run = Callable[..., subprocess.CompletedProcess[str]]
 
 USE = """
 import sys, time
-from helpers import services, supervisor
-from helpers.engines import Launch
+from resources import services, supervisor
+from resources.engines import Launch
 
 def launch(say):
     port = services._free_port()
@@ -44,7 +44,9 @@ text = pathlib.Path("/proc/stat").read_text()
 (seen / "stat").write_text(re.sub(r"btime ([0-9]+)", lambda found: f"btime {int(found[1]) + 3600}", text))
 psutil.PROCFS_PATH = str(seen)
 """
-SERVICES = "import sys; from helpers import services; from helpers.settings import told; sys.exit(told(services.main))"
+SERVICES = (
+    "import sys; from resources import services; from resources.settings import told; sys.exit(told(services.main))"
+)
 
 
 @pytest.fixture
@@ -119,13 +121,13 @@ def test_a_server_without_supervisor_is_listed_and_can_be_stopped(folder, hold, 
     at = address(hold())
     left = processes(folder)
     left["supervisor"].kill()
-    listed = run_in(sys.executable, "-m", "helpers.services", "status").stdout
+    listed = run_in(sys.executable, "-m", "resources.services", "status").stdout
     assert "llm-plain" in listed
     assert "supervisor has ended" in listed
     assert at in listed
-    run_in(sys.executable, "-m", "helpers.services", "stop")
+    run_in(sys.executable, "-m", "resources.services", "stop")
     assert not runs(left["server"])
-    assert "no embedded server" in run_in(sys.executable, "-m", "helpers.services", "status").stdout
+    assert "no embedded server" in run_in(sys.executable, "-m", "resources.services", "status").stdout
 
 
 def test_who_asks_for_a_server_that_restarts_waits_for_it(folder, hold, run_in):
@@ -133,7 +135,7 @@ def test_who_asks_for_a_server_that_restarts_waits_for_it(folder, hold, run_in):
     first = processes(folder)
     first["server"].kill()
     assert wait_for(lambda: not (folder / "endpoint.json").exists())
-    assert "none yet" in run_in(sys.executable, "-m", "helpers.services", "status").stdout
+    assert "none yet" in run_in(sys.executable, "-m", "resources.services", "status").stdout
     assert address(hold()) == at
     second = processes(folder)
     assert second["supervisor"] == first["supervisor"]
@@ -164,8 +166,8 @@ def test_a_supervisor_that_cannot_go_on_takes_its_server_along(folder, hold):
 
 FULL = """
 import resource
-from helpers.engines import write_secret
-from helpers.settings import DERIVED
+from resources.engines import write_secret
+from resources.settings import DERIVED
 DERIVED.mkdir(parents=True, exist_ok=True)
 # files can be made, but take not a byte
 resource.setrlimit(resource.RLIMIT_FSIZE, (0, resource.RLIM_INFINITY))
@@ -193,7 +195,7 @@ with graph.connect() as db:
 @pytest.mark.parametrize("damaged", [False, True])
 def test_a_graph_outlives_its_passwords(project, run_in, damaged):
     assert "'x'" in run_in(sys.executable, "-c", GRAPH, "write").stdout
-    assert run_in(sys.executable, "-m", "helpers.services", "stop").returncode == 0
+    assert run_in(sys.executable, "-m", "resources.services", "stop").returncode == 0
     users = project / "_build" / "graph" / "config" / "server-users.jsonl"
     assert users.exists()
     if damaged:
@@ -206,7 +208,7 @@ def test_a_graph_outlives_its_passwords(project, run_in, damaged):
 def test_a_folder_that_may_not_be_written_is_named(project, run_in):
     (project / "_build").mkdir(exist_ok=True)
     (project / "_build").chmod(0o555)
-    done = run_in(*as_a_user(sys.executable, "-m", "helpers.services", "start", "graph"))
+    done = run_in(*as_a_user(sys.executable, "-m", "resources.services", "start", "graph"))
     (project / "_build").chmod(0o755)
     assert done.returncode == 1
     assert len(done.stderr.splitlines()) == 1

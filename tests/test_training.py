@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from helpers import artifacts, engine_install, training
-from helpers.engine_install import EngineError
+from resources import artifacts, engine_install, training
+from resources.engine_install import EngineError
 
 SCRIPT = """
 from pathlib import Path

@@ -14,9 +14,10 @@ import pytest
 from conftest import python_says
 from hypothesis import given, settings as examples, strategies as st
 
-from helpers import indexes, settings, vectors
+from helpers import indexes, vectors
 from helpers.indexes import Index, cached_index
 from helpers.vectors import Encoder, EncoderUnavailable, Floats
+from resources import settings
 
 SENTENCE = "The drug {} may cause {} as an adverse effect, adverse reaction, or side effect."
 TEXTS = [

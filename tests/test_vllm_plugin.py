@@ -8,7 +8,7 @@ import subprocess
 
 import pytest
 
-from helpers import engine_install, engines
+from resources import engine_install, engines
 
 COMPARE = """
 import json, torch

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 import typing
 from pathlib import Path
@@ -10,9 +9,9 @@ from pathlib import Path
 import pytest
 from test_book import CHAPTER, notebook, save_record, write
 
-from helpers.results import records
-from helpers.results.records import TESTED, Verdict
-from helpers.results.rules import claim_word
+from evaluation import records
+from evaluation.records import TESTED, Verdict
+from evaluation.rules import claim_word
 from publish import book
 from publish.chapters import Chapter
 
@@ -57,34 +56,3 @@ def test_a_chapter_says_whether_its_data_are_real(
     [(_, staged)] = book._notebooks(chapter)
     assert ("on synthetic data" in staged) == synthetic
     assert ("on real data" in staged) == (not synthetic)
-
-
-def cells(path: Path, kind: str) -> list[dict[str, typing.Any]]:
-    return [cell for cell in json.loads(path.read_text(encoding="utf-8"))["cells"] if cell["cell_type"] == kind]
-
-
-def test_the_tables_of_all_chapters_are_few_and_short() -> None:
-    tables = []
-    for path in sorted((REPOSITORY / "book" / "reference").glob("*.ipynb")):
-        outputs = [output for cell in cells(path, "code") for output in cell["outputs"]]
-        shown = "".join("".join(output.get("data", {}).get("text/html", "")) for output in outputs)
-        tables += re.findall(r"<table.*?</table>", shown, re.DOTALL)
-    words = [len(re.findall(r"\w+", re.sub("<[^>]+>", " ", t))) for t in tables]
-    assert 0 < len(words) <= 130
-    assert sum(words) <= 20_000
-
-
-@pytest.mark.parametrize("path", sorted((REPOSITORY / "notebooks").glob("*.ipynb")), ids=lambda path: path.stem)
-def test_a_notebook_is_short(path: Path) -> None:
-    prose = cells(path, "markdown")
-    assert len(prose) + len(cells(path, "code")) <= 25
-    assert sum(len(re.findall(r"\w+", "".join(cell["source"]))) for cell in prose) <= 900
-
-
-def test_the_code_is_short() -> None:
-    modules = {path: len(path.read_text("utf-8").splitlines()) for path in (REPOSITORY / "src").rglob("*.py")}
-    notebooks = (cell for path in (REPOSITORY / "notebooks").glob("*.ipynb") for cell in cells(path, "code"))
-    code = sum(len("".join(cell["source"]).splitlines()) for cell in notebooks)
-    assert sum(modules.values()) + code <= 29_000
-    assert sum(n for path, n in modules.items() if "helpers" in path.parts) <= 9_500
-    assert max(modules.values()) <= 400

@@ -16,8 +16,8 @@ from typing import Any
 from filelock import FileLock
 
 from helpers.completions import CapabilityError, Reply, is_overflow, read_completion, request_body, row_of
-from helpers.results.requests import Kind, StoreError, request_key, store
-from helpers.settings import BUILD, ROOT, PublicError, told
+from helpers.requests import Kind, StoreError, request_key, store
+from resources.settings import BUILD, ROOT, PublicError, told
 
 PENDING = BUILD / "batch" / "pending.jsonl"
 _DECIDES = ("kind", "weights", "parameters", "prompt")  # what a request's key is made of

@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any, Literal, TypeVar
 
-from helpers.results.requests import Kind, Row, plain, request_key
-from helpers.settings import PublicError
+from helpers.requests import Kind, Row, plain, request_key
+from resources.settings import PublicError
 
 Answer = TypeVar("Answer", bound="Reply | Choice | Loglikelihood")
 Json = Mapping[str, Any]

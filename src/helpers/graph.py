@@ -14,11 +14,11 @@ from typing import Any
 import neo4j
 from neo4j.exceptions import DriverError, Neo4jError
 
-from helpers import services
 from helpers.graph_driver import GraphError, Row, driving, explained, first_line, plain, quoted
 from helpers.graph_guard import CypherRejected, MeteredLoop, Untrusted, check_plan, checked_statement
 from helpers.graph_load import Loader
-from helpers.services import GraphEndpoint
+from resources import services
+from resources.services import GraphEndpoint
 
 TYPES = {bool: "BOOLEAN", int: "INTEGER", float: "FLOAT", str: "STRING", list: "LIST", dict: "MAP"}
 """Python's types of a plain value, and Cypher's; any other is ANY."""

@@ -14,8 +14,8 @@ import neo4j
 from neo4j.exceptions import AuthError, ConfigurationError, DriverError, Neo4jError
 from neo4j.graph import Node, Path, Relationship
 
-from helpers.services import CONNECT, GraphEndpoint
-from helpers.settings import DERIVED, PublicError, refused
+from resources.services import CONNECT, GraphEndpoint
+from resources.settings import DERIVED, PublicError, refused
 
 Row = dict[str, Any]
 
@@ -120,7 +120,7 @@ def explained(endpoint: GraphEndpoint, user: str, error: Exception, began: float
             why = "If it was stopped meanwhile, run this again."  # it then names its database and no reason
         return GraphError(f"{server} refused a statement: {error.message} {why}".rstrip())
     mend = (
-        "`python -m helpers.services status` shows whether it runs; its log is _build/logs/graph.log."
+        "`python -m resources.services status` shows whether it runs; its log is _build/logs/graph.log."
         if endpoint.embedded
         else "Start it, or unset NEO4J_URI to use the embedded server."
     )

@@ -13,7 +13,7 @@ import pandas as pd
 from helpers import graph
 from helpers.graph import Graph
 from helpers.graph_driver import quoted
-from helpers.settings import told
+from resources.settings import told
 
 TYPES = {bool: "boolean", int: "long", float: "double"}
 """Python's types of a property, and the importer's; any other is written as text."""

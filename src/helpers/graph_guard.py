@@ -10,7 +10,7 @@ from typing import Any, Literal, NamedTuple
 import neo4j
 
 from helpers.graph_driver import Row
-from helpers.settings import PublicError
+from resources.settings import PublicError
 
 STATEMENT_BYTES = 10_000  # the longest statement that is run
 MESSAGE_CHARACTERS = 1_000  # the longest reason that is given: a server quotes the whole statement in its own

@@ -14,11 +14,11 @@ import neo4j
 from filelock import FileLock
 from tqdm import tqdm
 
-from helpers import graph_engine
-from helpers.engines import write_secret
 from helpers.graph_driver import Connection, GraphError, Row, identifier, quoted
-from helpers.services import GraphEndpoint
-from helpers.settings import BUILD, DERIVED, ROOT
+from resources import graph_engine
+from resources.engines import write_secret
+from resources.services import GraphEndpoint
+from resources.settings import BUILD, DERIVED, ROOT
 
 MARKER = "LoadedData"
 """Label of the notes, one a data set: its name, its SHA-256 (empty unless it is loaded to its end), the labels loaded

@@ -7,9 +7,9 @@ from typing import Any, Literal, Self, cast, get_args
 import faiss
 import numpy as np
 
-from helpers import artifacts
-from helpers.settings import DERIVED
 from helpers.vectors import Encoder, Floats, Integers, text_digest, threads
+from resources import artifacts
+from resources.settings import DERIVED
 
 Kind = Literal["flat", "ivf", "ivfpq"]
 INDEXES = DERIVED / "indexes"

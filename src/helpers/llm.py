@@ -21,14 +21,15 @@ import httpx
 import openai
 from tqdm import tqdm
 
-from helpers import batch, completions, engines
+from helpers import batch, completions
 from helpers.completions import Answer, CapabilityError, Choice, LlmError, Loglikelihood, Messages, Reply, Usage
-from helpers.download import DataError
-from helpers.engine_install import EngineError
-from helpers.engines import Adapter
-from helpers.results.requests import STORE, Kind, request_key, store, working
-from helpers.services import CONNECT, LlmEndpoint, ServiceError, is_loopback, llm_endpoint
-from helpers.settings import settings
+from helpers.requests import STORE, Kind, request_key, store, working
+from resources import engines
+from resources.download import DataError
+from resources.engine_install import EngineError
+from resources.engines import Adapter
+from resources.services import CONNECT, LlmEndpoint, ServiceError, is_loopback, llm_endpoint
+from resources.settings import settings
 
 T = TypeVar("T")
 CHECKED = 10  # stored requests of each step, or half of fewer, that `ANSWERS=check` asks again

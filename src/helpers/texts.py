@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from helpers.settings import PublicError
+from resources.settings import PublicError
 
 
 class TextError(PublicError, ValueError):

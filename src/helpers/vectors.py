@@ -23,8 +23,8 @@ import numpy.typing as npt
 from tokenizers import Tokenizer
 from tqdm import tqdm
 
-from helpers import artifacts, datasets
-from helpers.settings import DERIVED, PublicError
+from resources import artifacts, datasets
+from resources.settings import DERIVED, PublicError
 
 # OpenVINO reports its use to its maker on import if this package can be imported; without it, it takes its own stub.
 sys.modules["openvino_telemetry"] = None  # type: ignore[assignment]

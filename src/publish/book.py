@@ -24,17 +24,17 @@ import jinja2
 import jupyter_book
 import yaml
 
-from helpers.results import compare, rules
-from helpers.results.figures import SCORES, inline
-from helpers.results.markup import escape
-from helpers.results.outcomes import Outcomes
-from helpers.results.published import RecordError
-from helpers.results.records import Record
-from helpers.settings import BUILD, ROOT, told
+from evaluation import compare, rules
+from evaluation.figures import SCORES, inline
+from evaluation.markup import escape
+from evaluation.outcomes import Outcomes
+from evaluation.published import RecordError
+from evaluation.records import Record
 from publish import viewer
 from publish.chapters import Chapter, PageError, chapters, heading, read_notebook
 from publish.pages import Pages
 from publish.pieces import findings, run_line
+from resources.settings import BUILD, ROOT, told
 
 BOOK: Final = ROOT / "book"
 STAGED: Final = BUILD / "book-src"

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, Literal, get_args
 
-from helpers.results.published import paper_of
-from helpers.results.records import RECORDS, Record, damaged, records
-from helpers.settings import BUILD, NOTEBOOKS, RESULTS, ROOT, Profile, PublicError, run_name, settings
+from evaluation.published import paper_of
+from evaluation.records import RECORDS, Record, damaged, records
+from resources.settings import BUILD, NOTEBOOKS, RESULTS, ROOT, Profile, PublicError, run_name, settings
 
 REFERENCE: Final = ROOT / "book" / "reference"
 REAL_PROFILES: Final[tuple[Profile, ...]] = ("laptop", "paper")

@@ -19,10 +19,10 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from helpers import datasets, engine_install, registry, services
-from helpers.engine_install import GIB
-from helpers.settings import BUILD, NOTEBOOKS, ROOT, PublicError, profile_model, public, settings, told
 from publish import parameters
+from resources import datasets, engine_install, registry, services
+from resources.engine_install import GIB
+from resources.settings import BUILD, NOTEBOOKS, ROOT, PublicError, profile_model, public, settings, told
 
 DISK_NEEDED = 12  # GiB that engine, weights and indexes of the laptop profile take together, with room
 ENCODERS = ("encoder", "reranker_encoder", "cross_encoder", "reranker")  # parameters that name an encoder
@@ -118,7 +118,7 @@ def _adapters() -> tuple[str, str]:
         return uses, f"{engine} trains and serves none ({why}), so stored replies are shown; LLM_ENGINE=vllm does"
     if not s.llm_base_url:
         return f"{uses} and served by embedded vLLM", ""
-    from helpers import artifacts, lora  # noqa: PLC0415  # a second to import, needed only with a server of one's own
+    from resources import artifacts, lora  # noqa: PLC0415  # a second to import, needed only with a server of one's own
 
     try:
         cards = services.served(s.llm_base_url, s.llm_api_key.get_secret_value() if s.llm_api_key else "none")

@@ -12,17 +12,17 @@ import matplotlib.pyplot as plt
 import pandas as pd
 import yaml
 
-from helpers.results import figures, paired
-from helpers.results.markup import Markup, escape
-from helpers.results.measures import measure_label
-from helpers.results.metrics import Score
-from helpers.results.outcomes import Comparison, Outcomes
-from helpers.results.records import Record
-from helpers.results.requests import Store
-from helpers.settings import ROOT, public
+from evaluation import figures, paired
+from evaluation.markup import Markup, escape
+from evaluation.measures import measure_label
+from evaluation.metrics import Score
+from evaluation.outcomes import Comparison, Outcomes
+from evaluation.records import Record
+from helpers.requests import Store
 from publish import viewer
 from publish.chapters import Chapter
 from publish.pieces import fine_print, for_screens, link_to, sortable, table
+from resources.settings import ROOT, public
 
 LEVEL: Final = 0.05  # below this adjusted p one method is called better
 COLOURS: Final = {"simple": "#125ee0", "neither": "#808080", "other": "#c35410"}

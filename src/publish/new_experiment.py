@@ -11,8 +11,8 @@ from collections.abc import Collection
 from pathlib import Path
 from typing import Final
 
-from helpers.settings import NOTEBOOKS, PROFILES, PUBLISHED, ROOT, PublicError, told
 from publish import launch
+from resources.settings import NOTEBOOKS, PROFILES, PUBLISHED, ROOT, PublicError, told
 
 TEMPLATE: Final = NOTEBOOKS / "template"
 CONTENTS: Final = ROOT / "book" / "_toc.yml"

@@ -6,11 +6,12 @@ from typing import Any, Final
 
 import pandas as pd
 
-from helpers.results import audit, figures, requests
-from helpers.results.markup import Markup, escape
-from helpers.results.published import Kind, papers as declared_papers, published
-from helpers.results.records import CLOSED, TESTED, UNTESTED
-from helpers.results.rules import tested, verdict
+from evaluation import audit, figures
+from evaluation.markup import Markup, escape
+from evaluation.published import Kind, papers as declared_papers, published
+from evaluation.records import CLOSED, TESTED, UNTESTED
+from evaluation.rules import tested, verdict
+from helpers import requests
 from publish import methods, pieces, viewer
 from publish.chapters import Chapter, PageError, shown_profile
 from publish.pieces import ACROSS, Measured, fine_print, folded, link_to, sortable, spaced, table

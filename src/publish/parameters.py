@@ -6,8 +6,8 @@ from collections.abc import Collection, Iterable
 from pathlib import Path
 from typing import Any
 
-from helpers.settings import NOTEBOOKS, SettingsError, read_profile, settings
 from publish.chapters import read_notebook
+from resources.settings import NOTEBOOKS, SettingsError, read_profile, settings
 
 
 def declared(notebook: Path) -> dict[str, Any]:

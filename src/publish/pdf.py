@@ -11,9 +11,9 @@ import yaml
 from pypdf import PdfReader, PdfWriter
 from tqdm import tqdm
 
-from helpers.settings import BUILD, PublicError, told
 from publish.book import SITE, STAGED
 from publish.doctor import GET_CHROMIUM, browser
+from resources.settings import BUILD, PublicError, told
 
 PDF = BUILD / "book.pdf"
 SECONDS = 120  # that Chromium may take for one page

@@ -13,11 +13,11 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Rectangle
 from matplotlib.text import Text
 
-from helpers.results import figures, rules
-from helpers.results.figures import INK
-from helpers.results.markup import Markup
-from helpers.results.published import Number, published
-from helpers.results.records import Record
+from evaluation import figures, rules
+from evaluation.figures import INK
+from evaluation.markup import Markup
+from evaluation.published import Number, published
+from evaluation.records import Record
 
 _TOGETHER: Final = re.compile(r"(?<=\b[np]) (?=[=<] \d)|(?<=\b[np] [=<]) (?=\d)|(?<=\d) (?=%)")
 """Spaces at which no line may end."""

@@ -13,10 +13,10 @@ from typing import Any
 import pandas as pd
 import yaml
 
-from helpers.results.published import papers, published
-from helpers.settings import BUILD, NOTEBOOKS, ROOT, read_profile, told
+from evaluation.published import papers, published
 from helpers.vectors import DEFAULT_ENCODER
 from publish.parameters import declared
+from resources.settings import BUILD, NOTEBOOKS, ROOT, read_profile, told
 
 FOLDER = BUILD / "rehearsal"
 STEPS = 2  # of every training

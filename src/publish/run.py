@@ -21,12 +21,12 @@ from typing import Any
 import yaml
 from filelock import FileLock, Timeout
 
-from helpers import registry
-from helpers.results import records
-from helpers.results.published import paper_of
-from helpers.settings import BUILD, NOTEBOOKS, PUBLISHED, RESULTS, ROOT, public, refused, run_name, settings, told
+from evaluation import records
+from evaluation.published import paper_of
 from publish.chapters import read_notebook
 from publish.parameters import check_profile, parameters
+from resources import registry
+from resources.settings import BUILD, NOTEBOOKS, PUBLISHED, RESULTS, ROOT, public, refused, run_name, settings, told
 
 KERNEL_SECONDS = 300  # that a kernel may take to answer; on a machine where everything waits, a minute is not enough
 SETTLED = 60.0  # seconds added to both sides of a pace, because the first notebooks are short and tell little

@@ -6,17 +6,17 @@ from collections.abc import Sequence
 from html import unescape
 from typing import Any, Final
 
-from helpers.registry import registry
-from helpers.results import audit, figures
-from helpers.results.markup import Markup, escape
-from helpers.results.outcomes import Outcomes
-from helpers.results.published import Basis, published
-from helpers.results.records import Record, Verdict
-from helpers.settings import RESULTS, ROOT, Settings
+from evaluation import audit, figures
+from evaluation.markup import Markup, escape
+from evaluation.outcomes import Outcomes
+from evaluation.published import Basis, published
+from evaluation.records import Record, Verdict
 from publish import viewer
 from publish.chapters import Chapter, read_notebook
 from publish.launch import repository_url
 from publish.pieces import answering, digits, duration, fine_print, link_to, table
+from resources.registry import registry
+from resources.settings import RESULTS, ROOT, Settings
 
 QUICK: Final = 10_000  # tokens a second, in and out, by which the page on scale counts a server that was not measured
 ORIGINS: Final = {"yours": "your run", "reference": "reference run", "none": "not run yet"}

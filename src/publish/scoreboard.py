@@ -14,10 +14,10 @@ from rich.markup import escape
 from rich.padding import Padding
 from rich.table import Table
 
-from helpers.results.published import Basis, Claim, Kind, Number, Unit, papers, published
-from helpers.results.records import TESTED, Record, Value, other_models, records
-from helpers.results.rules import claim_word, is_of
-from helpers.settings import RESULTS, Profile, run_name, settings, told
+from evaluation.published import Basis, Claim, Kind, Number, Unit, papers, published
+from evaluation.records import TESTED, Record, Value, other_models, records
+from evaluation.rules import claim_word, is_of
+from resources.settings import RESULTS, Profile, run_name, settings, told
 
 SLACK = 1e-9  # relative slack of every comparison, so that a value on the border of its tolerance counts as within it
 # how far a rerun may always lie from the kept reference; other units are not compared

@@ -14,11 +14,11 @@ from urllib.parse import quote, urlencode
 
 import pandas as pd
 
-from helpers.results import answers, compare, figures
-from helpers.results.measures import Measures, measure_label, unit as unit_of
-from helpers.results.requests import Row, Store
-from helpers.settings import public
+from evaluation import answers, compare, figures
+from evaluation.measures import Measures, measure_label, unit as unit_of
+from helpers.requests import Row, Store
 from publish.chapters import Chapter
+from resources.settings import public
 
 PART: Final = 250_000  # characters of a part at most, unless one question alone has more
 SHARED: Final = 60  # characters from which a text that occurs again is stored once for its part

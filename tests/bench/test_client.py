@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from helpers.llm import LLM
-from helpers.services import LlmEndpoint
+from resources.services import LlmEndpoint
 
 REQUESTS, ROUNDS = 500, 5
 BUDGET_MS = 1.5

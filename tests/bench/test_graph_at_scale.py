@@ -13,10 +13,11 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from helpers import graph, services
+from helpers import graph
 from helpers.graph import Graph
-from helpers.services import GraphEndpoint
-from helpers.settings import ROOT
+from resources import services
+from resources.services import GraphEndpoint
+from resources.settings import ROOT
 
 NEO4J = ROOT.parent / "shared" / "neo4j" / "neo4j"
 EDGES = 10_000_000

@@ -14,10 +14,10 @@ from dataclasses import dataclass
 import httpx
 import pytest
 
-from helpers import datasets, engine_install, services, settings
 from helpers.llm import LLM
-from helpers.services import LlmEndpoint
 from papers.side_effects import corpus, forward as se
+from resources import datasets, engine_install, services, settings
+from resources.services import LlmEndpoint
 
 REQUESTS = 64
 TOKENS = 8

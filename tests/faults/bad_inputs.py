@@ -114,7 +114,7 @@ FUNCTIONS = Job(
 import json, pathlib, tempfile
 from helpers import graph
 from papers.side_effects import own_table
-from helpers.settings import PublicError
+from resources.settings import PublicError
 from papers.qa_rag import ask
 tables, documents, statements = {TABLES!r}, {DOCUMENTS!r}, {CYPHER!r}
 def put(name, content):
@@ -166,7 +166,7 @@ def called(name: str, says: str) -> Callable[[Bench], None]:
 NUMBER, CLAIM = "unit: fraction", "rule: {better: row, than: other}"
 BOARD = _made("scoreboard")
 PARAMETERS = _made("notebook", "NB=01_demo_small")
-START = _python("helpers.services", "start", "graph")
+START = _python("resources.services", "start", "graph")
 
 
 def _rows() -> Iterator[tuple[str, Callable[[Bench], None]]]:
@@ -211,9 +211,9 @@ def _rows() -> Iterator[tuple[str, Callable[[Bench], None]]]:
         (FETCH, "DATA_MIRROR", "/no/such/folder", "DATA_MIRROR"),
         (BOARD, "PROFILE", "huge", "huge"),
         (_python("publish.scoreboard"), "PROFILE", "huge", "PROFILE"),
-        (_python("helpers.results.show", "01_demo_small"), "PROFILE", "huge", "PROFILE"),
+        (_python("evaluation.show", "01_demo_small"), "PROFILE", "huge", "PROFILE"),
         (_python("publish.run", "parameters", "--profile", "huge"), "ANSWERS", "stored", "huge"),
-        (_python("helpers.services", "start", "grpah"), "ANSWERS", "stored", "graph"),
+        (_python("resources.services", "start", "grpah"), "ANSWERS", "stored", "graph"),
     ):
         quiet = _quietly(job) if job is ASK else job
         yield (
@@ -267,7 +267,7 @@ def _rows() -> Iterator[tuple[str, Callable[[Bench], None]]]:
     ):
         yield f"registry with {name}", written(REGISTRY, before, after, says, FETCH)
     yield "registry that is no text", written(REGISTRY, "", b"\xff\xfe\0", "registry.yml", FETCH)
-    yield "name that the registry lacks", given(_python("helpers.datasets", "--fetch", "set/oen.bin"), "set/one.bin")
+    yield "name that the registry lacks", given(_python("resources.datasets", "--fetch", "set/oen.bin"), "set/one.bin")
     yield "notebook that is none", written("notebooks/01_demo_small.ipynb", "", b"{", "01_demo_small", PARAMETERS)
     yield (
         "notebook without parameters",
@@ -281,7 +281,7 @@ def _rows() -> Iterator[tuple[str, Callable[[Bench], None]]]:
 def _quietly(job: Job) -> Job:
     """The job, with errors that are meant for the user told as a command line tells them."""
     script = f"runpy.run_path({job.command[-1]!r})"
-    code = f"import runpy, sys\nfrom helpers.settings import PublicError\ntry:\n    {script}\n"
+    code = f"import runpy, sys\nfrom resources.settings import PublicError\ntry:\n    {script}\n"
     return Job(job.name, _code(f"{code}except PublicError as error:\n    sys.exit(str(error))\n"), job.result)
 
 

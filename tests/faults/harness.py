@@ -199,7 +199,7 @@ class World:
 
     def close(self) -> None:
         """Stop the servers, and see that nothing is left."""
-        stop = Job("stop", (sys.executable, "-m", "helpers.services", "stop"), lambda *_: None)
+        stop = Job("stop", (sys.executable, "-m", "resources.services", "stop"), lambda *_: None)
         try:
             if (self.root / "_build" / "services").exists():
                 self.run(stop).clear()
@@ -431,7 +431,7 @@ def main(trials: list[Trial], report: Path) -> int:
 def _write(
     report: Path, trials: list[Trial], outcomes: Mapping[str, tuple[str, str]], seed: int, minutes: float
 ) -> None:
-    from helpers.results.provenance import machine
+    from evaluation.provenance import machine
 
     here = machine()
     counts: dict[str, dict[str, int]] = {}

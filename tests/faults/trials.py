@@ -16,7 +16,8 @@ import psutil
 from conftest import as_a_user
 from harness import Bench, Disk, Done, Failed, Job, Trial, World, _runs
 
-from helpers.results import answers, requests
+from evaluation import answers
+from helpers import requests
 
 # --------------------------------------------------------------------------------------------------------- commands
 
@@ -70,7 +71,7 @@ EXPORT = Job(
 )
 BATCH = Job("batch", (*_script("batch"), "whole"), _printed, {"ANSWERS": "collect"})
 IMPORT = Job("import of a batch", _script("batch"), _printed, {"ANSWERS": "collect"})
-FETCH = Job("fetch", (sys.executable, "-m", "helpers.datasets", "--fetch", "set/one.bin", "set/two.bin"), _fetched)
+FETCH = Job("fetch", (sys.executable, "-m", "resources.datasets", "--fetch", "set/one.bin", "set/two.bin"), _fetched)
 INDEX = Job(
     "index",
     _script("index"),
@@ -384,7 +385,7 @@ TRIALS = [
     *_several(K, "export", 3, kill(EXPORT)),
     *_several(K, "batch", 3, kill(BATCH), fast=1),
     *_several(K, "server", 2, kill(SERVER, "http.server")),
-    *_several(K, "supervisor", 3, kill(SERVER, "helpers.supervisor"), fast=1),
+    *_several(K, "supervisor", 3, kill(SERVER, "resources.supervisor"), fast=1),
     *_several(K, "graph server", 5, kill(GRAPH, "java.args")),
     *_several(K, "graph and all", 3, kill(GRAPH, "everything")),
     *_several(K, "LLM server", 3, kill(LLM, "vllm.entrypoints"), heavy=True),

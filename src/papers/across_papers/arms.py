@@ -16,20 +16,20 @@ import bm25s
 import numpy as np
 from numpy.typing import NDArray
 
+from evaluation import figures
+from evaluation.answers import Answer
+from evaluation.outcomes import Outcomes
+from evaluation.rules import ALPHA
 from helpers.completions import Choice, Reply
 from helpers.graph import Graph
 from helpers.llm import LLM
-from helpers.rag.names import Vocabulary
-from helpers.rag.prompts import arm_of, chat
-from helpers.rag.retrieval import aligned, fused, word_tokens
-from helpers.results import figures
-from helpers.results.answers import Answer
-from helpers.results.outcomes import Outcomes
-from helpers.results.rules import ALPHA
 from papers.across_papers.questions import Asked
 from papers.clinical_notes.retrieval import PAPER
 from papers.side_effects.corpus import SENTENCE_B, TextStore
 from papers.side_effects.normalisers import Normaliser
+from rag.names import Vocabulary
+from rag.prompts import arm_of, chat
+from rag.retrieval import aligned, fused, word_tokens
 
 ARMS = {
     "closed_book": "Closed book",

@@ -5,9 +5,9 @@ from typing import Final
 
 import pandas as pd
 
-from helpers.results import figures
-from helpers.results.outcomes import Outcomes
-from helpers.results.record import Run
+from evaluation import figures
+from evaluation.outcomes import Outcomes
+from evaluation.record import Run
 from papers.biomedrag.retriever import UNTAUGHT
 from papers.biomedrag.study import LABELS, cell, gain
 

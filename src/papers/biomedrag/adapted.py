@@ -8,18 +8,19 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
-from helpers import llm, lora
-from helpers.engine_install import EngineError
+from evaluation.answers import Answer
+from evaluation.record import Run
+from helpers import llm
 from helpers.llm import LLM
-from helpers.lora import Pair
-from helpers.results.answers import Answer
-from helpers.results.record import Run
-from helpers.services import ServiceError
 from papers.biomedrag.arms import Asking, answer_line, biomed_rag, zero_shot
 from papers.biomedrag.corpora import Corpus, Example, draw
 from papers.biomedrag.memory import Document, Nearest
 from papers.biomedrag.retriever import Retriever
 from papers.biomedrag.study import LABELS, answer, asking_of
+from resources import lora
+from resources.engine_install import EngineError
+from resources.lora import Pair
+from resources.services import ServiceError
 
 HELD_OUT = 8  # validation rows whose loss is followed
 Chooser = Retriever | Nearest
@@ -27,7 +28,7 @@ Chooser = Retriever | Nearest
 
 @dataclass(frozen=True)
 class Recipe:
-    """How the adapters are trained, see `helpers.lora.train`: no `steps` train nothing.
+    """How the adapters are trained, see `resources.lora.train`: no `steps` train nothing.
 
     Training sees the `longest` tokens of a prompt and its answer; `plain` asks in plain text, see `Asking`.
     """
@@ -49,7 +50,7 @@ def fine_tuned(
     """Answers of a model alone, fine-tuned, and fine-tuned with the documents of each retriever; or none, and why.
 
     For each corpus the retrievers, by arm, choose the documents, in training and for the rows. `model` is the base, see
-    `helpers.lora.train`; one server has the adapters of all corpora. `run` takes models and seconds.
+    `resources.lora.train`; one server has the adapters of all corpora. `run` takes models and seconds.
     """
     if not recipe.steps:
         return [], "Without training: this profile sets lora_steps to 0."

@@ -9,10 +9,10 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from helpers.llm import LLM
-from helpers.rag.prompts import alpaca, chat
 from papers.biomedrag.corpora import Example, Triple
 from papers.biomedrag.memory import Document, Memory, Nearest, Shot
 from papers.biomedrag.scoring import parse_label, parse_triples
+from rag.prompts import alpaca, chat
 
 FORMAT: Final = "head entity|relation|tail entity"
 """Output format of the released prompts."""

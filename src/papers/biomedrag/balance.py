@@ -12,9 +12,9 @@ import numpy as np
 import pandas as pd
 from scipy.stats import binom
 
-from helpers.results import figures
-from helpers.results.metrics import Score, proportion
-from helpers.results.published import Published
+from evaluation import figures
+from evaluation.metrics import Score, proportion
+from evaluation.published import Published
 from papers.biomedrag.arms import given
 from papers.biomedrag.corpora import KEYS, Corpus
 from papers.biomedrag.floors import marks_the_pair

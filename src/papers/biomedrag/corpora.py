@@ -17,9 +17,9 @@ from typing import Any, Final, Literal
 import numpy as np
 import yaml
 
-from helpers.datasets import Located, at_hand, locate_all
-from helpers.settings import DATA, PublicError
 from helpers.texts import lines
+from resources.datasets import Located, at_hand, locate_all
+from resources.settings import DATA, PublicError
 
 Task = Literal["triples", "relations", "classification", "links"]
 Split = Literal["train", "validation", "test"]
@@ -93,7 +93,7 @@ class Corpus:
 
 
 def load(name: str, data: str = "auto", *, training: bool = False) -> Corpus:
-    """A data set of the paper; `data` is real, sample or auto, as in `helpers.datasets.locate_all`.
+    """A data set of the paper; `data` is real, sample or auto, as in `resources.datasets.locate_all`.
 
     GIT-RE is GIT with head and tail given (section 4.1.2). The test file of GIT holds every line twice; it is read
     once. Of ADE-corpus-v2 no validation split is released: here it is the first 500 rows, of the file whose beginning

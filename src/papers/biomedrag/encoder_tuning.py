@@ -1,7 +1,7 @@
 """The tailored chunk scorer whose encoder is fine-tuned (biomedrag.md, section 4.2.3).
 
 `scorer.train` learns a projection of frozen vectors; here all weights of an encoder learn, by the same losses and from
-the same likelihoods, in the LLM engine's environment (`encoder_train.py`, see `helpers.training`). On two processor
+the same likelihoods, in the LLM engine's environment (`encoder_train.py`, see `resources.training`). On two processor
 cores a step of all-MiniLM-L6-v2 takes seconds and thousands of inputs take hours, so it is meant for a GPU.
 """
 
@@ -15,10 +15,10 @@ import numpy as np
 import numpy.typing as npt
 from tokenizers import Tokenizer
 
-from helpers import artifacts, datasets, training
-from helpers.settings import DERIVED
 from helpers.vectors import Encoder, Floats, threads
 from papers.biomedrag.scorer import ETA, Objective, check
+from resources import artifacts, datasets, training
+from resources.settings import DERIVED
 
 ENCODERS = DERIVED / "encoders"
 WEIGHTS: Final = "model.safetensors"

@@ -16,10 +16,10 @@ from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.svm import LinearSVC
 
 from helpers.indexes import Index
-from helpers.rag.prompts import each
 from helpers.vectors import Encoder, Floats
 from papers.biomedrag.arms import Arm, Prediction, given
 from papers.biomedrag.corpora import Corpus, Example, Triple
+from rag.prompts import each
 
 
 def floor_arms(corpus: Corpus, encoder: Encoder) -> dict[str, Arm]:

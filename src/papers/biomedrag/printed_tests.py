@@ -13,11 +13,11 @@ from typing import Final
 import pandas as pd
 from scipy.stats import binomtest
 
-from helpers.results import figures
-from helpers.results.paired import holm
-from helpers.results.published import Number, Published
-from helpers.results.records import Tested
-from helpers.results.rules import ALPHA, Decision, all_of
+from evaluation import figures
+from evaluation.paired import holm
+from evaluation.published import Number, Published
+from evaluation.records import Tested
+from evaluation.rules import ALPHA, Decision, all_of
 
 INTERACTIONS: Final = 368
 """Test rows of DDI that state an interaction. More of the printed recalls are whole numbers of these than of all 1,376

@@ -15,16 +15,16 @@ import numpy as np
 import pandas as pd
 from sklearn.metrics import cohen_kappa_score
 
-from helpers.datasets import at_hand, locate
-from helpers.results import figures
-from helpers.results.answers import Answer, answered
-from helpers.results.metrics import Floats, Score, bootstrap
-from helpers.results.outcomes import Outcomes
-from helpers.results.record import Run
+from evaluation import figures
+from evaluation.answers import Answer, answered
+from evaluation.metrics import Floats, Score, bootstrap
+from evaluation.outcomes import Outcomes
+from evaluation.record import Run
 from papers.biomedrag.arms import Prediction
 from papers.biomedrag.corpora import KEYS, Corpus, CorpusError, Example, json_lines
 from papers.biomedrag.scoring import parse_triples
 from papers.biomedrag.study import row_of, units
+from resources.datasets import at_hand, locate
 
 GENERATIONS: Final = "biomedrag/released/generations.json"
 EARLIER: Final = "biomedrag/released/generations_5000.json"

@@ -13,9 +13,9 @@ from typing import Final
 
 import numpy as np
 
+from evaluation.record import Run
 from helpers.completions import CapabilityError
 from helpers.llm import LLM
-from helpers.results.record import Run
 from helpers.vectors import Remembering
 from papers.biomedrag import encoder_tuning
 from papers.biomedrag.corpora import Example

@@ -5,10 +5,10 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Final
 
-from helpers.results import figures, rules
-from helpers.results.outcomes import Comparison, Outcomes
-from helpers.results.published import WORTHWHILE, Published, Rule
-from helpers.results.rules import Decision, evaluate
+from evaluation import figures, rules
+from evaluation.outcomes import Comparison, Outcomes
+from evaluation.published import WORTHWHILE, Published, Rule
+from evaluation.rules import Decision, evaluate
 from papers.biomedrag import ablation, printed_tests
 from papers.biomedrag.released import Choice, agreement, by_chance
 

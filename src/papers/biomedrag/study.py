@@ -8,16 +8,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
+from evaluation import figures
+from evaluation.answers import Answer, PlainUnit
+from evaluation.measures import of_sets
+from evaluation.metrics import Score
+from evaluation.outcomes import Outcomes, Scored, adjusted
+from evaluation.published import Number, Published
+from evaluation.record import Run
+from evaluation.rules import ALPHA
 from helpers.llm import LLM
-from helpers.rag.prompts import each
-from helpers.results import figures
-from helpers.results.answers import Answer, PlainUnit
-from helpers.results.measures import of_sets
-from helpers.results.metrics import Score
-from helpers.results.outcomes import Outcomes, Scored, adjusted
-from helpers.results.published import Number, Published
-from helpers.results.record import Run
-from helpers.results.rules import ALPHA
 from papers.biomedrag.arms import (
     Arm,
     Asking,
@@ -34,6 +33,7 @@ from papers.biomedrag.floors import known_names
 from papers.biomedrag.retriever import UNTAUGHT, Retriever
 from papers.biomedrag.scorer import cosine_scorer
 from papers.biomedrag.scoring import MEASURES, PARTS, part_items, same_text
+from rag.prompts import each
 
 ARMS: Final = {
     "majority": ("Commonest label", "#808080"),

@@ -13,12 +13,11 @@ from datetime import date
 
 import pandas as pd
 
+from evaluation import figures
+from evaluation.answers import Answer, Item
+from evaluation.outcomes import Outcomes
 from helpers.completions import Reply
 from helpers.llm import LLM
-from helpers.rag.prompts import arm_of, chat
-from helpers.results import figures
-from helpers.results.answers import Answer, Item
-from helpers.results.outcomes import Outcomes
 from papers.clinical_notes.chart_questions import ASKED, NOT_FOUND, ChartQuestion, Kind, Value, spoken
 from papers.clinical_notes.cleaning import milligrams
 from papers.clinical_notes.extraction_scores import gold_status
@@ -27,6 +26,7 @@ from papers.clinical_notes.passages import Chunk
 from papers.clinical_notes.query import Lexicon
 from papers.clinical_notes.questions import by_note
 from papers.clinical_notes.retrieval import Retriever
+from rag.prompts import arm_of, chat
 
 OUTCOMES = ("successful", "refractory", "undetermined")
 EFFECTS = ("not tolerated", "ineffective", "partial", "effective")

@@ -9,9 +9,9 @@ from typing import Final, NamedTuple
 
 from rapidfuzz.distance import DamerauLevenshtein
 
-from helpers.settings import DATA
 from papers.clinical_notes.gold import Label
 from papers.clinical_notes.wording import DRUGS, words
+from resources.settings import DATA
 
 TERMS: Final = DATA / "clinical_terms.yml"
 CONTEXT_LIMIT: Final = 150

@@ -21,10 +21,10 @@ from spacy.tokens import Doc, Span
 from spacy.util import filter_spans
 
 from helpers.completions import Reply
-from helpers.rag.prompts import arm_of
 from papers.clinical_notes.cleaning import GROUPS, TERMS, abbreviations, aliases, clean, generic_name, normal
 from papers.clinical_notes.gold import LABELS, Context, Label, Note, Role
 from papers.clinical_notes.wording import words
+from rag.prompts import arm_of
 
 # medspaCy logs each rule it loads; nothing of a note may reach a log either
 _loguru.disable("medspacy")

@@ -7,13 +7,13 @@ from typing import TypeVar
 
 import numpy as np
 
-from helpers.rag.prompts import each
-from helpers.results import figures
-from helpers.results.answers import Answer, Item, PlainUnit
-from helpers.results.measures import of_sets
-from helpers.results.outcomes import Outcomes
+from evaluation import figures
+from evaluation.answers import Answer, Item, PlainUnit
+from evaluation.measures import of_sets
+from evaluation.outcomes import Outcomes
 from papers.clinical_notes.extraction import ATTRIBUTES, Extractor, Reading, Status
 from papers.clinical_notes.gold import LABELS, Chart, Mention, Note, SeizureStatus
+from rag.prompts import each
 
 ARMS = {
     "rules": "Rules, one spelling error allowed",

@@ -8,10 +8,10 @@ from typing import Any, Final
 
 from helpers.completions import Choice, object_schema
 from helpers.llm import LLM
-from helpers.rag.prompts import chat, each
 from papers.clinical_notes.cleaning import CONTEXT_LIMIT, clean, generic_name, normal
 from papers.clinical_notes.extraction import ATTRIBUTES, Extractor, Medication, Reading
 from papers.clinical_notes.gold import CONTEXTS
+from rag.prompts import chat, each
 
 _TEXTS: Final = {"drug": 40, "strength": 20, "frequency": 24, "route": 16, "form": 24}
 """What is read of a drug, and the most characters of each."""

@@ -21,11 +21,11 @@ import yaml
 from rapidfuzz import fuzz
 
 from helpers.llm import LLM, connect
-from helpers.rag.prompts import chat
-from helpers.services import LlmEndpoint
-from helpers.settings import DATA, profile_model, settings, told
 from papers.clinical_notes.cleaning import TERMS, abbreviations, aliases
 from papers.clinical_notes.wording import PARAPHRASES, WORDING, words
+from rag.prompts import chat
+from resources.services import LlmEndpoint
+from resources.settings import DATA, profile_model, settings, told
 
 SEEDS: Final = (1, 2)
 """One answer a sentence and seed."""

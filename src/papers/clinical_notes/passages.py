@@ -5,9 +5,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from datetime import date
 
-from helpers.rag.retrieval import chunk_spans
 from papers.clinical_notes.gold import Note
 from papers.clinical_notes.query import Lexicon
+from rag.retrieval import chunk_spans
 
 CHUNK_SIZE, CHUNK_OVERLAP = 1200, 200
 

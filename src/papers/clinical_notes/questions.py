@@ -14,7 +14,6 @@ from typing import Literal, NamedTuple
 import numpy as np
 from scipy.cluster.hierarchy import DisjointSet
 
-from helpers.settings import DATA
 from papers.clinical_notes.cleaning import drug_names
 from papers.clinical_notes.gold import (
     Chart,
@@ -30,6 +29,7 @@ from papers.clinical_notes.gold import (
 from papers.clinical_notes.passages import Chunk
 from papers.clinical_notes.query import INTENTS, Intent, Lexicon, period
 from papers.clinical_notes.wording import DRUGS, words
+from resources.settings import DATA
 
 Variant = Literal["generic", "brand", "abbreviation", "misspelt", "none"]
 Split = Literal["tune", "test"]

@@ -12,15 +12,15 @@ import numpy as np
 from scipy.stats import spearmanr
 from tqdm import tqdm
 
-from helpers.rag.retrieval import CrossEncoder, Floats, Reranker
-from helpers.results import figures
-from helpers.results.answers import Answer, Item
-from helpers.results.outcomes import Outcomes
-from helpers.results.rules import ALPHA
-from helpers.results.trec import PASSAGES, measured
+from evaluation import figures
+from evaluation.answers import Answer, Item
+from evaluation.outcomes import Outcomes
+from evaluation.rules import ALPHA
+from evaluation.trec import PASSAGES, measured
 from papers.clinical_notes.query import parse
 from papers.clinical_notes.questions import Question
 from papers.clinical_notes.retrieval import PAPER, Candidates, Retriever, Settings, ranked, reranks
+from rag.retrieval import CrossEncoder, Floats, Reranker
 
 MEASURES = {name: PASSAGES[name] for name in ("nDCG@10", "P@5", "R@10", "MRR", "AP")}
 """The paper's four metrics, and nDCG, which tells a sentence from its copy in a later note."""

@@ -9,14 +9,14 @@ from io import StringIO
 from operator import itemgetter
 from pathlib import Path
 
+from evaluation.answers import Answer, PlainUnit
 from helpers.completions import Choice
-from helpers.rag.prompts import arm_of
-from helpers.rag.retrieval import chunk_spans
-from helpers.results.answers import Answer, PlainUnit
 from papers.clinical_notes.extraction_scores import Span, some
 from papers.clinical_notes.gold import Context, Note
 from papers.clinical_notes.passages import CHUNK_OVERLAP, CHUNK_SIZE
 from papers.clinical_notes.questions import Place, Question
+from rag.prompts import arm_of
+from rag.retrieval import chunk_spans
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -7,11 +7,11 @@ from typing import Final
 import pandas as pd
 import pyarrow as pa
 
-from helpers.settings import DERIVED
 from papers.clinical_notes.cleaning import CONTEXT_LIMIT, TERMS, clean
 from papers.clinical_notes.extraction import Medication, Reading
 from papers.clinical_notes.gold import Note
 from papers.clinical_notes.wording import words
+from resources.settings import DERIVED
 
 REGISTRY: Final = DERIVED / "clinical_notes" / "all_patients_combined.parquet"
 _NAMES = """row_id event_id event_type patient_id note_date note_id source_text_file source_date_key medication

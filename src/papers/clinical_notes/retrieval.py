@@ -14,11 +14,11 @@ import numpy.typing as npt
 import pandas as pd
 
 from helpers.indexes import cached_index
-from helpers.rag.retrieval import Floats, Integers, Reranker, aligned, fused, min_max, word_index, word_scores
 from helpers.vectors import Encoder, encoder as encoder_of
 from papers.clinical_notes.gold import Note
 from papers.clinical_notes.passages import Chunk, chunk_notes
 from papers.clinical_notes.query import Lexicon, Query, parse
+from rag.retrieval import Floats, Integers, Reranker, aligned, fused, min_max, word_index, word_scores
 
 Bools = npt.NDArray[np.bool_]
 

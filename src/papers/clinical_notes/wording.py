@@ -16,7 +16,6 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 import yaml
 
-from helpers.settings import DATA
 from papers.clinical_notes.gold import (
     Action,
     Effectiveness,
@@ -28,6 +27,7 @@ from papers.clinical_notes.gold import (
     Split,
     Wording,
 )
+from resources.settings import DATA
 
 DRUGS: Final = DATA / "clinical_drugs.yml"
 WORDING: Final = DATA / "clinical_wording.yml"

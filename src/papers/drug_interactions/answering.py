@@ -13,12 +13,12 @@ from typing import Literal
 from helpers.completions import Message, Reply
 from helpers.indexes import Index, cached_index
 from helpers.llm import LLM
-from helpers.rag.names import Vocabulary
-from helpers.rag.prompts import chat
 from helpers.vectors import Encoder
 from papers.drug_interactions.corpora import Chunk
 from papers.drug_interactions.cypher import Retrieved
 from papers.drug_interactions.questions import NO, NOT_KNOWN, YES, Answer, Asked
+from rag.names import Vocabulary
+from rag.prompts import chat
 
 Arm = Literal["none", "text", "agentic", "drugrag", "hybrid", "ingested", "read"]
 ARMS: tuple[Arm, ...] = ("none", "text", "agentic", "drugrag", "hybrid")

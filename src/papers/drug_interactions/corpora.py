@@ -15,8 +15,8 @@ from typing import Literal, NamedTuple
 
 import yaml
 
-from helpers.settings import DATA, PublicError
 from helpers.texts import lines
+from resources.settings import DATA, PublicError
 
 Label = Literal["Drug", "Compound", "SideEffect"]
 Corpus = Literal["DrugBank", "MedLine", "ADE", "Textbook"]

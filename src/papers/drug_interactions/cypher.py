@@ -12,13 +12,13 @@ from typing import Literal, TypeAlias
 
 from helpers.graph import Graph, Row
 from helpers.llm import LLM, connect
-from helpers.rag.names import Vocabulary
-from helpers.rag.prompts import chat
-from helpers.rag.text_to_cypher import Attempt, run_statement, write_and_run
-from helpers.services import ServiceError
 from papers.drug_interactions.corpora import CAUSES, INTERACTS, Fact
 from papers.drug_interactions.graph import QUESTIONS, KnowledgeGraph, Store
 from papers.drug_interactions.questions import Asked, answer_of
+from rag.names import Vocabulary
+from rag.prompts import chat
+from rag.text_to_cypher import Attempt, run_statement, write_and_run
+from resources.services import ServiceError
 
 Step = Literal["first_try", "repaired", "simplified"]
 Prompt: TypeAlias = Callable[[str, str], list[dict[str, str]]]

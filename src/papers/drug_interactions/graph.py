@@ -16,10 +16,10 @@ from typing import get_args
 
 import numpy as np
 
+from evaluation.answers import Answer, PlainUnit
 from helpers.graph import Graph
-from helpers.rag.prompts import arm_of
-from helpers.results.answers import Answer, PlainUnit
 from papers.drug_interactions.corpora import CAUSES, INTERACTS, Fact, Label, Sentence, facts
+from rag.prompts import arm_of
 
 
 @dataclass(frozen=True)

@@ -11,13 +11,13 @@ from typing import Any, TypeAlias
 import numpy as np
 import pandas as pd
 
+from evaluation import figures
+from evaluation.answers import Answer, PlainUnit
+from evaluation.measures import of_sets
+from evaluation.outcomes import Outcomes
+from evaluation.published import Published
+from evaluation.record import Run
 from helpers.llm import LLM
-from helpers.results import figures
-from helpers.results.answers import Answer, PlainUnit
-from helpers.results.measures import of_sets
-from helpers.results.outcomes import Outcomes
-from helpers.results.published import Published
-from helpers.results.record import Run
 from papers.drug_interactions.corpora import CAUSES, INTERACTS, Chunk, Sentence, facts, select
 from papers.drug_interactions.entities import Recogniser, dictionary, drugbank_names
 from papers.drug_interactions.graph import KnowledgeGraph, graph_of, knowledge_graph

@@ -10,17 +10,17 @@ from itertools import product
 
 import numpy as np
 
+from evaluation.answers import Answer, Item, Measures, PlainUnit
+from evaluation.metrics import Score, set_scores
+from evaluation.outcomes import Outcomes
 from helpers.completions import Reply
 from helpers.llm import LLM
-from helpers.rag.names import Vocabulary
-from helpers.rag.prompts import arm_of, chat
-from helpers.results.answers import Answer, Item, Measures, PlainUnit
-from helpers.results.metrics import Score, set_scores
-from helpers.results.outcomes import Outcomes
 from helpers.vectors import Encoder
 from papers.drug_interactions.answering import Arm, Evidence, answer_all, names_in_evidence, read_answer
 from papers.drug_interactions.cypher import Retrieved, is_right
 from papers.drug_interactions.questions import NO, NOT_KNOWN, YES, Asked, answer_of
+from rag.names import Vocabulary
+from rag.prompts import arm_of, chat
 
 LABELS = {
     "none": "No retrieval",

@@ -7,11 +7,11 @@ from dataclasses import replace
 import matplotlib.pyplot as plt
 import pandas as pd
 
-from helpers.results import figures
-from helpers.results.metrics import Score
-from helpers.results.outcomes import Outcomes
-from helpers.results.published import Published
-from helpers.results.record import Run
+from evaluation import figures
+from evaluation.metrics import Score
+from evaluation.outcomes import Outcomes
+from evaluation.published import Published
+from evaluation.record import Run
 from papers.drug_interactions.answering import ARMS, Arm
 from papers.drug_interactions.qa import BASELINES, useful
 from papers.drug_interactions.rules import readings, worth

@@ -16,10 +16,10 @@ from typing import Literal, TypeAlias, TypeVar
 import numpy as np
 import yaml
 
-from helpers.results.answers import PlainUnit
-from helpers.settings import DATA
+from evaluation.answers import PlainUnit
 from papers.drug_interactions.corpora import CorpusError
 from papers.drug_interactions.graph import KnowledgeGraph
+from resources.settings import DATA
 
 Parameters = Mapping[str, str]
 Role = Literal["drug", "effect", "yes or no", "choice"]

@@ -12,7 +12,6 @@ from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.svm import LinearSVC
 
 from helpers.completions import object_schema
-from helpers.rag.prompts import chat
 from papers.drug_interactions.corpora import (
     ADVERSE,
     CAUSES,
@@ -26,6 +25,7 @@ from papers.drug_interactions.corpora import (
     fact,
 )
 from papers.drug_interactions.entities import Recogniser, training_sentences
+from rag.prompts import chat
 
 Relater = Callable[[Sequence[Sentence]], list[Sentence]]
 """A method: takes sentences with mentions and gives them back with the relations that it finds."""

@@ -9,11 +9,11 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import kendalltau
 
-from helpers.results import figures, rules
-from helpers.results.metrics import Score, bootstrap
-from helpers.results.outcomes import Outcomes
-from helpers.results.published import Published, Rule
-from helpers.results.rules import Decision, evaluate
+from evaluation import figures, rules
+from evaluation.metrics import Score, bootstrap
+from evaluation.outcomes import Outcomes
+from evaluation.published import Published, Rule
+from evaluation.rules import Decision, evaluate
 from papers.drug_interactions.qa import BASELINES, PASS, useful
 
 SWAPPED = 2 / 3

@@ -10,11 +10,11 @@ from pathlib import Path
 import pandas as pd
 from spacy.lang.en import English
 
-from helpers import datasets
-from helpers.datasets import DataUnavailable, Located
-from helpers.rag.names import split_names
-from helpers.results.answers import Answer, PlainUnit
+from evaluation.answers import Answer, PlainUnit
 from papers.drug_interactions.corpora import CAUSES, CorpusError, Fact, Sentence, canonical, facts
+from rag.names import split_names
+from resources import datasets
+from resources.datasets import DataUnavailable, Located
 
 BOOK = "drug_interactions/pharmacology_for_nurses.cnxml"
 SIDER = ("side_effects/data_format_a.csv", "side_effects/side_effects.csv")

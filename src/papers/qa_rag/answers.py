@@ -12,16 +12,16 @@ from dataclasses import dataclass, replace
 
 import bm25s
 
+from evaluation import figures
+from evaluation.answers import Answer, Item
+from evaluation.outcomes import Outcomes
+from evaluation.record import Run
+from evaluation.similarity import bertscore_arms
 from helpers.completions import Message, Reply
 from helpers.llm import LLM
-from helpers.rag.prompts import arm_of, chat
-from helpers.results import figures
-from helpers.results.answers import Answer, Item
-from helpers.results.outcomes import Outcomes
-from helpers.results.record import Run
-from helpers.similarity import bertscore_arms
 from helpers.vectors import Encoder
 from papers.qa_rag.data import Data, Passage, Question, words
+from rag.prompts import arm_of, chat
 
 Asking = Callable[[Sequence[Question]], list[Answer]]
 

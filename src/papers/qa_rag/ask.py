@@ -16,15 +16,15 @@ import pypdf
 from pypdf.errors import DependencyError, FileNotDecryptedError
 from tqdm import tqdm
 
+from evaluation import figures
 from helpers import texts, vectors
 from helpers.llm import LLM
-from helpers.rag.retrieval import chunk_spans, reciprocal_rank_fusion
-from helpers.results import figures
-from helpers.settings import PublicError
 from papers.qa_rag.answers import Given, excerpts, prompt, read
 from papers.qa_rag.data import Corpus, Passage, held
 from papers.qa_rag.retrieval import KEPT, best_window, rerank
 from papers.qa_rag.search import Searcher
+from rag.retrieval import chunk_spans, reciprocal_rank_fusion
+from resources.settings import PublicError
 
 log = logging.getLogger(__name__)
 

@@ -1,4 +1,4 @@
-"""The authors' own prompts as arms of notebooks 16 and 17: read from their released code, see `helpers.authors_code`.
+"""The authors' own prompts as arms of notebooks 16 and 17: read from their released code, see `resources.authors_code`.
 
 Their scoring agent gets an answer, not a number, as the example of a reply, and its message holds no question but the
 example's (`calculate_scores_agent`: `input_text` is not used). It is asked so here too.
@@ -7,7 +7,6 @@ example's (`calculate_scores_agent`: `input_text` is not used). It is asked so h
 from collections.abc import Mapping, Sequence
 from functools import partial
 
-from helpers.authors_code import Code
 from helpers.completions import Message
 from helpers.llm import LLM
 from papers.qa_rag.answers import Arm, Asking, Excerpt, answering
@@ -15,6 +14,7 @@ from papers.qa_rag.data import Data, Question
 from papers.qa_rag.rerankers import scoring_agent as agent
 from papers.qa_rag.retrieval import Query, Reranker, asked_queries
 from papers.qa_rag.search import Searcher
+from resources.authors_code import Code
 
 MAIN, MODEL = "qa_rag/code/main.py", "qa_rag/code/model.py"
 MORE = 2  # further questions of multiquery in `main.py`; the paper has three

@@ -16,10 +16,10 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
 from pathlib import Path
 
-from helpers import datasets
-from helpers.datasets import Located
-from helpers.results.audit import OWN
-from helpers.settings import PublicError
+from evaluation.audit import OWN
+from resources import datasets
+from resources.datasets import Located
+from resources.settings import PublicError
 
 PAIRS = "qa_rag/QnA.csv"
 CONTEXTS = {

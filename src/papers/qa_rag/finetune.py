@@ -15,19 +15,20 @@ import matplotlib.pyplot as plt
 import pandas as pd
 from matplotlib.figure import Figure
 
-from helpers import llm, lora, services
+from evaluation import figures
+from evaluation.answers import Answer
+from evaluation.metrics import proportion
+from evaluation.outcomes import Outcomes
+from evaluation.record import Run
+from helpers import llm
 from helpers.llm import LLM
-from helpers.lora import Pair, TrainingLog
-from helpers.rag.prompts import each
-from helpers.results import figures
-from helpers.results.answers import Answer
-from helpers.results.metrics import proportion
-from helpers.results.outcomes import Outcomes
-from helpers.results.record import Run
-from helpers.settings import settings as of_the_user
 from papers.qa_rag.answers import other_scale
 from papers.qa_rag.data import Data, QaRagDataError, Question, words
 from papers.qa_rag.retrieval import Query, asked_queries
+from rag.prompts import each
+from resources import lora, services
+from resources.lora import Pair, TrainingLog
+from resources.settings import settings as of_the_user
 
 INSTRUCTION = "Answer this question about regulatory guidance as the FDA would."
 SPLITS = {"rows": "by rows, as in the paper", "documents": "by documents"}

@@ -10,17 +10,17 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from evaluation import figures, rules
+from evaluation.answers import Answer, Item, PlainUnit
+from evaluation.outcomes import Outcomes
+from evaluation.record import Run
 from helpers.completions import Choice
 from helpers.llm import LLM
-from helpers.rag.prompts import chat
-from helpers.results import figures, rules
-from helpers.results.answers import Answer, Item, PlainUnit
-from helpers.results.outcomes import Outcomes
-from helpers.results.record import Run
 from papers.qa_rag import data
 from papers.qa_rag.data import Question
 from papers.qa_rag.retrieval import PRINTED, context_precision
 from papers.qa_rag.search import Searcher
+from rag.prompts import chat
 
 SYSTEM = "You check whether an excerpt of regulatory guidance supports an answer."
 STATEMENTS = 4

@@ -2,10 +2,10 @@
 
 from collections.abc import Mapping
 
-from helpers.lora import TrainingLog
-from helpers.results import figures, rules
-from helpers.results.audit import OWN
-from helpers.results.outcomes import Comparison, Outcomes
+from evaluation import figures, rules
+from evaluation.audit import OWN
+from evaluation.outcomes import Comparison, Outcomes
+from resources.lora import TrainingLog
 
 
 def retrieval(outcomes: Outcomes) -> str:

@@ -16,18 +16,18 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from helpers import datasets
-from helpers.authors_code import Code, NotInCode
-from helpers.datasets import Located
-from helpers.results.answers import Answer, Item, answered
-from helpers.results.metrics import proportion
-from helpers.results.outcomes import Outcomes
-from helpers.results.published import Published
-from helpers.results.record import Run
+from evaluation.answers import Answer, Item, answered
+from evaluation.metrics import proportion
+from evaluation.outcomes import Outcomes
+from evaluation.published import Published
+from evaluation.record import Run
 from papers.qa_rag import data as qa_rag
 from papers.qa_rag.answers import PAPER_ENCODER
 from papers.qa_rag.data import CONTEXTS, PAIRS, Data, QaRagDataError, words
 from papers.qa_rag.retrieval import AUTHORS, PRINTED
+from resources import datasets
+from resources.authors_code import Code, NotInCode
+from resources.datasets import Located
 
 ARMS = {
     "qa_rag": "QA-RAG",
@@ -69,7 +69,7 @@ class Released:
 def load(data: Data) -> Released:
     """Every released result, checked against the test questions. There is no sample of them.
 
-    Raises helpers.datasets.DataUnavailable: no source gives a file; QaRagDataError: a file is not of these questions.
+    Raises resources.datasets.DataUnavailable: no source gives a file; QaRagDataError: a file is not of these questions.
     """
     files = datasets.locate_all([*RAGAS.values(), *ANSWERS.values(), NOTEBOOK], "real")
     if PAPER_ENCODER not in files[NOTEBOOK].path.read_text(encoding="utf-8"):

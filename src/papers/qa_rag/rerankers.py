@@ -8,15 +8,15 @@ from typing import TypeAlias
 import numpy as np
 from tqdm import tqdm
 
+from evaluation.answers import Answer
 from helpers.completions import Message
 from helpers.llm import LLM
-from helpers.rag.prompts import arm_of, chat
-from helpers.rag.retrieval import CrossEncoder
-from helpers.results.answers import Answer
 from helpers.vectors import EncoderUnavailable
 from papers.qa_rag.data import Question
 from papers.qa_rag.retrieval import Gold, Relevance, Reranker, best_window, rerank, rows_of
 from papers.qa_rag.search import Searcher
+from rag.prompts import arm_of, chat
+from rag.retrieval import CrossEncoder
 
 PAPER_RERANKER = "BAAI/bge-reranker-large"
 SYSTEM = "You judge whether an excerpt of regulatory guidance helps to answer a question."

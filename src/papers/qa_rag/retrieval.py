@@ -8,15 +8,15 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from evaluation.answers import Answer, Item, answered
+from evaluation.trec import DOCUMENTS, OF_SOURCE, measured as by_ir_measures
 from helpers.completions import Message
 from helpers.llm import LLM
-from helpers.rag.prompts import arm_of
-from helpers.rag.retrieval import reciprocal_rank_fusion
-from helpers.results.answers import Answer, Item, answered
-from helpers.results.trec import DOCUMENTS, OF_SOURCE, measured as by_ir_measures
 from papers.qa_rag import data
 from papers.qa_rag.data import Corpus, Data, Passage, Question
 from papers.qa_rag.search import Scores, Search, Searcher
+from rag.prompts import arm_of
+from rag.retrieval import reciprocal_rank_fusion
 
 KEPT = 6  # passages after reranking (section 3.3)
 

@@ -9,13 +9,13 @@ import pandas as pd
 from numpy.typing import NDArray
 from scipy.stats import rankdata
 
-from helpers.lora import TrainingLog
-from helpers.results import figures, rules
-from helpers.results.metrics import bootstrap
-from helpers.results.outcomes import Outcomes
-from helpers.results.published import Published, Rule
-from helpers.results.rules import Decision, evaluate
+from evaluation import figures, rules
+from evaluation.metrics import bootstrap
+from evaluation.outcomes import Outcomes
+from evaluation.published import Published, Rule
+from evaluation.rules import Decision, evaluate
 from papers.qa_rag.data import OWN
+from resources.lora import TrainingLog
 
 CORRELATION = 0.1  # the smallest rank correlation that would matter
 PRINTED = ("qa_rag", "hypothetical", "hyde", "question", "multiquery")

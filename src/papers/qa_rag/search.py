@@ -13,9 +13,9 @@ import numpy.typing as npt
 
 from helpers import vectors
 from helpers.indexes import Index, cached_index
-from helpers.rag.retrieval import chunk_spans, word_index, word_scores
 from helpers.vectors import Encoder, EncoderUnavailable, Floats
 from papers.qa_rag.data import Corpus
+from rag.retrieval import chunk_spans, word_index, word_scores
 
 Scores = npt.NDArray[np.float64]
 Search = Literal["start", "windows", "words"]

@@ -10,11 +10,11 @@ from typing import Any
 
 import pandas as pd
 
+from evaluation import figures
 from helpers.graph import Graph
 from helpers.llm import LLM
-from helpers.rag.names import Normalised, Vocabulary
-from helpers.results import figures
 from papers.side_effects.label_lock import lock, locked_prompt
+from rag.names import Normalised, Vocabulary
 
 ROWS = 50  # names that an answer in words lists at most; the evidence holds all of them
 

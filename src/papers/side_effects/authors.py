@@ -1,4 +1,4 @@
-"""The authors' own prompts as arms of notebook 01: read from their released code, see `helpers.authors_code`.
+"""The authors' own prompts as arms of notebook 01: read from their released code, see `resources.authors_code`.
 
 The code of September 2025, behind the released answers, lacks its client; the client is that of November. Unlike the
 paper's text, Format A has no filter, ten units are retrieved for both formats, and the true names stand in for
@@ -9,13 +9,13 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 
-from helpers.authors_code import Code
+from evaluation.answers import Answer
 from helpers.completions import label_probability
 from helpers.graph import Graph
-from helpers.rag.prompts import arm_of
-from helpers.results.answers import Answer
 from papers.side_effects.corpus import Arm, Entities, Question, TextStore, said
 from papers.side_effects.forward import CUT, Asking, edge_exists, parse_label
+from rag.prompts import arm_of
+from resources.authors_code import Code
 
 FILES = tuple(f"side_effects/code/{name}.py" for name in ("vllm_model", "rag_format_a", "rag_format_b", "graphrag"))
 LABELS = {

@@ -9,12 +9,12 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from evaluation.answers import Answer
 from helpers.completions import Reply
 from helpers.graph import Graph
 from helpers.indexes import Index, cached_index
-from helpers.rag.names import split_names
-from helpers.results.answers import Answer
 from helpers.vectors import Encoder
+from rag.names import split_names
 
 QUESTION = "Is {side_effect} an adverse effect of {drug}?"
 OPENING_A = "The drug {drug} may be associated with the following side effects or adverse reactions: "

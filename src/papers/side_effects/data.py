@@ -18,9 +18,9 @@ import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 
-from helpers.results import figures
-from helpers.results.published import Published
-from helpers.results.record import Run
+from evaluation import figures
+from evaluation.published import Published
+from evaluation.record import Run
 
 Knowledge = Mapping[str, frozenset[str]]
 """Side effects of each drug, by name."""

@@ -15,11 +15,11 @@ from typing import Any
 
 import yaml
 
-from helpers.datasets import Located, locate_all
 from helpers.graph import Graph
-from helpers.rag.names import Vocabulary
-from helpers.settings import DATA, SAMPLE
 from papers.side_effects import data as side_effects_data
+from rag.names import Vocabulary
+from resources.datasets import Located, locate_all
+from resources.settings import DATA, SAMPLE
 
 QUESTIONS: dict[str, Any] = yaml.safe_load((DATA / "side_effect_questions.yml").read_text(encoding="utf-8"))
 """The forms of question, and plain names of the classes that they name."""

@@ -8,13 +8,13 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
+from evaluation.answers import Answer, answered
+from evaluation.audit import PLACE
 from helpers.completions import Reply, label_probability
 from helpers.graph import Graph
 from helpers.llm import LLM
-from helpers.rag.prompts import arm_of, chat, each
-from helpers.results.answers import Answer, answered
-from helpers.results.audit import PLACE
 from papers.side_effects.corpus import QUESTION, Arm, Entities, Question, TextStore, place_of, said
+from rag.prompts import arm_of, chat, each
 
 ARMS = ("closed_book", "format_a", "format_b", "graphrag")
 MODELS = {"qwen": "table1", "llama": "table2"}

@@ -10,11 +10,11 @@ import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 
-from helpers.results import audit, figures
-from helpers.results.metrics import Score, ratio
-from helpers.results.outcomes import Outcomes
-from helpers.results.published import Number
-from helpers.results.record import Run
+from evaluation import audit, figures
+from evaluation.metrics import Score, ratio
+from evaluation.outcomes import Outcomes
+from evaluation.published import Number
+from evaluation.record import Run
 from papers.side_effects.corpus import Question
 from papers.side_effects.forward import ARMS, METRICS, MODELS
 

@@ -10,10 +10,10 @@ from typing import Any, Final
 
 import yaml
 
-from helpers import datasets
-from helpers.settings import BUILD, NOTEBOOKS, settings, told
 from papers.side_effects import corpus, forward
 from publish.parameters import declared, parameters
+from resources import datasets
+from resources.settings import BUILD, NOTEBOOKS, settings, told
 
 NOTEBOOK: Final = "01_side_effects_forward"
 FIXED: Final = Path(__file__).with_suffix(".yml")

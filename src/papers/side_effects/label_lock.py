@@ -4,12 +4,12 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 
-from helpers.rag.prompts import each
-from helpers.results import figures
-from helpers.results.answers import Answer
-from helpers.results.outcomes import Outcomes
+from evaluation import figures
+from evaluation.answers import Answer
+from evaluation.outcomes import Outcomes
 from papers.side_effects.corpus import Arm, Entities, Question
 from papers.side_effects.forward import Asking, evidence_prompt, graph_evidence, parse_label
+from rag.prompts import each
 
 LOCK = (
     "The answer is already decided by a database and must not be changed. Write one plain sentence for a patient that "

@@ -14,9 +14,9 @@ import pandas as pd
 import yaml
 from rapidfuzz.distance import DamerauLevenshtein
 
-from helpers.results.answers import Answer, answered
-from helpers.settings import DATA
+from evaluation.answers import Answer, answered
 from papers.side_effects.corpus import Arm, Entities, Question, said
+from resources.settings import DATA
 
 EDITS = ("insert", "delete", "substitute", "transpose")
 OTHER_KINDS = ("brand", "spelling", "synonym")

@@ -12,13 +12,13 @@ import numpy as np
 from rapidfuzz import process
 from rapidfuzz.distance import DamerauLevenshtein
 
+from evaluation import figures
+from evaluation.answers import Answer
+from evaluation.outcomes import Outcomes
 from helpers.completions import Choice, Reply
 from helpers.llm import LLM
-from helpers.rag.prompts import arm_of, chat, each
-from helpers.results import figures
-from helpers.results.answers import Answer
-from helpers.results.outcomes import Outcomes
 from papers.side_effects.misspelling import Query, judged
+from rag.prompts import arm_of, chat, each
 
 ARMS = {
     "none": ("no normalisation", "#808080"),

@@ -7,8 +7,8 @@ from pathlib import Path
 import numpy as np
 
 from helpers import texts
-from helpers.settings import PublicError
 from papers.side_effects.corpus import Question
+from resources.settings import PublicError
 
 COLUMNS = ("drug", "side_effect")
 

@@ -12,15 +12,15 @@ from typing import Any
 
 import numpy as np
 
+from evaluation import figures
+from evaluation.answers import Answer, Item
+from evaluation.metrics import set_scores
 from helpers.graph import Graph
 from helpers.llm import LLM
-from helpers.rag.names import Vocabulary
-from helpers.rag.prompts import chat, each
-from helpers.rag.text_to_cypher import Attempt, write_and_run
-from helpers.results import figures
-from helpers.results.answers import Answer, Item
-from helpers.results.metrics import set_scores
 from papers.side_effects.facts import CLASS_NAMES, QUESTIONS, Facts
+from rag.names import Vocabulary
+from rag.prompts import chat, each
+from rag.text_to_cypher import Attempt, write_and_run
 
 Parameters = dict[str, Any]
 Names = frozenset[str]

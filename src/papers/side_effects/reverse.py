@@ -10,9 +10,9 @@ from pathlib import Path
 
 import numpy as np
 
+from evaluation.answers import Answer, Item, answered
+from evaluation.metrics import set_scores
 from helpers.completions import Reply
-from helpers.results.answers import Answer, Item, answered
-from helpers.results.metrics import set_scores
 
 TIERS: dict[str, tuple[int, float]] = {
     "rare": (5, 19),

@@ -16,16 +16,16 @@ import pandas as pd
 from matplotlib.figure import Figure
 from scipy.stats import linregress
 
+from evaluation import figures
+from evaluation.answers import Answer
+from evaluation.outcomes import Outcomes
 from helpers.completions import Reply
 from helpers.graph import Graph
-from helpers.rag.prompts import chat
-from helpers.results import figures
-from helpers.results.answers import Answer
-from helpers.results.outcomes import Outcomes
 from papers.side_effects import forward
 from papers.side_effects.corpus import TextStore, place_of
 from papers.side_effects.reverse import QUESTION, Arm, Query, canonical, parse_drugs, returned
 from papers.side_effects.rules import times_as_long
+from rag.prompts import chat
 
 LABELS = {
     "graphrag": "GraphRAG, graph only",

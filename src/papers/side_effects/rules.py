@@ -11,13 +11,13 @@ import pandas as pd
 from numpy.typing import NDArray
 from scipy.stats import permutation_test, rankdata
 
-from helpers.results import figures, rules
-from helpers.results.metrics import Score, bootstrap, proportion, ratio
-from helpers.results.outcomes import Outcomes
-from helpers.results.paired import paired_means
-from helpers.results.published import Kind
-from helpers.results.record import Run
-from helpers.results.rules import Decision
+from evaluation import figures, rules
+from evaluation.metrics import Score, bootstrap, proportion, ratio
+from evaluation.outcomes import Outcomes
+from evaluation.paired import paired_means
+from evaluation.published import Kind
+from evaluation.record import Run
+from evaluation.rules import Decision
 from papers.side_effects.corpus import Question
 from papers.side_effects.data import LEAST, Knowledge, Sider, by_name, with_least
 from papers.side_effects.forward import ARMS

@@ -2,9 +2,9 @@
 
 import sys
 
-from helpers import artifacts, lora
-from helpers.datasets import digest
-from helpers.settings import told
+from resources import artifacts, lora
+from resources.datasets import digest
+from resources.settings import told
 
 TOLD = {"base": "m", "settings": {}, "train": [], "validation": [], "pairs": 1, "validation_pairs": 1, "cut": 0}
 COUNTS = {"tokens": 9, "trained_parameters": 1, "parameters": 2, "seconds": 1.0}

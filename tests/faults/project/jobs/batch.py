@@ -5,9 +5,8 @@ import json
 import sys
 from pathlib import Path
 
-from helpers import batch, llm
-from helpers.results import requests
-from helpers.settings import BUILD, told
+from helpers import batch, llm, requests
+from resources.settings import BUILD, told
 
 FOLDER = BUILD / "batch"
 

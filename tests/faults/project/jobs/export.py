@@ -3,8 +3,8 @@
 import sys
 from pathlib import Path
 
-from helpers.results import requests
-from helpers.settings import told
+from helpers import requests
+from resources.settings import told
 
 stored = [
     requests.Row(requests.request_key("chat", "w", {}, [i]), "chat", "w", "{}", f"[{i}]", "{}", 1, 1, 0.5, "e", "2026")

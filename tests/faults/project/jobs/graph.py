@@ -3,7 +3,7 @@
 import sys
 
 from helpers import graph
-from helpers.services import ServiceError
+from resources.services import ServiceError
 
 ASKED = "MATCH (d:Drug)-[:CAUSES]->(e:Effect {name: 'effect 7'}) RETURN d.name AS name ORDER BY name"
 

@@ -6,7 +6,7 @@ import sys
 import numpy as np
 
 from helpers import indexes, vectors
-from helpers.settings import told
+from resources.settings import told
 
 
 class Letters(vectors.Encoder):

@@ -3,7 +3,7 @@
 import sys
 
 from helpers import completions, llm
-from helpers.services import ServiceError
+from resources.services import ServiceError
 
 try:
     model = llm.connect("SmolLM2-135M-Instruct")

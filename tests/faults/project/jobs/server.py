@@ -3,8 +3,8 @@
 import sys
 import urllib.request
 
-from helpers import services, supervisor
-from helpers.engines import Launch
+from resources import services, supervisor
+from resources.engines import Launch
 
 
 def launch(say):

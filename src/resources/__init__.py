@@ -1,0 +1,1 @@
+"""What must be there: settings, data and models, embedded servers, training."""
