@@ -29,7 +29,7 @@ from papers.biomedrag.memory import Document, Memory, Shot, chunks, memory_of, p
 from papers.biomedrag.retriever import Retriever, learn, likelihood_prompt
 from papers.biomedrag.scorer import Objective, cosine_scorer, loss_and_gradient, train
 from papers.biomedrag.scoring import parse_triples
-from publish import parameters
+from resources import parameters
 from resources.settings import NOTEBOOKS
 
 LABELS = {"TREATS": "a treatment cures or relieves a disease", "INHIBITS": "one substance blocks another"}

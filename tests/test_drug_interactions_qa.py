@@ -39,9 +39,8 @@ from papers.drug_interactions.answering import Arm, Evidence
 from papers.drug_interactions.corpora import CAUSES, INTERACTS, Fact
 from papers.drug_interactions.graph import KnowledgeGraph
 from papers.drug_interactions.questions import FORMS, NO, NOT_KNOWN, YES, Asked
-from publish import parameters
 from rag.names import Vocabulary
-from resources import datasets
+from resources import datasets, parameters
 from resources.services import GraphEndpoint, ServiceError
 from resources.settings import NOTEBOOKS
 

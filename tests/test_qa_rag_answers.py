@@ -30,8 +30,8 @@ from papers.qa_rag.answers import (
 )
 from papers.qa_rag.data import Passage, held
 from papers.qa_rag.search import Searcher
-from publish.parameters import declared, parameters
 from rag.ask import box
+from resources.parameters import declared, parameters
 from resources.settings import NOTEBOOKS
 
 TEXT = st.text(st.characters(codec="utf-8"), max_size=1500)

@@ -10,8 +10,8 @@ import yaml
 
 from evaluation.published import published
 from publish import rehearse, scoreboard
-from publish.parameters import declared
 from resources.engine_install import EMBEDDED_MODELS
+from resources.parameters import declared
 from resources.settings import NOTEBOOKS, read_profile
 
 SMALLEST = "SmolLM2-135M-Instruct"

@@ -24,7 +24,8 @@ from nbclient.exceptions import DeadKernelError
 
 from evaluation import records, reference
 from helpers.requests import StoreError
-from publish import dependencies, parameters, run
+from publish import dependencies, run
+from resources import parameters
 from resources.settings import NOTEBOOKS, PROFILES
 
 PUBLISHED = """

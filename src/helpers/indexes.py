@@ -7,9 +7,9 @@ from typing import Any, Literal, Self, cast, get_args
 import faiss
 import numpy as np
 
-from helpers.vectors import Encoder, Floats, Integers, text_digest, threads
+from helpers.vectors import Encoder, Floats, Integers, text_digest
 from resources import artifacts
-from resources.settings import DERIVED
+from resources.settings import DERIVED, threads
 
 Kind = Literal["flat", "ivf", "ivfpq"]
 INDEXES = DERIVED / "indexes"

@@ -7,7 +7,6 @@ neither quantised nor rounded, and texts never padded.
 
 import hashlib
 import logging
-import os
 import sys
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
@@ -24,7 +23,7 @@ from tokenizers import Tokenizer
 from tqdm import tqdm
 
 from resources import artifacts, datasets
-from resources.settings import DERIVED, PublicError
+from resources.settings import DERIVED, PublicError, threads
 
 # OpenVINO reports its use to its maker on import if this package can be imported; without it, it takes its own stub.
 sys.modules["openvino_telemetry"] = None  # type: ignore[assignment]
@@ -287,14 +286,6 @@ def encoder(name: str = DEFAULT_ENCODER) -> Encoder:
 @lru_cache(maxsize=2)
 def _loaded(name: str) -> Encoder:
     return MiniLM() if name == DEFAULT_ENCODER else SentenceTransformers(name)
-
-
-def threads() -> int:
-    """Threads to compute with: `OMP_NUM_THREADS`, else the processors that this process may use."""
-    wanted = os.environ.get("OMP_NUM_THREADS", "")
-    if wanted.isdecimal() and int(wanted) > 0:
-        return int(wanted)
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def _distinct(texts: Sequence[str]) -> tuple[list[str], Integers]:

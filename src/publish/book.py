@@ -31,9 +31,10 @@ from evaluation.outcomes import Outcomes
 from evaluation.published import RecordError
 from evaluation.records import Record
 from publish import viewer
-from publish.chapters import Chapter, PageError, chapters, heading, read_notebook
+from publish.chapters import Chapter, PageError, chapters, heading
 from publish.pages import Pages
 from publish.pieces import findings, run_line
+from resources.parameters import read_notebook
 from resources.settings import BUILD, ROOT, told
 
 BOOK: Final = ROOT / "book"

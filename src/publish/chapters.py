@@ -1,14 +1,14 @@
 """Which run of each notebook the book shows: this machine's, or else the reference run."""
 
-import json
 import logging
 import re
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final, Literal, get_args
+from typing import Final, Literal, get_args
 
 from evaluation.published import paper_of
 from evaluation.records import RECORDS, Record, damaged, records
+from resources.parameters import read_notebook
 from resources.settings import BUILD, NOTEBOOKS, RESULTS, ROOT, Profile, PublicError, run_name, settings
 
 REFERENCE: Final = ROOT / "book" / "reference"
@@ -54,19 +54,6 @@ def heading(notebook: Path) -> str:
     if match is None:
         raise PageError(f"{notebook.name} has no title. Begin its first cell, of Markdown, with a line `# Title`.")
     return match.group(1).strip()
-
-
-def read_notebook(path: Path) -> dict[str, Any]:
-    """A notebook as its JSON says, each cell's source as one text; a PageError if it is none of format 4."""
-    # nbformat would validate it, at the price of several seconds of imports
-    try:
-        notebook: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-        for cell in notebook["cells"]:
-            cell["source"] = "".join(cell["source"])
-    except (ValueError, KeyError, TypeError) as error:
-        why = f"{path.name} is no notebook of format 4 ({error!r})"
-        raise PageError(f"{why}. Save it again from Jupyter; `make reproduce` makes a run anew.") from error
-    return notebook
 
 
 def shown_profile() -> Profile:

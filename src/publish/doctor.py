@@ -19,8 +19,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from publish import parameters
-from resources import datasets, engine_install, registry, services
+from resources import datasets, engine_install, parameters, registry, services
 from resources.engine_install import GIB
 from resources.settings import BUILD, NOTEBOOKS, ROOT, PublicError, profile_model, public, settings, told
 

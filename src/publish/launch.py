@@ -61,7 +61,7 @@ def set_up(notebook: str) -> dict[str, Any]:
     if profile == "smoke" and not (ROOT / ".venv-llm").exists():
         # llama.cpp is a small fetch; vLLM is gigabytes
         os.environ.setdefault("LLM_ENGINE", "llamacpp")
-    from publish import parameters  # noqa: PLC0415  # needs packages that may have been installed just now
+    from resources import parameters  # noqa: PLC0415  # needs packages that may have been installed just now
 
     values = parameters.parameters(notebook, profile)
     sys.stderr.write(f"Profile {profile}: {values}. For other sizes, assign to these names in a cell of your own.\n")

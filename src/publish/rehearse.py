@@ -15,7 +15,7 @@ import yaml
 
 from evaluation.published import papers, published
 from helpers.vectors import DEFAULT_ENCODER
-from publish.parameters import declared
+from resources.parameters import declared
 from resources.settings import BUILD, NOTEBOOKS, ROOT, read_profile, told
 
 FOLDER = BUILD / "rehearsal"

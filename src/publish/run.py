@@ -23,9 +23,8 @@ from filelock import FileLock, Timeout
 
 from evaluation import records
 from evaluation.published import paper_of
-from publish.chapters import read_notebook
-from publish.parameters import check_profile, parameters
 from resources import registry
+from resources.parameters import check_profile, parameters, read_notebook
 from resources.settings import BUILD, NOTEBOOKS, PUBLISHED, RESULTS, ROOT, public, refused, run_name, settings, told
 
 KERNEL_SECONDS = 300  # that a kernel may take to answer; on a machine where everything waits, a minute is not enough

@@ -12,9 +12,10 @@ from evaluation.outcomes import Outcomes
 from evaluation.published import Basis, published
 from evaluation.records import Record, Verdict
 from publish import viewer
-from publish.chapters import Chapter, read_notebook
+from publish.chapters import Chapter
 from publish.launch import repository_url
 from publish.pieces import answering, digits, duration, fine_print, link_to, table
+from resources.parameters import read_notebook
 from resources.registry import registry
 from resources.settings import RESULTS, ROOT, Settings
 

@@ -8,10 +8,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from helpers.vectors import threads
 from resources import artifacts, datasets, engine_install, engines, registry, training
 from resources.engines import RELEASED, WEIGHTS, Adapter
-from resources.settings import DERIVED
+from resources.settings import DERIVED, threads
 from resources.supervisor import say
 
 Pair = tuple[str | Sequence[Mapping[str, str]], str]

@@ -196,6 +196,14 @@ def settings() -> Settings:
         raise SettingsError("\n".join(lines) or "A password or key is not text.") from None
 
 
+def threads() -> int:
+    """Threads to compute with: `OMP_NUM_THREADS`, else the processors that this process may use."""
+    wanted = os.environ.get("OMP_NUM_THREADS", "")
+    if wanted.isdecimal() and int(wanted) > 0:
+        return int(wanted)
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
 def read_profile(profile: str) -> dict[str, Any]:
     """A profile as written: `defaults`, and a section for each notebook that takes more; or a SettingsError."""
     path = PROFILES / f"{profile}.yml"

@@ -11,8 +11,8 @@ from typing import Any, Final
 import yaml
 
 from papers.side_effects import corpus, forward
-from publish.parameters import declared, parameters
 from resources import datasets
+from resources.parameters import declared, parameters
 from resources.settings import BUILD, NOTEBOOKS, settings, told
 
 NOTEBOOK: Final = "01_side_effects_forward"

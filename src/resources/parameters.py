@@ -2,12 +2,29 @@
 
 import ast
 import difflib
+import json
 from collections.abc import Collection, Iterable
 from pathlib import Path
 from typing import Any
 
-from publish.chapters import read_notebook
-from resources.settings import NOTEBOOKS, SettingsError, read_profile, settings
+from resources.settings import NOTEBOOKS, PublicError, SettingsError, read_profile, settings
+
+
+class NotebookError(PublicError, ValueError):
+    """A file that is no notebook; the message says which, why, and what to do."""
+
+
+def read_notebook(path: Path) -> dict[str, Any]:
+    """A notebook as its JSON says, each cell's source as one text; a NotebookError if it is none of format 4."""
+    # nbformat would validate it, at the price of several seconds of imports
+    try:
+        notebook: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+        for cell in notebook["cells"]:
+            cell["source"] = "".join(cell["source"])
+    except (ValueError, KeyError, TypeError) as error:
+        why = f"{path.name} is no notebook of format 4 ({error!r})"
+        raise NotebookError(f"{why}. Save it again from Jupyter; `make reproduce` makes a run anew.") from error
+    return notebook
 
 
 def declared(notebook: Path) -> dict[str, Any]:
