@@ -50,9 +50,15 @@ def watching(browser: Browser, home: str, *, width: int, theme: Theme) -> Iterat
     """An empty page of a window, watched from its first request on."""
     context = browser.new_context(viewport={"width": width, "height": 900}, color_scheme=theme)
     seen = Visit(context.new_page())
-    seen.page.on("console", lambda message: seen.errors.append(message.text) if message.type == "error" else None)
+    seen.page.on(
+        "console",
+        lambda message: seen.errors.append(message.text) if message.type == "error" else None,
+    )
     seen.page.on("pageerror", lambda error: seen.errors.append(str(error)))
-    seen.page.on("request", lambda r: None if r.url.startswith((home, "data:")) else seen.elsewhere.append(r.url))
+    seen.page.on(
+        "request",
+        lambda r: None if r.url.startswith((home, "data:")) else seen.elsewhere.append(r.url),
+    )
 
     def weigh(response: Any) -> None:
         seen.weight += int(response.headers.get("content-length", 0))
@@ -65,7 +71,9 @@ def watching(browser: Browser, home: str, *, width: int, theme: Theme) -> Iterat
 
 
 @contextlib.contextmanager
-def visit(browser: Browser, url: str, *, width: int = 1280, theme: Theme = "light") -> Iterator[Visit]:
+def visit(
+    browser: Browser, url: str, *, width: int = 1280, theme: Theme = "light"
+) -> Iterator[Visit]:
     """A page, open and at rest."""
     with watching(browser, "/".join(url.split("/")[:3]), width=width, theme=theme) as seen:
         seen.page.goto(url)
@@ -73,7 +81,9 @@ def visit(browser: Browser, url: str, *, width: int = 1280, theme: Theme = "ligh
         yield seen
 
 
-def faults(browser: Browser, address: str, pages: Iterable[str], *, width: int, theme: Theme) -> list[str]:
+def faults(
+    browser: Browser, address: str, pages: Iterable[str], *, width: int, theme: Theme
+) -> list[str]:
     """What a reader would trip over on these pages of a site, each named."""
     found: list[str] = []
     with watching(browser, address, width=width, theme=theme) as seen:
@@ -81,7 +91,9 @@ def faults(browser: Browser, address: str, pages: Iterable[str], *, width: int, 
             seen.forget()
             page = seen.page
             page.goto(f"{address}/{name}", wait_until="load")
-            wide = page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth")
+            wide = page.evaluate(
+                "document.documentElement.scrollWidth - document.documentElement.clientWidth"
+            )
             said = {
                 "errors in the console": seen.errors,
                 "asks another site": seen.elsewhere,
@@ -97,5 +109,9 @@ def faults(browser: Browser, address: str, pages: Iterable[str], *, width: int, 
                 ),
                 "markup that was not understood": ":::" in page.inner_text("body"),
             }
-            found += [f"{name} ({width} px, {theme}): {what}: {value}" for what, value in said.items() if value]
+            found += [
+                f"{name} ({width} px, {theme}): {what}: {value}"
+                for what, value in said.items()
+                if value
+            ]
     return found

@@ -52,12 +52,16 @@ def python_says(code: str, *arguments: str, **variables: str) -> str:
     """What a new Python that finds the project's modules prints, with these variables of its environment."""
     environment = os.environ | {"PYTHONPATH": str(REPOSITORY / "src")} | variables
     command = [sys.executable, "-c", code, *arguments]
-    return subprocess.run(command, env=environment, capture_output=True, text=True, check=True).stdout
+    return subprocess.run(
+        command, env=environment, capture_output=True, text=True, check=True
+    ).stdout
 
 
 def as_a_user(*command: str) -> list[str]:
     """A command without root's leave to write where nobody may."""
-    return ["setpriv", "--bounding-set=-dac_override", *command] if os.geteuid() == 0 else [*command]
+    return (
+        ["setpriv", "--bounding-set=-dac_override", *command] if os.geteuid() == 0 else [*command]
+    )
 
 
 @pytest.fixture(scope="session")
@@ -70,7 +74,9 @@ def small_llm() -> LlmEndpoint:
 def browser() -> Iterator[Browser]:
     """Chromium, from `CHROMIUM` or the path."""
     if (found := doctor.browser()) is None:
-        pytest.skip("no Chromium on this machine: install it (apt-get install chromium) or name it in CHROMIUM")
+        pytest.skip(
+            "no Chromium on this machine: install it (apt-get install chromium) or name it in CHROMIUM"
+        )
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=found, args=["--no-sandbox"])
         yield browser
@@ -129,7 +135,9 @@ def checkout(tmp_path: Path) -> Path:
     """The project as a fresh clone has it, edits that are not committed included."""
     root = tmp_path / "checkout"
     listed = ["git", "-C", str(REPOSITORY), "ls-files", "-co", "--exclude-standard"]
-    for name in subprocess.run(listed, capture_output=True, text=True, check=True).stdout.splitlines():
+    for name in subprocess.run(
+        listed, capture_output=True, text=True, check=True
+    ).stdout.splitlines():
         if (source := REPOSITORY / name).is_file() and not source.is_symlink():
             (root / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy2(source, root / name)
@@ -138,13 +146,35 @@ def checkout(tmp_path: Path) -> Path:
 
 def running_in(project: Path) -> Callable[..., subprocess.CompletedProcess[str]]:
     """Runs a command in a project, with settings of the test's choosing only."""
-    ours = {"NEO4J_URI", "LLM_BASE_URL", "LLM_MODEL", "LLM_API_KEY", "LLM_ENGINE", "DATA_MIRROR", "PROFILE"}
-    clean = {k: v for k, v in os.environ.items() if k not in ours and not k.startswith(("MAKE", "MFLAGS"))}
+    ours = {
+        "NEO4J_URI",
+        "LLM_BASE_URL",
+        "LLM_MODEL",
+        "LLM_API_KEY",
+        "LLM_ENGINE",
+        "DATA_MIRROR",
+        "PROFILE",
+    }
+    clean = {
+        k: v
+        for k, v in os.environ.items()
+        if k not in ours and not k.startswith(("MAKE", "MFLAGS"))
+    }
 
-    def run(*command: str, timeout: float = 240, **variables: str) -> subprocess.CompletedProcess[str]:
-        environment = clean | {"MEDRAG_ROOT": str(project), "PYTHONPATH": str(project / "src")} | variables
+    def run(
+        *command: str, timeout: float = 240, **variables: str
+    ) -> subprocess.CompletedProcess[str]:
+        environment = (
+            clean | {"MEDRAG_ROOT": str(project), "PYTHONPATH": str(project / "src")} | variables
+        )
         return subprocess.run(
-            command, cwd=project, env=environment, capture_output=True, text=True, timeout=timeout, check=False
+            command,
+            cwd=project,
+            env=environment,
+            capture_output=True,
+            text=True,
+            timeout=timeout,
+            check=False,
         )
 
     return run
@@ -169,11 +199,18 @@ def measured(capsys) -> Callable[[str, str, str], None]:
             sys.stdout.write(f"\n{what}, {size}: {found}\n")
         rows = json.loads(bench.read_text(encoding="utf-8")) if bench.is_file() else []
         machine = f"{len(os.sched_getaffinity(0))} cores, {platform.machine()}"
-        row = {"what": what, "size": size, "found": found, "machine": machine, "day": f"{datetime.now(UTC):%Y-%m-%d}"}
+        row = {
+            "what": what,
+            "size": size,
+            "found": found,
+            "machine": machine,
+            "day": f"{datetime.now(UTC):%Y-%m-%d}",
+        }
         rows = [other for other in rows if (other["what"], other["size"]) != (what, size)] + [row]
         bench.parent.mkdir(parents=True, exist_ok=True)
         bench.write_text(
-            json.dumps(sorted(rows, key=lambda r: (r["what"], r["size"])), indent=1) + "\n", encoding="utf-8"
+            json.dumps(sorted(rows, key=lambda r: (r["what"], r["size"])), indent=1) + "\n",
+            encoding="utf-8",
         )
 
     return note

@@ -23,7 +23,16 @@ from papers.across_papers.questions import KINDS, Asked, ask, families
 from papers.side_effects.corpus import Question
 from rag.retrieval import aligned, fused
 
-DRUGS = ["ibuprofen", "naproxen", "zolpidem", "metformin", "lorazepam", "zafirlukast", "actinomycin", "warfarin"]
+DRUGS = [
+    "ibuprofen",
+    "naproxen",
+    "zolpidem",
+    "metformin",
+    "lorazepam",
+    "zafirlukast",
+    "actinomycin",
+    "warfarin",
+]
 EFFECTS = [f"effect {letter}" for letter in "abcdefghijklmnop"]
 KNOWLEDGE = {drug: tuple(EFFECTS[i : i + 8]) for i, drug in enumerate(DRUGS)}
 BENCHMARK = [
@@ -43,7 +52,9 @@ def test_every_kind_is_balanced_and_no_pair_stands_in_two_kinds(per_kind, seed):
         assert sum(q.label for q in mine) * 2 == len(mine)
     pairs = [(drug, q.side_effect) for q in asked if q.kind != "both" for drug in q.drugs]
     assert len(pairs) == len(set(pairs))
-    assert set(pairs).isdisjoint((drug, q.side_effect) for q in asked if q.kind == "both" for drug in q.drugs)
+    assert set(pairs).isdisjoint(
+        (drug, q.side_effect) for q in asked if q.kind == "both" for drug in q.drugs
+    )
     assert ask(BENCHMARK, KNOWLEDGE, per_kind, seed) == asked
 
 
@@ -53,7 +64,9 @@ def test_the_labels_are_those_of_the_knowledge(seed):
     for q in ask(BENCHMARK, KNOWLEDGE, 4, seed):
         assert q.label == all(q.side_effect in KNOWLEDGE[drug] for drug in q.drugs)
         if q.kind == "both":
-            assert any(q.side_effect in KNOWLEDGE[drug] for drug in q.drugs)  # a NO has one of the two drugs right
+            assert any(
+                q.side_effect in KNOWLEDGE[drug] for drug in q.drugs
+            )  # a NO has one of the two drugs right
         if q.kind in ("misspelt", "brand"):
             assert not any(f" {drug}?" in q.text for drug in q.drugs)
 
@@ -133,11 +146,18 @@ def text_for(questions):
         ({}, arms.NOTHING, arms.NOTHING),
         ({"normalise": mend}, "ibuprofen (ibuprofin) may cause", arms.NOTHING),
         ({"otherwise": text_for}, "some text", "some text"),
-        ({"normalise": mend, "otherwise": text_for}, "ibuprofen (ibuprofin) may cause", "some text"),
+        (
+            {"normalise": mend, "otherwise": text_for},
+            "ibuprofen (ibuprofin) may cause",
+            "some text",
+        ),
     ],
 )
 def test_name_repair_and_text_fallback_are_told_apart(options, misspelt, unheard_of):
-    questions = [Asked("plain", f"Is it so of {d}?", True, (d,), "effect a") for d in ("ibuprofen", "ibuprofin", "q")]
+    questions = [
+        Asked("plain", f"Is it so of {d}?", True, (d,), "effect a")
+        for d in ("ibuprofen", "ibuprofin", "q")
+    ]
     found = arms.from_graph(cast(LLM, Reader()), cast(Graph, Edges()), **options)(questions)
     for evidence, wanted in zip(found, ("ibuprofen may cause", misspelt, unheard_of), strict=True):
         assert wanted in evidence.lines[0]
@@ -176,12 +196,15 @@ def questions(n: int) -> list[Asked]:
     """n questions, two about each drug, a YES and a NO, in all kinds."""
     kinds = list(KINDS)
     return [
-        Asked(kinds[i // 2 % 5], "?", bool(i % 2), (f"d{i // 2}",), f"e{i}", cluster=f"d{i // 2}") for i in range(n)
+        Asked(kinds[i // 2 % 5], "?", bool(i % 2), (f"d{i // 2}",), f"e{i}", cluster=f"d{i // 2}")
+        for i in range(n)
     ]
 
 
 def page(*parts: list[Answer]) -> Outcomes:
-    return Outcomes([row for part in parts for row in part], labels=arms.ARMS, colours=arms.COLOURS, draws=500)
+    return Outcomes(
+        [row for part in parts for row in part], labels=arms.ARMS, colours=arms.COLOURS, draws=500
+    )
 
 
 def test_the_advice_names_the_best_and_what_cannot_be_told_from_it():
@@ -209,7 +232,9 @@ def claims():
     )
     right |= dict.fromkeys(("graph", "graph_text"), lambda i, q: q.kind not in strange)
     right |= dict.fromkeys(("graph_names", "graph_first"), lambda i, q: True)
-    run = record.start(notebook="18_across_papers", paper="across_papers", profile="smoke", parameters={})
+    run = record.start(
+        notebook="18_across_papers", paper="across_papers", profile="smoke", parameters={}
+    )
     names = [claim.id.rpartition(".")[2] for claim in run.printed.claims]
     rules.decide(run, page(rows(asked, right)), *names)
     return {claim.id.rpartition(".")[2]: claim for claim in run.claims}
@@ -238,7 +263,9 @@ def test_every_claim_of_the_page_has_a_rule_and_a_verdict(claims):
 
 
 def test_answers_about_one_drug_count_once():
-    asked = [Asked("plain", "?", True, (f"d{i // 4}",), f"e{i}", cluster=f"d{i // 4}") for i in range(16)]
+    asked = [
+        Asked("plain", "?", True, (f"d{i // 4}",), f"e{i}", cluster=f"d{i // 4}") for i in range(16)
+    ]
     out = page(
         rows(asked, {"a": lambda i, q: i < 12, "b": lambda i, q: False})
     )  # all of three drugs, none of the fourth
@@ -257,15 +284,21 @@ def test_timed_answers_enter_no_accuracy():
 def test_no_two_labels_of_the_picture_overlap():
     figures.use_style()
     asked = questions(40)
-    parts = [rows(asked, {arm: lambda i, q: i % 3 > 0}, 0.1 * 1.6**i) for i, arm in enumerate(arms.ARMS)]
+    parts = [
+        rows(asked, {arm: lambda i, q: i % 3 > 0}, 0.1 * 1.6**i) for i, arm in enumerate(arms.ARMS)
+    ]
     out = page(*parts)
     measures = ("accuracy", "median(seconds)", "tokens")
-    fig = out._draw([(measure_label(m), m, {arm: out.score(m, arm) for arm in out.arms}) for m in measures], 0.5)
+    fig = out._draw(
+        [(measure_label(m), m, {arm: out.score(m, arm) for arm in out.arms}) for m in measures], 0.5
+    )
     fig.canvas.draw()
     labels = [*fig.axes[0].get_yticklabels(), *(ax.xaxis.label for ax in fig.axes)]
     for ax in fig.axes:
         low, high = ax.get_xlim()
-        labels += [label for label in ax.get_xticklabels() if low <= label.get_position()[0] <= high]
+        labels += [
+            label for label in ax.get_xticklabels() if low <= label.get_position()[0] <= high
+        ]
     for first, second in combinations(labels, 2):
         assert not first.get_window_extent().overlaps(second.get_window_extent()), (first, second)
     assert "seconds, in seconds" not in fig.axes[1].get_xlabel()

@@ -22,7 +22,9 @@ KNOWN = {
     "prednisolone": ["weight increased", "nausea"],
     "o'drug": ["no adverse event"],
 }
-VOCABULARY = Vocabulary.of(drug=KNOWN, effect={effect for effects in KNOWN.values() for effect in effects})
+VOCABULARY = Vocabulary.of(
+    drug=KNOWN, effect={effect for effects in KNOWN.values() for effect in effects}
+)
 drugs = st.sampled_from(sorted(KNOWN))
 effects = st.sampled_from(VOCABULARY.names["effect"])
 
@@ -38,7 +40,12 @@ def test_a_right_name_is_never_corrected(name, case):
 
 @pytest.mark.parametrize(
     ("asked", "name"),
-    [("metfromin", "metformin"), ("metformine", "metformin"), ("asprin", "aspirin"), ("prednisolon", "prednisolone")],
+    [
+        ("metfromin", "metformin"),
+        ("metformine", "metformin"),
+        ("asprin", "aspirin"),
+        ("prednisolon", "prednisolone"),
+    ],
 )
 def test_a_name_a_letter_off_is_taken_for_the_nearest(asked, name):
     assert VOCABULARY.normalise(asked, "drug").name == name
@@ -53,10 +60,16 @@ def test_a_name_that_is_not_near_or_near_to_two_is_not_guessed(asked):
 
 def test_of_names_that_overlap_the_longest_is_linked():
     vocabulary = Vocabulary.of(
-        drug=["calcium", "insulin"], cls=["calcium channel blockers"], effect=["pain", "abdominal pain"]
+        drug=["calcium", "insulin"],
+        cls=["calcium channel blockers"],
+        effect=["pain", "abdominal pain"],
     )
     linked = vocabulary.link("Do calcium channel blockers and insulin cause abdominal pain?")
-    assert linked == {"drug": ["insulin"], "cls": ["calcium channel blockers"], "effect": ["abdominal pain"]}
+    assert linked == {
+        "drug": ["insulin"],
+        "cls": ["calcium channel blockers"],
+        "effect": ["abdominal pain"],
+    }
 
 
 @given(st.permutations(sorted(KNOWN)))
@@ -98,7 +111,11 @@ def test_reverse_questions_are_read(form, effect):
 
 @pytest.mark.parametrize(
     "question",
-    ["What are the side effects of metformin?", "Which side effects does metformin have?", "What can metformin cause?"],
+    [
+        "What are the side effects of metformin?",
+        "Which side effects does metformin have?",
+        "What can metformin cause?",
+    ],
 )
 def test_questions_for_the_effects_of_a_drug_are_read(question):
     assert ask.parse(question, VOCABULARY) == ("effects", {"drug": "metformin"})
@@ -124,7 +141,10 @@ def test_the_box_answers_what_is_typed():
 
 @pytest.fixture(scope="module")
 def empty(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Graph]:
-    with graph_server(tmp_path_factory.mktemp("graph")) as endpoint, graph.connect(endpoint) as connection:
+    with (
+        graph_server(tmp_path_factory.mktemp("graph")) as endpoint,
+        graph.connect(endpoint) as connection,
+    ):
         yield connection
 
 
@@ -151,7 +171,9 @@ def test_a_forward_question_is_answered_with_all_that_it_was_made_from(loaded):
 @pytest.mark.engine
 def test_reverse_and_effects_questions_list_everything(loaded):
     reverse = ask.answer("Which drugs cause nausea?", loaded)
-    assert [row["drug"] for row in reverse.rows] == sorted(d for d, effects in KNOWN.items() if "nausea" in effects)
+    assert [row["drug"] for row in reverse.rows] == sorted(
+        d for d, effects in KNOWN.items() if "nausea" in effects
+    )
     assert "4 drugs are listed with nausea" in reverse.text
     effects = ask.answer("What are the side effects of metformin?", loaded)
     assert {row["side_effect"] for row in effects.rows} == set(KNOWN["metformin"])

@@ -36,18 +36,25 @@ def row(i: int, *, right: bool = True, arm: str = "model", **more: object) -> An
 
 def clean() -> list[Answer]:
     """Two arms, right in all and in most."""
-    return [row(i) for i in range(200)] + [row(i, right=i % 7 != 0, arm="other") for i in range(200)]
+    return [row(i) for i in range(200)] + [
+        row(i, right=i % 7 != 0, arm="other") for i in range(200)
+    ]
 
 
 def eyes() -> list[Answer]:
     return [
-        replace(one, question=f"{one.question} eyes", predicted="YES") if i in (1, 3, 5, 7, 9) else one
+        replace(one, question=f"{one.question} eyes", predicted="YES")
+        if i in (1, 3, 5, 7, 9)
+        else one
         for i, one in enumerate(clean())
     ]
 
 
 def cut() -> list[Answer]:
-    return [row(2 * i, right=i < 90, measures={**binary(True, i < 90), audit.PLACE: (i, 1)}) for i in range(200)]
+    return [
+        row(2 * i, right=i < 90, measures={**binary(True, i < 90), audit.PLACE: (i, 1)})
+        for i in range(200)
+    ]
 
 
 def leak() -> list[Answer]:
@@ -55,7 +62,10 @@ def leak() -> list[Answer]:
     made = []
     for i in range(200):
         strata = {audit.OWN: "removed" if i < 80 else "there"}
-        made += [row(i, strata=strata), row(i, right=i >= 80 or i % 4 == 0, arm="other", strata=strata)]
+        made += [
+            row(i, strata=strata),
+            row(i, right=i >= 80 or i % 4 == 0, arm="other", strata=strata),
+        ]
     return made
 
 
@@ -77,21 +87,38 @@ def clustered() -> list[Answer]:
 
 
 def judged() -> list[Answer]:
-    marks = [replace(row(i), of="model", arm="judge", measures={"rating": (i // 2 % 5, 1)}) for i in range(100)]
+    marks = [
+        replace(row(i), of="model", arm="judge", measures={"rating": (i // 2 % 5, 1)})
+        for i in range(100)
+    ]
     return [*clean(), *marks]
 
 
-PLANTED = {LABELS: eyes, CUT: cut, LEAK: leak, FLOOR: floored, TWICE: twice, CLUSTERS: clustered, JUDGE: judged}
+PLANTED = {
+    LABELS: eyes,
+    CUT: cut,
+    LEAK: leak,
+    FLOOR: floored,
+    TWICE: twice,
+    CLUSTERS: clustered,
+    JUDGE: judged,
+}
 
 
 def test_a_label_that_can_be_copied_from_a_row_of_the_same_cluster_is_a_floor() -> None:
-    pairs = [row(i, right=i % 3 > 0, unit=f"u{i}.{k}", question=f"Is it word{i}?") for i in range(80) for k in "ab"]
+    pairs = [
+        row(i, right=i % 3 > 0, unit=f"u{i}.{k}", question=f"Is it word{i}?")
+        for i in range(80)
+        for k in "ab"
+    ]
     told = audit.audit(Outcomes(pairs, draws=500)).set_index("check").numbers[FLOOR]
     assert "the label of the same question in another row 100.0 %" in told
 
 
 def test_a_judge_of_known_passages_is_looked_at_though_it_judges_no_arm() -> None:
-    marks = [row(i, arm="judge_useful", measures={"p_yes": (i // 2 % 5 / 5, 1)}) for i in range(100)]
+    marks = [
+        row(i, arm="judge_useful", measures={"p_yes": (i // 2 % 5 / 5, 1)}) for i in range(100)
+    ]
     assert verdicts(marks)[JUDGE].startswith("found in ")
 
 
@@ -100,7 +127,9 @@ def verdicts(rows: list[Answer]) -> dict[str, str]:
     return dict(zip(table.check, table.verdict, strict=True))
 
 
-@pytest.mark.parametrize(("check", "rows"), PLANTED.items(), ids=[of.__name__ for of in PLANTED.values()])
+@pytest.mark.parametrize(
+    ("check", "rows"), PLANTED.items(), ids=[of.__name__ for of in PLANTED.values()]
+)
 def test_a_planted_defect_is_found(check: str, rows: Callable[[], list[Answer]]) -> None:
     assert verdicts(rows())[check].startswith("found in ")
 
@@ -122,7 +151,10 @@ def test_a_chapter_shows_each_check_with_the_figures_of_what_is_found() -> None:
 @pytest.mark.parametrize("check", [LEAK, CLUSTERS])
 def test_rows_without_a_score_do_not_keep_the_others_from_being_checked(check: str) -> None:
     """An arm whose prompts were too long has no measure."""
-    more = [row(i, arm="whole", cluster="c0", measures={}, strata={audit.OWN: "there"}) for i in range(20)]
+    more = [
+        row(i, arm="whole", cluster="c0", measures={}, strata={audit.OWN: "there"})
+        for i in range(20)
+    ]
     assert verdicts([*PLANTED[check](), *more])[check].startswith("found in 1 of ")
 
 
@@ -134,13 +166,21 @@ def test_what_a_check_lacks_is_named(check: str) -> None:
 def test_a_fall_without_a_break_is_no_cut() -> None:
     """Right answers become slowly fewer, from nine in ten to one in ten."""
     rights = [(i * 7919 % 100) / 100 < 0.9 - 0.8 * i / 400 for i in range(400)]
-    made = [row(2 * i, measures={**binary(True, right), audit.PLACE: (i, 1)}) for i, right in enumerate(rights)]
+    made = [
+        row(2 * i, measures={**binary(True, right), audit.PLACE: (i, 1)})
+        for i, right in enumerate(rights)
+    ]
     assert verdicts(made)[CUT] == "not found"
 
 
 def test_doubled_blanks_around_the_true_names_are_found() -> None:
     made = [
-        row(i, question=f"the  drug{i}  acts on  gene{i}  in rats", gold=f"drug{i}|ACTS|gene{i}", predicted=None)
+        row(
+            i,
+            question=f"the  drug{i}  acts on  gene{i}  in rats",
+            gold=f"drug{i}|ACTS|gene{i}",
+            predicted=None,
+        )
         for i in range(40)
     ]
     assert verdicts(made)[FLOOR] == "found in 1 of 1"
@@ -150,7 +190,9 @@ def test_doubled_blanks_around_the_true_names_are_found() -> None:
 
 def test_a_csv_of_ones_own_is_audited(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "mine.csv"
-    lines = [f'"Is name{i} of thing{i}?",{"YES" if i < 90 else "NO"},YES,mine,{i}' for i in range(200)]
+    lines = [
+        f'"Is name{i} of thing{i}?",{"YES" if i < 90 else "NO"},YES,mine,{i}' for i in range(200)
+    ]
     path.write_text("\n".join(["question,predicted,gold,arm,place", *lines]), encoding="utf-8")
     assert audit.main([str(path)]) == 0
     assert f"{CUT}: found in 1 of 1" in capsys.readouterr().out
@@ -159,7 +201,9 @@ def test_a_csv_of_ones_own_is_audited(tmp_path: Path, capsys: pytest.CaptureFixt
     assert f"{CUT}: found in 1 of 1" in capsys.readouterr().out
 
 
-def test_a_judge_in_a_csv_is_audited_and_is_no_system(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_judge_in_a_csv_is_audited_and_is_no_system(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     lines = [f"q{i},YES,{'YES' if i % 2 else 'NO'},model,," for i in range(100)]
     lines += [f"q{i},,{'YES' if i % 2 else 'NO'},marker,model,{i // 2 % 5}" for i in range(100)]
     path = tmp_path / "mine.csv"
@@ -179,10 +223,16 @@ def test_a_judge_in_a_csv_is_audited_and_is_no_system(tmp_path: Path, capsys: py
         ("question,predicted,gold", "no row"),
         ("question,predicted,gold\nWhy?,YES", "line 2 lacks a question or a right answer"),
         ("question,predicted,gold\nWhy?,yes,YES", "'yes'.*'YES'"),
-        ("question,predicted,gold,place\nWhy?,YES,YES,1.200.3", "line 2: place needs a number.*1.200.3"),
+        (
+            "question,predicted,gold,place\nWhy?,YES,YES,1.200.3",
+            "line 2: place needs a number.*1.200.3",
+        ),
         ("question,predicted,gold,place\nWhy?,YES,YES,nan", "line 2: place needs a number"),
         ("question,predicted,gold\nWhy?,YES,YES\nWhy?,NO,YES", "Add the column arm"),
-        ("question,predicted,gold,split\nWhy?,YES,YES,dev", "no row of the split test. Its splits: dev"),
+        (
+            "question,predicted,gold,split\nWhy?,YES,YES,dev",
+            "no row of the split test. Its splits: dev",
+        ),
     ],
 )
 def test_a_csv_that_cannot_be_audited_says_why(tmp_path: Path, content: str, said: str) -> None:
@@ -200,7 +250,10 @@ def test_a_csv_that_cannot_be_audited_says_why(tmp_path: Path, content: str, sai
 
 def test_an_empty_cell_that_may_be_missing_says_nothing(tmp_path: Path) -> None:
     path = tmp_path / "mine.csv"
-    path.write_text("question,predicted,gold,cluster,unit,split\nWhy?, YES ,YES,,,\nWho?,NO,YES,,,", encoding="utf-8")
+    path.write_text(
+        "question,predicted,gold,cluster,unit,split\nWhy?, YES ,YES,,,\nWho?,NO,YES,,,",
+        encoding="utf-8",
+    )
     frame = audit.read(path).frame
     assert frame.cluster.tolist() == frame.unit.tolist() == ["Why?", "Who?"]
     assert set(frame.split) == {"test"}

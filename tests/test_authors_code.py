@@ -46,7 +46,11 @@ def test_texts_are_read_with_their_fields(code: Code) -> None:
 
 
 def test_messages_are_read_with_their_roles(code: Code) -> None:
-    assert code.messages("query") == [("system", "Be brief."), ("user", "{prompt}"), ("user", "{self.extra}!")]
+    assert code.messages("query") == [
+        ("system", "Be brief."),
+        ("user", "{prompt}"),
+        ("user", "{self.extra}!"),
+    ]
     with pytest.raises(KeyError):
         code.messages("query")[1][1].format()
 
@@ -61,7 +65,9 @@ def test_a_text_that_is_not_there_is_named(code: Code) -> None:
             missing()
 
 
-def test_without_the_files_there_is_a_reason_and_no_code(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_without_the_files_there_is_a_reason_and_no_code(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     assert authors_code.released(["qa_rag/code/main.py"], sample=True)[2]
 
     def unreachable(name: str) -> Path:
@@ -76,7 +82,13 @@ def test_without_the_files_there_is_a_reason_and_no_code(monkeypatch: pytest.Mon
 
 @pytest.mark.parametrize(
     ("reply", "label"),
-    [("YES", True), ("FINAL ANSWER: [NO]", False), ("dry eyes", None), ("No, not dry eyes. Yes?", False), ("", None)],
+    [
+        ("YES", True),
+        ("FINAL ANSWER: [NO]", False),
+        ("dry eyes", None),
+        ("No, not dry eyes. Yes?", False),
+        ("", None),
+    ],
 )
 def test_the_first_label_word_of_a_reply_counts(reply: str, label: bool | None) -> None:
     assert parse_label(reply, LABEL) is label

@@ -32,7 +32,9 @@ def collecting(tmp_path, monkeypatch):
     """A store and a folder of pending requests of the test's own, and ANSWERS=collect."""
     for module in (llm, requests):
         monkeypatch.setattr(module, "STORE", tmp_path / "store")
-    monkeypatch.setattr(requests, "RELEASED", tmp_path / "released")  # taking in all of the reference takes seconds
+    monkeypatch.setattr(
+        requests, "RELEASED", tmp_path / "released"
+    )  # taking in all of the reference takes seconds
     monkeypatch.setattr(batch, "store", lambda: requests.store(tmp_path / "store"))
     monkeypatch.setattr(batch, "PENDING", tmp_path / "batch" / "pending.jsonl")
     monkeypatch.setenv("ANSWERS", "collect")
@@ -52,7 +54,9 @@ def line(key: str, text: str = "YES", **response: Any) -> str:
         "usage": {"prompt_tokens": 9, "completion_tokens": 1},
         "created": 1_700_000_000,
     }
-    return json.dumps({"custom_id": key, "response": {"status_code": 200, "body": body} | response, "error": None})
+    return json.dumps(
+        {"custom_id": key, "response": {"status_code": 200, "body": body} | response, "error": None}
+    )
 
 
 def test_what_a_batch_answered_is_not_asked_again(collecting):
@@ -68,7 +72,9 @@ def test_what_a_batch_answered_is_not_asked_again(collecting):
     out.write_text("\n".join([*(line(key) for key in others), line("f" * 24)]))
     assert batch.take_in(out) == {"stored": 3, "unknown": 1}
     assert list(batch.pending()) == [first]
-    assert [reply.text for reply in model(collecting).chat_many(PROMPTS[1:], max_tokens=5)] == ["YES"] * 3
+    assert [reply.text for reply in model(collecting).chat_many(PROMPTS[1:], max_tokens=5)] == [
+        "YES"
+    ] * 3
     with pytest.raises(batch.PendingError, match="1 requests"):
         model(collecting).chat_many(PROMPTS, max_tokens=5)
 
@@ -110,7 +116,9 @@ def test_a_file_that_is_no_output_of_a_batch_is_named(tmp_path, content):
 def test_pending_requests_that_cannot_be_read_are_named_with_what_to_do(collecting, end):
     with pytest.raises(batch.PendingError):
         model(collecting).chat_many(PROMPTS, max_tokens=5)
-    batch.PENDING.write_bytes(batch.PENDING.read_bytes()[:-9] + end)  # as a kill in the middle of a line leaves it
+    batch.PENDING.write_bytes(
+        batch.PENDING.read_bytes()[:-9] + end
+    )  # as a kill in the middle of a line leaves it
     with pytest.raises(StoreError, match="make requests"):
         batch.pending()
 
@@ -133,7 +141,9 @@ def test_a_pending_request_whose_prompt_was_damaged_is_not_sent(collecting):
         batch.export()
 
 
-@pytest.mark.parametrize("body", [{}, {"choices": [], "usage": {}}, {"choices": [{"message": {"content": "YES"}}]}])
+@pytest.mark.parametrize(
+    "body", [{}, {"choices": [], "usage": {}}, {"choices": [{"message": {"content": "YES"}}]}]
+)
 def test_a_reply_of_another_shape_is_counted_and_the_rest_is_stored(collecting, body):
     with pytest.raises(batch.PendingError):
         model(collecting).chat_many(PROMPTS[:2], max_tokens=5)
@@ -155,8 +165,12 @@ def steps(asked: LLM) -> list[list[str]]:
 
 @pytest.mark.engine
 @pytest.mark.slow
-@pytest.mark.skipif(engine_install.choose_engine(SMALL_MODEL)[0] != "vllm", reason="llama.cpp has no batches")
-def test_a_notebook_that_vllms_batches_answer_says_what_a_server_makes_it_say(project, run_in, small_llm):
+@pytest.mark.skipif(
+    engine_install.choose_engine(SMALL_MODEL)[0] != "vllm", reason="llama.cpp has no batches"
+)
+def test_a_notebook_that_vllms_batches_answer_says_what_a_server_makes_it_say(
+    project, run_in, small_llm
+):
     with_demo(project)
     (project / "notebooks" / "02_demo_second.ipynb").unlink()
     shutil.copy(ROOT / "data" / "registry.yml", project / "data")
@@ -176,5 +190,7 @@ def test_a_notebook_that_vllms_batches_answer_says_what_a_server_makes_it_say(pr
         assert " stored" in make(run_in, "import-answers", f"FILES={number}.jsonl").stdout
     assert "requests wait" not in make(run_in, "requests").stdout
     cells = nbformat.read(executed(project, "01_demo_first"), 4).cells
-    said = [out.text for cell in cells for out in cell.get("outputs", ()) if out.get("name") == "stdout"]
+    said = [
+        out.text for cell in cells for out in cell.get("outputs", ()) if out.get("name") == "stdout"
+    ]
     assert [text.strip() for text in said] == [str(steps(LLM(small_llm, folder=None)))]

@@ -23,9 +23,15 @@ def corpus(request: pytest.FixtureRequest) -> corpora.Corpus:
 
 def test_the_script_reproduces_the_committed_sample(tmp_path: Path):
     runpy.run_path(str(SAMPLE / "make_sample.py"))["write_biomedrag"](tmp_path)
-    made = {path.relative_to(tmp_path): path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
+    made = {
+        path.relative_to(tmp_path): path.read_bytes()
+        for path in tmp_path.rglob("*")
+        if path.is_file()
+    }
     kept = SAMPLE / "biomedrag"
-    assert made == {path.relative_to(kept): path.read_bytes() for path in kept.rglob("*") if path.is_file()}
+    assert made == {
+        path.relative_to(kept): path.read_bytes() for path in kept.rglob("*") if path.is_file()
+    }
 
 
 def test_every_label_is_described_and_every_row_has_an_id_of_its_own(corpus: corpora.Corpus):
@@ -49,7 +55,9 @@ def test_git_is_read_without_the_second_copy_of_its_test():
     lines = (SAMPLE / "biomedrag/GIT/test.jsonl").read_text().splitlines()
     once = load("GIT", "sample").test
     assert len(lines) == 2 * len(once)
-    assert [row.text for row in once] == list(dict.fromkeys(json.loads(line)["SENTENCE"] for line in lines))
+    assert [row.text for row in once] == list(
+        dict.fromkeys(json.loads(line)["SENTENCE"] for line in lines)
+    )
 
 
 def test_the_validation_of_ade_shares_no_text_with_training_and_test():
@@ -59,9 +67,14 @@ def test_the_validation_of_ade_shares_no_text_with_training_and_test():
     assert not known & {row.text for row in ade.validation}
 
 
-def test_released_training_reports_leave_the_test_whole_and_share_no_text_with_it(monkeypatch, tmp_path):
+def test_released_training_reports_leave_the_test_whole_and_share_no_text_with_it(
+    monkeypatch, tmp_path
+):
     whole = load("MTSamples", "sample")
-    more = [{"transcription": f"report {i}", "medical_specialty": f" Specialty {i % 3}"} for i in range(40)]
+    more = [
+        {"transcription": f"report {i}", "medical_specialty": f" Specialty {i % 3}"}
+        for i in range(40)
+    ]
     more += [{"transcription": whole.test[0].text, "medical_specialty": whole.test[0].label}]
     path = tmp_path / "train.json"
     path.write_text("".join(json.dumps(row) + "\n" for row in more), encoding="utf-8")
@@ -83,10 +96,14 @@ def test_released_training_reports_leave_the_test_whole_and_share_no_text_with_i
 
 @given(seed=st.integers(0, 1000), train=st.floats(0.2, 0.6), validation=st.floats(0.1, 0.3))
 @settings(max_examples=25, deadline=None)
-def test_a_divided_test_keeps_every_row_and_no_text_twice(seed: int, train: float, validation: float):
+def test_a_divided_test_keeps_every_row_and_no_text_twice(
+    seed: int, train: float, validation: float
+):
     whole = load("MTSamples", "sample")
     parts = divided(whole, seed=seed, train=train, validation=validation)
-    assert Counter(row.id for split in parts.splits.values() for row in split) == Counter(row.id for row in whole.test)
+    assert Counter(row.id for split in parts.splits.values() for row in split) == Counter(
+        row.id for row in whole.test
+    )
     texts = [{row.text for row in split} for split in parts.splits.values()]
     assert not (texts[0] & texts[1] or texts[0] & texts[2] or texts[1] & texts[2])
     assert parts == divided(whole, seed=seed, train=train, validation=validation)
@@ -113,11 +130,19 @@ def test_an_unknown_data_set_is_refused_with_the_names():
             "row 1: needed text in .*OBJECT_TEXT",
         ),
         ("GIT", "not json", "line 1: needed JSON"),
-        ("DDI", '[{"text": "s", "triple_list": [["a", "b"]]}]', r"row 1: needed a triple_list of one"),
+        (
+            "DDI",
+            '[{"text": "s", "triple_list": [["a", "b"]]}]',
+            r"row 1: needed a triple_list of one",
+        ),
         ("DDI", '{"text": "s"}', "needed one JSON list"),
         ("ADE-corpus-v2", '{"text": "s", "label": 2}', "row 1: needed the label 0 or 1, found 2"),
         ("UMLS", "cell\tpart_of", "row 1: needed head, relation and tail"),
-        ("ADInt", '{"text": "who is it?", "label": "TREATS"}', "row 1: needed 'what is the relationship"),
+        (
+            "ADInt",
+            '{"text": "who is it?", "label": "TREATS"}',
+            "row 1: needed 'what is the relationship",
+        ),
         (
             "ADInt",
             '{"text": "what is the relationship between a and b ?", "label": "LOVES"}',
@@ -142,14 +167,18 @@ def test_a_malformed_row_is_named(
         load(name)
 
 
-def test_a_link_whose_names_hold_an_and_has_no_triple(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_a_link_whose_names_hold_an_and_has_no_triple(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
     asked = ["head and neck cancer", "sleep"], ["curcumin", "sleep"]
     rows = [{"text": corpora.question(*pair), "label": "TREATS"} for pair in asked]
 
     def place(names: list[str], data: str) -> dict[str, datasets.Located]:
         path = tmp_path / "test.jsonl"
         path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
-        return {file: datasets.Located(file, path, sample=True, sha256="", source="") for file in names}
+        return {
+            file: datasets.Located(file, path, sample=True, sha256="", source="") for file in names
+        }
 
     monkeypatch.setattr(corpora, "locate_all", place)
     test = load("ADInt").test

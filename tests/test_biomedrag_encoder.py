@@ -38,7 +38,9 @@ def lesson_of(n: int, seed: int = 0) -> list[dict[str, Any]]:
     for i in range(n):
         colour, shape, other = rng.choice(COLOURS), rng.choice(SHAPES), rng.choice(SHAPES)
         documents = [f"{colour} {shape} no", f"gold {other} yes", "iron no"]
-        order = rng.permutation(3)[: 2 if i % 5 == 4 else 3]  # inputs differ in their number of documents
+        order = rng.permutation(3)[
+            : 2 if i % 5 == 4 else 3
+        ]  # inputs differ in their number of documents
         values = np.array([-3.0, -0.1, -4.0])[order].tolist()
         of_one = [documents[row] for row in order]
         taught.append({"text": f"{colour} {shape}", "documents": of_one, "loglikelihoods": values})
@@ -86,7 +88,9 @@ def test_an_encoder_is_trained_once_for_what_decides_it(stand_in, base):
 
 def test_an_encoder_that_no_hub_gives_is_an_error_that_says_so(stand_in, monkeypatch, tmp_path):
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
-    with pytest.raises(EngineError, match=r"(?s)encoder with nobody/none.*no model hub gave a model of that name"):
+    with pytest.raises(
+        EngineError, match=r"(?s)encoder with nobody/none.*no model hub gave a model of that name"
+    ):
         tuned(lesson_of(5), "nobody/none")
     assert not [path for path in (tmp_path / "encoders").iterdir() if path.is_dir()]
 
@@ -99,7 +103,8 @@ def test_a_machine_without_torch_is_told_what_to_do(monkeypatch, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("wrong", "named"), [({"rate": 0.0}, "rate"), ({"epochs": 0}, "epochs"), ({"objective": "best"}, "objective")]
+    ("wrong", "named"),
+    [({"rate": 0.0}, "rate"), ({"epochs": 0}, "epochs"), ({"objective": "best"}, "objective")],
 )
 def test_a_setting_that_cannot_be_is_named(wrong, named):
     with pytest.raises(ValueError, match=named):
@@ -121,7 +126,9 @@ class Counts(Encoder):
         self.words = words
 
     def _encode(self, texts, progress):
-        counts = np.array([[0.1 + text.split().count(word) for word in self.words] for text in texts], np.float32)
+        counts = np.array(
+            [[0.1 + text.split().count(word) for word in self.words] for text in texts], np.float32
+        )
         return counts / np.linalg.norm(counts, axis=1, keepdims=True), self._cut(texts)
 
     def _cut(self, texts):
@@ -129,11 +136,15 @@ class Counts(Encoder):
 
 
 def test_a_scorer_with_an_encoder_of_its_own_chooses_by_it():
-    rows = [Example(str(i), text, label, ()) for i, (text, label) in enumerate([("a a b", "L"), ("c", "M")])]
+    rows = [
+        Example(str(i), text, label, ())
+        for i, (text, label) in enumerate([("a a b", "L"), ("c", "M")])
+    ]
     memory = Memory(rows, {"L": "a", "M": "c"}, Counts("a", "c"), 5)
     asked = [Example("x", "a b b", "L", ())]
     by_memory, by_own = (
-        Retriever(memory, Scorer(np.eye(2), encoder=encoder))(asked)[0] for encoder in (None, Counts("zero", "L"))
+        Retriever(memory, Scorer(np.eye(2), encoder=encoder))(asked)[0]
+        for encoder in (None, Counts("zero", "L"))
     )
     documents = memory.candidates(["a b b"])[0]
     assert by_memory in documents
@@ -148,7 +159,10 @@ class Teacher:
 
 
 def test_a_fine_tuned_encoder_is_taught_by_the_model_and_noted(monkeypatch, tmp_path):
-    rows = [Example(f"GIT.{i}", text, label, ()) for i, (text, label) in enumerate([("a a b", "L"), ("c", "M")])]
+    rows = [
+        Example(f"GIT.{i}", text, label, ())
+        for i, (text, label) in enumerate([("a a b", "L"), ("c", "M")])
+    ]
     memory = Memory(rows, {"L": "a", "M": "c"}, Counts("a", "c"), 5)
     seen = []
 
@@ -160,11 +174,15 @@ def test_a_fine_tuned_encoder_is_taught_by_the_model_and_noted(monkeypatch, tmp_
         return Tuned("zero", "L")
 
     monkeypatch.setattr(encoder_tuning, "tuned", tune)
-    run = record.start(notebook="07_biomedrag_triples", paper="biomedrag", profile="smoke", parameters={})
+    run = record.start(
+        notebook="07_biomedrag_triples", paper="biomedrag", profile="smoke", parameters={}
+    )
     asked = [Example("GIT.x", "a b b", "L", ())]
     learned = learn(memory, cast(LLM, Teacher()), asked, run=run, tuned_encoder="a base")
     documents = memory.candidates(["a b b"])[0]
-    assert [(one["text"], one["documents"]) for one in seen] == [("a b b", [d.text for d in documents])]
+    assert [(one["text"], one["documents"]) for one in seen] == [
+        ("a b b", [d.text for d in documents])
+    ]
     assert learned.scorer.losses == (2.0, 1.0)
     assert learned(asked)[0] == min(documents, key=lambda d: d.text.split().count("L"))
     saved = records.load(run.save(tmp_path / "record.json"))
@@ -248,25 +266,37 @@ def tiny_bert(folder: Path, seed: int = 0) -> Path:
         "attention_probs_dropout_prob": 0.0,
     }
     (folder / "config.json").write_text(json.dumps(config))
-    words = Tokenizer(models.WordLevel({word: i for i, word in enumerate(WORDS)}, unk_token="[UNK]"))
+    words = Tokenizer(
+        models.WordLevel({word: i for i, word in enumerate(WORDS)}, unk_token="[UNK]")
+    )
     words.pre_tokenizer = pre_tokenizers.Whitespace()
     words.post_processor = processors.TemplateProcessing(
         single="[CLS] $A [SEP]", special_tokens=[("[CLS]", 2), ("[SEP]", 3)]
     )
     words.save(str(folder / "tokenizer.json"))
     special = {f"{name}_token": f"[{name.upper()}]" for name in ("pad", "unk", "cls", "sep")}
-    (folder / "tokenizer_config.json").write_text(json.dumps({"tokenizer_class": "PreTrainedTokenizerFast", **special}))
+    (folder / "tokenizer_config.json").write_text(
+        json.dumps({"tokenizer_class": "PreTrainedTokenizerFast", **special})
+    )
     layer, dense = "encoder.layer.0.", {"pooler.dense": (size, size)}
     dense |= {f"{layer}attention.self.{part}": (size, size) for part in ("query", "key", "value")}
-    dense |= {f"{layer}attention.output.dense": (size, size), f"{layer}intermediate.dense": (wide, size)}
+    dense |= {
+        f"{layer}attention.output.dense": (size, size),
+        f"{layer}intermediate.dense": (wide, size),
+    }
     dense |= {f"{layer}output.dense": (size, wide)}
     rows = {"word": len(WORDS), "position": positions, "token_type": 2}
     weights = {f"embeddings.{kind}_embeddings": (n, size) for kind, n in rows.items()} | dense
     rng = np.random.default_rng(seed)
-    tensors = {f"{name}.weight": rng.normal(scale=0.3, size=shape) for name, shape in weights.items()}
+    tensors = {
+        f"{name}.weight": rng.normal(scale=0.3, size=shape) for name, shape in weights.items()
+    }
     tensors |= {f"{name}.bias": np.zeros(shape[0]) for name, shape in dense.items()}
     for norm in ("embeddings", f"{layer}attention.output", f"{layer}output"):
-        tensors |= {f"{norm}.LayerNorm.weight": np.ones(size), f"{norm}.LayerNorm.bias": np.zeros(size)}
+        tensors |= {
+            f"{norm}.LayerNorm.weight": np.ones(size),
+            f"{norm}.LayerNorm.bias": np.zeros(size),
+        }
     # the format: length of the header, header with the place of each tensor, tensors
     header, at = {}, 0
     for name, tensor in tensors.items():
@@ -295,5 +325,7 @@ def test_an_encoder_learns_what_the_teacher_prefers(tmp_path, monkeypatch, vllm)
     cosine, start = Scorer(np.eye(encoder.dimension)), 0
     for t in new:
         n = len(t["documents"])
-        assert cosine.choose(vectors[start], vectors[start + 1 : start + 1 + n]) == np.argmax(t["loglikelihoods"])
+        assert cosine.choose(vectors[start], vectors[start + 1 : start + 1 + n]) == np.argmax(
+            t["loglikelihoods"]
+        )
         start += n + 1

@@ -21,14 +21,20 @@ from papers.biomedrag.floors import floor_arms, known_names, pair_classifier
 
 
 def link(head: str, relation: str, tail: str) -> Example:
-    return Example(f"{head}.{relation}.{tail}", question(head, tail), relation, (Triple(head, relation, tail),))
+    return Example(
+        f"{head}.{relation}.{tail}", question(head, tail), relation, (Triple(head, relation, tail),)
+    )
 
 
 def graph(train: list[Example], test: list[Example]) -> Corpus:
     return Corpus("UMLS", "links", tuple(train), (), tuple(test), {})
 
 
-@given(st.lists(st.sampled_from("ABC"), min_size=1, max_size=60), st.integers(1, 80), st.integers(0, 10))
+@given(
+    st.lists(st.sampled_from("ABC"), min_size=1, max_size=60),
+    st.integers(1, 80),
+    st.integers(0, 10),
+)
 @settings(max_examples=60, deadline=None)
 def test_a_stratified_draw_gives_each_label_its_share(labels: list[str], n: int, seed: int):
     rows = [Example(str(i), str(i), label, ()) for i, label in enumerate(labels)]
@@ -51,7 +57,9 @@ def test_shortened_texts_keep_their_labels():
 
 def test_head_and_tail_decide_and_a_triple_is_not_stated_twice():
     names = [f"n{i}" for i in range(8)]
-    train = [link(name, "affects", "cell") for name in names] + [link(name, "isa", "thing") for name in names]
+    train = [link(name, "affects", "cell") for name in names] + [
+        link(name, "isa", "thing") for name in names
+    ]
     train.append(link("n0", "part_of", "cell"))
     corpus = graph(train, [link("n1", "affects", "cell"), link("n0", "isa", "cell")])
     plain = [p.label for p in pair_classifier(corpus)(corpus.test)]
@@ -64,7 +72,9 @@ def test_head_and_tail_decide_and_a_triple_is_not_stated_twice():
 
 
 def test_a_name_that_training_lacks_is_known_to_be_unknown():
-    corpus = graph([link("a", "isa", "b")], [link("a", "isa", "z"), replace(link("a", "isa", "b"), triples=())])
+    corpus = graph(
+        [link("a", "isa", "b")], [link("a", "isa", "z"), replace(link("a", "isa", "b"), triples=())]
+    )
     assert known_names(corpus, corpus.test) == [False, False]
 
 
@@ -93,22 +103,34 @@ def knowing(right: int, request: str = "") -> Arm:
 
     def answer(examples) -> list[Prediction]:
         return [
-            Prediction(e.label if i < right else "none of these", prompt_tokens=100 + 10 * right, request=request)
+            Prediction(
+                e.label if i < right else "none of these",
+                prompt_tokens=100 + 10 * right,
+                request=request,
+            )
             for i, e in enumerate(examples)
         ]
 
     return answer
 
 
-def toy(run: record.Run, name: str, right: dict[str, int], n: int = 60, model: str = "GPT-4") -> list[Answer]:
+def toy(
+    run: record.Run, name: str, right: dict[str, int], n: int = 60, model: str = "GPT-4"
+) -> list[Answer]:
     rows = [Example(f"{name}.{i}", f"text {i}", "X" if i % 2 else "Y", ()) for i in range(n)]
     corpus = Corpus(name, "classification", (), (), tuple(rows), {"X": "x", "Y": "y"})
-    arms = {arm: knowing(hits, request="key" if arm != "encoded" else "") for arm, hits in right.items()}
+    arms = {
+        arm: knowing(hits, request="key" if arm != "encoded" else "") for arm, hits in right.items()
+    }
     return study.answer(run, corpus, arms, rows, model=model)
 
 
-def test_the_answer_calls_a_difference_one_only_if_it_is_significant_on_the_same_rows(run: record.Run):
-    rows = toy(run, "UMLS", {"zero_shot": 5, "biomedrag": 20, "encoded": 35, "tfidf": 10, "pair_new": 60})
+def test_the_answer_calls_a_difference_one_only_if_it_is_significant_on_the_same_rows(
+    run: record.Run,
+):
+    rows = toy(
+        run, "UMLS", {"zero_shot": 5, "biomedrag": 20, "encoded": 35, "tfidf": 10, "pair_new": 60}
+    )
     told = study.summary(run, Outcomes(rows, labels=study.LABELS, draws=500), ["UMLS"])
     assert "significantly raises" in told
     assert "; the best method without a language model is significantly better than" in told
@@ -118,11 +140,17 @@ def test_the_answer_calls_a_difference_one_only_if_it_is_significant_on_the_same
     assert "fine-tuned" not in told
     tuned = toy(run, "UMLS", {"lora": 30, "lora_rag": 42}, model="small")
     told = study.summary(run, Outcomes(rows + tuned, labels=study.LABELS, draws=500), ["UMLS"])
-    assert re.search(r"Without and with the document, a fine-tuned small model reaches 50\.0.% and 70\.0.%", told)
+    assert re.search(
+        r"Without and with the document, a fine-tuned small model reaches 50\.0.% and 70\.0.%", told
+    )
     rows = toy(run, "UMLS", {"zero_shot": 18, "biomedrag": 20, "encoded": 22})
     rows += toy(run, "ADInt", {"zero_shot": 5, "biomedrag": 20, "encoded": 60}, n=60)
-    more = [row for row in toy(run, "ADInt", {"encoded": 0}, n=90) if int(row.unit.split(".")[1]) >= 60]
-    told = study.summary(run, Outcomes(rows + more, labels=study.LABELS, draws=500), ["UMLS", "ADInt"])
+    more = [
+        row for row in toy(run, "ADInt", {"encoded": 0}, n=90) if int(row.unit.split(".")[1]) >= 60
+    ]
+    told = study.summary(
+        run, Outcomes(rows + more, labels=study.LABELS, draws=500), ["UMLS", "ADInt"]
+    )
     assert "F1 on one of two data sets; the best method without a language model" in told
     assert "better than the prompted model with it on one of" in told
     assert "100.0" in told, "rows that BiomedRAG did not answer do not count"
@@ -142,14 +170,20 @@ def test_small_models_are_on_par_if_the_interval_leaves_no_room_for_worse(
     biomedrag: int, trained: int, expected: str, run: record.Run
 ):
     # the comparator is fixed: another arm that does better changes nothing
-    rows = toy(run, "UMLS", {"zero_shot": 5, "biomedrag": biomedrag, "encoded": trained, "tfidf": 60})
-    assert verdict(run, rows, "small_models_on_par_links") == {"small_models_on_par_links": expected}
+    rows = toy(
+        run, "UMLS", {"zero_shot": 5, "biomedrag": biomedrag, "encoded": trained, "tfidf": 60}
+    )
+    assert verdict(run, rows, "small_models_on_par_links") == {
+        "small_models_on_par_links": expected
+    }
 
 
 @pytest.mark.parametrize(
     ("llm", "trained", "expected"), [(50, 10, "agrees"), (10, 50, "differs"), (21, 20, "undecided")]
 )
-def test_a_prompted_model_must_be_significantly_better(llm: int, trained: int, expected: str, run: record.Run):
+def test_a_prompted_model_must_be_significantly_better(
+    llm: int, trained: int, expected: str, run: record.Run
+):
     rows = toy(run, "MTSamples", {"zero_shot": llm, "encoded": 0})
     rows += toy(run, "MTSamples", {"lora": trained}, model="meta-llama/Llama-2-13b-hf")
     rows += toy(run, "ADE-corpus-v2", {"zero_shot": 60, "lora": 0})
@@ -182,8 +216,13 @@ def test_arms_fill_the_cells_beside_them_and_the_rest_is_explained(run: record.R
     out = Outcomes(rows, labels=study.LABELS, draws=100)
     study.report(run, out, {"ADE-corpus-v2": "a note"})
     values = {value.id: value for value in run._values.values()}
-    f1 = {row: values[f"biomedrag.table2.{row}.ade_f1"].value for row in ("gpt4", "gpt4_br", "llama2", "llama2_br")}
-    assert f1 == pytest.approx({"gpt4": 1 / 6, "gpt4_br": 1 / 3, "llama2": 1 / 2, "llama2_br": 2 / 3})
+    f1 = {
+        row: values[f"biomedrag.table2.{row}.ade_f1"].value
+        for row in ("gpt4", "gpt4_br", "llama2", "llama2_br")
+    }
+    assert f1 == pytest.approx(
+        {"gpt4": 1 / 6, "gpt4_br": 1 / 3, "llama2": 1 / 2, "llama2_br": 2 / 3}
+    )
     assert values["biomedrag.table2.llama2.ade_f1"].model == "a small model"
     assert values["biomedrag.text.gain.ade_gpt4"].value == pytest.approx(100 / 6)
     of_ade = [n.id for n in run.printed.numbers if n.table == "Table 2" and ".ade_" in n.id]
@@ -194,7 +233,9 @@ def test_arms_fill_the_cells_beside_them_and_the_rest_is_explained(run: record.R
 
 
 def test_a_fine_tuned_arm_whose_answers_cannot_be_read_fills_no_cell(run: record.Run):
-    corpus = Corpus("UMLS", "links", (), (), (link("a", "isa", "b"), link("b", "isa", "c")), {"isa": "is a"})
+    corpus = Corpus(
+        "UMLS", "links", (), (), (link("a", "isa", "b"), link("b", "isa", "c")), {"isa": "is a"}
+    )
     unread = {"lora": lambda rows: [Prediction(None, request="key") for _ in rows]}
     rows = study.answer(run, corpus, unread, corpus.test, model="a small model")
     study.report(run, Outcomes(rows), {"UMLS": ""})
@@ -203,7 +244,14 @@ def test_a_fine_tuned_arm_whose_answers_cannot_be_read_fills_no_cell(run: record
 
 
 def test_a_precision_without_any_prediction_is_explained_and_not_a_number(run: record.Run):
-    corpus = Corpus("GIT-RE", "relations", (), (), (link("a", "isa", "b"), link("b", "isa", "c")), {"isa": "is a"})
+    corpus = Corpus(
+        "GIT-RE",
+        "relations",
+        (),
+        (),
+        (link("a", "isa", "b"), link("b", "isa", "c")),
+        {"isa": "is a"},
+    )
     silent = {"zero_shot": lambda rows: [Prediction(None, request="key") for _ in rows]}
     rows = study.answer(run, corpus, silent, corpus.test, model="a small model")
     study.report(run, Outcomes(rows, draws=100), {"GIT-RE": ""})
@@ -215,15 +263,28 @@ def test_a_precision_without_any_prediction_is_explained_and_not_a_number(run: r
 PARTS = ("scorer_beats_cosine", "diversity_helps", "longest_chunks_best")
 
 
-def ablated(run: record.Run, counts: list[int], tuned: str = "", model: str = "GPT-4") -> list[Answer]:
+def ablated(
+    run: record.Run, counts: list[int], tuned: str = "", model: str = "GPT-4"
+) -> list[Answer]:
     right = {"biomedrag": 55, "cosine": 52, "plain": 5, "m3": 54, "m4": 54}
     of = {model: right | {ablation.knn(n): min(50, 3 * n) for n in counts}}
     if tuned:
         of[tuned] = {ablation.tuned(arm): n for arm, n in right.items()} | {"lora": 4}
-    made = [row for name in ablation.PLACES for by, arms in of.items() for row in toy(run, name, arms, model=by)]
-    parts = {f"{part}_{name}": name for part in ("head", "tail", "relation") for name in ("precision", "recall", "f1")}
+    made = [
+        row
+        for name in ablation.PLACES
+        for by, arms in of.items()
+        for row in toy(run, name, arms, model=by)
+    ]
+    parts = {
+        f"{part}_{name}": name
+        for part in ("head", "tail", "relation")
+        for name in ("precision", "recall", "f1")
+    }
     return [
-        replace(row, measures={**row.measures, **{of: row.measures[name] for of, name in parts.items()}})
+        replace(
+            row, measures={**row.measures, **{of: row.measures[name] for of, name in parts.items()}}
+        )
         for row in made
     ]
 
@@ -233,32 +294,53 @@ UNASKED = ("five_words_elsewhere", "less_training_time")
 
 def test_the_ablation_leaves_no_printed_number_and_no_claim_untold(run: record.Run):
     rows = ablated(run, [0, 1, 5], tuned="meta-llama/Llama-2-13b-hf")
-    verdict(run, rows, *PARTS, "one_chunk_beats_many", "more_documents_do_not_help", "shorter_input", *UNASKED)
+    verdict(
+        run,
+        rows,
+        *PARTS,
+        "one_chunk_beats_many",
+        "more_documents_do_not_help",
+        "shorter_input",
+        *UNASKED,
+    )
     ablation.report(run, Outcomes(rows, labels=study.LABELS, draws=100))
-    assert run._values["rerun", "biomedrag.table4.te_without_diversity.f1"].value == pytest.approx(5 / 60)
+    assert run._values["rerun", "biomedrag.table4.te_without_diversity.f1"].value == pytest.approx(
+        5 / 60
+    )
     assert run._values["rerun", "biomedrag.figure3.git_re_f1.m3"].value == pytest.approx(54 / 60)
-    told = {reason.id for reason in run._reasons.values()} | {value.id for value in run._values.values()}
+    told = {reason.id for reason in run._reasons.values()} | {
+        value.id for value in run._values.values()
+    }
     for number in run.printed.numbers:
         ours = number.id.startswith(
-            ("biomedrag.table4.", "biomedrag.figure3.", "biomedrag.figure2.git.", "biomedrag.figure2.git_re.")
+            (
+                "biomedrag.table4.",
+                "biomedrag.figure3.",
+                "biomedrag.figure2.git.",
+                "biomedrag.figure2.git_re.",
+            )
         )
         assert not ours or number.why_no_rerun or number.id in told, number.id
-    assert {claim.id.rpartition(".")[2]: claim.verdict for claim in run.claims} == {
-        "scorer_beats_cosine": "undecided",  # three discordant rows are too few for a significant difference
-        "diversity_helps": "agrees",
-        "longest_chunks_best": "undecided",
-        "one_chunk_beats_many": "not run",  # no model is fine-tuned with the sentences
-        "more_documents_do_not_help": "not run",  # five sentences are not many
-        "shorter_input": "differs",  # these prompts grow with the rows that are right
-        **dict.fromkeys(UNASKED, "not run"),
-    }
+    assert (
+        {claim.id.rpartition(".")[2]: claim.verdict for claim in run.claims}
+        == {
+            "scorer_beats_cosine": "undecided",  # three discordant rows are too few for a significant difference
+            "diversity_helps": "agrees",
+            "longest_chunks_best": "undecided",
+            "one_chunk_beats_many": "not run",  # no model is fine-tuned with the sentences
+            "more_documents_do_not_help": "not run",  # five sentences are not many
+            "shorter_input": "differs",  # these prompts grow with the rows that are right
+            **dict.fromkeys(UNASKED, "not run"),
+        }
+    )
     out = Outcomes(rows, labels=ablation.labels([0, 1, 5], [3, 4, 5]), draws=100)
     words = ablation.summary(out, [0, 1, 5])
     assert "best n tried for RA-KNN-n is n = 5 on GIT" in words
     assert len(re.findall(r"\.(?:\*\*)?(?:\s|$)", words)) == 3
     html = unescape(ablation.beside(run, out, [3, 4, 5], "F1").html)
     assert all(
-        run.printed.number(f"biomedrag.{id}").printed in html for id in ("table4.te_whole.f1", "figure3.git_re_f1.m4")
+        run.printed.number(f"biomedrag.{id}").printed in html
+        for id in ("table4.te_whole.f1", "figure3.git_re_f1.m4")
     )
 
 
@@ -274,13 +356,19 @@ def test_only_a_model_of_the_paper_fine_tuned_for_each_variant_decides_the_ablat
 def test_models_fine_tuned_with_n_sentences_decide_what_many_are_worth(run: record.Run):
     rows = ablated(run, [0, 1, 20], tuned="meta-llama/Llama-2-13b-hf")
     nearest = {ablation.tuned(ablation.knn(n)): right for n, right in ((1, 3), (20, 50))}
-    rows += [row for name in ablation.PLACES for row in toy(run, name, nearest, model="meta-llama/Llama-2-13b-hf")]
+    rows += [
+        row
+        for name in ablation.PLACES
+        for row in toy(run, name, nearest, model="meta-llama/Llama-2-13b-hf")
+    ]
     told = verdict(run, rows, "one_chunk_beats_many", "more_documents_do_not_help")
     assert told == {"one_chunk_beats_many": "undecided", "more_documents_do_not_help": "differs"}
     for name, (_, figure) in ablation.PLACES.items():
         of = figure.removesuffix("_triple_f1").removesuffix("_f1")
         ablation.report(run, Outcomes(rows, labels=study.LABELS, draws=100))
-        assert run._values["rerun", f"biomedrag.figure2.{of}.llama2_top20"].value == pytest.approx(50 / 60), name
+        assert run._values["rerun", f"biomedrag.figure2.{of}.llama2_top20"].value == pytest.approx(
+            50 / 60
+        ), name
 
 
 def test_many_sentences_are_compared_with_one(run: record.Run):

@@ -32,7 +32,10 @@ from papers.biomedrag.scoring import parse_triples
 from resources import parameters
 from resources.settings import NOTEBOOKS
 
-LABELS = {"TREATS": "a treatment cures or relieves a disease", "INHIBITS": "one substance blocks another"}
+LABELS = {
+    "TREATS": "a treatment cures or relieves a disease",
+    "INHIBITS": "one substance blocks another",
+}
 
 
 def example(number: int, text: str, head: str, relation: str, tail: str) -> Example:
@@ -40,9 +43,27 @@ def example(number: int, text: str, head: str, relation: str, tail: str) -> Exam
 
 
 VALIDATION = (
-    example(1, "after two weeks the cream relieved the rash of all who had it", "cream", "TREATS", "rash"),
-    example(2, "in mice the compound was seen to block the enzyme at low doses", "compound", "INHIBITS", "enzyme"),
-    example(3, "yoga was used to cure chronic pain in the back of office workers", "yoga", "TREATS", "pain"),
+    example(
+        1,
+        "after two weeks the cream relieved the rash of all who had it",
+        "cream",
+        "TREATS",
+        "rash",
+    ),
+    example(
+        2,
+        "in mice the compound was seen to block the enzyme at low doses",
+        "compound",
+        "INHIBITS",
+        "enzyme",
+    ),
+    example(
+        3,
+        "yoga was used to cure chronic pain in the back of office workers",
+        "yoga",
+        "TREATS",
+        "pain",
+    ),
 )
 
 
@@ -80,7 +101,10 @@ def test_a_sentence_gives_the_two_chunks_nearest_to_its_label(memory, encoder):
     for source in VALIDATION:
         keys = [shot.text for shot in memory.shots if shot.source == source.id]
         nearness = {
-            c: float(encoder.encode([c], progress=False)[0] @ encoder.encode([LABELS[source.label]], progress=False)[0])
+            c: float(
+                encoder.encode([c], progress=False)[0]
+                @ encoder.encode([LABELS[source.label]], progress=False)[0]
+            )
             for c in chunks(source.text, 4)
         }
         assert keys == sorted(nearness, key=lambda c: -nearness[c])[:2]
@@ -127,7 +151,11 @@ def test_an_empty_memory_says_what_it_needs(encoder):
 def test_permutations_are_every_ordered_selection(n):
     shots = [Shot(f"key {i}", "L", (), str(i), False) for i in range(n)]
     documents = permute(shots)
-    assert len({d.text for d in documents}) == len(documents) == sum(math.perm(n, k) for k in range(1, n + 1))
+    assert (
+        len({d.text for d in documents})
+        == len(documents)
+        == sum(math.perm(n, k) for k in range(1, n + 1))
+    )
     sizes = [len(d.shots) for d in documents]
     assert all(a <= b for a, b in pairwise(sizes))
 
@@ -145,7 +173,9 @@ def test_vectors_go_to_the_input_of_their_document(memory, encoder):
     inputs, found = pair_vectors(texts, documents, encoder)
     assert np.allclose(inputs, encoder.encode(texts, progress=False), atol=1e-5)
     assert [len(v) for v in found] == [len(d) for d in documents]
-    assert np.allclose(found[1][0], encoder.encode([documents[1][0].text], progress=False)[0], atol=1e-5)
+    assert np.allclose(
+        found[1][0], encoder.encode([documents[1][0].text], progress=False)[0], atol=1e-5
+    )
 
 
 # ------------------------------------------------------------------------------------------------------------ scorer
@@ -160,7 +190,9 @@ def lesson(seed: int, n: int = 30, dimension: int = 6):
     values = []
     for one, documents in zip(x, d, strict=True):
         near = (documents @ hidden) @ (hidden @ one)
-        values.append(near / np.linalg.norm(documents @ hidden, axis=1) / np.linalg.norm(hidden @ one) * 5 - 6)
+        values.append(
+            near / np.linalg.norm(documents @ hidden, axis=1) / np.linalg.norm(hidden @ one) * 5 - 6
+        )
     return x, d, values
 
 
@@ -176,9 +208,12 @@ def test_the_gradient_is_the_slope_of_the_loss(seed, objective: Objective):
     direction = np.random.default_rng(seed + 1).normal(size=(6, 6))
     _, gradient = loss_and_gradient(at, batch, taught, objective, 0.3)
     after, before = (
-        loss_and_gradient(at + step * direction, batch, taught, objective, 0.3)[0] for step in (1e-6, -1e-6)
+        loss_and_gradient(at + step * direction, batch, taught, objective, 0.3)[0]
+        for step in (1e-6, -1e-6)
     )
-    assert (after - before) / 2e-6 == pytest.approx(float((gradient * direction).sum()), abs=2e-4, rel=1e-3)
+    assert (after - before) / 2e-6 == pytest.approx(
+        float((gradient * direction).sum()), abs=2e-4, rel=1e-3
+    )
 
 
 @pytest.mark.parametrize("objective", ["text", "each", "kl"])
@@ -191,8 +226,13 @@ def test_training_lowers_the_loss(objective):
 def test_a_loss_for_each_document_finds_better_ones_than_cosine_does(objective):
     x, d, values = lesson(2, n=80)
     held = range(60, 80)
-    trained, cosine = train(x[:60], d[:60], values[:60], objective=objective, epochs=150), cosine_scorer(6)
-    better, plain = (sum(values[i][of.choose(x[i], d[i])] for i in held) for of in (trained, cosine))
+    trained, cosine = (
+        train(x[:60], d[:60], values[:60], objective=objective, epochs=150),
+        cosine_scorer(6),
+    )
+    better, plain = (
+        sum(values[i][of.choose(x[i], d[i])] for i in held) for of in (trained, cosine)
+    )
     assert better > plain
 
 
@@ -201,14 +241,17 @@ def test_the_printed_loss_does_not_see_which_document_is_best():
     turned = [of_one[::-1].copy() for of_one in values]
     assert np.allclose(train(x, d, values).projection, train(x, d, turned).projection)
     assert not np.allclose(
-        train(x, d, values, objective="kl").projection, train(x, d, turned, objective="kl").projection
+        train(x, d, values, objective="kl").projection,
+        train(x, d, turned, objective="kl").projection,
     )
 
 
 def test_an_untrained_scorer_is_plain_cosine():
     x, d, _ = lesson(4)
     weights = cosine_scorer(6, eta=0.5).weights(x[0], d[0])
-    assert weights == pytest.approx(np.exp(d[0] @ x[0] / 0.5) / np.exp(d[0] @ x[0] / 0.5).sum(), rel=1e-5)
+    assert weights == pytest.approx(
+        np.exp(d[0] @ x[0] / 0.5) / np.exp(d[0] @ x[0] / 0.5).sum(), rel=1e-5
+    )
 
 
 def test_scorers_that_cannot_be_trained_say_why():
@@ -233,14 +276,21 @@ class Teacher:
 
     def loglikelihood_many(self, prompts, label):
         self.prompts = list(prompts)
-        return [SimpleNamespace(total=-0.1 if f"=> {y.strip()}" in shown else -3.0) for shown, y in self.prompts]
+        return [
+            SimpleNamespace(total=-0.1 if f"=> {y.strip()}" in shown else -3.0)
+            for shown, y in self.prompts
+        ]
 
 
 def test_a_scorer_learns_from_each_candidate_of_each_input(memory):
     teacher = Teacher()
     learned = learn(memory, cast(LLM, teacher), VALIDATION, objective="kl", epochs=50)
     candidates = memory.candidates([e.text for e in VALIDATION])
-    asked = [likelihood_prompt(e, d) for e, of_one in zip(VALIDATION, candidates, strict=True) for d in of_one]
+    asked = [
+        likelihood_prompt(e, d)
+        for e, of_one in zip(VALIDATION, candidates, strict=True)
+        for d in of_one
+    ]
     assert teacher.prompts == asked
     assert learned.scorer.losses[-1] < learned.scorer.losses[0]
     chosen = learned(VALIDATION)
@@ -269,9 +319,13 @@ def test_each_likelihood_is_asked_for_once_and_is_kept(small_llm, tmp_path, memo
     model = LLM(small_llm, folder=tmp_path)
     first = learn(memory, model, [VALIDATION[0]] * 2)
     # the same input with the same documents is the same request
-    assert model.usage.requests - model.usage.cached == len(memory.candidates([VALIDATION[0].text])[0])
+    assert model.usage.requests - model.usage.cached == len(
+        memory.candidates([VALIDATION[0].text])[0]
+    )
     again = LLM(small_llm, folder=tmp_path)
-    assert np.array_equal(learn(memory, again, [VALIDATION[0]] * 2).scorer.projection, first.scorer.projection)
+    assert np.array_equal(
+        learn(memory, again, [VALIDATION[0]] * 2).scorer.projection, first.scorer.projection
+    )
     assert again.usage.requests == again.usage.cached
 
 
@@ -283,7 +337,10 @@ def test_each_likelihood_is_asked_for_once_and_is_kept(small_llm, tmp_path, memo
     [
         ("a case of  depression  in the  cancer patients .", ["depression", "cancer patients"]),
         (" tpa  inhibition of  glutamate  transport", ["tpa", "glutamate"]),
-        ("down-regulation of antigen ( PSA   expression) by  estramustine ", ["PSA", "estramustine"]),
+        (
+            "down-regulation of antigen ( PSA   expression) by  estramustine ",
+            ["PSA", "estramustine"],
+        ),
         ("nothing is marked here, and 5 mg is no name.", []),
     ],
 )
@@ -316,7 +373,9 @@ def test_a_triple_is_read_off_blanks_in_its_right_order():
     assert all(marks_the_pair(e) for e in MARKED)
     new = [
         example(9, "the  wart  was treated by a  balm  for children", "balm", "TREATS", "wart"),
-        example(10, "we saw that  gold  blocks the  ligase  in cells", "gold", "INHIBITS", "ligase"),
+        example(
+            10, "we saw that  gold  blocks the  ligase  in cells", "gold", "INHIBITS", "ligase"
+        ),
     ]
     assert [p.triples for p in PairReader(MARKED)(new)] == [e.triples for e in new]
     # without blanks none of these names is known, so there is no pair to answer with
@@ -345,9 +404,15 @@ def test_floors_answer_every_row_with_a_known_label(encoder):
 
 def test_classifiers_that_know_nothing_answer_the_commonest_label(encoder):
     """Micro F1 counts rows: a classifier that weights rare classes up would throw them away."""
-    rows = tuple(example(i, "the same words", "same", "A" if i < 2 else "B", "words") for i in range(20))
+    rows = tuple(
+        example(i, "the same words", "same", "A" if i < 2 else "B", "words") for i in range(20)
+    )
     corpus = Corpus("GIT-RE", "relations", rows, rows, rows, {"A": "a", "B": "b"})
-    for arm in (floors.tfidf(corpus), floors.encoded(corpus, encoder), PairReader(rows, blanks=False)):
+    for arm in (
+        floors.tfidf(corpus),
+        floors.encoded(corpus, encoder),
+        PairReader(rows, blanks=False),
+    ):
         assert {p.label for p in arm(rows)} == {"B"}
 
 
@@ -360,7 +425,11 @@ def test_a_prompt_is_instruction_then_document_then_input():
     system, user = asking("triples").messages(VALIDATION[1], [shot])
     assert all(label in system["content"] for label in LABELS)
     text = user["content"]
-    assert text.index("eased the itch") < text.index("cream|TREATS|rash") < text.index(VALIDATION[1].text)
+    assert (
+        text.index("eased the itch")
+        < text.index("cream|TREATS|rash")
+        < text.index(VALIDATION[1].text)
+    )
 
 
 def test_labels_are_listed_with_their_definitions_or_not_at_all():
@@ -380,7 +449,9 @@ def test_a_chunk_shows_its_label_or_wrapped_its_triple():
     chunk = Shot("relieved the", "TREATS", VALIDATION[0].triples, "x.1", False)
     text = asking("triples").messages(VALIDATION[1], [chunk])[1]["content"]
     assert "Example: relieved the\nAnswer: TREATS\n" in text
-    wrapped = dataclasses.replace(asking("triples"), wrapped=True).messages(VALIDATION[1], [chunk])[1]["content"]
+    wrapped = dataclasses.replace(asking("triples"), wrapped=True).messages(VALIDATION[1], [chunk])[
+        1
+    ]["content"]
     assert "Example: cream relieved the rash\nAnswer: cream|TREATS|rash\n" in wrapped
 
 
@@ -394,7 +465,9 @@ def test_replies_are_read_strictly():
 def test_lora_learns_answers_from_prompts_with_or_without_a_document(memory):
     corpus = Corpus("GIT", "triples", MARKED, VALIDATION, VALIDATION, LABELS)
     plain = training_pairs(corpus, MARKED[:1], None)
-    shown = training_pairs(corpus, MARKED[:1], Retriever(memory, cosine_scorer(memory.encoder.dimension)))
+    shown = training_pairs(
+        corpus, MARKED[:1], Retriever(memory, cosine_scorer(memory.encoder.dimension))
+    )
     assert plain[0][1] == shown[0][1] == "cream|TREATS|rash"
     texts = [str(prompt) for prompt, _ in (plain[0], shown[0])]
     assert ["Example:" in text for text in texts] == [False, True]
@@ -422,18 +495,32 @@ def test_a_base_model_without_a_chat_template_is_taught_and_asked_in_the_same_pl
     assert said.label == "TREATS"
 
 
-@pytest.mark.parametrize("notebook", sorted(NOTEBOOKS.glob("*_biomedrag_[trcl]*.ipynb")), ids=lambda path: path.stem)
+@pytest.mark.parametrize(
+    "notebook", sorted(NOTEBOOKS.glob("*_biomedrag_[trcl]*.ipynb")), ids=lambda path: path.stem
+)
 def test_the_paper_profile_fine_tunes_with_the_released_settings(notebook: Path):
     given = parameters.parameters(notebook.stem, "paper")
     assert given["small_model"] == "meta-llama/Llama-2-13b-hf"
     recipe = given["lora_recipe"]
     assert (given["lora_steps"], recipe["batch"], recipe["rank"]) == (8000, 4, 64)
-    assert (recipe["alpha"], recipe["dropout"], recipe["rate"], recipe["plain"]) == (32, 0.1, 2e-4, True)
+    assert (recipe["alpha"], recipe["dropout"], recipe["rate"], recipe["plain"]) == (
+        32,
+        0.1,
+        2e-4,
+        True,
+    )
     assert recipe["longest"] == (2048 if "classification" in notebook.stem else 512)
     adapted.Recipe(steps=1, seed=0, **recipe)
 
 
-@given(st.lists(st.builds(Triple, *[st.text("abc", min_size=1, max_size=5)] * 3), min_size=1, max_size=3, unique=True))
+@given(
+    st.lists(
+        st.builds(Triple, *[st.text("abc", min_size=1, max_size=5)] * 3),
+        min_size=1,
+        max_size=3,
+        unique=True,
+    )
+)
 def test_triples_are_read_back_from_the_line_that_shows_them(triples):
     assert parse_triples(triple_line(triples)) == triples
 
@@ -453,12 +540,16 @@ def test_a_draw_repeats_no_row_and_depends_on_its_seed_alone(n, seed):
 
 
 @given(
-    st.integers(1, 60).flatmap(lambda n: st.tuples(st.just(n), *[st.lists(st.booleans(), min_size=n, max_size=n)] * 2))
+    st.integers(1, 60).flatmap(
+        lambda n: st.tuples(st.just(n), *[st.lists(st.booleans(), min_size=n, max_size=n)] * 2)
+    )
 )
 def test_the_range_of_p_holds_whatever_rows_two_arms_have_right(drawn):
     n, first, second = drawn
     low, high = printed_tests.mcnemar_range(sum(first), sum(second), n)
-    only, other = (sum(a > b for a, b in zip(*of, strict=True)) for of in ((first, second), (second, first)))
+    only, other = (
+        sum(a > b for a, b in zip(*of, strict=True)) for of in ((first, second), (second, first))
+    )
     p = binomtest(only, only + other).pvalue if only + other else 1.0
     assert low - 1e-12 <= p <= high + 1e-12
 
@@ -489,7 +580,10 @@ def test_counts_that_no_rows_give_are_refused():
 
 
 def test_the_claims_about_printed_numbers_are_decided():
-    found = {claim: printed_tests.decision(published("biomedrag"), claim) for claim in printed_tests.COMPARED}
+    found = {
+        claim: printed_tests.decision(published("biomedrag"), claim)
+        for claim in printed_tests.COMPARED
+    }
     assert {name: decision.verdict for name, decision in found.items()} == {
         "significant_on_git": "agrees",  # of Table 1's baselines
         "better_on_chemprot": "agrees",
@@ -501,9 +595,14 @@ def test_the_claims_about_printed_numbers_are_decided():
     }
     baselines = list(printed_tests.tests(published("biomedrag"), "significant_on_git")["against"])
     assert len(baselines) == 9
-    assert list(printed_tests.tests(published("biomedrag"), "better_on_chemprot")["against"]) == baselines
+    assert (
+        list(printed_tests.tests(published("biomedrag"), "better_on_chemprot")["against"])
+        == baselines
+    )
     ade = printed_tests.tests(published("biomedrag"), "better_on_ade")
-    assert [f"{model} + BiomedRAG" for model in ade["against"]] == [told.partition(",")[0] for told in ade["printed"]]
+    assert [f"{model} + BiomedRAG" for model in ade["against"]] == [
+        told.partition(",")[0] for told in ade["printed"]
+    ]
     assert not any("BiomedRAG" in name or "RA-KNN" in name for name in baselines)
     assert "the 368 test rows" in found["better_on_ddi"].why
     assert "SPBERE" in printed_tests.shown(published("biomedrag"), ["better_on_ddi"]).html

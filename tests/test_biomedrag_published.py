@@ -14,7 +14,16 @@ NUMBERS = {number.id.removeprefix("biomedrag."): number for number in PAPER.numb
 AT_ODDS = {id for contradiction in PAPER.contradictions for id in contradiction.numbers}
 ROWS = sorted({id.removesuffix("precision") for id in NUMBERS if id.endswith("precision")})
 GAINS = sorted(id for id in NUMBERS if id.startswith("text.gain."))
-TABLE_OF = {"git": 1, "ddi": 1, "chemprot": 1, "git_re": 1, "ade": 2, "mtsamples": 2, "umls": 2, "adint": 2}
+TABLE_OF = {
+    "git": 1,
+    "ddi": 1,
+    "chemprot": 1,
+    "git_re": 1,
+    "ade": 2,
+    "mtsamples": 2,
+    "umls": 2,
+    "adint": 2,
+}
 PARTS = ("triple", "head", "tail", "relation")
 MEASURES = ("precision", "recall", "f1")
 
@@ -42,7 +51,9 @@ def test_f1_is_the_harmonic_mean_unless_the_paper_is_at_odds(row: str):
     precision, recall, f1 = (percent(f"{row}{measure}") for measure in MEASURES)
     # some rows of Table 2 are whole per cents
     half = 0.5 if all(value == int(value) for value in (precision, recall, f1)) else 0.01
-    low, high = (2 * (precision + s) * (recall + s) / (precision + recall + 2 * s) for s in (-half, half))
+    low, high = (
+        2 * (precision + s) * (recall + s) / (precision + recall + 2 * s) for s in (-half, half)
+    )
     holds = low - half <= f1 <= high + half
     permuted = "onerel" in row
     assert holds != (permuted or (f"biomedrag.{row}f1" in AT_ODDS and "f1" in _why(row)))
@@ -52,7 +63,9 @@ def test_f1_is_the_harmonic_mean_unless_the_paper_is_at_odds(row: str):
 
 def _why(row: str) -> str:
     """The contradictions, by the ends of their ids, that name the F1 of this row."""
-    return " ".join(c.id.rsplit(".", 1)[1] for c in PAPER.contradictions if f"biomedrag.{row}f1" in c.numbers)
+    return " ".join(
+        c.id.rsplit(".", 1)[1] for c in PAPER.contradictions if f"biomedrag.{row}f1" in c.numbers
+    )
 
 
 @pytest.mark.parametrize("gain", GAINS)
@@ -68,18 +81,28 @@ def test_what_biomedrag_adds_follows_from_the_tables(gain: str):
 def test_table_3_repeats_the_triples_of_table_1(row: str):
     system, _, data = row.rpartition("_")
     for measure in MEASURES:
-        assert percent(f"table3.{row}.triple_{measure}") == percent(f"table1.{system}.{data}_{measure}")
+        assert percent(f"table3.{row}.triple_{measure}") == percent(
+            f"table1.{system}.{data}_{measure}"
+        )
 
 
 def test_table_4_repeats_the_whole_method():
     for measure in MEASURES:
         assert percent(f"table4.te_whole.{measure}") == percent(f"table1.llama2_br.git_{measure}")
-        assert percent(f"table4.re_whole.{measure}") == percent(f"table1.llama2_br.git_re_{measure}")
+        assert percent(f"table4.re_whole.{measure}") == percent(
+            f"table1.llama2_br.git_re_{measure}"
+        )
 
 
 @pytest.mark.parametrize("part", PARTS)
 def test_no_part_of_a_triple_is_harder_than_the_triple(part: str):
-    for row in ("llama2_br_ddi", "llama2_br_chemprot", "llama2_br_git", "uie_large_ddi", "e2h_large_chemprot"):
+    for row in (
+        "llama2_br_ddi",
+        "llama2_br_chemprot",
+        "llama2_br_git",
+        "uie_large_ddi",
+        "e2h_large_chemprot",
+    ):
         assert percent(f"table3.{row}.{part}_f1") >= percent(f"table3.{row}.triple_f1")
 
 
@@ -99,7 +122,13 @@ def test_every_n_is_the_test_size_that_the_paper_states():
             ("table6", "umls"),
         )
     }
-    assert sizes == {"ddi.test": 1376, "chemprot.test": 3438, "git.test": 465, "ade.test": 500, "umls.test": 661}
+    assert sizes == {
+        "ddi.test": 1376,
+        "chemprot.test": 3438,
+        "git.test": 465,
+        "ade.test": 500,
+        "umls.test": 661,
+    }
     for id, number in NUMBERS.items():
         for name in ("ddi", "chemprot", "umls"):
             if number.n and name in id:
@@ -128,4 +157,6 @@ def test_a_value_between_two_panels_of_figure_2_belongs_to_the_one_whose_rows_ca
     assert unsure in shown["umls"]
     assert set(possible(shown["umls"], 661)[0]) == shown["umls"]
     assert possible([unsure], 720)[0] == []
-    assert len(shown["adint"] - set(possible(shown["adint"], 720)[0])) == 1  # 51.54, which no count of either gives
+    assert (
+        len(shown["adint"] - set(possible(shown["adint"], 720)[0])) == 1
+    )  # 51.54, which no count of either gives

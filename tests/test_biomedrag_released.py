@@ -23,8 +23,12 @@ def row(id: int, text: str, label: str, *triples: Triple) -> Example:
     return Example(str(id), text, label, triples)
 
 
-def corpus(test: list[Example], train: tuple[Example, ...] = (), name: str = "DDI", **others) -> Corpus:
-    return Corpus(name, others.pop("task", "triples"), train, others.pop("validation", ()), tuple(test), {})
+def corpus(
+    test: list[Example], train: tuple[Example, ...] = (), name: str = "DDI", **others
+) -> Corpus:
+    return Corpus(
+        name, others.pop("task", "triples"), train, others.pop("validation", ()), tuple(test), {}
+    )
 
 
 # ----------------------------------------------------------------------------------------------------------- balance
@@ -44,14 +48,22 @@ def test_one_answer_a_text_cannot_have_all_pairs_of_a_sentence():
 
 def test_blanks_that_mark_the_pair_lift_the_ceiling():
     texts = ["of  a  and b with c", "of  a  and b with  c "]
-    rows = [row(i, text, "R", Triple("a", "R", tail)) for i, (text, tail) in enumerate(zip(texts, "bc", strict=True))]
+    rows = [
+        row(i, text, "R", Triple("a", "R", tail))
+        for i, (text, tail) in enumerate(zip(texts, "bc", strict=True))
+    ]
     chemprot = corpus(rows, name="ChemProt")
     assert bal.ceiling(chemprot).value == pytest.approx(1 / 2)
     assert bal.ceiling(chemprot, blanks=True).value == 1
 
 
 def test_texts_of_training_are_found_whatever_their_blanks_and_case():
-    test = [row(0, "p and q", "isa"), row(1, "P and  q", "affects"), row(2, "r and s", "isa"), row(3, "p and q", "isa")]
+    test = [
+        row(0, "p and q", "isa"),
+        row(1, "P and  q", "affects"),
+        row(2, "r and s", "isa"),
+        row(3, "p and q", "isa"),
+    ]
     train = (row(0, "p and q", "isa"), row(1, "t and u", "affects"), row(2, "v and w", "isa"))
     table = bal.balance_table({"UMLS": corpus(test, train, name="UMLS", task="links")}, PRINTED)
     assert table["text in training"][0].value == pytest.approx(3 / 4)
@@ -62,7 +74,11 @@ def test_a_pair_that_the_task_gives_tells_rows_of_one_text_apart():
     assert bal.ceiling(corpus(rows, name="GIT-RE", task="relations")).value == 1
 
 
-@given(st.integers(1, 3000).flatmap(lambda n: st.tuples(st.just(n), st.lists(st.integers(0, n), min_size=1))))
+@given(
+    st.integers(1, 3000).flatmap(
+        lambda n: st.tuples(st.just(n), st.lists(st.integers(0, n), min_size=1))
+    )
+)
 def test_a_count_that_was_printed_is_found_possible(counts: tuple[int, list[int]]):
     n, hits = counts
     cut = [(10_000 * k // n) / 100 for k in hits]
@@ -91,7 +107,9 @@ def test_every_data_set_is_told():
     loaded = {name: corpora.load(name, "sample") for name in corpora.KEYS}
     table = bal.balance_table(loaded, PRINTED)
     assert list(table["data"]) == list(corpora.KEYS)
-    for name, label, share in zip(table["data"], table["commonest label"], table["its share"], strict=True):
+    for name, label, share in zip(
+        table["data"], table["commonest label"], table["its share"], strict=True
+    ):
         of = [e.label for e in loaded[name].test]
         assert share.value == pytest.approx(of.count(label) / len(of))
 
@@ -128,7 +146,9 @@ def test_a_released_answer_that_is_no_triple_is_unparsed(answer: str, tmp_path: 
 
 def test_a_released_row_without_its_parts_is_refused(tmp_path: Path):
     path = tmp_path / "g.json"
-    path.write_text(json.dumps({"sentence": "s", "ground_truth": "a|b|c", "predicted": "no marks"}) + "\n")
+    path.write_text(
+        json.dumps({"sentence": "s", "ground_truth": "a|b|c", "predicted": "no marks"}) + "\n"
+    )
     with pytest.raises(CorpusError, match="row 1"):
         released.read_generations(path)
     path.write_text("{\n")
@@ -138,7 +158,11 @@ def test_a_released_row_without_its_parts_is_refused(tmp_path: Path):
 
 def test_documents_are_read_from_prompts_for_relations_and_for_triples(tmp_path: Path):
     rows = [
-        {"instruction": "Examples:  Context: a of b. Response: USES", "context": "s", "response": "USES"},
+        {
+            "instruction": "Examples:  Context: a of b. Response: USES",
+            "context": "s",
+            "response": "USES",
+        },
         {
             "instruction": "Examples: 1. Context:a of b.Response:a|TREATS|b 2. Context:{}. Response: {}",
             "context": "s",
@@ -149,18 +173,28 @@ def test_documents_are_read_from_prompts_for_relations_and_for_triples(tmp_path:
     path.write_text("".join(json.dumps(r) + "\n" for r in rows), encoding="utf-8")
     first, second = released.read_choices(path)
     assert (first.document, first.document_label, first.hit) == ("a of b.", "USES", True)
-    assert (second.document, second.document_label, second.label, second.hit) == ("a of b.", "TREATS", "USES", False)
+    assert (second.document, second.document_label, second.label, second.hit) == (
+        "a of b.",
+        "TREATS",
+        "USES",
+        False,
+    )
 
 
 def test_the_released_answers_give_every_cell_that_they_cover():
     run = record.start(notebook="07_toy", paper="biomedrag", profile="smoke", parameters={})
     try:
-        rows, choices = released.rescored(run, Corpus("GIT", "triples", (), (), (), {})), released.released_choices(run)
+        rows, choices = (
+            released.rescored(run, Corpus("GIT", "triples", (), (), (), {})),
+            released.released_choices(run),
+        )
     except datasets.DataUnavailable:
         pytest.skip("the released files are not to be had")
     out = Outcomes(rows, draws=100)
     released.report_rescored(run, out)
-    covered = {number.id for number in PRINTED.numbers if released.GENERATIONS in number.rescore_from}
+    covered = {
+        number.id for number in PRINTED.numbers if released.GENERATIONS in number.rescore_from
+    }
     values = {value.id: value.value for value in run._values.values()}
     assert set(values) == covered
     for id in covered:

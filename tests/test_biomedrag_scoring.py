@@ -12,9 +12,9 @@ from papers.biomedrag.corpora import Corpus, Example, Triple
 from papers.biomedrag.scoring import MEASURES, parse_label, parse_triples, part_items
 from papers.biomedrag.study import row_of, units
 
-NAME = st.text(st.characters(blacklist_characters="|", blacklist_categories=("Cc", "Zl", "Zp")), min_size=1).filter(
-    lambda text: text == text.strip() and len(text.splitlines()) == 1
-)
+NAME = st.text(
+    st.characters(blacklist_characters="|", blacklist_categories=("Cc", "Zl", "Zp")), min_size=1
+).filter(lambda text: text == text.strip() and len(text.splitlines()) == 1)
 TRIPLE = st.builds(Triple, NAME, NAME, NAME)
 # few names, so that parts of triples agree now and then
 SMALL = st.builds(Triple, st.sampled_from("ab"), st.sampled_from(["R", "S"]), st.sampled_from("cd"))
@@ -32,7 +32,17 @@ def test_triples_that_are_written_are_read(triples: list[Triple]):
 
 @pytest.mark.parametrize(
     "answer",
-    ["", "  \n ", "a|R", "a|R|b|c", "a||b", "a|R|b|", "The triple is a|R", "a|R|b\nI hope this helps", "(a, R, b)"],
+    [
+        "",
+        "  \n ",
+        "a|R",
+        "a|R|b|c",
+        "a||b",
+        "a|R|b|",
+        "The triple is a|R",
+        "a|R|b\nI hope this helps",
+        "(a, R, b)",
+    ],
 )
 def test_anything_else_is_not_read(answer: str):
     assert parse_triples(answer) == []
@@ -48,7 +58,13 @@ def test_reading_never_fails_and_never_gives_an_empty_part(answer: str):
 
 @pytest.mark.parametrize(
     ("answer", "label"),
-    [("TREATS", "TREATS"), (" treats. ", "TREATS"), ("not  Related", "not related"), ("It TREATS", None), ("", None)],
+    [
+        ("TREATS", "TREATS"),
+        (" treats. ", "TREATS"),
+        ("not  Related", "not related"),
+        ("It TREATS", None),
+        ("", None),
+    ],
 )
 def test_a_label_is_read_only_if_it_stands_alone(answer: str, label: str | None):
     assert parse_label(answer, ["TREATS", "not related", "related"]) == label
@@ -120,16 +136,23 @@ def test_with_one_label_a_row_the_three_scores_are_the_accuracy(pairs):
     gold = [Example(str(i), str(i), label, ()) for i, (label, _) in enumerate(pairs)]
     out = labelled(gold, [answer for _, answer in pairs])
     accuracy = sum(label == answer for label, answer in pairs) / len(pairs)
-    assert [out.score(m, "arm").value for m in (*MEASURES, "right")] == pytest.approx([accuracy] * 4)
+    assert [out.score(m, "arm").value for m in (*MEASURES, "right")] == pytest.approx(
+        [accuracy] * 4
+    )
 
 
 def test_rows_of_one_text_are_drawn_together():
     """Ten copies of one row, blanks and case aside, say no more than one does: the interval is that of few texts."""
     apart = [Example(str(i), str(i), "X" if i % 2 else "Y", ()) for i in range(40)]
-    copies = [Example(str(i), f"a{' ' * (i % 10 + 1)}B {i // 10}", "X" if i // 10 % 2 else "Y", ()) for i in range(40)]
+    copies = [
+        Example(str(i), f"a{' ' * (i % 10 + 1)}B {i // 10}", "X" if i // 10 % 2 else "Y", ())
+        for i in range(40)
+    ]
     of_rows, of_texts = (labelled(rows, ["X"] * 40).score("f1", "arm") for rows in (apart, copies))
     assert of_texts.high - of_texts.low > 1.5 * (of_rows.high - of_rows.low)
 
 
 def test_names_are_compared_without_case():
-    assert part_items([Triple("A  b", "R", "c")], "triple") == part_items([Triple("a B", "r", "C")], "triple")
+    assert part_items([Triple("A  b", "R", "c")], "triple") == part_items(
+        [Triple("a B", "r", "C")], "triple"
+    )

@@ -58,7 +58,12 @@ PAGES = [
     "scale",
     "bibliography",
 ]
-ARMS = {"closed_book": (262, 12_278), "format_a": (351, 16_924), "format_b": (387, 18_844), "graphrag": (399, 19_520)}
+ARMS = {
+    "closed_book": (262, 12_278),
+    "format_a": (351, 16_924),
+    "format_b": (387, 18_844),
+    "graphrag": (399, 19_520),
+}
 """Right answers in the fixture's rerun (of 400) and in what it rescored (of 19,520)."""
 
 
@@ -75,25 +80,36 @@ def shown(html: figures.Html) -> list[dict[str, Any]]:
     return [{"output_type": "execute_result", "execution_count": 1, "metadata": {}, "data": data}]
 
 
-def notebook(*, sample: bool = False, source: bool = False, title: str = "Forward questions") -> dict[str, Any]:
+def notebook(
+    *, sample: bool = False, source: bool = False, title: str = "Forward questions"
+) -> dict[str, Any]:
     """A small notebook; as it ran, or its source without outputs."""
     figures.use_style()
     frame = pd.DataFrame({"label": ["GraphRAG"], "colour": ["#079c6b"], "printed": [1.0]})
     for name in ("rescored", "rerun"):
         frame[[name, f"{name}_low", f"{name}_high"]] = [0.9, 0.8, 0.95]
-    table = figures.table(pd.DataFrame({"Accuracy": [proportion(399, 400)]}), "By arm", sample=sample)
+    table = figures.table(
+        pd.DataFrame({"Accuracy": [proportion(399, 400)]}), "By arm", sample=sample
+    )
     told = {"claim": "One text a pair is found more often than one a drug. " * 2}
     told |= {"verdict": "agrees", "because": "399 of 400 are right. " * 4}
     sentences = figures.table(pd.DataFrame([told]), "Verdicts", sample=sample)
     claim = published.published("side_effects").claim("side_effects.claim.pairs_beat_lists")
     found = Finding(id=claim.id, verdict="agrees", test="x", why="36 of 400 answers more.")
     listed = rules.findings([claim], [found], sample=sample)
-    picture = figures.figure(pieces.scoreboard_picture(frame), alt="GraphRAG is best.", sample=sample)
-    prompt = figures.prompt_box([{"role": "user", "content": "Is <b>rash</b> an effect?\n\nAnswer YES or NO."}])
+    picture = figures.figure(
+        pieces.scoreboard_picture(frame), alt="GraphRAG is best.", sample=sample
+    )
+    prompt = figures.prompt_box(
+        [{"role": "user", "content": "Is <b>rash</b> an effect?\n\nAnswer YES or NO."}]
+    )
     words = {"text/markdown": "GraphRAG is best.", "text/plain": ""}
     answer = [{"output_type": "display_data", "metadata": {}, "data": words}]
     cells = [
-        cell("markdown", f"# {title}\n\n(target)=\nThe paper {{cite}}`nygren2025side` asks a question."),
+        cell(
+            "markdown",
+            f"# {title}\n\n(target)=\nThe paper {{cite}}`nygren2025side` asks a question.",
+        ),
         cell("code", "pairs = 400", metadata={"tags": ["parameters"]}),
         cell(
             "code",
@@ -124,7 +140,21 @@ def answered() -> tuple[list[Answer], list[Row]]:
     for i in range(60):
         prompt = [{"role": "user", "content": f"Is <b>rash {i}</b> an effect?"}]
         key = request_key("chat", "w", {}, prompt)
-        requests.append(Row(key, "chat", "w", plain({}), plain(prompt), plain({"text": "YES"}), 9, 1, 0.1, "e", "now"))
+        requests.append(
+            Row(
+                key,
+                "chat",
+                "w",
+                plain({}),
+                plain(prompt),
+                plain({"text": "YES"}),
+                9,
+                1,
+                0.1,
+                "e",
+                "now",
+            )
+        )
         for arm, right in (("closed_book", i % 2 == 0), ("graphrag", True), ("lookup", True)):
             rows.append(
                 Answer(
@@ -149,14 +179,20 @@ def save_record(path: Path, profile: str, *, sample: bool, right: int = 0) -> Pa
     """A record made by the API of the notebooks; `right` further answers are right in every arm but GraphRAG."""
     sizes: dict[str, Any] = {"pairs": 400, "second_model": ""}
     run = record.start(notebook=CHAPTER, paper="side_effects", profile=profile, parameters=sizes)  # type: ignore[arg-type]
-    run.data(Located("side_effects/evaluation_dataset.csv", Path("x"), sample, "a" * 64, "DATA_MIRROR"))
+    run.data(
+        Located("side_effects/evaluation_dataset.csv", Path("x"), sample, "a" * 64, "DATA_MIRROR")
+    )
     run.model(MODEL, "b" * 64, engine="vLLM", version="0.0", role="answers the questions")
     run.asked(Usage(requests=1600, prompt_tokens=160_000, generated_tokens=3_200, seconds=12.5))
     for arm, (again, released) in ARMS.items():
         for table in ("table1", "table2"):
             run.rescored(f"side_effects.{table}.{arm}.accuracy", proportion(released, 19_520))
         more = right if arm != "graphrag" else 0
-        run.rerun(f"side_effects.table1.{arm}.accuracy", proportion(again + more, 400, unparsed=1), model=MODEL)
+        run.rerun(
+            f"side_effects.table1.{arm}.accuracy",
+            proportion(again + more, 400, unparsed=1),
+            model=MODEL,
+        )
         run.rerun(f"side_effects.table1.{arm}.f1", Score(0.5, 400, 0.4, 0.6), model=MODEL)
         run.not_run(f"side_effects.table2.{arm}.accuracy", "one model is served here")
     run.claim("side_effects.claim.pairs_beat_lists", "agrees", "36 of 400 answers more", p=0.00001)
@@ -176,9 +212,15 @@ class Project:
 
     def command(self, *arguments: str) -> subprocess.CompletedProcess[str]:
         kept = {name: os.environ[name] for name in ("PATH", "HOME", "TMPDIR") if name in os.environ}
-        environment = kept | {"MEDRAG_ROOT": str(self.root), "PYTHONPATH": str(REPOSITORY / "src")} | self.settings
+        environment = (
+            kept
+            | {"MEDRAG_ROOT": str(self.root), "PYTHONPATH": str(REPOSITORY / "src")}
+            | self.settings
+        )
         command = [sys.executable, "-m", "publish.book", *arguments]
-        return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300, check=False)
+        return subprocess.run(
+            command, env=environment, capture_output=True, text=True, timeout=300, check=False
+        )
 
     def build(self) -> str:
         """Build; returns what it said, and fails the test if the build failed."""
@@ -200,18 +242,28 @@ class Project:
         """Leave what a run of this machine leaves."""
         build = self.root / "_build"
         write(build / "executed" / profile / f"{CHAPTER}.ipynb", notebook(sample=sample))
-        save_record(build / "records" / profile / f"{CHAPTER}.json", profile, sample=sample, right=right)
+        save_record(
+            build / "records" / profile / f"{CHAPTER}.json", profile, sample=sample, right=right
+        )
 
     def keep_reference(self) -> None:
         write(self.root / "book" / "reference" / f"{CHAPTER}.ipynb", notebook())
-        save_record(self.root / "data" / "results" / "laptop" / f"{CHAPTER}.json", "laptop", sample=False)
+        save_record(
+            self.root / "data" / "results" / "laptop" / f"{CHAPTER}.json", "laptop", sample=False
+        )
         rows, requests = answered()
-        answers.write(self.root / "data" / "answers" / CHAPTER, Outcomes(rows).frame, licence="CC0-1.0")
+        answers.write(
+            self.root / "data" / "answers" / CHAPTER, Outcomes(rows).frame, licence="CC0-1.0"
+        )
         write_requests(self.root / "data" / "requests" / CHAPTER / "chat.parquet", requests)
 
 
 def new_project(root: Path) -> Project:
-    shutil.copytree(REPOSITORY / "book", root / "book", ignore=shutil.ignore_patterns("reference", "__pycache__"))
+    shutil.copytree(
+        REPOSITORY / "book",
+        root / "book",
+        ignore=shutil.ignore_patterns("reference", "__pycache__"),
+    )
     shutil.copytree(REPOSITORY / "data" / "published", root / "data" / "published")
     shutil.copy(REPOSITORY / "data" / "registry.yml", root / "data")
     for name in ("profiles", "template"):
@@ -254,7 +306,9 @@ def test_the_configuration_of_this_repository_is_known() -> None:
     book.check_config(REPOSITORY / "_config.yml")
 
 
-@pytest.mark.parametrize("line", ["titel: A book", "html: {favicn: x}", "execute: {execute_notebook: off}"])
+@pytest.mark.parametrize(
+    "line", ["titel: A book", "html: {favicn: x}", "execute: {execute_notebook: off}"]
+)
 def test_an_unknown_key_of_the_configuration_is_named(tmp_path: Path, line: str) -> None:
     path = tmp_path / "_config.yml"
     path.write_text(line, encoding="utf-8")
@@ -264,7 +318,9 @@ def test_an_unknown_key_of_the_configuration_is_named(tmp_path: Path, line: str)
 
 
 def test_a_built_site_is_searched_for_what_a_reader_would_trip_over(tmp_path: Path) -> None:
-    (tmp_path / "a.html").write_text('<p id="here"><a href="b.html#there">x</a><a href="#here">y</a>', encoding="utf-8")
+    (tmp_path / "a.html").write_text(
+        '<p id="here"><a href="b.html#there">x</a><a href="#here">y</a>', encoding="utf-8"
+    )
     (tmp_path / "b.html").write_text(
         '<a href="c.html">x</a><img src="https://example.org/x.png"><script src="//cdn.example.org/x.js"></script>'
         '<a href="https://example.org">fine</a><a href="a.html#nowhere">x</a>',
@@ -287,7 +343,9 @@ def test_a_built_site_is_searched_for_what_a_reader_would_trip_over(tmp_path: Pa
 @pytest.mark.slow
 def test_a_project_where_no_run_went_well_has_a_book_that_says_so(empty: Project) -> None:
     broken = notebook()
-    broken["cells"][2]["outputs"] = [{"output_type": "error", "ename": "OSError", "evalue": "full", "traceback": []}]
+    broken["cells"][2]["outputs"] = [
+        {"output_type": "error", "ename": "OSError", "evalue": "full", "traceback": []}
+    ]
     write(empty.root / "_build" / "failed" / "laptop" / f"{CHAPTER}.ipynb", broken)
     empty.build()
     assert "last run failed: OSError: full" in empty.text("provenance")
@@ -343,7 +401,9 @@ def test_a_broken_link_fails_the_build_and_the_last_book_stays(empty: Project) -
 def test_a_notebook_with_an_error_fails_the_build(empty: Project) -> None:
     empty.keep_reference()
     broken = notebook()
-    broken["cells"][2]["outputs"] = [{"output_type": "error", "ename": "ValueError", "evalue": "no", "traceback": []}]
+    broken["cells"][2]["outputs"] = [
+        {"output_type": "error", "ename": "ValueError", "evalue": "no", "traceback": []}
+    ]
     write(empty.root / "book" / "reference" / f"{CHAPTER}.ipynb", broken)
     error = empty.refused()
     assert f"book/reference/{CHAPTER}.ipynb: cell 3 ended in ValueError: no" in error
@@ -351,25 +411,50 @@ def test_a_notebook_with_an_error_fails_the_build(empty: Project) -> None:
 
 @pytest.mark.parametrize(
     ("text", "shown"),
-    [(repr("60 'patients' & 975 <notes>"), "<p>60 &#39;patients&#39; &amp; 975 &lt;notes&gt;</p>"), ("12", None)],
+    [
+        (
+            repr("60 'patients' & 975 <notes>"),
+            "<p>60 &#39;patients&#39; &amp; 975 &lt;notes&gt;</p>",
+        ),
+        ("12", None),
+    ],
 )
 def test_a_sentence_that_a_cell_ends_with_is_shown_without_pythons_quotes(
     tmp_path: Path, text: str, shown: str | None
 ) -> None:
     made = notebook()
-    made["cells"][2]["outputs"] = [{"output_type": "execute_result", "metadata": {}, "data": {"text/plain": [text]}}]
+    made["cells"][2]["outputs"] = [
+        {"output_type": "execute_result", "metadata": {}, "data": {"text/plain": [text]}}
+    ]
     staged = book._staged(write(tmp_path / "a.ipynb", made), "", None)
-    data = [output["data"] for cell in json.loads(staged)["cells"] for output in cell.get("outputs", ())]
+    data = [
+        output["data"] for cell in json.loads(staged)["cells"] for output in cell.get("outputs", ())
+    ]
     assert ({"text/html": shown} if shown else {"text/plain": [text]}) in data
 
 
 def test_code_that_shows_nothing_shares_a_box_with_the_code_after_it() -> None:
     def code(source: str, *outputs: str, tags: tuple[str, ...] = ()) -> dict[str, Any]:
-        return {"cell_type": "code", "source": source, "outputs": list(outputs), "metadata": {"tags": tags}}
+        return {
+            "cell_type": "code",
+            "source": source,
+            "outputs": list(outputs),
+            "metadata": {"tags": tags},
+        }
 
     text: dict[str, Any] = {"cell_type": "markdown", "source": "text", "metadata": {}}
     hidden = code("hidden", tags=("remove-cell",))
-    cells = [code("a"), hidden, code("b"), code("c", "shown"), code("d"), text, code("e"), code("f"), hidden]
+    cells = [
+        code("a"),
+        hidden,
+        code("b"),
+        code("c", "shown"),
+        code("d"),
+        text,
+        code("e"),
+        code("f"),
+        hidden,
+    ]
     joined = list(book._joined(cells))
     assert [cell["source"] for cell in joined] == ["a\n\nb\n\nc", "d", "text", "e\n\nf"]
     assert joined[0]["outputs"] == ["shown"]
@@ -383,7 +468,9 @@ def test_an_unknown_key_in_the_configuration_fails_the_build(empty: Project) -> 
 
 
 @pytest.mark.book
-def test_a_misspelt_id_in_a_page_is_an_error_that_names_the_page_and_the_nearest_id(empty: Project) -> None:
+def test_a_misspelt_id_in_a_page_is_an_error_that_names_the_page_and_the_nearest_id(
+    empty: Project,
+) -> None:
     with (empty.root / "book" / "index.md").open("a", encoding="utf-8") as file:
         file.write('\n{{ asked("side_effects.table1.graphrag.acuracy") }}\n')
     error = empty.refused()
@@ -406,7 +493,9 @@ def test_the_same_runs_give_the_same_book(project: Project) -> None:
 
 
 @pytest.mark.book
-def test_the_picture_for_the_readme_is_made_of_the_same_numbers(project: Project, tmp_path: Path) -> None:
+def test_the_picture_for_the_readme_is_made_of_the_same_numbers(
+    project: Project, tmp_path: Path
+) -> None:
     assert project.command("picture", str(tmp_path / "a.svg")).returncode == 0
     text = (tmp_path / "a.svg").read_text(encoding="utf-8")
     assert f"rerun {ARMS['format_b'][0] / 4:.2f} %" in text
@@ -418,7 +507,9 @@ def test_the_buttons_lead_to_the_notebook_that_a_reader_can_run(project: Project
         links = re.findall(r'href="(https://(?:mybinder|colab|github)[^"]+)"', project.text(page))
         opened = [link for link in links if link.endswith(".ipynb")]
         assert len(opened) >= 3, "Binder, Colab, edit"
-        assert all(re.search(rf"(?<!book)/notebooks/{CHAPTER}\.ipynb$", link) for link in opened), opened
+        assert all(re.search(rf"(?<!book)/notebooks/{CHAPTER}\.ipynb$", link) for link in opened), (
+            opened
+        )
     assert "https://github.com/owner/name/edit/main/book/index.md" in project.text("index")
 
 
@@ -435,7 +526,9 @@ def address(project: Project) -> Iterator[str]:
 @pytest.mark.book
 @pytest.mark.parametrize("theme", ["light", "dark"])
 @pytest.mark.parametrize("width", [1280, 390])
-def test_every_page_is_whole_and_keeps_to_itself(browser: Browser, address: str, theme: Theme, width: int) -> None:
+def test_every_page_is_whole_and_keeps_to_itself(
+    browser: Browser, address: str, theme: Theme, width: int
+) -> None:
     pages = [f"{name}.html" for name in [*PAGES, "search", "genindex"]]
     assert not faults(browser, address, pages, width=width, theme=theme)
 
@@ -461,8 +554,14 @@ def test_text_can_be_read_in_both_themes(browser: Browser, address: str, theme: 
     }"""
     places = [
         ("index", "figcaption, .rag-table td, .rag-why, .rag-interval, p"),
-        (BOARD, ".rag-verdict, .rag-absent, .rag-why, .rag-tools label, .rag-tools output, th button"),
-        (f"notebooks/{CHAPTER}_sample", ".rag-sample, .rag-turn pre, .rag-role, .rag-table td, .admonition p"),
+        (
+            BOARD,
+            ".rag-verdict, .rag-absent, .rag-why, .rag-tools label, .rag-tools output, th button",
+        ),
+        (
+            f"notebooks/{CHAPTER}_sample",
+            ".rag-sample, .rag-turn pre, .rag-role, .rag-table td, .admonition p",
+        ),
         ("provenance", ".rag-hash, .rag-table td"),
     ]
     for name, selector in places:
@@ -477,12 +576,19 @@ def test_a_style_sheet_redraws_figures(browser: Browser, address: str) -> None:
     with visit(browser, f"{address}/notebooks/{CHAPTER}.html") as seen:
         seen.page.add_style_tag(content=":root { --rag-green: rgb(1, 2, 3); }")
         dot = seen.page.locator(".rag-figure svg [style*='--rag-green']").first
-        assert dot.evaluate("of => [getComputedStyle(of).fill, getComputedStyle(of).stroke]").count("rgb(1, 2, 3)")
+        assert dot.evaluate("of => [getComputedStyle(of).fill, getComputedStyle(of).stroke]").count(
+            "rgb(1, 2, 3)"
+        )
 
 
-def test_every_number_on_the_scoreboard_is_that_of_its_record(browser: Browser, address: str, project: Project) -> None:
+def test_every_number_on_the_scoreboard_is_that_of_its_record(
+    browser: Browser, address: str, project: Project
+) -> None:
     kept = project.root / "data" / "results" / "laptop" / f"{CHAPTER}.json"
-    values = {(value["kind"], value["id"]): value for value in json.loads(kept.read_text(encoding="utf-8"))["values"]}
+    values = {
+        (value["kind"], value["id"]): value
+        for value in json.loads(kept.read_text(encoding="utf-8"))["values"]
+    }
     with visit(browser, f"{address}/{BOARD}.html") as seen:
         seen.page.locator(".rag-scroll:has(.rag-board) + .rag-more").click()
         rows = seen.page.evaluate(
@@ -502,7 +608,9 @@ def test_every_number_on_the_scoreboard_is_that_of_its_record(browser: Browser, 
                 continue
             shown = [float(figure) for figure in re.findall(r"\d+\.\d+", text)[:3]]
             scale = 100 if "%" in number.printed else 1
-            assert shown == pytest.approx([scale * value[end] for end in ("value", "low", "high")], abs=0.005)
+            assert shown == pytest.approx(
+                [scale * value[end] for end in ("value", "low", "high")], abs=0.005
+            )
             assert f"n = {value['n']:,}" in text.replace("\N{NO-BREAK SPACE}", " ")
         if id.endswith("accuracy") and "table1" in id:
             assert MODEL in cells["Rerun"]
@@ -512,7 +620,9 @@ def test_every_number_on_the_scoreboard_is_that_of_its_record(browser: Browser, 
 
 
 @pytest.mark.book
-def test_the_scoreboard_is_sorted_and_filtered_by_hand_and_by_keyboard(browser: Browser, address: str) -> None:
+def test_the_scoreboard_is_sorted_and_filtered_by_hand_and_by_keyboard(
+    browser: Browser, address: str
+) -> None:
     with visit(browser, f"{address}/{BOARD}.html") as seen:
         page = seen.page
         tools = page.get_by_role("search", name="Every printed number")
@@ -534,17 +644,26 @@ def test_the_scoreboard_is_sorted_and_filtered_by_hand_and_by_keyboard(browser: 
         page.keyboard.press("Enter")
         assert page.locator(".rag-board th[aria-sort=ascending]").inner_text().startswith("Printed")
         numbers = {id: number.value for id, number in printed_numbers("side_effects").items()}
-        order = [numbers[id] for id in page.eval_on_selector_all(".rag-board [id]", "(all) => all.map((e) => e.id)")]
+        order = [
+            numbers[id]
+            for id in page.eval_on_selector_all(".rag-board [id]", "(all) => all.map((e) => e.id)")
+        ]
         assert order == sorted(numbers.values())
 
 
 @pytest.mark.book
-def test_the_scoreboard_prints_what_was_measured_on_few_pages(browser: Browser, address: str) -> None:
+def test_the_scoreboard_prints_what_was_measured_on_few_pages(
+    browser: Browser, address: str
+) -> None:
     with visit(browser, f"{address}/{BOARD}.html") as seen:
         seen.page.emulate_media(media="print")
         printed = seen.page.locator(".rag-board tbody tr:visible")
         assert 0 < printed.count() < seen.page.locator(".rag-board tbody tr").count()
-        assert not [text for text in printed.all_inner_texts() if text.count("not run") + text.count("cannot") == 2]
+        assert not [
+            text
+            for text in printed.all_inner_texts()
+            if text.count("not run") + text.count("cannot") == 2
+        ]
         assert len(re.findall(rb"/Type\s*/Page\b", seen.page.pdf(format="A4"))) <= 20
 
 
@@ -553,7 +672,13 @@ def test_the_scoreboard_begins_with_a_row_an_experiment(browser: Browser, addres
     with visit(browser, f"{address}/scoreboard.html") as seen:
         first = seen.page.locator(".bd-article table").first
         row = first.locator("tbody tr", has=seen.page.locator(f"a[href*='{CHAPTER}.html']"))
-        cells = dict(zip(first.locator("th").all_inner_texts(), row.locator("td").all_inner_texts(), strict=True))
+        cells = dict(
+            zip(
+                first.locator("th").all_inner_texts(),
+                row.locator("td").all_inner_texts(),
+                strict=True,
+            )
+        )
         assert cells["Claims"] == "1 of 1"
         assert re.fullmatch(r"\d+ of 8", cells["Rescored"])
         assert cells["Rerun"] == "stand-in"
@@ -568,7 +693,9 @@ def test_a_link_to_a_number_shows_its_row(browser: Browser, address: str) -> Non
 
 
 @pytest.mark.book
-def test_the_table_of_the_scoreboard_becomes_cards_on_a_phone(browser: Browser, address: str) -> None:
+def test_the_table_of_the_scoreboard_becomes_cards_on_a_phone(
+    browser: Browser, address: str
+) -> None:
     with visit(browser, f"{address}/{BOARD}.html", width=390) as seen:
         box = seen.page.locator(".rag-board tbody tr").first.bounding_box()
         assert box
@@ -580,8 +707,13 @@ def test_the_table_of_the_scoreboard_becomes_cards_on_a_phone(browser: Browser, 
 @pytest.mark.book
 def test_only_tables_of_sentences_become_cards_on_a_phone(browser: Browser, address: str) -> None:
     with visit(browser, f"{address}/notebooks/{CHAPTER}.html", width=390) as seen:
-        shown = "label => getComputedStyle(document.querySelector(`td[data-label=${label}]`)).display"
-        assert [seen.page.evaluate(shown, label) for label in ("because", "Accuracy")] == ["flow-root", "table-cell"]
+        shown = (
+            "label => getComputedStyle(document.querySelector(`td[data-label=${label}]`)).display"
+        )
+        assert [seen.page.evaluate(shown, label) for label in ("because", "Accuracy")] == [
+            "flow-root",
+            "table-cell",
+        ]
 
 
 @pytest.mark.book
@@ -612,7 +744,9 @@ def test_links_and_citations_lead_somewhere(browser: Browser, address: str) -> N
 
 
 @pytest.mark.book
-def test_the_run_on_the_sample_is_marked_wherever_it_shows_something(browser: Browser, address: str) -> None:
+def test_the_run_on_the_sample_is_marked_wherever_it_shows_something(
+    browser: Browser, address: str
+) -> None:
     with visit(browser, f"{address}/notebooks/{CHAPTER}_sample.html") as seen:
         page = seen.page
         assert page.locator(".admonition-title").first.inner_text() == "SAMPLE run"
@@ -633,7 +767,9 @@ def test_a_page_lists_each_verdict_once(project: Project) -> None:
 
 
 @pytest.mark.book
-def test_a_chapter_opens_with_what_its_run_says_of_the_claims(browser: Browser, address: str) -> None:
+def test_a_chapter_opens_with_what_its_run_says_of_the_claims(
+    browser: Browser, address: str
+) -> None:
     claim = published.published("side_effects").claim("side_effects.claim.pairs_beat_lists")
     for page, verdict in ((CHAPTER, "agrees"), (f"{CHAPTER}_sample", "SAMPLE")):
         with visit(browser, f"{address}/notebooks/{page}.html") as seen:
@@ -642,17 +778,25 @@ def test_a_chapter_opens_with_what_its_run_says_of_the_claims(browser: Browser, 
             assert line == f"{claim.text} rerun {verdict}", "the evidence is folded"
             opening.first.locator("summary").click()
             assert seen.page.get_by_text("36 of 400 answers more").first.is_visible()
-            blocks = seen.page.locator(".bd-article h1, .bd-article .cell, .rag-findings").all_inner_texts()
-            assert blocks[1].strip() == "GraphRAG is best.", "the answer comes below the title, without its code"
+            blocks = seen.page.locator(
+                ".bd-article h1, .bd-article .cell, .rag-findings"
+            ).all_inner_texts()
+            assert blocks[1].strip() == "GraphRAG is best.", (
+                "the answer comes below the title, without its code"
+            )
             assert blocks[2] == seen.page.locator(".rag-findings").inner_text(), "then the claims"
-            assert not seen.page.get_by_text("pairs = 400").first.is_visible(), "parameters are folded"
+            assert not seen.page.get_by_text("pairs = 400").first.is_visible(), (
+                "parameters are folded"
+            )
 
 
 @pytest.mark.book
 def test_the_book_opens_from_the_disk_without_a_server(browser: Browser, project: Project) -> None:
     page = browser.new_page()
     errors: list[str] = []
-    page.on("console", lambda message: errors.append(message.text) if message.type == "error" else None)
+    page.on(
+        "console", lambda message: errors.append(message.text) if message.type == "error" else None
+    )
     page.on("pageerror", lambda error: errors.append(str(error)))
     page.goto((project.site / f"{BOARD}.html").as_uri())
     assert "rows" in page.locator(".rag-tools output").first.inner_text()
@@ -672,8 +816,12 @@ def test_a_reader_gets_from_the_front_page_to_the_questions_that_an_arm_got_wron
         page = seen.page
         page.locator(".bd-article a", has_text="Numbers and claims").first.click()
         page.wait_for_url(f"**/{BOARD}.html")
-        row = page.locator(".rag-board tr", has=page.locator("[id='side_effects.table1.closed_book.accuracy']"))
-        assert re.search(r"65\.50\s%\s\[60\.71, 69\.99\]", row.inner_text()), "the row says how certain its number is"
+        row = page.locator(
+            ".rag-board tr", has=page.locator("[id='side_effects.table1.closed_book.accuracy']")
+        )
+        assert re.search(r"65\.50\s%\s\[60\.71, 69\.99\]", row.inner_text()), (
+            "the row says how certain its number is"
+        )
         row.get_by_role("link", name="answers").click()
         page.wait_for_url("**/answers.html#nb=*")
         assert page.locator("[name=arm]").input_value() == "closed_book"
@@ -695,10 +843,14 @@ def test_a_reader_gets_from_the_front_page_to_the_questions_that_an_arm_got_wron
 
 
 @pytest.mark.book
-def test_the_viewer_is_used_from_the_disk_and_by_keyboard(browser: Browser, project: Project) -> None:
+def test_the_viewer_is_used_from_the_disk_and_by_keyboard(
+    browser: Browser, project: Project
+) -> None:
     page = browser.new_page()
     errors: list[str] = []
-    page.on("console", lambda message: errors.append(message.text) if message.type == "error" else None)
+    page.on(
+        "console", lambda message: errors.append(message.text) if message.type == "error" else None
+    )
     page.on("pageerror", lambda error: errors.append(str(error)))
     page.goto((project.site / "answers.html").as_uri())
     page.locator(".rag-tools output", has_text="60 of 60 questions").wait_for()
@@ -709,8 +861,12 @@ def test_the_viewer_is_used_from_the_disk_and_by_keyboard(browser: Browser, proj
     page.get_by_label("Show").focus()
     page.get_by_label("Show").select_option("disagree")
     page.locator(".rag-tools output", has_text="30 of 60 questions").wait_for()
-    assert page.evaluate("document.activeElement.name") == "show", "the control that was used keeps the focus"
-    arms = page.locator("[name=arm] option").evaluate_all("options => options.map((option) => option.value)")
+    assert page.evaluate("document.activeElement.name") == "show", (
+        "the control that was used keeps the focus"
+    )
+    arms = page.locator("[name=arm] option").evaluate_all(
+        "options => options.map((option) => option.value)"
+    )
     page.locator("[name=arm]").select_option(arms[1])
     page.locator("[name=against]").select_option(arms[2])
     page.locator(".rag-tools output", has_text="30 of 60 questions").wait_for()
@@ -723,17 +879,25 @@ def test_the_viewer_is_used_from_the_disk_and_by_keyboard(browser: Browser, proj
 
 def chapter_in_viewer(folder: Path, name: str) -> tuple[str, pd.DataFrame]:
     """The viewer's page with the reference answers of one chapter alone, and these."""
-    kept = Chapter(name, "reference", NOTEBOOKS / f"{name}.ipynb", load(RESULTS / "laptop" / f"{name}.json"))
+    kept = Chapter(
+        name, "reference", NOTEBOOKS / f"{name}.ipynb", load(RESULTS / "laptop" / f"{name}.json")
+    )
     for path, text in Pages([kept]).scripts().items():
         (folder / path).parent.mkdir(exist_ok=True)
         (folder / path).write_text(text, encoding="utf-8")
     shutil.copy(REPOSITORY / "book" / "assets" / "viewer.js", folder)
-    (folder / "answers.html").write_text('<div id="rag-viewer"></div><script src="viewer.js"></script>')
-    return (folder / "answers.html").as_uri(), pd.concat([viewer.rows(kept)[0], *viewer.rows(kept)[1].values()])
+    (folder / "answers.html").write_text(
+        '<div id="rag-viewer"></div><script src="viewer.js"></script>'
+    )
+    return (folder / "answers.html").as_uri(), pd.concat(
+        [viewer.rows(kept)[0], *viewer.rows(kept)[1].values()]
+    )
 
 
 @pytest.mark.book
-def test_the_viewer_counts_the_wrong_answers_of_an_arm_as_its_accuracy_does(browser: Browser, tmp_path: Path) -> None:
+def test_the_viewer_counts_the_wrong_answers_of_an_arm_as_its_accuracy_does(
+    browser: Browser, tmp_path: Path
+) -> None:
     url, rows = chapter_in_viewer(tmp_path, "18_across_papers")
     scored = rows[["accuracy" in of for of in rows.measures]]
     page = browser.new_page()
@@ -747,7 +911,9 @@ def test_the_viewer_counts_the_wrong_answers_of_an_arm_as_its_accuracy_does(brow
 
 
 @pytest.mark.book
-def test_a_list_of_thousands_of_questions_is_short_and_names_each(browser: Browser, tmp_path: Path) -> None:
+def test_a_list_of_thousands_of_questions_is_short_and_names_each(
+    browser: Browser, tmp_path: Path
+) -> None:
     url, rows = chapter_in_viewer(tmp_path, "01_side_effects_forward")
     listed = (tmp_path / "answers" / "01_side_effects_forward.js").stat().st_size
     assert listed < 500_000
@@ -770,12 +936,19 @@ def test_a_question_is_rebuilt_from_its_wording(parts: list[str], between: str) 
     id = " | ".join(parts)
     for question in (between.join(parts), between, between + id):
         if wording := viewer._wording(id, question):
-            assert re.sub(r"\{(\d+)\}", lambda found: id.split(" | ")[int(found[1])], wording) == question
-    assert viewer._wording("drug | rash", "Is rash an effect of drug?") == "Is {1} an effect of {0}?"
+            assert (
+                re.sub(r"\{(\d+)\}", lambda found: id.split(" | ")[int(found[1])], wording)
+                == question
+            )
+    assert (
+        viewer._wording("drug | rash", "Is rash an effect of drug?") == "Is {1} an effect of {0}?"
+    )
 
 
 @pytest.mark.book
-def test_a_score_between_right_and_wrong_is_shown_as_its_value(browser: Browser, tmp_path: Path) -> None:
+def test_a_score_between_right_and_wrong_is_shown_as_its_value(
+    browser: Browser, tmp_path: Path
+) -> None:
     url, _ = chapter_in_viewer(tmp_path, "15_qarag_finetune")
     page = browser.new_page()
     page.goto(url)
@@ -790,7 +963,9 @@ def test_a_score_between_right_and_wrong_is_shown_as_its_value(browser: Browser,
 @pytest.mark.book
 def test_the_landing_page_says_how_much_was_not_tested(project: Project) -> None:
     said = re.sub(r"<[^>]+>", "", project.text("index"))
-    papers = (paper for paper in published.papers() if paper != "across_papers")  # which no paper claims
+    papers = (
+        paper for paper in published.papers() if paper != "across_papers"
+    )  # which no paper claims
     claims = sum(len(published.published(paper).claims) for paper in papers)
     assert f"{claims - 1} of the claims have no verdict" in said
     assert re.search(r"\d{3} of the numbers were neither rescored nor rerun\.", said)
@@ -801,7 +976,9 @@ def test_a_narrow_terminal_shows_the_claims_of_a_paper_as_a_list() -> None:
     command = [sys.executable, "-m", "publish.scoreboard", "--paper"]
     here = os.environ | {"PYTHONPATH": str(REPOSITORY / "src"), "COLUMNS": "80"}
     told = [
-        subprocess.run([*command, paper], cwd=REPOSITORY, env=here, capture_output=True, text=True, check=False)
+        subprocess.run(
+            [*command, paper], cwd=REPOSITORY, env=here, capture_output=True, text=True, check=False
+        )
         for paper in ("across_papers", "foo")
     ]
     claim = published.published("across_papers").claims[0].text
@@ -821,7 +998,9 @@ def test_the_claims_of_a_paper_are_read_on_a_phone(browser: Browser, address: st
 
 @pytest.mark.book
 @pytest.mark.parametrize(("width", "theme"), [(1280, "light"), (390, "dark")])
-def test_a_method_in_the_figure_leads_to_its_answers(browser: Browser, address: str, width: int, theme: Theme) -> None:
+def test_a_method_in_the_figure_leads_to_its_answers(
+    browser: Browser, address: str, width: int, theme: Theme
+) -> None:
     with visit(browser, f"{address}/index.html", width=width, theme=theme) as seen:
         page = seen.page
         page.locator(".bd-article").get_by_role("link", name="What should I build?").first.click()
@@ -835,7 +1014,9 @@ def test_a_method_in_the_figure_leads_to_its_answers(browser: Browser, address: 
         zero = lookup.locator("rect").bounding_box()
         others = [mark.bounding_box() for mark in page.locator("#rag-build svg circle").all()]
         assert zero
-        assert all(box and box["x"] > zero["x"] + zero["width"] for box in others), "no tokens is left of any number"
+        assert all(box and box["x"] > zero["x"] + zero["width"] for box in others), (
+            "no tokens is left of any number"
+        )
         lookup.focus()
         page.keyboard.press("Enter")
         page.wait_for_url("**/answers.html#nb=*")
@@ -850,7 +1031,9 @@ def test_the_figure_works_from_the_disk_and_its_values_are_in_a_table_without_it
     url = (project.site / "build.html").as_uri()
     page = browser.new_page()
     errors: list[str] = []
-    page.on("console", lambda message: errors.append(message.text) if message.type == "error" else None)
+    page.on(
+        "console", lambda message: errors.append(message.text) if message.type == "error" else None
+    )
     page.on("pageerror", lambda error: errors.append(str(error)))
     page.goto(url)
     assert page.locator("#rag-build svg a").count() == 3
@@ -872,7 +1055,9 @@ def test_the_scoreboard_can_be_taken_along(project: Project) -> None:
     of = {row["id"]: row for row in rows}["side_effects.table1.graphrag.accuracy"]
     assert of["reference"] == ARMS["graphrag"][0] / 400
     claims = json.loads((project.site / "claims.json").read_text(encoding="utf-8"))
-    printed = [claim.id for paper in published.papers() for claim in published.published(paper).claims]
+    printed = [
+        claim.id for paper in published.papers() for claim in published.published(paper).claims
+    ]
     assert {claim["id"] for claim in claims} == set(printed)
 
 
@@ -885,7 +1070,10 @@ def test_every_setting_is_on_the_page_that_explains_them(project: Project) -> No
 
 @pytest.mark.book
 def test_what_the_runs_cost_is_counted_from_their_records(project: Project) -> None:
-    rows = [re.sub(r"<[^>]+>", "|", row) for row in re.findall(r"<tr>.*?</tr>", project.text("scale"), re.DOTALL)]
+    rows = [
+        re.sub(r"<[^>]+>", "|", row)
+        for row in re.findall(r"<tr>.*?</tr>", project.text("scale"), re.DOTALL)
+    ]
     row = next(row for row in rows if "1,600" in row).replace("\N{NO-BREAK SPACE}", " ")
     assert "160,000" in row
     assert "3,200" in row
@@ -901,7 +1089,9 @@ def test_files_that_a_page_shows_are_shown_as_they_are(project: Project) -> None
         assert (REPOSITORY / path).read_text().rstrip() in shown
 
 
-@pytest.mark.parametrize(("name", "whose"), [("17_qarag_answers", "The paper"), ("18_across_papers", "This book")])
+@pytest.mark.parametrize(
+    ("name", "whose"), [("17_qarag_answers", "The paper"), ("18_across_papers", "This book")]
+)
 def test_a_chapter_says_whose_claims_it_lists(name: str, whose: str) -> None:
     told = unescape(pieces.findings(load(RESULTS / "laptop" / f"{name}.json")))
     assert re.search(rf">{whose}.s claims<", told)

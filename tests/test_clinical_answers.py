@@ -24,7 +24,9 @@ PLACES = (cq.Place("n2", 10, 20, 2),)
 
 
 def question(kind: cc.Kind, truth: tuple[cc.Value, ...] | None) -> cc.ChartQuestion:
-    return cc.ChartQuestion(kind, "asked?", "P1", "levetiracetam", None, None, truth, PLACES if truth else ())
+    return cc.ChartQuestion(
+        kind, "asked?", "P1", "levetiracetam", None, None, truth, PLACES if truth else ()
+    )
 
 
 def reply(text: str) -> Reply:
@@ -58,7 +60,11 @@ def answer(kind: cc.Kind, text: str, truth: tuple[cc.Value, ...] | None = ("x",)
         ("effectiveness", "not effective", "ineffective"),
         ("effectiveness", "not tolerated, though effective", "not tolerated"),
         ("effectiveness", "effective, partial, ineffective, or not tolerated", None),
-        ("timeline", "From 2019-01-02 [1] to 2020-05-06 [2].", (date(2019, 1, 2), date(2020, 5, 6))),
+        (
+            "timeline",
+            "From 2019-01-02 [1] to 2020-05-06 [2].",
+            (date(2019, 1, 2), date(2020, 5, 6)),
+        ),
         ("timeline", "2019-02-31", None),
         ("symptoms", "lip smacking [2]", frozenset({"lip smacking"})),
     ],
@@ -69,7 +75,10 @@ def test_values_are_read_off_an_answer(kind, text, value):
 
 def test_citations_are_read_once_each_and_those_of_no_passage_do_not_count():
     read = answer("dose", "500 mg [2], [1, 2] and [9].", (500.0,))
-    assert [(item.id, item.gold) for item in read.items if item.predicted] == [("n1:0", False), ("n2:0", True)]
+    assert [(item.id, item.gold) for item in read.items if item.predicted] == [
+        ("n1:0", False),
+        ("n2:0", True),
+    ]
     assert read.measures == {"accuracy": (1, 1), "cites": (1, 1), "citation_precision": (1, 2)}
 
 
@@ -107,7 +116,9 @@ def test_code_on_a_perfect_registry_answers_what_its_columns_hold(charts):
     assert any(q.truth is None for q in questions)
     registry = ca.gold_registry(charts)
     rows = ca.by_code(registry, names)(questions)
-    wrong = {q.kind for q, row in zip(questions, rows, strict=True) if row.measures["accuracy"] != (1, 1)}
+    wrong = {
+        q.kind for q, row in zip(questions, rows, strict=True) if row.measures["accuracy"] != (1, 1)
+    }
     # refractory means two drugs at full dose, which no column holds
     assert wrong <= {"outcome"}
 
@@ -126,7 +137,9 @@ def test_the_floor_says_to_all_of_a_kind_what_is_right_most_often(charts):
 def test_the_kinds_ask_different_patients_and_each_patient_once_a_kind():
     charts, names = generate(40, 5), cq.antiseizure_names()
     questions = cc.write_chart_questions(charts, names, 4, 4, 3)
-    of_kind = {kind: [q.patient for q in questions if q.kind == kind and q.truth] for kind in cc.KINDS}
+    of_kind = {
+        kind: [q.patient for q in questions if q.kind == kind and q.truth] for kind in cc.KINDS
+    }
     assert all(len(set(of)) == len(of) == 4 for of in of_kind.values())
     assert len({p for of in of_kind.values() for p in of}) > 14
     assert questions == cc.write_chart_questions(charts, names, 4, 4, 3)
@@ -145,15 +158,22 @@ def test_a_regimen_is_called_refractory_from_passages_that_say_which_drugs_faile
 
 
 def test_of_more_right_passages_than_fit_the_first_and_the_last_are_shown():
-    chunks = [Chunk(f"n{i}:0", f"n{i}", "P1", date(2020, 1, i), 0, 50, f"text {i}") for i in range(1, 8)]
-    told = replace(question("symptoms", ("x",)), places=tuple(cq.Place(c.note, 0, 5, 2) for c in reversed(chunks)))
+    chunks = [
+        Chunk(f"n{i}:0", f"n{i}", "P1", date(2020, 1, i), 0, 50, f"text {i}") for i in range(1, 8)
+    ]
+    told = replace(
+        question("symptoms", ("x",)),
+        places=tuple(cq.Place(c.note, 0, 5, 2) for c in reversed(chunks)),
+    )
     right, none = ca.right_passages([told, question("dose", None)], chunks)
     assert (right, none) == (chunks, [])
     assert [c.note for c in ca.shortened(right, 3)] == ["n1", "n6", "n7"]
     assert ca.shortened(right, 7) == tuple(chunks)
 
 
-def rows(flags: Sequence[bool], text: str, truth: tuple[cc.Value, ...] | None = (500.0,)) -> list[Answer]:
+def rows(
+    flags: Sequence[bool], text: str, truth: tuple[cc.Value, ...] | None = (500.0,)
+) -> list[Answer]:
     """Answers of all kinds by patients of their own, so many of them right."""
     said = answer("dose", text, truth)
     return [
@@ -171,25 +191,36 @@ def rows(flags: Sequence[bool], text: str, truth: tuple[cc.Value, ...] | None = 
 def decided(found: list[Answer]) -> dict[str, records.Finding]:
     run = record.start(notebook="t", paper="clinical_notes", profile="smoke", parameters={})
     served = ["emilyalsentzer/Bio_ClinicalBERT", "michiyasunaga/BioLinkBERT-base"]
-    rules.decide(run, Outcomes(found, draws=200), "answers_seven_kinds", "answers_backed_by_evidence", served=served)
+    rules.decide(
+        run,
+        Outcomes(found, draws=200),
+        "answers_seven_kinds",
+        "answers_backed_by_evidence",
+        served=served,
+    )
     return {c.id.rsplit(".", 1)[1]: c for c in run.claims}
 
 
 @pytest.mark.parametrize(
-    ("right", "of", "verdict"), [(30, 30, "agrees"), (15, 30, "undecided"), (1, 30, "differs"), (0, 6, "undecided")]
+    ("right", "of", "verdict"),
+    [(30, 30, "agrees"), (15, 30, "undecided"), (1, 30, "differs"), (0, 6, "undecided")],
 )
 def test_seven_kinds_are_answered_refuted_or_left_open(right, of, verdict):
     found = decided(rows([i < right for i in range(of)], "Not found in chart."))
     assert found["answers_seven_kinds"].verdict == verdict
     # no answer could cite anything, so nothing is tested
-    assert (found["answers_backed_by_evidence"].verdict, found["answers_backed_by_evidence"].reason) == (
+    assert (
+        found["answers_backed_by_evidence"].verdict,
+        found["answers_backed_by_evidence"].reason,
+    ) == (
         "not run",
         "no answers",
     )
 
 
 @pytest.mark.parametrize(
-    ("text", "verdict"), [("500 mg", "differs"), ("500 mg [2]", "agrees"), ("500 mg [1]", "differs")]
+    ("text", "verdict"),
+    [("500 mg", "differs"), ("500 mg [2]", "agrees"), ("500 mg [1]", "differs")],
 )
 def test_answers_are_backed_by_citations_of_what_holds_the_answer(text, verdict):
     found = rows([True] * 30, text)
@@ -200,7 +231,9 @@ def test_answers_are_backed_by_citations_of_what_holds_the_answer(text, verdict)
 
 def test_the_answer_of_the_page_counts_apart_what_the_chart_does_not_tell():
     told, absent = rows([True, False], "500 mg [2]"), rows([True], "Not found in chart.", None)
-    out = Outcomes([replace(row, arm=arm) for arm in ca.ARMS for row in [*told, *absent]], draws=200)
+    out = Outcomes(
+        [replace(row, arm=arm) for arm in ca.ARMS for row in [*told, *absent]], draws=200
+    )
     words = ca.summary(out, "Model")
     assert "50.0 %" in words
     assert "On 14 questions about 14 patients" in words
@@ -221,7 +254,10 @@ def test_no_answer_of_another_patients_rows(charts):
     names = cq.antiseizure_names()
     registry = ca.gold_registry(charts)
     for q in cc.write_chart_questions(charts, names, 4, 4, 3):
-        assert ca.answer_by_registry(registry[registry.patient_id != q.patient], q, frozenset(names)) is None
+        assert (
+            ca.answer_by_registry(registry[registry.patient_id != q.patient], q, frozenset(names))
+            is None
+        )
 
 
 def test_the_prompt_numbers_its_passages_and_says_what_to_write_if_they_do_not_tell():

@@ -29,7 +29,13 @@ def texts(chart: Chart) -> dict[str, str]:
 
 def test_there_are_years_of_notes_of_every_kind(charts):
     kinds = Counter(note.kind for note in charts.notes())
-    assert set(kinds) == {"clinic visit", "phone call", "admission", "discharge summary", "EEG report"}
+    assert set(kinds) == {
+        "clinic visit",
+        "phone call",
+        "admission",
+        "discharge summary",
+        "EEG report",
+    }
     years = [(c.notes[-1].date - c.notes[0].date).days / 365 for c in charts]
     assert sorted(years)[len(years) // 2] > 2
     for chart in charts:
@@ -54,8 +60,12 @@ def test_every_gold_dose_stands_in_its_passage(charts):
         for event in chart.of(MedicationEvent):
             if event.dose_mg is not None:
                 doses += 1
-                passage = text[event.note_id][event.start : event.end].replace("\N{NO-BREAK SPACE}", " ")
-                stated = {milligrams(m[0]) for m in re.finditer(r"\d[\d,.]* ?(?:mgs?|g)\b", passage)}
+                passage = text[event.note_id][event.start : event.end].replace(
+                    "\N{NO-BREAK SPACE}", " "
+                )
+                stated = {
+                    milligrams(m[0]) for m in re.finditer(r"\d[\d,.]* ?(?:mgs?|g)\b", passage)
+                }
                 assert event.dose_mg / event.units in stated, (event, passage)
     assert doses > 1000
 
@@ -65,7 +75,9 @@ def test_every_drug_of_an_event_has_a_span_in_its_passage(charts):
         spans = {(m.note_id, m.start): m for m in chart.mentions if m.label == "DRUG"}
         for event in chart.of(MedicationEvent):
             inside = [
-                m.drug for (note, at), m in spans.items() if note == event.note_id and event.start <= at < event.end
+                m.drug
+                for (note, at), m in spans.items()
+                if note == event.note_id and event.start <= at < event.end
             ]
             assert event.drug in inside
 
@@ -95,16 +107,22 @@ def test_all_labels_and_actions_occur_often(charts):
     actions = Counter(m.action for c in charts for m in c.of(MedicationEvent))
     assert set(labels) == set(LABELS)
     assert min(labels.values()) > 50
-    assert {"start", "increase", "decrease", "stop", "continue", "switch", "single dose"} == set(actions)
+    assert {"start", "increase", "decrease", "stop", "continue", "switch", "single dose"} == set(
+        actions
+    )
     assert {c.outcome for c in charts} == {"successful", "refractory", "undetermined"}
 
 
 def test_the_split_is_by_patient_and_held_out_wording_is_in_the_test_only(charts):
-    patients = {split: {c.patient_id for c in charts.split(split)} for split in ("train", "dev", "test")}
+    patients = {
+        split: {c.patient_id for c in charts.split(split)} for split in ("train", "dev", "test")
+    }
     assert sum(map(len, patients.values())) == len(charts) == len(set().union(*patients.values()))
     for chart in charts:
         wordings = {m.wording for m in chart.mentions}
-        assert wordings == ({"shared", "held out", "paraphrased"} if chart.split == "test" else {"shared"})
+        assert wordings == (
+            {"shared", "held out", "paraphrased"} if chart.split == "test" else {"shared"}
+        )
 
 
 def test_a_held_out_sentence_stands_in_no_training_note(charts):
@@ -121,7 +139,12 @@ def test_a_held_out_sentence_stands_in_no_training_note(charts):
 def test_a_paraphrase_stands_in_test_notes_and_in_no_other(charts):
     trained = " ".join(note.text for split in ("train", "dev") for note in charts.notes(split))
     tested = " ".join(note.text for note in charts.notes("test"))
-    own = " ".join(t for bank in words(WORDING).values() if isinstance(bank, dict) for t in bank.get("shared", []))
+    own = " ".join(
+        t
+        for bank in words(WORDING).values()
+        if isinstance(bank, dict)
+        for t in bank.get("shared", [])
+    )
     seen = 0
     for paraphrase in (p for of in words(PARAPHRASES)["paraphrases"].values() for p in of):
         longest = max(re.split(r"\{[^}]*\}", paraphrase), key=len).strip()
@@ -135,7 +158,9 @@ def test_without_paraphrases_no_wording_is_a_models(charts):
     plain = generate(5, SEED)
     assert "paraphrased" not in {m.wording for c in plain for m in c.mentions}
     # what the training and development patients' charts say does not depend on the share
-    assert [c for c in plain if c.split != "test"] == [c for c in charts.charts[:5] if c.split != "test"]
+    assert [c for c in plain if c.split != "test"] == [
+        c for c in charts.charts[:5] if c.split != "test"
+    ]
 
 
 def test_a_patient_is_the_same_whatever_the_number_of_patients(charts):
@@ -144,7 +169,9 @@ def test_a_patient_is_the_same_whatever_the_number_of_patients(charts):
 
 
 def test_charts_do_not_depend_on_the_hash_seed():
-    code = f"from papers.clinical_notes.charts import generate; print(generate(3, {SEED}, 0.5).sha256)"
+    code = (
+        f"from papers.clinical_notes.charts import generate; print(generate(3, {SEED}, 0.5).sha256)"
+    )
     digests = {python_says(code, PYTHONHASHSEED=seed).strip() for seed in ("1", "2")}
     assert digests == {generate(3, SEED, 0.5).sha256}
 
@@ -154,7 +181,12 @@ def test_doses_follow_from_one_visit_to_the_next(charts):
     for chart in charts:
         last: dict[str, float] = {}
         for event in chart.of(MedicationEvent):
-            if event.copied_from or event.past or event.action == "single dose" or event.dose_mg is None:
+            if (
+                event.copied_from
+                or event.past
+                or event.action == "single dose"
+                or event.dose_mg is None
+            ):
                 continue
             if event.action == "increase":
                 assert event.dose_mg > last.get(event.drug, 0)
@@ -164,7 +196,12 @@ def test_doses_follow_from_one_visit_to_the_next(charts):
 
 
 def test_a_stop_or_switch_says_why(charts):
-    stops = [m for c in charts for m in c.of(MedicationEvent) if m.action in ("stop", "switch") and not m.past]
+    stops = [
+        m
+        for c in charts
+        for m in c.of(MedicationEvent)
+        if m.action in ("stop", "switch") and not m.past
+    ]
     assert stops
     assert all(m.reason for m in stops)
 

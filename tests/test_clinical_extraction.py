@@ -17,7 +17,9 @@ from papers.clinical_notes.gold import Note
 
 
 def read(sentence: str) -> ex.Reading:
-    note = Note(note_id="P0001-N001", patient_id="P0001", date=date.min, kind="clinic visit", text=sentence)
+    note = Note(
+        note_id="P0001-N001", patient_id="P0001", date=date.min, kind="clinic visit", text=sentence
+    )
     return ex.reader(ex.by_rules())([note])[0]
 
 
@@ -26,7 +28,8 @@ def read(sentence: str) -> ex.Reading:
 
 def test_cleaning_masks_writes_out_and_plains():
     raw = (
-        "Pt c/o sz [**Name**] ___ 500\N{NO-BREAK SPACE}mgs b.i.d., MRN 00-1234567, call (555) 010-1234 \N{EN DASH} H/o"
+        "Pt c/o sz [**Name**] ___ 500\N{NO-BREAK SPACE}mgs b.i.d., MRN 00-1234567, "
+        "call (555) 010-1234 \N{EN DASH} H/o"
     )
     assert cleaning.clean(raw).text == (
         "Patient complains of seizures [REDACTED] [REDACTED] 500 mg BID, MRN [REDACTED], call [REDACTED] - History of"
@@ -68,7 +71,12 @@ def test_cleaning_leaves_no_planted_identifier():
 
 @pytest.mark.parametrize(
     ("written", "name"),
-    [("Keppra", "levetiracetam"), ("LTG", "lamotrigine"), ("Divalproex", "valproate"), ("lamotirgine", "lamotrigine")],
+    [
+        ("Keppra", "levetiracetam"),
+        ("LTG", "lamotrigine"),
+        ("Divalproex", "valproate"),
+        ("lamotirgine", "lamotrigine"),
+    ],
 )
 def test_names_become_generic(written, name):
     assert cleaning.generic_name(written) == name
@@ -207,7 +215,10 @@ def test_positions_are_those_of_the_note_as_it_stands():
 
 
 def test_given_spans_are_classified_where_they_stand():
-    assert ex.classify(["Pt denies fits.", "Pt has fits."], [(10, 14), (7, 11)]) == ["negated", "affirmed"]
+    assert ex.classify(["Pt denies fits.", "Pt has fits."], [(10, 14), (7, 11)]) == [
+        "negated",
+        "affirmed",
+    ]
 
 
 def test_reading_writes_no_note_to_a_log(caplog, capfd):
@@ -224,7 +235,9 @@ def test_a_trained_models_spans_are_those_of_med7s_labels():
     nlp = spacy.blank("en")
     ruler: Any = nlp.add_pipe("entity_ruler")
     ruler.add_patterns([{"label": "DRUG", "pattern": "Keppra"}, {"label": "X", "pattern": "for"}])
-    note = Note(note_id="n", patient_id="P", date=date.min, kind="clinic visit", text="Keppra for seizures.")
+    note = Note(
+        note_id="n", patient_id="P", date=date.min, kind="clinic visit", text="Keppra for seizures."
+    )
     [reading] = ex.reader(ex.by_model(nlp))([note])
     assert reading.spans == (("DRUG", 0, 6),)
     assert [m.drug for m in reading.medications] == ["levetiracetam"]
@@ -252,13 +265,23 @@ def test_a_med7_that_this_spacy_cannot_load_stops_no_run(monkeypatch):
 
 
 def item(**fields: str) -> dict[str, str]:
-    return {"drug": "", "strength": "", "frequency": "", "route": "", "form": "", "role": "current"} | fields
+    return {
+        "drug": "",
+        "strength": "",
+        "frequency": "",
+        "route": "",
+        "form": "",
+        "role": "current",
+    } | fields
 
 
 def test_an_answer_in_json_becomes_a_reading():
     answer = {
         "seizure_status": "negative",
-        "medications": [item(drug="Keppra", strength="0.5 g", frequency="twice daily"), item(drug=" ")],
+        "medications": [
+            item(drug="Keppra", strength="0.5 g", frequency="twice daily"),
+            item(drug=" "),
+        ],
     }
     reading = llm_reading.parse_extraction("n", json.dumps(answer))
     (m,) = reading.medications
@@ -268,7 +291,15 @@ def test_an_answer_in_json_becomes_a_reading():
 
 
 @pytest.mark.parametrize(
-    "answer", ["", "{", '{"medications": []}', '{"seizure_status": "maybe", "medications": []}', "[]", "null"]
+    "answer",
+    [
+        "",
+        "{",
+        '{"medications": []}',
+        '{"seizure_status": "maybe", "medications": []}',
+        "[]",
+        "null",
+    ],
 )
 def test_an_answer_that_cannot_be_read_is_counted(answer):
     reading = llm_reading.parse_extraction("n", answer)

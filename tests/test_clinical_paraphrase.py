@@ -17,7 +17,10 @@ ENDPOINT = LlmEndpoint("http://x/v1", "some-model", "none", "vllm", "vllm 1", "a
     [
         ("No {sz} since {since}.", "Since {since} there have been no {sz}."),
         ("Stop {drug} because of {why}.", "Because of {why}, {drug} is to be discontinued."),
-        ("No change to {drug} {strength} {freq}; {how}.", "We keep {drug} {strength} {freq}, as it is {how}."),
+        (
+            "No change to {drug} {strength} {freq}; {how}.",
+            "We keep {drug} {strength} {freq}, as it is {how}.",
+        ),
         ("Had {sym} years ago with {drug}.", "In the past, {drug} had led to {sym}."),
     ],
 )
@@ -39,18 +42,42 @@ def test_another_way_to_say_the_same_is_kept(template, answer):
             "There have been none of the {sz} that came before since {since} here.",
             "too short",
         ),
-        ("{Pt} reports {sz}, {rate}.", "Seen today. {Pt} speaks of {sz}, {rate}.", "more than one sentence"),
-        ("{Pt} takes {drug} {strength} {freq}.", "It is {drug} {strength} {freq} that {Pt} takes.", "filled in"),
-        ("Received {drug} {strength} {route} {freq} on arrival.", "Got {drug} {strength} by {route} {freq}.", "filled"),
-        ("Denies any {sz} since the last visit.", "He denies any {sz} since the last visit.", "a person"),
+        (
+            "{Pt} reports {sz}, {rate}.",
+            "Seen today. {Pt} speaks of {sz}, {rate}.",
+            "more than one sentence",
+        ),
+        (
+            "{Pt} takes {drug} {strength} {freq}.",
+            "It is {drug} {strength} {freq} that {Pt} takes.",
+            "filled in",
+        ),
+        (
+            "Received {drug} {strength} {route} {freq} on arrival.",
+            "Got {drug} {strength} by {route} {freq}.",
+            "filled",
+        ),
+        (
+            "Denies any {sz} since the last visit.",
+            "He denies any {sz} since the last visit.",
+            "a person",
+        ),
         ("Without {sz} for months.", "Without any {sz} for 3 months.", "a new number"),
         ("Without {sz} for months.", "For weeks there has been nothing like {sz}.", "a new number"),
         ("Denies {sym}.", "Denies {sym} and nausea.", "a new drug"),
         ("Denies {sym}.", "Denies {sym} on Keppra.", "a new drug"),
         ("{Pt} reports {sz}, {rate}.", "{Pt} speaks of {sz} and auras, {rate}.", "a new drug"),
-        ("Currently on {drug} {strength} {freq}.", "The tablet is {drug} {strength} {freq}.", "a new drug"),
+        (
+            "Currently on {drug} {strength} {freq}.",
+            "The tablet is {drug} {strength} {freq}.",
+            "a new drug",
+        ),
         ("No {sz} since {since}.", "There have been {sz} since {since}.", "other cues"),
-        ("Increase {drug} to {strength} {freq}.", "Reduce {drug} to {strength} {freq}.", "other cues"),
+        (
+            "Increase {drug} to {strength} {freq}.",
+            "Reduce {drug} to {strength} {freq}.",
+            "other cues",
+        ),
         ("{Relative} had {sz}.", "{Relative} never had {sz}.", "other cues"),
         ("{Pt} is not taking {drug}.", "{Pt} isn't taking {drug}.", "near"),
         ("Call if {sym} develops on {drug}.", "Call as {sym} develops on {drug}.", "other cues"),
@@ -82,7 +109,10 @@ def test_the_model_sees_full_names_and_the_answer_gets_the_short_ones_back():
     shown = par.prompt(template)[-1]["content"]
     assert shown == "{Patient} reports {seizures}, {how_often}."
     assert par.tidy(f'"{shown}"\n', template) == template
-    assert par.tidy("{drug} {strength} {times_a_day}.", "{drug} {strength} {freq}") == "{drug} {strength} {freq}"
+    assert (
+        par.tidy("{drug} {strength} {times_a_day}.", "{drug} {strength} {freq}")
+        == "{drug} {strength} {freq}"
+    )
 
 
 def test_sifting_counts_every_answer_and_what_was_taken_out_stays_out(tmp_path):

@@ -16,7 +16,12 @@ from evaluation.answers import Answer, answered
 from evaluation.measures import of_sets
 from evaluation.outcomes import Outcomes
 from helpers.completions import Choice
-from papers.clinical_notes import extraction as ex, extraction_scores as scores, real_notes, registry as reg
+from papers.clinical_notes import (
+    extraction as ex,
+    extraction_scores as scores,
+    real_notes,
+    registry as reg,
+)
 from papers.clinical_notes.charts import generate
 from papers.clinical_notes.gold import Charts, Mention, Note, SeizureStatus
 from resources.datasets import locate
@@ -40,7 +45,13 @@ def units(charts) -> list[scores.NoteUnit]:
 
 
 def note(text: str) -> Note:
-    return Note(note_id="P0001-N001", patient_id="P0001", date=date(2020, 1, 2), kind="clinic visit", text=text)
+    return Note(
+        note_id="P0001-N001",
+        patient_id="P0001",
+        date=date(2020, 1, 2),
+        kind="clinic visit",
+        text=text,
+    )
 
 
 def built(text: str) -> pd.DataFrame:
@@ -56,7 +67,11 @@ def test_a_row_has_the_papers_nineteen_columns():
     (row,) = built(text).to_dict("records")
     assert list(row) == reg.SCHEMA.names
     assert len(row) == 19
-    assert (row["medication"], row["medication_dosage"], row["intake_times_per_day"]) == ("levetiracetam", "500 mg", 2)
+    assert (row["medication"], row["medication_dosage"], row["intake_times_per_day"]) == (
+        "levetiracetam",
+        "500 mg",
+        2,
+    )
     assert (row["route"], row["form"], row["drug_mention_count"]) == ("oral", "tablet", 2)
     assert (row["seizure_status"], list(row["seizure_symptoms"])) == ("negative", ["dizziness"])
     assert (row["medication_effectiveness"], row["note_date"]) == ("effective", "2020-01-02")
@@ -64,7 +79,9 @@ def test_a_row_has_the_papers_nineteen_columns():
 
 
 def test_drugs_that_are_not_taken_have_no_row():
-    rows = built("Mother takes phenytoin for epilepsy. Could consider lacosamide. Allergies: carbamazepine (rash).")
+    rows = built(
+        "Mother takes phenytoin for epilepsy. Could consider lacosamide. Allergies: carbamazepine (rash)."
+    )
     assert rows.medication.isna().all()
     assert len(rows) == 1
 
@@ -103,24 +120,39 @@ def perfect(unit: scores.NoteUnit) -> ex.Reading:
 
 def outcomes(units: list[scores.NoteUnit], readings: list[ex.Reading]) -> Outcomes:
     rows = scores.by_extractor(lambda notes: readings)(units)
-    return Outcomes([answered(row, u, arm="rules") for row, u in zip(rows, units, strict=True)], draws=DRAWS)
+    return Outcomes(
+        [answered(row, u, arm="rules") for row, u in zip(rows, units, strict=True)], draws=DRAWS
+    )
 
 
 def test_the_gold_scores_one_and_nothing_scores_nought(units):
     best = outcomes(units, [perfect(unit) for unit in units])
     measures = {name for row in best.frame.measures for name in row}
-    assert {"f1", "overlap_f1", "taken_drug_f1", "recall_held_out", "recall_paraphrased", "accuracy"} <= measures
+    assert {
+        "f1",
+        "overlap_f1",
+        "taken_drug_f1",
+        "recall_held_out",
+        "recall_paraphrased",
+        "accuracy",
+    } <= measures
     assert {best.score(name).value for name in measures} == {1.0}
     nothing = outcomes(units, [ex.Reading(unit.unit) for unit in units])
     assert {nothing.score(name).value for name in ("recall", "f1", "taken_drug_f1")} == {0.0}
 
 
 def test_scores_by_hand():
-    assert of_sets({"a", "b", "c"}, {"a", "d"}) == {"precision": (1, 2), "recall": (1, 3), "f1": (2, 5)}
+    assert of_sets({"a", "b", "c"}, {"a", "d"}) == {
+        "precision": (1, 2),
+        "recall": (1, 3),
+        "f1": (2, 5),
+    }
     assert of_sets(set(), set()) == {}
 
 
-SPANS = st.lists(st.tuples(st.integers(0, 30), st.integers(1, 6)).map(lambda of: (of[0], sum(of))), max_size=6)
+SPANS = st.lists(
+    st.tuples(st.integers(0, 30), st.integers(1, 6)).map(lambda of: (of[0], sum(of))), max_size=6
+)
 
 
 @given(SPANS, SPANS)
@@ -149,13 +181,17 @@ def test_a_status_is_not_that_of_a_copied_passage(charts, units):
 
 
 def test_a_class_counts_whether_rules_or_a_model_gave_it():
-    units = real_notes.read_sentences(locate("clinical_notes/negex.txt", "sample").path, 2, 1)[0][:4]
+    units = real_notes.read_sentences(locate("clinical_notes/negex.txt", "sample").path, 2, 1)[0][
+        :4
+    ]
     classes = [unit.gold for unit in units]
     by_rules = real_notes.by_classifier(lambda texts, spans: classes)(units)
     choices = [Choice("family", {}, 1, 1, 0.1, key=f"k{i}") for i in range(4)]
     by_llm = real_notes.by_classifier(lambda texts, spans: choices)(units)
     assert [row.measures["accuracy"] for row in by_rules] == [(1, 1)] * 4
-    assert [row.measures["accuracy"][0] for row in by_llm] == [float(c == "family") for c in classes]
+    assert [row.measures["accuracy"][0] for row in by_llm] == [
+        float(c == "family") for c in classes
+    ]
     assert [row.requests for row in by_llm] == [[f"k{i}"] for i in range(4)]
 
 
@@ -163,9 +199,17 @@ def test_a_class_counts_whether_rules_or_a_model_gave_it():
 
 
 def test_annotated_sentences_get_one_class_each_and_context_finds_it():
-    units, left_out = real_notes.read_sentences(locate("clinical_notes/negex.txt", "sample").path, 2, 1)
+    units, left_out = real_notes.read_sentences(
+        locate("clinical_notes/negex.txt", "sample").path, 2, 1
+    )
     assert left_out == 1
-    assert [unit.gold for unit in units] == ["affirmed", "negated", "historical", "family", "hypothetical"]
+    assert [unit.gold for unit in units] == [
+        "affirmed",
+        "negated",
+        "historical",
+        "family",
+        "hypothetical",
+    ]
     assert [unit.strata["asked"] for unit in units].count("yes") == 2
     rows = real_notes.by_classifier(ex.classify)(units)
     assert [row.predicted for row in rows][1] == "negated"
@@ -181,12 +225,16 @@ def test_no_planted_identifier_reaches_a_row_or_the_record(tmp_path):
     assert identifiers
     run = record.start(notebook="t", paper="clinical_notes", profile="smoke", parameters={})
     test = charts.split("test")
-    rows = run.answer({"rules": scores.by_extractor(ex.reader(ex.by_rules()))}, scores.note_units(test))
+    rows = run.answer(
+        {"rules": scores.by_extractor(ex.reader(ex.by_rules()))}, scores.note_units(test)
+    )
     out = Outcomes(rows, labels=scores.ARMS, draws=DRAWS)
     words = scores.summary(out, ["med7"])
     assert "Med7 was not run" in words
     shown = (
-        words + repr(out.frame.to_dict("records")) + json.dumps(json.loads(run.save(tmp_path / "r.json").read_text()))
+        words
+        + repr(out.frame.to_dict("records"))
+        + json.dumps(json.loads(run.save(tmp_path / "r.json").read_text()))
     )
     assert not [i for i in identifiers if i in shown]
 
@@ -197,15 +245,25 @@ def test_verdicts_follow_their_rules(units):
         for i, unit in enumerate(units[: len(gains)]):
             alone = replace(unit, cluster=f"P{i}")
             said = {
-                "rules_default": Answer(task="notes", measures={"accuracy": (float(gains[i] > 0), 1.0)}),
-                "commonest": Answer(task="notes", measures={"accuracy": (float(gains[i] < 0), 1.0)}),
+                "rules_default": Answer(
+                    task="notes", measures={"accuracy": (float(gains[i] > 0), 1.0)}
+                ),
+                "commonest": Answer(
+                    task="notes", measures={"accuracy": (float(gains[i] < 0), 1.0)}
+                ),
             }
             if model:
                 measures = dict.fromkeys(("taken_drug_f1", "overlap_f1"), (float(right), 100.0))
                 said["med7"] = Answer(task="notes", model=model, measures=measures)
             rows += [answered(row, alone, arm=arm) for arm, row in said.items()]
         run = record.start(notebook="t", paper="clinical_notes", profile="smoke", parameters={})
-        rules.decide(run, Outcomes(rows, draws=DRAWS), "registry_from_notes", "med7_extracts", "context_gives_status")
+        rules.decide(
+            run,
+            Outcomes(rows, draws=DRAWS),
+            "registry_from_notes",
+            "med7_extracts",
+            "context_gives_status",
+        )
         return {c.id.rsplit(".", 1)[1]: c for c in run.claims}
 
     found = claims("", 0, [1] * 30 + [0] * 10)
@@ -216,7 +274,10 @@ def test_verdicts_follow_their_rules(units):
     }
     assert claims("en_core_med7_lg", 99, [1, -1] * 20)["med7_extracts"].reason == "stand-in"
     found = claims("en_core_med7_trf", 99, [1, -1] * 20)
-    assert (found["registry_from_notes"].verdict, found["med7_extracts"].verdict) == ("agrees", "agrees")
+    assert (found["registry_from_notes"].verdict, found["med7_extracts"].verdict) == (
+        "agrees",
+        "agrees",
+    )
     assert found["context_gives_status"].verdict == "undecided"
     found = claims("en_core_med7_trf", 50, [0, -1] * 20)
     assert {claim.verdict for claim in found.values()} == {"differs"}

@@ -25,7 +25,11 @@ from rag import retrieval as rag
 from rag.retrieval import chunk_spans, min_max
 
 LEXICON = Lexicon(
-    {"levetiracetam": ["Keppra", "LEV"], "lamotrigine": ["Lamictal"], "perampanel": ["Fycompa", "PER"]},
+    {
+        "levetiracetam": ["Keppra", "LEV"],
+        "lamotrigine": ["Lamictal"],
+        "perampanel": ["Fycompa", "PER"],
+    },
     ["lip smacking", "rash"],
     ["P0001", "P0002", "P0003"],
 )
@@ -40,8 +44,12 @@ class WordsEncoder(vectors.Encoder):
         result = np.zeros((len(texts), self.dimension), dtype=np.float32)
         for row, text in enumerate(texts):
             for word in ["", *re.findall(r"\w+", text.lower())]:
-                result[row] += np.random.default_rng(zlib.crc32(word.encode())).normal(size=self.dimension)
-        return result / np.linalg.norm(result, axis=1, keepdims=True), np.zeros(len(texts), dtype=bool)
+                result[row] += np.random.default_rng(zlib.crc32(word.encode())).normal(
+                    size=self.dimension
+                )
+        return result / np.linalg.norm(result, axis=1, keepdims=True), np.zeros(
+            len(texts), dtype=bool
+        )
 
     def _cut(self, texts):
         return np.zeros(len(texts), dtype=bool)
@@ -54,7 +62,14 @@ def _indexes_of_its_own(tmp_path, monkeypatch):
 
 def chunk(n: int, patient: str, day: str, text: str) -> passages.Chunk:
     return passages.Chunk(
-        f"{patient}-{n}", f"n{n}", patient, date.fromisoformat(day), 0, len(text), text, LEXICON.drugs_in(text)
+        f"{patient}-{n}",
+        f"n{n}",
+        patient,
+        date.fromisoformat(day),
+        0,
+        len(text),
+        text,
+        LEXICON.drugs_in(text),
     )
 
 
@@ -107,7 +122,9 @@ def test_masking_keeps_every_place(text):
     assert len(passages.masked(text)) == len(text)
 
 
-@pytest.mark.parametrize("identifier", ["(555) 014-1234", "00-1234567", "115154574", "a.b@clinic.org", "555-014-1234"])
+@pytest.mark.parametrize(
+    "identifier", ["(555) 014-1234", "00-1234567", "115154574", "a.b@clinic.org", "555-014-1234"]
+)
 def test_identifiers_are_masked_and_doses_and_dates_are_not(identifier):
     text = f"Seen 2021-03-04, MRN {identifier}. Keppra 1500 mg BID, sodium 130, EEG 10-20 system."
     hidden = passages.masked(text)
@@ -188,7 +205,9 @@ CHUNKS = st.lists(
     st.lists(WORDS, max_size=4),
     st.sampled_from([1, 200]),
 )
-def test_a_filter_on_a_patient_never_returns_another_patients_passage(parts, patient, words, candidates):
+def test_a_filter_on_a_patient_never_returns_another_patients_passage(
+    parts, patient, words, candidates
+):
     store = retriever([chunk(i, p, d.isoformat(), t) for i, (p, d, t) in enumerate(parts)])
     few = cr.Settings(candidates=candidates)
     found = store.retrieve(f"Patient {patient}: {' '.join(words)} since 2020?", k=50, settings=few)
@@ -197,7 +216,9 @@ def test_a_filter_on_a_patient_never_returns_another_patients_passage(parts, pat
 
 
 def test_an_unknown_patient_finds_nothing_rather_than_everyone():
-    store = retriever([chunk(0, "P0001", "2020-01-01", "seizure"), chunk(1, "P0002", "2020-01-01", "seizure")])
+    store = retriever(
+        [chunk(0, "P0001", "2020-01-01", "seizure"), chunk(1, "P0002", "2020-01-01", "seizure")]
+    )
     found = store.retrieve("What did patient 99887766 take?")
     assert found.passages == ()
     assert found.audit["after filters"] == 0
@@ -208,7 +229,13 @@ def test_an_unknown_patient_finds_nothing_rather_than_everyone():
 
 
 def test_components_add_up_to_the_score_and_the_order_follows_it():
-    texts = ["keppra 500 mg daily", "lamictal rash", "denies seizure", "keppra stopped for mood", "EEG normal"]
+    texts = [
+        "keppra 500 mg daily",
+        "lamictal rash",
+        "denies seizure",
+        "keppra stopped for mood",
+        "EEG normal",
+    ]
     chunks = [chunk(i, "P0001", "2020-01-01", t) for i, t in enumerate(texts)]
     encode = WordsEncoder()
     store = retriever(chunks, cr.MeanPooled(chunks, encode))
@@ -235,7 +262,10 @@ def test_normalised_scores_lie_within_0_and_1_and_what_was_not_found_has_0(score
 
 
 def test_the_papers_reranker_with_the_same_encoder_repeats_the_semantic_order():
-    chunks = [chunk(i, "P0001", "2020-01-01", " ".join(f"w{(i * j) % 7}" for j in range(9))) for i in range(20)]
+    chunks = [
+        chunk(i, "P0001", "2020-01-01", " ".join(f"w{(i * j) % 7}" for j in range(9)))
+        for i in range(20)
+    ]
     mean = cr.MeanPooled(chunks, WordsEncoder())
     store = retriever(chunks, mean)
     found = store.candidates(parse("w1 w2 w3", LEXICON))
@@ -254,13 +284,20 @@ def test_measures_are_those_of_the_field_and_a_question_without_results_has_0():
     grades = {"a": {"x": 2, "y": 1}, "b": {"z": 2}}
     scores = trec.measured(rankings.MEASURES, grades, {"a": ["y", "w", "x"], "b": []})
     assert scores["a"] == pytest.approx(
-        {"P@5": 0.4, "R@10": 1, "MRR": 1, "AP": (1 + 2 / 3) / 2, "nDCG@10": (1 + 2 / 2) / (2 + 1 / np.log2(3))}
+        {
+            "P@5": 0.4,
+            "R@10": 1,
+            "MRR": 1,
+            "AP": (1 + 2 / 3) / 2,
+            "nDCG@10": (1 + 2 / 2) / (2 + 1 / np.log2(3)),
+        }
     )
     assert set(scores["b"].values()) == {0}
 
 
 @given(
-    st.permutations(list("abcdefghijkl")), st.dictionaries(st.sampled_from("abcdefxyz"), st.integers(1, 2), min_size=1)
+    st.permutations(list("abcdefghijkl")),
+    st.dictionaries(st.sampled_from("abcdefxyz"), st.integers(1, 2), min_size=1),
 )
 def test_the_quick_ndcg_of_the_weight_search_is_that_of_ir_measures(order, grades):
     exact = trec.measured(rankings.MEASURES, {"q": grades}, {"q": order})["q"]["nDCG@10"]
@@ -305,7 +342,12 @@ def test_every_name_that_a_question_gives_a_drug_is_read_as_that_drug(charts):
 
 
 def asked(n: int, text: str, **known) -> cq.Question:
-    fields = {"patient": None, "since": None, "until": None, "places": (cq.Place(f"n{n}", 0, 5, 2),)}
+    fields = {
+        "patient": None,
+        "since": None,
+        "until": None,
+        "places": (cq.Place(f"n{n}", 0, 5, 2),),
+    }
     return cq.Question(f"q{n}", text, f"q{n}", "patient", {}, **(fields | known))
 
 
@@ -334,20 +376,29 @@ def test_questions_know_the_days_that_they_ask_about(charts):
         assert q.until
         words = q.since.strftime("%B %Y") if q.unit.startswith("dose") else str(q.since.year)
         assert words in q.text
-        assert (q.until - q.since).days in ((27, 28, 29, 30) if q.unit.startswith("dose") else (364, 365))
+        assert (q.until - q.since).days in (
+            (27, 28, 29, 30) if q.unit.startswith("dose") else (364, 365)
+        )
 
 
 def test_a_filter_on_what_the_parser_misread_is_seen():
-    chunks = [chunk(1, "P0001", "2020-03-01", "seizure"), chunk(2, "P0001", "2021-03-01", "seizure")]
+    chunks = [
+        chunk(1, "P0001", "2020-03-01", "seizure"),
+        chunk(2, "P0001", "2021-03-01", "seizure"),
+    ]
     store = retriever([*chunks, chunk(3, "P0002", "2020-03-01", "seizure")])
     day = {"since": date(2020, 1, 1), "until": date(2020, 12, 31)}
     read = asked(1, "Seizures of patient P0001 in 2020", patient="P0001", **day)
     patient_misread = asked(2, "Seizures of patient P0002 in 2020", patient="P0001", **day)
-    dates_misread = asked(3, "Seizures of patient P0001, the year being 2020", patient="P0001", **day)
+    dates_misread = asked(
+        3, "Seizures of patient P0001, the year being 2020", patient="P0001", **day
+    )
     grades = {q.id: {"P0001-1": 2} for q in (read, patient_misread, dates_misread)}
 
     def outside(question: cq.Question) -> float:
-        row = rankings.Rankings(store, grades).ask(rankings.ARMS["semantic"])(cq.clustered([question]))[0]
+        row = rankings.Rankings(store, grades).ask(rankings.ARMS["semantic"])(
+            cq.clustered([question])
+        )[0]
         return row.measures["candidates_outside"][0]
 
     assert [outside(q) for q in (read, patient_misread, dates_misread)] == [0, 1, 1]
@@ -372,14 +423,34 @@ def ranked_rows(encoder: str, reranker: str, gain: float, correlation: float) ->
             measures = {"nDCG@10": (value, 1.0), "candidates_outside": (0.0, 9.0)}
             measures["faiss_rank_correlation"] = (correlation - 0.001 * (i % 3), 1.0)
             strata = {"drug named by": "generic"}
-            unit = cq.Question(f"q{i}", f"text {i}", f"q{i}", "general", strata, None, None, None, (), cluster=f"q{i}")
-            rows.append(answers.answered(answers.Answer(model=model, measures=measures), unit, arm=arm))
+            unit = cq.Question(
+                f"q{i}",
+                f"text {i}",
+                f"q{i}",
+                "general",
+                strata,
+                None,
+                None,
+                None,
+                (),
+                cluster=f"q{i}",
+            )
+            rows.append(
+                answers.answered(answers.Answer(model=model, measures=measures), unit, arm=arm)
+            )
     return Outcomes(rows, draws=200)
 
 
 def decided(outcomes: Outcomes, *served: str) -> dict[str, records.Finding]:
     run = record.start(notebook="t", paper="clinical_notes", profile="smoke", parameters={})
-    rules.decide(run, outcomes, *OF_THE_RERANKER, "medication_boost_helps", "filters_respected", served=served)
+    rules.decide(
+        run,
+        outcomes,
+        *OF_THE_RERANKER,
+        "medication_boost_helps",
+        "filters_respected",
+        served=served,
+    )
     return {c.id.rsplit(".", 1)[1]: c for c in run.claims}
 
 
@@ -401,16 +472,26 @@ def test_the_papers_models_are_judged_by_their_gain_and_their_order_whatever_els
     other = answers.Answer("llm", "u", "u", model="Qwen", measures={"nDCG@10": (1.0, 1.0)})
     found = decided(ranked_rows(*paper, 0.1, 0.5).and_([other]))
     assert {found[name].verdict for name in OF_THE_RERANKER} == {"agrees"}
-    assert {decided(ranked_rows(*paper, -0.1, 0.5))[name].verdict for name in OF_THE_RERANKER} == {"differs"}
+    assert {decided(ranked_rows(*paper, -0.1, 0.5))[name].verdict for name in OF_THE_RERANKER} == {
+        "differs"
+    }
     assert decided(ranked_rows(*paper, 0.1, 0.99))["reranker_sees_more"].verdict == "differs"
-    assert decided(ranked_rows(*paper, 0.1, 0.5), *paper)["medication_boost_helps"].verdict == "agrees"
+    assert (
+        decided(ranked_rows(*paper, 0.1, 0.5), *paper)["medication_boost_helps"].verdict == "agrees"
+    )
     one = (paper[0], paper[0])
     for name, of in decided(ranked_rows(*one, -0.1, 0.5), *one).items():
         assert of.reason == "stand-in" or name == "filters_respected", "one encoder in both parts"
 
 
 def test_every_arm_ranks_and_one_without_its_reranker_is_left_out():
-    texts = ["keppra 500 mg daily", "lamictal rash", "denies seizure", "keppra stopped for mood", "EEG normal"]
+    texts = [
+        "keppra 500 mg daily",
+        "lamictal rash",
+        "denies seizure",
+        "keppra stopped for mood",
+        "EEG normal",
+    ]
     chunks = [chunk(i, "P0001", "2020-01-01", t) for i, t in enumerate(texts)]
     store = retriever(chunks, cr.MeanPooled(chunks, WordsEncoder()))
     question = asked(1, "Why was levetiracetam stopped in patient P0001?", patient="P0001")
@@ -419,7 +500,9 @@ def test_every_arm_ranks_and_one_without_its_reranker_is_left_out():
     assert "hybrid" in arms
     assert "cross_encoder" not in arms
     rows = {name: ask([question])[0] for name, ask in arms.items()}
-    assert {row.items[0].id for row in rows.values() if row.measures["MRR"] == (1.0, 1.0)} == {"P0001-3"}
+    assert {row.items[0].id for row in rows.values() if row.measures["MRR"] == (1.0, 1.0)} == {
+        "P0001-3"
+    }
     assert rows["hybrid"].measures["nDCG@10"] == (1.0, 1.0)
     assert (rows["lexical"].model, rows["hybrid"].model) == ("", "words")
     assert [item.rank for item in rows["hybrid"].items] == [1, 2, 3, 4, 5]
@@ -445,7 +528,13 @@ def test_a_dialogue_is_read_by_turns_and_lines_without_a_speaker_go_on_with_the_
     assert len(read) == 9
 
 
-@given(st.lists(st.tuples(st.sampled_from(["doctor", "patient", "patient_guest"]), st.text("ab ,.", max_size=9))))
+@given(
+    st.lists(
+        st.tuples(
+            st.sampled_from(["doctor", "patient", "patient_guest"]), st.text("ab ,.", max_size=9)
+        )
+    )
+)
 def test_turns_are_read_as_they_were_written_and_the_query_is_one_of_the_patients_first_five(said):
     read = real_notes.turns("\n".join(f"[{who}] {words}" for who, words in said))
     assert read == [(who, " ".join(words.split())) for who, words in said]
@@ -456,10 +545,17 @@ def test_turns_are_read_as_they_were_written_and_the_query_is_one_of_the_patient
 
 
 def conversations_file(folder, n: int):
-    note = "CHIEF COMPLAINT\n\n" + "\n\n".join(f"Patient {{i}}: the knee is swollen. {'Word ' * 80}" for _ in range(6))
-    rows = [("virtscribe", f"D2N{i:03}", DIALOGUE.replace("knee", f"knee{i}"), note.format(i=i)) for i in range(n)]
+    note = "CHIEF COMPLAINT\n\n" + "\n\n".join(
+        f"Patient {{i}}: the knee is swollen. {'Word ' * 80}" for _ in range(6)
+    )
+    rows = [
+        ("virtscribe", f"D2N{i:03}", DIALOGUE.replace("knee", f"knee{i}"), note.format(i=i))
+        for i in range(n)
+    ]
     path = folder / "conversations.csv"
-    pd.DataFrame(rows, columns=["dataset", "encounter_id", "dialogue", "note"]).to_csv(path, index=False)
+    pd.DataFrame(rows, columns=["dataset", "encounter_id", "dialogue", "note"]).to_csv(
+        path, index=False
+    )
     return path
 
 
@@ -518,9 +614,17 @@ def test_neither_identifiers_nor_note_text_leave_for_record_audit_or_log(charts,
     grades = {q.id: cq.relevant(q, cq.by_note(chunks)) for q in questions}
     run = record.start(notebook="privacy", paper="clinical_notes", profile="smoke", parameters={})
     out = Outcomes(run.answer(rankings.Rankings(store, grades).arms(), questions))
-    shown = [repr(store.retrieve("Seizure clusters at dawn", k=50)), repr(store.retrieve("Call back MRN").passages)]
+    shown = [
+        repr(store.retrieve("Seizure clusters at dawn", k=50)),
+        repr(store.retrieve("Call back MRN").passages),
+    ]
     rows = repr(out.frame.to_dict("records"))
-    left = [json.dumps(json.loads(run.save(tmp_path / "record.json").read_text())), caplog.text, rows, *shown]
+    left = [
+        json.dumps(json.loads(run.save(tmp_path / "record.json").read_text())),
+        caplog.text,
+        rows,
+        *shown,
+    ]
     pieces = {note.text[i : i + 30] for note in notes for i in range(0, len(note.text) - 30, 30)}
     for text in left:
         assert not [s for s in secrets if s in text]

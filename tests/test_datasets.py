@@ -26,7 +26,13 @@ from typing import Any
 import pytest
 import yaml
 from conftest import as_a_user
-from hypothesis import HealthCheck, example, given, settings as hypothesis_settings, strategies as st
+from hypothesis import (
+    HealthCheck,
+    example,
+    given,
+    settings as hypothesis_settings,
+    strategies as st,
+)
 
 from resources import datasets, download, registry as registry_module
 from resources.datasets import DataUnavailable, fetch, locate, locate_all
@@ -126,12 +132,16 @@ class Place:
 
     def write(self, content: object) -> None:
         registry_module.REGISTRY.parent.mkdir(parents=True, exist_ok=True)
-        registry_module.REGISTRY.write_text(content if isinstance(content, str) else yaml.safe_dump(content))
+        registry_module.REGISTRY.write_text(
+            content if isinstance(content, str) else yaml.safe_dump(content)
+        )
         registry_module._read.cache_clear()
 
     def left(self) -> list[str]:
         """The files under data/raw, but for locks and stamps."""
-        return sorted(p.name for p in self.raw.rglob("*") if p.is_file() and p.parent.name != ".state")
+        return sorted(
+            p.name for p in self.raw.rglob("*") if p.is_file() and p.parent.name != ".state"
+        )
 
     def environment(self) -> dict[str, str]:
         """For a process of its own in this folder."""
@@ -148,7 +158,9 @@ def placed(root: Path, server: Server) -> Iterator[Place]:
         patch.setattr(datasets, "SAMPLE", root / "data" / "sample")
         patch.setattr(download, "WAIT", 0.01)
         patch.setattr(download, "_unreachable", {})
-        patch.setitem(Settings.model_config, "env_file", None)  # not what the developer's own .env says
+        patch.setitem(
+            Settings.model_config, "env_file", None
+        )  # not what the developer's own .env says
         patch.delenv("DATA_MIRROR", raising=False)
         patch.setenv("PIP_INDEX_URL", f"{server.url}/simple")
         patch.chdir(root)
@@ -197,7 +209,9 @@ def wheel(members: dict[str, bytes]) -> bytes:
     return out.getvalue()
 
 
-def publish(server: Server, package: str, content: bytes, version: str = "1.0", **changes: Any) -> None:
+def publish(
+    server: Server, package: str, content: bytes, version: str = "1.0", **changes: Any
+) -> None:
     """Put a wheel on the server's package index."""
     filename = f"{package.replace('-', '_')}-{version}-py3-none-any.whl"
     server.files[f"/files/{filename}"] = content
@@ -221,9 +235,13 @@ def test_a_fresh_fetch_is_verified_and_leaves_nothing_else(place: Place) -> None
     assert place.left() == ["file.bin"]
 
 
-def test_a_second_fetch_asks_nobody_and_does_not_hash_again(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_second_fetch_asks_nobody_and_does_not_hash_again(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
     fetch(place.add())
-    monkeypatch.setattr(datasets, "digest", lambda path: pytest.fail("hashed although nothing changed"))
+    monkeypatch.setattr(
+        datasets, "digest", lambda path: pytest.fail("hashed although nothing changed")
+    )
     fetch("set/file.bin")
     assert len(place.server.requests) == 1
 
@@ -260,7 +278,9 @@ def test_a_later_fetch_goes_on_where_an_earlier_one_stopped(place: Place) -> Non
 
 
 @pytest.mark.parametrize(("ranges", "validator"), [(False, True), (True, False), (False, False)])
-def test_servers_without_ranges_or_validators_serve_too(place: Place, ranges: bool, validator: bool) -> None:
+def test_servers_without_ranges_or_validators_serve_too(
+    place: Place, ranges: bool, validator: bool
+) -> None:
     place.server.ranges, place.server.validator, place.server.cuts = ranges, validator, [200_000]
     assert fetch(place.add()).read_bytes() == CONTENT
 
@@ -287,11 +307,21 @@ def test_a_damaged_part_is_fetched_again_from_the_start(place: Place) -> None:
     assert place.left() == ["file.bin"]
 
 
-@hypothesis_settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(content=st.binary(max_size=5_000), cuts=st.lists(st.integers(0, 5_000), max_size=4), ranges=st.booleans())
+@hypothesis_settings(
+    max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+@given(
+    content=st.binary(max_size=5_000),
+    cuts=st.lists(st.integers(0, 5_000), max_size=4),
+    ranges=st.booleans(),
+)
 @example(content=CONTENT, cuts=[1, 65_536, 65_537], ranges=True)
 def test_any_content_survives_any_cuts(
-    tmp_path_factory: pytest.TempPathFactory, server: Server, content: bytes, cuts: list[int], ranges: bool
+    tmp_path_factory: pytest.TempPathFactory,
+    server: Server,
+    content: bytes,
+    cuts: list[int],
+    ranges: bool,
 ) -> None:
     with placed(tmp_path_factory.mktemp("any"), server) as place:
         server.cuts, server.ranges = list(cuts), ranges
@@ -318,14 +348,19 @@ def test_two_processes_download_once(place: Place) -> None:
     place.server.delay = 1.0
     program = [sys.executable, "-c", "from resources.datasets import fetch; fetch('set/file.bin')"]
     with ThreadPoolExecutor(2) as pool:
-        runs = [pool.submit(subprocess.run, program, env=place.environment(), timeout=60, check=True) for _ in range(2)]
+        runs = [
+            pool.submit(subprocess.run, program, env=place.environment(), timeout=60, check=True)
+            for _ in range(2)
+        ]
         for run in runs:
             run.result()
     assert len(place.server.requests) == 1
     assert (place.raw / "set/file.bin").read_bytes() == CONTENT
 
 
-def test_a_file_that_nobody_had_a_copy_of_is_known_by_gits_digest(place: Place, tmp_path: Path) -> None:
+def test_a_file_that_nobody_had_a_copy_of_is_known_by_gits_digest(
+    place: Place, tmp_path: Path
+) -> None:
     content = b"what git has"
     blob = hashlib.sha1(b"blob %d\0" % len(content) + content).hexdigest()  # as git does
     bare: dict[str, Any] = {"bytes": 0, "sha256": "", "blob": blob}
@@ -336,7 +371,9 @@ def test_a_file_that_nobody_had_a_copy_of_is_known_by_gits_digest(place: Place, 
     found = datasets.at_hand([name, other])
     assert [*found] == [name], "a source that is not reached is no error"
     assert found[name].path.read_bytes() == content
-    assert found[name].sha256 == hashlib.sha256(content).hexdigest(), "records have what the content really is"
+    assert found[name].sha256 == hashlib.sha256(content).hexdigest(), (
+        "records have what the content really is"
+    )
     assert datasets.main(["--fetch", name, other]) == 0
     (place.raw / name).unlink()
     place.server.files["/file.bin"] = content + b"."
@@ -350,9 +387,13 @@ def test_a_file_that_nobody_had_a_copy_of_is_known_by_gits_digest(place: Place, 
 # --- wrong content
 
 
-def test_wrong_content_is_set_aside_and_the_next_source_asked(place: Place, caplog: pytest.LogCaptureFixture) -> None:
+def test_wrong_content_is_set_aside_and_the_next_source_asked(
+    place: Place, caplog: pytest.LogCaptureFixture
+) -> None:
     bad = CONTENT[:-1] + b"x"
-    name = place.add(sources=[{"url": f"{place.server.url}/bad"}, {"url": f"{place.server.url}/good"}])
+    name = place.add(
+        sources=[{"url": f"{place.server.url}/bad"}, {"url": f"{place.server.url}/good"}]
+    )
     place.server.files |= {"/bad": bad, "/good": CONTENT}
     assert fetch(name).read_bytes() == CONTENT
     found = hashlib.sha256(bad).hexdigest()
@@ -367,7 +408,13 @@ def test_wrong_content_everywhere_is_an_error_that_says_what_to_do(place: Place)
     found = hashlib.sha256(b"<html>please log in</html>").hexdigest()
     with pytest.raises(HashMismatch) as error:
         fetch(name)
-    for part in (hashlib.sha256(CONTENT).hexdigest(), found, f"file.bin.bad-{found[:8]}", "Delete", "registry.yml"):
+    for part in (
+        hashlib.sha256(CONTENT).hexdigest(),
+        found,
+        f"file.bin.bad-{found[:8]}",
+        "Delete",
+        "registry.yml",
+    ):
         assert part in str(error.value)
     assert not (place.raw / name).exists()
 
@@ -395,8 +442,12 @@ def bomb(member: str = "file.bin") -> bytes:
     return wheel({member: b"\0" * 60_000_000})
 
 
-@pytest.mark.parametrize("source", ["archive", "held archive", "wheel", "joined wheels", "held file"])
-def test_what_unpacks_to_more_than_is_registered_is_cut_off(place: Place, mirror: Path, source: str) -> None:
+@pytest.mark.parametrize(
+    "source", ["archive", "held archive", "wheel", "joined wheels", "held file"]
+)
+def test_what_unpacks_to_more_than_is_registered_is_cut_off(
+    place: Place, mirror: Path, source: str
+) -> None:
     held = mirror / "github/owner/repo/archive/x.zip"
     held.parent.mkdir(parents=True)
     part = place.raw / "set/file.bin.part"
@@ -427,7 +478,9 @@ def test_what_unpacks_to_more_than_is_registered_is_cut_off(place: Place, mirror
     assert all(path.stat().st_size < 5_000_000 for path in place.raw.rglob("*"))
 
 
-def test_a_carrier_is_bounded_too(place: Place, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_a_carrier_is_bounded_too(
+    place: Place, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     monkeypatch.setattr(download, "CARRIER", 10_000)
     part = tmp_path / "file.bin.part"
     place.server.files["/x.zip"] = b"y" * 50_000_000
@@ -466,7 +519,10 @@ def test_a_corrupt_file_in_place_is_set_aside_and_fetched_anew(place: Place) -> 
     path = fetch(place.add())
     path.write_bytes(b"damaged")
     assert fetch("set/file.bin").read_bytes() == CONTENT
-    assert place.left() == ["file.bin", f"file.bin.bad-{hashlib.sha256(b'damaged').hexdigest()[:8]}"]
+    assert place.left() == [
+        "file.bin",
+        f"file.bin.bad-{hashlib.sha256(b'damaged').hexdigest()[:8]}",
+    ]
 
 
 def test_damage_that_keeps_size_and_name_is_noticed_by_its_time(place: Place) -> None:
@@ -489,22 +545,30 @@ def test_a_damaged_stamp_is_made_anew(place: Place) -> None:
     assert len(place.server.requests) == 1
 
 
-@pytest.mark.skipif(os.geteuid() == 0 and not shutil.which("setpriv"), reason="root may write everywhere")
-def test_a_folder_that_may_only_be_read_serves_what_it_has_and_is_named_for_what_it_lacks(place: Place) -> None:
+@pytest.mark.skipif(
+    os.geteuid() == 0 and not shutil.which("setpriv"), reason="root may write everywhere"
+)
+def test_a_folder_that_may_only_be_read_serves_what_it_has_and_is_named_for_what_it_lacks(
+    place: Place,
+) -> None:
     path = fetch(place.add())
     shutil.rmtree(place.raw / ".state")
     place.raw.chmod(0o555)
 
     def asked(name: str) -> subprocess.CompletedProcess[str]:
         command = as_a_user(sys.executable, "-m", "resources.datasets", "--fetch", name)
-        return subprocess.run(command, env=place.environment(), capture_output=True, text=True, check=False)
+        return subprocess.run(
+            command, env=place.environment(), capture_output=True, text=True, check=False
+        )
 
     assert asked("set/file.bin").returncode == 0
     path.unlink()
     lacking = asked("set/file.bin")
     place.raw.chmod(0o755)
     assert lacking.returncode == 1
-    assert lacking.stderr.strip().splitlines() == [line for line in lacking.stderr.splitlines() if "may not be" in line]
+    assert lacking.stderr.strip().splitlines() == [
+        line for line in lacking.stderr.splitlines() if "may not be" in line
+    ]
 
 
 # --- mirrors and unreachable sources
@@ -513,7 +577,10 @@ def test_a_folder_that_may_only_be_read_serves_what_it_has_and_is_named_for_what
 def test_unreachable_sources_are_all_named_and_asked_only_once(place: Place) -> None:
     gone = f"http://127.0.0.1:{closed_port()}"
     name = place.add(
-        sources=[{"url": f"http://user:secret@{gone[7:]}/a?token=secret"}, {"pypi": "carrier==1.0", "member": "x"}]
+        sources=[
+            {"url": f"http://user:secret@{gone[7:]}/a?token=secret"},
+            {"pypi": "carrier==1.0", "member": "x"},
+        ]
     )
     with pytest.raises(DataUnavailable) as error:
         fetch(name)
@@ -526,7 +593,9 @@ def test_unreachable_sources_are_all_named_and_asked_only_once(place: Place) -> 
     assert time.perf_counter() - started < 1
 
 
-def test_a_mirror_folder_is_asked_first_and_its_path_stays_private(place: Place, mirror: Path) -> None:
+def test_a_mirror_folder_is_asked_first_and_its_path_stays_private(
+    place: Place, mirror: Path
+) -> None:
     origin = f"github/owner/repo/{'a' * 40}"
     name = place.add(origin=origin, path="data/a file.csv")
     (mirror / origin / "data").mkdir(parents=True)
@@ -538,7 +607,9 @@ def test_a_mirror_folder_is_asked_first_and_its_path_stays_private(place: Place,
 def test_another_data_raw_is_a_mirror(place: Place, mirror: Path) -> None:
     (mirror / "set").mkdir()
     (mirror / "set/file.bin").write_bytes(CONTENT)
-    assert fetch(place.add(origin=f"github/owner/repo/{'a' * 40}", path="x")).read_bytes() == CONTENT
+    assert (
+        fetch(place.add(origin=f"github/owner/repo/{'a' * 40}", path="x")).read_bytes() == CONTENT
+    )
 
 
 def test_a_mirror_url_is_asked_first(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -551,7 +622,9 @@ def test_a_mirror_url_is_asked_first(place: Place, monkeypatch: pytest.MonkeyPat
     assert locate(name).source == f"DATA_MIRROR/{origin}/a b.bin"
 
 
-def test_what_a_mirror_lacks_or_has_wrong_comes_from_the_next_source(place: Place, mirror: Path) -> None:
+def test_what_a_mirror_lacks_or_has_wrong_comes_from_the_next_source(
+    place: Place, mirror: Path
+) -> None:
     name = place.add()
     assert fetch(name).read_bytes() == CONTENT
     (place.raw / name).unlink()
@@ -561,7 +634,9 @@ def test_what_a_mirror_lacks_or_has_wrong_comes_from_the_next_source(place: Plac
     assert (mirror / "set/file.bin").read_bytes() == b"stale"
 
 
-def test_a_member_of_an_archive_made_on_demand_is_taken_and_verified(place: Place, mirror: Path) -> None:
+def test_a_member_of_an_archive_made_on_demand_is_taken_and_verified(
+    place: Place, mirror: Path
+) -> None:
     held = mirror / "github/owner/repo/archive/x.zip"
     held.parent.mkdir(parents=True)
     with zipfile.ZipFile(held, "w") as archive:
@@ -593,10 +668,15 @@ def test_an_archive_over_http_without_the_right_member_is_told(
     assert [path.name for path in tmp_path.iterdir() if "carrier" in path.name] == []
 
 
-PIECES = {"url": "https://raw.githubusercontent.com/owner/repo/0a/{piece}/x.xml", "pieces": ["two", "one"]}
+PIECES = {
+    "url": "https://raw.githubusercontent.com/owner/repo/0a/{piece}/x.xml",
+    "pieces": ["two", "one"],
+}
 
 
-def test_pieces_are_joined_in_their_order_and_verified_as_a_whole(place: Place, mirror: Path) -> None:
+def test_pieces_are_joined_in_their_order_and_verified_as_a_whole(
+    place: Place, mirror: Path
+) -> None:
     half = len(CONTENT) // 2
     for piece, content in (("two", CONTENT[:half]), ("one", CONTENT[half:])):
         (mirror / f"github/owner/repo/0a/{piece}").mkdir(parents=True)
@@ -605,15 +685,21 @@ def test_pieces_are_joined_in_their_order_and_verified_as_a_whole(place: Place, 
     assert fetch(name).read_bytes() == CONTENT
     assert list((place.raw / name).parent.glob("*part*")) == []
     (place.raw / name).unlink()
-    (mirror / "github/owner/repo/0a/one/x.xml").write_bytes(CONTENT[half:-1] + b"?" + b"\0" * 9_000_000)
+    (mirror / "github/owner/repo/0a/one/x.xml").write_bytes(
+        CONTENT[half:-1] + b"?" + b"\0" * 9_000_000
+    )
     with pytest.raises(HashMismatch):
         fetch(name)
     assert all(path.stat().st_size < 5_000_000 for path in place.raw.rglob("*"))
 
 
 @pytest.mark.parametrize("missing", ["one", "two"])
-def test_a_missing_piece_is_told_and_leaves_nothing(place: Place, tmp_path: Path, missing: str) -> None:
-    place.server.files.update({f"/{piece}": CONTENT for piece in ("one", "two") if piece != missing})
+def test_a_missing_piece_is_told_and_leaves_nothing(
+    place: Place, tmp_path: Path, missing: str
+) -> None:
+    place.server.files.update(
+        {f"/{piece}": CONTENT for piece in ("one", "two") if piece != missing}
+    )
     pieces = [Piece(f"{place.server.url}/{piece}") for piece in ("one", "two")]
     with pytest.raises(download.SourceError):
         download.bring(pieces, 2 * len(CONTENT), "0" * 64, tmp_path / "file.bin.part")
@@ -636,7 +722,9 @@ def test_a_relative_mirror_is_sought_here_and_then_in_the_project(
     assert locate(place.add()).source == "DATA_MIRROR/set/file.bin"
 
 
-def test_a_mirror_folder_that_does_not_exist_is_an_error(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_mirror_folder_that_does_not_exist_is_an_error(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("DATA_MIRROR", "../no/such/folder")
     settings.cache_clear()
     with pytest.raises(SettingsError, match=r"DATA_MIRROR=\.\./no/such/folder: no such folder"):
@@ -647,7 +735,11 @@ def test_a_mirror_folder_that_does_not_exist_is_an_error(place: Place, monkeypat
 
 
 def test_a_member_is_taken_out_of_a_wheel(place: Place) -> None:
-    publish(place.server, "carrier", wheel({"carrier/data.bin": CONTENT, "carrier/__init__.py": b"raise SystemExit"}))
+    publish(
+        place.server,
+        "carrier",
+        wheel({"carrier/data.bin": CONTENT, "carrier/__init__.py": b"raise SystemExit"}),
+    )
     name = place.add(sources=[{"pypi": "carrier==1.0", "member": "carrier/data.bin"}])
     assert fetch(name).read_bytes() == CONTENT
     assert place.left() == ["file.bin"]
@@ -670,7 +762,9 @@ def test_the_members_of_several_wheels_are_joined(place: Place) -> None:
 def test_joining_goes_on_after_the_last_complete_wheel(place: Place) -> None:
     name = joined(place, [CONTENT, b"second", b"third"])
     missing = place.server.files.pop("/simple/carrier-part3/")
-    with pytest.raises(DataUnavailable, match=r"PyPI carrier-part\{n\}==1\.0 \(3 parts\): answered 404"):
+    with pytest.raises(
+        DataUnavailable, match=r"PyPI carrier-part\{n\}==1\.0 \(3 parts\): answered 404"
+    ):
         fetch(name)
     with (place.raw / "set/file.bin.part").open("ab") as part:
         part.write(b"a piece of the third, before the power failed")
@@ -691,7 +785,9 @@ def test_joining_goes_on_after_the_last_complete_wheel(place: Place) -> None:
         ({"pypi": "old-index==1.0", "member": "x"}, "PEP 691"),
     ],
 )
-def test_a_wheel_that_cannot_serve_is_explained(place: Place, source: dict[str, str], message: str) -> None:
+def test_a_wheel_that_cannot_serve_is_explained(
+    place: Place, source: dict[str, str], message: str
+) -> None:
     publish(place.server, "carrier", wheel({"carrier/data.bin": CONTENT}))
     place.server.files["/simple/old-index/"] = b"<html>"
     with pytest.raises(DataUnavailable, match=message):
@@ -706,7 +802,9 @@ def test_a_wheel_that_is_no_archive_is_explained(place: Place) -> None:
 
 
 @pytest.mark.parametrize("damage", ["password", "packing", "bytes", "pipe"])
-def test_an_archive_that_cannot_be_unpacked_is_explained(place: Place, mirror: Path, damage: str) -> None:
+def test_an_archive_that_cannot_be_unpacked_is_explained(
+    place: Place, mirror: Path, damage: str
+) -> None:
     held = mirror / "github/owner/repo/archive/x.zip"
     held.parent.mkdir(parents=True)
     whole = bytearray(wheel({"file.bin": CONTENT}))
@@ -743,7 +841,9 @@ def test_a_wheel_that_is_not_the_index_s_is_not_opened(place: Place) -> None:
 # --- a full disk
 
 
-def test_too_little_space_is_told_before_anything_is_asked(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_too_little_space_is_told_before_anything_is_asked(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
     usage = shutil.disk_usage(place.root)
     monkeypatch.setattr(shutil, "disk_usage", lambda path: usage._replace(free=1_000))
     with pytest.raises(NotEnoughSpace, match=r"file\.bin needs 512kB more.*1\.00kB free"):
@@ -751,7 +851,9 @@ def test_too_little_space_is_told_before_anything_is_asked(place: Place, monkeyp
     assert not place.server.requests
 
 
-@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full, where each write finds the disk full")
+@pytest.mark.skipif(
+    not Path("/dev/full").exists(), reason="needs /dev/full, where each write finds the disk full"
+)
 @pytest.mark.parametrize("parts", [1, 2])
 def test_a_disk_that_fills_up_leaves_no_half_file(place: Place, parts: int) -> None:
     name = place.add() if parts == 1 else joined(place, [CONTENT, CONTENT])
@@ -771,7 +873,9 @@ def pair(place: Place) -> Place:
     """Two files, both with samples, of which the second cannot be reached."""
     place.add("a.csv", b"real a", sources=[{"url": f"{place.server.url}/a"}], sample="a.csv")
     place.server.files["/a"] = b"real a"
-    place.add("b.csv", b"real b", sources=[{"url": f"http://127.0.0.1:{closed_port()}/b"}], sample="b.csv")
+    place.add(
+        "b.csv", b"real b", sources=[{"url": f"http://127.0.0.1:{closed_port()}/b"}], sample="b.csv"
+    )
     datasets.SAMPLE.mkdir(parents=True)
     for name in ("a", "b"):
         (datasets.SAMPLE / f"{name}.csv").write_text(f"sample {name}")
@@ -780,14 +884,22 @@ def pair(place: Place) -> Place:
 
 def test_auto_takes_the_real_file_where_it_can(pair: Place) -> None:
     located = locate("a.csv")
-    assert (located.sample, located.path.read_text(), located.source) == (False, "real a", f"{pair.server.url}/a")
+    assert (located.sample, located.path.read_text(), located.source) == (
+        False,
+        "real a",
+        f"{pair.server.url}/a",
+    )
     assert located.sha256 == hashlib.sha256(b"real a").hexdigest()
 
 
 def test_auto_falls_back_to_the_sample_aloud(pair: Place, caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.WARNING):
         located = locate("b.csv")
-    assert (located.sample, located.path.read_text(), located.source) == (True, "sample b", "sample: data/sample/b.csv")
+    assert (located.sample, located.path.read_text(), located.source) == (
+        True,
+        "sample b",
+        "sample: data/sample/b.csv",
+    )
     assert located.sha256 == hashlib.sha256(b"sample b").hexdigest()
     assert "bundled sample is used instead of the real data" in caplog.text
 
@@ -860,7 +972,9 @@ def test_a_bad_registry_is_explained(place: Place, content: object, message: str
         {"colour": "red"},
     ],
 )
-def test_an_entry_that_does_not_hold_together_is_refused(place: Place, changes: dict[str, Any]) -> None:
+def test_an_entry_that_does_not_hold_together_is_refused(
+    place: Place, changes: dict[str, Any]
+) -> None:
     place.add("good.csv")
     place.add("bad.csv", **{"sources": [{"url": "http://127.0.0.1/x"}]} | changes)
     with pytest.raises(RegistryError, match=r"bad\.csv"):
@@ -868,7 +982,8 @@ def test_an_entry_that_does_not_hold_together_is_refused(place: Place, changes: 
 
 
 @pytest.mark.parametrize(
-    "path", ["../out.csv", "a/../../out.csv", "/out.csv", "a//b.csv", "..\\out.csv", "./a.csv", "a/"]
+    "path",
+    ["../out.csv", "a/../../out.csv", "/out.csv", "a//b.csv", "..\\out.csv", "./a.csv", "a/"],
 )
 def test_no_name_leads_out_of_its_folder(place: Place, path: str) -> None:
     origin = f"github/owner/repo/{'a' * 40}"
@@ -893,7 +1008,9 @@ def test_a_missing_registry_is_explained(place: Place) -> None:
 def test_the_project_s_registry_holds_together() -> None:
     text = registry_module.REGISTRY.read_text(encoding="utf-8")
     names = re.findall(r"^  (\S+):$", text.partition("\nfiles:\n")[2], flags=re.M)
-    assert len(names) == len(set(names)), "YAML takes the last of two entries of one name without a word"
+    assert len(names) == len(set(names)), (
+        "YAML takes the last of two entries of one name without a word"
+    )
     entries = registry()
     assert set(names) == set(entries)
     for entry in entries.values():
@@ -901,10 +1018,16 @@ def test_the_project_s_registry_holds_together() -> None:
 
 
 def test_the_forward_notebook_reads_what_it_needs() -> None:
-    read = {name for name, entry in registry().items() if "01_side_effects_forward" in entry.readers}
+    read = {
+        name for name, entry in registry().items() if "01_side_effects_forward" in entry.readers
+    }
     arms = ("closed_book", "format_a", "format_b", "graphrag")
-    assert read >= {f"side_effects/released/{arm}_{model}.json" for arm in arms for model in ("qwen", "llama")}
-    assert read >= {f"side_effects/{n}.csv" for n in ("evaluation_dataset", "data_format_a", "side_effects")}
+    assert read >= {
+        f"side_effects/released/{arm}_{model}.json" for arm in arms for model in ("qwen", "llama")
+    }
+    assert read >= {
+        f"side_effects/{n}.csv" for n in ("evaluation_dataset", "data_format_a", "side_effects")
+    }
 
 
 def test_the_registry_agrees_with_the_mirror_s_manifest() -> None:
@@ -941,7 +1064,12 @@ def run(place: Place, *arguments: str) -> subprocess.CompletedProcess[str]:
 
 def test_the_command_line_lists_fetches_and_says_where_from(place: Place) -> None:
     place.add("a.csv", CONTENT, readers=["01_first"])
-    place.add("b.csv", b"b", readers=["02_second"], sources=[{"url": f"http://127.0.0.1:{closed_port()}/b"}])
+    place.add(
+        "b.csv",
+        b"b",
+        readers=["02_second"],
+        sources=[{"url": f"http://127.0.0.1:{closed_port()}/b"}],
+    )
     listed = run(place)
     assert listed.returncode == 0
     assert re.search(r"a\.csv.*512,000.*no.*CC0.*01_first", listed.stdout)
@@ -959,7 +1087,9 @@ def test_the_command_line_lists_fetches_and_says_where_from(place: Place) -> Non
     ("arguments", "message"),
     [(["c.csv"], "Nearest: a.csv"), (["--for", "nobody"], "Notebooks with data: 01_first")],
 )
-def test_the_command_line_explains_a_wrong_name(place: Place, arguments: list[str], message: str) -> None:
+def test_the_command_line_explains_a_wrong_name(
+    place: Place, arguments: list[str], message: str
+) -> None:
     place.add("a.csv", readers=["01_first"])
     answer = run(place, *arguments)
     assert answer.returncode == 1

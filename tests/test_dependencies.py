@@ -51,7 +51,9 @@ def test_what_only_ipython_understands_is_no_obstacle(tmp_path: Path, cell: str)
     assert "evaluation.metrics" in dependencies.used_modules(path)
 
 
-def test_the_body_of_a_timed_cell_and_a_line_that_begins_with_a_per_cent_sign_are_python(tmp_path: Path) -> None:
+def test_the_body_of_a_timed_cell_and_a_line_that_begins_with_a_per_cent_sign_are_python(
+    tmp_path: Path,
+) -> None:
     (tmp_path / "notebooks").mkdir()
     timed = "%%time\nfrom evaluation import metrics"
     formatted = 'text = (\n    "%s"\n    % "x"\n)\nfrom helpers import vectors'
@@ -61,7 +63,9 @@ def test_the_body_of_a_timed_cell_and_a_line_that_begins_with_a_per_cent_sign_ar
 
 
 @pytest.mark.parametrize("half", ["def unfinished(", "for x in"])
-def test_a_notebook_that_is_being_written_is_named_and_depends_on_every_helper(project: Path, half: str) -> None:
+def test_a_notebook_that_is_being_written_is_named_and_depends_on_every_helper(
+    project: Path, half: str
+) -> None:
     write(project, "01_whole", "from evaluation import metrics")
     write(project, "02_half", "from evaluation import metrics", half)
     (project / "notebooks" / "03_empty.ipynb").touch()
@@ -90,11 +94,21 @@ def test_make_stops_servers_whatever_stands_in_a_notebook(project: Path) -> None
     clean = {k: v for k, v in os.environ.items() if not k.startswith(("MAKE", "MFLAGS"))}
     for target in ("stop", "status", "doctor", "lab"):
         asked = ["make", "-n", "PROFILE=smoke", "PYTHON=false", target]
-        done = subprocess.run(asked, cwd=project, env=clean, capture_output=True, text=True, check=False)
+        done = subprocess.run(
+            asked, cwd=project, env=clean, capture_output=True, text=True, check=False
+        )
         assert done.returncode == 0, done.stderr
 
 
-LAYERS = {"resources": 0, "helpers": 1, "rag": 2, "evaluation": 2, "papers": 3, "publish": 4, "medrerun": 4}
+LAYERS = {
+    "resources": 0,
+    "helpers": 1,
+    "rag": 2,
+    "evaluation": 2,
+    "papers": 3,
+    "publish": 4,
+    "medrerun": 4,
+}
 """A package imports itself and those of lower layers."""
 
 
@@ -118,7 +132,9 @@ def test_imports_go_one_way_and_no_paper_imports_another() -> None:
 
 
 @pytest.mark.parametrize("name", ["06_interactions_qa", "18_across_papers"])
-def test_a_change_of_the_prompts_of_01_leaves_notebooks_fresh_that_do_not_ask_them(name: str) -> None:
+def test_a_change_of_the_prompts_of_01_leaves_notebooks_fresh_that_do_not_ask_them(
+    name: str,
+) -> None:
     of_first, of_other = (
         dependencies.used_modules(dependencies.ROOT / "notebooks" / f"{notebook}.ipynb")
         for notebook in ("01_side_effects_forward", name)

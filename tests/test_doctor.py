@@ -30,7 +30,17 @@ def finding(part: str) -> doctor.Finding:
 
 
 def test_every_part_is_named():
-    parts = {"machine", "profile", "graph", "LLM", "encoders", "adapters", "weights", "data", "browser"}
+    parts = {
+        "machine",
+        "profile",
+        "graph",
+        "LLM",
+        "encoders",
+        "adapters",
+        "weights",
+        "data",
+        "browser",
+    }
     assert {f.part for f in doctor.findings()} == parts
 
 
@@ -46,15 +56,21 @@ def test_the_paper_profile_asks_for_a_server(monkeypatch):
     assert "LLM_BASE_URL" in finding("llm").mend
 
 
-@pytest.mark.parametrize(("part", "status"), [("LLM", 1), ("graph", 1), ("browser", 0), ("encoders", 0)])
+@pytest.mark.parametrize(
+    ("part", "status"), [("LLM", 1), ("graph", 1), ("browser", 0), ("encoders", 0)]
+)
 def test_the_doctor_fails_only_if_something_required_is_missing(monkeypatch, part, status):
     monkeypatch.setattr(
-        doctor, "findings", lambda: [doctor.Finding("machine", "", ""), doctor.Finding(part, "", "get it")]
+        doctor,
+        "findings",
+        lambda: [doctor.Finding("machine", "", ""), doctor.Finding(part, "", "get it")],
     )
     assert doctor.main([]) == status
 
 
-def test_encoders_of_a_hub_are_told_with_the_line_that_installs_what_loads_them(monkeypatch, capsys):
+def test_encoders_of_a_hub_are_told_with_the_line_that_installs_what_loads_them(
+    monkeypatch, capsys
+):
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     assert finding("encoders").mend == ""  # the laptop profile needs none
     monkeypatch.setenv("PROFILE", "paper")
@@ -68,12 +84,17 @@ def test_encoders_of_a_hub_are_told_with_the_line_that_installs_what_loads_them(
     assert finding("encoders").mend == ""
 
 
-def test_adapters_that_a_server_lacks_are_told_with_the_line_that_serves_them(monkeypatch, tmp_path):
+def test_adapters_that_a_server_lacks_are_told_with_the_line_that_serves_them(
+    monkeypatch, tmp_path
+):
     monkeypatch.setenv("PROFILE", "paper")
     monkeypatch.setenv("LLM_BASE_URL", "http://gpu:8000/v1")
     monkeypatch.setattr(engine_install, "choose_engine", lambda model: ("vllm", "a test"))
     monkeypatch.setattr(lora, "ADAPTERS", tmp_path)
-    for name, base in {"ours-1": "meta-llama/Llama-2-13b-hf", "ours-2": "mistralai/Mistral-7B-Instruct-v0.2"}.items():
+    for name, base in {
+        "ours-1": "meta-llama/Llama-2-13b-hf",
+        "ours-2": "mistralai/Mistral-7B-Instruct-v0.2",
+    }.items():
         (tmp_path / name).mkdir()
         (tmp_path / name / artifacts.LOG).write_text(json.dumps({"base": base}))
     (tmp_path / ".half").mkdir()
@@ -113,7 +134,9 @@ def test_a_renewed_lock_renews_the_engine(monkeypatch, tmp_path):
 
 
 @pytest.mark.parametrize("rate", [40_000_000, 0])
-def test_what_an_engine_receives_is_shown_beside_its_size_if_it_comes_over_the_network(monkeypatch, capfd, rate):
+def test_what_an_engine_receives_is_shown_beside_its_size_if_it_comes_over_the_network(
+    monkeypatch, capfd, rate
+):
     came = itertools.count(5_000_000, rate)
     monkeypatch.setattr(engine_install, "_received", lambda: next(came))
     with engine_install._shows_received(600_000_000):
@@ -127,7 +150,9 @@ def test_the_bytes_that_came_over_the_network_are_counted():
     assert 0 <= engine_install._received() <= engine_install._received()
 
 
-def test_a_node_with_a_gpu_and_one_without_share_the_environments_and_install_nothing_twice(monkeypatch, tmp_path):
+def test_a_node_with_a_gpu_and_one_without_share_the_environments_and_install_nothing_twice(
+    monkeypatch, tmp_path
+):
     for name in ("pyproject.toml", "locks"):
         (tmp_path / name).symlink_to(engine_install.ROOT / name)
     monkeypatch.setattr(engine_install, "ROOT", tmp_path)
@@ -157,21 +182,33 @@ def launched(monkeypatch, model: str, port: int = 1) -> engines.Launch:
     return engines.llm_launch(model, port, "key", lambda text: None)
 
 
-def test_a_model_of_a_folder_has_the_same_digest_on_every_port_until_it_changes(monkeypatch, tmp_path):
+def test_a_model_of_a_folder_has_the_same_digest_on_every_port_until_it_changes(
+    monkeypatch, tmp_path
+):
     weights = tmp_path / "model.safetensors"
     weights.write_bytes(b"one")
-    first, again = (launched(monkeypatch, str(tmp_path), port).endpoint["model_sha256"] for port in (1, 2))
+    first, again = (
+        launched(monkeypatch, str(tmp_path), port).endpoint["model_sha256"] for port in (1, 2)
+    )
     assert first == again != ""
     weights.write_bytes(b"two")  # as large as before
     os.utime(weights, (0, 0))
     assert launched(monkeypatch, str(tmp_path)).endpoint["model_sha256"] != first
 
 
-@pytest.mark.parametrize(("gpu", "own", "served"), [(False, 2048, 2048), (False, 32768, 4096), (True, 32768, None)])
-def test_the_context_is_the_models_own_and_bounded_on_a_cpu(monkeypatch, tmp_path, gpu, own, served):
+@pytest.mark.parametrize(
+    ("gpu", "own", "served"), [(False, 2048, 2048), (False, 32768, 4096), (True, 32768, None)]
+)
+def test_the_context_is_the_models_own_and_bounded_on_a_cpu(
+    monkeypatch, tmp_path, gpu, own, served
+):
     monkeypatch.setattr(engine_install, "has_gpu", lambda: gpu)
     (tmp_path / "config.json").write_text(json.dumps({"max_position_embeddings": own}))
-    flags = [flag for flag in launched(monkeypatch, str(tmp_path)).command if flag.startswith("--max-model-len")]
+    flags = [
+        flag
+        for flag in launched(monkeypatch, str(tmp_path)).command
+        if flag.startswith("--max-model-len")
+    ]
     assert flags == ([f"--max-model-len={served}"] if served else [])
 
 
@@ -195,7 +232,9 @@ def test_a_wrong_setting_is_an_error_of_one_line(run_in, project):
     assert "Traceback" not in done.stdout + done.stderr
 
 
-def test_a_chromium_that_playwright_installed_is_found_where_the_system_has_none(monkeypatch, tmp_path):
+def test_a_chromium_that_playwright_installed_is_found_where_the_system_has_none(
+    monkeypatch, tmp_path
+):
     monkeypatch.delenv("CHROMIUM", raising=False)
     monkeypatch.setattr(shutil, "which", lambda _: None)
     monkeypatch.setenv("PLAYWRIGHT_BROWSERS_PATH", str(tmp_path))
@@ -231,7 +270,9 @@ def test_an_old_processor_means_the_engine_that_runs_anywhere(monkeypatch):
         ("echo 'GPU 0: NVIDIA H100 (UUID: GPU-1)'", "vllm"),
     ],
 )
-def test_the_cuda_build_is_for_machines_with_a_gpu_not_for_those_with_its_tools(monkeypatch, tmp_path, script, extra):
+def test_the_cuda_build_is_for_machines_with_a_gpu_not_for_those_with_its_tools(
+    monkeypatch, tmp_path, script, extra
+):
     monkeypatch.setenv("PATH", str(tmp_path))
     if script:
         (tmp_path / "nvidia-smi").write_text(f"#!/bin/sh\n{script}\n")
@@ -246,13 +287,20 @@ def test_the_cuda_build_is_for_machines_with_a_gpu_not_for_those_with_its_tools(
 def test_a_wanted_engine_is_taken_and_the_reason_said(monkeypatch):
     monkeypatch.setenv("LLM_ENGINE", "llamacpp")
     settings.settings.cache_clear()
-    assert engine_install.choose_engine("SmolLM2-135M-Instruct") == ("llamacpp", "LLM_ENGINE=llamacpp")
+    assert engine_install.choose_engine("SmolLM2-135M-Instruct") == (
+        "llamacpp",
+        "LLM_ENGINE=llamacpp",
+    )
 
 
 def test_a_broken_installation_shows_the_end_of_its_log(tmp_path, monkeypatch):
     monkeypatch.setattr(engine_install, "LOGS", tmp_path)
-    with pytest.raises(engine_install.EngineError, match=r"(?s)no such thing.*install-vllm\.log.*LLM_ENGINE"):
-        engine_install.run_logged([sys.executable, "-c", "import sys; sys.exit('no such thing')"], "vllm")
+    with pytest.raises(
+        engine_install.EngineError, match=r"(?s)no such thing.*install-vllm\.log.*LLM_ENGINE"
+    ):
+        engine_install.run_logged(
+            [sys.executable, "-c", "import sys; sys.exit('no such thing')"], "vllm"
+        )
 
 
 def test_a_secret_is_its_owners_alone(tmp_path):

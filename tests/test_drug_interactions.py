@@ -22,7 +22,14 @@ from helpers import graph
 from helpers.completions import Reply
 from helpers.graph import Graph
 from helpers.llm import LLM
-from papers.drug_interactions import corpora as di, entities, graph as kg, ingestion, relations, textbook
+from papers.drug_interactions import (
+    corpora as di,
+    entities,
+    graph as kg,
+    ingestion,
+    relations,
+    textbook,
+)
 from papers.drug_interactions.corpora import CAUSES, INTERACTS, Entity, Fact, Relation, Sentence
 from resources import datasets
 from resources.services import GraphEndpoint
@@ -37,9 +44,13 @@ def sample() -> list[Sentence]:
     return di.read_ddi(located[di.DDI].path) + di.read_ade(*(located[name].path for name in di.ADE))
 
 
-def sentence(text: str, *mentions: tuple[str, di.Label], corpus: di.Corpus = "DrugBank") -> Sentence:
+def sentence(
+    text: str, *mentions: tuple[str, di.Label], corpus: di.Corpus = "DrugBank"
+) -> Sentence:
     """A sentence with mentions marked at their first occurrence."""
-    marked = [Entity(text.index(name), text.index(name) + len(name), label) for name, label in mentions]
+    marked = [
+        Entity(text.index(name), text.index(name) + len(name), label) for name, label in mentions
+    ]
     return Sentence("s", "d", corpus, "test", text, tuple(sorted(marked, key=lambda e: e.start)))
 
 
@@ -50,16 +61,29 @@ def test_the_script_reproduces_the_committed_sample(tmp_path: Path) -> None:
     runpy.run_path(str(SAMPLE / "make_sample.py"))["write_interactions"](tmp_path)
     assert sorted(p.name for p in tmp_path.iterdir()) == sorted(NAMES)
     for path in tmp_path.iterdir():
-        assert path.read_bytes() == (SAMPLE / "drug_interactions" / path.name).read_bytes(), path.name
+        assert path.read_bytes() == (SAMPLE / "drug_interactions" / path.name).read_bytes(), (
+            path.name
+        )
 
 
 def test_marks_lie_on_the_words_they_mark(sample: list[Sentence]) -> None:
     assert {(s.corpus, s.split) for s in sample} == {
-        *((corpus, split) for corpus in ("DrugBank", "MedLine") for split in ("train", "test", "entities")),
+        *(
+            (corpus, split)
+            for corpus in ("DrugBank", "MedLine")
+            for split in ("train", "test", "entities")
+        ),
         ("ADE", "train"),
         ("ADE", "test"),
     }
-    known = {"aspirin", "warfarin", "thiazide diuretics", "zelphor", "nausea", "acute renal failure"}
+    known = {
+        "aspirin",
+        "warfarin",
+        "thiazide diuretics",
+        "zelphor",
+        "nausea",
+        "acute renal failure",
+    }
     assert known <= {s.name(e) for s in sample for e in s.entities}
     for s in sample:
         assert list(s.entities) == sorted(s.entities, key=lambda e: (e.start, e.end))
@@ -85,8 +109,18 @@ def test_the_ade_files_make_one_sentence_of_its_pairs_doses_and_negatives(tmp_pa
     (tmp_path / "dose").write_text(f"12|{text}|no|130|132|heparin|144|151\n")
     (tmp_path / "neg").write_text("12 NEG Nothing | was seen.\n")
     first, second = di.read_ade(tmp_path / "ae", tmp_path / "dose", tmp_path / "neg")
-    assert [first.text[e.start : e.end] for e in first.entities] == ["Rash", "fever", "aspirin", "heparin", "fever"]
-    assert first.relations == (Relation(2, 0, "adverse"), Relation(2, 1, "adverse"), Relation(2, 4, "adverse"))
+    assert [first.text[e.start : e.end] for e in first.entities] == [
+        "Rash",
+        "fever",
+        "aspirin",
+        "heparin",
+        "fever",
+    ]
+    assert first.relations == (
+        Relation(2, 0, "adverse"),
+        Relation(2, 1, "adverse"),
+        Relation(2, 4, "adverse"),
+    )
     assert (second.text, second.entities) == ("Nothing | was seen.", ())
     assert di.facts(first) == {Fact(CAUSES, "aspirin", "rash"), Fact(CAUSES, "aspirin", "fever")}
 
@@ -126,7 +160,10 @@ def test_a_mention_in_parts_is_read_from_first_to_last(tmp_path: Path) -> None:
     with zipfile.ZipFile(tmp_path / "a.zip", "w") as archive:
         archive.writestr("DDICorpus/Train/DrugBank/x.xml", body)
     (read,) = di.read_ddi(tmp_path / "a.zip")
-    assert [(e.start, e.end, e.label) for e in read.entities] == [(0, 23, "Compound"), (10, 23, "Compound")]
+    assert [(e.start, e.end, e.label) for e in read.entities] == [
+        (0, 23, "Compound"),
+        (10, 23, "Compound"),
+    ]
     assert read.relations == (Relation(0, 1, "int"),)
 
 
@@ -134,21 +171,34 @@ def test_a_mention_in_parts_is_read_from_first_to_last(tmp_path: Path) -> None:
 
 
 @given(
-    st.lists(st.tuples(st.sampled_from(["DrugBank", "ADE"]), st.text("ab. ", max_size=40)), max_size=30),
+    st.lists(
+        st.tuples(st.sampled_from(["DrugBank", "ADE"]), st.text("ab. ", max_size=40)), max_size=30
+    ),
     st.integers(1, 25),
 )
-def test_chunks_keep_every_sentence_in_order_and_their_size(parts: list[tuple[di.Corpus, str]], size: int) -> None:
-    sentences = [Sentence(str(i), "d", corpus, "test", text) for i, (corpus, text) in enumerate(parts)]
+def test_chunks_keep_every_sentence_in_order_and_their_size(
+    parts: list[tuple[di.Corpus, str]], size: int
+) -> None:
+    sentences = [
+        Sentence(str(i), "d", corpus, "test", text) for i, (corpus, text) in enumerate(parts)
+    ]
     chunks = di.chunks(sentences, size)
     assert [s for chunk in chunks for s in chunk.sentences] == sentences
     assert [chunk.number for chunk in chunks] == list(range(len(chunks)))
     for chunk in chunks:
         assert chunk.sentences
         assert len({s.corpus for s in chunk.sentences}) == 1
-        assert len(chunk.sentences) == 1 or sum(len(di.TOKEN.findall(s.text)) for s in chunk.sentences) <= size
+        assert (
+            len(chunk.sentences) == 1
+            or sum(len(di.TOKEN.findall(s.text)) for s in chunk.sentences) <= size
+        )
     for one, following in itertools.pairwise(chunks):
         first = following.sentences[0]
-        full = sum(len(di.TOKEN.findall(s.text)) for s in one.sentences) + len(di.TOKEN.findall(first.text)) > size
+        full = (
+            sum(len(di.TOKEN.findall(s.text)) for s in one.sentences)
+            + len(di.TOKEN.findall(first.text))
+            > size
+        )
         assert full or first.corpus != one.sentences[0].corpus
 
 
@@ -161,11 +211,17 @@ def test_a_chunk_needs_room() -> None:
 
 
 def found(text: str, names: dict[str, di.Label], *, rules: bool = True) -> list[tuple[str, str]]:
-    return [(text[e.start : e.end], e.label) for e in entities.Recogniser(names, rules=rules).find(text)]
+    return [
+        (text[e.start : e.end], e.label) for e in entities.Recogniser(names, rules=rules).find(text)
+    ]
 
 
 def test_the_dictionary_takes_the_longest_name_whatever_its_case_and_hyphens_divide() -> None:
-    names: dict[str, di.Label] = {"aspirin": "Drug", "renal failure": "SideEffect", "acute renal failure": "SideEffect"}
+    names: dict[str, di.Label] = {
+        "aspirin": "Drug",
+        "renal failure": "SideEffect",
+        "acute renal failure": "SideEffect",
+    }
     assert found("Aspirin-induced Acute Renal  Failure; aspirins.", names, rules=False) == [
         ("Aspirin", "Drug"),
         ("Acute Renal  Failure", "SideEffect"),
@@ -244,7 +300,9 @@ E: Mention = ("skin rash", "SideEffect")
         ("aspirin was given; warfarin increases bleeding.", (A, B), set()),
     ],
 )
-def test_patterns_on_interactions(text: str, mentions: tuple[Mention, ...], related: set[tuple[int, int]]) -> None:
+def test_patterns_on_interactions(
+    text: str, mentions: tuple[Mention, ...], related: set[tuple[int, int]]
+) -> None:
     (read,) = relations.by_patterns([sentence(text, *mentions)])
     assert {(r.first, r.second) for r in read.relations} == related
 
@@ -264,19 +322,25 @@ def test_patterns_on_side_effects(text: str, related: bool) -> None:  # a case's
 
 
 def test_a_letter_that_grows_in_lower_case_moves_nothing() -> None:
-    (related,) = relations.by_patterns([sentence("\u0130\u0130\u0130 aspirin interacts with warfarin.", A, B)])
+    (related,) = relations.by_patterns(
+        [sentence("\u0130\u0130\u0130 aspirin interacts with warfarin.", A, B)]
+    )
     assert len(related.relations) == 1
 
 
 def test_all_pairs_relates_any_two_and_in_ade_a_drug_and_an_effect() -> None:
     text = "aspirin, warfarin, heparin: skin rash."
-    ddi, ade = (relations.all_pairs([sentence(text, A, B, C, E, corpus=c)])[0] for c in ("MedLine", "ADE"))
+    ddi, ade = (
+        relations.all_pairs([sentence(text, A, B, C, E, corpus=c)])[0] for c in ("MedLine", "ADE")
+    )
     assert [(r.first, r.second) for r in ddi.relations] == [(0, 1), (0, 2), (1, 2)]
     assert [(r.first, r.second) for r in ade.relations] == [(0, 3), (1, 3), (2, 3)]
 
 
 def test_the_classifier_learns_wording_and_not_names(sample: list[Sentence]) -> None:
-    classifier = relations.Classifier([s for s in sample if s.corpus != "ADE" and s.split == "train"])
+    classifier = relations.Classifier(
+        [s for s in sample if s.corpus != "ADE" and s.split == "train"]
+    )
     texts = [
         "blorpine may increase the plasma concentration of frumpol.",
         "blorpine did not change the absorption of frumpol.",
@@ -293,8 +357,18 @@ def test_a_classifier_needs_both_sorts_of_pairs() -> None:
 
 def test_unmarked_mentions_are_added_and_the_relations_still_point_at_theirs() -> None:
     gold = sentence("warfarin or aspirin caused skin rash", A, E, corpus="ADE")
-    gold = Sentence(gold.id, gold.document, "ADE", "train", gold.text, gold.entities, (Relation(0, 1, "adverse"),))
-    (wide,) = entities.training_sentences([gold], entities.Recogniser({"warfarin": "Drug", "rash": "SideEffect"}))
+    gold = Sentence(
+        gold.id,
+        gold.document,
+        "ADE",
+        "train",
+        gold.text,
+        gold.entities,
+        (Relation(0, 1, "adverse"),),
+    )
+    (wide,) = entities.training_sentences(
+        [gold], entities.Recogniser({"warfarin": "Drug", "rash": "SideEffect"})
+    )
     assert [wide.name(e) for e in wide.entities] == ["warfarin", "aspirin", "skin rash"]
     assert di.facts(wide) == di.facts(gold)
 
@@ -310,13 +384,19 @@ def test_unmarked_mentions_are_added_and_the_relations_still_point_at_theirs() -
         ),
         ('{"interactions": [], "side_effects": []}', False, set()),
         ('{"interactions": [{"drug": "a", "other": "a"}], "side_effects": []}', False, set()),
-        ('{"interactions": [{"drug": "a", "other": "b"}, {"drug": "a", "ot', True, {Fact(INTERACTS, "a", "b")}),
+        (
+            '{"interactions": [{"drug": "a", "other": "b"}, {"drug": "a", "ot',
+            True,
+            {Fact(INTERACTS, "a", "b")},
+        ),
         ("I cannot", False, None),
         ('{"interactions": 3}', False, None),
         ("", False, None),
     ],
 )
-def test_a_models_answer_is_read_or_counted(answer: str, cut: bool, facts: set[Fact] | None) -> None:
+def test_a_models_answer_is_read_or_counted(
+    answer: str, cut: bool, facts: set[Fact] | None
+) -> None:
     assert relations.parse_facts(answer, cut=cut) == facts
 
 
@@ -329,11 +409,15 @@ def scored(run: Run, task: str, found: Sequence[Sentence], gold: Sequence[Senten
 
 @pytest.fixture
 def run() -> Run:
-    return record.start(notebook="05_interactions_graph", paper="drug_interactions", profile="smoke", parameters={})
+    return record.start(
+        notebook="05_interactions_graph", paper="drug_interactions", profile="smoke", parameters={}
+    )
 
 
 @pytest.mark.parametrize("task", ingestion.TASKS)
-def test_gold_scores_full_marks_at_every_stage_and_nothing_none(run: Run, sample: list[Sentence], task: str) -> None:
+def test_gold_scores_full_marks_at_every_stage_and_nothing_none(
+    run: Run, sample: list[Sentence], task: str
+) -> None:
     gold = di.select(sample, "test")
     right = scored(run, task, gold, gold)
     measures = {name for of in right.frame.measures for name in of}
@@ -347,7 +431,9 @@ def test_a_method_is_not_shown_the_relations_that_are_marked(sample: list[Senten
     assert not any(s.relations for s in ingestion.read({"copy": list}, sample)["copy"])
 
 
-def test_facts_of_a_chunk_count_once_and_an_unread_answer_finds_none(run: Run, sample: list[Sentence]) -> None:
+def test_facts_of_a_chunk_count_once_and_an_unread_answer_finds_none(
+    run: Run, sample: list[Sentence]
+) -> None:
     parts = ingestion.spread(di.chunks(di.select(sample, "test"), 40), 3)
     units = ingestion.of_chunks(parts)
     rows = run.answer(ingestion.in_chunks(parts, {"gold": sample}), units)
@@ -359,7 +445,9 @@ def test_facts_of_a_chunk_count_once_and_an_unread_answer_finds_none(run: Run, s
             return [Reply("", "overflow", 0, 0, 0.0, key="k") for _ in prompts]
 
     silent = ingestion.by_llm(cast("LLM", Silent()), parts, 10)
-    score = ingestion.outcomes(run, run.answer({"llm": lambda _: silent}, units, model="m"), 100).score("facts_recall")
+    score = ingestion.outcomes(
+        run, run.answer({"llm": lambda _: silent}, units, model="m"), 100
+    ).score("facts_recall")
     assert (score.value, score.unparsed) == (0.0, len(units))
 
 
@@ -437,7 +525,10 @@ def test_precision_against_sider_is_the_share_of_the_pairs_read_that_it_lists(
     path.write_text(f'drug,text\nAspirin,"{causes}"\nOther,"x: headache."\n')
     terms.write_text('term\nnausea\n"hallucination, visual"\n')
     known = textbook.sider(path, terms)
-    assert known == {"aspirin": {"nausea", "bleeding", "hallucination, visual"}, "other": {"headache"}}
+    assert known == {
+        "aspirin": {"nausea", "bleeding", "hallucination, visual"},
+        "other": {"headache"},
+    }
     marked = entities.Recogniser(NAMED, rules=False).mark(book)
     found = {"all_pairs": relations.all_pairs(marked), "patterns": relations.by_patterns(marked)}
     pairs = textbook.pairs(found["all_pairs"], known)
@@ -465,11 +556,18 @@ def test_the_same_fact_is_one_edge_with_its_sources(sample: list[Sentence]) -> N
         assert len(sources) == len(set(sources)) >= 1
         assert edge_fact.type == CAUSES or edge_fact.start < edge_fact.end
     assert any(len(sources) > 1 for sources in content.edges.values())
-    table = ingestion.table_one(published.published("drug_interactions"), {"here": (content, 5, 1)}).here
-    books, chunks, nodes, drugs, effects, compounds, edges, interactions, causes, _ = table.str.replace(",", "").map(
-        float
+    table = ingestion.table_one(
+        published.published("drug_interactions"), {"here": (content, 5, 1)}
+    ).here
+    books, chunks, nodes, drugs, effects, compounds, edges, interactions, causes, _ = (
+        table.str.replace(",", "").map(float)
     )
-    assert (books, chunks, nodes, edges) == (1, 5, drugs + effects + compounds, interactions + causes)
+    assert (books, chunks, nodes, edges) == (
+        1,
+        5,
+        drugs + effects + compounds,
+        interactions + causes,
+    )
     assert kg.knowledge_graph(reversed(sample)).digest == content.digest
 
 
@@ -484,7 +582,12 @@ def stored(db: Graph) -> list[list[graph.Row]]:
         "MATCH (a)-[r]->(b) RETURN labels(a) AS la, a.name AS a, type(r) AS t, r.mentions AS n, r.sources AS s, "
         "labels(b) AS lb, b.name AS b ORDER BY t, a, b"
     )
-    return [edges, db.read("MATCH (n) WHERE n.name IS NOT NULL RETURN labels(n) AS l, n.name AS n ORDER BY n, l")]
+    return [
+        edges,
+        db.read(
+            "MATCH (n) WHERE n.name IS NOT NULL RETURN labels(n) AS l, n.name AS n ORDER BY n, l"
+        ),
+    ]
 
 
 @pytest.mark.engine
@@ -511,7 +614,9 @@ def test_loading_twice_gives_the_same_graph_and_leaves_others_alone(
         rows = kg.by_cypher(db)(queries)
         assert all(row.measures["right"][0] for row in rows)
         assert any(
-            row.predicted for row, query in zip(rows, queries, strict=True) if query.strata["hops"] == "two hops"
+            row.predicted
+            for row, query in zip(rows, queries, strict=True)
+            if query.strata["hops"] == "two hops"
         )
         wrong = kg.queries(kg.knowledge_graph(sample[: len(sample) // 3]), 1000, 1)
         assert not all(row.measures["right"][0] for row in kg.by_cypher(db)(wrong))
@@ -552,11 +657,17 @@ def test_gains_that_need_two_scales_are_left_open(run: Run) -> None:
     assert "29.7 %" in found["gain_over_no_retrieval"].why
 
 
-@pytest.mark.parametrize(("seconds", "verdict"), [(0.002, "agrees"), (0.5, "differs"), (None, "undecided")])
-def test_the_graphs_speed_is_decided_by_its_interval(run: Run, seconds: float | None, verdict: str) -> None:
+@pytest.mark.parametrize(
+    ("seconds", "verdict"), [(0.002, "agrees"), (0.5, "differs"), (None, "undecided")]
+)
+def test_the_graphs_speed_is_decided_by_its_interval(
+    run: Run, seconds: float | None, verdict: str
+) -> None:
     spent = [seconds] * 20 if seconds else [0.002] * 18 + [0.5] * 2
     units = [PlainUnit(f"{i}", f"drug {i}", "", "", {"hops": "two hops"}) for i in range(20)]
-    timed = [Answer(task="queries", measures={"right": (1.0, 1.0), "latency": (s, 1.0)}) for s in spent]
+    timed = [
+        Answer(task="queries", measures={"right": (1.0, 1.0), "latency": (s, 1.0)}) for s in spent
+    ]
     out = ingestion.outcomes(run, run.answer({"graph": lambda _: timed}, units), 200)
     rules.decide(run, out, "graph_answers_in_milliseconds", "one_query_for_two_hops")
     assert [c.verdict for c in run.claims] == [verdict, "agrees"]

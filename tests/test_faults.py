@@ -24,7 +24,9 @@ def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Undisturbe
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("trial", [pytest.param(trial, id=trial.id) for trial in EVERY if trial.fast])
+@pytest.mark.parametrize(
+    "trial", [pytest.param(trial, id=trial.id) for trial in EVERY if trial.fast]
+)
 def test_a_fault_is_survived(trial: Trial, undisturbed: Undisturbed) -> None:
     outcome, why = attempt(trial, seed=1, undisturbed=undisturbed)
     if outcome == "skipped":
@@ -38,7 +40,9 @@ def test_there_are_as_many_trials_as_promised_each_with_a_name_of_its_own() -> N
     assert len({trial.id for trial in EVERY}) == len(EVERY)
 
 
-def test_a_trial_fails_if_the_result_is_another_or_a_traceback_is_shown(undisturbed: Undisturbed) -> None:
+def test_a_trial_fails_if_the_result_is_another_or_a_traceback_is_shown(
+    undisturbed: Undisturbed,
+) -> None:
     with pytest.raises(Failed, match="traceback"):
         Done(1, "", "Traceback (most recent call last)\nValueError: run again").clear()
     with pytest.raises(Failed, match="nothing that helps"):

@@ -28,9 +28,21 @@ WHITE, DARK = "#ffffff", "#121212"
 # Machado, Oliveira and Fernandes (2009), "A Physiologically-based Model for Simulation of Color Vision Deficiency",
 # severity 1, on linear RGB
 COLOUR_BLIND = {
-    "protan": [[0.152286, 1.052583, -0.204868], [0.114503, 0.786281, 0.099216], [-0.003882, -0.048116, 1.051998]],
-    "deutan": [[0.367322, 0.860646, -0.227968], [0.280085, 0.672501, 0.047413], [-0.011820, 0.042940, 0.968881]],
-    "tritan": [[1.255528, -0.076749, -0.178779], [-0.078411, 0.930809, 0.147602], [0.004733, 0.691367, 0.303900]],
+    "protan": [
+        [0.152286, 1.052583, -0.204868],
+        [0.114503, 0.786281, 0.099216],
+        [-0.003882, -0.048116, 1.051998],
+    ],
+    "deutan": [
+        [0.367322, 0.860646, -0.227968],
+        [0.280085, 0.672501, 0.047413],
+        [-0.011820, 0.042940, 0.968881],
+    ],
+    "tritan": [
+        [1.255528, -0.076749, -0.178779],
+        [-0.078411, 0.930809, 0.147602],
+        [0.004733, 0.691367, 0.303900],
+    ],
 }
 
 
@@ -60,7 +72,9 @@ def luminance(colour: str) -> float:
 
 
 def lab(rgb: np.ndarray) -> np.ndarray:
-    xyz = np.array([[0.4124, 0.3576, 0.1805], [0.2126, 0.7152, 0.0722], [0.0193, 0.1192, 0.9505]]) @ np.clip(rgb, 0, 1)
+    xyz = np.array(
+        [[0.4124, 0.3576, 0.1805], [0.2126, 0.7152, 0.0722], [0.0193, 0.1192, 0.9505]]
+    ) @ np.clip(rgb, 0, 1)
     x, y, z = np.cbrt(np.maximum(xyz / [0.9505, 1.0, 1.089], 1e-6))
     return np.array([116 * y - 16, 500 * (x - y), 200 * (y - z)])
 
@@ -68,7 +82,13 @@ def lab(rgb: np.ndarray) -> np.ndarray:
 def a_plot() -> Figure:
     figures.use_style()
     fig, axes = plt.subplots()
-    axes.plot([0, 1], [0, 1], "o-", color=figures.arm_colour("graphrag"), label=figures.ARMS["graphrag"][0])
+    axes.plot(
+        [0, 1],
+        [0, 1],
+        "o-",
+        color=figures.arm_colour("graphrag"),
+        label=figures.ARMS["graphrag"][0],
+    )
     axes.set_xlabel("characters")
     axes.legend()
     return fig
@@ -76,9 +96,15 @@ def a_plot() -> Figure:
 
 def test_a_score_is_written_with_its_interval() -> None:
     assert figures.score_text(Score(0.965, 400, 0.959, 0.970)) == "96.5 % [95.9, 97.0]"
-    assert figures.score_text(Score(0.5, 4, 0.15, 0.85, unparsed=2)) == "50.0 % [15.0, 85.0], 2 unparsed"
+    assert (
+        figures.score_text(Score(0.5, 4, 0.15, 0.85, unparsed=2))
+        == "50.0 % [15.0, 85.0], 2 unparsed"
+    )
     assert figures.score_text(Score(0.09, 121, 0.08, 0.1), "seconds") == "0.09 s [0.08, 0.10]"
-    assert figures.score_text(Score(0.0034, 121, 0.0028, 0.06), "seconds") == "0.0034 s [0.0028, 0.0600]"
+    assert (
+        figures.score_text(Score(0.0034, 121, 0.0028, 0.06), "seconds")
+        == "0.0034 s [0.0028, 0.0600]"
+    )
     assert figures.score_text(None) == "\N{EN DASH}"
 
 
@@ -111,7 +137,10 @@ def test_a_paired_difference_has_its_sign_and_a_p_value_its_limit() -> None:
     test = Paired("McNemar", 60, 12, 3, 0.15, -0.028, 0.262, 0.0004)
     assert figures.points(test) == "+15.0 [\N{MINUS SIGN}2.8, +26.2]"
     assert figures.signed(-0.001, 2) == "+0.00", "nothing has no sign that could be read as a loss"
-    assert (figures.p_text(test.p), figures.p_words(test.p)) == ("< 0.001", "p\N{NBSP}<\N{NBSP}0.001")
+    assert (figures.p_text(test.p), figures.p_words(test.p)) == (
+        "< 0.001",
+        "p\N{NBSP}<\N{NBSP}0.001",
+    )
     assert (figures.p_text(0.0421), figures.p_words(0.0421)) == ("0.042", "p\N{NBSP}=\N{NBSP}0.042")
 
 
@@ -123,7 +152,14 @@ def test_an_unknown_unit_or_arm_names_those_there_are() -> None:
 
 
 def test_numbers_and_scores_stand_to_the_right_and_text_to_the_left() -> None:
-    frame = pd.DataFrame({"Arm": ["A", "B"], "n": [1234, 2], "Accuracy": [proportion(1, 2), None], "F1": [0.5, np.nan]})
+    frame = pd.DataFrame(
+        {
+            "Arm": ["A", "B"],
+            "n": [1234, 2],
+            "Accuracy": [proportion(1, 2), None],
+            "F1": [0.5, np.nan],
+        }
+    )
     html = figures.table(frame, "Results").html
     assert re.findall(r'<th scope="col"( class="num")?>', html) == ["", *[' class="num"'] * 3]
     assert '<td data-label="n" class="num">1,234</td>' in html
@@ -151,7 +187,9 @@ def test_numbers_that_are_written_already_stand_to_the_right_too() -> None:
 
 def test_formats_go_by_column_and_a_wrong_column_is_named() -> None:
     frame = pd.DataFrame({"a": [0.25], "b": [2.5]})
-    html = figures.table(frame, "x", formats={"a": "fraction", "b": lambda value: f"<{value}>"}).html
+    html = figures.table(
+        frame, "x", formats={"a": "fraction", "b": lambda value: f"<{value}>"}
+    ).html
     assert ">25.0 %<" in html.replace(NBSP, " ")
     assert "&lt;2.5&gt;" in html
     with pytest.raises(ValueError, match=r"\['c'\].*\['a', 'b'\]"):
@@ -160,7 +198,13 @@ def test_formats_go_by_column_and_a_wrong_column_is_named() -> None:
 
 def test_only_a_named_index_is_shown() -> None:
     frame = pd.DataFrame({"value": [1]}, index=["row"])
-    assert "row" not in figures.table(frame, "x").html.replace("<tbody><tr>", "").replace("</tr>", "").split("tbody")[1]
+    assert (
+        "row"
+        not in figures.table(frame, "x")
+        .html.replace("<tbody><tr>", "")
+        .replace("</tr>", "")
+        .split("tbody")[1]
+    )
     assert "<td" in (named := figures.table(frame.rename_axis("name"), "x").html)
     assert ">row</td>" in named
 
@@ -179,7 +223,10 @@ def test_no_text_becomes_markup(cell: str, caption: str) -> None:
     bare = set(Page(figures.table(pd.DataFrame({"a": ["x"]}), "y").html).tags)
     page = Page(figures.table(pd.DataFrame({"a": [cell]}), caption, sample=False).html)
     assert set(page.tags) == bare
-    assert figures.table(pd.DataFrame({"a": [Markup("<b>bold</b>")]}), "y").html.count("<b>bold</b>") == 1
+    assert (
+        figures.table(pd.DataFrame({"a": [Markup("<b>bold</b>")]}), "y").html.count("<b>bold</b>")
+        == 1
+    )
 
 
 @given(st.text(alphabet=st.characters(exclude_categories=["Cs", "Cc"]), min_size=1))
@@ -208,7 +255,9 @@ def test_a_sample_is_marked_in_tables_and_figures() -> None:
 
 def test_a_figure_takes_the_ink_of_its_page_and_says_what_it_shows() -> None:
     plot = a_plot()
-    picture = figures.figure(plot, alt='Sensitivity falls "like a stone" <fast>.', caption="It falls.")
+    picture = figures.figure(
+        plot, alt='Sensitivity falls "like a stone" <fast>.', caption="It falls."
+    )
     assert 'role="img"' in picture.svg
     assert 'aria-label="Sensitivity falls &#34;like a stone&#34; &lt;fast&gt;."' in picture.svg
     assert "currentColor" in picture.svg
@@ -218,7 +267,9 @@ def test_a_figure_takes_the_ink_of_its_page_and_says_what_it_shows() -> None:
     assert not plt.fignum_exists(plot.number), "the figure is closed, so that it is not shown twice"
 
 
-def test_a_style_sheet_can_change_the_colours_of_a_page_but_a_saved_picture_has_them_in_itself(tmp_path: Path) -> None:
+def test_a_style_sheet_can_change_the_colours_of_a_page_but_a_saved_picture_has_them_in_itself(
+    tmp_path: Path,
+) -> None:
     figure, axes = plt.subplots()
     for colour in figures.HUES.values():
         axes.plot([0, 1], color=colour)
@@ -239,7 +290,9 @@ def test_the_same_figure_is_the_same_file_and_its_names_are_its_own() -> None:
     assert first == second
     names = re.findall(r' id="([^"]+)"', first)
     assert len(names) == len(set(names))
-    assert all(re.search(rf"#{re.escape(name)}\b", first) for name in names), "no name that nothing refers to"
+    assert all(re.search(rf"#{re.escape(name)}\b", first) for name in names), (
+        "no name that nothing refers to"
+    )
     assert "<style" not in first, "a style of its own would reach the page around it"
 
 
@@ -253,12 +306,16 @@ def test_a_saved_picture_stands_alone_in_both_themes(tmp_path: Path) -> None:
 def test_every_colour_is_seen_on_white_and_on_the_dark_theme() -> None:
     for arm in figures.ARMS:
         for ground in (WHITE, DARK):
-            light, dark = sorted((luminance(figures.arm_colour(arm)), luminance(ground)), reverse=True)
+            light, dark = sorted(
+                (luminance(figures.arm_colour(arm)), luminance(ground)), reverse=True
+            )
             assert (light + 0.05) / (dark + 0.05) >= 3, (arm, ground)
 
 
 def test_the_arms_stay_apart_for_colour_blind_readers() -> None:
-    colours = {arm: figures.arm_colour(arm) for arm in ("closed_book", "format_a", "format_b", "graphrag")}
+    colours = {
+        arm: figures.arm_colour(arm) for arm in ("closed_book", "format_a", "format_b", "graphrag")
+    }
     for kind, matrix in {"none": np.eye(3), **COLOUR_BLIND}.items():
         seen = {arm: lab(np.array(matrix) @ linear(colour)) for arm, colour in colours.items()}
         for one, other in itertools.combinations(seen, 2):
@@ -266,13 +323,25 @@ def test_the_arms_stay_apart_for_colour_blind_readers() -> None:
 
 
 def test_the_scoreboard_picture_leaves_out_what_there_is_not() -> None:
-    nothing = dict.fromkeys(f"{kind}{end}" for kind in ("rescored", "rerun") for end in ("", "_low", "_high"))
+    nothing = dict.fromkeys(
+        f"{kind}{end}" for kind in ("rescored", "rerun") for end in ("", "_low", "_high")
+    )
     rows = [{"label": "GraphRAG", "colour": "#079c6b", "printed": 1.0, **nothing}]
-    full = rows[0] | {"rescored": 0.9, "rescored_low": None, "rerun": 0.8, "rerun_low": 0.7, "rerun_high": 0.85}
+    full = rows[0] | {
+        "rescored": 0.9,
+        "rescored_low": None,
+        "rerun": 0.8,
+        "rerun_low": 0.7,
+        "rerun_high": 0.85,
+    }
     figures.use_style()
     for narrow in (False, True):
-        bare = figures.figure(pieces.scoreboard_picture(pd.DataFrame(rows), narrow=narrow), alt="x").svg
-        drawn = figures.figure(pieces.scoreboard_picture(pd.DataFrame([full]), narrow=narrow), alt="x").svg
+        bare = figures.figure(
+            pieces.scoreboard_picture(pd.DataFrame(rows), narrow=narrow), alt="x"
+        ).svg
+        drawn = figures.figure(
+            pieces.scoreboard_picture(pd.DataFrame([full]), narrow=narrow), alt="x"
+        ).svg
         assert ">100.0 %<" in bare
         assert ">80.0 %<" not in bare
         assert all(f">{text} %<" in drawn for text in ("100.0", "90.0", "80.0"))
@@ -280,7 +349,9 @@ def test_the_scoreboard_picture_leaves_out_what_there_is_not() -> None:
 
 def test_numbers_of_narrow_parts_do_not_touch() -> None:
     figures.use_style()
-    fig = pieces.shares_picture({"a": [1, 1, 1, 30], "b": [12, 1, 9, 5]}, ["w", "x", "y", "z"], narrow=True)
+    fig = pieces.shares_picture(
+        {"a": [1, 1, 1, 30], "b": [12, 1, 9, 5]}, ["w", "x", "y", "z"], narrow=True
+    )
     labels = [text for text in fig.axes[0].texts if text.get_visible() and text.get_text()]
     assert {"30", "12", "9"} <= {text.get_text() for text in labels}
     boxes = [text.get_window_extent() for text in labels]
@@ -296,7 +367,9 @@ def test_numbers_of_narrow_parts_do_not_touch() -> None:
         ("< 0.001", ["< 0.001"]),
     ],
 )
-def test_a_narrow_column_breaks_a_score_before_its_interval_and_in_no_number(text: str, lines: list[str]) -> None:
+def test_a_narrow_column_breaks_a_score_before_its_interval_and_in_no_number(
+    text: str, lines: list[str]
+) -> None:
     html = figures.table(pd.DataFrame({"F1": [text]}), "Scores").html
     cell = html.partition('data-label="F1" class="num">')[2].partition("</td>")[0]
     assert [unescape(line).replace(NBSP, " ") for line in cell.split(" ")] == lines

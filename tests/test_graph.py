@@ -35,7 +35,9 @@ def users_server() -> Iterator[GraphEndpoint]:
     found = services.graph_endpoint()
     with graph.connect(found) as db:
         if db.read("MATCH (n) RETURN n LIMIT 1"):
-            pytest.fail("The database of NEO4J_URI holds data. Set NEO4J_DATABASE to an empty one to test on it.")
+            pytest.fail(
+                "The database of NEO4J_URI holds data. Set NEO4J_DATABASE to an empty one to test on it."
+            )
         try:
             yield found
         finally:
@@ -98,18 +100,24 @@ def load_pairs(db: Graph, pairs: list[tuple[str, str]]) -> None:
         db.constraint(label, "name")
         db.load_nodes(label, [{"name": name} for name in names], "name", progress=False)
     rows = [{"drug": drug, "effect": effect} for drug, effect in pairs]
-    db.load_edges("MAY_CAUSE", rows, ("Drug", "name", "drug"), ("Effect", "name", "effect"), progress=False)
+    db.load_edges(
+        "MAY_CAUSE", rows, ("Drug", "name", "drug"), ("Effect", "name", "effect"), progress=False
+    )
 
 
 def stored_pairs(db: Graph) -> list[tuple[str, str]]:
-    rows = db.read("MATCH (d:Drug)-[:MAY_CAUSE]->(e:Effect) RETURN d.name AS drug, e.name AS effect")
+    rows = db.read(
+        "MATCH (d:Drug)-[:MAY_CAUSE]->(e:Effect) RETURN d.name AS drug, e.name AS effect"
+    )
     return sorted((row["drug"], row["effect"]) for row in rows)
 
 
 # ------------------------------------------------------------------------------------------------- without a server
 
 
-@pytest.mark.parametrize("name", ["", "1st", "a b", "a`b", "Drug) DETACH DELETE (n", "é", "a-b", "a\n"])
+@pytest.mark.parametrize(
+    "name", ["", "1st", "a b", "a`b", "Drug) DETACH DELETE (n", "é", "a-b", "a\n"]
+)
 def test_a_name_that_is_no_identifier_is_refused(name: str) -> None:
     with pytest.raises(ValueError, match="cannot be a label"):
         graph_driver.quoted(name)
@@ -117,7 +125,9 @@ def test_a_name_that_is_no_identifier_is_refused(name: str) -> None:
 
 @examples(deadline=None)
 @given(st.lists(st.text(max_size=40), max_size=60), st.integers(1, 7), st.integers(40, 90))
-def test_batches_keep_all_rows_in_order_and_stay_in_bounds(texts: list[str], rows: int, characters: int) -> None:
+def test_batches_keep_all_rows_in_order_and_stay_in_bounds(
+    texts: list[str], rows: int, characters: int
+) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(graph_load, "BATCH_ROWS", rows)
         patch.setattr(graph_load, "BATCH_CHARACTERS", characters)
@@ -133,11 +143,17 @@ def test_a_row_that_no_message_can_hold_is_an_error_not_a_hang() -> None:
 
 
 def unreachable(uri: str) -> GraphEndpoint:
-    return GraphEndpoint(uri, "neo4j", "s3cret-word", "neo4j", "reader", "s3cret-too", "neo4j", "", embedded=False)
+    return GraphEndpoint(
+        uri, "neo4j", "s3cret-word", "neo4j", "reader", "s3cret-too", "neo4j", "", embedded=False
+    )
 
 
-@pytest.mark.parametrize(("code", "told"), [("DatabaseError.General.UnknownError", True), ("ClientError.X.Y", False)])
-def test_a_statement_refused_by_a_server_that_is_being_stopped_says_what_to_do(code: str, told: bool) -> None:
+@pytest.mark.parametrize(
+    ("code", "told"), [("DatabaseError.General.UnknownError", True), ("ClientError.X.Y", False)]
+)
+def test_a_statement_refused_by_a_server_that_is_being_stopped_says_what_to_do(
+    code: str, told: bool
+) -> None:
     """It then names its database, and no reason."""
     embedded = replace(unreachable("bolt://127.0.0.1:1"), embedded=True)
     error = Neo4jError._hydrate_neo4j(code=f"Neo.{code}", message="neo4j")
@@ -153,10 +169,14 @@ def test_a_server_that_is_not_there_is_an_error_that_says_what_to_do() -> None:
     message = str(caught.value)
     assert re.search(r"NEO4J_URI=bolt://127.0.0.1:\d+ refused the connection\.", message)
     assert "Start it, or unset NEO4J_URI to use the embedded server." in message
-    assert "s3cret" not in str(graph_driver.explained(unreachable(uri), "neo4j", OSError("no"), 0.0))
+    assert "s3cret" not in str(
+        graph_driver.explained(unreachable(uri), "neo4j", OSError("no"), 0.0)
+    )
 
 
-def test_a_server_that_accepts_and_says_nothing_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_server_that_accepts_and_says_nothing_is_given_up(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(graph_driver, "WAIT", 1.0)
     with socket.socket() as silent:
         silent.bind(("127.0.0.1", 0))
@@ -172,7 +192,9 @@ def test_a_server_that_accepts_and_says_nothing_is_given_up(monkeypatch: pytest.
 
 @pytest.mark.engine
 def test_a_wrong_password_and_a_missing_database_say_so(endpoint: GraphEndpoint) -> None:
-    with pytest.raises(GraphError, match=r"refused the user '.+'. Check NEO4J_USER and NEO4J_PASSWORD") as caught:
+    with pytest.raises(
+        GraphError, match=r"refused the user '.+'. Check NEO4J_USER and NEO4J_PASSWORD"
+    ) as caught:
         graph.connect(replace(endpoint, password="s3cret-word"))
     assert "s3cret" not in str(caught.value)
     with pytest.raises(GraphError, match=r"no database 'nothere'. Set NEO4J_DATABASE"):
@@ -181,7 +203,11 @@ def test_a_wrong_password_and_a_missing_database_say_so(endpoint: GraphEndpoint)
 
 @pytest.mark.engine
 def test_what_is_loaded_comes_back_and_loading_again_changes_nothing(db: Graph) -> None:
-    pairs = [("metformin", "urticaria"), ("metformin", "hallucination, visual"), ("aspirin", "urticaria")]
+    pairs = [
+        ("metformin", "urticaria"),
+        ("metformin", "hallucination, visual"),
+        ("aspirin", "urticaria"),
+    ]
     for _ in range(2):
         load_pairs(db, pairs)
         assert stored_pairs(db) == sorted(pairs)
@@ -199,14 +225,19 @@ names = st.text(min_size=1, max_size=12)
 
 
 @pytest.mark.engine
-@examples(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@examples(
+    max_examples=12, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
 @given(st.lists(st.tuples(names, names), min_size=1, max_size=40))
 def test_the_graph_agrees_with_plain_python(db: Graph, pairs: list[tuple[str, str]]) -> None:
     db._delete("(n)")
     load_pairs(db, pairs)
     assert stored_pairs(db) == sorted(set(pairs))
     for effect in {effect for _, effect in pairs}:
-        rows = db.read("MATCH (d:Drug)-[:MAY_CAUSE]->(:Effect {name: $effect}) RETURN d.name AS drug", effect=effect)
+        rows = db.read(
+            "MATCH (d:Drug)-[:MAY_CAUSE]->(:Effect {name: $effect}) RETURN d.name AS drug",
+            effect=effect,
+        )
         assert sorted(row["drug"] for row in rows) == sorted({d for d, e in pairs if e == effect})
     drug = pairs[0][0]
     for effect in ("nothing has this name", pairs[-1][1]):
@@ -230,11 +261,17 @@ HOSTILE_VALUES = [
 
 @pytest.mark.engine
 def test_values_stay_values(db: Graph) -> None:
-    db.load_nodes("Drug", [{"name": v, "also": [v]} for v in HOSTILE_VALUES], "name", progress=False)
+    db.load_nodes(
+        "Drug", [{"name": v, "also": [v]} for v in HOSTILE_VALUES], "name", progress=False
+    )
     for value in HOSTILE_VALUES:
-        found = db.read("MATCH (d:Drug {name: $name}) RETURN d.name AS name, d.also AS also", name=value)
+        found = db.read(
+            "MATCH (d:Drug {name: $name}) RETURN d.name AS name, d.also AS also", name=value
+        )
         assert found == [{"name": value, "also": [value]}]
-        untrusted = db.read_untrusted("MATCH (d:Drug {name: $name}) RETURN count(d) AS n", name=value)
+        untrusted = db.read_untrusted(
+            "MATCH (d:Drug {name: $name}) RETURN count(d) AS n", name=value
+        )
         assert untrusted.rows == [{"n": 1}]
     assert db.read("MATCH (n) RETURN count(n) AS n") == [{"n": len(HOSTILE_VALUES)}]
 
@@ -242,9 +279,17 @@ def test_values_stay_values(db: Graph) -> None:
 @pytest.mark.engine
 def test_an_edge_to_a_node_that_is_not_there_is_an_error_and_loads_nothing(db: Graph) -> None:
     load_pairs(db, [("a", "x")])
-    with pytest.raises(GraphError, match=r"exactly one node. Found: Drug 'c' \(0 nodes\), Effect 'y' \(0 nodes\)"):
+    with pytest.raises(
+        GraphError, match=r"exactly one node. Found: Drug 'c' \(0 nodes\), Effect 'y' \(0 nodes\)"
+    ):
         load_edges = [{"drug": "a", "effect": "y"}, {"drug": "c", "effect": "x"}]
-        db.load_edges("MAY_CAUSE", load_edges, ("Drug", "name", "drug"), ("Effect", "name", "effect"), progress=False)
+        db.load_edges(
+            "MAY_CAUSE",
+            load_edges,
+            ("Drug", "name", "drug"),
+            ("Effect", "name", "effect"),
+            progress=False,
+        )
     assert stored_pairs(db) == [("a", "x")]
 
 
@@ -260,7 +305,9 @@ def test_properties_of_nodes_and_edges(db: Graph) -> None:
     db.load_nodes("Drug", [{"name": "a", "oral": True}], "name", progress=False)
     ends = ("Drug", "name", "one"), ("Drug", "name", "two")
     for rows in ([{"severity": 1}, {"severity": 3}], [{"since": 1990}]):
-        db.load_edges("INTERACTS", [{"one": "a", "two": "b", **row} for row in rows], *ends, progress=False)
+        db.load_edges(
+            "INTERACTS", [{"one": "a", "two": "b", **row} for row in rows], *ends, progress=False
+        )
     a = {"labels": ["Drug"], "properties": {"name": "a", "dose": 1.5, "oral": True}}
     b = {"labels": ["Drug"], "properties": {"name": "b"}}
     edge = {"type": "INTERACTS", "start": a, "end": b, "properties": {"severity": 3, "since": 1990}}
@@ -282,10 +329,14 @@ def test_properties_of_nodes_and_edges(db: Graph) -> None:
 @pytest.mark.engine
 def test_a_schema_read_off_a_sample_names_everything_and_says_what_is_estimated(db: Graph) -> None:
     for label in ("Drug", "Other"):
-        db.load_nodes(label, [{"name": f"{label}{i}", "dose": i} for i in range(40)], "name", progress=False)
+        db.load_nodes(
+            label, [{"name": f"{label}{i}", "dose": i} for i in range(40)], "name", progress=False
+        )
     for start in ("Drug", "Other"):
         pairs = [{"a": f"{start}{i}", "b": f"Drug{i + 1}"} for i in range(30)]
-        db.load_edges("LIKE", pairs, start=(start, "name", "a"), end=("Drug", "name", "b"), progress=False)
+        db.load_edges(
+            "LIKE", pairs, start=(start, "name", "a"), end=("Drug", "name", "b"), progress=False
+        )
     whole = db.schema()
     assert "  (:Drug {dose: INTEGER, name: STRING})  40 nodes" in whole
     assert "  (:Other)-[:LIKE]->(:Drug)  30 relationships" in whole
@@ -298,25 +349,48 @@ def test_a_schema_read_off_a_sample_names_everything_and_says_what_is_estimated(
 def test_a_graph_is_written_for_the_importer_as_it_is(db: Graph, tmp_path: Path) -> None:
     db.load_nodes("Drug", [{"name": "a, b", "dose": 1.5}, {"name": 'c"d'}], "name", progress=False)
     db.load_nodes("Effect", [{"name": "x"}], "name", progress=False)
-    pairs: list[dict[str, object]] = [{"drug": "a, b", "effect": "x", "since": 1990}, {"drug": 'c"d', "effect": "x"}]
-    db.load_edges("CAUSES", pairs, start=("Drug", "name", "drug"), end=("Effect", "name", "effect"), progress=False)
+    pairs: list[dict[str, object]] = [
+        {"drug": "a, b", "effect": "x", "since": 1990},
+        {"drug": 'c"d', "effect": "x"},
+    ]
+    db.load_edges(
+        "CAUSES",
+        pairs,
+        start=("Drug", "name", "drug"),
+        end=("Effect", "name", "effect"),
+        progress=False,
+    )
     options = graph_files.from_graph(db, tmp_path)
     assert {option.split("=")[0] + "=" + option.split("=")[1] for option in options} == {
         "--nodes=Drug",
         "--nodes=Effect",
         "--relationships=CAUSES",
     }
-    drugs, effects = (pd.read_csv(tmp_path / f"nodes-{label}.csv").set_index(":ID") for label in ("Drug", "Effect"))
+    drugs, effects = (
+        pd.read_csv(tmp_path / f"nodes-{label}.csv").set_index(":ID")
+        for label in ("Drug", "Effect")
+    )
     edges = pd.read_csv(tmp_path / "relationships-CAUSES.csv")
     assert sorted(drugs["name:string"]) == ["a, b", 'c"d']
     assert drugs["dose:double"].max() == 1.5
     assert set(effects["name:string"].reindex(edges[":END_ID"])) == {"x"}
-    assert edges.set_index(drugs["name:string"].reindex(edges[":START_ID"]).to_numpy())["since:long"]["a, b"] == 1990
+    assert (
+        edges.set_index(drugs["name:string"].reindex(edges[":START_ID"]).to_numpy())["since:long"][
+            "a, b"
+        ]
+        == 1990
+    )
 
 
 @pytest.mark.engine
 def test_a_data_set_is_loaded_once_and_again_when_it_changes(db: Graph) -> None:
-    for sha256, expected in (("one", True), ("one", False), ("two", True), ("two", False), ("one", True)):
+    for sha256, expected in (
+        ("one", True),
+        ("one", False),
+        ("two", True),
+        ("two", False),
+        ("one", True),
+    ):
         with db.load_once("pairs", sha256) as missing:
             assert missing is expected
         assert db.loaded("pairs", sha256)
@@ -340,7 +414,9 @@ def test_an_interrupted_load_is_done_again(db: Graph) -> None:
 
 
 @pytest.mark.engine
-def test_clear_takes_its_labels_and_what_vouches_for_them(endpoint: GraphEndpoint, db: Graph) -> None:
+def test_clear_takes_its_labels_and_what_vouches_for_them(
+    endpoint: GraphEndpoint, db: Graph
+) -> None:
     with graph.connect(endpoint) as first, graph.connect(endpoint) as second:
         load_pairs(first, [("a", "x")])
         first.mark_loaded("pairs", "1")
@@ -349,7 +425,11 @@ def test_clear_takes_its_labels_and_what_vouches_for_them(endpoint: GraphEndpoin
     db.clear("Drug", "Effect")
     assert not db.loaded("pairs", "1")
     assert db.loaded("others", "2")
-    assert db.schema().splitlines() == ["Nodes:", "  (:Other {name: STRING})  1 nodes", "Relationships:"]
+    assert db.schema().splitlines() == [
+        "Nodes:",
+        "  (:Other {name: STRING})  1 nodes",
+        "Relationships:",
+    ]
     with pytest.raises(ValueError, match="needs the labels"):
         db.clear()
 
@@ -361,7 +441,9 @@ def own(endpoint: GraphEndpoint, db: Graph) -> Iterator[Graph]:
         yield connected
 
 
-def load_pairs_once(db: Graph, sha256: str, pairs: list[tuple[str, str]], fail: bool = False) -> bool:
+def load_pairs_once(
+    db: Graph, sha256: str, pairs: list[tuple[str, str]], fail: bool = False
+) -> bool:
     with db.load_once("pairs", sha256) as missing:
         if missing:
             db.clear("Drug", "Effect")
@@ -376,9 +458,13 @@ def test_nodes_of_the_user_are_never_cleared(db: Graph, own: Graph) -> None:
     theirs = [{"name": "theirs"}]
     db.load_nodes("Drug", theirs, "name", progress=False)
     for _ in range(2):
-        with pytest.raises(GraphError, match=r"1 nodes :Drug that this project did not load.*by NEO4J_DATABASE"):
+        with pytest.raises(
+            GraphError, match=r"1 nodes :Drug that this project did not load.*by NEO4J_DATABASE"
+        ):
             load_pairs_once(own, "1", [("a", "x")])
-    assert own.read("MATCH (n) RETURN labels(n) AS labels, n.name AS name") == [{"labels": ["Drug"], "name": "theirs"}]
+    assert own.read("MATCH (n) RETURN labels(n) AS labels, n.name AS name") == [
+        {"labels": ["Drug"], "name": "theirs"}
+    ]
     own._delete("(n)")
     assert load_pairs_once(own, "1", [("a", "x")])
     assert stored_pairs(own) == [("a", "x")]
@@ -397,7 +483,9 @@ def test_what_this_project_loaded_is_cleared_on_a_server_of_the_users_own(own: G
 
 
 @pytest.mark.engine
-def test_a_first_load_that_was_interrupted_is_done_again_on_a_server_of_the_users_own(own: Graph) -> None:
+def test_a_first_load_that_was_interrupted_is_done_again_on_a_server_of_the_users_own(
+    own: Graph,
+) -> None:
     with pytest.raises(KeyboardInterrupt):
         load_pairs_once(own, "1", [("a", "x")], fail=True)
     assert load_pairs_once(own, "1", [("a", "x"), ("b", "y")])
@@ -434,7 +522,10 @@ def test_nodes_that_the_user_added_to_a_loaded_graph_are_not_cleared_with_it(own
     for sha256 in ("1", "2"):
         with pytest.raises(GraphError, match="has 1 nodes :Drug that this project did not load"):
             load_pairs_once(own, sha256, [("b", "y")])
-    assert own.read("MATCH (n:Drug) RETURN n.name AS name ORDER BY name") == [{"name": "a"}, {"name": "theirs"}]
+    assert own.read("MATCH (n:Drug) RETURN n.name AS name ORDER BY name") == [
+        {"name": "a"},
+        {"name": "theirs"},
+    ]
 
 
 @pytest.fixture
@@ -453,7 +544,10 @@ def test_two_copies_of_the_project_share_what_is_the_same_and_clear_nothing_of_e
     assert not load_pairs_once(others, "1", [("a", "x")])
     with pytest.raises(GraphError, match=r"another copy of this project.*by NEO4J_DATABASE"):
         load_pairs_once(others, "2", [("b", "y")])
-    with pytest.raises(GraphError, match="another copy of this project"), others.load_once("more", "1"):
+    with (
+        pytest.raises(GraphError, match="another copy of this project"),
+        others.load_once("more", "1"),
+    ):
         others.clear("Class", "Effect")
     assert not load_pairs_once(own, "1", [("a", "x")])
     assert stored_pairs(own) == [("a", "x")]
@@ -496,7 +590,9 @@ def test_what_a_second_data_set_added_may_be_cleared_after_the_first_was(own: Gr
 
 
 @pytest.mark.engine
-def test_of_two_data_sets_that_one_connection_loads_each_vouches_for_its_own_labels(db: Graph) -> None:
+def test_of_two_data_sets_that_one_connection_loads_each_vouches_for_its_own_labels(
+    db: Graph,
+) -> None:
     with db.load_once("others", "1"):
         db.load_nodes("Other", [{"name": "x"}], "name", progress=False)
     with db.load_once("pairs", "1"):

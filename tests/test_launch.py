@@ -25,17 +25,35 @@ FORWARD = "01_side_effects_forward"
 
 def bare(**variables: str) -> dict[str, str]:
     """The environment of a machine that knows nothing of the project."""
-    ours = ("PYTHONPATH", "PROFILE", "MEDRAG_ROOT", "REPOSITORY_URL", "LLM_", "NEO4J_", "MAKE", "MFLAGS", "PYTEST_")
+    ours = (
+        "PYTHONPATH",
+        "PROFILE",
+        "MEDRAG_ROOT",
+        "REPOSITORY_URL",
+        "LLM_",
+        "NEO4J_",
+        "MAKE",
+        "MFLAGS",
+        "PYTEST_",
+    )
     return {k: v for k, v in os.environ.items() if not k.startswith(ours)} | variables
 
 
 def cells(notebook: Path) -> list[str]:
-    return ["".join(c["source"]) for c in json.loads(notebook.read_text())["cells"] if c["cell_type"] == "code"]
+    return [
+        "".join(c["source"])
+        for c in json.loads(notebook.read_text())["cells"]
+        if c["cell_type"] == "code"
+    ]
 
 
 def launch_cell() -> str:
     content = json.loads((NOTEBOOKS / f"{FORWARD}.ipynb").read_text())
-    [cell] = [cell for cell in launch.with_cell(content, FORWARD)["cells"] if cell.get("id") == launch.CELL_ID]
+    [cell] = [
+        cell
+        for cell in launch.with_cell(content, FORWARD)["cells"]
+        if cell.get("id") == launch.CELL_ID
+    ]
     return "".join(cell["source"])
 
 
@@ -61,11 +79,15 @@ def opened(folder: Path, notebook: Path, then: str, **variables: str) -> str:
 @pytest.mark.parametrize("name", NAMES)
 def test_every_notebook_has_the_launch_cell_of_today(name: str) -> None:
     content = json.loads((NOTEBOOKS / f"{name}.ipynb").read_text(encoding="utf-8"))
-    assert launch.with_cell(content, name) == content, "run `PYTHONPATH=src .venv/bin/python -m publish.launch`"
+    assert launch.with_cell(content, name) == content, (
+        "run `PYTHONPATH=src .venv/bin/python -m publish.launch`"
+    )
     assert sum("globals().update(" in "".join(cell["source"]) for cell in content["cells"]) == 1
 
 
-def test_a_notebook_alone_in_an_empty_folder_fetches_its_project(checkout: Path, tmp_path: Path) -> None:
+def test_a_notebook_alone_in_an_empty_folder_fetches_its_project(
+    checkout: Path, tmp_path: Path
+) -> None:
     """As on Colab: the notebook is all there is. It clones, installs what is missing, and reads the sample."""
     wheels, site, empty = (tmp_path / name for name in ("wheels", "site", "empty"))
     for folder in (wheels, empty):
@@ -73,12 +95,17 @@ def test_a_notebook_alone_in_an_empty_folder_fetches_its_project(checkout: Path,
     with zipfile.ZipFile(wheels / "not_there_yet-1.0-py3-none-any.whl", "w") as wheel:
         wheel.writestr("not_there_yet.py", "")
         wheel.writestr(
-            "not_there_yet-1.0.dist-info/METADATA", "Metadata-Version: 2.1\nName: not-there-yet\nVersion: 1.0\n"
+            "not_there_yet-1.0.dist-info/METADATA",
+            "Metadata-Version: 2.1\nName: not-there-yet\nVersion: 1.0\n",
         )
-        wheel.writestr("not_there_yet-1.0.dist-info/WHEEL", "Wheel-Version: 1.0\nTag: py3-none-any\n")
+        wheel.writestr(
+            "not_there_yet-1.0.dist-info/WHEEL", "Wheel-Version: 1.0\nTag: py3-none-any\n"
+        )
         wheel.writestr("not_there_yet-1.0.dist-info/RECORD", "")
     project = checkout / "pyproject.toml"
-    project.write_text(project.read_text().replace('  "jinja2>=3.1",', '  "jinja2>=3.1",\n  "not-there-yet>=1",'))
+    project.write_text(
+        project.read_text().replace('  "jinja2>=3.1",', '  "jinja2>=3.1",\n  "not-there-yet>=1",')
+    )
     git = ["git", "-C", str(checkout), "-c", "user.name=x", "-c", "user.email=x@example.org"]
     for command in (["init", "-q"], ["add", "-A"], ["commit", "-qm", "all"]):
         subprocess.run([*git, *command], check=True)
@@ -87,7 +114,11 @@ def test_a_notebook_alone_in_an_empty_folder_fetches_its_project(checkout: Path,
     (empty / f"{name}.ipynb").write_bytes((NOTEBOOKS / f"{name}.ipynb").read_bytes())
     offline = {"PIP_NO_INDEX": "1", "PIP_FIND_LINKS": str(wheels), "PIP_TARGET": str(site)}
     drugs = "from resources import datasets; found = datasets.locate('side_effects/drug_names.csv', data)"
-    sources = [*cells(empty / f"{name}.ipynb")[:2], drugs, "print(data, found.sample, found.path, os.getcwd())"]
+    sources = [
+        *cells(empty / f"{name}.ipynb")[:2],
+        drugs,
+        "print(data, found.sample, found.path, os.getcwd())",
+    ]
     said = run_cells(empty, sources, REPOSITORY_URL=checkout.as_uri(), **offline)
     assert (site / "not_there_yet.py").exists(), "what was missing is installed"
     clone = empty / "medical-rag-book"
@@ -104,7 +135,9 @@ def test_a_notebook_alone_that_knows_no_address_asks_for_it(
 ) -> None:
     monkeypatch.setattr(launch, "cited_url", lambda: "")
     command = [sys.executable, "-c", launch_cell()]
-    done = subprocess.run(command, cwd=tmp_path, env=bare(**given), capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        command, cwd=tmp_path, env=bare(**given), capture_output=True, text=True, check=False
+    )
     assert done.returncode == 1
     assert "%env REPOSITORY_URL=" in done.stderr
     assert "Traceback" not in done.stderr
@@ -114,66 +147,102 @@ def test_a_notebook_alone_that_knows_no_address_asks_for_it(
 def test_a_notebook_in_its_project_finds_it_and_keeps_its_own_sizes(checkout: Path) -> None:
     folder = checkout / "notebooks"
     said = opened(
-        folder, folder / f"{FORWARD}.ipynb", "import os, helpers; print(pairs, os.getcwd(), helpers.__file__)"
+        folder,
+        folder / f"{FORWARD}.ipynb",
+        "import os, helpers; print(pairs, os.getcwd(), helpers.__file__)",
     )
     assert said == f"480 {checkout} {checkout / 'src' / 'helpers' / '__init__.py'}"
 
 
-def test_jupyterlab_opens_a_notebook_with_the_sizes_of_the_profile(checkout: Path, tmp_path: Path) -> None:
+def test_jupyterlab_opens_a_notebook_with_the_sizes_of_the_profile(
+    checkout: Path, tmp_path: Path
+) -> None:
     (tmp_path / "bin").mkdir()
     lab = tmp_path / "bin" / "jupyter"
     lab.write_text(f'#!/bin/sh\ncd notebooks && exec {sys.executable} -c "$CELLS"\n')
     lab.chmod(0o755)
     (tmp_path / "installed").touch()
-    code = "\n".join([*cells(checkout / "notebooks" / f"{FORWARD}.ipynb")[:2], "print(pairs, profile)"])
-    command = ["make", "--no-print-directory", "-C", str(checkout), "lab", "PROFILE=smoke", f"VENV={tmp_path}"]
+    code = "\n".join(
+        [*cells(checkout / "notebooks" / f"{FORWARD}.ipynb")[:2], "print(pairs, profile)"]
+    )
+    command = [
+        "make",
+        "--no-print-directory",
+        "-C",
+        str(checkout),
+        "lab",
+        "PROFILE=smoke",
+        f"VENV={tmp_path}",
+    ]
     done = subprocess.run(command, env=bare(CELLS=code), capture_output=True, text=True, check=True)
     assert done.stdout == "16 smoke\n"
 
 
 def test_binder_gives_a_notebook_the_smallest_sizes(checkout: Path) -> None:
     done = subprocess.run(
-        [checkout / ".binder" / "start", "env"], env=bare(), capture_output=True, text=True, check=True
+        [checkout / ".binder" / "start", "env"],
+        env=bare(),
+        capture_output=True,
+        text=True,
+        check=True,
     )
     given = dict(
-        line.split("=", 1) for line in done.stdout.splitlines() if line.startswith(("PROFILE=", "LLM_ENGINE="))
+        line.split("=", 1)
+        for line in done.stdout.splitlines()
+        if line.startswith(("PROFILE=", "LLM_ENGINE="))
     )
     assert given == {"PROFILE": "smoke", "LLM_ENGINE": "llamacpp"}
     folder = checkout / "notebooks"
-    assert opened(folder, folder / f"{FORWARD}.ipynb", "print(pairs, profile)", **given) == "16 smoke"
+    assert (
+        opened(folder, folder / f"{FORWARD}.ipynb", "print(pairs, profile)", **given) == "16 smoke"
+    )
 
 
 def test_where_the_helpers_are_there_the_cell_does_nothing(checkout: Path, tmp_path: Path) -> None:
     then = f"import os; print(pairs, os.getcwd() == {str(tmp_path)!r})"
     path = str(checkout / "src")
     assert (
-        opened(tmp_path, checkout / "notebooks" / f"{FORWARD}.ipynb", then, PYTHONPATH=path, PROFILE="smoke")
+        opened(
+            tmp_path,
+            checkout / "notebooks" / f"{FORWARD}.ipynb",
+            then,
+            PYTHONPATH=path,
+            PROFILE="smoke",
+        )
         == "480 True"
     )
 
 
 def test_only_what_is_not_there_in_any_version_counts_as_missing() -> None:
-    assert launch.missing(["pytest>=99", "No.Such-Thing[extra]>=1; python_version > '3'", "PyYAML"]) == [
-        "No.Such-Thing[extra]>=1; python_version > '3'"
-    ]
+    assert launch.missing(
+        ["pytest>=99", "No.Such-Thing[extra]>=1; python_version > '3'", "PyYAML"]
+    ) == ["No.Such-Thing[extra]>=1; python_version > '3'"]
 
 
-def test_the_address_is_the_forks_then_the_projects_then_gits(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_the_address_is_the_forks_then_the_projects_then_gits(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     monkeypatch.setattr(launch, "ROOT", tmp_path)
     monkeypatch.delenv("REPOSITORY_URL", raising=False)
     assert launch.repository_url() == ""
     subprocess.run(["git", "init", "-q", tmp_path], check=True)
     remote = ["git", "-C", str(tmp_path), "remote"]
-    subprocess.run([*remote, "add", "origin", "https://user:token@github.com/secret/name.git"], check=True)
+    subprocess.run(
+        [*remote, "add", "origin", "https://user:token@github.com/secret/name.git"], check=True
+    )
     assert launch.repository_url() == "", "an address with a secret in it is never shown"
     subprocess.run([*remote, "set-url", "origin", "https://github.com/clone/name.git"], check=True)
     assert launch.repository_url() == "https://github.com/clone/name"
-    (tmp_path / "CITATION.cff").write_text('version: 1\nrepository-code: "https://github.com/project/name"\n')
+    (tmp_path / "CITATION.cff").write_text(
+        'version: 1\nrepository-code: "https://github.com/project/name"\n'
+    )
     assert launch.repository_url() == "https://github.com/project/name"
     assert "https://github.com/project/name" in launch_cell()
     monkeypatch.setenv("REPOSITORY_URL", "https://github.com/fork/name")
     assert launch.repository_url() == "https://github.com/fork/name"
-    assert "https://github.com/project/name" in launch_cell(), "what is committed does not depend on who looks"
+    assert "https://github.com/project/name" in launch_cell(), (
+        "what is committed does not depend on who looks"
+    )
 
 
 def test_no_run_depends_on_how_a_notebook_was_opened() -> None:
@@ -223,9 +292,20 @@ def test_the_workflows_pin_their_actions_and_can_write_nothing_but_the_pages_and
             assert job["timeout-minutes"], name
             given = {what for what, may in job.get("permissions", {}).items() if may == "write"}
             writing |= {name: given} if given else {}
-        runs = [step["run"] for job in workflow["jobs"].values() for step in job["steps"] if "run" in step]
-        assert {target for run in runs for target in re.findall(r"\bmake ([a-z0-9-]+)", run)} <= make_targets()
+        runs = [
+            step["run"]
+            for job in workflow["jobs"].values()
+            for step in job["steps"]
+            if "run" in step
+        ]
+        assert {
+            target for run in runs for target in re.findall(r"\bmake ([a-z0-9-]+)", run)
+        } <= make_targets()
         if path.name == "book.yml":
-            assert set(workflow["jobs"]["publish"]["needs"]) == workflow["jobs"].keys() - {"publish"}
+            assert set(workflow["jobs"]["publish"]["needs"]) == workflow["jobs"].keys() - {
+                "publish"
+            }
     assert writing == {"publish": {"pages", "id-token"}, "rebuild": {"issues"}}
-    assert len(pins) == len({action.partition("@")[0] for action in pins}), "one version of each action"
+    assert len(pins) == len({action.partition("@")[0] for action in pins}), (
+        "one version of each action"
+    )

@@ -111,8 +111,14 @@ def completion(text: str, generated: int = 1) -> dict[str, Any]:
         "object": "chat.completion",
         "created": 0,
         "model": "m",
-        "choices": [{"index": 0, "finish_reason": "stop", "message": {"role": "assistant", "content": text}}],
-        "usage": {"prompt_tokens": 3, "completion_tokens": generated, "total_tokens": 3 + generated},
+        "choices": [
+            {"index": 0, "finish_reason": "stop", "message": {"role": "assistant", "content": text}}
+        ],
+        "usage": {
+            "prompt_tokens": 3,
+            "completion_tokens": generated,
+            "total_tokens": 3 + generated,
+        },
     }
 
 
@@ -161,9 +167,22 @@ def step(token: str, **alternatives: float) -> dict[str, object]:
 @pytest.mark.parametrize(
     "tokens",
     [
-        [step('{"'), step("answer"), step('":'), step(' "'), step("YES", YES=0.6, NO=0.3, MAYBE=0.1), step('"}')],
+        [
+            step('{"'),
+            step("answer"),
+            step('":'),
+            step(' "'),
+            step("YES", YES=0.6, NO=0.3, MAYBE=0.1),
+            step('"}'),
+        ],
         # an alternative to the wrapping tells nothing of the answer
-        [step("{", **{"{": 0.5, '{"': 0.5}), step(' "answer" : "'), step("YES", YES=0.6, NO=0.3), step('"'), step("}")],
+        [
+            step("{", **{"{": 0.5, '{"': 0.5}),
+            step(' "answer" : "'),
+            step("YES", YES=0.6, NO=0.3),
+            step('"'),
+            step("}"),
+        ],
         [step('{"answer":'), step('"Y', **{'"Y': 0.6, '"N': 0.3}), step('ES"}')],
     ],
 )
@@ -193,8 +212,24 @@ def test_timed_requests_share_no_prompts_and_other_servers_get_no_field_of_an_en
 
 
 REFUSED = [
-    (400, {"error": {"message": "Use 'max_completion_tokens' instead.", "param": "max_tokens", "code": "unsupported"}}),
-    (422, {"detail": [{"type": "extra_forbidden", "loc": ["body", "max_tokens"], "msg": "Extra inputs"}]}),
+    (
+        400,
+        {
+            "error": {
+                "message": "Use 'max_completion_tokens' instead.",
+                "param": "max_tokens",
+                "code": "unsupported",
+            }
+        },
+    ),
+    (
+        422,
+        {
+            "detail": [
+                {"type": "extra_forbidden", "loc": ["body", "max_tokens"], "msg": "Extra inputs"}
+            ]
+        },
+    ),
 ]
 
 
@@ -202,7 +237,9 @@ REFUSED = [
 def test_a_parameter_that_a_server_refuses_is_named_with_what_to_do(status, body):
     with (
         server(status, body) as url,
-        pytest.raises(LlmError, match=r"refused the parameter 'max_tokens'.* Set LLM_BASE_URL and LLM_MODEL"),
+        pytest.raises(
+            LlmError, match=r"refused the parameter 'max_tokens'.* Set LLM_BASE_URL and LLM_MODEL"
+        ),
     ):
         client(url).chat_many([ask("?")], max_tokens=5)
 
@@ -232,15 +269,26 @@ def echoed(tokens: list[str], logprobs: list[float | None], *, shown: int = 0) -
                 "index": 0,
                 "finish_reason": "length",
                 "text": "".join(tokens[shown:]),
-                "logprobs": {"tokens": tokens, "token_logprobs": logprobs, "text_offset": offsets, "top_logprobs": []},
+                "logprobs": {
+                    "tokens": tokens,
+                    "token_logprobs": logprobs,
+                    "text_offset": offsets,
+                    "top_logprobs": [],
+                },
             }
         ],
-        "usage": {"prompt_tokens": len(tokens) - 1, "completion_tokens": 1, "total_tokens": len(tokens)},
+        "usage": {
+            "prompt_tokens": len(tokens) - 1,
+            "completion_tokens": 1,
+            "total_tokens": len(tokens),
+        },
     }
 
 
 @pytest.mark.parametrize(
-    ("before", "none"), [([], []), (["<s>"], [None]), (["<|begin_of_text|>"], [None])], ids=["none", "<s>", "Llama-3"]
+    ("before", "none"),
+    [([], []), (["<s>"], [None]), (["<|begin_of_text|>"], [None])],
+    ids=["none", "<s>", "Llama-3"],
 )
 def test_a_token_that_the_text_does_not_show_moves_no_border(before, none):
     tokens, logprobs = (
@@ -267,16 +315,22 @@ def test_a_token_across_the_border_belongs_to_the_continuation():
 
 
 def test_an_overflow_is_an_error_or_a_counted_status():
-    message = {"error": {"message": "This model's maximum context length is 100 tokens.", "code": 400}}
+    message = {
+        "error": {"message": "This model's maximum context length is 100 tokens.", "code": 400}
+    }
     with server(400, message) as url:
         with pytest.raises(ContextOverflowError, match=r"Prompt 0 of 1 .* 100 tokens"):
             client(url).chat_many([ask("long")], max_tokens=5)
         model = client(url)
-        assert model.chat_many([ask("long")], max_tokens=5, overflow="record")[0].status == "overflow"
+        assert (
+            model.chat_many([ask("long")], max_tokens=5, overflow="record")[0].status == "overflow"
+        )
 
 
 def test_an_overflow_is_asked_again_where_the_context_was_changed(tmp_path, answers, monkeypatch):
-    message = {"error": {"message": "This model's maximum context length is 100 tokens.", "code": 400}}
+    message = {
+        "error": {"message": "This model's maximum context length is 100 tokens.", "code": 400}
+    }
     with server(400, message) as url:
         client(url, tmp_path).chat_many([ask("long")], max_tokens=5, overflow="record")
     with server(200, completion("YES")) as url:
@@ -288,7 +342,9 @@ def test_an_overflow_is_asked_again_where_the_context_was_changed(tmp_path, answ
 
 
 def test_an_overflow_is_asked_again_of_a_server_with_a_longer_context(tmp_path):
-    message = {"error": {"message": "This model's maximum context length is 100 tokens.", "code": 400}}
+    message = {
+        "error": {"message": "This model's maximum context length is 100 tokens.", "code": 400}
+    }
     with server(400, message) as url:
         client(url, tmp_path).chat_many([ask("long")], max_tokens=5, overflow="record")
     with server(200, completion("YES")) as url:
@@ -296,9 +352,14 @@ def test_an_overflow_is_asked_again_of_a_server_with_a_longer_context(tmp_path):
         assert wider.chat_many([ask("long")], max_tokens=5)[0].text == "YES"
 
 
-@pytest.mark.parametrize(("status", "said"), [(500, "HTTP 500"), (401, "Set LLM_API_KEY"), (400, "refused a request")])
+@pytest.mark.parametrize(
+    ("status", "said"), [(500, "HTTP 500"), (401, "Set LLM_API_KEY"), (400, "refused a request")]
+)
 def test_a_failing_server_is_named(status, said):
-    with server(status, {"error": {"message": "broken"}}) as url, pytest.raises(LlmError, match=said):
+    with (
+        server(status, {"error": {"message": "broken"}}) as url,
+        pytest.raises(LlmError, match=said),
+    ):
         client(url).chat_many([ask("?")], max_tokens=5)
 
 
@@ -314,7 +375,9 @@ def test_a_server_that_refuses_to_score_lacks_a_capability(status):
 def test_a_server_that_is_gone_says_what_to_do():
     with server(200, {}) as url:
         pass
-    with pytest.raises(LlmError, match=r"does not answer.*tried for \d+ s.* restart the server and run again"):
+    with pytest.raises(
+        LlmError, match=r"does not answer.*tried for \d+ s.* restart the server and run again"
+    ):
         client(url).chat_many([ask("?")], max_tokens=5)
 
 
@@ -353,7 +416,9 @@ def test_kept_answers_count_with_the_time_that_they_took(tmp_path):
     for _ in range(2):  # each is counted once
         second.chat_many(prompts, max_tokens=5)
     assert (second.usage.requests, second.usage.cached) == (4, 4)
-    assert second.usage.kept_seconds == second.usage.seconds == pytest.approx(4 * 0.2 / 2)  # two at a time
+    assert (
+        second.usage.kept_seconds == second.usage.seconds == pytest.approx(4 * 0.2 / 2)
+    )  # two at a time
     third = LLM(endpoint, folder=tmp_path / "cache")
     for prompt in prompts:
         third.chat_many([prompt], max_tokens=5)
@@ -374,7 +439,9 @@ def test_what_is_under_way_when_another_request_fails_is_kept(tmp_path):
     with server(200, completion("YES")) as url:
         endpoint = LlmEndpoint(url, "m", "key", "openai", "", "", 100, 2)
         with pytest.raises(LlmError, match="broken"):
-            Fails(endpoint, folder=tmp_path / "cache").chat_many([ask("good"), ask("bad")], max_tokens=5)
+            Fails(endpoint, folder=tmp_path / "cache").chat_many(
+                [ask("good"), ask("bad")], max_tokens=5
+            )
     again = LLM(endpoint, folder=tmp_path / "cache")  # the server is gone
     assert again.chat_many([ask("good")], max_tokens=5)[0].cached
 
@@ -406,7 +473,9 @@ def test_an_interrupted_run_keeps_what_had_come(tmp_path):
         endpoint = LlmEndpoint(url, "m", "key", "openai", "", "", 100, 1)
         prompts = [ask(str(i)) for i in range(10)]
         with pytest.raises(KeyboardInterrupt):
-            Stops(endpoint, folder=tmp_path / "cache", concurrency=1).chat_many(prompts, max_tokens=5)
+            Stops(endpoint, folder=tmp_path / "cache", concurrency=1).chat_many(
+                prompts, max_tokens=5
+            )
         again = LLM(endpoint, folder=tmp_path / "cache")
         again.chat_many(prompts, max_tokens=5)
         assert again.usage.cached >= 4
@@ -418,7 +487,9 @@ def key_of(endpoint: LlmEndpoint) -> str:
 
 def test_replies_of_weights_with_a_digest_are_found_wherever_and_by_whatever_they_are_served():
     served = [
-        LlmEndpoint(f"http://127.0.0.1:{p}/v1", "m", "key", engine, str(p), "ab" * 32, 100 * p, 2, "bf16")
+        LlmEndpoint(
+            f"http://127.0.0.1:{p}/v1", "m", "key", engine, str(p), "ab" * 32, 100 * p, 2, "bf16"
+        )
         for p, engine in enumerate(("vllm", "openai"), 1)
     ]
     assert len({key_of(endpoint) for endpoint in served}) == 1
@@ -452,7 +523,9 @@ def test_a_server_starts_only_for_what_is_not_stored(tmp_path):
 
 
 def test_a_server_that_serves_other_weights_than_expected_is_an_error(tmp_path):
-    other = LlmEndpoint("http://127.0.0.1:9/v1", "m", "key", "llamacpp", "", "ab" * 32, 100, 2, "gguf")
+    other = LlmEndpoint(
+        "http://127.0.0.1:9/v1", "m", "key", "llamacpp", "", "ab" * 32, 100, 2, "gguf"
+    )
     card = LlmEndpoint("", "m", "", "vllm", "", "ab" * 32, 100, 2, "int8")
     with pytest.raises(LlmError, match="LLM_ENGINE"):
         LLM(card, folder=tmp_path, start=lambda: other).chat_many([ask("a")], max_tokens=5)
@@ -464,17 +537,27 @@ def test_an_engine_with_the_same_file_takes_the_references_replies_of_a_whole_st
     vllm = LlmEndpoint("", "m", "key", "vllm", "1", "ab" * 32, 100, 2, "int8")
     prompts = [ask(f"question {i}") for i in range(5)]
     with server(200, completion("YES")) as url:
-        LLM(dataclasses.replace(vllm, base_url=url), folder=tmp_path).chat_many(prompts, max_tokens=5)
+        LLM(dataclasses.replace(vllm, base_url=url), folder=tmp_path).chat_many(
+            prompts, max_tokens=5
+        )
     answers("check")
     with server(200, completion("NO")) as url:
-        own = dataclasses.replace(vllm, base_url=url, engine="llamacpp", precision="gguf", reference="int8")
+        own = dataclasses.replace(
+            vllm, base_url=url, engine="llamacpp", precision="gguf", reference="int8"
+        )
         here = LLM(own, folder=tmp_path)
-        assert {reply.text for reply in here.chat_many(prompts, max_tokens=5, label="known")} == {"YES"}
+        assert {reply.text for reply in here.chat_many(prompts, max_tokens=5, label="known")} == {
+            "YES"
+        }
         here.ask_again()
-        assert (here.usage.checked, here.usage.same) == ({"known": 1}, 0), "it is slow, so it is asked one"
+        assert (here.usage.checked, here.usage.same) == ({"known": 1}, 0), (
+            "it is slow, so it is asked one"
+        )
         assert "the reference's replies" in " ".join(here.answerer)
         one_more = [*prompts, ask("another")]
-        assert {reply.text for reply in here.chat_many(one_more, max_tokens=5, label="new")} == {"NO"}, "never mixed"
+        assert {reply.text for reply in here.chat_many(one_more, max_tokens=5, label="new")} == {
+            "NO"
+        }, "never mixed"
         assert "those of the steps new are of llamacpp" in " ".join(here.answerer)
         answers("fresh")
         alone = LLM(own, folder=tmp_path)
@@ -482,7 +565,9 @@ def test_an_engine_with_the_same_file_takes_the_references_replies_of_a_whole_st
         assert alone.answerer == ("llamacpp", "1")
 
 
-def test_where_the_references_replies_are_shown_the_rows_of_a_few_lacking_ones_are_left_out(tmp_path, answers):
+def test_where_the_references_replies_are_shown_the_rows_of_a_few_lacking_ones_are_left_out(
+    tmp_path, answers
+):
     vllm = LlmEndpoint("", "m", "key", "vllm", "1", "ab" * 32, 100, 2, "int8")
     questions = [Question(f"drug {i}", "an effect", label=True) for i in range(20)]
     with server(200, completion("YES")) as url:
@@ -490,9 +575,13 @@ def test_where_the_references_replies_are_shown_the_rows_of_a_few_lacking_ones_a
             [ask(q.text) for q in questions[:-1]], max_tokens=5
         )
     answers("stored")
-    run = record.start(notebook="01_side_effects_forward", paper="side_effects", profile="smoke", parameters={})
+    run = record.start(
+        notebook="01_side_effects_forward", paper="side_effects", profile="smoke", parameters={}
+    )
     with server(200, completion("NO")) as url:
-        own = dataclasses.replace(vllm, base_url=url, engine="llamacpp", precision="gguf", reference="int8")
+        own = dataclasses.replace(
+            vllm, base_url=url, engine="llamacpp", precision="gguf", reference="int8"
+        )
         here = LLM(own, folder=tmp_path)
 
         def arm(asked):
@@ -557,7 +646,9 @@ def test_a_check_asks_a_sample_of_each_step_again_and_counts_equal_replies(tmp_p
     assert (sum(second.usage.checked.values()), second.usage.same) == (10, 0)
     assert {reply.text for reply in replies} == {"YES"}, "what was asked again enters no score"
     answers("stored")
-    assert {reply.text for reply in client(url, tmp_path).chat_many(prompts, max_tokens=5)} == {"YES"}
+    assert {reply.text for reply in client(url, tmp_path).chat_many(prompts, max_tokens=5)} == {
+        "YES"
+    }
 
 
 def test_a_sample_of_long_replies_is_smaller(tmp_path, answers):
@@ -575,7 +666,9 @@ def test_a_sample_of_long_replies_is_smaller(tmp_path, answers):
     assert model.usage.checked == {"long": 3}
     assert slow.usage.checked == {"long": 1}, "the shortest alone"
     with server(200, completion("YES", generated=60)) as url:
-        slow = LLM(dataclasses.replace(model.endpoint, base_url=url, engine="llamacpp"), folder=tmp_path)
+        slow = LLM(
+            dataclasses.replace(model.endpoint, base_url=url, engine="llamacpp"), folder=tmp_path
+        )
         slow.chat_many(prompts, max_tokens=6, label="longer")
         again = LLM(slow.endpoint, folder=tmp_path)
         again.chat_many(prompts, max_tokens=6, label="longer")
@@ -584,7 +677,9 @@ def test_a_sample_of_long_replies_is_smaller(tmp_path, answers):
 
 
 @pytest.mark.parametrize("error", [ServiceError, DataUnavailable])
-def test_without_a_server_or_its_weights_stored_replies_are_used_unchecked(tmp_path, answers, error):
+def test_without_a_server_or_its_weights_stored_replies_are_used_unchecked(
+    tmp_path, answers, error
+):
     with server(200, completion("YES")) as url:
         client(url, tmp_path).chat_many([ask("a")], max_tokens=5)
     answers("check")
@@ -592,17 +687,23 @@ def test_without_a_server_or_its_weights_stored_replies_are_used_unchecked(tmp_p
     def start():
         raise error("no engine here")
 
-    model = LLM(dataclasses.replace(client(url).endpoint, base_url=""), folder=tmp_path, start=start)
+    model = LLM(
+        dataclasses.replace(client(url).endpoint, base_url=""), folder=tmp_path, start=start
+    )
     assert [reply.text for reply in model.chat_many([ask("a")], max_tokens=5)] == ["YES"]
     with pytest.warns(match="no engine here"):
         model.ask_again()
     assert not model.usage.checked
 
 
-def test_a_request_is_asked_again_once_on_a_machine_whichever_notebooks_and_steps_need_it(tmp_path, answers):
+def test_a_request_is_asked_again_once_on_a_machine_whichever_notebooks_and_steps_need_it(
+    tmp_path, answers
+):
     with server(200, completion("YES")) as url:
         endpoint = dataclasses.replace(client(url).endpoint, version="1.0")
-        client(url, tmp_path).chat_many(prompts := [ask(f"question {i}") for i in range(40)], max_tokens=5)
+        client(url, tmp_path).chat_many(
+            prompts := [ask(f"question {i}") for i in range(40)], max_tokens=5
+        )
         answers("check")
         for label in ("queries", "the same queries in a later notebook"):
             model = LLM(endpoint, folder=tmp_path, start=lambda: endpoint)
@@ -610,7 +711,11 @@ def test_a_request_is_asked_again_once_on_a_machine_whichever_notebooks_and_step
             model.ask_again()
             assert (model.usage.checked, model.usage.same) == ({label: 10}, 10)
     asked = requests.Store(tmp_path)
-    gone = LLM(dataclasses.replace(endpoint, base_url="http://127.0.0.1:9"), folder=tmp_path, start=lambda: endpoint)
+    gone = LLM(
+        dataclasses.replace(endpoint, base_url="http://127.0.0.1:9"),
+        folder=tmp_path,
+        start=lambda: endpoint,
+    )
     gone.chat_many(prompts[::-1], max_tokens=5, label="a third")
     gone.ask_again()
     assert gone.usage.checked == {"a third": 10}, "no server is needed"
@@ -624,7 +729,10 @@ def test_a_fresh_run_takes_no_stored_reply_and_resumes_from_its_own(tmp_path, an
     with server(200, completion("YES")) as url:
         client(url, tmp_path / "stored").chat_many([ask("a")], max_tokens=5)
         answers("fresh")
-        asked = [client(url, tmp_path / "stored").chat_many([ask("a")], max_tokens=5)[0] for _ in range(2)]
+        asked = [
+            client(url, tmp_path / "stored").chat_many([ask("a")], max_tokens=5)[0]
+            for _ in range(2)
+        ]
     assert [reply.cached for reply in asked] == [False, True]
 
 
@@ -684,12 +792,16 @@ def test_memory_that_one_step_freed_is_used_by_the_next(model):
 
     def faults() -> int:
         family = [server, *server.children(recursive=True)]
-        return sum(int(Path(f"/proc/{p.pid}/stat").read_text().rpartition(")")[2].split()[7]) for p in family)
+        return sum(
+            int(Path(f"/proc/{p.pid}/stat").read_text().rpartition(")")[2].split()[7])
+            for p in family
+        )
 
     for first in (0, 8):  # the first batch fills the memory
         before, started = faults(), time.monotonic()
         model.chat_many(
-            [ask(f"{first + i} " + "Some words to fill the prompt. " * 200) for i in range(8)], max_tokens=2
+            [ask(f"{first + i} " + "Some words to fill the prompt. " * 200) for i in range(8)],
+            max_tokens=2,
         )
     rate = (faults() - before) / (time.monotonic() - started)
     assert rate < 30_000, "it was 300,000 a second when large tensors went back to the system"
@@ -703,14 +815,19 @@ def test_requests_apart_pay_for_their_own_prompt(model):
     for i in range(3):
         prompt = [ask(f"{i} {time.time()} " + "Some words to fill the prompt with. " * 200)]
         one, other = model.apart(f"one {i}"), model.apart(f"other {i}")
-        first, again, apart = (asked.chat_many(prompt, max_tokens=1)[0].seconds for asked in (one, one, other))
+        first, again, apart = (
+            asked.chat_many(prompt, max_tokens=1)[0].seconds for asked in (one, one, other)
+        )
         ratios.append(min(first, apart) / again)
     assert max(ratios) > 2, ratios
 
 
 @pytest.mark.engine
 def test_an_answer_cut_short_says_so(model):
-    assert model.chat_many([ask("Count from one to one hundred in words.")], max_tokens=3)[0].status == "cut"
+    assert (
+        model.chat_many([ask("Count from one to one hundred in words.")], max_tokens=3)[0].status
+        == "cut"
+    )
 
 
 @pytest.mark.engine

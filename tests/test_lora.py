@@ -42,7 +42,9 @@ VLLM = pytest.mark.parametrize("engine", ["vllm"], indirect=True)  # however muc
 
 
 def test_vllm_is_asked_for_a_rank_that_it_knows_and_that_is_large_enough(monkeypatch, adapter):
-    monkeypatch.setattr(engines, "weights_folder", lambda model, say, precision: ("/models/base", "cd" * 32))
+    monkeypatch.setattr(
+        engines, "weights_folder", lambda model, say, precision: ("/models/base", "cd" * 32)
+    )
     monkeypatch.setattr(engine_install, "engine_version", lambda engine, package: "vllm 0")
     monkeypatch.setattr(engine_install, "install", lambda engine, say: None)
     monkeypatch.setattr(engine_install, "choose_engine", lambda model: ("vllm", "a test"))
@@ -96,11 +98,17 @@ def trained_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[...,
     return name
 
 
-@pytest.mark.parametrize(("setting", "default", "others"), [("alpha", 0, [32]), ("dropout", 0.05, [0.1, 0.0])])
-def test_another_setting_makes_another_adapter_and_leaving_it_out_none(trained_in, setting, default, others):
+@pytest.mark.parametrize(
+    ("setting", "default", "others"), [("alpha", 0, [32]), ("dropout", 0.05, [0.1, 0.0])]
+)
+def test_another_setting_makes_another_adapter_and_leaving_it_out_none(
+    trained_in, setting, default, others
+):
     before = trained_in(steps=1)
     assert trained_in(steps=1, **{setting: default}) == before
-    assert len({before, *(trained_in(steps=1, **{setting: other}) for other in others)}) == 1 + len(others)
+    assert len({before, *(trained_in(steps=1, **{setting: other}) for other in others)}) == 1 + len(
+        others
+    )
 
 
 @pytest.mark.engine
@@ -110,7 +118,9 @@ def test_dropout_reaches_the_training(engine, tmp_path):
     pairs = [(QUESTION, ANSWER)]
     recipe = {"steps": 1, "batch": 1, "evaluations": 1, "max_tokens": 64}
     log = lora.train(pairs, pairs, SMALL, tmp_path / "adapter", **recipe, dropout=0.1)
-    assert json.loads((log.adapter.folder / "adapter_config.json").read_text())["lora_dropout"] == 0.1
+    assert (
+        json.loads((log.adapter.folder / "adapter_config.json").read_text())["lora_dropout"] == 0.1
+    )
 
 
 def test_another_default_makes_another_adapter(trained_in, monkeypatch):
@@ -121,7 +131,9 @@ def test_another_default_makes_another_adapter(trained_in, monkeypatch):
     assert trained_in(steps=1, rate=1e-3) == before
 
 
-def test_an_adapter_holds_on_every_processor_whatever_rounding_chose_for_its_pairs(tmp_path, monkeypatch):
+def test_an_adapter_holds_on_every_processor_whatever_rounding_chose_for_its_pairs(
+    tmp_path, monkeypatch
+):
     """A retriever may choose another document for one of thousands of training rows."""
     monkeypatch.setattr(lora, "ADAPTERS", tmp_path)
     found: list[str] = []
@@ -173,8 +185,16 @@ def test_what_was_trained_is_answered_and_kept(engine, tmp_path, monkeypatch, ca
 @VLLM
 def test_a_training_that_fails_says_why_and_leaves_nothing(engine, tmp_path):
     (tmp_path / "no-model-here").mkdir()
-    with pytest.raises(EngineError, match=r"train by LoRA with .*no-model-here.* code 1:\n.* no config\.json"):
-        lora.train([("a", "b")], [("a", "b")], str(tmp_path / "no-model-here"), tmp_path / "adapter", steps=1)
+    with pytest.raises(
+        EngineError, match=r"train by LoRA with .*no-model-here.* code 1:\n.* no config\.json"
+    ):
+        lora.train(
+            [("a", "b")],
+            [("a", "b")],
+            str(tmp_path / "no-model-here"),
+            tmp_path / "adapter",
+            steps=1,
+        )
     assert [path.name for path in tmp_path.iterdir()] == ["no-model-here"]
 
 

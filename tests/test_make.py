@@ -29,17 +29,23 @@ def ready(project: Path) -> Path:
     if not stamp.exists():
         stamp.touch()
     builder = project / "builder"
-    builder.write_text("#!/bin/sh\nmkdir -p _build/html\necho built >> built\ntouch _build/html/index.html\n")
+    builder.write_text(
+        "#!/bin/sh\nmkdir -p _build/html\necho built >> built\ntouch _build/html/index.html\n"
+    )
     builder.chmod(0o755)
     return project
 
 
 def make(project: Path, *arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
     kept = {
-        k: v for k, v in os.environ.items() if not k.startswith(("MAKE", "MFLAGS", "PROFILE", "PORT", "REPOSITORY_"))
+        k: v
+        for k, v in os.environ.items()
+        if not k.startswith(("MAKE", "MFLAGS", "PROFILE", "PORT", "REPOSITORY_"))
     }
     command = ["make", "--no-print-directory", f"PYTHON={sys.executable}", *arguments]
-    return subprocess.run(command, cwd=project, env=kept | variables, capture_output=True, text=True, check=False)
+    return subprocess.run(
+        command, cwd=project, env=kept | variables, capture_output=True, text=True, check=False
+    )
 
 
 @pytest.mark.parametrize(
@@ -86,8 +92,15 @@ def test_a_set_up_without_a_network_says_so_before_pip_does(project: Path) -> No
     (project / "requirements.lock").write_text(f"needed==1.0 --hash=sha256:{'0' * 64}\n")
     (project / "notebooks" / "profiles" / "laptop.yml").touch()
     index = "http://name:s3cret@127.0.0.1:9/simple/"
-    cut = {"PIP_CONFIG_FILE": os.devnull, "PIP_FIND_LINKS": "", "PIP_INDEX_URL": index, "PIP_NO_CACHE_DIR": "1"}
-    clean = {name: value for name, value in os.environ.items() if not name.startswith(("MAKE", "MFLAGS"))}
+    cut = {
+        "PIP_CONFIG_FILE": os.devnull,
+        "PIP_FIND_LINKS": "",
+        "PIP_INDEX_URL": index,
+        "PIP_NO_CACHE_DIR": "1",
+    }
+    clean = {
+        name: value for name, value in os.environ.items() if not name.startswith(("MAKE", "MFLAGS"))
+    }
     began = time.monotonic()
     with subprocess.Popen(
         ["make", f"PYTHON={sys.executable}", ".venv/installed"],
@@ -100,7 +113,9 @@ def test_a_set_up_without_a_network_says_so_before_pip_does(project: Path) -> No
         assert made.stderr
         first = made.stderr.readline()
         assert time.monotonic() - began < 5
-        assert first.startswith("No network: packages cannot be fetched from http://127.0.0.1:9/simple/.")
+        assert first.startswith(
+            "No network: packages cannot be fetched from http://127.0.0.1:9/simple/."
+        )
         assert "s3cret" not in first
     assert made.returncode != 0
 
@@ -134,7 +149,9 @@ def test_the_book_is_built_anew_when_another_profile_or_address_is_to_be_shown(r
         (["reprodoce"], "`make help`"),
     ],
 )
-def test_what_cannot_be_asked_of_make_is_named(ready: Path, arguments: list[str], said: str) -> None:
+def test_what_cannot_be_asked_of_make_is_named(
+    ready: Path, arguments: list[str], said: str
+) -> None:
     done = make(ready, "PY=./builder", *arguments, PROFILE="smoke")
     assert done.returncode != 0
     assert said in done.stderr.splitlines()[0]

@@ -24,20 +24,45 @@ from publish.run_pages import checked
 from resources.settings import NOTEBOOKS
 
 CHAPTER = "01_side_effects_forward"
-TASK = Task(CHAPTER, "Is it?", "accuracy", {"table": "Table", "llm": "LLM", "few": "LLM, few"}, seconds="seconds")
+TASK = Task(
+    CHAPTER,
+    "Is it?",
+    "accuracy",
+    {"table": "Table", "llm": "LLM", "few": "LLM, few"},
+    seconds="seconds",
+)
 MODEL = "Some-1B"
 
 
 def request(unit: str, model: str = MODEL) -> Row:
     prompt = [{"role": "user", "content": unit}]
     key = request_key("chat", model, {}, prompt)
-    return Row(key, "chat", model, plain({}), plain(prompt), plain({"text": "YES"}), 90, 10, 0.5, "e", "now")
+    return Row(
+        key,
+        "chat",
+        model,
+        plain({}),
+        plain(prompt),
+        plain({"text": "YES"}),
+        90,
+        10,
+        0.5,
+        "e",
+        "now",
+    )
 
 
 def row(arm: str, unit: str, right: bool, model: str = "", **more: Any) -> Answer:
     keys = [request(unit, model).key] if model else []
     measures = {"accuracy": (float(right), 1.0)}
-    given = {"arm": arm, "unit": unit, "cluster": unit, "run": "laptop", "model": model, "requests": keys}
+    given = {
+        "arm": arm,
+        "unit": unit,
+        "cluster": unit,
+        "run": "laptop",
+        "model": model,
+        "requests": keys,
+    }
     return Answer(**{**given, "measures": measures, **more})
 
 
@@ -54,14 +79,23 @@ def rows(*, better: str = "table", units: int = 40) -> pd.DataFrame:
 def kept(tmp_path: Path) -> Record:
     run = record.start(notebook=CHAPTER, paper="side_effects", profile="laptop", parameters={})
     run.timing("index", 12.0)
-    run.claim("side_effects.claim.pairs_beat_lists", "agrees", "36 of 400 <more>", p=0.001, kind="rescored")
+    run.claim(
+        "side_effects.claim.pairs_beat_lists",
+        "agrees",
+        "36 of 400 <more>",
+        p=0.001,
+        kind="rescored",
+    )
     return records.load(run.save(tmp_path / "records" / f"{CHAPTER}.json"))
 
 
 @pytest.fixture
 def chapter(tmp_path: Path, kept: Record) -> Chapter:
     drawn = figures.table(pd.DataFrame({"a": [1]}), "By place & letter, of all")
-    output = {"output_type": "display_data", "data": {"text/html": drawn.html.splitlines(keepends=True)}}
+    output = {
+        "output_type": "display_data",
+        "data": {"text/html": drawn.html.splitlines(keepends=True)},
+    }
     notebook = tmp_path / "executed.ipynb"
     cell = {"cell_type": "code", "source": "", "metadata": {}, "outputs": [output]}
     heading = {"cell_type": "markdown", "source": "# A chapter", "metadata": {}}
@@ -76,26 +110,40 @@ def store(tmp_path: Path) -> Store:
     return store
 
 
-def test_the_simple_method_is_the_one_whose_rows_name_no_request(kept: Record, store: Store) -> None:
+def test_the_simple_method_is_the_one_whose_rows_name_no_request(
+    kept: Record, store: Store
+) -> None:
     found = compared(TASK, kept, rows(), store)
     assert found
     assert found.comparison
     table, llm = found.methods[found.comparison.first], found.methods[found.comparison.second]
-    assert (table.asks, table.tokens, llm.asks, llm.tokens, llm.model) == (False, 0.0, True, 100.0, MODEL)
+    assert (table.asks, table.tokens, llm.asks, llm.tokens, llm.model) == (
+        False,
+        0.0,
+        True,
+        100.0,
+        MODEL,
+    )
     assert found.comparison.test.difference == pytest.approx(0.75)
     assert found.better == "simple"
 
 
-@pytest.mark.parametrize(("better", "verdict"), [("table", "simple"), ("llm", "other"), ("llm", "neither")])
+@pytest.mark.parametrize(
+    ("better", "verdict"), [("table", "simple"), ("llm", "other"), ("llm", "neither")]
+)
 def test_a_task_goes_to_the_method_that_a_paired_test_prefers(
     kept: Record, store: Store, better: str, verdict: str
 ) -> None:
-    found = compared(TASK, kept, rows(better=better, units=4 if verdict == "neither" else 40), store)
+    found = compared(
+        TASK, kept, rows(better=better, units=4 if verdict == "neither" else 40), store
+    )
     assert found
     assert found.better == verdict
 
 
-def test_methods_are_compared_on_the_questions_that_all_of_them_answered(kept: Record, store: Store) -> None:
+def test_methods_are_compared_on_the_questions_that_all_of_them_answered(
+    kept: Record, store: Store
+) -> None:
     some = Outcomes([row("few", f"u{i}", False, MODEL) for i in range(8)]).frame
     found = compared(TASK, kept, pd.concat([rows(), some]), store)
     assert found
@@ -106,14 +154,22 @@ def test_another_model_is_a_method_of_its_own(kept: Record, store: Store) -> Non
     other = Outcomes([row("llm", f"u{i}", True, "Other-7B") for i in range(40)]).frame
     found = compared(TASK, kept, pd.concat([rows(), other]), store)
     assert found
-    assert [(m.model, m.tokens) for m in found.methods.values() if m.asks] == [(MODEL, 100.0), ("Other-7B", None)]
+    assert [(m.model, m.tokens) for m in found.methods.values() if m.asks] == [
+        (MODEL, 100.0),
+        ("Other-7B", None),
+    ]
     assert "not stored" in shown(found).methods()
 
 
-def test_seconds_are_those_of_questions_that_were_asked_one_at_a_time(kept: Record, store: Store) -> None:
+def test_seconds_are_those_of_questions_that_were_asked_one_at_a_time(
+    kept: Record, store: Store
+) -> None:
     seconds = [(MODEL, 1.0), (MODEL, 2.0), (MODEL, 3.0), ("Other-7B", 9.0), ("Other-7B", 9.0)]
     timed = Outcomes(
-        [row("llm", f"u{i}", True, m, measures={"seconds": (s, 1.0)}, repeat=1) for i, (m, s) in enumerate(seconds)]
+        [
+            row("llm", f"u{i}", True, m, measures={"seconds": (s, 1.0)}, repeat=1)
+            for i, (m, s) in enumerate(seconds)
+        ]
     )
     task = replace(TASK, prepared={"table": "index"})
     found = compared(task, kept, pd.concat([rows(), timed.frame]), store)
@@ -157,7 +213,9 @@ def test_every_task_names_a_notebook_and_arms_of_its_own() -> None:
         assert (NOTEBOOKS / f"{task.notebook}.ipynb").is_file()
         assert {task.paper, *task.prepared} - {""} <= task.arms.keys()
     assert len({task.words for task in tasks()}) == len(tasks())
-    assert len([*groupby(tasks(), key=lambda task: task.notebook)]) == len({task.notebook for task in tasks()})
+    assert len([*groupby(tasks(), key=lambda task: task.notebook)]) == len(
+        {task.notebook for task in tasks()}
+    )
 
 
 def test_a_finding_is_quoted_only_where_a_run_decided_it_so(chapter: Chapter) -> None:
@@ -182,9 +240,12 @@ def test_the_audit_of_a_chapter_shows_what_its_rows_hide(
 ) -> None:
     monkeypatch.setattr(answers, "BUILT", tmp_path / "answers")
     labelled = [
-        row("llm", f"u{i}", i % 2 == 0, MODEL, gold="NO" if i % 2 else "YES", predicted="YES") for i in range(40)
+        row("llm", f"u{i}", i % 2 == 0, MODEL, gold="NO" if i % 2 else "YES", predicted="YES")
+        for i in range(40)
     ]
-    answers.write(tmp_path / "answers" / "laptop" / CHAPTER, Outcomes(labelled).frame, licence="CC0-1.0")
+    answers.write(
+        tmp_path / "answers" / "laptop" / CHAPTER, Outcomes(labelled).frame, licence="CC0-1.0"
+    )
     page = Pages([chapter])
     vars(page)["_read"] = {CHAPTER: ({}, [], checked(chapter))}
     shown = page.audited()
@@ -192,7 +253,9 @@ def test_the_audit_of_a_chapter_shows_what_its_rows_hide(
     assert "against the commonest label" in shown
     assert Pages([]).audited() == "No run has answers to audit."
     assert chapter.record
-    named = replace(chapter, record=chapter.record.model_copy(update={"arms": {"llm": "The model's arm"}}))
+    named = replace(
+        chapter, record=chapter.record.model_copy(update={"arms": {"llm": "The model's arm"}})
+    )
     assert viewer.scripts(named, Store(tmp_path / "store"))[0]["arms"]["llm"] == "The model's arm"
     folder = tmp_path / "answers" / "laptop" / CHAPTER
     answers.write(folder, Outcomes(labelled).frame, licence="not for others", withheld=True)

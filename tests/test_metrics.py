@@ -19,7 +19,9 @@ from evaluation.paired import holm, paired_means
 
 NAMES = ["accuracy", "f1", "precision", "sensitivity", "specificity"]
 ANSWERS = st.lists(
-    st.tuples(st.booleans(), st.sampled_from([True, False, None]), st.sampled_from("abcde")), min_size=1, max_size=60
+    st.tuples(st.booleans(), st.sampled_from([True, False, None]), st.sampled_from("abcde")),
+    min_size=1,
+    max_size=60,
 )
 PROBABILITIES = st.lists(
     st.tuples(st.booleans(), st.floats(0, 1, allow_subnormal=False)), min_size=2, max_size=40
@@ -58,7 +60,9 @@ def test_scores_by_hand():
         "sensitivity": (2 / 3, 3),
         "specificity": (4 / 5, 5),
     }
-    assert (scores["accuracy"].low, scores["accuracy"].high) == pytest.approx(proportion_confint(6, 8, method="wilson"))
+    assert (scores["accuracy"].low, scores["accuracy"].high) == pytest.approx(
+        proportion_confint(6, 8, method="wilson")
+    )
 
 
 @given(ANSWERS)
@@ -75,7 +79,9 @@ def test_scores_agree_with_sklearn_when_an_unread_answer_counts_as_no(rows):
             sk.recall_score(truth, said, zero_division=0),
             sk.recall_score(truth, said, pos_label=False, zero_division=0),
         ]
-    assert [scores[name].value if name in scores else 0.0 for name in NAMES] == pytest.approx(expected)
+    assert [scores[name].value if name in scores else 0.0 for name in NAMES] == pytest.approx(
+        expected
+    )
 
 
 @given(ANSWERS, st.booleans())
@@ -92,7 +98,9 @@ def test_the_order_of_the_rows_does_not_matter(rows, clustered, random):
     results = []
     for each in (rows, shuffled):
         truth, answer, drugs = columns(each)
-        results.append(binary_scores(truth, answer, clusters=drugs if clustered else None, draws=100))
+        results.append(
+            binary_scores(truth, answer, clusters=drugs if clustered else None, draws=100)
+        )
     assert results[0] == results[1]
 
 
@@ -114,7 +122,9 @@ def test_a_score_without_denominator_is_0_with_the_widest_interval():
 def test_the_bootstrap_of_drugs_is_the_same_each_time():
     rng = np.random.default_rng(1)
     truth, answer, drugs = rng.random(200) < 0.5, rng.random(200) < 0.5, rng.integers(20, size=200)
-    assert binary_scores(truth, answer, clusters=drugs) == binary_scores(truth, answer, clusters=drugs)
+    assert binary_scores(truth, answer, clusters=drugs) == binary_scores(
+        truth, answer, clusters=drugs
+    )
 
 
 def test_answers_that_hang_together_widen_the_interval():
@@ -125,7 +135,9 @@ def test_answers_that_hang_together_widen_the_interval():
     assert together["accuracy"].value == alone["accuracy"].value
     # 50 drugs say as much as 50 rows
     by_drug = proportion(30, 50)
-    assert together["accuracy"].high - together["accuracy"].low == pytest.approx(by_drug.high - by_drug.low, abs=0.02)
+    assert together["accuracy"].high - together["accuracy"].low == pytest.approx(
+        by_drug.high - by_drug.low, abs=0.02
+    )
     assert together["f1"].high - together["f1"].low > 3 * (alone["f1"].high - alone["f1"].low)
 
 
@@ -133,7 +145,9 @@ def test_100_percent_is_not_certainty():
     truth = [True, False] * 500
     perfect = binary_scores(truth, truth, clusters=[i // 10 for i in range(1000)])
     assert (perfect["accuracy"].value, perfect["accuracy"].high) == (1, 1)
-    assert perfect["accuracy"].low == pytest.approx(proportion_confint(100, 100, method="wilson")[0])
+    assert perfect["accuracy"].low == pytest.approx(
+        proportion_confint(100, 100, method="wilson")[0]
+    )
     assert perfect["f1"].low == perfect["accuracy"].low
 
 
@@ -188,7 +202,9 @@ def test_clusters_need_a_name_in_every_row_and_a_bootstrap_needs_draws():
 def test_a_proportion_has_wilsons_interval(n, data):
     k = data.draw(st.integers(0, n))
     score = proportion(k, n)
-    assert (score.low, score.high) == pytest.approx(proportion_confint(k, n, method="wilson"), abs=1e-12)
+    assert (score.low, score.high) == pytest.approx(
+        proportion_confint(k, n, method="wilson"), abs=1e-12
+    )
     assert 0 <= score.low <= score.value <= score.high <= 1
 
 
@@ -239,11 +255,15 @@ def test_auc_has_delongs_interval():
     p = rng.normal(truth * 1.0)
     yes, no = p[truth], p[~truth]
     above = (yes[:, None] > no[None, :]).astype(float)
-    delong = np.sqrt(above.mean(axis=1).var(ddof=1) / len(yes) + above.mean(axis=0).var(ddof=1) / len(no))
+    delong = np.sqrt(
+        above.mean(axis=1).var(ddof=1) / len(yes) + above.mean(axis=0).var(ddof=1) / len(no)
+    )
     score = auc(truth, p)
     half = 1.959964 * delong / (score.value * (1 - score.value))
     logit = np.log(score.value / (1 - score.value))
-    assert [score.low, score.high] == pytest.approx(1 / (1 + np.exp(-(logit + np.array([-half, half])))), abs=5e-4)
+    assert [score.low, score.high] == pytest.approx(
+        1 / (1 + np.exp(-(logit + np.array([-half, half])))), abs=5e-4
+    )
 
 
 def error_of(score):
@@ -282,7 +302,9 @@ def test_auc_over_clusters_has_obuchowskis_variance():
 
 
 def test_one_drug_with_a_yes_says_little_about_auc():
-    score = auc([True] * 4 + [False] * 40, [*[30.5] * 4, *range(40)], clusters=[0] * 4 + list(range(1, 41)))
+    score = auc(
+        [True] * 4 + [False] * 40, [*[30.5] * 4, *range(40)], clusters=[0] * 4 + list(range(1, 41))
+    )
     assert score.high - score.low > 0.7
 
 
@@ -301,7 +323,10 @@ def test_the_interval_of_auc_over_drugs_covers_what_a_bootstrap_over_drugs_does(
 
 def test_a_perfect_order_is_not_certainty_and_one_label_has_no_auc():
     score = auc([True] * 20 + [False] * 30, [0.9] * 20 + [0.1] * 30)
-    assert (score.value, score.low) == (1, pytest.approx(proportion_confint(20, 20, method="wilson")[0]))
+    assert (score.value, score.low) == (
+        1,
+        pytest.approx(proportion_confint(20, 20, method="wilson")[0]),
+    )
     with pytest.raises(ValueError, match="found 2 YES and 0 NO"):
         auc([True, True], [0.2, 0.3])
     with pytest.raises(ValueError, match="p_yes needs finite numbers; 1 of 2"):
@@ -365,7 +390,10 @@ def test_percentiles_and_their_intervals():
 
 def test_all_right_in_a_bootstrap_has_the_interval_of_a_proportion():
     score = bootstrap([1.0] * 50)
-    assert (score.value, score.low) == (1, pytest.approx(proportion_confint(50, 50, method="wilson")[0]))
+    assert (score.value, score.low) == (
+        1,
+        pytest.approx(proportion_confint(50, 50, method="wilson")[0]),
+    )
 
 
 @given(st.lists(st.tuples(st.floats(0, 1), st.floats(0, 1)), min_size=1, max_size=30))
@@ -411,4 +439,6 @@ def test_rows_that_belong_together_count_once_in_a_paired_test():
     assert documents.high - documents.low > 2 * (rows.high - rows.low)
     assert (documents.b, documents.c) == (75, 25)
     alone = paired_means(gain, np.zeros(100), clusters=np.arange(100))
-    assert (alone.p, alone.low, alone.high) == pytest.approx((rows.p, rows.low, rows.high), abs=0.05)
+    assert (alone.p, alone.low, alone.high) == pytest.approx(
+        (rows.p, rows.low, rows.high), abs=0.05
+    )

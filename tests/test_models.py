@@ -40,7 +40,9 @@ def made(model: str, **arms: Sequence[bool | None]) -> list[Answer]:
 
 def left_by(table: Html) -> dict[str, Any]:
     assert table.scores
-    scores: dict[str, Any] = json.loads(json.dumps(table._repr_mimebundle_()[SCORES], sort_keys=True))  # as nbformat
+    scores: dict[str, Any] = json.loads(
+        json.dumps(table._repr_mimebundle_()[SCORES], sort_keys=True)
+    )  # as nbformat
     return scores
 
 
@@ -67,17 +69,28 @@ def two_models(tmp_path, monkeypatch, asked):
     other = made("other/7B", closed_book=SECOND, graph=GOLD)
     lookup = answers_of(GOLD, lookup=GOLD)
     plain = [Answer(**{**vars(row), "model": ""}) for row in lookup]
-    answers.write(answers.RELEASED / NB, pd.DataFrame([vars(r) for r in own + plain]), licence="CC0-1.0")
+    answers.write(
+        answers.RELEASED / NB, pd.DataFrame([vars(r) for r in own + plain]), licence="CC0-1.0"
+    )
     folder = answers.BUILT / of_model("laptop", "other/7B") / NB
     answers.write(folder, pd.DataFrame([vars(r) for r in other + plain]), licence="CC0-1.0")
 
 
 @pytest.mark.parametrize(
-    "model", ["", "Qwen/Qwen2.5-7B-Instruct", "gemma-3:4b", "http models/é", "Qwen2.5-Coder-1.5B-Instruct"]
+    "model",
+    ["", "Qwen/Qwen2.5-7B-Instruct", "gemma-3:4b", "http models/é", "Qwen2.5-Coder-1.5B-Instruct"],
 )
 def test_make_and_the_settings_give_a_models_runs_the_same_folder(asked, model):
     asked(model)
-    command = ["make", "-s", f"PYTHON={sys.executable}", "--eval", "folder:;@echo '$(RUN)'", "folder", "PROFILE=laptop"]
+    command = [
+        "make",
+        "-s",
+        f"PYTHON={sys.executable}",
+        "--eval",
+        "folder:;@echo '$(RUN)'",
+        "folder",
+        "PROFILE=laptop",
+    ]
     done = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, check=True)
     assert done.stdout.strip() == run_name("laptop")
     assert (run_name("laptop") == "laptop") == (model in ("", "Qwen2.5-Coder-1.5B-Instruct"))
@@ -99,30 +112,45 @@ def test_a_table_of_scores_gets_a_column_for_each_other_model(two_models):
     scores = left_by(shown)
     table = compare.beside_models(own, scores, others, "rows/{}{}{}".format)
     expected = Outcomes(others["other/7B"], draws=200).text("accuracy", "closed_book")
-    assert re.findall(r'data-label="([^"]*)"', table.html)[:3] == ["arm", "accuracy", "accuracy, other/7B"]
+    assert re.findall(r'data-label="([^"]*)"', table.html)[:3] == [
+        "arm",
+        "accuracy",
+        "accuracy, other/7B",
+    ]
     assert str(expected) in table.text.replace("\xa0", " ")
     lines = {line.split()[0]: line for line in table.text.splitlines()[2:]}
     assert re.search(r'<td[^>]*class="num"><a href="rows/closed_book">', table.html)
-    assert re.search(r'<a href="rows/closed_bookother/7B">', table.html), "another model's number leads to its rows"
+    assert re.search(r'<a href="rows/closed_bookother/7B">', table.html), (
+        "another model's number leads to its rows"
+    )
     assert len(lines) == 3  # the lookup asks no model, so its cell is empty
-    of_some = Outcomes(own.frame[own.frame.gold == "YES"], draws=200).table(["accuracy"], "Some units")
+    of_some = Outcomes(own.frame[own.frame.gold == "YES"], draws=200).table(
+        ["accuracy"], "Some units"
+    )
     assert "91.7" not in compare.beside_models(own, left_by(of_some), others, "{}".format).text
 
 
 def test_another_models_share_beside_a_printed_one_has_the_digits_of_the_paper(two_models):
     own = Outcomes(answers.read(answers.newest(NB, "laptop")), draws=200)
     shown = own.beside(
-        published("side_effects"), "side_effects.table1", ["f1"], "Table 1, where F1 is printed as 0.494"
+        published("side_effects"),
+        "side_effects.table1",
+        ["f1"],
+        "Table 1, where F1 is printed as 0.494",
     )
     table = compare.beside_models(own, left_by(shown), compare.others(NB, "laptop"), "{}".format)
     [row] = [line for line in table.text.splitlines() if "0.494" in line and "Table 1" not in line]
-    assert len(re.findall(r"[01]\.\d{3} \[", row.replace("\xa0", " "))) == 2, "this run's and the other model's"
+    assert len(re.findall(r"[01]\.\d{3} \[", row.replace("\xa0", " "))) == 2, (
+        "this run's and the other model's"
+    )
     assert "%" not in row
 
 
 def test_a_number_of_a_stratum_links_to_the_questions_of_that_stratum(two_models):
     own = answers.read(answers.newest(NB, "laptop"))
-    own["strata"] = pd.Series([{"kind": "two hops" if i % 2 else "one hop"} for i in range(len(own))])
+    own["strata"] = pd.Series(
+        [{"kind": "two hops" if i % 2 else "one hop"} for i in range(len(own))]
+    )
     shown = Outcomes(own, draws=200).table(["accuracy"], "Accuracy", by="kind")
     table = compare.beside_models(Outcomes(own), left_by(shown), {}, "{0}?{3}".format)
     assert re.findall(r'data-label="(\w+ hops?)"[^>]*><a href="([^"]*)">', table.html)[:2] == [
@@ -133,8 +161,12 @@ def test_a_number_of_a_stratum_links_to_the_questions_of_that_stratum(two_models
 
 def test_a_difference_links_to_the_answers_of_both_arms(two_models):
     own = Outcomes(answers.read(answers.newest(NB, "laptop")), draws=200)
-    shown = own.tests(own.against([("closed_book", "graph"), ("lookup", "graph")], "accuracy"), "Tests")
-    table = compare.tests_linked(left_by(shown), lambda a, b: f"rows/{a}/{b}" if a == "closed_book" else "")
+    shown = own.tests(
+        own.against([("closed_book", "graph"), ("lookup", "graph")], "accuracy"), "Tests"
+    )
+    table = compare.tests_linked(
+        left_by(shown), lambda a, b: f"rows/{a}/{b}" if a == "closed_book" else ""
+    )
     assert re.findall(r'<td data-label="([^"]*)"[^>]*><a href="([^"]*)">', table.html) == [
         ("difference in points", "rows/closed_book/graph")
     ]
@@ -142,25 +174,38 @@ def test_a_difference_links_to_the_answers_of_both_arms(two_models):
 
 
 def test_tests_of_released_answers_link_to_no_rerun(two_models):
-    released = Outcomes(answers.read(answers.newest(NB, "laptop")).assign(source="released"), draws=200)
-    assert released.tests(released.against([("closed_book", "graph")], "accuracy"), "Tests").scores is None
+    released = Outcomes(
+        answers.read(answers.newest(NB, "laptop")).assign(source="released"), draws=200
+    )
+    assert (
+        released.tests(released.against([("closed_book", "graph")], "accuracy"), "Tests").scores
+        is None
+    )
 
 
 def test_two_models_are_compared_unit_by_unit(two_models):
     told = compare.compare(NB, "laptop")
     right = [[bool(a) == g for a, g in zip(said, GOLD, strict=True)] for said in (FIRST, SECOND)]
-    of_drugs = paired.paired_means(*right, clusters=[f"drug {i // 3}" for i in range(12)], draws=metrics.DRAWS)
+    of_drugs = paired.paired_means(
+        *right, clusters=[f"drug {i // 3}" for i in range(12)], draws=metrics.DRAWS
+    )
     assert (of_drugs.b, of_drugs.c) == (0, 5)
     line = next(line for line in told.splitlines() if "closed_book: own" in line)
     assert " 12 " in line and f"{min(1.0, 2 * of_drugs.p):.3f}" in line
     assert "closed_book: 5 units differ in accuracy" in told
     assert "graph: 0 units differ in accuracy" in told
-    unit = next(u for u in told.split("units differ in accuracy")[1].splitlines() if "|" in u).split(":")[0].strip()
+    unit = (
+        next(u for u in told.split("units differ in accuracy")[1].splitlines() if "|" in u)
+        .split(":")[0]
+        .strip()
+    )
     both = show.show(NB, "laptop", arm="closed_book", unit=unit)
     assert "-- closed_book own" in both and "-- closed_book other/7B" in both
 
 
-def test_showing_answers_puts_no_reply_of_the_reference_into_a_fresh_run(two_models, tmp_path, monkeypatch):
+def test_showing_answers_puts_no_reply_of_the_reference_into_a_fresh_run(
+    two_models, tmp_path, monkeypatch
+):
     monkeypatch.setattr(requests, "FRESH", tmp_path / "fresh")
     monkeypatch.setenv("ANSWERS", "fresh")
     settings.cache_clear()
@@ -194,13 +239,26 @@ def test_a_staged_notebook_has_the_columns_and_not_what_they_were_made_of(two_mo
     shown = own.table(["accuracy"], "Accuracy")
     assert SCORES in shown._repr_mimebundle_()
     output = {"output_type": "display_data", "metadata": {}, "data": shown._repr_mimebundle_()}
-    code = {"cell_type": "code", "metadata": {}, "execution_count": 1, "source": "", "outputs": [output]}
+    code = {
+        "cell_type": "code",
+        "metadata": {},
+        "execution_count": 1,
+        "source": "",
+        "outputs": [output],
+    }
     title = {"cell_type": "markdown", "metadata": {}, "source": "# Title"}
     path = tmp_path / "x.ipynb"
-    path.write_text(json.dumps({"cells": [title, code], "metadata": {}, "nbformat": 4, "nbformat_minor": 5}))
+    path.write_text(
+        json.dumps({"cells": [title, code], "metadata": {}, "nbformat": 4, "nbformat_minor": 5})
+    )
     for columns, expected in (
         (None, False),
-        (lambda scores: compare.beside_models(own, scores, compare.others(NB, "laptop"), "{}".format).html, True),
+        (
+            lambda scores: (
+                compare.beside_models(own, scores, compare.others(NB, "laptop"), "{}".format).html
+            ),
+            True,
+        ),
     ):
         staged = book._staged(path, "", None, columns=columns)
         assert SCORES not in staged
@@ -220,9 +278,13 @@ def test_a_further_models_reference_lies_beside_the_first_and_replaces_no_chapte
         (reference, "REFERENCE"),
         (requests, "RELEASED"),
     ):
-        monkeypatch.setattr(module, name, build / "records" if name == "RECORDS" else tmp_path / name)
+        monkeypatch.setattr(
+            module, name, build / "records" if name == "RECORDS" else tmp_path / name
+        )
     monkeypatch.setattr(answers, "BUILT", build / "answers")
-    ran = record.start(notebook=NB, paper="side_effects", profile="laptop", parameters={"llm_model": "other/7B"})
+    ran = record.start(
+        notebook=NB, paper="side_effects", profile="laptop", parameters={"llm_model": "other/7B"}
+    )
     ran.save(outcomes=Outcomes(made("other/7B", closed_book=SECOND)))
     executed = build / "executed" / "laptop@other_7B" / f"{NB}.ipynb"
     executed.parent.mkdir(parents=True)

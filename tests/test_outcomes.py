@@ -38,7 +38,9 @@ def rows(gold: Sequence[bool], **arms: Sequence[bool | None]) -> list[Answer]:
     ]
 
 
-labels = st.lists(st.tuples(st.booleans(), st.sampled_from([True, False, None])), min_size=4, max_size=40)
+labels = st.lists(
+    st.tuples(st.booleans(), st.sampled_from([True, False, None])), min_size=4, max_size=40
+)
 
 
 @settings(max_examples=40, deadline=None)
@@ -61,7 +63,9 @@ def test_scores_are_those_of_scikit_learn_and_unread_answers_count_as_no(pairs):
         assert math.isclose(score.value, value, abs_tol=1e-12)
         assert 0 <= score.low <= score.value <= score.high <= 1
         there = [measure in of for of in out.frame.measures]
-        assert score.unparsed == (~out.frame.parsed.astype(bool))[there].sum(), "of the answers that it counts"
+        assert score.unparsed == (~out.frame.parsed.astype(bool))[there].sum(), (
+            "of the answers that it counts"
+        )
     assert out.score("accuracy").unparsed == sum(label is None for label in given_labels)
 
 
@@ -95,12 +99,20 @@ def test_a_difference_of_means_has_one_interval_and_one_p_however_it_is_computed
     a, b, clusters = rng.random(n) < 0.7, rng.random(n) < 0.5, rng.integers(0, 8, n)
     ones = np.ones(n)
     direct = paired.paired_means(a, b, clusters=clusters, draws=200)
-    assert paired.paired_ratios((a * 1.0, ones), (b * 1.0, ones), clusters=clusters, draws=200) == direct
+    assert (
+        paired.paired_ratios((a * 1.0, ones), (b * 1.0, ones), clusters=clusters, draws=200)
+        == direct
+    )
     # twice over, every ratio is the same: F1 of rows that all have one answer, against the share of right ones
-    assert paired.paired_ratios((a * 2.0, 2 * ones), (b * 2.0, 2 * ones), clusters=clusters, draws=200) == direct
+    assert (
+        paired.paired_ratios((a * 2.0, 2 * ones), (b * 2.0, 2 * ones), clusters=clusters, draws=200)
+        == direct
+    )
     # a row that neither arm has makes the bottoms differ, and the general way compute it
     general = paired.paired_ratios(
-        *((np.append(arm * 1.0, 0), np.append(ones, 0)) for arm in (a, b)), clusters=np.append(clusters, 8), draws=200
+        *((np.append(arm * 1.0, 0), np.append(ones, 0)) for arm in (a, b)),
+        clusters=np.append(clusters, 8),
+        draws=200,
     )
     assert general.p == direct.p
     assert general.difference == pytest.approx(direct.difference)
@@ -113,7 +125,10 @@ def test_f1_of_answers_that_name_one_label_has_the_test_of_the_share_that_is_rig
             arm=arm,
             unit=str(i),
             cluster=str(i // 2),
-            measures={"right": (right, 1.0), **of_sets({"label"}, {"label" if right else "another"})},
+            measures={
+                "right": (right, 1.0),
+                **of_sets({"label"}, {"label" if right else "another"}),
+            },
         )
         for arm, share in (("biomedrag", 0.6), ("zero_shot", 0.5))
         for i, right in enumerate((rng.random(120) < share).astype(float))
@@ -156,8 +171,13 @@ def test_arms_are_compared_on_the_units_that_both_answered_and_holm_is_over_the_
     family = out.against([("good", "bad"), ("good", "half")], "accuracy")
     assert family[0].test.p == alone.test.p
     assert [c.p for c in family] == paired.holm([c.test.p for c in family])
-    short = Outcomes(rows(gold[:6], short=right[:6]), labels={"short": "A few", "good": "Another name"})
-    assert Outcomes(out.frame, labels={"good": "Good"}).and_(short).labels == {"good": "Good", "short": "A few"}
+    short = Outcomes(
+        rows(gold[:6], short=right[:6]), labels={"short": "A few", "good": "Another name"}
+    )
+    assert Outcomes(out.frame, labels={"good": "Good"}).and_(short).labels == {
+        "good": "Good",
+        "short": "A few",
+    }
     some = out.and_(short)
     assert some.against([("good", "short")], "accuracy")[0].test.n == 6
     with pytest.raises(ValueError, match="share no unit"):
@@ -168,7 +188,13 @@ def test_arms_are_compared_on_the_units_that_both_answered_and_holm_is_over_the_
 
 def test_rows_are_chosen_by_column_and_by_stratum():
     made = [
-        Answer(arm="a", unit=str(i), cluster=str(i), strata={"kind": "xy"[i % 2]}, measures={"m": (i, 1.0)})
+        Answer(
+            arm="a",
+            unit=str(i),
+            cluster=str(i),
+            strata={"kind": "xy"[i % 2]},
+            measures={"m": (i, 1.0)},
+        )
         for i in range(6)
     ]
     out = Outcomes(made, draws=100)
@@ -181,7 +207,9 @@ def test_rows_are_chosen_by_column_and_by_stratum():
 
 def test_an_auc_is_shown_with_its_decimals():
     answers_ = [
-        answered(Answer(measures={"p_yes": (p, 1.0)}), Question("drug", f"effect {i}", label), arm="arm")
+        answered(
+            Answer(measures={"p_yes": (p, 1.0)}), Question("drug", f"effect {i}", label), arm="arm"
+        )
         for i, (p, label) in enumerate([(0.2, False), (0.4, True), (0.6, False), (0.8, True)])
     ]
     assert "0.75 [" in repr(Outcomes(answers_, draws=100).table(["auc(p_yes)"], "AUC"))
@@ -199,9 +227,13 @@ def test_tables_and_figures_say_what_they_hold():
     assert table.index("Bad arm") < table.index("Good arm")
     assert "SAMPLE" in table
     picture = out.dots(["accuracy", "sensitivity"], "Dots", chance=0.5)
-    assert all(word in picture.html for word in ("Good arm", "Bad arm", "100.0", "sensitivity", "SAMPLE"))
+    assert all(
+        word in picture.html for word in ("Good arm", "Bad arm", "100.0", "sensitivity", "SAMPLE")
+    )
     silent = Answer("silent", "u", "u", measures={"accuracy": (0.0, 1.0)})
-    assert "Good arm" in out.and_([silent]).dots(["accuracy", "precision"], "Dots").html, "an arm may lack a measure"
+    assert "Good arm" in out.and_([silent]).dots(["accuracy", "precision"], "Dots").html, (
+        "an arm may lack a measure"
+    )
     tests = out.tests(out.against([("good", "bad")], "accuracy"), "Tests").text
     assert "+100.0" in tests
 
@@ -211,7 +243,13 @@ def test_every_dot_lies_within_its_panel_where_panels_share_an_axis(monkeypatch)
     monkeypatch.setattr(figures, "figure", lambda fig, **_: drawn.append(fig))
     shares = {"high": 0.9, "low": 0.1}
     answers_ = [
-        Answer(arm="a", unit=f"{kind} {i}", cluster=f"{kind} {i}", strata={"kind": kind}, measures={"f1": (share, 1.0)})
+        Answer(
+            arm="a",
+            unit=f"{kind} {i}",
+            cluster=f"{kind} {i}",
+            strata={"kind": kind},
+            measures={"f1": (share, 1.0)},
+        )
         for kind, share in shares.items()
         for i in range(9)
     ]
@@ -223,7 +261,12 @@ def test_every_dot_lies_within_its_panel_where_panels_share_an_axis(monkeypatch)
 
 @pytest.mark.parametrize(
     ("measure", "is_unit"),
-    [("accuracy", "fraction"), ("median(seconds)", "seconds"), ("auc(p_yes)", "ratio"), ("tokens", "count")],
+    [
+        ("accuracy", "fraction"),
+        ("median(seconds)", "seconds"),
+        ("auc(p_yes)", "ratio"),
+        ("tokens", "count"),
+    ],
 )
 def test_every_measure_has_a_unit_and_a_name(measure, is_unit):
     assert unit(measure) == is_unit
@@ -271,11 +314,14 @@ def test_an_unchanged_arm_has_the_same_bytes_when_another_arm_changes(tmp_path):
     frame = example()
     answers.write(tmp_path / "one", frame, licence="CC0-1.0")
     changed = frame.assign(
-        answer=["other" if arm == "text" else a for arm, a in zip(frame.arm, frame.answer, strict=True)]
+        answer=[
+            "other" if arm == "text" else a for arm, a in zip(frame.arm, frame.answer, strict=True)
+        ]
     )
     answers.write(tmp_path / "two", changed.sample(frac=1, random_state=1), licence="CC0-1.0")
     read = {
-        name: [(tmp_path / of / f"{name}.parquet").read_bytes() for of in ("one", "two")] for name in ("graph", "text")
+        name: [(tmp_path / of / f"{name}.parquet").read_bytes() for of in ("one", "two")]
+        for name in ("graph", "text")
     }
     assert read["graph"][0] == read["graph"][1]
     assert read["text"][0] != read["text"][1]
@@ -297,7 +343,11 @@ def test_a_file_names_the_licence_and_holds_no_text_that_it_withholds(tmp_path):
     answers.write(tmp_path, frame, licence="not stated", withheld=True)
     table = pq.read_table(tmp_path / "graph.parquet")
     assert table.schema.metadata[b"licence"] == b"not stated"
-    assert {text for name in answers.TEXTS for text in table[name].to_pylist()} <= {None, "YES", "NO"}
+    assert {text for name in answers.TEXTS for text in table[name].to_pylist()} <= {
+        None,
+        "YES",
+        "NO",
+    }
     assert table["unit"].null_count == 0
     said = strings(table.to_struct_array().combine_chunks())
     assert not [text for text in said if "adverse effect" in text or "The text of" in text]
@@ -305,28 +355,43 @@ def test_a_file_names_the_licence_and_holds_no_text_that_it_withholds(tmp_path):
     assert units[0] == units[1]
 
 
-@pytest.mark.parametrize("record", sorted((DATA / "results").glob("laptop*/*.json")), ids=lambda path: str(path)[-50:])
+@pytest.mark.parametrize(
+    "record", sorted((DATA / "results").glob("laptop*/*.json")), ids=lambda path: str(path)[-50:]
+)
 def test_every_arm_that_the_references_run_left_is_released(record):
-    left = [Path(name) for name in json.loads(record.read_text("utf-8"))["files"] if name.endswith(".parquet")]
+    left = [
+        Path(name)
+        for name in json.loads(record.read_text("utf-8"))["files"]
+        if name.endswith(".parquet")
+    ]
     folder = answers.RELEASED / answers.released(record.stem, record.parent.name)
     assert {path.name for path in folder.glob("*.parquet")} == {path.name for path in left}
 
 
 def test_released_files_whose_texts_are_withheld_hold_ids_and_names_alone():
     withheld = [
-        path for path in answers.RELEASED.glob("*/*.parquet") if pq.read_schema(path).metadata[b"texts"] == b"withheld"
+        path
+        for path in answers.RELEASED.glob("*/*.parquet")
+        if pq.read_schema(path).metadata[b"texts"] == b"withheld"
     ]
     assert withheld
     for path in withheld:
         table = pq.read_table(path)
-        assert {text for name in answers.TEXTS for text in table[name].unique().to_pylist()} <= {None, "YES", "NO"}, (
-            path
-        )
-        assert all(re.fullmatch("[0-9a-f]{16}", of) for of in table["cluster"].unique().to_pylist()), path
+        assert {text for name in answers.TEXTS for text in table[name].unique().to_pylist()} <= {
+            None,
+            "YES",
+            "NO",
+        }, path
+        assert all(
+            re.fullmatch("[0-9a-f]{16}", of) for of in table["cluster"].unique().to_pylist()
+        ), path
         # in 06 a question is its own id: these are this project's, or MedQuAD's, which may be passed on
         of_unit = 170 if path.parent.name.startswith("06_") else 64
         assert max(map(len, table["unit"].to_pylist())) <= of_unit, path
-        assert max(map(len, strings(table.drop_columns(["unit"]).to_struct_array().combine_chunks()))) <= 64, path
+        assert (
+            max(map(len, strings(table.drop_columns(["unit"]).to_struct_array().combine_chunks())))
+            <= 64
+        ), path
 
 
 def test_an_arm_that_is_gone_leaves_no_file_and_a_doubled_row_is_an_error(tmp_path):
@@ -372,7 +437,9 @@ def test_binary_measures_add_up():
 def test_released_answers_load_with_the_lines_of_the_data_card(tmp_path):
     answers.write(tmp_path, example(), licence="CC0-1.0")
     assert len(pd.read_parquet(tmp_path)) == 7
-    found = duckdb.execute(f"SELECT arm, count(*) FROM '{tmp_path}/*.parquet' GROUP BY arm ORDER BY arm").fetchall()
+    found = duckdb.execute(
+        f"SELECT arm, count(*) FROM '{tmp_path}/*.parquet' GROUP BY arm ORDER BY arm"
+    ).fetchall()
     assert found == [("graph", 3), ("text", 4)]
 
 

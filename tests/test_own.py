@@ -31,7 +31,9 @@ NAME = "Reader/Own-1B"
 def blocks(page: str) -> list[str]:
     """The Python of a page, block by block."""
     return re.findall(
-        r"^```python\n(.*?)^```", (REPOSITORY / "book" / f"{page}.md").read_text(), re.MULTILINE | re.DOTALL
+        r"^```python\n(.*?)^```",
+        (REPOSITORY / "book" / f"{page}.md").read_text(),
+        re.MULTILINE | re.DOTALL,
     )
 
 
@@ -50,12 +52,21 @@ def test_the_code_of_a_page_agrees_with_the_modules_it_calls(page: str, tmp_path
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-def run_python(root: Path, code: str, folder: Path, **variables: str) -> subprocess.CompletedProcess[str]:
+def run_python(
+    root: Path, code: str, folder: Path, **variables: str
+) -> subprocess.CompletedProcess[str]:
     ours = ("LLM_", "NEO4J_", "PROFILE", "MAKE", "MFLAGS")
     kept = {k: v for k, v in os.environ.items() if not k.startswith(ours)}
-    environment = kept | {"MEDRAG_ROOT": str(root), "PYTHONPATH": str(REPOSITORY / "src")} | variables
+    environment = (
+        kept | {"MEDRAG_ROOT": str(root), "PYTHONPATH": str(REPOSITORY / "src")} | variables
+    )
     return subprocess.run(
-        [sys.executable, "-c", code], cwd=folder, env=environment, capture_output=True, text=True, check=False
+        [sys.executable, "-c", code],
+        cwd=folder,
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
     )
 
 
@@ -73,12 +84,21 @@ def address() -> Iterator[str]:
             self.wfile.write(body)
 
         def do_GET(self) -> None:
-            self.answer({"object": "list", "data": [{"id": NAME, "object": "model", "owned_by": "the reader"}]})
+            self.answer(
+                {
+                    "object": "list",
+                    "data": [{"id": NAME, "object": "model", "owned_by": "the reader"}],
+                }
+            )
 
         def do_POST(self) -> None:
             asked = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
             text = "YES" if "\n\nYes, the side effect" in asked["messages"][-1]["content"] else "NO"
-            choice = {"index": 0, "finish_reason": "stop", "message": {"role": "assistant", "content": text}}
+            choice = {
+                "index": 0,
+                "finish_reason": "stop",
+                "message": {"role": "assistant", "content": text},
+            }
             usage = {"prompt_tokens": 30, "completion_tokens": 1, "total_tokens": 31}
             self.answer(
                 {
@@ -130,27 +150,47 @@ def test_the_page_on_ones_own_table_makes_its_questions(
     exec(compile(blocks("own-table")[0], "own-table.md", "exec"), {})
     lines = capsys.readouterr().out.splitlines()
     assert "YES Is tinnitus an adverse effect of aspirin?" in lines
-    assert sum(line.startswith("YES") for line in lines) == sum(line.startswith("NO ") for line in lines) == 5
+    assert (
+        sum(line.startswith("YES") for line in lines)
+        == sum(line.startswith("NO ") for line in lines)
+        == 5
+    )
 
 
 @pytest.mark.engine
 def test_the_page_on_ones_own_table_runs_the_four_arms_on_either_graph_server(
-    checkout: Path, run_in: Callable[..., subprocess.CompletedProcess[str]], small_llm: LlmEndpoint, tmp_path: Path
+    checkout: Path,
+    run_in: Callable[..., subprocess.CompletedProcess[str]],
+    small_llm: LlmEndpoint,
+    tmp_path: Path,
 ) -> None:
     page_table(tmp_path)
-    server = {"LLM_BASE_URL": small_llm.base_url, "LLM_MODEL": small_llm.model, "LLM_API_KEY": small_llm.api_key}
+    server = {
+        "LLM_BASE_URL": small_llm.base_url,
+        "LLM_MODEL": small_llm.model,
+        "LLM_API_KEY": small_llm.api_key,
+    }
     (checkout / "data" / "raw").symlink_to(REPOSITORY / "data" / "raw")
     code = f"import os; os.chdir({str(tmp_path)!r})\n" + "\n".join(blocks("own-table"))
     with users_server() if (uri := os.environ.get("NEO4J_URI", "")) else nullcontext():
-        done = run_in(sys.executable, "-c", code, MEDRAG_ROOT=str(checkout), NEO4J_URI=uri, **server)
+        done = run_in(
+            sys.executable, "-c", code, MEDRAG_ROOT=str(checkout), NEO4J_URI=uri, **server
+        )
     stopped = run_in(sys.executable, "-m", "resources.services", "stop", MEDRAG_ROOT=str(checkout))
     assert done.returncode == 0, done.stderr[-2000:]
     assert stopped.returncode == 0
     arms = [line for line in done.stdout.splitlines() if "n = 10" in line]
-    assert [line.split("  ")[0].strip() for line in arms] == ["closed book", "format A", "format B", "graph"]
+    assert [line.split("  ")[0].strip() for line in arms] == [
+        "closed book",
+        "format A",
+        "format B",
+        "graph",
+    ]
 
 
-NAMES = st.text(st.characters(categories=["Ll", "Lu", "Nd"], include_characters=" -,'\""), min_size=1).filter(str.strip)
+NAMES = st.text(
+    st.characters(categories=["Ll", "Lu", "Nd"], include_characters=" -,'\""), min_size=1
+).filter(str.strip)
 
 
 @settings(max_examples=40)
@@ -168,8 +208,13 @@ def test_a_table_is_read_whatever_its_names_are(
     assert all(len(set(effects)) == len(effects) for effects in known.values())
 
 
-@given(st.dictionaries(st.sampled_from("abcd"), st.sets(st.integers(0, 8).map(str), min_size=1)), st.integers(1, 4))
-def test_the_questions_are_balanced_and_true_to_the_table(knowledge: dict[str, set[str]], each: int) -> None:
+@given(
+    st.dictionaries(st.sampled_from("abcd"), st.sets(st.integers(0, 8).map(str), min_size=1)),
+    st.integers(1, 4),
+)
+def test_the_questions_are_balanced_and_true_to_the_table(
+    knowledge: dict[str, set[str]], each: int
+) -> None:
     every = set().union(*knowledge.values())
     table = {drug: tuple(sorted(effects)) for drug, effects in knowledge.items()}
     if all(effects == every for effects in knowledge.values()):
@@ -209,7 +254,11 @@ def test_a_table_that_cannot_be_used_says_why(tmp_path: Path, content: bytes, sa
 
 def test_what_is_no_file_is_no_table(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe.csv")
-    for path, found in ((tmp_path, "a folder"), (tmp_path / "none.csv", "nothing"), (tmp_path / "pipe.csv", "a pipe")):
+    for path, found in (
+        (tmp_path, "a folder"),
+        (tmp_path / "none.csv", "nothing"),
+        (tmp_path / "pipe.csv", "a pipe"),
+    ):
         with pytest.raises(own_table.TableError, match=f"{path}.*{found}"):
             own_table.read(path)
 
@@ -225,7 +274,9 @@ def test_a_table_in_utf_16_that_says_so_is_read(tmp_path: Path) -> None:
 
 def begin(checkout: Path, name: str, paper: str) -> subprocess.CompletedProcess[str]:
     arguments = ["--name", name, "--paper", paper]
-    code = "import sys; from resources.settings import told; from publish import new_experiment as n\n"
+    code = (
+        "import sys; from resources.settings import told; from publish import new_experiment as n\n"
+    )
     return run_python(checkout, f"{code}sys.exit(told(lambda: n.main({arguments})))", checkout)
 
 
@@ -241,7 +292,10 @@ def test_a_new_experiment_passes_lint_and_has_its_place_in_the_book(bare: Path) 
     assert done.returncode == 0, done.stderr
     [path] = (bare / "notebooks").glob("*_own_paper_first_try.ipynb")
     assert f"make notebook NB={path.stem}" in done.stdout
-    assert "my_paper" not in path.read_text() + (bare / "data" / "published" / "own_paper.yml").read_text()
+    assert (
+        "my_paper"
+        not in path.read_text() + (bare / "data" / "published" / "own_paper.yml").read_text()
+    )
     for check in (["check", "-q"], ["format", "-q", "--check"]):
         command = [str(Path(sys.executable).with_name("ruff")), *check, str(path)]
         ruff = subprocess.run(command, capture_output=True, text=True, check=False)
@@ -261,12 +315,20 @@ def test_a_new_experiment_passes_lint_and_has_its_place_in_the_book(bare: Path) 
 
 
 @pytest.mark.engine
-def test_a_new_experiment_runs_in_smoke_and_stands_in_the_book_as_a_sample(bare: Path, small_llm: LlmEndpoint) -> None:
+def test_a_new_experiment_runs_in_smoke_and_stands_in_the_book_as_a_sample(
+    bare: Path, small_llm: LlmEndpoint
+) -> None:
     assert begin(bare, "first_try", "own_paper").returncode == 0
     [path] = (bare / "notebooks").glob("*_own_paper_first_try.ipynb")
     steps = f"run.write_parameters('smoke'); run.execute({path.stem!r}, 'smoke'); book.stage()"
-    server = {"LLM_BASE_URL": small_llm.base_url, "LLM_MODEL": small_llm.model, "LLM_API_KEY": small_llm.api_key}
-    ran = run_python(bare, f"from publish import book, run; {steps}", bare, PROFILE="smoke", **server)
+    server = {
+        "LLM_BASE_URL": small_llm.base_url,
+        "LLM_MODEL": small_llm.model,
+        "LLM_API_KEY": small_llm.api_key,
+    }
+    ran = run_python(
+        bare, f"from publish import book, run; {steps}", bare, PROFILE="smoke", **server
+    )
     assert ran.returncode == 0, ran.stderr[-3000:]
     record = json.loads((bare / "_build" / "records" / "smoke" / f"{path.stem}.json").read_text())
     assert record["sample"] is True
@@ -280,10 +342,15 @@ def test_a_new_experiment_runs_in_smoke_and_stands_in_the_book_as_a_sample(bare:
     assert "SAMPLE" in shown
 
 
-def test_a_further_experiment_of_a_paper_stands_after_its_last_and_leaves_its_numbers_alone(checkout: Path) -> None:
+def test_a_further_experiment_of_a_paper_stands_after_its_last_and_leaves_its_numbers_alone(
+    checkout: Path,
+) -> None:
     published = checkout / "data" / "published" / "side_effects.yml"
     before = published.read_text()
-    for paper, caption in (("side_effects", "Drug side effects"), ("clinical_notes", "Clinical notes")):
+    for paper, caption in (
+        ("side_effects", "Drug side effects"),
+        ("clinical_notes", "Clinical notes"),
+    ):
         assert begin(checkout, "another", paper).returncode == 0
         contents = yaml.safe_load((checkout / "book" / "_toc.yml").read_text())
         [part] = [part for part in contents["parts"] if part["caption"] == caption]
@@ -294,7 +361,9 @@ def test_a_further_experiment_of_a_paper_stands_after_its_last_and_leaves_its_nu
     assert "exists. Choose another NAME." in again.stderr
 
 
-@pytest.mark.parametrize(("name", "paper"), [("", "own"), ("First", "own"), ("first", "../own"), ("first", "")])
+@pytest.mark.parametrize(
+    ("name", "paper"), [("", "own"), ("First", "own"), ("first", "../own"), ("first", "")]
+)
 def test_a_name_that_is_none_is_refused_before_anything_is_written(name: str, paper: str) -> None:
     with pytest.raises(new_experiment.ExperimentError, match="make new-experiment NAME="):
         new_experiment.begin(name, paper)

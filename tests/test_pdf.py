@@ -14,7 +14,10 @@ CONTENTS = {
     "root": "index",
     "parts": [
         {"caption": "Start", "chapters": [{"file": "how-to-read"}]},
-        {"caption": "Chapters", "chapters": [{"file": "one", "sections": [{"file": "one-sample"}]}, {"file": "two"}]},
+        {
+            "caption": "Chapters",
+            "chapters": [{"file": "one", "sections": [{"file": "one-sample"}]}, {"file": "two"}],
+        },
     ],
 }
 
@@ -29,13 +32,20 @@ def sheet(path, n):
 
 
 def test_pages_come_in_the_order_of_the_contents():
-    assert [page for _, page in pdf.pages(CONTENTS)] == ["index", "how-to-read", "one", "one-sample", "two"]
+    assert [page for _, page in pdf.pages(CONTENTS)] == [
+        "index",
+        "how-to-read",
+        "one",
+        "one-sample",
+        "two",
+    ]
     assert {part for part, _ in pdf.pages(CONTENTS)} == {"", "Start", "Chapters"}
 
 
 def test_every_page_is_in_the_outline_under_its_part(tmp_path):
     printed = [
-        (part, page, sheet(tmp_path / f"{page}.pdf", n)) for n, (part, page) in enumerate(pdf.pages(CONTENTS), start=1)
+        (part, page, sheet(tmp_path / f"{page}.pdf", n))
+        for n, (part, page) in enumerate(pdf.pages(CONTENTS), start=1)
     ]
     pdf.join(printed, tmp_path / "book.pdf")
     book = PdfReader(tmp_path / "book.pdf")
@@ -63,7 +73,9 @@ def test_a_browser_that_does_not_print_is_an_error(tmp_path):
 def test_a_page_is_printed_with_its_title(tmp_path):
     chromium = doctor.browser()
     if chromium is None:
-        pytest.skip("no Chromium on this machine: install it (apt-get install chromium) or name it in CHROMIUM")
+        pytest.skip(
+            "no Chromium on this machine: install it (apt-get install chromium) or name it in CHROMIUM"
+        )
     page = tmp_path / "page.html"
     page.write_text("<title>A page</title><p>Ninety-nine per cent.</p>")
     pdf.print_page(chromium, page, tmp_path / "page.pdf")

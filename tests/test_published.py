@@ -15,7 +15,11 @@ from resources import registry
 from resources.settings import NOTEBOOKS, RESULTS
 
 PAPERS = published.papers()
-NUMBERS = [pytest.param(number, id=number.id) for paper in PAPERS for number in published.published(paper).numbers]
+NUMBERS = [
+    pytest.param(number, id=number.id)
+    for paper in PAPERS
+    for number in published.published(paper).numbers
+]
 SIDE_EFFECTS = {number.id: number for number in published.published("side_effects").numbers}
 ARMS = ("closed_book", "format_a", "format_b", "graphrag")
 WIDE = r"\.table5\.|text\.(recovery|degradation)|mtsamples[._]|closed_book\.precision$"
@@ -33,7 +37,9 @@ def last_digit(*path: str) -> float:
 
 def test_ids_are_unique_across_papers_and_well_formed():
     entries = [
-        entry for paper in PAPERS for entry in (*published.published(paper).numbers, *published.published(paper).claims)
+        entry
+        for paper in PAPERS
+        for entry in (*published.published(paper).numbers, *published.published(paper).claims)
     ]
     ids = Counter(entry.id for entry in entries)
     assert [id for id, times in ids.items() if times > 1] == []
@@ -42,14 +48,18 @@ def test_ids_are_unique_across_papers_and_well_formed():
 
 def test_every_place_in_a_paper_is_stated_once():
     for paper in PAPERS:
-        places = Counter((n.table, n.row, n.column, n.model) for n in published.published(paper).numbers)
+        places = Counter(
+            (n.table, n.row, n.column, n.model) for n in published.published(paper).numbers
+        )
         assert [place for place, times in places.items() if times > 1] == []
 
 
 @pytest.mark.parametrize("number", NUMBERS)
 def test_what_a_number_is_rescored_from_is_in_the_registry(number: Number):
     for name in number.rescore_from:
-        assert name in registry.registry(), f"{number.id} names {name}, which data/registry.yml does not have"
+        assert name in registry.registry(), (
+            f"{number.id} names {name}, which data/registry.yml does not have"
+        )
 
 
 @pytest.mark.parametrize("number", NUMBERS)
@@ -86,12 +96,17 @@ def test_table_3_repeats_tables_1_and_2_and_its_differences_follow(arm):
 @pytest.mark.parametrize("table", ["table1", "table2"])
 def test_the_scores_of_tables_1_and_2_fit_each_other(table, arm):
     accuracy, f1, precision, sensitivity, specificity = (
-        value(table, arm, name) for name in ("accuracy", "f1", "precision", "sensitivity", "specificity")
+        value(table, arm, name)
+        for name in ("accuracy", "f1", "precision", "sensitivity", "specificity")
     )
     half = 0.0005
     # as many positives as negatives: accuracy is the mean of sensitivity and specificity
-    assert accuracy == pytest.approx((sensitivity + specificity) / 2, abs=half + last_digit(table, arm, "accuracy"))
-    assert f1 == pytest.approx(2 * precision * sensitivity / (precision + sensitivity), abs=3 * half)
+    assert accuracy == pytest.approx(
+        (sensitivity + specificity) / 2, abs=half + last_digit(table, arm, "accuracy")
+    )
+    assert f1 == pytest.approx(
+        2 * precision * sensitivity / (precision + sensitivity), abs=3 * half
+    )
     assert precision == pytest.approx(sensitivity / (sensitivity + 1 - specificity), abs=3 * half)
 
 
@@ -119,12 +134,18 @@ def test_the_benchmark_is_ten_and_ten_for_each_drug():
 
 
 def test_a_claim_that_no_notebook_decides_says_why():
-    row = scoreboard.ledger("side_effects").set_index("id").loc["side_effects.claim.larger_models_also_struggle"]
+    row = (
+        scoreboard.ledger("side_effects")
+        .set_index("id")
+        .loc["side_effects.claim.larger_models_also_struggle"]
+    )
     assert (row.verdict, row.reference_verdict) == ("cannot be run", "cannot be run")
     assert "hosted services" in row.why
 
 
-@pytest.mark.parametrize("path", sorted(RESULTS.glob("*/*.json")), ids=lambda path: f"{path.parent.name}/{path.stem}")
+@pytest.mark.parametrize(
+    "path", sorted(RESULTS.glob("*/*.json")), ids=lambda path: f"{path.parent.name}/{path.stem}"
+)
 def test_a_kept_record_is_on_real_data_and_knows_every_id(path):
     kept = records.load(path)
     numbers = {number.id for number in published.published(kept.paper).numbers}
@@ -134,14 +155,18 @@ def test_a_kept_record_is_on_real_data_and_knows_every_id(path):
     assert {finding.id for finding in kept.claims} <= claims
 
 
-@pytest.mark.parametrize("path", sorted(RESULTS.glob("*/*.json")), ids=lambda path: f"{path.parent.name}/{path.stem}")
+@pytest.mark.parametrize(
+    "path", sorted(RESULTS.glob("*/*.json")), ids=lambda path: f"{path.parent.name}/{path.stem}"
+)
 def test_a_kept_run_read_the_data_that_the_registry_lists_it_for(path):
     kept = records.load(path)
     entries = registry.registry().items()
     listed = {name for name, entry in entries if kept.notebook in entry.readers and not entry.blob}
     read = {used.name for used in kept.provenance.data}
     made = "clinical_notes/synthetic_charts"  # by the notebook itself, from a seed
-    assert {name for name in listed ^ read if name != made and not name.startswith("models/")} == set()
+    assert {
+        name for name in listed ^ read if name != made and not name.startswith("models/")
+    } == set()
 
 
 def test_no_stand_in_contradicts_a_paper_and_each_contradiction_has_a_caveat():
@@ -164,10 +189,19 @@ def test_a_wide_interval_is_one_of_the_exceptions_that_how_to_read_names(path):
     numbers = {number.id: number for number in published.published(kept.paper).numbers}
     for value in kept.values:
         number, widest = numbers[value.id], {"fraction": 0.05, "percentage_points": 5.0}
-        if value.kind == "rescored" or value.low is None or value.high is None or number.unit not in widest:
+        if (
+            value.kind == "rescored"
+            or value.low is None
+            or value.high is None
+            or number.unit not in widest
+        ):
             continue
         as_many = bool(number.n and value.n and value.n + value.unparsed >= number.n)
-        assert as_many or value.high - value.low <= 2 * widest[number.unit] or re.search(WIDE, value.id), value.id
+        assert (
+            as_many
+            or value.high - value.low <= 2 * widest[number.unit]
+            or re.search(WIDE, value.id)
+        ), value.id
 
 
 @pytest.mark.parametrize("notebook", sorted(NOTEBOOKS.glob("*.ipynb")), ids=lambda path: path.stem)
@@ -184,17 +218,23 @@ def test_a_contradiction_names_numbers_that_are_there():
 
 
 def test_what_the_index_of_the_clinical_notes_is_built_from_is_declared_as_a_contradiction():
-    (index,) = (c for c in published.published("clinical_notes").contradictions if c.id.endswith(".index"))
-    assert ["notes" in index.says[0].what, "registry" in index.says[1].what, "note_text" in index.says[2].what] == [
-        True
-    ] * 3
+    (index,) = (
+        c for c in published.published("clinical_notes").contradictions if c.id.endswith(".index")
+    )
+    assert [
+        "notes" in index.says[0].what,
+        "registry" in index.says[1].what,
+        "note_text" in index.says[2].what,
+    ] == [True] * 3
 
 
 def test_no_notebook_no_printed_number_and_no_claim_is_lost():
     """The ids are those that the reference reported before all chapters were read off the table of answers."""
     before = set((Path(__file__).parent / "data" / "ids.txt").read_text().split())
     declared = {
-        e.id for paper in PAPERS for e in (*published.published(paper).numbers, *published.published(paper).claims)
+        e.id
+        for paper in PAPERS
+        for e in (*published.published(paper).numbers, *published.published(paper).claims)
     }
     notebooks = {path.stem for path in NOTEBOOKS.glob("*.ipynb")}
     assert before <= declared | notebooks

@@ -35,7 +35,10 @@ from resources.parameters import declared, parameters
 from resources.settings import NOTEBOOKS
 
 TEXT = st.text(st.characters(codec="utf-8"), max_size=1500)
-FILLER = "Nothing on this page concerns the matter at hand, which stands elsewhere in the document. " * 40
+FILLER = (
+    "Nothing on this page concerns the matter at hand, which stands elsewhere in the document. "
+    * 40
+)
 ANSWER = "Keep the sample in its final pack until one year after the expiry date of the batch has passed."
 LONG = Passage("p1", "Samples", f"{FILLER} How long should a sample be kept? {ANSWER} {FILLER}")
 OTHER = Passage("p2", "Labels", FILLER)
@@ -57,12 +60,17 @@ def test_windows_keep_every_character_but_space_and_are_short(text: str, size: i
     assert all(0 < len(part) <= size for part in parts)
 
 
-@given(st.lists(st.text(st.sampled_from("ab cd\n."), min_size=1, max_size=900), max_size=6), st.integers(0, 3000))
+@given(
+    st.lists(st.text(st.sampled_from("ab cd\n."), min_size=1, max_size=900), max_size=6),
+    st.integers(0, 3000),
+)
 def test_a_cut_stays_within_its_size_and_invents_nothing(texts: list[str], characters: int) -> None:
     passages = [Passage(f"p{i}", f"D{i}", text) for i, text in enumerate(texts)]
     shown = excerpts("ab cd", passages, characters)
     # dots and spaces that join windows of one passage come on top
-    assert sum(len(e.text.replace(" ... ", "")) for e in shown) <= characters + sum(e.text.count(" ") for e in shown)
+    assert sum(len(e.text.replace(" ... ", "")) for e in shown) <= characters + sum(
+        e.text.count(" ") for e in shown
+    )
     assert [e.passage.id for e in shown] == sorted(e.passage.id for e in shown)
     for e in shown:
         whole = " ".join(e.passage.text.split())
@@ -84,10 +92,19 @@ def test_no_passages_and_no_common_word_are_no_error() -> None:
 def test_what_is_held_an_answer_is_a_share_of_its_word_sequences() -> None:
     assert held(ANSWER, [ANSWER.upper()]) == 1
     assert held(ANSWER, []) == held("", [ANSWER]) == 0
-    half = held(f"{ANSWER} {'other words that stand nowhere else in any passage shown here at all today'}", [ANSWER])
+    half = held(
+        f"{ANSWER} {'other words that stand nowhere else in any passage shown here at all today'}",
+        [ANSWER],
+    )
     assert 0 < half < 1
     # words of two passages do not join to a quotation
-    assert held("one two three four five six seven eight", ["one two three four", "five six seven eight"]) == 0
+    assert (
+        held(
+            "one two three four five six seven eight",
+            ["one two three four", "five six seven eight"],
+        )
+        == 0
+    )
 
 
 # ------------------------------------------------------------------------------------------------------------ prompts
@@ -97,11 +114,22 @@ def test_a_prompt_holds_examples_passages_and_question_in_that_order(sample: dat
     pairs = answers.examples(sample, 2, seed=1)
     shown = [Excerpt(LONG, "first text"), Excerpt(OTHER, "second text")]
     messages = prompt("Why?", shown, pairs)
-    assert [m["role"] for m in messages] == ["system", "user", "assistant", "user", "assistant", "user"]
+    assert [m["role"] for m in messages] == [
+        "system",
+        "user",
+        "assistant",
+        "user",
+        "assistant",
+        "user",
+    ]
     assert messages[2]["content"] == f"{pairs[0].answer} [1]"
     assert pairs[0].answer in messages[1]["content"]
     last = messages[-1]["content"]
-    assert last.index("[1] Samples\nfirst text") < last.index("[2] Labels\nsecond text") < last.index("Question: Why?")
+    assert (
+        last.index("[1] Samples\nfirst text")
+        < last.index("[2] Labels\nsecond text")
+        < last.index("Question: Why?")
+    )
 
 
 def test_without_passages_nothing_speaks_of_them(sample: data.Data) -> None:
@@ -110,8 +138,16 @@ def test_without_passages_nothing_speaks_of_them(sample: data.Data) -> None:
     assert messages[-1]["content"] == "Question: Why?"
 
 
-def test_examples_are_from_documents_of_no_test_question_if_there_are_others(sample: data.Data) -> None:
-    other = replace(sample.questions[0], id="q", source="Another guidance", body="Is it new?", answer="It is. " * 9)
+def test_examples_are_from_documents_of_no_test_question_if_there_are_others(
+    sample: data.Data,
+) -> None:
+    other = replace(
+        sample.questions[0],
+        id="q",
+        source="Another guidance",
+        body="Is it new?",
+        answer="It is. " * 9,
+    )
     whole = replace(sample, questions=(*sample.questions, other))
     assert answers.examples(whole, 99, seed=1) == [other]
 
@@ -177,8 +213,15 @@ class Scripted:
 
 
 def test_a_folder_is_asked_and_the_answer_names_its_source(tmp_path: Path) -> None:
-    ask.write_folder([LONG, OTHER, Passage("p3", "Braille/Large: print", "Sixteen points at least. " * 20)], tmp_path)
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["Braille Large print.txt", "Labels.txt", "Samples.txt"]
+    ask.write_folder(
+        [LONG, OTHER, Passage("p3", "Braille/Large: print", "Sixteen points at least. " * 20)],
+        tmp_path,
+    )
+    assert sorted(path.name for path in tmp_path.iterdir()) == [
+        "Braille Large print.txt",
+        "Labels.txt",
+        "Samples.txt",
+    ]
     model = Scripted()
     found = ask.answer(QUESTION, ask.library(tmp_path), model, characters=900)  # type: ignore[arg-type]
     assert len(model.prompts) == 2
@@ -194,7 +237,9 @@ def test_a_folder_is_asked_and_the_answer_names_its_source(tmp_path: Path) -> No
     assert "[1]" in str(found)
 
 
-def test_the_text_box_answers_when_asked(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_text_box_answers_when_asked(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     ask.write_folder([LONG], tmp_path)
     library = ask.library(tmp_path)
     text, _ = box(lambda question: ask.show(ask.answer(question, library, Scripted()))).children  # type: ignore[arg-type]
@@ -217,8 +262,12 @@ def test_files_without_text_are_named(tmp_path: Path, caplog: pytest.LogCaptureF
 
 def test_titles_that_share_a_file_name_are_told_apart(tmp_path: Path) -> None:
     titles = ["Labels: part A", "Labels / part A", "labels part a", "\u6a19" * 200, "?!"]
-    ask.write_folder([Passage(f"p{i}", title, f"Text {i}.") for i, title in enumerate(titles)], tmp_path)
-    assert sorted(path.read_text() for path in tmp_path.iterdir()) == [f"Text {i}." for i in range(5)]
+    ask.write_folder(
+        [Passage(f"p{i}", title, f"Text {i}.") for i, title in enumerate(titles)], tmp_path
+    )
+    assert sorted(path.read_text() for path in tmp_path.iterdir()) == [
+        f"Text {i}." for i in range(5)
+    ]
     assert len({path.name.lower() for path in tmp_path.iterdir()}) == 5
 
 
@@ -226,21 +275,34 @@ def test_each_arm_gets_its_own_prompts_and_what_does_not_fit_is_counted(sample: 
     class Echo:
         def chat_many(self, prompts: list[list[dict[str, str]]], **_: object) -> list[Reply]:
             return [
-                reply("", "overflow") if len(p[-1]["content"]) > 900 else reply(f"{len(p)} {p[-1]['content']}")
+                reply("", "overflow")
+                if len(p[-1]["content"]) > 900
+                else reply(f"{len(p)} {p[-1]['content']}")
                 for p in prompts
             ]
 
     questions, pairs = sample.test[:2], answers.examples(sample, 1, seed=1)
-    arms = {name: ARMS[name] for name in ("closed_book", "qa_rag", "zero_shot")} | answers.WHOLE_ARMS
+    arms = {
+        name: ARMS[name] for name in ("closed_book", "qa_rag", "zero_shot")
+    } | answers.WHOLE_ARMS
     said = {
         name: answers.answering(Echo(), arm, sample, pairs, characters=400, max_tokens=8)(questions)  # type: ignore[arg-type]
         for name, arm in arms.items()
     }
-    assert [str(row.answer).split()[0] for row in said["qa_rag"]] == ["4", "4"]  # instruction, one example, question
+    assert [str(row.answer).split()[0] for row in said["qa_rag"]] == [
+        "4",
+        "4",
+    ]  # instruction, one example, question
     assert [str(row.answer).split()[0] for row in said["zero_shot"]] == ["2", "2"]
-    assert all(q.text in str(row.answer) for q, row in zip(questions, said["closed_book"], strict=True))
+    assert all(
+        q.text in str(row.answer) for q, row in zip(questions, said["closed_book"], strict=True)
+    )
     assert all(row.overflow and len(row.items) == 3 for row in said["whole_3"])
-    rows = [answered(row, q, arm=arm) for arm, of in said.items() for row, q in zip(of, questions, strict=True)]
+    rows = [
+        answered(row, q, arm=arm)
+        for arm, of in said.items()
+        for row, q in zip(of, questions, strict=True)
+    ]
     found = answers.scored(rows, vectors.encoder())
     assert {row.overflow for row in found} == {True, False}
     for measure in (*answers.MEASURES, "prompt_tokens"):
@@ -268,7 +330,14 @@ def test_a_score_belongs_to_its_own_answer() -> None:
 def rerun(**f1: list[float]) -> list[Row]:
     """Answers of each arm, one question of each document."""
     return [
-        Row(arm=arm, unit=f"q{i}", cluster=f"d{i}", task="answers", answer="", measures={"f1": (value, 1.0)})
+        Row(
+            arm=arm,
+            unit=f"q{i}",
+            cluster=f"d{i}",
+            task="answers",
+            answer="",
+            measures={"f1": (value, 1.0)},
+        )
         for arm, values in f1.items()
         for i, value in enumerate(values)
     ]
@@ -281,14 +350,19 @@ def decided(claim: str, rows: list[Row]) -> rules.Decision:
 
 
 @pytest.mark.parametrize(("refusals", "verdict"), [(9, "agrees"), (0, "undecided")])
-def test_examples_are_judged_on_all_questions_refusals_included(refusals: int, verdict: str) -> None:
+def test_examples_are_judged_on_all_questions_refusals_included(
+    refusals: int, verdict: str
+) -> None:
     rows = rerun(qa_rag=[0.5] * 12, zero_shot=[0.1] * refusals + [0.5] * (12 - refusals))
     assert decided("few_shot_helps", rows).verdict == verdict
 
 
 def test_passages_that_so_few_questions_cannot_judge_are_undecided() -> None:
     noise = [0.7 if i % 2 else 0.3 for i in range(12)]
-    assert decided("retrieval_helps_answers", rerun(qa_rag=noise, closed_book=[0.5] * 12)).verdict == "undecided"
+    assert (
+        decided("retrieval_helps_answers", rerun(qa_rag=noise, closed_book=[0.5] * 12)).verdict
+        == "undecided"
+    )
 
 
 BOTH = {"multiquery": 6, "hyde": 6}
@@ -298,7 +372,9 @@ BOTH = {"multiquery": 6, "hyde": 6}
     ("encoder", "searched", "reruns"),
     [("all-MiniLM-L6-v2", BOTH, 0), (PAPER_ENCODER, {}, 9), (PAPER_ENCODER, BOTH, 15)],
 )
-def test_table_four_is_rerun_on_the_papers_scale_only(encoder: str, searched: dict[str, int], reruns: int) -> None:
+def test_table_four_is_rerun_on_the_papers_scale_only(
+    encoder: str, searched: dict[str, int], reruns: int
+) -> None:
     run = record.start(notebook="17_qarag_answers", paper="qa_rag", profile="smoke", parameters={})
     measures = dict.fromkeys(("f1", "precision", "recall"), (0.5, 1.0))
     rows = [
@@ -331,14 +407,25 @@ def test_the_answers_search_with_the_queries_of_the_retrieval_notebook(profile: 
 def test_an_arm_answers_from_the_passages_that_a_search_kept(sample: data.Data) -> None:
     questions = sample.test[:2]
     index = Searcher(sample.corpus, vectors.encoder())
-    queries = retrieval.plain_queries(questions) | {"hyde": {q.id: retrieval.Query((q.answer,)) for q in questions}}
-    six = retrieval.kept_ids(index, retrieval.ARMS["hyde"], queries, questions, retrieval.best_window(index))
+    queries = retrieval.plain_queries(questions) | {
+        "hyde": {q.id: retrieval.Query((q.answer,)) for q in questions}
+    }
+    six = retrieval.kept_ids(
+        index, retrieval.ARMS["hyde"], queries, questions, retrieval.best_window(index)
+    )
 
     class Echo:
         def chat_many(self, prompts: list[list[dict[str, str]]], **_: object) -> list[Reply]:
             return [reply(p[-1]["content"]) for p in prompts]
 
-    ask = answers.answering(Echo(), answers.SEARCHED["hyde"], sample, characters=9000, max_tokens=8, contexts=six)  # type: ignore[arg-type]
+    ask = answers.answering(
+        Echo(),  # type: ignore[arg-type]
+        answers.SEARCHED["hyde"],
+        sample,
+        characters=9000,
+        max_tokens=8,
+        contexts=six,
+    )
     for question, row in zip(questions, ask(questions), strict=True):
         shown = [item.id for item in row.items]
         assert shown

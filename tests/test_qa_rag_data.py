@@ -28,7 +28,9 @@ def question(number: int, source: str = "S", answer: str = "a", body: str = "b")
 def test_the_script_reproduces_the_committed_sample(tmp_path: Path) -> None:
     runpy.run_path(str(SAMPLE / "make_sample.py"))["write_qa_rag"](tmp_path)
     made = sorted(path.relative_to(tmp_path) for path in tmp_path.rglob("*.*"))
-    assert made == sorted(path.relative_to(SAMPLE / "qa_rag") for path in (SAMPLE / "qa_rag").rglob("*.*"))
+    assert made == sorted(
+        path.relative_to(SAMPLE / "qa_rag") for path in (SAMPLE / "qa_rag").rglob("*.*")
+    )
     for path in made:
         assert (tmp_path / path).read_bytes() == (SAMPLE / "qa_rag" / path).read_bytes()
 
@@ -46,7 +48,9 @@ def test_the_sample_is_whole(sample: data.Data) -> None:
 
 
 @given(TEXT, TEXT, TEXT, st.floats(-12, 12))
-def test_a_context_is_read_back(tmp_path_factory, asked: str, text: str, title: str, relevance: float) -> None:
+def test_a_context_is_read_back(
+    tmp_path_factory, asked: str, text: str, title: str, relevance: float
+) -> None:
     parts = [f"Question: {asked}", f"Context: {text}", f"Context title: {title}"]
     rule = "\n" + "-" * 20 + "\n"
     shown = rule + rule.join([*parts, f"Relevance with the question: {relevance}"])
@@ -72,7 +76,9 @@ def test_pairs_without_a_column_are_an_error(tmp_path: Path) -> None:
 def test_a_refusal_to_name_a_guideline_names_none(tmp_path: Path) -> None:
     told = '"Question: Why?\n  Answer: So.\n  "'
     header = "Title,Question,Answer,Relevant_doc,Question_answer\n"
-    (tmp_path / "QnA.csv").write_text(header + f'A_b.mmd,Why?,So.,"I\'m sorry, but I cannot",{told}\n')
+    (tmp_path / "QnA.csv").write_text(
+        header + f'A_b.mmd,Why?,So.,"I\'m sorry, but I cannot",{told}\n'
+    )
     (read,) = data.read_questions(tmp_path / "QnA.csv")
     assert (read.guideline, read.source, read.body) == ("", "A b", "Why?")
 
@@ -80,7 +86,9 @@ def test_a_refusal_to_name_a_guideline_names_none(tmp_path: Path) -> None:
 def test_a_test_question_is_matched_though_its_quotes_were_lost() -> None:
     known = [question(0, body="Is it _eemed to be?"), question(1, body="Is it?")]
     assert data.match(["As described in G , Is it _eemed to be?"], known) == (known[0],)
-    assert data.match(["As described in the \N{LEFT DOUBLE QUOTATION MARK}D H , Is it?"], known) == (known[1],)
+    assert data.match(
+        ["As described in the \N{LEFT DOUBLE QUOTATION MARK}D H , Is it?"], known
+    ) == (known[1],)
     with pytest.raises(QaRagDataError, match="found 0"):
         data.match(["What else?"], known)
 
@@ -116,7 +124,10 @@ def test_a_repeated_answer_is_a_twin() -> None:
 def test_an_answer_is_found_word_by_word_and_a_short_one_is_not_looked_for() -> None:
     long = "Store the samples under the conditions that are printed on their label."
     corpus = Corpus(
-        (Passage("p0", "Other", "Store nothing."), Passage("p1", "Questions", f"Q1 What?\n\n{long.upper()}"))
+        (
+            Passage("p0", "Other", "Store nothing."),
+            Passage("p1", "Questions", f"Q1 What?\n\n{long.upper()}"),
+        )
     )
     assert data.answer_passages(question(0, answer=long), corpus) == {"p1": 1.0}
     assert data.answer_passages(question(1, answer="Store nothing."), corpus) == {}

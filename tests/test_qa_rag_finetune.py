@@ -33,11 +33,24 @@ def log(*validation: float) -> TrainingLog:
     losses = tuple(Loss(10 * i, value) for i, value in enumerate(validation))
     settings = {"steps": 10 * (len(validation) - 1), "batch": 4, "rank": 8}
     return TrainingLog(
-        Adapter("a", Path("a"), "ab" * 32), "base", settings, losses[1:], losses, 80, 8, 3, 9000, 50, 1000, 12.0
+        Adapter("a", Path("a"), "ab" * 32),
+        "base",
+        settings,
+        losses[1:],
+        losses,
+        80,
+        8,
+        3,
+        9000,
+        50,
+        1000,
+        12.0,
     )
 
 
-def rows(split: str, gain: float | np.ndarray = 0.0, documents: int = 0, n: int = 20) -> list[Answer]:
+def rows(
+    split: str, gain: float | np.ndarray = 0.0, documents: int = 0, n: int = 20
+) -> list[Answer]:
     """Answers to questions of so many documents, one of each if left out: the adapter adds this gain."""
     f1 = np.linspace(0.3, 0.5, n)
     return [
@@ -46,7 +59,8 @@ def rows(split: str, gain: float | np.ndarray = 0.0, documents: int = 0, n: int 
             unit=f"q{i}",
             cluster=f"document {i % (documents or n)}",
             task=split,
-            measures={"characters": (10.0, 1.0)} | dict.fromkeys(("f1", "precision", "recall"), (float(value), 1.0)),
+            measures={"characters": (10.0, 1.0)}
+            | dict.fromkeys(("f1", "precision", "recall"), (float(value), 1.0)),
         )
         for arm, values in (("base", f1), ("tuned", f1 + gain))
         for i, value in enumerate(values)
@@ -56,11 +70,15 @@ def rows(split: str, gain: float | np.ndarray = 0.0, documents: int = 0, n: int 
 def decided(claim: str, answers: list[Answer], logs: dict[str, TrainingLog]) -> rules.Decision:
     rule = published("qa_rag").claim(f"qa_rag.claim.{claim}").rule
     assert rule
-    return rules.evaluate(rule, Outcomes(answers, draws=200), "rerun", paper="qa_rag", facts={"logs": logs})
+    return rules.evaluate(
+        rule, Outcomes(answers, draws=200), "rerun", paper="qa_rag", facts={"logs": logs}
+    )
 
 
 @pytest.fixture
-def server_with(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[list[str]], AbstractContextManager[None]]]:
+def server_with(
+    monkeypatch: pytest.MonkeyPatch,
+) -> Iterator[Callable[[list[str]], AbstractContextManager[None]]]:
     """A server that the settings name and that lists these models, for as long as the context lasts."""
 
     @contextmanager
@@ -90,10 +108,14 @@ def server_with(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[list[str]
 
 
 def start() -> record.Run:
-    return record.start(notebook="15_qarag_finetune", paper="qa_rag", profile="smoke", parameters={})
+    return record.start(
+        notebook="15_qarag_finetune", paper="qa_rag", profile="smoke", parameters={}
+    )
 
 
-def test_the_prompt_ends_with_the_question_and_the_answer_is_the_completion(sample: data.Data) -> None:
+def test_the_prompt_ends_with_the_question_and_the_answer_is_the_completion(
+    sample: data.Data,
+) -> None:
     question = sample.questions[0]
     ((messages, completion),) = tuning.pairs([question], 10_000)
     assert messages[-1]["content"].endswith(question.text)  # type: ignore[index]
@@ -103,7 +125,9 @@ def test_the_prompt_ends_with_the_question_and_the_answer_is_the_completion(samp
 def test_long_pairs_are_left_out_and_the_number_is_kept(sample: data.Data) -> None:
     fitting = [q for q in sample.questions if len(q.text) + len(q.answer) <= 210]
     assert 4 < len(fitting) < len(sample.questions)
-    assert [completion for _, completion in tuning.pairs(sample.questions, 210)] == [q.answer for q in fitting]
+    assert [completion for _, completion in tuning.pairs(sample.questions, 210)] == [
+        q.answer for q in fitting
+    ]
     assert len(tuning.pairs(sample.questions, 210, 4)) == 4
 
 
@@ -113,26 +137,41 @@ def test_the_row_split_tests_on_the_released_questions(sample: data.Data) -> Non
 
 
 def test_the_words_of_the_curves_follow_the_data() -> None:
-    assert "validation loss falls, from 3.00 to 2.50" in tuning.losses_words({"rows": log(3.0, 2.7, 2.5)})
-    assert "validation loss does not fall, from 3.00 to 3.10" in tuning.losses_words({"rows": log(3.0, 2.7, 3.1)})
+    assert "validation loss falls, from 3.00 to 2.50" in tuning.losses_words(
+        {"rows": log(3.0, 2.7, 2.5)}
+    )
+    assert "validation loss does not fall, from 3.00 to 3.10" in tuning.losses_words(
+        {"rows": log(3.0, 2.7, 3.1)}
+    )
 
 
 @pytest.mark.parametrize(("losses", "verdict"), [((3.0, 2.0), "agrees"), ((3.0, 3.2), "differs")])
-def test_the_loss_falls_if_the_last_one_is_below_the_first(losses: tuple[float, ...], verdict: str) -> None:
-    assert decided("loss_falls", [], {"rows": log(*losses), "documents": log(3.0, 2.0)}).verdict == verdict
+def test_the_loss_falls_if_the_last_one_is_below_the_first(
+    losses: tuple[float, ...], verdict: str
+) -> None:
+    assert (
+        decided("loss_falls", [], {"rows": log(*losses), "documents": log(3.0, 2.0)}).verdict
+        == verdict
+    )
 
 
 NOISE = np.random.default_rng(0).normal(0, 0.2, 20)
 
 
-@pytest.mark.parametrize(("gain", "verdict"), [(0.1, "agrees"), (-0.1, "differs"), (NOISE, "undecided")])
-def test_the_papers_split_decides_whether_fine_tuning_helps(gain: float | np.ndarray, verdict: str) -> None:
+@pytest.mark.parametrize(
+    ("gain", "verdict"), [(0.1, "agrees"), (-0.1, "differs"), (NOISE, "undecided")]
+)
+def test_the_papers_split_decides_whether_fine_tuning_helps(
+    gain: float | np.ndarray, verdict: str
+) -> None:
     # the split by documents, of four, decides nothing
     answers = rows("rows", gain) + rows("documents", -1.0, documents=4)
     assert decided("fine_tuning_helps", answers, {}).verdict == verdict
 
 
-@pytest.mark.parametrize(("encoder", "kind"), [("all-MiniLM-L6-v2", "not run"), (PAPER_ENCODER, "rerun")])
+@pytest.mark.parametrize(
+    ("encoder", "kind"), [("all-MiniLM-L6-v2", "not run"), (PAPER_ENCODER, "rerun")]
+)
 def test_table_one_is_rerun_on_the_papers_split_and_scale_only(encoder: str, kind: str) -> None:
     run = start()
     out = Outcomes(rows("rows") + rows("documents", 0.3), draws=200)
@@ -150,14 +189,19 @@ def test_the_table_of_splits_counts_what_is_asked(sample: data.Data) -> None:
     table = tuning.splits_table(found, asked)
     assert table.asked.tolist() == [len(sample.test), 2]
     assert table["documents of these"].iloc[1] == len({q.source for q in asked["documents"]})
-    known = dict(zip(table["split"], table["test questions of a document that was trained on"], strict=True))
+    known = dict(
+        zip(table["split"], table["test questions of a document that was trained on"], strict=True)
+    )
     assert known[tuning.SPLITS["rows"]].value == 1
     assert known[tuning.SPLITS["documents"]].value == 0
 
 
 def test_the_opening_says_which_way_it_went() -> None:
     logs = dict.fromkeys(tuning.SPLITS, log(3.0, 2.0))
-    ways = ((0.1, "**Training brings"), (-0.1, "**After training, the answers of a model are farther"))
+    ways = (
+        (0.1, "**Training brings"),
+        (-0.1, "**After training, the answers of a model are farther"),
+    )
     for gain, begins in (*ways, (0.0, "**This run cannot tell")):
         out = Outcomes(rows("rows", gain) + rows("documents", gain, documents=4), draws=200)
         said = openings.finetuning(out, logs, "a model")
@@ -171,9 +215,15 @@ def test_a_server_without_adapters_is_found_out_before_any_training(
 ) -> None:
     trained: list[str] = []
     monkeypatch.setattr(tuning, "train", lambda name, *_: trained.append(name))
-    with server_with(["a base"]), pytest.raises(services.ServiceError, match=r"serves no adapters qa-rag-rows-\.\.\."):
+    with (
+        server_with(["a base"]),
+        pytest.raises(services.ServiceError, match=r"serves no adapters qa-rag-rows-\.\.\."),
+    ):
         tuning.trained(tuning.splits(sample, 1), {"base": "a base"}, 1)
-    with server_with(["another"]), pytest.raises(services.ServiceError, match="does not serve 'a base'"):
+    with (
+        server_with(["another"]),
+        pytest.raises(services.ServiceError, match="does not serve 'a base'"),
+    ):
         tuning.hypothetical(sample, {"base": "a base"}, 1, 8)
     assert trained == []
     with server_with(["a base", "qa-rag-rows-0123456789ab", "qa-rag-documents-0123456789ab"]):
@@ -184,7 +234,11 @@ def test_without_an_adapter_nothing_is_run() -> None:
     run = start()
     tuning.report(run, Outcomes([]), "a model", "an encoder", "The server has no adapters.")
     assert {reason.why for reason in run._reasons.values()} == {"The server has no adapters."}
-    assert decided("loss_falls", [], {}).verdict == decided("fine_tuning_helps", [], {}).verdict == "not run"
+    assert (
+        decided("loss_falls", [], {}).verdict
+        == decided("fine_tuning_helps", [], {}).verdict
+        == "not run"
+    )
 
 
 def test_an_encoder_that_cannot_be_had_is_replaced_by_name() -> None:

@@ -46,7 +46,11 @@ def run() -> record.Run:
 
 def test_ragas_of_other_questions_are_refused(tmp_path: Path) -> None:
     path = tmp_path / "a.csv"
-    rows = {"question": ["As described in G , Why?", "How?"], "context_precision": [1, 0.5], "context_recall": [0, 1]}
+    rows = {
+        "question": ["As described in G , Why?", "How?"],
+        "context_precision": [1, 0.5],
+        "context_recall": [0, 1],
+    }
     pd.DataFrame(rows).to_csv(path)
     assert released.read_ragas(path, ["As described in G, why?", "How?"]).recall.tolist() == [0, 1]
     with pytest.raises(QaRagDataError, match="test questions in order"):
@@ -66,7 +70,9 @@ def decided(claim: str, rows: list[Answer]) -> rules.Decision:
     return rules.evaluate(rule, Outcomes(rows, draws=300), rule.of[0], paper="qa_rag", facts=facts)
 
 
-def rows(task: str, measure: str, values: dict[str, np.ndarray], documents: int = 0, **strata: str) -> list[Answer]:
+def rows(
+    task: str, measure: str, values: dict[str, np.ndarray], documents: int = 0, **strata: str
+) -> list[Answer]:
     """Released rows of each arm, of so many documents; one question of each if left out."""
     return [
         Answer(
@@ -96,10 +102,15 @@ def test_contexts_that_carry_over_do_so_within_questions() -> None:
     assert carried({arm: RNG.random(60) for arm in contexts}).verdict != "agrees"
     level_only = carried(dict.fromkeys(contexts, level))
     assert (level_only.verdict, level_only.p) == ("differs", 1.0)
-    assert decided("context_carries_over", rows("contexts", "precision", contexts)).verdict == "not run"
+    assert (
+        decided("context_carries_over", rows("contexts", "precision", contexts)).verdict
+        == "not run"
+    )
 
 
-def test_what_the_contexts_hold_is_counted_without_a_judge(sample: data.Data, made: Released) -> None:
+def test_what_the_contexts_hold_is_counted_without_a_judge(
+    sample: data.Data, made: Released
+) -> None:
     found = {(row.arm, row.unit): row.strata for row in released.contexts(sample, made)}
     assert {strata["holds"] for strata in found.values()} >= {"the whole answer", "nothing"}
     for question in sample.test:
@@ -108,7 +119,9 @@ def test_what_the_contexts_hold_is_counted_without_a_judge(sample: data.Data, ma
         assert (found["qa_rag", question.id]["holds"] == "the whole answer") == whole
 
 
-def test_an_own_document_is_recognised_by_its_title_as_in_the_authors_code(sample: data.Data) -> None:
+def test_an_own_document_is_recognised_by_its_title_as_in_the_authors_code(
+    sample: data.Data,
+) -> None:
     question = sample.test[0]
     (title, *_) = sample.corpus.documents
     dated = replace(question, source=f"{title.replace('-', ' ')} JUNE 2021")
@@ -129,28 +142,43 @@ def test_the_methods_are_told_with_what_they_kept_of_the_own_document(sample: da
     assert kept["QA-RAG"] == "none recognised"
 
 
-def test_only_questions_whose_own_document_is_recognised_can_have_kept_it(sample: data.Data) -> None:
+def test_only_questions_whose_own_document_is_recognised_can_have_kept_it(
+    sample: data.Data,
+) -> None:
     first, second, *_ = sample.test
     (title, *_), six = sample.corpus.documents, list(sample.corpus.of_id)
-    known = [replace(question, source=f"{title.replace('-', ' ')} JUNE 2021") for question in (first, second)]
+    known = [
+        replace(question, source=f"{title.replace('-', ' ')} JUNE 2021")
+        for question in (first, second)
+    ]
     with_it = [id for id in six if sample.corpus.of_id[id].document == title]
     without = [id for id in six if sample.corpus.of_id[id].document != title]
     rankings = {first.id: tuple(with_it[:6]), second.id: tuple(without[:6])}
-    of = replace(sample, test=(*known, *sample.test[2:]), released={**sample.released, "qa_rag": rankings})
+    of = replace(
+        sample, test=(*known, *sample.test[2:]), released={**sample.released, "qa_rag": rankings}
+    )
     table = released.own_kept(of, published("qa_rag"))
-    assert dict(zip(table["method"], table["found among the six"], strict=True))["QA-RAG"] == "1 of 2"
+    assert (
+        dict(zip(table["method"], table["found among the six"], strict=True))["QA-RAG"] == "1 of 2"
+    )
 
 
-def test_each_test_question_tells_whether_its_own_document_is_recognised(sample: data.Data, made: Released) -> None:
+def test_each_test_question_tells_whether_its_own_document_is_recognised(
+    sample: data.Data, made: Released
+) -> None:
     for question in sample.test:
         removed = question.strata[OWN] == "removed by the authors' rule"
         assert removed == bool(data.own_documents(question, sample.corpus))
     rows = [*released.contexts(sample, made), *released.written(sample, made)]
     assert all(OWN in row.strata for row in rows)
-    assert not any(q.strata for split in finetune.splits(sample, seed=1).values() for q in split["test"])
+    assert not any(
+        q.strata for split in finetune.splits(sample, seed=1).values() for q in split["test"]
+    )
 
 
-def test_a_passage_that_the_smaller_pool_kept_and_the_larger_lost_is_found(sample: data.Data) -> None:
+def test_a_passage_that_the_smaller_pool_kept_and_the_larger_lost_is_found(
+    sample: data.Data,
+) -> None:
     def ranking(*passages: tuple[str, float]) -> dict[str, tuple[data.Context, ...]]:
         return {"q": tuple(data.Context("q", "D", text, relevance) for text, relevance in passages)}
 
@@ -174,7 +202,9 @@ class AnswerGenerator:
 """
 
 
-def test_a_merge_that_reads_no_relevance_keeps_the_track_that_it_lists_first(sample: data.Data, tmp_path: Path) -> None:
+def test_a_merge_that_reads_no_relevance_keeps_the_track_that_it_lists_first(
+    sample: data.Data, tmp_path: Path
+) -> None:
     path = tmp_path / "model.py"
     path.write_text(RELEASED_MERGE)
     key = released.sort_key(Code(path))
@@ -182,12 +212,16 @@ def test_a_merge_that_reads_no_relevance_keeps_the_track_that_it_lists_first(sam
     assert key("Relevance with the question: 7.5") == key("Relevance with the question: -1.2") == 0
     table = released.merged(sample, Code(path)).set_index("six passages by")
     assert table["relevances that it reads"].iloc[0].startswith("0 of ")
-    first = sum(len({(c.document, c.text) for c in six}) for six in contexts(sample, "hypothetical_12"))
+    first = sum(
+        len({(c.document, c.text) for c in six}) for six in contexts(sample, "hypothetical_12")
+    )
     of_answer = table[["in both tracks", "in the hypothetical answer's alone"]].sum(axis=1)
     assert of_answer["the released merge"] == first
     assert table["in the question's alone"]["a merge by relevance"] > 0
     path.write_text(RELEASED_MERGE.replace("/10", ""))
-    assert list(released.merged(sample, Code(path)).iloc[0, 2:]) == list(table.loc["a merge by relevance"].iloc[1:])
+    assert list(released.merged(sample, Code(path)).iloc[0, 2:]) == list(
+        table.loc["a merge by relevance"].iloc[1:]
+    )
     path.write_text("x = 1")
     with pytest.raises(NotInCode, match="extract_relevance_score"):
         released.sort_key(Code(path))
@@ -198,45 +232,69 @@ def contexts(sample: data.Data, arm: str) -> list[tuple[data.Context, ...]]:
     return list(data.read_contexts(path).values())
 
 
-def test_every_number_that_a_file_gives_is_reported(sample: data.Data, made: Released, run: record.Run) -> None:
+def test_every_number_that_a_file_gives_is_reported(
+    sample: data.Data, made: Released, run: record.Run
+) -> None:
     contexts = Outcomes(released.contexts(sample, made), draws=200)
     released.report(run, contexts, sample, made)
     there = {n.id for n in run.printed.numbers if n.rescore_from}
     late = {n.id for n in run.printed.numbers if n.rescore_from and n.why_not}
     assert {value.id for value in run._values.values()} == there - late
-    whole = replace(made, ragas={**made.ragas, **dict.fromkeys(released.MORE, made.ragas["question"])})
+    whole = replace(
+        made, ragas={**made.ragas, **dict.fromkeys(released.MORE, made.ragas["question"])}
+    )
     released.report(run, Outcomes(released.contexts(sample, whole), draws=200), sample, whole)
-    assert {value.id for value in run._values.values()} == there, "with the files that the reference run lacked"
+    assert {value.id for value in run._values.values()} == there, (
+        "with the files that the reference run lacked"
+    )
     sizes = {value.id: value.n for value in run._values.values()}
     assert sizes["qa_rag.text.pairs"] == len(sample.questions)
-    assert sizes["qa_rag.text.test_share"] == run.printed.number("qa_rag.text.pairs").value, "of the paper's own count"
+    assert sizes["qa_rag.text.test_share"] == run.printed.number("qa_rag.text.pairs").value, (
+        "of the paper's own count"
+    )
     assert sizes["qa_rag.table3.qa_rag.precision"] == len(sample.test)
 
 
 def test_a_difference_of_rounded_values_is_within_its_tolerance(run: record.Run) -> None:
     number = run.printed.number("qa_rag.text.ablation_loss")
-    assert abs(0.01768 - number.value) < (number.within("rescored") or 0) < abs(0.0155 - number.value)
+    assert (
+        abs(0.01768 - number.value) < (number.within("rescored") or 0) < abs(0.0155 - number.value)
+    )
 
 
 NOISE = np.where(np.arange(30) % 2, 0.8, 0.2)
 
 
-@pytest.mark.parametrize(("first", "verdict"), [(np.full(30, 0.9), "agrees"), (NOISE, "cannot be run")])
+@pytest.mark.parametrize(
+    ("first", "verdict"), [(np.full(30, 0.9), "agrees"), (NOISE, "cannot be run")]
+)
 def test_claims_on_contexts_and_answers_follow_the_values(first: np.ndarray, verdict: str) -> None:
-    flat = dict.fromkeys(("multiquery", "hyde", "question", "hypothetical", "hypothetical_12"), np.full(30, 0.5))
+    flat = dict.fromkeys(
+        ("multiquery", "hyde", "question", "hypothetical", "hypothetical_12"), np.full(30, 0.5)
+    )
     made = rows("answers", "f1", {"qa_rag": first} | flat)
     for claim, measure in (("context_precision", "precision"), ("context_recall", "recall")):
         made += (more := rows("contexts", measure, {"qa_rag": first} | flat))
         assert decided(claim, more).verdict == verdict
     assert decided("answers_best", made).verdict == verdict
-    assert decided("hypothetical_beats_question", made).verdict == "cannot be run"  # both have the same values
+    assert (
+        decided("hypothetical_beats_question", made).verdict == "cannot be run"
+    )  # both have the same values
 
 
 def test_both_tracks_help_only_if_precision_and_recall_gain() -> None:
     def made(recall: float) -> list[Answer]:
         return [
-            replace(row, measures={**row.measures} | {"recall": (recall if row.arm == "qa_rag" else 0.5, 1.0)})
-            for row in rows("contexts", "precision", {"qa_rag": np.full(30, 0.9), "hypothetical_12": np.full(30, 0.5)})
+            replace(
+                row,
+                measures={**row.measures}
+                | {"recall": (recall if row.arm == "qa_rag" else 0.5, 1.0)},
+            )
+            for row in rows(
+                "contexts",
+                "precision",
+                {"qa_rag": np.full(30, 0.9), "hypothetical_12": np.full(30, 0.5)},
+            )
         ]
 
     assert decided("both_tracks_help", made(0.9)).verdict == "agrees"
@@ -247,22 +305,43 @@ def test_the_printed_tables_decide_what_they_say() -> None:
     assert decided("same_order", []).verdict == "agrees"
     worst = decided("question_is_worst", [])
     assert (worst.verdict, worst.reason) == ("not run", "no answers")
-    assert "precision: question 0.556, then multiquery 0.564; recall: multiquery 0.269, then question 0.27" in worst.why
+    assert (
+        "precision: question 0.556, then multiquery 0.564; recall: multiquery 0.269, then question 0.27"
+        in worst.why
+    )
 
 
-@pytest.mark.parametrize(("precision", "recall", "verdict"), [(0.1, 0.1, "agrees"), (0.9, 0.9, "differs")])
-def test_only_question_is_worst_where_it_is_last_in_both(precision: float, recall: float, verdict: str) -> None:
+@pytest.mark.parametrize(
+    ("precision", "recall", "verdict"), [(0.1, 0.1, "agrees"), (0.9, 0.9, "differs")]
+)
+def test_only_question_is_worst_where_it_is_last_in_both(
+    precision: float, recall: float, verdict: str
+) -> None:
     values = {"precision": precision, "recall": recall}
     paper = published("qa_rag")
     numbers = [
-        n.model_copy(update={"value": values[n.id.rpartition(".")[2]]}) if "table3.question" in n.id else n
+        n.model_copy(update={"value": values[n.id.rpartition(".")[2]]})
+        if "table3.question" in n.id
+        else n
         for n in paper.numbers
     ]
     made = paper.model_copy(update={"numbers": numbers})
-    assert qa_rag_rules.question_is_worst(Outcomes([], labels=released.ARMS), printed=made).verdict == verdict
+    assert (
+        qa_rag_rules.question_is_worst(Outcomes([], labels=released.ARMS), printed=made).verdict
+        == verdict
+    )
 
 
-@pytest.mark.parametrize(("recall", "n", "verdict"), [(1.0, 60, "agrees"), (0.4, 30, "differs"), (1.0, 5, "not run")])
+@pytest.mark.parametrize(
+    ("recall", "n", "verdict"), [(1.0, 60, "agrees"), (0.4, 30, "differs"), (1.0, 5, "not run")]
+)
 def test_a_judge_that_sees_what_is_there_is_believed(recall: float, n: int, verdict: str) -> None:
-    arms = dict.fromkeys(("qa_rag", "question", "hypothetical", "hypothetical_12"), np.full(n, recall))
-    assert decided("recall_is_recall", rows("contexts", "recall", arms, holds="the whole answer")).verdict == verdict
+    arms = dict.fromkeys(
+        ("qa_rag", "question", "hypothetical", "hypothetical_12"), np.full(n, recall)
+    )
+    assert (
+        decided(
+            "recall_is_recall", rows("contexts", "recall", arms, holds="the whole answer")
+        ).verdict
+        == verdict
+    )

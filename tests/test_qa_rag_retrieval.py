@@ -81,12 +81,16 @@ def test_a_folder_without_text_says_what_it_found(tmp_path: Path) -> None:
         ask.read_folder(tmp_path / "none")
     write_pdf(tmp_path / "scan.pdf", [""])
     (tmp_path / "broken.pdf").write_bytes(b"%PDF-1.7 and nothing more")
-    with pytest.raises(ask.FolderError, match=r"(?s)scan\.pdf: it holds no text\. Run OCR") as error:
+    with pytest.raises(
+        ask.FolderError, match=r"(?s)scan\.pdf: it holds no text\. Run OCR"
+    ) as error:
         ask.read_folder(tmp_path)
     assert "broken.pdf: it cannot be read as PDF" in str(error.value)
 
 
-def test_what_cannot_be_read_is_left_out_with_the_reason_and_the_rest_is_read(tmp_path: Path) -> None:
+def test_what_cannot_be_read_is_left_out_with_the_reason_and_the_rest_is_read(
+    tmp_path: Path,
+) -> None:
     write_pdf(tmp_path / "open.pdf", ["Storage of samples"])
     locked = pypdf.PdfWriter(clone_from=tmp_path / "open.pdf")
     locked.encrypt("secret", algorithm="RC4-128")
@@ -105,7 +109,13 @@ def test_what_cannot_be_read_is_left_out_with_the_reason_and_the_rest_is_read(tm
     (tmp_path / os.fsdecode(b"caf\xe9.txt")).write_text("Labels are printed.")
     corpus, left_out = ask.read_folder(tmp_path)
     texts = {p.document: p.text for p in corpus.passages}
-    assert set(texts) == {"open.pdf", "good.txt", "marked.txt", "folder.txt/within.txt", "caf\ufffd.txt"}
+    assert set(texts) == {
+        "open.pdf",
+        "good.txt",
+        "marked.txt",
+        "folder.txt/within.txt",
+        "caf\ufffd.txt",
+    }
     assert texts["marked.txt"] == "5 \u00b5g a day"
     reasons = {
         "locked.pdf": "encrypted",
@@ -119,7 +129,9 @@ def test_what_cannot_be_read_is_left_out_with_the_reason_and_the_rest_is_read(tm
         "folder.txt": "a folder",
     }
     assert set(left_out) == set(reasons)
-    assert all(reason in left_out[name] and "\n" not in left_out[name] for name, reason in reasons.items())
+    assert all(
+        reason in left_out[name] and "\n" not in left_out[name] for name, reason in reasons.items()
+    )
 
 
 def test_folders_within_folders_are_read_however_deep(tmp_path: Path) -> None:
@@ -131,7 +143,9 @@ def test_folders_within_folders_are_read_however_deep(tmp_path: Path) -> None:
     try:
         corpus, left_out = ask.read_folder(tmp_path)
     finally:
-        subprocess.run(["rm", "-r", tmp_path / "d"], check=True)  # deeper than Python's own way goes
+        subprocess.run(
+            ["rm", "-r", tmp_path / "d"], check=True
+        )  # deeper than Python's own way goes
     assert (len(corpus), left_out) == (1, {})
 
 
@@ -142,7 +156,9 @@ def test_what_lies_behind_the_encoders_end_is_found_by_its_window_and_its_words_
     asked = "How are kangaroos counted at the aquarium?"
     hidden = FILLER * 30 + "Kangaroos at the aquarium are counted by two divers. " + FILLER * 10
     others = [f"Passage {i} on the aquarium. {FILLER * 20}" for i in range(6)]
-    corpus = Corpus(tuple(Passage(f"p{i}", f"d{i}", text) for i, text in enumerate([*others, hidden])))
+    corpus = Corpus(
+        tuple(Passage(f"p{i}", f"d{i}", text) for i, text in enumerate([*others, hidden]))
+    )
     search = Searcher(corpus, vectors.encoder())
     assert search.cut == 7
     assert search.search([asked], 1, "windows") == [[6]]
@@ -174,7 +190,10 @@ def test_an_arm_that_lacks_a_text_finds_with_its_other_track_and_counts_as_unrea
 ) -> None:
     questions = sample.test[:2]
     queries = qr.plain_queries(questions)
-    queries["tuned"] = {questions[0].id: Query((questions[0].answer,), "key"), questions[1].id: Query(())}
+    queries["tuned"] = {
+        questions[0].id: Query((questions[0].answer,), "key"),
+        questions[1].id: Query(()),
+    }
     found = qr.candidates(searcher, qr.ARMS["qa_rag"], queries, questions)
     assert 12 <= len(found[questions[0].id]) == len(set(found[questions[0].id])) <= 24
     assert len(found[questions[1].id]) == min(12, len(sample.corpus))
@@ -198,7 +217,10 @@ def test_the_exclusion_rule_hides_an_own_document_from_the_question_and_not_from
 
     def found(arm: qr.Arm) -> set[str]:
         rows = qr.candidates(
-            searcher, replace(arm, tracks=tuple((k, len(sample.corpus)) for k, _ in arm.tracks)), queries, [asked]
+            searcher,
+            replace(arm, tracks=tuple((k, len(sample.corpus)) for k, _ in arm.tracks)),
+            queries,
+            [asked],
         )
         return {searcher.corpus.passages[row].document for row in rows[asked.id]}
 
@@ -206,12 +228,23 @@ def test_the_exclusion_rule_hides_an_own_document_from_the_question_and_not_from
     assert title not in found(qr.AUTHORS["question_rule"]) | found(qr.AUTHORS["qa_rag_removed"])
 
 
-def test_the_answer_as_a_query_finds_the_passage_that_holds_it(sample: data.Data, searcher: Searcher) -> None:
+def test_the_answer_as_a_query_finds_the_passage_that_holds_it(
+    sample: data.Data, searcher: Searcher
+) -> None:
     gold = qr.gold_of(sample.test, sample.corpus)
-    arm = qr.finding(searcher, qr.ARMS["reference"], qr.plain_queries(sample.test), gold, qr.best_window(searcher))
+    arm = qr.finding(
+        searcher,
+        qr.ARMS["reference"],
+        qr.plain_queries(sample.test),
+        gold,
+        qr.best_window(searcher),
+    )
     rows = [a for a in arm(sample.test) if "answer_found" in a.measures]
     assert rows
-    assert all(a.measures["answer_found"] == (1.0, 1.0) and any(item.gold for item in a.items) for a in rows)
+    assert all(
+        a.measures["answer_found"] == (1.0, 1.0) and any(item.gold for item in a.items)
+        for a in rows
+    )
 
 
 def test_a_reranker_orders_and_what_it_could_not_read_comes_last() -> None:
@@ -229,7 +262,15 @@ def test_a_reranker_orders_and_what_it_could_not_read_comes_last() -> None:
 
 @pytest.mark.parametrize(
     ("text", "score"),
-    [("8", 8.0), ("Score: 7.5/10", 7.5), ("10", 10.0), ("0", 0.0), ("11", np.nan), ("very", np.nan), ("", np.nan)],
+    [
+        ("8", 8.0),
+        ("Score: 7.5/10", 7.5),
+        ("10", 10.0),
+        ("0", 0.0),
+        ("11", np.nan),
+        ("very", np.nan),
+        ("", np.nan),
+    ],
 )
 def test_a_score_is_read_or_counted_as_unread(text: str, score: float) -> None:
     assert rerankers.read_score(text) == pytest.approx(score, nan_ok=True)
@@ -243,7 +284,9 @@ def test_three_questions_are_read_off_a_list() -> None:
         "Who keeps the samples?",
     ]
     assert qr.read_queries("Sure!") == []
-    assert qr.read_queries("How long is it?\nHow long is it\nHow long, is it?\nWho keeps the samples?") == [
+    assert qr.read_queries(
+        "How long is it?\nHow long is it\nHow long, is it?\nWho keeps the samples?"
+    ) == [
         "How long is it?",
         "Who keeps the samples?",
     ]
@@ -273,7 +316,11 @@ def test_context_precision_never_falls_when_a_useful_context_moves_up(useful: li
 
 def test_documents_count_where_their_first_passage_is() -> None:
     passages = [Passage(f"p{i}", f"d{i // 2}", f"text {i}") for i in range(8)]
-    gold = qr.Gold({"q": frozenset({"p7"})}, {"q": frozenset({"d3"}), "r": frozenset({"d0"})}, {"q": frozenset({"d0"})})
+    gold = qr.Gold(
+        {"q": frozenset({"p7"})},
+        {"q": frozenset({"d3"}), "r": frozenset({"d0"})},
+        {"q": frozenset({"d0"})},
+    )
     found = qr.measured({"q": [*passages[:3], *passages[6:]], "r": [], "s": passages[:1]}, gold)
     assert found["q"]["mrr"] == pytest.approx(1 / 3)  # documents d0, d1, d3
     assert found["q"]["answer_found"] == found["q"]["guideline_found"] == 1
@@ -283,7 +330,9 @@ def test_documents_count_where_their_first_passage_is() -> None:
 
 
 def test_only_the_six_passages_that_are_kept_count() -> None:
-    ranking = [Passage(f"p{i}", "first" if i < qr.KEPT else "second", f"text {i}") for i in range(9)]
+    ranking = [
+        Passage(f"p{i}", "first" if i < qr.KEPT else "second", f"text {i}") for i in range(9)
+    ]
     found = qr.measured({"q": ranking}, qr.Gold({}, {"q": frozenset({"second"})}, {}))
     assert set(found["q"].values()) == {0.0}  # though it is the second of two documents
 
@@ -294,7 +343,13 @@ def test_only_the_six_passages_that_are_kept_count() -> None:
 def rows(arm: str, values: list[float], measure: str, task: str = "") -> list[Answer]:
     """One question of each document, with these values."""
     return [
-        Answer(arm=arm, unit=f"q{i}", cluster=f"document {i}", task=task, measures={measure: (value, 1.0)})
+        Answer(
+            arm=arm,
+            unit=f"q{i}",
+            cluster=f"document {i}",
+            task=task,
+            measures={measure: (value, 1.0)},
+        )
         for i, value in enumerate(values)
     ]
 
@@ -308,17 +363,25 @@ def decided(claim: str, answers: list[Answer]) -> rules.Decision:
 BETTER, WORSE, EITHER = [1.0] * 12, [-1.0] * 12, [1.0, -1.0] * 6
 
 
-@pytest.mark.parametrize(("values", "verdict"), [(BETTER, "agrees"), (WORSE, "differs"), (EITHER, "undecided")])
+@pytest.mark.parametrize(
+    ("values", "verdict"), [(BETTER, "agrees"), (WORSE, "differs"), (EITHER, "undecided")]
+)
 def test_claims_are_decided_by_the_declared_rules(values: list[float], verdict: str) -> None:
     zero = [0.0] * 12
     tuned = rows("hypothetical", values, "document_recall") + rows("base", zero, "document_recall")
     assert decided("fine_tuned_beats_hyde", tuned).verdict == verdict
-    orders = rows("bge_reranker", values, "ndcg", "rerank") + rows("scoring_agent", zero, "ndcg", "rerank")
+    orders = rows("bge_reranker", values, "ndcg", "rerank") + rows(
+        "scoring_agent", zero, "ndcg", "rerank"
+    )
     assert decided("reranker_beats_agent", orders).verdict == verdict
 
 
 def test_a_stand_in_never_decides_the_claim_on_the_papers_reranker() -> None:
-    orders = [row for arm in ("best_window", "scoring_agent") for row in rows(arm, BETTER, "ndcg", "rerank")]
+    orders = [
+        row
+        for arm in ("best_window", "scoring_agent")
+        for row in rows(arm, BETTER, "ndcg", "rerank")
+    ]
     assert decided("reranker_beats_agent", orders).verdict == "not run"
 
 
@@ -326,7 +389,10 @@ def test_without_an_adapter_the_arms_that_need_one_are_missing_and_their_claim_i
     arms = qr.answerable({"question": {}, "bare": {}, "reference": {}})
     plain = {"question", "bare", "bm25", "bm25_bare", "reference", "question_12"}
     assert set(arms) == plain
-    assert decided("fine_tuned_beats_hyde", rows("question", BETTER, "document_recall")).verdict == "not run"
+    assert (
+        decided("fine_tuned_beats_hyde", rows("question", BETTER, "document_recall")).verdict
+        == "not run"
+    )
 
 
 # ----------------------------------------------------------------------------------------------------------- the judge
@@ -334,21 +400,38 @@ def test_without_an_adapter_the_arms_that_need_one_are_missing_and_their_claim_i
 
 def judged(sample: data.Data, accepted: int) -> tuple[record.Run, str]:
     """A run whose judge accepts every passage with the answer, and so many of twelve others; and what is shown."""
-    run = record.start(notebook="16_qarag_retrieval", paper="qa_rag", profile="smoke", parameters={})
+    run = record.start(
+        notebook="16_qarag_retrieval", paper="qa_rag", profile="smoke", parameters={}
+    )
     checked = [
-        answered(Answer(predicted="YES" if truth == "YES" or i < accepted else "NO"), known, arm=arm)
+        answered(
+            Answer(predicted="YES" if truth == "YES" or i < accepted else "NO"), known, arm=arm
+        )
         for i in range(12)
         for truth in ("YES", "NO")
-        for known in [judge.Known(f"q{i}, {truth}", f"document {i}", "Why?", truth, question=sample.test[0], row=0)]
+        for known in [
+            judge.Known(
+                f"q{i}, {truth}", f"document {i}", "Why?", truth, question=sample.test[0], row=0
+            )
+        ]
         for arm in judge.CHECKED_BY.values()
     ]
-    refused = {m: judge.unfit(Outcomes(checked, draws=200), m, "a judge") for m in ("precision", "recall")}
+    refused = {
+        m: judge.unfit(Outcomes(checked, draws=200), m, "a judge") for m in ("precision", "recall")
+    }
     contexts = [
-        Answer(arm=arm, unit=f"q{i}", cluster=f"d{i}", measures={"precision": (first, 1.0), "recall": (0.5, 1.0)})
+        Answer(
+            arm=arm,
+            unit=f"q{i}",
+            cluster=f"d{i}",
+            measures={"precision": (first, 1.0), "recall": (0.5, 1.0)},
+        )
         for arm, first in {"qa_rag": 1.0, "qa_rag_agent": 0.25, "question_12": 0.75}.items()
         for i in range(4)
     ]
-    return run, judge.report(run, Outcomes(contexts, draws=200), refused, "a judge", "No adapter was trained.").text
+    return run, judge.report(
+        run, Outcomes(contexts, draws=200), refused, "a judge", "No adapter was trained."
+    ).text
 
 
 def test_a_judge_that_accepts_everything_reruns_no_table(sample: data.Data) -> None:
@@ -391,7 +474,10 @@ def test_the_paper_profile_judges_every_arm_of_the_tables() -> None:
     arms = {judge.judged_arm(number.id) for number in published("qa_rag").numbers} - {""}
     assert len(arms) == 12
     given = read_profile("paper")["16_qarag_retrieval"]["judged_arms"]
-    assert arms == {*given, *(f"{arm}{judge.AGENT}" for arm in given if f"{arm}{judge.AGENT}" in judge.LABELS)}
+    assert arms == {
+        *given,
+        *(f"{arm}{judge.AGENT}" for arm in given if f"{arm}{judge.AGENT}" in judge.LABELS),
+    }
     assert set(given) <= set(qr.ARMS)
 
 
@@ -406,9 +492,19 @@ def test_a_judge_reads_the_six_that_the_scoring_agent_selects_and_finds_nothing_
         """Gives 9 to an excerpt of a passage with an answer and 1 to others; accepts every excerpt but the first."""
 
         def chat_many(self, prompts: list[list[dict[str, str]]], **_: object) -> list[Reply]:
-            texts = [p.text for p in sample.corpus.passages if p.id in frozenset().union(*holding.values())]
-            shown = [str(p[-1]["content"]).partition("Excerpt:\n")[2].partition("\n\nQuestion:")[0] for p in prompts]
-            return [Reply("9" if any(s in t for t in texts) else "1", "complete", 1, 1, 0.1) for s in shown]
+            texts = [
+                p.text
+                for p in sample.corpus.passages
+                if p.id in frozenset().union(*holding.values())
+            ]
+            shown = [
+                str(p[-1]["content"]).partition("Excerpt:\n")[2].partition("\n\nQuestion:")[0]
+                for p in prompts
+            ]
+            return [
+                Reply("9" if any(s in t for t in texts) else "1", "complete", 1, 1, 0.1)
+                for s in shown
+            ]
 
         def choose_many(self, prompts: list[object], *_: object, **__: object) -> list[Choice]:
             says = [{"YES": -0.1, "NO": -2.4}, {"YES": -2.4, "NO": -0.1}]
@@ -417,15 +513,24 @@ def test_a_judge_reads_the_six_that_the_scoring_agent_selects_and_finds_nothing_
     model = Scripted()
     agent = rerankers.scoring_agent(searcher, model)  # type: ignore[arg-type]
     six = qr.kept_ids(searcher, qr.ARMS["question"], qr.plain_queries(questions), questions, agent)
-    assert all(len(ids) == qr.KEPT and ids[0] in frozenset().union(*holding.values()) for ids in six.values())
+    assert all(
+        len(ids) == qr.KEPT and ids[0] in frozenset().union(*holding.values())
+        for ids in six.values()
+    )
     judged = judge.Judge(searcher, model).contexts(six | {questions[1].id: []})(questions)  # type: ignore[arg-type]
-    assert judged[0].measures["precision"][0] == pytest.approx(qr.context_precision([False, *[True] * 5]))
+    assert judged[0].measures["precision"][0] == pytest.approx(
+        qr.context_precision([False, *[True] * 5])
+    )
     assert judged[1].measures == {"precision": (0.0, 1.0), "recall": (0.0, 1.0)}
     assert not judged[1].requests
 
 
-def test_known_passages_hold_the_answer_or_none_of_it(sample: data.Data, searcher: Searcher) -> None:
-    ranked = qr.candidates(searcher, qr.ARMS["question"], qr.plain_queries(sample.test), sample.test)
+def test_known_passages_hold_the_answer_or_none_of_it(
+    sample: data.Data, searcher: Searcher
+) -> None:
+    ranked = qr.candidates(
+        searcher, qr.ARMS["question"], qr.plain_queries(sample.test), sample.test
+    )
     pairs = judge.known(sample.test, searcher, ranked)
     assert pairs
     for pair in pairs:

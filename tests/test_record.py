@@ -63,7 +63,9 @@ def start(notebook: str = "01_toy", **parameters) -> record.Run:
 
 
 def located(sample: bool = False, source: str = "https://example.org/released.json") -> Located:
-    return Located("toy/released.json", Path("released.json"), sample=sample, sha256="0" * 64, source=source)
+    return Located(
+        "toy/released.json", Path("released.json"), sample=sample, sha256="0" * 64, source=source
+    )
 
 
 def keep(run: record.Run) -> Path:
@@ -163,7 +165,9 @@ def test_other_bad_reports_are_refused():
         run.claim(CLAIM, "yes", "it does")  # type: ignore[arg-type]
     with pytest.raises(RecordError, match=rf"{F1}.*why"):
         run.not_run(F1, " ")
-    with pytest.raises(RecordError, match="There is no profile 'desktop'; use one of smoke, laptop, paper"):
+    with pytest.raises(
+        RecordError, match="There is no profile 'desktop'; use one of smoke, laptop, paper"
+    ):
         record.start(notebook="01_toy", paper="toy", profile="desktop", parameters={})  # type: ignore[arg-type]
     with pytest.raises(RecordError, match="without a folder"):
         start(notebook="../01_toy")
@@ -188,17 +192,31 @@ def test_a_record_comes_back_as_it_was_saved():
     assert path == records.RECORDS / "laptop" / "01_toy.json"
 
     back = records.load(path)
-    assert (back.notebook, back.paper, back.profile, back.sample) == ("01_toy", "toy", "laptop", False)
+    assert (back.notebook, back.paper, back.profile, back.sample) == (
+        "01_toy",
+        "toy",
+        "laptop",
+        False,
+    )
     assert [(v.id, v.kind, v.value, v.n, v.low, v.unparsed) for v in back.values] == [
         (F1, "rescored", 0.8583, 19520, 0.852, 2),
         (LATENCY, "rescored", 82.4444, 121, None, 0),
         (ACCURACY, "rerun", 0.6, 400, proportion(240, 400).low, 3),
     ]
-    assert [(r.id, r.kind, r.status, r.why) for r in back.reasons] == [(F1, "rerun", "not run", "no time")]
+    assert [(r.id, r.kind, r.status, r.why) for r in back.reasons] == [
+        (F1, "rerun", "not run", "no time")
+    ]
     assert back.claims[0].test == "McNemar."
     made = back.provenance
     assert made.parameters == {"pairs": 400, "arms": ["format_a", "graphrag"]}
-    assert made.tokens == {"prompt": 150, "generated": 3, "requests": 2, "cached": 1, "checked": 0, "same": 0}
+    assert made.tokens == {
+        "prompt": 150,
+        "generated": 3,
+        "requests": 2,
+        "cached": 1,
+        "checked": 0,
+        "same": 0,
+    }
     assert made.timings[0].counts == {"requests": 1, "kept_seconds": 0}
     assert (back.asking_seconds, back.took) == (15.0, back.seconds + 2.5)
     assert made.data[0].source == "https://example.org/released.json"
@@ -255,7 +273,9 @@ def test_a_corrupt_record_is_set_aside_and_the_scoreboard_goes_on(text, caplog):
     run = start()
     run.rescored(ACCURACY, 0.629)
     path = run.save()
-    path.write_bytes(path.read_bytes().replace(b"0.629", b"NaN") if text == "NAN" else text.encode("latin-1"))
+    path.write_bytes(
+        path.read_bytes().replace(b"0.629", b"NaN") if text == "NAN" else text.encode("latin-1")
+    )
     with caplog.at_level(logging.WARNING):
         assert board().loc[F1, "rescored"] == 0.858
     assert "cannot be understood" in caplog.text
@@ -295,7 +315,9 @@ def test_a_record_names_no_user_host_path_or_secret(monkeypatch):
             served=["http://other.clinic.example"],
         )
         run.data(located(source=f"{ROOT}/data/raw/x.json, from file:///srv/alice/mirror/x.json"))
-        run.model("m", None, "vllm at http://gpu7.clinic.example:8000/v1 with sk-abc123", None, "chat")
+        run.model(
+            "m", None, "vllm at http://gpu7.clinic.example:8000/v1 with sk-abc123", None, "chat"
+        )
         run.rescored(F1, 0.8, note="read /home/carol/out.json and C:\\Users\\dave\\x, YES/NO, 3/4")
         run.not_run(ACCURACY, "graph at bolt://graph.clinic.example:7687 refused hunter2")
         text = run.save().read_text()
@@ -418,7 +440,12 @@ def test_a_rerun_whose_interval_reaches_within_the_tolerance_is_undecided(value,
 
 @pytest.mark.parametrize(
     ("model", "stand_in"),
-    [(QWEN, False), ("Qwen/Qwen2.5-7B-Instruct", False), ("qwen2.5-7b-instruct", False), ("SmolLM2-135M", True)],
+    [
+        (QWEN, False),
+        ("Qwen/Qwen2.5-7B-Instruct", False),
+        ("qwen2.5-7b-instruct", False),
+        ("SmolLM2-135M", True),
+    ],
 )
 def test_a_stand_in_model_is_said(model, stand_in):
     run = start()
@@ -449,10 +476,18 @@ def test_sample_data_never_gives_a_verdict_nor_takes_the_place_of_real_data():
     assert rows.loc[ACCURACY, "rerun"] == 0.63
     assert rows.loc[ACCURACY, "rerun_verdict"] == "SAMPLE"
     assert tuple(rows.loc[ACCURACY, ["reference_verdict", "shown"]]) == ("agrees", "reference")
-    assert tuple(rows.loc[F1, ["rescored", "rescored_verdict", "rerun_verdict"]]) == (0.858, "agrees", "SAMPLE")
+    assert tuple(rows.loc[F1, ["rescored", "rescored_verdict", "rerun_verdict"]]) == (
+        0.858,
+        "agrees",
+        "SAMPLE",
+    )
     assert tuple(rows.loc[LATENCY, ["rescored", "rescored_verdict"]]) == (1.0, "SAMPLE")
     claim = scoreboard.ledger("toy", "laptop").iloc[0]
-    assert (claim["rerun_verdict"], claim["reference_verdict"], claim["verdict"]) == ("SAMPLE", "agrees", "agrees")
+    assert (claim["rerun_verdict"], claim["reference_verdict"], claim["verdict"]) == (
+        "SAMPLE",
+        "agrees",
+        "agrees",
+    )
 
 
 def test_this_machines_run_is_shown_in_place_of_the_reference_where_it_has_a_value():
@@ -491,7 +526,10 @@ def test_a_reason_of_this_machine_does_not_hide_what_the_reference_rescored():
     run.save()
     rows = board()
     assert rows.loc[F1, "rescored_verdict"] == "agrees"
-    assert tuple(rows.loc[ACCURACY, ["rescored_verdict", "rescored_why"]]) == ("cannot be run", "the file is gone")
+    assert tuple(rows.loc[ACCURACY, ["rescored_verdict", "rescored_why"]]) == (
+        "cannot be run",
+        "the file is gone",
+    )
 
 
 def test_released_answers_and_the_rerun_each_have_a_verdict_and_the_released_ones_decide():
@@ -500,7 +538,11 @@ def test_released_answers_and_the_rerun_each_have_a_verdict_and_the_released_one
     run.claim(CLAIM, "not run", "a tie is forced", kind="rerun", reason="forced tie")
     run.save()
     row = scoreboard.ledger("toy", "laptop").iloc[0]
-    assert (row["rescored_verdict"], row["rerun_verdict"], row["rerun_reason"]) == ("agrees", "not run", "forced tie")
+    assert (row["rescored_verdict"], row["rerun_verdict"], row["rerun_reason"]) == (
+        "agrees",
+        "not run",
+        "forced tie",
+    )
     assert (row["verdict"], row["why"]) == ("agrees", "9 points")
 
 
@@ -524,7 +566,8 @@ def test_a_claim_that_a_run_is_too_small_for_is_neither_held_nor_refuted_by_it()
 
 
 @pytest.mark.parametrize(
-    ("verdict", "basis"), [("agrees", "printed"), ("cannot be run", "printed"), ("not run", "rerun")]
+    ("verdict", "basis"),
+    [("agrees", "printed"), ("cannot be run", "printed"), ("not run", "rerun")],
 )
 def test_printed_numbers_decide_a_claim_where_they_can(verdict, basis):
     run = start()
@@ -576,9 +619,17 @@ def rerun(id: str, score: Score | float, model: str = QWEN):
     [
         (rerun(ACCURACY, 0.61), rerun(ACCURACY, 0.6), False),  # the floor of 0.01
         (rerun(ACCURACY, 0.611), rerun(ACCURACY, 0.6), True),
-        (rerun(ACCURACY, 0.63), rerun(ACCURACY, Score(0.6, 400, 0.56, 0.64)), False),  # half of its interval
+        (
+            rerun(ACCURACY, 0.63),
+            rerun(ACCURACY, Score(0.6, 400, 0.56, 0.64)),
+            False,
+        ),  # half of its interval
         (rerun(ACCURACY, 0.65), rerun(ACCURACY, Score(0.6, 400, 0.56, 0.64)), True),
-        (rerun(F1, 0.55), rerun(F1, Score(0.6, 400, 0.59, 0.61)), False),  # its declared drift of 0.05
+        (
+            rerun(F1, 0.55),
+            rerun(F1, Score(0.6, 400, 0.59, 0.61)),
+            False,
+        ),  # its declared drift of 0.05
         (rerun(F1, 0.54), rerun(F1, Score(0.6, 400, 0.5, 0.7)), True),
         (rerun(ACCURACY, 0.9, "another"), rerun(ACCURACY, 0.6), False),
         (rerun(LATENCY, 9.0), rerun(LATENCY, 1.0), False),
@@ -635,7 +686,16 @@ def test_the_terminal_shows_scoreboard_and_ledger(capsys, monkeypatch):
 def test_a_run_says_how_many_of_its_answers_came_from_the_disk():
     cold, warm = start(), start("02_toy")
     cold.asked(Usage(requests=5, prompt_tokens=100, generated_tokens=10, seconds=600))
-    warm.asked(Usage(requests=5, cached=4, prompt_tokens=100, generated_tokens=10, seconds=600, kept_seconds=540))
+    warm.asked(
+        Usage(
+            requests=5,
+            cached=4,
+            prompt_tokens=100,
+            generated_tokens=10,
+            seconds=600,
+            kept_seconds=540,
+        )
+    )
     for run in (cold, warm):
         run.save()
     lines = {r.notebook: pieces.run_line(r) for r in records.records("laptop")}
@@ -643,7 +703,9 @@ def test_a_run_says_how_many_of_its_answers_came_from_the_disk():
     assert lines["02_toy"].endswith("0 s with 4 of 5 replies stored (9 min originally)")
 
 
-def test_data_that_a_run_makes_itself_is_nobodys_own_and_its_rows_and_requests_are_written(monkeypatch, tmp_path):
+def test_data_that_a_run_makes_itself_is_nobodys_own_and_its_rows_and_requests_are_written(
+    monkeypatch, tmp_path
+):
     monkeypatch.setattr(answers, "BUILT", tmp_path / "answers")
     run = start()
     run.made("toy/charts", "0" * 64, "SYNTHETIC charts, seed 1")
@@ -657,7 +719,9 @@ def test_data_that_a_run_makes_itself_is_nobodys_own_and_its_rows_and_requests_a
 
 
 def test_another_model_adds_a_column_and_a_claim_is_decided_within_its_scope(monkeypatch, capsys):
-    toy = TOY.replace("test: McNemar.}", "rule: {better: [a], than: [b], measure: accuracy, scope: [Qwen2.5-7B]}}")
+    toy = TOY.replace(
+        "test: McNemar.}", "rule: {better: [a], than: [b], measure: accuracy, scope: [Qwen2.5-7B]}}"
+    )
     (published.PUBLISHED / "toy.yml").write_text(toy)
     published.published.cache_clear()
     own = start(llm_model="Qwen2.5-Coder-1.5B-Instruct")
@@ -672,17 +736,29 @@ def test_another_model_adds_a_column_and_a_claim_is_decided_within_its_scope(mon
         other.rerun(ACCURACY, proportion(244, 400), model=QWEN)
         other.claim(CLAIM, "agrees", "9 points", p=0.001)
         assert other.save().parent.name == f"laptop@{QWEN}"
-        assert scoreboard.models(board()) == ["Qwen2.5-Coder-1.5B-Instruct"], "the reference has a column beside it"
+        assert scoreboard.models(board()) == ["Qwen2.5-Coder-1.5B-Instruct"], (
+            "the reference has a column beside it"
+        )
     settings.cache_clear()
     now = board().loc[ACCURACY]
     assert (now["reference"], now["shown"], now["rerun_verdict"]) == (0.75, "reference", "not run")
-    assert all(str(now[name]) == str(before[name]) for name in before.index), "what was there is not replaced"
+    assert all(str(now[name]) == str(before[name]) for name in before.index), (
+        "what was there is not replaced"
+    )
     assert (now[f"rerun by {QWEN}"], now[f"rerun by {QWEN}_verdict"]) == (0.61, "agrees")
     claim = scoreboard.ledger("toy", "laptop").iloc[0]
-    assert (claim["reference_reason"], claim["verdict"], claim["shown"]) == ("stand-in", "agrees", f"rerun by {QWEN}")
-    (published.PUBLISHED / "toy.yml").write_text(toy.replace("scope: [Qwen2.5-7B]", "scope: [Llama]"))
+    assert (claim["reference_reason"], claim["verdict"], claim["shown"]) == (
+        "stand-in",
+        "agrees",
+        f"rerun by {QWEN}",
+    )
+    (published.PUBLISHED / "toy.yml").write_text(
+        toy.replace("scope: [Qwen2.5-7B]", "scope: [Llama]")
+    )
     published.published.cache_clear()
-    assert scoreboard.ledger("toy", "laptop").iloc[0]["shown"] == "reference", "a record from before the scope"
+    assert scoreboard.ledger("toy", "laptop").iloc[0]["shown"] == "reference", (
+        "a record from before the scope"
+    )
     (published.PUBLISHED / "toy.yml").write_text(toy)
     published.published.cache_clear()
     monkeypatch.setenv("COLUMNS", "200")

@@ -23,20 +23,32 @@ def flat(value: Any) -> list[Any]:
 
 
 @pytest.mark.parametrize("notebook", sorted(NOTEBOOKS.glob("*.ipynb")), ids=lambda path: path.stem)
-def test_a_rehearsal_walks_the_papers_paths_in_two_steps_with_models_that_need_no_gpu(notebook: Path):
-    paper, smoke = (read_profile(profile).get(notebook.stem) or {} for profile in ("paper", "smoke"))
+def test_a_rehearsal_walks_the_papers_paths_in_two_steps_with_models_that_need_no_gpu(
+    notebook: Path,
+):
+    paper, smoke = (
+        read_profile(profile).get(notebook.stem) or {} for profile in ("paper", "smoke")
+    )
     given = rehearse.rehearsed(paper, smoke, declared(notebook))
     assert given.keys() == {**paper, **smoke}.keys()
     assert given.keys() <= declared(notebook).keys()
     assert not [name for name in flat(given) if isinstance(name, str) and "/" in name]
-    assert {given.get(f"{kind}_model") or SMALLEST for kind in ("small", "second", "llm")} <= EMBEDDED_MODELS.keys()
-    steps = [given[k] for k in given if k.endswith("steps")] + [given[k]["steps"] for k in given if k == "finetune"]
+    assert {
+        given.get(f"{kind}_model") or SMALLEST for kind in ("small", "second", "llm")
+    } <= EMBEDDED_MODELS.keys()
+    steps = [given[k] for k in given if k.endswith("steps")] + [
+        given[k]["steps"] for k in given if k == "finetune"
+    ]
     assert set(steps) <= {2}
     recipe = paper.get("lora_recipe")
-    assert given.get("lora_recipe") == (recipe and {**recipe, "longest": min(1024, recipe["longest"]), "rank": 8})
+    assert given.get("lora_recipe") == (
+        recipe and {**recipe, "longest": min(1024, recipe["longest"]), "rank": 8}
+    )
 
 
-def test_a_rehearsal_is_a_project_of_links_with_a_paper_profile_of_its_own(tmp_path: Path, monkeypatch):
+def test_a_rehearsal_is_a_project_of_links_with_a_paper_profile_of_its_own(
+    tmp_path: Path, monkeypatch
+):
     monkeypatch.setattr(rehearse, "FOLDER", tmp_path / "rehearsal")
     for _ in range(2):  # again, as after an edit
         rehearse.prepare()
@@ -51,7 +63,9 @@ def test_every_promised_number_is_listed_as_filled_explained_or_empty(monkeypatc
     board = scoreboard.scoreboard("qa_rag", "laptop")
     one, two, *_ = (number.id for number in published("qa_rag").numbers if not number.why_no_rerun)
     rerun, notebook = board["id"].map({one: 0.5}), board["id"].map({one: "a", two: "b"}).fillna("")
-    monkeypatch.setattr(scoreboard, "scoreboard", lambda **_: board.assign(rerun=rerun, rerun_notebook=notebook))
+    monkeypatch.setattr(
+        scoreboard, "scoreboard", lambda **_: board.assign(rerun=rerun, rerun_notebook=notebook)
+    )
     cells = rehearse.promised().set_index("id")
     assert set(cells.index) <= set(board["id"])
     assert cells.status[[one, two]].tolist() == ["filled", "explained"]

@@ -63,7 +63,9 @@ def test_canonical_json_is_json_and_stable(value):
 
 @given(st.text(), st.text())
 def test_two_requests_share_a_key_only_if_they_are_the_same(a, b):
-    keys = [request_key("chat", WEIGHTS, {}, [{"role": "user", "content": text}]) for text in (a, b)]
+    keys = [
+        request_key("chat", WEIGHTS, {}, [{"role": "user", "content": text}]) for text in (a, b)
+    ]
     assert (keys[0] == keys[1]) == (a == b)
 
 
@@ -140,7 +142,9 @@ def test_what_is_no_database_is_set_aside(tmp_path):
     folder.mkdir()
     (folder / "requests.sqlite").write_bytes(b"not a database" * 100)
     write(tmp_path / "released" / "nb" / "step.parquet", [row("b")])
-    with pytest.warns(UserWarning, match=r"Set aside as .*The reference's .* again.* make import-requests FILES="):
+    with pytest.warns(
+        UserWarning, match=r"Set aside as .*The reference's .* again.* make import-requests FILES="
+    ):
         store = Store(folder, tmp_path / "released")
     store.put([row("a")])
     assert {row("a").key, row("b").key} == store.get().keys()
@@ -159,7 +163,9 @@ def test_where_the_references_requests_are_missing_a_warning_says_how_to_restore
 
 def test_a_store_that_cannot_be_opened_stops_no_run(tmp_path):
     folder = tmp_path / "store"
-    (folder / "requests.sqlite").mkdir(parents=True)  # as on a full disk or with a lock: an error of a whole store
+    (folder / "requests.sqlite").mkdir(
+        parents=True
+    )  # as on a full disk or with a lock: an error of a whole store
     with pytest.warns(UserWarning, match=str(folder)):
         store = Store(folder)
     store.put([row("a")])
@@ -208,7 +214,9 @@ def test_the_same_rows_give_the_same_bytes_in_any_order(tmp_path):
     write(tmp_path / "a.parquet", rows)
     write(tmp_path / "b.parquet", rows[::-1])
     assert (tmp_path / "a.parquet").read_bytes() == (tmp_path / "b.parquet").read_bytes()
-    assert [r.reply for r in read(tmp_path / "a.parquet")] == [r.reply for r in sorted(rows, key=lambda r: r.key)]
+    assert [r.reply for r in read(tmp_path / "a.parquet")] == [
+        r.reply for r in sorted(rows, key=lambda r: r.key)
+    ]
 
 
 def test_prompts_can_be_left_out_and_the_rows_are_still_found_by_who_has_them(tmp_path):

@@ -53,7 +53,11 @@ def test_a_model_outside_the_scope_of_a_claim_tests_nothing_and_its_numbers_are_
     assert SMALL in other.why
     assert "100.0" in other.why
     twice = rules.evaluate(
-        Rule(better=("a",), than=("b",), scope=("7B",)), rows, "rerun", paper="toy", facts={"served": [SMALL, SMALL]}
+        Rule(better=("a",), than=("b",), scope=("7B",)),
+        rows,
+        "rerun",
+        paper="toy",
+        facts={"served": [SMALL, SMALL]},
     )
     assert twice.why.count(SMALL) == 1
 
@@ -63,7 +67,9 @@ def test_released_answers_are_of_the_papers_own_models():
     rule = Rule(better=("a",), than=("b",), scope=("GPT-4",), of=("rescored",))
     assert rules.evaluate(rule, rows, "rescored", paper="side_effects").verdict == "agrees"
     # but by a model that is not the paper's, if one scored them here
-    scored = rules.evaluate(rule, rows, "rescored", paper="side_effects", facts={"scored_by": [SMALL]})
+    scored = rules.evaluate(
+        rule, rows, "rescored", paper="side_effects", facts={"scored_by": [SMALL]}
+    )
     assert (scored.verdict, scored.reason) == ("not run", "stand-in")
 
 
@@ -84,7 +90,13 @@ def test_many_rows_of_few_clusters_are_too_few(rule):
 
 @pytest.mark.parametrize(
     ("model", "same"),
-    [("gpt-4-0613", True), ("openai/GPT-4", True), ("gpt-4o-mini", False), ("gpt-4.1-nano", False), ("gpt-45", False)],
+    [
+        ("gpt-4-0613", True),
+        ("openai/GPT-4", True),
+        ("gpt-4o-mini", False),
+        ("gpt-4.1-nano", False),
+        ("gpt-45", False),
+    ],
 )
 def test_a_model_is_of_a_claims_scope_by_its_whole_name(model, same):
     assert rules.is_of(model, ["GPT-4"]) == same

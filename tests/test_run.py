@@ -38,7 +38,9 @@ claims: []
 """
 
 
-def write_notebook(project: Path, name: str, *cells: str, parameters: str = "profile = 'smoke'\nsize = 1") -> None:
+def write_notebook(
+    project: Path, name: str, *cells: str, parameters: str = "profile = 'smoke'\nsize = 1"
+) -> None:
     save = f"""
 from evaluation import record
 run = record.start(notebook={name!r}, paper="demo", profile=profile, parameters={{"size": size}})
@@ -46,10 +48,18 @@ run.rerun("demo.table1.row.accuracy", 0.5)
 run.save()
 """
     notebook = nbformat.v4.new_notebook()
-    notebook.metadata["kernelspec"] = {"name": "python3", "display_name": "Python 3", "language": "python"}
+    notebook.metadata["kernelspec"] = {
+        "name": "python3",
+        "display_name": "Python 3",
+        "language": "python",
+    }
     tagged = nbformat.v4.new_code_cell(parameters)
     tagged.metadata["tags"] = ["parameters"]
-    notebook.cells = [tagged, *(nbformat.v4.new_code_cell(cell) for cell in cells), nbformat.v4.new_code_cell(save)]
+    notebook.cells = [
+        tagged,
+        *(nbformat.v4.new_code_cell(cell) for cell in cells),
+        nbformat.v4.new_code_cell(save),
+    ]
     nbformat.write(notebook, project / "notebooks" / f"{name}.ipynb")
 
 
@@ -57,7 +67,9 @@ def with_demo(project: Path) -> Path:
     (project / "data" / "published" / "demo.yml").write_text(PUBLISHED)
     (project / "data" / "registry.yml").write_text("files: {}\n")
     (project / "notebooks" / "profiles" / "smoke.yml").write_text("defaults:\n  size: 2\n")
-    write_notebook(project, "01_demo_first", "from helpers import texts\nprint('a first result', size)")
+    write_notebook(
+        project, "01_demo_first", "from helpers import texts\nprint('a first result', size)"
+    )
     write_notebook(project, "02_demo_second")
     os.utime(project / "requirements.lock", (0, 0))
     return project
@@ -70,7 +82,14 @@ def demo(project: Path) -> Path:
 
 
 def make(run_in, *targets: str, **variables: str) -> subprocess.CompletedProcess[str]:
-    return run_in("make", "--no-print-directory", "PROFILE=smoke", f"PYTHON={sys.executable}", *targets, **variables)
+    return run_in(
+        "make",
+        "--no-print-directory",
+        "PROFILE=smoke",
+        f"PYTHON={sys.executable}",
+        *targets,
+        **variables,
+    )
 
 
 def executed(project: Path, name: str) -> Path:
@@ -109,19 +128,29 @@ def test_a_helper_used_through_another_is_a_dependency(tmp_path):
     helpers = {f"helpers.{name}" for name in ("llm", "services", "engines", "settings")}
     assert {"papers.side_effects.forward", *helpers} <= set(used)
     assert "publish.book" not in used
-    assert not {name for name in used if name.startswith(("papers.clinical_notes", "papers.drug_interactions"))}
+    assert not {
+        name
+        for name in used
+        if name.startswith(("papers.clinical_notes", "papers.drug_interactions"))
+    }
 
 
 def test_a_script_that_a_helper_runs_is_a_dependency():
-    scripts = {f"helpers.{name}" for name in ("lora_train", "dequantise", "vllm_plugin.lora_on_cpu")}
+    scripts = {
+        f"helpers.{name}" for name in ("lora_train", "dequantise", "vllm_plugin.lora_on_cpu")
+    }
     assert scripts <= set(dependencies.used_modules(NOTEBOOKS / "15_qarag_finetune.ipynb"))
-    assert "resources.lora_train" not in dependencies.used_modules(NOTEBOOKS / "01_side_effects_forward.ipynb")
+    assert "resources.lora_train" not in dependencies.used_modules(
+        NOTEBOOKS / "01_side_effects_forward.ipynb"
+    )
 
 
 def test_a_data_file_that_a_helper_names_is_a_dependency():
     needed = dependencies.needs(NOTEBOOKS / "03_side_effects_misspelling.ipynb")
     assert "data/other_names.yml" in needed
-    assert "data/other_names.yml" not in dependencies.needs(NOTEBOOKS / "02_side_effects_reverse.ipynb")
+    assert "data/other_names.yml" not in dependencies.needs(
+        NOTEBOOKS / "02_side_effects_reverse.ipynb"
+    )
     assert "data/registry.yml" not in needed  # its entries are part of the parameters
     assert all((NOTEBOOKS.parent / path).is_file() for path in needed)
 
@@ -143,7 +172,10 @@ def test_a_reference_keeps_what_was_saved_beside_the_record(tmp_path, monkeypatc
         (build / name).parent.mkdir(parents=True, exist_ok=True)
         (build / name).write_text(text)
     assert reference.keep_reference("laptop") == 0
-    assert sorted(path.name for path in (results / "laptop").iterdir()) == ["01_x.json", "01_x.sets.json.gz"]
+    assert sorted(path.name for path in (results / "laptop").iterdir()) == [
+        "01_x.json",
+        "01_x.sets.json.gz",
+    ]
     (build / "records/laptop/01_x.sets.json.gz").write_bytes(bytes(reference.REFERENCE_LIMIT + 1))
     with pytest.raises(StoreError, match="at most 500,000 are kept in git"):
         reference.keep_reference("laptop")
@@ -164,7 +196,9 @@ def test_a_smoke_run_is_no_reference_even_on_real_data(tmp_path, monkeypatch, ca
     assert not (tmp_path / "REFERENCE").exists()
 
 
-def test_a_run_whose_record_is_missing_or_was_set_aside_is_not_kept_and_said(tmp_path, monkeypatch, capsys):
+def test_a_run_whose_record_is_missing_or_was_set_aside_is_not_kept_and_said(
+    tmp_path, monkeypatch, capsys
+):
     for name in ("BUILD", "RESULTS", "REFERENCE"):
         monkeypatch.setattr(reference, name, tmp_path / name)
     monkeypatch.setattr(records, "BUILD", tmp_path / "BUILD")
@@ -219,9 +253,13 @@ def test_the_time_left_is_the_reference_runs_at_this_machines_pace(tmp_path, mon
         write(f"results/laptop/{name}.json", {"seconds": seconds})
     assert run._time_left("laptop", ["a", "b"], 2) == "; about 3 min left"
     write("executed/laptop/a.ipynb", {"metadata": {}, "cells": []})
-    assert run._time_left("laptop", ["a", "b"], 2) == "; about 3 min left", "without its record, a run tells no pace"
+    assert run._time_left("laptop", ["a", "b"], 2) == "; about 3 min left", (
+        "without its record, a run tells no pace"
+    )
     write("records/laptop/a.json", {"seconds": 400})
-    assert run._time_left("laptop", ["a", "b"], 2) == "; about 14 min left", "the last one runs alone"
+    assert run._time_left("laptop", ["a", "b"], 2) == "; about 14 min left", (
+        "the last one runs alone"
+    )
     write("executed/laptop/b.ipynb", {"metadata": {}, "cells": []})
     write("records/laptop/b.json", {"seconds": 400})
     assert run._time_left("laptop", ["a", "b"], 2) == ""
@@ -303,7 +341,9 @@ def test_only_what_an_edit_touches_runs_again(ran, run_in):
     assert "02_demo_second: done" in again
     assert "01_demo_first" not in again
 
-    (ran / "notebooks/profiles/smoke.yml").write_text("defaults:\n  size: 2\n02_demo_second:\n  size: 3\n")
+    (ran / "notebooks/profiles/smoke.yml").write_text(
+        "defaults:\n  size: 2\n02_demo_second:\n  size: 3\n"
+    )
     again = make(run_in, "notebooks").stderr
     assert "02_demo_second: done" in again
     assert "01_demo_first" not in again
@@ -311,13 +351,20 @@ def test_only_what_an_edit_touches_runs_again(ran, run_in):
 
 def test_a_finished_chapter_can_be_read_before_the_book_is_built(first):
     lines = first[1].splitlines()
-    [page] = [Path(line.rpartition(" ")[2]) for line in lines if line.endswith("01_demo_first.html")]
+    [page] = [
+        Path(line.rpartition(" ")[2]) for line in lines if line.endswith("01_demo_first.html")
+    ]
     assert "a first result" in page.read_text()
     assert not re.search(r"(?:src|href)=\"?(?:https?:)?//", page.read_text())
 
 
 def test_a_notebook_that_fails_or_leaves_no_record_is_told_and_tried_again(ready, run_in):
-    write_notebook(ready, "01_demo_first", "before = 'computed'\nprint(before)", "raise ValueError('planted fault')")
+    write_notebook(
+        ready,
+        "01_demo_first",
+        "before = 'computed'\nprint(before)",
+        "raise ValueError('planted fault')",
+    )
     path = ready / "notebooks" / "02_demo_second.ipynb"
     path.write_text(path.read_text().replace("run.save()", "pass"))
     done = make(run_in, "-k", "notebooks")
@@ -347,7 +394,10 @@ def test_two_makes_in_one_tree_execute_a_notebook_once(ready, run_in):
 
 
 def test_who_waited_executes_what_has_changed_since(ran, run_in):
-    with ThreadPoolExecutor(1) as beside, FileLock(executed(ran, "01_demo_first").with_suffix(".lock")):
+    with (
+        ThreadPoolExecutor(1) as beside,
+        FileLock(executed(ran, "01_demo_first").with_suffix(".lock")),
+    ):
         write_notebook(ran, "01_demo_first", "print('edited')")
         waiting = beside.submit(make, run_in, "notebook", "NB=01_demo_first")
         time.sleep(5)
@@ -379,7 +429,8 @@ def test_a_full_disk_is_told_in_a_line(ready, run_in):
 
 def test_a_damaged_run_is_told_and_made_anew(ran, run_in):
     damaged = [
-        ran / "_build" / path for path in ("executed/smoke/01_demo_first.ipynb", "records/smoke/02_demo_second.json")
+        ran / "_build" / path
+        for path in ("executed/smoke/01_demo_first.ipynb", "records/smoke/02_demo_second.json")
     ]
     for path in damaged:
         path.write_text(path.read_text()[:100])
@@ -402,7 +453,9 @@ def test_a_notebook_that_is_none_is_named(ready, run_in):
 
 def test_a_record_counts_though_the_clock_was_set_back_meanwhile(ready, run_in):
     path = ready / "notebooks" / "01_demo_first.ipynb"
-    path.write_text(path.read_text().replace("run.save()", "import os; os.utime(run.save(), (0, 0))"))
+    path.write_text(
+        path.read_text().replace("run.save()", "import os; os.utime(run.save(), (0, 0))")
+    )
     done = make(run_in, "notebook", "NB=01_demo_first")
     assert done.returncode == 0, done.stderr
 

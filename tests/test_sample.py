@@ -18,7 +18,9 @@ FILES = ("data_format_a", "evaluation_dataset", "drug_names", "side_effects")
 
 
 def rows(name: str) -> list[dict[str, str]]:
-    with locate(f"side_effects/{name}.csv", "sample").path.open(encoding="utf-8", newline="") as file:
+    with locate(f"side_effects/{name}.csv", "sample").path.open(
+        encoding="utf-8", newline=""
+    ) as file:
         return list(csv.DictReader(file))
 
 

@@ -38,7 +38,10 @@ def test_a_server_is_pinned_watched_and_reachable_from_this_machine_only(name: s
 
 def test_the_servers_secrets_come_from_the_environment_and_nothing_starts_without_them() -> None:
     secrets = [
-        value for service in SERVICES.values() for key, value in service["environment"].items() if "memory" not in key
+        value
+        for service in SERVICES.values()
+        for key, value in service["environment"].items()
+        if "memory" not in key
     ]
     assert all("${" in value for value in secrets)
     assert set(re.findall(r"\$\{(\w+):\?", COMPOSE)) == {"NEO4J_PASSWORD", "LLM_API_KEY"}
@@ -68,10 +71,14 @@ TASKS = "data/derived/requests/tasks"
 
 def run_as(root: Path, *command: str, **variables: str) -> subprocess.CompletedProcess[str]:
     """Run a command in a folder."""
-    return subprocess.run(command, cwd=root, env=bare(**variables), capture_output=True, text=True, check=False)
+    return subprocess.run(
+        command, cwd=root, env=bare(**variables), capture_output=True, text=True, check=False
+    )
 
 
-def test_a_task_of_the_array_runs_its_notebook_and_brings_everything_back(project: Path, tmp_path: Path) -> None:
+def test_a_task_of_the_array_runs_its_notebook_and_brings_everything_back(
+    project: Path, tmp_path: Path
+) -> None:
     (project / "data" / "published" / "demo.yml").write_text(PUBLISHED)
     (project / "data" / "registry.yml").write_text("files: {}\n")
     (project / "notebooks" / "profiles" / "smoke.yml").write_text("defaults:\n  size: 2\n")
@@ -81,7 +88,12 @@ def test_a_task_of_the_array_runs_its_notebook_and_brings_everything_back(projec
     os.utime(project / "requirements.lock", (0, 0))
     node = tmp_path / "node"
     node.mkdir()
-    slurm = {"SLURM_SUBMIT_DIR": str(project), "SLURM_ARRAY_TASK_ID": "2", "TMPDIR": str(node), "PROFILE": "smoke"}
+    slurm = {
+        "SLURM_SUBMIT_DIR": str(project),
+        "SLURM_ARRAY_TASK_ID": "2",
+        "TMPDIR": str(node),
+        "PROFILE": "smoke",
+    }
     done = run_as(project, "bash", str(REPOSITORY / "slurm.sh"), **slurm)
     assert done.returncode == 0, done.stderr
     build = project / "_build"
@@ -92,7 +104,9 @@ def test_a_task_of_the_array_runs_its_notebook_and_brings_everything_back(projec
     assert [path.name for path in (build / "params" / "smoke").iterdir()] == ["02_demo_second.yml"]
     assert not list(node.iterdir()), "nothing stays on the node"
     target = "_build/executed/smoke/02_demo_second.ipynb"
-    again = run_as(project, "make", "--no-print-directory", f"PYTHON={sys.executable}", "PROFILE=smoke", target)
+    again = run_as(
+        project, "make", "--no-print-directory", f"PYTHON={sys.executable}", "PROFILE=smoke", target
+    )
     assert again.returncode == 0, again.stderr
     assert "done in" not in again.stderr, "make takes it for its own run"
 
@@ -129,9 +143,19 @@ def test_an_array_of_four_leaves_records_replies_and_adapters_where_a_local_run_
     command(tmp_path / "bin", "sbatch", SBATCH)
     path = f"{tmp_path / 'bin'}:{os.environ['PATH']}"
     script = str(REPOSITORY / "slurm.sh")
-    done = run_as(project, "sbatch", "--array=1-4", script, PATH=path, PROFILE="smoke", TMPDIR=str(tmp_path / "node"))
+    done = run_as(
+        project,
+        "sbatch",
+        "--array=1-4",
+        script,
+        PATH=path,
+        PROFILE="smoke",
+        TMPDIR=str(tmp_path / "node"),
+    )
     assert done.returncode == 0, done.stderr
-    records = sorted(path.stem for path in (project / "_build" / "records" / "smoke").glob("*.json"))
+    records = sorted(
+        path.stem for path in (project / "_build" / "records" / "smoke").glob("*.json")
+    )
     assert records == names
     rows = Store(project / "data" / "derived" / "requests").rows()
     assert sorted(json.loads(row.reply)["text"] for row in rows) == names
@@ -153,11 +177,17 @@ def task(project: Path, tmp_path: Path) -> Iterator[Callable[..., subprocess.Pop
 
     def start(script: str = (REPOSITORY / "slurm.sh").read_text()) -> subprocess.Popen[str]:
         (tmp_path / "slurm.sh").write_text(script)
-        slurm = {"SLURM_SUBMIT_DIR": str(project), "SLURM_ARRAY_TASK_ID": "1", "TMPDIR": str(tmp_path / "node")}
+        slurm = {
+            "SLURM_SUBMIT_DIR": str(project),
+            "SLURM_ARRAY_TASK_ID": "1",
+            "TMPDIR": str(tmp_path / "node"),
+        }
         given = bare(**slurm, PROFILE="smoke", PATH=f"{tmp_path / 'bin'}:{os.environ['PATH']}")
         # what is started where Ctrl-C is ignored ignores it too
         of_tests = signal.signal(signal.SIGINT, signal.default_int_handler)
-        process = subprocess.Popen(["bash", str(tmp_path / "slurm.sh")], env=given, stderr=subprocess.PIPE, text=True)
+        process = subprocess.Popen(
+            ["bash", str(tmp_path / "slurm.sh")], env=given, stderr=subprocess.PIPE, text=True
+        )
         signal.signal(signal.SIGINT, of_tests)
         started.append(process)
         return process

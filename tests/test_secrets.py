@@ -46,8 +46,23 @@ SECRETS = {
     "SOME_ACCESS_TOKEN": "environment-token",
 }
 WORDS = (
-    *("graph-in-uri", "graph-word", "reader-word", "llm-in-url", "llm-in-query", "llm-key", "mirr%40r-word"),
-    *("mirr@r-word", "mirror-token", "mirror-signature", "proxy-word", "index-token-1234", "environment-token"),
+    *(
+        "graph-in-uri",
+        "graph-word",
+        "reader-word",
+        "llm-in-url",
+        "llm-in-query",
+        "llm-key",
+        "mirr%40r-word",
+    ),
+    *(
+        "mirr@r-word",
+        "mirror-token",
+        "mirror-signature",
+        "proxy-word",
+        "index-token-1234",
+        "environment-token",
+    ),
 )
 ENVELOPES = ("{}", "quoted by httpx: '{}'", '["{}"]', "<{}>", "({}).", "a line\n{}\nanother")
 
@@ -82,8 +97,12 @@ def test_a_known_secret_is_hidden_wherever_it_is(envelope: str) -> None:
 
 
 @pytest.mark.parametrize("scheme", ["http", "https", "bolt+s", "neo4j", "postgresql"])
-@pytest.mark.parametrize("login", ["user:hunter2", ":hunter2", "hunter2", "user:hunter2@more", "user:hun/hunter2"])
-def test_an_address_that_no_setting_names_loses_its_user_and_password(scheme: str, login: str) -> None:
+@pytest.mark.parametrize(
+    "login", ["user:hunter2", ":hunter2", "hunter2", "user:hunter2@more", "user:hun/hunter2"]
+)
+def test_an_address_that_no_setting_names_loses_its_user_and_password(
+    scheme: str, login: str
+) -> None:
     shown = public(
         f"tried {scheme}://{login}@host.example:7687/db?policy=eu&access_token=hunter2&X-Amz-Signature=hunter2"
     )
@@ -127,13 +146,19 @@ def errors() -> list[type[Exception]]:
     """Every error that a module of the helpers, or of what runs and publishes notebooks, defines."""
     found = {}
     # `launch` runs before anything is installed; the errors of `llm` quote servers, and are hidden where a run is kept
-    for module in chain(*(pkgutil.walk_packages(of.__path__, f"{of.__name__}.") for of in (helpers, publish))):
+    for module in chain(
+        *(pkgutil.walk_packages(of.__path__, f"{of.__name__}.") for of in (helpers, publish))
+    ):
         try:
             content = vars(importlib.import_module(module.name))
         except ModuleNotFoundError:
             continue  # a program of another environment
         for thing in content.values():
-            own = isinstance(thing, type) and issubclass(thing, Exception) and thing.__module__ == module.name
+            own = (
+                isinstance(thing, type)
+                and issubclass(thing, Exception)
+                and thing.__module__ == module.name
+            )
             if own and module.name not in ("helpers.llm", "publish.launch"):
                 found[f"{module.name}.{thing.__name__}"] = thing
     return list(found.values())
@@ -190,7 +215,9 @@ def test_servers_that_do_not_answer_are_told_without_secrets(tmp_path: Path) -> 
 
 
 @pytest.mark.usefixtures("secrets")
-def test_a_mirror_that_is_no_folder_is_told_without_its_password(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_mirror_that_is_no_folder_is_told_without_its_password(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setenv("DATA_MIRROR", "ftp://mirror-user:mirror-token@host/x?sig=mirror-signature")
     settings.settings.cache_clear()
     with pytest.raises(SettingsError, match="no such folder") as caught:
@@ -202,7 +229,9 @@ def test_a_mirror_that_is_no_folder_is_told_without_its_password(monkeypatch: py
 def test_endpoints_and_launches_show_no_secret() -> None:
     uri, url = SECRETS["NEO4J_URI"], SECRETS["LLM_BASE_URL"]
     shown = [
-        GraphEndpoint(uri, "u", "graph-word", "neo4j", "r", "reader-word", "neo4j", "", embedded=False),
+        GraphEndpoint(
+            uri, "u", "graph-word", "neo4j", "r", "reader-word", "neo4j", "", embedded=False
+        ),
         LlmEndpoint(url, "model", "llm-key", "vllm", "", "", 0, 1),
         Launch("llm", ["run"], {"KEY": "llm-key"}, "http://x", {"api_key": "llm-key"}),
     ]
@@ -226,7 +255,10 @@ def test_no_line_of_a_log_tells_a_secret(caplog: pytest.LogCaptureFixture) -> No
 def test_a_record_keeps_no_secret(tmp_path: Path) -> None:
     said = " and ".join((*SECRETS.values(), *WORDS))
     run = record.start(
-        notebook="01_x", paper="side_effects", profile="smoke", parameters={"served": said, "api_key": "abc"}
+        notebook="01_x",
+        paper="side_effects",
+        profile="smoke",
+        parameters={"served": said, "api_key": "abc"},
     )
     run.model(said, None, engine=said, version=said, role=said)
     run.not_run("side_effects.table1.graphrag.f1", f"it says {said} \x1b[31m")
@@ -262,21 +294,31 @@ sys.stderr.write(os.environ["NEO4J_URI"] + chr(10))
 """
 
 
-@pytest.mark.parametrize("ending", ["raise RuntimeError(os.environ['DATA_MIRROR'])", "os.environ['LLM_BASE_URL']"])
-def test_what_a_notebook_shows_and_how_it_fails_is_kept_and_told_without_secrets(project: Path, ending: str) -> None:
+@pytest.mark.parametrize(
+    "ending", ["raise RuntimeError(os.environ['DATA_MIRROR'])", "os.environ['LLM_BASE_URL']"]
+)
+def test_what_a_notebook_shows_and_how_it_fails_is_kept_and_told_without_secrets(
+    project: Path, ending: str
+) -> None:
     from test_run import PUBLISHED, write_notebook
 
     (project / "data" / "published" / "demo.yml").write_text(PUBLISHED)
     (project / "data" / "registry.yml").write_text("files: {}\n")
     (project / "notebooks" / "profiles" / "smoke.yml").write_text("defaults:\n  size: 2\n")
     write_notebook(project, "01_demo_first", FAILS.format(ending))
-    environment = os.environ | SECRETS | {"MEDRAG_ROOT": str(project), "PYTHONPATH": str(project / "src")}
+    environment = (
+        os.environ | SECRETS | {"MEDRAG_ROOT": str(project), "PYTHONPATH": str(project / "src")}
+    )
     said = ""
     for arguments in (["parameters"], ["notebook", "01_demo_first"]):
         command = [sys.executable, "-m", "publish.run", *arguments, "--profile", "smoke"]
-        done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300, check=False)
+        done = subprocess.run(
+            command, env=environment, capture_output=True, text=True, timeout=300, check=False
+        )
         said += done.stdout + done.stderr
-    kept = next((project / "_build").glob("*/smoke/01_demo_first.ipynb")).read_text(encoding="utf-8")
+    kept = next((project / "_build").glob("*/smoke/01_demo_first.ipynb")).read_text(
+        encoding="utf-8"
+    )
     assert f"asked http://{CLOSED}/v1" in kept
     assert not leaked(kept)
     assert not leaked(said)
@@ -293,7 +335,9 @@ def test_a_server_that_ends_is_told_without_the_secrets_that_it_printed(
     (folder / "leases").mkdir(parents=True)
     script = "import os; print('started with', os.environ['OWN'], os.environ['LLM_BASE_URL'], flush=True)"
     own = "own-key-of-it"
-    launch = Launch("llm", [sys.executable, "-c", script], {"OWN": own}, f"http://{CLOSED}", {"api_key": own})
+    launch = Launch(
+        "llm", [sys.executable, "-c", script], {"OWN": own}, f"http://{CLOSED}", {"api_key": own}
+    )
     (folder / "launch.json").write_text(json.dumps(asdict(launch)))
     began = time.monotonic()
     assert supervisor.supervise(folder) == 1

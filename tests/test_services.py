@@ -83,7 +83,9 @@ def test_a_wrong_setting_never_shows_a_secret(named):
 
 def test_an_llm_that_does_not_answer_is_named(named):
     named(llm_base_url="http://127.0.0.1:9/v1")
-    with pytest.raises(ServiceError, match=r"127\.0\.0\.1:9/v1 cannot be reached .* unset LLM_BASE_URL"):
+    with pytest.raises(
+        ServiceError, match=r"127\.0\.0\.1:9/v1 cannot be reached .* unset LLM_BASE_URL"
+    ):
         services.llm_endpoint("m")
 
 
@@ -136,7 +138,9 @@ def test_the_setting_llm_model_takes_the_place_of_the_profiles(named):
     named(llm_base_url=f"http://127.0.0.1:{http.server_port}/v1", llm_model="mine")
     endpoint = services.llm_endpoint("the profile's")
     assert (endpoint.model, endpoint.engine, endpoint.context) == ("mine", "vllm", 512)
-    with pytest.raises(ServiceError, match=r"does not serve 'a second one'.* serve it there too") as error:
+    with pytest.raises(
+        ServiceError, match=r"does not serve 'a second one'.* serve it there too"
+    ) as error:
         services.llm_endpoint("a second one", exact=True)
     assert "Set LLM_MODEL" not in str(error.value)  # it would not be heard
     http.shutdown()
@@ -214,7 +218,9 @@ def test_what_lies_on_this_machine_is_told(url, here):
 def test_an_embedded_server_becomes_ready_behind_a_proxy(proxied, tmp_path, monkeypatch):
     http = answering({})
     monkeypatch.setattr(supervisor, "living_leases", lambda folder: {"me": 1.0})
-    launch = Launch("llm", [], {}, f"http://127.0.0.1:{http.server_port}/health", {}, start_timeout=20)
+    launch = Launch(
+        "llm", [], {}, f"http://127.0.0.1:{http.server_port}/health", {}, start_timeout=20
+    )
     with psutil.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as server:
         assert "ready" in itertools.islice(supervisor._watch(launch, server, tmp_path), 20)
         server.kill()
@@ -239,7 +245,8 @@ def wait_for(condition, seconds: float = 40) -> bool:
 def test_two_processes_share_one_server_and_stop_ends_it(project, run_in):
     results = []
     threads = [
-        threading.Thread(target=lambda: results.append(run_in(sys.executable, "-c", USE, "0"))) for _ in range(2)
+        threading.Thread(target=lambda: results.append(run_in(sys.executable, "-c", USE, "0")))
+        for _ in range(2)
     ]
     for thread in threads:
         thread.start()
@@ -251,7 +258,10 @@ def test_two_processes_share_one_server_and_stop_ends_it(project, run_in):
     server = psutil.Process(pids["server"][0])
 
     # what holds a secret is its owner's alone, and no command line shows one
-    endpoint, arguments = state(project, "endpoint.json"), project / "_build" / "graph" / "java.args"
+    endpoint, arguments = (
+        state(project, "endpoint.json"),
+        project / "_build" / "graph" / "java.args",
+    )
     for secret in (endpoint, arguments):
         assert stat.S_IMODE(secret.stat().st_mode) == 0o600
     described = json.loads(endpoint.read_text())
@@ -262,14 +272,16 @@ def test_two_processes_share_one_server_and_stop_ends_it(project, run_in):
         for log in (p for p in (project / "_build" / "logs").rglob("*") if p.is_file()):
             assert password not in log.read_text(errors="replace")
     # nothing listens beyond loopback
-    assert {c.laddr.ip.removeprefix("::ffff:") for c in server.net_connections() if c.status == "LISTEN"} == {
-        "127.0.0.1"
-    }
+    assert {
+        c.laddr.ip.removeprefix("::ffff:") for c in server.net_connections() if c.status == "LISTEN"
+    } == {"127.0.0.1"}
 
     assert "graph" in run_in(sys.executable, "-m", "resources.services", "status").stdout
     assert run_in(sys.executable, "-m", "resources.services", "stop").returncode == 0
     assert wait_for(lambda: not server.is_running())
-    assert "no embedded server" in run_in(sys.executable, "-m", "resources.services", "status").stdout
+    assert (
+        "no embedded server" in run_in(sys.executable, "-m", "resources.services", "status").stdout
+    )
 
 
 @pytest.mark.engine
@@ -277,7 +289,9 @@ def test_a_server_that_dies_is_restarted_once(project, run_in):
     assert run_in(sys.executable, "-m", "resources.services", "start", "graph").returncode == 0
     first = json.loads(state(project, "pids.json").read_text())["server"][0]
     os.kill(first, signal.SIGKILL)
-    assert wait_for(lambda: json.loads(state(project, "pids.json").read_text())["server"][0] != first)
+    assert wait_for(
+        lambda: json.loads(state(project, "pids.json").read_text())["server"][0] != first
+    )
     second = json.loads(state(project, "pids.json").read_text())["server"][0]
     check = "from helpers import graph\nwith graph.connect() as g: print(g.read('RETURN 1 AS one'))"
     assert wait_for(lambda: "'one': 1" in run_in(sys.executable, "-c", check).stdout)
@@ -354,9 +368,15 @@ def test_stopping_only_idle_servers_spares_one_in_use(project, run_in):
 
 @pytest.mark.engine
 def test_answers_arrive_though_the_llm_server_dies_meanwhile(small_llm):
-    folder = next(p.parent for p in services.SERVICES.glob("*/endpoint.json") if small_llm.base_url in p.read_text())
+    folder = next(
+        p.parent
+        for p in services.SERVICES.glob("*/endpoint.json")
+        if small_llm.base_url in p.read_text()
+    )
     model = LLM(small_llm, folder=None)
-    prompts = [[{"role": "user", "content": f"Write a story about the number {i}."}] for i in range(60)]
+    prompts = [
+        [{"role": "user", "content": f"Write a story about the number {i}."}] for i in range(60)
+    ]
     server = supervisor.pids(folder)["server"]
     if small_llm.engine == "vllm":
         assert len(supervisor.session(server)) > 1, "its engine is a process beside its server"
@@ -374,9 +394,15 @@ def test_llamacpp_serves_on_loopback_alone_what_the_other_engine_does(named, tmp
     named(llm_engine="llamacpp")
     endpoint = services.llm_endpoint(SMALL_MODEL)
     assert endpoint.engine == "llamacpp"
-    folder = next(p.parent for p in services.SERVICES.glob("*/endpoint.json") if endpoint.base_url in p.read_text())
+    folder = next(
+        p.parent
+        for p in services.SERVICES.glob("*/endpoint.json")
+        if endpoint.base_url in p.read_text()
+    )
     server = psutil.Process(json.loads((folder / "pids.json").read_text())["server"][0])
-    listening = {c.laddr.ip for c in server.net_connections("tcp") if c.status == psutil.CONN_LISTEN}
+    listening = {
+        c.laddr.ip for c in server.net_connections("tcp") if c.status == psutil.CONN_LISTEN
+    }
     assert listening == {"127.0.0.1"}
     model = LLM(endpoint, folder=tmp_path)
     prompts = [[{"role": "user", "content": f"Is {i} a number?"}] for i in range(6)]
@@ -384,13 +410,22 @@ def test_llamacpp_serves_on_loopback_alone_what_the_other_engine_does(named, tmp
         assert choice.answer in {"ZEBRA", "GIRAFFE"}
         assert sum(map(math.exp, choice.logprobs.values())) == pytest.approx(1, abs=1e-6)
     assert all(reply.text for reply in model.chat_many(prompts, max_tokens=4))
-    paris, rome = model.loglikelihood_many([("The capital of France is", f" {city}") for city in ("Paris", "Rome")])
+    paris, rome = model.loglikelihood_many(
+        [("The capital of France is", f" {city}") for city in ("Paris", "Rome")]
+    )
     assert -1 < paris.total < 0 and rome.total < paris.total - 3
-    euro, whole = "The sign ", "The sign \u20ac costs"  # a sign of several tokens, and a continuation of two words
-    parts = model.loglikelihood_many([(euro, "\u20ac costs"), (euro, "\u20ac"), (f"{euro}\u20ac", " costs")])
+    euro, whole = (
+        "The sign ",
+        "The sign \u20ac costs",
+    )  # a sign of several tokens, and a continuation of two words
+    parts = model.loglikelihood_many(
+        [(euro, "\u20ac costs"), (euro, "\u20ac"), (f"{euro}\u20ac", " costs")]
+    )
     assert parts[0].total == pytest.approx(parts[1].total + parts[2].total, abs=0.05), whole
     with pytest.raises(ContextOverflowError):
-        model.chat_many([[{"role": "user", "content": "word " * (endpoint.context + 100)}]], max_tokens=4)
+        model.chat_many(
+            [[{"role": "user", "content": "word " * (endpoint.context + 100)}]], max_tokens=4
+        )
 
 
 def test_a_damaged_graph_is_set_aside_once(tmp_path, monkeypatch):

@@ -77,8 +77,14 @@ def test_only_a_reply_that_begins_with_the_label_counts(reply, answer):
     [
         ("metformin | lactic acidosis", Entities("metformin", "lactic acidosis")),
         ("Metformin|Lactic acidosis.", Entities("metformin", "lactic acidosis")),
-        ("Drug: metformin | Side effect: lactic acidosis", Entities("metformin", "lactic acidosis")),
-        ('"5-fluorocytosine" | hallucination, visual', Entities("5-fluorocytosine", "hallucination, visual")),
+        (
+            "Drug: metformin | Side effect: lactic acidosis",
+            Entities("metformin", "lactic acidosis"),
+        ),
+        (
+            '"5-fluorocytosine" | hallucination, visual',
+            Entities("5-fluorocytosine", "hallucination, visual"),
+        ),
         ("x | y\nz | w", Entities("x", "y")),
         ("metformin, lactic acidosis", Entities()),
         ("I do not know", Entities()),
@@ -106,7 +112,9 @@ def test_a_subset_is_balanced_distinct_and_spread(drugs, half, seed):
     labels = Counter(q.label for q in subset)
     assert labels[True] == labels[False]
     per_drug = Counter(q.drug for q in subset)
-    assert max(per_drug.values()) - min((per_drug[f"drug{d}"] for d in range(drugs)), default=0) <= 2
+    assert (
+        max(per_drug.values()) - min((per_drug[f"drug{d}"] for d in range(drugs)), default=0) <= 2
+    )
 
 
 def test_a_subset_depends_on_the_seed_and_not_on_the_order_of_the_file():
@@ -148,21 +156,37 @@ def test_released_predictions_keep_unknown_apart(tmp_path):
     path = tmp_path / "released.json"
     rows = [
         {"drug": "a", "side_effect": "x", "true_label": 1, "predicted": "YES", "confidence": 0.9},
-        {"drug": "a", "side_effect": "y", "true_label": 0, "predicted": "UNKNOWN", "confidence": 0.0},
+        {
+            "drug": "a",
+            "side_effect": "y",
+            "true_label": 0,
+            "predicted": "UNKNOWN",
+            "confidence": 0.0,
+        },
     ]
     path.write_text(json.dumps({"detailed_results": rows}))
     made = se.released_answers(path, "format_a", "a model")
-    assert [(row.predicted, row.gold, row.parsed) for row in made] == [("YES", "YES", True), (None, "NO", False)]
-    assert {(row.source, row.arm, row.model) for row in made} == {("released", "format_a", "a model")}
+    assert [(row.predicted, row.gold, row.parsed) for row in made] == [
+        ("YES", "YES", True),
+        (None, "NO", False),
+    ]
+    assert {(row.source, row.arm, row.model) for row in made} == {
+        ("released", "format_a", "a model")
+    }
 
 
 def test_the_released_errors_of_graphrag_carry_the_confidence_of_an_answer_against_the_graph():
     """The rule of `residual_errors_not_retrieval`: retrieval was right in the seven released errors."""
-    paths = [RAW / "side_effects" / name for name in ("released/graphrag_qwen.json", "released/graphrag_llama.json")]
+    paths = [
+        RAW / "side_effects" / name
+        for name in ("released/graphrag_qwen.json", "released/graphrag_llama.json")
+    ]
     code = RAW / "side_effects" / "code" / "graphrag.py"
     if not all(path.is_file() for path in (*paths, code)):
         pytest.skip("the released files have not been fetched")
-    assert code.read_text().count("1.0 if final_answer == neo4j_result['direct_answer'] else 0.8") == 1
+    assert (
+        code.read_text().count("1.0 if final_answer == neo4j_result['direct_answer'] else 0.8") == 1
+    )
     rows = [row for path in paths for row in json.loads(path.read_text())["detailed_results"]]
     wrong = [row for row in rows if (row["predicted"] == "YES") != bool(row["true_label"])]
     assert (len(wrong), {row["confidence"] for row in wrong}) == (7, {0.8})
@@ -170,41 +194,65 @@ def test_the_released_errors_of_graphrag_carry_the_confidence_of_an_answer_again
 
 def test_the_authors_reports_print_what_the_paper_and_a_later_run_have():
     """The contradiction `later_run`: Tables 1 and 2 are those of September; the README of November has others."""
-    september, november = (RAW / "side_effects" / "released" / f"report_{day}.md" for day in ("20250920", "202511"))
+    september, november = (
+        RAW / "side_effects" / "released" / f"report_{day}.md" for day in ("20250920", "202511")
+    )
     if not (september.is_file() and november.is_file()):
         pytest.skip("the authors' reports have not been fetched")
     paper = published("side_effects")
     lines, later = (path.read_text().splitlines() for path in (september, november))
     for table in ("table1", "table2"):
         for arm in ("closed_book", "format_a", "format_b", "graphrag"):
-            row = [n.printed for n in paper.numbers if n.id.startswith(f"side_effects.{table}.{arm}.")]
+            row = [
+                n.printed for n in paper.numbers if n.id.startswith(f"side_effects.{table}.{arm}.")
+            ]
             assert any(" | ".join(row) in line for line in lines), row
     (said,) = (c.says[1].what for c in paper.contradictions if c.id.endswith("later_run"))
     shares = [f"{share}%" for share in re.findall(r"[\d.]+(?= %)", said)]
-    arms = [("Format B", "Qwen"), ("Format B", "Llama3"), ("Format A", "Qwen"), ("Format A", "Llama3")]
+    arms = [
+        ("Format B", "Qwen"),
+        ("Format B", "Llama3"),
+        ("Format A", "Qwen"),
+        ("Format A", "Llama3"),
+    ]
     for row_of, share in zip(arms, shares, strict=True):
-        assert any(line.startswith(f"| {' | '.join((*row_of, share))} |") for line in later), (row_of, share)
+        assert any(line.startswith(f"| {' | '.join((*row_of, share))} |") for line in later), (
+            row_of,
+            share,
+        )
 
 
 def placed(arm, source):
     text = "The drug a causes the following side effects: abdominal pain, pain, rash"
     asked = [("abdominal pain", True), ("pain", True), ("abdominal", True), ("fever", False)]
-    made = [answered(se.said(True), corpus.Question("a", *pair), arm=arm, source=source) for pair in asked]
-    return text, [row.measures[PLACE][0] for row in se.placed(made, {"a": text}) if PLACE in row.measures]
+    made = [
+        answered(se.said(True), corpus.Question("a", *pair), arm=arm, source=source)
+        for pair in asked
+    ]
+    return text, [
+        row.measures[PLACE][0] for row in se.placed(made, {"a": text}) if PLACE in row.measures
+    ]
 
 
-@pytest.mark.parametrize(("arm", "source"), [("format_a", "released"), ("authors_format_a", "rerun")])
+@pytest.mark.parametrize(
+    ("arm", "source"), [("format_a", "released"), ("authors_format_a", "rerun")]
+)
 def test_a_place_is_where_the_effect_ends_in_the_authors_prompt(arm, source):
     _, places = placed(arm, source)
     # the second "pain" is the term; a part of a term has no place, nor has what is not in the list
     assert len(places) == 2
-    between = len(", pain") + len("pain") - len("abdominal pain")  # the question has the shorter name, too
+    between = (
+        len(", pain") + len("pain") - len("abdominal pain")
+    )  # the question has the shorter name, too
     assert places[1] - places[0] == between
 
 
 def test_a_place_is_where_the_effect_ends_in_the_list_that_a_filter_reads():
     text, places = placed("format_a_cut", "rerun")
-    assert [text[: int(place)].rpartition(": ")[2] for place in places] == ["abdominal pain", "abdominal pain, pain"]
+    assert [text[: int(place)].rpartition(": ")[2] for place in places] == [
+        "abdominal pain",
+        "abdominal pain, pain",
+    ]
     assert placed("format_b", "rerun")[1] == []
 
 

@@ -48,9 +48,16 @@ def facts(knowledge: dict[str, tuple[str, ...]]) -> Facts:
 def test_every_line_of_the_sample_file_is_used(facts):
     """A drug or effect that the sample's knowledge lacks would be left out without a word: a slip in the file."""
     table = yaml.safe_load(sf.SAMPLE_FILE.read_text(encoding="utf-8"))
-    written = [(d, e) for d, words in table["frequency"].items() for effects in words.values() for e in effects]
+    written = [
+        (d, e)
+        for d, words in table["frequency"].items()
+        for effects in words.values()
+        for e in effects
+    ]
     assert sorted(written) == sorted(facts.frequency)
-    assert sorted(e for effects in table["organs"].values() for e in effects) == sorted(facts.organs)
+    assert sorted(e for effects in table["organs"].values() for e in effects) == sorted(
+        facts.organs
+    )
     assert set(table["atc"]) == set(facts.effects)
 
 
@@ -59,9 +66,13 @@ def test_a_class_has_one_name_and_a_name_one_class():
 
 
 def test_siders_files_are_read(tmp_path: Path):
-    (tmp_path / "names.tsv").write_text("stitch_id\tdrug_name\nCID1\tAlpha\nCID2\tbeta\nCID3\talpha\nCID9\tother\n")
+    (tmp_path / "names.tsv").write_text(
+        "stitch_id\tdrug_name\nCID1\tAlpha\nCID2\tbeta\nCID3\talpha\nCID9\tother\n"
+    )
     # the order breaks after CID9: what follows was added to SIDER's own list
-    (tmp_path / "atc.tsv").write_text("CID1\tC10AA01\nCID3\tN06AB02\nCID9\tA01AA01\nCID2\tA10BK01\n")
+    (tmp_path / "atc.tsv").write_text(
+        "CID1\tC10AA01\nCID3\tN06AB02\nCID9\tA01AA01\nCID2\tA10BK01\n"
+    )
     rows = [
         ("CID1", "", "5%", 0.05, "PT", "Nausea"),
         ("CID1", "", "2%", 0.02, "PT", "Nausea"),
@@ -73,7 +84,20 @@ def test_siders_files_are_read(tmp_path: Path):
     ]
     with gzip.open(tmp_path / "freq.tsv.gz", "wt") as file:
         for compound, placebo, word, lower, kind, effect in rows:
-            print(compound, "x", "C0", placebo, word, lower, 1.0, kind, "C0", effect, sep="\t", file=file)
+            print(
+                compound,
+                "x",
+                "C0",
+                placebo,
+                word,
+                lower,
+                1.0,
+                kind,
+                "C0",
+                effect,
+                sep="\t",
+                file=file,
+            )
     (tmp_path / "organs.csv").write_text(
         'query,organ_filter,ground_truth\nq,skin,"[\'rash\', ""grover\'s disease""]"\nq,gut,"[\'nausea\']"\n'
     )
@@ -122,7 +146,10 @@ def test_every_question_can_be_answered_and_names_what_its_query_needs(facts):
     for question in sq.make_questions(facts, 9, 3):
         assert 1 <= len(question.answer) <= sq.LARGEST
         assert "{" not in question.text
-        assert sq.read_parameters(question.form, question.text, facts.vocabulary) == question.parameters
+        assert (
+            sq.read_parameters(question.form, question.text, facts.vocabulary)
+            == question.parameters
+        )
 
 
 def test_a_question_that_lacks_a_name_gives_no_parameters(facts):
@@ -191,7 +218,10 @@ def locked(*texts: tuple[corpus.Question, str], arm: str = "label") -> list[Answ
 
 def test_a_model_that_always_says_no_is_told_apart_by_evidence():
     """Of a listed and an unlisted pair half of its answers are right."""
-    listed, unlisted = corpus.Question("aspirin", "nausea", True), corpus.Question("aspirin", "cough", False)
+    listed, unlisted = (
+        corpus.Question("aspirin", "nausea", True),
+        corpus.Question("aspirin", "cough", False),
+    )
     out = Outcomes(locked((listed, "NO"), (unlisted, "NO")), draws=200)
     shares = [out.where(evidence=of).score("contradicts").value for of in out.strata("evidence")]
     assert shares == [1, 0]
@@ -200,7 +230,11 @@ def test_a_model_that_always_says_no_is_told_apart_by_evidence():
 
 @pytest.mark.parametrize(
     ("words", "n", "verdict"),
-    [("It depends.", 80, "agrees"), ("It depends.", 20, "undecided"), ("E is not known with aspirin.", 80, "differs")],
+    [
+        ("It depends.", 80, "agrees"),
+        ("It depends.", 20, "undecided"),
+        ("E is not known with aspirin.", 80, "differs"),
+    ],
 )
 def test_a_locked_label_is_faithful_if_few_sentences_stray(run, words, n, verdict):
     """None of 20 leaves room for more than 5 %."""
@@ -212,18 +246,25 @@ def test_a_locked_label_is_faithful_if_few_sentences_stray(run, words, n, verdic
 def test_the_answer_tells_what_the_rows_hold(facts):
     questions = sq.make_questions(facts, 1, 1)
     rows = [
-        answered(sq.returned(q, [Attempt("x", q.answer if arm == "written" else frozenset())]), q, arm=arm)
+        answered(
+            sq.returned(q, [Attempt("x", q.answer if arm == "written" else frozenset())]),
+            q,
+            arm=arm,
+        )
         for arm in sq.LABELS
         for q in questions
     ]
     pairs = [
-        (corpus.Question("aspirin", effect, label), "NO") for effect, label in (("nausea", True), ("cough", False))
+        (corpus.Question("aspirin", effect, label), "NO")
+        for effect, label in (("nausea", True), ("cough", False))
     ]
     locks = [row for arm in ("unlocked", "leading", "label") for row in locked(*pairs, arm=arm)]
     told = label_lock.answer(Outcomes(rows), Outcomes(locks), "m")
     assert "right set for 100.0 %" in told
     assert "m reaches 0.0 %" in told
-    assert re.search(r"About listed effects, 100.0 % \S+ \S+ of its answers contradict the evidence", told), told
+    assert re.search(
+        r"About listed effects, 100.0 % \S+ \S+ of its answers contradict the evidence", told
+    ), told
     assert "unlisted effects, 0.0 %" in told
 
 
@@ -232,7 +273,10 @@ def test_the_answer_tells_what_the_rows_hold(facts):
 
 @pytest.fixture(scope="module")
 def loaded(tmp_path_factory: pytest.TempPathFactory, facts: Facts) -> Iterator[Graph]:
-    with graph_server(tmp_path_factory.mktemp("graph")) as endpoint, graph.connect(endpoint) as connection:
+    with (
+        graph_server(tmp_path_factory.mktemp("graph")) as endpoint,
+        graph.connect(endpoint) as connection,
+    ):
         corpus.load_graph(connection, facts.effects, "first")
         yield connection
 
@@ -275,7 +319,9 @@ def test_what_a_reload_of_the_first_graph_took_away_comes_back(loaded, facts):
 @pytest.mark.engine
 def test_other_facts_replace_those_that_were_there(loaded, facts):
     sf.extend_graph(loaded, facts)
-    fewer = sf.collect(facts.effects, {"aspirin": ["N02BA01"]}, {("aspirin", "nausea"): 0.5}, {"rash": "skin"})
+    fewer = sf.collect(
+        facts.effects, {"aspirin": ["N02BA01"]}, {("aspirin", "nausea"): 0.5}, {"rash": "skin"}
+    )
     assert sf.extend_graph(loaded, fewer)
     assert held(loaded) == {"frequency": 1, "classes": len(fewer.classes["aspirin"]), "organs": 1}
     assert not sf.extend_graph(loaded, fewer)
@@ -286,7 +332,9 @@ def test_every_query_gives_what_plain_python_gives(loaded, facts):
     sf.extend_graph(loaded, facts)
     questions = sq.make_questions(facts, 9, 1)
     answers = sq.written_cypher(loaded)(questions)
-    assert [q.text for q, a in zip(questions, answers, strict=True) if not a.measures["exact"][0]] == []
+    assert [
+        q.text for q, a in zip(questions, answers, strict=True) if not a.measures["exact"][0]
+    ] == []
 
 
 @pytest.mark.engine
@@ -339,7 +387,10 @@ class Scripted(LLM):
 def test_only_a_statement_that_failed_goes_back_and_with_the_reason(loaded, facts):
     sf.extend_graph(loaded, facts)
     questions = sq.make_questions(facts, 1, 1)[:2]
-    works, fails = "MATCH (d:Drug) RETURN d.name AS answer", "MATCH (d:Drug {name: 'nobody'}) RETURN d.name AS answer"
+    works, fails = (
+        "MATCH (d:Drug) RETURN d.name AS answer",
+        "MATCH (d:Drug {name: 'nobody'}) RETURN d.name AS answer",
+    )
     model = Scripted([works, fails], [works])
     first, second = sq.text_to_cypher(model, loaded, "schema", repairs=2)(questions)
     assert [len(first.requests), len(second.requests)] == [1, 2]

@@ -52,14 +52,18 @@ def test_a_compound_without_a_name_is_an_error(tmp_path, sider):
 
 
 def test_sider_s_own_codes_end_where_the_order_breaks(tmp_path, sider):
-    assert sider.coded == {"CID100000001", "CID100000002", "CID100000003"}, "still in order: nothing shows an addition"
+    assert sider.coded == {"CID100000001", "CID100000002", "CID100000003"}, (
+        "still in order: nothing shows an addition"
+    )
     (tmp_path / "atc.tsv").write_text(OWN + "CID100000001\tV01AA01\n" + ADDED, encoding="utf-8")
     atc = sd.read_atc(tmp_path / "atc.tsv")
     assert atc.own.tolist() == [True, True, True, False, False]
     assert sd.atc_digest(atc) == hashlib.sha256(OWN.encode()).hexdigest()
 
 
-@given(st.lists(st.tuples(st.sampled_from("abcd"), st.sampled_from("xyz")), min_size=1, unique=True))
+@given(
+    st.lists(st.tuples(st.sampled_from("abcd"), st.sampled_from("xyz")), min_size=1, unique=True)
+)
 def test_a_list_in_order_is_sider_s_own_whole(tmp_path_factory, rows):
     path = tmp_path_factory.mktemp("atc") / "atc.tsv"
     path.write_text("".join(f"{flat}\t{code}\n" for flat, code in sorted(rows)), encoding="utf-8")
@@ -71,7 +75,9 @@ def frequencies(sider: sd.Sider) -> pd.DataFrame:
 
 
 def test_each_reading_counts_what_it_says(sider):
-    kept = sd.filters(sd.Sider(sider.lines, sider.atc.assign(own=sider.atc.index < 3)), frequencies(sider))
+    kept = sd.filters(
+        sd.Sider(sider.lines, sider.atc.assign(own=sider.atc.index < 3)), frequencies(sider)
+    )
     tried = sd.readings(kept, published.published("side_effects"))
 
     def count(what: str, counted: str, drug: str) -> tuple[int, int, int]:
@@ -86,7 +92,11 @@ def test_each_reading_counts_what_it_says(sider):
     assert count("preferred terms, ATC code in SIDER", "pairs", "name as written") == (3, 2, 2)
     assert count("preferred terms, ATC code in SIDER", "pairs", "name in lower case") == (2, 1, 2)
     assert count("preferred terms, ATC code in SIDER", "lines", "name in lower case") == (5, 1, 2)
-    assert count("preferred terms, ATC code in SIDER or added since", "lines", "compound") == (6, 3, 2)
+    assert count("preferred terms, ATC code in SIDER or added since", "lines", "compound") == (
+        6,
+        3,
+        2,
+    )
 
 
 def test_the_reported_triple_is_the_nearest_reading(sider):
@@ -109,7 +119,10 @@ def test_without_sider_the_numbers_have_a_reason(tmp_path):
 def test_a_drug_with_ten_terms_that_is_left_out_refutes_the_claim(sider):
     ten = pd.DataFrame([("CID100000001", "PT", f"e{i}", "insulin") for i in range(10)])
     ten.columns = ["flat", "kind", "effect", "name"]
-    for released, verdict in (({"insulin": frozenset({"e0"})}, "agrees"), ({"zinc": frozenset({"e0"})}, "differs")):
+    for released, verdict in (
+        ({"insulin": frozenset({"e0"})}, "agrees"),
+        ({"zinc": frozenset({"e0"})}, "differs"),
+    ):
         run = record.start(notebook="00_x", paper="side_effects", profile="smoke", parameters={})
         facts = {"sider": sd.Sider(ten, sider.atc), "released": released}
         rules.decide(run, Outcomes([]), "every_drug_with_ten_effects", **facts)
@@ -157,5 +170,9 @@ def real() -> sd.Sider:
 
 def test_the_paper_s_filter_gives_the_printed_triple(real):
     assert sd.atc_digest(real.atc) == sd.ATC_SHA256
-    assert (len(real.kept), real.kept.written.nunique(), real.kept.effect.nunique()) == (141_209, 1_106, 4_073)
+    assert (len(real.kept), real.kept.written.nunique(), real.kept.effect.nunique()) == (
+        141_209,
+        1_106,
+        4_073,
+    )
     assert len(sd.with_most(sd.by_name(real.kept), 976)) == 976

@@ -18,7 +18,13 @@ from evaluation import record, rules
 from evaluation.answers import Answer, answered
 from evaluation.outcomes import Outcomes
 from helpers.llm import LLM
-from papers.side_effects import corpus, forward as se, misspelling as mm, normalisers as nn, rules as paper_rules
+from papers.side_effects import (
+    corpus,
+    forward as se,
+    misspelling as mm,
+    normalisers as nn,
+    rules as paper_rules,
+)
 from papers.side_effects.corpus import Question
 from papers.side_effects.misspelling import Query
 from resources.settings import RAW, SAMPLE
@@ -92,7 +98,9 @@ def test_other_names_are_lower_case_said_once_and_disjoint():
     asked = [name for kind in mm.OTHER_KINDS for name in lists[f"{kind}s"]] + lists["absent"]
     assert Counter(asked).most_common(1)[0][1] == 1
     assert all(name == name.lower() for name in asked)
-    assert not set(lists["absent"]) & {d for kind in mm.OTHER_KINDS for of in lists[f"{kind}s"].values() for d in of}
+    assert not set(lists["absent"]) & {
+        d for kind in mm.OTHER_KINDS for of in lists[f"{kind}s"].values() for d in of
+    }
 
 
 def test_the_real_benchmark_has_over_a_thousand_names():
@@ -152,7 +160,10 @@ def test_the_ranker_knows_a_right_name_mends_a_slip_and_has_a_cut():
 @given(st.lists(names, max_size=5))
 def test_without_normalisation_only_right_names_are_found(typed):
     assert drugs_of(nn.unchanged(DRUGS), *typed, "metformin")[-1] == "metformin"
-    assert all(d is None or d == t for d, t in zip(drugs_of(nn.unchanged(DRUGS), *typed), typed, strict=True))
+    assert all(
+        d is None or d == t
+        for d, t in zip(drugs_of(nn.unchanged(DRUGS), *typed), typed, strict=True)
+    )
 
 
 def test_the_dictionary_knows_trade_names_and_answers_in_our_names():
@@ -208,7 +219,12 @@ def test_the_word_is_read_from_a_reply(reply, word):
 def test_no_test_item_stands_in_a_prompt(queries):
     spelling = " ".join(m["content"] for m in nn.spelling_prompt("TYPED")[:-1]).lower()
     choosing = nn.choosing_prompt("TYPED", [])[0]["content"].lower()
-    known = {q.typed for q in queries} | set(DRUGS) | set(mm.PROMPTED) | {"fluoxetine", "ropinirole", "griseofulvin"}
+    known = (
+        {q.typed for q in queries}
+        | set(DRUGS)
+        | set(mm.PROMPTED)
+        | {"fluoxetine", "ropinirole", "griseofulvin"}
+    )
     real = RAW / "side_effects" / "drug_names.csv"
     if real.is_file():
         drugs = list(pd.read_csv(real).drug_name)
@@ -255,21 +271,29 @@ def test_the_answer_tells_what_each_normaliser_makes_of_the_names():
         "edits": ["aspirin"] * 2,
         "in_turn": ["aspirin"] * 2,
     }
-    told = nn.answer(Outcomes([row for arm, of in found.items() for row in said_of(queries, of, arm)]), "m")
+    told = nn.answer(
+        Outcomes([row for arm, of in found.items() for row in said_of(queries, of, arm)]), "m"
+    )
     assert "Of 2 names, 50.0 %" in told
     assert "keeps 0.0 %" in told
 
 
 def test_the_names_of_one_drug_are_no_independent_names():
     """Ten misspellings of each of four drugs, which a normaliser mends all or not at all."""
-    queries = [Query(f"{drug}{i}", drug, "insert", 1) for drug in ("a", "b", "c", "d") for i in range(10)]
-    score = Outcomes(said_of(queries, [q.drug if q.drug in ("a", "b") else None for q in queries])).score("right")
+    queries = [
+        Query(f"{drug}{i}", drug, "insert", 1) for drug in ("a", "b", "c", "d") for i in range(10)
+    ]
+    score = Outcomes(
+        said_of(queries, [q.drug if q.drug in ("a", "b") else None for q in queries])
+    ).score("right")
     assert (score.value, score.n) == (0.5, 40)
     assert score.high - score.low > 0.8  # Wilson over 40 names: 0.3
 
 
 def test_a_name_of_the_papers_counts_as_spelt_whether_or_not_the_drug_is_known():
-    queries = mm.paper_queries({"latanaprost": "latanoprost", "miglitilol": "miglitol"}, ["latanoprost"])
+    queries = mm.paper_queries(
+        {"latanaprost": "latanoprost", "miglitilol": "miglitol"}, ["latanoprost"]
+    )
     answers = [Answer(answer="latanoprost", predicted="latanoprost"), Answer(answer="miglitol")]
     made = [mm.judged(q, a).measures for q, a in zip(queries, answers, strict=True)]
     assert [of["spelt"] for of in made] == [(1, 1), (1, 1)]
@@ -297,7 +321,9 @@ def test_questions_are_asked_under_another_name_and_answered_for_their_own():
     renamed = mm.renamed(questions, {"aspirin": "aspirn"})
     assert [q.drug for q in renamed] == ["aspirn", "ibuprofen"]
     assert mm.as_asked(renamed)[renamed[0]] == se.Entities("aspirn", "nausea")
-    answers = mm.under({"aspirin": "aspirn"}, lambda asked: [se.said(q.drug == "aspirin") for q in asked])(questions)
+    answers = mm.under(
+        {"aspirin": "aspirn"}, lambda asked: [se.said(q.drug == "aspirin") for q in asked]
+    )(questions)
     assert [answer.predicted for answer in answers] == ["NO", "NO"]
 
 
@@ -329,7 +355,10 @@ def test_the_recovered_share_is_over_drugs_and_never_surer_than_they_are():
     assert (share.value, share.n) == (pytest.approx(0.875), 36)  # 7 of 9 drugs: 2 x 7/9 / (1 + 7/9)
     assert share.low < 0.75
     assert share.high > 0.95
-    whole, lost = paper_rules.recovered(page(), "graphrag"), paper_rules.recovered(page(), "graphrag", "misspelt")
+    whole, lost = (
+        paper_rules.recovered(page(), "graphrag"),
+        paper_rules.recovered(page(), "graphrag", "misspelt"),
+    )
     assert whole is not None
     assert lost is not None
     assert whole.value == 1
@@ -358,7 +387,12 @@ def decide(run: record.Run, out: Outcomes) -> list[str]:
         (0, 9, 9, ["agrees", "agrees", "not run"]),
         (1, 4, 9, ["differs", "undecided", "not run"]),
         (0, 0, 9, ["agrees", "differs", "not run"]),
-        (0, 0, 0, ["undecided", "undecided", "not run"]),  # nothing is found under the right name either
+        (
+            0,
+            0,
+            0,
+            ["undecided", "undecided", "not run"],
+        ),  # nothing is found under the right name either
     ],
 )
 def test_claims_follow_their_rules(run, misspelt, normalised, correct, verdicts):
@@ -368,7 +402,10 @@ def test_claims_follow_their_rules(run, misspelt, normalised, correct, verdicts)
 @pytest.mark.parametrize(("better", "verdict"), [(8, "agrees"), (1, "undecided")])
 def test_the_claim_on_larger_models_needs_a_larger_model(run, better, verdict):
     queries = mm.paper_queries({f"{letter}x": letter for letter in "abcdefgh"}, ["a"])
-    words = {"llm": ["?"] * 8, "llm_larger": [q.meant for q in queries[:better]] + ["?"] * (8 - better)}
+    words = {
+        "llm": ["?"] * 8,
+        "llm_larger": [q.meant for q in queries[:better]] + ["?"] * (8 - better),
+    }
     rows = [
         answered(mm.judged(query, Answer(answer=word)), query, arm=arm)
         for arm, of in words.items()
@@ -384,7 +421,9 @@ def test_every_cell_of_table_5_is_reported(run):
     wanted = {n.id for n in run.printed.numbers if n.table == "Table 5"}
     assert wanted <= {id for _, id in run._values}
     assert run._values["rerun", "side_effects.text.degradation.graphrag"].value == 1
-    assert run._values["rerun", "side_effects.text.degradation_left.graphrag"].value == pytest.approx(0.125)
+    assert run._values[
+        "rerun", "side_effects.text.degradation_left.graphrag"
+    ].value == pytest.approx(0.125)
 
 
 # --------------------------------------------------------------------------------------------- the authors' answers
@@ -396,15 +435,28 @@ def test_released_confusion_counts_give_back_their_f1_by_drug_where_they_can(tmp
     correct.columns = ["drug", "side_effect", "label"]
     corrected = correct.assign(drug=correct.drug.replace({"d7": "x", "d8": "y"}))
     asked = {"correct": correct, "misspelt": correct.assign(drug="z"), "normalised": corrected}
-    counts = {"perfect": (9, 1, 0, 8), "raw_misspelled": (3, 0, 6, 9), "llm_corrected": (7, 0, 2, 9)}
-    results = {name: {"metrics": dict(zip(("tp", "fp", "fn", "tn"), of, strict=True))} for name, of in counts.items()}
+    counts = {
+        "perfect": (9, 1, 0, 8),
+        "raw_misspelled": (3, 0, 6, 9),
+        "llm_corrected": (7, 0, 2, 9),
+    }
+    results = {
+        name: {"metrics": dict(zip(("tp", "fp", "fn", "tn"), of, strict=True))}
+        for name, of in counts.items()
+    }
     path = tmp_path / "recovery.json"
     path.write_text(json.dumps([{"architecture": "graphrag", "results": results}]))
     out = Outcomes(mm.read_pairs(path, "20251109_152804", "m", asked, knowledge), draws=200)
-    scores = {condition: out.score("f1", f"{condition}.graphrag").value for condition in mm.CONDITIONS}
+    scores = {
+        condition: out.score("f1", f"{condition}.graphrag").value for condition in mm.CONDITIONS
+    }
     assert scores == pytest.approx({"correct": 18 / 19, "misspelt": 0.5, "normalised": 0.875})
     clusters = {c: out.where(arm=f"{c}.graphrag").frame.cluster.nunique() for c in mm.CONDITIONS}
-    assert clusters == {"correct": 9, "misspelt": 18, "normalised": 9}  # no knowledge explains three of nine
+    assert clusters == {
+        "correct": 9,
+        "misspelt": 18,
+        "normalised": 9,
+    }  # no knowledge explains three of nine
 
 
 def test_the_papers_numbers_are_rescored_from_the_released_files(run):
@@ -415,7 +467,9 @@ def test_the_papers_numbers_are_rescored_from_the_released_files(run):
     knowledge = corpus.read_knowledge(benchmark, [])
     asked = {condition: pd.read_csv(paths[name]) for condition, name in mm.PAIRS.items()}
     run_of_table = f"side_effects/released/recovery_results_{mm.PRINTED[1]}.json"
-    out = Outcomes(mm.read_pairs(paths[run_of_table], mm.PRINTED[1], "m", asked, knowledge), draws=200)
+    out = Outcomes(
+        mm.read_pairs(paths[run_of_table], mm.PRINTED[1], "m", asked, knowledge), draws=200
+    )
     normalised = out.where(arm="normalised.graphrag")
     assert normalised.score("f1").value == pytest.approx(0.875)
     assert normalised.frame.cluster.nunique() == 9

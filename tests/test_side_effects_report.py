@@ -20,7 +20,9 @@ ALL_ARMS = (*se.ARMS, "lookup")
 
 @pytest.fixture
 def run() -> record.Run:
-    return record.start(notebook="01_side_effects_forward", paper="side_effects", profile="smoke", parameters={})
+    return record.start(
+        notebook="01_side_effects_forward", paper="side_effects", profile="smoke", parameters={}
+    )
 
 
 def questions(n: int = 40) -> list[Question]:
@@ -28,7 +30,13 @@ def questions(n: int = 40) -> list[Question]:
 
 
 def rows(
-    asked: Sequence[Question], arm: str, wrong: int, *, handed_right: bool = True, differ: bool = True, **row: str
+    asked: Sequence[Question],
+    arm: str,
+    wrong: int,
+    *,
+    handed_right: bool = True,
+    differ: bool = True,
+    **row: str,
 ) -> list[Answer]:
     """All right but the first `wrong`. With `differ` the arms are not handed the same."""
     made = []
@@ -36,14 +44,18 @@ def rows(
         handed = q.label == handed_right
         if differ and arm == "format_a" and i % 10 == 0:
             handed = not handed
-        answer = said(q.label if i >= wrong else not q.label, p_yes=0.9 if q.label else 0.1, handed=handed)
+        answer = said(
+            q.label if i >= wrong else not q.label, p_yes=0.9 if q.label else 0.1, handed=handed
+        )
         made.append(answered(answer, q, arm=arm, **{"model": NAMES[0], **row}))
     return made
 
 
 def page(asked: Sequence[Question], *more: list[Answer], **wrong: int) -> Outcomes:
     made = [row for arm, n in wrong.items() for row in rows(asked, arm, n)]
-    return Outcomes([*made, *(row for part in more for row in part)], labels=report.LABELS, draws=200)
+    return Outcomes(
+        [*made, *(row for part in more for row in part)], labels=report.LABELS, draws=200
+    )
 
 
 def decide(run: record.Run, out: Outcomes, *claims: str) -> dict[str, str]:
@@ -57,7 +69,12 @@ def why(run: record.Run, claim: str, kind: str) -> str:
 
 
 ERRORS = ("residual_errors_not_retrieval", "residual_errors_are_llm_mislabels")
-FOUR = ("closed_book_is_unreliable", "retrieval_beats_closed_book", "pairs_beat_lists", "graphrag_beats_text_rag")
+FOUR = (
+    "closed_book_is_unreliable",
+    "retrieval_beats_closed_book",
+    "pairs_beat_lists",
+    "graphrag_beats_text_rag",
+)
 
 
 def test_claims_that_hold_agree(run):
@@ -120,13 +137,17 @@ def test_a_released_error_may_be_the_parsers_where_the_name_contains_yes(run, na
     pairs = rows(asked, "format_b", 0, source="released")
     decide(run, page([], released, pairs), "residual_errors_are_llm_mislabels")
     assert next(c.verdict for c in run.claims if c.kind == "rescored") == verdict
-    assert ("6 of 6." in why(run, "residual_errors_are_llm_mislabels", "rescored")) == (verdict != "agrees")
+    assert ("6 of 6." in why(run, "residual_errors_are_llm_mislabels", "rescored")) == (
+        verdict != "agrees"
+    )
 
 
 @pytest.mark.parametrize(("last", "verdict"), [(0.8, "agrees"), (1.0, "differs")])
 def test_a_released_error_is_not_retrievals_if_its_confidence_says_so(run, last, verdict):
     released = rows(questions(40), "graphrag", 6, source="released")
-    rules.decide(run, page([], released), "residual_errors_not_retrieval", recorded=[0.8] * 5 + [last])
+    rules.decide(
+        run, page([], released), "residual_errors_not_retrieval", recorded=[0.8] * 5 + [last]
+    )
     assert next(c.verdict for c in run.claims if c.kind == "rescored") == verdict
 
 
@@ -154,16 +175,25 @@ def test_an_unparsed_answer_counts_as_no_and_is_counted():
 
 
 @pytest.mark.parametrize(
-    ("llama", "verdict"), [((0, 6, 12, 18), "agrees"), ((0, 14, 12, 18), "differs"), ((0, 9, 12, 18), "cannot be run")]
+    ("llama", "verdict"),
+    [((0, 6, 12, 18), "agrees"), ((0, 14, 12, 18), "differs"), ((0, 9, 12, 18), "cannot be run")],
 )
 def test_the_released_answers_decide_whether_the_model_matters_less(run, llama, verdict):
     """Qwen is right in 0, 6, 12 and 18 of the 20 pairs of a drug, arm after arm."""
     made = [
-        answered(said(j < rights + i % 2), Question(f"d{i}", f"e{j}", True), arm=arm, model=name, source="released")
+        answered(
+            said(j < rights + i % 2),
+            Question(f"d{i}", f"e{j}", True),
+            arm=arm,
+            model=name,
+            source="released",
+        )
         for name, of in zip(NAMES, ((0, 6, 12, 18), llama), strict=True)
         for arm, rights in zip(se.ARMS, of, strict=True)
         for i in range(60)
-        for j in range(30 if arm == se.ARMS[0] else 20)  # the first arm is put further pairs, which do not count
+        for j in range(
+            30 if arm == se.ARMS[0] else 20
+        )  # the first arm is put further pairs, which do not count
     ]
     rules.decide(run, page([], made), "model_difference_small")
     assert next(c.verdict for c in run.claims if c.kind == "rescored") == verdict
@@ -172,7 +202,12 @@ def test_the_released_answers_decide_whether_the_model_matters_less(run, llama, 
 
 def test_every_cell_of_the_three_tables_is_filled_or_explained(run):
     asked = questions(80)
-    authors = [row for name in NAMES for arm in se.ARMS for row in rows(asked, arm, 4, source="released", model=name)]
+    authors = [
+        row
+        for name in NAMES
+        for arm in se.ARMS
+        for row in rows(asked, arm, 4, source="released", model=name)
+    ]
     here = [row for arm in se.ARMS for row in rows(asked, arm, 2)]
     report.report_tables(run, page([], authors, here), NAMES[0], "", "one model")
     numbers = published.published("side_effects").numbers
@@ -187,18 +222,32 @@ def test_every_cell_of_the_three_tables_is_filled_or_explained(run):
 
 def test_two_models_here_fill_every_cell_of_the_three_tables(run):
     asked = questions(80)
-    here = [row for n, name in enumerate(NAMES) for arm in se.ARMS for row in rows(asked, arm, 2 + 4 * n, model=name)]
+    here = [
+        row
+        for n, name in enumerate(NAMES)
+        for arm in se.ARMS
+        for row in rows(asked, arm, 2 + 4 * n, model=name)
+    ]
     report.report_tables(run, page([], here), *NAMES, "")
     numbers = published.published("side_effects").numbers
     wanted = {n.id for n in numbers if n.id.split(".")[1] in ("table1", "table2", "table3")}
     assert {id for kind, id in run._values if kind == "rerun"} == wanted
-    assert run._values["rerun", "side_effects.table3.graphrag.difference"].value == pytest.approx(100 * 4 / 80)
+    assert run._values["rerun", "side_effects.table3.graphrag.difference"].value == pytest.approx(
+        100 * 4 / 80
+    )
 
 
 @pytest.mark.parametrize("yes", [0, 1])
 def test_precision_without_a_yes_is_explained_and_the_rest_of_the_table_is_filled(run, yes):
     asked = questions(8)
-    out = page([], [answered(said(i < yes), q, arm=arm, model="m") for arm in se.ARMS for i, q in enumerate(asked)])
+    out = page(
+        [],
+        [
+            answered(said(i < yes), q, arm=arm, model="m")
+            for arm in se.ARMS
+            for i, q in enumerate(asked)
+        ],
+    )
     report.report_tables(run, out, "m", "", "one model")
     measured = {id for _, id in run._values if ".table1." in id}
     explained = {id: reason.why for (_, id), reason in run._reasons.items() if ".table1." in id}
@@ -208,14 +257,27 @@ def test_precision_without_a_yes_is_explained_and_the_rest_of_the_table_is_fille
     shown = out.beside(run.printed, "side_effects.table1", report.METRICS, "")
     assert "precision" in shown.text  # printed, if not measured
     with pytest.raises(ValueError, match="presicion"):
-        run.rerun_of("side_effects.table1.graphrag.precision", out.where(arm="graphrag"), "presicion", model="m")
+        run.rerun_of(
+            "side_effects.table1.graphrag.precision",
+            out.where(arm="graphrag"),
+            "presicion",
+            model="m",
+        )
 
 
 def test_an_unread_answer_of_table_3_is_told_by_both_ways_of_counting(run):
     asked = questions(80)
-    authors = [row for name in NAMES for arm in se.ARMS for row in rows(asked, arm, 4, source="released", model=name)]
+    authors = [
+        row
+        for name in NAMES
+        for arm in se.ARMS
+        for row in rows(asked, arm, 4, source="released", model=name)
+    ]
     unread = answered(said(None), asked[-1], arm="closed_book", model=NAMES[1], source="released")
-    authors = [unread if (r.unit, r.arm, r.model) == (unread.unit, unread.arm, unread.model) else r for r in authors]
+    authors = [
+        unread if (r.unit, r.arm, r.model) == (unread.unit, unread.arm, unread.model) else r
+        for r in authors
+    ]
     report.report_tables(run, page([], authors), "", "", "one model")
     value = run._values["rescored", "side_effects.table3.closed_book.difference"]
     assert (value.value, "the difference is +1.250 points" in value.note) == (0, True)
@@ -225,7 +287,9 @@ def test_an_unread_answer_of_table_3_is_told_by_both_ways_of_counting(run):
 def test_the_break_is_told_on_both_sides_and_beside_the_other_format():
     asked = [Question(f"d{i}", f"e{i}", label=True) for i in range(20)]
     lists = rows(asked, "format_a", 0, source="released")
-    lists = [replace(r, measures={**r.measures, "place": (1990.0 + i, 1.0)}) for i, r in enumerate(lists)]
+    lists = [
+        replace(r, measures={**r.measures, "place": (1990.0 + i, 1.0)}) for i, r in enumerate(lists)
+    ]
     lists = [replace(r, predicted="NO") if i > 10 else r for i, r in enumerate(lists)]
     told = report.sides(page([], lists, rows(asked, "format_b", 0, source="released")), se.CUT)
     assert re.findall(r"[\d.]+ %", told) == ["100.0 %", "100.0 %", "0.0 %"]

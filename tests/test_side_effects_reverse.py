@@ -38,8 +38,24 @@ KNOWLEDGE = sr.tidy(
 )
 TRUTH = sr.invert(KNOWLEDGE)
 
-word = st.text(st.characters(codec="ascii", categories=["Ll", "Nd"]), min_size=2, max_size=10).filter(
-    lambda w: w not in {"and", "drug", "drugs", "answer", "the", "is", "are", "include", "includes", "including"}
+word = st.text(
+    st.characters(codec="ascii", categories=["Ll", "Nd"]), min_size=2, max_size=10
+).filter(
+    lambda w: (
+        w
+        not in {
+            "and",
+            "drug",
+            "drugs",
+            "answer",
+            "the",
+            "is",
+            "are",
+            "include",
+            "includes",
+            "including",
+        }
+    )
 )
 names = st.lists(word, min_size=1, max_size=15, unique=True)
 
@@ -68,7 +84,10 @@ def test_names_with_a_comma_a_digit_or_one_letter_survive(drugs):
         ("Drugs that cause nausea: aspirin, miglitol.", {"aspirin", "miglitol"}),
         ("Drugs that cause hallucination, visual: aspirin, 5-fu", {"aspirin", "5-fu"}),
         ("Drugs that cause hallucination, visual:\n- aspirin\n- 5-fu", {"aspirin", "5-fu"}),
-        ("The drugs that may cause nausea are aspirin, miglitol, and v.", {"aspirin", "miglitol", "v"}),
+        (
+            "The drugs that may cause nausea are aspirin, miglitol, and v.",
+            {"aspirin", "miglitol", "v"},
+        ),
         ("**Answer:** aspirin, `v`", {"aspirin", "v"}),
         ("1. Aspirin\n2. 5-FU\n10) Miglitol", {"aspirin", "5-fu", "miglitol"}),
         ("- aspirin: listed in the texts\n- v: listed too", {"aspirin", "v"}),
@@ -173,7 +192,9 @@ def test_too_few_sentences_retrieved_means_too_few_drugs(stores):
 
 def test_documents_lose_drugs_at_each_step(stores):
     def shown(effect: str, **window: int) -> list[str]:
-        return arms.texts_of(stores[0], effect, Window(**{"documents": 10, "characters": 10_000, **window}))
+        return arms.texts_of(
+            stores[0], effect, Window(**{"documents": 10, "characters": 10_000, **window})
+        )
 
     # "abdominal pain" holds the words of "pain" without being it
     assert {text.split()[2] for text in shown("pain")} == {"v", "aspirin"}
@@ -258,9 +279,13 @@ def test_more_chunks_than_the_client_sends_at_once_are_refused(stores):
 
 def test_format_a_shows_the_model_the_beginning_of_each_document(stores):
     llm = Scripted(echo)
-    (result,) = arms.format_a_llm(stores[0], Window(documents=3, characters=90), Asking(llm))(queries_of("nausea"))
+    (result,) = arms.format_a_llm(stores[0], Window(documents=3, characters=90), Asking(llm))(
+        queries_of("nausea")
+    )
     (messages, options) = llm.asked[0]
-    texts = messages[0]["content"].partition("Texts:\n\n")[2].partition("\n\nQuestion")[0].splitlines()
+    texts = (
+        messages[0]["content"].partition("Texts:\n\n")[2].partition("\n\nQuestion")[0].splitlines()
+    )
     assert [len(text) for text in texts] == [90, 90, 90]
     assert {item.strata["window"] for item in result.items} == {"inside", "beyond"}
     assert options["temperature"] == 0.1
@@ -271,7 +296,9 @@ def test_no_drug_or_effect_stands_in_an_instruction():
     examples = " ".join(message["content"] for message in arms.naming_prompt("")).lower()
     assert not any(effect in examples for effect in TRUTH)
     fixed = (arms.EXTRACTION + arms.WORDING + examples).lower()
-    assert not any(f" {drug} " in fixed or f"{drug}," in fixed for drug in KNOWLEDGE if len(drug) > 1)
+    assert not any(
+        f" {drug} " in fixed or f"{drug}," in fixed for drug in KNOWLEDGE if len(drug) > 1
+    )
 
 
 @pytest.mark.engine
@@ -280,9 +307,9 @@ def test_the_graph_returns_the_catalogued_sets_and_nothing_for_the_unknown(small
     with graph_server(tmp_path) as endpoint, connect(endpoint) as graph:
         corpus.load_graph(graph, KNOWLEDGE, "test of reverse queries")
         queries = queries_of("nausea", "hallucination, visual", "pain")
-        assert [{i.id for i in r.items if i.predicted} for r in arms.graph_only(graph)(queries)] == [
-            q.drugs for q in queries
-        ]
+        assert [
+            {i.id for i in r.items if i.predicted} for r in arms.graph_only(graph)(queries)
+        ] == [q.drugs for q in queries]
         assert arms.expand(graph, " NAUSEA ") != []
         assert arms.expand(graph, "it's \\' } RETURN 1 //") == []
         worded = arms.graph_llm(graph, Asking(LLM(small_llm, folder=None)), chunk=4)(queries)
@@ -297,7 +324,11 @@ def test_scores_of_an_answer():
     query = Query("e", frozenset("abcdefgh"))
     row = sr.returned(query, frozenset("abcdxy"), 0.25, [Reply("", "complete", 1, 1, 0.5)])
     assert (value(row, "relevant"), value(row, "returned"), value(row, "latency")) == (8, 6, 0.75)
-    assert (value(row, "recall"), value(row, "precision"), value(row, "exact")) == (0.5, pytest.approx(4 / 6), 0)
+    assert (value(row, "recall"), value(row, "precision"), value(row, "exact")) == (
+        0.5,
+        pytest.approx(4 / 6),
+        0,
+    )
     assert value(row, "f1") == pytest.approx(2 * 4 / (6 + 8))
     assert {item.id for item in row.items if item.gold} == query.drugs
 
@@ -330,7 +361,9 @@ def test_released_scores_are_recomputed_from_the_counts(tmp_path):
     assert out.score("throughput").value == pytest.approx(1 / out.score("latency").value)
 
 
-def made_up(share: float, wrong: int, seconds: Callable[[int], float], queries: Sequence[Query], **row: Any) -> list:
+def made_up(
+    share: float, wrong: int, seconds: Callable[[int], float], queries: Sequence[Query], **row: Any
+) -> list:
     """An arm that returns a share of each set, of its end if negative, some wrong names, and takes so long for each."""
     made = []
     for query in queries:
@@ -357,7 +390,9 @@ MADE: dict[str, tuple[float, int, Callable[[int], float]]] = {
 }
 
 
-def page(queries: Sequence[Query] | None = None, **other: tuple[float, int, Callable[[int], float]]) -> Outcomes:
+def page(
+    queries: Sequence[Query] | None = None, **other: tuple[float, int, Callable[[int], float]]
+) -> Outcomes:
     asked = thirty() if queries is None else queries
     rows = [
         row
@@ -391,12 +426,18 @@ def decide(run: record.Run, out: Outcomes, *claims: str) -> dict[str, str]:
 def test_a_run_reports_every_printed_number_and_decides_every_claim(run):
     out = page()
     run.report(out, "side_effects.table4", sr.METRICS, model=PAPERS)
-    assert {id for _, id in run._values} == {n.id for n in run.printed.numbers if n.table == "Table 4"}
-    values = {id.removeprefix("side_effects.table4."): value for (_, id), value in run._values.items()}
+    assert {id for _, id in run._values} == {
+        n.id for n in run.printed.numbers if n.table == "Table 4"
+    }
+    values = {
+        id.removeprefix("side_effects.table4."): value for (_, id), value in run._values.items()
+    }
     assert values["graphrag.recall"].value == 1
     assert values["graphrag.recall"].low < 1
     assert (values["graphrag.f1"].model, values["format_b.f1"].model) == ("", PAPERS)
-    assert values["format_b.throughput"].value == pytest.approx(1 / values["format_b.latency"].value)
+    assert values["format_b.throughput"].value == pytest.approx(
+        1 / values["format_b.latency"].value
+    )
     assert decide(run, out) == CLAIMS
 
 
@@ -405,7 +446,9 @@ def test_a_subset_is_weighted_as_the_benchmark_is():
     two = [queries[0], queries[-1]]
     rows = made_up(1, 0, float, two[:1], arm="x") + made_up(0, 0, float, two[1:], arm="x")
     assert Outcomes(rows, draws=200).score("recall").value == 0.5
-    assert Outcomes(sr.weighted(rows, queries), draws=200).score("recall").value == pytest.approx(0.9)
+    assert Outcomes(sr.weighted(rows, queries), draws=200).score("recall").value == pytest.approx(
+        0.9
+    )
 
 
 def test_six_exact_sets_do_not_show_that_sets_are_nearly_exact(run):
@@ -415,7 +458,9 @@ def test_six_exact_sets_do_not_show_that_sets_are_nearly_exact(run):
     assert found == {"pairs_nearly_exact_on_sets": "undecided"}
 
 
-@pytest.mark.parametrize(("share", "verdict"), [(0.5, "agrees"), (-0.5, "differs"), (1.0, "undecided")])
+@pytest.mark.parametrize(
+    ("share", "verdict"), [(0.5, "agrees"), (-0.5, "differs"), (1.0, "undecided")]
+)
 def test_the_window_is_judged_within_queries(run, share, verdict):
     """The first half of each set lies in the window."""
     out = page(format_a=(share, 0, lambda n: 3.0))
@@ -423,7 +468,9 @@ def test_the_window_is_judged_within_queries(run, share, verdict):
 
 
 def test_few_queries_show_nothing_about_the_window(run):
-    assert decide(run, page(thirty()[:5]), "lists_fail_by_window") == {"lists_fail_by_window": "not run"}
+    assert decide(run, page(thirty()[:5]), "lists_fail_by_window") == {
+        "lists_fail_by_window": "not run"
+    }
     assert run.claims[0].reason == "too few"
     assert "of 5 queries have both" in run.claims[0].why
 
@@ -431,7 +478,9 @@ def test_few_queries_show_nothing_about_the_window(run):
 def test_the_speed_of_leaving_the_model_out_is_told_from_the_graphs():
     table = arms.speeds(page())
     assert len(table) == 3
-    with_model, without, both = (float(text.split()[0].replace(",", "")) for text in table["times as long"])
+    with_model, without, both = (
+        float(text.split()[0].replace(",", "")) for text in table["times as long"]
+    )
     assert with_model > 1000
     assert without == pytest.approx(0.021 / 0.001, rel=0.1)
     assert both == pytest.approx(2, rel=0.1)
@@ -445,7 +494,9 @@ def test_the_answer_tells_what_the_rows_hold():
 
 def test_latency_is_compared_on_the_queries_that_both_arms_answered():
     queries = thirty()
-    rows = made_up(1, 0, lambda n: 1.0, queries[:2], arm="fast") + made_up(1, 0, lambda n: 3.0, queries[1:], arm="slow")
+    rows = made_up(1, 0, lambda n: 1.0, queries[:2], arm="fast") + made_up(
+        1, 0, lambda n: 3.0, queries[1:], arm="slow"
+    )
     found = paper_rules.times_as_long(Outcomes(rows, draws=200), "slow", "fast")
     assert found is not None
     assert (found.n, found.value) == (1, pytest.approx(3, rel=0.01))
@@ -456,9 +507,13 @@ def test_a_rank_correlation_of_few_queries_has_its_exact_p(run):
     sizes, order = [6, 7, 20, 21, 90, 95], [2, 1, 4, 3, 6, 5]
     queries = [Query(f"e{n}", frozenset(f"d{j}" for j in range(n))) for n in sizes]
     seconds = dict(zip(sizes, order, strict=True))
-    out = Outcomes(made_up(1, 0, lambda n: seconds[n], queries, arm="format_b", model=PAPERS), draws=2000)
+    out = Outcomes(
+        made_up(1, 0, lambda n: seconds[n], queries, arm="format_b", model=PAPERS), draws=2000
+    )
     assert decide(run, out, "pairs_slow_with_set_size") == {"pairs_slow_with_set_size": "undecided"}
-    assert next(c.p for c in run.claims if c.kind == "rerun") == pytest.approx(42 / 720)  # an approximation says 0.04
+    assert next(c.p for c in run.claims if c.kind == "rerun") == pytest.approx(
+        42 / 720
+    )  # an approximation says 0.04
 
 
 def test_the_seconds_that_a_name_costs_are_found_again():

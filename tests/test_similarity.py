@@ -64,7 +64,11 @@ def test_a_case_by_hand() -> None:
 
 
 @examples(deadline=None, max_examples=15)
-@given(st.lists(st.text(st.characters(codec="utf-8"), max_size=40).filter(str.strip), min_size=1, max_size=3))
+@given(
+    st.lists(
+        st.text(st.characters(codec="utf-8"), max_size=40).filter(str.strip), min_size=1, max_size=3
+    )
+)
 def test_any_text_is_identical_to_itself(minilm: Encoder, texts: list[str]) -> None:
     kept = [t for t, v in zip(texts, minilm.token_vectors(texts, False), strict=True) if len(v)]
     scores = bertscore(kept, kept, minilm)

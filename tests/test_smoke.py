@@ -90,7 +90,9 @@ def replay(notebooks: list[str], **variables: str) -> dict[str, dict[str, Any]]:
     """Run notebooks again, from stored replies alone by default: of each, its record but times, and its answers."""
     for notebook in notebooks:
         (BUILD / "executed" / "smoke" / f"{notebook}.ipynb").unlink(missing_ok=True)
-    done = make("-j2", "notebook", f"NB={' '.join(notebooks)}", **{"ANSWERS": "stored-only"} | variables)
+    done = make(
+        "-j2", "notebook", f"NB={' '.join(notebooks)}", **{"ANSWERS": "stored-only"} | variables
+    )
     assert done.returncode == 0, done.stderr[-3000:]
     return {notebook: made(notebook) for notebook in notebooks}
 
@@ -98,26 +100,41 @@ def replay(notebooks: list[str], **variables: str) -> dict[str, dict[str, Any]]:
 def made(notebook: str) -> dict[str, Any]:
     record = json.loads((BUILD / "records" / "smoke" / f"{notebook}.json").read_text())
     folder = BUILD / "answers" / "smoke" / notebook
-    rows = answers.read(folder).to_dict("records") if any(folder.glob("*.parquet")) else []  # 00 asks nothing
+    rows = (
+        answers.read(folder).to_dict("records") if any(folder.glob("*.parquet")) else []
+    )  # 00 asks nothing
     values = [value for value in record["values"] if not TIME.search(value["id"])]
     verdicts = [claim for claim in record["claims"] if not TIME.search(claim["id"] + claim["test"])]
-    return {"values": values, "claims": verdicts, "reasons": record["reasons"], "rows": [said(row) for row in rows]}
+    return {
+        "values": values,
+        "claims": verdicts,
+        "reasons": record["reasons"],
+        "rows": [said(row) for row in rows],
+    }
 
 
 def said(row: Mapping[Any, Any]) -> dict[str, Any]:
     """A row without times."""
     measures = {name: of for name, of in row["measures"].items() if not TIME.search(name)}
-    columns = {name: row[name] for name in (*answers.KEY, "answer", "predicted", "gold", "requests")}
+    columns = {
+        name: row[name] for name in (*answers.KEY, "answer", "predicted", "gold", "requests")
+    }
     return columns | {"items": [vars(item) for item in row["items"]], "measures": measures}
 
 
 def differences(one: Any, other: Any, where: str = "") -> list[str]:
     """Where two runs differ: floats by more than 0.0001, as sums of vectors depend on the threads, the rest at all."""
     if isinstance(one, float) and isinstance(other, float):
-        same = math.isclose(one, other, rel_tol=1e-6, abs_tol=1e-4) or (math.isnan(one) and math.isnan(other))
+        same = math.isclose(one, other, rel_tol=1e-6, abs_tol=1e-4) or (
+            math.isnan(one) and math.isnan(other)
+        )
     elif isinstance(one, Mapping) and isinstance(other, Mapping) and one.keys() == other.keys():
-        return [found for key in one for found in differences(one[key], other[key], f"{where}.{key}")]
-    elif isinstance(one, list | tuple) and isinstance(other, list | tuple) and len(one) == len(other):
+        return [
+            found for key in one for found in differences(one[key], other[key], f"{where}.{key}")
+        ]
+    elif (
+        isinstance(one, list | tuple) and isinstance(other, list | tuple) and len(one) == len(other)
+    ):
         pairs = enumerate(zip(one, other, strict=True))
         return [found for i, (a, b) in pairs for found in differences(a, b, f"{where}[{i}]")]
     else:
@@ -126,19 +143,29 @@ def differences(one: Any, other: Any, where: str = "") -> list[str]:
 
 
 @pytest.mark.slow
-def test_a_replay_asks_the_model_nothing_and_gives_equal_records_whatever_the_hash_seed_and_the_threads(reproduced):
+def test_a_replay_asks_the_model_nothing_and_gives_equal_records_whatever_the_hash_seed_and_the_threads(
+    reproduced,
+):
     """The first run drew its hash seeds, and ran two notebooks at once."""
     before = {notebook: made(notebook) for notebook in NOTEBOOKS}
     after = replay(NOTEBOOKS, PYTHONHASHSEED="7", OMP_NUM_THREADS="3")
     assert differences(before, after) == []
     for notebook in NOTEBOOKS:
-        tokens = json.loads((BUILD / "records" / "smoke" / f"{notebook}.json").read_text())["provenance"]["tokens"]
+        tokens = json.loads((BUILD / "records" / "smoke" / f"{notebook}.json").read_text())[
+            "provenance"
+        ]["tokens"]
         assert tokens["cached"] == tokens["requests"], notebook
 
 
-@pytest.mark.skipif("NEO4J_URI" not in os.environ, reason="there is no other graph server: set NEO4J_URI")
+@pytest.mark.skipif(
+    "NEO4J_URI" not in os.environ, reason="there is no other graph server: set NEO4J_URI"
+)
 def test_both_graph_servers_give_equal_records(reproduced):
-    graphs = [name for name in NOTEBOOKS if "graph" in (ROOT / "notebooks" / f"{name}.ipynb").read_text().lower()]
+    graphs = [
+        name
+        for name in NOTEBOOKS
+        if "graph" in (ROOT / "notebooks" / f"{name}.ipynb").read_text().lower()
+    ]
     neo4j = replay(graphs, ANSWERS="stored")
     embedded = replay(graphs, NEO4J_URI="", ANSWERS="stored")
     for name in graphs:
@@ -152,12 +179,21 @@ def test_both_graph_servers_give_equal_records(reproduced):
 
 
 def test_the_book_shows_the_sample_run_beside_the_reference(reproduced):
-    pages = {p.relative_to(BUILD / "html").as_posix(): p.read_text() for p in (BUILD / "html").rglob("*.html")}
+    pages = {
+        p.relative_to(BUILD / "html").as_posix(): p.read_text()
+        for p in (BUILD / "html").rglob("*.html")
+    }
     assert any("SAMPLE" in text and NAME in name for name, text in pages.items())
 
 
-def test_every_page_with_a_run_on_the_sample_is_whole_on_a_phone(reproduced: str, browser: Browser) -> None:
+def test_every_page_with_a_run_on_the_sample_is_whole_on_a_phone(
+    reproduced: str, browser: Browser
+) -> None:
     site = BUILD / "html"
-    pages = sorted(path.relative_to(site).as_posix() for path in site.rglob("*.html") if "_static" not in path.parts)
+    pages = sorted(
+        path.relative_to(site).as_posix()
+        for path in site.rglob("*.html")
+        if "_static" not in path.parts
+    )
     with served(site) as address:
         assert not faults(browser, address, pages, width=390, theme="dark")

@@ -45,7 +45,8 @@ text = pathlib.Path("/proc/stat").read_text()
 psutil.PROCFS_PATH = str(seen)
 """
 SERVICES = (
-    "import sys; from resources import services; from resources.settings import told; sys.exit(told(services.main))"
+    "import sys; from resources import services; "
+    "from resources.settings import told; sys.exit(told(services.main))"
 )
 
 
@@ -77,7 +78,10 @@ def address(user: subprocess.Popen[str]) -> str:
 
 
 def processes(folder: Path) -> dict[str, psutil.Process]:
-    return {role: psutil.Process(mark[0]) for role, mark in json.loads((folder / "pids.json").read_text()).items()}
+    return {
+        role: psutil.Process(mark[0])
+        for role, mark in json.loads((folder / "pids.json").read_text()).items()
+    }
 
 
 def runs(process: psutil.Process) -> bool:
@@ -127,7 +131,9 @@ def test_a_server_without_supervisor_is_listed_and_can_be_stopped(folder, hold, 
     assert at in listed
     run_in(sys.executable, "-m", "resources.services", "stop")
     assert not runs(left["server"])
-    assert "no embedded server" in run_in(sys.executable, "-m", "resources.services", "status").stdout
+    assert (
+        "no embedded server" in run_in(sys.executable, "-m", "resources.services", "status").stdout
+    )
 
 
 def test_who_asks_for_a_server_that_restarts_waits_for_it(folder, hold, run_in):
@@ -158,7 +164,9 @@ def test_a_supervisor_that_cannot_go_on_takes_its_server_along(folder, hold):
     (folder / "pids.json" / "in the way").mkdir(parents=True)
     watching["server"].kill()
     assert wait_for(lambda: not runs(watching["supervisor"]))
-    assert not [found for found in psutil.process_iter(["cmdline"]) if port in (found.info["cmdline"] or [])]
+    assert not [
+        found for found in psutil.process_iter(["cmdline"]) if port in (found.info["cmdline"] or [])
+    ]
 
 
 # ---------------------------------------------------------------------------------------- a disk that takes no more
@@ -204,7 +212,9 @@ def test_a_graph_outlives_its_passwords(project, run_in, damaged):
     assert "'x'" in again.stdout, again.stderr
 
 
-@pytest.mark.skipif(os.geteuid() == 0 and not shutil.which("setpriv"), reason="root may write everywhere")
+@pytest.mark.skipif(
+    os.geteuid() == 0 and not shutil.which("setpriv"), reason="root may write everywhere"
+)
 def test_a_folder_that_may_not_be_written_is_named(project, run_in):
     (project / "_build").mkdir(exist_ok=True)
     (project / "_build").chmod(0o555)
@@ -212,4 +222,6 @@ def test_a_folder_that_may_not_be_written_is_named(project, run_in):
     (project / "_build").chmod(0o755)
     assert done.returncode == 1
     assert len(done.stderr.splitlines()) == 1
-    assert re.search(rf"{re.escape(str(project / '_build'))}\S* may not be written", done.stderr), done.stderr
+    assert re.search(rf"{re.escape(str(project / '_build'))}\S* may not be written", done.stderr), (
+        done.stderr
+    )

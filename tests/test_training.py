@@ -53,13 +53,17 @@ def test_a_script_says_its_steps_and_leaves_its_folder(script, base, tmp_path):
 def test_a_script_that_fails_says_why_and_leaves_what_was_there(script, base, tmp_path):
     trained(script, base, tmp_path / "out")
     before = sorted(tmp_path.iterdir())
-    with pytest.raises(EngineError, match=r"(?s)Could not train with .*code 1:.*the loss is no number.*script.log"):
+    with pytest.raises(
+        EngineError, match=r"(?s)Could not train with .*code 1:.*the loss is no number.*script.log"
+    ):
         trained(script, base, tmp_path / "out", fails=True)
     assert sorted(tmp_path.iterdir()) == before
     assert (tmp_path / "out" / "weights").exists()
 
 
-def test_a_base_that_is_no_model_is_found_before_the_script_is_loaded(script, base, tmp_path, monkeypatch):
+def test_a_base_that_is_no_model_is_found_before_the_script_is_loaded(
+    script, base, tmp_path, monkeypatch
+):
     (base / "config.json").unlink()
     with pytest.raises(EngineError, match=r"it has no config\.json"):
         trained(script, base, tmp_path / "out")
@@ -95,7 +99,9 @@ def test_what_was_made_is_kept_until_it_is_damaged_or_its_content_changes(tmp_pa
     assert not killed.exists()
     assert kept("a text", 1) == first
     # elsewhere it is taken as it was released
-    elsewhere = artifacts.kept(tmp_path / "elsewhere", "a", ["a text", 1], load, make, released=tmp_path)
+    elsewhere = artifacts.kept(
+        tmp_path / "elsewhere", "a", ["a text", 1], load, make, released=tmp_path
+    )
     assert elsewhere == first
     assert len(made) == 1
     kept("a text", 2)
@@ -112,5 +118,8 @@ def test_what_was_made_is_kept_until_it_is_damaged_or_its_content_changes(tmp_pa
     assert json.loads((made[0] / artifacts.LOG).read_text())["run"] == 3
     # a released one that is damaged is no dead end
     (made[0] / "weights").write_text("damage")
-    assert artifacts.kept(tmp_path / "third", "a", ["a text", 1], load, make, released=tmp_path)["run"] == 4
+    assert (
+        artifacts.kept(tmp_path / "third", "a", ["a text", 1], load, make, released=tmp_path)["run"]
+        == 4
+    )
     assert caplog.text.count("made again") == 3

@@ -61,7 +61,10 @@ class CountingEncoder(Encoder):
 
     def _encode(self, texts: list[str], progress: bool) -> tuple[Floats, np.ndarray]:
         self.encoded += texts
-        counts = np.array([[1e-3 + text.count(chr(97 + i)) for i in range(26)] for text in texts], dtype=np.float32)
+        counts = np.array(
+            [[1e-3 + text.count(chr(97 + i)) for i in range(26)] for text in texts],
+            dtype=np.float32,
+        )
         return unit(counts.reshape(-1, 26).tolist()), self._cut(texts)
 
     def _cut(self, texts: list[str]) -> np.ndarray:
@@ -107,7 +110,9 @@ def test_equal_texts_come_in_the_order_of_their_ids_whatever_the_processor_round
 
 
 @pytest.mark.parametrize("kind", ["flat", "ivf"])
-def test_every_kind_finds_a_vector_by_itself_and_survives_saving(kind: indexes.Kind, tmp_path: Path) -> None:
+def test_every_kind_finds_a_vector_by_itself_and_survives_saving(
+    kind: indexes.Kind, tmp_path: Path
+) -> None:
     stored = random_unit(500, 16)
     index = Index.build(stored, kind)
     scores, ids = index.search(stored[:50], 3)
@@ -124,7 +129,9 @@ def test_every_kind_finds_a_vector_by_itself_and_survives_saving(kind: indexes.K
 
 def test_an_approximate_search_finds_nearly_all() -> None:
     stored, queries = random_unit(2000, 32), random_unit(100, 32, seed=1)
-    exact, found = (Index.build(stored, kind).search(queries, 10)[1].tolist() for kind in ("flat", "ivf"))
+    exact, found = (
+        Index.build(stored, kind).search(queries, 10)[1].tolist() for kind in ("flat", "ivf")
+    )
     assert np.mean([len(set(a) & set(b)) / 10 for a, b in zip(exact, found, strict=True)]) > 0.95
 
 
@@ -180,12 +187,16 @@ def test_a_quantised_index_is_a_fraction_of_the_exact_one_and_its_vectors_stay_o
     loaded = Index.load(tmp_path / "ivfpq")
     assert str(tmp_path / "ivfpq" / "index.faiss") in Path("/proc/self/maps").read_text()
     for within in (None, np.arange(100)):
-        before, after = (index.search(stored[:5], 3, within)[1] for index in (built["ivfpq"], loaded))
+        before, after = (
+            index.search(stored[:5], 3, within)[1] for index in (built["ivfpq"], loaded)
+        )
         assert before.tolist() == after.tolist()
     assert after.max() < 100
 
 
-def test_an_index_that_cannot_be_written_is_an_error_and_leaves_the_old_one(tmp_path: Path, monkeypatch) -> None:
+def test_an_index_that_cannot_be_written_is_an_error_and_leaves_the_old_one(
+    tmp_path: Path, monkeypatch
+) -> None:
     def full(index: object, file: str) -> None:
         raise RuntimeError("No space left on device")
 
@@ -251,11 +262,15 @@ def test_vectors_have_length_one_and_the_stated_shape(minilm: Encoder) -> None:
     assert minilm.engine.startswith("openvino ")
 
 
-def test_a_processor_without_newer_instructions_gives_the_same_vectors(minilm: Encoder, tmp_path: Path) -> None:
+def test_a_processor_without_newer_instructions_gives_the_same_vectors(
+    minilm: Encoder, tmp_path: Path
+) -> None:
     """In bfloat16 they differed in the third digit, so that another processor retrieved other texts."""
     save = "import sys, numpy; from helpers.vectors import *; numpy.save(sys.argv[1], encoder().encode(sys.argv[2:]))"
     python_says(save, str(tmp_path / "v.npy"), *TEXTS, ONEDNN_MAX_CPU_ISA="AVX2")
-    np.testing.assert_allclose(np.load(tmp_path / "v.npy"), minilm.encode(TEXTS, progress=False), atol=2e-6)
+    np.testing.assert_allclose(
+        np.load(tmp_path / "v.npy"), minilm.encode(TEXTS, progress=False), atol=2e-6
+    )
 
 
 def test_a_text_has_the_same_vector_in_any_company(minilm: Encoder) -> None:
@@ -266,7 +281,9 @@ def test_a_text_has_the_same_vector_in_any_company(minilm: Encoder) -> None:
     order = np.random.default_rng(0).permutation(len(many))
     shuffled = minilm.encode([many[i] for i in order] + many[:3], progress=False)
     np.testing.assert_allclose(shuffled[: len(many)], together[order], atol=1e-6)
-    np.testing.assert_array_equal(shuffled[len(many) :], shuffled[[order.tolist().index(i) for i in range(3)]])
+    np.testing.assert_array_equal(
+        shuffled[len(many) :], shuffled[[order.tolist().index(i) for i in range(3)]]
+    )
 
 
 def test_equal_texts_are_encoded_once() -> None:
@@ -281,7 +298,9 @@ def test_texts_beyond_what_the_model_sees_are_counted_and_said(
 ) -> None:
     fits, long = "word " * 254, "word " * 255  # and two special tokens
     with caplog.at_level(logging.WARNING):
-        encoded = minilm.encode([fits, long, long, long + "entirely different ending"], progress=False)
+        encoded = minilm.encode(
+            [fits, long, long, long + "entirely different ending"], progress=False
+        )
     assert minilm.truncated == minilm.count_truncated([long, fits, long, long]) == 3
     assert "3 of 4 texts are longer than the 256 tokens" in caplog.text
     np.testing.assert_allclose(encoded[0], encoded[3], atol=1e-6)
@@ -293,13 +312,17 @@ def test_texts_beyond_what_the_model_sees_are_counted_and_said(
 
 def test_near_in_meaning_is_near_in_the_index(minilm: Encoder) -> None:
     pairs = [
-        (d, e) for d in ("metformin", "aspirin", "ibuprofen") for e in ("urticaria", "nausea", "insomnia", "anaemia")
+        (d, e)
+        for d in ("metformin", "aspirin", "ibuprofen")
+        for e in ("urticaria", "nausea", "insomnia", "anaemia")
     ]
     index = Index.build(minilm.encode([SENTENCE.format(*pair) for pair in pairs], progress=False))
     for row, (drug, effect) in enumerate(pairs):
         question = minilm.encode([f"Is {effect} an adverse effect of {drug}?"], progress=False)
         assert index.search(question, 1)[1].tolist() == [[row]]
-    sick, also_sick, car = minilm.encode(["feeling sick", "nausea and vomiting", "a red sports car"], progress=False)
+    sick, also_sick, car = minilm.encode(
+        ["feeling sick", "nausea and vomiting", "a red sports car"], progress=False
+    )
     assert sick @ also_sick > sick @ car + 0.2
 
 
@@ -312,12 +335,18 @@ def test_what_is_no_list_of_texts_is_an_error(minilm: Encoder) -> None:
 
 def test_another_encoder_needs_its_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "sentence_transformers", None)
-    with pytest.raises(EncoderUnavailable, match=r"'no/such-model' needs sentence-transformers.*extra `encoders`"):
+    with pytest.raises(
+        EncoderUnavailable, match=r"'no/such-model' needs sentence-transformers.*extra `encoders`"
+    ):
         vectors.encoder("no/such-model")
 
 
-@pytest.mark.parametrize(("set_to", "expected"), [("3", 3), ("", None), ("many", None), ("0", None)])
-def test_threads_follow_the_setting(monkeypatch: pytest.MonkeyPatch, set_to: str, expected: int | None) -> None:
+@pytest.mark.parametrize(
+    ("set_to", "expected"), [("3", 3), ("", None), ("many", None), ("0", None)]
+)
+def test_threads_follow_the_setting(
+    monkeypatch: pytest.MonkeyPatch, set_to: str, expected: int | None
+) -> None:
     monkeypatch.setenv("OMP_NUM_THREADS", set_to)
     assert vectors.threads() == expected if expected else vectors.threads() >= 1
 
@@ -360,7 +389,9 @@ def test_an_encoder_that_remembers_gives_the_same_vectors_and_encodes_no_text_tw
     assert remembering.encode([], progress=False).shape == (0, inner.dimension)
 
 
-def test_vectors_of_many_texts_are_stored_for_the_next_run_and_made_again_if_damaged(minilm, tmp_path, monkeypatch):
+def test_vectors_of_many_texts_are_stored_for_the_next_run_and_made_again_if_damaged(
+    minilm, tmp_path, monkeypatch
+):
     monkeypatch.setattr(vectors, "VECTORS", tmp_path)
     monkeypatch.setattr(vectors, "KEPT_FROM", 3)
     texts = ["nausea", "rash", "fever", "nausea " * 300]

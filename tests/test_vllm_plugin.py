@@ -44,7 +44,11 @@ print(json.dumps({
 
 def compared(slots: list[int]) -> dict:
     code = COMPARE.replace("SLOTS", str(slots))
-    environment = {**os.environ, "PYTHONPATH": str(engines.PLUGIN.parent), "VLLM_LOGGING_LEVEL": "ERROR"}
+    environment = {
+        **os.environ,
+        "PYTHONPATH": str(engines.PLUGIN.parent),
+        "VLLM_LOGGING_LEVEL": "ERROR",
+    }
     command = [str(engine_install.engine_python("vllm")), "-c", code]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr[-3000:]
@@ -53,7 +57,9 @@ def compared(slots: list[int]) -> dict:
 
 @pytest.mark.engine
 @pytest.mark.slow
-def test_two_adapters_are_applied_as_vllm_applies_them_and_a_request_without_one_is_left_alone() -> None:
+def test_two_adapters_are_applied_as_vllm_applies_them_and_a_request_without_one_is_left_alone() -> (
+    None
+):
     if not engine_install.installed("vllm"):
         pytest.skip("vLLM is not installed here")
     told = compared([1, -1, 0])
@@ -61,5 +67,7 @@ def test_two_adapters_are_applied_as_vllm_applies_them_and_a_request_without_one
     without = slice(5, 12)
     assert told["changed"] == [True] * 5 + [False] * 7 + [True] * 4
     assert max(told["apart"][:5] + told["apart"][12:]) < 0.1, "up to the last digit of bfloat16"
-    assert max(told["apart"][without]) > 1, "vLLM takes the last adapter there; once it does not, drop the plugin"
+    assert max(told["apart"][without]) > 1, (
+        "vLLM takes the last adapter there; once it does not, drop the plugin"
+    )
     assert told["outside"], "other slices of the layer are not touched"

@@ -16,11 +16,16 @@ from publish import book
 from publish.chapters import Chapter
 
 REPOSITORY = Path(__file__).resolve().parents[1]
-PAGES = [*(REPOSITORY / "book").glob("*.md"), *(REPOSITORY / name for name in ("README.md", "CONTRIBUTING.md"))]
+PAGES = [
+    *(REPOSITORY / "book").glob("*.md"),
+    *(REPOSITORY / name for name in ("README.md", "CONTRIBUTING.md")),
+]
 READ = (REPOSITORY / "book" / "how-to-read.md").read_text(encoding="utf-8")
 
 
-@pytest.mark.parametrize("page", [*PAGES, REPOSITORY / "data" / "README.md"], ids=lambda path: path.name)
+@pytest.mark.parametrize(
+    "page", [*PAGES, REPOSITORY / "data" / "README.md"], ids=lambda path: path.name
+)
 def test_a_command_works_as_it_is_written(page: Path) -> None:
     text = page.read_text(encoding="utf-8")
     for found in re.finditer(r"python -m helpers", text):
@@ -42,11 +47,24 @@ def test_every_verdict_is_explained_for_what_it_is_given_to() -> None:
 def test_the_glossary_is_in_order_and_has_each_term_once() -> None:
     terms = re.findall(r"^(.+)\n: ", READ.partition("## Glossary")[2], re.MULTILINE)
     assert terms == sorted(set(terms), key=str.lower)
-    words = ["synthetic", "stand-in", "unparsed", "Holm", "HyDE", "RAGAS", "LoRA", "Med7", "tier", "micro-F1"]
+    words = [
+        "synthetic",
+        "stand-in",
+        "unparsed",
+        "Holm",
+        "HyDE",
+        "RAGAS",
+        "LoRA",
+        "Med7",
+        "tier",
+        "micro-F1",
+    ]
     assert set(words) <= set(terms)
 
 
-@pytest.mark.parametrize(("origin", "synthetic"), [("yours", True), ("yours", False), ("reference", True)])
+@pytest.mark.parametrize(
+    ("origin", "synthetic"), [("yours", True), ("yours", False), ("reference", True)]
+)
 def test_a_chapter_says_whether_its_data_are_real(
     tmp_path: Path, origin: typing.Literal["yours", "reference"], synthetic: bool
 ) -> None:

@@ -39,7 +39,9 @@ def add_repository(app: Sphinx, config: Config) -> None:
         )
 
 
-def lead_to_source(app: Sphinx, page: str, template: str, context: dict[str, Any], doctree: object) -> None:
+def lead_to_source(
+    app: Sphinx, page: str, template: str, context: dict[str, Any], doctree: object
+) -> None:
     """Point the launch and edit buttons of a notebook's page at the notebook itself."""
     staged = re.compile(r"book/notebooks/(\w+?)(_sample)?\.ipynb")
 

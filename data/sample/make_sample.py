@@ -47,7 +47,9 @@ RULE = "-" * 20
 
 def write_sample(folder: Path = HERE / "side_effects") -> None:
     """Write the four files of the side-effect sample to `folder`, the same bytes each time."""
-    known: dict[str, list[str]] = yaml.safe_load((HERE / "side_effects.yml").read_text(encoding="utf-8"))
+    known: dict[str, list[str]] = yaml.safe_load(
+        (HERE / "side_effects.yml").read_text(encoding="utf-8")
+    )
     vocabulary = {effect for effects in known.values() for effect in effects}
     pairs: list[tuple[str, str, int]] = []
     for drug, effects in known.items():
@@ -55,7 +57,10 @@ def write_sample(folder: Path = HERE / "side_effects") -> None:
         pairs += [(drug, effect, 0) for effect in _drawn(drug, vocabulary.difference(effects))]
     intro = "The drug {} causes the following side effects or adverse reactions: {}"
     texts = [(drug, intro.format(drug, ", ".join(effects)), "A") for drug, effects in known.items()]
-    queries = [(drug, effect, label, f"Is {effect} an adverse effect of {drug}?") for drug, effect, label in pairs]
+    queries = [
+        (drug, effect, label, f"Is {effect} an adverse effect of {drug}?")
+        for drug, effect, label in pairs
+    ]
     asked = dict.fromkeys(effect for _, effect, _ in pairs)
 
     folder.mkdir(parents=True, exist_ok=True)
@@ -67,7 +72,9 @@ def write_sample(folder: Path = HERE / "side_effects") -> None:
 
 def _drawn(drug: str, effects: Iterable[str]) -> list[str]:
     """A draw that depends on `SEED` alone: neither on the order given nor on Python's version or hash seed."""
-    return sorted(effects, key=lambda effect: hashlib.sha256(f"{SEED}/{drug}/{effect}".encode()).digest())[:PAIRS]
+    return sorted(
+        effects, key=lambda effect: hashlib.sha256(f"{SEED}/{drug}/{effect}".encode()).digest()
+    )[:PAIRS]
 
 
 def _write(path: Path, columns: list[str], rows: Iterable[Sequence[object]]) -> None:
@@ -93,7 +100,11 @@ def write_interactions(folder: Path = HERE / "drug_interactions") -> None:
                 text = _ddi_document(id, source, marks_pairs="DrugNER" not in part)
                 archive.writestr(zipfile.ZipInfo(f"DDICorpus/{part}/{id}.xml"), text)
     effects, doses, negatives = _ade_lines(source)
-    for name, lines in (("DRUG-AE.rel", effects), ("DRUG-DOSE.rel", doses), ("ADE-NEG.txt", negatives)):
+    for name, lines in (
+        ("DRUG-AE.rel", effects),
+        ("DRUG-DOSE.rel", doses),
+        ("ADE-NEG.txt", negatives),
+    ):
         (folder / name).write_bytes("".join(f"{line}\n" for line in lines).encode())
     table = io.StringIO()
     writer = csv.writer(table, lineterminator="\n")
@@ -102,7 +113,9 @@ def write_interactions(folder: Path = HERE / "drug_interactions") -> None:
         # of these two addresses MedQuAD has the first for drugs alone
         page = "healthtopics" if question.startswith("What is (are)") else "druginfo/meds"
         url = f"https://medlineplus.example/{page}/s{number}.html"
-        writer.writerow([f"Sample_{number}.txt", f"Question: {question}\nURL: {url}\nAnswer: {text}) \n"])
+        writer.writerow(
+            [f"Sample_{number}.txt", f"Question: {question}\nURL: {url}\nAnswer: {text}) \n"]
+        )
     with zipfile.ZipFile(folder / "medquad_answers.zip", "w", zipfile.ZIP_STORED) as archive:
         archive.writestr(zipfile.ZipInfo("answers/All-Answers.csv"), table.getvalue())
 
@@ -119,13 +132,22 @@ def _ddi_document(id: str, source: Mapping[str, Any], *, marks_pairs: bool) -> b
             start, end = places[letter]
             kind = source["substances"][names[letter]]
             at = f"{start}-{end - 1}"
-            ET.SubElement(sentence, "entity", id=f"{sid}.e{i}", charOffset=at, type=kind, text=text[start:end])
+            ET.SubElement(
+                sentence, "entity", id=f"{sid}.e{i}", charOffset=at, type=kind, text=text[start:end]
+            )
         known = {frozenset(pair[:2]): pair[2] for pair in template["pairs"]} if marks_pairs else {}
         pairs = [(i, j) for i in range(len(letters)) for j in range(i + 1, len(letters))]
         for number_of_pair, (i, j) in enumerate(pairs):
             kind = known.get(frozenset((letters[i], letters[j])))
             told = {"ddi": "true", "type": kind} if kind else {"ddi": "false"}
-            ET.SubElement(sentence, "pair", id=f"{sid}.p{number_of_pair}", e1=f"{sid}.e{i}", e2=f"{sid}.e{j}", **told)
+            ET.SubElement(
+                sentence,
+                "pair",
+                id=f"{sid}.p{number_of_pair}",
+                e1=f"{sid}.e{i}",
+                e2=f"{sid}.e{j}",
+                **told,
+            )
     return ET.tostring(document, encoding="utf-8")
 
 
@@ -169,7 +191,9 @@ def _filled(template: str, names: Mapping[str, str]) -> tuple[str, dict[str, tup
 
 def _few(seed: str, items: Sequence[Any], n: int) -> list[Any]:
     """So many of the items, in an order that depends on the seed alone."""
-    return sorted(items, key=lambda item: hashlib.sha256(f"{SEED}/{seed}/{item}".encode()).digest())[:n]
+    return sorted(
+        items, key=lambda item: hashlib.sha256(f"{SEED}/{seed}/{item}".encode()).digest()
+    )[:n]
 
 
 # -------------------------------------------------------------------------------------------------------- BiomedRAG
@@ -182,11 +206,17 @@ def write_biomedrag(folder: Path = HERE / "biomedrag") -> None:
 
     for split, rows in _split(_marked(source["GIT"])).items():
         keys = ("PREDICATE", "SUBJECT_TEXT", "OBJECT_TEXT", "SENTENCE")
-        lines = [dict(zip(keys, (relation, head, tail, text), strict=True)) for text, head, relation, tail in rows]
+        lines = [
+            dict(zip(keys, (relation, head, tail, text), strict=True))
+            for text, head, relation, tail in rows
+        ]
         _jsonl(folder / "GIT" / f"{split}.jsonl", lines * 2 if split == "test" else lines)
     for name, found in (("DDI", _pairs(interactions)), ("ChemProt", _marked(source["ChemProt"]))):
         for split, rows in _split(found).items():
-            listed = [{"text": text, "triple_list": [[head, relation, tail]]} for text, head, relation, tail in rows]
+            listed = [
+                {"text": text, "triple_list": [[head, relation, tail]]}
+                for text, head, relation, tail in rows
+            ]
             (folder / name).mkdir(parents=True, exist_ok=True)
             (folder / name / f"{split}.json").write_text(json.dumps(listed), encoding="utf-8")
 
@@ -195,7 +225,9 @@ def write_biomedrag(folder: Path = HERE / "biomedrag") -> None:
     told += [{"text": line.split(" ", 2)[2], "label": 0} for line in negatives]
     told = _few("ADE", told, len(told))
     _jsonl(folder / "ADE" / "test.json", told[:20])
-    _jsonl(folder / "ADE" / "train.json", told[15:60])  # some test sentences stand in it, as in the real file
+    _jsonl(
+        folder / "ADE" / "train.json", told[15:60]
+    )  # some test sentences stand in it, as in the real file
     _jsonl(folder / "ADE" / "pool.json", told[15:])
 
     reports = [
@@ -205,12 +237,18 @@ def write_biomedrag(folder: Path = HERE / "biomedrag") -> None:
     ]
     _jsonl(folder / "MTSamples" / "test.json", _few("MTSamples", reports, len(reports)))
 
-    facts = [(h, relation, t) for relation, pairs in source["UMLS"]["triples"].items() for h, t in pairs]
+    facts = [
+        (h, relation, t) for relation, pairs in source["UMLS"]["triples"].items() for h, t in pairs
+    ]
     (folder / "UMLS").mkdir(parents=True, exist_ok=True)
     for split, rows in _split(facts).items():
-        (folder / "UMLS" / f"{split}.txt").write_text("".join("\t".join(row) + "\n" for row in rows), encoding="utf-8")
+        (folder / "UMLS" / f"{split}.txt").write_text(
+            "".join("\t".join(row) + "\n" for row in rows), encoding="utf-8"
+        )
     pairs = _few("ADInt", list(itertools.permutations(source["ADInt"]["names"], 2)), 78)
-    labels = itertools.cycle([label for label, times in source["ADInt"]["shares"].items() for _ in range(times)])
+    labels = itertools.cycle(
+        [label for label, times in source["ADInt"]["shares"].items() for _ in range(times)]
+    )
     asked = [
         {"text": f"what is the relationship between {head} and {tail} ?", "label": label}
         for (head, tail), label in zip(pairs, labels, strict=False)
@@ -232,7 +270,9 @@ def _marked(source: Mapping[str, Any]) -> list[tuple[str, str, str, str]]:
         (text.format(h=f" {head} ", t=f" {tail} "), head, relation, tail)
         for relation, texts in source["sentences"].items()
         for text in texts
-        for head, tail in zip(_few(text, source["heads"], 6), _few(text, source["tails"], 6), strict=True)
+        for head, tail in zip(
+            _few(text, source["heads"], 6), _few(text, source["tails"], 6), strict=True
+        )
     ]
 
 
@@ -240,11 +280,19 @@ def _pairs(source: Mapping[str, Any]) -> list[tuple[str, str, str, str]]:
     """Text, head, relation and tail for each pair of each sentence; most pairs have the relation `None`."""
     rows = []
     for template, number in itertools.product(source["interactions"], range(4)):
-        names = dict(zip("abc", _few(f"DDI {template['text']} {number}", list(source["substances"]), 3), strict=True))
+        names = dict(
+            zip(
+                "abc",
+                _few(f"DDI {template['text']} {number}", list(source["substances"]), 3),
+                strict=True,
+            )
+        )
         known = {frozenset(pair[:2]): pair[2] for pair in template["pairs"]}
         text, places = _filled(template["text"], names)
         for one, other in itertools.combinations(sorted(places), 2):
-            rows.append((text, names[one], known.get(frozenset((one, other)), "None"), names[other]))
+            rows.append(
+                (text, names[one], known.get(frozenset((one, other)), "None"), names[other])
+            )
     return rows
 
 
@@ -266,14 +314,25 @@ def write_qa_rag(folder: Path = HERE / "qa_rag") -> None:
         for fact in topic["facts"]:
             told = f"Question: {fact['question']}\n  Answer: {fact['answer']}\n  "
             title = f"{topic['source'].replace(' ', '_')}.mmd"
-            pairs.append((title, named + fact["question"], fact["answer"], topic["guideline"], told))
-        asked += [named + fact["question"] for fact in _few(topic["source"], topic["facts"], TESTED)]
+            pairs.append(
+                (title, named + fact["question"], fact["answer"], topic["guideline"], told)
+            )
+        asked += [
+            named + fact["question"] for fact in _few(topic["source"], topic["facts"], TESTED)
+        ]
         for title, pieces in (
             (topic["guideline"], [fact["rule"] for fact in topic["facts"]]),
-            (topic["source"], [f"{fact['question']}\n\n{fact['answer']}" for fact in topic["facts"]]),
+            (
+                topic["source"],
+                [f"{fact['question']}\n\n{fact['answer']}" for fact in topic["facts"]],
+            ),
         ):
             passages += [(title, "\n\n".join(pieces[i : i + 2])) for i in range(0, len(pieces), 2)]
-    _write(folder / "QnA.csv", ["Title", "Question", "Answer", "Relevant_doc", "Question_answer"], pairs)
+    _write(
+        folder / "QnA.csv",
+        ["Title", "Question", "Answer", "Relevant_doc", "Question_answer"],
+        pairs,
+    )
     for number, name in enumerate(RANKINGS):
         shown = {}
         for place, question in enumerate(asked):
@@ -285,7 +344,9 @@ def write_qa_rag(folder: Path = HERE / "qa_rag") -> None:
                 f"Relevance with the question: {3 - 0.5 * rank}"
                 for rank, (title, text) in enumerate([*fixed, *drawn][:SHOWN])
             ]
-        (folder / "contexts" / f"{name}.json").write_text(json.dumps(shown, indent=1) + "\n", encoding="utf-8")
+        (folder / "contexts" / f"{name}.json").write_text(
+            json.dumps(shown, indent=1) + "\n", encoding="utf-8"
+        )
 
 
 if __name__ == "__main__":

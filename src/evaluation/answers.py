@@ -20,7 +20,12 @@ from resources.settings import BUILD, DATA, run_name
 BUILT = BUILD / "answers"
 RELEASED = DATA / "answers"
 
-TEXTS = ("question", "answer", "predicted", "gold")  # what a licence can forbid to pass on; ids stay
+TEXTS = (
+    "question",
+    "answer",
+    "predicted",
+    "gold",
+)  # what a licence can forbid to pass on; ids stay
 
 _STRATA = pa.list_(pa.struct([("name", pa.string()), ("value", pa.string())]))
 _ITEM = {
@@ -30,15 +35,33 @@ _ITEM = {
 }
 _MEASURE = {"name": pa.string(), "top": pa.float64(), "bottom": pa.float64()}
 _TYPES = {
-    **dict.fromkeys(("source", "run", "model", "task", "split", "arm"), pa.dictionary(pa.int16(), pa.string())),
-    **{"unit": pa.string(), "of": pa.string(), "repeat": pa.int16(), "cluster": pa.string(), "strata": _STRATA},
+    **dict.fromkeys(
+        ("source", "run", "model", "task", "split", "arm"), pa.dictionary(pa.int16(), pa.string())
+    ),
+    **{
+        "unit": pa.string(),
+        "of": pa.string(),
+        "repeat": pa.int16(),
+        "cluster": pa.string(),
+        "strata": _STRATA,
+    },
     **dict.fromkeys(TEXTS, pa.string()),
     **dict.fromkeys(("parsed", "cut", "overflow"), pa.bool_()),
     **{"items": pa.list_(pa.struct(_ITEM)), "measures": pa.list_(pa.struct(_MEASURE))},
     "requests": pa.list_(pa.string()),
 }
 SCHEMA = pa.schema([pa.field(name, kind, nullable=name in TEXTS) for name, kind in _TYPES.items()])
-KEY = ("source", "run", "model", "task", "split", "arm", "unit", "of", "repeat")  # what tells the rows apart
+KEY = (
+    "source",
+    "run",
+    "model",
+    "task",
+    "split",
+    "arm",
+    "unit",
+    "of",
+    "repeat",
+)  # what tells the rows apart
 
 
 @dataclass(frozen=True)
@@ -68,7 +91,9 @@ class Answer:
     split: str = "test"  # or held-out, or taught
     of: str = ""  # whose answer is judged, if this is a judge's
     repeat: int = 0  # which repetition
-    strata: Mapping[str, str] = field(default_factory=dict)  # groups that the unit belongs to, by name
+    strata: Mapping[str, str] = field(
+        default_factory=dict
+    )  # groups that the unit belongs to, by name
     question: str | None = None  # what was asked, said, read and true
     answer: str | None = None
     predicted: str | None = None
@@ -112,7 +137,12 @@ class PlainUnit:
 
 def answered(said: Answer, unit: Unit, **row: Any) -> Answer:  # noqa: ANN401  # columns of the row
     """A row: what an arm said, about this unit; a first YES or NO with its `binary` measures, an unread one as NO."""
-    asked: Any = {"unit": unit.unit, "cluster": unit.cluster, "question": unit.text, "gold": unit.gold}
+    asked: Any = {
+        "unit": unit.unit,
+        "cluster": unit.cluster,
+        "question": unit.text,
+        "gold": unit.gold,
+    }
     first = unit.gold in ("YES", "NO") and not said.repeat
     measures = binary(unit.gold == "YES", said.predicted == "YES") if first else {}
     strata = {**unit.strata, **said.strata}
@@ -125,12 +155,19 @@ def write(folder: Path, frame: pd.DataFrame, *, licence: str, withheld: bool = F
     The same rows give the same bytes. A ValueError if two rows have the same key.
     """
     if (twice := frame.duplicated(list(KEY))).any():
-        raise ValueError(f"Rows of the table of answers differ in {', '.join(KEY)}; twice: {frame[twice].iloc[0].unit}")
+        raise ValueError(
+            f"Rows of the table of answers differ in {', '.join(KEY)}; twice: {frame[twice].iloc[0].unit}"
+        )
     if withheld:  # a cluster, too, may be named by its text; YES and NO are nobody's
         digests = frame.cluster.map(lambda of: sha256(of.encode()).hexdigest()[:16])
-        kept = {name: frame[name].where(frame[name].isin(["YES", "NO"]), None) for name in ("predicted", "gold")}
+        kept = {
+            name: frame[name].where(frame[name].isin(["YES", "NO"]), None)
+            for name in ("predicted", "gold")
+        }
         frame = frame.assign(**dict.fromkeys(TEXTS) | kept, cluster=digests)
-    schema = SCHEMA.with_metadata({"licence": licence, "texts": "withheld" if withheld else "included"})
+    schema = SCHEMA.with_metadata(
+        {"licence": licence, "texts": "withheld" if withheld else "included"}
+    )
     written = set()
     for arm, rows in frame.sort_values(list(KEY), kind="stable").groupby("arm", sort=True):
         path = folder / f"{re.sub(r'[^A-Za-z0-9_.-]+', '_', str(arm))}.parquet"
@@ -143,8 +180,12 @@ def write(folder: Path, frame: pd.DataFrame, *, licence: str, withheld: bool = F
 def _columns(rows: pd.DataFrame) -> dict[str, list[Any]]:
     columns = {name: rows[name].tolist() for name in COLUMNS}
     columns["strata"] = [sorted(of.items()) for of in columns["strata"]]
-    columns["measures"] = [[(name, *of) for name, of in sorted(measures.items())] for measures in columns["measures"]]
-    columns["items"] = [[vars(x) | {"strata": sorted(x.strata.items())} for x in of] for of in columns["items"]]
+    columns["measures"] = [
+        [(name, *of) for name, of in sorted(measures.items())] for measures in columns["measures"]
+    ]
+    columns["items"] = [
+        [vars(x) | {"strata": sorted(x.strata.items())} for x in of] for of in columns["items"]
+    ]
     return columns | {"requests": [list(of) for of in columns["requests"]]}
 
 
@@ -155,13 +196,19 @@ def read(folder: Path, columns: Sequence[str] = COLUMNS) -> pd.DataFrame:
         raise StoreError(f"{folder} has no answers. Make them: make notebook NB={folder.name}")
     frames = []
     for path in paths:
-        restore = f"git checkout -- {path}" if RELEASED in path.parents else f"make notebook NB={folder.name}"
+        restore = (
+            f"git checkout -- {path}"
+            if RELEASED in path.parents
+            else f"make notebook NB={folder.name}"
+        )
         options = {"columns": [*columns], "schema": SCHEMA, "page_checksum_verification": True}
         values = read_table(path, "table of answers", restore, **options).to_pydict()
         for name in {"strata", "measures", "items"} & values.keys():
             values[name] = [_restored(name, of) for of in values[name]]
         frames.append(pd.DataFrame(values))
-    return pd.concat(frames, ignore_index=True).sort_values(list(KEY), kind="stable", ignore_index=True)
+    return pd.concat(frames, ignore_index=True).sort_values(
+        list(KEY), kind="stable", ignore_index=True
+    )
 
 
 def _restored(column: str, stored: list[dict[str, Any]]) -> object:
@@ -169,7 +216,9 @@ def _restored(column: str, stored: list[dict[str, Any]]) -> object:
         return {pair["name"]: pair["value"] for pair in stored}
     if column == "measures":
         return {measure["name"]: (measure["top"], measure["bottom"]) for measure in stored}
-    return [Item(**{**item, "strata": _restored("strata", item["strata"] or [])}) for item in stored]
+    return [
+        Item(**{**item, "strata": _restored("strata", item["strata"] or [])}) for item in stored
+    ]
 
 
 def authors(notebook: str, name: str) -> Path:

@@ -17,7 +17,12 @@ from evaluation.outcomes import DIFFERENCE, PAIRING, PARTS, Outcomes, adjusted
 from helpers.requests import StoreError
 from resources.settings import settings, told
 
-MEASURES = ("accuracy", "exact", "right", "f1")  # compared is the first that an arm has, else its first fraction
+MEASURES = (
+    "accuracy",
+    "exact",
+    "right",
+    "f1",
+)  # compared is the first that an arm has, else its first fraction
 _NO_ROWS = ("printed", "rescored")  # beginnings of columns without this run's rows behind them
 MOST = 5  # units of each arm that are shown
 
@@ -34,26 +39,40 @@ def compare(notebook: str, profile: str, models: Sequence[str] = (), measure: st
         raise StoreError(f"{needed} Add one: make models MODELS=... NB={notebook}")
     first, second = (there[model] for model in wanted)
     shared = set(first[[*PAIRING, "arm"]].merge(second[[*PAIRING, "arm"]]).arm)
-    chosen = {str(arm): _measure(rows, measure) for arm, rows in first.groupby("arm", sort=False) if arm in shared}
+    chosen = {
+        str(arm): _measure(rows, measure)
+        for arm, rows in first.groupby("arm", sort=False)
+        if arm in shared
+    }
     chosen = {arm: name for arm, name in chosen.items() if name}
     if not chosen:
         what = f"a unit of {notebook}" + f" that has the measure {measure!r}" * bool(measure)
         raise StoreError(f"{' and '.join(wanted)} share no arm with {what}.")
-    out = Outcomes(pd.concat([of.assign(arm=of.arm + f": {of.model.iloc[0]}") for of in (first, second)]))
+    out = Outcomes(
+        pd.concat([of.assign(arm=of.arm + f": {of.model.iloc[0]}") for of in (first, second)])
+    )
     pairs = {arm: (f"{arm}: {wanted[0]}", f"{arm}: {wanted[1]}") for arm in chosen}
     # all arms are one family of tests, each by its own measure
     family = adjusted([out.against([pairs[arm]], name)[0] for arm, name in chosen.items()])
     of_units = ", ".join(f"{arm} {measure_label(name)}" for arm, name in chosen.items())
-    lines = [out.tests(family, f"{notebook}: {wanted[0]} against {wanted[1]} ({of_units})").text, ""]
+    lines = [
+        out.tests(family, f"{notebook}: {wanted[0]} against {wanted[1]} ({of_units})").text,
+        "",
+    ]
     for arm, name in chosen.items():
         lines += _differing(first, second, arm, name)
-    return "\n".join([*lines, f"Open one, by all models: make answers NB={notebook} ARM=... UNIT=..."])
+    return "\n".join(
+        [*lines, f"Open one, by all models: make answers NB={notebook} ARM=... UNIT=..."]
+    )
 
 
 def others(notebook: str, profile: str) -> dict[str, pd.DataFrame]:
     """The rows of models that the newest run did not ask, by model: this machine's runs before the reference runs."""
     main = answers.newest(notebook, profile)
-    built = [answers.BUILT / profile / notebook, *sorted(answers.BUILT.glob(f"{profile}@*/{notebook}"))]
+    built = [
+        answers.BUILT / profile / notebook,
+        *sorted(answers.BUILT.glob(f"{profile}@*/{notebook}")),
+    ]
     kept = [answers.RELEASED / notebook, *sorted(answers.RELEASED.glob(f"{notebook}@*"))]
     seen = {"", *answers.read(main, answers.KEY).model}
     found: dict[str, pd.DataFrame] = {}
@@ -68,7 +87,10 @@ def others(notebook: str, profile: str) -> dict[str, pd.DataFrame]:
 
 
 def beside_models(
-    own: Outcomes, scores: Mapping[str, Any], others: Mapping[str, pd.DataFrame], address: Callable[..., str]
+    own: Outcomes,
+    scores: Mapping[str, Any],
+    others: Mapping[str, pd.DataFrame],
+    address: Callable[..., str],
 ) -> figures.Html:
     """A table of scores, by what the run left with it, with a column for the rows of each other model.
 
@@ -81,9 +103,13 @@ def beside_models(
         mine = own.frame[(own.frame.arm == part["arm"]) & (own.frame.source == "rerun")]
         mine = mine[pd.MultiIndex.from_frame(mine[PARTS]).isin([tuple(of) for of in part["of"]])]
         for model, theirs in others.items():
-            same = theirs[theirs.arm == part["arm"]].merge(mine[list(PAIRING)].drop_duplicates(), on=list(PAIRING))
+            same = theirs[theirs.arm == part["arm"]].merge(
+                mine[list(PAIRING)].drop_duplicates(), on=list(PAIRING)
+            )
             label = f"{measure_label(part['measure'])}, {model}" if one else model
-            of_it = Outcomes(same[: len(same) if len(mine) == part["n"] else 0], draws=scores["draws"])
+            of_it = Outcomes(
+                same[: len(same) if len(mine) == part["n"] else 0], draws=scores["draws"]
+            )
             row[label] = of_it.text(part["measure"], part["arm"], part.get("digits"))
         for name, text in row.items():
             if figures.is_written(text) and not name.startswith(_NO_ROWS):
@@ -103,22 +129,33 @@ def tests_linked(scores: Mapping[str, Any], address: Callable[..., str]) -> figu
 
 def _linked(text: str, place: str) -> str:
     """A number or score that links to a place, unless that is empty."""
-    return Markup(f'<a href="{escape(place)}">{{}}</a>').format(figures.unbroken(text)) if place else text
+    return (
+        Markup(f'<a href="{escape(place)}">{{}}</a>').format(figures.unbroken(text))
+        if place
+        else text
+    )
 
 
 def _measure(rows: pd.DataFrame, measure: str) -> str:
     there = {name for of in rows.measures for name in of}
     fractions = sorted(name for name in there if unit(name) == "fraction")
-    return next((name for name in ((measure,) if measure else (*MEASURES, *fractions)) if name in there), "")
+    return next(
+        (name for name in ((measure,) if measure else (*MEASURES, *fractions)) if name in there), ""
+    )
 
 
 def _differing(first: pd.DataFrame, second: pd.DataFrame, arm: str, measure: str) -> list[str]:
     both = [of[of.arm == arm].set_index(list(PAIRING)) for of in (first, second)]
     pairs = both[0].join(both[1], how="inner", rsuffix="_second").reset_index()
-    scores = (pairs[side].map(lambda of: of.get(measure)) for side in ("measures", "measures_second"))
+    scores = (
+        pairs[side].map(lambda of: of.get(measure)) for side in ("measures", "measures_second")
+    )
     units = pairs[next(scores) != next(scores)]
     texts = units.head(MOST)[["predicted", "predicted_second", "gold"]].map(_said)
-    told = (f"   {u}: {a} | {b} (true: {c})" for u, (a, b, c) in zip(units.unit, texts.values.tolist(), strict=False))
+    told = (
+        f"   {u}: {a} | {b} (true: {c})"
+        for u, (a, b, c) in zip(units.unit, texts.values.tolist(), strict=False)
+    )
     return [f"{arm}: {len(units)} units differ in {measure_label(measure)}", *told]
 
 
@@ -128,12 +165,16 @@ def _said(text: str | None) -> str:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """The command line."""
-    parser = argparse.ArgumentParser(prog="python -m evaluation.compare", description="Compare two models.")
+    parser = argparse.ArgumentParser(
+        prog="python -m evaluation.compare", description="Compare two models."
+    )
     parser.add_argument("notebook")
     parser.add_argument("--models", nargs="*", default=())
     parser.add_argument("--measure", default="")
     given = parser.parse_args(arguments)
-    sys.stdout.write(f"{compare(given.notebook, settings().profile, given.models, given.measure)}\n")
+    sys.stdout.write(
+        f"{compare(given.notebook, settings().profile, given.models, given.measure)}\n"
+    )
     return 0
 
 

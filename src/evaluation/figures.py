@@ -35,7 +35,13 @@ ARMS: Final[dict[str, tuple[str, str]]] = {
 }
 """Label and colour of each arm: 3:1 contrast on white and on the dark theme, apart for the colour-blind."""
 SCORES: Final = "application/vnd.rag-scores+json"  # the kind of an output that says how its table of scores was made
-HUES: Final = {"orange": "#c35410", "magenta": "#af219d", "blue": "#125ee0", "green": "#079c6b", "grey": "#808080"}
+HUES: Final = {
+    "orange": "#c35410",
+    "magenta": "#af219d",
+    "blue": "#125ee0",
+    "green": "#079c6b",
+    "grey": "#808080",
+}
 """Colours of arms; in a page `var(--rag-orange, #c35410)` and so on, which a style sheet changes without a rerun."""
 INK: Final = "#102030"  # stands in matplotlib for the colour of the text around; `figure` makes it `currentColor`
 _FONT: Final = "var(--pst-font-family-base, system-ui), sans-serif"
@@ -43,7 +49,9 @@ _FONT: Final = "var(--pst-font-family-base, system-ui), sans-serif"
 _POWER: Final = re.compile(r"\$\\mathdefault\{-?[\d.]*(\\times)?(\d+\^\{-?[\d.]+\})?\}\$")
 _EMPTY: Final = "\N{EN DASH}"
 _MINUS: Final = "\N{MINUS SIGN}"
-_WRITTEN: Final = re.compile(rf"{_EMPTY}|[<~+{_MINUS}-]? ?\d[\d,.]*( ?%| s| pp| /s)?( \[[^]]*\])?(, [\d,]+ unparsed)?")
+_WRITTEN: Final = re.compile(
+    rf"{_EMPTY}|[<~+{_MINUS}-]? ?\d[\d,.]*( ?%| s| pp| /s)?( \[[^]]*\])?(, [\d,]+ unparsed)?"
+)
 _MARKDOWN: Final = {ord(character): f"&#{ord(character)};" for character in "\\`*_[]{}$|~.:@"}
 NO_MATH: Final = "tex2jax_ignore mathjax_ignore"  # classes of an element in which MathJax takes a dollar for a dollar
 
@@ -66,13 +74,22 @@ _STYLE: Final = Markup(
 def arm_colour(arm: str) -> str:
     """The colour that an arm has in every figure, as `#rrggbb`; a KeyError if `ARMS` lacks it."""
     if arm not in ARMS:
-        raise KeyError(f"There is no arm {arm!r}. The arms are {', '.join(ARMS)}; figures.ARMS takes a new one.")
+        raise KeyError(
+            f"There is no arm {arm!r}. The arms are {', '.join(ARMS)}; figures.ARMS takes a new one."
+        )
     return ARMS[arm][1]
 
 
 def use_style() -> None:
     """Give every figure of this process the book's look. Call it once, in the set-up cell."""
-    inked = ("text.color", "axes.labelcolor", "axes.edgecolor", "xtick.color", "ytick.color", "axes.titlecolor")
+    inked = (
+        "text.color",
+        "axes.labelcolor",
+        "axes.edgecolor",
+        "xtick.color",
+        "ytick.color",
+        "axes.titlecolor",
+    )
     small = ("xtick.labelsize", "ytick.labelsize", "legend.fontsize")
     look = {
         **dict.fromkeys(inked, INK),
@@ -80,13 +97,20 @@ def use_style() -> None:
         **dict.fromkeys(("legend.frameon", "axes.spines.top", "axes.spines.right"), False),
         **dict.fromkeys(small, 10.5),
         **{"grid.color": "#808080", "grid.alpha": 0.3, "lines.linewidth": 2},
-        **{"axes.titlelocation": "left", "axes.titleweight": "bold", "axes.titlesize": 12, "axes.labelsize": 11},
+        **{
+            "axes.titlelocation": "left",
+            "axes.titleweight": "bold",
+            "axes.titlesize": 12,
+            "axes.labelsize": 11,
+        },
         **{"font.family": "sans-serif", "font.sans-serif": ["DejaVu Sans"]},
         **{"figure.figsize": (7.2, 4.0), "figure.constrained_layout.use": True},
         # text stays text: small, searchable, and set in the font of the page; the same figure is the same file
         **{"svg.fonttype": "none", "svg.hashsalt": "medical-rag-book"},
     }
-    sns.set_theme(style="ticks", palette=list(dict.fromkeys(colour for _, colour in ARMS.values())), rc=look)
+    sns.set_theme(
+        style="ticks", palette=list(dict.fromkeys(colour for _, colour in ARMS.values())), rc=look
+    )
 
 
 def number(value: float | None, unit: str = "fraction", *, digits: int | None = None) -> str:
@@ -106,7 +130,9 @@ def number(value: float | None, unit: str = "fraction", *, digits: int | None = 
     how, suffix = formats[unit]
     if digits is not None:
         how = re.sub(r"\d[fg]", f"{digits}f", how)
-    return f"{100 * value if unit == 'fraction' else float(value):{how}}{suffix}".replace("-", _MINUS)
+    return f"{100 * value if unit == 'fraction' else float(value):{how}}{suffix}".replace(
+        "-", _MINUS
+    )
 
 
 def in_words(n: int) -> str:
@@ -131,11 +157,15 @@ def score_text(score: Score | None, unit: str = "fraction", *, digits: int | Non
         digits = 4
     if unit == "fraction" and digits is None and 0.9995 <= score.value < 1:
         digits = 2
-    text = number(score.value, unit, digits=digits) + interval(score.low, score.high, unit, digits=digits)
+    text = number(score.value, unit, digits=digits) + interval(
+        score.low, score.high, unit, digits=digits
+    )
     return f"{text}, {score.unparsed:,} unparsed" if score.unparsed else text
 
 
-def interval(low: float | None, high: float | None, unit: str = "fraction", *, digits: int | None = None) -> str:
+def interval(
+    low: float | None, high: float | None, unit: str = "fraction", *, digits: int | None = None
+) -> str:
     """The bounds alone, without their unit: ` [95.9, 97.0]`; empty text if there are none."""
     if low is None or high is None or pd.isna(low) or pd.isna(high):
         return ""
@@ -174,10 +204,16 @@ class Html:
 
     html: str
     text: str
-    scores: dict[str, Any] | None = None  # how a table of scores was made, for the columns of other models
+    scores: dict[str, Any] | None = (
+        None  # how a table of scores was made, for the columns of other models
+    )
 
     def _repr_mimebundle_(self, **_: object) -> dict[str, Any]:
-        return {"text/html": self.html, "text/plain": repr(self), **({SCORES: self.scores} if self.scores else {})}
+        return {
+            "text/html": self.html,
+            "text/plain": repr(self),
+            **({SCORES: self.scores} if self.scores else {}),
+        }
 
     def __html__(self) -> str:
         """What a template writes."""
@@ -202,14 +238,19 @@ def table(
     gives columns a unit of `number`, or a function of the cell. A named index becomes the first column.
     """
     if df.columns.nlevels > 1:
-        raise ValueError("A table has one row of column names; these have several levels. Join them into one first.")
+        raise ValueError(
+            "A table has one row of column names; these have several levels. Join them into one first."
+        )
     if df.index.name is not None:
         df = df.reset_index()
     how = dict(formats or {})
     if unknown := [name for name in how if name not in df.columns]:
         raise ValueError(f"formats names {unknown}, but the columns are {list(df.columns)}.")
     numeric = [_is_numeric(df[column]) or isinstance(how.get(column), str) for column in df.columns]
-    columns = [(escape(name), ' class="num"' * right) for name, right in zip(df.columns, numeric, strict=True)]
+    columns = [
+        (escape(name), ' class="num"' * right)
+        for name, right in zip(df.columns, numeric, strict=True)
+    ]
     rows = [
         [
             unbroken(cell) if right else cell
@@ -220,14 +261,20 @@ def table(
     head = "".join(f'<th scope="col"{right}>{name}</th>' for name, right in columns)
     body = ""
     for row in rows:
-        cells = (f'<td data-label="{n}"{right}>{escape(v)}</td>' for (n, right), v in zip(columns, row, strict=True))
+        cells = (
+            f'<td data-label="{n}"{right}>{escape(v)}</td>'
+            for (n, right), v in zip(columns, row, strict=True)
+        )
         body += f"<tr>{''.join(cells)}</tr>"
     html = (
         f'<div class="rag-scroll {NO_MATH}" role="region" tabindex="0" aria-label="{escape(caption)}">{_STYLE}'
         f'<table class="rag-table {escape(classes)}"><caption>{_caption(caption, sample=sample)}</caption>'
         f"<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>"
     )
-    words = [[cell.striptags() if isinstance(cell, markupsafe.Markup) else cell for cell in row] for row in rows]
+    words = [
+        [cell.striptags() if isinstance(cell, markupsafe.Markup) else cell for cell in row]
+        for row in rows
+    ]
     plain = pd.DataFrame(words, columns=df.columns).to_string(index=False)
     return Html(html, f"{'SAMPLE. ' if sample else ''}{caption}\n{plain}")
 
@@ -265,7 +312,9 @@ def _is_missing(value: object) -> bool:
 def _is_numeric(column: pd.Series) -> bool:
     """Whether a column has numbers and scores alone, as such or written."""
     values = [value for value in column if not _is_missing(value) and value != ""]
-    return bool(values) and all(_is_score(value) or _is_number(value) or is_written(value) for value in values)
+    return bool(values) and all(
+        _is_score(value) or _is_number(value) or is_written(value) for value in values
+    )
 
 
 def _cell(value: object, fmt: str | Callable[[Any], str] | None) -> str:
@@ -280,7 +329,11 @@ def _cell(value: object, fmt: str | Callable[[Any], str] | None) -> str:
         plain = f"{x:,.0f}" if float(x).is_integer() else f"{x:,.3f}"
         return number(x, fmt) if fmt else plain.replace("-", _MINUS)
     # a number and its per cent sign stay on one line
-    return value if isinstance(value, markupsafe.Markup) else str(value).replace(" %", "\N{NO-BREAK SPACE}%")
+    return (
+        value
+        if isinstance(value, markupsafe.Markup)
+        else str(value).replace(" %", "\N{NO-BREAK SPACE}%")
+    )
 
 
 def _as_svg(fig: MplFigure, alt: str) -> str:
@@ -295,7 +348,11 @@ def _as_svg(fig: MplFigure, alt: str) -> str:
     # a date or a version in the file would make every run differ
     # ids of its own: a browser takes a pattern of the first figure on the page with its id, even of one that is hidden
     with mpl.rc_context({"svg.hashsalt": f"{alt} {fig.get_size_inches()}"}):
-        fig.savefig(buffer, format="svg", metadata={"Date": None, "Creator": None, "Format": None, "Type": None})
+        fig.savefig(
+            buffer,
+            format="svg",
+            metadata={"Date": None, "Creator": None, "Format": None, "Type": None},
+        )
     text = buffer.getvalue()
     body = text[text.index("<svg") :].strip()
     body = re.sub(r"<metadata>.*?</metadata>", "", body, flags=re.DOTALL)
@@ -308,7 +365,10 @@ def _as_svg(fig: MplFigure, alt: str) -> str:
     body = re.sub(r"<!--.*?-->\s*", "", body, flags=re.DOTALL)
     body = re.sub(rf"(?i){INK}", "currentColor", body)
     body = re.sub(r"'DejaVu Sans'(, sans-serif)?", _FONT, body)
-    width, height = (float(re.search(rf'{side}="([\d.]+)pt"', body).group(1)) for side in ("width", "height"))  # type: ignore[union-attr]
+    width, height = (
+        float(re.search(rf'{side}="([\d.]+)pt"', body).group(1))  # type: ignore[union-attr]
+        for side in ("width", "height")
+    )
     tag = (
         f'<svg xmlns="http://www.w3.org/2000/svg" xmlns:xlink="http://www.w3.org/1999/xlink" role="img" '
         f'viewBox="0 0 {width:g} {height:g}" width="{width:g}" height="{height:g}" '
@@ -353,9 +413,13 @@ def figure(fig: MplFigure, *, alt: str, caption: str = "", sample: bool = False)
     return Picture(f"{html}</figure>", f"{'SAMPLE. ' if sample else ''}{caption or alt}", svg=svg)
 
 
-def prompt_box(messages: Sequence[Mapping[str, str]], *, answer: str = "", caption: str = "") -> Html:
+def prompt_box(
+    messages: Sequence[Mapping[str, str]], *, answer: str = "", caption: str = ""
+) -> Html:
     """A prompt as the model sees it, message by message, and the answer if there is one. All text is escaped."""
-    turns = [(message["role"], message["content"]) for message in messages] + [("answer", answer)] * bool(answer)
+    turns = [(message["role"], message["content"]) for message in messages] + [
+        ("answer", answer)
+    ] * bool(answer)
     rows = "".join(
         f'<div class="rag-turn{" rag-answer" * (role == "answer")}"><span class="rag-role">{escape(role)}</span>'
         f"<pre>{escape(content)}</pre></div>"

@@ -6,19 +6,29 @@ from functools import lru_cache
 
 _NAMED = re.compile(r"(\w+)\((\w+)\)")  # `median(seconds)`, `p95(seconds)`, `auc(p_yes)`
 UNITS = {
-    **{"seconds": "seconds", "latency": "seconds", "throughput": "per_second", "correlation": "ratio"},
+    **{
+        "seconds": "seconds",
+        "latency": "seconds",
+        "throughput": "per_second",
+        "correlation": "ratio",
+    },
     **dict.fromkeys(("tokens", "characters", "words", "place"), "count"),
     "names": "ratio",
 }
 """Unit of a measure by the last word of its name; anything else is a fraction."""
 LABELS = {
     **{"p yes": "probability of YES", "ndcg": "nDCG", "right": "share right"},
-    **{"candidates outside": "candidates outside the patient or period", "spelt": "share spelt correctly"},
+    **{
+        "candidates outside": "candidates outside the patient or period",
+        "spelt": "share spelt correctly",
+    },
     "faiss rank correlation": "rank correlation with FAISS",
 }
 """Measures whose name, even with blanks, does not tell a reader enough."""
 
-Measures = Mapping[str, tuple[float, float]]  # name -> (top, bottom); a score is the sum of tops over that of bottoms
+Measures = Mapping[
+    str, tuple[float, float]
+]  # name -> (top, bottom); a score is the sum of tops over that of bottoms
 
 
 @lru_cache
@@ -32,10 +42,16 @@ def binary(gold: bool, predicted: bool) -> Measures:
     return measures
 
 
-def of_sets(gold: Collection[Hashable], found: Collection[Hashable]) -> dict[str, tuple[float, float]]:
+def of_sets(
+    gold: Collection[Hashable], found: Collection[Hashable]
+) -> dict[str, tuple[float, float]]:
     """Precision, recall and F1 of a set against the gold set, as far as there is anything to find or found."""
     hits, of_found, of_gold = (float(len(of)) for of in (set(gold) & set(found), found, gold))
-    ratios = {"precision": (hits, of_found), "recall": (hits, of_gold), "f1": (2 * hits, of_gold + of_found)}
+    ratios = {
+        "precision": (hits, of_found),
+        "recall": (hits, of_gold),
+        "f1": (2 * hits, of_gold + of_found),
+    }
     return {name: ratio for name, ratio in ratios.items() if ratio[1]}
 
 

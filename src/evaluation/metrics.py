@@ -21,7 +21,9 @@ from statsmodels.stats.proportion import proportion_confint
 from evaluation.measures import of_sets
 
 CONFIDENCE = 0.95
-Z = float(norm.ppf(0.5 + CONFIDENCE / 2))  # standard errors from the middle of a 95 % interval to its ends
+Z = float(
+    norm.ppf(0.5 + CONFIDENCE / 2)
+)  # standard errors from the middle of a 95 % interval to its ends
 DRAWS = 2000
 BLOCK = 2**23  # numbers that a resampling holds in memory: 64 MiB
 Column: TypeAlias = "Sequence[Any] | NDArray[Any] | pd.Series"  # one value a row
@@ -43,11 +45,15 @@ class Score:
 def proportion(k: int, n: int, *, unparsed: int = 0) -> Score:
     """`k` of `n` with the Wilson score interval."""
     if n < 1 or not 0 <= k <= n:
-        raise ValueError(f"A proportion needs 0 <= k <= n and n >= 1; found k={k}, n={n}. Count the rows first.")
+        raise ValueError(
+            f"A proportion needs 0 <= k <= n and n >= 1; found k={k}, n={n}. Count the rows first."
+        )
     return Score(k / n, n, *wilson(k, n), unparsed)
 
 
-def ratio(top: Column, bottom: Column, *, clusters: Column | None = None, draws: int = DRAWS) -> Score:
+def ratio(
+    top: Column, bottom: Column, *, clusters: Column | None = None, draws: int = DRAWS
+) -> Score:
     """The sum of the (n,) tops over that of the (n,) bottoms: a mean, a precision, a micro-F1, a weighted mean."""
     units, tops, bottoms = checked(clusters, draws, tops=top, bottoms=bottom)
     if not bottoms.sum():  # 0 by custom
@@ -62,7 +68,9 @@ def ratio(top: Column, bottom: Column, *, clusters: Column | None = None, draws:
         return Score(value, len(tops), *wilson(value * many, many))
     drawn, below = resampled(sums, draws).T
     bounds = (0.0, 1.0) if fraction else (-np.inf, np.inf)
-    return Score(value, len(tops), *percentiles(value, drawn[below > 0] / below[below > 0], *bounds))
+    return Score(
+        value, len(tops), *percentiles(value, drawn[below > 0] / below[below > 0], *bounds)
+    )
 
 
 def auc(y_true: Column, p_yes: Column, *, clusters: Column | None = None) -> Score:
@@ -89,7 +97,11 @@ def auc(y_true: Column, p_yes: Column, *, clusters: Column | None = None) -> Sco
     rarer, error = min(many_yes, many_no), 0.0
     if rarer > 1 and 0 < value < 1:
         # a variance about the mean of n is too small by (n - 1) / n
-        parts = ((of_yes @ of_yes, many_yes), (of_no @ of_no, many_no), (2 * (of_yes @ of_no), many))
+        parts = (
+            (of_yes @ of_yes, many_yes),
+            (of_no @ of_no, many_no),
+            (2 * (of_yes @ of_no), many),
+        )
         error = float(np.sqrt(sum(part * (n / (n - 1)) for part, n in parts)))
     if error < 1e-12:
         return Score(value, len(truth), *wilson(value * rarer, rarer))
@@ -103,11 +115,18 @@ def set_scores(returned: Iterable[str], relevant: Iterable[str]) -> dict[str, fl
     wanted = set(relevant)
     if not wanted:
         raise ValueError("Recall needs at least one relevant item; the relevant set is empty.")
-    return {"precision": 0.0} | {name: top / bottom for name, (top, bottom) in of_sets(wanted, set(returned)).items()}
+    return {"precision": 0.0} | {
+        name: top / bottom for name, (top, bottom) in of_sets(wanted, set(returned)).items()
+    }
 
 
 def bootstrap(
-    values: Column, statistic: Statistic = np.mean, *, clusters: Column | None = None, seed: int = 0, draws: int = DRAWS
+    values: Column,
+    statistic: Statistic = np.mean,
+    *,
+    clusters: Column | None = None,
+    seed: int = 0,
+    draws: int = DRAWS,
 ) -> Score:
     """A statistic of (n,) values, such as `np.mean` or `np.median`, with a percentile bootstrap interval.
 
@@ -127,7 +146,9 @@ def bootstrap(
     results = np.empty(draws)
     for i in range(draws):
         drawn = rng.integers(many, size=many)
-        results[i] = statistic(numbers[drawn] if groups is None else np.concatenate([groups[j] for j in drawn]))
+        results[i] = statistic(
+            numbers[drawn] if groups is None else np.concatenate([groups[j] for j in drawn])
+        )
     return Score(value, len(numbers), *percentiles(value, results[np.isfinite(results)]))
 
 
@@ -149,7 +170,9 @@ def resampled(sums: Floats, draws: int) -> Floats:
     patterns, frequency = np.unique(sums, axis=0, return_counts=True)
     shares, block = frequency / len(sums), max(1, BLOCK // len(patterns))
     sizes = [min(block, draws - start) for start in range(0, draws, block)]
-    return np.concatenate([rng.multinomial(len(sums), shares, size=size) @ patterns for size in sizes])
+    return np.concatenate(
+        [rng.multinomial(len(sums), shares, size=size) @ patterns for size in sizes]
+    )
 
 
 def wilson(k: float, n: int) -> tuple[float, float]:
@@ -158,13 +181,17 @@ def wilson(k: float, n: int) -> tuple[float, float]:
     return held(k / n, float(low), float(high), 0.0, 1.0)
 
 
-def percentiles(value: float, draws: Floats, floor: float = -np.inf, ceiling: float = np.inf) -> tuple[float, float]:
+def percentiles(
+    value: float, draws: Floats, floor: float = -np.inf, ceiling: float = np.inf
+) -> tuple[float, float]:
     """The 95 % interval of drawn values, which contains the value itself."""
     low, high = np.percentile(draws, [50 * (1 - CONFIDENCE), 50 * (1 + CONFIDENCE)])
     return held(value, float(low), float(high), floor, ceiling)
 
 
-def held(value: float, low: float, high: float, floor: float, ceiling: float) -> tuple[float, float]:
+def held(
+    value: float, low: float, high: float, floor: float, ceiling: float
+) -> tuple[float, float]:
     """An interval within its bounds that contains the value."""
     return min(max(low, floor), value), max(min(high, ceiling), value)
 
@@ -173,9 +200,13 @@ def true_or_false(values: Column, name: str) -> NDArray[np.bool_]:
     """The values as booleans; an error names the column if one is neither True, False, 1 nor 0."""
     array = _column(values, name, object)
     if missing := int(pd.isna(array).sum()):
-        raise ValueError(f"{name} needs True or False in every row; {missing} of {len(array)} have neither.")
+        raise ValueError(
+            f"{name} needs True or False in every row; {missing} of {len(array)} have neither."
+        )
     if strange := [v for v in array if not (isinstance(v, Real | np.bool_) and v in (0, 1))]:
-        raise ValueError(f"{name} needs True or False; found {strange[0]!r}. Parse the answers first.")
+        raise ValueError(
+            f"{name} needs True or False; found {strange[0]!r}. Parse the answers first."
+        )
     return array.astype(bool)
 
 
@@ -183,14 +214,18 @@ def finite(values: Column, name: str) -> Floats:
     """The values as numbers; an error names the column if one is not finite."""
     array = _column(values, name, float)
     if not np.isfinite(array).all():
-        raise ValueError(f"{name} needs finite numbers; {int((~np.isfinite(array)).sum())} of {len(array)} are not.")
+        raise ValueError(
+            f"{name} needs finite numbers; {int((~np.isfinite(array)).sum())} of {len(array)} are not."
+        )
     return array
 
 
 def _column(values: Column, name: str, kind: type) -> NDArray[Any]:
     array: NDArray[Any] = np.asarray(values, dtype=kind)
     if array.ndim != 1 or not len(array):
-        raise ValueError(f"{name} needs one value a row and at least one row; found the shape {array.shape}.")
+        raise ValueError(
+            f"{name} needs one value a row and at least one row; found the shape {array.shape}."
+        )
     return array
 
 
@@ -203,8 +238,12 @@ def checked(clusters: Column | None, draws: int = DRAWS, /, **columns: Column) -
     if clusters is not None:
         units = pd.factorize(np.asarray(clusters, dtype=object), sort=True)[0].astype(np.int64)
         if (units < 0).any():
-            raise ValueError(f"clusters needs a name in every row; {int((units < 0).sum())} rows have none.")
+            raise ValueError(
+                f"clusters needs a name in every row; {int((units < 0).sum())} rows have none."
+            )
     if len({len(units), *map(len, arrays.values())}) > 1:
-        lengths = ", ".join(f"{name} {len(a)}" for name, a in (arrays | {"clusters": units}).items())
+        lengths = ", ".join(
+            f"{name} {len(a)}" for name, a in (arrays | {"clusters": units}).items()
+        )
         raise ValueError(f"One value a row is needed in each; found {lengths}.")
     return units, *arrays.values()

@@ -23,13 +23,29 @@ from evaluation.metrics import DRAWS, Floats, Score
 from evaluation.paired import Paired
 from evaluation.published import Published
 
-PAIRING = ("task", "split", "unit", "of", "repeat")  # what two arms must share for their rows to be compared
+PAIRING = (
+    "task",
+    "split",
+    "unit",
+    "of",
+    "repeat",
+)  # what two arms must share for their rows to be compared
 Rows: TypeAlias = "Iterable[Answer] | pd.DataFrame"  # the table of answers
 Names: TypeAlias = "Mapping[str, str] | None"  # by arm
-VALUES = ("printed", "rescored", "rerun", "unparsed")  # columns beside each other, of which empty ones are left out
+VALUES = (
+    "printed",
+    "rescored",
+    "rerun",
+    "unparsed",
+)  # columns beside each other, of which empty ones are left out
 DIFFERENCE = "difference in points"  # a column of a table of tests
 MANY = 8  # arms from which on the rows of a figure are closer together
-PARTS = ["task", "split", "of", "repeat"]  # what tells apart the parts of an experiment, each with rows of its own
+PARTS = [
+    "task",
+    "split",
+    "of",
+    "repeat",
+]  # what tells apart the parts of an experiment, each with rows of its own
 
 
 class Scored(NamedTuple):
@@ -60,7 +76,13 @@ class Outcomes:
     """
 
     def __init__(
-        self, rows: Rows, *, labels: Names = None, colours: Names = None, draws: int = DRAWS, sample: bool = False
+        self,
+        rows: Rows,
+        *,
+        labels: Names = None,
+        colours: Names = None,
+        draws: int = DRAWS,
+        sample: bool = False,
     ) -> None:
         """Take the rows, or a frame with the columns of `Answer`; arms have those of `figures.ARMS` by default."""
         self.frame = _frame(rows)
@@ -72,7 +94,11 @@ class Outcomes:
         """The rows with these values of a column of `Answer`, or of a stratum; a KeyError if no row has the stratum."""
         keep = pd.Series(True, index=self.frame.index)
         for name, wanted in only.items():
-            column = self.frame[name] if name in COLUMNS else self.frame.strata.map(lambda of, name=name: of.get(name))
+            column = (
+                self.frame[name]
+                if name in COLUMNS
+                else self.frame.strata.map(lambda of, name=name: of.get(name))
+            )
             if len(column) and name not in COLUMNS and column.isna().all():
                 raise KeyError(f"No row has the stratum {name!r}.")
             keep &= column.isin({wanted} if isinstance(wanted, str) else set(wanted))
@@ -82,11 +108,15 @@ class Outcomes:
         """These rows and others, with the labels of both."""
         more = rows if isinstance(rows, Outcomes) else Outcomes(rows, labels=self.labels)
         whole = self._with(pd.concat([self.frame, more.frame], ignore_index=True))
-        whole.labels = self.labels | more.labels | self.labels  # in the order and the words of these
+        whole.labels = (
+            self.labels | more.labels | self.labels
+        )  # in the order and the words of these
         return whole
 
     def _with(self, frame: pd.DataFrame) -> Outcomes:
-        return Outcomes(frame, labels=self.labels, colours=self.colours, draws=self.draws, sample=self.sample)
+        return Outcomes(
+            frame, labels=self.labels, colours=self.colours, draws=self.draws, sample=self.sample
+        )
 
     @cached_property
     def arms(self) -> list[str]:
@@ -131,17 +161,27 @@ class Outcomes:
             score = metrics.bootstrap(tops / bottoms, of, clusters=clusters, draws=self.draws)
         return replace(score, unparsed=unparsed if unit(measure) in ("fraction", "ratio") else 0)
 
-    def against(self, pairs: Sequence[tuple[str, str]], measure: str, *, each: str = "") -> list[Comparison]:
+    def against(
+        self, pairs: Sequence[tuple[str, str]], measure: str, *, each: str = ""
+    ) -> list[Comparison]:
         """Paired tests of a ratio, first arm minus second, within `each` value of a column; p by Holm over all."""
-        parts = {str(value): self._with(rows) for value, rows in self.frame.groupby(each)} if each else {"": self}
-        return adjusted([part._compare(pair, measure, value) for value, part in parts.items() for pair in pairs])
+        parts = (
+            {str(value): self._with(rows) for value, rows in self.frame.groupby(each)}
+            if each
+            else {"": self}
+        )
+        return adjusted(
+            [part._compare(pair, measure, value) for value, part in parts.items() for pair in pairs]
+        )
 
     def _compare(self, pair: tuple[str, str], measure: str, model: str) -> Comparison:
         mine = self.frame[[measure in of for of in self.frame.measures]]
         first, second = (mine[mine.arm == arm].set_index(list(PAIRING)) for arm in pair)
         shared = first.index.intersection(second.index, sort=False)
         if shared.empty:
-            raise ValueError(f"{pair[0]} and {pair[1]} share no unit that has the measure {measure!r}.")
+            raise ValueError(
+                f"{pair[0]} and {pair[1]} share no unit that has the measure {measure!r}."
+            )
         first, second = first.loc[shared], second.loc[shared]
         sides = (_columns(first, measure), _columns(second, measure))
         test = paired.paired_ratios(*sides, clusters=first.cluster.to_numpy(), draws=self.draws)
@@ -160,18 +200,30 @@ class Outcomes:
             for arm in self.arms
         ]
         shown = self.scored_table(rows, [Scored(arm, measures[0]) for arm in self.arms], caption)
-        return replace(shown, scores={**shown.scores, "by": by, "strata": [*of]}) if shown.scores else shown
+        return (
+            replace(shown, scores={**shown.scores, "by": by, "strata": [*of]})
+            if shown.scores
+            else shown
+        )
 
-    def scored_table(self, rows: list[dict[str, Any]], scored: Sequence[Scored], caption: str) -> figures.Html:
+    def scored_table(
+        self, rows: list[dict[str, Any]], scored: Sequence[Scored], caption: str
+    ) -> figures.Html:
         """A table of scores, and what other models' columns in the book need to know of each row."""
         shown = figures.table(pd.DataFrame(rows), caption, sample=self.sample)
         here = self._linked
         if here.empty:
             return shown
         own = {one.arm: here[here.arm == one.arm] for one in scored}
-        of = {arm: {"n": len(mine), "of": mine[PARTS].drop_duplicates().values.tolist()} for arm, mine in own.items()}
+        of = {
+            arm: {"n": len(mine), "of": mine[PARTS].drop_duplicates().values.tolist()}
+            for arm, mine in own.items()
+        }
         parts = [one._asdict() | of[one.arm] for one in scored]
-        return replace(shown, scores={"rows": _pairs(rows), "scored": parts, "draws": self.draws, "caption": caption})
+        return replace(
+            shown,
+            scores={"rows": _pairs(rows), "scored": parts, "draws": self.draws, "caption": caption},
+        )
 
     @property
     def _linked(self) -> pd.DataFrame:
@@ -180,7 +232,11 @@ class Outcomes:
 
     def text(self, measure: str, arm: str, digits: int | None = None) -> str | None:
         """A score as a table shows it, a share as 49.4 % or with `digits` as 0.494; None if no row has the measure."""
-        return _written(self.score(measure, arm), measure, digits) if arm in self.measured(measure) else None
+        return (
+            _written(self.score(measure, arm), measure, digits)
+            if arm in self.measured(measure)
+            else None
+        )
 
     def tests(self, comparisons: Sequence[Comparison], caption: str) -> figures.Html:
         """A row for each comparison, whose difference the book links to the answers of both arms."""
@@ -197,7 +253,9 @@ class Outcomes:
         tested = [[c.first, c.second] for c in comparisons]
         return replace(shown, scores={"rows": _pairs(rows), "tested": tested, "caption": caption})
 
-    def beside(self, printed: Published, place: str, measures: Sequence[str], caption: str) -> figures.Html:
+    def beside(
+        self, printed: Published, place: str, measures: Sequence[str], caption: str
+    ) -> figures.Html:
         """Printed (`place.arm.measure` or `place.arm`), rescored and rerun: a row for each arm and measure."""
         numbers = {number.id: number for number in printed.numbers}
         found: dict[Scored, dict[str, Any]] = {}
@@ -218,7 +276,10 @@ class Outcomes:
         columns = [name for name in VALUES if any(of[name] is not None for of in found.values())]
         firsts = {one.arm: one for one in reversed(found)}
         rows = [
-            {"arm": self.label(one.arm) if firsts[one.arm] is one else "", "measure": measure_label(one.measure)}
+            {
+                "arm": self.label(one.arm) if firsts[one.arm] is one else "",
+                "measure": measure_label(one.measure),
+            }
             | {name: of[name] for name in columns}
             for one, of in found.items()
         ]
@@ -231,36 +292,65 @@ class Outcomes:
         parts = [(value, measures[0], self.where(**{by: value})) for value in self.strata(by)]
         parts = parts or [(measure_label(m), m, self) for m in measures]
         panels = [
-            (title, measure, {arm: part.score(measure, arm) for arm in part.arms if arm in part.measured(measure)})
+            (
+                title,
+                measure,
+                {
+                    arm: part.score(measure, arm)
+                    for arm in part.arms
+                    if arm in part.measured(measure)
+                },
+            )
             for title, measure, part in parts
         ]
         told = []
         for arm in self.arms:
-            values = (f"{title} {figures.number(of[arm].value, unit(m))}" for title, m, of in panels if arm in of)
+            values = (
+                f"{title} {figures.number(of[arm].value, unit(m))}"
+                for title, m, of in panels
+                if arm in of
+            )
             told.append(f"{self.label(arm)}: {', '.join(values)}")
         alt = f"{'; '.join(told)}."
-        return figures.figure(self._draw(panels, chance), alt=alt, caption=caption, sample=self.sample)
+        return figures.figure(
+            self._draw(panels, chance), alt=alt, caption=caption, sample=self.sample
+        )
 
-    def _draw(self, panels: Sequence[tuple[str, str, Mapping[str, Score]]], chance: float | None) -> Figure:
+    def _draw(
+        self, panels: Sequence[tuple[str, str, Mapping[str, Score]]], chance: float | None
+    ) -> Figure:
         # a figure of many arms, too, shall fit on the first screen of its chapter
         row, font = (0.5, 10.5) if len(self.arms) < MANY else (0.33, 9)
-        size, one = (7.4, row * len(self.arms) + 1.0), len({measure for _, measure, _ in panels}) == 1
-        fig, axes = plt.subplots(1, len(panels), figsize=size, sharex=one, sharey=True, squeeze=False)
+        size, one = (
+            (7.4, row * len(self.arms) + 1.0),
+            len({measure for _, measure, _ in panels}) == 1,
+        )
+        fig, axes = plt.subplots(
+            1, len(panels), figsize=size, sharex=one, sharey=True, squeeze=False
+        )
         for ax, (title, measure, of) in zip(axes[0], panels, strict=True):
             for y, arm in enumerate(self.arms):
                 if arm in of:
                     colour = self.colours.get(arm, "#808080")
                     ax.hlines(y, of[arm].low, of[arm].high, color=colour, linewidth=2.2)
                     ax.plot(of[arm].value, y, "o", color=colour, clip_on=False, zorder=3)
-            words = title if unit(measure) != "seconds" or "seconds" in title else f"{title}, in seconds"
+            words = (
+                title
+                if unit(measure) != "seconds" or "seconds" in title
+                else f"{title}, in seconds"
+            )
             ax.set_xlabel(textwrap.fill(words, 64 // len(panels)))
             ax.grid(axis="x")
             ax.tick_params(axis="y", length=0)
-        for ax, (_, measure, _) in zip(axes[0], panels, strict=True):  # once all is drawn, for panels may share an axis
+        for ax, (_, measure, _) in zip(
+            axes[0], panels, strict=True
+        ):  # once all is drawn, for panels may share an axis
             if unit(measure) == "seconds":
                 ax.set_xscale("log")
                 left, right = ax.get_xlim()
-                ax.xaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0) if right < 50 * left else (1.0,)))
+                ax.xaxis.set_major_locator(
+                    LogLocator(subs=(1.0, 2.0, 5.0) if right < 50 * left else (1.0,))
+                )
                 ax.xaxis.set_major_formatter("{x:g}")
                 ax.xaxis.set_minor_formatter(NullFormatter())
             elif unit(measure) == "fraction":
@@ -278,12 +368,19 @@ class Outcomes:
 
 def adjusted(family: Sequence[Comparison]) -> list[Comparison]:
     """The comparisons of one family, with p adjusted by Holm over all of them."""
-    return [replace(c, p=p) for c, p in zip(family, paired.holm([c.test.p for c in family]), strict=True)]
+    return [
+        replace(c, p=p)
+        for c, p in zip(family, paired.holm([c.test.p for c in family]), strict=True)
+    ]
 
 
 def _frame(rows: Rows) -> pd.DataFrame:
     # plain attributes: dataclasses.asdict would copy every item and measure
-    return rows if isinstance(rows, pd.DataFrame) else pd.DataFrame([vars(row) for row in rows], columns=COLUMNS)
+    return (
+        rows
+        if isinstance(rows, pd.DataFrame)
+        else pd.DataFrame([vars(row) for row in rows], columns=COLUMNS)
+    )
 
 
 def _pairs(rows: Sequence[Mapping[str, Any]]) -> list[list[tuple[str, Any]]]:

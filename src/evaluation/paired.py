@@ -30,7 +30,9 @@ class Paired:
         return self.difference
 
 
-def paired_means(a: Column, b: Column, *, clusters: Column | None = None, draws: int = DRAWS) -> Paired:
+def paired_means(
+    a: Column, b: Column, *, clusters: Column | None = None, draws: int = DRAWS
+) -> Paired:
     """Difference of the means of two arms measured on the same (n,) rows.
 
     p is that of the two-sided paired randomisation test (Smucker et al. 2007); the interval is bootstrapped over rows.
@@ -40,10 +42,16 @@ def paired_means(a: Column, b: Column, *, clusters: Column | None = None, draws:
 
 
 def paired_ratios(
-    a: tuple[Column, Column], b: tuple[Column, Column], *, clusters: Column | None = None, draws: int = DRAWS
+    a: tuple[Column, Column],
+    b: tuple[Column, Column],
+    *,
+    clusters: Column | None = None,
+    draws: int = DRAWS,
 ) -> Paired:
     """Difference of two ratios of sums, (n,) tops over (n,) bottoms; arms are exchanged within a unit (Yeh 2000)."""
-    units, *columns = metrics.checked(clusters, draws, top_a=a[0], bottom_a=a[1], top_b=b[0], bottom_b=b[1])
+    units, *columns = metrics.checked(
+        clusters, draws, top_a=a[0], bottom_a=a[1], top_b=b[0], bottom_b=b[1]
+    )
     sums = metrics.summed(units, *columns)
 
     def difference(total: Floats) -> Floats:
@@ -64,7 +72,9 @@ def paired_ratios(
     p = _flipped(exchanged, int(moved.sum()), value, draws)
     unseen = metrics.wilson(0.0, len(sums))[1]
     if np.ptp(columns[1::2]) == 0:  # ratios with one and the same bottom are means
-        turned = -1.0 if (gain == -1).all() else 1.0  # the interval of nothing but losses mirrors that of gains
+        turned = (
+            -1.0 if (gain == -1).all() else 1.0
+        )  # the interval of nothing but losses mirrors that of gains
         mean = bootstrap(turned * gain, clusters=clusters, draws=draws)
         value, (low, high) = turned * mean.value, sorted((turned * mean.low, turned * mean.high))
         unseen *= float(np.abs(gain).max()) or 1.0
@@ -75,7 +85,9 @@ def paired_ratios(
     low = min(low, value - unseen) if low == 0 or not moved.any() else low
     high = max(high, value + unseen) if high == 0 or not moved.any() else high
     name = "paired randomisation" if clusters is None else "paired randomisation by cluster"
-    return Paired(name, len(gain), int((gain > 0).sum()), int((gain < 0).sum()), value, low, high, p)
+    return Paired(
+        name, len(gain), int((gain > 0).sum()), int((gain < 0).sum()), value, low, high, p
+    )
 
 
 def _flipped(statistic: Callable[[Floats], Floats], units: int, value: float, draws: int) -> float:

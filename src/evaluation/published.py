@@ -51,9 +51,15 @@ class Entry(Strict):
 class Tolerance(Strict):
     """How far a value may lie from the printed one, in the number's unit; what is left out takes the default."""
 
-    rescored: float | None = Field(default=None, ge=0, description="default: half of the last printed digit")
-    rerun: float | None = Field(default=None, ge=0, description="default: RERUN_TOLERANCE of the unit")
-    drift: float | None = Field(default=None, ge=0, description="from the kept reference; default: see `compare`")
+    rescored: float | None = Field(
+        default=None, ge=0, description="default: half of the last printed digit"
+    )
+    rerun: float | None = Field(
+        default=None, ge=0, description="default: RERUN_TOLERANCE of the unit"
+    )
+    drift: float | None = Field(
+        default=None, ge=0, description="from the kept reference; default: see `compare`"
+    )
 
 
 class Number(Entry):
@@ -66,10 +72,14 @@ class Number(Entry):
     printed: str = Field(description="as it stands in the paper, with its digits and its unit")
     unit: Unit
     n: int | None = Field(default=None, ge=1, description="what the paper says it was measured on")
-    model: str | None = Field(default=None, description="the language model that made it, if any; `A or B` if unsaid")
+    model: str | None = Field(
+        default=None, description="the language model that made it, if any; `A or B` if unsaid"
+    )
     tolerance: Tolerance = Tolerance()
     rescore_from: tuple[str, ...] = Field(default=(), description="names in data/registry.yml")
-    why_not: str | None = Field(default=None, description="why it cannot be rescored, or was not in the reference run")
+    why_not: str | None = Field(
+        default=None, description="why it cannot be rescored, or was not in the reference run"
+    )
     why_no_rerun: str | None = Field(default=None, description="why it cannot be rerun by anyone")
     also: tuple[str, ...] = Field(default=(), description="other places where the paper prints it")
     note: str = ""
@@ -106,19 +116,27 @@ class Number(Entry):
         stated: float | None = getattr(self.tolerance, kind)
         if stated is not None:
             return stated
-        return RERUN_TOLERANCE.get(self.unit) if kind == "rerun" else 0.5 * 10**-self._decimals * self._scale
+        return (
+            RERUN_TOLERANCE.get(self.unit)
+            if kind == "rerun"
+            else 0.5 * 10**-self._decimals * self._scale
+        )
 
     def show(self, value: float, digits: int = 0) -> str:
         """A value written as the paper writes this number, with so many digits more."""
         places = self._decimals + digits
         if self.unit == "percentage_points":
             return f"{value:+.{places}f} points"
-        suffix = {"seconds": " s", "per_second": " per second"}.get(self.unit, "%" if self._scale != 1 else "")
+        suffix = {"seconds": " s", "per_second": " per second"}.get(
+            self.unit, "%" if self._scale != 1 else ""
+        )
         grouped = "" if re.search(r"\d{4}", self.printed) else ","
         return f"{value / self._scale:{grouped}.{places}f}{suffix}"
 
 
-Arms = Annotated[tuple[str, ...], BeforeValidator(lambda arms: (arms,) if isinstance(arms, str) else arms)]
+Arms = Annotated[
+    tuple[str, ...], BeforeValidator(lambda arms: (arms,) if isinstance(arms, str) else arms)
+]
 
 
 class Rule(Strict):
@@ -133,23 +151,41 @@ class Rule(Strict):
     above: str = ""
     below: str = ""
     exactly: str = ""
-    function: str = Field(default="", description="in the paper's module `rules`; takes the rows, gives a Decision")
+    function: str = Field(
+        default="", description="in the paper's module `rules`; takes the rows, gives a Decision"
+    )
     all_of: tuple[Rule, ...] = ()
     than: Arms = ()
     measure: str = "accuracy"
     bound: float | None = None
-    where: dict[str, tuple[str, ...]] = Field(default_factory=dict, description="columns or strata, and their values")
+    where: dict[str, tuple[str, ...]] = Field(
+        default_factory=dict, description="columns or strata, and their values"
+    )
     each: str = Field(default="", description="a column, within each of whose values it must hold")
-    scope: Arms = Field(default=(), description="words of the names of the models that the claim is about")
-    tie: str = Field(default="", description="a measure; arms that are handed the same cannot but tie")
+    scope: Arms = Field(
+        default=(), description="words of the names of the models that the claim is about"
+    )
+    tie: str = Field(
+        default="", description="a measure; arms that are handed the same cannot but tie"
+    )
     of: tuple[Basis, ...] = Field(default=("rerun",), min_length=1)
     words_: str = Field(default="", alias="words", description="in place of words made of the rule")
 
     @model_validator(mode="after")
     def _one_verb(self) -> Rule:
-        verbs = (self.better, self.on_par, self.above, self.below, self.exactly, self.function, self.all_of)
+        verbs = (
+            self.better,
+            self.on_par,
+            self.above,
+            self.below,
+            self.exactly,
+            self.function,
+            self.all_of,
+        )
         if sum(map(bool, verbs)) != 1:
-            raise ValueError("a rule has one of better, on_par, above, below, exactly, function, all_of")
+            raise ValueError(
+                "a rule has one of better, on_par, above, below, exactly, function, all_of"
+            )
         if bool(self.first) != bool(self.than):
             raise ValueError("`than` goes with better and on_par")
         if bool(self.arm) != (self.bound is not None):
@@ -177,7 +213,9 @@ class Rule(Strict):
     def words(self, label: Callable[[str], str] = str) -> str:
         """The rule as a sentence; `label` gives an arm's name for a reader."""
         if self.words_ or self.all_of:
-            return " ".join(self.words_.split()) or " ".join(part.words(label) for part in self.all_of)
+            return " ".join(self.words_.split()) or " ".join(
+                part.words(label) for part in self.all_of
+            )
         where = "; ".join(f"{name}: {' or '.join(values)}" for name, values in self.where.items())
         what = f"{measure_label(self.measure)}{f' ({where})' if where else ''}{f', each {self.each}' * bool(self.each)}"
         if not self.than:
@@ -202,12 +240,16 @@ class Claim(Entry):
     rule: Rule | None = None
     note: str = ""
     why_not: str = Field(default="", description="why no notebook decides it")
-    unasked: str = Field(default="", description="why the notebook that would decide it has no answers")
+    unasked: str = Field(
+        default="", description="why the notebook that would decide it has no answers"
+    )
 
     @model_validator(mode="after")
     def _tested(self) -> Claim:
         if (self.test and self.rule) or not (self.test or self.rule or self.why_not):
-            raise ValueError(f"{self.id}: needs either a rule or a test in words, or says in why_not that it has none")
+            raise ValueError(
+                f"{self.id}: needs either a rule or a test in words, or says in why_not that it has none"
+            )
         return self
 
     @property
@@ -287,7 +329,9 @@ def published(paper: str) -> Published:
     """What a paper prints, from its file; a RecordError if there is none, or an entry of it is wrong."""
     path = PUBLISHED / f"{paper}.yml"
     if not path.is_file():
-        raise RecordError(f"No published numbers for {paper!r}: {path} is missing. There are: {', '.join(papers())}.")
+        raise RecordError(
+            f"No published numbers for {paper!r}: {path} is missing. There are: {', '.join(papers())}."
+        )
     try:
         return Published.model_validate(yaml.safe_load(path.read_text("utf-8")))
     except (yaml.YAMLError, ValidationError, UnicodeDecodeError) as error:

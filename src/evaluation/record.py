@@ -43,18 +43,26 @@ class Run:
     An id that the paper's YAML does not declare, and a value that does not fit, is a RecordError.
     """
 
-    def __init__(self, notebook: str, paper: str, profile: Profile, parameters: dict[str, Json]) -> None:
+    def __init__(
+        self, notebook: str, paper: str, profile: Profile, parameters: dict[str, Json]
+    ) -> None:
         """Begin a run; `start` is the way in."""
         if not re.match(records.NAME, notebook):
-            raise RecordError(f"A notebook is named by letters, digits, - and _, without a folder; found {notebook!r}.")
+            raise RecordError(
+                f"A notebook is named by letters, digits, - and _, without a folder; found {notebook!r}."
+            )
         if profile not in get_args(Profile):
-            raise RecordError(f"There is no profile {profile!r}; use one of {', '.join(get_args(Profile))}.")
+            raise RecordError(
+                f"There is no profile {profile!r}; use one of {', '.join(get_args(Profile))}."
+            )
         for name, value in parameters.items():
             try:
                 json.dumps(value, allow_nan=False)
             except (TypeError, ValueError) as error:
                 advice = "Use text, finite numbers, lists."
-                raise RecordError(f"The parameter {name} cannot be kept in a record: {error}. {advice}") from error
+                raise RecordError(
+                    f"The parameter {name} cannot be kept in a record: {error}. {advice}"
+                ) from error
         self.notebook, self.paper, self.profile = notebook, paper, profile
         self.printed = published(paper)
         self.sample = self.synthetic = False
@@ -67,7 +75,9 @@ class Run:
         self._models: dict[tuple[str, str], records.ModelUsed] = {}
         self._timings: list[records.Timing] = []
         self._counted: list[object] = []
-        self._tokens = dict.fromkeys(("prompt", "generated", "requests", "cached", "checked", "same"), 0)
+        self._tokens = dict.fromkeys(
+            ("prompt", "generated", "requests", "cached", "checked", "same"), 0
+        )
         self._requests: dict[str, str] = {}
         self._licences: set[str] = set()
         self._withheld = self._own = self._opened = False
@@ -97,7 +107,9 @@ class Run:
         self._data[name] = records.DataUsed(name=name, sha256=sha256, source=source, sample=False)
         self.synthetic = True
 
-    def model(self, name: str, sha256: str | None, engine: str, version: str | None, role: str) -> None:
+    def model(
+        self, name: str, sha256: str | None, engine: str, version: str | None, role: str
+    ) -> None:
         """Note a model, its engine and what it did (chat, encoder). What a server does not tell is None."""
         told = {"name": name, "sha256": sha256, "engine": engine, "version": version, "role": role}
         self._models[name, role] = records.ModelUsed.model_validate(told)
@@ -123,33 +135,60 @@ class Run:
 
     def timing(self, name: str, seconds: float, **counts: float) -> None:
         """Note what a step took, and how many of what it did."""
-        self._timings.append(records.noted(records.Timing, name, name=name, seconds=seconds, counts=counts))
+        self._timings.append(
+            records.noted(records.Timing, name, name=name, seconds=seconds, counts=counts)
+        )
 
     def asked(self, usage: Usage, name: str = "language model") -> None:
         """Note what was asked of a language model: tokens, requests and seconds, those of kept answers included."""
         checked = sum(usage.checked.values())
-        counts = (usage.prompt_tokens, usage.generated_tokens, usage.requests, usage.cached, checked, usage.same)
-        self._tokens = {key: before + n for (key, before), n in zip(self._tokens.items(), counts, strict=True)}
+        counts = (
+            usage.prompt_tokens,
+            usage.generated_tokens,
+            usage.requests,
+            usage.cached,
+            checked,
+            usage.same,
+        )
+        self._tokens = {
+            key: before + n for (key, before), n in zip(self._tokens.items(), counts, strict=True)
+        }
         self._requests |= usage.keys
         self.timing(name, usage.seconds, requests=usage.requests, kept_seconds=usage.kept_seconds)
 
     def answer(
-        self, arms: Mapping[str, Arm], units: Sequence[Unit], *, model: str = "", split: str = "test"
+        self,
+        arms: Mapping[str, Arm],
+        units: Sequence[Unit],
+        *,
+        model: str = "",
+        split: str = "test",
     ) -> list[Answer]:
         """Rows of the table of answers: what each arm says of each unit; `model` answers for arms that ask one."""
         rows = []
         for arm, ask in arms.items():
             replies = ask(units)
             if len(replies) != len(units):
-                raise RecordError(f"{arm} gave {len(replies)} answers to {len(units)} units; one for each is needed.")
+                raise RecordError(
+                    f"{arm} gave {len(replies)} answers to {len(units)} units; one for each is needed."
+                )
             rows += [
-                answered(a, unit, arm=arm, run=self.profile, model=model if a.requests else a.model, split=split)
+                answered(
+                    a,
+                    unit,
+                    arm=arm,
+                    run=self.profile,
+                    model=model if a.requests else a.model,
+                    split=split,
+                )
                 for a, unit in zip(replies, units, strict=True)
                 if not any(key.startswith(UNSTORED) for key in a.requests)
             ]
         return rows
 
-    def report(self, outcomes: Outcomes, place: str, measures: Sequence[str], *, model: str) -> None:
+    def report(
+        self, outcomes: Outcomes, place: str, measures: Sequence[str], *, model: str
+    ) -> None:
         """Report scores, released and the run's by `model`, for numbers `place.arm.measure`, or `place.arm` (first)."""
         for number in self.printed.numbers:
             arm, _, measure = (whole := number.id.removeprefix(f"{place}.")).rpartition(".")
@@ -159,7 +198,9 @@ class Run:
                 continue
             released = outcomes.where(source="released", model=number.model or "", arm=arm)
             if len(released.frame):
-                self.rescored(number.id, released.score(measure), source=(number.rescore_from or ("",))[0])
+                self.rescored(
+                    number.id, released.score(measure), source=(number.rescore_from or ("",))[0]
+                )
             if model:
                 mine = outcomes.where(source="rerun", arm=arm)
                 self.rerun_of(number.id, mine, measure, model=model if number.model else "")
@@ -169,11 +210,19 @@ class Run:
         if settings().answers != "stored-only":
             return list(measure())
         stored = answers.read(answers.newest(self.notebook, self.profile))
-        mine = stored["model"].isin(["", profile_model(self.profile)])  # and not the times of the reference's model
+        mine = stored["model"].isin(
+            ["", profile_model(self.profile)]
+        )  # and not the times of the reference's model
         return stored[mine & (stored["repeat"] == 1)]
 
     def rescored(
-        self, id: str, score: Score | float, *, n: int | None = None, note: str = "", source: str = ""
+        self,
+        id: str,
+        score: Score | float,
+        *,
+        n: int | None = None,
+        note: str = "",
+        source: str = "",
     ) -> None:
         """Report a printed number as recomputed from the registry's file `source`; a plain count was made on `n`."""
         self._report(id, "rescored", score, n=n, note=note, source=source)
@@ -182,27 +231,46 @@ class Run:
         """Report a printed number as made here; `model` is required if the printed number was made by one."""
         printed_model = self.printed.number(id).model
         if printed_model and not model:
-            raise RecordError(f"{id} was printed for {printed_model}: name the model of this rerun, model=...")
+            raise RecordError(
+                f"{id} was printed for {printed_model}: name the model of this rerun, model=..."
+            )
         self._report(id, "rerun", score, model=model, note=note)
 
-    def rerun_of(self, id: str, rows: Outcomes, measure: str, *, model: str = "", note: str = "") -> None:
+    def rerun_of(
+        self, id: str, rows: Outcomes, measure: str, *, model: str = "", note: str = ""
+    ) -> None:
         """Report a measure of rerun rows; precision, if no answer is positive, is undefined and hence not run."""
         if measure == "precision" and len(rows.frame) and not rows.measured(measure):
-            self.not_run(id, f"None of {len(rows.frame)} answers is positive, so precision is undefined.")
+            self.not_run(
+                id, f"None of {len(rows.frame)} answers is positive, so precision is undefined."
+            )
         else:
             self.rerun(id, rows.score(measure), model=model, note=note)
 
-    def not_run(self, id: str, why: str, *, kind: Kind = "rerun", status: records.Status = "not run") -> None:
+    def not_run(
+        self, id: str, why: str, *, kind: Kind = "rerun", status: records.Status = "not run"
+    ) -> None:
         """Say why a number has no value in this run, though it could have one."""
         self.printed.number(id)
-        self._reasons[kind, id] = records.noted(records.Reason, id, id=id, kind=kind, status=status, why=why)
+        self._reasons[kind, id] = records.noted(
+            records.Reason, id, id=id, kind=kind, status=status, why=why
+        )
         self._values.pop((kind, id), None)
 
     def cannot_run(self, id: str, why: str, *, kind: Kind = "rerun") -> None:
         """Say why a number cannot have a value."""
         self.not_run(id, why, kind=kind, status="cannot be run")
 
-    def claim(self, id: str, verdict: Verdict, why: str, *, test: str = "", kind: Basis = "rerun", **more: Any) -> None:  # noqa: ANN401  # p, reason and needed
+    def claim(
+        self,
+        id: str,
+        verdict: Verdict,
+        why: str,
+        *,
+        test: str = "",
+        kind: Basis = "rerun",
+        **more: Any,  # noqa: ANN401
+    ) -> None:  # p, reason and needed
         """Decide a claim on this run's data, by the stated test unless another one is named; see `records.Finding`."""
         test = test or self.printed.claim(id).decided_by
         told = {"verdict": verdict, "why": why, "test": test, **more}
@@ -212,7 +280,9 @@ class Run:
     def claims(self) -> list[records.Finding]:
         """The verdicts so far, those on released answers before those on reruns of the same claim."""
         place = {id: i for i, (id, _) in enumerate(self._claims)}
-        return sorted(self._claims.values(), key=lambda found: (place[found.id], found.kind == "rerun"))
+        return sorted(
+            self._claims.values(), key=lambda found: (place[found.id], found.kind == "rerun")
+        )
 
     def save(self, path: Path | None = None, *, outcomes: Outcomes | None = None) -> Path:
         """Write the record, whole or not at all, and beside it the run's own answers and requests; return its path."""
@@ -228,7 +298,9 @@ class Run:
             beside += sorted(folder.glob("*.parquet"))
         if self._requests and not self._own:
             beside.append(records.requests_file(path))
-            records.write_whole(beside[-1], json.dumps({"withheld": self._withheld, "requests": self._requests}))
+            records.write_whole(
+                beside[-1], json.dumps({"withheld": self._withheld, "requests": self._requests})
+            )
         record = records.Record(
             schema=records.SCHEMA,
             notebook=self.notebook,
@@ -250,28 +322,50 @@ class Run:
                 timings=self._timings,
                 answers=settings().answers,
             ),
-            arms={arm: outcomes.labels[arm] for arm in outcomes.arms if arm in outcomes.labels} if outcomes else {},
-            files={p.relative_to(BUILD).as_posix(): digest(p) for p in beside if p.is_relative_to(BUILD)},
+            arms={arm: outcomes.labels[arm] for arm in outcomes.arms if arm in outcomes.labels}
+            if outcomes
+            else {},
+            files={
+                p.relative_to(BUILD).as_posix(): digest(p)
+                for p in beside
+                if p.is_relative_to(BUILD)
+            },
         )
         records.write(path, record)
         return path
 
-    def _report(self, id: str, kind: Kind, score: Score | float, *, n: int | None = None, **texts: str) -> None:
+    def _report(
+        self, id: str, kind: Kind, score: Score | float, *, n: int | None = None, **texts: str
+    ) -> None:
         number = self.printed.number(id)
         if not isinstance(score, Score | Real):
-            raise RecordError(f"{id}: a Score or a number is needed, found {score!r}. No value: say so with not_run().")
-        of = asdict(score) if isinstance(score, Score) else {"value": float(score), "n": n, "low": None, "high": None}
+            raise RecordError(
+                f"{id}: a Score or a number is needed, found {score!r}. No value: say so with not_run()."
+            )
+        of = (
+            asdict(score)
+            if isinstance(score, Score)
+            else {"value": float(score), "n": n, "low": None, "high": None}
+        )
         value = records.noted(records.Value, id, id=id, kind=kind, **of, **texts)
-        low, high = {"fraction": (0.0, 1.0), "percentage_points": (-100.0, 100.0)}.get(number.unit, (0.0, inf))
+        low, high = {"fraction": (0.0, 1.0), "percentage_points": (-100.0, 100.0)}.get(
+            number.unit, (0.0, inf)
+        )
         for found in (value.value, value.low, value.high):
             if found is not None and not low <= found <= high:
-                raise RecordError(f"{id} is in the unit {number.unit}, from {low:g} to {high:g}; found {found:g}.")
+                raise RecordError(
+                    f"{id} is in the unit {number.unit}, from {low:g} to {high:g}; found {found:g}."
+                )
         self._values[kind, id] = value
         self._reasons.pop((kind, id), None)
 
 
 def start(
-    *, notebook: str, paper: str, profile: Profile | None = None, parameters: dict[str, Json] | None = None
+    *,
+    notebook: str,
+    paper: str,
+    profile: Profile | None = None,
+    parameters: dict[str, Json] | None = None,
 ) -> Run:
     """Begin the record of one notebook, by default with its own `profile` and its `public_parameters`."""
     from evaluation import figures  # noqa: PLC0415  # a second of plotting libraries, for notebooks alone

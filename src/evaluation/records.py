@@ -20,7 +20,11 @@ log = logging.getLogger(__name__)
 Tested = Literal["agrees", "differs", "undecided"]
 Verdict = Literal["agrees", "differs", "undecided", "not run", "cannot be run"]
 
-TESTED: Final[tuple[Tested, ...]] = ("agrees", "differs", "undecided")  # the verdicts of a claim that a run has tested
+TESTED: Final[tuple[Tested, ...]] = (
+    "agrees",
+    "differs",
+    "undecided",
+)  # the verdicts of a claim that a run has tested
 
 Untested = Literal[
     "stand-in",
@@ -45,7 +49,11 @@ UNTESTED: Final[dict[Untested, str]] = {
     "not public": "The required data or models are not public (only their release would help).",
 }
 """Why a claim is not tested, in a word and in a sentence."""
-CLOSED: Final = ("left open", "undefined", "not public")  # those by which nobody can test it on public data
+CLOSED: Final = (
+    "left open",
+    "undefined",
+    "not public",
+)  # those by which nobody can test it on public data
 
 Status = Literal["not run", "cannot be run"]
 RECORDS = BUILD / "records"
@@ -54,7 +62,9 @@ PartT = TypeVar("PartT", bound=Strict)
 Why = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1)]
 NAME = r"^[\w-]+$"
 # entries of a record that are no free text, so that nothing is looked for in them
-_NOT_TEXT = frozenset({"id", "kind", "status", "verdict", "sha256", "created", "commit", "packages", "files"})
+_NOT_TEXT = frozenset(
+    {"id", "kind", "status", "verdict", "sha256", "created", "commit", "packages", "files"}
+)
 _NOT_TEXT |= {"notebook", "paper", "profile"}
 
 
@@ -90,7 +100,9 @@ class Finding(Entry):
     p: float | None = None
     why: Why
     reason: Untested | None = None
-    needed: int | None = Field(default=None, description="units that would decide it, if it is undecided")
+    needed: int | None = Field(
+        default=None, description="units that would decide it, if it is undecided"
+    )
 
 
 class Timing(Strict):
@@ -155,19 +167,27 @@ class Record(Strict):
     claims: list[Finding]
     extras: list[Any] = Field(default_factory=list, description="of earlier versions")
     provenance: Provenance
-    arms: dict[str, str] = Field(default_factory=dict, description="labels of the arms that answered")
-    files: dict[str, str] = Field(default_factory=dict, description="what was saved with it, under _build: SHA-256")
+    arms: dict[str, str] = Field(
+        default_factory=dict, description="labels of the arms that answered"
+    )
+    files: dict[str, str] = Field(
+        default_factory=dict, description="what was saved with it, under _build: SHA-256"
+    )
     seal: str = Field(default="", description="see `seal`")
 
     @property
     def asking_seconds(self) -> float:
         """Seconds that the language models took, for kept answers those when they were made."""
-        return sum(step.seconds for step in self.provenance.timings if "kept_seconds" in step.counts)
+        return sum(
+            step.seconds for step in self.provenance.timings if "kept_seconds" in step.counts
+        )
 
     @property
     def took(self) -> float:
         """Seconds of the run, and those that its kept answers took when they were made."""
-        return self.seconds + sum(step.counts.get("kept_seconds", 0.0) for step in self.provenance.timings)
+        return self.seconds + sum(
+            step.counts.get("kept_seconds", 0.0) for step in self.provenance.timings
+        )
 
 
 def requests_file(record: Path) -> Path:
@@ -187,13 +207,20 @@ def damaged(notebook: str, name: str) -> Path | None:
     for path in (BUILD / "executed" / name / f"{notebook}.ipynb", kept):
         try:
             content = json.loads(path.read_bytes())
-            sealed = content if path == kept else {"seal": content["metadata"].get("seal"), "cells": content["cells"]}
+            sealed = (
+                content
+                if path == kept
+                else {"seal": content["metadata"].get("seal"), "cells": content["cells"]}
+            )
             if not content or (sealed.get("seal") and sealed["seal"] != seal(sealed)):
                 return path
         except (OSError, ValueError, KeyError, TypeError, AttributeError):
             return path
     beside = {BUILD / name: sha256 for name, sha256 in content.get("files", {}).items()}
-    return next((path for path, sha256 in beside.items() if not path.is_file() or digest(path) != sha256), None)
+    return next(
+        (path for path, sha256 in beside.items() if not path.is_file() or digest(path) != sha256),
+        None,
+    )
 
 
 def load(path: Path) -> Record:
@@ -208,7 +235,10 @@ def load(path: Path) -> Record:
     except ValueError as error:  # JSON, UTF-8 and pydantic raise kinds of it
         aside = path.with_name(f"{path.name}.corrupt")
         path.replace(aside)
-        problem, mend = " ".join(str(error).split())[:200], "run its notebook again to have a new one"
+        problem, mend = (
+            " ".join(str(error).split())[:200],
+            "run its notebook again to have a new one",
+        )
         why = f"The record {path} cannot be understood ({problem}). It was set aside as {aside.name}; {mend}."
         raise RecordError(why) from error
     why = f"The record {path} is of schema {schema}, and this version reads schema {SCHEMA}. Run its notebook again."
@@ -235,7 +265,10 @@ def other_models(profile: Profile, kept: Path) -> dict[str, list[Record]]:
                 model = str(run.provenance.parameters.get("llm_model") or "")
                 if model not in ("", profile_model(profile)) and not run.sample:
                     found[model, run.notebook] = run
-    return {m: [run for (of, _), run in found.items() if of == m] for m in sorted({of for of, _ in found})}
+    return {
+        m: [run for (of, _), run in found.items() if of == m]
+        for m in sorted({of for of, _ in found})
+    }
 
 
 def noted(kind: type[PartT], what: str, /, **fields: Any) -> PartT:  # noqa: ANN401  # checked here
@@ -243,7 +276,10 @@ def noted(kind: type[PartT], what: str, /, **fields: Any) -> PartT:  # noqa: ANN
     try:
         return kind.model_validate(fields)
     except ValidationError as error:
-        wrong = (f"{'.'.join(map(str, e['loc']))}: {e['msg']}, found {e['input']!r}" for e in error.errors())
+        wrong = (
+            f"{'.'.join(map(str, e['loc']))}: {e['msg']}, found {e['input']!r}"
+            for e in error.errors()
+        )
         raise RecordError(f"{what} cannot be reported. {'; '.join(wrong)}.") from None
 
 

@@ -24,18 +24,30 @@ def keep_reference(profile: str) -> int:
     """Keep this machine's runs of a profile in git, with what each saved as `<notebook>.<what>` beside its record."""
     kept, name = 0, run_name(profile)
     # what an interrupted run left half-written is no run
-    whole = (path for path in (BUILD / "executed" / name).glob("*.ipynb") if not path.stem.endswith(".part"))
+    whole = (
+        path
+        for path in (BUILD / "executed" / name).glob("*.ipynb")
+        if not path.stem.endswith(".part")
+    )
     for executed in sorted(whole):
         if why := _why_not(executed.stem, profile):
             sys.stderr.write(f"{executed.stem}: not kept, {why}\n")
             continue
         notebook, records_ = _without_progress(executed), BUILD / "records" / name
         # but not what is half-written, nor what could not be read and was set aside
-        beside = [p for p in sorted(records_.glob(f"{executed.stem}.*")) if p.suffix not in (".part", ".corrupt")]
+        beside = [
+            p
+            for p in sorted(records_.glob(f"{executed.stem}.*"))
+            if p.suffix not in (".part", ".corrupt")
+        ]
         sizes = {path.name: path.stat().st_size for path in beside} | {executed.name: len(notebook)}
-        if large := [f"{file} has {size:,} bytes" for file, size in sizes.items() if size > REFERENCE_LIMIT]:
+        if large := [
+            f"{file} has {size:,} bytes" for file, size in sizes.items() if size > REFERENCE_LIMIT
+        ]:
             mend = "Draw fewer points, or a picture in place of a vector figure; keep fewer values."
-            raise StoreError(f"{'; '.join(large)}; at most {REFERENCE_LIMIT:,} are kept in git. {mend}")
+            raise StoreError(
+                f"{'; '.join(large)}; at most {REFERENCE_LIMIT:,} are kept in git. {mend}"
+            )
         (RESULTS / name).mkdir(parents=True, exist_ok=True)
         REFERENCE.mkdir(parents=True, exist_ok=True)
         for path in beside:
@@ -46,7 +58,9 @@ def keep_reference(profile: str) -> int:
         kept += 1
         sys.stderr.write(f"{executed.stem}: kept as the reference\n")
     if not kept:
-        raise StoreError(f"There is no run of profile {profile} to keep. Run `make reproduce PROFILE={profile}`.")
+        raise StoreError(
+            f"There is no run of profile {profile} to keep. Run `make reproduce PROFILE={profile}`."
+        )
     return 0
 
 
@@ -57,7 +71,9 @@ def _why_not(notebook: str, profile: str) -> str:
         return "numbers of the smoke profile mean nothing, whatever their data"
     if damaged := records.damaged(notebook, name):
         return f"{damaged.name} is missing or damaged. Run `make notebook NB={notebook} PROFILE={profile}`"
-    if json.loads((BUILD / "records" / name / f"{notebook}.json").read_text(encoding="utf-8"))["sample"]:
+    if json.loads((BUILD / "records" / name / f"{notebook}.json").read_text(encoding="utf-8"))[
+        "sample"
+    ]:
         return "it ran on SAMPLE data"
     folder = requests.RELEASED / answers.released(notebook, name)
     released = {row.key for path in folder.glob("*.parquet") for row in requests.read(path)}
@@ -70,7 +86,11 @@ def _why_not(notebook: str, profile: str) -> str:
 
 def _asked(notebook: str, name: str) -> dict[str, Any]:
     path = records.requests_file(BUILD / "records" / name / f"{notebook}.json")
-    return dict(json.loads(path.read_text("utf-8"))) if path.is_file() else {"withheld": False, "requests": {}}
+    return (
+        dict(json.loads(path.read_text("utf-8")))
+        if path.is_file()
+        else {"withheld": False, "requests": {}}
+    )
 
 
 def _keep_answers(notebook: str, name: str) -> None:
@@ -78,20 +98,32 @@ def _keep_answers(notebook: str, name: str) -> None:
     asked, folder = _asked(notebook, name), answers.released(notebook, name)
     built = answers.BUILT / name / notebook
     if files := sorted(built.glob("*.parquet")):
-        licence, withheld = pq.read_schema(files[0]).metadata[b"licence"].decode(), asked["withheld"]
-        answers.write(answers.RELEASED / folder, answers.read(built), licence=licence, withheld=withheld)
+        licence, withheld = (
+            pq.read_schema(files[0]).metadata[b"licence"].decode(),
+            asked["withheld"],
+        )
+        answers.write(
+            answers.RELEASED / folder, answers.read(built), licence=licence, withheld=withheld
+        )
     rows = requests.store(requests.working()).get(asked["requests"])
     for log in lora.ADAPTERS.glob(f"[!.]*/{artifacts.LOG}"):
-        if any(row.weights.endswith(json.loads(log.read_text("utf-8"))["sha256"]) for row in rows.values()):
+        if any(
+            row.weights.endswith(json.loads(log.read_text("utf-8"))["sha256"])
+            for row in rows.values()
+        ):
             shutil.copytree(log.parent, engines.RELEASED / log.parent.name, dirs_exist_ok=True)
     for path in (requests.RELEASED / folder).glob("*.parquet"):
         path.unlink()
     steps: dict[str, list[requests.Row]] = {}
     for key, step in asked["requests"].items():
         if key in rows:
-            steps.setdefault(re.sub(r"[^a-z0-9]+", "_", step.lower()).strip("_"), []).append(rows[key])
+            steps.setdefault(re.sub(r"[^a-z0-9]+", "_", step.lower()).strip("_"), []).append(
+                rows[key]
+            )
     for step, of_step in steps.items():
-        requests.write(requests.RELEASED / folder / f"{step}.parquet", of_step, prompts=not asked["withheld"])
+        requests.write(
+            requests.RELEASED / folder / f"{step}.parquet", of_step, prompts=not asked["withheld"]
+        )
 
 
 def _without_progress(executed: Path) -> bytes:

@@ -24,8 +24,14 @@ from evaluation.record import Run
 from evaluation.records import TESTED, Finding, Tested, Untested, Verdict
 
 SOURCES: Mapping[Basis, str] = {"printed": "printed", "rescored": "released", "rerun": "rerun"}
-TOLD: Mapping[Basis, str] = {"printed": "printed numbers", "rescored": "released files", "rerun": "rerun"}
-LISTED = "rag-findings"  # class of the list of verdicts; the book shows one list in the place of all
+TOLD: Mapping[Basis, str] = {
+    "printed": "printed numbers",
+    "rescored": "released files",
+    "rerun": "rerun",
+}
+LISTED = (
+    "rag-findings"  # class of the list of verdicts; the book shows one list in the place of all
+)
 FORCED = 0.98  # share of units in which arms that were handed the same cannot but tie
 
 ALPHA: Final = 0.05
@@ -45,8 +51,12 @@ def disagreements(run: Run) -> figures.Html:
         told = [f"{place.what} ({place.where})" for place in c.says]
         if numbers := dict.fromkeys(run.printed.number(id).printed for id in c.numbers):
             told.append(f"Printed numbers at odds: {', '.join(numbers)}.")
-        lines.append(line.format(c.about, Markup("").join(Markup("<p>{}</p>").format(text) for text in told)))
-    head = Markup('<p class="rag-lead">Contradictory statements</p><ul class="rag-folded {}">{}</ul>')
+        lines.append(
+            line.format(c.about, Markup("").join(Markup("<p>{}</p>").format(text) for text in told))
+        )
+    head = Markup(
+        '<p class="rag-lead">Contradictory statements</p><ul class="rag-folded {}">{}</ul>'
+    )
     shown = head.format(figures.NO_MATH, Markup("").join(lines))
     return figures.Html(str(shown), "\n".join(text.striptags() for text in lines))
 
@@ -72,17 +82,26 @@ def decide(run: Run, outcomes: Outcomes, *claims: str, **facts: Any) -> figures.
     decided = [run.printed.claim(f"{run.paper}.claim.{name}") for name in claims]
     for claim in decided:
         if claim.why_not:
-            run.claim(claim.id, "cannot be run", claim.why_not, reason="not public" if claim.test else "undefined")
+            run.claim(
+                claim.id,
+                "cannot be run",
+                claim.why_not,
+                reason="not public" if claim.test else "undefined",
+            )
         elif claim.unasked:
             run.claim(claim.id, "not run", claim.unasked, reason="no answers")
         elif rule := claim.rule:
             for kind in rule.of:
                 found = evaluate(rule, outcomes, kind, paper=run.paper, facts=facts)
                 if found.needed:
-                    found = replace(found, why=f"{found.why} A verdict would need about {found.needed:,} units.")
+                    found = replace(
+                        found, why=f"{found.why} A verdict would need about {found.needed:,} units."
+                    )
                 run.claim(claim.id, test=rule.words(outcomes.label), kind=kind, **vars(found))
         else:
-            raise ValueError(f"{claim.id} declares no rule. Add one in data/published/{run.paper}.yml.")
+            raise ValueError(
+                f"{claim.id} declares no rule. Add one in data/published/{run.paper}.yml."
+            )
     return findings(decided, run.claims, sample=run.sample)
 
 
@@ -97,12 +116,16 @@ def findings(claims: Iterable[Claim], found: Iterable[Finding], *, sample: bool)
         marks, told = Markup(" "), Markup()
         for one in mine:
             word = "SAMPLE" if sample and one.verdict in TESTED else one.verdict
-            marks += Markup('<span class="rag-source">{} {}</span> ').format(TOLD[one.kind], tested(word, one.reason))
+            marks += Markup('<span class="rag-source">{} {}</span> ').format(
+                TOLD[one.kind], tested(word, one.reason)
+            )
             told += Markup("<p>{}: {}</p>").format(TOLD[one.kind].capitalize(), one.why)
         if claim.note:
             told += Markup("<p>{}</p>").format(claim.note)
         lines.append(line.format(claim.text, marks.rstrip(), told, mine[0].test))
-    shown = Markup('<ul class="{} {}">{}</ul>').format(LISTED, figures.NO_MATH, Markup("\n").join(lines))
+    shown = Markup('<ul class="{} {}">{}</ul>').format(
+        LISTED, figures.NO_MATH, Markup("\n").join(lines)
+    )
     return figures.Html(str(shown) if lines else "", "\n".join(text.striptags() for text in lines))
 
 
@@ -122,20 +145,29 @@ def claim_word(text: str) -> str:
 
 
 def evaluate(
-    rule: Rule, outcomes: Outcomes, kind: Basis, *, paper: str, facts: Mapping[str, Any] | None = None
+    rule: Rule,
+    outcomes: Outcomes,
+    kind: Basis,
+    *,
+    paper: str,
+    facts: Mapping[str, Any] | None = None,
 ) -> Decision:
     """The verdict of a rule on the rows of one source; `paper` has its functions, and `facts` what these ask for."""
     facts = facts or {}
     found = _evaluated(rule, outcomes.where(source=SOURCES[kind]), kind, paper, facts, 1)
     mine = outcomes.where(source="rerun", **({"arm": rule.arms} if rule.arms else {}))
     answered = facts.get("served") or mine.frame.model.unique()
-    named = answered if kind == "rerun" else facts.get("scored_by", ())  # printed numbers have neither
+    named = (
+        answered if kind == "rerun" else facts.get("scored_by", ())
+    )  # printed numbers have neither
     other = [m for m in dict.fromkeys(named) if m and not is_of(m, rule.scope)]
     if kind == "rerun" and not all(
         word.lower() in " ".join(facts.get("served") or rule.scope).lower() for word in rule.scope
     ):
         other = [*dict.fromkeys(named)]
-    about = figures.listed([*{re.sub(r"\W", "", name.lower()): name for name in rule.scope}.values()])
+    about = figures.listed(
+        [*{re.sub(r"\W", "", name.lower()): name for name in rule.scope}.values()]
+    )
     found = stand_in(found, f"{about} models", other if rule.scope else ())
     if kind != "rerun" and found.verdict == "undecided":
         what = "released answers" if kind == "rescored" else "printed numbers"
@@ -146,7 +178,9 @@ def evaluate(
 
 def is_of(model: str, names: Iterable[str]) -> bool:
     """Whether a model is one of these, by whole parts of its name: `gpt-4-0613` is a GPT-4, `gpt-4o` is not."""
-    return any(re.search(rf"(?<![a-z\d]){re.escape(name)}(?![a-z\d]|\.\d)", model, re.I) for name in names)
+    return any(
+        re.search(rf"(?<![a-z\d]){re.escape(name)}(?![a-z\d]|\.\d)", model, re.I) for name in names
+    )
 
 
 def stand_in(found: Decision, about: str, used: Sequence[str]) -> Decision:
@@ -157,7 +191,9 @@ def stand_in(found: Decision, about: str, used: Sequence[str]) -> Decision:
     return Decision("not run", why, found.p, "stand-in")
 
 
-def _evaluated(rule: Rule, rows: Outcomes, kind: Basis, paper: str, facts: Mapping[str, Any], parts: int) -> Decision:
+def _evaluated(
+    rule: Rule, rows: Outcomes, kind: Basis, paper: str, facts: Mapping[str, Any], parts: int
+) -> Decision:
     if rule.function:
         function = getattr(importlib.import_module(f"papers.{paper}.rules"), rule.function)
         decision: Decision = function(rows, **facts)
@@ -181,8 +217,14 @@ def _joined(parts: list[Decision]) -> Decision:
     tested: list[Any] = [part.verdict for part in parts]
     ps = [part.p for part in parts if part.p is not None]
     verdict = all_of(tested)
-    units = max((part.needed for part in parts if part.needed), default=None) if verdict == "undecided" else None
-    return Decision(verdict, " ".join(part.why for part in parts), max(ps, default=None), needed=units)
+    units = (
+        max((part.needed for part in parts if part.needed), default=None)
+        if verdict == "undecided"
+        else None
+    )
+    return Decision(
+        verdict, " ".join(part.why for part in parts), max(ps, default=None), needed=units
+    )
 
 
 def _compared(rule: Rule, rows: Outcomes, parts: int) -> Decision:
@@ -200,7 +242,9 @@ def _compared(rule: Rule, rows: Outcomes, parts: int) -> Decision:
     if rule.better:
         gains = [(partial(better, p=c.p, worthwhile=margin), c.test) for c in family]
         return judged(told, p, gains, (0.0, margin), parts)
-    return judged(told, p, [(partial(on_par, margin=margin), c.test) for c in family], (-margin,), parts)
+    return judged(
+        told, p, [(partial(on_par, margin=margin), c.test) for c in family], (-margin,), parts
+    )
 
 
 def too_few(clusters: int, told: str, tests: int = 1) -> Decision | None:
@@ -212,35 +256,53 @@ def too_few(clusters: int, told: str, tests: int = 1) -> Decision | None:
 
 
 def judged(
-    told: str, p: float | None, of: Sequence[tuple[Judge, Interval]], bounds: Sequence[float], parts: int = 1
+    told: str,
+    p: float | None,
+    of: Sequence[tuple[Judge, Interval]],
+    bounds: Sequence[float],
+    parts: int = 1,
 ) -> Decision:
     """The decision on a claim that holds only if each interval agrees with its judge.
 
     One refutes it at Bonferroni's level for their number, times `parts` if they are part of a larger claim. If it is
     undecided, `bounds` are what the intervals would have to exclude, and the decision says how many units that takes.
     """
-    verdict = all_of([judge(one) for judge, one in of], [judge(widened(one, parts * len(of))) for judge, one in of])
-    units = max(filter(None, (needed(one, *bounds) for judge, one in of if judge(one) != "agrees")), default=None)
+    verdict = all_of(
+        [judge(one) for judge, one in of],
+        [judge(widened(one, parts * len(of))) for judge, one in of],
+    )
+    units = max(
+        filter(None, (needed(one, *bounds) for judge, one in of if judge(one) != "agrees")),
+        default=None,
+    )
     return Decision(verdict, told, p, needed=units if verdict == "undecided" else None)
 
 
 def _told(c: Comparison, rows: Outcomes, measure: str) -> str:
     arms = zip((c.first, c.second), c.scores, strict=True)
-    scored = ", ".join(f"{rows.label(arm)} {figures.score_text(score, unit(measure))}" for arm, score in arms)
+    scored = ", ".join(
+        f"{rows.label(arm)} {figures.score_text(score, unit(measure))}" for arm, score in arms
+    )
     with_model = f" with {c.model}" if c.model else ""
     difference = f"{measure_label(measure)} {figures.points(c.test)} points, {figures.p_words(c.p)}, n = {c.test.n:,}"
     return f"{scored}{with_model}; difference in {difference}"
 
 
 def _handed_alike(rule: Rule, rows: Outcomes) -> float:
-    handed = rows.frame.assign(handed=[of.get(rule.tie) for of in rows.frame.measures]).dropna(subset="handed")
-    return float((handed.groupby(list(PAIRING)).handed.nunique() == 1).mean()) if len(handed) else 0.0
+    handed = rows.frame.assign(handed=[of.get(rule.tie) for of in rows.frame.measures]).dropna(
+        subset="handed"
+    )
+    return (
+        float((handed.groupby(list(PAIRING)).handed.nunique() == 1).mean()) if len(handed) else 0.0
+    )
 
 
 def _bounded(rule: Rule, rows: Outcomes, parts: int) -> Decision:
     values = rows.frame[rule.each].unique() if rule.each else ()
     within = {str(value): rows.where(**{rule.each: str(value)}) for value in values} or {"": rows}
-    scores: dict[str, Score] = {name: part.score(rule.measure, rule.arm) for name, part in within.items()}
+    scores: dict[str, Score] = {
+        name: part.score(rule.measure, rule.arm) for name, part in within.items()
+    }
     of = [" or ".join(values) for values in rule.where.values()]
     told = "; ".join(
         f"{', '.join([rows.label(rule.arm), *of])}{f' with {name}' if name else ''}: {measure_label(rule.measure)} "
@@ -264,14 +326,25 @@ def widened(interval: Interval, parts: int) -> Interval:
     if parts == 1:
         return interval
     value, wider = interval.value, _quantile(ALPHA / 2 / parts) / _quantile(ALPHA / 2)
-    return Score(value, interval.n, value - wider * (value - interval.low), value + wider * (interval.high - value))
+    return Score(
+        value,
+        interval.n,
+        value - wider * (value - interval.low),
+        value + wider * (interval.high - value),
+    )
 
 
 def needed(interval: Interval, *bounds: float) -> int | None:
     """Units with which the interval would exclude the nearest bound with a power of 80 %."""
     value, factor = interval.value, 1 + _quantile(1 - 0.8) / _quantile(ALPHA / 2)
-    sides = {bound: value - interval.low if bound < value else interval.high - value for bound in bounds}
-    reach = [factor * side / (value - of) for of, side in sides.items() if side > 0 and abs(value - of) > 1e-9]
+    sides = {
+        bound: value - interval.low if bound < value else interval.high - value for bound in bounds
+    }
+    reach = [
+        factor * side / (value - of)
+        for of, side in sides.items()
+        if side > 0 and abs(value - of) > 1e-9
+    ]
     return min((max(interval.n + 1, math.ceil(interval.n * of**2)) for of in reach), default=None)
 
 

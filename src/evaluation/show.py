@@ -19,9 +19,14 @@ MOST = 5  # units that are shown
 
 def show(notebook: str, profile: str, arm: str = "", unit: str = "") -> str:
     """The answers of arms whose name holds `arm` to the units whose id or question holds `unit`, as plain text."""
-    frames = [answers.read(answers.newest(notebook, profile)), *compare.others(notebook, profile).values()]
+    frames = [
+        answers.read(answers.newest(notebook, profile)),
+        *compare.others(notebook, profile).values(),
+    ]
     authors = answers.authors(notebook, run_name(profile))
-    frame = pd.concat([*frames, *([answers.read(authors)] if any(authors.glob("*.parquet")) else [])])
+    frame = pd.concat(
+        [*frames, *([answers.read(authors)] if any(authors.glob("*.parquet")) else [])]
+    )
     rows = frame[frame.arm.str.contains(arm, regex=False) & (frame.repeat == 0)]
     text = rows.unit + " " + rows.question.fillna("")
     rows = rows[text.str.contains(unit, case=False, regex=False)]
@@ -36,9 +41,19 @@ def show(notebook: str, profile: str, arm: str = "", unit: str = "") -> str:
         for row in of_unit.to_dict("records"):
             stored = asked.get(row["requests"])
             authors = row["source"] == "released"
-            lines.append(f"-- {row['arm']} {row['model']} ({'released by the authors' if authors else row['source']})")
-            lines += [f"   saw: {_last(stored[k].prompt) or withheld}" for k in row["requests"][-1:] if k in stored]
-            lines += [f"   retrieved {item.rank}: {item.label or item.id}" for item in row["items"] if item.rank][:10]
+            lines.append(
+                f"-- {row['arm']} {row['model']} ({'released by the authors' if authors else row['source']})"
+            )
+            lines += [
+                f"   saw: {_last(stored[k].prompt) or withheld}"
+                for k in row["requests"][-1:]
+                if k in stored
+            ]
+            lines += [
+                f"   retrieved {item.rank}: {item.label or item.id}"
+                for item in row["items"]
+                if item.rank
+            ][:10]
             read_as = row["predicted"] if row["parsed"] else "not parsed"
             said = row["answer"] or ("[not released]" if authors else withheld)
             lines.append(f"   said: {said}   read as: {read_as}")
@@ -56,7 +71,9 @@ def _last(prompt: str | None) -> str:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """The command line."""
-    parser = argparse.ArgumentParser(prog="python -m evaluation.show", description="Show stored answers.")
+    parser = argparse.ArgumentParser(
+        prog="python -m evaluation.show", description="Show stored answers."
+    )
     parser.add_argument("notebook")
     parser.add_argument("--arm", default="")
     parser.add_argument("--unit", default="")

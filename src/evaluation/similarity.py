@@ -10,7 +10,9 @@ from numpy.typing import NDArray
 
 from helpers.vectors import Encoder, Floats
 
-PAIRS_AT_ONCE = 256  # pairs whose token vectors are held in memory together: some 300 MB for long answers
+PAIRS_AT_ONCE = (
+    256  # pairs whose token vectors are held in memory together: some 300 MB for long answers
+)
 
 
 def bertscore_arms(
@@ -24,9 +26,13 @@ def bertscore_arms(
     empty answer scores 0; an empty reference is a ValueError.
     """
     if lengths := {len(answers) for answers in arms.values()} - {len(references)}:
-        raise ValueError(f"Each answer needs one reference: {lengths.pop()} answers, {len(references)} references.")
+        raise ValueError(
+            f"Each answer needs one reference: {lengths.pop()} answers, {len(references)} references."
+        )
     if blank := [row for row, text in enumerate(references) if not text.strip()]:
-        raise ValueError(f"An empty reference cannot be matched: row {blank[0]}. Drop such rows and count them.")
+        raise ValueError(
+            f"An empty reference cannot be matched: row {blank[0]}. Drop such rows and count them."
+        )
     matched: dict[str, list[tuple[float, float]]] = {arm: [] for arm in arms}
     for start in range(0, len(references), PAIRS_AT_ONCE):
         rows = slice(start, start + PAIRS_AT_ONCE)
@@ -36,7 +42,8 @@ def bertscore_arms(
             matched[arm] += [match(a, b) for a, b in zip(given, wanted, strict=True)]
     # a mean cosine below 0 is possible, a harmonic mean of it is not
     scored = {
-        arm: [(p, r, 2 * p * r / (p + r) if min(p, r) > 0 else 0.0) for p, r in of] for arm, of in matched.items()
+        arm: [(p, r, 2 * p * r / (p + r) if min(p, r) > 0 else 0.0) for p, r in of]
+        for arm, of in matched.items()
     }
     return {arm: np.array(of, dtype=float).reshape(-1, 3) for arm, of in scored.items()}
 

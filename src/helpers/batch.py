@@ -15,7 +15,14 @@ from typing import Any
 
 from filelock import FileLock
 
-from helpers.completions import CapabilityError, Reply, is_overflow, read_completion, request_body, row_of
+from helpers.completions import (
+    CapabilityError,
+    Reply,
+    is_overflow,
+    read_completion,
+    request_body,
+    row_of,
+)
 from helpers.requests import Kind, StoreError, request_key, store
 from resources.settings import BUILD, ROOT, PublicError, told
 
@@ -27,7 +34,9 @@ class PendingError(PublicError, RuntimeError):
     """Requests wait for a batch; the message says how many, and what to do."""
 
 
-def pend(kind: Kind, weights: str, model: str, parameters: Mapping[str, Any], prompts: Mapping[str, Any]) -> None:
+def pend(
+    kind: Kind, weights: str, model: str, parameters: Mapping[str, Any], prompts: Mapping[str, Any]
+) -> None:
     """Note requests for a batch, `prompts` by key, and raise PendingError: the caller cannot go on without replies."""
     PENDING.parent.mkdir(parents=True, exist_ok=True)
     common = {"kind": kind, "weights": weights, "model": model, "parameters": dict(parameters)}
@@ -45,7 +54,9 @@ def pending() -> dict[str, dict[str, Any]]:
         if any(key != request_key(*(of[part] for part in _DECIDES)) for key, of in noted.items()):
             raise ValueError("another prompt than that of its key")
     except (ValueError, KeyError, TypeError):
-        raise StoreError(f"{PENDING} is damaged, as by a run that was killed. Run `make requests` again.") from None
+        raise StoreError(
+            f"{PENDING} is damaged, as by a run that was killed. Run `make requests` again."
+        ) from None
     answered = store().get(noted)
     return {key: request for key, request in noted.items() if key not in answered}
 
@@ -55,8 +66,12 @@ def export() -> dict[Path, int]:
     files: dict[Path, list[str]] = {}
     for key, request in pending().items():
         kind, model = request["kind"], request["model"]
-        path, body = request_body(kind, request["parameters"], request["prompt"], model, engine="vllm")
-        apart = "" if path == "/chat/completions" else ".text" if kind == "chat" else ".loglikelihood"
+        path, body = request_body(
+            kind, request["parameters"], request["prompt"], model, engine="vllm"
+        )
+        apart = (
+            "" if path == "/chat/completions" else ".text" if kind == "chat" else ".loglikelihood"
+        )
         file = PENDING.with_name(f"{Path(model).name}{apart}.jsonl")
         line = {"custom_id": key, "method": "POST", "url": f"/v1{path}", "body": body}
         files.setdefault(file, []).append(json.dumps(line))
@@ -70,9 +85,13 @@ def take_in(path: Path) -> Counter[str]:
     waiting, counts = pending(), Counter[str]()
     try:
         lines = [json.loads(line) for line in path.read_text("utf-8").splitlines() if line.strip()]
-        replies = [(line["custom_id"], line.get("response") or {}, line.get("error")) for line in lines]
+        replies = [
+            (line["custom_id"], line.get("response") or {}, line.get("error")) for line in lines
+        ]
     except (OSError, ValueError, KeyError, TypeError) as error:
-        raise StoreError(f"{path} is no output of a batch ({type(error).__name__}: {error}).") from None
+        raise StoreError(
+            f"{path} is no output of a batch ({type(error).__name__}: {error})."
+        ) from None
     rows = []
     for key, response, failure in replies:
         if (request := waiting.get(key)) is None:
@@ -87,12 +106,16 @@ def take_in(path: Path) -> Counter[str]:
             reply: Any = Reply("", "overflow", 0, 0, 0.0)
         else:
             try:  # a batch does not tell how long a request took
-                reply = read_completion(kind, parameters, prompt, body, seconds=0.0, engine=str(path))
+                reply = read_completion(
+                    kind, parameters, prompt, body, seconds=0.0, engine=str(path)
+                )
             except (ValueError, KeyError, IndexError, TypeError, CapabilityError) as error:
                 counts[f"failed: {type(error).__name__}: {str(error)[:100]}"] += 1
                 continue
         asked = datetime.fromtimestamp(body.get("created") or path.stat().st_mtime, UTC)
-        rows.append(row_of(reply, kind, request["weights"], parameters, prompt, engine="batch", asked=asked))
+        rows.append(
+            row_of(reply, kind, request["weights"], parameters, prompt, engine="batch", asked=asked)
+        )
     store().put(rows)
     counts["stored"] = len(rows)
     return counts
@@ -109,7 +132,9 @@ def main(arguments: list[str] | None = None) -> int:
         for file, count in export().items():
             sys.stdout.write(f"{count:,} requests wait in {file.relative_to(ROOT)}\n")
     for path in getattr(options, "files", ()):
-        sys.stdout.write(f"{path}: {', '.join(f'{n:,} {what}' for what, n in take_in(path).items())}\n")
+        sys.stdout.write(
+            f"{path}: {', '.join(f'{n:,} {what}' for what, n in take_in(path).items())}\n"
+        )
     return 0
 
 

@@ -100,11 +100,15 @@ class Usage:
     checked: dict[str, int] = field(default_factory=dict)
     same: int = 0
 
-    def count(self, answers: Mapping[str, Answer], waited: float, label: str, concurrency: int) -> None:
+    def count(
+        self, answers: Mapping[str, Answer], waited: float, label: str, concurrency: int
+    ) -> None:
         """Count the answers of a step, by key, unless they were counted before; `waited` seconds went to new ones."""
         new = [answer for key, answer in answers.items() if key not in self.keys]
         self.keys.update({answer.key: label for answer in new})
-        kept = math.fsum(answer.seconds for answer in new if answer.cached) / max(1, min(concurrency, len(answers)))
+        kept = math.fsum(answer.seconds for answer in new if answer.cached) / max(
+            1, min(concurrency, len(answers))
+        )
         self.requests += len(new)
         self.cached += sum(answer.cached for answer in new)
         self.kept_seconds += kept
@@ -125,11 +129,15 @@ def row_of(
 ) -> Row:
     """An answer as a row of the store; asked now, unless `asked` says when."""
     elsewhere = {"prompt_tokens", "generated_tokens", "seconds", "cached", "key"}
-    reply = {k: v for k, v in vars(answer).items() if k not in elsewhere}  # asdict would copy each probability
+    reply = {
+        k: v for k, v in vars(answer).items() if k not in elsewhere
+    }  # asdict would copy each probability
     counts = (answer.prompt_tokens, answer.generated_tokens, answer.seconds)
     when = (asked or datetime.now(UTC)).isoformat(timespec="seconds")
     key = request_key(kind, weights, parameters, prompt)
-    return Row(key, kind, weights, plain(parameters), plain(prompt), plain(reply), *counts, engine, when)
+    return Row(
+        key, kind, weights, plain(parameters), plain(prompt), plain(reply), *counts, engine, when
+    )
 
 
 def from_row(row: Row, answer_type: Callable[..., Answer]) -> Answer:
@@ -138,7 +146,11 @@ def from_row(row: Row, answer_type: Callable[..., Answer]) -> Answer:
     for name in ("logprobs", "first_token"):
         if name in reply:  # JSON has no infinity
             reply[name] = {k: -math.inf if v is None else v for k, v in reply[name].items()}
-    counts = {"prompt_tokens": row.prompt_tokens, "generated_tokens": row.generated_tokens, "seconds": row.seconds}
+    counts = {
+        "prompt_tokens": row.prompt_tokens,
+        "generated_tokens": row.generated_tokens,
+        "seconds": row.seconds,
+    }
     return answer_type(**reply, **counts, cached=True, key=row.key)
 
 
@@ -162,8 +174,17 @@ def request_body(
             piece = tokens[at]["piece"]  # text, or bytes that are none
             left -= len(piece.encode() if isinstance(piece, str) else piece)
         ids = [token["id"] for token in tokens]
-        forced = {"grammar": "root ::= " + " ".join(f"<[{id}]>" for id in ids[at:]), "max_tokens": len(ids) - at}
-        return "/completions", {"model": model, "prompt": ids[:at], "temperature": 0, "logprobs": 1, **forced}
+        forced = {
+            "grammar": "root ::= " + " ".join(f"<[{id}]>" for id in ids[at:]),
+            "max_tokens": len(ids) - at,
+        }
+        return "/completions", {
+            "model": model,
+            "prompt": ids[:at],
+            "temperature": 0,
+            "logprobs": 1,
+            **forced,
+        }
     if kind == "loglikelihood":
         scoring = {"max_tokens": 1, "temperature": 0, "echo": True, "logprobs": 1}
         return "/completions", {"model": model, "prompt": "".join(prompt), **scoring}
@@ -173,26 +194,38 @@ def request_body(
         longest = 4 + 2 * max(map(len, choices)) + (WRAPPING_TOKENS if wrapped else 0)
         parameters = {"max_tokens": longest, "temperature": 0.0, "seed": 0, "logprobs": True}
         parameters |= {"top_logprobs": TOP_LOGPROBS, "extra": constraint}
-    fields = {name: value for name, value in parameters.items() if name != "extra"} | parameters["extra"]
+    fields = {name: value for name, value in parameters.items() if name != "extra"} | parameters[
+        "extra"
+    ]
     if isinstance(prompt, str):
         return "/completions", {"model": model, "prompt": prompt, **fields}
     return "/chat/completions", {"model": model, "messages": prompt, **fields}
 
 
 def read_completion(
-    kind: Kind, parameters: Json, prompt: Sequence[Any], completion: Json, *, seconds: float, engine: str
+    kind: Kind,
+    parameters: Json,
+    prompt: Sequence[Any],
+    completion: Json,
+    *,
+    seconds: float,
+    engine: str,
 ) -> Answered:
     """The reply in a server's JSON to a `request_body`; a CapabilityError if it lacks what was asked for."""
     choice, usage = completion["choices"][0], completion["usage"]
     if kind == "loglikelihood":
         return _scored(prompt, choice, usage["prompt_tokens"], seconds, engine)
     counts = (usage["prompt_tokens"], usage["completion_tokens"], seconds)
-    status: Literal["complete", "cut"] = "cut" if choice["finish_reason"] == "length" else "complete"
+    status: Literal["complete", "cut"] = (
+        "cut" if choice["finish_reason"] == "length" else "complete"
+    )
     if isinstance(prompt, str):
         return Reply(choice["text"], status, *counts)
     text = choice["message"].get("content") or ""
     content = (choice.get("logprobs") or {}).get("content") or []
-    steps = [(t["token"], {a["token"]: a["logprob"] for a in (t, *t["top_logprobs"])}) for t in content]
+    steps = [
+        (t["token"], {a["token"]: a["logprob"] for a in (t, *t["top_logprobs"])}) for t in content
+    ]
     if kind == "chat":
         first = {a["token"]: a["logprob"] for a in content[0]["top_logprobs"]} if content else {}
         return Reply(text, status, *counts, first_token=first)
@@ -202,7 +235,9 @@ def read_completion(
             answer, before = json.loads(text)["answer"], wrapping[0]
     wrapped = answer != text
     if answer not in choices:
-        raise CapabilityError(f"{engine} ignored the constraint {choices}: {text[:80]!r}. Use the embedded engine.")
+        raise CapabilityError(
+            f"{engine} ignored the constraint {choices}: {text[:80]!r}. Use the embedded engine."
+        )
     if not steps:
         raise CapabilityError(f"{engine} gives no log-probabilities, which `choose` needs.")
     # what comes before the answer is the same whatever the answer
@@ -213,14 +248,20 @@ def read_completion(
     return Choice(answer, {spelled[k]: v for k, v in logprobs.items()}, *counts)
 
 
-def _scored(pair: Sequence[str], choice: Json, count: int, seconds: float, engine: str) -> Loglikelihood:
+def _scored(
+    pair: Sequence[str], choice: Json, count: int, seconds: float, engine: str
+) -> Loglikelihood:
     context, continuation = pair
     scored = choice.get("logprobs")
     if scored and "content" in scored:  # of what llama.cpp generated
         written = scored["content"]
         if not b"".join(bytes(token["bytes"]) for token in written).endswith(continuation.encode()):
-            raise CapabilityError(f"{engine} ignored the grammar that forces {continuation!r}. Use a newer version.")
-        return Loglikelihood(math.fsum(token["logprob"] for token in written), len(written), count, seconds)
+            raise CapabilityError(
+                f"{engine} ignored the grammar that forces {continuation!r}. Use a newer version."
+            )
+        return Loglikelihood(
+            math.fsum(token["logprob"] for token in written), len(written), count, seconds
+        )
     if scored is None or not choice["text"].startswith(context):
         raise CapabilityError(f"{engine} does not echo the prompt with its log-probabilities.")
     # of the prompt; after them comes the token that was generated
@@ -232,7 +273,9 @@ def _scored(pair: Sequence[str], choice: Json, count: int, seconds: float, engin
     return Loglikelihood(math.fsum(values), len(values), count, seconds)
 
 
-def choice_logprobs(steps: Iterable[tuple[str, Mapping[str, float]]], choices: Sequence[str]) -> dict[str, float]:
+def choice_logprobs(
+    steps: Iterable[tuple[str, Mapping[str, float]]], choices: Sequence[str]
+) -> dict[str, float]:
     """Log-probability of each choice, from (token, {alternative: log-probability}) of one constrained answer.
 
     At each step, the alternatives that lead to some choice share its probability: one that is not taken gives its share
@@ -286,7 +329,9 @@ def label_probability(first_token: Mapping[str, float]) -> float | None:
     mass = {"YES": 0.0, "NO": 0.0}
     for token, logprob in first_token.items():
         text = token.strip().upper()
-        begun = [label for label in mass if text and (label.startswith(text) or text.startswith(label))]
+        begun = [
+            label for label in mass if text and (label.startswith(text) or text.startswith(label))
+        ]
         if len(begun) == 1:
             mass[begun[0]] += math.exp(logprob)
     total = sum(mass.values())
@@ -298,7 +343,9 @@ def _constraint(engine: str, choices: Sequence[str]) -> tuple[dict[str, Any], bo
     if engine == "vllm":
         return {"structured_outputs": {"choice": list(choices)}}, False
     if engine == "llamacpp":
-        return {"grammar": "root ::= " + " | ".join(json.dumps(c, ensure_ascii=False) for c in choices)}, False
+        return {
+            "grammar": "root ::= " + " | ".join(json.dumps(c, ensure_ascii=False) for c in choices)
+        }, False
     # OpenAI's own takes no other root than an object, which must name all of its properties
     schema = object_schema({"answer": {"type": "string", "enum": list(choices)}})
     described = {"name": "choice", "strict": True, "schema": schema}
@@ -313,4 +360,7 @@ def object_schema(properties: Mapping[str, Any]) -> dict[str, Any]:
 
 def is_overflow(message: str) -> bool:
     """Whether a server's message says that a prompt does not fit the context."""
-    return any(sign in message.lower() for sign in ("context length", "context size", "maximum model length"))
+    return any(
+        sign in message.lower()
+        for sign in ("context length", "context size", "maximum model length")
+    )

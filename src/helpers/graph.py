@@ -15,7 +15,13 @@ import neo4j
 from neo4j.exceptions import DriverError, Neo4jError
 
 from helpers.graph_driver import GraphError, Row, driving, explained, first_line, plain, quoted
-from helpers.graph_guard import CypherRejected, MeteredLoop, Untrusted, check_plan, checked_statement
+from helpers.graph_guard import (
+    CypherRejected,
+    MeteredLoop,
+    Untrusted,
+    check_plan,
+    checked_statement,
+)
 from helpers.graph_load import Loader
 from resources import services
 from resources.services import GraphEndpoint
@@ -90,9 +96,13 @@ class Graph(Loader):
             self._reader = reader = neo4j.AsyncGraphDatabase.driver(
                 endpoint.uri, auth=auth, liveness_check_timeout=1, **driving(endpoint)
             )
-            self._open.callback(lambda: self._worker.submit(self._runner.run, reader.close()).result())
+            self._open.callback(
+                lambda: self._worker.submit(self._runner.run, reader.close()).result()
+            )
         session = self._reader.session(
-            database=endpoint.database, default_access_mode=neo4j.READ_ACCESS, fetch_size=max_rows + 1
+            database=endpoint.database,
+            default_access_mode=neo4j.READ_ACCESS,
+            fetch_size=max_rows + 1,
         )
         began = time.monotonic()
         try:
@@ -114,7 +124,9 @@ class Graph(Loader):
         except RecursionError:
             why = "Its result is nested too deeply to be read."
         except Neo4jError as error:
-            raise CypherRejected(f"The graph server refused it: {error.message}", "Refused") from None
+            raise CypherRejected(
+                f"The graph server refused it: {error.message}", "Refused"
+            ) from None
         except (DriverError, OSError) as error:
             why = f"The graph server broke off while it ran ({first_line(error)}). It may need too much memory."
             if loop.allowance < 0:
@@ -138,8 +150,12 @@ class Graph(Loader):
             counters = (await result.consume()).counters
             # some writes are refused only at a commit, and there is none
             if counters.contains_updates or counters.contains_system_updates:
-                raise CypherRejected("It would change the graph. Only reading is allowed; the change was undone.")
-        return Untrusted([plain(record) for record in records[:max_rows]], truncated, time.perf_counter() - start)
+                raise CypherRejected(
+                    "It would change the graph. Only reading is allowed; the change was undone."
+                )
+        return Untrusted(
+            [plain(record) for record in records[:max_rows]], truncated, time.perf_counter() - start
+        )
 
     def schema(self, sample: int = 100_000) -> str:
         """What is in the graph, as text for a prompt: labels, properties, relationship patterns, and how many of each.
@@ -157,7 +173,9 @@ class Graph(Loader):
                 f"RETURN key, min({what}[key]) AS example",
                 sample=sample,
             )
-            typed = sorted(f"{row['key']}: {TYPES.get(type(row['example']), 'ANY')}" for row in found)
+            typed = sorted(
+                f"{row['key']}: {TYPES.get(type(row['example']), 'ANY')}" for row in found
+            )
             return f" {{{', '.join(typed)}}}" if typed else ""
 
         lines = ["Nodes:"]
@@ -175,7 +193,9 @@ class Graph(Loader):
             total = self.count(f"()-[n:{quoted(name)}]->()")
             seen, mine = sum(row["count"] for row in joined), properties(match, "r")
             about = "about " if seen < total and len(joined) > 1 else ""
-            for start, end, count in sorted((label(row["start"]), label(row["end"]), row["count"]) for row in joined):
+            for start, end, count in sorted(
+                (label(row["start"]), label(row["end"]), row["count"]) for row in joined
+            ):
                 many = f"{about}{round(count * total / seen)} relationships"
                 lines.append(f"  ({start})-[:{name}{mine}]->({end})  {many}")
         return "\n".join(lines)

@@ -19,8 +19,12 @@ from resources.settings import DERIVED, PublicError, refused
 
 Row = dict[str, Any]
 
-WAIT = 10.0  # seconds after which a server that accepts a connection and does not answer is given up
-RESTART = 90.0  # seconds for which the embedded server is tried again: one that died is back by then
+WAIT = (
+    10.0  # seconds after which a server that accepts a connection and does not answer is given up
+)
+RESTART = (
+    90.0  # seconds for which the embedded server is tried again: one that died is back by then
+)
 ROOM = 16 * 2**20  # bytes without which the embedded server cannot write
 
 # the server's remarks are not for the reader of a notebook; a broken connection is told by the error that follows
@@ -79,7 +83,9 @@ class Connection:
     def _run(self, cypher: str, parameters: Row, routing: neo4j.RoutingControl) -> list[Row]:
         with self._explaining():
             database = self.endpoint.database
-            result = self._driver.execute_query(cypher, parameters, routing_=routing, database_=database)
+            result = self._driver.execute_query(
+                cypher, parameters, routing_=routing, database_=database
+            )
         return [plain(record) for record in result.records]
 
     @contextmanager
@@ -103,7 +109,11 @@ def driving(endpoint: GraphEndpoint) -> dict[str, Any]:
 
 def explained(endpoint: GraphEndpoint, user: str, error: Exception, began: float) -> GraphError:
     """The driver's error as one that says what to do; `began` (monotonic) is when the first try began."""
-    server = f"The embedded graph server {endpoint.uri}" if endpoint.embedded else f"NEO4J_URI={endpoint.uri}"
+    server = (
+        f"The embedded graph server {endpoint.uri}"
+        if endpoint.embedded
+        else f"NEO4J_URI={endpoint.uri}"
+    )
     if isinstance(error, AuthError):
         return GraphError(
             f"{server} refused the user {user!r}. Check NEO4J_USER and NEO4J_PASSWORD (for generated Cypher "
@@ -114,7 +124,9 @@ def explained(endpoint: GraphEndpoint, user: str, error: Exception, began: float
             return GraphError(
                 f"{server} has no database {endpoint.database!r}. Set NEO4J_DATABASE to one that it has, or create it."
             )
-        full = endpoint.embedded and shutil.disk_usage(DERIVED).free < ROOM  # which the server does not say
+        full = (
+            endpoint.embedded and shutil.disk_usage(DERIVED).free < ROOM
+        )  # which the server does not say
         why = refused(OSError(errno.ENOSPC, "", str(DERIVED))) if full else ""
         if endpoint.embedded and not why and not (error.code or "").startswith("Neo.ClientError"):
             why = "If it was stopped meanwhile, run this again."  # it then names its database and no reason

@@ -25,16 +25,25 @@ def from_graph(source: Graph, folder: Path) -> list[str]:
     options = []
     for kind, names, pattern, ids in (
         ("nodes", source.kinds("labels"), "(of:{})", {":ID": "of"}),
-        ("relationships", source.kinds("relationshipTypes"), "(a)-[of:{}]->(b)", {":START_ID": "a", ":END_ID": "b"}),
+        (
+            "relationships",
+            source.kinds("relationshipTypes"),
+            "(a)-[of:{}]->(b)",
+            {":START_ID": "a", ":END_ID": "b"},
+        ),
     ):
         returned = ", ".join(f"elementId({node}) AS `{head}`" for head, node in ids.items())
         for name in names:
-            rows = source.read(f"MATCH {pattern.format(quoted(name))} RETURN {returned}, properties(of) AS properties")
+            rows = source.read(
+                f"MATCH {pattern.format(quoted(name))} RETURN {returned}, properties(of) AS properties"
+            )
             table = pd.DataFrame(rows, columns=list(ids), dtype=object)
             for key in sorted({key for row in rows for key in row["properties"]}):
                 values = [row["properties"].get(key) for row in rows]
                 types = {type(value) for value in values if value is not None}
-                table[f"{key}:{TYPES.get(types.pop(), 'string') if len(types) == 1 else 'string'}"] = values
+                table[
+                    f"{key}:{TYPES.get(types.pop(), 'string') if len(types) == 1 else 'string'}"
+                ] = values
             if rows:
                 path = folder.resolve() / f"{kind}-{name}.csv"
                 table.to_csv(path, index=False)

@@ -13,7 +13,9 @@ from helpers.graph_driver import Row
 from resources.settings import PublicError
 
 STATEMENT_BYTES = 10_000  # the longest statement that is run
-MESSAGE_CHARACTERS = 1_000  # the longest reason that is given: a server quotes the whole statement in its own
+MESSAGE_CHARACTERS = (
+    1_000  # the longest reason that is given: a server quotes the whole statement in its own
+)
 
 Refusal = Literal["Not allowed", "Refused", "Stopped"]  # by the guard; by the server; while it ran
 
@@ -40,7 +42,8 @@ class Untrusted(NamedTuple):
 # as Neo4j reads them: a backslash escapes what follows, so that the second of two begins no character by its number
 _ESCAPE = re.compile(r"\\(?:u([0-9A-Fa-f]{4})|.)", re.DOTALL)
 _TEXT = re.compile(
-    r"""'(?:\\.|[^'\\])*+' | "(?:\\.|[^"\\])*+" | `(?:``|[^`])*+` | //[^\n\r]* | /\*.*?\*/""", re.VERBOSE | re.DOTALL
+    r"""'(?:\\.|[^'\\])*+' | "(?:\\.|[^"\\])*+" | `(?:``|[^`])*+` | //[^\n\r]* | /\*.*?\*/""",
+    re.VERBOSE | re.DOTALL,
 )
 _READING = re.compile(r"(?:OPTIONAL\s+MATCH|MATCH|WITH|UNWIND|RETURN|CALL)\b", re.IGNORECASE)
 # as a word of its own: not a property, label, type, parameter or map key of that name
@@ -51,7 +54,16 @@ _WRITING = re.compile(
 )
 _PROCEDURE = re.compile(r"(?<![.:|$\w])CALL\b(?!\s*[({])(?:\s*([\w.]+))?", re.IGNORECASE)
 _FUNCTION = re.compile(r"(?<![.\w])(\w+)(?:\s*\.\s*\w+)+\s*\(")
-_OWN_FUNCTIONS = {"date", "datetime", "time", "localtime", "localdatetime", "duration", "point", "vector"}
+_OWN_FUNCTIONS = {
+    "date",
+    "datetime",
+    "time",
+    "localtime",
+    "localdatetime",
+    "duration",
+    "point",
+    "vector",
+}
 
 
 def checked_statement(cypher: str) -> str:
@@ -64,7 +76,10 @@ def checked_statement(cypher: str) -> str:
         raise CypherRejected(f"It is {size:,} bytes long; at most {STATEMENT_BYTES:,} are run.")
     statement = cypher.strip().rstrip("; \t\r\n")
     # Neo4j reads \u0041 as A before anything else, the embedded server only inside quotes: look at both readings
-    for reading in {statement, _ESCAPE.sub(lambda match: chr(int(match[1], 16)) if match[1] else match[0], statement)}:
+    for reading in {
+        statement,
+        _ESCAPE.sub(lambda match: chr(int(match[1], 16)) if match[1] else match[0], statement),
+    }:
         bare = _bare(reading).strip()
         if not bare:
             raise CypherRejected("It is empty.")
@@ -90,7 +105,9 @@ def _bare(text: str) -> str:
 
 
 def _check_functions(bare: str) -> None:
-    if match := next((m for m in _FUNCTION.finditer(bare) if m[1].lower() not in _OWN_FUNCTIONS), None):
+    if match := next(
+        (m for m in _FUNCTION.finditer(bare) if m[1].lower() not in _OWN_FUNCTIONS), None
+    ):
         raise CypherRejected(f"Functions of extensions are not allowed ({match[0]}...)).")
 
 
@@ -130,10 +147,16 @@ def check_plan(explained: neo4j.ResultSummary) -> None:
     while waiting:
         step = waiting.pop()
         if (name := _VARIANT.sub("", step["operatorType"])) not in _OPERATORS.split():
-            raise CypherRejected(f"Only reading the graph is allowed. The server plans the operator {name}.")
+            raise CypherRejected(
+                f"Only reading the graph is allowed. The server plans the operator {name}."
+            )
         details = str(step.get("args", {}).get("Details", ""))
-        if match := _UNPLANNED.search(details):  # also within quotes, for names are written without theirs
-            raise CypherRejected(f"{match[1].upper()} {{...}} is allowed in no list, map or CASE: no plan shows it.")
+        if match := _UNPLANNED.search(
+            details
+        ):  # also within quotes, for names are written without theirs
+            raise CypherRejected(
+                f"{match[1].upper()} {{...}} is allowed in no list, map or CASE: no plan shows it."
+            )
         _check_functions(_bare(details))
         waiting += step.get("children", [])
 

@@ -24,7 +24,9 @@ MARKER = "LoadedData"
 """Label of the notes, one a data set: its name, its SHA-256 (empty unless it is loaded to its end), the labels loaded
 for it, its content (empty while it is loaded), and who loaded it."""
 BATCH_ROWS = 5_000
-BATCH_CHARACTERS = 4_000_000  # a Bolt message may hold 16 MB; this leaves room for four bytes a character
+BATCH_CHARACTERS = (
+    4_000_000  # a Bolt message may hold 16 MB; this leaves room for four bytes a character
+)
 End = tuple[str, str, str]
 """A node that a row names: its label, its key property, and the row's field that holds the key."""
 NOBODYS_OR_OURS = "coalesce(m.owner, $owner) = $owner"
@@ -45,7 +47,9 @@ class Loader(Connection):
 
     def kinds(self, what: Literal["labels", "relationshipTypes"]) -> list[str]:
         """The labels of the graph's nodes, or the types of its relationships; without the notes of what is loaded."""
-        return sorted({name for row in self.read(f"CALL db.{what}()") for name in row.values()} - {MARKER})
+        return sorted(
+            {name for row in self.read(f"CALL db.{what}()") for name in row.values()} - {MARKER}
+        )
 
     def count(self, pattern: str) -> int:
         """The number of nodes or relationships that are the `n` of a pattern."""
@@ -53,9 +57,13 @@ class Loader(Connection):
 
     def constraint(self, label: str, prop: str) -> None:
         """Make `prop` unique among the nodes of `label`, and indexed; nothing happens if it is."""
-        self._write(f"CREATE CONSTRAINT IF NOT EXISTS FOR (n:{quoted(label)}) REQUIRE n.{quoted(prop)} IS UNIQUE")
+        self._write(
+            f"CREATE CONSTRAINT IF NOT EXISTS FOR (n:{quoted(label)}) REQUIRE n.{quoted(prop)} IS UNIQUE"
+        )
 
-    def load_nodes(self, label: str, rows: Iterable[Mapping[str, Any]], key: str, *, progress: bool = True) -> int:
+    def load_nodes(
+        self, label: str, rows: Iterable[Mapping[str, Any]], key: str, *, progress: bool = True
+    ) -> int:
         """Create or update one node for each row of properties, and return the number of rows.
 
         Properties that a row does not name stay. `key` identifies a node; a `constraint` on it makes loading fast.
@@ -63,12 +71,25 @@ class Loader(Connection):
         if label not in self._keys:
             self._keys[label] = key
             if self._loading:  # known as ours before the first node is there
-                self._note("MERGE", self._loading, sha256="", labels=sorted(self._keys), content="", owner=self._owner)
+                self._note(
+                    "MERGE",
+                    self._loading,
+                    sha256="",
+                    labels=sorted(self._keys),
+                    content="",
+                    owner=self._owner,
+                )
         statement = f"MERGE (n:{quoted(label)} {{{quoted(key)}: row.key}}) SET n += row.properties"
         return self._load(label, statement, {"key": (label, key, key)}, rows, progress)
 
     def load_edges(
-        self, type: str, rows: Iterable[Mapping[str, Any]], start: End, end: End, *, progress: bool = True
+        self,
+        type: str,
+        rows: Iterable[Mapping[str, Any]],
+        start: End,
+        end: End,
+        *,
+        progress: bool = True,
     ) -> int:
         """Create or update one relationship for each pair of ends, and return the number of rows.
 
@@ -88,13 +109,22 @@ class Loader(Connection):
         return self._load(type, statement, {"start": start, "end": end}, rows, progress)
 
     def _load(
-        self, name: str, statement: str, ends: dict[str, End], rows: Iterable[Mapping[str, Any]], progress: bool
+        self,
+        name: str,
+        statement: str,
+        ends: dict[str, End],
+        rows: Iterable[Mapping[str, Any]],
+        progress: bool,
     ) -> int:
         fields, what, count = {field for _, _, field in ends.values()}, f"load {name}", 0
         total = len(rows) if isinstance(rows, Sized) else None
         sent: Iterator[Row] = (
             {end: row.get(field) for end, (_, _, field) in ends.items()}
-            | {"properties": {identifier(key): value for key, value in row.items() if key not in fields}}
+            | {
+                "properties": {
+                    identifier(key): value for key, value in row.items() if key not in fields
+                }
+            }
             for row in rows
         )
         with tqdm(total=total, desc=what, unit="row", disable=not progress) as bar:
@@ -103,10 +133,19 @@ class Loader(Connection):
                 for number, row in enumerate(batch, start=count):
                     for end, (label, key, _) in ends.items():
                         if row[end] is None:
-                            raise ValueError(f"{what}: row {number} has no value for the {key} of {label}.")
-                    distinct.setdefault(tuple(row[end] for end in ends), row)["properties"] |= row["properties"]
-                with self._driver.session(database=self.endpoint.database) as session, self._explaining():
-                    session.execute_write(_load_batch, statement, list(distinct.values()), ends, what)
+                            raise ValueError(
+                                f"{what}: row {number} has no value for the {key} of {label}."
+                            )
+                    distinct.setdefault(tuple(row[end] for end in ends), row)["properties"] |= row[
+                        "properties"
+                    ]
+                with (
+                    self._driver.session(database=self.endpoint.database) as session,
+                    self._explaining(),
+                ):
+                    session.execute_write(
+                        _load_batch, statement, list(distinct.values()), ends, what
+                    )
                 count += len(batch)
                 bar.update(len(batch))
         return count
@@ -175,7 +214,14 @@ class Loader(Connection):
     def mark_loaded(self, name: str, sha256: str) -> None:
         """Note that the data set `name` with this SHA-256 is loaded to its end, and looks as it does now."""
         content = json.dumps(self._content(self._keys.items(), self._edges))
-        self._note("MERGE", name, sha256=sha256, labels=sorted(self._keys), content=content, owner=self._owner)
+        self._note(
+            "MERGE",
+            name,
+            sha256=sha256,
+            labels=sorted(self._keys),
+            content=content,
+            owner=self._owner,
+        )
 
     def _note(self, find: Literal["MERGE", "MATCH"], name: str, **changes: object) -> None:
         """Change what is noted of a data set, unless another copy loaded it: then a GraphError."""
@@ -191,9 +237,13 @@ class Loader(Connection):
     def _content(self, nodes: Iterable[Any], edges: Iterable[Any]) -> dict[str, list[list[Any]]]:
         content: dict[str, list[list[Any]]] = {"nodes": [], "edges": []}
         for label, key, *_ in sorted(nodes):
-            there = self.read(f"MATCH (n:{quoted(label)}) RETURN count(n) AS count, collect(n.{quoted(key)}) AS keys")
+            there = self.read(
+                f"MATCH (n:{quoted(label)}) RETURN count(n) AS count, collect(n.{quoted(key)}) AS keys"
+            )
             lines = "\n".join(sorted(json.dumps(value) for value in there[0]["keys"]))
-            content["nodes"].append([label, key, there[0]["count"], hashlib.sha256(lines.encode()).hexdigest()])
+            content["nodes"].append(
+                [label, key, there[0]["count"], hashlib.sha256(lines.encode()).hexdigest()]
+            )
         for type, start, end, *_ in sorted(edges):
             pattern = f"(:{quoted(start)})-[n:{quoted(type)}]->(:{quoted(end)})"
             content["edges"].append([type, start, end, self.count(pattern)])
@@ -201,24 +251,41 @@ class Loader(Connection):
 
     def loaded(self, name: str, sha256: str) -> bool:
         """Whether the data set is loaded to its end, with the same keys and relationships; logs a difference."""
-        asked = f"MATCH (m:{MARKER} {{name: $name}}) RETURN m.sha256 AS sha256, m.content AS content"
+        asked = (
+            f"MATCH (m:{MARKER} {{name: $name}}) RETURN m.sha256 AS sha256, m.content AS content"
+        )
         found = self.read(asked, name=name)
         if [row["sha256"] for row in found] != [sha256] or not found[0]["content"]:
             return False
         noted = json.loads(found[0]["content"])
         there = self._content(**noted)
-        changed = [now[0] for what in noted for then, now in zip(noted[what], there[what], strict=True) if then != now]
+        changed = [
+            now[0]
+            for what in noted
+            for then, now in zip(noted[what], there[what], strict=True)
+            if then != now
+        ]
         if changed:
-            log.warning("The graph %r is not as it was loaded (%s). It is loaded anew.", name, ", ".join(changed))
+            log.warning(
+                "The graph %r is not as it was loaded (%s). It is loaded anew.",
+                name,
+                ", ".join(changed),
+            )
         return not changed
 
     def _refuse_foreign(self, labels: Sequence[str]) -> None:
         ours: dict[str, float] = dict.fromkeys(labels, 0)
-        for note in self.read(f"MATCH (m:{MARKER}) RETURN m.labels AS labels, m.content AS content, m.owner AS owner"):
+        for note in self.read(
+            f"MATCH (m:{MARKER}) RETURN m.labels AS labels, m.content AS content, m.owner AS owner"
+        ):
             if shared := ours.keys() & note["labels"]:
                 self._refuse_others([note["owner"]], f"nodes :{min(shared)}")
             # how many an interrupted load left, nobody knows
-            counts = {label: n for label, _, n, _ in json.loads(note["content"])["nodes"]} if note["content"] else {}
+            counts = (
+                {label: n for label, _, n, _ in json.loads(note["content"])["nodes"]}
+                if note["content"]
+                else {}
+            )
             for label in shared:
                 ours[label] = max(ours[label], counts.get(label, math.inf))
         for label, known in sorted(ours.items()):
@@ -229,7 +296,8 @@ class Loader(Connection):
     def _refuse_others(self, owners: Iterable[str | None], what: str) -> None:
         if not self.endpoint.embedded and (others := set(owners) - {self._owner, None}):
             raise self._taken(
-                f"{what}, loaded by another copy of this project ({others.pop()})", " if that copy is gone"
+                f"{what}, loaded by another copy of this project ({others.pop()})",
+                " if that copy is gone",
             )
 
     def _taken(self, by: str, when: str = "") -> GraphError:
@@ -250,7 +318,11 @@ def _owner() -> str:
 
 
 def _load_batch(
-    transaction: neo4j.ManagedTransaction, statement: str, rows: list[Row], ends: dict[str, End], what: str
+    transaction: neo4j.ManagedTransaction,
+    statement: str,
+    rows: list[Row],
+    ends: dict[str, End],
+    what: str,
 ) -> None:
     loading = f"UNWIND $rows AS row {statement} RETURN count(*) AS matched"
     if transaction.run(loading, rows=rows).single(strict=True)["matched"] == len(rows):
@@ -277,7 +349,9 @@ def batches(rows: Iterable[Row]) -> Iterator[list[Row]]:
     for row in rows:
         size = sum(len(str(value)) for value in row.values())
         if size > BATCH_CHARACTERS:
-            raise ValueError(f"A row of {size:,} characters is too large; at most {BATCH_CHARACTERS:,} can be loaded.")
+            raise ValueError(
+                f"A row of {size:,} characters is too large; at most {BATCH_CHARACTERS:,} can be loaded."
+            )
         if batch and (len(batch) == BATCH_ROWS or size > room):
             yield batch
             batch, room = [], BATCH_CHARACTERS

@@ -43,10 +43,16 @@ class Index:
         if kind not in get_args(Kind):
             raise ValueError(f"kind must be one of {', '.join(get_args(Kind))}, not {kind!r}.")
         if n < (least := CODES if kind == "ivfpq" else 1):
-            raise ValueError(f"An index of the kind {kind} needs {least} vectors at least, and there are {n}.")
+            raise ValueError(
+                f"An index of the kind {kind} needs {least} vectors at least, and there are {n}."
+            )
         clusters = max(1, min(int(4 * n**0.5), n // 39))  # FAISS asks for 39 vectors a cluster
         quantised = max(m for m in range(1, max(1, d // 4) + 1) if d % m == 0)
-        recipe = {"flat": "Flat", "ivf": f"IVF{clusters},Flat", "ivfpq": f"IVF{clusters},PQ{quantised}"}[kind]
+        recipe = {
+            "flat": "Flat",
+            "ivf": f"IVF{clusters},Flat",
+            "ivfpq": f"IVF{clusters},PQ{quantised}",
+        }[kind]
         faiss.omp_set_num_threads(threads())
         index = faiss.index_factory(d, recipe, faiss.METRIC_INNER_PRODUCT)
         if kind != "flat":
@@ -56,7 +62,9 @@ class Index:
         index.add(vectors)
         return cls(index, kind)
 
-    def search(self, queries: Floats, k: int, within: Integers | None = None) -> tuple[Floats, Integers]:
+    def search(
+        self, queries: Floats, k: int, within: Integers | None = None
+    ) -> tuple[Floats, Integers]:
         """Scores and ids of the `k` nearest vectors of each query (m, d), best first; equally near ones by their ids.
 
         `within` are distinct ids to search among, for a filter that goes before the search. Both results have the shape
@@ -66,18 +74,24 @@ class Index:
             raise ValueError(f"k must be at least 1, not {k}.")
         queries = _checked(queries)
         if queries.shape[1] != self.dimension:
-            found = f"The queries have {queries.shape[1]} numbers each and the index {self.dimension}"
+            found = (
+                f"The queries have {queries.shape[1]} numbers each and the index {self.dimension}"
+            )
             raise ValueError(f"{found}: encode both with the same encoder.")
         faiss.omp_set_num_threads(threads())
         engine, parameters = cast(Any, faiss), None
         if within is not None:
             if not len(within):  # FAISS takes no search for nothing
-                return np.empty((len(queries), 0), np.float32), np.empty((len(queries), 0), np.int64)
+                return np.empty((len(queries), 0), np.float32), np.empty(
+                    (len(queries), 0), np.int64
+                )
             ids_of = np.ascontiguousarray(within, dtype=np.int64)
             if self.kind == "flat":  # looks at these ids alone
                 parameters = engine.SearchParameters(sel=engine.IDSelectorArray(ids_of))
             else:
-                parameters = engine.SearchParametersIVF(sel=engine.IDSelectorBatch(ids_of), nprobe=PROBED)
+                parameters = engine.SearchParametersIVF(
+                    sel=engine.IDSelectorBatch(ids_of), nprobe=PROBED
+                )
         many = min(k + TIED, self.size if within is None else len(within))
         scores, ids = cast(Any, self._index).search(queries, many, params=parameters)
         # neighbours whose order rounding may have made are ordered by their ids
@@ -92,14 +106,18 @@ class Index:
             try:
                 faiss.write_index(self._index, str(part / FILE))
             except RuntimeError as error:
-                raise OSError(f"The index could not be written to {folder}: {error}. Is the disk full?") from error
+                raise OSError(
+                    f"The index could not be written to {folder}: {error}. Is the disk full?"
+                ) from error
             artifacts.write_log(part, FILE, {"kind": self.kind, "faiss": faiss.__version__})
 
     @classmethod
     def load(cls, folder: Path) -> Self:
         """The index saved in `folder`; FileNotFoundError if there is none, ValueError if it is damaged."""
         kind = artifacts.read_log(folder, FILE)["kind"]
-        return cls(faiss.read_index(str(folder / FILE), faiss.IO_FLAG_MMAP if kind == "ivfpq" else 0), kind)
+        return cls(
+            faiss.read_index(str(folder / FILE), faiss.IO_FLAG_MMAP if kind == "ivfpq" else 0), kind
+        )
 
 
 def cached_index(
@@ -112,13 +130,17 @@ def cached_index(
         index.save(folder)
         return index
 
-    return artifacts.kept(INDEXES, name, [encoder.digest, kind, text_digest(texts)], Index.load, make)
+    return artifacts.kept(
+        INDEXES, name, [encoder.digest, kind, text_digest(texts)], Index.load, make
+    )
 
 
 def _checked(vectors: Floats) -> Floats:
     vectors = np.ascontiguousarray(vectors, dtype=np.float32)
     if vectors.ndim != 2:
-        raise ValueError(f"Vectors must be a matrix with one vector a row; this has the shape {vectors.shape}.")
+        raise ValueError(
+            f"Vectors must be a matrix with one vector a row; this has the shape {vectors.shape}."
+        )
     if not np.isfinite(vectors).all():
         raise ValueError("Every number of a vector must be finite; some are not.")
     return vectors

@@ -22,7 +22,16 @@ import openai
 from tqdm import tqdm
 
 from helpers import batch, completions
-from helpers.completions import Answer, CapabilityError, Choice, LlmError, Loglikelihood, Messages, Reply, Usage
+from helpers.completions import (
+    Answer,
+    CapabilityError,
+    Choice,
+    LlmError,
+    Loglikelihood,
+    Messages,
+    Reply,
+    Usage,
+)
 from helpers.requests import STORE, Kind, request_key, store, working
 from resources import engines
 from resources.download import DataError
@@ -34,8 +43,12 @@ from resources.settings import settings
 T = TypeVar("T")
 CHECKED = 10  # stored requests of each step, or half of fewer, that `ANSWERS=check` asks again
 CHECKED_TOKENS = 1_500  # of a step's sample, a generated token counted as ten: it takes as long as ten of a prompt
-SLOW = {"llamacpp": 500}  # asked the cheapest of these, if so many tokens suffice: it reads at a third of vLLM's rate
-FEW = 1 / 8  # of a step's replies may lack where the reference's are shown; another processor retrieves other texts
+SLOW = {
+    "llamacpp": 500
+}  # asked the cheapest of these, if so many tokens suffice: it reads at a third of vLLM's rate
+FEW = (
+    1 / 8
+)  # of a step's replies may lack where the reference's are shown; another processor retrieves other texts
 CLOSE = 0.05
 """Log-likelihoods of one text are equal if they differ by less, relatively; batches alter the order of sums."""
 
@@ -65,10 +78,14 @@ class LLM:
         self.concurrency = concurrency or settings().llm_concurrency or endpoint.concurrency
         self.usage = Usage()
         # by key of a stored request: its step, its reply, and what compares a new reply with it
-        self._stored: dict[str, tuple[str, Reply | Choice | Loglikelihood, Callable[[str], bool]]] = {}
+        self._stored: dict[
+            str, tuple[str, Reply | Choice | Loglikelihood, Callable[[str], bool]]
+        ] = {}
         self._same: dict[str, bool] = {}  # of the sample, whether the new reply was the stored one
         self._unstored: set[str] = set()  # keys of requests to which the reference has no reply
-        self._answered: set[tuple[str, str]] = set()  # weights whose replies were used, and the step
+        self._answered: set[tuple[str, str]] = (
+            set()
+        )  # weights whose replies were used, and the step
         self._lock = threading.Lock()
         self._folder = working() if folder == STORE else folder
         self._store = store(self._folder) if self._folder else None
@@ -92,7 +109,9 @@ class LLM:
             max_retries=16,
             timeout=openai.Timeout(600, connect=CONNECT),
             # no proxy reaches this machine's loopback, nor should it see the key
-            http_client=openai.DefaultHttpxClient(trust_env=not is_loopback(self.endpoint.base_url)),
+            http_client=openai.DefaultHttpxClient(
+                trust_env=not is_loopback(self.endpoint.base_url)
+            ),
         )
 
     def adapted(self, adapter: Adapter) -> Self:
@@ -108,8 +127,12 @@ class LLM:
         """
         return self._like(self.endpoint, self._start, salt)
 
-    def _like(self, endpoint: LlmEndpoint, start: Callable[[], LlmEndpoint] | None, salt: str = "") -> Self:
-        return type(self)(endpoint, folder=self._folder, concurrency=self.concurrency, salt=salt, start=start)
+    def _like(
+        self, endpoint: LlmEndpoint, start: Callable[[], LlmEndpoint] | None, salt: str = ""
+    ) -> Self:
+        return type(self)(
+            endpoint, folder=self._folder, concurrency=self.concurrency, salt=salt, start=start
+        )
 
     def chat_many(
         self,
@@ -132,7 +155,11 @@ class LLM:
         LlmError says how the server failed, and the replies that had come are stored.
         """
         sampling = {"temperature": temperature, "top_p": top_p, "seed": seed}
-        parameters: dict[str, Any] = {"max_tokens": max_tokens, **sampling, "extra": dict(extra or {})}
+        parameters: dict[str, Any] = {
+            "max_tokens": max_tokens,
+            **sampling,
+            "extra": dict(extra or {}),
+        }
         if stop:
             parameters["stop"] = list(stop)
         if logprobs:
@@ -152,9 +179,13 @@ class LLM:
     ) -> list[Choice]:
         """For many prompts, the likeliest of some fixed answers by constrained decoding, at temperature 0."""
         choices = list(choices)
-        if len(set(choices)) < 2 or any(a != b and b.startswith(a) for a in choices for b in choices):
+        if len(set(choices)) < 2 or any(
+            a != b and b.startswith(a) for a in choices for b in choices
+        ):
             raise ValueError(f"Choices must be at least two, and none may begin another: {choices}")
-        return self._many("choose", {"choices": choices}, [list(map(dict, p)) for p in prompts], Choice, label)
+        return self._many(
+            "choose", {"choices": choices}, [list(map(dict, p)) for p in prompts], Choice, label
+        )
 
     def loglikelihood_many(
         self, pairs: Sequence[tuple[str, str]], *, label: str = "log-likelihood"
@@ -162,8 +193,14 @@ class LLM:
         """Log-likelihood of the continuation of each (context, continuation), as plain text."""
         return self._many("loglikelihood", {}, [list(p) for p in pairs], Loglikelihood, label)
 
-    def _ask(self, kind: Kind, parameters: Mapping[str, Any], prompt: Sequence[Any]) -> completions.Answered:
-        tokens = self._tokens(prompt) if kind == "loglikelihood" and self.endpoint.engine == "llamacpp" else None
+    def _ask(
+        self, kind: Kind, parameters: Mapping[str, Any], prompt: Sequence[Any]
+    ) -> completions.Answered:
+        tokens = (
+            self._tokens(prompt)
+            if kind == "loglikelihood" and self.endpoint.engine == "llamacpp"
+            else None
+        )
         of = self.endpoint
         path, body = completions.request_body(kind, parameters, prompt, of.model, of.engine, tokens)
         # fields of these engines' own, which other servers may refuse
@@ -178,12 +215,18 @@ class LLM:
         if came is None:
             if kind == "chat":
                 return Reply("", "overflow", 0, 0, seconds)
-            raise ContextOverflowError(f"A prompt does not fit the context of {self.endpoint.context} tokens.")
+            raise ContextOverflowError(
+                f"A prompt does not fit the context of {self.endpoint.context} tokens."
+            )
         where = f"{self.endpoint.engine} {self.endpoint.version} at {self.endpoint.base_url}"
         try:
-            return completions.read_completion(kind, parameters, prompt, came.json(), seconds=seconds, engine=where)
+            return completions.read_completion(
+                kind, parameters, prompt, came.json(), seconds=seconds, engine=where
+            )
         except (ValueError, KeyError, IndexError, TypeError) as error:
-            raise LlmError(f"{where} gave no completion ({type(error).__name__}: {came.text[:200]!r}).") from None
+            raise LlmError(
+                f"{where} gave no completion ({type(error).__name__}: {came.text[:200]!r})."
+            ) from None
 
     def _tokens(self, pair: Sequence[str]) -> list[dict[str, Any]] | None:
         url = f"{self._client.base_url}".rstrip("/").removesuffix("/v1") + "/tokenize"
@@ -205,7 +248,11 @@ class LLM:
                     self.endpoint = self._start()
                     self.__dict__.pop("_client", None)
                 return request()
-        except (openai.BadRequestError, openai.NotFoundError, openai.UnprocessableEntityError) as error:
+        except (
+            openai.BadRequestError,
+            openai.NotFoundError,
+            openai.UnprocessableEntityError,
+        ) as error:
             if completions.is_overflow(str(error)):
                 return None
             if parameter := _refused_parameter(error):
@@ -223,25 +270,46 @@ class LLM:
                 "For an embedded server see _build/logs/llm.log."
             ) from None
         except openai.APIStatusError as error:
-            raise LlmError(f"{where} failed with HTTP {error.status_code} in spite of retries: {error}") from None
+            raise LlmError(
+                f"{where} failed with HTTP {error.status_code} in spite of retries: {error}"
+            ) from None
 
     @property
     def _lent(self) -> str:
         """The weights of the reference run's replies, if this engine serves others of the same file; else empty."""
-        return replace(self.endpoint, precision=self.endpoint.reference).weights if self.endpoint.reference else ""
+        return (
+            replace(self.endpoint, precision=self.endpoint.reference).weights
+            if self.endpoint.reference
+            else ""
+        )
 
     @property
     def answerer(self) -> tuple[str, str]:
         """Engine and version whose replies were used; the reference's are named as such."""
-        of, own = self.endpoint, sorted(step for weights, step in self._answered if weights != self._lent)
+        of, own = (
+            self.endpoint,
+            sorted(step for weights, step in self._answered if weights != self._lent),
+        )
         if len(own) == len(self._answered):
             return of.engine, of.version
         rest = f"of the steps {', '.join(own)}" if own else "asked again"
-        none = f"; without a stored reply, and left out: {len(self._unstored)}" if self._unstored else ""
-        return "vllm", f"({of.reference}), the reference's replies; those {rest} are of {of.engine} {of.version}{none}"
+        none = (
+            f"; without a stored reply, and left out: {len(self._unstored)}"
+            if self._unstored
+            else ""
+        )
+        return (
+            "vllm",
+            f"({of.reference}), the reference's replies; those {rest} are of {of.engine} {of.version}{none}",
+        )
 
     def _many(
-        self, kind: Kind, parameters: Mapping[str, Any], prompts: Sequence[Any], made: Callable[..., Answer], label: str
+        self,
+        kind: Kind,
+        parameters: Mapping[str, Any],
+        prompts: Sequence[Any],
+        made: Callable[..., Answer],
+        label: str,
     ) -> list[Answer]:
         endpoint, mode = self.endpoint, settings().answers
 
@@ -251,7 +319,11 @@ class LLM:
             replies = {key: completions.from_row(row, made) for key, row in rows.items()}
             wider = settings().llm_context or endpoint.context > engines.CPU_CONTEXT
             if wider and mode != "stored-only":  # what overflowed may fit now
-                replies = {key: reply for key, reply in replies.items() if getattr(reply, "status", "") != "overflow"}
+                replies = {
+                    key: reply
+                    for key, reply in replies.items()
+                    if getattr(reply, "status", "") != "overflow"
+                }
             return keys, replies
 
         weights = self._lent if self._lent and mode != "fresh" else endpoint.weights
@@ -265,10 +337,16 @@ class LLM:
         distinct, stored = dict(zip(keys, prompts, strict=True)), set(answers)
         missing = [key for key in distinct if key not in answers and key not in lacking]
         if missing and self._store and mode == "stored-only":
-            lacks = f"{len(missing)} of {len(distinct)} requests of the step {label!r} are not stored"
-            raise LlmError(f"{lacks}, and ANSWERS=stored-only asks no model. If a prompt changed, run without it.")
+            lacks = (
+                f"{len(missing)} of {len(distinct)} requests of the step {label!r} are not stored"
+            )
+            raise LlmError(
+                f"{lacks}, and ANSWERS=stored-only asks no model. If a prompt changed, run without it."
+            )
         if missing and self._store and mode == "collect":
-            batch.pend(kind, weights, endpoint.model, parameters, {key: distinct[key] for key in missing})
+            batch.pend(
+                kind, weights, endpoint.model, parameters, {key: distinct[key] for key in missing}
+            )
 
         def ask(key: str) -> Answer:
             return cast(Answer, self._ask(kind, parameters, distinct[key]))
@@ -276,7 +354,9 @@ class LLM:
         # stored by who asked, so that what is under way when another request fails is stored too
         def ask_and_store(key: str) -> Answer:
             answer, engine = ask(key), f"{self.endpoint.engine} {self.endpoint.version}".strip()
-            row = completions.row_of(answer, kind, weights, parameters, distinct[key], engine=engine)
+            row = completions.row_of(
+                answer, kind, weights, parameters, distinct[key], engine=engine
+            )
             if self._store:
                 row = self._store.put_first(row)
             # rounded as it is stored, so that a first run gives the numbers of every later one
@@ -293,8 +373,13 @@ class LLM:
             self._answered.add((weights, label))
             if mode == "check":
                 for key in stored:
-                    self._stored.setdefault(key, (label, answers[key], lambda key: _same(answers[key], ask(key))))
-        answers |= {key: made("", "unstored", 0, 0, 0.0, key=f"{completions.UNSTORED}{key}") for key in lacking}
+                    self._stored.setdefault(
+                        key, (label, answers[key], lambda key: _same(answers[key], ask(key)))
+                    )
+        answers |= {
+            key: made("", "unstored", 0, 0, 0.0, key=f"{completions.UNSTORED}{key}")
+            for key in lacking
+        }
         return [answers[key] for key in keys]
 
     def _at_once(self, ask: Callable[[str], T], keys: Sequence[str], label: str) -> dict[str, T]:
@@ -310,7 +395,11 @@ class LLM:
     @property
     def _embedded(self) -> str:
         """The embedded engine with its version, which is known once it is installed; empty for another server."""
-        return f"{self.endpoint.engine} {self.endpoint.version}" if self._start and self.endpoint.version else ""
+        return (
+            f"{self.endpoint.engine} {self.endpoint.version}"
+            if self._start and self.endpoint.version
+            else ""
+        )
 
     def ask_again(self) -> None:
         """Ask a sample of each step's stored requests again, those of all steps at once, and count equal replies.
@@ -319,7 +408,10 @@ class LLM:
         """
         slow, sample = self.endpoint.engine in SLOW, list[str]()
         most = SLOW.get(self.endpoint.engine, CHECKED_TOKENS)
-        cost = {key: of.prompt_tokens + 10 * of.generated_tokens for key, (_, of, _) in self._stored.items()}
+        cost = {
+            key: of.prompt_tokens + 10 * of.generated_tokens
+            for key, (_, of, _) in self._stored.items()
+        }
         for step, n in Counter(self.usage.keys.values()).items():
             # the first of digests are a random sample, the same in each run
             mine = [key for key in sorted(self._stored) if self._stored[key][0] == step][:CHECKED]
@@ -331,7 +423,9 @@ class LLM:
         try:
             if left := [key for key in sample if key not in self._same]:
                 _ = self._client
-                new = self._at_once(lambda key: self._stored[key][2](key), left, "stored requests, asked again")
+                new = self._at_once(
+                    lambda key: self._stored[key][2](key), left, "stored requests, asked again"
+                )
                 self._same |= new
                 if self._store and self._embedded:
                     self._store.put_checks(new, self._embedded)

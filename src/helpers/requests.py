@@ -29,8 +29,12 @@ from resources.settings import DATA, DERIVED, PublicError, settings, told
 Kind = Literal["chat", "choose", "loglikelihood"]
 
 STORE = DERIVED / "requests"
-FRESH = DERIVED / "requests-fresh"  # of runs with ANSWERS=fresh: begins empty; an interrupted run resumes from it
-RELEASED = DATA / "requests"  # the reference run's requests, one Parquet file for each notebook and step
+FRESH = (
+    DERIVED / "requests-fresh"
+)  # of runs with ANSWERS=fresh: begins empty; an interrupted run resumes from it
+RELEASED = (
+    DATA / "requests"
+)  # the reference run's requests, one Parquet file for each notebook and step
 
 
 def working() -> Path:
@@ -45,7 +49,9 @@ class StoreError(PublicError, RuntimeError):
 def plain(value: object) -> str:
     """A value as canonical JSON: sorted keys, ASCII, and null for a number that is not finite."""
     # six decimals of a log-probability are more than two runs of one engine agree on
-    exact = json.loads(json.dumps(value), parse_float=lambda x: round(float(x), 6), parse_constant=lambda _: None)
+    exact = json.loads(
+        json.dumps(value), parse_float=lambda x: round(float(x), 6), parse_constant=lambda _: None
+    )
     return json.dumps(exact, sort_keys=True, separators=(",", ":"), allow_nan=False)
 
 
@@ -102,7 +108,12 @@ _TYPES = {"int": pa.int32(), "float": pa.float64()}
 _SELECT = f"SELECT {', '.join(COLUMNS)} FROM requests"  # noqa: S608  # names of the columns
 _AMONG = "WHERE key IN (SELECT value FROM json_each(?))"
 _INSERT = f"INSERT OR REPLACE INTO requests VALUES ({', '.join('?' * len(COLUMNS))})"  # noqa: S608  # marks alone
-SCHEMA = pa.schema([pa.field(f.name, _TYPES.get(str(f.type), pa.string()), f.name == "prompt") for f in fields(Row)])
+SCHEMA = pa.schema(
+    [
+        pa.field(f.name, _TYPES.get(str(f.type), pa.string()), f.name == "prompt")
+        for f in fields(Row)
+    ]
+)
 
 
 class Store:
@@ -124,17 +135,26 @@ class Store:
                 self._db = _opened(folder / "requests.sqlite")
             except sqlite3.DatabaseError as error:
                 # the low byte is the kind of error, the rest says more of it
-                if getattr(error, "sqlite_errorcode", 0) & 0xFF not in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
+                if getattr(error, "sqlite_errorcode", 0) & 0xFF not in (
+                    sqlite3.SQLITE_CORRUPT,
+                    sqlite3.SQLITE_NOTADB,
+                ):
                     raise
-                aside = folder.rename(folder.with_name(f"{folder.name}.corrupt-{time.strftime('%Y%m%dT%H%M%S')}"))
+                aside = folder.rename(
+                    folder.with_name(f"{folder.name}.corrupt-{time.strftime('%Y%m%dT%H%M%S')}")
+                )
                 folder.mkdir()
                 mend = "The reference's replies are taken in again, " if released else ""
                 mend += "others are asked again, unless you exported them: make import-requests FILES=requests.parquet"
-                self._warn(f"The stored requests were no database ({error}). Set aside as {aside}. {mend}")
+                self._warn(
+                    f"The stored requests were no database ({error}). Set aside as {aside}. {mend}"
+                )
                 self._db = _opened(folder / "requests.sqlite")
         others = sorted(released.glob("*/*.parquet")) if released else []
         if released and not others:
-            self._warn(f"{released} has no requests, so models are asked. Restore it: git checkout -- {released}")
+            self._warn(
+                f"{released} has no requests, so models are asked. Restore it: git checkout -- {released}"
+            )
         for file in (*others, *sorted(folder.glob("tasks/*/requests.sqlite"))):
             mark = ("/".join(file.parts[-2:]), hashlib.sha256(file.read_bytes()).hexdigest())
             with self._harmless("read"):
@@ -147,11 +167,15 @@ class Store:
         """The intact rows among these keys, or all of them."""
         found: list[Row] = []
         with self._harmless("read"), self._lock:
-            query = (_SELECT,) if keys is None else (f"{_SELECT} {_AMONG}", [json.dumps(list(keys))])
+            query = (
+                (_SELECT,) if keys is None else (f"{_SELECT} {_AMONG}", [json.dumps(list(keys))])
+            )
             found = [Row(*row) for row in self._db.execute(*query)]
         intact = {row.key: row for row in found if row.intact}
         if damaged := len(found) - len(intact):
-            self._warn(f"{damaged} damaged rows of the stored requests in {self.folder} are asked again.")
+            self._warn(
+                f"{damaged} damaged rows of the stored requests in {self.folder} are asked again."
+            )
         return intact
 
     def rows(self) -> list[Row]:
@@ -169,7 +193,9 @@ class Store:
         with self._harmless("written"), self._lock, self._db:
             self._db.execute("BEGIN IMMEDIATE")
             there = self.get([row.key]).get(row.key)
-            if there and json.loads(there.reply).get("status") != "overflow":  # another context may have been too short
+            if (
+                there and json.loads(there.reply).get("status") != "overflow"
+            ):  # another context may have been too short
                 return there
             self.put([row])
         return row
@@ -193,8 +219,12 @@ class Store:
         have = self.get(row.key for row in rows)
         differ = [row.key for row in rows if row.key in have and have[row.key].reply != row.reply]
         if differ and not differing:
-            mend = "The replies of one set of weights belong in one store: import into another folder."
-            raise StoreError(f"{path} answers {len(differ)} stored requests differently, {differ[0]} for one. {mend}")
+            mend = (
+                "The replies of one set of weights belong in one store: import into another folder."
+            )
+            raise StoreError(
+                f"{path} answers {len(differ)} stored requests differently, {differ[0]} for one. {mend}"
+            )
         # of two rows the stored one stays: a prompt that is there is worth more than one left out
         self.put(new := [row for row in rows if row.key not in have])
         return len(new)
@@ -231,27 +261,41 @@ def _opened(path: Path | str) -> sqlite3.Connection:
         columns = ", ".join(f"{name}{' PRIMARY KEY' if name == 'key' else ''}" for name in COLUMNS)
         db.execute(f"CREATE TABLE IF NOT EXISTS requests ({columns}) WITHOUT ROWID")
         db.execute("CREATE TABLE IF NOT EXISTS taken_in (file PRIMARY KEY, digest) WITHOUT ROWID")
-        db.execute("CREATE TABLE IF NOT EXISTS checks (key, engine, same, PRIMARY KEY (key, engine)) WITHOUT ROWID")
+        db.execute(
+            "CREATE TABLE IF NOT EXISTS checks (key, engine, same, PRIMARY KEY (key, engine)) WITHOUT ROWID"
+        )
     except sqlite3.Error:
         db.close()
         if isinstance(path, Path) and path.is_file() and not os.access(path.parent, os.W_OK):
-            return sqlite3.connect(f"{path.as_uri()}?immutable=1", uri=True, check_same_thread=False)
+            return sqlite3.connect(
+                f"{path.as_uri()}?immutable=1", uri=True, check_same_thread=False
+            )
         raise
     return db
 
 
 def write(path: Path, rows: Iterable[Row], *, prompts: bool = True) -> None:
     """Write rows as Parquet, by key; rows of declared weights, which hold on this machine alone, are left out."""
-    shared = sorted((r.sealed(prompt=prompts) for r in rows if DECLARED not in r.weights), key=lambda r: r.key)
-    write_table(path, pa.table({name: [getattr(row, name) for row in shared] for name in COLUMNS}, schema=SCHEMA))
+    shared = sorted(
+        (r.sealed(prompt=prompts) for r in rows if DECLARED not in r.weights), key=lambda r: r.key
+    )
+    write_table(
+        path,
+        pa.table({name: [getattr(row, name) for row in shared] for name in COLUMNS}, schema=SCHEMA),
+    )
 
 
 def read(path: Path) -> list[Row]:
     """The rows of a Parquet file of requests; a StoreError if it is no such file, or a row is damaged."""
     restore = f"git checkout -- {path}"
-    rows = [Row(**row) for row in read_table(path, "file of requests", restore, schema=SCHEMA).to_pylist()]
+    rows = [
+        Row(**row)
+        for row in read_table(path, "file of requests", restore, schema=SCHEMA).to_pylist()
+    ]
     if damaged := [row.key for row in rows if not row.intact]:
-        raise StoreError(f"{path} has {len(damaged)} damaged rows, {damaged[0]} for one. Restore it: {restore}")
+        raise StoreError(
+            f"{path} has {len(damaged)} damaged rows, {damaged[0]} for one. Restore it: {restore}"
+        )
     return rows
 
 
@@ -259,7 +303,9 @@ def write_table(path: Path, table: pa.Table, **options: Any) -> None:  # noqa: A
     """Write a table as Parquet, whole or not at all, without what differs between two writings of the same rows."""
     path.parent.mkdir(parents=True, exist_ok=True)
     part = path.with_suffix(".part")
-    pq.write_table(table, part, compression="zstd", compression_level=19, write_statistics=False, **options)
+    pq.write_table(
+        table, part, compression="zstd", compression_level=19, write_statistics=False, **options
+    )
     part.replace(path)
 
 
@@ -282,11 +328,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
         for path in paths:
             sys.stdout.write(f"{mine.merge(path)} new requests from {path}.\n")
         return 0
-    if command != "export" or len(paths) != 1 or paths[0].is_dir():  # a folder, as is no name at all
+    if (
+        command != "export" or len(paths) != 1 or paths[0].is_dir()
+    ):  # a folder, as is no name at all
         ways = "make export-requests FILE=requests.parquet, or make import-requests FILES=requests.parquet"
         raise StoreError(f"Name one file to write, or what to take in; found {names}: {ways}")
     if not (rows := mine.rows()):
-        raise StoreError(f"{STORE} has no request to export: run a notebook that asks a model, or mend the folder.")
+        raise StoreError(
+            f"{STORE} has no request to export: run a notebook that asks a model, or mend the folder."
+        )
     write(paths[0], rows)
     own = sum(DECLARED in row.weights for row in rows)
     left = f"; {own} of models without a digest stay on this machine" if own else ""

@@ -28,7 +28,9 @@ def read(path: Path) -> str:
     except OSError as error:
         raise TextError(f"the file cannot be opened ({error.strerror}).") from error
     if "\0" in text:
-        found = f"text was needed, and character {text.index(chr(0)) + 1:,} is NUL, as in binary files"
+        found = (
+            f"text was needed, and character {text.index(chr(0)) + 1:,} is NUL, as in binary files"
+        )
         raise TextError(f"{found} and in UTF-16 without a byte order mark. Save the file as UTF-8.")
     return text
 
@@ -46,12 +48,18 @@ def read_csv(path: Path, columns: Sequence[str]) -> pd.DataFrame:
         table = pd.read_csv(io.StringIO(read(path)), dtype=str, keep_default_na=False)
     except (TextError, pd.errors.EmptyDataError, pd.errors.ParserError) as error:
         found = str(error).strip().rstrip(".")
-        raise TextError(f"{found}. A CSV with the columns {', '.join(columns)} is needed.") from error
+        raise TextError(
+            f"{found}. A CSV with the columns {', '.join(columns)} is needed."
+        ) from error
     if not isinstance(table.index, pd.RangeIndex):
-        raise TextError("rows have more cells than the first has columns. Put names with a comma in quotes.")
+        raise TextError(
+            "rows have more cells than the first has columns. Put names with a comma in quotes."
+        )
     if lacking := [column for column in columns if column not in table]:
         found = ", ".join(map(str, table.columns))
-        raise TextError(f"the columns {', '.join(columns)} are needed; {', '.join(lacking)} is missing among: {found}.")
+        raise TextError(
+            f"the columns {', '.join(columns)} are needed; {', '.join(lacking)} is missing among: {found}."
+        )
     if table.empty:
         raise TextError("it has no row.")
     return table

@@ -38,7 +38,9 @@ Flags = npt.NDArray[np.bool_]
 DEFAULT_ENCODER = "all-MiniLM-L6-v2"
 INSTALL = ".venv/bin/python -m pip install -e '.[encoders]'"
 """The line, typed in the project's folder, that brings what models from a hub need."""
-BATCH_TOKENS = 2048  # tokens per batch of one thread: enough to keep it busy, few enough to stay in its cache
+BATCH_TOKENS = (
+    2048  # tokens per batch of one thread: enough to keep it busy, few enough to stay in its cache
+)
 TOKENISED_AT_ONCE = 8192
 VECTORS = DERIVED / "vectors"
 FILE = "vectors.npz"
@@ -72,7 +74,12 @@ class Encoder(ABC):
         self.truncated = int(cut[rows].sum())
         if self.truncated:
             seen = f"the {self.max_tokens} tokens that {self.name} sees"
-            log.warning("%d of %d texts are longer than %s; the rest was left out.", self.truncated, len(texts), seen)
+            log.warning(
+                "%d of %d texts are longer than %s; the rest was left out.",
+                self.truncated,
+                len(texts),
+                seen,
+            )
         return vectors[rows]
 
     def count_truncated(self, texts: Sequence[str]) -> int:
@@ -88,7 +95,9 @@ class Encoder(ABC):
 
     def _encode_tokens(self, texts: list[str], progress: bool) -> tuple[list[Floats], Flags]:
         """Vectors of the tokens of distinct texts, and which texts were cut."""
-        raise EncoderUnavailable(f"{self.name} gives no vectors of tokens. Use {DEFAULT_ENCODER!r} or a hub's model.")
+        raise EncoderUnavailable(
+            f"{self.name} gives no vectors of tokens. Use {DEFAULT_ENCODER!r} or a hub's model."
+        )
 
     @abstractmethod
     def _encode(self, texts: list[str], progress: bool) -> tuple[Floats, Flags]:
@@ -116,7 +125,11 @@ class MiniLM(Encoder):
         self._tokenizer.no_padding()
         self._threads = threads()
         # one stream of work a thread beats one stream on all threads by a quarter; others use the same cores
-        streams = {"NUM_STREAMS": self._threads, "INFERENCE_NUM_THREADS": self._threads, "ENABLE_CPU_PINNING": False}
+        streams = {
+            "NUM_STREAMS": self._threads,
+            "INFERENCE_NUM_THREADS": self._threads,
+            "ENABLE_CPU_PINNING": False,
+        }
         # in bfloat16, the default where there is hardware for it, processors differ in the third digit: other texts are
         # retrieved, and prompts have no stored replies; it is a third faster
         exact = {"INFERENCE_PRECISION_HINT": "f32", "DYNAMIC_QUANTIZATION_GROUP_SIZE": 0}
@@ -132,7 +145,9 @@ class MiniLM(Encoder):
         return self._run(texts, self.positions, lambda states: states[:, 1:-1], progress)
 
     def _encode(self, texts: list[str], progress: bool) -> tuple[Floats, Flags]:
-        vectors, cut = self._run(texts, self.max_tokens, lambda states: states.mean(axis=1), progress)
+        vectors, cut = self._run(
+            texts, self.max_tokens, lambda states: states.mean(axis=1), progress
+        )
         return np.array(vectors, dtype=np.float32).reshape(-1, self.dimension), cut
 
     def _run(
@@ -150,15 +165,31 @@ class MiniLM(Encoder):
         def infer(rows: Integers) -> int:
             ids = np.stack([tokens[row] for row in rows]).astype(np.int64)
             request = free.get()
-            request.infer({"input_ids": ids, "attention_mask": np.ones_like(ids), "token_type_ids": np.zeros_like(ids)})
-            vectors = read(request.get_output_tensor(0).data)  # the request's own memory, until its next use
-            found.update(zip(rows.tolist(), vectors / np.linalg.norm(vectors, axis=-1, keepdims=True), strict=True))
+            request.infer(
+                {
+                    "input_ids": ids,
+                    "attention_mask": np.ones_like(ids),
+                    "token_type_ids": np.zeros_like(ids),
+                }
+            )
+            vectors = read(
+                request.get_output_tensor(0).data
+            )  # the request's own memory, until its next use
+            found.update(
+                zip(
+                    rows.tolist(),
+                    vectors / np.linalg.norm(vectors, axis=-1, keepdims=True),
+                    strict=True,
+                )
+            )
             free.put(request)
             return len(rows)
 
         with (
             ThreadPoolExecutor(self._threads) as pool,
-            tqdm(total=len(tokens), desc=f"encode by {self.name}", unit="text", disable=not progress) as bar,
+            tqdm(
+                total=len(tokens), desc=f"encode by {self.name}", unit="text", disable=not progress
+            ) as bar,
         ):
             for done in pool.map(infer, _batches(tokens)):
                 bar.update(done)
@@ -173,7 +204,9 @@ class MiniLM(Encoder):
         self._tokenizer.enable_truncation(longest)
         # in parts, for an encoding takes a hundred times the memory of its token numbers
         for start in range(0, len(texts), TOKENISED_AT_ONCE):
-            for encoding in self._tokenizer.encode_batch_fast(texts[start : start + TOKENISED_AT_ONCE]):
+            for encoding in self._tokenizer.encode_batch_fast(
+                texts[start : start + TOKENISED_AT_ONCE]
+            ):
                 cut[len(tokens)] = bool(encoding.overflowing)
                 tokens.append(np.array(encoding.ids, dtype=np.int32))
         return tokens, cut
@@ -200,7 +233,9 @@ class SentenceTransformers(Encoder):
         """Load the model; see `from_hub`."""
         self._model = from_hub("SentenceTransformer", name)
         self.name = name
-        self.engine = f"sentence-transformers {version('sentence-transformers')} on {self._model.device}"
+        self.engine = (
+            f"sentence-transformers {version('sentence-transformers')} on {self._model.device}"
+        )
         self.dimension = int(self._model.encode([name], show_progress_bar=False).shape[1])
         self.max_tokens = int(self._model.max_seq_length or sys.maxsize)
         weights = hashlib.sha256()
@@ -220,18 +255,28 @@ class SentenceTransformers(Encoder):
         import torch  # noqa: PLC0415  # comes with the extra
 
         layer, found = MATCHING_LAYERS.get(self.name, -1), []
-        options = {"truncation": True, "max_length": self.max_tokens, "return_special_tokens_mask": True}
+        options = {
+            "truncation": True,
+            "max_length": self.max_tokens,
+            "return_special_tokens_mask": True,
+        }
         for text in tqdm(texts, desc=f"encode by {self.name}", unit="text", disable=not progress):
             fields = self._model.tokenizer(text, return_tensors="pt", **options)
             own = fields.pop("special_tokens_mask")[0] == 0
             with torch.inference_mode():
-                states = self._model[0].auto_model(**fields.to(self._model.device), output_hidden_states=True)
+                states = self._model[0].auto_model(
+                    **fields.to(self._model.device), output_hidden_states=True
+                )
             vectors = states.hidden_states[layer][0].float().cpu()[own]
             found.append(torch.nn.functional.normalize(vectors, dim=1).numpy())
         return found, self._cut(texts)
 
     def _cut(self, texts: list[str]) -> Flags:
-        lengths = [len(ids) for ids in self._model.tokenizer(texts, verbose=False)["input_ids"]] if texts else []
+        lengths = (
+            [len(ids) for ids in self._model.tokenizer(texts, verbose=False)["input_ids"]]
+            if texts
+            else []
+        )
         return np.array(lengths, dtype=np.int64) > self.max_tokens
 
 
@@ -250,9 +295,13 @@ class Remembering(Encoder):
 
     def _encode(self, texts: list[str], progress: bool) -> tuple[Floats, Flags]:
         if new := [text for text in texts if text not in self._known]:
-            self._known |= dict(zip(new, zip(*self._stored(new, progress), strict=True), strict=True))
+            self._known |= dict(
+                zip(new, zip(*self._stored(new, progress), strict=True), strict=True)
+            )
         found = [self._known[text] for text in texts]
-        vectors = np.array([vector for vector, _ in found], dtype=np.float32).reshape(-1, self.dimension)
+        vectors = np.array([vector for vector, _ in found], dtype=np.float32).reshape(
+            -1, self.dimension
+        )
         return vectors, np.array([cut for _, cut in found], dtype=np.bool_)
 
     def _stored(self, texts: list[str], progress: bool) -> tuple[Floats, Flags]:
@@ -293,7 +342,9 @@ def _distinct(texts: Sequence[str]) -> tuple[list[str], Integers]:
     if isinstance(texts, str):
         raise TypeError("encode takes a list of texts, not one string. Write encode([text]).")
     if wrong := [(row, text) for row, text in enumerate(texts) if not isinstance(text, str)]:
-        raise TypeError("encode takes strings; text {} is {!r}. Drop or fill missing values.".format(*wrong[0]))
+        raise TypeError(
+            "encode takes strings; text {} is {!r}. Drop or fill missing values.".format(*wrong[0])
+        )
     unique = {text: row for row, text in enumerate(dict.fromkeys(texts))}
     return list(unique), np.array([unique[text] for text in texts], dtype=np.int64)
 
@@ -303,7 +354,9 @@ def _batches(tokens: list[npt.NDArray[np.int32]]) -> Iterator[Integers]:
     lengths = np.array([len(ids) for ids in tokens], dtype=np.int64)
     for length in np.unique(lengths)[::-1]:
         rows = np.flatnonzero(lengths == length)
-        yield from np.split(rows, range(size := max(1, BATCH_TOKENS // int(length)), len(rows), size))
+        yield from np.split(
+            rows, range(size := max(1, BATCH_TOKENS // int(length)), len(rows), size)
+        )
 
 
 def text_digest(texts: Sequence[Any]) -> str:

@@ -42,7 +42,10 @@ STAGED: Final = BUILD / "book-src"
 WORK: Final = BUILD / "book-work"
 SITE: Final = BUILD / "html"
 NOT_STAGED: Final = ("ext", "reference")
-HEADLINE: Final = ("side_effects.table1", "accuracy")  # beginning and end of the ids that the picture shows
+HEADLINE: Final = (
+    "side_effects.table1",
+    "accuracy",
+)  # beginning and end of the ids that the picture shows
 WIDGETS: Final = "application/vnd.jupyter.widget"
 ELSEWHERE: Final = ("http:", "https:", "//")
 CLAIMS: Final = f'<ul class="{rules.LISTED}'
@@ -61,7 +64,9 @@ def build() -> Path:
     built = _jupyter_book()
     sys.stderr.write("3 of 3: links and pages are checked ...\n")
     if problems := sorted(check_site(built)):
-        raise PageError("The built site is not right:\n" + "\n".join(f"  {problem}" for problem in problems))
+        raise PageError(
+            "The built site is not right:\n" + "\n".join(f"  {problem}" for problem in problems)
+        )
     shutil.rmtree(SITE, ignore_errors=True)
     built.rename(SITE)
     return SITE / "index.html"
@@ -79,9 +84,15 @@ def check_config(path: Path) -> None:
     for key, value in yaml.safe_load(path.read_text(encoding="utf-8")).items():
         below = known.get(key)
         unknown += [key] if key not in known else []
-        unknown += [f"{key}.{name}" for name in value if name not in below] if below and isinstance(value, dict) else []
+        unknown += (
+            [f"{key}.{name}" for name in value if name not in below]
+            if below and isinstance(value, dict)
+            else []
+        )
     if unknown:
-        raise PageError(f"{path.name} has unknown keys: {', '.join(unknown)}. Known are {', '.join(sorted(known))}.")
+        raise PageError(
+            f"{path.name} has unknown keys: {', '.join(unknown)}. Known are {', '.join(sorted(known))}."
+        )
 
 
 def stage() -> None:
@@ -103,13 +114,17 @@ def stage() -> None:
         files[place.as_posix()] = path.read_bytes()
         if path.suffix == ".md":
             try:
-                page = environment.from_string(path.read_text(encoding="utf-8")).render(pages.functions())
+                page = environment.from_string(path.read_text(encoding="utf-8")).render(
+                    pages.functions()
+                )
             except (jinja2.TemplateError, PageError, RecordError, TypeError) as error:
                 told = f"{error}. The functions of a page are in publish.pages."
                 raise PageError(f"book/{place.as_posix()}: {told}") from error
             files[place.as_posix()] = page
     files["_toc.yml"] = yaml.safe_dump(_contents(every, titles), sort_keys=False)
-    files |= boards | {f"downloads/{name}": text for name, text in {**pages.files(), **pages.scripts()}.items()}
+    files |= boards | {
+        f"downloads/{name}": text for name, text in {**pages.files(), **pages.scripts()}.items()
+    }
     shutil.rmtree(STAGED, ignore_errors=True)
     for name, content in files.items():
         path = STAGED / name
@@ -124,7 +139,9 @@ def _contents(every: list[Chapter], boards: Mapping[str, str]) -> dict[str, Any]
     pages = [page for part in contents["parts"] for page in part["chapters"]]
     for page in pages:
         if page["file"] == "scoreboard":
-            page["sections"] = [{"file": name.removesuffix(".md"), "title": title} for name, title in boards.items()]
+            page["sections"] = [
+                {"file": name.removesuffix(".md"), "title": title} for name, title in boards.items()
+            ]
         if page["file"] in beside:
             page.setdefault("sections", []).append({"file": f"{page['file']}_sample"})
     listed = {page["file"] for page in pages if page["file"].startswith("notebooks/")}
@@ -146,7 +163,11 @@ def _notebooks(chapter: Chapter) -> Iterator[tuple[str, str]]:
     }[chapter.origin]
     told += f" [A run on the sample]({chapter.name}_sample.ipynb)." if chapter.beside else ""
     run = f" {inline(run_line(chapter.record))}." if chapter.record else ""
-    run += f' <a href="../{viewer.link(chapter.name)}">See every answer</a>.' if viewer.arms(chapter) else ""
+    run += (
+        f' <a href="../{viewer.link(chapter.name)}">See every answer</a>.'
+        if viewer.arms(chapter)
+        else ""
+    )
     line = f":::{{div}} rag-run\n{told}{run}\n:::"
     yield chapter.name, _staged(chapter.notebook, line, chapter.record, columns=_columns(chapter))
     if chapter.beside:
@@ -156,7 +177,9 @@ def _notebooks(chapter: Chapter) -> Iterator[tuple[str, str]]:
             "Computed on the small bundled sample: it shows that the software works and is no evidence "
             f"about the paper. The chapter itself is [here]({chapter.name}.ipynb)"
         )
-        banner = f":::{{admonition}} {mark}\n:class: warning\n{text}. {inline(run_line(record))}.\n:::"
+        banner = (
+            f":::{{admonition}} {mark}\n:class: warning\n{text}. {inline(run_line(record))}.\n:::"
+        )
         yield f"{chapter.name}_sample", _staged(path, "", record, f" ({mark})", banner)
 
 
@@ -168,8 +191,14 @@ def _columns(chapter: Chapter) -> Columns | None:
     outcomes = Outcomes(own)
 
     def address(arm: str, against: str = "", model: str = "", text: str = "") -> str:
-        asked = {model} if model else {*own.model[own.arm.isin([arm, against]) & (own.source == "rerun")]} - {""}
-        model = asked.pop() if len(asked) == 1 else ""  # the table's numbers are of all that the run asked
+        asked = (
+            {model}
+            if model
+            else {*own.model[own.arm.isin([arm, against]) & (own.source == "rerun")]} - {""}
+        )
+        model = (
+            asked.pop() if len(asked) == 1 else ""
+        )  # the table's numbers are of all that the run asked
         shown = viewer.link(chapter.name, arm, against, model=model, text=text)
         return f"../{shown}" if {arm, against or arm} <= arms else ""
 
@@ -182,20 +211,31 @@ def _columns(chapter: Chapter) -> Columns | None:
 
 
 def _staged(
-    path: Path, told: str, record: Record | None, suffix: str = "", banner: str = "", columns: Columns | None = None
+    path: Path,
+    told: str,
+    record: Record | None,
+    suffix: str = "",
+    banner: str = "",
+    columns: Columns | None = None,
 ) -> str:
     """A notebook as the book shows it: title, what cells tagged `opening` show, claims, which run, text and code."""
     number = re.match(r"\d+(?=_)", path.stem)
     title = f"{number[0]} \N{MIDDLE DOT} {heading(path)}" if number else heading(path)
     notebook = read_notebook(path)
-    notebook["metadata"] = {k: v for k, v in notebook["metadata"].items() if k not in ("widgets", "papermill")}
+    notebook["metadata"] = {
+        k: v for k, v in notebook["metadata"].items() if k not in ("widgets", "papermill")
+    }
     listed = findings(record) if record else ""
     opening: list[dict[str, Any]] = []
     for place, cell in enumerate(notebook["cells"], 1):
         if cell["cell_type"] == "code":
             tags = cell["metadata"].setdefault("tags", [])
             tags.append("hide-input")  # a click shows the code
-            cell["outputs"] = [o for o in cell["outputs"] if not any(m.startswith(WIDGETS) for m in o.get("data", ()))]
+            cell["outputs"] = [
+                o
+                for o in cell["outputs"]
+                if not any(m.startswith(WIDGETS) for m in o.get("data", ()))
+            ]
             for output in cell["outputs"]:
                 if output["output_type"] == "error" and "raises-exception" not in tags:
                     shown = path.relative_to(ROOT) if path.is_relative_to(ROOT) else path
@@ -206,7 +246,9 @@ def _staged(
                 if (scores := output.get("data", {}).pop(SCORES, None)) and columns:
                     output["data"]["text/html"] = columns(scores)
                 if text := "".join(output.get("data", {}).get("text/markdown", "")):
-                    output["data"]["text/markdown"] = re.sub(r"(?<=\d) (?=%)", "\N{NO-BREAK SPACE}", text)
+                    output["data"]["text/markdown"] = re.sub(
+                        r"(?<=\d) (?=%)", "\N{NO-BREAK SPACE}", text
+                    )
                 if said := _sentence(output.get("data", {})):
                     output["data"] = {"text/html": f"<p>{escape(said)}</p>"}
                 if listed and CLAIMS in "".join(output.get("data", {}).get("text/html", "")):
@@ -222,7 +264,12 @@ def _staged(
     first["source"] = f"{first['source'].partition(chr(10))[2]}\n\n{listed}\n\n{told}"
     head = {"cell_type": "markdown", "metadata": {}, "source": f"# {title}{suffix}\n\n{banner}"}
     # MyST-NB leaves out cells without a source
-    code = {"cell_type": "code", "metadata": {"tags": ["remove-input"]}, "execution_count": None, "source": "..."}
+    code = {
+        "cell_type": "code",
+        "metadata": {"tags": ["remove-input"]},
+        "execution_count": None,
+        "source": "...",
+    }
     notebook["cells"][:0] = [head, code | {"outputs": opening}] if opening else [head]
     return json.dumps(notebook)
 
@@ -256,11 +303,21 @@ def _opens(output: Mapping[str, Any]) -> bool:
 def _jupyter_book() -> Path:
     """Run Jupyter Book on what is staged; returns the folder of the site."""
     command = [str(Path(sys.executable).with_name("jupyter-book")), "build", str(STAGED)]
-    command += ["--config", str(ROOT / "_config.yml"), "--path-output", str(WORK), "-W", "--keep-going", "-q"]
+    command += [
+        "--config",
+        str(ROOT / "_config.yml"),
+        "--path-output",
+        str(WORK),
+        "-W",
+        "--keep-going",
+        "-q",
+    ]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     if done.returncode:
         said = re.sub(r"\x1b\[[0-9;]*m", "", done.stdout + done.stderr)
-        lines = [line for line in said.splitlines() if re.search(r"WARNING|ERROR|Error|error", line)]
+        lines = [
+            line for line in said.splitlines() if re.search(r"WARNING|ERROR|Error|error", line)
+        ]
         raise PageError("Jupyter Book failed:\n" + "\n".join(lines or said.splitlines()[-20:]))
     site = WORK / "_build" / "html"
     # the theme's 1.5 MB of icons as a script: those of its buttons come from its font anyway
@@ -268,7 +325,9 @@ def _jupyter_book() -> Path:
         script.unlink()
     for page in site.rglob("*.html"):
         text = page.read_text(encoding="utf-8")
-        page.write_text(re.sub(r"<script [^>]*fontawesome\.js[^>]*></script>", "", text), encoding="utf-8")
+        page.write_text(
+            re.sub(r"<script [^>]*fontawesome\.js[^>]*></script>", "", text), encoding="utf-8"
+        )
     return site
 
 
@@ -305,7 +364,11 @@ def check_site(site: Path) -> Iterator[str]:
         name = path.relative_to(site)
         if page.without_alt:
             yield f"{name}: {page.without_alt} images have no alternative text"
-        yield from (f"{name}: asks another site for {url}" for url in page.loads if url.startswith(ELSEWHERE))
+        yield from (
+            f"{name}: asks another site for {url}"
+            for url in page.loads
+            if url.startswith(ELSEWHERE)
+        )
         for url in {*page.links, *page.loads}:
             parts = urlsplit(url)
             if parts.scheme or url.startswith(ELSEWHERE) or url in ("", "#"):
@@ -315,7 +378,11 @@ def check_site(site: Path) -> Iterator[str]:
                 yield f"{name}: {url} leads nowhere"
             elif "=" in parts.fragment:  # filters of the answer viewer
                 continue
-            elif target in pages and parts.fragment and unquote(parts.fragment) not in pages[target].ids:
+            elif (
+                target in pages
+                and parts.fragment
+                and unquote(parts.fragment) not in pages[target].ids
+            ):
                 yield f"{name}: {url} names a place that its page does not have"
 
 
@@ -324,9 +391,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m publish.book", description="Build the book.")
     commands = parser.add_subparsers(dest="command", required=True)
     commands.add_parser("build", help="the whole book, under _build/html")
-    commands.add_parser("picture", help="the scoreboard's picture alone").add_argument("file", type=Path)
+    commands.add_parser("picture", help="the scoreboard's picture alone").add_argument(
+        "file", type=Path
+    )
     given = parser.parse_args(arguments)
-    made = Pages(chapters()).drawn(*HEADLINE).save(given.file) if given.command == "picture" else build()
+    made = (
+        Pages(chapters()).drawn(*HEADLINE).save(given.file)
+        if given.command == "picture"
+        else build()
+    )
     sys.stdout.write(f"Made: {made}\n")
     return 0
 

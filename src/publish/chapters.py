@@ -9,7 +9,16 @@ from typing import Final, Literal, get_args
 from evaluation.published import paper_of
 from evaluation.records import RECORDS, Record, damaged, records
 from resources.parameters import read_notebook
-from resources.settings import BUILD, NOTEBOOKS, RESULTS, ROOT, Profile, PublicError, run_name, settings
+from resources.settings import (
+    BUILD,
+    NOTEBOOKS,
+    RESULTS,
+    ROOT,
+    Profile,
+    PublicError,
+    run_name,
+    settings,
+)
 
 REFERENCE: Final = ROOT / "book" / "reference"
 REAL_PROFILES: Final[tuple[Profile, ...]] = ("laptop", "paper")
@@ -50,9 +59,15 @@ class Chapter:
 def heading(notebook: Path) -> str:
     """The title of a notebook: the first line of its first cell; a PageError if that is none."""
     cells = read_notebook(notebook)["cells"]
-    match = re.match(r"# +(.+)", cells[0]["source"]) if cells and cells[0]["cell_type"] == "markdown" else None
+    match = (
+        re.match(r"# +(.+)", cells[0]["source"])
+        if cells and cells[0]["cell_type"] == "markdown"
+        else None
+    )
     if match is None:
-        raise PageError(f"{notebook.name} has no title. Begin its first cell, of Markdown, with a line `# Title`.")
+        raise PageError(
+            f"{notebook.name} has no title. Begin its first cell, of Markdown, with a line `# Title`."
+        )
     return match.group(1).strip()
 
 
@@ -76,12 +91,23 @@ def chapters() -> list[Chapter]:
     found = []
     for source in sorted(NOTEBOOKS.glob("*.ipynb")):
         name, reference = source.stem, REFERENCE / source.name
-        left = [(BUILD / "executed" / run / source.name, of[name]) for run, of in mine.items() if name in of]
+        left = [
+            (BUILD / "executed" / run / source.name, of[name])
+            for run, of in mine.items()
+            if name in of
+        ]
         runs = [(path, record) for path, record in left if path.is_file() and _is_whole(record)]
-        beside = next(((path, record) for path, record in runs if record.sample or record.profile == "smoke"), None)
+        beside = next(
+            ((path, record) for path, record in runs if record.sample or record.profile == "smoke"),
+            None,
+        )
         failures = (BUILD / "failed" / run / source.name for run in mine)
         failed = next((path for path in failures if path.is_file()), None)
-        own = [(path, record) for path, record in runs if record.profile == profile and not record.sample]
+        own = [
+            (path, record)
+            for path, record in runs
+            if record.profile == profile and not record.sample
+        ]
         if own:
             found.append(Chapter(name, "yours", *own[0], beside=beside, failed=failed))
         elif reference.is_file() and name in kept:
@@ -93,5 +119,9 @@ def chapters() -> list[Chapter]:
 
 def _is_whole(record: Record) -> bool:
     if found := damaged(record.notebook, run_name(record.profile)):
-        log.warning("%s is damaged or missing, and is not shown. Run `make notebook NB=%s`.", found, record.notebook)
+        log.warning(
+            "%s is damaged or missing, and is not shown. Run `make notebook NB=%s`.",
+            found,
+            record.notebook,
+        )
     return found is None

@@ -18,9 +18,16 @@ SCRIPTS = {path.name: name for name, path in MODULES.items()}
 DATA = ROOT / "data"
 # the registry's entries that a notebook reads are part of its parameters' digest (see `run`)
 KEPT = {path.name for path in DATA.glob("*.yml")} - {"registry.yml"}
-PYTHON_MAGICS = ("%%time", "%%timeit", "%%capture", "%%prun")  # magics of a whole cell whose body stays Python
+PYTHON_MAGICS = (
+    "%%time",
+    "%%timeit",
+    "%%capture",
+    "%%prun",
+)  # magics of a whole cell whose body stays Python
 # a magic, a shell command or a question, the name that it is assigned to included
-_NOT_PYTHON = re.compile(r"^([ \t]*)(?:[\w., \t]+=[ \t]*)?(?:[%!?]|[\w.]+\?\??[ \t]*$)(?:\\\n|.)*", re.MULTILINE)
+_NOT_PYTHON = re.compile(
+    r"^([ \t]*)(?:[\w., \t]+=[ \t]*)?(?:[%!?]|[\w.]+\?\??[ \t]*$)(?:\\\n|.)*", re.MULTILINE
+)
 
 
 def imported(source: str, file: str = "<notebook>") -> set[str]:
@@ -70,20 +77,36 @@ def used_modules(path: Path) -> list[str]:
 def needs(notebook: Path) -> list[str]:
     """Paths of the modules that a notebook uses and of the data files that any of them names, below the root."""
     modules = [MODULES[name] for name in used_modules(notebook)]
-    sources = [notebook_source(notebook), *(module.read_text(encoding="utf-8") for module in modules)]
-    named = {node.value for source in sources for node in ast.walk(ast.parse(source)) if isinstance(node, ast.Constant)}
-    return [path.relative_to(ROOT).as_posix() for path in (*modules, *(DATA / name for name in sorted(KEPT & named)))]
+    sources = [
+        notebook_source(notebook),
+        *(module.read_text(encoding="utf-8") for module in modules),
+    ]
+    named = {
+        node.value
+        for source in sources
+        for node in ast.walk(ast.parse(source))
+        if isinstance(node, ast.Constant)
+    }
+    return [
+        path.relative_to(ROOT).as_posix()
+        for path in (*modules, *(DATA / name for name in sorted(KEPT & named)))
+    ]
 
 
 def main() -> None:
     """Write one rule a notebook: its executed copy depends on the helpers and the data files it uses."""
-    everything = [path.relative_to(ROOT).as_posix() for path in (*MODULES.values(), *(DATA / n for n in sorted(KEPT)))]
+    everything = [
+        path.relative_to(ROOT).as_posix()
+        for path in (*MODULES.values(), *(DATA / n for n in sorted(KEPT)))
+    ]
     for notebook in sorted((ROOT / "notebooks").glob("*.ipynb")):
         try:
             needed = needs(notebook)
         except (SyntaxError, ValueError, KeyError, TypeError) as error:
             # one that is being written must not keep the others from running
-            sys.stderr.write(f"{notebook.name} or a helper of it cannot be read ({error}): it depends on all.\n")
+            sys.stderr.write(
+                f"{notebook.name} or a helper of it cannot be read ({error}): it depends on all.\n"
+            )
             needed = everything
         sys.stdout.write(f"$(EXECUTED)/{notebook.stem}.ipynb: {' '.join(needed)}\n")
 

@@ -21,10 +21,26 @@ from rich.table import Table
 
 from resources import datasets, engine_install, parameters, registry, services
 from resources.engine_install import GIB
-from resources.settings import BUILD, NOTEBOOKS, ROOT, PublicError, profile_model, public, settings, told
+from resources.settings import (
+    BUILD,
+    NOTEBOOKS,
+    ROOT,
+    PublicError,
+    profile_model,
+    public,
+    settings,
+    told,
+)
 
-DISK_NEEDED = 12  # GiB that engine, weights and indexes of the laptop profile take together, with room
-ENCODERS = ("encoder", "reranker_encoder", "cross_encoder", "reranker")  # parameters that name an encoder
+DISK_NEEDED = (
+    12  # GiB that engine, weights and indexes of the laptop profile take together, with room
+)
+ENCODERS = (
+    "encoder",
+    "reranker_encoder",
+    "cross_encoder",
+    "reranker",
+)  # parameters that name an encoder
 GET_CHROMIUM = "Install it (Debian: apt-get install chromium), or set CHROMIUM to its path."
 REQUIRED = ("graph", "LLM")
 """Parts without which no notebook runs: `make doctor` fails if one of them is missing."""
@@ -53,7 +69,9 @@ def browser() -> str | None:
 
 def _machine() -> tuple[str, str]:
     memory, free = psutil.virtual_memory().total / GIB, shutil.disk_usage(ROOT).free / GIB
-    uses = f"Python {platform.python_version()}, {os.cpu_count() or 1} cores, {memory:.0f} GiB memory"
+    uses = (
+        f"Python {platform.python_version()}, {os.cpu_count() or 1} cores, {memory:.0f} GiB memory"
+    )
     mend = "" if free > DISK_NEEDED else f"free disk: {DISK_NEEDED} GiB are needed at first set-up"
     return f"{uses}, {free:.0f} GiB disk", mend
 
@@ -87,13 +105,18 @@ def _llm() -> tuple[str, str]:
     if s.profile == "paper":
         return model, "the paper profile wants a server: set LLM_BASE_URL and LLM_MODEL"
     engine, why = engine_install.choose_engine(model)
-    return f"{model} by embedded {engine} ({why})", "" if engine_install.installed(engine) else "make setup"
+    return f"{model} by embedded {engine} ({why})", "" if engine_install.installed(
+        engine
+    ) else "make setup"
 
 
 def _parameters() -> list[dict[str, Any]]:
     """What this profile gives each notebook, its own defaults included."""
     paths = sorted(NOTEBOOKS.glob("*.ipynb"))
-    return [parameters.declared(path) | parameters.parameters(path.stem, settings().profile) for path in paths]
+    return [
+        parameters.declared(path) | parameters.parameters(path.stem, settings().profile)
+        for path in paths
+    ]
 
 
 def _encoders() -> tuple[str, str]:
@@ -114,31 +137,54 @@ def _adapters() -> tuple[str, str]:
     uses = f"LoRA adapters of {', '.join(sorted(bases))}, trained by the notebooks"
     engine, why = engine_install.choose_engine(min(bases))
     if engine != "vllm":
-        return uses, f"{engine} trains and serves none ({why}), so stored replies are shown; LLM_ENGINE=vllm does"
+        return (
+            uses,
+            f"{engine} trains and serves none ({why}), so stored replies are shown; LLM_ENGINE=vllm does",
+        )
     if not s.llm_base_url:
         return f"{uses} and served by embedded vLLM", ""
     from resources import artifacts, lora  # noqa: PLC0415  # a second to import, needed only with a server of one's own
 
     try:
-        cards = services.served(s.llm_base_url, s.llm_api_key.get_secret_value() if s.llm_api_key else "none")
+        cards = services.served(
+            s.llm_base_url, s.llm_api_key.get_secret_value() if s.llm_api_key else "none"
+        )
     except services.ServiceError as error:
         return uses, str(error)
     served = {card["id"] for card in cards}
     logs = sorted(lora.ADAPTERS.glob(f"[!.]*/{artifacts.LOG}"))
-    trained = [log.parent for log in logs if json.loads(log.read_text(encoding="utf-8"))["base"] in bases]
+    trained = [
+        log.parent for log in logs if json.loads(log.read_text(encoding="utf-8"))["base"] in bases
+    ]
     modules = [f"{path.name}={path}" for path in trained if path.name not in served]
-    mend = [f"serve {name} at {s.llm_base_url} with vLLM's --enable-lora" for name in sorted(bases - served)]
-    mend += [f"start vLLM there with --enable-lora --lora-modules {' '.join(modules)}"] if modules else []
-    return uses if mend else f"{uses} and served at {s.llm_base_url} (LLM_BASE_URL)", "; ".join(mend)
+    mend = [
+        f"serve {name} at {s.llm_base_url} with vLLM's --enable-lora"
+        for name in sorted(bases - served)
+    ]
+    mend += (
+        [f"start vLLM there with --enable-lora --lora-modules {' '.join(modules)}"]
+        if modules
+        else []
+    )
+    return uses if mend else f"{uses} and served at {s.llm_base_url} (LLM_BASE_URL)", "; ".join(
+        mend
+    )
 
 
 def _browser() -> tuple[str, str]:
     chromium = browser()
-    return chromium or "none, needed by `make test` only", "" if chromium else "apt-get install chromium"
+    return (
+        chromium or "none, needed by `make test` only",
+        "" if chromium else "apt-get install chromium",
+    )
 
 
 def _fetched(kind: str, here: str) -> tuple[str, str]:
-    there = [(datasets.RAW / name).exists() for name, entry in registry.registry().items() if entry.kind == kind]
+    there = [
+        (datasets.RAW / name).exists()
+        for name, entry in registry.registry().items()
+        if entry.kind == kind
+    ]
     mend = "" if all(there) else "make data (or leave it: each is fetched on first need)"
     return f"{sum(there)} of {len(there)} {here}", mend
 
@@ -146,7 +192,11 @@ def _fetched(kind: str, here: str) -> tuple[str, str]:
 def findings() -> list[Finding]:
     """Each part of the set-up in turn; a part that cannot be examined says why."""
     mirror = settings().data_mirror
-    source = f"DATA_MIRROR={mirror}, then the sources" if mirror else "the sources (DATA_MIRROR is not set)"
+    source = (
+        f"DATA_MIRROR={mirror}, then the sources"
+        if mirror
+        else "the sources (DATA_MIRROR is not set)"
+    )
     parts: dict[str, Callable[[], tuple[str, str]]] = {
         "machine": _machine,
         "profile": lambda: (f"{settings().profile} (PROFILE=smoke|laptop|paper)", ""),
@@ -167,7 +217,9 @@ def findings() -> list[Finding]:
 def main(arguments: list[str] | None = None) -> int:
     """The command line."""
     parser = argparse.ArgumentParser(prog="python -m publish.doctor", description=__doc__)
-    parser.add_argument("--install", action="store_true", help="install the LLM engine that the settings ask for")
+    parser.add_argument(
+        "--install", action="store_true", help="install the LLM engine that the settings ask for"
+    )
     options, console, s = parser.parse_args(arguments), Console(), settings()
     if options.install:
         if not s.llm_base_url:

@@ -41,18 +41,26 @@ def set_up(notebook: str) -> dict[str, Any]:
     """Install what is missing, go to the project's folder, return the notebook's parameters of `PROFILE`, if set."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     if not (3, 11) <= sys.version_info[:2] < (3, 14):
-        raise RuntimeError(f"Python {project['requires-python']} is needed; this is {sys.version.split()[0]}.")
+        raise RuntimeError(
+            f"Python {project['requires-python']} is needed; this is {sys.version.split()[0]}."
+        )
     if lacking := missing(project["dependencies"]):
         sys.stderr.write(f"Installing {len(lacking)} packages: {', '.join(lacking)}\n")
-        if subprocess.run([sys.executable, "-m", "pip", "install", "-q", *lacking], check=False).returncode:
-            raise RuntimeError(f"pip could not install {' '.join(lacking)}. Its message above says why.")
+        if subprocess.run(
+            [sys.executable, "-m", "pip", "install", "-q", *lacking], check=False
+        ).returncode:
+            raise RuntimeError(
+                f"pip could not install {' '.join(lacking)}. Its message above says why."
+            )
         importlib.invalidate_caches()
     if importlib.util.find_spec("ensurepip") is None:
         # Debian and Ubuntu, so Colab too, keep apart what the LLM engine's own environment is made with
         package = f"python{sys.version_info.major}.{sys.version_info.minor}-venv"
         install = ["apt-get", "install", "-y", "-qq", package]
         if shutil.which("apt-get") is None or subprocess.run(install, check=False).returncode:
-            raise RuntimeError(f"{package} is needed for the LLM engine. Install it: sudo {' '.join(install)}")
+            raise RuntimeError(
+                f"{package} is needed for the LLM engine. Install it: sudo {' '.join(install)}"
+            )
     if ROOT not in (here := Path.cwd().resolve(), *here.parents):  # a clone that the cell made
         os.environ.setdefault("PROFILE", "smoke")
     os.chdir(ROOT)
@@ -64,15 +72,23 @@ def set_up(notebook: str) -> dict[str, Any]:
     from resources import parameters  # noqa: PLC0415  # needs packages that may have been installed just now
 
     values = parameters.parameters(notebook, profile)
-    sys.stderr.write(f"Profile {profile}: {values}. For other sizes, assign to these names in a cell of your own.\n")
+    sys.stderr.write(
+        f"Profile {profile}: {values}. For other sizes, assign to these names in a cell of your own.\n"
+    )
     return values
 
 
 def missing(requirements: Iterable[str]) -> list[str]:
     """The requirements of which no version is installed; a hosted notebook would have to restart to use a newer one."""
-    there = {re.sub(r"[-_.]+", "-", of.name or "").lower() for of in importlib.metadata.distributions()}
+    there = {
+        re.sub(r"[-_.]+", "-", of.name or "").lower() for of in importlib.metadata.distributions()
+    }
     names = {requirement: re.split(r"[^\w.-]", requirement)[0] for requirement in requirements}
-    return [requirement for requirement, name in names.items() if re.sub(r"[-_.]+", "-", name).lower() not in there]
+    return [
+        requirement
+        for requirement, name in names.items()
+        if re.sub(r"[-_.]+", "-", name).lower() not in there
+    ]
 
 
 def repository_url() -> str:
@@ -95,7 +111,9 @@ def cited_url() -> str:
 def with_cell(content: dict[str, Any], notebook: str) -> dict[str, Any]:
     """A notebook (its JSON) with the launch cell below its parameters, in the place of the one it had."""
     cells = [cell for cell in content["cells"] if cell.get("id") != CELL_ID]
-    below = next(i for i, cell in enumerate(cells, 1) if "parameters" in cell["metadata"].get("tags", []))
+    below = next(
+        i for i, cell in enumerate(cells, 1) if "parameters" in cell["metadata"].get("tags", [])
+    )
     cell = {
         "cell_type": "code",
         "execution_count": None,
@@ -111,7 +129,10 @@ def main() -> None:
     """Write the cell into every notebook where it is missing or another."""
     for path in sorted((ROOT / "notebooks").glob("*.ipynb")):
         before = path.read_text(encoding="utf-8")
-        after = json.dumps(with_cell(json.loads(before), path.stem), indent=1, ensure_ascii=False) + "\n"
+        after = (
+            json.dumps(with_cell(json.loads(before), path.stem), indent=1, ensure_ascii=False)
+            + "\n"
+        )
         if after != before:
             path.write_text(after, encoding="utf-8")
             sys.stdout.write(f"{path.name}: launch cell written\n")

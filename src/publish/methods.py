@@ -45,7 +45,10 @@ class Task:
 
 def tasks() -> list[Task]:
     """The tasks in the order of the book."""
-    return [Task(**entry) for entry in yaml.safe_load((ROOT / "book" / "build.yml").read_text(encoding="utf-8"))]
+    return [
+        Task(**entry)
+        for entry in yaml.safe_load((ROOT / "book" / "build.yml").read_text(encoding="utf-8"))
+    ]
 
 
 @dataclass(frozen=True)
@@ -79,7 +82,11 @@ class Found:
     def better(self) -> str:
         """Which of the two is: simple, other, or neither."""
         test = self.comparison
-        return ("simple" if test.test.difference > 0 else "other") if test and test.p < LEVEL else "neither"
+        return (
+            ("simple" if test.test.difference > 0 else "other")
+            if test and test.p < LEVEL
+            else "neither"
+        )
 
 
 def found_in(chapter: Chapter, store: Store) -> list[Found]:
@@ -98,7 +105,11 @@ def compared(task: Task, record: Record, rows: pd.DataFrame, store: Store) -> Fo
     The timings are those of the record, the tokens those of the requests in the store.
     """
     try:
-        chosen = Outcomes(rows).where(source="rerun", split="test", of="", arm=[*task.arms], **task.only).frame
+        chosen = (
+            Outcomes(rows)
+            .where(source="rerun", split="test", of="", arm=[*task.arms], **task.only)
+            .frame
+        )
     except KeyError:
         return None
     # arms of several sub-tasks are compared on the questions that they share
@@ -114,7 +125,9 @@ def compared(task: Task, record: Record, rows: pd.DataFrame, store: Store) -> Fo
             timed = chosen[(chosen.arm == arm) & (chosen.model == model)]
             methods[f"{arm}|{model}"] = _method(task, record, of, timed, store)
     best: dict[bool, str] = {}
-    for name, one in sorted(methods.items(), key=lambda item: (-item[1].score.value, item[1].tokens or 0)):
+    for name, one in sorted(
+        methods.items(), key=lambda item: (-item[1].score.value, item[1].tokens or 0)
+    ):
         best.setdefault(one.arm == task.paper if task.paper else one.asks, name)
     comparison = None
     if len(best) == 2:
@@ -124,14 +137,20 @@ def compared(task: Task, record: Record, rows: pd.DataFrame, store: Store) -> Fo
     return Found(task, methods, comparison, note) if methods else None
 
 
-def _method(task: Task, record: Record, rows: pd.DataFrame, timed: pd.DataFrame, store: Store) -> Method:
+def _method(
+    task: Task, record: Record, rows: pd.DataFrame, timed: pd.DataFrame, store: Store
+) -> Method:
     arm, keys = str(rows.arm.iloc[0]), [key for of in rows.requests for key in of]
     stored = store.get(keys)
-    tokens = [stored[key].prompt_tokens + stored[key].generated_tokens for key in keys if key in stored]
+    tokens = [
+        stored[key].prompt_tokens + stored[key].generated_tokens for key in keys if key in stored
+    ]
     each = sum(tokens) / len(rows) if len(tokens) == len(keys) else None
     waited = [of[task.seconds][0] for of in timed.measures if task.seconds in of]
     seconds = statistics.median(waited) if waited else None
-    prepared = {step.name: step.seconds for step in record.provenance.timings}.get(task.prepared.get(arm, ""))
+    prepared = {step.name: step.seconds for step in record.provenance.timings}.get(
+        task.prepared.get(arm, "")
+    )
     score = replace(Outcomes(rows).score(task.measure), unparsed=0)
     model = str(rows.model.iloc[0]) if keys else ""
     return Method(arm, task.arms[arm], model, bool(keys), score, each, seconds, prepared)
@@ -151,15 +170,24 @@ class Advice:
 
         def place(one: Found) -> tuple[int, float]:
             order = ("simple", "neither", "other")
-            return (order.index(one.better), -one.comparison.test.difference) if one.comparison else (3, 0.0)
+            return (
+                (order.index(one.better), -one.comparison.test.difference)
+                if one.comparison
+                else (3, 0.0)
+            )
 
-        tested = ((one, one.comparison and replace(one.comparison, p=next(adjusted))) for one in self.every)
+        tested = (
+            (one, one.comparison and replace(one.comparison, p=next(adjusted)))
+            for one in self.every
+        )
         return sorted((replace(one, comparison=test) for one, test in tested), key=place)
 
     @property
     def _pairs(self) -> list[tuple[Found, Comparison, Method, Method]]:
         compared = ((one, one.comparison) for one in self.found if one.comparison)
-        return [(one, test, one.methods[test.first], one.methods[test.second]) for one, test in compared]
+        return [
+            (one, test, one.methods[test.first], one.methods[test.second]) for one, test in compared
+        ]
 
     def summary(self) -> str:
         """On how many tasks the simple method is better."""
@@ -189,7 +217,10 @@ class Advice:
             }
             for one, test, first, second in self._pairs
         ]
-        return table(rows, f"{len(rows)} tasks: the best simple method, and the best with an LLM or from the paper")
+        return table(
+            rows,
+            f"{len(rows)} tasks: the best simple method, and the best with an LLM or from the paper",
+        )
 
     def picture(self) -> str:
         """The differences of the table, one picture for wide screens and one for narrow ones; empty if none."""
@@ -207,9 +238,15 @@ class Advice:
         ax.set_yticks(range(len(labels)), labels)
         ax.set_ylim(len(labels) - 0.5, -0.5)
         ax.set_xlabel("difference in points")
-        said = "; ".join(f"{one.task.words} {figures.points(test.test)}" for one, test, *_ in self._pairs)
-        caption = "Best simple method minus best with a language model, or the paper's; 95 % intervals. "
-        caption += "Blue: the simple one is better; orange: the other; grey: not significant (Holm)."
+        said = "; ".join(
+            f"{one.task.words} {figures.points(test.test)}" for one, test, *_ in self._pairs
+        )
+        caption = (
+            "Best simple method minus best with a language model, or the paper's; 95 % intervals. "
+        )
+        caption += (
+            "Blue: the simple one is better; orange: the other; grey: not significant (Holm)."
+        )
         return figures.figure(fig, alt=f"{said}.", caption=caption)
 
     def methods(self) -> str:
@@ -218,27 +255,36 @@ class Advice:
             {
                 "Task": _task(one),
                 "Method": _scored(one, method),
-                "Tokens a question": "not stored" if method.tokens is None else _cost(method.tokens),
+                "Tokens a question": "not stored"
+                if method.tokens is None
+                else _cost(method.tokens),
                 "Seconds a question": _cost(method.seconds, " s"),
                 "Indexing": _cost(method.prepared, " s"),
             }
             for one in self.found
             for method in one.methods.values()
         ]
-        return table(rows, f"{len(rows)} methods for {len(self.found)} tasks", "rag-cards rag-sortable")
+        return table(
+            rows, f"{len(rows)} methods for {len(self.found)} tasks", "rag-cards rag-sortable"
+        )
 
     def files(self) -> dict[str, str]:
         """The data of the figure as a script, for a page opened from the disk may not fetch a file."""
         listed = []
         for one in self.found:
             points = [
-                {name: getattr(of, name) for name in ("label", "model", "asks", "tokens", "seconds")}
+                {
+                    name: getattr(of, name)
+                    for name in ("label", "model", "asks", "tokens", "seconds")
+                }
                 | {name: getattr(of.score, name) for name in ("value", "low", "high", "n")}
                 | {"href": viewer.link(one.task.notebook, of.arm, model=of.model)}
                 for of in one.methods.values()
             ]
             listed.append({"name": one.task.words, "measure": one.note, "points": points})
-        return {"build-points.js": f"window.METHODS = {json.dumps(public(listed), separators=(',', ':'))};\n"}
+        return {
+            "build-points.js": f"window.METHODS = {json.dumps(public(listed), separators=(',', ':'))};\n"
+        }
 
 
 def _task(one: Found) -> Markup:
@@ -249,7 +295,9 @@ def _scored(one: Found, method: Method) -> Markup:
     address = viewer.link(one.task.notebook, method.arm, model=method.model)
     link = Markup('<a href="{}">{}</a> ').format(address, method.label)
     score = sortable(method.score.value, figures.score_text(method.score))
-    return link + score + fine_print(f"n = {method.score.n:,}, {method.model or 'no language model'}")
+    return (
+        link + score + fine_print(f"n = {method.score.n:,}, {method.model or 'no language model'}")
+    )
 
 
 def _ratio(simple: Method, other: Method) -> str:

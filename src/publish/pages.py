@@ -50,8 +50,15 @@ class Pages(RunPages):
 
     def functions(self) -> dict[str, Callable[..., str]]:
         """The functions by the names that a template uses."""
-        advice = {f"advice_{name}": getattr(self.advice, name) for name in ("summary", "table", "picture", "methods")}
-        return {name: getattr(self, name) for name in FUNCTIONS.split()} | {"verdict": verdict} | advice
+        advice = {
+            f"advice_{name}": getattr(self.advice, name)
+            for name in ("summary", "table", "picture", "methods")
+        }
+        return (
+            {name: getattr(self, name) for name in FUNCTIONS.split()}
+            | {"verdict": verdict}
+            | advice
+        )
 
     @cached_property
     def _read(self) -> dict[str, Answered]:
@@ -79,9 +86,17 @@ class Pages(RunPages):
         every = [of for *_, of in self._answers()]
         if not every:
             return "No run has answers to audit."
-        verdicts = table([of for of, _ in every], "Seven checks of each chapter's answers (empty: not applicable)", "")
+        verdicts = table(
+            [of for of, _ in every],
+            "Seven checks of each chapter's answers (empty: not applicable)",
+            "",
+        )
         found = [row for _, rows in every for row in rows]
-        shown = table(found, f"Findings, with numbers for at most two groups; {audit.SUBSET}", "") if found else ""
+        shown = (
+            table(found, f"Findings, with numbers for at most two groups; {audit.SUBSET}", "")
+            if found
+            else ""
+        )
         return "\n\n".join(part for part in (verdicts, shown) if part)
 
     @cached_property
@@ -96,7 +111,10 @@ class Pages(RunPages):
 
     @cached_property
     def _rows(self) -> dict[str, dict[str, Any]]:
-        return {str(row["id"]): {str(key): item for key, item in row.items()} for row in self.board.to_dict("records")}
+        return {
+            str(row["id"]): {str(key): item for key, item in row.items()}
+            for row in self.board.to_dict("records")
+        }
 
     def _measured(self, id: str, kind: Kind) -> Measured:
         number, row = pieces.number_of(id), self._rows[id]
@@ -110,7 +128,9 @@ class Pages(RunPages):
         """One column of a paper's table as a picture: printed, rescored and rerun of each arm."""
         ids = [id for id in self._rows if id.startswith(f"{prefix}.") and id.endswith(f".{column}")]
         if not ids:
-            raise PageError(f"No printed number begins with {prefix} and ends with {column}; see data/published.")
+            raise PageError(
+                f"No printed number begins with {prefix} and ends with {column}; see data/published."
+            )
         rows, said, models = [], [], []
         for id in ids:
             rescored, rerun = self._measured(id, "rescored"), self._measured(id, "rerun")
@@ -118,7 +138,11 @@ class Pages(RunPages):
             label, colour = figures.ARMS.get(id.split(".")[2], (number.row, "#808080"))
             row: dict[str, Any] = {"label": label, "colour": colour, "printed": number.value}
             for kind, cell in (("rescored", rescored), ("rerun", rerun)):
-                found = (cell.row[cell.group], cell["low"], cell["high"]) if cell.there else (None, None, None)
+                found = (
+                    (cell.row[cell.group], cell["low"], cell["high"])
+                    if cell.there
+                    else (None, None, None)
+                )
                 row |= dict(zip((kind, f"{kind}_low", f"{kind}_high"), found, strict=True))
             rows.append(row)
             told = f"{label}: printed {spaced(number.printed)}, rescored {rescored.text()}, rerun {rerun.text()}"
@@ -126,9 +150,19 @@ class Pages(RunPages):
             models += [rerun["model"]] if rerun.there and rerun["model"] else []
         frame = pd.DataFrame(rows)
         caption = f"{number.column} of each arm, as printed for {number.model} ({number.table})"
-        caption += ", rescored from the authors' released answers" if frame["rescored"].notna().any() else ""
-        caption += f", rerun with {', '.join(dict.fromkeys(models))}" if models else "; not rerun yet"
-        caption += ". Bars are 95 % intervals." if frame[["rescored", "rerun"]].notna().any(axis=None) else "."
+        caption += (
+            ", rescored from the authors' released answers"
+            if frame["rescored"].notna().any()
+            else ""
+        )
+        caption += (
+            f", rerun with {', '.join(dict.fromkeys(models))}" if models else "; not rerun yet"
+        )
+        caption += (
+            ". Bars are 95 % intervals."
+            if frame[["rescored", "rerun"]].notna().any(axis=None)
+            else "."
+        )
         figures.use_style()
         drawn = pieces.scoreboard_picture(frame, narrow=narrow)
         return figures.figure(drawn, alt="; ".join(said) + ".", caption=caption)
@@ -141,17 +175,23 @@ class Pages(RunPages):
     def reasons(verdict: str) -> str:
         """Why claims are not tested, or cannot be: each reason code with its meaning."""
         of = [code for code in UNTESTED if (code in CLOSED) == (verdict == "cannot be run")]
-        return "; ".join(f"*{code}*: {UNTESTED[code][0].lower()}{UNTESTED[code][1:-1]}" for code in of)
+        return "; ".join(
+            f"*{code}*: {UNTESTED[code][0].lower()}{UNTESTED[code][1:-1]}" for code in of
+        )
 
     def tally(self) -> str:
         """What became of the printed numbers, and how many claims and numbers have no verdict; no count is zero."""
         real = self.board["rescored"].notna() & self.board["rescored_verdict"].ne("SAMPLE")
         agree = int((real & self.board["rescored_verdict"].eq("agrees")).sum())
         rerun = [self._measured(id, "rerun") for id in self._rows]
-        done = [cell["verdict"] for cell in rerun if cell.there and cell["verdict"] != "not compared"]
+        done = [
+            cell["verdict"] for cell in rerun if cell.there and cell["verdict"] != "not compared"
+        ]
         if not (real.any() or done):
             return f"{len(self.board)} numbers are printed. None of them has been tested here yet."
-        neither = sum(not (cell.there or rescored) for cell, rescored in zip(rerun, real, strict=True))
+        neither = sum(
+            not (cell.there or rescored) for cell, rescored in zip(rerun, real, strict=True)
+        )
         ends = {
             "{} lie within the stated tolerance": done.count("agrees"),
             "{} lie outside it": done.count("differs"),
@@ -179,9 +219,13 @@ class Pages(RunPages):
     def outcomes(self) -> str:
         """What became of the claims of every paper, as a picture with its numbers in words."""
         verdicts = {paper: self._verdicts(paper) for paper in dict.fromkeys(self._stated["paper"])}
-        counts = {_subject(paper) or paper: [of.count(word) for word in OUTCOMES] for paper, of in verdicts.items()}
+        counts = {
+            _subject(paper) or paper: [of.count(word) for word in OUTCOMES]
+            for paper, of in verdicts.items()
+        }
         told = "; ".join(
-            f"{subject}: " + ", ".join(f"{n} {word}" for word, n in zip(OUTCOMES, of, strict=True) if n)
+            f"{subject}: "
+            + ", ".join(f"{n} {word}" for word, n in zip(OUTCOMES, of, strict=True) if n)
             for subject, of in counts.items()
         )
         caption = f"The {len(self._stated)} claims of the papers. Verdicts use the authors' answers where released."
@@ -199,16 +243,26 @@ class Pages(RunPages):
             verdicts = self._verdicts(paper)
             counts = (f"{word} {n}" for word in OUTCOMES if (n := verdicts.count(word)))
             balance = f"{len(verdicts)} claims: {', '.join(counts)}."
-            yield paper, _named(paper), balance if verdicts else "It states no claim that is tested here."
+            yield (
+                paper,
+                _named(paper),
+                balance if verdicts else "It states no claim that is tested here.",
+            )
 
     def papers(self, *, chapters: bool = True) -> str:
         """Each paper: its subject, how many of its claims hold, and links to its numbers and to its `chapters`."""
         told = []
         for paper, subject, balance in self._papers():
-            own = [(chapter.name, chapter.title) for chapter in self.chapters if chapter.paper == paper]
-            links = "\n".join(f"- [{name[:2]} · {title}](notebooks/{name}.ipynb)" for name, title in own)
+            own = [
+                (chapter.name, chapter.title) for chapter in self.chapters if chapter.paper == paper
+            ]
+            links = "\n".join(
+                f"- [{name[:2]} · {title}](notebooks/{name}.ipynb)" for name, title in own
+            )
             cited = f" {{cite:p}}`{key}`" if (key := PAPERS.get(paper, ("", ""))[1]) else ""
-            told.append(f"**{subject}**{cited}. {balance} [Numbers and claims](scoreboard-{paper}.md).")
+            told.append(
+                f"**{subject}**{cited}. {balance} [Numbers and claims](scoreboard-{paper}.md)."
+            )
             told += [links or "No chapter yet."] if chapters else []
         return "\n\n".join(told)
 
@@ -228,7 +282,8 @@ class Pages(RunPages):
         """One row an experiment: what became of its numbers and claims, and which run that is from."""
         rows = [
             {
-                "Experiment": link_to(chapter.name, chapter.title) + fine_print(_subject(chapter.paper or "")),
+                "Experiment": link_to(chapter.name, chapter.title)
+                + fine_print(_subject(chapter.paper or "")),
                 "Rescored": self._share(chapter.name, "rescored"),
                 "Rerun": self._share(chapter.name, "rerun"),
                 "Claims": self._held(chapter.name),
@@ -243,7 +298,9 @@ class Pages(RunPages):
     def _share(self, notebook: str, kind: Kind) -> Markup:
         """How many of a notebook's values of this kind agree with the printed ones; speed is not compared."""
         cells = [self._measured(id, kind) for id in self._rows]
-        verdicts = [cell["verdict"] for cell in cells if cell.there and cell["notebook"] == notebook]
+        verdicts = [
+            cell["verdict"] for cell in cells if cell.there and cell["notebook"] == notebook
+        ]
         tested = [word for word in verdicts if word in TESTED]
         return pieces.absent("stand-in") if not tested and "stand-in" in verdicts else _part(tested)
 
@@ -271,11 +328,16 @@ class Pages(RunPages):
                     "Printed": sortable(rerun.number.value, spaced(rerun.number.printed)),
                     "Rescored": self._cell(rescored),
                     "Rerun": self._cell(rerun),
-                    **{model: self._cell(Measured(rerun.number, row, f"{BY}{model}")) for model in others},
+                    **{
+                        model: self._cell(Measured(rerun.number, row, f"{BY}{model}"))
+                        for model in others
+                    },
                 }
                 rows.append((not (rescored.there or rerun.there), columns))
         shown = [shown for _, shown in sorted(rows, key=lambda row: row[0])]
-        board = table(shown, f"Every printed number, {len(rows)} in all", "rag-sortable rag-cards rag-board")
+        board = table(
+            shown, f"Every printed number, {len(rows)} in all", "rag-sortable rag-cards rag-board"
+        )
         return board if rows else "No printed number is declared."
 
     def _cell(self, cell: Measured) -> Markup:
@@ -285,14 +347,26 @@ class Pages(RunPages):
             return pieces.absent(cell.verdict) + fine_print(why)
         small: list[str] = [] if cell.verdict == "not compared" else [verdict(cell.verdict)]
         small += [f"n = {figures.number(cell['n'], 'count')}"] if not pd.isna(cell["n"]) else []
-        small += [f"{cell['unparsed']} unparsed"] if not pd.isna(cell["unparsed"]) and cell["unparsed"] else []
-        small += [text for text in (cell["model"], "reference run" * (cell.group == "reference"), cell["note"]) if text]
+        small += (
+            [f"{cell['unparsed']} unparsed"]
+            if not pd.isna(cell["unparsed"]) and cell["unparsed"]
+            else []
+        )
+        small += [
+            text
+            for text in (cell["model"], "reference run" * (cell.group == "reference"), cell["note"])
+            if text
+        ]
         self._answers()
         if cell["notebook"] in self._read and cell.group != "rescored":
             listed = self._read[cell["notebook"]][0][0]
             arm = next((part for part in cell.number.id.split(".") if part in listed["arms"]), "")
             model = cell["model"] if cell["model"] in listed["models"] else ""
-            small.append(Markup('<a href="{}">answers</a>').format(viewer.link(cell["notebook"], arm, model=model)))
+            small.append(
+                Markup('<a href="{}">answers</a>').format(
+                    viewer.link(cell["notebook"], arm, model=model)
+                )
+            )
         return cell.html() + fine_print(Markup("; ").join(small))
 
     def ledger(self, paper: str) -> str:
@@ -305,7 +379,9 @@ class Pages(RunPages):
                 + fine_print(row["where"])
                 + (fine_print(row["note"]) if row["note"] else Markup())
                 + folded("Rule", row[f"{row['shown']}_test"]),
-                "Published evidence": self._said(row, "printed" if row["printed_notebook"] else "rescored"),
+                "Published evidence": self._said(
+                    row, "printed" if row["printed_notebook"] else "rescored"
+                ),
                 "Rerun": self._said(row, row["shown"]),
                 **{model: self._said(row, f"{BY}{model}") for model in others},
             }
@@ -317,8 +393,14 @@ class Pages(RunPages):
     def _said(row: Mapping[Any, Any], group: str) -> Markup:
         if not row[f"{group}_notebook"]:
             published = row["printed_notebook"] or row["rescored_notebook"]
-            return pieces.absent("not run") if group == row["shown"] and not published else escape(_NONE)
-        said = tested(row[f"{group}_verdict"], row[f"{group}_reason"]) + folded("Evidence", row[f"{group}_why"])
+            return (
+                pieces.absent("not run")
+                if group == row["shown"] and not published
+                else escape(_NONE)
+            )
+        said = tested(row[f"{group}_verdict"], row[f"{group}_reason"]) + folded(
+            "Evidence", row[f"{group}_why"]
+        )
         return escape("printed numbers: " if group == "printed" else "") + said
 
     def downloads(self) -> str:
@@ -352,4 +434,8 @@ def _named(paper: str | None) -> str:
 
 def _part(verdicts: list[str]) -> Markup:
     agree = verdicts.count("agrees")
-    return sortable(agree / len(verdicts), f"{agree} of {len(verdicts)}") if verdicts else escape(_NONE)
+    return (
+        sortable(agree / len(verdicts), f"{agree} of {len(verdicts)}")
+        if verdicts
+        else escape(_NONE)
+    )

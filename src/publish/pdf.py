@@ -35,10 +35,23 @@ def pages(contents: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
 def print_page(chromium: str, page: Path, out: Path) -> None:
     """Have Chromium print a local page, without a network; a PdfError if it does not."""
     with tempfile.TemporaryDirectory() as profile:
-        command = [chromium, "--headless", "--no-sandbox", "--disable-gpu", f"--user-data-dir={profile}"]
-        command += ["--no-pdf-header-footer", "--virtual-time-budget=5000", f"--print-to-pdf={out}", page.as_uri()]
+        command = [
+            chromium,
+            "--headless",
+            "--no-sandbox",
+            "--disable-gpu",
+            f"--user-data-dir={profile}",
+        ]
+        command += [
+            "--no-pdf-header-footer",
+            "--virtual-time-budget=5000",
+            f"--print-to-pdf={out}",
+            page.as_uri(),
+        ]
         try:
-            done = subprocess.run(command, capture_output=True, text=True, timeout=SECONDS, check=False)
+            done = subprocess.run(
+                command, capture_output=True, text=True, timeout=SECONDS, check=False
+            )
         except (OSError, subprocess.TimeoutExpired) as error:
             raise PdfError(f"{chromium} did not print {page}: {error}") from error
     if done.returncode or not out.is_file():
@@ -69,7 +82,9 @@ def main() -> int:
         raise PdfError(f"There is no built book in {SITE}: run `make book` first.")
     printed: list[tuple[str, str, Path]] = []
     with tempfile.TemporaryDirectory() as folder:
-        for part, page in tqdm([*pages(yaml.safe_load(contents.read_text("utf-8")))], unit="page", desc="printed"):
+        for part, page in tqdm(
+            [*pages(yaml.safe_load(contents.read_text("utf-8")))], unit="page", desc="printed"
+        ):
             file = Path(folder) / f"{len(printed):03}.pdf"
             print_page(chromium, SITE / f"{page}.html", file)
             about = PdfReader(file).metadata

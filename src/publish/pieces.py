@@ -22,8 +22,14 @@ from evaluation.records import Record
 _TOGETHER: Final = re.compile(r"(?<=\b[np]) (?=[=<] \d)|(?<=\b[np] [=<]) (?=\d)|(?<=\d) (?=%)")
 """Spaces at which no line may end."""
 ACROSS: Final = "across_papers"  # what this book asks of its own; the claims are no paper's
-_NO_LLM = frozenset({"graph", "encoder", "spaCy"})  # engines, as records name them, that serve no language model
-KINDS = {"printed": (-0.24, "D"), "rescored": (0.0, "o"), "rerun": (0.24, "o")}  # place on a line, and marker
+_NO_LLM = frozenset(
+    {"graph", "encoder", "spaCy"}
+)  # engines, as records name them, that serve no language model
+KINDS = {
+    "printed": (-0.24, "D"),
+    "rescored": (0.0, "o"),
+    "rerun": (0.24, "o"),
+}  # place on a line, and marker
 
 
 def run_line(record: Record) -> str:
@@ -41,23 +47,34 @@ def run_line(record: Record) -> str:
         took += f", all {tokens['requests']:,} replies new"
     day, models = f"{record.created:%d %B %Y}".lstrip("0"), ", ".join(answering(record))
     mode = f"ANSWERS={machine.answers}" if machine.answers else ""
-    return "; ".join(part for part in (day, f"profile {record.profile}", commit, models, mode, took) if part)
+    return "; ".join(
+        part for part in (day, f"profile {record.profile}", commit, models, mode, took) if part
+    )
 
 
 def findings(record: Record) -> Markup:
     """The claims of the paper, or of this book, that a run tests, with a lead; empty if it tests none."""
     listed = rules.findings(published(record.paper).claims, record.claims, sample=record.sample)
     whose = "This book" if record.paper == ACROSS else "The paper"
-    lead = Markup('<p class="rag-lead" id="claims">{}\N{RIGHT SINGLE QUOTATION MARK}s claims</p>').format(whose)
+    lead = Markup(
+        '<p class="rag-lead" id="claims">{}\N{RIGHT SINGLE QUOTATION MARK}s claims</p>'
+    ).format(whose)
     return lead + listed if listed.html else Markup()
 
 
 def answering(record: Record) -> list[str]:
     """The language models whose answers the numbers are made of, with their engines."""
-    served = {model.name: f"{model.name} on {model.engine} {model.version}" for model in record.provenance.models}
-    names = dict.fromkeys(value.model for value in record.values if value.kind == "rerun" and value.model)
+    served = {
+        model.name: f"{model.name} on {model.engine} {model.version}"
+        for model in record.provenance.models
+    }
+    names = dict.fromkeys(
+        value.model for value in record.values if value.kind == "rerun" and value.model
+    )
     if not names:  # a run that answers questions which the paper does not ask
-        names = dict.fromkeys(model.name for model in record.provenance.models if model.engine not in _NO_LLM)
+        names = dict.fromkeys(
+            model.name for model in record.provenance.models if model.engine not in _NO_LLM
+        )
     return [served.get(name, name) for name in names]
 
 
@@ -81,7 +98,9 @@ def sortable(value: float, text: str) -> Markup:
 
 def absent(status: str) -> Markup:
     """The word for why there is no value."""
-    return Markup('<span class="rag-absent">{}</span>').format(status.replace("not run", "not run yet"))
+    return Markup('<span class="rag-absent">{}</span>').format(
+        status.replace("not run", "not run yet")
+    )
 
 
 @dataclass(frozen=True)
@@ -156,7 +175,11 @@ def link_to(page: str, title: str) -> Markup:
 
 def table(rows: list[dict[str, Any]], caption: str, classes: str = "rag-cards") -> str:
     """Rows as a table of a page, or that there are none yet."""
-    return flat(figures.table(pd.DataFrame(rows).astype(object), caption, classes=classes)) if rows else "Not run yet."
+    return (
+        flat(figures.table(pd.DataFrame(rows).astype(object), caption, classes=classes))
+        if rows
+        else "Not run yet."
+    )
 
 
 def flat(shown: figures.Html) -> str:
@@ -171,7 +194,9 @@ def scoreboard_picture(df: pd.DataFrame, *, narrow: bool = False) -> MplFigure:
     `<kind>_high`; what is empty is not drawn.
     """
     labels = list(df["label"])
-    fig, axes = plt.subplots(figsize=(4.0, 0.95 * len(labels) + 1.3) if narrow else (7.2, 0.68 * len(labels) + 1.2))
+    fig, axes = plt.subplots(
+        figsize=(4.0, 0.95 * len(labels) + 1.3) if narrow else (7.2, 0.68 * len(labels) + 1.2)
+    )
     rows, edge = df.to_dict("records"), {"markeredgewidth": 1.8}
     for y, row in enumerate(rows):
         for kind, (offset, marker) in KINDS.items():
@@ -181,51 +206,95 @@ def scoreboard_picture(df: pd.DataFrame, *, narrow: bool = False) -> MplFigure:
             high = row.get(f"{kind}_high", math.nan)
             if kind != "printed" and not pd.isna(row[f"{kind}_low"]):
                 axes.hlines(at, row[f"{kind}_low"], high, color=colour, linewidth=2.2)
-            looks: dict[str, Any] = {"color": colour, "markerfacecolor": colour if kind == "rerun" else "none", **edge}
+            looks: dict[str, Any] = {
+                "color": colour,
+                "markerfacecolor": colour if kind == "rerun" else "none",
+                **edge,
+            }
             axes.plot(value, at, marker, clip_on=False, zorder=3, markersize=6.5, **looks)
             beside = value if kind == "printed" or pd.isna(high) else high
-            right: dict[str, Any] = {"xytext": (9, 0), "textcoords": "offset points", "va": "center", "fontsize": 9.5}
+            right: dict[str, Any] = {
+                "xytext": (9, 0),
+                "textcoords": "offset points",
+                "va": "center",
+                "fontsize": 9.5,
+            }
             axes.annotate(figures.number(value), (beside, at), **right)
-    axes.set_yticks(range(len(labels)), [label.replace(", ", ",\n") for label in labels] if narrow else labels)
+    axes.set_yticks(
+        range(len(labels)), [label.replace(", ", ",\n") for label in labels] if narrow else labels
+    )
     axes.set_ylim(len(labels) - 0.5, -0.5)
     axes.tick_params(axis="y", length=0)
     axes.spines["left"].set_visible(False)
     axes.margins(x=0.02)
     axes.grid(axis="x")
-    low = min((float(row[kind]) for row in rows for kind in KINDS if not pd.isna(row[kind])), default=0.0)
+    low = min(
+        (float(row[kind]) for row in rows for kind in KINDS if not pd.isna(row[kind])), default=0.0
+    )
     axes.set_xlim(0.5 if low >= 0.52 else 0.0, 1.0)
     axes.xaxis.set_major_formatter(lambda x, _: figures.number(x, digits=0))
     drawn: dict[str, Any] = {"linestyle": "none", "color": INK, **edge}
     handles = [
-        Line2D([], [], marker=marker, markerfacecolor=INK if kind == "rerun" else "none", label=kind, **drawn)
+        Line2D(
+            [],
+            [],
+            marker=marker,
+            markerfacecolor=INK if kind == "rerun" else "none",
+            label=kind,
+            **drawn,
+        )
         for kind, (_, marker) in KINDS.items()
     ]
-    fig.legend(handles=handles, loc="outside lower center", ncols=3, handletextpad=0.2, columnspacing=1.4)
+    fig.legend(
+        handles=handles, loc="outside lower center", ncols=3, handletextpad=0.2, columnspacing=1.4
+    )
     return fig
 
 
-def shares_picture(rows: Mapping[str, Sequence[int]], names: Sequence[str], *, narrow: bool = False) -> MplFigure:
+def shares_picture(
+    rows: Mapping[str, Sequence[int]], names: Sequence[str], *, narrow: bool = False
+) -> MplFigure:
     """How counts divide: a bar for each row, with the counts of at most four parts; `narrow` is for a phone."""
     looks = (("#079c6b", ""), ("#c35410", "//"), ("#808080", "..."), ("none", ""))
     fig, axes = plt.subplots(figsize=(4.0 if narrow else 7.2, 0.55 * len(rows) + 1.0))
-    labels = [label.replace(" and ", " and\n").replace(" on ", " on\n") if narrow else label for label in rows]
+    labels = [
+        label.replace(" and ", " and\n").replace(" on ", " on\n") if narrow else label
+        for label in rows
+    ]
     left, drawn = [0.0] * len(rows), list[tuple[Text, Rectangle]]()
     for part, (name, (colour, hatch)) in enumerate(zip(names, looks, strict=False)):
         widths = [counts[part] for counts in rows.values()]
-        filled: dict[str, Any] = {"color": colour, "hatch": hatch, "edgecolor": INK, "linewidth": 0.8, "height": 0.62}
+        filled: dict[str, Any] = {
+            "color": colour,
+            "hatch": hatch,
+            "edgecolor": INK,
+            "linewidth": 0.8,
+            "height": 0.62,
+        }
         bars = axes.barh(labels, widths, left=left, label=name, **filled)
         # on a white patch, for a hatch runs through a number
         patch = {"boxstyle": "round,pad=0.15", "facecolor": "white", "edgecolor": "none"}
-        inside: dict[str, Any] = {"bbox": patch, "color": "#000000"} if colour != "none" else {"color": INK}
+        inside: dict[str, Any] = (
+            {"bbox": patch, "color": "#000000"} if colour != "none" else {"color": INK}
+        )
         words = [str(width) if width else "" for width in widths]
-        drawn += zip(axes.bar_label(bars, words, label_type="center", fontsize=9.5, **inside), bars, strict=True)
+        drawn += zip(
+            axes.bar_label(bars, words, label_type="center", fontsize=9.5, **inside),
+            bars,
+            strict=True,
+        )
         left = [at + width for at, width in zip(left, widths, strict=True)]
     axes.invert_yaxis()
     axes.tick_params(axis="y", length=0)
     for spine in ("left", "bottom"):
         axes.spines[spine].set_visible(False)
     axes.xaxis.set_visible(False)
-    fig.legend(loc="outside lower center", ncols=2 if narrow else len(names), handletextpad=0.5, columnspacing=1.4)
+    fig.legend(
+        loc="outside lower center",
+        ncols=2 if narrow else len(names),
+        handletextpad=0.5,
+        columnspacing=1.4,
+    )
     fig.draw_without_rendering()
     for label, bar in drawn:  # a number that fills its part would touch the next one
         label.set_visible(1.5 * label.get_window_extent().width <= bar.get_window_extent().width)

@@ -21,22 +21,41 @@ from resources.settings import BUILD, NOTEBOOKS, ROOT, read_profile, told
 FOLDER = BUILD / "rehearsal"
 STEPS = 2  # of every training
 MOST = 8  # of what the paper profile counts and the smoke profile does not name
-LINKED = ("Makefile", "src", "data", ".venv", ".venv-llm", "locks", "requirements.lock", "pyproject.toml", "book")
+LINKED = (
+    "Makefile",
+    "src",
+    "data",
+    ".venv",
+    ".venv-llm",
+    "locks",
+    "requirements.lock",
+    "pyproject.toml",
+    "book",
+)
 
 
-def rehearsed(paper: Mapping[str, Any], smoke: Mapping[str, Any], defaults: Mapping[str, Any]) -> dict[str, Any]:
+def rehearsed(
+    paper: Mapping[str, Any], smoke: Mapping[str, Any], defaults: Mapping[str, Any]
+) -> dict[str, Any]:
     """The parameters of a notebook: paths of the paper profile, numbers of smoke, models of what it declares.
 
     A second model is the laptop profile's.
     """
-    return {name: _small(name, paper.get(name), smoke.get(name), defaults[name]) for name in {**smoke, **paper}}
+    return {
+        name: _small(name, paper.get(name), smoke.get(name), defaults[name])
+        for name in {**smoke, **paper}
+    }
 
 
 def _small(name: str, paper: Any, smoke: Any, default: Any) -> Any:  # noqa: ANN401  # whatever YAML holds
     if name.endswith("steps"):
         return STEPS
     if isinstance(paper, str):
-        model = read_profile("laptop")["defaults"]["llm_model"] if name.endswith("_model") and not default else default
+        model = (
+            read_profile("laptop")["defaults"]["llm_model"]
+            if name.endswith("_model") and not default
+            else default
+        )
         return DEFAULT_ENCODER if name in ("encoder", "reranker_encoder") else model
     if isinstance(paper, dict) and smoke is None and "longest" in paper:
         # a laptop has no memory for longer texts
@@ -54,14 +73,18 @@ def prepare() -> None:
     notebooks = sorted(NOTEBOOKS.glob("*.ipynb"))
     whole: dict[str, Any] = {"defaults": {**smoke["defaults"], "data": "auto"}}
     for path in notebooks:
-        whole[path.stem] = rehearsed(paper.get(path.stem) or {}, smoke.get(path.stem) or {}, declared(path))
+        whole[path.stem] = rehearsed(
+            paper.get(path.stem) or {}, smoke.get(path.stem) or {}, declared(path)
+        )
     shutil.rmtree(FOLDER / "notebooks", ignore_errors=True)
     (FOLDER / "notebooks" / "profiles").mkdir(parents=True)
     for source in (*(ROOT / name for name in LINKED), *notebooks):
         link = FOLDER / source.relative_to(ROOT)
         if source.exists() and not link.is_symlink():
             link.symlink_to(source)
-    (FOLDER / "notebooks" / "profiles" / "paper.yml").write_text(yaml.safe_dump(whole), encoding="utf-8")
+    (FOLDER / "notebooks" / "profiles" / "paper.yml").write_text(
+        yaml.safe_dump(whole), encoding="utf-8"
+    )
 
 
 def promised() -> pd.DataFrame:
@@ -71,18 +94,27 @@ def promised() -> pd.DataFrame:
     """
     from publish.scoreboard import scoreboard  # noqa: PLC0415  # a second, which preparing should not cost
 
-    ids = {number.id for paper in papers() for number in published(paper).numbers if not number.why_no_rerun}
+    ids = {
+        number.id
+        for paper in papers()
+        for number in published(paper).numbers
+        if not number.why_no_rerun
+    }
     board = scoreboard(profile="paper")
     board = board[board["id"].isin(ids)]
     filled = board["rerun"].notna()
     told = board["rerun_why"].where(~filled, board["rerun_notebook"] + " " + board["rerun_model"])
-    status = filled.map({True: "filled", False: "explained"}).where(board["rerun_notebook"] != "", "EMPTY")
+    status = filled.map({True: "filled", False: "explained"}).where(
+        board["rerun_notebook"] != "", "EMPTY"
+    )
     return board[["id", "paper"]].assign(status=status, why=told)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """The command line."""
-    parser = argparse.ArgumentParser(prog="python -m publish.rehearse", description="Rehearse the paper profile.")
+    parser = argparse.ArgumentParser(
+        prog="python -m publish.rehearse", description="Rehearse the paper profile."
+    )
     parser.add_argument("do", choices=("prepare", "list"))
     if parser.parse_args(arguments).do == "prepare":
         prepare()

@@ -25,7 +25,18 @@ from evaluation import records
 from evaluation.published import paper_of
 from resources import registry
 from resources.parameters import check_profile, parameters, read_notebook
-from resources.settings import BUILD, NOTEBOOKS, PUBLISHED, RESULTS, ROOT, public, refused, run_name, settings, told
+from resources.settings import (
+    BUILD,
+    NOTEBOOKS,
+    PUBLISHED,
+    RESULTS,
+    ROOT,
+    public,
+    refused,
+    run_name,
+    settings,
+    told,
+)
 
 KERNEL_SECONDS = 300  # that a kernel may take to answer; on a machine where everything waits, a minute is not enough
 SETTLED = 60.0  # seconds added to both sides of a pace, because the first notebooks are short and tell little
@@ -50,9 +61,16 @@ def write_parameters(profile: str) -> None:
     check_profile(profile, notebooks)
     for notebook in notebooks:
         text = "# ANSWERS=fresh\n" if settings().answers == "fresh" else ""
-        text += f"# inputs: {_inputs_digest(notebook)}\n{yaml.safe_dump(parameters(notebook, profile))}"
-        path, executed = (_left("params", notebook, profile, ".yml"), _left("executed", notebook, profile))
-        if not path.exists() or path.read_bytes() != text.encode():  # bytes, for damaged ones may be no text
+        text += (
+            f"# inputs: {_inputs_digest(notebook)}\n{yaml.safe_dump(parameters(notebook, profile))}"
+        )
+        path, executed = (
+            _left("params", notebook, profile, ".yml"),
+            _left("executed", notebook, profile),
+        )
+        if (
+            not path.exists() or path.read_bytes() != text.encode()
+        ):  # bytes, for damaged ones may be no text
             records.write_whole(path, text)  # for another make may be reading it
         why = ""
         if executed.exists() and (damaged := records.damaged(notebook, run_name(profile))):
@@ -72,10 +90,14 @@ def _left(what: str, notebook: str, profile: str, suffix: str = ".ipynb") -> Pat
 
 
 def _inputs_digest(notebook: str) -> str:
-    read = [e.model_dump(mode="json") for e in registry.registry().values() if notebook in e.readers]
+    read = [
+        e.model_dump(mode="json") for e in registry.registry().values() if notebook in e.readers
+    ]
     paper = PUBLISHED / f"{paper_of(NOTEBOOKS / f'{notebook}.ipynb')}.yml"
     published = paper.read_text(encoding="utf-8") if paper.is_file() else ""
-    return hashlib.sha256((json.dumps(read, sort_keys=True, default=str) + published).encode()).hexdigest()[:16]
+    return hashlib.sha256(
+        (json.dumps(read, sort_keys=True, default=str) + published).encode()
+    ).hexdigest()[:16]
 
 
 class _Progress(logging.Handler):
@@ -89,18 +111,26 @@ class _Progress(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         # papermill logs what a cell shows as INFO and what it writes to stderr, messages and bars, as WARNING
-        if record.levelno < logging.WARNING and not record.getMessage().startswith("Executing Cell"):
+        if record.levelno < logging.WARNING and not record.getMessage().startswith(
+            "Executing Cell"
+        ):
             return
         terminal = sys.stderr.isatty()
         width = shutil.get_terminal_size().columns - len(self.notebook) - 4
         for line in record.getMessage().replace("\r", "\n").splitlines():
-            text = re.sub(r"^Executing Cell (\S+?)-*$", rf"cell \1 of {self.cells}", line.strip()).rstrip("-")
+            text = re.sub(
+                r"^Executing Cell (\S+?)-*$", rf"cell \1 of {self.cells}", line.strip()
+            ).rstrip("-")
             moving = text.startswith("cell ") or ("%|" in text and "100%|" not in text)
             # a bar moves many times a second: in a terminal in place, in a log a line every ten seconds
             if not text or (moving and time.monotonic() - self.shown < (0.2 if terminal else 10.0)):
                 continue
             self.shown = time.monotonic() if moving else self.shown
-            shown = f"\r  {self.notebook}: {text[:width].ljust(width)}" if terminal else f"  {self.notebook}: {text}"
+            shown = (
+                f"\r  {self.notebook}: {text[:width].ljust(width)}"
+                if terminal
+                else f"  {self.notebook}: {text}"
+            )
             sys.stderr.write(shown + ("" if moving and terminal else "\n"))
             sys.stderr.flush()
 
@@ -137,7 +167,11 @@ def execute(notebook: str, profile: str, needs: Sequence[Path] = (), jobs: int =
         sys.stderr.write(f"{notebook} is being executed by another make; waiting for it ...\n")
         held, waited = lock.acquire(), True
     with held:
-        if waited and target.exists() and all(p.stat().st_mtime <= target.stat().st_mtime for p in needs):
+        if (
+            waited
+            and target.exists()
+            and all(p.stat().st_mtime <= target.stat().st_mtime for p in needs)
+        ):
             sys.stderr.write(f"  {notebook}: done by the other make\n")
             return 0
         others = sorted(path.stem for path in NOTEBOOKS.glob("*.ipynb"))
@@ -163,7 +197,9 @@ def execute(notebook: str, profile: str, needs: Sequence[Path] = (), jobs: int =
         if not why:
             failed.unlink(missing_ok=True)
             sys.stderr.write(f"  {notebook}: done in {time.monotonic() - start:.0f} s\n")
-            sys.stderr.write(f"  To read it before the book is built, open {_page(notebook, target)}\n")
+            sys.stderr.write(
+                f"  To read it before the book is built, open {_page(notebook, target)}\n"
+            )
     return int(bool(why))
 
 
@@ -174,14 +210,22 @@ def _time_left(profile: str, notebooks: Sequence[str], jobs: int) -> str:
     def seconds(record: Path) -> float:
         return float(json.loads(record.read_text("utf-8"))["seconds"])
 
-    took = {path.stem: seconds(path) for path in (RESULTS / profile).glob("*.json") if path.stem in notebooks}
+    took = {
+        path.stem: seconds(path)
+        for path in (RESULTS / profile).glob("*.json")
+        if path.stem in notebooks
+    }
     executed = [notebook for notebook in took if _left("executed", notebook, profile).exists()]
     done = [notebook for notebook in executed if not records.damaged(notebook, run_name(profile))]
     waiting = [notebook for notebook in took if notebook not in done]
     left, there = (sum(took[notebook] for notebook in of) for of in (waiting, done))
     here = sum(seconds(_left("records", notebook, profile, ".json")) for notebook in done)
     pace = (here + SETTLED) / (there + SETTLED)
-    return f"; about {duration(left * pace / min(jobs, len(waiting)))} left" if waiting and jobs else ""
+    return (
+        f"; about {duration(left * pace / min(jobs, len(waiting)))} left"
+        if waiting and jobs
+        else ""
+    )
 
 
 def _page(notebook: str, executed: Path) -> Path:
@@ -202,7 +246,10 @@ def _why_not(notebook: str, profile: str, part: Path) -> str:
     from papermill.exceptions import PapermillExecutionError  # noqa: PLC0415
     from traitlets.config import Config  # noqa: PLC0415
 
-    given, record = _left("params", notebook, profile, ".yml"), _left("records", notebook, profile, ".json")
+    given, record = (
+        _left("params", notebook, profile, ".yml"),
+        _left("records", notebook, profile, ".json"),
+    )
     values = yaml.safe_load(given.read_text()) or {}
     if given.stat().st_mtime > time.time():  # else it stays newer than what is made from it now
         os.utime(given)
@@ -217,9 +264,15 @@ def _why_not(notebook: str, profile: str, part: Path) -> str:
         with tempfile.TemporaryDirectory(prefix="kernel-") as sockets:
             own = Config({"KernelManager": {"transport": "ipc", "ip": f"{sockets}/at"}})
             shown: dict[str, Any] = {"progress_bar": False, "log_output": True}
-            kernel: dict[str, Any] = {"kernel_name": "python3", "start_timeout": KERNEL_SECONDS, "cwd": str(ROOT)}
+            kernel: dict[str, Any] = {
+                "kernel_name": "python3",
+                "start_timeout": KERNEL_SECONDS,
+                "cwd": str(ROOT),
+            }
             kernel["config"] = own if sys.platform != "win32" else None
-            kernel["extra_arguments"] = ["--log-level=50"]  # it is ended by an interrupt, which is no error
+            kernel["extra_arguments"] = [
+                "--log-level=50"
+            ]  # it is ended by an interrupt, which is no error
             source = NOTEBOOKS / f"{notebook}.ipynb"
             papermill.execute_notebook(str(source), str(part), parameters=values, **shown, **kernel)
     except PapermillExecutionError as error:
@@ -248,20 +301,29 @@ def _hide_secrets(executed: Path) -> None:
     notebook = json.loads(executed.read_text(encoding="utf-8"))
     for cell in notebook["cells"]:
         if "outputs" in cell:
-            cell["outputs"] = public(cell["outputs"], keep=frozenset({"output_type", "name", "metadata"}))
+            cell["outputs"] = public(
+                cell["outputs"], keep=frozenset({"output_type", "name", "metadata"})
+            )
     notebook["metadata"]["seal"] = records.seal({"cells": notebook["cells"]})
     executed.write_text(json.dumps(notebook, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
 
 
 def main(arguments: list[str] | None = None) -> int:
     """The command line."""
-    parser = argparse.ArgumentParser(prog="python -m publish.run", description="Run notebooks headless.")
+    parser = argparse.ArgumentParser(
+        prog="python -m publish.run", description="Run notebooks headless."
+    )
     commands = parser.add_subparsers(dest="command", required=True)
     for sub in (commands.add_parser("parameters"), commands.add_parser("notebook")):
         sub.add_argument("--profile", default=os.environ.get("PROFILE", "laptop"))
     sub.add_argument("notebook")
     sub.add_argument("--needs", nargs="*", type=Path, default=(), help="files that it is made from")
-    sub.add_argument("--jobs", type=int, default=1, help="notebooks of all that run at once; 0 if not all are to run")
+    sub.add_argument(
+        "--jobs",
+        type=int,
+        default=1,
+        help="notebooks of all that run at once; 0 if not all are to run",
+    )
     options = parser.parse_args(arguments)
     if options.command == "notebook":
         return execute(options.notebook, options.profile, options.needs, options.jobs)

@@ -21,7 +21,9 @@ from resources.settings import RESULTS, ROOT, Settings
 
 QUICK: Final = 10_000  # tokens a second, in and out, by which the page on scale counts a server that was not measured
 ORIGINS: Final = {"yours": "your run", "reference": "reference run", "none": "not run yet"}
-Checked = tuple[dict[str, str], list[dict[str, Any]]]  # verdicts of a chapter by check, and what was found
+Checked = tuple[
+    dict[str, str], list[dict[str, Any]]
+]  # verdicts of a chapter by check, and what was found
 
 
 class RunPages:
@@ -40,7 +42,9 @@ class RunPages:
             rows.append(common | {"Shown": ORIGINS[chapter.origin]} | _run_columns(chapter.record))
             if chapter.beside:
                 mark = "SAMPLE run" if chapter.beside[1].sample else "smoke run"
-                sample = {"Notebook": link_to(f"{chapter.name}_sample", f"{chapter.title} ({mark})")}
+                sample = {
+                    "Notebook": link_to(f"{chapter.name}_sample", f"{chapter.title} ({mark})")
+                }
                 rows.append(sample | {"Shown": "beside it"} | _run_columns(chapter.beside[1]))
             if chapter.failed:
                 errors = (
@@ -58,7 +62,11 @@ class RunPages:
         facts: dict[str, dict[str, None]] = {}
         for machine in (record.provenance for record in self._records):
             processor = f"{machine.cpu}, {machine.cores} cores, {machine.memory_gb:g} GB"
-            stated = {"Python": machine.python, "Platform": machine.platform, "Processor": processor}
+            stated = {
+                "Python": machine.python,
+                "Platform": machine.platform,
+                "Processor": processor,
+            }
             for name, version in (stated | machine.packages).items():
                 facts.setdefault(name, {})[version] = None
         rows = [{"Name": name, "Version": ", ".join(versions)} for name, versions in facts.items()]
@@ -89,7 +97,13 @@ class RunPages:
                 key = (f"{place[0]} {place[2][:10]}".strip(), entry.licence, entry.citation)
                 groups.setdefault(key, []).append(entry.bytes)
         rows = [
-            {"Source": source, "Licence": licence, "Cite": cite, "Files": len(sizes), "Bytes": sum(sizes)}
+            {
+                "Source": source,
+                "Licence": licence,
+                "Cite": cite,
+                "Files": len(sizes),
+                "Bytes": sum(sizes),
+            }
             for (source, licence, cite), sizes in groups.items()
         ]
         return table(rows, "Sources of the data")
@@ -99,7 +113,10 @@ class RunPages:
         read = {used.name: used for record in self._records for used in record.provenance.data}
         rows = [
             {
-                "File": escape(entry.name) + fine_print(entry.what) + Markup("<br>") + digits(entry.digest),
+                "File": escape(entry.name)
+                + fine_print(entry.what)
+                + Markup("<br>")
+                + digits(entry.digest),
                 "Bytes": entry.size or "?",
                 "Source": read[entry.name].source if entry.name in read else "not read yet",
             }
@@ -124,12 +141,20 @@ class RunPages:
             return "Not run yet."
         found = json.loads(path.read_text(encoding="utf-8"))
         rows = [
-            {"Class": kind.capitalize(), "Tried": n["tried"], "Survived": n["survived"], "Skipped": n["skipped"]}
+            {
+                "Class": kind.capitalize(),
+                "Tried": n["tried"],
+                "Survived": n["survived"],
+                "Skipped": n["skipped"],
+            }
             for kind, n in found["classes"].items()
         ]
         made = found["versions"]
         where = f"Python {made['python']}, {made['platform']}, commit {(made['commit'] or 'unknown')[:10]}"
-        return table(rows, f"Faults and bad inputs, seed {found['seed']}; {where}, {found['minutes']:.0f} min")
+        return table(
+            rows,
+            f"Faults and bad inputs, seed {found['seed']}; {where}, {found['minutes']:.0f} min",
+        )
 
     def benchmarks(self) -> str:
         """What `make bench` measured last, and where."""
@@ -146,7 +171,11 @@ class RunPages:
         rows, schema = [], Settings.model_json_schema()["properties"]
         for name, field in Settings.model_fields.items():
             variable = Markup("<code>{}</code>").format(name.upper())
-            meaning = "; ".join(part for part in (field.description, " | ".join(schema[name].get("enum", ()))) if part)
+            meaning = "; ".join(
+                part
+                for part in (field.description, " | ".join(schema[name].get("enum", ())))
+                if part
+            )
             default = "unset" if field.default is None else str(field.default)
             rows.append({"Variable": variable, "Default": default, "Meaning": meaning})
         return table(rows, "Environment variables, or lines of .env")
@@ -165,7 +194,9 @@ class RunPages:
             tokens, seconds = record.provenance.tokens, record.asking_seconds
             if both := tokens["prompt"] + tokens["generated"]:
                 row = {
-                    "Notebook": link_to(record.notebook, Markup("_<wbr>").join(record.notebook.split("_"))),
+                    "Notebook": link_to(
+                        record.notebook, Markup("_<wbr>").join(record.notebook.split("_"))
+                    ),
                     "Requests": f"{tokens['requests']:,}",
                     "Tokens in": f"{tokens['prompt']:,}",
                     "Tokens out": f"{tokens['generated']:,}",
@@ -174,7 +205,10 @@ class RunPages:
                     "Fast server": duration(both / QUICK),
                 }
                 rows.append(row)
-        return table(rows, f"Requests to the language model; fast server: {QUICK:,} tokens a second, in and out")
+        return table(
+            rows,
+            f"Requests to the language model; fast server: {QUICK:,} tokens a second, in and out",
+        )
 
     def file(self, path: str) -> str:
         """A file of the project, to be shown in a block of code."""
@@ -191,8 +225,12 @@ class RunPages:
 
     def exhibit(self, notebook: str, beginning: str) -> str:
         """The figure or table of a chapter whose caption begins so; empty if the run that is shown has none."""
-        shown = (of for of in self.chapters if of.name == notebook and of.record and not of.record.sample)
-        for cell in (cell for chapter in shown for cell in read_notebook(chapter.notebook)["cells"]):
+        shown = (
+            of for of in self.chapters if of.name == notebook and of.record and not of.record.sample
+        )
+        for cell in (
+            cell for chapter in shown for cell in read_notebook(chapter.notebook)["cells"]
+        ):
             for output in cell.get("outputs", ()):
                 html = "".join(output.get("data", {}).get("text/html", ""))
                 caption = re.search(r"<(figcaption|caption)>(.*?)</\1>", html, re.DOTALL)
@@ -205,15 +243,23 @@ def checked(chapter: Chapter) -> Checked:
     """What the audit says of the rows of a chapter that has answers."""
     rows = viewer.rows(chapter)[0]
     told = audit.audit(
-        Outcomes(rows, labels=chapter.record.arms if chapter.record else None, draws=audit.DRAWS), most=2
+        Outcomes(rows, labels=chapter.record.arms if chapter.record else None, draws=audit.DRAWS),
+        most=2,
     )
     words = told.verdict.str.partition(":")[0]
     if rows.question.isna().all():
-        words = words.mask(told.verdict.str.contains("needs (?:question|predicted)"), "texts withheld")
+        words = words.mask(
+            told.verdict.str.contains("needs (?:question|predicted)"), "texts withheld"
+        )
     found = told[words.str.startswith("found")].drop(columns="verdict").to_dict("records")
-    words, named = words.replace({"not applicable": "", "not found": "no"}), link_to(chapter.name, chapter.name)
+    words, named = (
+        words.replace({"not applicable": "", "not found": "no"}),
+        link_to(chapter.name, chapter.name),
+    )
     verdicts = {"chapter": named, **dict(zip(told.check, words, strict=True))}
-    return verdicts, [{"chapter": named, **{str(name): of for name, of in row.items()}} for row in found]
+    return verdicts, [
+        {"chapter": named, **{str(name): of for name, of in row.items()}} for row in found
+    ]
 
 
 def _run_columns(record: Record | None) -> dict[str, str]:
@@ -225,6 +271,8 @@ def _run_columns(record: Record | None) -> dict[str, str]:
         "Data": "SAMPLE" if record.sample else "synthetic" if record.synthetic else "real",
         "Model": ", ".join(answering(record)),
         "Date": f"{record.created:%Y-%m-%d}",
-        "Commit": f"{machine.commit[:10]}{' with changes' * bool(machine.dirty)}" if machine.commit else "unknown",
+        "Commit": f"{machine.commit[:10]}{' with changes' * bool(machine.dirty)}"
+        if machine.commit
+        else "unknown",
         "Took": duration(record.took),
     }

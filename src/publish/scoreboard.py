@@ -23,7 +23,9 @@ SLACK = 1e-9  # relative slack of every comparison, so that a value on the borde
 # how far a rerun may always lie from the kept reference; other units are not compared
 DRIFT_FLOOR: dict[Unit, float] = {"fraction": 0.01, "percentage_points": 1.0, "count": 0.0}
 BY = "rerun by "  # begins the names of the columns that have another model's rerun
-_NO_VALUE = dict.fromkeys(("value", "n", "low", "high", "unparsed")) | dict.fromkeys(("model", "notebook", "note"), "")
+_NO_VALUE = dict.fromkeys(("value", "n", "low", "high", "unparsed")) | dict.fromkeys(
+    ("model", "notebook", "note"), ""
+)
 NARROW = 16  # characters of a line for each column, below which a table is printed as a list
 Row = dict[str, Any]
 Runs = Sequence[Record]
@@ -51,26 +53,48 @@ def ledger(paper: str | None = None, profile: Profile | None = None) -> pd.DataF
 
 def models(board: pd.DataFrame) -> list[str]:
     """The other models that have a column on a scoreboard or ledger, and a rerun in one of its rows."""
-    groups = [str(c).removesuffix("_notebook") for c in board.columns if c.startswith(BY) and c.endswith("_notebook")]
+    groups = [
+        str(c).removesuffix("_notebook")
+        for c in board.columns
+        if c.startswith(BY) and c.endswith("_notebook")
+    ]
     return [group.removeprefix(BY) for group in groups if board[f"{group}_notebook"].ne("").any()]
 
 
-def _frame(part: str, row: Callable[..., Row], paper: str | None, profile: Profile | None) -> pd.DataFrame:
+def _frame(
+    part: str, row: Callable[..., Row], paper: str | None, profile: Profile | None
+) -> pd.DataFrame:
     """A row for each number or claim of one paper or all; a cell of it, by its group, becomes columns."""
     profile = profile or settings().profile
     # this machine's runs, the kept ones, and those of other models
     runs = records(run_name(profile)), records(profile, RESULTS), other_models(profile, RESULTS)
-    entries = [(name, entry) for name in ([paper] if paper else papers()) for entry in getattr(published(name), part)]
-    frame = pd.DataFrame([_columns({"id": entry.id, "paper": name} | row(entry, *runs)) for name, entry in entries])
-    groups = [column.removesuffix("_verdict") for column in frame.columns if column.endswith("_verdict")]
-    kinds = dict.fromkeys((c for c in frame.columns if c.endswith(("_n", "_unparsed", "_needed"))), "Int64")
-    kinds |= dict.fromkeys((f"{group}{end}" for group in groups for end in ("", "_low", "_high", "_p")), "float64")
+    entries = [
+        (name, entry)
+        for name in ([paper] if paper else papers())
+        for entry in getattr(published(name), part)
+    ]
+    frame = pd.DataFrame(
+        [_columns({"id": entry.id, "paper": name} | row(entry, *runs)) for name, entry in entries]
+    )
+    groups = [
+        column.removesuffix("_verdict") for column in frame.columns if column.endswith("_verdict")
+    ]
+    kinds = dict.fromkeys(
+        (c for c in frame.columns if c.endswith(("_n", "_unparsed", "_needed"))), "Int64"
+    )
+    kinds |= dict.fromkeys(
+        (f"{group}{end}" for group in groups for end in ("", "_low", "_high", "_p")), "float64"
+    )
     return frame.astype({column: kind for column, kind in kinds.items() if column in frame.columns})
 
 
 def _columns(row: Row) -> Row:
     cells = {name: of if isinstance(of, dict) else {"value": of} for name, of in row.items()}
-    return {name if key == "value" else f"{name}_{key}": of[key] for name, of in cells.items() for key in of}
+    return {
+        name if key == "value" else f"{name}_{key}": of[key]
+        for name, of in cells.items()
+        for key in of
+    }
 
 
 def _number_row(number: Number, own: Runs, kept: Runs, others: Mapping[str, Runs]) -> Row:
@@ -81,11 +105,17 @@ def _number_row(number: Number, own: Runs, kept: Runs, others: Mapping[str, Runs
     here = _cell(number, "rerun", own, "not yet run on this machine")
     says = here["value"] is not None or (here["notebook"] and there["value"] is None)
     return {
-        **{key: getattr(number, key) for key in ("table", "row", "column", "unit", "printed", "value")},
+        **{
+            key: getattr(number, key)
+            for key in ("table", "row", "column", "unit", "printed", "value")
+        },
         **{"printed_n": number.n, "printed_model": number.model or "", "note": number.note},
         "rescored": mine if real or (mine["notebook"] and theirs["value"] is None) else theirs,
         **{"reference": there, "rerun": here},
-        **{f"{BY}{model}": _cell(number, "rerun", runs, "not yet run") for model, runs in others.items()},
+        **{
+            f"{BY}{model}": _cell(number, "rerun", runs, "not yet run")
+            for model, runs in others.items()
+        },
         "shown": "rerun" if says and here["verdict"] != "SAMPLE" else "reference",
     }
 
@@ -94,36 +124,68 @@ def _claim_row(claim: Claim, own: Runs, kept: Runs, others: Mapping[str, Runs]) 
     groups = {
         "printed": _decided(claim, "printed", [*own, *kept], "the printed numbers do not test it"),
         "rescored": _decided(claim, "rescored", [*own, *kept], "no released files test it"),
-        "reference": _decided(claim, "rerun", kept, claim.why_not or "no reference run tests it yet"),
+        "reference": _decided(
+            claim, "rerun", kept, claim.why_not or "no reference run tests it yet"
+        ),
         "rerun": _decided(claim, "rerun", own, claim.why_not or "not yet run on this machine"),
-        **{f"{BY}{model}": _decided(claim, "rerun", runs, "not yet run") for model, runs in others.items()},
+        **{
+            f"{BY}{model}": _decided(claim, "rerun", runs, "not yet run")
+            for model, runs in others.items()
+        },
     }
     verdicts = {group: cell["verdict"] for group, cell in groups.items()}
-    says = verdicts["rerun"] != "SAMPLE" and verdicts["reference"] not in TESTED and groups["rerun"]["notebook"]
+    says = (
+        verdicts["rerun"] != "SAMPLE"
+        and verdicts["reference"] not in TESTED
+        and groups["rerun"]["notebook"]
+    )
     newer = verdicts["rerun"] in TESTED or says or not groups["reference"]["notebook"]
     shown = "rerun" if newer else "reference"
     if claim.rule and claim.rule.scope and verdicts[shown] not in TESTED:
         named = [by for by in groups if by.startswith(BY) and is_of(by, claim.rule.scope)]
         shown = next((by for by in named if verdicts[by] in TESTED), shown)
     given = [by for by in ("rescored", "printed") if verdicts[by] in (*TESTED, "cannot be run")]
-    basis = [*given, *(by for by in (shown, "rescored", "printed") if groups[by]["notebook"]), shown][0]
-    row = {"claim": claim.text, "where": claim.where, "note": claim.note, **groups, "shown": shown, "basis": basis}
+    basis = [
+        *given,
+        *(by for by in (shown, "rescored", "printed") if groups[by]["notebook"]),
+        shown,
+    ][0]
+    row = {
+        "claim": claim.text,
+        "where": claim.where,
+        "note": claim.note,
+        **groups,
+        "shown": shown,
+        "basis": basis,
+    }
     return row | {key: groups[basis][key] for key in ("verdict", "why", "reason")}
 
 
 def _newest(runs: Runs, part: str, id: str, kind: Basis) -> tuple[Record, Any] | tuple[None, None]:
     """The newest of these runs with such an entry, and the entry; a tested claim, then real data, go before others."""
-    found = [(run, entry) for run in runs for entry in getattr(run, part) if (entry.id, entry.kind) == (id, kind)]
+    found = [
+        (run, entry)
+        for run in runs
+        for entry in getattr(run, part)
+        if (entry.id, entry.kind) == (id, kind)
+    ]
     if not found:
         return None, None
-    return max(found, key=lambda of: (getattr(of[1], "verdict", "") in TESTED, not of[0].sample, of[0].created))
+    return max(
+        found,
+        key=lambda of: (getattr(of[1], "verdict", "") in TESTED, not of[0].sample, of[0].created),
+    )
 
 
 def _cell(number: Number, kind: Kind, runs: Runs, empty: str) -> Row:
     """A number's cell from the newest of these runs that has it, or the reason why none has."""
     run, value = _newest(runs, "values", number.id, kind)
     if run and value:
-        verdict, why = ("SAMPLE", "made from sample data: not compared") if run.sample else _judge(number, value)
+        verdict, why = (
+            ("SAMPLE", "made from sample data: not compared")
+            if run.sample
+            else _judge(number, value)
+        )
         known = value.model and number.model
         if known and _plain(value.model) not in map(_plain, (number.model or "").split(" or ")):
             verdict = verdict if verdict in ("SAMPLE", "not compared") else "stand-in"
@@ -210,28 +272,51 @@ def _allowed(number: Number, old: Value) -> float | None:
     if old.kind == "rescored" or number.tolerance.drift is not None:
         return number.tolerance.drift if old.kind == "rerun" else 0.0
     floor = DRIFT_FLOOR.get(number.unit)
-    return floor if floor is None or old.low is None or old.high is None else max(floor, (old.high - old.low) / 2)
+    return (
+        floor
+        if floor is None or old.low is None or old.high is None
+        else max(floor, (old.high - old.low) / 2)
+    )
 
 
-_COLOURS = {"agrees": "green", "differs": "red", "undecided": "magenta", "SAMPLE": "yellow", "not compared": "cyan"}
+_COLOURS = {
+    "agrees": "green",
+    "differs": "red",
+    "undecided": "magenta",
+    "SAMPLE": "yellow",
+    "not compared": "cyan",
+}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Print what became of each paper, or of one; with `--check` the drift: 1 if any, 2 if nothing to compare."""
-    parser = argparse.ArgumentParser(prog="python -m publish.scoreboard", description="Printed, rescored, rerun.")
+    parser = argparse.ArgumentParser(
+        prog="python -m publish.scoreboard", description="Printed, rescored, rerun."
+    )
     parser.add_argument("--paper", help="every number and claim of this paper")
     parser.add_argument("--profile", choices=get_args(Profile), default=settings().profile)
-    parser.add_argument("--check", action="store_true", help="exit 1 if a number drifted from the reference")
+    parser.add_argument(
+        "--check", action="store_true", help="exit 1 if a number drifted from the reference"
+    )
     options = parser.parse_args(arguments)
     if options.paper and options.paper not in papers():
-        parser.exit(2, f"There is no paper {options.paper!r}. Use make scoreboard PAPER={'|'.join(papers())}\n")
+        parser.exit(
+            2,
+            f"There is no paper {options.paper!r}. Use make scoreboard PAPER={'|'.join(papers())}\n",
+        )
     logging.basicConfig(format="%(levelname)s: %(message)s")
     console = Console()
     if options.check:
         return _check(console, options.paper, options.profile)
-    board, claims = scoreboard(options.paper, options.profile), ledger(options.paper, options.profile)
+    board, claims = (
+        scoreboard(options.paper, options.profile),
+        ledger(options.paper, options.profile),
+    )
     if not options.paper:
-        console.print(_summary(board, claims), "One paper's numbers and claims: make scoreboard PAPER=side_effects")
+        console.print(
+            _summary(board, claims),
+            "One paper's numbers and claims: make scoreboard PAPER=side_effects",
+        )
         return 0
     for (paper, table), rows in board.groupby(["paper", "table"], sort=False) if len(board) else ():
         _print(console, _board(escape(f"{paper}: {table}"), rows))
@@ -260,7 +345,11 @@ def _summary(board: pd.DataFrame, claims: pd.DataFrame) -> Table:
         rescored = [row["rescored_verdict"] for row in numbers]
         rerun = [row[f"{row['shown']}_verdict"] for row in numbers]
         cells = []
-        for verdicts in (rescored, rerun, claims[claims["paper"] == paper]["verdict"].map(claim_word)):
+        for verdicts in (
+            rescored,
+            rerun,
+            claims[claims["paper"] == paper]["verdict"].map(claim_word),
+        ):
             counts = Counter(verdicts)
             words = sorted(counts, key=lambda word: [*_COLOURS, word].index(word))
             cells.append(", ".join(_coloured(f"{counts[word]} {word}", word) for word in words))
@@ -275,11 +364,15 @@ def _check(console: Console, paper: str | None, profile: Profile) -> int:
         if (reference := kept.get(run.notebook)) is None or paper not in (None, run.paper):
             continue
         if run.sample or reference.sample:
-            console.print(f"{run.notebook}: made from sample data, so there is no reference to compare it with.")
+            console.print(
+                f"{run.notebook}: made from sample data, so there is no reference to compare it with."
+            )
         else:
             real.append((run, reference))
     if not real:
-        console.print(f"Nothing to compare for the profile {profile}: run `make reproduce` on real data first.")
+        console.print(
+            f"Nothing to compare for the profile {profile}: run `make reproduce` on real data first."
+        )
         return 2
     drifts = [(run.notebook, drift) for run, reference in real for drift in compare(run, reference)]
     for name, drift in drifts:
@@ -299,14 +392,21 @@ def _board(title: str, frame: pd.DataFrame) -> Table:
         for group in groups:
             verdict = row[f"{group}_verdict"]
             mark = " (stand-in)" if verdict == "stand-in" else ""
-            cells.append(_coloured(verdict if pd.isna(row[group]) else number.show(row[group]) + mark, verdict))
+            cells.append(
+                _coloured(
+                    verdict if pd.isna(row[group]) else number.show(row[group]) + mark, verdict
+                )
+            )
         table.add_row(escape(f"{row['row']}: {row['column']}"), escape(row["printed"]), *cells)
     return table
 
 
 def _claims(frame: pd.DataFrame) -> Table:
     groups = {"printed": "printed numbers", "rescored": "released files", "reference": "reference"}
-    groups |= {"rerun": "this machine", **{f"{BY}{model}": escape(model) for model in models(frame)}}
+    groups |= {
+        "rerun": "this machine",
+        **{f"{BY}{model}": escape(model) for model in models(frame)},
+    }
     table = Table("claim", *groups.values(), "why", title="Claims")
     for row in frame.to_dict("records"):
         verdicts = [_coloured(claim_word(row[f"{group}_verdict"])) for group in groups]

@@ -24,10 +24,27 @@ PART: Final = 250_000  # characters of a part at most, unless one question alone
 SHARED: Final = 60  # characters from which a text that occurs again is stored once for its part
 LISTED: Final = 120  # characters of a question in the list
 # an answer is marked by the first of these measures that it has; one without any, which was only timed, is not scored
-QUALITY: Final = ("accuracy", "correct", "exact", "right", "answer_found", "f1", "pairs_f1", "labels_f1", "facts_f1")
+QUALITY: Final = (
+    "accuracy",
+    "correct",
+    "exact",
+    "right",
+    "answer_found",
+    "f1",
+    "pairs_f1",
+    "labels_f1",
+    "facts_f1",
+)
 RANKING: Final = ("mrr", "MRR", "ndcg", "nDCG@10", "correctness", "rating", "cosine")
 # how an answer came about, and parts of its mark
-INTERNAL: Final = {"sensitivity", "specificity", "handed", "left_out_characters", "shown_characters", "llm_seconds"}
+INTERNAL: Final = {
+    "sensitivity",
+    "specificity",
+    "handed",
+    "left_out_characters",
+    "shown_characters",
+    "llm_seconds",
+}
 LICENSED: Final = "[text withheld by its licence]"
 
 
@@ -35,7 +52,9 @@ def arms(chapter: Chapter) -> set[str]:
     """The arms of a chapter whose answers the viewer has; empty if there are none."""
     if chapter.record is None or chapter.record.sample:
         return set()
-    return {path.stem for path in answers.newest(chapter.name, chapter.record.profile).glob("*.parquet")}
+    return {
+        path.stem for path in answers.newest(chapter.name, chapter.record.profile).glob("*.parquet")
+    }
 
 
 def rows(chapter: Chapter) -> tuple[pd.DataFrame, dict[str, pd.DataFrame]]:
@@ -45,14 +64,26 @@ def rows(chapter: Chapter) -> tuple[pd.DataFrame, dict[str, pd.DataFrame]]:
 
 
 @lru_cache(maxsize=1)
-def _rows(newest: Path, notebook: str, profile: str) -> tuple[pd.DataFrame, dict[str, pd.DataFrame]]:
+def _rows(
+    newest: Path, notebook: str, profile: str
+) -> tuple[pd.DataFrame, dict[str, pd.DataFrame]]:
     return answers.read(newest), compare.others(notebook, profile)
 
 
-def link(notebook: str, arm: str = "", against: str = "", *, model: str = "", text: str = "") -> str:
+def link(
+    notebook: str, arm: str = "", against: str = "", *, model: str = "", text: str = ""
+) -> str:
     """The viewer's address for an experiment, an arm or two side by side, of one model, of rows that contain a text."""
-    chosen = [("nb", notebook), ("arm", arm), ("against", against), ("model", model), ("text", text)]
-    return "answers.html#" + urlencode([of for of in chosen if of[1]], quote_via=quote, errors="replace")
+    chosen = [
+        ("nb", notebook),
+        ("arm", arm),
+        ("against", against),
+        ("model", model),
+        ("text", text),
+    ]
+    return "answers.html#" + urlencode(
+        [of for of in chosen if of[1]], quote_via=quote, errors="replace"
+    )
 
 
 def scripts(chapter: Chapter, store: Store) -> tuple[dict[str, Any], dict[str, str]]:
@@ -61,12 +92,22 @@ def scripts(chapter: Chapter, store: Store) -> tuple[dict[str, Any], dict[str, s
     every = pd.concat([own, *others.values()])
     prompts = store.get(key for keys in every.requests for key in keys)
     labels = chapter.record.arms if chapter.record else {}
-    names = {arm: labels.get(arm) or figures.ARMS.get(arm, (arm.replace("_", " "),))[0] for arm in every.arm.unique()}
+    names = {
+        arm: labels.get(arm) or figures.ARMS.get(arm, (arm.replace("_", " "),))[0]
+        for arm in every.arm.unique()
+    }
     models = sorted(set(every.model) - {""})
     name, groups, units, written = _script(chapter.name), dict[str, int](), [], {}
-    graded = {name for of in every.measures for name, (top, bottom) in of.items() if top not in (0, bottom)}
+    graded = {
+        name
+        for of in every.measures
+        for name, (top, bottom) in of.items()
+        if top not in (0, bottom)
+    }
     for number, (part, in_part) in enumerate(_parts(_units(every, prompts, graded))):
-        written[f"answers/{chapter.name}-{number}.js"] = f"ANSWERS.part({name}, {number}, {part});\n"
+        written[f"answers/{chapter.name}-{number}.js"] = (
+            f"ANSWERS.part({name}, {number}, {part});\n"
+        )
         units += [_listed(unit, number, [*names], models, groups) for unit in in_part]
     told = f"[{','.join(groups)}], {_script(units)}"
     written[f"answers/{chapter.name}.js"] = f"ANSWERS.list({name}, {told});\n"
@@ -79,7 +120,9 @@ def index(listed: list[dict[str, Any]]) -> dict[str, str]:
     return {"answers/index.js": f"ANSWERS.index({_script(public(listed))});\n"}
 
 
-def _units(every: pd.DataFrame, prompts: Mapping[str, Row], graded: set[str]) -> list[dict[str, Any]]:
+def _units(
+    every: pd.DataFrame, prompts: Mapping[str, Row], graded: set[str]
+) -> list[dict[str, Any]]:
     """The questions with all that was asked and said, without secrets; `graded` are measures that are not 0 or 1."""
     of_unit: dict[tuple[str, ...], list[dict[Any, Any]]] = {}
     for row in every.to_dict("records"):
@@ -87,7 +130,10 @@ def _units(every: pd.DataFrame, prompts: Mapping[str, Row], graded: set[str]) ->
     units = []
     for of in of_unit.values():
         first = of[0]
-        shared = {"id": first["unit"], **{name: first[name] for name in ("task", "split", "strata")}}
+        shared = {
+            "id": first["unit"],
+            **{name: first[name] for name in ("task", "split", "strata")},
+        }
         shared["question"] = LICENSED if first["question"] is None else first["question"]
         answered = [_answer(row, prompts, graded) for row in sorted(of, key=_place)]
         units.append({**shared, "gold": first["gold"], "rows": answered})
@@ -118,13 +164,28 @@ def _listed(
     left out.
     """
     strata = "; ".join(f"{name}: {value}" for name, value in unit["strata"].items())
-    said = [row for row in unit["rows"] if not row["of"] and not (row["repeat"] and row["score"] is None)]
-    by = [[arms.index(row["arm"]), models.index(row["model"]) if row["model"] else -1] for row in said]
+    said = [
+        row
+        for row in unit["rows"]
+        if not row["of"] and not (row["repeat"] and row["score"] is None)
+    ]
+    by = [
+        [arms.index(row["arm"]), models.index(row["model"]) if row["model"] else -1] for row in said
+    ]
     question = unit["question"][:LISTED]
     wording = _wording(unit["id"], question)
-    group = groups.setdefault(_script([unit["task"], unit["split"], strata, wording, by]), len(groups))
+    group = groups.setdefault(
+        _script([unit["task"], unit["split"], strata, wording, by]), len(groups)
+    )
     unparsed = [at for at, row in enumerate(said) if "unparsed" in row["flags"]]
-    return [unit["id"], group, "" if wording else question, part, [row["score"] for row in said], unparsed]
+    return [
+        unit["id"],
+        group,
+        "" if wording else question,
+        part,
+        [row["score"] for row in said],
+        unparsed,
+    ]
 
 
 def _wording(id: str, question: str) -> str:
@@ -135,29 +196,48 @@ def _wording(id: str, question: str) -> str:
     if not all(parts) or "{" in question or not all(part in question for part in parts):
         return ""
     longest = sorted(parts, key=len, reverse=True)
-    return re.sub("|".join(map(re.escape, longest)), lambda found: f"{{{parts.index(found[0])}}}", question)
+    return re.sub(
+        "|".join(map(re.escape, longest)), lambda found: f"{{{parts.index(found[0])}}}", question
+    )
 
 
 def _place(row: Mapping[str, Any]) -> tuple[int, str, str, int, str]:
     """Where a row comes: arms in the book's order, each with what judges it and its repetitions."""
     order, arm = [*figures.ARMS], row["of"] or row["arm"]
-    return (order.index(arm) if arm in order else len(order), arm, row["of"], row["repeat"], row["model"])
+    return (
+        order.index(arm) if arm in order else len(order),
+        arm,
+        row["of"],
+        row["repeat"],
+        row["model"],
+    )
 
 
 def _answer(row: Mapping[str, Any], prompts: Mapping[str, Row], graded: set[str]) -> dict[str, Any]:
-    measures: Measures = {name: (top, bottom) for name, (top, bottom) in row["measures"].items() if bottom}
+    measures: Measures = {
+        name: (top, bottom) for name, (top, bottom) in row["measures"].items() if bottom
+    }
     by = next((name for name in (*QUALITY, *RANKING) if name in measures), "")
     units = {name: unit_of(name).replace("fraction", "ratio") for name in measures}
-    shown = {name: figures.number(top / bottom, units[name]) for name, (top, bottom) in measures.items()}
+    shown = {
+        name: figures.number(top / bottom, units[name]) for name, (top, bottom) in measures.items()
+    }
     ranked = sorted((item for item in row["items"] if item.rank), key=lambda item: item.rank)
     return {
         **{name: row[name] for name in ("arm", "model", "of", "repeat")},
         "said": LICENSED if row["answer"] is None and row["requests"] else row["answer"],
         "read": row["predicted"] if row["parsed"] else None,
         "score": _short(measures[by][0] / measures[by][1]) if by else None,
-        "mark": f"{measure_label(by)} {shown[by]}" if by in graded else "timed" * (not by and row["repeat"] > 0),
-        "flags": [name for name in ("cut", "overflow") if row[name]] + ([] if row["parsed"] else ["unparsed"]),
-        "measures": [f"{measure_label(name)} {value}" for name, value in shown.items() if name not in INTERNAL],
+        "mark": f"{measure_label(by)} {shown[by]}"
+        if by in graded
+        else "timed" * (not by and row["repeat"] > 0),
+        "flags": [name for name in ("cut", "overflow") if row[name]]
+        + ([] if row["parsed"] else ["unparsed"]),
+        "measures": [
+            f"{measure_label(name)} {value}"
+            for name, value in shown.items()
+            if name not in INTERNAL
+        ],
         "found": [item.label or item.id for item in ranked],
         "asked": [_messages(prompts[key].prompt) for key in row["requests"] if key in prompts],
     }

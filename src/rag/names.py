@@ -35,10 +35,18 @@ class Vocabulary:
     @staticmethod
     def read(graph: Graph) -> "Vocabulary":
         """The names of a graph with the labels `Drug` and `SideEffect`; a GraphError if it holds no drugs."""
-        query, labels = "MATCH (n:{}) RETURN n.name AS name", {"drug": "Drug", "effect": "SideEffect"}
-        names = {role: [row["name"] for row in graph.read(query.format(of))] for role, of in labels.items()}
+        query, labels = (
+            "MATCH (n:{}) RETURN n.name AS name",
+            {"drug": "Drug", "effect": "SideEffect"},
+        )
+        names = {
+            role: [row["name"] for row in graph.read(query.format(of))]
+            for role, of in labels.items()
+        }
         if not names["drug"]:
-            raise GraphError("The graph holds no drugs. Load them, for example by running this notebook from its top.")
+            raise GraphError(
+                "The graph holds no drugs. Load them, for example by running this notebook from its top."
+            )
         return Vocabulary.of(**names)
 
     def normalise(self, asked: str, role: str) -> Normalised:

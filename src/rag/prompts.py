@@ -8,7 +8,9 @@ Said = TypeVar("Said")
 More = ParamSpec("More")
 
 
-def chat(system: str, question: str, examples: Iterable[tuple[str, str]] = ()) -> list[dict[str, str]]:
+def chat(
+    system: str, question: str, examples: Iterable[tuple[str, str]] = ()
+) -> list[dict[str, str]]:
     """An instruction, the question, and between them examples or earlier turns: pairs of a question and its answer."""
     messages = [{"role": "system", "content": system}]
     for asked, answer in examples:
@@ -27,12 +29,18 @@ def alpaca(messages: Sequence[Mapping[str, str]]) -> str:
 
 
 def each(
-    ask: Callable[[list[Any]], Iterable[Any]], prompt: Callable[[Any], Any], read: Callable[[Any, Any], Any]
+    ask: Callable[[list[Any]], Iterable[Any]],
+    prompt: Callable[[Any], Any],
+    read: Callable[[Any, Any], Any],
 ) -> Callable[[Sequence[Any]], list[Any]]:
     """An arm: all prompts of its units are asked at once, and `read` takes each unit with what was said to it."""
-    return lambda units: [read(u, said) for u, said in zip(units, ask([prompt(u) for u in units]), strict=True)]
+    return lambda units: [
+        read(u, said) for u, said in zip(units, ask([prompt(u) for u in units]), strict=True)
+    ]
 
 
-def arm_of(answer: Callable[Concatenate[Units, More], Said]) -> Callable[More, Callable[[Units], Said]]:
+def arm_of(
+    answer: Callable[Concatenate[Units, More], Said],
+) -> Callable[More, Callable[[Units], Said]]:
     """Makes of a function of units and of what else it needs a maker of arms, which takes the rest first."""
     return lambda *rest, **more: lambda units: answer(units, *rest, **more)

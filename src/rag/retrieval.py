@@ -25,18 +25,26 @@ def chunk_spans(text: str, size: int, overlap: int) -> list[tuple[int, int]]:
     up to `overlap` characters before, at such a place too.
     """
     if not 0 <= overlap < size / 2:
-        raise ValueError(f"The overlap must be at least 0 and below half of the size; found {overlap} of {size}.")
+        raise ValueError(
+            f"The overlap must be at least 0 and below half of the size; found {overlap} of {size}."
+        )
     spans, start, end = [], 0, 0
     while end < len(text):
         fits = len(text) - start <= size
-        end = len(text) if fits else (_breaks(text, start + size // 2, start + size) or [start + size])[-1]
+        end = (
+            len(text)
+            if fits
+            else (_breaks(text, start + size // 2, start + size) or [start + size])[-1]
+        )
         spans.append((start, end))
         start = (_breaks(text, end - overlap, end) or [end - overlap])[0] if overlap else end
     return spans
 
 
 def _breaks(text: str, low: int, high: int) -> list[int]:
-    return next((ends for p in _BREAKS if (ends := [m.end() for m in p.finditer(text, low, high)])), [])
+    return next(
+        (ends for p in _BREAKS if (ends := [m.end() for m in p.finditer(text, low, high)])), []
+    )
 
 
 def word_index(texts: Sequence[str]) -> bm25s.BM25:
@@ -49,14 +57,18 @@ def word_index(texts: Sequence[str]) -> bm25s.BM25:
 def word_tokens(texts: Sequence[str]) -> list[list[str]]:
     """Lower-case words, numbers and single letters ("2 tablets", "3 Hz") without the commonest English words."""
     word = r"(?u)\b\w+\b"
-    tokens: list[list[str]] = bm25s.tokenize(list(texts), token_pattern=word, return_ids=False, show_progress=False)
+    tokens: list[list[str]] = bm25s.tokenize(
+        list(texts), token_pattern=word, return_ids=False, show_progress=False
+    )
     return tokens
 
 
 def word_scores(index: bm25s.BM25, queries: Sequence[str], size: int) -> npt.NDArray[np.float32]:
     """BM25 of each query with each of the `size` texts, (queries, texts); 0 for one of the commonest words alone."""
     nothing = np.zeros(size, dtype=np.float32)
-    return np.array([index.get_scores(words) if words else nothing for words in word_tokens(queries)])
+    return np.array(
+        [index.get_scores(words) if words else nothing for words in word_tokens(queries)]
+    )
 
 
 def aligned(*found: Mapping[int, float]) -> tuple[Integers, list[Floats]]:
@@ -71,13 +83,18 @@ def min_max(scores: Floats) -> Floats:
     if not len(known):
         return np.zeros(len(scores))
     low, high = known.min(), known.max()
-    scaled = (scores - low) / (high - low) if high > low else np.where(np.isfinite(scores), 1.0, np.nan)
+    scaled = (
+        (scores - low) / (high - low) if high > low else np.where(np.isfinite(scores), 1.0, np.nan)
+    )
     return np.nan_to_num(scaled, nan=0.0)
 
 
 def fused(scores: Iterable[Floats], weights: Iterable[float]) -> Integers:
     """Places, best first, by the weighted sum of the searches' scores from 0 to 1; equals stay in order."""
-    return np.argsort(-sum(weight * min_max(of) for of, weight in zip(scores, weights, strict=True)), kind="stable")
+    return np.argsort(
+        -sum(weight * min_max(of) for of, weight in zip(scores, weights, strict=True)),
+        kind="stable",
+    )
 
 
 def reciprocal_rank_fusion(rankings: Iterable[Sequence[int]]) -> list[int]:

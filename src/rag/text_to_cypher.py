@@ -31,7 +31,9 @@ def read_statement(reply: str) -> str:
     return re.split(r";|\n\s*\n", text[begun.start() :])[0].strip() if begun else ""
 
 
-def run_statement(graph: Graph, cypher: str, *, max_rows: int = 100, timeout: float = 5.0) -> Attempt:
+def run_statement(
+    graph: Graph, cypher: str, *, max_rows: int = 100, timeout: float = 5.0
+) -> Attempt:
     """Run a statement that a model wrote, read-only, and read its column of names: the only one, or `answer`."""
     if not cypher:
         return Attempt(cypher, problem="No statement: the reply holds none.")
@@ -50,8 +52,13 @@ def run_statement(graph: Graph, cypher: str, *, max_rows: int = 100, timeout: fl
         problem = "No rows: it matches nothing."
     elif not all(isinstance(value, str) for value in values):
         there = ", ".join(columns)
-        return Attempt(cypher, problem=f"Wrong column: one column of names, called answer, is needed; found {there}.")
-    return Attempt(cypher, frozenset() if problem else frozenset(map(str, values)), problem, found.seconds)
+        return Attempt(
+            cypher,
+            problem=f"Wrong column: one column of names, called answer, is needed; found {there}.",
+        )
+    return Attempt(
+        cypher, frozenset() if problem else frozenset(map(str, values)), problem, found.seconds
+    )
 
 
 def write_and_run(
@@ -80,7 +87,10 @@ def write_and_run(
             turns[i] = [
                 *turns[i],
                 {"role": "assistant", "content": reply.text},
-                {"role": "user", "content": f"{attempt.problem}\nWrite a corrected statement, and nothing else."},
+                {
+                    "role": "user",
+                    "content": f"{attempt.problem}\nWrite a corrected statement, and nothing else.",
+                },
             ]
         open_ = [i for i in open_ if tried[i][-1][0].problem]
     return tried

@@ -42,9 +42,14 @@ def write_log(folder: Path, weights: str, told: Mapping[str, Any]) -> None:
 def read_log(folder: Path, weights: str) -> dict[str, Any]:
     """The log that `write_log` wrote; FileNotFoundError if there is none, ValueError if it or a file is damaged."""
     told: dict[str, Any] = json.loads((folder / LOG).read_text(encoding="utf-8"))
-    for name, digest in {**told.pop("files", {}), weights: told["sha256"]}.items():  # older logs have the weights' only
+    for name, digest in {
+        **told.pop("files", {}),
+        weights: told["sha256"],
+    }.items():  # older logs have the weights' only
         if (found := datasets.digest(folder / name)) != digest:
-            raise ValueError(f"{folder / name} is damaged: its SHA-256 should be {digest}, found {found}.")
+            raise ValueError(
+                f"{folder / name} is damaged: its SHA-256 should be {digest}, found {found}."
+            )
     return told
 
 

@@ -27,7 +27,9 @@ class Code:
         """The nodes of a function, or of the whole file without one, in the order of the code."""
         tree: ast.AST = ast.parse(self.path.read_text(encoding="utf-8"))
         if function:
-            named = (n for n in ast.walk(tree) if isinstance(n, ast.FunctionDef) and n.name == function)
+            named = (
+                n for n in ast.walk(tree) if isinstance(n, ast.FunctionDef) and n.name == function
+            )
             tree = next(named, ast.Module([], []))
         placed = [node for node in ast.walk(tree) if isinstance(node, ast.expr | ast.stmt)]
         return sorted(placed, key=lambda node: (node.lineno, node.col_offset))
@@ -37,8 +39,10 @@ class Code:
         assigned = (
             _template(node.value)
             for node in self._nodes(function)
-            if isinstance(node, ast.Assign) and [ast.unparse(target) for target in node.targets] == [name]
-            if isinstance(node.value, ast.JoinedStr) or isinstance(getattr(node.value, "value", None), str)
+            if isinstance(node, ast.Assign)
+            and [ast.unparse(target) for target in node.targets] == [name]
+            if isinstance(node.value, ast.JoinedStr)
+            or isinstance(getattr(node.value, "value", None), str)
         )
         return self._some(assigned, f"{name} = ... in {function or 'the file'}")
 
@@ -57,20 +61,27 @@ class Code:
         found = (
             [_message(part) for part in node.elts if isinstance(part, ast.Dict)]
             for node in self._nodes(function)
-            if isinstance(node, ast.List) and node.elts and all(isinstance(part, ast.Dict) for part in node.elts)
+            if isinstance(node, ast.List)
+            and node.elts
+            and all(isinstance(part, ast.Dict) for part in node.elts)
         )
         return self._some(found, f"messages in {function}")[0]
 
     def _some(self, found: Iterable[T], what: str) -> list[T]:
         if not (texts := list(found)):
-            raise NotInCode(f"{self.path} should hold {what}; it does not. Fetch it again, or check its revision.")
+            raise NotInCode(
+                f"{self.path} should hold {what}; it does not. Fetch it again, or check its revision."
+            )
         return texts
 
 
 def _template(node: ast.expr) -> str:
     parts = node.values if isinstance(node, ast.JoinedStr) else [node]
     braces = str.maketrans({"{": "{{", "}": "}}"})
-    return "".join(str(p.value).translate(braces) if isinstance(p, ast.Constant) else f"{{{_field(p)}}}" for p in parts)
+    return "".join(
+        str(p.value).translate(braces) if isinstance(p, ast.Constant) else f"{{{_field(p)}}}"
+        for p in parts
+    )
 
 
 def _field(node: ast.expr) -> str:
@@ -80,7 +91,9 @@ def _field(node: ast.expr) -> str:
 
 
 def _message(node: ast.Dict) -> tuple[str, str]:
-    of = {ast.literal_eval(k): v for k, v in zip(node.keys, node.values, strict=True) if k is not None}
+    of = {
+        ast.literal_eval(k): v for k, v in zip(node.keys, node.values, strict=True) if k is not None
+    }
     return str(ast.literal_eval(of["role"])), _template(of["content"])
 
 

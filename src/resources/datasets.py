@@ -20,7 +20,15 @@ from rich.console import Console
 from rich.table import Table
 
 from resources import download
-from resources.download import DataError, HashMismatch, NotEnoughSpace, Piece, SourceError, digest, human
+from resources.download import (
+    DataError,
+    HashMismatch,
+    NotEnoughSpace,
+    Piece,
+    SourceError,
+    digest,
+    human,
+)
 from resources.registry import Entry, RegistryError, entry_of, registry
 from resources.settings import RAW, ROOT, SAMPLE, SettingsError, settings, told
 
@@ -62,7 +70,10 @@ def locate_all(names: Iterable[str], data: str = "auto") -> dict[str, Located]:
         return {name: _sample(name) for name in names}
     try:
         found = {name: (fetch(name), entry_of(name)) for name in names}
-        return {n: Located(n, p, False, e.sha256 or digest(p), _verified(e) or "") for n, (p, e) in found.items()}
+        return {
+            n: Located(n, p, False, e.sha256 or digest(p), _verified(e) or "")
+            for n, (p, e) in found.items()
+        }
     except DataUnavailable as error:
         if data == "real" or not all(entry_of(name).sample for name in names):
             raise
@@ -83,10 +94,16 @@ def _sample(name: str) -> Located:
     sample = entry_of(name).sample
     if sample is None:
         having = ", ".join(n for n, e in registry().items() if e.sample)
-        raise DataUnavailable(f"{name} has no bundled sample. Use the real file (data: real). With a sample: {having}.")
+        raise DataUnavailable(
+            f"{name} has no bundled sample. Use the real file (data: real). With a sample: {having}."
+        )
     if not (SAMPLE / sample).is_file():
-        raise DataUnavailable(f"The bundled sample {SAMPLE / sample} is missing. Restore it from version control.")
-    return Located(name, SAMPLE / sample, True, digest(SAMPLE / sample), f"sample: data/sample/{sample}")
+        raise DataUnavailable(
+            f"The bundled sample {SAMPLE / sample} is missing. Restore it from version control."
+        )
+    return Located(
+        name, SAMPLE / sample, True, digest(SAMPLE / sample), f"sample: data/sample/{sample}"
+    )
 
 
 def fetch(name: str) -> Path:
@@ -129,7 +146,9 @@ def _fetch(entry: Entry, target: Path) -> None:
             download.write_whole(_state(entry, ".json"), json.dumps(_stamp(entry, source)))
             return
         except (SourceError, HashMismatch) as error:
-            log.log(logging.WARNING if isinstance(error, HashMismatch) else logging.INFO, "  %s", error)
+            log.log(
+                logging.WARNING if isinstance(error, HashMismatch) else logging.INFO, "  %s", error
+            )
             tried.append(f"  {len(tried) + 1}. {source}: {error}")
         except OSError as error:
             if error.errno not in (errno.ENOSPC, errno.EDQUOT):
@@ -157,15 +176,23 @@ def _ways(entry: Entry) -> Iterator[tuple[str, list[Piece]]]:
         root = mirror.rstrip("/") if mirror.startswith(("http://", "https://")) else _folder(mirror)
 
         def held(place: str, member: str = "") -> Piece:
-            return Piece(root / place if isinstance(root, Path) else f"{root}/{quote(place)}", member)
+            return Piece(
+                root / place if isinstance(root, Path) else f"{root}/{quote(place)}", member
+            )
 
         # by its place in its origin, or by its name: so the data/raw of another checkout is a mirror too
         for place in dict.fromkeys((entry.mirror, entry.name)):
             yield f"DATA_MIRROR/{place}", [held(place)]
         for source in entry.sources:
             if re.match(GITHUB, source.url):
-                places = [(re.sub(GITHUB, "github/", str(of)), member) for of, member in source.carried()[1]]
-                yield f"DATA_MIRROR/{places[0][0]}{', ...' if source.pieces else ''}", [held(*of) for of in places]
+                places = [
+                    (re.sub(GITHUB, "github/", str(of)), member)
+                    for of, member in source.carried()[1]
+                ]
+                yield (
+                    f"DATA_MIRROR/{places[0][0]}{', ...' if source.pieces else ''}",
+                    [held(*of) for of in places],
+                )
     for source in entry.all_sources:
         yield source.carried()
 
@@ -175,7 +202,9 @@ def _folder(mirror: str) -> Path:
     for folder in (given, ROOT / given):
         if folder.is_dir():
             return folder
-    raise SettingsError(f"DATA_MIRROR={mirror}: no such folder. Correct it, or unset it to use the public sources.")
+    raise SettingsError(
+        f"DATA_MIRROR={mirror}: no such folder. Correct it, or unset it to use the public sources."
+    )
 
 
 def _verified(entry: Entry) -> str | None:
@@ -188,7 +217,9 @@ def _verified(entry: Entry) -> str | None:
     if stamp != _stamp(entry, source):
         if digest(target, entry.digest) != entry.digest:
             return None
-        with contextlib.suppress(OSError):  # a folder that may only be read: the next use hashes it again
+        with contextlib.suppress(
+            OSError
+        ):  # a folder that may only be read: the next use hashes it again
             download.write_whole(_state(entry, ".json"), json.dumps(_stamp(entry, source)))
     return source
 
@@ -196,7 +227,12 @@ def _verified(entry: Entry) -> str | None:
 def _stamp(entry: Entry, source: str) -> dict[str, Any]:
     """What is noted of a verified file, so that a large one is not hashed at every use."""
     stat = (RAW / entry.name).stat()
-    return {"sha256": entry.digest, "size": stat.st_size, "mtime_ns": stat.st_mtime_ns, "source": source}
+    return {
+        "sha256": entry.digest,
+        "size": stat.st_size,
+        "mtime_ns": stat.st_mtime_ns,
+        "source": source,
+    }
 
 
 def _state(entry: Entry, suffix: str) -> Path:
@@ -204,7 +240,10 @@ def _state(entry: Entry, suffix: str) -> Path:
 
 
 def _table(entries: list[Entry]) -> Table:
-    table, here = Table("name", "what", "bytes", "there?", "licence", "used by", title="Data and models"), 0
+    table, here = (
+        Table("name", "what", "bytes", "there?", "licence", "used by", title="Data and models"),
+        0,
+    )
     table.columns[0].overflow = table.columns[5].overflow = "fold"
     table.columns[2].no_wrap, table.columns[2].justify = True, "right"
     for entry in entries:
@@ -223,9 +262,13 @@ def _table(entries: list[Entry]) -> Table:
 
 def main(arguments: list[str] | None = None) -> int:
     """The command line: list the files, or fetch them."""
-    parser = argparse.ArgumentParser("python -m resources.datasets", description="List or fetch data and models.")
+    parser = argparse.ArgumentParser(
+        "python -m resources.datasets", description="List or fetch data and models."
+    )
     parser.add_argument("names", nargs="*", help="names in the registry (default: all)")
-    parser.add_argument("--for", dest="notebook", metavar="NOTEBOOK", help="only what this notebook reads")
+    parser.add_argument(
+        "--for", dest="notebook", metavar="NOTEBOOK", help="only what this notebook reads"
+    )
     parser.add_argument("--fetch", action="store_true", help="fetch what is not there")
     given = parser.parse_args(arguments)
     logging.basicConfig(format="%(message)s", level=logging.INFO)
@@ -235,7 +278,9 @@ def main(arguments: list[str] | None = None) -> int:
         having = ", ".join(sorted({reader for entry in entries for reader in entry.readers}))
         entries = [entry for entry in entries if given.notebook in entry.readers]
         if not entries:
-            raise RegistryError(f"No file here is read by {given.notebook!r}. Notebooks with data: {having}.")
+            raise RegistryError(
+                f"No file here is read by {given.notebook!r}. Notebooks with data: {having}."
+            )
     try:
         for entry in entries if given.fetch else ():
             try:

@@ -61,7 +61,9 @@ class SourceError(PublicError):
 
 
 _UNREACHED = (httpx.ConnectError, httpx.ConnectTimeout, httpx.ProxyError)
-_unreachable: dict[str, str] = {}  # hosts found unreachable in this process, and why: not asked again
+_unreachable: dict[
+    str, str
+] = {}  # hosts found unreachable in this process, and why: not asked again
 
 
 def digest(path: Path, like: str = "") -> str:
@@ -78,7 +80,9 @@ def download(url: str, size: int | None, known: str | None, part: Path) -> None:
     until = time.monotonic() + GRACE + (CARRIER if size is None else size) / SLOWEST
     transfer = partial(_transfer, url, size, until, part)
     resumed = _ask(url, transfer)
-    if resumed and known and digest(part, known) != known:  # perhaps of another file: once more from the start
+    if (
+        resumed and known and digest(part, known) != known
+    ):  # perhaps of another file: once more from the start
         part.unlink()
         _ask(url, transfer)
     if known:
@@ -95,13 +99,21 @@ def _transfer(url: str, size: int | None, until: float, part: Path) -> bool:
         _accept(response)
         resumed = response.status_code == httpx.codes.PARTIAL_CONTENT
         continues = response.headers.get("Content-Range", "").startswith(f"bytes {have}-")
-        if response.status_code == httpx.codes.REQUESTED_RANGE_NOT_SATISFIABLE or (resumed and not continues):
+        if response.status_code == httpx.codes.REQUESTED_RANGE_NOT_SATISFIABLE or (
+            resumed and not continues
+        ):
             part.unlink(missing_ok=True)
             raise httpx.RemoteProtocolError("did not continue where asked to")
         label, begun = httpx.URL(url).path.rpartition("/")[2], have if resumed else 0
         # None: only in a terminal, so that no bar of a small file ends up in a log or in an executed notebook
         hidden, pause = None if (size or 0) <= LARGE else False, 0.1 if sys.stderr.isatty() else 10
-        looks: Any = {"unit": "B", "unit_scale": True, "leave": False, "disable": hidden, "mininterval": pause}
+        looks: Any = {
+            "unit": "B",
+            "unit_scale": True,
+            "leave": False,
+            "disable": hidden,
+            "mininterval": pause,
+        }
         counted = tqdm(None, label, size, initial=begun, **looks)
         with part.open("ab" if resumed else "wb") as out, counted as bar:
             for chunk in response.iter_raw():
@@ -110,9 +122,13 @@ def _transfer(url: str, size: int | None, until: float, part: Path) -> bool:
                 if out.tell() > (CARRIER if size is None else size):
                     break  # not this file, and perhaps without end
                 if time.monotonic() > until:
-                    raise SourceError(f"too slow: {human(out.tell())} came; less than {human(SLOWEST)} a second")
+                    raise SourceError(
+                        f"too slow: {human(out.tell())} came; less than {human(SLOWEST)} a second"
+                    )
         if size is None and part.stat().st_size > CARRIER:
-            raise SourceError(f"sends more than the {human(CARRIER)} that an archive or wheel may have")
+            raise SourceError(
+                f"sends more than the {human(CARRIER)} that an archive or wheel may have"
+            )
         if size and "Content-Length" not in response.headers and part.stat().st_size < size:
             raise httpx.RemoteProtocolError(f"ended after {part.stat().st_size} of {size} bytes")
     return resumed
@@ -137,7 +153,9 @@ def bring(pieces: Sequence[Piece], size: int | None, known: str, part: Path) -> 
             out.flush()
             if out.tell() > most:
                 break
-            write_whole(note_of(part), json.dumps({"from": source, "joined": number, "size": out.tell()}))
+            write_whole(
+                note_of(part), json.dumps({"from": source, "joined": number, "size": out.tell()})
+            )
     verify(part, known, size)
 
 
@@ -156,7 +174,9 @@ def _append(piece: Piece, out: IO[bytes], most: int, part: Path) -> None:
         with ExitStack() as opened:
             content: IO[bytes] = opened.enter_context(path.open("rb"))
             if piece.member:
-                content = opened.enter_context(opened.enter_context(zipfile.ZipFile(content)).open(piece.member))
+                content = opened.enter_context(
+                    opened.enter_context(zipfile.ZipFile(content)).open(piece.member)
+                )
             left = most + 1  # by the one, something longer is found out, however long it is
             while left and (chunk := content.read(min(left, 1 << 20))):
                 out.write(chunk)
@@ -179,12 +199,16 @@ def _wheel(package: str, version: str) -> tuple[str, str, int | None]:
 
     def ask() -> tuple[httpx.URL, bytes]:
         body = b""
-        with _client().stream("GET", page, headers={"Accept": "application/vnd.pypi.simple.v1+json"}) as response:
+        with _client().stream(
+            "GET", page, headers={"Accept": "application/vnd.pypi.simple.v1+json"}
+        ) as response:
             _accept(response)
             for chunk in response.iter_bytes():
                 body += chunk
                 if len(body) > CARRIER:
-                    raise SourceError(f"the index's page of {package} has more than {human(CARRIER)}")
+                    raise SourceError(
+                        f"the index's page of {package} has more than {human(CARRIER)}"
+                    )
         return response.url, body
 
     at, body = _ask(index, ask)
@@ -197,7 +221,9 @@ def _wheel(package: str, version: str) -> tuple[str, str, int | None]:
     except (ValueError, KeyError, TypeError):
         raise SourceError("the index does not answer in its JSON form (PEP 691)") from None
     if size and size > CARRIER:
-        raise SourceError(f"the wheel of {package}=={version} has {human(size)}, over {human(CARRIER)}")
+        raise SourceError(
+            f"the wheel of {package}=={version} has {human(size)}, over {human(CARRIER)}"
+        )
     return url, sha256, size
 
 
@@ -210,7 +236,11 @@ def _accept(response: httpx.Response) -> None:
     code = response.status_code
     if code >= httpx.codes.INTERNAL_SERVER_ERROR or code == httpx.codes.TOO_MANY_REQUESTS:
         raise httpx.RemoteProtocolError(f"answered {code} {response.reason_phrase}")
-    if code not in (httpx.codes.OK, httpx.codes.PARTIAL_CONTENT, httpx.codes.REQUESTED_RANGE_NOT_SATISFIABLE):
+    if code not in (
+        httpx.codes.OK,
+        httpx.codes.PARTIAL_CONTENT,
+        httpx.codes.REQUESTED_RANGE_NOT_SATISFIABLE,
+    ):
         raise SourceError(f"answered {code} {response.reason_phrase}")
 
 
@@ -224,14 +254,19 @@ def _ask(url: str, request: Callable[[], T]) -> T:
         error = state.outcome and state.outcome.exception()
         return state.attempt_number >= (2 if isinstance(error, _UNREACHED) else ATTEMPTS)
 
-    again, wait = retry_if_exception_type(httpx.TransportError), wait_random_exponential(multiplier=WAIT, max=16 * WAIT)
+    again, wait = (
+        retry_if_exception_type(httpx.TransportError),
+        wait_random_exponential(multiplier=WAIT, max=16 * WAIT),
+    )
     try:
         return Retrying(retry=again, wait=wait, stop=enough, reraise=True)(request)
     except _UNREACHED as error:
         _unreachable[host] = str(error) or type(error).__name__
         raise SourceError(f"{host} cannot be reached ({_unreachable[host]})") from error
     except httpx.HTTPError as error:
-        raise SourceError(f"{str(error) or type(error).__name__} (asked {ATTEMPTS} times)") from error
+        raise SourceError(
+            f"{str(error) or type(error).__name__} (asked {ATTEMPTS} times)"
+        ) from error
 
 
 def verify(path: Path, known: str, size: int | None) -> None:
@@ -242,7 +277,9 @@ def verify(path: Path, known: str, size: int | None) -> None:
         bad = path.replace(path.with_name(f"{name}.bad-{found[:8]}"))
         note_of(path).unlink(missing_ok=True)
         kind = "SHA-256" if len(known) == 64 else "git's digest"
-        raise HashMismatch(f"needed {needed}{kind} {known}, found {has:,} bytes with {found}, set aside as {bad}")
+        raise HashMismatch(
+            f"needed {needed}{kind} {known}, found {has:,} bytes with {found}, set aside as {bad}"
+        )
 
 
 def need_space(path: Path, needed: int) -> None:
@@ -273,7 +310,9 @@ def write_whole(path: Path, text: str, mode: int = 0o666) -> None:
     part = path.with_name(f".{path.name}.{os.getpid()}.part")
     part.unlink(missing_ok=True)
     try:
-        with os.fdopen(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode), "w", encoding="utf-8") as file:
+        with os.fdopen(
+            os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode), "w", encoding="utf-8"
+        ) as file:
             file.write(text)
             file.flush()
             os.fsync(file.fileno())

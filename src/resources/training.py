@@ -27,22 +27,45 @@ def prepare(base: str) -> None:
 
 
 def run(
-    script: Path, job: Mapping[str, Any], out: Path, *, doing: str, total: int, unit: str = "step", bar: bool = True
+    script: Path,
+    job: Mapping[str, Any],
+    out: Path,
+    *,
+    doing: str,
+    total: int,
+    unit: str = "step",
+    bar: bool = True,
 ) -> list[dict[str, Any]]:
     """Run `main(job, out, say)` of a script by `training_child.py`; what it said, the summary last; `total` steps."""
     LOGS.mkdir(parents=True, exist_ok=True)
     path, described = LOGS / f"{script.stem}.log", out.with_name("job.json")
     described.write_text(json.dumps(job), encoding="utf-8")
     # -P: the modules beside the script are not importable there, for `datasets` is a package that PEFT may import
-    command = [str(engine_install.engine_python("vllm")), "-P", str(CHILD), str(script), str(described), str(out)]
-    quiet = {"HF_HUB_OFFLINE": "1", "TOKENIZERS_PARALLELISM": "false"} if Path(job["base"]).exists() else {}
+    command = [
+        str(engine_install.engine_python("vllm")),
+        "-P",
+        str(CHILD),
+        str(script),
+        str(described),
+        str(out),
+    ]
+    quiet = (
+        {"HF_HUB_OFFLINE": "1", "TOKENIZERS_PARALLELISM": "false"}
+        if Path(job["base"]).exists()
+        else {}
+    )
     lines: list[dict[str, Any]] = []
-    with path.open("ab") as errors, tqdm(total=total, desc=doing, unit=unit, disable=not bar) as progress:
+    with (
+        path.open("ab") as errors,
+        tqdm(total=total, desc=doing, unit=unit, disable=not bar) as progress,
+    ):
         start = errors.tell()
         env = {**os.environ, **engine_install.KEEP_MEMORY, **quiet}
         # it ends when its stdin closes, also if this process is killed
         pipe = subprocess.PIPE
-        process = subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=errors, text=True, env=env)
+        process = subprocess.Popen(
+            command, stdin=pipe, stdout=pipe, stderr=errors, text=True, env=env
+        )
         try:
             assert process.stdout is not None
             for text in process.stdout:

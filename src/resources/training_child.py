@@ -38,7 +38,10 @@ def find(base: str) -> None:
 
 def main(script: str, job: dict[str, Any], folder: Path) -> None:
     """Run the script."""
-    parent, sys.stdout = sys.stdout, sys.stderr  # the libraries print too, and the parent reads lines of its own
+    parent, sys.stdout = (
+        sys.stdout,
+        sys.stderr,
+    )  # the libraries print too, and the parent reads lines of its own
     threading.Thread(target=end_with_parent, daemon=True).start()
 
     def say(**line: Any) -> None:  # noqa: ANN401  # numbers, for JSON

@@ -19,10 +19,18 @@ REQUESTS, ROUNDS = 500, 5
 BUDGET_MS = 1.5
 pytestmark = [pytest.mark.bench, pytest.mark.timeout(300)]
 
-TOKEN = {"token": "YES", "logprob": -0.1, "top_logprobs": [{"token": f"t{i}", "logprob": -i} for i in range(20)]}
+TOKEN = {
+    "token": "YES",
+    "logprob": -0.1,
+    "top_logprobs": [{"token": f"t{i}", "logprob": -i} for i in range(20)],
+}
 CHOICE = {"message": {"content": "YES"}, "finish_reason": "stop", "logprobs": {"content": [TOKEN]}}
-REPLY = json.dumps({"choices": [CHOICE], "usage": {"prompt_tokens": 300, "completion_tokens": 1}}).encode()
-HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n" % len(REPLY)
+REPLY = json.dumps(
+    {"choices": [CHOICE], "usage": {"prompt_tokens": 300, "completion_tokens": 1}}
+).encode()
+HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n" % len(
+    REPLY
+)
 
 
 def serve(port: Connection) -> None:
@@ -44,16 +52,22 @@ def endpoint() -> Iterator[LlmEndpoint]:
     ours, its = multiprocessing.Pipe()
     server = multiprocessing.get_context("spawn").Process(target=serve, args=(its,), daemon=True)
     server.start()
-    yield LlmEndpoint(f"http://127.0.0.1:{ours.recv()}/v1", "m", "none", "vllm", "", "abc", 4096, 16, "int8")
+    yield LlmEndpoint(
+        f"http://127.0.0.1:{ours.recv()}/v1", "m", "none", "vllm", "", "abc", 4096, 16, "int8"
+    )
     server.terminate()
     server.join()
 
 
-def test_asking_and_storing_costs_the_client_little(endpoint: LlmEndpoint, tmp_path: Path, measured) -> None:
+def test_asking_and_storing_costs_the_client_little(
+    endpoint: LlmEndpoint, tmp_path: Path, measured
+) -> None:
     model = LLM(endpoint, folder=tmp_path)
     milliseconds = []
     for k in range(ROUNDS + 1):
-        prompts = [[{"role": "user", "content": f"{k} {i} " + "word " * 250}] for i in range(REQUESTS)]
+        prompts = [
+            [{"role": "user", "content": f"{k} {i} " + "word " * 250}] for i in range(REQUESTS)
+        ]
         start = time.process_time()
         replies = model.chat_many(prompts, max_tokens=8, logprobs=True)
         milliseconds.append(1000 * (time.process_time() - start) / REQUESTS)

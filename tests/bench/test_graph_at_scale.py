@@ -24,7 +24,9 @@ EDGES = 10_000_000
 BLOCK = 1_000_000  # edges held in memory together
 EMBEDDED = 200_000
 LOOKUPS = 500
-LOOKUP = "MATCH (d:Drug {name: $drug})-[:may_cause_side_effect]->(s:SideEffect) RETURN s.name AS effect"
+LOOKUP = (
+    "MATCH (d:Drug {name: $drug})-[:may_cause_side_effect]->(s:SideEffect) RETURN s.name AS effect"
+)
 pytestmark = [pytest.mark.bench, pytest.mark.timeout(1800)]
 
 
@@ -40,7 +42,9 @@ def generated(edges: int, folder: Path) -> list[str]:
     ends = ((":START_ID(Drug)", "Drug"), (":END_ID(SideEffect)", "SideEffect"))
     for start in range(0, edges, BLOCK):
         many = min(BLOCK, edges - start)
-        block = pd.DataFrame({header: rng.integers(sizes[label], size=many) for header, label in ends})
+        block = pd.DataFrame(
+            {header: rng.integers(sizes[label], size=many) for header, label in ends}
+        )
         block.to_csv(path, index=False, mode="a" if start else "w", header=not start)
     options = [f"--nodes={label}={of}" for label, of in paths.items()]
     return [*options, f"--relationships=may_cause_side_effect={path}"]
@@ -66,15 +70,26 @@ def imported(tmp_path: Path) -> Iterator[tuple[Graph, str]]:
     began = time.perf_counter()
     options = generated(EDGES, tmp_path)
     wrote = time.perf_counter()
-    subprocess.run([NEO4J, "import", tmp_path / "home", *options], env=environment, check=True, capture_output=True)
+    subprocess.run(
+        [NEO4J, "import", tmp_path / "home", *options],
+        env=environment,
+        check=True,
+        capture_output=True,
+    )
     took = time.perf_counter()
     try:
         started = subprocess.run(
-            [NEO4J, "start", tmp_path / "home"], env=environment, check=True, capture_output=True, text=True
+            [NEO4J, "start", tmp_path / "home"],
+            env=environment,
+            check=True,
+            capture_output=True,
+            text=True,
         ).stdout
         given = dict(re.findall(r"NEO4J_(\w+)=(\S+)", started))
         user, password = given["USER"], given["PASSWORD"]
-        endpoint = GraphEndpoint(given["URI"], user, password, "neo4j", user, password, "neo4j", "", embedded=False)
+        endpoint = GraphEndpoint(
+            given["URI"], user, password, "neo4j", user, password, "neo4j", "", embedded=False
+        )
         with graph.connect(endpoint) as source:
             ready = time.perf_counter()
             for label in ("Drug", "SideEffect"):
@@ -106,7 +121,9 @@ def test_the_embedded_server_answers_at_the_size_that_it_holds(monkeypatch, meas
     rng = np.random.default_rng(0)
     edges = [
         {"drug": f"drug {a}", "effect": f"sideeffect {b}"}
-        for a, b in zip(rng.integers(drugs, size=EMBEDDED), rng.integers(effects, size=EMBEDDED), strict=True)
+        for a, b in zip(
+            rng.integers(drugs, size=EMBEDDED), rng.integers(effects, size=EMBEDDED), strict=True
+        )
     ]
     with graph.connect(services.graph_endpoint()) as source:
         began = time.perf_counter()

@@ -53,18 +53,24 @@ def test_one_hundred_thousand_passages_are_searched_within_the_budget(
     some = encode.encode([c.text for c in islice(own, ENCODED)], progress=False)
     encoding = ENCODED / (time.perf_counter() - start)
     rng = np.random.default_rng(0)
-    many = some[rng.integers(len(some), size=len(chunks))] + rng.normal(0, 0.02, (len(chunks), some.shape[1]))
+    many = some[rng.integers(len(some), size=len(chunks))] + rng.normal(
+        0, 0.02, (len(chunks), some.shape[1])
+    )
     many = (many / np.linalg.norm(many, axis=1, keepdims=True)).astype(np.float32)
 
     before, start = megabytes(), time.perf_counter()
     index = indexes.Index.build(many, kind)
     faiss_seconds, faiss_megabytes = time.perf_counter() - start, megabytes() - before
     before, start = megabytes(), time.perf_counter()
-    monkeypatch.setattr(cr, "cached_index", lambda *_: index)  # encoding all passages would take hours
+    monkeypatch.setattr(
+        cr, "cached_index", lambda *_: index
+    )  # encoding all passages would take hours
     retriever = cr.Retriever(chunks, lexicon, encode)
     rest_seconds, rest_megabytes = time.perf_counter() - start, megabytes() - before
 
-    questions = [q.text for q in cq.write_questions(charts, cq.antiseizure_names(), QUESTIONS // 4, 11)]
+    questions = [
+        q.text for q in cq.write_questions(charts, cq.antiseizure_names(), QUESTIONS // 4, 11)
+    ]
     retriever.retrieve(questions[0])
     milliseconds = []
     for question in questions:
@@ -83,10 +89,16 @@ def test_one_hundred_thousand_passages_are_searched_within_the_budget(
 
 
 @pytest.mark.parametrize("kind", ["flat", "ivfpq"])
-def test_ten_times_the_sentences_of_the_forward_benchmark_are_searched(kind: indexes.Kind, tmp_path, measured):
+def test_ten_times_the_sentences_of_the_forward_benchmark_are_searched(
+    kind: indexes.Kind, tmp_path, measured
+):
     rng = np.random.default_rng(0)
-    drugs = rng.normal(size=(DRUGS, 384)).astype(np.float32)  # a drug's sentences lie near each other
-    vectors = drugs[rng.integers(DRUGS, size=SENTENCES)] + rng.normal(0, 0.5, (SENTENCES, 384)).astype(np.float32)
+    drugs = rng.normal(size=(DRUGS, 384)).astype(
+        np.float32
+    )  # a drug's sentences lie near each other
+    vectors = drugs[rng.integers(DRUGS, size=SENTENCES)] + rng.normal(
+        0, 0.5, (SENTENCES, 384)
+    ).astype(np.float32)
     vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
     queries = vectors[rng.integers(SENTENCES, size=QUESTIONS)]
 
@@ -103,7 +115,9 @@ def test_ten_times_the_sentences_of_the_forward_benchmark_are_searched(kind: ind
         milliseconds.append(1000 * (time.perf_counter() - start))
     memory, (p50, p95) = megabytes() - before, np.percentile(milliseconds, [50, 95])
     exact = np.argpartition(-(queries @ vectors.T), 10, axis=1)[:, :10]
-    recall = np.mean([len(set(found) & set(best)) / 10 for found, best in zip(nearest, exact, strict=True)])
+    recall = np.mean(
+        [len(set(found) & set(best)) / 10 for found, best in zip(nearest, exact, strict=True)]
+    )
     measured(
         f"FAISS index of the kind {kind}",
         f"{SENTENCES:,} vectors",

@@ -45,7 +45,10 @@ def prompt_sets() -> list[list[list[dict[str, str]]]]:
 
     def prompt(i: int, q: corpus.Question) -> list[dict[str, str]]:
         entities = se.Entities(q.drug, q.side_effect)
-        text, graph = se.text_evidence(entities, found=q.label), se.graph_evidence(entities, found=q.label)
+        text, graph = (
+            se.text_evidence(entities, found=q.label),
+            se.graph_evidence(entities, found=q.label),
+        )
         return [
             se.closed_book_prompt(q),
             se.evidence_prompt(q, text),
@@ -63,7 +66,9 @@ def ours(endpoint: LlmEndpoint, prompts: list[list[dict[str, str]]]) -> Rate:
     start = time.perf_counter()
     replies = model.chat_many(prompts, max_tokens=TOKENS, logprobs=True)
     seconds = time.perf_counter() - start
-    return Rate(len(prompts) / seconds, sum(r.prompt_tokens + r.generated_tokens for r in replies) / seconds)
+    return Rate(
+        len(prompts) / seconds, sum(r.prompt_tokens + r.generated_tokens for r in replies) / seconds
+    )
 
 
 def bare(endpoint: LlmEndpoint, prompts: list[list[dict[str, str]]], concurrency: int) -> Rate:
@@ -85,7 +90,10 @@ def bare(endpoint: LlmEndpoint, prompts: list[list[dict[str, str]]], concurrency
 
     async def run() -> int:
         limit = asyncio.Semaphore(concurrency)
-        headers = {"Authorization": f"Bearer {endpoint.api_key}", "Content-Type": "application/json"}
+        headers = {
+            "Authorization": f"Bearer {endpoint.api_key}",
+            "Content-Type": "application/json",
+        }
         async with httpx.AsyncClient(timeout=600, headers=headers) as http:
 
             async def ask(body: str) -> int:
@@ -116,8 +124,18 @@ def naive_server(endpoint: LlmEndpoint) -> Iterator[LlmEndpoint]:
     process = subprocess.Popen(
         [
             str(engine_install.engine_python("vllm")),
-            *("-m", "vllm.entrypoints.openai.api_server", f"--model={folder}", f"--served-model-name={endpoint.model}"),
-            *(f"--max-model-len={endpoint.context}", f"--port={port}", "--host=127.0.0.1", "--dtype=bfloat16"),
+            *(
+                "-m",
+                "vllm.entrypoints.openai.api_server",
+                f"--model={folder}",
+                f"--served-model-name={endpoint.model}",
+            ),
+            *(
+                f"--max-model-len={endpoint.context}",
+                f"--port={port}",
+                "--host=127.0.0.1",
+                "--dtype=bfloat16",
+            ),
         ],
         stdout=log,
         stderr=subprocess.STDOUT,
@@ -132,15 +150,21 @@ def naive_server(endpoint: LlmEndpoint) -> Iterator[LlmEndpoint]:
         except httpx.HTTPError:
             time.sleep(1)
     try:
-        yield LlmEndpoint(f"{url}/v1", endpoint.model, "none", "vllm", endpoint.version, "", endpoint.context, 1)
+        yield LlmEndpoint(
+            f"{url}/v1", endpoint.model, "none", "vllm", endpoint.version, "", endpoint.context, 1
+        )
     finally:
         process.terminate()
         process.wait(30)
 
 
-def test_the_client_costs_the_engine_little_and_beats_the_naive_loop(endpoint, prompt_sets, measured):
+def test_the_client_costs_the_engine_little_and_beats_the_naive_loop(
+    endpoint, prompt_sets, measured
+):
     if endpoint.engine != "vllm" or settings.settings().llm_base_url:
-        pytest.skip("the comparison starts a second server, which it only does for the embedded vLLM")
+        pytest.skip(
+            "the comparison starts a second server, which it only does for the embedded vLLM"
+        )
     ours(endpoint, prompt_sets[0])  # warm
     rates: dict[str, list[Rate]] = {"this project": [], "bare HTTP": []}
     for k in range(1, 7):

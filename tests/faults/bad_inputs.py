@@ -12,7 +12,11 @@ from collections.abc import Callable, Iterator
 from harness import Bench, Done, Failed, Job, Trial
 from trials import ASK, FETCH, GRAPH
 
-PUBLISHED, PROFILE, REGISTRY = "data/published/demo.yml", "notebooks/profiles/smoke.yml", "data/registry.yml"
+PUBLISHED, PROFILE, REGISTRY = (
+    "data/published/demo.yml",
+    "notebooks/profiles/smoke.yml",
+    "data/registry.yml",
+)
 
 
 def _made(*arguments: str) -> Job:
@@ -39,7 +43,9 @@ def given(job: Job, says: str, **variables: str) -> Callable[[Bench], None]:
     return lambda bench: _refused(bench.world().run(job, **variables), says)
 
 
-def written(path: str, before: str, after: str | bytes, says: str, job: Job) -> Callable[[Bench], None]:
+def written(
+    path: str, before: str, after: str | bytes, says: str, job: Job
+) -> Callable[[Bench], None]:
     """A file of the project with other content, or where nothing is `before` with no other content."""
 
     def act(bench: Bench) -> None:
@@ -105,8 +111,14 @@ CYPHER: dict[str, tuple[str, str]] = {
     "an unknown variable": ("MATCH (n) RETURN m", ""),
     "half a surrogate pair": ("RETURN '\ud800'", "Unicode"),
     "too long": ("RETURN " + "1 + " * 5000 + "1", "bytes"),
-    "a huge result": ("UNWIND range(1, 99) AS i RETURN reduce(s = 'x', k IN range(1, 17) | s + s) AS s", "bytes"),
-    "without end": ("MATCH (a), (b), (c), (d), (e), (f) WHERE a.name < f.name RETURN max(c.name)", "longer"),
+    "a huge result": (
+        "UNWIND range(1, 99) AS i RETURN reduce(s = 'x', k IN range(1, 17) | s + s) AS s",
+        "bytes",
+    ),
+    "without end": (
+        "MATCH (a), (b), (c), (d), (e), (f) WHERE a.name < f.name RETURN max(c.name)",
+        "longer",
+    ),
 }
 FUNCTIONS = Job(
     "functions",
@@ -240,7 +252,12 @@ def _rows() -> Iterator[tuple[str, Callable[[Bench], None]]]:
         ("an id twice", "demo.claim.row_wins", "demo.table1.row.accuracy", "twice"),
         ("a claim without test", f", {CLAIM}", "", "rule"),
         ("a rule without verb", CLAIM, "rule: {than: other}", "one of better"),
-        ("a rule with two verbs", CLAIM, "rule: {better: row, on_par: row, than: other}", "one of better"),
+        (
+            "a rule with two verbs",
+            CLAIM,
+            "rule: {better: row, on_par: row, than: other}",
+            "one of better",
+        ),
         ("a rule that compares with nothing", CLAIM, "rule: {better: row}", "than"),
         ("a rule without bound", CLAIM, "rule: {above: row}", "bound"),
         ("a rule by a function without words", CLAIM, "rule: {function: best}", "words"),
@@ -260,15 +277,26 @@ def _rows() -> Iterator[tuple[str, Callable[[Bench], None]]]:
         ("a name that leads out", "set/one.bin:", "../one.bin:", "one.bin"),
         ("a source of another kind", "- url: http", "- url: ftp", "url"),
         ("no sources", "sources:", "origins:", "origins"),
-        ("an entry that is a word", "set/one.bin:", "set/none.bin: word\n  set/one.bin:", "none.bin"),
+        (
+            "an entry that is a word",
+            "set/one.bin:",
+            "set/none.bin: word\n  set/one.bin:",
+            "none.bin",
+        ),
         ("no files", "files:", "flies:", "files"),
         ("no YAML", "files:", "files: [", "registry.yml"),
         ("nothing", "", " ", "registry.yml"),
     ):
         yield f"registry with {name}", written(REGISTRY, before, after, says, FETCH)
     yield "registry that is no text", written(REGISTRY, "", b"\xff\xfe\0", "registry.yml", FETCH)
-    yield "name that the registry lacks", given(_python("resources.datasets", "--fetch", "set/oen.bin"), "set/one.bin")
-    yield "notebook that is none", written("notebooks/01_demo_small.ipynb", "", b"{", "01_demo_small", PARAMETERS)
+    yield (
+        "name that the registry lacks",
+        given(_python("resources.datasets", "--fetch", "set/oen.bin"), "set/one.bin"),
+    )
+    yield (
+        "notebook that is none",
+        written("notebooks/01_demo_small.ipynb", "", b"{", "01_demo_small", PARAMETERS),
+    )
     yield (
         "notebook without parameters",
         written("notebooks/01_demo_small.ipynb", '"parameters"', '"x"', "parameters", PARAMETERS),
@@ -282,7 +310,11 @@ def _quietly(job: Job) -> Job:
     """The job, with errors that are meant for the user told as a command line tells them."""
     script = f"runpy.run_path({job.command[-1]!r})"
     code = f"import runpy, sys\nfrom resources.settings import PublicError\ntry:\n    {script}\n"
-    return Job(job.name, _code(f"{code}except PublicError as error:\n    sys.exit(str(error))\n"), job.result)
+    return Job(
+        job.name,
+        _code(f"{code}except PublicError as error:\n    sys.exit(str(error))\n"),
+        job.result,
+    )
 
 
 FAST = (

@@ -34,7 +34,19 @@ PROJECT = Path(__file__).parent / "project"
 MODEL = "models/smollm2-135m-instruct-q4_1.gguf"
 LIMIT = 240.0
 """Seconds that a command may take; what takes longer hangs."""
-OURS = ("NEO4J_", "LLM_", "DATA_MIRROR", "PROFILE", "ANSWERS", "MAKE", "MFLAGS", "MEDRAG_ROOT", "JOBS", "PORT", "SEED")
+OURS = (
+    "NEO4J_",
+    "LLM_",
+    "DATA_MIRROR",
+    "PROFILE",
+    "ANSWERS",
+    "MAKE",
+    "MFLAGS",
+    "MEDRAG_ROOT",
+    "JOBS",
+    "PORT",
+    "SEED",
+)
 CLEAR = re.compile(
     r"again|did you mean|nearest|no notebook|not valid|free |set |unset|delete|restore|correct|use |run |start |make |"
     r"check |choose|save |name |need|must|should|allowed|is no |unknown|missing|killed|give |write |report|mend|raise |"
@@ -89,7 +101,9 @@ class Done:
     @property
     def tail(self) -> str:
         """The last lines."""
-        return " | ".join(line.strip() for line in self.text.splitlines()[-6:] if line.strip())[-900:]
+        return " | ".join(line.strip() for line in self.text.splitlines()[-6:] if line.strip())[
+            -900:
+        ]
 
 
 class _Answering(Handler):
@@ -101,20 +115,36 @@ class _Answering(Handler):
         self._send({"data": [{"id": "m"}]})
 
     def do_POST(self) -> None:  # noqa: N802
-        prompt = json.loads(self.rfile.read(int(self.headers["Content-Length"])))["messages"][-1]["content"]
+        prompt = json.loads(self.rfile.read(int(self.headers["Content-Length"])))["messages"][-1][
+            "content"
+        ]
         self.server.requests.append(("asked", prompt))
         time.sleep(0.05)
         text = "YES" if sum(map(int, re.findall(r"\d", prompt))) % 3 else "NO"
-        choice = {"index": 0, "finish_reason": "stop", "message": {"role": "assistant", "content": text}}
+        choice = {
+            "index": 0,
+            "finish_reason": "stop",
+            "message": {"role": "assistant", "content": text},
+        }
         usage = {"prompt_tokens": 5, "completion_tokens": 1, "total_tokens": 6}
         self._send(
-            {"id": "1", "object": "chat.completion", "created": 0, "model": "m", "choices": [choice], "usage": usage}
+            {
+                "id": "1",
+                "object": "chat.completion",
+                "created": 0,
+                "model": "m",
+                "choices": [choice],
+                "usage": usage,
+            }
         )
 
     def _send(self, content: object) -> None:
         body = json.dumps(content).encode()
         self.send_response(200)
-        for name, value in (("Content-Type", "application/json"), ("Content-Length", str(len(body)))):
+        for name, value in (
+            ("Content-Type", "application/json"),
+            ("Content-Length", str(len(body))),
+        ):
             self.send_header(name, value)
         self.end_headers()
         with suppress(OSError):
@@ -136,15 +166,21 @@ class World:
         self.server.files = {"/one.bin": CONTENT, "/two.bin": CONTENT[::-1]}
         self.server.drip = 0.002
         threading.Thread(target=self.server.serve_forever, daemon=True).start()
-        registry = yaml.safe_load((PROJECT / "registry.yml").read_text().replace("SERVER", self.server.url))
-        registry["files"][MODEL] = yaml.safe_load((REPOSITORY / "data" / "registry.yml").read_text())["files"][MODEL]
+        registry = yaml.safe_load(
+            (PROJECT / "registry.yml").read_text().replace("SERVER", self.server.url)
+        )
+        registry["files"][MODEL] = yaml.safe_load(
+            (REPOSITORY / "data" / "registry.yml").read_text()
+        )["files"][MODEL]
         (root / "data" / "registry.yml").write_text(yaml.safe_dump(registry))
 
     prefix: tuple[str, ...]
 
     def _make(self) -> None:
         shutil.copytree(PROJECT, self.root)
-        shutil.copytree(REPOSITORY / "src", self.root / "src", ignore=shutil.ignore_patterns("__pycache__"))
+        shutil.copytree(
+            REPOSITORY / "src", self.root / "src", ignore=shutil.ignore_patterns("__pycache__")
+        )
         for name in ("Makefile", "pyproject.toml", "requirements.lock", "_config.yml"):
             shutil.copy2(REPOSITORY / name, self.root / name)
         shutil.copytree(REPOSITORY / "locks", self.root / "locks")
@@ -160,7 +196,11 @@ class World:
         """Begin a command, as the leader of a session."""
         kept = {k: v for k, v in os.environ.items() if not k.startswith(OURS)}
         environment = kept | {"MEDRAG_ROOT": str(self.root), "PYTHONPATH": str(self.root / "src")}
-        environment |= {"PROFILE": "smoke", "ANSWERS": "stored", "LLM_BASE_URL": f"{self.server.url}/v1"}
+        environment |= {
+            "PROFILE": "smoke",
+            "ANSWERS": "stored",
+            "LLM_BASE_URL": f"{self.server.url}/v1",
+        }
         environment |= {"LLM_CONCURRENCY": "4", "COLUMNS": "200", **job.variables, **variables}
         out, err = tempfile.TemporaryFile("w+"), tempfile.TemporaryFile("w+")  # noqa: SIM115  # `wait` closes them
         process = psutil.Popen(
@@ -178,7 +218,9 @@ class World:
         found = []
         for process in psutil.process_iter():
             with suppress(psutil.Error):
-                if process.environ().get("MEDRAG_ROOT") == str(self.root) and word in " ".join(process.cmdline()):
+                if process.environ().get("MEDRAG_ROOT") == str(self.root) and word in " ".join(
+                    process.cmdline()
+                ):
                     found.append(process)
         return [process for process in found if _runs(process)]
 
@@ -207,7 +249,10 @@ class World:
             while (left := self.processes()) and time.monotonic() < deadline:
                 time.sleep(0.2)
             if left:
-                raise Failed("left behind: " + "; ".join(" ".join(p.cmdline())[-100:] for p in left if _runs(p)))
+                raise Failed(
+                    "left behind: "
+                    + "; ".join(" ".join(p.cmdline())[-100:] for p in left if _runs(p))
+                )
         finally:
             self.kill()
             self.server.shutdown()
@@ -260,7 +305,13 @@ class Undisturbed:
         with self.lock:
             if not (root := self.folder / "fresh").exists():
                 world = World(root, None)
-                world.run(Job("compile", (sys.executable, "-m", "compileall", "-q", "src"), lambda *_: None))
+                world.run(
+                    Job(
+                        "compile",
+                        (sys.executable, "-m", "compileall", "-q", "src"),
+                        lambda *_: None,
+                    )
+                )
                 world.close()
             return root
 
@@ -315,7 +366,9 @@ class Bench:
             a, b = str(found), str(wanted)
             at = next((i for i, (x, y) in enumerate(zip(a, b, strict=False)) if x != y), len(b))
             at = max(0, at - 60)
-            raise Failed(f"{who} ({job.name}) gives ...{a[at : at + 300]} in place of ...{b[at : at + 300]}")
+            raise Failed(
+                f"{who} ({job.name}) gives ...{a[at : at + 300]} in place of ...{b[at : at + 300]}"
+            )
 
 
 @dataclass(frozen=True)
@@ -366,7 +419,9 @@ class Disk:
         self.folder = bench.folder / "disk"
         self.folder.mkdir()
         made = subprocess.run(
-            ["mount", "-t", "tmpfs", "-o", "size=1g", "tmpfs", str(self.folder)], capture_output=True, check=False
+            ["mount", "-t", "tmpfs", "-o", "size=1g", "tmpfs", str(self.folder)],
+            capture_output=True,
+            check=False,
         )
         if made.returncode:
             raise Skipped("mounting a tmpfs needs CAP_SYS_ADMIN")
@@ -374,7 +429,9 @@ class Disk:
 
     def remount(self, option: str) -> None:
         """Change what it allows: `ro`, `rw,size=...`."""
-        subprocess.run(["mount", "-o", f"remount,{option}", str(self.folder)], check=True, capture_output=True)
+        subprocess.run(
+            ["mount", "-o", f"remount,{option}", str(self.folder)], check=True, capture_output=True
+        )
 
     def leave(self, room: int) -> None:
         """Let so many bytes be written, and no more."""
@@ -390,12 +447,17 @@ def main(trials: list[Trial], report: Path) -> int:
     seed, only = int(os.environ.get("SEED") or 1), os.environ.get("TRIAL", "")
     chosen = [trial for trial in trials if trial.id.startswith(only)]
     if not chosen:
-        sys.stderr.write(f"No trial begins with {only!r}. They are:\n" + "\n".join(t.id for t in trials) + "\n")
+        sys.stderr.write(
+            f"No trial begins with {only!r}. They are:\n" + "\n".join(t.id for t in trials) + "\n"
+        )
         return 2
     began, outcomes = time.monotonic(), {}
     with tempfile.TemporaryDirectory(prefix="faults-", ignore_cleanup_errors=True) as folder:
         undisturbed = Undisturbed(Path(folder))
-        waiting, lock = [[t for t in chosen if not t.heavy], [t for t in chosen if t.heavy]], threading.Lock()
+        waiting, lock = (
+            [[t for t in chosen if not t.heavy], [t for t in chosen if t.heavy]],
+            threading.Lock(),
+        )
 
         def work(mine: int) -> None:
             while True:
@@ -429,14 +491,20 @@ def main(trials: list[Trial], report: Path) -> int:
 
 
 def _write(
-    report: Path, trials: list[Trial], outcomes: Mapping[str, tuple[str, str]], seed: int, minutes: float
+    report: Path,
+    trials: list[Trial],
+    outcomes: Mapping[str, tuple[str, str]],
+    seed: int,
+    minutes: float,
 ) -> None:
     from evaluation.provenance import machine
 
     here = machine()
     counts: dict[str, dict[str, int]] = {}
     for trial in trials:
-        of_kind = counts.setdefault(trial.kind, {"tried": 0, "survived": 0, "failed": 0, "skipped": 0})
+        of_kind = counts.setdefault(
+            trial.kind, {"tried": 0, "survived": 0, "failed": 0, "skipped": 0}
+        )
         of_kind["tried"] += 1
         of_kind[outcomes[trial.id][0]] += 1
     content = {

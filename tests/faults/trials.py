@@ -41,24 +41,39 @@ def _reported(world: World, _: Done) -> tuple[object, ...]:
         [record[part] for part in ("values", "claims", "reasons", "sample")],
         record["provenance"]["parameters"],
         hashlib.sha256(rows.drop(columns="requests").to_json().encode()).hexdigest(),
-        [str(o.get("text") or o.get("data")) for o in outputs if o.get("name") != "stderr"],  # progress
+        [
+            str(o.get("text") or o.get("data")) for o in outputs if o.get("name") != "stderr"
+        ],  # progress
         hashlib.sha256(json.dumps(stored, sort_keys=True).encode()).hexdigest(),
     )
 
 
 def _fetched(world: World, _: Done) -> object:
     raw = world.root / "data" / "raw" / "set"
-    return {p.name: hashlib.sha256(p.read_bytes()).hexdigest() for p in raw.iterdir() if ".bad-" not in p.name}
+    return {
+        p.name: hashlib.sha256(p.read_bytes()).hexdigest()
+        for p in raw.iterdir()
+        if ".bad-" not in p.name
+    }
 
 
 def _script(name: str) -> tuple[str, ...]:
     return (sys.executable, f"jobs/{name}.py")
 
 
-NOTEBOOK = Job("notebook", ("make", "--no-print-directory", "notebook", "NB=01_demo_small"), _reported)
+NOTEBOOK = Job(
+    "notebook", ("make", "--no-print-directory", "notebook", "NB=01_demo_small"), _reported
+)
 # where nothing can be written, what the model said cannot be stored; the run says so and goes on
-UNSTORED = Job("notebook whose replies need not be stored", NOTEBOOK.command, lambda *of: _reported(*of)[:-1])
-BOARD = Job("scoreboard", ("make", "--no-print-directory", "scoreboard"), lambda _, done: done.out, before=NOTEBOOK)
+UNSTORED = Job(
+    "notebook whose replies need not be stored", NOTEBOOK.command, lambda *of: _reported(*of)[:-1]
+)
+BOARD = Job(
+    "scoreboard",
+    ("make", "--no-print-directory", "scoreboard"),
+    lambda _, done: done.out,
+    before=NOTEBOOK,
+)
 ASK = Job(
     "ask",
     _script("ask"),
@@ -71,7 +86,11 @@ EXPORT = Job(
 )
 BATCH = Job("batch", (*_script("batch"), "whole"), _printed, {"ANSWERS": "collect"})
 IMPORT = Job("import of a batch", _script("batch"), _printed, {"ANSWERS": "collect"})
-FETCH = Job("fetch", (sys.executable, "-m", "resources.datasets", "--fetch", "set/one.bin", "set/two.bin"), _fetched)
+FETCH = Job(
+    "fetch",
+    (sys.executable, "-m", "resources.datasets", "--fetch", "set/one.bin", "set/two.bin"),
+    _fetched,
+)
 INDEX = Job(
     "index",
     _script("index"),
@@ -124,11 +143,15 @@ def kill(job: Job, victim: str = "") -> Callable[[Bench], None]:
         elif target.is_running():
             target.kill()
         done = running.wait()
-        bench.judge(world, job, done if target is not running.process and victim != "everything" else None)
+        bench.judge(
+            world, job, done if target is not running.process and victim != "everything" else None
+        )
         if job is ASK:
             asked = sum(path == "asked" for path, _ in world.server.requests)
             if asked > 60 + 4:
-                raise Failed(f"{asked} requests for 60 replies, four at a time: some that had come were lost")
+                raise Failed(
+                    f"{asked} requests for 60 replies, four at a time: some that had come were lost"
+                )
 
     return act
 
@@ -366,7 +389,13 @@ def idle(bench: Bench) -> None:
 
 
 def _several(
-    kind: str, name: str, count: int, act: Callable[[Bench], None], *, fast: int = 0, heavy: bool = False
+    kind: str,
+    name: str,
+    count: int,
+    act: Callable[[Bench], None],
+    *,
+    fast: int = 0,
+    heavy: bool = False,
 ) -> Iterator[Trial]:
     for number in range(1, count + 1):
         yield Trial(kind, f"{name} {number}", act, fast=number <= fast, heavy=heavy)
@@ -401,7 +430,10 @@ TRIALS = [
     *_several(F, "limited notebook", 2, limited(UNSTORED, 20_000)),
     *_several(F, "limited fetch", 2, limited(FETCH, 500_000), fast=1),
     *_several(F, "limited asking", 2, limited(ASK, 30_000)),
-    *(Trial(R, job.name, read_only(job), fast=job is FETCH) for job in (UNSTORED, ASK, FETCH, INDEX, SERVER, GRAPH)),
+    *(
+        Trial(R, job.name, read_only(job), fast=job is FETCH)
+        for job in (UNSTORED, ASK, FETCH, INDEX, SERVER, GRAPH)
+    ),
     *(
         Trial(R, f"{job.name}, {folder} of another user", not_ours(job, folder))
         for job, folder in (
@@ -423,28 +455,49 @@ TRIALS = [
     *_several(D, "dependencies", 2, flip(NOTEBOOK, "_build/dependencies.mk")),
     *_several(D, "lock of a notebook", 1, flip(NOTEBOOK, "_build/executed/smoke/*.lock")),
     *_several(D, "index", 3, flip(INDEX, "data/derived/indexes/demo-*/index.faiss"), fast=1),
-    *_several(D, "description of an index", 3, flip(INDEX, "data/derived/indexes/demo-*/training.json")),
+    *_several(
+        D, "description of an index", 3, flip(INDEX, "data/derived/indexes/demo-*/training.json")
+    ),
     *_several(D, "lock of an index", 1, flip(INDEX, "data/derived/indexes/*.lock")),
-    *_several(D, "adapter", 2, flip(ADAPTER, "data/derived/adapters/demo-*/adapter_model.safetensors")),
-    *_several(D, "log of a training", 3, flip(ADAPTER, "data/derived/adapters/demo-*/training.json")),
-    *_several(D, "adapter's configuration", 2, flip(ADAPTER, "data/derived/adapters/demo-*/adapter_config.json")),
+    *_several(
+        D, "adapter", 2, flip(ADAPTER, "data/derived/adapters/demo-*/adapter_model.safetensors")
+    ),
+    *_several(
+        D, "log of a training", 3, flip(ADAPTER, "data/derived/adapters/demo-*/training.json")
+    ),
+    *_several(
+        D,
+        "adapter's configuration",
+        2,
+        flip(ADAPTER, "data/derived/adapters/demo-*/adapter_config.json"),
+    ),
     *_several(D, "download", 3, flip(FETCH, "data/raw/set/*.bin"), fast=1),
     *_several(D, "stamp of a download", 3, flip(FETCH, "data/raw/.state/*.json")),
     *_several(D, "lock of a download", 1, flip(FETCH, "data/raw/.state/*.lock")),
     *_several(D, "half a download", 4, half_fetched),
-    *_several(D, "pids", 3, flip(SERVER, "_build/services/llm-plain/pids.json", running=True), fast=1),
-    *_several(D, "endpoint", 3, flip(SERVER, "_build/services/llm-plain/endpoint.json", running=True)),
+    *_several(
+        D, "pids", 3, flip(SERVER, "_build/services/llm-plain/pids.json", running=True), fast=1
+    ),
+    *_several(
+        D, "endpoint", 3, flip(SERVER, "_build/services/llm-plain/endpoint.json", running=True)
+    ),
     *_several(D, "leases", 2, flip(SERVER, "_build/services/llm-plain/leases/*", running=True)),
     *_several(D, "users of the graph", 2, flip(GRAPH, "_build/graph/config/*")),
     *_several(D, "graph", 5, flip(GRAPH, "_build/graph/databases/**/*")),
-    *_several(D, "pids of the graph", 1, flip(GRAPH, "_build/services/graph/pids.json", running=True)),
+    *_several(
+        D, "pids of the graph", 1, flip(GRAPH, "_build/services/graph/pids.json", running=True)
+    ),
     *(
         Trial(C, f"{hours:+} h while {job.name}", step(job, hours))
         for job in (NOTEBOOK, FETCH, SERVER)
         for hours in (1, -1)
     ),
     *(
-        Trial(C, f"{hours:+} h, then an edit of {Path(path).name}", edited_after(path, old, new, hours))
+        Trial(
+            C,
+            f"{hours:+} h, then an edit of {Path(path).name}",
+            edited_after(path, old, new, hours),
+        )
         for hours in (-1, 1)
         for path, old, new in (
             ("notebooks/profiles/smoke.yml", "24", "25"),

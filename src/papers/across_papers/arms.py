@@ -46,7 +46,9 @@ ARMS = {
 dictionary and edit distance. Text fallback: what drug_interactions proposes for future work."""
 
 COLOURS = {
-    arm: figures.arm_colour(arm if arm in figures.ARMS else "graphrag" if "graph" in arm else "format_b")
+    arm: figures.arm_colour(
+        arm if arm in figures.ARMS else "graphrag" if "graph" in arm else "format_b"
+    )
     for arm in ARMS
 }
 """One colour for each source of the evidence: none, text, graph."""
@@ -61,8 +63,14 @@ READING = (
 )
 # Made-up names: no test item may stand in a prompt.
 READING_EXAMPLES = (
-    ("Is ringing in the left ear an adverse effect of drugname?", "drugname | ringing in the left ear"),
-    ("Do both compound 17-x and drugname cause severe itching?", "compound 17-x, drugname | severe itching"),
+    (
+        "Is ringing in the left ear an adverse effect of drugname?",
+        "drugname | ringing in the left ear",
+    ),
+    (
+        "Do both compound 17-x and drugname cause severe itching?",
+        "compound 17-x, drugname | severe itching",
+    ),
 )
 SUPPOSING = (
     "Answer the question about a drug in one short sentence, as a drug reference would. If you do not know, write the "
@@ -100,7 +108,10 @@ def answering(questions: Sequence[Asked], llm: LLM, find: Finder, label: str) ->
             Answer(
                 answer=choice.answer,
                 predicted=choice.answer,
-                measures={"p_yes": (math.exp(choice.logprobs["YES"]), 1.0), "tokens": (float(tokens), 1.0)},
+                measures={
+                    "p_yes": (math.exp(choice.logprobs["YES"]), 1.0),
+                    "tokens": (float(tokens), 1.0),
+                },
                 requests=[r.key for r in replies],
             )
         )
@@ -144,7 +155,9 @@ def hybrid(questions: Sequence[Asked], store: TextStore, words: bm25s.BM25, k: i
 
 
 @arm_of
-def dual_track(questions: Sequence[Asked], llm: LLM, store: TextStore, k: int, *, tokens: int = 40) -> list[Found]:
+def dual_track(
+    questions: Sequence[Asked], llm: LLM, store: TextStore, k: int, *, tokens: int = 40
+) -> list[Found]:
     """Half of the sentences by the question, half by an answer that the model supposes (qa_rag, "Dual-track").
 
     They are put in the order of their nearness to the question; a cross-encoder, as in the paper, is not asked.
@@ -160,11 +173,15 @@ def dual_track(questions: Sequence[Asked], llm: LLM, store: TextStore, k: int, *
     for reply, asked, first, second in zip(supposed, by_question, *tracks, strict=True):
         rows = joined(first, second, k)
         nearness = store.encoder.encode([store.texts[i] for i in rows]) @ asked
-        found.append(Found([store.texts[rows[i]] for i in np.argsort(-nearness, kind="stable")], [reply]))
+        found.append(
+            Found([store.texts[rows[i]] for i in np.argsort(-nearness, kind="stable")], [reply])
+        )
     return found
 
 
-def joined(first: Sequence[int] | NDArray[np.int64], second: Sequence[int] | NDArray[np.int64], k: int) -> list[int]:
+def joined(
+    first: Sequence[int] | NDArray[np.int64], second: Sequence[int] | NDArray[np.int64], k: int
+) -> list[int]:
     """k different rows, taken from the two lists in turn."""
     return list(dict.fromkeys(map(int, chain.from_iterable(zip(first, second, strict=True)))))[:k]
 
@@ -249,7 +266,9 @@ def looked_up(graph: Graph) -> Arm:
             found = names.link(question.text)
             effect = found["effect"][0] if found["effect"] else ""
             edges = [graph.read(EDGES, drug=drug, side_effect=effect) for drug in found["drug"]]
-            said = "YES" if edges and all(rows and rows[0]["side_effect"] for rows in edges) else "NO"
+            said = (
+                "YES" if edges and all(rows and rows[0]["side_effect"] for rows in edges) else "NO"
+            )
             answers.append(Answer(answer=said, predicted=said, measures={"tokens": (0.0, 1.0)}))
         return answers
 
@@ -290,7 +309,9 @@ def advice(outcomes: Outcomes) -> str:
     rivals = outcomes.against([(best, arm) for arm in outcomes.arms if arm != best], "accuracy")
     level = [best, *(c.second for c in rivals if c.p >= ALPHA)]
     quickest = min(level, key=lambda arm: seconds[arm].value)
-    kinds = {kind: outcomes.where(kind=kind).score("accuracy", best) for kind in outcomes.strata("kind")}
+    kinds = {
+        kind: outcomes.where(kind=kind).score("accuracy", best) for kind in outcomes.strata("kind")
+    }
     weakest = min(kinds, key=lambda kind: kinds[kind].value)
     text = (
         f"**{outcomes.label(best)}** has the highest accuracy: {figures.score_text(accuracy[best])} of "

@@ -59,7 +59,9 @@ class Asked:
         return {"kind": KINDS[self.kind]}
 
 
-def ask(benchmark: Sequence[Question], knowledge: Knowledge, per_kind: int, seed: int) -> list[Asked]:
+def ask(
+    benchmark: Sequence[Question], knowledge: Knowledge, per_kind: int, seed: int
+) -> list[Asked]:
     """`per_kind` questions of each kind, as far as the data have them; no two kinds share a pair of drug and effect.
 
     `benchmark` has labelled pairs (side_effects, Methods, "Evaluation subset"), `knowledge` the effects of each drug.
@@ -67,14 +69,18 @@ def ask(benchmark: Sequence[Question], knowledge: Knowledge, per_kind: int, seed
     Raises ValueError: `per_kind` is odd or not positive.
     """
     if per_kind <= 0 or per_kind % 2:
-        raise ValueError(f"Half of each kind have the answer YES, so it needs an even number of them; got {per_kind}.")
+        raise ValueError(
+            f"Half of each kind have the answer YES, so it needs an even number of them; got {per_kind}."
+        )
     rng = np.random.default_rng(seed)
     # drawn at random over drugs, in pairs of one YES and one NO after it about the same drug
     pool = stratified(benchmark, len(benchmark) - len(benchmark) % 2, seed)
     brands = {query.drug: query.typed for query in other_names(knowledge) if query.kind == "brand"}
     makers: dict[str, Callable[[Question], str | None]] = {
         "plain": lambda q: q.text,
-        "worded": lambda q: str(rng.choice(WORDINGS)).format(drug=q.drug, side_effect=q.side_effect),
+        "worded": lambda q: str(rng.choice(WORDINGS)).format(
+            drug=q.drug, side_effect=q.side_effect
+        ),
         "misspelt": lambda q: _misspelt(q, knowledge, rng),
         "brand": lambda q: replace(q, drug=brands[q.drug]).text if brands.get(q.drug) else None,
     }
@@ -87,7 +93,9 @@ def ask(benchmark: Sequence[Question], knowledge: Knowledge, per_kind: int, seed
             if texts and all(texts):
                 waiting.remove(couple)
                 told = zip(couple, texts, strict=True)
-                asked += [Asked(kind, str(text), q.label, (q.drug,), q.side_effect) for q, text in told]
+                asked += [
+                    Asked(kind, str(text), q.label, (q.drug,), q.side_effect) for q, text in told
+                ]
                 taken += 2
     pairs = {(q.drugs[0], q.side_effect) for q in asked}
     asked += _both([q for couple in waiting for q in couple], knowledge, pairs, per_kind, rng)
@@ -100,7 +108,14 @@ def examples(asked: Sequence[Asked]) -> pd.DataFrame:
     for kind, words in KINDS.items():
         mine = [q for q in asked if q.kind == kind]
         if mine:
-            rows.append({"kind": words, "questions": len(mine), "for example": mine[0].text, "answer": mine[0].gold})
+            rows.append(
+                {
+                    "kind": words,
+                    "questions": len(mine),
+                    "for example": mine[0].text,
+                    "answer": mine[0].gold,
+                }
+            )
     return pd.DataFrame(rows)
 
 
@@ -127,7 +142,11 @@ def _misspelt(question: Question, knowledge: Knowledge, rng: np.random.Generator
 
 
 def _both(
-    pool: Sequence[Question], knowledge: Knowledge, pairs: set[tuple[str, str]], n: int, rng: np.random.Generator
+    pool: Sequence[Question],
+    knowledge: Knowledge,
+    pairs: set[tuple[str, str]],
+    n: int,
+    rng: np.random.Generator,
 ) -> list[Asked]:
     """Questions about two drugs: YES where both have the effect, NO where only one of them has it; none of `pairs`."""
     drugs = sorted(knowledge)
@@ -137,7 +156,11 @@ def _both(
         if len(asked) == n:
             break
         wanted = len(asked) % 2 == 0
-        others = [d for d in drugs if d != question.drug and (question.side_effect in effects[d]) == wanted]
+        others = [
+            d
+            for d in drugs
+            if d != question.drug and (question.side_effect in effects[d]) == wanted
+        ]
         others = [d for d in others if (d, question.side_effect) not in pairs]
         if not others:
             continue

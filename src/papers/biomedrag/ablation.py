@@ -39,7 +39,12 @@ def labels(counts: Sequence[int], words: Sequence[int]) -> dict[str, str]:
     variants = {arm: LABELS[arm] for arm in ("cosine", "plain")} | lengths
     lengths |= {tuned(arm): f"Fine-tuned LLM with {label}" for arm, label in variants.items()}
     nearest = {knn(n): f"{n} nearest (RA-KNN-{n})" if n else "none (LLM alone)" for n in counts}
-    return LABELS | lengths | nearest | {tuned(knn(n)): f"Fine-tuned LLM with {n} nearest" for n in counts}
+    return (
+        LABELS
+        | lengths
+        | nearest
+        | {tuned(knn(n)): f"Fine-tuned LLM with {n} nearest" for n in counts}
+    )
 
 
 def beside(run: Run, out: Outcomes, words: Sequence[int], caption: str) -> figures.Html:
@@ -50,9 +55,19 @@ def beside(run: Run, out: Outcomes, words: Sequence[int], caption: str) -> figur
         printed = {arm: f"table4.{place}_{row}.f1" for arm, row in VARIANTS.items()}
         printed |= {chunked(m): f"figure3.{figure}.m{m}" for m in words if m != BEST}
         for arm, id in printed.items():
-            stated, rerun = run.printed.number(f"biomedrag.{id}").printed, arm in of.arms and of.score("f1", arm)
-            row = {"data": name, "arm": of.label(arm), "printed F1": stated, "rerun F1": rerun or None}
-            rows.append(row | ({"fine-tuned F1": of.text("f1", tuned(arm))} if "lora" in out.arms else {}))
+            stated, rerun = (
+                run.printed.number(f"biomedrag.{id}").printed,
+                arm in of.arms and of.score("f1", arm),
+            )
+            row = {
+                "data": name,
+                "arm": of.label(arm),
+                "printed F1": stated,
+                "rerun F1": rerun or None,
+            }
+            rows.append(
+                row | ({"fine-tuned F1": of.text("f1", tuned(arm))} if "lora" in out.arms else {})
+            )
     return figures.table(pd.DataFrame(rows), caption, sample=out.sample)
 
 
@@ -60,7 +75,11 @@ def report(run: Run, out: Outcomes) -> None:
     """Report the fine-tuned arms beside Table 4 and Figure 3; of these and of Figure 2 on GIT and GIT-RE, why not."""
     for number in run.printed.numbers:
         _, table, of, last = (*number.id.split("."), "")[:4]
-        name = "GIT-RE" if of.startswith(("re_", "git_re")) and not of.startswith("git_relation") else "GIT"
+        name = (
+            "GIT-RE"
+            if of.startswith(("re_", "git_re")) and not of.startswith("git_relation")
+            else "GIT"
+        )
         if number.why_no_rerun:
             continue
         if table == "table4":
@@ -83,7 +102,9 @@ def summary(out: Outcomes, counts: Sequence[int]) -> str:
         top = max(reached, key=reached.__getitem__)
         minus = {arm: gain(of, "biomedrag", arm) for arm in ("cosine", "plain")}
         scorer, diversity = (figures.points_text(g.value, g.low, g.high) for g in minus.values())
-        sure += [f"{of.label(arm)} on {name}" for arm, g in minus.items() if g.low > 0 or g.high < 0]
+        sure += [
+            f"{of.label(arm)} on {name}" for arm, g in minus.items() if g.low > 0 or g.high < 0
+        ]
         whole, nearest = (of.score("f1", arm) for arm in ("biomedrag", knn(top)))
         said.append(
             f"on **{name}** (n = {whole.n}, F1 {figures.score_text(whole)}) the trained scorer changes it by {scorer} "

@@ -45,7 +45,10 @@ class Recipe:
 
 
 def fine_tuned(
-    run: Run, of: Sequence[tuple[Corpus, Mapping[str, Chooser], Sequence[Example]]], model: str, recipe: Recipe
+    run: Run,
+    of: Sequence[tuple[Corpus, Mapping[str, Chooser], Sequence[Example]]],
+    model: str,
+    recipe: Recipe,
 ) -> tuple[list[Answer], str]:
     """Answers of a model alone, fine-tuned, and fine-tuned with the documents of each retriever; or none, and why.
 
@@ -64,11 +67,21 @@ def fine_tuned(
     tuned = {of: base.adapted(log.adapter) for of, log in logs.items()}
     answers: list[Answer] = []
     for corpus, retrievers, rows in of:
-        arms = {"small": zero_shot(replace(asking_of(base, corpus), definitions={}, plain=recipe.plain))}
+        arms = {
+            "small": zero_shot(replace(asking_of(base, corpus), definitions={}, plain=recipe.plain))
+        }
         for arm in [arm for name, arm in tuned if name == corpus.name]:
-            asking, choose = _tuned(tuned[corpus.name, arm], corpus, recipe.plain), retrievers.get(arm)
-            arms[arm] = biomed_rag(asking, choose, LABELS.get(arm, arm)) if choose else zero_shot(asking)
-        for arm, ask in arms.items():  # what is stored counts, also where no server has the adapters
+            asking, choose = (
+                _tuned(tuned[corpus.name, arm], corpus, recipe.plain),
+                retrievers.get(arm),
+            )
+            arms[arm] = (
+                biomed_rag(asking, choose, LABELS.get(arm, arm)) if choose else zero_shot(asking)
+            )
+        for (
+            arm,
+            ask,
+        ) in arms.items():  # what is stored counts, also where no server has the adapters
             try:
                 answers += answer(run, corpus, {arm: ask}, rows, model=model)
             except (EngineError, ServiceError) as error:
@@ -76,13 +89,17 @@ def fine_tuned(
     for each in (base, *tuned.values()):
         run.model_used(each, "is fine-tuned by LoRA")
     for (name, arm), log in logs.items():
-        run.timing(f"{name}: fine-tuning, {arm}", log.seconds, steps=log.settings["steps"], pairs=log.pairs)
+        run.timing(
+            f"{name}: fine-tuning, {arm}", log.seconds, steps=log.settings["steps"], pairs=log.pairs
+        )
     told = f"{model}, fine-tuned by LoRA in {recipe.steps:,} steps of {recipe.batch} rows"
     return answers, "; not answered: ".join([told, *lacking])
 
 
 def _trained(
-    of: Sequence[tuple[Corpus, Mapping[str, Chooser], Sequence[Example]]], model: str, recipe: Recipe
+    of: Sequence[tuple[Corpus, Mapping[str, Chooser], Sequence[Example]]],
+    model: str,
+    recipe: Recipe,
 ) -> tuple[dict[tuple[str, str], lora.TrainingLog], list[str]]:
     """The adapter of each corpus and arm, and which could not be trained."""
     logs, lacking = {}, []
@@ -96,7 +113,9 @@ def _trained(
     return logs, lacking
 
 
-def _adapter(corpus: Corpus, arm: str, documents: Chooser | None, model: str, recipe: Recipe) -> lora.TrainingLog:
+def _adapter(
+    corpus: Corpus, arm: str, documents: Chooser | None, model: str, recipe: Recipe
+) -> lora.TrainingLog:
     of = vars(recipe) | {"max_tokens": recipe.longest, "evaluations": 4}
     plain, seed = of.pop("plain"), of["seed"]
     del of["longest"]
@@ -121,7 +140,9 @@ def training_pairs(
 ) -> list[Pair]:
     """Prompts and answers to learn from; with a retriever, each prompt holds the document that the scorer chose."""
     asking = _tuned(None, corpus, plain)
-    documents: Sequence[Document | None] = retriever(examples) if retriever else [None] * len(examples)
+    documents: Sequence[Document | None] = (
+        retriever(examples) if retriever else [None] * len(examples)
+    )
     return [
         (asking.prompt(e, d.shots if d else ()), answer_line(e, corpus.task))
         for e, d in zip(examples, documents, strict=True)

@@ -61,14 +61,22 @@ class Asking:
     question: str = ""  # in place of the task's own
     offered: bool = True  # whether the prompt lists the labels
     wrapped: bool = False
-    definitions: Mapping[str, str] = field(default_factory=dict)  # of the labels, listed with them (section 4.3.1)
+    definitions: Mapping[str, str] = field(
+        default_factory=dict
+    )  # of the labels, listed with them (section 4.3.1)
     hint: str = ""  # a sentence more for triples
-    plain: bool = False  # in the form of Alpaca, as the released code: a base model has no chat template
+    plain: bool = (
+        False  # in the form of Alpaca, as the released code: a base model has no chat template
+    )
 
     def instruction(self) -> str:
         """I of section 4.2.4: what is the same in every prompt stands first, so that the server computes it once."""
         if self.definitions:
-            offered = "\n" + "\n".join(f"{label}: {self.definitions[label]}" for label in self.labels) + "\n"
+            offered = (
+                "\n"
+                + "\n".join(f"{label}: {self.definitions[label]}" for label in self.labels)
+                + "\n"
+            )
         else:
             offered = f" {', '.join(self.labels)}. "
         if self.task == "triples":
@@ -78,7 +86,11 @@ class Asking:
                 f"the sentence. {self.hint}{relations}Answer in one line: {FORMAT}"
             )
         what = self.question or QUESTIONS[self.task]
-        return f"{what} Answer with one of these and nothing else:{offered}".rstrip() if self.offered else what
+        return (
+            f"{what} Answer with one of these and nothing else:{offered}".rstrip()
+            if self.offered
+            else what
+        )
 
     def messages(self, example: Example, shots: Sequence[Shot]) -> list[dict[str, str]]:
         """I, then the document, then x (section 4.2.4)."""
@@ -97,7 +109,9 @@ class Asking:
         if self.task == "triples" and self.wrapped and shot.triples:
             first = shot.triples[0]
             return f"{first.head} {shot.text} {first.tail}", triple_line(shot.triples)
-        return shot.text + (_pair(shot.triples) if self.task == "relations" and shot.whole else ""), shot.label
+        return shot.text + (
+            _pair(shot.triples) if self.task == "relations" and shot.whole else ""
+        ), shot.label
 
     def read(self, reply: str) -> tuple[str | None, tuple[Triple, ...]]:
         """Label and triples of a reply, strictly: a label must be one of those offered, whatever its case."""
@@ -142,7 +156,10 @@ def ask(
         overflow="record",
         label=name,
     )
-    return [Prediction(*asking.read(r.text), r.text, r.prompt_tokens, r.status == "overflow", r.key) for r in replies]
+    return [
+        Prediction(*asking.read(r.text), r.text, r.prompt_tokens, r.status == "overflow", r.key)
+        for r in replies
+    ]
 
 
 def zero_shot(asking: Asking) -> Arm:
@@ -156,7 +173,9 @@ def ra_knn(asking: Asking, memory: Memory, n: int) -> Arm:
 
 
 def biomed_rag(
-    asking: Asking, choose: Callable[[Sequence[Example]], Sequence[Document]], name: str = "BiomedRAG"
+    asking: Asking,
+    choose: Callable[[Sequence[Example]], Sequence[Document]],
+    name: str = "BiomedRAG",
 ) -> Arm:
     """BiomedRAG: the document that the scorer chose for each input, see `retriever.Retriever`, goes into the prompt."""
     return lambda examples: ask(asking, examples, choose(examples), name)

@@ -38,7 +38,9 @@ def ceiling(corpus: Corpus, *, blanks: bool = False) -> Score:
 
 def interacting(corpus: Corpus) -> Corpus:
     """DDI with the rows that state an interaction alone."""
-    train, test = (tuple(e for e in rows if e.label != "None") for rows in (corpus.train, corpus.test))
+    train, test = (
+        tuple(e for e in rows if e.label != "None") for rows in (corpus.train, corpus.test)
+    )
     return replace(corpus, train=train, test=test)
 
 
@@ -54,7 +56,9 @@ def balance_table(corpora: Mapping[str, Corpus], printed: Published) -> pd.DataF
         known = {same_text(given(e, corpus.task)) for e in corpus.train}
         met = sum(same_text(given(e, corpus.task)) in known for e in corpus.test)
         marked = sum(map(marks_the_pair, corpus.test))
-        best = next(n for n in printed.numbers if n.id.endswith(f".llama2_br.{KEYS[corpus.name]}_f1"))
+        best = next(
+            n for n in printed.numbers if n.id.endswith(f".llama2_br.{KEYS[corpus.name]}_f1")
+        )
         row = {
             "data": name,
             "test rows": len(corpus.test),
@@ -80,7 +84,9 @@ def possible(recalls: Iterable[float], n: int) -> tuple[list[float], float]:
     exact = 10_000 * np.arange(n + 1) / n
     reachable = {int(x) for x in np.floor(exact + 1e-6)} | {int(x) for x in np.floor(exact + 0.5)}
     looked_at = sorted(set(recalls))
-    return [x for x in looked_at if round(100 * x) in reachable], len(looked_at) * len(reachable) / 10_001
+    return [x for x in looked_at if round(100 * x) in reachable], len(looked_at) * len(
+        reachable
+    ) / 10_001
 
 
 def digits_table(
@@ -102,7 +108,10 @@ def digits_table(
             and (f".{key}_recall" in n.id or (n.table == "Table 3" and f"_{key}." in n.id))
         ]
         recalls = {r for n in numbers if not float(r := round(100 * n.value, 2)).is_integer()}
-        held = [(numbers[0].n or 0, "test size of Tables 5 and 6"), *filter(None, [(others or {}).get(name)])]
+        held = [
+            (numbers[0].n or 0, "test size of Tables 5 and 6"),
+            *filter(None, [(others or {}).get(name)]),
+        ]
         for n, what in held:
             fit, by_chance = possible(recalls, n)
             p = binom.sf(len(fit) - 1, len(recalls), by_chance / len(recalls)) if recalls else 1.0

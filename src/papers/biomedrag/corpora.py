@@ -119,7 +119,9 @@ def load(name: str, data: str = "auto", *, training: bool = False) -> Corpus:
         splits["test"] = tuple(first.values())
     if name == "ADE-corpus-v2":
         taken = {e.text for e in splits["train"] + splits["test"]}
-        splits["validation"] = tuple(e for e in splits["validation"] if e.text not in taken)[:VALIDATION]
+        splits["validation"] = tuple(e for e in splits["validation"] if e.text not in taken)[
+            :VALIDATION
+        ]
     used = {e.label: e.id for examples in splits.values() for e in examples}
     labels = ({label: label for label in used} if TRAINING in located else {}) | _labels(name)
     for label, row in used.items():
@@ -149,7 +151,9 @@ def divided(corpus: Corpus, *, seed: int, train: float = 0.4, validation: float 
     Raises CorpusError: the corpus has splits already, or the shares leave nothing to test.
     """
     if corpus.validation:
-        raise CorpusError(f"{corpus.name} has splits of its own; divide a corpus that has no validation.")
+        raise CorpusError(
+            f"{corpus.name} has splits of its own; divide a corpus that has no validation."
+        )
     if corpus.train:
         tested = {e.text for e in corpus.test}
         known = [e for e in corpus.train if e.text not in tested]
@@ -158,7 +162,9 @@ def divided(corpus: Corpus, *, seed: int, train: float = 0.4, validation: float 
         learned, kept = ([e for e in known if (e.text in held) == of] for of in (False, True))
         return replace(corpus, train=tuple(learned), validation=tuple(kept))
     if not (0 < train < 1 and 0 < validation < 1 and train + validation < 1):
-        raise CorpusError(f"Shares above 0 that sum to less than 1 are needed; found {train} and {validation}.")
+        raise CorpusError(
+            f"Shares above 0 that sum to less than 1 are needed; found {train} and {validation}."
+        )
     label_of: dict[str, str] = {}
     for example in corpus.test:
         label_of.setdefault(example.text, example.label)
@@ -173,8 +179,12 @@ def divided(corpus: Corpus, *, seed: int, train: float = 0.4, validation: float 
         offset = draw.random()  # so that labels with few rows are not all rounded the same way
         for i, text in enumerate(texts):
             place = (i + offset) / len(texts) % 1
-            where[text] = "train" if place < train else "validation" if place < train + validation else "test"
-    parts = {split: tuple(e for e in corpus.test if where[e.text] == split) for split in corpus.splits}
+            where[text] = (
+                "train" if place < train else "validation" if place < train + validation else "test"
+            )
+    parts = {
+        split: tuple(e for e in corpus.test if where[e.text] == split) for split in corpus.splits
+    }
     return replace(corpus, train=parts["train"], validation=parts["validation"], test=parts["test"])
 
 
@@ -203,7 +213,9 @@ def shortened(corpus: Corpus, words: int) -> Corpus:
     def cut(examples: Sequence[Example]) -> tuple[Example, ...]:
         return tuple(replace(e, text=" ".join(e.text.split()[:words])) for e in examples)
 
-    return replace(corpus, train=cut(corpus.train), validation=cut(corpus.validation), test=cut(corpus.test))
+    return replace(
+        corpus, train=cut(corpus.train), validation=cut(corpus.validation), test=cut(corpus.test)
+    )
 
 
 def question(head: str, tail: str) -> str:
@@ -213,7 +225,12 @@ def question(head: str, tail: str) -> str:
 
 Parts = tuple[str, str, tuple[Triple, ...]]
 """Text, label and triples of a row."""
-_OF_FILE: Final[dict[str, Split]] = {"train": "train", "dev": "validation", "pool": "validation", "test": "test"}
+_OF_FILE: Final[dict[str, Split]] = {
+    "train": "train",
+    "dev": "validation",
+    "pool": "validation",
+    "test": "test",
+}
 
 
 def _git(row: Mapping[str, Any]) -> Parts:
@@ -226,7 +243,9 @@ def _listed(row: Mapping[str, Any]) -> Parts:
         case [[str(head), str(relation), str(tail)]] if head and relation and tail:
             return _text(row, "text"), relation, (Triple(head, relation, tail),)
         case triples:
-            raise CorpusError(f"needed a triple_list of one [head, relation, tail], found {triples!r}")
+            raise CorpusError(
+                f"needed a triple_list of one [head, relation, tail], found {triples!r}"
+            )
 
 
 def _ade(row: Mapping[str, Any]) -> Parts:
@@ -265,7 +284,11 @@ def _labels(name: str) -> dict[str, str]:
 
 
 def _examples(
-    name: str, split: Split, path: Path, rows: Callable[[Path], Iterator[Any]], read: Callable[[Any], Parts]
+    name: str,
+    split: Split,
+    path: Path,
+    rows: Callable[[Path], Iterator[Any]],
+    read: Callable[[Any], Parts],
 ) -> tuple[Example, ...]:
     examples = []
     for number, row in enumerate(rows(path), start=1):
@@ -284,9 +307,13 @@ def json_lines(path: Path) -> Iterator[dict[str, Any]]:
         try:
             row = json.loads(line)
         except ValueError as error:
-            raise CorpusError(f"{path.name}, line {number}: needed JSON, found {line[:60]!r} ({error}).") from None
+            raise CorpusError(
+                f"{path.name}, line {number}: needed JSON, found {line[:60]!r} ({error})."
+            ) from None
         if not isinstance(row, dict):
-            raise CorpusError(f"{path.name}, line {number}: needed a JSON object, found {line[:60]!r}.")
+            raise CorpusError(
+                f"{path.name}, line {number}: needed a JSON object, found {line[:60]!r}."
+            )
         yield row
 
 
@@ -296,7 +323,9 @@ def _array(path: Path) -> Iterator[dict[str, Any]]:
     except ValueError as error:
         raise CorpusError(f"{path.name}: needed one JSON list ({error}).") from None
     if not (isinstance(rows, list) and all(isinstance(row, dict) for row in rows)):
-        raise CorpusError(f"{path.name}: needed one JSON list of objects, found {type(rows).__name__}.")
+        raise CorpusError(
+            f"{path.name}: needed one JSON list of objects, found {type(rows).__name__}."
+        )
     yield from rows
 
 
@@ -311,12 +340,19 @@ def _three(folder: str, ending: str) -> tuple[str, ...]:
     return tuple(f"{folder}/{split}.{ending}" for split in ("train", "dev", "test"))
 
 
-_SETS: Final[dict[str, tuple[Task, tuple[str, ...], Callable[[Path], Iterator[Any]], Callable[[Any], Parts]]]] = {
+_SETS: Final[
+    dict[str, tuple[Task, tuple[str, ...], Callable[[Path], Iterator[Any]], Callable[[Any], Parts]]]
+] = {
     "GIT": ("triples", _three("GIT", "jsonl"), json_lines, _git),
     "DDI": ("triples", _three("DDI", "json"), _array, _listed),
     "ChemProt": ("triples", _three("ChemProt", "json"), _array, _listed),
     "GIT-RE": ("relations", _three("GIT", "jsonl"), json_lines, _git),
-    "ADE-corpus-v2": ("classification", ("ADE/train.json", "ADE/pool.json", "ADE/test.json"), json_lines, _ade),
+    "ADE-corpus-v2": (
+        "classification",
+        ("ADE/train.json", "ADE/pool.json", "ADE/test.json"),
+        json_lines,
+        _ade,
+    ),
     "MTSamples": ("classification", ("MTSamples/test.json",), json_lines, _mtsamples),
     "UMLS": ("links", _three("UMLS", "txt"), lines, _umls),
     "ADInt": ("links", _three("ADInt", "jsonl"), json_lines, _adint),

@@ -53,7 +53,10 @@ class TextEncoder:
         """Cosines of inputs and their documents, and what was taught of them; both (inputs, most documents)."""
         vectors = self([text for one in inputs for text in (one["text"], *one["documents"])])
         shape = (len(inputs), max(len(one["documents"]) for one in inputs))
-        cosines, taught = torch.zeros(shape, device=DEVICE), torch.full(shape, -math.inf, device=DEVICE)
+        cosines, taught = (
+            torch.zeros(shape, device=DEVICE),
+            torch.full(shape, -math.inf, device=DEVICE),
+        )
         start = 0
         for row, one in enumerate(inputs):
             n = len(one["documents"])
@@ -85,7 +88,9 @@ def tune(job: dict[str, Any], folder: Path, say: Callable[..., None]) -> None:
         order, total = torch.randperm(len(inputs)).tolist(), 0.0
         for start in range(0, len(order), job["batch"]):
             rows = order[start : start + job["batch"]]
-            loss = mean_loss(*encoder.similarities([inputs[row] for row in rows]), job["objective"], job["eta"])
+            loss = mean_loss(
+                *encoder.similarities([inputs[row] for row in rows]), job["objective"], job["eta"]
+            )
             loss.backward()
             torch.nn.utils.clip_grad_norm_(encoder.model.parameters(), 1.0)
             optimiser.step()

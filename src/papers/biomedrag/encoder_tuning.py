@@ -47,10 +47,17 @@ class TunedEncoder(Encoder):
     def _encode(self, texts: list[str], progress: bool) -> tuple[Floats, npt.NDArray[np.bool_]]:
         if not texts:
             return np.empty((0, self.dimension), dtype=np.float32), np.zeros(0, dtype=np.bool_)
-        job = {"base": str(self._folder), "texts": texts, "max_tokens": self.max_tokens, "threads": threads()}
+        job = {
+            "base": str(self._folder),
+            "texts": texts,
+            "max_tokens": self.max_tokens,
+            "threads": threads(),
+        }
         with tempfile.TemporaryDirectory() as temporary:
             out = Path(temporary) / "encoded"
-            training.run(SCRIPT, job, out, doing="encode", total=len(texts), unit="text", bar=progress)
+            training.run(
+                SCRIPT, job, out, doing="encode", total=len(texts), unit="text", bar=progress
+            )
             vectors: Floats = np.load(out / "vectors.npy")
         return vectors, self._cut(texts)
 
@@ -58,7 +65,10 @@ class TunedEncoder(Encoder):
         tokenizer = Tokenizer.from_file(str(self._folder / "tokenizer.json"))
         tokenizer.no_truncation()
         tokenizer.no_padding()
-        return np.array([len(one.ids) for one in tokenizer.encode_batch_fast(texts)], dtype=np.int64) > self.max_tokens
+        return (
+            np.array([len(one.ids) for one in tokenizer.encode_batch_fast(texts)], dtype=np.int64)
+            > self.max_tokens
+        )
 
 
 def tuned(
@@ -82,7 +92,9 @@ def tuned(
     machine cannot train or the base cannot load.
     """
     sizes = {"eta": eta, "epochs": epochs, "rate": rate, "batch": batch, "max_tokens": max_tokens}
-    if wrong := {key: value for key, value in (sizes | {"inputs": len(inputs)}).items() if value <= 0}:
+    if wrong := {
+        key: value for key, value in (sizes | {"inputs": len(inputs)}).items() if value <= 0
+    }:
         raise ValueError(f"Each of these must be positive: {wrong}.")
     check(objective)
     settings = sizes | {"objective": objective, "seed": seed}
@@ -92,9 +104,13 @@ def tuned(
         job = {**settings, "base": base, "inputs": list(inputs), "threads": threads()}
         with artifacts.replacing(folder) as part:
             steps = epochs * math.ceil(len(inputs) / batch)
-            *lines, summary = training.run(SCRIPT, job, part, doing="fine-tune the scorer's encoder", total=steps)
+            *lines, summary = training.run(
+                SCRIPT, job, part, doing="fine-tune the scorer's encoder", total=steps
+            )
             losses = [line["loss"] for line in lines if "loss" in line]
-            artifacts.write_log(part, WEIGHTS, {"base": base, "settings": settings, "losses": losses, **summary})
+            artifacts.write_log(
+                part, WEIGHTS, {"base": base, "settings": settings, "losses": losses, **summary}
+            )
         return TunedEncoder(folder)
 
     # the files of a base decide the result where it is a folder; a hub's name stands for itself

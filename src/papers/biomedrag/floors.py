@@ -28,9 +28,14 @@ def floor_arms(corpus: Corpus, encoder: Encoder) -> dict[str, Arm]:
     Of triples, four are given the gold pair, and two find it: by blanks, or by names known from training.
     """
     if corpus.task == "triples":
-        labelled = floor_arms(replace(corpus, task="relations"), encoder)  # a classifier then reads the pair
+        labelled = floor_arms(
+            replace(corpus, task="relations"), encoder
+        )  # a classifier then reads the pair
         given_pair = {name: with_gold_pair(arm) for name, arm in labelled.items()}
-        return given_pair | {"blanks": PairReader(corpus.train), "names": PairReader(corpus.train, blanks=False)}
+        return given_pair | {
+            "blanks": PairReader(corpus.train),
+            "names": PairReader(corpus.train, blanks=False),
+        }
     arms = {
         "majority": majority(corpus),
         "nearest": nearest_label(corpus, encoder),
@@ -75,7 +80,9 @@ def encoded(corpus: Corpus, encoder: Encoder) -> Arm:
 
 
 def _classifier(
-    model: LogisticRegression | Pipeline, corpus: Corpus, features: Callable[[Sequence[Example]], list[str] | Floats]
+    model: LogisticRegression | Pipeline,
+    corpus: Corpus,
+    features: Callable[[Sequence[Example]], list[str] | Floats],
 ) -> Arm:
     model.fit(features(corpus.train), [e.label for e in corpus.train])
     return lambda examples: [Prediction(str(label)) for label in model.predict(features(examples))]
@@ -87,7 +94,9 @@ def _encoded(encoder: Encoder, examples: Sequence[Example], task: str) -> Floats
 
 # The released GIT and ChemProt texts set blanks around the two entities of the gold triple: "of  depression  of".
 # The blanks after an entity are taken with it, for they begin no other.
-_MARKED = re.compile(r"(?:^ | {2,}|(?<=[(\[{/-]) )(\S(?:[^ ]| (?! ))*?)(?: {2,}| (?=[)\]}/,.;:-]| ?$)| ?$)")
+_MARKED = re.compile(
+    r"(?:^ | {2,}|(?<=[(\[{/-]) )(\S(?:[^ ]| (?! ))*?)(?: {2,}| (?=[)\]}/,.;:-]| ?$)| ?$)"
+)
 
 
 def marked_entities(text: str) -> list[str]:
@@ -113,15 +122,21 @@ class PairReader:
         """Learn names, relations and orders from training examples with triples."""
         self._blanks = blanks
         triples = [(e, t) for e in train for t in e.triples]
-        self._names = {name.lower().strip() for _, t in triples for name in (t.head, t.tail) if len(name) > 2}
+        self._names = {
+            name.lower().strip() for _, t in triples for name in (t.head, t.tail) if len(name) > 2
+        }
         self._longest = max((len(name.split()) for name in self._names), default=1)
         texts, targets = [], []
         for example, t in triples:
             head_first = example.text.find(t.head) <= example.text.find(t.tail)
-            texts.append(_masked(example.text, (t.head, t.tail) if head_first else (t.tail, t.head)))
+            texts.append(
+                _masked(example.text, (t.head, t.tail) if head_first else (t.tail, t.head))
+            )
             targets.append(f"{t.relation}|{'forward' if head_first else 'back'}")
         # ten times as fast as logistic regression, for two labels a relation
-        self._model = make_pipeline(TfidfVectorizer(ngram_range=(1, 3), min_df=2, sublinear_tf=True), LinearSVC())
+        self._model = make_pipeline(
+            TfidfVectorizer(ngram_range=(1, 3), min_df=2, sublinear_tf=True), LinearSVC()
+        )
         self._model.fit(texts, targets)
 
     def pair(self, text: str) -> tuple[str, str] | None:
@@ -169,7 +184,9 @@ def with_gold_pair(arm: Arm) -> Arm:
     return each(
         arm,
         lambda e: e,
-        lambda e, p: Prediction(p.label, tuple(Triple(t.head, p.label or "", t.tail) for t in e.triples)),
+        lambda e, p: Prediction(
+            p.label, tuple(Triple(t.head, p.label or "", t.tail) for t in e.triples)
+        ),
     )
 
 
@@ -189,7 +206,9 @@ def pair_classifier(corpus: Corpus, *, new: bool = False) -> Arm:
     def answer(examples: Sequence[Example]) -> list[Prediction]:
         chances = model.predict_proba([_names(e) for e in examples])
         if new:
-            chances = np.where([[label in known[e.text] for label in labels] for e in examples], -1.0, chances)
+            chances = np.where(
+                [[label in known[e.text] for label in labels] for e in examples], -1.0, chances
+            )
         return [Prediction(labels[best]) for best in chances.argmax(axis=1)]
 
     return answer
@@ -198,8 +217,15 @@ def pair_classifier(corpus: Corpus, *, new: bool = False) -> Arm:
 def known_names(corpus: Corpus, rows: Sequence[Example]) -> list[bool]:
     """Of each row, whether training has its head and its tail."""
     names = {name for e in corpus.train for t in e.triples for name in (t.head, t.tail)}
-    return [bool(e.triples) and all(n in names for t in e.triples for n in (t.head, t.tail)) for e in rows]
+    return [
+        bool(e.triples) and all(n in names for t in e.triples for n in (t.head, t.tail))
+        for e in rows
+    ]
 
 
 def _names(example: Example) -> dict[str, int]:
-    return {f"{end} {name}": 1 for t in example.triples for end, name in (("head", t.head), ("tail", t.tail))}
+    return {
+        f"{end} {name}": 1
+        for t in example.triples
+        for end, name in (("head", t.head), ("tail", t.tail))
+    }

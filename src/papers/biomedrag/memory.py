@@ -61,7 +61,10 @@ def chunks(text: str, words: int) -> list[str]:
     tokens = text.split()
     if not tokens:
         return []
-    return [" ".join(part) for part in np.array_split(np.array(tokens, dtype=object), max(1, len(tokens) // words))]
+    return [
+        " ".join(part)
+        for part in np.array_split(np.array(tokens, dtype=object), max(1, len(tokens) // words))
+    ]
 
 
 class Memory:
@@ -72,7 +75,11 @@ class Memory:
     """
 
     def __init__(
-        self, examples: Sequence[Example], descriptions: Mapping[str, str], encoder: Encoder, words: int
+        self,
+        examples: Sequence[Example],
+        descriptions: Mapping[str, str],
+        encoder: Encoder,
+        words: int,
     ) -> None:
         """Make the memory of labelled examples; the paper takes the validation split.
 
@@ -81,9 +88,13 @@ class Memory:
         Raises ValueError: there is no example, or a label has no description.
         """
         if not examples:
-            raise ValueError("A memory needs labelled examples, and there is none. Give it the validation split.")
+            raise ValueError(
+                "A memory needs labelled examples, and there is none. Give it the validation split."
+            )
         if missing := sorted({e.label for e in examples} - set(descriptions)):
-            raise ValueError(f"Labels without a description: {', '.join(missing)}. The retriever compares with it.")
+            raise ValueError(
+                f"Labels without a description: {', '.join(missing)}. The retriever compares with it."
+            )
         self.examples, self.encoder, self.words = tuple(examples), encoder, words
         self.shots = self._chunked(descriptions) if words else tuple(map(whole_shot, examples))
         self._keys = Index.build(encoder.encode([shot.text for shot in self.shots], progress=False))
@@ -101,7 +112,9 @@ class Memory:
         of = np.array([self._texts[id] for id in ids])
         most = int(np.unique(of, return_counts=True)[1].max()) if self.words else 0
         scores, rows = index.search(vectors, n + most)
-        own = of[rows] == np.array([same_text(text) for text in texts])[:, None] if most else rows < 0
+        own = (
+            of[rows] == np.array([same_text(text) for text in texts])[:, None] if most else rows < 0
+        )
         order = np.argsort(own, axis=1, kind="stable")[:, :n]
         return np.take_along_axis(scores, order, axis=1), np.take_along_axis(rows, order, axis=1)
 
@@ -131,12 +144,16 @@ class Memory:
         cut = [chunks(text, self.words) for text in texts]
         vectors = self.encoder.encode([c for of_one in cut for c in of_one], progress=False)
         sentences = [text for text, of_one in zip(texts, cut, strict=True) for _ in of_one]
-        scores, rows = self._others(self._keys, [shot.source for shot in self.shots], vectors, sentences, 1)
+        scores, rows = self._others(
+            self._keys, [shot.source for shot in self.shots], vectors, sentences, 1
+        )
         found, start = [], 0
         for of_one in cut:
             part = slice(start, start + len(of_one))
             start += len(of_one)
-            best = np.argsort(-scores[part, 0].round(5), kind="stable")  # rounding must not order chunks that are keys
+            best = np.argsort(
+                -scores[part, 0].round(5), kind="stable"
+            )  # rounding must not order chunks that are keys
             found.append([self.shots[row] for row in dict.fromkeys(rows[part, 0][best].tolist())])
         return found
 
@@ -146,14 +163,19 @@ class Memory:
         _, rows = self._others(self._sentences, [e.id for e in self.examples], vectors, texts, n)
         return [[whole_shot(self.examples[row]) for row in of_one] for of_one in rows]
 
-    def candidates(self, texts: Sequence[str], *, diverse: bool = True, permuted: int = 2) -> list[list[Document]]:
+    def candidates(
+        self, texts: Sequence[str], *, diverse: bool = True, permuted: int = 2
+    ) -> list[list[Document]]:
         """The database of each text that the scorer chooses from: d0, then permutations of what the retriever found.
 
         The best `permuted` pairs take part in the permutation (section 4.2.2): the number of documents grows as its
         factorial, and each costs a request. Not `diverse`, each retrieved pair is a document of its own (ablation WD).
         """
         joined = [
-            [Document((nearest[0],)), *(permute(pairs[:permuted]) if diverse else [Document((p,)) for p in pairs])]
+            [
+                Document((nearest[0],)),
+                *(permute(pairs[:permuted]) if diverse else [Document((p,)) for p in pairs]),
+            ]
             for nearest, pairs in zip(self.nearest(texts), self.retrieve(texts), strict=True)
         ]
         return [list(dict.fromkeys(documents)) for documents in joined]
@@ -173,7 +195,11 @@ class Nearest:
 
     def __call__(self, examples: Sequence[Example]) -> list[Document]:
         """The sentences as one document of each example."""
-        near = self.memory.nearest([e.text for e in examples], self.n) if self.n else [[] for _ in examples]
+        near = (
+            self.memory.nearest([e.text for e in examples], self.n)
+            if self.n
+            else [[] for _ in examples]
+        )
         return [Document(tuple(reversed(of_x))) for of_x in near]
 
 
@@ -189,14 +215,18 @@ def whole_shot(example: Example) -> Shot:
 
 def permute(shots: Sequence[Shot]) -> list[Document]:
     """Every ordered selection of the shots, the shorter first: two shots give four documents (section 4.2.2)."""
-    return [Document(taken) for size in range(1, len(shots) + 1) for taken in permutations(shots, size)]
+    return [
+        Document(taken) for size in range(1, len(shots) + 1) for taken in permutations(shots, size)
+    ]
 
 
 def pair_vectors(
     texts: Sequence[str], documents: Sequence[Sequence[Document]], encoder: Encoder
 ) -> tuple[Floats, list[Floats]]:
     """E(x) of each input, and E(d) of its documents: one array of shape (documents, dimension) an input."""
-    vectors = encoder.encode([*texts, *(d.text for of_one in documents for d in of_one)], progress=False)
+    vectors = encoder.encode(
+        [*texts, *(d.text for of_one in documents for d in of_one)], progress=False
+    )
     ends = np.cumsum([len(texts), *(len(of_one) for of_one in documents)])
     inputs, *of_documents = np.split(vectors, ends[:-1])
     return inputs, of_documents

@@ -22,29 +22,48 @@ from evaluation.rules import ALPHA, Decision, all_of
 INTERACTIONS: Final = 368
 """Test rows of DDI that state an interaction. More of the printed recalls are whole numbers of these than of all 1,376
 (`balance.digits_table`), so the claims about DDI are tested on them."""
-TRIPLES: Final = ("significant_on_git", "better_on_chemprot", "better_on_ddi", "knn_below_none_on_ddi", "best_parts")
+TRIPLES: Final = (
+    "significant_on_git",
+    "better_on_chemprot",
+    "better_on_ddi",
+    "knn_below_none_on_ddi",
+    "best_parts",
+)
 """Claims about triples that the printed numbers decide."""
 
-_SYSTEMS: Final = ("unirel", "uie_base", "e2h_large", "e2h_base", "uie_large", "gpt4", "medllama", "llama2")
+_SYSTEMS: Final = (
+    "unirel",
+    "uie_base",
+    "e2h_large",
+    "e2h_base",
+    "uie_large",
+    "gpt4",
+    "medllama",
+    "llama2",
+)
 _RELATION_SYSTEMS: Final = (
     "rt_10", "rt_5", "rt_1", "rt_20", "bert", "biobert", "gpt4", "medllama", "llama2", "medllama_br",
 )  # fmt: skip
 COMPARED: Final = {
     # OneRel's three columns are out of order: its recall is the third
     "significant_on_git": {
-        "table1.llama2_br.git_recall": [f"table1.{name}.git_recall" for name in _SYSTEMS] + ["table1.onerel.git_f1"]
+        "table1.llama2_br.git_recall": [f"table1.{name}.git_recall" for name in _SYSTEMS]
+        + ["table1.onerel.git_f1"]
     },
     "better_on_chemprot": {
         "table1.llama2_br.chemprot_recall": [f"table1.{name}.chemprot_recall" for name in _SYSTEMS]
         + ["table1.onerel.chemprot_f1"]
     },
     "significant_on_git_re": {
-        "table1.llama2_br.git_re_recall": [f"table1.{name}.git_re_recall" for name in _RELATION_SYSTEMS]
+        "table1.llama2_br.git_re_recall": [
+            f"table1.{name}.git_re_recall" for name in _RELATION_SYSTEMS
+        ]
         + ["table4.re_without_scorer.recall", "table4.re_without_diversity.recall"]
     },
     "better_on_ddi": {"table1.llama2_br.ddi_f1": ["table1.llama2.ddi_f1", "text.ddi.spbere"]},
     "better_on_ade": {
-        f"table2.{name}_br.ade_recall": [f"table2.{name}.ade_recall"] for name in ("medllama", "llama2", "gpt4")
+        f"table2.{name}_br.ade_recall": [f"table2.{name}.ade_recall"]
+        for name in ("medllama", "llama2", "gpt4")
     },
     "knn_below_none_on_ddi": {"table1.llama2.ddi_f1": ["figure2.ddi.*"]},
     "best_parts": {
@@ -83,7 +102,10 @@ def mcnemar_range(first: int, second: int, n: int) -> tuple[float, float]:
     apart, fewer = abs(first - second), min(first, second)
     # rows that the weaker arm alone has right: none, or all that the stronger one leaves
     most = min(fewer, n - max(first, second))
-    low, high = (float(binomtest(only, apart + 2 * only).pvalue) if apart + only else 1.0 for only in (0, most))
+    low, high = (
+        float(binomtest(only, apart + 2 * only).pvalue) if apart + only else 1.0
+        for only in (0, most)
+    )
     return low, high
 
 
@@ -110,7 +132,8 @@ def tests(printed: Published, claim: str) -> pd.DataFrame:
         if fnmatch(other.id, f"biomedrag.{pattern}")
     ]
     ranges = [
-        mcnemar_range(round(ours.value * _rows(ours)), round(o.value * _rows(ours)), _rows(ours)) for ours, o in pairs
+        mcnemar_range(round(ours.value * _rows(ours)), round(o.value * _rows(ours)), _rows(ours))
+        for ours, o in pairs
     ]
     lows, highs = (holm(side) for side in zip(*ranges, strict=True))
     rows = []
@@ -135,7 +158,9 @@ def tests(printed: Published, claim: str) -> pd.DataFrame:
 
 def _rows(number: Number) -> int:
     if number.n is None:
-        raise ValueError(f"{number.id} has no n, so its share is no count. Give it one in data/published.")
+        raise ValueError(
+            f"{number.id} has no n, so its share is no count. Give it one in data/published."
+        )
     return INTERACTIONS if "ddi" in number.id else number.n
 
 
@@ -167,7 +192,12 @@ def shown(printed: Published, claims: Sequence[str]) -> figures.Html:
     table["difference"] = [figures.signed(x, 2) for x in table["difference"]]
     for side in ("low", "high"):
         table[side] = table[side].map(figures.p_text)
-    names = {"difference": "difference, points", "low": "p (Holm), lowest", "high": "p (Holm), highest"}
+    names = {
+        "difference": "difference, points",
+        "low": "p (Holm), lowest",
+        "high": "p (Holm), highest",
+    }
     return figures.table(
-        table.rename(columns=names), "Printed numbers: the range of McNemar's p that they allow, adjusted by Holm"
+        table.rename(columns=names),
+        "Printed numbers: the range of McNemar's p that they allow, adjusted by Holm",
     )

@@ -28,7 +28,10 @@ from resources.datasets import at_hand, locate
 
 GENERATIONS: Final = "biomedrag/released/generations.json"
 EARLIER: Final = "biomedrag/released/generations_5000.json"
-LABELS: Final = {"lora_rag": "LLaMA2 13B with BiomedRAG, step 8,000", "earlier": "The same, step 5,000"}
+LABELS: Final = {
+    "lora_rag": "LLaMA2 13B with BiomedRAG, step 8,000",
+    "earlier": "The same, step 5,000",
+}
 CHOICES: Final = {
     "scorer": ("biomedrag/released/scorer_test.json", "trained scorer, m = 5"),
     "no_diversity": ("biomedrag/released/scorer_test_no_diversity.json", "without diversity"),
@@ -39,7 +42,9 @@ CHOICES: Final = {
 """Registry name and label of each file of chosen documents for the GIT test."""
 
 _ANSWER: Final = re.compile(r"### Response:\s*(.*?)\s*(?:\n\s*\n|\Z)", re.DOTALL)
-_DOCUMENT: Final = re.compile(r"Context:\s*(.*?)\s*Response:\s*(.*?)\s*(?:\d\. Context:|\Z)", re.DOTALL)
+_DOCUMENT: Final = re.compile(
+    r"Context:\s*(.*?)\s*Response:\s*(.*?)\s*(?:\d\. Context:|\Z)", re.DOTALL
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +74,9 @@ def read_generations(path: Path) -> list[tuple[Example, Prediction]]:
         if not (gold and answer):
             raise CorpusError(f"{path.name}, row {number}: needed a true triple and an answer.")
         example = Example(f"GIT.released.{number}", row["sentence"], gold[0].relation, tuple(gold))
-        generations.append((example, Prediction(None, tuple(parse_triples(answer[1])), reply=answer[1])))
+        generations.append(
+            (example, Prediction(None, tuple(parse_triples(answer[1])), reply=answer[1]))
+        )
     return generations
 
 
@@ -88,7 +95,9 @@ def read_choices(path: Path) -> list[Choice]:
             )
         shown = document[2].split("|")
         # a prompt for triples shows and asks for head|relation|tail, one for relations the relation alone
-        label, document_label = (parts[1 if len(parts) > 1 else 0].strip() for parts in (answer, shown))
+        label, document_label = (
+            parts[1 if len(parts) > 1 else 0].strip() for parts in (answer, shown)
+        )
         choices.append(Choice(row["context"], label, document[1], document_label))
     return choices
 
@@ -107,7 +116,10 @@ def rescored(run: Run, corpus: Corpus) -> list[Answer]:
         generations = read_generations(file.path)
         of = units(corpus, [example for example, _ in generations])
         told = zip(of, generations, strict=True)
-        rows += [answered(row_of(corpus, unit.example, p), unit, arm=arm, **common) for unit, (_, p) in told]
+        rows += [
+            answered(row_of(corpus, unit.example, p), unit, arm=arm, **common)
+            for unit, (_, p) in told
+        ]
     return rows
 
 
@@ -118,7 +130,14 @@ def report_rescored(run: Run, out: Outcomes) -> figures.Html:
         if GENERATIONS in number.rescore_from:
             score = out.score(number.id.rpartition(".")[2].removeprefix("git_"), "lora_rag")
             run.rescored(number.id, score, source=GENERATIONS)
-            rows.append({"where": number.table, "score": number.column, "printed": number.printed, "rescored": score})
+            rows.append(
+                {
+                    "where": number.table,
+                    "score": number.column,
+                    "printed": number.printed,
+                    "rescored": score,
+                }
+            )
     return figures.table(pd.DataFrame(rows), "GIT: printed and rescored")
 
 
@@ -141,7 +160,11 @@ def report_sizes(run: Run, corpora: Sequence[Corpus]) -> pd.DataFrame:
         read = {file.name for file in corpus.files}
         place = f"biomedrag.table{5 if corpus.task == 'triples' else 6}.{KEYS[corpus.name]}."
         places = (place, "biomedrag.text.data_sets.umls") if corpus.name == "UMLS" else (place,)
-        mine = [n for n in run.printed.numbers if n.id.startswith(places) and read.intersection(n.rescore_from)]
+        mine = [
+            n
+            for n in run.printed.numbers
+            if n.id.startswith(places) and read.intersection(n.rescore_from)
+        ]
         numbers = {n.id.rpartition(".")[2]: n for n in mine}
         for what, count in counted.items():
             if number := numbers.get(what):
@@ -161,7 +184,9 @@ def released_choices(run: Run) -> dict[str, list[Choice]]:
     run.data(*files.values())
     choices = {name: read_choices(file.path) for name, file in files.items()}
     if len({tuple(c.sentence for c in of) for of in choices.values()}) != 1:
-        raise CorpusError("The files of chosen documents are not of the same sentences in the same order.")
+        raise CorpusError(
+            "The files of chosen documents are not of the same sentences in the same order."
+        )
     return choices
 
 
@@ -173,7 +198,9 @@ def by_chance(of: Sequence[Choice]) -> float:
 
 def agreement(of: Sequence[Choice], draws: int) -> Score:
     """Cohen's kappa of the relations of documents and of their sentences; 0 is chance."""
-    sentences, documents = (np.array([getattr(c, name) for c in of]) for name in ("label", "document_label"))
+    sentences, documents = (
+        np.array([getattr(c, name) for c in of]) for name in ("label", "document_label")
+    )
 
     def kappa(rows: Floats) -> float:
         at = rows.astype(int)
@@ -185,7 +212,13 @@ def agreement(of: Sequence[Choice], draws: int) -> Score:
 def choices_shown(choices: Mapping[str, Sequence[Choice]], draws: int) -> figures.Picture:
     """How often each retriever's document shows the sentence's own relation, a dot for each, and by chance in words."""
     rows = [
-        Answer(arm, str(i), source="released", measures={"shows_relation": (float(choice.hit), 1.0)}, cluster=str(i))
+        Answer(
+            arm,
+            str(i),
+            source="released",
+            measures={"shows_relation": (float(choice.hit), 1.0)},
+            cluster=str(i),
+        )
         for arm, of in choices.items()
         for i, choice in enumerate(of)
     ]

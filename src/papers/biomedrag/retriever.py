@@ -42,8 +42,13 @@ class Retriever:
         """The document of each example's candidates that the scorer weighs highest."""
         texts = [e.text for e in examples]
         candidates = self.memory.candidates(texts, diverse=self.diverse, permuted=self.permuted)
-        inputs, vectors = pair_vectors(texts, candidates, self.scorer.encoder or self.memory.encoder)
-        return [of_x[self.scorer.choose(x, v)] for x, of_x, v in zip(inputs, candidates, vectors, strict=True)]
+        inputs, vectors = pair_vectors(
+            texts, candidates, self.scorer.encoder or self.memory.encoder
+        )
+        return [
+            of_x[self.scorer.choose(x, v)]
+            for x, of_x, v in zip(inputs, candidates, vectors, strict=True)
+        ]
 
 
 def likelihood_prompt(example: Example, document: Document) -> tuple[str, str]:
@@ -78,7 +83,9 @@ def learn(
     """
     texts = [e.text for e in examples]
     candidates = memory.candidates(texts, diverse=diverse, permuted=permuted)
-    pairs = [likelihood_prompt(x, d) for x, of_x in zip(examples, candidates, strict=True) for d in of_x]
+    pairs = [
+        likelihood_prompt(x, d) for x, of_x in zip(examples, candidates, strict=True) for d in of_x
+    ]
     began = time.perf_counter()
     try:
         answers = llm.loglikelihood_many(pairs, label="P_LLM")
@@ -94,18 +101,29 @@ def learn(
             {"text": text, "documents": [d.text for d in of_x], "loglikelihoods": of_one.tolist()}
             for text, of_x, of_one in zip(texts, candidates, values, strict=True)
         ]
-        encoder = encoder_tuning.tuned(taught, tuned_encoder, objective=objective, eta=eta, seed=seed)
-        scorer = Scorer(np.eye(encoder.dimension, dtype=np.float32), eta, encoder.losses, Remembering(encoder))
+        encoder = encoder_tuning.tuned(
+            taught, tuned_encoder, objective=objective, eta=eta, seed=seed
+        )
+        scorer = Scorer(
+            np.eye(encoder.dimension, dtype=np.float32), eta, encoder.losses, Remembering(encoder)
+        )
         if run:
             run.timing(f"{name}: fine-tuning the encoder", encoder.seconds, inputs=len(examples))
             role = f"{name}: scores documents"
-            run.model(f"{encoder.base}, fine-tuned", encoder.digest, "encoder", encoder.engine, role)
+            run.model(
+                f"{encoder.base}, fine-tuned", encoder.digest, "encoder", encoder.engine, role
+            )
     else:
         inputs, vectors = pair_vectors(texts, candidates, memory.encoder)
         scorer = train(list(inputs), vectors, values, objective=objective, eta=eta, epochs=epochs)
     if run:
         run.timing(f"{name}: likelihoods", asked - began, pairs=len(pairs))
         run.timing(f"{name}: training the scorers", time.perf_counter() - asked)
-    of: tuple[object, ...] = (memory.words, memory.encoder.name, [e.id for e in examples], llm.endpoint.model)
+    of: tuple[object, ...] = (
+        memory.words,
+        memory.encoder.name,
+        [e.id for e in examples],
+        llm.endpoint.model,
+    )
     of += (objective, eta, epochs, permuted, diverse, tuned_encoder)
     return Retriever(memory, scorer, permuted, diverse, of)

@@ -35,7 +35,9 @@ def beats_llm(outcomes: Outcomes, **_: object) -> Decision:
     return rules.stand_in(_better(first, others, outcomes), NAMED, unlike)
 
 
-def _nearest(outcomes: Outcomes, ways: Mapping[tuple[str, ...], tuple[str, ...]]) -> tuple[tuple[str, ...], list[str]]:
+def _nearest(
+    outcomes: Outcomes, ways: Mapping[tuple[str, ...], tuple[str, ...]]
+) -> tuple[tuple[str, ...], list[str]]:
     """The first of these arms that a model named in the paper has answered, or the last, and their other models."""
     for named, arms in ways.items():
         frame = outcomes.where(arm=list(arms)).frame
@@ -119,13 +121,19 @@ knn_below_none_on_ddi = partial(_printed, claim="knn_below_none_on_ddi")
 best_parts = partial(_printed, claim="best_parts")
 
 
-def scorer_fits_the_sentence(outcomes: Outcomes, *, released: Mapping[str, Sequence[Choice]], **__: object) -> Decision:
+def scorer_fits_the_sentence(
+    outcomes: Outcomes, *, released: Mapping[str, Sequence[Choice]], **__: object
+) -> Decision:
     """Whether the relations of the trained scorer's released documents agree with those of their sentences.
 
     `released` are the chosen documents by retriever, see `papers.biomedrag.released`; empty for the bundled sample.
     """
     if not released:
-        return Decision("not run", "The released choices are not part of the bundled sample.", reason="no answers")
+        return Decision(
+            "not run",
+            "The released choices are not part of the bundled sample.",
+            reason="no answers",
+        )
     kappas = {name: agreement(released[name], outcomes.draws) for name in ("scorer", "knn")}
     told = {
         name: f"{sum(c.hit for c in released[name])} of {kappa.n} ({by_chance(released[name]):.1f} by chance, Cohen's "
@@ -136,7 +144,9 @@ def scorer_fits_the_sentence(outcomes: Outcomes, *, released: Mapping[str, Seque
         f"The document of the trained scorer shows the sentence's relation in {told['scorer']}; that of the nearest "
         f"neighbour (KNN) in {told['knn']}."
     )
-    return rules.judged(why, None, [(partial(rules.above, bound=SLIGHT), kappas["scorer"])], (SLIGHT,))
+    return rules.judged(
+        why, None, [(partial(rules.above, bound=SLIGHT), kappas["scorer"])], (SLIGHT,)
+    )
 
 
 def _better(first: str, others: Sequence[str], outcomes: Outcomes) -> Decision:
@@ -146,8 +156,12 @@ def _better(first: str, others: Sequence[str], outcomes: Outcomes) -> Decision:
 
 def _tried(outcomes: Outcomes, arm: str = "knn_") -> list[int]:
     """The n of RA-KNN-n that have rows."""
-    return sorted(int(name.removeprefix(arm)) for name in outcomes.arms if re.fullmatch(rf"{arm}\d+", name))
+    return sorted(
+        int(name.removeprefix(arm)) for name in outcomes.arms if re.fullmatch(rf"{arm}\d+", name)
+    )
 
 
 def _tokens(c: Comparison) -> str:
-    return figures.number(c.test.difference, "count") + figures.interval(c.test.low, c.test.high, "count")
+    return figures.number(c.test.difference, "count") + figures.interval(
+        c.test.low, c.test.high, "count"
+    )

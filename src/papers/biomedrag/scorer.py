@@ -103,7 +103,9 @@ def train(
 def check(objective: str) -> None:
     """Raise a ValueError if there is no such objective."""
     if objective not in get_args(Objective):
-        raise ValueError(f"The objective is one of {', '.join(get_args(Objective))}; found {objective!r}.")
+        raise ValueError(
+            f"The objective is one of {', '.join(get_args(Objective))}; found {objective!r}."
+        )
 
 
 @dataclass(frozen=True)
@@ -115,7 +117,9 @@ class Batch:
     mask: NDArray[np.bool_]
 
 
-def padded(inputs: Sequence[Floats], documents: Sequence[Floats], dtype: type[np.floating] = np.float32) -> Batch:
+def padded(
+    inputs: Sequence[Floats], documents: Sequence[Floats], dtype: type[np.floating] = np.float32
+) -> Batch:
     """Inputs and their documents in one batch."""
     x: Floats = np.stack([np.asarray(vector, dtype=dtype) for vector in inputs])
     most = max(len(of_one) for of_one in documents)
@@ -139,10 +143,13 @@ def loss_and_gradient(
     v_length[~batch.mask] = 1.0
     u_unit, v_unit = u / u_length, v / v_length
     cosine = np.einsum("nk,njk->nj", u_unit, v_unit)
-    loss, by_similarity = mean_loss(np.where(batch.mask, cosine, -np.inf), loglikelihoods, objective, eta)
+    loss, by_similarity = mean_loss(
+        np.where(batch.mask, cosine, -np.inf), loglikelihoods, objective, eta
+    )
     # d cosine / d u and d cosine / d v of every pair
     by_u = (
-        np.einsum("nj,njk->nk", by_similarity, v_unit) - (by_similarity * cosine).sum(1, keepdims=True) * u_unit
+        np.einsum("nj,njk->nk", by_similarity, v_unit)
+        - (by_similarity * cosine).sum(1, keepdims=True) * u_unit
     ) / u_length
     by_v = by_similarity[..., None] * (u_unit[:, None] - cosine[..., None] * v_unit) / v_length
     # as one matrix product each, which einsum would not make of them
@@ -150,7 +157,9 @@ def loss_and_gradient(
     return loss, by_u.T @ batch.x + by_v.reshape(-1, dimension).T @ batch.d.reshape(-1, dimension)
 
 
-def mean_loss(similarities: Floats, loglikelihoods: Floats, objective: Objective, eta: float) -> tuple[float, Floats]:
+def mean_loss(
+    similarities: Floats, loglikelihoods: Floats, objective: Objective, eta: float
+) -> tuple[float, Floats]:
     """The mean loss, and its derivative in the similarities; both arguments are -inf where there is no document."""
     mask = similarities > -np.inf
     p = softmax(similarities / eta, axis=1)

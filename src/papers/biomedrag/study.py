@@ -57,7 +57,9 @@ ARMS: Final = {
 """Label and colour of each arm, in the order of tables."""
 LABELS: Final = {arm: label for arm, (label, _) in ARMS.items()}
 COLOURS: Final = {arm: colour for arm, (_, colour) in ARMS.items()}
-GIVEN: Final = {arm: f"{LABELS[arm]}, given the pair" for arm in ("majority", "nearest", "tfidf", "encoded")}
+GIVEN: Final = {
+    arm: f"{LABELS[arm]}, given the pair" for arm in ("majority", "nearest", "tfidf", "encoded")
+}
 """Labels of arms that are given the gold pair of a triple, and predict its relation."""
 FLOORS: Final = ("nearest", "tfidf", "encoded", "pair", "blanks", "names")
 """Arms that learn from the training split without a language model, and answer as the paper's systems do."""
@@ -84,7 +86,8 @@ READABLE: Final = 0.1
 _WHY: Final = {
     **dict.fromkeys(ROWS, "No model was fine-tuned on this data set in this run."),
     **dict.fromkeys(
-        ("medllama", "medllama_br"), "MedLLaMA 13B, fine-tuned; one fine-tuned model is rerun, beside LLaMA2 13B."
+        ("medllama", "medllama_br"),
+        "MedLLaMA 13B, fine-tuned; one fine-tuned model is rerun, beside LLaMA2 13B.",
     ),
     **dict.fromkeys(
         ("bert", "biobert", "gatortron"),
@@ -92,7 +95,9 @@ _WHY: Final = {
     ),
 }
 _TUNED: Final = "Fine-tuned by LoRA for this book."
-_OTHER: Final = "Another system with code and training of its own; this notebook reruns the paper's method."
+_OTHER: Final = (
+    "Another system with code and training of its own; this notebook reruns the paper's method."
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -109,17 +114,27 @@ def units(corpus: Corpus, rows: Sequence[Example]) -> list[Asked]:
     asked = []
     for i, e in enumerate(rows):
         cluster = same_text(e.text)
-        strata = {"data": corpus.name, "text": f"text {'' if cluster in texts else 'not '}in training"}
+        strata = {
+            "data": corpus.name,
+            "text": f"text {'' if cluster in texts else 'not '}in training",
+        }
         if names:
             strata["names"] = "both names in training" if names[i] else "not both"
-        asked.append(Asked(e.id, cluster, given(e, corpus.task), answer_line(e, corpus.task), strata, example=e))
+        asked.append(
+            Asked(
+                e.id, cluster, given(e, corpus.task), answer_line(e, corpus.task), strata, example=e
+            )
+        )
     return asked
 
 
-def answer(run: Run, corpus: Corpus, arms: Mapping[str, Arm], rows: Sequence[Example], model: str = "") -> list[Answer]:
+def answer(
+    run: Run, corpus: Corpus, arms: Mapping[str, Arm], rows: Sequence[Example], model: str = ""
+) -> list[Answer]:
     """Let each arm answer these rows of a corpus, whose name is the task; `model` answers for arms that ask one."""
     scored = {
-        name: each(arm, lambda a: a.example, lambda a, p: row_of(corpus, a.example, p)) for name, arm in arms.items()
+        name: each(arm, lambda a: a.example, lambda a, p: row_of(corpus, a.example, p))
+        for name, arm in arms.items()
     }
     return run.answer(scored, units(corpus, rows), model=model)
 
@@ -159,7 +174,14 @@ def asking_of(llm: LLM | None, corpus: Corpus, *, offered: bool = True) -> Askin
     defined = offered and corpus.task in ("triples", "relations")
     question = QUESTIONS.get(corpus.name, "")
     definitions = corpus.labels if defined else {}
-    return Asking(llm, corpus.task, tuple(corpus.labels), question=question, offered=offered, definitions=definitions)
+    return Asking(
+        llm,
+        corpus.task,
+        tuple(corpus.labels),
+        question=question,
+        offered=offered,
+        definitions=definitions,
+    )
 
 
 def prompted_arms(asking: Asking, retriever: Retriever, n: int) -> dict[str, Arm]:
@@ -196,13 +218,21 @@ def report(run: Run, out: Outcomes, notes: Mapping[str, str]) -> None:
             run.not_run(number.id, _OTHER)
 
 
-def cell(run: Run, id: str, out: Outcomes, name: str, row: str, measure: str, note: str = "") -> None:
+def cell(
+    run: Run, id: str, out: Outcomes, name: str, row: str, measure: str, note: str = ""
+) -> None:
     """Report a measure of the arm beside a printed row, or why there is none; a `note` is about prompted models."""
     rows = beside_row(out, name, row)
     if isinstance(rows, str):
         run.not_run(id, rows)
     else:
-        run.rerun_of(id, rows, measure, model=rows.frame.model.iloc[0], note=_TUNED if _is_tuned(row) else note)
+        run.rerun_of(
+            id,
+            rows,
+            measure,
+            model=rows.frame.model.iloc[0],
+            note=_TUNED if _is_tuned(row) else note,
+        )
 
 
 def _is_tuned(row: str) -> bool:
@@ -216,7 +246,9 @@ def _gain(run: Run, id: str, out: Outcomes, name: str, model: str, note: str) ->
     else:
         score = gain(alone.and_(with_it), ROWS[f"{model}_br"], ROWS[model])
         points = Score(100 * score.value, score.n, 100 * score.low, 100 * score.high)
-        run.rerun(id, points, model=alone.frame.model.iloc[0], note=_TUNED if _is_tuned(model) else note)
+        run.rerun(
+            id, points, model=alone.frame.model.iloc[0], note=_TUNED if _is_tuned(model) else note
+        )
 
 
 def beside_row(out: Outcomes, name: str, row: str) -> Outcomes | str:
@@ -238,7 +270,11 @@ def gain(out: Outcomes, first: str, second: str) -> Score:
 
 def printed_of(printed: Published, name: str) -> list[Number]:
     """The F1 that Table 1 or 2 prints on a data set, by system."""
-    return [n for n in printed.numbers if n.table in ("Table 1", "Table 2") and n.id.endswith(f".{KEYS[name]}_f1")]
+    return [
+        n
+        for n in printed.numbers
+        if n.table in ("Table 1", "Table 2") and n.id.endswith(f".{KEYS[name]}_f1")
+    ]
 
 
 def beside(run: Run, out: Outcomes, name: str, caption: str) -> figures.Html:
@@ -262,7 +298,12 @@ def _scores(out: Outcomes, arm: str) -> dict[str, object]:
     n = out.score("f1", arm).n if arm in out.measured("f1") else 0
     tokens = out.score("prompt_tokens", arm) if arm in out.measured("prompt_tokens") else None
     told = {measure: out.text(measure, arm) for measure in MEASURES}
-    return {"here": out.label(arm), "n": n, **told, "prompt tokens": tokens and figures.number(tokens.value, "count")}
+    return {
+        "here": out.label(arm),
+        "n": n,
+        **told,
+        "prompt tokens": tokens and figures.number(tokens.value, "count"),
+    }
 
 
 def split_note(whole: Corpus, parts: Corpus, words: int) -> str:
@@ -284,22 +325,34 @@ def summary(run: Run, out: Outcomes, names: Sequence[str], floors: Sequence[str]
         of = same.where(task=name)
         reached = {arm: of.score("f1", arm).value for arm in of.arms if arm in floors}
         tops[name] = max(reached, key=reached.__getitem__)
-    gains = {test.model: test for test in same.against([("biomedrag", "zero_shot")], "f1", each="task")}
-    leads = [same.where(task=name).against([(top, "biomedrag")], "f1")[0] for name, top in tops.items()]
+    gains = {
+        test.model: test for test in same.against([("biomedrag", "zero_shot")], "f1", each="task")
+    }
+    leads = [
+        same.where(task=name).against([(top, "biomedrag")], "f1")[0] for name, top in tops.items()
+    ]
     told, most, prints, tuned = list[str](), [], [], list[str]()
     for (name, top), lead in zip(tops.items(), leads, strict=True):
         on = f" on **{name}**" * (len(names) > 1)
         told.append(f"{figures.points(gains[name].test)}{' points' * (not told)}{on}")
         new = same.where(task=name, arm="pair_new")
-        once = f"; {new.text('f1', 'pair_new')} without the relations that the pair has in training" if new.arms else ""
+        once = (
+            f"; {new.text('f1', 'pair_new')} without the relations that the pair has in training"
+            if new.arms
+            else ""
+        )
         most.append(f"{figures.number(lead.scores[0].value)} ({out.label(top)}{once})")
         prints.append(
-            next(n.printed for n in printed_of(run.printed, name) if ".llama2_br." in n.id).replace("%", " %")
+            next(n.printed for n in printed_of(run.printed, name) if ".llama2_br." in n.id).replace(
+                "%", " %"
+            )
         )
         of = same.where(task=name, arm=["lora", "lora_rag"])
         unread = [(~of.where(arm=arm).frame.parsed.astype(bool)).mean() for arm in of.arms]
         if len(unread) == 2 and max(unread) <= READABLE:
-            tuned.append(f"{figures.listed([figures.number(of.score('f1', arm).value) for arm in of.arms])}{on}")
+            tuned.append(
+                f"{figures.listed([figures.number(of.score('f1', arm).value) for arm in of.arms])}{on}"
+            )
     helped = sum(gains[name].p < ALPHA and gains[name].test.difference > 0 for name in names)
     beaten = sum(lead.p < ALPHA and lead.test.difference > 0 for lead in adjusted(leads))
     helps = "significantly raises" if helped else "does not significantly change"
@@ -309,7 +362,11 @@ def summary(run: Run, out: Outcomes, names: Sequence[str], floors: Sequence[str]
         f"{_on(beaten, names)}.** The document changes F1 by {figures.listed(told)}. Without a language model, F1 "
         f"reaches {figures.listed(most)} on the same rows. "
         f"Printed for LLaMA2 13B with BiomedRAG: {figures.listed(prints)}."
-        + (f" Without and with the document, a fine-tuned small model reaches {'; '.join(tuned)}." if tuned else "")
+        + (
+            f" Without and with the document, a fine-tuned small model reaches {'; '.join(tuned)}."
+            if tuned
+            else ""
+        )
     )
 
 

@@ -18,7 +18,14 @@ from evaluation.answers import Answer, Item
 from evaluation.outcomes import Outcomes
 from helpers.completions import Reply
 from helpers.llm import LLM
-from papers.clinical_notes.chart_questions import ASKED, NOT_FOUND, ChartQuestion, Kind, Value, spoken
+from papers.clinical_notes.chart_questions import (
+    ASKED,
+    NOT_FOUND,
+    ChartQuestion,
+    Kind,
+    Value,
+    spoken,
+)
 from papers.clinical_notes.cleaning import milligrams
 from papers.clinical_notes.extraction_scores import gold_status
 from papers.clinical_notes.gold import Charts, FactT, MedicationEvent, Note, Symptom
@@ -41,15 +48,22 @@ ARMS = {
 COLOURS = dict(zip(ARMS, ("#125ee0", "#c35410", "#af219d", "#079c6b", "#6b6b6b"), strict=True))
 
 
-def retrieved(retriever: Retriever, questions: Sequence[ChartQuestion], k: int) -> list[list[Chunk]]:
+def retrieved(
+    retriever: Retriever, questions: Sequence[ChartQuestion], k: int
+) -> list[list[Chunk]]:
     """The `k` best passages for each question, in order of date."""
     return [_by_date(retriever.retrieve(question.text, k=k).passages) for question in questions]
 
 
-def right_passages(questions: Sequence[ChartQuestion], chunks: Sequence[Chunk]) -> list[list[Chunk]]:
+def right_passages(
+    questions: Sequence[ChartQuestion], chunks: Sequence[Chunk]
+) -> list[list[Chunk]]:
     """All passages that hold a part of each question's answer, in order of date."""
     of_note = by_note(chunks)
-    right = [{c.id: c for p in q.places for c in of_note.get(p.note, ()) if supports(q, c)} for q in questions]
+    right = [
+        {c.id: c for p in q.places for c in of_note.get(p.note, ()) if supports(q, c)}
+        for q in questions
+    ]
     return [_by_date(of.values()) for of in right]
 
 
@@ -74,7 +88,9 @@ def answer_prompt(question: ChartQuestion, passages: Sequence[Chunk]) -> list[di
         "statement put the number of the passage that says so in brackets, like [2]. If the passages do not tell, "
         f"write exactly: {NOT_FOUND}. Answer in one short sentence."
     )
-    shown = "\n\n".join(f"[{i}] ({passage.date})\n{passage.text.strip()}" for i, passage in enumerate(passages, 1))
+    shown = "\n\n".join(
+        f"[{i}] ({passage.date})\n{passage.text.strip()}" for i, passage in enumerate(passages, 1)
+    )
     return chat(system, f"{shown}\n\nQuestion: {question.text}\n{ASKED[question.kind][1]}")
 
 
@@ -90,10 +106,15 @@ def by_model(
     """The model answers each question from the passages shown with it; a prompt over the context is an overflow."""
     prompts = [answer_prompt(q, passages) for q, passages in zip(questions, shown, strict=True)]
     replies = model.chat_many(prompts, max_tokens=max_tokens, overflow="record", label=label)
-    return [judged(q, reply, passages, lexicon) for q, reply, passages in zip(questions, replies, shown, strict=True)]
+    return [
+        judged(q, reply, passages, lexicon)
+        for q, reply, passages in zip(questions, replies, shown, strict=True)
+    ]
 
 
-def judged(question: ChartQuestion, reply: Reply, shown: Sequence[Chunk], lexicon: Lexicon) -> Answer:
+def judged(
+    question: ChartQuestion, reply: Reply, shown: Sequence[Chunk], lexicon: Lexicon
+) -> Answer:
     """A reply with its measures; one that could not be read is wrong, whatever the chart holds.
 
     Measures: accuracy; cites (of answers with a value, those that cite a shown passage); citation_precision (cited
@@ -103,7 +124,9 @@ def judged(question: ChartQuestion, reply: Reply, shown: Sequence[Chunk], lexico
     cited = [shown[n - 1] for n in numbers if 1 <= n <= len(shown)]
     good = [c for c in shown if supports(question, c)]
     said = value not in (None, NOT_FOUND)
-    measures = {"accuracy": (float(value is not None and question.is_right(value if said else None)), 1.0)}
+    measures = {
+        "accuracy": (float(value is not None and question.is_right(value if said else None)), 1.0)
+    }
     if said:
         measures["cites"] = (float(bool(cited)), 1.0)
     if question.truth and value != NOT_FOUND and cited:
@@ -112,7 +135,10 @@ def judged(question: ChartQuestion, reply: Reply, shown: Sequence[Chunk], lexico
         task=question.kind,
         predicted=None if value is None else spoken(value),
         parsed=value is not None,
-        items=[Item(c.id, str(n), gold=c in good, predicted=c in cited) for n, c in enumerate(shown, start=1)],
+        items=[
+            Item(c.id, str(n), gold=c in good, predicted=c in cited)
+            for n, c in enumerate(shown, start=1)
+        ],
         measures=measures,
         **reply.columns,
     )
@@ -121,20 +147,36 @@ def judged(question: ChartQuestion, reply: Reply, shown: Sequence[Chunk], lexico
 _CITATION = re.compile(r"\[\s*(\d+(?:\s*[,;]\s*\d+)*)\s*\]")
 
 
-def read_answer(question: ChartQuestion, text: str, lexicon: Lexicon) -> tuple[list[int], Value | None]:
+def read_answer(
+    question: ChartQuestion, text: str, lexicon: Lexicon
+) -> tuple[list[int], Value | None]:
     """The numbers in brackets, each once, and the value that a model's words give, which may be `NOT_FOUND`.
 
     The value is None if the words could not be read.
     """
-    numbers = dict.fromkeys(int(n) for group in _CITATION.findall(text) for n in re.findall(r"\d+", group))
+    numbers = dict.fromkeys(
+        int(n) for group in _CITATION.findall(text) for n in re.findall(r"\d+", group)
+    )
     # the question, if the model repeats it, holds no answer
     words = _CITATION.sub(" ", text).replace(question.text, " ")
-    if re.search(r"\bnot\s+(?:found|mentioned|stated|documented|in the (?:chart|passages))", words, re.I):
+    if re.search(
+        r"\bnot\s+(?:found|mentioned|stated|documented|in the (?:chart|passages))", words, re.I
+    ):
         return [*numbers], NOT_FOUND
     return [*numbers], _READERS[question.kind](words, lexicon)
 
 
-_TIMES = {"once": 1, "twice": 2, "bid": 2, "b.i.d": 2, "tid": 3, "t.i.d": 3, "qd": 1, "qhs": 1, "nightly": 1}
+_TIMES = {
+    "once": 1,
+    "twice": 2,
+    "bid": 2,
+    "b.i.d": 2,
+    "tid": 3,
+    "t.i.d": 3,
+    "qd": 1,
+    "qhs": 1,
+    "nightly": 1,
+}
 _TIMES |= {"thrice": 3, "q12h": 2, "q8h": 3, "q24h": 1}
 _NUMBERS = {"one": 1, "two": 2, "three": 3, "four": 4}
 _EVERY = {"12": 2.0, "8": 3.0, "24": 1.0, "6": 4.0}
@@ -147,12 +189,16 @@ def _times(words: str) -> float | None:
         return _EVERY.get(match[1])
     if match := re.search(r"(?<![\w.])(\d+)\s*(?:x|times?)\b", lowered):
         return float(match[1])
-    if match := re.search(rf"\b({'|'.join(_NUMBERS)})(?=\s+times?\b|\W*$)", lowered):  # not "two tablets daily"
+    if match := re.search(
+        rf"\b({'|'.join(_NUMBERS)})(?=\s+times?\b|\W*$)", lowered
+    ):  # not "two tablets daily"
         return float(_NUMBERS[match[1]])
     for word, times in _TIMES.items():
         if re.search(rf"(?<!\w){re.escape(word)}(?!\w)", lowered):
             return float(times)
-    if re.search(r"\b(?:daily|a day|per day)\b", lowered) and not re.search(r"\d", lowered.replace("mg", "")):
+    if re.search(r"\b(?:daily|a day|per day)\b", lowered) and not re.search(
+        r"\d", lowered.replace("mg", "")
+    ):
         return 1.0
     alone = re.fullmatch(r"\D{0,12}(\d)\D{0,12}", lowered.strip())
     return float(alone[1]) if alone else None
@@ -170,8 +216,14 @@ def _dates(words: str) -> tuple[date, date] | None:
 
 
 def _word(words: str, options: Sequence[str]) -> str | None:
-    lowered = words.lower().replace("partially effective", "partial").replace("partly effective", "partial")
-    lowered = lowered.replace("not effective", "ineffective").replace("not successful", "refractory")
+    lowered = (
+        words.lower()
+        .replace("partially effective", "partial")
+        .replace("partly effective", "partial")
+    )
+    lowered = lowered.replace("not effective", "ineffective").replace(
+        "not successful", "refractory"
+    )
     found = [(m.start(), word) for word in options if (m := re.search(rf"\b{word}", lowered))]
     # who repeats the list of choices has not chosen
     return min(found)[1] if 0 < len(found) < len(options) else None
@@ -188,7 +240,9 @@ _READERS: dict[Kind, Callable[[str, Lexicon], Value | None]] = {
 }
 
 
-def by_code(registry: pd.DataFrame, antiseizure: Iterable[str]) -> Callable[[Sequence[ChartQuestion]], list[Answer]]:
+def by_code(
+    registry: pd.DataFrame, antiseizure: Iterable[str]
+) -> Callable[[Sequence[ChartQuestion]], list[Answer]]:
     """An arm without a model: see `answer_by_registry`."""
     known = frozenset(antiseizure)
     return lambda questions: [_said(q, answer_by_registry(registry, q, known)) for q in questions]
@@ -210,7 +264,9 @@ def _said(question: ChartQuestion, value: Value | None) -> Answer:
     )
 
 
-def answer_by_registry(registry: pd.DataFrame, question: ChartQuestion, antiseizure: frozenset[str]) -> Value | None:
+def answer_by_registry(
+    registry: pd.DataFrame, question: ChartQuestion, antiseizure: frozenset[str]
+) -> Value | None:
     """The answer that the registry's columns give; None if they hold none, which reads as "Not found in chart".
 
     The registry is the paper's ("Registry schema"); a note without a medication has one row. No question is read.
@@ -249,13 +305,17 @@ def _effectiveness(rows: pd.DataFrame, _: frozenset[str]) -> Value | None:
 
 
 _ANSWER: dict[str, Callable[[pd.DataFrame, frozenset[str]], Value | None]] = {
-    "medications": lambda rows, antiseizure: frozenset(rows.medication.dropna()) & antiseizure or None,
+    "medications": lambda rows, antiseizure: (
+        frozenset(rows.medication.dropna()) & antiseizure or None
+    ),
     "dose": _dose,
     "outcome": _outcome,
     "timeline": lambda rows, _: (rows.day.min().date(), rows.day.max().date()),
     "effectiveness": _effectiveness,
     "frequency": _frequency,
-    "symptoms": lambda rows, _: frozenset(name for names in rows.seizure_symptoms for name in names) or None,
+    "symptoms": lambda rows, _: (
+        frozenset(name for names in rows.seizure_symptoms for name in names) or None
+    ),
 }
 
 
@@ -297,8 +357,14 @@ def summary(outcomes: Outcomes, model: str) -> str:
     told, silent = (outcomes.where(**{"in the chart": answer}) for answer in ("yes", "no"))
     share = {arm: figures.score_text(told.score("accuracy", arm)) for arm in ARMS}
     [test] = told.against([("registry", "rag")], "accuracy")
-    words = {word: told.where(**{"words of the chart": word}) for word in told.strata("words of the chart")}
-    by_words = [f"{figures.number(of.score('accuracy', 'registry').value)} ({word})" for word, of in words.items()]
+    words = {
+        word: told.where(**{"words of the chart": word})
+        for word in told.strata("words of the chart")
+    }
+    by_words = [
+        f"{figures.number(of.score('accuracy', 'registry').value)} ({word})"
+        for word, of in words.items()
+    ]
     text = (
         f"**On {test.test.n} questions about {told.frame.cluster.nunique()} patients, {model} with retrieved "
         f"passages scores {share['rag']}; a few lines of code on the extracted registry score "
@@ -309,6 +375,8 @@ def summary(outcomes: Outcomes, model: str) -> str:
         f"{share['commonest']}."
     )
     if len(silent.frame):
-        says = {arm: figures.score_text(silent.score("accuracy", arm)) for arm in ("rag", "registry")}
+        says = {
+            arm: figures.score_text(silent.score("accuracy", arm)) for arm in ("rag", "registry")
+        }
         text += f" If the chart lacks the answer, the model says so in {says['rag']}, the code in {says['registry']}."
     return text

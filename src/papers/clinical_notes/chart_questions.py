@@ -20,7 +20,9 @@ from papers.clinical_notes.query import period
 from papers.clinical_notes.questions import QUESTIONS, Names, Place, exposures, name_drug
 from papers.clinical_notes.wording import words
 
-Kind = Literal["medications", "dose", "outcome", "timeline", "effectiveness", "frequency", "symptoms"]
+Kind = Literal[
+    "medications", "dose", "outcome", "timeline", "effectiveness", "frequency", "symptoms"
+]
 Value: TypeAlias = "frozenset[str] | float | str | tuple[date, date]"
 
 NOT_FOUND = "Not found in chart"
@@ -69,8 +71,13 @@ class ChartQuestion:
     @property
     def strata(self) -> dict[str, str]:
         """Its kind, or that the chart does not answer it; and whether rules could be written for the chart's words."""
-        told = {"kind": self.kind if self.truth else ABSENT, "in the chart": "yes" if self.truth else "no"}
-        return told | {"words of the chart": "partly held out" if self.held_out else "known to the rules"}
+        told = {
+            "kind": self.kind if self.truth else ABSENT,
+            "in the chart": "yes" if self.truth else "no",
+        }
+        return told | {
+            "words of the chart": "partly held out" if self.held_out else "known to the rules"
+        }
 
     def is_right(self, value: Value | None) -> bool:
         """Whether a value is a right answer; None is right where the chart holds none."""
@@ -78,7 +85,9 @@ class ChartQuestion:
             return self.truth is value
         if isinstance(value, tuple):
             spans = [span for span in self.truth if isinstance(span, tuple)]
-            return any(all(abs(a - b) <= SLACK for a, b in zip(span, value, strict=True)) for span in spans)
+            return any(
+                all(abs(a - b) <= SLACK for a, b in zip(span, value, strict=True)) for span in spans
+            )
         return value in self.truth
 
 
@@ -102,7 +111,9 @@ class _Case(NamedTuple):
     month: date | None = None
 
 
-def write_chart_questions(charts: Charts, names: Names, per_kind: int, absent: int, seed: int) -> list[ChartQuestion]:
+def write_chart_questions(
+    charts: Charts, names: Names, per_kind: int, absent: int, seed: int
+) -> list[ChartQuestion]:
     """So many questions of each kind from the gold facts, and so many about drugs that the chart does not name.
 
     A patient is asked at most once a kind, and each kind asks the charts in an order of its own. `truth` may hold
@@ -117,7 +128,9 @@ def write_chart_questions(charts: Charts, names: Names, per_kind: int, absent: i
             cases = [case for case in of_chart[i] if case.kind == kind]
             chosen.append((charts.charts[i], cases[rng.integers(len(cases))]))
     order = (charts.charts[i] for i in rng.permutation(len(charts)))
-    chosen += islice(((chart, case) for chart in order for case in _absent(chart, names, rng)), absent)
+    chosen += islice(
+        ((chart, case) for chart in order for case in _absent(chart, names, rng)), absent
+    )
     return [_worded(chart, case, names, rng) for chart, case in chosen]
 
 
@@ -130,33 +143,51 @@ def _chart_cases(chart: Chart, names: Names) -> Iterator[_Case]:
         yield _Case("medications", of, (frozenset(m.drug for m in of),), year=year)
     end = chart.notes[-1].date
     needed: list[Fact] = [s for s in chart.of(SeizureStatus) if (end - s.date).days <= 365]
-    if chart.outcome != "successful":  # then it matters which drugs have failed, so that another one was begun
+    if (
+        chart.outcome != "successful"
+    ):  # then it matters which drugs have failed, so that another one was begun
         added = ("start", "lack of effect")
-        needed += [m for m in own if m.effectiveness == "ineffective" or (m.action, m.reason) == added]
+        needed += [
+            m for m in own if m.effectiveness == "ineffective" or (m.action, m.reason) == added
+        ]
     yield _Case("outcome", needed, (chart.outcome,))
     months: dict[tuple[str, date], list[MedicationEvent]] = defaultdict(list)
     for m in regular:
         if m.dose_mg is not None and m.times_per_day:
             months[m.drug, m.date.replace(day=1)].append(m)
     for (drug, month), of in months.items():
-        doses, times = {float(m.dose_mg or 0) for m in of}, {float(m.times_per_day or 0) for m in of}
+        doses, times = (
+            {float(m.dose_mg or 0) for m in of},
+            {float(m.times_per_day or 0) for m in of},
+        )
         yield _Case("dose", of, tuple(sorted(doses)), drug, month=month)
         yield _Case("frequency", of, tuple(sorted(times)), drug, month=month)
     signs = [s for s in chart.of(Symptom) if s.role == "seizure" and s.context == "affirmed"]
     for drug, span in exposures(chart).items():
         if drug not in names:
             continue
-        yield _Case("timeline", [m for m in own if drug in (m.drug, m.replaces) and m.date in span], (span,), drug)
+        yield _Case(
+            "timeline",
+            [m for m in own if drug in (m.drug, m.replaces) and m.date in span],
+            (span,),
+            drug,
+        )
         if rated := [m for m in own if m.drug == drug and m.effectiveness]:
             last = str(max(rated, key=lambda m: m.date).effectiveness)
-            yield _Case("effectiveness", [m for m in rated if m.effectiveness == last], (last,), drug)
+            yield _Case(
+                "effectiveness", [m for m in rated if m.effectiveness == last], (last,), drug
+            )
         if during := [s for s in signs if span[0] <= s.date <= span[1]]:
             yield _Case("symptoms", during, (frozenset(s.name for s in during),), drug)
 
 
 def _absent(chart: Chart, names: Names, rng: np.random.Generator) -> Iterator[_Case]:
     """A question about a drug that no sentence of the chart names, be it as an idea or of a relative."""
-    never = sorted(names.keys() - {m.drug for m in chart.mentions} - {m.drug for m in chart.of(MedicationEvent)})
+    never = sorted(
+        names.keys()
+        - {m.drug for m in chart.mentions}
+        - {m.drug for m in chart.of(MedicationEvent)}
+    )
     if never:
         kinds: tuple[Kind, ...] = ("dose", "timeline", "effectiveness", "frequency", "symptoms")
         kind, drug = kinds[rng.integers(len(kinds))], never[rng.integers(len(never))]
@@ -175,5 +206,13 @@ def _worded(chart: Chart, case: _Case, names: Names, rng: np.random.Generator) -
     )
     places = tuple(Place(f.note_id, f.start, f.end, 2) for f in case.facts)
     return ChartQuestion(
-        case.kind, text, chart.patient_id, case.drug, since, until, case.truth, places, chart.split == "test"
+        case.kind,
+        text,
+        chart.patient_id,
+        case.drug,
+        since,
+        until,
+        case.truth,
+        places,
+        chart.split == "test",
     )

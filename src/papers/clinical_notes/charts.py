@@ -9,7 +9,17 @@ from dataclasses import replace
 from datetime import date, timedelta
 
 from papers.clinical_notes.course import Course
-from papers.clinical_notes.gold import Chart, Charts, EegFinding, Fact, Mention, Note, NoteKind, Outcome, SeizureStatus
+from papers.clinical_notes.gold import (
+    Chart,
+    Charts,
+    EegFinding,
+    Fact,
+    Mention,
+    Note,
+    NoteKind,
+    Outcome,
+    SeizureStatus,
+)
 from papers.clinical_notes.wording import Author, Sentence
 
 
@@ -34,8 +44,14 @@ class _Page:
             at, id = len(self.text), self.note_id
             self.text += sentence.text
             end = len(self.text)
-            self.mentions += [replace(m, note_id=id, start=m.start + at, end=m.end + at) for m in sentence.mentions]
-            self.facts += [replace(f, note_id=id, start=at, end=end, copied_from=copied_from) for f in sentence.facts]
+            self.mentions += [
+                replace(m, note_id=id, start=m.start + at, end=m.end + at)
+                for m in sentence.mentions
+            ]
+            self.facts += [
+                replace(f, note_id=id, start=at, end=end, copied_from=copied_from)
+                for f in sentence.facts
+            ]
 
     def filler(self, bank: str, n: int) -> None:
         """So many sentences of no consequence, none of them twice."""
@@ -58,7 +74,9 @@ class _Patient(Course):
 
     def page(self, day: date, kind: NoteKind) -> _Page:
         style = self.pick(["Date of service: {}", "Date: {}", "{}"])
-        title = {"clinic visit": "Epilepsy clinic", "phone call": "Telephone encounter"}.get(kind, kind)
+        title = {"clinic visit": "Epilepsy clinic", "phone call": "Telephone encounter"}.get(
+            kind, kind
+        )
         title = title.upper() if self.chance(0.5) else title[0].upper() + title[1:]
         text = f"{title}\n{style.format(day)}"
         self.pages.append(_Page(self, f"{self.id}-N{len(self.pages) + 1:03}", day, kind, text))
@@ -71,7 +89,11 @@ class _Patient(Course):
         complaint = None if first else self.complained()
         history, listed = self.history(day, rate, missed, complaint), self.listed(day)
         page.text += "\n\n"
-        page.add(self.sentence("opening", {"epilepsy": self.epilepsy, "years": str(day.year - self.born)}))
+        page.add(
+            self.sentence(
+                "opening", {"epilepsy": self.epilepsy, "years": str(day.year - self.born)}
+            )
+        )
         page.heading("history")
         page.add(*history)
         page.filler("filler", int(self.rng.integers(1, 5)))
@@ -95,7 +117,9 @@ class _Patient(Course):
         page.add(*self.plan(day, rate, missed, complaint), *self.advice(0.6), line=True)
         self.last = (page, history, listed)
 
-    def copy_forward(self, page: _Page, last: _Page, history: list[Sentence], listed: list[Sentence]) -> None:
+    def copy_forward(
+        self, page: _Page, last: _Page, history: list[Sentence], listed: list[Sentence]
+    ) -> None:
         """The last visit's history, and sometimes its list of drugs, as if it were today's; often without saying so."""
         page.heading("copied")
         if self.chance(0.6):
@@ -142,9 +166,15 @@ class _Patient(Course):
         page.add(reason)
         page.add(*self.symptoms(day))
         drug = self.pick(["levetiracetam", "lacosamide", "lorazepam", "fosphenytoin"])
-        loads = {"levetiracetam": self.pick([1000, 1500, 2000]), "lacosamide": 200, "lorazepam": self.pick([2, 4])}
+        loads = {
+            "levetiracetam": self.pick([1000, 1500, 2000]),
+            "lacosamide": 200,
+            "lorazepam": self.pick([2, 4]),
+        }
         mg = float(loads.get(drug, 1000))
-        load = self.medication("load", day, drug, "single dose", mg=mg, times="once", route="intravenous")
+        load = self.medication(
+            "load", day, drug, "single dose", mg=mg, times="once", route="intravenous"
+        )
         page.add(load)
         page.heading("background")
         page.add(*self.background(day))
@@ -175,7 +205,11 @@ class _Patient(Course):
         if self.eeg_abnormal and self.chance(0.3):
             slots = {"one": self.seizure_of("one_kind"), "region": self.region}
             finding = EegFinding(date=day, finding="seizure", abnormal=True, region=self.region)
-            page.add(self.sentence("eeg_seizure", slots, [finding, SeizureStatus(date=day, status="positive")]))
+            page.add(
+                self.sentence(
+                    "eeg_seizure", slots, [finding, SeizureStatus(date=day, status="positive")]
+                )
+            )
         else:
             page.add(self.sentence("eeg_no_seizure", {"sz": self.seizures(self.kind)}))
 
@@ -202,7 +236,8 @@ class _Patient(Course):
             split=self.split,
             outcome=self.outcome(),
             notes=tuple(
-                Note(note_id=p.note_id, patient_id=self.id, date=p.day, kind=p.kind, text=p.text) for p in self.pages
+                Note(note_id=p.note_id, patient_id=self.id, date=p.day, kind=p.kind, text=p.text)
+                for p in self.pages
             ),
             facts=tuple(fact for page in self.pages for fact in page.facts),
             mentions=tuple(mention for page in self.pages for mention in page.mentions),
@@ -227,5 +262,9 @@ def generate(patients: int, seed: int, paraphrased: float = 0.0) -> Charts:
     if not 1 <= patients <= 9999:
         raise ValueError(f"From 1 to 9,999 patients can be made; found {patients}.")
     if not 0 <= paraphrased <= 1:
-        raise ValueError(f"The share of paraphrased sentences goes from 0 to 1; found {paraphrased}.")
-    return Charts(tuple(_Patient(number, seed, paraphrased).live() for number in range(patients)), seed)
+        raise ValueError(
+            f"The share of paraphrased sentences goes from 0 to 1; found {paraphrased}."
+        )
+    return Charts(
+        tuple(_Patient(number, seed, paraphrased).live() for number in range(patients)), seed
+    )

@@ -31,7 +31,11 @@ class Cleaned(NamedTuple):
 
     def cleaned(self, start: int, end: int) -> tuple[int, int]:
         """A span of the original, as the corresponding span of the cleaned text; empty if there is none."""
-        inside = [i for i, (s, e) in enumerate(zip(self.starts, self.ends, strict=True)) if s < end and e > start]
+        inside = [
+            i
+            for i, (s, e) in enumerate(zip(self.starts, self.ends, strict=True))
+            if s < end and e > start
+        ]
         return (inside[0], inside[-1] + 1) if inside else (0, 0)
 
 
@@ -41,7 +45,9 @@ def _cleaner() -> re.Pattern[str]:
     hidden = "|".join([*terms["redactions"], *terms["identifiers"]])
     short = "|".join(re.escape(a) for a in sorted(terms["abbreviations"], key=len, reverse=True))
     odd = "|".join(map(re.escape, terms["characters"]))
-    return re.compile(rf"(?P<hidden>{hidden})|(?P<short>(?<![\w/.])(?i:{short})(?![\w/]))|(?P<odd>{odd})")
+    return re.compile(
+        rf"(?P<hidden>{hidden})|(?P<short>(?<![\w/.])(?i:{short})(?![\w/]))|(?P<odd>{odd})"
+    )
 
 
 @lru_cache(maxsize=2048)
@@ -66,25 +72,40 @@ def clean(text: str) -> Cleaned:
         out += [(character, found.start(), found.end()) for character in new]
         at = found.end()
     out += [(text[i], i, i + 1) for i in range(at, len(text))]
-    return Cleaned("".join(c for c, _, _ in out), tuple(s for _, s, _ in out), tuple(e for _, _, e in out))
+    return Cleaned(
+        "".join(c for c, _, _ in out), tuple(s for _, s, _ in out), tuple(e for _, _, e in out)
+    )
 
 
 @lru_cache
 def drug_names() -> dict[str, list[str]]:
     """The project's dictionary: every drug's other names."""
     kinds = ("brands", "abbreviations", "other")
-    return {d: [n for kind in kinds for n in of.get(kind, [])] for g in words(DRUGS).values() for d, of in g.items()}
+    return {
+        d: [n for kind in kinds for n in of.get(kind, [])]
+        for g in words(DRUGS).values()
+        for d, of in g.items()
+    }
 
 
 @lru_cache
 def aliases() -> dict[str, str]:
     """Generic name by every name that the drug dictionary has, in lower case."""
-    return {name.lower(): generic for generic, names in drug_names().items() for name in (generic, *names)}
+    return {
+        name.lower(): generic
+        for generic, names in drug_names().items()
+        for name in (generic, *names)
+    }
 
 
 def abbreviations() -> set[str]:
     """Abbreviations of drugs, which must stand in capitals: in small letters some are other words."""
-    return {a for group in words(DRUGS).values() for of in group.values() for a in of.get("abbreviations", [])}
+    return {
+        a
+        for group in words(DRUGS).values()
+        for of in group.values()
+        for a in of.get("abbreviations", [])
+    }
 
 
 @lru_cache(maxsize=4096)
@@ -95,7 +116,11 @@ def generic_name(name: str) -> str:
     """
     known, typed = aliases(), " ".join(name.lower().split())
     if typed not in known and len(typed) >= 7:
-        near = [a for a in known if len(a) >= 6 and DamerauLevenshtein.distance(typed, a, score_cutoff=1) <= 1]
+        near = [
+            a
+            for a in known
+            if len(a) >= 6 and DamerauLevenshtein.distance(typed, a, score_cutoff=1) <= 1
+        ]
         typed = min(near, default=typed)
     return known.get(typed, typed)
 
@@ -124,4 +149,7 @@ def normal(label: Label, text: str) -> str:
     if label == "DOSAGE":
         return {"one": "1", "two": "2", "three": "3"}.get(text.lower(), text.lower())
     known = words(TERMS)[GROUPS[label]] if label in GROUPS else []
-    return next((str(value) for pattern, value in known if re.fullmatch(pattern, text, re.IGNORECASE)), text.lower())
+    return next(
+        (str(value) for pattern, value in known if re.fullmatch(pattern, text, re.IGNORECASE)),
+        text.lower(),
+    )

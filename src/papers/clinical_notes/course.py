@@ -9,10 +9,29 @@ from typing import Any, Final
 
 import numpy as np
 
-from papers.clinical_notes.gold import Action, EegFinding, Effectiveness, FamilyHistory, SeizureStatus, Split, Symptom
+from papers.clinical_notes.gold import (
+    Action,
+    EegFinding,
+    Effectiveness,
+    FamilyHistory,
+    SeizureStatus,
+    Split,
+    Symptom,
+)
 from papers.clinical_notes.wording import Author, Sentence
 
-_PATTERN: Final[tuple[Split, ...]] = ("train", "test", "dev", "train", "test", "train", "train", "dev", "test", "train")
+_PATTERN: Final[tuple[Split, ...]] = (
+    "train",
+    "test",
+    "dev",
+    "train",
+    "test",
+    "train",
+    "train",
+    "dev",
+    "test",
+    "train",
+)
 
 
 @dataclass
@@ -31,7 +50,9 @@ class Course(Author):
 
     def __init__(self, number: int, seed: int, paraphrased: float) -> None:
         """Draw who the patient is, and what will help."""
-        super().__init__(_PATTERN[number % len(_PATTERN)], np.random.default_rng([seed, number]), paraphrased)
+        super().__init__(
+            _PATTERN[number % len(_PATTERN)], np.random.default_rng([seed, number]), paraphrased
+        )
         self.id = f"P{number + 1:04}"
         self.epilepsy: str = self.pick(["focal", "focal", "generalised"])
         kinds = [k for k, v in self.wording["kinds"].items() if v["epilepsy"] == self.epilepsy]
@@ -39,8 +60,14 @@ class Course(Author):
         self.base = float(self.pick([1, 2, 4, 8, 12, 30]))
         self.works = self.pick([0, 0, 1, None, None])
         self.enough = int(self.rng.integers(1, 3))
-        first_line = ["levetiracetam", "lamotrigine"] + (["valproate"] if self.epilepsy == "generalised" else [])
-        avoid = {"ethosuximide", "valproate"} if self.epilepsy == "focal" else {"carbamazepine", "phenytoin"}
+        first_line = ["levetiracetam", "lamotrigine"] + (
+            ["valproate"] if self.epilepsy == "generalised" else []
+        )
+        avoid = (
+            {"ethosuximide", "valproate"}
+            if self.epilepsy == "focal"
+            else {"carbamazepine", "phenytoin"}
+        )
         rest = [d for d in self.lists if d not in avoid and d not in first_line]
         self.order = [of[i] for of in (first_line, rest) for i in self.rng.permutation(len(of))]
         self.tried = 0
@@ -67,7 +94,11 @@ class Course(Author):
             rate = self.base / 4 if missed else 0.0
         else:
             rate = self.base / 2 if max(levels.values(), default=-1) >= 2 else self.base
-        return 0.0 if rate == 0 else float(min(sorted(self.wording["rates"]), key=lambda r: abs(r - rate)))
+        return (
+            0.0
+            if rate == 0
+            else float(min(sorted(self.wording["rates"]), key=lambda r: abs(r - rate)))
+        )
 
     def complained(self) -> str | None:
         """The first drug whose side effect is not told yet."""
@@ -80,7 +111,11 @@ class Course(Author):
     def dosing(self, drug: str) -> dict[str, Any]:
         """Dose, times and form of a drug as it is taken now."""
         entry, taken = self.lists[drug], self.taken[drug]
-        return {"mg": float(entry["doses"][taken.level]), "times": entry["times"], "form": taken.form}
+        return {
+            "mg": float(entry["doses"][taken.level]),
+            "times": entry["times"],
+            "form": taken.form,
+        }
 
     def begin(self, level: int = 0) -> str:
         """The next drug of the order, begun at a step of its titration."""
@@ -98,7 +133,9 @@ class Course(Author):
             slots = {"sz": self.seizures(self.kind), "one": self.seizure_of("one_kind")}
             last = next((d for d, r in reversed(self.statuses) if r > 0), day - timedelta(days=90))
             slots["since"] = f"{last:%B %Y}" if self.chance(0.6) else f"{last:%m/%Y}"
-            return self.sentence("seizure_free", slots, [SeizureStatus(date=day, status="negative")])
+            return self.sentence(
+                "seizure_free", slots, [SeizureStatus(date=day, status="negative")]
+            )
         often = self.bank(self.wording["rates"][rate if rate < 1 else int(rate)]).text
         slots = {"sz": self.seizures(self.kind), "rate": often}
         return self.sentence("seizing", slots, [SeizureStatus(date=day, status="positive")])
@@ -110,19 +147,31 @@ class Course(Author):
             fact = Symptom(date=day, name=self.symptom, context="affirmed", role="seizure")
             out.append(self.sentence("semiology", {"sym": self.symptom}, [fact]))
         if self.chance(0.4):
-            every = self.wording["ictal_symptoms"]["focal"] + self.wording["ictal_symptoms"]["generalised"]
+            every = (
+                self.wording["ictal_symptoms"]["focal"]
+                + self.wording["ictal_symptoms"]["generalised"]
+            )
             other = self.pick([s for s in every if s != self.symptom])
             fact = Symptom(date=day, name=other, context="negated", role="seizure")
             out.append(self.sentence("semiology_negated", {"sym": other}, [fact]))
         if self.chance(0.4):
             out.append(self.sentence("sz_negated", {"sz": self.seizure_of("other_kinds")}))
         if self.taken and self.chance(0.4):
-            drug, context = self.pick(list(self.taken)), self.pick(["negated", "historical", "hypothetical"])
-            name = self.pick([e for e in self.wording["other_effects"] if e != self.taken[drug].effect])
+            drug, context = (
+                self.pick(list(self.taken)),
+                self.pick(["negated", "historical", "hypothetical"]),
+            )
+            name = self.pick(
+                [e for e in self.wording["other_effects"] if e != self.taken[drug].effect]
+            )
             fact = Symptom(date=day, name=name, context=context, role="side effect", drug=drug)
-            sentence = self.sentence(f"side_effect_{context}", {"sym": name, "drug": self.drug(drug)}, [fact])
+            sentence = self.sentence(
+                f"side_effect_{context}", {"sym": name, "drug": self.drug(drug)}, [fact]
+            )
             if not any(m.label == "DRUG" for m in sentence.mentions):
-                sentence = replace(sentence, facts=(replace(fact, end=len(sentence.text), drug=None),))
+                sentence = replace(
+                    sentence, facts=(replace(fact, end=len(sentence.text), drug=None),)
+                )
             out.append(sentence)
         return out
 
@@ -136,9 +185,13 @@ class Course(Author):
     def eeg_sentence(self, day: date) -> Sentence:
         """What the EEG showed."""
         if not self.eeg_abnormal:
-            return self.sentence("eeg_normal", {}, [EegFinding(date=day, finding="normal", abnormal=False)])
+            return self.sentence(
+                "eeg_normal", {}, [EegFinding(date=day, finding="normal", abnormal=False)]
+            )
         fact = EegFinding(date=day, finding=self.finding, abnormal=True, region=self.region)
-        return self.sentence("eeg_abnormal", {"finding": self.finding, "region": self.region}, [fact])
+        return self.sentence(
+            "eeg_abnormal", {"finding": self.finding, "region": self.region}, [fact]
+        )
 
     def background(self, day: date) -> list[Sentence]:
         """Family, seizures of long ago, allergies and drugs of before."""
@@ -153,23 +206,42 @@ class Course(Author):
                 out.append(self.sentence("family_drug", {**slots, "drug": theirs}))
         else:
             fact = FamilyHistory(date=day, relative="any", condition="seizures", present=False)
-            out.append(self.sentence("family_none", {"sz": self.seizures(self.pick(self.others))}, [fact]))
+            out.append(
+                self.sentence("family_none", {"sz": self.seizures(self.pick(self.others))}, [fact])
+            )
         if self.chance(0.5):
             out.append(self.sentence("sz_historical", {"sz": self.seizure_of("other_kinds")}))
         if self.allergy:
-            out.append(self.medication("allergy", day, self.allergy, None, why="rash", role="allergy"))
+            out.append(
+                self.medication("allergy", day, self.allergy, None, why="rash", role="allergy")
+            )
         if self.past:
             entry = self.lists[self.past]
-            said: dict[str, Any] = {"why": self.pick(entry["effects"]), "mg": float(self.pick(entry["doses"]))}
-            said |= {"times": entry["times"], "role": "historical", "past": True, "effectiveness": "not tolerated"}
+            said: dict[str, Any] = {
+                "why": self.pick(entry["effects"]),
+                "mg": float(self.pick(entry["doses"])),
+            }
+            said |= {
+                "times": entry["times"],
+                "role": "historical",
+                "past": True,
+                "effectiveness": "not tolerated",
+            }
             out.append(self.medication("past_drug", day, self.past, "stop", **said))
         return out
 
     def listed(self, day: date) -> list[Sentence]:
         """The list of what is taken."""
-        out = [self.medication("taking", day, drug, "continue", **self.dosing(drug)) for drug in self.taken]
+        out = [
+            self.medication("taking", day, drug, "continue", **self.dosing(drug))
+            for drug in self.taken
+        ]
         for other in self.comedication:
-            dosing = {"mg": float(other["strengths"][0]), "times": other["times"], "form": other["form"]}
+            dosing = {
+                "mg": float(other["strengths"][0]),
+                "times": other["times"],
+                "form": other["form"],
+            }
             out.append(self.medication("taking_other", day, other["drug"], "continue", **dosing))
         if self.has_rescue:
             drug, mg, route, form = self.pick(self.wording["rescue_drugs"])
@@ -182,13 +254,22 @@ class Course(Author):
         """Decide on an action, take it, and state it; then what is unchanged, and what might come next."""
         before = {drug: taken.level for drug, taken in self.taken.items()}
         out = self.change(day, rate, missed, complaint)
-        worth: Effectiveness = "effective" if rate == 0 else "partial" if rate < self.base else "ineffective"
+        worth: Effectiveness = (
+            "effective" if rate == 0 else "partial" if rate < self.base else "ineffective"
+        )
         for drug, taken in self.taken.items():
             if before.get(drug) == taken.level:
-                out.append(self.medication("keep", day, drug, "continue", **self.dosing(drug), effectiveness=worth))
+                out.append(
+                    self.medication(
+                        "keep", day, drug, "continue", **self.dosing(drug), effectiveness=worth
+                    )
+                )
         if rate > 0 and self.tried < len(self.order) and self.chance(0.4):
             later = self.order[self.tried]
-            doses = {"mg": float(self.lists[later]["doses"][0]), "times": self.lists[later]["times"]}
+            doses = {
+                "mg": float(self.lists[later]["doses"][0]),
+                "times": self.lists[later]["times"],
+            }
             out.append(self.medication("consider", day, later, None, **doses, role="hypothetical"))
         return out
 
@@ -197,7 +278,9 @@ class Course(Author):
         more = self.tried < len(self.order)
         if not self.taken:
             drug = self.begin()
-            why = self.pick(["newly diagnosed epilepsy", "a second unprovoked event", "confirmed epilepsy"])
+            why = self.pick(
+                ["newly diagnosed epilepsy", "a second unprovoked event", "confirmed epilepsy"]
+            )
             return [self.medication("start", day, drug, "start", **self.dosing(drug), why=why)]
         if complaint:
             taken = self.taken[complaint]
@@ -225,7 +308,11 @@ class Course(Author):
             return []
         if len(self.taken) == 1 and self.chance(0.5):
             new = self.begin()
-            return [self.medication("start", day, new, "start", **self.dosing(new), why=why, reason="lack of effect")]
+            return [
+                self.medication(
+                    "start", day, new, "start", **self.dosing(new), why=why, reason="lack of effect"
+                )
+            ]
         return [self.switched(day, next(iter(self.taken)), "ineffective", why, "lack of effect")]
 
     def moved(self, day: date, drug: str, steps: int, why: str, reason: str = "") -> Sentence:
@@ -233,17 +320,28 @@ class Course(Author):
         old = self.dosing(drug)["mg"]
         self.taken[drug].level += steps
         bank: Action = "increase" if steps > 0 else "decrease"
-        return self.medication(bank, day, drug, bank, **self.dosing(drug), old_mg=old, why=why, reason=reason)
+        return self.medication(
+            bank, day, drug, bank, **self.dosing(drug), old_mg=old, why=why, reason=reason
+        )
 
-    def switched(self, day: date, old: str, worth: Effectiveness, why: str, reason: str = "") -> Sentence:
+    def switched(
+        self, day: date, old: str, worth: Effectiveness, why: str, reason: str = ""
+    ) -> Sentence:
         """One drug in the place of another, which was worth so much."""
         del self.taken[old]
         self.stopped.append(old)
         new = self.begin(level=1)
-        said: dict[str, Any] = {"old_drug": old, "effectiveness": worth, "why": why, "reason": reason}
+        said: dict[str, Any] = {
+            "old_drug": old,
+            "effectiveness": worth,
+            "why": why,
+            "reason": reason,
+        }
         return self.medication("switch", day, new, "switch", **self.dosing(new), **said)
 
-    def history(self, day: date, rate: float, missed: bool, complaint: str | None) -> list[Sentence]:
+    def history(
+        self, day: date, rate: float, missed: bool, complaint: str | None
+    ) -> list[Sentence]:
         """What happened since the last visit."""
         out = [self.status(day, rate), *self.symptoms(day)]
         if complaint:
@@ -252,7 +350,9 @@ class Course(Author):
             count = int(self.rng.integers(2, 5)) if missed else 0
             out.append(self.sentence("missed" if missed else "adherent", {"count": str(count)}))
         if self.stopped and self.chance(0.3):
-            out.append(self.sentence("no_drug", {"drug": self.drug(self.stopped[-1], "historical")}))
+            out.append(
+                self.sentence("no_drug", {"drug": self.drug(self.stopped[-1], "historical")})
+            )
         return out
 
     def advice(self, p: float) -> list[Sentence]:

@@ -21,7 +21,15 @@ from spacy.tokens import Doc, Span
 from spacy.util import filter_spans
 
 from helpers.completions import Reply
-from papers.clinical_notes.cleaning import GROUPS, TERMS, abbreviations, aliases, clean, generic_name, normal
+from papers.clinical_notes.cleaning import (
+    GROUPS,
+    TERMS,
+    abbreviations,
+    aliases,
+    clean,
+    generic_name,
+    normal,
+)
 from papers.clinical_notes.gold import LABELS, Context, Label, Note, Role
 from papers.clinical_notes.wording import words
 from rag.prompts import arm_of
@@ -109,17 +117,25 @@ def by_rules() -> Namer:
     long_names = [name for name in known if len(name) >= 6 and " " not in name]
 
     def misspelt(word: str) -> bool:
-        near = process.extractOne(word, long_names, scorer=DamerauLevenshtein.distance, score_cutoff=1)
+        near = process.extractOne(
+            word, long_names, scorer=DamerauLevenshtein.distance, score_cutoff=1
+        )
         return len(word) >= 7 and word.isalpha() and near is not None
 
     def name(docs: list[Doc]) -> list[list[Span]]:
         out = []
         for doc in docs:
             # a copy, because the matcher writes the entities of the document that it is given
-            own = Doc(nlp.vocab, words=[t.text for t in doc], spaces=[bool(t.whitespace_) for t in doc])
+            own = Doc(
+                nlp.vocab, words=[t.text for t in doc], spaces=[bool(t.whitespace_) for t in doc]
+            )
             spans = [Span(doc, s.start, s.end, label=s.label_) for s in matcher(own).ents]
             taken = {i for s in spans for i in range(s.start, s.end)}
-            spans += [Span(doc, t.i, t.i + 1, label="DRUG") for t in doc if t.i not in taken and misspelt(t.lower_)]
+            spans += [
+                Span(doc, t.i, t.i + 1, label="DRUG")
+                for t in doc
+                if t.i not in taken and misspelt(t.lower_)
+            ]
             with_drug = {s.sent.start for s in spans if s.label_ == "DRUG"}
             out.append([s for s in spans if s.sent.start in with_drug])
         return out
@@ -132,16 +148,24 @@ def by_model(docs: list[Doc], nlp: Language) -> list[list[Span]]:
     """A trained spaCy model, as Med7 is."""
     out = []
     for doc, found in zip(docs, nlp.pipe((doc.text for doc in docs), batch_size=32), strict=True):
-        spans = [doc.char_span(e.start_char, e.end_char, e.label_, alignment_mode="expand") for e in found.ents]
+        spans = [
+            doc.char_span(e.start_char, e.end_char, e.label_, alignment_mode="expand")
+            for e in found.ents
+        ]
         out.append(filter_spans([s for s in spans if s is not None and s.label_ in LABELS]))
     return out
 
 
 def med7(package: str) -> tuple[Language | None, str]:
     """Med7 (kormilitzin on Hugging Face) if it is installed and loads, or else why not and what to do."""
-    link = f"https://huggingface.co/kormilitzin/{package}/resolve/main/{package}-any-py3-none-any.whl"
+    link = (
+        f"https://huggingface.co/kormilitzin/{package}/resolve/main/{package}-any-py3-none-any.whl"
+    )
     if not spacy.util.is_package(package):
-        return None, f"{package} is not installed. Where Hugging Face is reachable: pip install {link}"
+        return (
+            None,
+            f"{package} is not installed. Where Hugging Face is reachable: pip install {link}",
+        )
     try:
         return spacy.load(package), f"{package} {spacy.util.get_package_version(package)}"
     except Exception as error:  # a model of another spaCy fails in many ways
@@ -161,13 +185,20 @@ def pipeline(own_rules: bool = True) -> Language:
     before = rf"(?:\b(?:{'|'.join(seizures['before'])})[ -])*"
     matcher.add(
         [
-            TargetRule("seizure", "SEIZURE", pattern=rf"{before}\b(?:{'|'.join(seizures['nouns'])})\b"),
+            TargetRule(
+                "seizure", "SEIZURE", pattern=rf"{before}\b(?:{'|'.join(seizures['nouns'])})\b"
+            ),
             TargetRule("symptom", "SYMPTOM", pattern=rf"\b(?:{symptoms})\b"),
         ]
     )
     context: ConText = nlp.add_pipe("medspacy_context")
     if own_rules:
-        context.add([ConTextRule(literal, category, direction=way) for literal, category, way in terms["context"]])
+        context.add(
+            [
+                ConTextRule(literal, category, direction=way)
+                for literal, category, way in terms["context"]
+            ]
+        )
         family = [{"LOWER": {"IN": terms["relatives"]}}]
         context.add([ConTextRule("relative", "FAMILY", pattern=family, direction="FORWARD")])
     return nlp
@@ -229,7 +260,9 @@ def link(doc: Doc, spans: Sequence[Span]) -> list[tuple[Span, dict[str, Any]]]:
 def status_of(findings: Iterable[Finding]) -> Status:
     """The paper's seizure status: positive if a seizure is affirmed, negative if one is negated, else unknown."""
     contexts = {finding.context for finding in findings if finding.kind == "seizure"}
-    return "positive" if "affirmed" in contexts else "negative" if "negated" in contexts else "unknown"
+    return (
+        "positive" if "affirmed" in contexts else "negative" if "negated" in contexts else "unknown"
+    )
 
 
 @arm_of
@@ -242,7 +275,9 @@ def reader(notes: Sequence[Note], namer: Namer, *, own_rules: bool = True) -> li
         docs = [nlp(of.text) for of in cleaned]
     readings = []
     for note, of, doc, named in zip(notes, cleaned, docs, namer(docs), strict=True):
-        doc.ents = filter_spans([*named, *[span for span in doc.ents if span.label_ in ("SEIZURE", "SYMPTOM")]])
+        doc.ents = filter_spans(
+            [*named, *[span for span in doc.ents if span.label_ in ("SEIZURE", "SYMPTOM")]]
+        )
         nlp.get_pipe("medspacy_context")(doc)
         spans = {s: of.original(s.start_char, s.end_char) for s in doc.ents if s.label_ in LABELS}
         medications = tuple(
@@ -250,7 +285,9 @@ def reader(notes: Sequence[Note], namer: Namer, *, own_rules: bool = True) -> li
             for drug, attributes in link(doc, [*spans])
         )
         findings = tuple(
-            Finding("seizure" if s.label_ == "SEIZURE" else "symptom", s.text.lower(), context_of(s))
+            Finding(
+                "seizure" if s.label_ == "SEIZURE" else "symptom", s.text.lower(), context_of(s)
+            )
             for s in doc.ents
             if s not in spans
         )
@@ -259,7 +296,9 @@ def reader(notes: Sequence[Note], namer: Namer, *, own_rules: bool = True) -> li
     return readings
 
 
-def classify(texts: Sequence[str], spans: Sequence[tuple[int, int]], *, own_rules: bool = True) -> list[Context]:
+def classify(
+    texts: Sequence[str], spans: Sequence[tuple[int, int]], *, own_rules: bool = True
+) -> list[Context]:
     """ConText's class of one given span in each text, whatever finds the spans."""
     nlp = pipeline(own_rules)
     found: list[Context] = []

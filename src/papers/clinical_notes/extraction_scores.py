@@ -61,7 +61,11 @@ def note_units(charts: Sequence[Chart], asked: Collection[str] = ()) -> list[Not
 
 def gold_status(chart: Chart, note: Note) -> Status:
     """The seizure status that a note states of itself."""
-    of = {f.status for f in chart.of(SeizureStatus) if f.note_id == note.note_id and f.copied_from is None}
+    of = {
+        f.status
+        for f in chart.of(SeizureStatus)
+        if f.note_id == note.note_id and f.copied_from is None
+    }
     return "positive" if "positive" in of else "negative" if of else "unknown"
 
 
@@ -75,26 +79,40 @@ def by_extractor(
     """
 
     def row(unit: NoteUnit, reading: Reading) -> Answer:
-        measures: Ratios = {"accuracy": (float(reading.parsed and reading.status == unit.gold), 1.0)}
+        measures: Ratios = {
+            "accuracy": (float(reading.parsed and reading.status == unit.gold), 1.0)
+        }
         items: list[Item] = []
         if spans:
             gold = {(m.label, m.start, m.end): m.wording for m in unit.mentions}
             found = set(reading.spans)
             items = [
-                Item(f"{span[0]}:{span[1]}-{span[2]}", span[0], gold=span in gold, predicted=span in found)
+                Item(
+                    f"{span[0]}:{span[1]}-{span[2]}",
+                    span[0],
+                    gold=span in gold,
+                    predicted=span in found,
+                )
                 for span in sorted(gold.keys() | found)
             ]
             measures |= of_sets(gold.keys(), found)
             for wording in sorted(set(gold.values())):
                 hits = [span in found for span, whose in gold.items() if whose == wording]
-                measures[f"recall_{wording.replace(' ', '_')}"] = (float(sum(hits)), float(len(hits)))
+                measures[f"recall_{wording.replace(' ', '_')}"] = (
+                    float(sum(hits)),
+                    float(len(hits)),
+                )
             overlapping: set[Hashable] = set()
             for label in LABELS:
-                mine, theirs = ({(s, e) for name, s, e in of if name == label} for of in (gold, found))
+                mine, theirs = (
+                    {(s, e) for name, s, e in of if name == label} for of in (gold, found)
+                )
                 overlapping |= {(label, *span) for span in matched(mine, theirs)}
             measures |= _f1("overlap_f1", gold.keys(), overlapping)
         for name in values:
-            measures |= _f1(f"taken_{name}_f1", _gold_values(unit, name), _read_values(reading, name))
+            measures |= _f1(
+                f"taken_{name}_f1", _gold_values(unit, name), _read_values(reading, name)
+            )
         return Answer(
             task="notes",
             model=model,
@@ -131,7 +149,9 @@ def matched(gold: Collection[Span], found: Collection[Span]) -> set[Span]:
     """
     out: set[Span] = set()
     for start, end in sorted(found):
-        free = [span for span in sorted(gold) if span[0] < end and span[1] > start and span not in out]
+        free = [
+            span for span in sorted(gold) if span[0] < end and span[1] > start and span not in out
+        ]
         out.add(free[0] if free else (start, end))
     return out
 
@@ -140,7 +160,10 @@ def commonest(units: Sequence[NoteUnit]) -> list[Answer]:
     """The floor of the seizure status: the commonest of these notes in all of them."""
     [(status, _)] = Counter(unit.gold for unit in units).most_common(1)
     return [
-        Answer(task="notes", predicted=status, measures={"accuracy": (float(u.gold == status), 1.0)}) for u in units
+        Answer(
+            task="notes", predicted=status, measures={"accuracy": (float(u.gold == status), 1.0)}
+        )
+        for u in units
     ]
 
 

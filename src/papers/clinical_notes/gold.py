@@ -165,7 +165,9 @@ class Charts:
 
     def notes(self, split: Split | None = None) -> list[Note]:
         """The notes of one split, or of all."""
-        return [note for chart in self.charts if split in (None, chart.split) for note in chart.notes]
+        return [
+            note for chart in self.charts if split in (None, chart.split) for note in chart.notes
+        ]
 
     @property
     def sha256(self) -> str:

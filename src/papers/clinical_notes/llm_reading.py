@@ -47,7 +47,9 @@ def parse_extraction(note_id: str, answer: str) -> Reading:
     """A language model's answer as a reading; one that is no JSON of the schema counts as not parsed."""
     try:
         content = json.loads(answer)
-        medications = tuple(_medication(item) for item in content["medications"] if item["drug"].strip())
+        medications = tuple(
+            _medication(item) for item in content["medications"] if item["drug"].strip()
+        )
         status = content["seizure_status"]
         if status not in ("positive", "negative", "unknown"):
             raise ValueError(status)
@@ -58,15 +60,28 @@ def parse_extraction(note_id: str, answer: str) -> Reading:
 
 def _medication(item: Mapping[str, str]) -> Medication:
     said = {name: (label, item.get(name, "").strip()) for label, name in ATTRIBUTES.items()}
-    values: dict[str, Any] = {name: normal(label, text) for name, (label, text) in said.items() if text}
+    values: dict[str, Any] = {
+        name: normal(label, text) for name, (label, text) in said.items() if text
+    }
     return Medication(drug=generic_name(item["drug"].strip()), role=item["role"], **values)  # type: ignore[arg-type]
 
 
 def by_llm(model: LLM, max_tokens: int) -> Extractor:
     """A language model that answers in JSON of a fixed schema, at temperature 0."""
-    schema = {"response_format": {"type": "json_schema", "json_schema": {"name": "note", "schema": _SCHEMA}}}
+    schema = {
+        "response_format": {
+            "type": "json_schema",
+            "json_schema": {"name": "note", "schema": _SCHEMA},
+        }
+    }
     return each(
-        partial(model.chat_many, max_tokens=max_tokens, extra=schema, overflow="record", label="extraction"),
+        partial(
+            model.chat_many,
+            max_tokens=max_tokens,
+            extra=schema,
+            overflow="record",
+            label="extraction",
+        ),
         lambda note: extraction_prompt(clean(note.text).text),
         lambda note, reply: replace(parse_extraction(note.note_id, reply.text), reply=reply),
     )
@@ -83,11 +98,22 @@ _ASK_CONTEXT: Final = (
 def context_prompt(text: str, start: int, end: int) -> list[dict[str, str]]:
     """The messages that ask for the class of one span, with its line."""
     first, last = text.rfind("\n", 0, start) + 1, text.find("\n", end)
-    passage = text[max(first, start - CONTEXT_LIMIT) : min(last if last >= 0 else len(text), end + CONTEXT_LIMIT)]
-    return [{"role": "user", "content": _ASK_CONTEXT.format(term=text[start:end], passage=clean(passage).text)}]
+    passage = text[
+        max(first, start - CONTEXT_LIMIT) : min(
+            last if last >= 0 else len(text), end + CONTEXT_LIMIT
+        )
+    ]
+    return [
+        {
+            "role": "user",
+            "content": _ASK_CONTEXT.format(term=text[start:end], passage=clean(passage).text),
+        }
+    ]
 
 
-def classify_by_llm(model: LLM, texts: Sequence[str], spans: Sequence[tuple[int, int]]) -> list[Choice]:
+def classify_by_llm(
+    model: LLM, texts: Sequence[str], spans: Sequence[tuple[int, int]]
+) -> list[Choice]:
     """A language model's choice among the five classes for one span in each text."""
     prompts = [context_prompt(text, *span) for text, span in zip(texts, spans, strict=True)]
     return model.choose_many(prompts, CONTEXTS, label="context")

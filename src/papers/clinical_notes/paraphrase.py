@@ -39,7 +39,11 @@ _NO_SENTENCES: Final = ("identifier", "other_kinds", "one_kind", "durations")
 
 
 def _sentences(*parts: str, without: Sequence[str] = ()) -> tuple[str, ...]:
-    banks = [bank for name, bank in words(WORDING).items() if isinstance(bank, dict) and name not in without]
+    banks = [
+        bank
+        for name, bank in words(WORDING).items()
+        if isinstance(bank, dict) and name not in without
+    ]
     return tuple(dict.fromkeys(t for bank in banks for part in parts for t in bank.get(part, ())))
 
 
@@ -55,7 +59,9 @@ def _names(sentence: str) -> Counter[str] | None:
         fields = [field[1:] for field in string.Formatter().parse(sentence) if field[1] is not None]
     except ValueError:
         return None
-    plain = all(str(name).isidentifier() and not (spec or conversion) for name, spec, conversion in fields)
+    plain = all(
+        str(name).isidentifier() and not (spec or conversion) for name, spec, conversion in fields
+    )
     return Counter(str(name) for name, *_ in fields) if plain else None
 
 
@@ -64,7 +70,9 @@ def _plain(sentence: str) -> str:
 
 
 def _found(patterns: Iterable[str], sentence: str) -> Counter[str]:
-    matches = re.finditer(rf"(?<!\w)(?:{'|'.join(patterns)})(?!\w)", _plain(sentence), re.IGNORECASE)
+    matches = re.finditer(
+        rf"(?<!\w)(?:{'|'.join(patterns)})(?!\w)", _plain(sentence), re.IGNORECASE
+    )
     return Counter(match[0].lower() for match in matches)
 
 
@@ -80,9 +88,13 @@ def cues(sentence: str) -> set[str]:
 def _medical() -> tuple[str, ...]:
     """Words that would be a fact of their own: names of drugs, what belongs to a dose, seizures, symptoms."""
     terms, wording, short = words(TERMS), words(WORDING), abbreviations()
-    dosing = [pattern for group in ("frequencies", "routes", "forms") for pattern, _ in terms[group]]
+    dosing = [
+        pattern for group in ("frequencies", "routes", "forms") for pattern, _ in terms[group]
+    ]
     banks = [*wording["kinds"].values(), wording["other_kinds"], wording["one_kind"]]
-    kinds = [kind for bank in banks for part in ("shared", "held_out") for kind in bank.get(part, ())]
+    kinds = [
+        kind for bank in banks for part in ("shared", "held_out") for kind in bank.get(part, ())
+    ]
     names = [*(n for n in aliases() if n.upper() not in short), *terms["symptoms"], *kinds]
     # PER is a drug, per is not
     capitals = [f"(?-i:{a})" for a in sorted(short)]
@@ -98,7 +110,10 @@ def _misfits(answer: str, template: str) -> bool:
     """Whether a capitalised name would fall inside the sentence, or words do not agree with the name."""
     pattern = "|".join(words(ASKING)["misfits"])
     inside = re.search(r".\{(?:Pt|Pron|Relative)\}", answer)
-    return bool(inside or set(re.findall(pattern, answer.lower())) - set(re.findall(pattern, template.lower())))
+    return bool(
+        inside
+        or set(re.findall(pattern, answer.lower())) - set(re.findall(pattern, template.lower()))
+    )
 
 
 def _near(sentence: str, others: Iterable[str]) -> bool:
@@ -120,14 +135,20 @@ def refusal(template: str, answer: str, others: Iterable[str] = ()) -> str | Non
         ("no single line", lambda: not answer or "\n" in answer),
         ("not plain ASCII", lambda: not answer.isascii()),
         ("other names in braces", lambda: _names(answer) != _names(template)),
-        ("too short or too long", lambda: not 0.5 <= len(answer.split()) / len(template.split()) <= 3),
+        (
+            "too short or too long",
+            lambda: not 0.5 <= len(answer.split()) / len(template.split()) <= 3,
+        ),
         ("more than one sentence", lambda: _ends(answer) > _ends(template)),
         ("does not go with what is filled in", lambda: _misfits(answer, template)),
         ("a person of its own", lambda: new(known["persons"])),
         ("a new number or time", lambda: new(known["numbers"])),
         ("a new drug, dose, seizure or symptom", lambda: new(_medical())),
         ("other cues", lambda: cues(answer) != cues(template)),
-        ("near to a wording that is there", lambda: _near(answer, (*_sentences("shared", "held_out"), *others))),
+        (
+            "near to a wording that is there",
+            lambda: _near(answer, (*_sentences("shared", "held_out"), *others)),
+        ),
     )
     return next((reason for reason, holds in checks if holds()), None)
 
@@ -144,7 +165,10 @@ def _renamed(sentence: str, names: Mapping[str, str]) -> str:
 
 def tidy(answer: str, template: str) -> str:
     """An answer with the template's own names and end, and without quotes around it."""
-    text = _renamed(answer.strip().strip('"').strip(), {shown: name for name, shown in words(ASKING)["shown"].items()})
+    text = _renamed(
+        answer.strip().strip('"').strip(),
+        {shown: name for name, shown in words(ASKING)["shown"].items()},
+    )
     return text.rstrip(".") + (template[-1] if template[-1] in ".!?" else "")
 
 
@@ -152,12 +176,21 @@ def ask(model: LLM) -> Iterator[tuple[str, str]]:
     """Each template with each answer to it; one that was cut off is empty."""
     prompts = [prompt(template) for template in templates()]
     for seed in SEEDS:
-        replies = model.chat_many(prompts, max_tokens=60, **SAMPLING, seed=seed, label=f"paraphrases, seed {seed}")
+        replies = model.chat_many(
+            prompts, max_tokens=60, **SAMPLING, seed=seed, label=f"paraphrases, seed {seed}"
+        )
         for template, reply in zip(templates(), replies, strict=True):
-            yield template, tidy(reply.text, template) if reply.status == "complete" and reply.text.strip() else ""
+            yield (
+                template,
+                tidy(reply.text, template)
+                if reply.status == "complete" and reply.text.strip()
+                else "",
+            )
 
 
-def sift(answers: Iterable[tuple[str, str]], removed: Mapping[tuple[str, str], str]) -> dict[str, Any]:
+def sift(
+    answers: Iterable[tuple[str, str]], removed: Mapping[tuple[str, str], str]
+) -> dict[str, Any]:
     """What came of the answers (template and answer of each), as the file has it; what was taken out stays out."""
     asked, refused = 0, Counter[str]()
     out: list[dict[str, str]] = []
@@ -169,15 +202,26 @@ def sift(answers: Iterable[tuple[str, str]], removed: Mapping[tuple[str, str], s
         if reason := refusal(template, answer, there):
             refused[reason] += 1
         elif (template, answer) in removed:
-            out.append({"template": template, "paraphrase": answer, "reason": removed[template, answer]})
+            out.append(
+                {"template": template, "paraphrase": answer, "reason": removed[template, answer]}
+            )
         else:
             kept.setdefault(template, []).append(answer)
-    return {"asked": asked, "refused": dict(refused.most_common()), "removed": out, "paraphrases": kept}
+    return {
+        "asked": asked,
+        "refused": dict(refused.most_common()),
+        "removed": out,
+        "paraphrases": kept,
+    }
 
 
 def write(sifted: Mapping[str, Any], endpoint: LlmEndpoint, path: Path = PARAPHRASES) -> None:
     """Write the file of paraphrases, in the order of their templates, with how it was made."""
-    made = {"model": endpoint.model, "sha256": endpoint.model_sha256, "engine": endpoint.version or endpoint.engine}
+    made = {
+        "model": endpoint.model,
+        "sha256": endpoint.model_sha256,
+        "engine": endpoint.version or endpoint.engine,
+    }
     kept = dict(sorted(sifted["paraphrases"].items(), key=lambda item: templates().index(item[0])))
     content = {"made": {**made, **SAMPLING, "seeds": list(SEEDS)}, **sifted, "paraphrases": kept}
     text = yaml.safe_dump(content, sort_keys=False, width=1000)
@@ -187,19 +231,30 @@ def write(sifted: Mapping[str, Any], endpoint: LlmEndpoint, path: Path = PARAPHR
 def main() -> int:
     """The command: ask, sift, write, and say what is new and has to be read."""
     before = yaml.safe_load(PARAPHRASES.read_text("utf-8")) if PARAPHRASES.exists() else {}
-    removed = {(entry["template"], entry["paraphrase"]): entry["reason"] for entry in before.get("removed", [])}
+    removed = {
+        (entry["template"], entry["paraphrase"]): entry["reason"]
+        for entry in before.get("removed", [])
+    }
     model = connect(profile_model(settings().profile))
     sifted = sift(ask(model), removed)
     write(sifted, model.endpoint)
-    kept = [(template, paraphrase) for template, of in sifted["paraphrases"].items() for paraphrase in of]
+    kept = [
+        (template, paraphrase)
+        for template, of in sifted["paraphrases"].items()
+        for paraphrase in of
+    ]
     sys.stdout.write(
         f"{sifted['asked']} answers of {model.endpoint.model}: {sum(sifted['refused'].values())} refused by the "
         f"checks, {len(sifted['removed'])} taken out on reading before, {len(kept)} kept in {PARAPHRASES.name}.\n"
     )
     known = {paraphrase for of in before.get("paraphrases", {}).values() for paraphrase in of}
     if new := [pair for pair in kept if pair[1] not in known]:
-        sys.stdout.write(f"Read these {len(new)} new ones; move what says something else to `removed` in that file:\n")
-        sys.stdout.write("".join(f"  {template}\n    {paraphrase}\n" for template, paraphrase in new))
+        sys.stdout.write(
+            f"Read these {len(new)} new ones; move what says something else to `removed` in that file:\n"
+        )
+        sys.stdout.write(
+            "".join(f"  {template}\n    {paraphrase}\n" for template, paraphrase in new)
+        )
     return 0
 
 

@@ -53,5 +53,7 @@ def chunk_notes(notes: Iterable[Note], lexicon: Lexicon) -> list[Chunk]:
         for start, end in chunk_spans(note.text, CHUNK_SIZE, CHUNK_OVERLAP):
             id, part = f"{note.note_id}:{start}", whole[start:end]
             drugs = lexicon.drugs_in(part)
-            chunks.append(Chunk(id, note.note_id, note.patient_id, note.date, start, end, part, drugs))
+            chunks.append(
+                Chunk(id, note.note_id, note.patient_id, note.date, start, end, part, drugs)
+            )
     return chunks

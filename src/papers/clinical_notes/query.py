@@ -29,13 +29,20 @@ class Lexicon:
     """The names that the parser knows: drugs with their aliases, symptoms, patients."""
 
     def __init__(
-        self, drugs: Mapping[str, Iterable[str]], symptoms: Iterable[str], patients: Iterable[str] = ()
+        self,
+        drugs: Mapping[str, Iterable[str]],
+        symptoms: Iterable[str],
+        patients: Iterable[str] = (),
     ) -> None:
         """Turn the names around, so that a word leads to its drug."""
         self.aliases = {drug: tuple(dict.fromkeys([drug, *names])) for drug, names in drugs.items()}
         self.symptoms, self.patients = frozenset(symptoms), frozenset(patients)
-        self._drug_of = {alias.lower(): drug for drug, names in self.aliases.items() for alias in names}
-        self._long = [name for name in self._drug_of if len(name) >= FUZZY_LETTERS and " " not in name]
+        self._drug_of = {
+            alias.lower(): drug for drug, names in self.aliases.items() for alias in names
+        }
+        self._long = [
+            name for name in self._drug_of if len(name) >= FUZZY_LETTERS and " " not in name
+        ]
         self._phrases = [name for name in self._drug_of if not _WORD.fullmatch(name)]
         self._near: dict[str, str | None] = {}
 
@@ -44,12 +51,18 @@ class Lexicon:
         found = {drug for word in set(_WORD.findall(text)) if (drug := self._drug(word))}
         if self._phrases:
             lowered = text.lower()
-            found |= {self._drug_of[p] for p in self._phrases if re.search(rf"(?<!\w){re.escape(p)}(?!\w)", lowered)}
+            found |= {
+                self._drug_of[p]
+                for p in self._phrases
+                if re.search(rf"(?<!\w){re.escape(p)}(?!\w)", lowered)
+            }
         return frozenset(found)
 
     def symptoms_in(self, text: str) -> frozenset[str]:
         """Symptoms that a text names, whatever it says about them."""
-        return frozenset(s for s in self.symptoms if re.search(rf"(?<!\w){re.escape(s)}", text, re.I))
+        return frozenset(
+            s for s in self.symptoms if re.search(rf"(?<!\w){re.escape(s)}", text, re.I)
+        )
 
     def _drug(self, word: str) -> str | None:
         name = word.lower()
@@ -58,7 +71,9 @@ class Lexicon:
         if name not in self._near:
             drug = self._drug_of.get(name)
             if drug is None and len(name) >= FUZZY_LETTERS:
-                best = process.extractOne(name, self._long, scorer=OSA.normalized_similarity, score_cutoff=FUZZY_CUT)
+                best = process.extractOne(
+                    name, self._long, scorer=OSA.normalized_similarity, score_cutoff=FUZZY_CUT
+                )
                 drug = self._drug_of[best[0]] if best else None
             self._near[name] = drug
         return self._near[name]
@@ -77,7 +92,9 @@ class Query:
     symptoms: frozenset[str] = frozenset()
 
 
-_PATIENT = re.compile(r"\b(?:patient|pt|mrn|id)\.?\s*(?:id|no\.?|number|#)?\s*[:#]?\s*([A-Z]{0,4}-?\d{2,})\b", re.I)
+_PATIENT = re.compile(
+    r"\b(?:patient|pt|mrn|id)\.?\s*(?:id|no\.?|number|#)?\s*[:#]?\s*([A-Z]{0,4}-?\d{2,})\b", re.I
+)
 _COHORT = re.compile(
     r"\b(?:which|what|list|find|show|all|any|how many|number of|other|identify|who are the)\b[^.?]{0,30}"
     r"\b(?:patients|people|cases|charts|individuals)\b"
@@ -91,7 +108,9 @@ _EFFECT = re.compile(
     r"|seizure[- ]free\w*|make a difference|any good|useful)\b",
     re.I,
 )
-_MONTHS = "|".join(sorted([*calendar.month_name[1:], *calendar.month_abbr[1:]], key=len, reverse=True))
+_MONTHS = "|".join(
+    sorted([*calendar.month_name[1:], *calendar.month_abbr[1:]], key=len, reverse=True)
+)
 
 
 def _day(name: str) -> str:
@@ -117,10 +136,16 @@ def parse(question: str, lexicon: Lexicon) -> Query:
     Effectiveness goes before patient: a question whether a drug helped one patient is about effectiveness, and is
     filtered by the patient all the same.
     """
-    known = {p for p in lexicon.patients if re.search(rf"(?<![\w-]){re.escape(p)}(?![\w-])", question, re.I)}
+    known = {
+        p
+        for p in lexicon.patients
+        if re.search(rf"(?<![\w-]){re.escape(p)}(?![\w-])", question, re.I)
+    }
     lowered = {p.lower() for p in known}
     years = re.compile(r"(?:19|20)\d{2}")
-    unknown = {p for p in _PATIENT.findall(question) if p.lower() not in lowered and not years.fullmatch(p)}
+    unknown = {
+        p for p in _PATIENT.findall(question) if p.lower() not in lowered and not years.fullmatch(p)
+    }
     drugs, cohort = lexicon.drugs_in(question), _COHORT.search(question)
     intent: Intent = "general"
     if drugs and _EFFECT.search(question) and not cohort:
@@ -130,7 +155,9 @@ def parse(question: str, lexicon: Lexicon) -> Query:
     elif cohort:
         intent = "cohort"
     patients = frozenset(known | unknown)
-    return Query(question, intent, patients, drugs, *_dates(question), lexicon.symptoms_in(question))
+    return Query(
+        question, intent, patients, drugs, *_dates(question), lexicon.symptoms_in(question)
+    )
 
 
 def _dates(question: str) -> tuple[date | None, date | None]:

@@ -90,7 +90,8 @@ def antiseizure_names() -> dict[str, dict[Variant, list[str]]]:
     """The antiseizure drugs that questions are asked about, with their names by kind."""
     drugs = words(DRUGS)["antiseizure"]
     return {
-        drug: {"brand": of.get("brands", []), "abbreviation": of.get("abbreviations", [])} for drug, of in drugs.items()
+        drug: {"brand": of.get("brands", []), "abbreviation": of.get("abbreviations", [])}
+        for drug, of in drugs.items()
     }
 
 
@@ -100,7 +101,9 @@ def lexicon_of(charts: Charts) -> Lexicon:
     return Lexicon(drug_names(), symptoms, [chart.patient_id for chart in charts])
 
 
-def write_questions(charts: Charts, names: Names, per_intent: int, seed: int, tune: float = 0.25) -> list[Question]:
+def write_questions(
+    charts: Charts, names: Names, per_intent: int, seed: int, tune: float = 0.25
+) -> list[Question]:
     """So many questions of each intent, spread evenly over their kinds; a share of each is set aside for tuning.
 
     There are fewer where the charts have not enough to ask about. `names` are those of drugs, by kind.
@@ -138,7 +141,8 @@ def clustered(questions: Sequence[Question]) -> list[Question]:
         together.merge(*pair)
     first: dict[Hashable, str] = {}
     return [
-        replace(q, cluster=first.setdefault(together[key], q.id)) for q, (key, _) in zip(questions, keys, strict=True)
+        replace(q, cluster=first.setdefault(together[key], q.id))
+        for q, (key, _) in zip(questions, keys, strict=True)
     ]
 
 
@@ -160,7 +164,9 @@ def _cases(charts: Charts) -> Iterator[_Case]:
     for kind in ("cohort_eeg", "findings"):
         yield from _grouped(kind, eegs, lambda e: {"f": e.finding, "r": e.region})
     family = of(FamilyHistory, lambda f: f.present)
-    yield from _grouped("cohort_family", family, lambda f: {"relative": f.relative, "s": f.condition})
+    yield from _grouped(
+        "cohort_family", family, lambda f: {"relative": f.relative, "s": f.condition}
+    )
     yield from _grouped("effects", effects, lambda s: {"d": s.drug})
     ictal = of(Symptom, lambda s: s.role == "seizure" and s.context == "affirmed")
     yield from _grouped("semiology", ictal, lambda s: {"s": s.name})
@@ -168,7 +174,11 @@ def _cases(charts: Charts) -> Iterator[_Case]:
 
 
 def _patient_cases(chart: Chart) -> Iterator[_Case]:
-    p, meds, seizures = chart.patient_id, [m for m in chart.of(MedicationEvent) if not m.past], chart.of(SeizureStatus)
+    p, meds, seizures = (
+        chart.patient_id,
+        [m for m in chart.of(MedicationEvent) if not m.past],
+        chart.of(SeizureStatus),
+    )
     began = [m for m in meds if m.action in ("start", "switch")]
     yield from _grouped("start", began, lambda m: {"p": p, "d": m.drug})
     dosed = [m for m in meds if m.dose_mg is not None and m.times_per_day]
@@ -181,7 +191,9 @@ def _patient_cases(chart: Chart) -> Iterator[_Case]:
     yield from _grouped("seizures", seizures, lambda s: {"p": p, "year": str(s.date.year)})
     yield from _grouped("eeg", chart.of(EegFinding), lambda _: {"p": p})
     yield from _grouped("family", chart.of(FamilyHistory), lambda _: {"p": p})
-    yield from _grouped("helped", [m for m in meds if m.effectiveness], lambda m: {"p": p, "d": m.drug})
+    yield from _grouped(
+        "helped", [m for m in meds if m.effectiveness], lambda m: {"p": p, "d": m.drug}
+    )
     for drug, (first, last) in exposures(chart).items():
         yield _Case("free_on", {"p": p, "d": drug}, [s for s in seizures if first < s.date <= last])
 
@@ -190,14 +202,20 @@ def exposures(chart: Chart) -> dict[str, tuple[date, date]]:
     """First and last day that the chart's own sentences (no copies) have the patient on each drug taken regularly."""
     days: dict[str, list[date]] = defaultdict(list)
     for m in chart.of(MedicationEvent):
-        if m.copied_from is None and not m.past and (m.times_per_day or m.action in ("stop", "switch")):
+        if (
+            m.copied_from is None
+            and not m.past
+            and (m.times_per_day or m.action in ("stop", "switch"))
+        ):
             days[m.drug].append(m.date)
             if m.replaces:
                 days[m.replaces].append(m.date)
     return {drug: (min(of), max(of)) for drug, of in days.items()}
 
 
-def _grouped(kind: str, facts: Iterable[FactT], key: Callable[[FactT], Mapping[str, str | None]]) -> Iterator[_Case]:
+def _grouped(
+    kind: str, facts: Iterable[FactT], key: Callable[[FactT], Mapping[str, str | None]]
+) -> Iterator[_Case]:
     groups: dict[tuple[tuple[str, str], ...], list[FactT]] = defaultdict(list)
     for fact in facts:
         filled = {brace: value for brace, value in key(fact).items() if value}
@@ -207,9 +225,15 @@ def _grouped(kind: str, facts: Iterable[FactT], key: Callable[[FactT], Mapping[s
         yield _Case(kind, dict(fills), of)
 
 
-def _word(case: _Case, intent: Intent, names: Names, rng: np.random.Generator, id: str, split: Split) -> Question:
+def _word(
+    case: _Case, intent: Intent, names: Names, rng: np.random.Generator, id: str, split: Split
+) -> Question:
     wordings = words(QUESTIONS)[case.kind]["asked"]
-    called = {brace: name_drug(case.fills[brace], names, rng) for brace in ("d", "d2") if brace in case.fills}
+    called = {
+        brace: name_drug(case.fills[brace], names, rng)
+        for brace in ("d", "d2")
+        if brace in case.fills
+    }
     variant: Variant = called["d"][1] if called else "none"
     fills = case.fills | {brace: name for brace, (name, _) in called.items()}
     text = wordings[rng.integers(len(wordings))].format(**fills)
@@ -217,7 +241,18 @@ def _word(case: _Case, intent: Intent, names: Names, rng: np.random.Generator, i
     since, until = period(asked) if asked else (None, None)
     places = tuple(Place(f.note_id, f.start, f.end, 1 if f.copied_from else 2) for f in case.facts)
     strata = {"intent": intent, "drug named by": variant}
-    return Question(id, text, f"{case.kind} | {text}", intent, strata, fills.get("p"), since, until, places, split)
+    return Question(
+        id,
+        text,
+        f"{case.kind} | {text}",
+        intent,
+        strata,
+        fills.get("p"),
+        since,
+        until,
+        places,
+        split,
+    )
 
 
 def name_drug(drug: str, names: Names, rng: np.random.Generator) -> tuple[str, Variant]:
@@ -234,7 +269,9 @@ def name_drug(drug: str, names: Names, rng: np.random.Generator) -> tuple[str, V
 
 def misspell(name: str, rng: np.random.Generator) -> str:
     """A name with two different neighbouring letters inside it swapped, or with one letter less if there are none."""
-    places = [i for i in range(1, len(name) - 2) if name[i] != name[i + 1] and name[i : i + 2].isalpha()]
+    places = [
+        i for i in range(1, len(name) - 2) if name[i] != name[i + 1] and name[i : i + 2].isalpha()
+    ]
     if not places:
         return name[:-1]
     i = places[rng.integers(len(places))]
@@ -251,7 +288,9 @@ def relevant(question: Question, chunks: Mapping[str, Sequence[Chunk]]) -> dict[
         of_note = chunks.get(place.note, ())
         covering = [c for c in of_note if c.covers(place.start, place.end)]
         if not covering and of_note:
-            covering = [max(of_note, key=lambda c: min(c.end, place.end) - max(c.start, place.start))]
+            covering = [
+                max(of_note, key=lambda c: min(c.end, place.end) - max(c.start, place.start))
+            ]
         for chunk in covering:
             grades[chunk.id] = max(place.grade, grades.get(chunk.id, 0))
     return grades

@@ -69,7 +69,11 @@ class Rankings:
     """
 
     def __init__(
-        self, retriever: Retriever, grades: Mapping[str, Mapping[str, int]], cross_encoder: str = "", task: str = ""
+        self,
+        retriever: Retriever,
+        grades: Mapping[str, Mapping[str, int]],
+        cross_encoder: str = "",
+        task: str = "",
     ) -> None:
         """Nothing is searched yet."""
         self.retriever, self.grades, self.task = retriever, grades, task
@@ -77,14 +81,19 @@ class Rankings:
         if retriever.reranker:
             self.rerankers["mean_pooled"] = retriever.reranker
         if cross_encoder:
-            self.rerankers["cross_encoder"] = CrossEncoder([c.text for c in retriever.chunks], cross_encoder)
+            self.rerankers["cross_encoder"] = CrossEncoder(
+                [c.text for c in retriever.chunks], cross_encoder
+            )
         self._found: dict[tuple[str, bool], Candidates] = {}
         self._scores: dict[tuple[str, bool, str], Floats] = {}
 
     def arms(self, arms: Mapping[str, Arm] = ARMS, **changed: Any) -> dict[str, Ask]:  # noqa: ANN401  # of Settings
         """The arms whose reranker is there, with the settings that are `changed` in all of them."""
         there = {name: arm for name, arm in arms.items() if arm.reranker in self.rerankers}
-        return {n: self.ask(replace(arm, settings=replace(arm.settings, **changed))) for n, arm in there.items()}
+        return {
+            n: self.ask(replace(arm, settings=replace(arm.settings, **changed)))
+            for n, arm in there.items()
+        }
 
     def ask(self, arm: Arm) -> Ask:
         """The arm as a function of questions."""
@@ -93,7 +102,12 @@ class Rankings:
             progress = tqdm(questions, desc=arm.label, unit="question", delay=10, mininterval=10)
             rows = answers(questions, [self.passages(q, arm) for q in progress], self.grades)
             return [
-                replace(row, task=self.task, model=self.model(arm), measures={**row.measures, **self._more(q, arm)})
+                replace(
+                    row,
+                    task=self.task,
+                    model=self.model(arm),
+                    measures={**row.measures, **self._more(q, arm)},
+                )
                 for q, row in zip(questions, rows, strict=True)
             ]
 
@@ -115,9 +129,13 @@ class Rankings:
         """The candidates for a question, in which weights have no part, and the reranker's raw score of each."""
         key = (question.text, arm.settings.filters)
         if key not in self._found:
-            self._found[key] = self.retriever.candidates(parse(question.text, self.retriever.lexicon), arm.settings)
+            self._found[key] = self.retriever.candidates(
+                parse(question.text, self.retriever.lexicon), arm.settings
+            )
         if (*key, arm.reranker) not in self._scores:
-            self._scores[*key, arm.reranker] = reranks(self.rerankers[arm.reranker], self._found[key])
+            self._scores[*key, arm.reranker] = reranks(
+                self.rerankers[arm.reranker], self._found[key]
+            )
         return self._found[key], self._scores[*key, arm.reranker]
 
     def _more(self, question: Question, arm: Arm) -> dict[str, tuple[float, float]]:
@@ -141,10 +159,14 @@ class Rankings:
 
 
 def answers(
-    questions: Sequence[Question], passages: Sequence[Sequence[str]], grades: Mapping[str, Mapping[str, int]]
+    questions: Sequence[Question],
+    passages: Sequence[Sequence[str]],
+    grades: Mapping[str, Mapping[str, int]],
 ) -> list[Answer]:
     """Rankings (passages, best first) as rows: the first ten and all relevant ones with their grades, every measure."""
-    scores = measured(MEASURES, grades, {q.id: of for q, of in zip(questions, passages, strict=True)})
+    scores = measured(
+        MEASURES, grades, {q.id: of for q, of in zip(questions, passages, strict=True)}
+    )
     return [
         Answer(
             items=[
@@ -152,7 +174,11 @@ def answers(
                 for rank, id in enumerate(of, start=1)
                 if rank <= STORED or id in grades[q.id]
             ]
-            + [Item(id, label=str(grade), gold=True) for id, grade in grades[q.id].items() if id not in of],
+            + [
+                Item(id, label=str(grade), gold=True)
+                for id, grade in grades[q.id].items()
+                if id not in of
+            ],
             measures={name: (value, 1.0) for name, value in scores[q.id].items()},
         )
         for q, of in zip(questions, passages, strict=True)
@@ -172,7 +198,9 @@ def tune(rankings: Rankings, questions: Sequence[Question]) -> Settings:
     for of, boost in tqdm(grid, desc="tune the weights", unit="setting", mininterval=10):
         settings = replace(PAPER, w_rerank=of[0], w_semantic=of[1], w_lexical=of[2], boost=boost)
         ranked_by = Arm("", settings)
-        value = np.mean([quick_ndcg(rankings.grades[q.id], rankings.passages(q, ranked_by)) for q in questions])
+        value = np.mean(
+            [quick_ndcg(rankings.grades[q.id], rankings.passages(q, ranked_by)) for q in questions]
+        )
         good = (round(float(value), 9), -float(np.abs(np.array([*of, boost]) - paper).sum()))
         if good > best:
             best, chosen = good, settings
@@ -212,9 +240,17 @@ def summary(outcomes: Outcomes, elsewhere: Outcomes, encoder: str = "") -> str:
 
 def _against_parts(outcomes: Outcomes) -> str:
     """How the hybrid compares with each of its scores alone."""
-    found: dict[str, list[str]] = {"better than": [], "worse than": [], "not distinguishable from": []}
-    for c in outcomes.against([("hybrid", arm) for arm in ("semantic", "lexical", "reranker")], MAIN):
+    found: dict[str, list[str]] = {
+        "better than": [],
+        "worse than": [],
+        "not distinguishable from": [],
+    }
+    for c in outcomes.against(
+        [("hybrid", arm) for arm in ("semantic", "lexical", "reranker")], MAIN
+    ):
         better = "better than" if c.test.difference > 0 else "worse than"
         verdict = better if c.p < ALPHA else "not distinguishable from"
         found[verdict].append(f"{outcomes.label(c.second)} ({figures.number(c.scores[1].value)})")
-    return "; ".join(f"{verdict} {' and '.join(names)}" for verdict, names in found.items() if names)
+    return "; ".join(
+        f"{verdict} {' and '.join(names)}" for verdict, names in found.items() if names
+    )

@@ -52,25 +52,37 @@ def read_sentences(path: Path, n: int, seed: int) -> tuple[list[Sentence], int]:
         found.append((f"negex-{number}", kind, text, (at, at + len(condition))))
     asked = some([id for id, *_ in found], n, seed)
     return [
-        Sentence(id, id, text, gold=of, strata={"class": of, "asked": "yes" if id in asked else "no"}, span=span)
+        Sentence(
+            id,
+            id,
+            text,
+            gold=of,
+            strata={"class": of, "asked": "yes" if id in asked else "no"},
+            span=span,
+        )
         for id, of, text, span in found
     ], left_out
 
 
 @arm_of
 def by_classifier(
-    units: Sequence[Sentence], classify: Callable[[Sequence[str], Sequence[Span]], Sequence[Context | Choice]]
+    units: Sequence[Sentence],
+    classify: Callable[[Sequence[str], Sequence[Span]], Sequence[Context | Choice]],
 ) -> list[Answer]:
     """What gives each condition its class, as an arm: texts and spans in, a class or a model's choice for each out."""
     rows = []
-    for unit, said in zip(units, classify([u.text for u in units], [u.span for u in units]), strict=True):
+    for unit, said in zip(
+        units, classify([u.text for u in units], [u.span for u in units]), strict=True
+    ):
         given, keys = (said.answer, [said.key]) if isinstance(said, Choice) else (said, [])
         right = {"accuracy": (float(given == unit.gold), 1.0)}
         rows.append(Answer(task="sentences", predicted=given, measures=right, requests=keys))
     return rows
 
 
-FILES = tuple(f"clinical_notes/aci_bench/{part}.csv" for part in ("train", "valid", "test1", "test2", "test3"))
+FILES = tuple(
+    f"clinical_notes/aci_bench/{part}.csv" for part in ("train", "valid", "test1", "test2", "test3")
+)
 TURNS = 5  # how many of the patient's turns the query is chosen from
 
 _TAG = re.compile(r"^\[(doctor|patient\w*)\]", re.MULTILINE)
@@ -78,20 +90,32 @@ _TAG = re.compile(r"^\[(doctor|patient\w*)\]", re.MULTILINE)
 
 def read_conversations(paths: Iterable[Path], n: int) -> tuple[list[Note], list[Question]]:
     """The notes of the first `n` conversations (they bear no date), and as many queries, each answered by its note."""
-    rows = [row for path in paths for row in csv.DictReader(StringIO(path.read_text(encoding="utf-8")))][:n]
+    rows = [
+        row for path in paths for row in csv.DictReader(StringIO(path.read_text(encoding="utf-8")))
+    ][:n]
     notes, openings = [], []
-    for id, kind, dialogue, text in map(itemgetter("encounter_id", "dataset", "dialogue", "note"), rows):
+    for id, kind, dialogue, text in map(
+        itemgetter("encounter_id", "dataset", "dialogue", "note"), rows
+    ):
         notes.append(Note(note_id=id, patient_id=id, date=date.min, kind="clinic visit", text=text))
-        places = tuple(Place(id, start, end, 2) for start, end in chunk_spans(text, CHUNK_SIZE, CHUNK_OVERLAP))
+        places = tuple(
+            Place(id, start, end, 2) for start, end in chunk_spans(text, CHUNK_SIZE, CHUNK_OVERLAP)
+        )
         strata = {"recorded for": kind}
-        openings.append(Question(id, opening(dialogue), id, "general", strata, None, None, None, places, cluster=id))
+        openings.append(
+            Question(
+                id, opening(dialogue), id, "general", strata, None, None, None, places, cluster=id
+            )
+        )
     return notes, openings
 
 
 def turns(dialogue: str) -> list[tuple[str, str]]:
     """Speaker and words of each turn, in order; a line without a speaker goes on with the turn before it."""
     parts = _TAG.split(dialogue)[1:]
-    return [(who, " ".join(said.split())) for who, said in zip(parts[::2], parts[1::2], strict=True)]
+    return [
+        (who, " ".join(said.split())) for who, said in zip(parts[::2], parts[1::2], strict=True)
+    ]
 
 
 def opening(dialogue: str) -> str:

@@ -30,7 +30,9 @@ def effectiveness(passage: str) -> str | None:
     """What a passage says of how well a drug works, by the words of `data/clinical_terms.yml`; None if nothing."""
     lower = passage.lower()
     known = words(TERMS)["effectiveness"]
-    return next((str(name) for name, signs in known.items() if any(sign in lower for sign in signs)), None)
+    return next(
+        (str(name) for name, signs in known.items() if any(sign in lower for sign in signs)), None
+    )
 
 
 def _line(text: str, start: int, end: int) -> str:
@@ -52,7 +54,9 @@ def build(notes: Sequence[Note], readings: Sequence[Reading]) -> pd.DataFrame:
         for medication in reading.medications:
             if medication.role == "current":
                 taken.setdefault(medication.drug, []).append(medication)
-        symptoms = {f.term for f in reading.findings if f.kind == "symptom" and f.context == "affirmed"}
+        symptoms = {
+            f.term for f in reading.findings if f.kind == "symptom" and f.context == "affirmed"
+        }
         common = {
             "event_id": f"{note.note_id}-E",
             "event_type": "clinical_note",
@@ -67,10 +71,16 @@ def build(notes: Sequence[Note], readings: Sequence[Reading]) -> pd.DataFrame:
         }
         for number, (drug, of) in enumerate(taken.items() or [("", [])], start=1):
             kinds = ("strength", "frequency", "route", "form")
-            said = {kind: next(filter(None, (getattr(m, kind) for m in of)), None) for kind in kinds}
+            said = {
+                kind: next(filter(None, (getattr(m, kind) for m in of)), None) for kind in kinds
+            }
             placed = [m for m in of if m.end]
             worths = (effectiveness(_line(note.text, m.start, m.end)) for m in placed)
-            context = note.text[max(0, of[0].start - CONTEXT_LIMIT) : of[0].end + CONTEXT_LIMIT] if placed else None
+            context = (
+                note.text[max(0, of[0].start - CONTEXT_LIMIT) : of[0].end + CONTEXT_LIMIT]
+                if placed
+                else None
+            )
             own = {
                 "row_id": f"{note.note_id}-R{number:02}",
                 "medication": drug or None,

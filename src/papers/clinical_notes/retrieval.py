@@ -18,7 +18,16 @@ from helpers.vectors import Encoder, encoder as encoder_of
 from papers.clinical_notes.gold import Note
 from papers.clinical_notes.passages import Chunk, chunk_notes
 from papers.clinical_notes.query import Lexicon, Query, parse
-from rag.retrieval import Floats, Integers, Reranker, aligned, fused, min_max, word_index, word_scores
+from rag.retrieval import (
+    Floats,
+    Integers,
+    Reranker,
+    aligned,
+    fused,
+    min_max,
+    word_index,
+    word_scores,
+)
 
 Bools = npt.NDArray[np.bool_]
 
@@ -75,7 +84,9 @@ class Retrieval:
 
     def table(self) -> pd.DataFrame:
         """One row a passage: where it is from and the components of its score."""
-        rows = [(i, c.patient, c.date.isoformat(), c.id) for i, c in enumerate(self.passages, start=1)]
+        rows = [
+            (i, c.patient, c.date.isoformat(), c.id) for i, c in enumerate(self.passages, start=1)
+        ]
         table = pd.DataFrame(rows, columns=["rank", "patient", "date", "passage"])
         table[list(PARTS)] = self.components
         return table.assign(score=self.components.sum(axis=1))
@@ -85,19 +96,30 @@ class Retriever:
     """Passages, their two indexes, and the search over them; without a reranker its weight goes to nothing."""
 
     def __init__(
-        self, chunks: Sequence[Chunk], lexicon: Lexicon, encode: Encoder, reranker: Reranker | None = None
+        self,
+        chunks: Sequence[Chunk],
+        lexicon: Lexicon,
+        encode: Encoder,
+        reranker: Reranker | None = None,
     ) -> None:
         """Build the indexes, or load the one of the vectors."""
         if not chunks:
             raise ValueError("There is no passage to index.")
         texts = [chunk.text for chunk in chunks]
-        self.chunks, self.lexicon, self.encode, self.reranker = list(chunks), lexicon, encode, reranker
+        self.chunks, self.lexicon, self.encode, self.reranker = (
+            list(chunks),
+            lexicon,
+            encode,
+            reranker,
+        )
         self.index = cached_index("clinical-notes", texts, encode)
         self.bm25 = word_index(texts)
         self._patients = np.array([chunk.patient.lower() for chunk in chunks])
         self._days = np.array([chunk.date.toordinal() for chunk in chunks])
         drugs = {drug for chunk in chunks for drug in chunk.drugs}
-        self._rows_of_drug = {drug: np.array([drug in chunk.drugs for chunk in chunks]) for drug in drugs}
+        self._rows_of_drug = {
+            drug: np.array([drug in chunk.drugs for chunk in chunks]) for drug in drugs
+        }
         self._pool = ThreadPoolExecutor(1, thread_name_prefix="search")
 
     def retrieve(self, question: str, *, k: int = 10, settings: Settings = PAPER) -> Retrieval:
@@ -130,8 +152,12 @@ class Retriever:
         by_word: dict[int, float] = {}
         if len(rows):
             names = sorted(query.drugs)
-            dense = " ".join([query.text, *(f"({d})" for d in names if d not in query.text.lower())])
-            sparse = " ".join([query.text, *(alias for d in names for alias in self.lexicon.aliases.get(d, ()))])
+            dense = " ".join(
+                [query.text, *(f"({d})" for d in names if d not in query.text.lower())]
+            )
+            sparse = " ".join(
+                [query.text, *(alias for d in names for alias in self.lexicon.aliases.get(d, ()))]
+            )
             semantic = self._pool.submit(self._semantic, dense, rows, settings.candidates)
             by_word = self._lexical(sparse, keep, settings.candidates)
             by_meaning = semantic.result()
@@ -160,12 +186,20 @@ class Retriever:
         vector = self.encode.encode([text], progress=False)
         whole = len(rows) == len(self.chunks)
         scores, ids = self.index.search(vector, min(k, len(rows)), within=None if whole else rows)
-        return {row: score for row, score in zip(ids[0].tolist(), scores[0].tolist(), strict=True) if row >= 0}
+        return {
+            row: score
+            for row, score in zip(ids[0].tolist(), scores[0].tolist(), strict=True)
+            if row >= 0
+        }
 
     def _lexical(self, text: str, keep: Bools, k: int) -> dict[int, float]:
         scores = np.where(keep, word_scores(self.bm25, [text], len(keep))[0], 0.0)
         best = np.argpartition(-scores, min(k, len(scores)) - 1)[:k]
-        return {row: score for row, score in zip(best.tolist(), scores[best].tolist(), strict=True) if score > 0}
+        return {
+            row: score
+            for row, score in zip(best.tolist(), scores[best].tolist(), strict=True)
+            if score > 0
+        }
 
 
 class MeanPooled:
@@ -184,12 +218,16 @@ class MeanPooled:
 
     def score(self, question: str, rows: Integers) -> Floats:
         """Cosines, within -1 and 1."""
-        scores, found = self._index.search(self._encoder.encode([question], progress=False), len(rows), within=rows)
+        scores, found = self._index.search(
+            self._encoder.encode([question], progress=False), len(rows), within=rows
+        )
         of_row = dict(zip(found[0].tolist(), scores[0].tolist(), strict=True))
         return np.array([of_row[row] for row in rows.tolist()])
 
 
-def retriever_of(notes: Iterable[Note], lexicon: Lexicon, encoder: str, reranker: str = "") -> Retriever:
+def retriever_of(
+    notes: Iterable[Note], lexicon: Lexicon, encoder: str, reranker: str = ""
+) -> Retriever:
     """The paper's retriever over notes, searched by one encoder and reranked by another, or by the same."""
     encode, to_rerank = encoder_of(encoder), encoder_of(reranker or encoder)
     chunks = chunk_notes(notes, lexicon)
@@ -208,7 +246,9 @@ def ranked(found: Candidates, settings: Settings, scores: Floats) -> tuple[Integ
 
     The two first scores keep the scale of all candidates; the reranker's, of the chosen, is that of those it saw.
     """
-    chosen = fused((found.semantic, found.lexical), (settings.w_semantic, settings.w_lexical))[: settings.reranked]
+    chosen = fused((found.semantic, found.lexical), (settings.w_semantic, settings.w_lexical))[
+        : settings.reranked
+    ]
     medication = np.zeros(len(chosen))
     if found.matches is not None:
         medication = np.where(found.matches[chosen], settings.boost, -settings.penalty)

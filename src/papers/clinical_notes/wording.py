@@ -83,7 +83,11 @@ class Author:
         self.split, self.rng = split, rng
         self.paraphrased = paraphrased if split == "test" else 0.0
         self.wording, self.lists = words(WORDING), words(DRUGS)["antiseizure"]
-        self.names: dict[str, dict[str, Any]] = {**self.lists, **words(DRUGS)["rescue"], **words(DRUGS)["other"]}
+        self.names: dict[str, dict[str, Any]] = {
+            **self.lists,
+            **words(DRUGS)["rescue"],
+            **words(DRUGS)["other"],
+        }
         self.female = bool(rng.random() < 0.5)
         self.born = int(rng.integers(1940, 1998))
 
@@ -133,7 +137,9 @@ class Author:
             text = text.replace(" ", "\N{NO-BREAK SPACE}")
         return Slot(text, Mention(label="STRENGTH", value=f"{mg:g} mg", drug=drug, role=role))
 
-    def term(self, label: Label, bank: Mapping[str, list[str]], value: str, drug: str, role: Role) -> Slot:
+    def term(
+        self, label: Label, bank: Mapping[str, list[str]], value: str, drug: str, role: Role
+    ) -> Slot:
         """A frequency, route, form or duration in one of its wordings."""
         term = self.bank(bank)
         mention = Mention(label=label, value=value or term.text, drug=drug, role=role)
@@ -154,7 +160,9 @@ class Author:
             return word
         i = self.pick(inner)
         swapped = word[:i] + word[i + 1] + word[i] + word[i + 2 :]
-        return str(self.pick([word[:i] + word[i + 1 :], word[: i + 1] + word[i] + word[i + 1 :], swapped]))
+        return str(
+            self.pick([word[:i] + word[i + 1 :], word[: i + 1] + word[i] + word[i + 1 :], swapped])
+        )
 
     def fillings(self) -> dict[str, str]:
         """Fillings that are no facts."""
@@ -183,7 +191,11 @@ class Author:
         }
 
     def sentence(
-        self, bank: str, slots: Slots | None = None, facts: Sequence[Fact] = (), template: Template | None = None
+        self,
+        bank: str,
+        slots: Slots | None = None,
+        facts: Sequence[Fact] = (),
+        template: Template | None = None,
     ) -> Sentence:
         """One sentence of a bank, filled in, with its spans and facts."""
         template = template or self.bank(self.wording[bank])
@@ -203,14 +215,20 @@ class Author:
                 text += f" ({slot.second})"
                 spans.append((len(text) - 1 - len(slot.second), len(text) - 1))
             whose: Wording = "held out" if slot.held_out else template.wording
-            mentions += [replace(slot.mention, start=first, end=last, wording=whose) for first, last in spans]
+            mentions += [
+                replace(slot.mention, start=first, end=last, wording=whose) for first, last in spans
+            ]
         return Sentence(text, tuple(mentions), tuple(replace(f, end=len(text)) for f in facts))
 
     def noisy(self, literal: str) -> str:
         """Plain words of a template with, now and then, a slip or a character of a word processor."""
         if self.chance(_UNICODE_SHARE):
-            literal = literal.replace(" - ", " \N{EN DASH} ").replace("'", "\N{RIGHT SINGLE QUOTATION MARK}")
-            literal = literal.replace("; ", ";\N{NO-BREAK SPACE}").replace(", ", ",\N{NO-BREAK SPACE}")
+            literal = literal.replace(" - ", " \N{EN DASH} ").replace(
+                "'", "\N{RIGHT SINGLE QUOTATION MARK}"
+            )
+            literal = literal.replace("; ", ";\N{NO-BREAK SPACE}").replace(
+                ", ", ",\N{NO-BREAK SPACE}"
+            )
         if not self.chance(_TYPO_SHARE):
             return literal
         long = [m for m in re.finditer(r"[a-z]+", literal) if len(m[0]) >= _LETTERS_OF_A_TYPO]
@@ -249,7 +267,9 @@ class Author:
         units, reason = 1, reason or why
         if "dosage" in used and mg is not None:
             # a drug that is not titrated has no doses of which this could be the double
-            units = 2 if mg / 2 in self.names.get(drug, {}).get("doses", []) and self.chance(0.4) else 1
+            units = (
+                2 if mg / 2 in self.names.get(drug, {}).get("doses", []) and self.chance(0.4) else 1
+            )
             mention = Mention(label="DOSAGE", value=str(units), drug=drug, role=role)
             slots["dosage"] = Slot(self.pick([str(units), {1: "one", 2: "two"}[units]]), mention)
         if mg is not None:
@@ -259,7 +279,9 @@ class Author:
         if old_drug is not None:
             slots["drug2"] = self.drug(old_drug)
         if times is not None:
-            slots["freq"] = self.term("FREQUENCY", self.wording["frequencies"][times], str(times), drug, role)
+            slots["freq"] = self.term(
+                "FREQUENCY", self.wording["frequencies"][times], str(times), drug, role
+            )
         slots["route"] = self.term("ROUTE", self.wording["routes"][route], route, drug, role)
         slots["form"] = self.term("FORM", self.wording["forms"][form], form, drug, role)
         slots["duration"] = self.term("DURATION", self.wording["durations"], "", drug, role)
@@ -286,6 +308,12 @@ class Author:
             )
         if old_drug is not None:
             facts.append(
-                MedicationEvent(date=day, drug=old_drug, action="stop", reason=reason, effectiveness=effectiveness)
+                MedicationEvent(
+                    date=day,
+                    drug=old_drug,
+                    action="stop",
+                    reason=reason,
+                    effectiveness=effectiveness,
+                )
             )
         return self.sentence(bank, slots, facts, template)

@@ -57,7 +57,10 @@ class Passages:
         """The `k` passages nearest to each query, by number, best first."""
         if not queries:
             return []
-        return [row.tolist() for row in self.index.search(self.encoder.encode(queries, progress=False), k)[1]]
+        return [
+            row.tolist()
+            for row in self.index.search(self.encoder.encode(queries, progress=False), k)[1]
+        ]
 
     def evidence(self, rows: Sequence[int], *requests: str) -> Evidence:
         """Passages by number."""
@@ -85,13 +88,19 @@ def agentic_evidence(llm: LLM, passages: Passages, questions: Sequence[str]) -> 
     def written(prompts: Sequence[Sequence[Message]], label: str) -> tuple[list[str], list[str]]:
         replies = llm.chat_many(prompts, max_tokens=QUERY_TOKENS, stop=["\n"], label=label)
         # the question itself if the model wrote nothing
-        queries = [r.text.strip().strip("\"'") or question for r, question in zip(replies, questions, strict=True)]
+        queries = [
+            r.text.strip().strip("\"'") or question
+            for r, question in zip(replies, questions, strict=True)
+        ]
         return queries, [r.key for r in replies]
 
     first, asked = written([chat(FIRST, q) for q in questions], "search, round 1")
     found = passages.search(first, AGENT_K)
     prompts = [
-        chat(SECOND, f"{_numbered(passages.evidence(of).lines)}\n\nFirst query: {query}\nQuestion: {question}")
+        chat(
+            SECOND,
+            f"{_numbered(passages.evidence(of).lines)}\n\nFirst query: {query}\nQuestion: {question}",
+        )
         for of, query, question in zip(found, first, questions, strict=True)
     ]
     second, asked_again = written(prompts, "search, round 2")
@@ -107,7 +116,9 @@ def graph_evidence(retrieved: Sequence[Retrieved]) -> list[Evidence]:
 def hybrid_evidence(retrieved: Sequence[Retrieved], texts: Sequence[Evidence]) -> list[Evidence]:
     """The rows of a question's query, or its passages where no query found any (Discussion: generality)."""
     told = zip(graph_evidence(retrieved), retrieved, texts, strict=True)
-    return [facts if r.last.returned else replace(text, requests=r.requests) for facts, r, text in told]
+    return [
+        facts if r.last.returned else replace(text, requests=r.requests) for facts, r, text in told
+    ]
 
 
 # without yes and no: a small model asked to begin with either answers only Yes, to everything
@@ -131,13 +142,20 @@ def answer_prompt(question: str, evidence: Evidence) -> list[dict[str, str]]:
     shown = {
         "nothing": "",
         "passages": f"Passages:\n{_numbered(evidence.lines)}\n",
-        "facts": "Facts:\n" + ("\n".join(f"- {line}" for line in evidence.lines) or "- none found") + "\n",
+        "facts": "Facts:\n"
+        + ("\n".join(f"- {line}" for line in evidence.lines) or "- none found")
+        + "\n",
     }
     return chat(_ANSWER + _RULES[evidence.source], f"{shown[evidence.source]}Question: {question}")
 
 
 def answer_all(
-    llm: LLM, questions: Sequence[str], evidence: Sequence[Evidence], max_tokens: int, temperature: float, label: str
+    llm: LLM,
+    questions: Sequence[str],
+    evidence: Sequence[Evidence],
+    max_tokens: int,
+    temperature: float,
+    label: str,
 ) -> list[Reply]:
     """The large model's answer to each question from its evidence; a prompt over the context is recorded, not asked."""
     return llm.chat_many(
@@ -158,7 +176,9 @@ _IGNORANT = re.compile(
     r"available|say)\b",
     re.IGNORECASE,
 )
-_INTERACTING = re.compile(r"\b(?:interacts?|can cause|causes|is a known|has been (?:linked|associated|blamed))\b", re.I)
+_INTERACTING = re.compile(
+    r"\b(?:interacts?|can cause|causes|is a known|has been (?:linked|associated|blamed))\b", re.I
+)
 
 
 def read_answer(asked: Asked, text: str, vocabulary: Vocabulary) -> Answer:
@@ -170,7 +190,9 @@ def read_answer(asked: Asked, text: str, vocabulary: Vocabulary) -> Answer:
     ignorant = bool(_IGNORANT.search(text))
     if asked.form.role == "yes or no":
         return _yes_or_no(text, ignorant=ignorant)
-    stated = " . ".join(clause for clause in _CLAUSE.split(text) if clause and not _DENIED.search(clause))
+    stated = " . ".join(
+        clause for clause in _CLAUSE.split(text) if clause and not _DENIED.search(clause)
+    )
     if asked.form.role == "choice" and re.search(r"\bboth\b", stated, re.I):
         return frozenset((asked.parameters["a"], asked.parameters["b"]))
     return _names(asked, stated, vocabulary) or (NOT_KNOWN if ignorant else frozenset())
@@ -180,7 +202,9 @@ def _names(asked: Asked, text: str, vocabulary: Vocabulary) -> frozenset[str]:
     """The names of the right kind in a text; a bracket that opens or closes before or after one is not part of it."""
     linked = vocabulary.link(re.sub(r"(?<!\w)[(\[]|[)\]](?!\w)", " ", text))
     if asked.form.role == "choice":
-        return frozenset(linked["drug"]).intersection((asked.parameters["a"], asked.parameters["b"]))
+        return frozenset(linked["drug"]).intersection(
+            (asked.parameters["a"], asked.parameters["b"])
+        )
     own = {name.lower() for name in (*asked.parameters.values(), *asked.meant.values())}
     return frozenset(linked[asked.form.role]) - own
 
@@ -203,5 +227,7 @@ def names_in_evidence(asked: Asked, evidence: Evidence, vocabulary: Vocabulary) 
     """
     if asked.form.role != "yes or no":
         return _names(asked, " . ".join(evidence.lines), vocabulary)
-    together = any(all(name in line.lower() for name in asked.meant.values()) for line in evidence.lines)
+    together = any(
+        all(name in line.lower() for name in asked.meant.values()) for line in evidence.lines
+    )
     return frozenset(list(asked.meant.values())[-1:]) if together else frozenset()

@@ -31,11 +31,18 @@ ADE_TEST_SHARE = 0.3
 """ADE-Corpus-V2 has no split; this share of its articles is the test split, by a hash of their number."""
 
 TOKEN = re.compile(r"\w+|[^\w\s]")
-TERMS: dict[str, list[str]] = yaml.safe_load((DATA / "interaction_terms.yml").read_text(encoding="utf-8"))
+TERMS: dict[str, list[str]] = yaml.safe_load(
+    (DATA / "interaction_terms.yml").read_text(encoding="utf-8")
+)
 """What the rules that read text know."""
 
 # generic and brand names are drugs; groups of drugs and substances that are no medicine are the "other compounds"
-_LABELS: dict[str, Label] = {"drug": "Drug", "brand": "Drug", "group": "Compound", "drug_n": "Compound"}
+_LABELS: dict[str, Label] = {
+    "drug": "Drug",
+    "brand": "Drug",
+    "group": "Compound",
+    "drug_n": "Compound",
+}
 _SPLITS: dict[str, Split] = {
     "Train": "train",
     "Test/Test for DDI Extraction task": "test",
@@ -102,7 +109,9 @@ def facts(sentence: Sentence) -> set[Fact]:
     """What a sentence states about two things of different names."""
     found = set()
     for relation in sentence.relations:
-        one, other = (sentence.name(sentence.entities[i]) for i in (relation.first, relation.second))
+        one, other = (
+            sentence.name(sentence.entities[i]) for i in (relation.first, relation.second)
+        )
         if one != other:
             found.add(fact(CAUSES if relation.kind == ADVERSE else INTERACTS, one, other))
     return found
@@ -119,14 +128,21 @@ def read_ddi(path: Path) -> list[Sentence]:
     sentences: list[Sentence] = []
     try:
         with zipfile.ZipFile(path) as archive:
-            for name in sorted(n for n in archive.namelist() if n.endswith(".xml") and "__MACOSX" not in n):
+            for name in sorted(
+                n for n in archive.namelist() if n.endswith(".xml") and "__MACOSX" not in n
+            ):
                 place = PurePosixPath(name)
                 split = _SPLITS[str(PurePosixPath(*place.parts[1:-2]))]
                 corpus = place.parts[-2]
                 if corpus not in ("DrugBank", "MedLine"):
-                    raise CorpusError(f"{name}: found the part {corpus!r}, needed DrugBank or MedLine.")
+                    raise CorpusError(
+                        f"{name}: found the part {corpus!r}, needed DrugBank or MedLine."
+                    )
                 root = ET.fromstring(archive.read(name))  # noqa: S314  # expat of Python 3.11 bounds entity expansion
-                sentences += [_ddi_sentence(node, str(root.get("id")), corpus, split) for node in root.iter("sentence")]  # type: ignore[arg-type]
+                sentences += [
+                    _ddi_sentence(node, str(root.get("id")), corpus, split)  # type: ignore[arg-type]
+                    for node in root.iter("sentence")
+                ]
     except (zipfile.BadZipFile, ET.ParseError, KeyError, ValueError) as error:
         raise CorpusError(f"{path.name} is not the DDI corpus as released: {error}") from error
     return sentences
@@ -135,9 +151,13 @@ def read_ddi(path: Path) -> list[Sentence]:
 def _ddi_sentence(node: ET.Element, document: str, corpus: Corpus, split: Split) -> Sentence:
     marked: dict[str, Entity] = {}
     for entity in node.iter("entity"):
-        parts = [tuple(map(int, part.split("-"))) for part in entity.attrib["charOffset"].split(";")]
+        parts = [
+            tuple(map(int, part.split("-"))) for part in entity.attrib["charOffset"].split(";")
+        ]
         # the last character is included in the file
-        marked[entity.attrib["id"]] = Entity(parts[0][0], parts[-1][1] + 1, _LABELS[entity.attrib["type"]])
+        marked[entity.attrib["id"]] = Entity(
+            parts[0][0], parts[-1][1] + 1, _LABELS[entity.attrib["type"]]
+        )
     order = sorted(marked, key=lambda id: (marked[id].start, marked[id].end))
     number = {id: i for i, id in enumerate(order)}
     relations = []
@@ -146,7 +166,9 @@ def _ddi_sentence(node: ET.Element, document: str, corpus: Corpus, split: Split)
             first, second = sorted((number[pair.attrib["e1"]], number[pair.attrib["e2"]]))
             relations.append(Relation(first, second, pair.get("type", "int")))
     mentions = tuple(marked[id] for id in order)
-    return Sentence(node.attrib["id"], document, corpus, split, node.attrib["text"], mentions, tuple(relations))
+    return Sentence(
+        node.attrib["id"], document, corpus, split, node.attrib["text"], mentions, tuple(relations)
+    )
 
 
 def read_ade(effects: Path, doses: Path, negatives: Path) -> list[Sentence]:
@@ -158,14 +180,18 @@ def read_ade(effects: Path, doses: Path, negatives: Path) -> list[Sentence]:
 
     Raises CorpusError: a line has not the fields it should have, or a pair is not in its sentence.
     """
-    found: dict[tuple[str, str], tuple[set[Entity], set[tuple[Entity, Entity]]]] = defaultdict(lambda: (set(), set()))
+    found: dict[tuple[str, str], tuple[set[Entity], set[tuple[Entity, Entity]]]] = defaultdict(
+        lambda: (set(), set())
+    )
     for key, effect, drug in _pairs(effects, "SideEffect"):
         found[key][0].update((effect, drug))
         found[key][1].add((drug, effect))
     for line, row in enumerate(lines(negatives), start=1):
         article, marker, text = (*row.split(" ", 2), "", "")[:3]
         if marker != "NEG":
-            raise CorpusError(f"{negatives.name}, line {line}: needed 'number NEG sentence', found {row[:60]!r}.")
+            raise CorpusError(
+                f"{negatives.name}, line {line}: needed 'number NEG sentence', found {row[:60]!r}."
+            )
         found.setdefault((article, text), (set(), set()))
     for key, _, drug in _pairs(doses, "Compound"):
         if key in found:
@@ -173,10 +199,15 @@ def read_ade(effects: Path, doses: Path, negatives: Path) -> list[Sentence]:
 
     sentences: list[Sentence] = []
     of_article: Counter[str] = Counter()
-    for (article, text), (entities, pairs) in sorted(found.items(), key=lambda item: int(item[0][0])):
+    for (article, text), (entities, pairs) in sorted(
+        found.items(), key=lambda item: int(item[0][0])
+    ):
         order = sorted(entities)
         number = {entity: i for i, entity in enumerate(order)}
-        related = (Relation(*of, ADVERSE) for of in sorted((number[drug], number[effect]) for drug, effect in pairs))
+        related = (
+            Relation(*of, ADVERSE)
+            for of in sorted((number[drug], number[effect]) for drug, effect in pairs)
+        )
         share = int.from_bytes(hashlib.sha256(article.encode()).digest()[:4], "big") / 2**32
         split: Split = "test" if share < ADE_TEST_SHARE else "train"
         document, id = f"ADE.{article}", f"ADE.{article}.s{of_article[article]}"

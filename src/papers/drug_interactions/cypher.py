@@ -77,7 +77,10 @@ class Retrieved:
 
     def step(self, asked: Asked) -> Step | None:
         """The first step that gave what is right, if the last one has not found anything else; None if none did."""
-        if self.last.returned and answer_of(asked.form, asked.parameters, self.last.returned) != asked.answer:
+        if (
+            self.last.returned
+            and answer_of(asked.form, asked.parameters, self.last.returned) != asked.answer
+        ):
             return None
         return next((step for step, attempt in self.tried if is_right(asked, attempt)), None)
 
@@ -123,7 +126,11 @@ def bounded(cypher: str, store: Store, *, loose: bool = False) -> str:
     def between(match: re.Match[str]) -> str:
         written = re.findall(r"\w+", match[2] or "")
         own = [type for type in written if type in store.types.values()]
-        types = own or ([] if loose else [f"unknown_{type}" for type in written]) or store.types.values()
+        types = (
+            own
+            or ([] if loose else [f"unknown_{type}" for type in written])
+            or store.types.values()
+        )
         return f"{match[4] or ''}-[{match[1] or ''}:{'|'.join(types)}{match[3] or ''}]-{match[5] or ''}"
 
     return _BETWEEN.sub(between, cypher)
@@ -134,12 +141,18 @@ def relaxed(cypher: str, vocabulary: Vocabulary, store: Store) -> str:
 
     def spelled(match: re.Match[str]) -> str:
         written = match[1] if match[1] is not None else match[2]
-        near = [vocabulary.normalise(written, role) for role in vocabulary.names if vocabulary.names[role]]
+        near = [
+            vocabulary.normalise(written, role)
+            for role in vocabulary.names
+            if vocabulary.names[role]
+        ]
         best = min((n for n in near if n.name), key=lambda n: n.distance, default=None)
         name = best.name if best and best.name else written
         return "'" + name.replace("\\", "\\\\").replace("'", "\\'") + "'"
 
-    undirected = re.sub(r"(?<=\))\s*(?:<--|-->)\s*(?=\()", "--", _ARROW.sub(lambda m: f"-{m[1] or m[2]}-", cypher))
+    undirected = re.sub(
+        r"(?<=\))\s*(?:<--|-->)\s*(?=\()", "--", _ARROW.sub(lambda m: f"-{m[1] or m[2]}-", cypher)
+    )
     return _NAME.sub(spelled, _LABEL.sub(r"\1", bounded(undirected, store, loose=True)))
 
 
@@ -165,10 +178,13 @@ def text_to_cypher(
     prompts = [asking(schema, question) for question in questions]
     found = []
     within = partial(bounded, store=store)
-    written = write_and_run(llm, graph, prompts, repairs=repairs, max_tokens=max_tokens, within=within)
+    written = write_and_run(
+        llm, graph, prompts, repairs=repairs, max_tokens=max_tokens, within=within
+    )
     for question, pairs in zip(questions, written, strict=True):
         tried: list[tuple[Step, Attempt]] = [
-            ("repaired" if turn else "first_try", attempt) for turn, (attempt, _) in enumerate(pairs)
+            ("repaired" if turn else "first_try", attempt)
+            for turn, (attempt, _) in enumerate(pairs)
         ]
         last, reply = pairs[-1]
         if fallbacks and last.problem and last.cypher:
@@ -205,11 +221,15 @@ def keyword_facts(
     """The first `most` facts about a question's names: those of two of them first, then those most often stated."""
     names = {name for of_role in vocabulary.link(question).values() for name in of_role}
     about = [f for f in content.edges if not names.isdisjoint((f.start, f.end))]
-    order = sorted(about, key=lambda f: (-len(names.intersection((f.start, f.end))), -len(content.edges[f]), f))
+    order = sorted(
+        about, key=lambda f: (-len(names.intersection((f.start, f.end))), -len(content.edges[f]), f)
+    )
     return [sentence(f) for f in order[:most]]
 
 
-def right_query(graph: Graph, questions: Sequence[Asked], names: Mapping[str, str]) -> list[frozenset[str]]:
+def right_query(
+    graph: Graph, questions: Sequence[Asked], names: Mapping[str, str]
+) -> list[frozenset[str]]:
     """What the query of each question's form returns from `QUESTIONS`, with `names` in place of names; no model."""
     found = []
     for question in questions:

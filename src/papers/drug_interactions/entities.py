@@ -14,14 +14,24 @@ from spacy.tokens import Doc
 from spacy.util import filter_spans
 from spacy.vocab import Vocab
 
-from papers.drug_interactions.corpora import TERMS, TOKEN, Entity, Label, Relation, Sentence, canonical
+from papers.drug_interactions.corpora import (
+    TERMS,
+    TOKEN,
+    Entity,
+    Label,
+    Relation,
+    Sentence,
+    canonical,
+)
 
 LISTS = ("side_effects/drug_names.csv", "side_effects/side_effects.csv")
 """Names of drugs and of side effects from SIDER."""
 LEAST_PRECISION = 0.5
 """A name of the dictionary must be a marked mention in at least this share of its occurrences in the training text."""
 
-STEMS, CLASS_HEADS, NO_PART_OF_A_CLASS = ("|".join(TERMS[g]) for g in ("stems", "class_heads", "no_part_of_a_class"))
+STEMS, CLASS_HEADS, NO_PART_OF_A_CLASS = (
+    "|".join(TERMS[g]) for g in ("stems", "class_heads", "no_part_of_a_class")
+)
 _SALT = re.compile(
     r" (?:sodium|potassium|hydrochloride|hcl|sulfate|mesylate|maleate|tartrate|acetate|citrate|phosphate)\b",
     re.IGNORECASE,
@@ -51,7 +61,11 @@ class Recogniser:
         if rules:
             stem = {"LOWER": {"REGEX": rf"^[a-z]{{3,}}(?:{STEMS})s?$"}}
             head = {"LOWER": {"REGEX": rf"^(?:{CLASS_HEADS})s$"}}
-            modifier = {"IS_ALPHA": True, "LENGTH": {">=": 3}, "LOWER": {"REGEX": rf"^(?!(?:{NO_PART_OF_A_CLASS})$)"}}
+            modifier = {
+                "IS_ALPHA": True,
+                "LENGTH": {">=": 3},
+                "LOWER": {"REGEX": rf"^(?!(?:{NO_PART_OF_A_CLASS})$)"},
+            }
             self._rules.add("Drug", [[stem]])
             self._rules.add("Compound", [[modifier, {"ORTH": "-", "OP": "?"}, head]])
 
@@ -94,10 +108,16 @@ def drugbank_names(sentences: Iterable[Sentence], shortest: int = 5) -> list[str
     from drug_named_entity_recognition.drugs_finder import drug_variant_to_canonical  # noqa: PLC0415  # takes seconds
 
     words = {word for sentence in sentences for word in TOKEN.findall(sentence.text.lower())}
-    return [n for n in drug_variant_to_canonical if len(n) >= shortest and words.issuperset(TOKEN.findall(n.lower()))]
+    return [
+        n
+        for n in drug_variant_to_canonical
+        if len(n) >= shortest and words.issuperset(TOKEN.findall(n.lower()))
+    ]
 
 
-def dictionary(training: Sequence[Sentence], drugs: Iterable[str], effects: Iterable[str]) -> dict[str, Label]:
+def dictionary(
+    training: Sequence[Sentence], drugs: Iterable[str], effects: Iterable[str]
+) -> dict[str, Label]:
     """Names marked in the training text, and lists of drugs and effects, without what is mostly no mention there.
 
     Drugs are judged by the DDI corpus, where every mention is marked; side effects by the sentences of the ADE corpus
@@ -106,7 +126,9 @@ def dictionary(training: Sequence[Sentence], drugs: Iterable[str], effects: Iter
     Raises ValueError: a sentence is not of the training split.
     """
     if other := next((s for s in training if s.split != "train"), None):
-        raise ValueError(f"The dictionary is made from the training split; {other.id} is of the split {other.split!r}.")
+        raise ValueError(
+            f"The dictionary is made from the training split; {other.id} is of the split {other.split!r}."
+        )
     labels: dict[str, Counter[Label]] = defaultdict(Counter)
     for sentence in training:
         for entity in sentence.entities:
@@ -116,7 +138,11 @@ def dictionary(training: Sequence[Sentence], drugs: Iterable[str], effects: Iter
         for name in listed_names:
             labels.setdefault(canonical(name), Counter({label: 1}))
     # one letter, or digits alone, says nothing without its sentence
-    names = {n: max(sorted(c), key=lambda x: c[x]) for n, c in labels.items() if len(n) > 1 and re.search(r"[a-z]", n)}
+    names = {
+        n: max(sorted(c), key=lambda x: c[x])
+        for n, c in labels.items()
+        if len(n) > 1 and re.search(r"[a-z]", n)
+    }
 
     right: Counter[str] = Counter()
     seen: Counter[str] = Counter()
@@ -130,7 +156,9 @@ def dictionary(training: Sequence[Sentence], drugs: Iterable[str], effects: Iter
             if entity.label in judged:
                 seen[sentence.name(entity)] += 1
                 right[sentence.name(entity)] += (entity.start, entity.end) in gold
-    return {name: label for name, label in names.items() if right[name] >= LEAST_PRECISION * seen[name]}
+    return {
+        name: label for name, label in names.items() if right[name] >= LEAST_PRECISION * seen[name]
+    }
 
 
 def training_sentences(gold: Sequence[Sentence], recogniser: Recogniser) -> list[Sentence]:
@@ -142,6 +170,9 @@ def training_sentences(gold: Sequence[Sentence], recogniser: Recogniser) -> list
         more = [e for e in found if not any(e.start < g.end and g.start < e.end for g in marked)]
         order = sorted([*marked, *more])
         number = {entity: i for i, entity in enumerate(order)}
-        moved = tuple(Relation(number[marked[r.first]], number[marked[r.second]], r.kind) for r in sentence.relations)
+        moved = tuple(
+            Relation(number[marked[r.first]], number[marked[r.second]], r.kind)
+            for r in sentence.relations
+        )
         widened.append(replace(sentence, entities=tuple(order), relations=moved))
     return widened

@@ -35,7 +35,10 @@ class Store:
         drug, effect = self.labels["Drug"], self.labels["SideEffect"]
         labels = Counter(content.nodes.values())
         lines = ["Nodes:"]
-        lines += [f"  (:{self.labels[label]} {{name: STRING}})  {labels[label]} nodes" for label in sorted(labels)]
+        lines += [
+            f"  (:{self.labels[label]} {{name: STRING}})  {labels[label]} nodes"
+            for label in sorted(labels)
+        ]
         lines.append("Relationships:")
         for type, end, count in (
             (INTERACTS, drug, 2 * len(content.of_type(INTERACTS))),
@@ -51,9 +54,17 @@ def _labels(prefix: str) -> dict[Label, str]:
 
 INGESTED = Store("drug_interactions", _labels("Ddi"), {INTERACTS: INTERACTS, CAUSES: CAUSES})
 """The graph that an ingestion made, with the types as "System: ingestion module" spells them."""
-QUESTIONS = Store("drug_interactions_questions", _labels("Qa"), {INTERACTS: INTERACTS.lower(), CAUSES: CAUSES.lower()})
+QUESTIONS = Store(
+    "drug_interactions_questions",
+    _labels("Qa"),
+    {INTERACTS: INTERACTS.lower(), CAUSES: CAUSES.lower()},
+)
 """The graph that questions are asked of, with the types as the paper's example query spells them (Methods, B)."""
-READ = Store("drug_interactions_read", _labels("Read"), {INTERACTS: "interactsWith", CAUSES: "causesSideEffect"})
+READ = Store(
+    "drug_interactions_read",
+    _labels("Read"),
+    {INTERACTS: "interactsWith", CAUSES: "causesSideEffect"},
+)
 """The graph of what a language model read in chunks.
 
 Graphs share a database, so each has labels and types of its own: a statement cannot cross over.
@@ -105,7 +116,11 @@ class KnowledgeGraph:
 
     def two_hops(self, name: str) -> set[str]:
         """Side effects of what a drug interacts with."""
-        return {effect for other in self.partners.get(name, ()) for effect in self.effects.get(other, ())}
+        return {
+            effect
+            for other in self.partners.get(name, ())
+            for effect in self.effects.get(other, ())
+        }
 
     def relationships(self) -> int:
         """Directed relationships in the database: two for an interaction."""
@@ -123,7 +138,10 @@ def knowledge_graph(sentences: Iterable[Sentence]) -> KnowledgeGraph:
         stated.setdefault(sentence.id, set()).update(facts(sentence))
         for entity in sentence.entities:
             labels[sentence.name(entity)][entity.label] += 1
-    nodes = {name: max(sorted(counts), key=lambda label: counts[label]) for name, counts in sorted(labels.items())}
+    nodes = {
+        name: max(sorted(counts), key=lambda label: counts[label])
+        for name, counts in sorted(labels.items())
+    }
     return _merged(nodes, stated)
 
 
@@ -131,7 +149,11 @@ def graph_of(stated: Mapping[str, Iterable[Fact]]) -> KnowledgeGraph:
     """Merge the facts that each source states, with no mentions known: what has an effect or interacts is a drug."""
     every = sorted(set().union(*stated.values()))
     nodes: dict[str, Label] = {fact.end: "SideEffect" for fact in every if fact.type == CAUSES}
-    nodes |= {name: "Drug" for fact in every for name in (fact.start, fact.end)[: 1 + (fact.type == INTERACTS)]}
+    nodes |= {
+        name: "Drug"
+        for fact in every
+        for name in (fact.start, fact.end)[: 1 + (fact.type == INTERACTS)]
+    }
     return _merged(nodes, stated)
 
 
@@ -149,7 +171,9 @@ def _merged(nodes: Mapping[str, Label], stated: Mapping[str, Iterable[Fact]]) ->
 def drug_graph(content: KnowledgeGraph) -> KnowledgeGraph:
     """The part that the paper's edges know: drugs, side effects, and what joins two drugs or a drug and an effect."""
     nodes = {name: label for name, label in content.nodes.items() if label != "Compound"}
-    return KnowledgeGraph(nodes, {f: of for f, of in content.edges.items() if f.start in nodes and f.end in nodes})
+    return KnowledgeGraph(
+        nodes, {f: of for f, of in content.edges.items() if f.start in nodes and f.end in nodes}
+    )
 
 
 def load_graph(graph: Graph, content: KnowledgeGraph, store: Store = INGESTED) -> bool:
@@ -163,8 +187,15 @@ def load_graph(graph: Graph, content: KnowledgeGraph, store: Store = INGESTED) -
                 graph.load_nodes(stored, names, "name", progress=False)
             rows: dict[tuple[str, Label, Label], list[dict[str, object]]] = defaultdict(list)
             for (type, one, other), sources in content.edges.items():
-                for start, end in ((one, other), (other, one)) if type == INTERACTS else ((one, other),):
-                    row = {"start": start, "end": end, "mentions": len(sources), "sources": list(sources)}
+                for start, end in (
+                    ((one, other), (other, one)) if type == INTERACTS else ((one, other),)
+                ):
+                    row = {
+                        "start": start,
+                        "end": end,
+                        "mentions": len(sources),
+                        "sources": list(sources),
+                    }
                     rows[type, content.nodes[start], content.nodes[end]].append(row)
             for (type, first, second), of_type in rows.items():
                 ends = (store.labels[first], "name", "start"), (store.labels[second], "name", "end")
@@ -179,7 +210,10 @@ def queries(content: KnowledgeGraph, n: int, seed: int) -> list[PlainUnit]:
     return [
         PlainUnit(f"{drug}, {hops}", drug, HOPS[hops], "; ".join(sorted(truth)), {"hops": hops})
         for drug in drawn
-        for hops, truth in (("one hop", content.partners[drug]), ("two hops", content.two_hops(drug)))
+        for hops, truth in (
+            ("one hop", content.partners[drug]),
+            ("two hops", content.two_hops(drug)),
+        )
     ]
 
 

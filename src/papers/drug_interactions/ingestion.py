@@ -58,16 +58,23 @@ def stated(*sentences: Sentence) -> Sets:
 TASKS: Mapping[str, Callable[[Sentence], Sets]] = {"names": names, "pairs": pairs, "facts": stated}
 
 
-def read(methods: Mapping[str, Relater], sentences: Sequence[Sentence]) -> dict[str, list[Sentence]]:
+def read(
+    methods: Mapping[str, Relater], sentences: Sequence[Sentence]
+) -> dict[str, list[Sentence]]:
     """What each method finds in sentences of which it is given the mentions alone."""
     bare = [replace(sentence, relations=()) for sentence in sentences]
     return {name: method(bare) for name, method in methods.items()}
 
 
-def measured(run: Run, task: str, gold: Sequence[Sentence], found: Mapping[str, Sequence[Sentence]]) -> list[Answer]:
+def measured(
+    run: Run, task: str, gold: Sequence[Sentence], found: Mapping[str, Sequence[Sentence]]
+) -> list[Answer]:
     """Rows of sentences: what each arm found, against what is marked; none where there is neither."""
     marked = list(map(TASKS[task], gold))
-    units = [PlainUnit(s.id, s.document, s.text, _told(sets), _strata(s)) for s, sets in zip(gold, marked, strict=True)]
+    units = [
+        PlainUnit(s.id, s.document, s.text, _told(sets), _strata(s))
+        for s, sets in zip(gold, marked, strict=True)
+    ]
     arms = {arm: _arm(task, marked, map(TASKS[task], of)) for arm, of in found.items()}
     return [row for row in run.answer(arms, units) if row.measures]
 
@@ -86,7 +93,9 @@ def in_chunks(chunks: Sequence[Chunk], found: Mapping[str, Sequence[Sentence]]) 
     gold = [stated(*chunk.sentences) for chunk in chunks]
     by_id = {arm: {s.id: s for s in of} for arm, of in found.items()}
     return {
-        arm: _arm("chunks", gold, [stated(*(of[s.id] for s in chunk.sentences)) for chunk in chunks])
+        arm: _arm(
+            "chunks", gold, [stated(*(of[s.id] for s in chunk.sentences)) for chunk in chunks]
+        )
         for arm, of in by_id.items()
     }
 
@@ -96,7 +105,11 @@ def _arm(task: str, gold: Sequence[Sets], found: Iterable[Sets]) -> Arm:
     rows = []
     for marked, sets in zip(gold, found, strict=True):
         scores = {name: of_sets(marked[name], sets[name]) for name in marked}
-        measures = {f"{name}_{measure}": ratio for name, of in scores.items() for measure, ratio in of.items()}
+        measures = {
+            f"{name}_{measure}": ratio
+            for name, of in scores.items()
+            for measure, ratio in of.items()
+        }
         rows.append(Answer(task=task, predicted=_told(sets), measures=measures))
     return lambda _: rows
 
@@ -106,21 +119,33 @@ def by_llm(model: LLM, chunks: Sequence[Chunk], max_tokens: int) -> list[Answer]
     replies = model.chat_many(
         [chunk_prompt(chunk.text) for chunk in chunks],
         max_tokens=max_tokens,
-        extra={"response_format": {"type": "json_schema", "json_schema": {"name": "facts", "schema": SCHEMA}}},
+        extra={
+            "response_format": {
+                "type": "json_schema",
+                "json_schema": {"name": "facts", "schema": SCHEMA},
+            }
+        },
         overflow="record",
         label="read chunks",
     )
     read = [parse_facts(reply.text, cut=reply.status == "cut") for reply in replies]
-    rows = _arm("chunks", [stated(*c.sentences) for c in chunks], [{"facts": of or set()} for of in read])([])
+    rows = _arm(
+        "chunks", [stated(*c.sentences) for c in chunks], [{"facts": of or set()} for of in read]
+    )([])
     return [
-        replace(row, **reply.columns, parsed=of is not None) for row, reply, of in zip(rows, replies, read, strict=True)
+        replace(row, **reply.columns, parsed=of is not None)
+        for row, reply, of in zip(rows, replies, read, strict=True)
     ]
 
 
 def spread(chunks: Sequence[Chunk], n: int) -> list[Chunk]:
     """So many chunks with something to find, spread evenly over the text."""
     full = [chunk for chunk in chunks if any(map(facts, chunk.sentences))]
-    at = np.unique(np.linspace(0, len(full) - 1, num=min(n, len(full))).round().astype(int)) if full else []
+    at = (
+        np.unique(np.linspace(0, len(full) - 1, num=min(n, len(full))).round().astype(int))
+        if full
+        else []
+    )
     return [full[i] for i in at]
 
 
@@ -132,7 +157,9 @@ def _told(sets: Sets) -> str:
     return "; ".join(" ".join(map(str, member)) for member in sorted(next(iter(sets.values()))))
 
 
-def ingested(sentences: Sequence[Sentence], drugs: Sequence[str], effects: Sequence[str]) -> KnowledgeGraph:
+def ingested(
+    sentences: Sequence[Sentence], drugs: Sequence[str], effects: Sequence[str]
+) -> KnowledgeGraph:
     """The graph that notebook 05 loads: names in the test text by dictionary and rules, relations by the classifier."""
     training, gold = (select(sentences, split) for split in ("train", "test"))
     reader = Recogniser(dictionary(training, [*drugs, *drugbank_names(sentences)], effects))
@@ -141,10 +168,14 @@ def ingested(sentences: Sequence[Sentence], drugs: Sequence[str], effects: Seque
 
 def read_graph(rows: Sequence[Answer]) -> KnowledgeGraph:
     """The graph of what a language model read: its rows of `by_llm`, each a chunk. What cannot be read adds nothing."""
-    return graph_of({row.requests[0]: parse_facts(row.answer or "", cut=row.cut) or () for row in rows})
+    return graph_of(
+        {row.requests[0]: parse_facts(row.answer or "", cut=row.cut) or () for row in rows}
+    )
 
 
-def table_one(printed: Published, graphs: Mapping[str, tuple[KnowledgeGraph, int, int]]) -> pd.DataFrame:
+def table_one(
+    printed: Published, graphs: Mapping[str, tuple[KnowledgeGraph, int, int]]
+) -> pd.DataFrame:
     """Table I as printed, beside graphs of other text, each with the numbers of its chunks and its textbooks.
 
     An interaction counts as two relationships, as stored.
@@ -184,10 +215,15 @@ def answer(out: Outcomes) -> str:
     """The page's answer in Markdown, from the rows."""
 
     def best(of: Outcomes) -> tuple[str, str]:
-        arm = max((arm for arm in of.arms if arm != "llm"), key=lambda arm: of.score("facts_f1", arm).value)
+        arm = max(
+            (arm for arm in of.arms if arm != "llm"),
+            key=lambda arm: of.score("facts_f1", arm).value,
+        )
         return f"the {out.label(arm).lower()}", figures.score_text(of.score("facts_f1", arm))
 
-    (first, drugs), (second, effects) = (best(out.where(corpus=corpus, task="facts")) for corpus in ("DDI", "ADE"))
+    (first, drugs), (second, effects) = (
+        best(out.where(corpus=corpus, task="facts")) for corpus in ("DDI", "ADE")
+    )
     chunks = out.where(task="chunks")
     arm, other = best(chunks)
     return (

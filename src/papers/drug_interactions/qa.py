@@ -16,7 +16,13 @@ from evaluation.outcomes import Outcomes
 from helpers.completions import Reply
 from helpers.llm import LLM
 from helpers.vectors import Encoder
-from papers.drug_interactions.answering import Arm, Evidence, answer_all, names_in_evidence, read_answer
+from papers.drug_interactions.answering import (
+    Arm,
+    Evidence,
+    answer_all,
+    names_in_evidence,
+    read_answer,
+)
 from papers.drug_interactions.cypher import Retrieved, is_right
 from papers.drug_interactions.questions import NO, NOT_KNOWN, YES, Asked, answer_of
 from rag.names import Vocabulary
@@ -41,7 +47,13 @@ LABELS = {
     "graphrag": "Prompt of neo4j-graphrag",
 }
 """Arms, ways of answering without a language model, and ways of writing Cypher."""
-COLOURS = {"none": "#c35410", "text": "#af219d", "agentic": "#808080", "drugrag": "#125ee0", "hybrid": "#079c6b"}
+COLOURS = {
+    "none": "#c35410",
+    "text": "#af219d",
+    "agentic": "#808080",
+    "drugrag": "#125ee0",
+    "hybrid": "#079c6b",
+}
 BASELINES: tuple[Arm, ...] = ("none", "text", "agentic")
 
 Asking = Callable[[Sequence[Asked]], list[Answer]]
@@ -62,7 +74,9 @@ def set_row(question: Asked, said: frozenset[str], task: str) -> Answer:
         task=task,
         predicted=", ".join(sorted(said)) or None,
         parsed=bool(said),
-        items=[Item(name, gold=name in right, predicted=name in said) for name in sorted(said | right)],
+        items=[
+            Item(name, gold=name in right, predicted=name in said) for name in sorted(said | right)
+        ],
         measures=_means({"exact": said == right, **set_scores(said, right)}),
     )
 
@@ -70,11 +84,14 @@ def set_row(question: Asked, said: frozenset[str], task: str) -> Answer:
 def plain(found: Sequence[frozenset[str]]) -> Asking:
     """An arm without a language model: the names that retrieval found are the answer."""
     return lambda questions: [
-        set_row(q, answer_of(q.form, q.parameters, names), "plain") for q, names in zip(questions, found, strict=True)
+        set_row(q, answer_of(q.form, q.parameters, names), "plain")
+        for q, names in zip(questions, found, strict=True)
     ]
 
 
-def by_lines(questions: Sequence[Asked], evidence: Sequence[Evidence], vocabulary: Vocabulary) -> list[frozenset[str]]:
+def by_lines(
+    questions: Sequence[Asked], evidence: Sequence[Evidence], vocabulary: Vocabulary
+) -> list[frozenset[str]]:
     """All names of the right kind in the passages or facts of each question."""
     return [names_in_evidence(q, e, vocabulary) for q, e in zip(questions, evidence, strict=True)]
 
@@ -105,20 +122,29 @@ def statement(questions: Sequence[Asked], retrieved: Sequence[Retrieved]) -> lis
 
 
 def arms(
-    llm: LLM, evidence: Mapping[Arm, Sequence[Evidence]], vocabulary: Vocabulary, *, max_tokens: int, temperature: float
+    llm: LLM,
+    evidence: Mapping[Arm, Sequence[Evidence]],
+    vocabulary: Vocabulary,
+    *,
+    max_tokens: int,
+    temperature: float,
 ) -> dict[str, Mixed]:
     """The arms by one model: answers from the evidence that each arm found."""
 
     @arm_of
     def arm(questions: Sequence[Asked | PlainUnit], name: Arm) -> list[Answer]:
-        replies = answer_all(llm, [q.text for q in questions], evidence[name], max_tokens, temperature, name)
+        replies = answer_all(
+            llm, [q.text for q in questions], evidence[name], max_tokens, temperature, name
+        )
         told = zip(questions, evidence[name], replies, strict=True)
         return [answer_row(question, found, reply, vocabulary) for question, found, reply in told]
 
     return {name: arm(name) for name in evidence}
 
 
-def answer_row(question: Asked | PlainUnit, evidence: Evidence, reply: Reply, vocabulary: Vocabulary) -> Answer:
+def answer_row(
+    question: Asked | PlainUnit, evidence: Evidence, reply: Reply, vocabulary: Vocabulary
+) -> Answer:
     """An answer of a model, read as a set where the right one is a set. A prompt over the context has no answer.
 
     `within_reach` is the share of the right names that the evidence holds.
@@ -139,7 +165,9 @@ def answer_row(question: Asked | PlainUnit, evidence: Evidence, reply: Reply, vo
 
 def near(rows: Sequence[Answer], encoder: Encoder) -> list[Answer]:
     """The rows, those of MedQuAD with the cosine to the reference (Setup); 0 for an empty answer."""
-    texts = [text for row in rows if row.task == "medquad" for text in (row.gold or "", row.answer or "")]
+    texts = [
+        text for row in rows if row.task == "medquad" for text in (row.gold or "", row.answer or "")
+    ]
     distinct = list(dict.fromkeys(texts))
     vectors = encoder.encode(distinct, progress=False).astype(np.float64) if distinct else ()
     vector, found = dict(zip(distinct, vectors, strict=True)), []
@@ -159,7 +187,13 @@ SHOWN = 600  # characters of a MedQuAD reference that the judge is shown
 PASS = 4  # the mark of correctness that says mostly right
 
 _SCALES = {
-    "correctness": ("wholly wrong or no answer", "mostly wrong", "half right", "mostly right", "right and complete"),
+    "correctness": (
+        "wholly wrong or no answer",
+        "mostly wrong",
+        "half right",
+        "mostly right",
+        "right and complete",
+    ),
     "clarity": ("cannot be understood", "hard to follow", "understandable", "clear", "very clear"),
 }
 
@@ -167,7 +201,8 @@ _SCALES = {
 def judge_prompt(question: str, answer: str, reference: str) -> list[dict[str, str]]:
     """The scales, then question, right answer and answer, so that answers to one question share the most."""
     scales = "\n".join(
-        f"{name}: " + "; ".join(f"{mark} {words[mark - 1]}" for mark in MARKS) for name, words in _SCALES.items()
+        f"{name}: " + "; ".join(f"{mark} {words[mark - 1]}" for mark in MARKS)
+        for name, words in _SCALES.items()
     )
     return chat(
         "You rate an answer to a question about drugs. Compare it with the right answer. Give two marks, first "
@@ -176,7 +211,9 @@ def judge_prompt(question: str, answer: str, reference: str) -> list[dict[str, s
     )
 
 
-def judged(llm: LLM, rows: Sequence[Answer], seed: int, units: Collection[str]) -> tuple[list[Answer], list[Answer]]:
+def judged(
+    llm: LLM, rows: Sequence[Answer], seed: int, units: Collection[str]
+) -> tuple[list[Answer], list[Answer]]:
     """The rows, those of `units` with the judge's rating from 0 to 1, and a row of the judge for each rated one.
 
     The rating is the mean of the two marks, normalised (Setup: metrics). A row of the judge (`of` names the arm) has
@@ -193,7 +230,9 @@ def judged(llm: LLM, rows: Sequence[Answer], seed: int, units: Collection[str]) 
         asked.append(judge_prompt(row.question or "", row.answer or "", reference))
     choices = llm.choose_many(asked, CHOICES, label="judge")
     marked, judgements = [], []
-    for _, choice, row in sorted(zip(order, choices, (rated[i] for i in order), strict=True), key=lambda of: of[0]):
+    for _, choice, row in sorted(
+        zip(order, choices, (rated[i] for i in order), strict=True), key=lambda of: of[0]
+    ):
         correctness, clarity = map(int, choice.answer.split())
         rating = ((correctness + clarity) / 2 - 1) / 4
         measures = {**row.measures, "rating": (rating, 1.0)}

@@ -16,7 +16,12 @@ from papers.drug_interactions.answering import ARMS, Arm
 from papers.drug_interactions.qa import BASELINES, useful
 from papers.drug_interactions.rules import readings, worth
 
-PRINTED: dict[Arm, str] = {"none": "no_retrieval", "text": "rag_text", "agentic": "graphrag", "drugrag": "drugrag"}
+PRINTED: dict[Arm, str] = {
+    "none": "no_retrieval",
+    "text": "rag_text",
+    "agentic": "graphrag",
+    "drugrag": "drugrag",
+}
 """The row of Table II that each arm is held against; the row called GraphRAG has the rating of agentic RAG."""
 RATINGS: dict[str, Arm] = {
     "normalised.drugrag": "drugrag",
@@ -29,7 +34,9 @@ GAINS: dict[str, Arm] = {"gain_no_retrieval": "none", "gain_rag_text": "text"}
 TABLE, TEXT = "drug_interactions.table2.", "drug_interactions.text."
 
 
-def numbers(run: Run, both: Outcomes, models: Sequence[str], writer: str, truth: Score | None, alone: str) -> None:
+def numbers(
+    run: Run, both: Outcomes, models: Sequence[str], writer: str, truth: Score | None, alone: str
+) -> None:
     """Report the printed numbers that these answers measure. A judge at chance fills none.
 
     `both` has the rows of all models; `models` are the answering one and, if a second one answered, the smaller, or
@@ -44,7 +51,10 @@ def numbers(run: Run, both: Outcomes, models: Sequence[str], writer: str, truth:
         if len(models) > 1:
             rated[f"{TABLE}{row}.llama_8b"] = (models[1], arm)
         else:
-            run.not_run(f"{TABLE}{row}.llama_8b", f"One model answers, in the place of the larger one. {alone}")
+            run.not_run(
+                f"{TABLE}{row}.llama_8b",
+                f"One model answers, in the place of the larger one. {alone}",
+            )
     if useful(truth):
         for id, (model, arm) in rated.items():
             score = both.where(model=model, task="medquad").score("rating", arm)
@@ -52,11 +62,22 @@ def numbers(run: Run, both: Outcomes, models: Sequence[str], writer: str, truth:
         for id, arm in GAINS.items():
             if base := medquad.score("rating", arm).value:
                 gain = medquad.score("rating", "drugrag").value / base - 1
-                run.rerun(TEXT + id, gain, model=large, note="Relative gain of the normalised rating.")
+                run.rerun(
+                    TEXT + id, gain, model=large, note="Relative gain of the normalised rating."
+                )
             else:
-                run.not_run(TEXT + id, "The baseline's rating is zero, so that no relative gain exists.")
-        family = out.where(task=["known", "medquad"]).against([("drugrag", arm) for arm in BASELINES], "rating")
-        run.rerun(f"{TEXT}p", max(c.p for c in family), model=large, note="The largest of three, on the rating.")
+                run.not_run(
+                    TEXT + id, "The baseline's rating is zero, so that no relative gain exists."
+                )
+        family = out.where(task=["known", "medquad"]).against(
+            [("drugrag", arm) for arm in BASELINES], "rating"
+        )
+        run.rerun(
+            f"{TEXT}p",
+            max(c.p for c in family),
+            model=large,
+            note="The largest of three, on the rating.",
+        )
     else:
         for id in [*rated, *(TEXT + id for id in (*GAINS, "p"))]:
             run.not_run(id, f"The rating is not used: {worth(out, truth)}.")
@@ -71,8 +92,12 @@ def _unrated(run: Run, both: Outcomes, large: str, writer: str) -> None:
     for id, arm in cosines.items():
         score = medquad.score("cosine", arm)
         # the printed scale begins at 0, a cosine does not
-        score = replace(score, value=max(score.value, 0.0), low=max(score.low, 0.0), high=max(score.high, 0.0))
-        note = "Cosine to MedQuAD's answer, by the encoder of this run; a mean below zero counts as 0."
+        score = replace(
+            score, value=max(score.value, 0.0), low=max(score.low, 0.0), high=max(score.high, 0.0)
+        )
+        note = (
+            "Cosine to MedQuAD's answer, by the encoder of this run; a mean below zero counts as 0."
+        )
         run.rerun(TEXT + id, score, model=large, note=note)
     written = both.where(task="cypher", arm="example")
     for step in ("first_try", "repaired", "simplified"):
@@ -94,12 +119,19 @@ def table_two(run: Run, both: Outcomes, models: Sequence[str], truth: Score | No
         row: dict[str, object] = {"setting": both.label(arm)}
         for size in ("70b", "8b"):
             row[f"printed, {size.upper()}"] = (
-                run.printed.number(f"{TABLE}{PRINTED[arm]}.llama_{size}").printed if arm in PRINTED else None
+                run.printed.number(f"{TABLE}{PRINTED[arm]}.llama_{size}").printed
+                if arm in PRINTED
+                else None
             )
         for model in models:
             mine = both.where(model=model, arm=arm)
-            rating = mine.where(task="medquad").score("rating") if useful(truth) else "judge at chance"
-            row |= {f"rating, {model}": rating, f"F1, {model}": mine.where(task="known").score("f1")}
+            rating = (
+                mine.where(task="medquad").score("rating") if useful(truth) else "judge at chance"
+            )
+            row |= {
+                f"rating, {model}": rating,
+                f"F1, {model}": mine.where(task="known").score("f1"),
+            }
         rows.append(row)
     return pd.DataFrame(rows)
 
@@ -112,7 +144,9 @@ def answer(out: Outcomes, verdict: str) -> str:
         "agrees": "DrugRAG gives more of the right names than no retrieval, text RAG and agentic RAG",
         "differs": "DrugRAG does not give more of the right names than no retrieval, text RAG and agentic RAG",
         "not run": "None of the paper's models ran, so no claim about DrugRAG's lead is tested",
-    }.get(verdict, "DrugRAG is not significantly better than every baseline at giving the right names")
+    }.get(
+        verdict, "DrugRAG is not significantly better than every baseline at giving the right names"
+    )
 
     def told(of: Outcomes, measure: str, arm: str) -> str:
         return re.sub(r", ([\d,]+ unparsed)", r" (\1)", figures.score_text(of.score(measure, arm)))
@@ -137,13 +171,28 @@ def gains(printed: Published) -> figures.Picture:
     fig, axes = plt.subplots(figsize=(7.4, 2.2))
     told = []
     for y, (name, arm) in enumerate(GAINS.items()):
-        claim, theirs = printed.number(f"{TEXT}{name}"), printed.number(f"{TABLE}{PRINTED[arm]}.llama_70b").value
+        claim, theirs = (
+            printed.number(f"{TEXT}{name}"),
+            printed.number(f"{TABLE}{PRINTED[arm]}.llama_70b").value,
+        )
         ways = ("difference of the scores", "of the score from 0 to 1", "of the mark from 1 to 5")
         read = dict(zip(ways, readings(ours, theirs), strict=True))
         for marker, (way, value) in zip("o^s", read.items(), strict=True):
-            axes.plot(value, y, marker, color=figures.arm_colour("graphrag"), label="" if y else way)
-        axes.plot(claim.value, y, "|", markersize=22, color=figures.INK, label="" if y else "printed in the text")
-        values = ", ".join(f"{way} {100 * of:.1f} {'points' if way == ways[0] else '%'}" for way, of in read.items())
+            axes.plot(
+                value, y, marker, color=figures.arm_colour("graphrag"), label="" if y else way
+            )
+        axes.plot(
+            claim.value,
+            y,
+            "|",
+            markersize=22,
+            color=figures.INK,
+            label="" if y else "printed in the text",
+        )
+        values = ", ".join(
+            f"{way} {100 * of:.1f} {'points' if way == ways[0] else '%'}"
+            for way, of in read.items()
+        )
         told.append(f"{claim.row}: printed {claim.printed}; {values}")
     axes.set_yticks(range(len(GAINS)), [printed.number(f"{TEXT}{name}").row for name in GAINS])
     axes.set(ylim=(len(GAINS) - 0.5, -0.5), xlim=(0, None))

@@ -45,7 +45,21 @@ class Form:
 
 # two letters at least, and nothing that a sentence or a Cypher string could take for its own
 _PLAIN = re.compile(r"[a-z][a-z-]+(?: [a-z-]+){0,3}")
-_SYLLABLES = ("bra", "cel", "dor", "fen", "gal", "lum", "mir", "nov", "pra", "sel", "tov", "vel", "zan")
+_SYLLABLES = (
+    "bra",
+    "cel",
+    "dor",
+    "fen",
+    "gal",
+    "lum",
+    "mir",
+    "nov",
+    "pra",
+    "sel",
+    "tov",
+    "vel",
+    "zan",
+)
 _ENDINGS = ("livir", "matol", "ruxine", "sopril", "tezone", "vonide")
 
 
@@ -112,14 +126,22 @@ def _checked_pair(source: Source) -> dict[str, str]:
     """Two drugs, half of the time such as interact with each other."""
     a = source.pick(source.graph.partners)
     return _different(
-        a=a, b=source.pick(source.graph.partners[a] if source.rng.random() < 0.5 else source.graph.partners)
+        a=a,
+        b=source.pick(
+            source.graph.partners[a] if source.rng.random() < 0.5 else source.graph.partners
+        ),
     )
 
 
 def _checked_effect(source: Source) -> dict[str, str]:
     """A drug that has effects and an effect, half of the time one of them."""
     a = source.pick(source.graph.effects)
-    return {"a": a, "effect": source.pick(source.graph.effects[a] if source.rng.random() < 0.5 else source.effects)}
+    return {
+        "a": a,
+        "effect": source.pick(
+            source.graph.effects[a] if source.rng.random() < 0.5 else source.effects
+        ),
+    }
 
 
 def _invented(source: Source) -> dict[str, str]:
@@ -151,9 +173,15 @@ _RULES: dict[str, tuple[Truth, Draw]] = {
     "effects": (_effects, lambda source: {"a": source.pick(source.graph.effects)}),
     "causes": (_causing, lambda source: {"effect": source.pick(source.effects)}),
     "combined": (_combined, _pair),
-    "chain": (lambda g, n: frozenset(g.two_hops(n["a"])), lambda source: {"a": source.pick(source.graph.partners)}),
+    "chain": (
+        lambda g, n: frozenset(g.two_hops(n["a"])),
+        lambda source: {"a": source.pick(source.graph.partners)},
+    ),
     "culprit": (lambda graph, names: _partners(graph, names) & _causing(graph, names), _culprit),
-    "common": (lambda graph, names: _partners(graph, names) & _partners(graph, names, "b"), _common),
+    "common": (
+        lambda graph, names: _partners(graph, names) & _partners(graph, names, "b"),
+        _common,
+    ),
     "added": (lambda graph, names: _partners(graph, names, "c") & {names["a"], names["b"]}, _added),
     "union": (
         lambda graph, names: frozenset().union(*(_effects(graph, names, key) for key in "abc")),
@@ -163,17 +191,32 @@ _RULES: dict[str, tuple[Truth, Draw]] = {
     "cause": (lambda graph, names: _effects(graph, names) & {names["effect"]}, _checked_effect),
 }
 _BRANDED: dict[str, Draw] = {
-    "partners": lambda source: {"a": source.pick(b for b, of in source.brands.items() if of in source.graph.partners)},
-    "effects": lambda source: {"a": source.pick(b for b, of in source.brands.items() if of in source.graph.effects)},
+    "partners": lambda source: {
+        "a": source.pick(b for b, of in source.brands.items() if of in source.graph.partners)
+    },
+    "effects": lambda source: {
+        "a": source.pick(b for b, of in source.brands.items() if of in source.graph.effects)
+    },
 }
 
 
 _WRITTEN = yaml.safe_load((DATA / "interaction_questions.yml").read_text(encoding="utf-8"))
 FORMS = (
-    *(Form(name, **_WRITTEN[name], truth=truth, draw=draw) for name, (truth, draw) in _RULES.items()),
     *(
-        Form(f"{kind.split()[0]}_{name}", **_WRITTEN[name] | {"kind": kind}, truth=_RULES[name][0], draw=draw)
-        for kind, draws in (("brand names", _BRANDED), ("unknown names", dict.fromkeys(_BRANDED, _invented)))
+        Form(name, **_WRITTEN[name], truth=truth, draw=draw)
+        for name, (truth, draw) in _RULES.items()
+    ),
+    *(
+        Form(
+            f"{kind.split()[0]}_{name}",
+            **_WRITTEN[name] | {"kind": kind},
+            truth=_RULES[name][0],
+            draw=draw,
+        )
+        for kind, draws in (
+            ("brand names", _BRANDED),
+            ("unknown names", dict.fromkeys(_BRANDED, _invented)),
+        )
         for name, draw in draws.items()
     ),
 )
@@ -238,7 +281,9 @@ def answer_of(form: Form, parameters: Parameters, names: frozenset[str]) -> Answ
     return names or NOT_KNOWN
 
 
-def make_questions(graph: KnowledgeGraph, brands: Mapping[str, str], per_form: int, seed: int) -> list[Asked]:
+def make_questions(
+    graph: KnowledgeGraph, brands: Mapping[str, str], per_form: int, seed: int
+) -> list[Asked]:
     """A seeded benchmark: of each form so many questions, its wordings in turn, each with its right answer.
 
     A small graph may give fewer questions of a form. `brands` are names that the graph lacks, with their drugs.
@@ -268,7 +313,8 @@ def _drawn(form: Form, source: Source) -> Iterator[Asked]:
         except NoName:
             continue
         meant = {
-            key: source.brands.get(name, name) if form.kind == "brand names" else name for key, name in names.items()
+            key: source.brands.get(name, name) if form.kind == "brand names" else name
+            for key, name in names.items()
         }
         truth = form.truth(source.graph, meant)
         known = truth or form.kind == "unknown names" or form.role == "yes or no"
@@ -289,7 +335,10 @@ def spread(questions: Sequence[Asked], n: int) -> list[Asked]:
     return [questions[i] for i in sorted(_in_turn(of_form)[:n])]
 
 
-_ROW = re.compile(r"Question: (?P<question>.*?)\s*\nURL: (?P<url>\S+)\s*\nAnswer: (?P<answer>.*?)\)?\s*", re.DOTALL)
+_ROW = re.compile(
+    r"Question: (?P<question>.*?)\s*\nURL: (?P<url>\S+)\s*\nAnswer: (?P<answer>.*?)\)?\s*",
+    re.DOTALL,
+)
 _SORTS = {
     "side effects": r"side effects",
     "precautions, interactions": r"precautions|interactions|important warning|dietary",
@@ -309,21 +358,29 @@ def read_medquad(path: Path) -> list[PlainUnit]:
     """
     try:
         with zipfile.ZipFile(path) as archive:
-            (name,) = (n for n in archive.namelist() if n.endswith(".csv") and not n.startswith("__MACOSX"))
+            (name,) = (
+                n for n in archive.namelist() if n.endswith(".csv") and not n.startswith("__MACOSX")
+            )
             text = archive.read(name).decode("utf-8", errors="replace")
         rows = [row["Answer"] for row in csv.DictReader(io.StringIO(text, newline=""))]
     except (zipfile.BadZipFile, ValueError, KeyError) as error:
-        raise CorpusError(f"{path.name} is not MedQuAD's archive of judged answers: {error}") from error
+        raise CorpusError(
+            f"{path.name} is not MedQuAD's archive of judged answers: {error}"
+        ) from error
     found: dict[str, PlainUnit] = {}
     for number, row in enumerate(rows, start=1):
         match = _ROW.fullmatch(row.strip())
         if match is None:
-            raise CorpusError(f"{path.name}, row {number}: needed question, URL and answer, found {row[:60]!r}.")
+            raise CorpusError(
+                f"{path.name}, row {number}: needed question, URL and answer, found {row[:60]!r}."
+            )
         if "/druginfo/" in match["url"] and match["answer"]:
             question = " ".join(match["question"].split()).replace(" ?", "?")
             sort = next(sort for sort, words in _SORTS.items() if re.search(words, question))
             answer = " ".join(match["answer"].split())
-            found.setdefault(question, PlainUnit(question, match["url"], question, answer, {"sort": sort}))
+            found.setdefault(
+                question, PlainUnit(question, match["url"], question, answer, {"sort": sort})
+            )
     return list(found.values())
 
 

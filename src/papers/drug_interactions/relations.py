@@ -55,7 +55,9 @@ def candidates(sentence: Sentence) -> Iterator[Candidate]:
 
 def _related(sentence: Sentence, holds: Callable[[Candidate], object]) -> Sentence:
     found = [pair for pair in candidates(sentence) if holds(pair)]
-    relations = (Relation(pair.first, pair.second, ADVERSE if pair.causes else "int") for pair in found)
+    relations = (
+        Relation(pair.first, pair.second, ADVERSE if pair.causes else "int") for pair in found
+    )
     return replace(sentence, relations=tuple(relations))
 
 
@@ -74,7 +76,9 @@ _DENIED = re.compile(
     r"\b(?:no|not|did not|does not|without|neither|nor|unlikely)\b(?:\s+\S+){0,4}?\s+(?:\w*interact\w*|affect\w*|"
     r"alter\w*|influence\w*|chang\w+|effect\w*|differen\w+|significant\w*|evidence|increas\w+|decreas\w+|studied|been)"
 )
-_LISTED = re.compile(r"(?:\s|,|;|/|\(|\)|\band\b|\bor\b|e\.g\.|i\.e\.|\bsuch as\b|\bincluding\b|-|\bother\b)*")
+_LISTED = re.compile(
+    r"(?:\s|,|;|/|\(|\)|\band\b|\bor\b|e\.g\.|i\.e\.|\bsuch as\b|\bincluding\b|-|\bother\b)*"
+)
 
 
 def _interacts(pair: Candidate) -> bool:
@@ -83,7 +87,11 @@ def _interacts(pair: Candidate) -> bool:
     one, other = sentence.entities[pair.first], sentence.entities[pair.second]
     text = _lower(sentence.text)
     between = _without(sentence, text, one.end, other.start, pair)
-    if one.end >= other.start or _LISTED.fullmatch(between) or sentence.name(one) == sentence.name(other):
+    if (
+        one.end >= other.start
+        or _LISTED.fullmatch(between)
+        or sentence.name(one) == sentence.name(other)
+    ):
         return False
     # a clause ends at a full stop or semicolon: what follows is about something else
     if re.search(r"[;]|\.\s", between) or len(between.split()) > 30:
@@ -119,7 +127,10 @@ def _without(sentence: Sentence, text: str, start: int, end: int, pair: Candidat
 
 def by_patterns(sentences: Sequence[Sentence]) -> list[Sentence]:
     """Relations by hand-written patterns, nothing learnt."""
-    return [_related(s, lambda pair: _causes(pair) if pair.causes else _interacts(pair)) for s in sentences]
+    return [
+        _related(s, lambda pair: _causes(pair) if pair.causes else _interacts(pair))
+        for s in sentences
+    ]
 
 
 def _features(pair: Candidate) -> list[str]:
@@ -175,7 +186,9 @@ class Classifier:
         for sentence in training:
             kinds = {(r.first, r.second): r.kind for r in sentence.relations}
             for pair in candidates(sentence):
-                known.setdefault(pair.causes, []).append((pair, kinds.get((pair.first, pair.second), NONE)))
+                known.setdefault(pair.causes, []).append(
+                    (pair, kinds.get((pair.first, pair.second), NONE))
+                )
         self._models = {causes: _fitted(pairs) for causes, pairs in known.items()}
 
     def __call__(self, sentences: Sequence[Sentence]) -> list[Sentence]:
@@ -196,7 +209,9 @@ def trained(training: Sequence[Sentence], recogniser: Recogniser) -> Classifier:
 def _fitted(known: Sequence[tuple[Candidate, str]]) -> Pipeline:
     pairs, kinds = [pair for pair, _ in known], [kind for _, kind in known]
     if len(set(kinds)) < 2:
-        raise ValueError(f"A classifier needs related and unrelated pairs; {len(kinds)} pairs have {set(kinds)}.")
+        raise ValueError(
+            f"A classifier needs related and unrelated pairs; {len(kinds)} pairs have {set(kinds)}."
+        )
     return make_pipeline(
         CountVectorizer(analyzer=_features, binary=True, min_df=2 if len(pairs) > 1000 else 1),
         LinearSVC(C=COST, class_weight={NONE: UNRELATED_WEIGHT}, random_state=0),
@@ -206,7 +221,10 @@ def _fitted(known: Sequence[tuple[Candidate, str]]) -> Pipeline:
 _PAIRS = {INTERACTS: ("interactions", "drug", "other"), CAUSES: ("side_effects", "drug", "effect")}
 SCHEMA = object_schema(
     {
-        key: {"type": "array", "items": object_schema({one: {"type": "string"}, other: {"type": "string"}})}
+        key: {
+            "type": "array",
+            "items": object_schema({one: {"type": "string"}, other: {"type": "string"}}),
+        }
         for key, one, other in _PAIRS.values()
     }
 )
@@ -228,18 +246,26 @@ def parse_facts(answer: str, *, cut: bool) -> frozenset[Fact] | None:
     """The facts of an answer (JSON of `SCHEMA`), those before the cut of one cut off; None if it cannot be read."""
     try:
         content = json.loads(answer)
-        pairs = [(type, item[one], item[other]) for type, (key, one, other) in _PAIRS.items() for item in content[key]]
+        pairs = [
+            (type, item[one], item[other])
+            for type, (key, one, other) in _PAIRS.items()
+            for item in content[key]
+        ]
     except (ValueError, KeyError, TypeError):
         if not cut:
             return None
         pairs = list(_finished(answer))
     named = ((type, canonical(str(one)), canonical(str(other))) for type, one, other in pairs)
-    return frozenset(fact(type, one, other) for type, one, other in named if one and other and one != other)
+    return frozenset(
+        fact(type, one, other) for type, one, other in named if one and other and one != other
+    )
 
 
 def _finished(answer: str) -> Iterator[tuple[str, str, str]]:
     """The pairs that an answer held before it was cut."""
     text = r'"((?:[^"\\]|\\.)*)"'
     for type, (_, one, other) in _PAIRS.items():
-        for match in re.finditer(rf'\{{\s*"{one}"\s*:\s*{text}\s*,\s*"{other}"\s*:\s*{text}\s*\}}', answer):
+        for match in re.finditer(
+            rf'\{{\s*"{one}"\s*:\s*{text}\s*,\s*"{other}"\s*:\s*{text}\s*\}}', answer
+        ):
             yield type, match[1], match[2]

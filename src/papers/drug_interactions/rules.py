@@ -32,7 +32,9 @@ def worth(outcomes: Outcomes, truth: Score | None) -> str:
     if truth is None:
         return "whether the judge tells right from wrong is unknown, as the answers are all right or all wrong"
     can = "tells" if useful(truth) else "does not tell"
-    missed, passed = (figures.score_text(outcomes.where(task="judge").score(m)) for m in ("missed", "passed"))
+    missed, passed = (
+        figures.score_text(outcomes.where(task="judge").score(m)) for m in ("missed", "passed")
+    )
     return (
         f"the judge {can} right from wrong in {truth.n} answers with a known truth (AUC "
         f"{figures.score_text(truth, 'ratio')}, where 0.5 is chance; it marks {missed} of the right answers below "
@@ -41,7 +43,9 @@ def worth(outcomes: Outcomes, truth: Score | None) -> str:
 
 
 def _at_chance(outcomes: Outcomes, truth: Score | None) -> Decision:
-    return Decision("not run", f"Its ratings are not used: {worth(outcomes, truth)}.", reason="judge at chance")
+    return Decision(
+        "not run", f"Its ratings are not used: {worth(outcomes, truth)}.", reason="judge at chance"
+    )
 
 
 def beats_baselines(outcomes: Outcomes, *, truth: Score | None, **_: Any) -> Decision:  # noqa: ANN401  # facts of other rules
@@ -59,7 +63,11 @@ def beats_baselines(outcomes: Outcomes, *, truth: Score | None, **_: Any) -> Dec
 
 def _other_judges(outcomes: Outcomes) -> list[str]:
     """The models that judged and are not the paper's judge."""
-    return [name for name in outcomes.where(task="judge").frame.model.unique() if JUDGE.lower() not in name.lower()]
+    return [
+        name
+        for name in outcomes.where(task="judge").frame.model.unique()
+        if JUDGE.lower() not in name.lower()
+    ]
 
 
 def agentic_adds_little(outcomes: Outcomes, **_: Any) -> Decision:  # noqa: ANN401
@@ -85,7 +93,9 @@ def smaller_prompt(outcomes: Outcomes, **_: Any) -> Decision:  # noqa: ANN401
     """Whether prompts with facts have fewer tokens than those with five passages (Discussion, speed)."""
     rows = outcomes.where(task=["known", "medquad"])
     if not {"drugrag", "text"} <= rows.measured("prompt_tokens"):
-        return Decision("not run", "No question has both prompts within the context.", reason="no answers")
+        return Decision(
+            "not run", "No question has both prompts within the context.", reason="no answers"
+        )
     (found,) = rows.against([("drugrag", "text")], "prompt_tokens")
     test = found.test
     value, low, high = (figures.signed(of, 0) for of in (test.value, test.low, test.high))
@@ -96,7 +106,13 @@ def smaller_prompt(outcomes: Outcomes, **_: Any) -> Decision:  # noqa: ANN401
     return Decision(rules.below(test, 0), why, test.p)
 
 
-def larger_answers_better(outcomes: Outcomes, *, models: Sequence[str], alone: str, **_: Any) -> Decision:  # noqa: ANN401
+def larger_answers_better(
+    outcomes: Outcomes,
+    *,
+    models: Sequence[str],
+    alone: str,
+    **_: Any,  # noqa: ANN401
+) -> Decision:
     """Whether the larger of two models, the first, answers better from the same facts (Abstract; System)."""
     if len(models) < 2:
         return Decision("not run", f"One model answers. {alone}", reason="one model")
@@ -106,7 +122,9 @@ def larger_answers_better(outcomes: Outcomes, *, models: Sequence[str], alone: s
         why = f"{large} is not larger than {small} by the billions of parameters in their names."
         return Decision("not run", why, reason="stand-in")
     frame = outcomes.where(task="known", arm="drugrag", model=list(models)).frame
-    (found,) = Outcomes(frame.assign(arm=frame.model), draws=outcomes.draws).against([(large, small)], "f1")
+    (found,) = Outcomes(frame.assign(arm=frame.model), draws=outcomes.draws).against(
+        [(large, small)], "f1"
+    )
     test = found.test
     why = f"F1 of DrugRAG's answer sets, {large} minus {small}: {figures.points(test)} points, n = {test.n}."
     return Decision(rules.better(test, test.p), f"{why[:-1]}, {figures.p_words(test.p)}.", test.p)
@@ -124,10 +142,17 @@ def varies_least(outcomes: Outcomes, *, truth: Score | None, **_: Any) -> Decisi
         return _at_chance(outcomes, truth)
     rows = outcomes.where(task=["known", "medquad"])
     mine, clusters = rows.values("rating", "drugrag"), _clusters(rows)
-    apart = {arm: _spread_difference(mine, rows.values("rating", arm), clusters, outcomes.draws) for arm in BASELINES}
-    told = "; ".join(f"{rows.label(a)} {figures.points_text(s.value, s.low, s.high)}" for a, s in apart.items())
+    apart = {
+        arm: _spread_difference(mine, rows.values("rating", arm), clusters, outcomes.draws)
+        for arm in BASELINES
+    }
+    told = "; ".join(
+        f"{rows.label(a)} {figures.points_text(s.value, s.low, s.high)}" for a, s in apart.items()
+    )
     why = f"Standard deviation of the rating in points, DrugRAG minus: {told}, n = {len(mine)}."
-    found = rules.judged(why, None, [(partial(rules.below, bound=0), score) for score in apart.values()], (0.0,))
+    found = rules.judged(
+        why, None, [(partial(rules.below, bound=0), score) for score in apart.values()], (0.0,)
+    )
     return rules.stand_in(found, f"ratings by {JUDGE}", _other_judges(outcomes))
 
 
@@ -139,9 +164,12 @@ def judge_ranks(outcomes: Outcomes, *, truth: Score | None, **_: Any) -> Decisio
     marks, f1 = (np.array([known.values(m, arm) for arm in PAPERS]) for m in ("rating", "f1"))
     tau = _rank_agreement(marks, f1, _clusters(known), outcomes.draws)
     orders = (
-        ", ".join(known.label(PAPERS[i]) for i in np.argsort(-of.mean(axis=1), kind="stable")) for of in (marks, f1)
+        ", ".join(known.label(PAPERS[i]) for i in np.argsort(-of.mean(axis=1), kind="stable"))
+        for of in (marks, f1)
     )
-    why = "By the judge: {}. By F1: {}. Kendall's tau-b: {}.".format(*orders, figures.score_text(tau, "ratio"))
+    why = "By the judge: {}. By F1: {}. Kendall's tau-b: {}.".format(
+        *orders, figures.score_text(tau, "ratio")
+    )
     return Decision(rules.above(tau, SWAPPED), why)
 
 

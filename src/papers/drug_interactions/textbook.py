@@ -51,10 +51,15 @@ def read(path: Path) -> list[Sentence]:
     cut.add_pipe("sentencizer")
     sentences: list[Sentence] = []
     for module in modules:
-        document = module.findtext(".//{http://cnx.rice.edu/mdml}content-id") or f"module {len(sentences)}"
+        document = (
+            module.findtext(".//{http://cnx.rice.edu/mdml}content-id") or f"module {len(sentences)}"
+        )
         blocks = (" ".join(part.split()) for part in "".join(_pieces(module)).split("\0"))
         texts = [sent.text for block in blocks if block for sent in cut(block).sents]
-        sentences += [Sentence(f"{document}.s{i}", document, "Textbook", "test", text) for i, text in enumerate(texts)]
+        sentences += [
+            Sentence(f"{document}.s{i}", document, "Textbook", "test", text)
+            for i, text in enumerate(texts)
+        ]
     return sentences
 
 
@@ -76,7 +81,10 @@ def sider(format_a: Path, terms: Path) -> dict[str, set[str]]:
     with_comma = [str(term) for term in pd.read_csv(terms).iloc[:, 0] if ", " in str(term)]
     table = pd.read_csv(format_a)
     listed = (split_names(text.partition(": ")[2], with_comma) for text in table.text)
-    return {canonical(drug): set(map(canonical, of)) for drug, of in zip(table.drug, listed, strict=True)}
+    return {
+        canonical(drug): set(map(canonical, of))
+        for drug, of in zip(table.drug, listed, strict=True)
+    }
 
 
 def pairs(found: Sequence[Sentence], known: Mapping[str, set[str]]) -> list[PlainUnit]:
@@ -98,7 +106,9 @@ def pairs(found: Sequence[Sentence], known: Mapping[str, set[str]]) -> list[Plai
 def says(found: Sequence[Sentence]) -> Callable[[Sequence[PlainUnit]], list[Answer]]:
     """A method as an arm: YES for the pairs that it reads off the book."""
     stated = {f"{fact.start}: {fact.end}" for fact in _causes(found)}
-    return lambda units: [Answer(task="textbook", predicted="YES" if u.unit in stated else "NO") for u in units]
+    return lambda units: [
+        Answer(task="textbook", predicted="YES" if u.unit in stated else "NO") for u in units
+    ]
 
 
 def _causes(found: Sequence[Sentence]) -> set[Fact]:

@@ -39,7 +39,8 @@ FROM_PASSAGES = (
     f'such as [2]. If they do not hold the answer, write only: "{NOT_TOLD}"'
 )
 CLOSED_BOOK = (
-    "You answer questions about regulatory guidance on medicines and devices. Answer in one to three sentences."
+    "You answer questions about regulatory guidance on medicines and devices. "
+    "Answer in one to three sentences."
 )
 PAPER_ENCODER = "microsoft/deberta-xlarge-mnli"
 """Of BERTScore, as the authors' notebook names it."""
@@ -88,7 +89,9 @@ SEARCHED = {
 }
 """Arms of Table 4 whose contexts are not in the book's copy of the release, so that a run searches them."""
 WHOLE_ARMS = {
-    f"whole_{n}": Arm(f"QA-RAG, first {'passage' if n == 1 else f'{n} passages'} whole", "qa_rag", n, whole=True)
+    f"whole_{n}": Arm(
+        f"QA-RAG, first {'passage' if n == 1 else f'{n} passages'} whole", "qa_rag", n, whole=True
+    )
     for n in (1, 2, 3, 6)
 }
 """Arms with uncut passages, which take a small model minutes: for few questions."""
@@ -117,7 +120,11 @@ def excerpts(question: str, passages: Sequence[Passage], characters: int) -> tup
     Shown are the parts of at most 300 characters, from whichever passage, that share most with the question (BM25),
     each with the two that follow it.
     """
-    parts = {(row, place): text for row, p in enumerate(passages) for place, text in enumerate(windows(p.text))}
+    parts = {
+        (row, place): text
+        for row, p in enumerate(passages)
+        for place, text in enumerate(windows(p.text))
+    }
     order = list(parts)
     kept: dict[int, dict[int, str]] = {}
     left = characters
@@ -133,7 +140,9 @@ def excerpts(question: str, passages: Sequence[Passage], characters: int) -> tup
 
 def windows(text: str, size: int = WINDOW) -> list[str]:
     """A text in parts of at most `size` characters that end between words; a longer word is divided."""
-    return [part.strip() for part in re.findall(rf"(?s)\S.{{0,{size - 1}}}(?=\s|\Z)|\S{{{size}}}", text)]
+    return [
+        part.strip() for part in re.findall(rf"(?s)\S.{{0,{size - 1}}}(?=\s|\Z)|\S{{{size}}}", text)
+    ]
 
 
 def _joined(parts: Mapping[int, str]) -> str:
@@ -147,7 +156,9 @@ def _joined(parts: Mapping[int, str]) -> str:
 
 def _ranked(query: str, texts: Sequence[str]) -> list[int]:
     """Places of the texts, those with most of the query's words (BM25) first; equals stay in order."""
-    corpus, (asked,) = (bm25s.tokenize(list(of), return_ids=False, show_progress=False) for of in (texts, [query]))
+    corpus, (asked,) = (
+        bm25s.tokenize(list(of), return_ids=False, show_progress=False) for of in (texts, [query])
+    )
     if not asked or not any(corpus):
         return list(range(len(texts)))
     index = bm25s.BM25()
@@ -173,25 +184,36 @@ def examples(data: Data, n: int, seed: int) -> list[Question]:
     usable = [
         question
         for question in data.questions
-        if shortest <= len(question.answer) <= longest and not {words(question.body), words(question.answer)} & tested
+        if shortest <= len(question.answer) <= longest
+        and not {words(question.body), words(question.answer)} & tested
     ]
-    return choose([question for question in usable if question.source not in sources] or usable, n, seed)
+    return choose(
+        [question for question in usable if question.source not in sources] or usable, n, seed
+    )
 
 
-def prompt(question: str, shown: Sequence[Excerpt], given: Sequence[Question] = ()) -> list[Message]:
+def prompt(
+    question: str, shown: Sequence[Excerpt], given: Sequence[Question] = ()
+) -> list[Message]:
     """The chat messages: instruction, examples as turns of their own, numbered excerpts and question.
 
     Without excerpts the model answers on its own. The passage of an example is the FDA's answer itself.
     """
     examples = []
     for example in given:
-        own = [Excerpt(Passage(example.id, example.source, example.answer), example.answer)] if shown else []
+        own = (
+            [Excerpt(Passage(example.id, example.source, example.answer), example.answer)]
+            if shown
+            else []
+        )
         examples.append((_asked(example.text, own), example.answer + (" [1]" if shown else "")))
     return [*chat(FROM_PASSAGES if shown else CLOSED_BOOK, _asked(question, shown), examples)]
 
 
 def _asked(question: str, shown: Sequence[Excerpt]) -> str:
-    parts = [f"[{number}] {e.passage.document}\n{e.text}" for number, e in enumerate(shown, start=1)]
+    parts = [
+        f"[{number}] {e.passage.document}\n{e.text}" for number, e in enumerate(shown, start=1)
+    ]
     return "\n\n".join([*parts, f"Question: {question}"])
 
 
@@ -221,7 +243,9 @@ def answering(
         passages = [data.corpus.of_id[id] for id in ids]
         whole = tuple(Excerpt(passage, passage.text) for passage in passages)
         shown.append(whole if arm.whole else excerpts(question.body, passages, characters))
-    prompts = [prompt(question.text, of, *given) for question, of in zip(questions, shown, strict=True)]
+    prompts = [
+        prompt(question.text, of, *given) for question, of in zip(questions, shown, strict=True)
+    ]
     replies = llm.chat_many(prompts, max_tokens=max_tokens, overflow="record", label=arm.label)
     return [_row(reply, of) for reply, of in zip(replies, shown, strict=True)]
 
@@ -233,12 +257,21 @@ def _row(reply: Reply, shown: Sequence[Excerpt]) -> Answer:
         "left_out_characters": sum(max(0, len(e.passage.text) - len(e.text)) for e in shown),
     }
     if reply.status != "overflow":
-        measures |= {"words": len(given.text.split()), "refuses": given.refused, "prompt_tokens": reply.prompt_tokens}
+        measures |= {
+            "words": len(given.text.split()),
+            "refuses": given.refused,
+            "prompt_tokens": reply.prompt_tokens,
+        }
     return Answer(
         task="answers",
         predicted=NOT_TOLD if given.refused else None,
         items=[
-            Item(excerpt.passage.id, excerpt.passage.document, predicted=rank in given.cited, rank=rank)
+            Item(
+                excerpt.passage.id,
+                excerpt.passage.document,
+                predicted=rank in given.cited,
+                rank=rank,
+            )
             for rank, excerpt in enumerate(shown, start=1)
         ],
         measures={name: (float(value), 1.0) for name, value in measures.items()},
@@ -269,7 +302,10 @@ def scored(rows: Sequence[Answer], encode: Encoder) -> list[Answer]:
         texts = {name: [row.answer or "" for row in arms[name]] for name in names}
         for name, scores in bertscore_arms(texts, references, encode).items():
             for row, values in zip(arms[name], scores, strict=True):
-                told = {m: (float(v), 1.0) for m, v in zip(("precision", "recall", "f1"), values, strict=True)}
+                told = {
+                    m: (float(v), 1.0)
+                    for m, v in zip(("precision", "recall", "f1"), values, strict=True)
+                }
                 found.append(replace(row, measures={**row.measures, **told}))
     return found
 
@@ -285,7 +321,16 @@ def report(run: Run, outcomes: Outcomes, model: str, encoder: str) -> None:
             continue
         score = outcomes.score(measure, arm)
         if scale := other_scale(encoder):
-            run.not_run(number.id, f"{scale}; {model}'s answers have {figures.score_text(score)}, n = {score.n}.")
+            run.not_run(
+                number.id,
+                f"{scale}; {model}'s answers have {figures.score_text(score)}, n = {score.n}.",
+            )
         else:
-            found = "The contexts are from this run's search, on another corpus. " if arm in SEARCHED else ""
-            run.rerun(number.id, score, model=model, note=f"{found}The passages are cut; see the chapter.")
+            found = (
+                "The contexts are from this run's search, on another corpus. "
+                if arm in SEARCHED
+                else ""
+            )
+            run.rerun(
+                number.id, score, model=model, note=f"{found}The passages are cut; see the chapter."
+            )

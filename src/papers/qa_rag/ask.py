@@ -62,7 +62,9 @@ class Answered:
 
     def __str__(self) -> str:
         """The answer, and the documents that it names."""
-        cited = "; ".join(f"[{n}] {self.given.shown[n - 1].passage.document}" for n in self.given.cited)
+        cited = "; ".join(
+            f"[{n}] {self.given.shown[n - 1].passage.document}" for n in self.given.cited
+        )
         return f"{self.given.text}\n{cited or 'It names no source.'}"
 
 
@@ -72,7 +74,9 @@ def read_folder(folder: Path) -> tuple[Corpus, dict[str, str]]:
     Raises FolderError: there is no such folder, or no file in it holds text that can be read.
     """
     if not folder.is_dir():
-        raise FolderError(f"There is no folder {folder}. Name one that holds {', '.join(KINDS)} files.")
+        raise FolderError(
+            f"There is no folder {folder}. Name one that holds {', '.join(KINDS)} files."
+        )
     files, left_out = _documents(folder)
     passages: list[Passage] = []
     for path in tqdm(files, desc="read documents", unit="file", disable=len(files) < 10):
@@ -83,10 +87,14 @@ def read_folder(folder: Path) -> tuple[Corpus, dict[str, str]]:
             left_out[name] = str(error)
             continue
         spans = chunk_spans(text, CHUNK, OVERLAP)
-        passages += [Passage(f"{name}:{start}", name, text[start:end].strip()) for start, end in spans]
+        passages += [
+            Passage(f"{name}:{start}", name, text[start:end].strip()) for start, end in spans
+        ]
     if not passages:
         found = "".join(f"\n  {name}: {why}" for name, why in left_out.items()) or " there is none."
-        raise FolderError(f"A document with text was needed ({', '.join(KINDS)}); in {folder}:{found}")
+        raise FolderError(
+            f"A document with text was needed ({', '.join(KINDS)}); in {folder}:{found}"
+        )
     return Corpus(tuple(passages)), left_out
 
 
@@ -125,7 +133,9 @@ def _pdf(path: Path) -> str:
     except (FileNotDecryptedError, DependencyError):
         raise texts.TextError("it is encrypted. Save it without a password.") from None
     except Exception as error:  # a damaged PDF ends the reader with whatever its bytes lead to
-        raise texts.TextError(f"it cannot be read as PDF ({error}). Mend it, or save it anew.") from error
+        raise texts.TextError(
+            f"it cannot be read as PDF ({error}). Mend it, or save it anew."
+        ) from error
 
 
 def library(folder: Path, encoder: str = vectors.DEFAULT_ENCODER) -> Searcher:
@@ -148,15 +158,27 @@ def write_folder(passages: Iterable[Passage], folder: Path) -> Path:
     named: set[str] = set()
     for title, parts in documents.items():
         # file systems take 255 bytes, and some take capitals for small letters
-        short = re.sub(r"[^\w()-]+", " ", title).strip().encode()[:200].decode(errors="ignore") or "untitled"
-        name = next(n for i in count(1) if (n := short if i == 1 else f"{short} ({i})").casefold() not in named)
+        short = (
+            re.sub(r"[^\w()-]+", " ", title).strip().encode()[:200].decode(errors="ignore")
+            or "untitled"
+        )
+        name = next(
+            n
+            for i in count(1)
+            if (n := short if i == 1 else f"{short} ({i})").casefold() not in named
+        )
         named.add(name.casefold())
         (folder / f"{name}.txt").write_text("\n\n".join(parts), encoding="utf-8")
     return folder
 
 
 def answer(
-    question: str, searcher: Searcher, llm: LLM, *, characters: int = CHARACTERS, max_tokens: int = 160
+    question: str,
+    searcher: Searcher,
+    llm: LLM,
+    *,
+    characters: int = CHARACTERS,
+    max_tokens: int = 160,
 ) -> Answered:
     """Answer a question from the documents of a `library`, by the passages that it and a hypothetical answer find.
 
@@ -165,12 +187,20 @@ def answer(
     Raises ValueError: there is no question; ContextOverflowError: the prompt does not fit; ask for fewer characters.
     """
     if not question.strip():
-        raise ValueError("There is no question. Write one, such as: How long should reference samples be kept?")
-    guess = llm.chat_many([prompt(question, ())], max_tokens=96, label="hypothetical answer")[0].text.strip()
+        raise ValueError(
+            "There is no question. Write one, such as: How long should reference samples be kept?"
+        )
+    guess = llm.chat_many([prompt(question, ())], max_tokens=96, label="hypothetical answer")[
+        0
+    ].text.strip()
     # an empty hypothetical answer finds nothing
     tracks = {"question": question, "hypothetical answer": guess or question}
-    found = dict(zip(tracks, searcher.search(list(tracks.values()), CANDIDATES, by="windows"), strict=True))
-    ranked = rerank({"": reciprocal_rank_fusion(found.values())}, best_window(searcher), {"": question})[0][""][:KEPT]
+    found = dict(
+        zip(tracks, searcher.search(list(tracks.values()), CANDIDATES, by="windows"), strict=True)
+    )
+    ranked = rerank(
+        {"": reciprocal_rank_fusion(found.values())}, best_window(searcher), {"": question}
+    )[0][""][:KEPT]
     best = [searcher.corpus.passages[row] for row in ranked]
     by = {
         passage.id: " and ".join(track for track, rows in found.items() if row in rows)
@@ -178,14 +208,21 @@ def answer(
     }
     shown = excerpts(question, best, characters)
     reply = llm.chat_many([prompt(question, shown)], max_tokens=max_tokens, label="answer")[0]
-    return Answered(question, guess, read(reply, shown), tuple(by[excerpt.passage.id] for excerpt in shown))
+    return Answered(
+        question, guess, read(reply, shown), tuple(by[excerpt.passage.id] for excerpt in shown)
+    )
 
 
 def show(answered: Answered, *, sample: bool = False) -> figures.Html:
     """An answer with its sources as a table: those that it names first."""
     given = answered.given
     rows = [
-        {"": f"[{n}]", "document": excerpt.passage.document, "passage": excerpt.text, "found by": by}
+        {
+            "": f"[{n}]",
+            "document": excerpt.passage.document,
+            "passage": excerpt.text,
+            "found by": by,
+        }
         for n, (excerpt, by) in enumerate(zip(given.shown, answered.by, strict=True), start=1)
     ]
     rows.sort(key=lambda row: int(row[""][1:-1]) not in given.cited)
@@ -195,7 +232,11 @@ def show(answered: Answered, *, sample: bool = False) -> figures.Html:
         f"{figures.number(answered.quoted, digits=0)} of its word sequences are in the passages word by word. "
         f"Without sources the model said: {answered.hypothetical}"
     )
-    table = figures.table(pd.DataFrame(rows), f"Sources of the answer to: {answered.question}", sample=sample)
-    head = figures.prompt_box([{"role": "question", "content": answered.question}], answer=given.text)
+    table = figures.table(
+        pd.DataFrame(rows), f"Sources of the answer to: {answered.question}", sample=sample
+    )
+    head = figures.prompt_box(
+        [{"role": "question", "content": answered.question}], answer=given.text
+    )
     html = f"{head.html}<p>{figures.inline(text)}</p>{table.html}"
     return figures.Html(html, f"{answered.question}\n{given.text}\n{text}\n{table.text}")

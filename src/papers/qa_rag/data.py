@@ -132,8 +132,12 @@ def load(data: str = "auto") -> Data:
     files = datasets.locate_all([PAIRS, *CONTEXTS.values()], data)
     questions = read_questions(files[PAIRS].path)
     contexts = {arm: read_contexts(files[name].path) for arm, name in CONTEXTS.items()}
-    every = (context for rankings in contexts.values() for of in rankings.values() for context in of)
-    distinct = sorted({(context.document, context.text) for context in every})  # in the order of titles and of texts
+    every = (
+        context for rankings in contexts.values() for of in rankings.values() for context in of
+    )
+    distinct = sorted(
+        {(context.document, context.text) for context in every}
+    )  # in the order of titles and of texts
     corpus = Corpus(tuple(Passage(f"p{number:04}", *of) for number, of in enumerate(distinct)))
     told = {True: "removed by the authors' rule", False: "not recognised"}
     test = match(list(contexts["qa_rag"]), questions)
@@ -141,11 +145,16 @@ def load(data: str = "auto") -> Data:
     place = {(passage.document, passage.text): passage.id for passage in corpus.passages}
     asked = dict(zip(contexts["qa_rag"], test, strict=True))
     released = {
-        arm: {asked[text].id: tuple(place[c.document, c.text] for c in of) for text, of in rankings.items()}
+        arm: {
+            asked[text].id: tuple(place[c.document, c.text] for c in of)
+            for text, of in rankings.items()
+        }
         for arm, rankings in contexts.items()
     }
     located = tuple(files.values())
-    return Data(questions, test, corpus, released, contexts, located, any(file.sample for file in located))
+    return Data(
+        questions, test, corpus, released, contexts, located, any(file.sample for file in located)
+    )
 
 
 def read_questions(path: Path) -> tuple[Question, ...]:
@@ -157,7 +166,9 @@ def read_questions(path: Path) -> tuple[Question, ...]:
         rows = list(csv.DictReader(file))
     needed = {"Title", "Question", "Answer", "Relevant_doc", "Question_answer"}
     if not rows or (missing := needed - rows[0].keys()):
-        raise QaRagDataError(f"{path} should have the columns {sorted(needed)}; missing: {sorted(missing)}.")
+        raise QaRagDataError(
+            f"{path} should have the columns {sorted(needed)}; missing: {sorted(missing)}."
+        )
     return tuple(_question(number, row, path) for number, row in enumerate(rows))
 
 
@@ -168,7 +179,9 @@ _NO_TITLE = re.compile(r"none\Z|nan\Z|i'm sorry", re.IGNORECASE)
 def _question(number: int, row: Mapping[str, str], path: Path) -> Question:
     told = _TOLD.match(row["Question_answer"])
     if told is None:
-        raise QaRagDataError(f"{path}, pair {number}: Question_answer should begin with 'Question: ' and go on.")
+        raise QaRagDataError(
+            f"{path}, pair {number}: Question_answer should begin with 'Question: ' and go on."
+        )
     guideline = " ".join(row["Relevant_doc"].split())
     return Question(
         id=f"q{number:04}",
@@ -203,7 +216,12 @@ def read_contexts(path: Path) -> dict[str, tuple[Context, ...]]:
                 "title and Relevance with the question, between rules of 20 dashes."
             )
         ranking[question.strip()] = tuple(
-            Context(question.strip(), " ".join(p["title"].split()), p["text"].strip(), float(p["relevance"]))
+            Context(
+                question.strip(),
+                " ".join(p["title"].split()),
+                p["text"].strip(),
+                float(p["relevance"]),
+            )
             for p in parts
             if p is not None
         )
@@ -221,9 +239,13 @@ def match(texts: Sequence[str], questions: Sequence[Question]) -> tuple[Question
     matched = []
     for text in texts:
         plain = words(text)
-        found = by_text[plain] or [q for q, body in zip(questions, by_words, strict=True) if plain.endswith(body)]
+        found = by_text[plain] or [
+            q for q, body in zip(questions, by_words, strict=True) if plain.endswith(body)
+        ]
         if len({words(q.answer) for q in found}) != 1:
-            raise QaRagDataError(f"One pair was expected for the test question {text[:80]!r}; found {len(found)}.")
+            raise QaRagDataError(
+                f"One pair was expected for the test question {text[:80]!r}; found {len(found)}."
+            )
         matched.append(found[0])
     return tuple(matched)
 
@@ -246,11 +268,15 @@ def held(answer: str, texts: Sequence[str]) -> float:
     """Share of an answer's word sequences that one of the texts holds word by word, within 0 and 1."""
     wanted = _shingles(answer)
     if len(wanted) <= 1:  # no longer than one sequence
-        return float(any(f" {sequence} " in f" {words(text)} " for sequence in wanted for text in texts))
+        return float(
+            any(f" {sequence} " in f" {words(text)} " for sequence in wanted for text in texts)
+        )
     return len(wanted & frozenset().union(*map(_shingles, texts))) / len(wanted)
 
 
-def answer_passages(question: Question, corpus: Corpus, at_least: float = HOLDS) -> dict[str, float]:
+def answer_passages(
+    question: Question, corpus: Corpus, at_least: float = HOLDS
+) -> dict[str, float]:
     """Passages that hold the FDA's answer word by word, at least that share of it: id -> share.
 
     An answer of fewer words than a sequence has is not looked for, for it would be found by chance.
@@ -265,10 +291,14 @@ def source_documents(question: Question, corpus: Corpus) -> frozenset[str]:
     """Titles of the document that a question was taken from: its own but for the date, or with the answer in it."""
     wanted = set(words(_DATE.sub("", question.source)).split())
     titled = {title for title in corpus.documents if _alike(wanted, set(words(title).split()))}
-    return frozenset(titled | {corpus.of_id[id].document for id in answer_passages(question, corpus)})
+    return frozenset(
+        titled | {corpus.of_id[id].document for id in answer_passages(question, corpus)}
+    )
 
 
-_MONTH = re.compile(r" (JANUARY|FEBRUARY|MARCH|APRIL|MAY|JUNE|JULY|AUGUST|SEPTEMBER|OCTOBER|NOVEMBER|DECEMBER) \d{4}")
+_MONTH = re.compile(
+    r" (JANUARY|FEBRUARY|MARCH|APRIL|MAY|JUNE|JULY|AUGUST|SEPTEMBER|OCTOBER|NOVEMBER|DECEMBER) \d{4}"
+)
 
 
 def own_documents(question: Question, corpus: Corpus) -> frozenset[str]:
@@ -277,7 +307,9 @@ def own_documents(question: Question, corpus: Corpus) -> frozenset[str]:
     It removes them from the index if the query is the question; a hypothetical answer is never recognised.
     """
     title = _MONTH.sub("", question.source)
-    return frozenset(document for document in corpus.documents if title in document.replace("-", " "))
+    return frozenset(
+        document for document in corpus.documents if title in document.replace("-", " ")
+    )
 
 
 def named_documents(question: Question, corpus: Corpus) -> frozenset[str]:

@@ -52,7 +52,9 @@ def split_rows(questions: Sequence[Question], seed: int, test: Sequence[Question
     held_out = {question.id for question in test}
     rest = [question for question in rows if question.id not in held_out]
     n = round(len(rest) * SHARES[1] / (SHARES[0] + SHARES[1]))
-    without_index = tuple(replace(question, strata={}) for question in test)  # so no document is removed from one
+    without_index = tuple(
+        replace(question, strata={}) for question in test
+    )  # so no document is removed from one
     return {"train": tuple(rest[n:]), "validation": tuple(rest[:n]), "test": without_index}
 
 
@@ -66,13 +68,17 @@ def split_documents(questions: Sequence[Question], seed: int) -> Split:
         if question.answer:
             by_source[question.source].append(question)
     if len(by_source) < len(SHARES):
-        raise QaRagDataError(f"A split by documents needs at least {len(SHARES)} of them; found {len(by_source)}.")
+        raise QaRagDataError(
+            f"A split by documents needs at least {len(SHARES)} of them; found {len(by_source)}."
+        )
     left = sorted(by_source)
     random.Random(seed).shuffle(left)  # noqa: S311  # a shuffle, not a secret
     total = sum(map(len, by_source.values()))
     parts: dict[Part, tuple[Question, ...]] = {}
     shares: dict[Part, float] = {"test": SHARES[2], "validation": SHARES[1]}
-    for needed, (part, share) in zip((2, 1), shares.items(), strict=True):  # documents that the next parts need
+    for needed, (part, share) in zip(
+        (2, 1), shares.items(), strict=True
+    ):  # documents that the next parts need
         taken: list[str] = []
         for source in left:
             fits = sum(len(by_source[name]) for name in (*taken, source)) <= share * total
@@ -94,7 +100,10 @@ def twins(questions: Sequence[Question], others: Sequence[Question]) -> list[Que
 
 def splits(of: Data, seed: int) -> dict[str, Split]:
     """Both splits. That by rows tests on the questions that the paper tested on."""
-    return {"rows": split_rows(of.questions, seed, of.test), "documents": split_documents(of.questions, seed)}
+    return {
+        "rows": split_rows(of.questions, seed, of.test),
+        "documents": split_documents(of.questions, seed),
+    }
 
 
 def prompt(question: Question) -> list[dict[str, str]]:
@@ -104,7 +113,9 @@ def prompt(question: Question) -> list[dict[str, str]]:
 
 def pairs(questions: Sequence[Question], longest: int, most: int | None = None) -> list[Pair]:
     """The first `most` pairs to train on whose question and answer have at most `longest` characters."""
-    fit = [question for question in questions if len(question.text) + len(question.answer) <= longest]
+    fit = [
+        question for question in questions if len(question.text) + len(question.answer) <= longest
+    ]
     return [(prompt(question), question.answer) for question in fit[:most]]
 
 
@@ -116,7 +127,10 @@ def train(name: str, split: Split, settings: Mapping[str, Any], seed: int) -> Tr
     """
     own = ("base", "longest", "pairs", "validation_pairs")
     base, longest, learned, checked = (settings[key] for key in own)
-    train, validation = pairs(split["train"], longest, learned), pairs(split["validation"], longest, checked)
+    train, validation = (
+        pairs(split["train"], longest, learned),
+        pairs(split["validation"], longest, checked),
+    )
     rest = {key: value for key, value in settings.items() if key not in own}
     return lora.trained(f"{ADAPTER}{name}", train, validation, base, seed=seed, **rest)
 
@@ -131,7 +145,9 @@ def check_server(base: str, split_names: Iterable[str]) -> None:
     server = services.llm_endpoint(base, exact=True)
     served = [model["id"] for model in services.served(server.base_url, server.api_key)]
     names = [f"{ADAPTER}{split}-" for split in split_names]
-    if missing := [f"{name}..." for name in names if not any(model.startswith(name) for model in served)]:
+    if missing := [
+        f"{name}..." for name in names if not any(model.startswith(name) for model in served)
+    ]:
         raise services.ServiceError(
             f"{server.base_url} serves no adapters {', '.join(missing)}. Unset LLM_BASE_URL for this notebook, and the "
             "embedded engine serves what it trains; or start vLLM there with such adapters, --enable-lora "
@@ -149,17 +165,23 @@ def trained(
     """
     check_server(settings["base"], found)
     logs = {name: train(name, split, settings, seed) for name, split in found.items()}
-    base = llm.connect(settings["base"], exact=True, adapters=[log.adapter for log in logs.values()])
+    base = llm.connect(
+        settings["base"], exact=True, adapters=[log.adapter for log in logs.values()]
+    )
     return logs, {"base": base, **{name: base.adapted(log.adapter) for name, log in logs.items()}}
 
 
-def answering(model: LLM, max_tokens: int, split: str) -> Callable[[Sequence[Question]], list[Answer]]:
+def answering(
+    model: LLM, max_tokens: int, split: str
+) -> Callable[[Sequence[Question]], list[Answer]]:
     """An arm: test questions of a split in, a model's answers without any document out; the split is their task."""
     label = f"answers, {model.endpoint.model}, split {split}"
     return each(
         partial(model.chat_many, max_tokens=max_tokens, label=label),
         prompt,
-        lambda _, r: Answer(task=split, measures={"characters": (float(len(r.text)), 1.0)}, **r.columns),
+        lambda _, r: Answer(
+            task=split, measures={"characters": (float(len(r.text)), 1.0)}, **r.columns
+        ),
     )
 
 
@@ -177,13 +199,17 @@ def hypothetical(
     models = {name: served[name] for name in ("base", "rows")}
     prompts = [prompt(question) for question in of.test]
     queries = {
-        kind: asked_queries(models[name], of.test, prompts, max_tokens, f"hypothetical answers, {told}")
+        kind: asked_queries(
+            models[name], of.test, prompts, max_tokens, f"hypothetical answers, {told}"
+        )
         for kind, name, told in (("tuned", "rows", "fine-tuned"), ("base", "base", "base"))
     }
     return queries, models
 
 
-def splits_table(found: Mapping[str, Split], asked: Mapping[str, Sequence[Question]]) -> pd.DataFrame:
+def splits_table(
+    found: Mapping[str, Split], asked: Mapping[str, Sequence[Question]]
+) -> pd.DataFrame:
     """Sizes of the splits, what the test shares with the training, and which test questions are asked."""
     rows = []
     for name, parts in found.items():
@@ -196,7 +222,9 @@ def splits_table(found: Mapping[str, Split], asked: Mapping[str, Sequence[Questi
                 "test questions of a document that was trained on": proportion(
                     sum(q.source in learned for q in test), len(test)
                 ),
-                "test questions that the training repeats": proportion(len(twins(test, train_part)), len(test)),
+                "test questions that the training repeats": proportion(
+                    len(twins(test, train_part)), len(test)
+                ),
                 "asked": len(asked[name]),
                 "documents of these": len({q.source for q in asked[name]}),
             }
@@ -208,9 +236,14 @@ def draw_losses(logs: Mapping[str, TrainingLog]) -> Figure:
     """Training and validation loss over steps (the paper's Figure 2), a panel a split."""
     fig, panels = plt.subplots(1, len(logs), figsize=(7.2, 3.4), sharey=True, squeeze=False)
     for panel, (name, log) in zip(panels[0], logs.items(), strict=True):
-        for losses, style, what in ((log.train, "--", "training"), (log.validation, "-", "validation")):
+        for losses, style, what in (
+            (log.train, "--", "training"),
+            (log.validation, "-", "validation"),
+        ):
             steps, values = [loss.step for loss in losses], [loss.value for loss in losses]
-            panel.plot(steps, values, style, marker="o", markersize=4, color=COLOURS[name], label=what)
+            panel.plot(
+                steps, values, style, marker="o", markersize=4, color=COLOURS[name], label=what
+            )
         panel.set_title(SPLITS[name])
         panel.set_xlabel("step")
         panel.grid(axis="y")
@@ -226,7 +259,9 @@ def losses_words(logs: Mapping[str, TrainingLog]) -> str:
         first, last = log.validation[0].value, log.validation[-1].value
         moved = "falls" if last < first else "does not fall"
         seen = f"training loss from {log.train[0].value:.2f} to {log.train[-1].value:.2f}"
-        parts.append(f"split {SPLITS[name]}: validation loss {moved}, from {first:.2f} to {last:.2f}, {seen}")
+        parts.append(
+            f"split {SPLITS[name]}: validation loss {moved}, from {first:.2f} to {last:.2f}, {seen}"
+        )
     return f"Loss over steps. {'; '.join(parts)}."
 
 
@@ -239,6 +274,8 @@ def report(run: Run, outcomes: Outcomes, base: str, encoder: str, why_not: str) 
         if score is None:
             run.not_run(id, why_not)
         elif scale := other_scale(encoder):
-            run.not_run(id, f"{scale}; {model} has {figures.score_text(score)} on {score.n} questions.")
+            run.not_run(
+                id, f"{scale}; {model} has {figures.score_text(score)} on {score.n} questions."
+            )
         else:
             run.rerun(id, score, model=model, note=f"{model} in place of Mistral-7B")

@@ -32,7 +32,11 @@ AGENT = "_agent"
 LABELS = {
     "judge_useful": "Useful to arrive at the answer? (context precision)",
     "judge_supported": "Statement attributable? (context recall)",
-    **{f"{name}{AGENT}": f"{arm.label}, scoring agent" for name, arm in PRINTED.items() if not name.endswith("_12")},
+    **{
+        f"{name}{AGENT}": f"{arm.label}, scoring agent"
+        for name, arm in PRINTED.items()
+        if not name.endswith("_12")
+    },
 }
 CHECKED_BY = {"precision": "judge_useful", "recall": "judge_supported"}
 
@@ -68,7 +72,9 @@ class Known(PlainUnit):
     row: int
 
 
-def known(questions: Sequence[Question], searcher: Searcher, ranked: Mapping[str, Sequence[int]]) -> list[Known]:
+def known(
+    questions: Sequence[Question], searcher: Searcher, ranked: Mapping[str, Sequence[int]]
+) -> list[Known]:
     """Two passages of each question that has them: that with most of its answer, and the best ranked with none of it.
 
     `ranked` gives the rows of the corpus for each question's id, best first.
@@ -82,12 +88,20 @@ def known(questions: Sequence[Question], searcher: Searcher, ranked: Mapping[str
         others = (
             row
             for row in ranked[question.id]
-            if passages[row].document not in documents and not data.held(question.answer, [passages[row].text])
+            if passages[row].document not in documents
+            and not data.held(question.answer, [passages[row].text])
         )
         if holding and (other := next(others, None)) is not None:
             right = row_of[max(holding, key=lambda id: holding[id])]
             chosen += [
-                Known(f"{question.id}, {gold}", question.cluster, question.text, gold, question=question, row=row)
+                Known(
+                    f"{question.id}, {gold}",
+                    question.cluster,
+                    question.text,
+                    gold,
+                    question=question,
+                    row=row,
+                )
                 for row, gold in ((right, "YES"), (other, "NO"))
             ]
     return chosen
@@ -101,22 +115,35 @@ class Judge:
         self._searcher, self._model = searcher, model
         self._row_of = {passage.id: row for row, passage in enumerate(searcher.corpus.passages)}
 
-    def contexts(self, ranked: Mapping[str, Sequence[str]]) -> Callable[[Sequence[Question]], list[Answer]]:
+    def contexts(
+        self, ranked: Mapping[str, Sequence[str]]
+    ) -> Callable[[Sequence[Question]], list[Answer]]:
         """RAGAS' two scores of the contexts of an arm: question id -> passage ids, best first."""
 
         def ask(questions: Sequence[Question]) -> list[Answer]:
             useful, supported = [], []
-            told = [statements(q.answer) if ranked[q.id] else [] for q in questions]  # a blank query finds nothing
+            told = [
+                statements(q.answer) if ranked[q.id] else [] for q in questions
+            ]  # a blank query finds nothing
             for q, of in zip(questions, told, strict=True):
                 rows = [self._row_of[id] for id in ranked[q.id]]
-                useful += [_useful_prompt(q, text) for text in self._searcher.excerpts(q.answer, rows)]
+                useful += [
+                    _useful_prompt(q, text) for text in self._searcher.excerpts(q.answer, rows)
+                ]
                 for statement in of:
                     scores = self._searcher.window_scores([statement])[0]
                     best = max(rows, key=lambda row: scores[row])
-                    supported.append(_supported_prompt(statement, self._searcher.excerpts(statement, [best])[0]))
-            first, second = iter(self._said(useful, "useful?")), iter(self._said(supported, "supported?"))
+                    supported.append(
+                        _supported_prompt(statement, self._searcher.excerpts(statement, [best])[0])
+                    )
+            first, second = (
+                iter(self._said(useful, "useful?")),
+                iter(self._said(supported, "supported?")),
+            )
             return [
-                _judged(ranked[q.id], [next(first) for _ in ranked[q.id]], [next(second) for _ in of])
+                _judged(
+                    ranked[q.id], [next(first) for _ in ranked[q.id]], [next(second) for _ in of]
+                )
                 for q, of in zip(questions, told, strict=True)
             ]
 
@@ -124,7 +151,9 @@ class Judge:
 
     def useful_prompt(self, pair: Known) -> list[dict[str, str]]:
         """What the judge is asked about a context whose verdict is known."""
-        return _useful_prompt(pair.question, self._searcher.excerpts(pair.question.answer, [pair.row])[0])
+        return _useful_prompt(
+            pair.question, self._searcher.excerpts(pair.question.answer, [pair.row])[0]
+        )
 
     def useful(self, pairs: Sequence[Known]) -> list[Answer]:
         """What the judge says of contexts whose verdict is known, asked as for precision."""
@@ -133,12 +162,19 @@ class Judge:
     def supported(self, pairs: Sequence[Known]) -> list[Answer]:
         """The same, asked as for recall about the answer's first statement."""
         first = [(statements(pair.question.answer)[0], pair.row) for pair in pairs]
-        prompts = [_supported_prompt(told, self._searcher.excerpts(told, [row])[0]) for told, row in first]
+        prompts = [
+            _supported_prompt(told, self._searcher.excerpts(told, [row])[0]) for told, row in first
+        ]
         return self._checked(prompts, "check: supported?")
 
     def _checked(self, prompts: Sequence[list[dict[str, str]]], label: str) -> list[Answer]:
         return [
-            Answer(task="check", predicted=_verdict(c), measures={"p_yes": (_yes(c), 1.0)}, requests=[c.key])
+            Answer(
+                task="check",
+                predicted=_verdict(c),
+                measures={"p_yes": (_yes(c), 1.0)},
+                requests=[c.key],
+            )
             for c in self._said(prompts, label)
         ]
 
@@ -170,7 +206,9 @@ def _judged(ids: Sequence[str], useful: Sequence[Choice], supported: Sequence[Ch
 
 def unfit(outcomes: Outcomes, measure: str, judge: str) -> str:
     """Why a judge of context precision or recall is unfit: it accepts or rejects too much. Empty if it is fit."""
-    right, wrong = (outcomes.score(name, CHECKED_BY[measure]) for name in ("sensitivity", "specificity"))
+    right, wrong = (
+        outcomes.score(name, CHECKED_BY[measure]) for name in ("sensitivity", "specificity")
+    )
     if rules.above(wrong, 0.5) == rules.above(right, 0.5) == "agrees":
         return ""
     return (
@@ -188,7 +226,9 @@ def judged_arm(id: str) -> str:
     return f"{arm}{AGENT if column[0].endswith(AGENT) else '_12' if halved else ''}"
 
 
-def report(run: Run, judged: Outcomes, refused: Mapping[str, str], judge: str, why_not: str) -> figures.Html:
+def report(
+    run: Run, judged: Outcomes, refused: Mapping[str, str], judge: str, why_not: str
+) -> figures.Html:
     """Report the rerun of Tables 2, 3 and 5, or why there is none; Table 3 with what the judge is fit for, or why not.
 
     `refused` says of each measure why the judge is unfit for it, if it is; `why_not`, why there is no fine-tuned model.
@@ -204,7 +244,9 @@ def report(run: Run, judged: Outcomes, refused: Mapping[str, str], judge: str, w
         else:
             score = judged.score(measure, arm)
             if not refused[measure]:
-                note = f"{judge} as judge of windows, on another corpus, with other models in each arm"
+                note = (
+                    f"{judge} as judge of windows, on another corpus, with other models in each arm"
+                )
                 run.rerun(number.id, score, model=judge, note=note)
                 continue
             why = f"{refused[measure]}. It gave {figures.score_text(score)} on {score.n} questions."
@@ -213,4 +255,6 @@ def report(run: Run, judged: Outcomes, refused: Mapping[str, str], judge: str, w
     if all(refused.values()):
         return figures.Html(f"<p>Not rerun, {figures.inline(told)}.</p>", f"Not rerun, {told}.")
     fit = [measure for measure, why in refused.items() if not why]
-    return judged.beside(run.printed, "qa_rag.table3", fit, f"Table 3, contexts{f'. Not rerun, {told}' * bool(told)}")
+    return judged.beside(
+        run.printed, "qa_rag.table3", fit, f"Table 3, contexts{f'. Not rerun, {told}' * bool(told)}"
+    )

@@ -19,10 +19,15 @@ def retrieval(outcomes: Outcomes) -> str:
     if "qa_rag" in scores:
         main = f"QA-RAG {_finds(here.against([('qa_rag', 'question')], 'answer_found')[0])} the question; "
     if "hypothetical_authors" in scores:
-        change = figures.points(here.against([("hypothetical_authors", "hypothetical")], "answer_found")[0].test)
+        change = figures.points(
+            here.against([("hypothetical_authors", "hypothetical")], "answer_found")[0].test
+        )
         words = f" With the authors' own prompt, the hypothetical answer's share changes by {change} points."
     names = {"hypothetical": "answer", "question": "question", "qa_rag": "both"}
-    found = [f"{figures.number(theirs.score('answer_found', arm).value)} ({name})" for arm, name in names.items()]
+    found = [
+        f"{figures.number(theirs.score('answer_found', arm).value)} ({name})"
+        for arm, name in names.items()
+    ]
     best = "BM25 without the guideline's name" if most == "bm25_bare" else here.label(most)
     return (
         f"**In the authors' passages, a generated answer {guess} the question, and their combination {both} the "
@@ -36,21 +41,27 @@ def retrieval(outcomes: Outcomes) -> str:
 def answers(outcomes: Outcomes, model: str, encoder: str) -> str:
     """Which differences are real: of the release, whose rows may be missing, and with the served model."""
     told = []
-    written, judged = (outcomes.where(source="released", task=task) for task in ("answers", "contexts"))
+    written, judged = (
+        outcomes.where(source="released", task=task) for task in ("answers", "contexts")
+    )
     if len(written.frame):
         family = written.against([("qa_rag", arm) for arm in written.arms if arm != "qa_rag"], "f1")
         sure = [c for c in family if rules.better(c.test, c.p) == "agrees"]
         many = {0: "none is", 1: "only one is", len(family): "all are"}.get(
             len(sure), f"only {figures.in_words(len(sure))} are"
         )
-        (gain,) = judged.where(**{OWN: "not recognised"}).against([("qa_rag", "question")], "precision")
+        (gain,) = judged.where(**{OWN: "not recognised"}).against(
+            [("qa_rag", "question")], "precision"
+        )
         told.append(
             f"**Of the {figures.in_words(len(family))} advantages of QA-RAG's answers that the paper prints, {many} "
             f"significant on the released answers after Holm correction** (BERTScore by {encoder}). On the "
             f"{gain.test.n} questions whose own document the authors' rule does not recognise, so that no method loses "
             f"it, QA-RAG's context precision minus that of only question is {_change(gain)}."
         )
-    (helps,) = outcomes.where(source="rerun", task="answers").against([("qa_rag", "closed_book")], "f1")
+    (helps,) = outcomes.where(source="rerun", task="answers").against(
+        [("qa_rag", "closed_book")], "f1"
+    )
     verdict = {
         "agrees": "Shown the passages, {} answers nearer to the FDA's",
         "differs": "Shown the passages, {} does not answer nearer to the FDA's",
@@ -64,7 +75,9 @@ def finetuning(outcomes: Outcomes, logs: Mapping[str, TrainingLog], base: str) -
     """Whether fine-tuning brings answers nearer to the FDA's, in manner and in content."""
     log = logs["rows"]
     of = {split: outcomes.where(task=split) for split in logs}
-    rows, documents = (of[split].against([("tuned", "base")], "f1")[0] for split in ("rows", "documents"))
+    rows, documents = (
+        of[split].against([("tuned", "base")], "f1")[0] for split in ("rows", "documents")
+    )
     answered = {
         "agrees": "Training brings the answers of {} nearer to the FDA's",
         "differs": "Training brings the answers of {} no nearer to the FDA's",

@@ -47,7 +47,10 @@ MORE = {arm: f"qa_rag/ragas/{arm}.csv" for arm in ("multiquery", "hyde")} | {
     **{f"{arm}_agent": f"qa_rag/ragas/agent/{arm}.csv" for arm in list(ARMS)[:5]},
 }
 """Further scores, of which no copy was at hand for the reference: read if a source gives them, those of Table 2 too."""
-ANSWERS = {arm: f"qa_rag/answers/{arm}.json" for arm in ("qa_rag", "multiquery", "hyde", "question", "hypothetical")}
+ANSWERS = {
+    arm: f"qa_rag/answers/{arm}.json"
+    for arm in ("qa_rag", "multiquery", "hyde", "question", "hypothetical")
+}
 NOTEBOOK = "qa_rag/answer_evaluation.ipynb"
 WHOLE = 0.95
 """Share of an answer's word sequences from which on a passage holds all of it, but for what OCR may have garbled."""
@@ -73,12 +76,21 @@ def load(data: Data) -> Released:
     """
     files = datasets.locate_all([*RAGAS.values(), *ANSWERS.values(), NOTEBOOK], "real")
     if PAPER_ENCODER not in files[NOTEBOOK].path.read_text(encoding="utf-8"):
-        raise QaRagDataError(f"{files[NOTEBOOK].path} should name {PAPER_ENCODER} as the encoder of BERTScore.")
+        raise QaRagDataError(
+            f"{files[NOTEBOOK].path} should name {PAPER_ENCODER} as the encoder of BERTScore."
+        )
     asked = [question.text for question in data.test]
     files |= datasets.at_hand(MORE.values())
     return Released(
-        ragas={arm: read_ragas(files[name].path, asked) for arm, name in (RAGAS | MORE).items() if name in files},
-        answers={arm: json.loads(files[name].path.read_text(encoding="utf-8")) for arm, name in ANSWERS.items()},
+        ragas={
+            arm: read_ragas(files[name].path, asked)
+            for arm, name in (RAGAS | MORE).items()
+            if name in files
+        },
+        answers={
+            arm: json.loads(files[name].path.read_text(encoding="utf-8"))
+            for arm, name in ANSWERS.items()
+        },
         files=tuple(files.values()),
     )
 
@@ -88,14 +100,22 @@ def read_ragas(path: Path, asked: Sequence[str]) -> pd.DataFrame:
 
     Raises QaRagDataError: a column or a score is missing, or the questions are not those asked, in that order.
     """
-    table = pd.read_csv(path, usecols=lambda name: name in ("question", "context_precision", "context_recall"))
+    table = pd.read_csv(
+        path, usecols=lambda name: name in ("question", "context_precision", "context_recall")
+    )
     if table.shape[1] != 3 or table.isna().any(axis=None):
-        raise QaRagDataError(f"{path} should have question, context_precision and context_recall in every row.")
+        raise QaRagDataError(
+            f"{path} should have question, context_precision and context_recall in every row."
+        )
     # some titles are spelled in other characters than in the file of pairs, so the end of the question decides
     same = [words(a)[-60:] == words(b)[-60:] for a, b in zip(table.question, asked, strict=False)]
     if len(table) != len(asked) or not all(same):
-        raise QaRagDataError(f"{path} should hold the {len(asked)} test questions in order; it has {len(table)} rows.")
-    return table.rename(columns={"context_precision": "precision", "context_recall": "recall"})[["precision", "recall"]]
+        raise QaRagDataError(
+            f"{path} should hold the {len(asked)} test questions in order; it has {len(table)} rows."
+        )
+    return table.rename(columns={"context_precision": "precision", "context_recall": "recall"})[
+        ["precision", "recall"]
+    ]
 
 
 def contexts(data: Data, released: Released) -> list[Answer]:
@@ -103,22 +123,33 @@ def contexts(data: Data, released: Released) -> list[Answer]:
 
     The stratum `holds` is what the six passages hold of the FDA's answer, where it has eight words or more.
     """
-    there = {question.id: qa_rag.answer_passages(question, data.corpus, 0.0) for question in data.test}
+    there = {
+        question.id: qa_rag.answer_passages(question, data.corpus, 0.0) for question in data.test
+    }
     rows = []
     for arm, table in released.ragas.items():
-        for question, precision, recall in zip(data.test, table.precision, table.recall, strict=True):
+        for question, precision, recall in zip(
+            data.test, table.precision, table.recall, strict=True
+        ):
             ids = data.released.get(arm, {}).get(question.id, ())  # contexts of `MORE` are not read
             strata = {}
             if ids and (shares := there[question.id]):
                 most = max(shares[id] for id in ids)
-                strata["holds"] = "the whole answer" if most >= WHOLE else "a part" if most else "nothing"
+                strata["holds"] = (
+                    "the whole answer" if most >= WHOLE else "a part" if most else "nothing"
+                )
             row = Answer(
                 task="contexts",
                 strata=strata,
-                items=[Item(id, data.corpus.of_id[id].document, rank=rank) for rank, id in enumerate(ids, start=1)],
+                items=[
+                    Item(id, data.corpus.of_id[id].document, rank=rank)
+                    for rank, id in enumerate(ids, start=1)
+                ],
                 measures={"precision": (float(precision), 1.0), "recall": (float(recall), 1.0)},
             )
-            rows.append(answered(row, question, arm=arm, source="released", run="release", model=JUDGE))
+            rows.append(
+                answered(row, question, arm=arm, source="released", run="release", model=JUDGE)
+            )
     return rows
 
 
@@ -140,8 +171,12 @@ def written(data: Data, released: Released) -> list[Answer]:
     rows = []
     for arm, texts in released.answers.items():
         for question, text in zip(data.test, texts, strict=True):
-            row = Answer(task="answers", answer=text, measures={"words": (float(len(text.split())), 1.0)})
-            rows.append(answered(row, question, arm=arm, source="released", run="release", model=ANSWERER))
+            row = Answer(
+                task="answers", answer=text, measures={"words": (float(len(text.split())), 1.0)}
+            )
+            rows.append(
+                answered(row, question, arm=arm, source="released", run="release", model=ANSWERER)
+            )
     return rows
 
 
@@ -154,7 +189,11 @@ def report(run: Run, outcomes: Outcomes, data: Data, released: Released) -> None
         "ablation_loss": (float(lost.mean()), tests, RAGAS["hypothetical_12"]),
         "pairs": (float(pairs), pairs, PAIRS),
         "test_share": (tests / stated, stated, CONTEXTS["qa_rag"]),
-        "kept": (float(np.mean([len(of) for of in data.released["qa_rag"].values()])), tests, CONTEXTS["qa_rag"]),
+        "kept": (
+            float(np.mean([len(of) for of in data.released["qa_rag"].values()])),
+            tests,
+            CONTEXTS["qa_rag"],
+        ),
     }
     for number in run.printed.numbers:
         _, table, *place = number.id.split(".")
@@ -165,9 +204,13 @@ def report(run: Run, outcomes: Outcomes, data: Data, released: Released) -> None
             run.rescored(number.id, value, n=n, source=source)
         else:
             measure, _, way = place[1].partition("_")
-            arm = place[0] + ("_12" if table == "table5" and place[0] != "qa_rag" else "_agent" * (way == "agent"))
+            arm = place[0] + (
+                "_12" if table == "table5" and place[0] != "qa_rag" else "_agent" * (way == "agent")
+            )
             if arm in released.ragas:
-                run.rescored(number.id, outcomes.score(measure, arm), n=tests, source=number.rescore_from[0])
+                run.rescored(
+                    number.id, outcomes.score(measure, arm), n=tests, source=number.rescore_from[0]
+                )
 
 
 OWN_KEPT = (
@@ -187,9 +230,18 @@ def own_kept(data: Data, printed: Published) -> pd.DataFrame:
         name, small, _ = arm.partition("_12")
         number = printed.number(f"qa_rag.table{5 if small else 3}.{name}.precision")
         removed = {kind in AUTHORS["multiquery_rule"].removed for kind, _ in PRINTED[arm].tracks}
-        six = {id: {data.corpus.of_id[p].document for p in of} for id, of in data.released.get(arm, {}).items()}
+        six = {
+            id: {data.corpus.of_id[p].document for p in of}
+            for id, of in data.released.get(arm, {}).items()
+        }
         held = [bool(own[id] & of) for id, of in six.items() if id in own]
-        among = f"{sum(held)} of {len(held)}" if held else "none recognised" if six else "contexts missing"
+        among = (
+            f"{sum(held)} of {len(held)}"
+            if held
+            else "none recognised"
+            if six
+            else "contexts missing"
+        )
         told = "for the question alone" if len(removed) == 2 else "yes" if True in removed else "no"
         row = {"method": label, "printed precision": number.printed, "own document removed": told}
         rows.append(row | {"found among the six": among})
@@ -218,12 +270,30 @@ def outranked(data: Data) -> pd.DataFrame:
             there = {(context.document, context.text) for context in kept}
             last = min(context.relevance for context in kept)
             missing.append(
-                sum(c.relevance > last and (c.document, c.text) not in there for c in data.rankings[smaller][question])
+                sum(
+                    c.relevance > last and (c.document, c.text) not in there
+                    for c in data.rankings[smaller][question]
+                )
             )
         share = proportion(sum(map(bool, missing)), len(missing))
-        rows.append((ARMS[larger], ARMS[smaller], share, sum(missing), sum(map(len, data.rankings[smaller].values()))))
+        rows.append(
+            (
+                ARMS[larger],
+                ARMS[smaller],
+                share,
+                sum(missing),
+                sum(map(len, data.rankings[smaller].values())),
+            )
+        )
     return pd.DataFrame(
-        rows, columns=["larger pool", "smaller pool", "questions with a missing passage", "passages missing", "of"]
+        rows,
+        columns=[
+            "larger pool",
+            "smaller pool",
+            "questions with a missing passage",
+            "passages missing",
+            "of",
+        ],
     )
 
 
@@ -233,10 +303,19 @@ def sort_key(code: Code) -> Callable[[str], float]:
     Raises NotInCode: the function has no pattern.
     """
     tree = ast.parse(code.path.read_text(encoding="utf-8"))
-    function = next((n for n in ast.walk(tree) if getattr(n, "name", "") == "extract_relevance_score"), ast.Pass())
-    patterns = [n.args[0] for n in ast.walk(function) if isinstance(n, ast.Call) and ast.unparse(n.func) == "re.search"]
+    function = next(
+        (n for n in ast.walk(tree) if getattr(n, "name", "") == "extract_relevance_score"),
+        ast.Pass(),
+    )
+    patterns = [
+        n.args[0]
+        for n in ast.walk(function)
+        if isinstance(n, ast.Call) and ast.unparse(n.func) == "re.search"
+    ]
     if not patterns:
-        raise NotInCode(f"{code.path} should hold extract_relevance_score with a pattern; it does not. Fetch it again.")
+        raise NotInCode(
+            f"{code.path} should hold extract_relevance_score with a pattern; it does not. Fetch it again."
+        )
     pattern = re.compile(ast.literal_eval(patterns[0]))
 
     def key(text: str) -> float:
@@ -263,11 +342,16 @@ def merged(data: Data, code: Code) -> pd.DataFrame:
     them by `sort_key`, which leaves equals in their order, and keeps six. Counts are over all questions.
     """
     located = {file.name: file.path for file in data.files}
-    raw = {arm: json.loads(located[name].read_text(encoding="utf-8")) for arm, name in CONTEXTS.items()}
+    raw = {
+        arm: json.loads(located[name].read_text(encoding="utf-8")) for arm, name in CONTEXTS.items()
+    }
     key, rows, read, total = sort_key(code), [], 0, 0
     for question, shown in raw["qa_rag"].items():
         of = {arm: data.rankings[arm][question.strip()] for arm in ("qa_rag", *TRACKS)}
-        six = {arm: [(context.document, context.text) for context in contexts] for arm, contexts in of.items()}
+        six = {
+            arm: [(context.document, context.text) for context in contexts]
+            for arm, contexts in of.items()
+        }
         keys: dict[tuple[str, str], float] = {}
         relevance: dict[tuple[str, str], float] = {}
         for arm in TRACKS:
@@ -281,8 +365,14 @@ def merged(data: Data, code: Code) -> pd.DataFrame:
             "the released ranking": six["qa_rag"],
         }
         for name, order in orders.items():
-            rows += [(name, *(passage in six[arm] for arm in TRACKS)) for passage in order[: len(shown)]]
-    counts = pd.DataFrame([{where: rows.count((name, *both)) for both, where in WHERE.items()} for name in orders])
+            rows += [
+                (name, *(passage in six[arm] for arm in TRACKS)) for passage in order[: len(shown)]
+            ]
+    counts = pd.DataFrame(
+        [{where: rows.count((name, *both)) for both, where in WHERE.items()} for name in orders]
+    )
     counts.insert(0, "six passages by", list(orders))
-    counts.insert(1, "relevances that it reads", [f"{read:,} of {total:,}", f"{total:,} of {total:,}", ""])
+    counts.insert(
+        1, "relevances that it reads", [f"{read:,} of {total:,}", f"{total:,} of {total:,}", ""]
+    )
     return counts

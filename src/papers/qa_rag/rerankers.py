@@ -35,8 +35,15 @@ def _cross_encoder(searcher: Searcher, model: str) -> Reranker:
     trained = CrossEncoder([passage.text for passage in searcher.corpus.passages], model)
 
     def score(questions: Sequence[str], rows: Sequence[Sequence[int]]) -> list[Relevance]:
-        bar = tqdm(list(zip(questions, rows, strict=True)), desc=f"rerank by {trained.name}", unit="question")
-        return [Relevance(trained.score(question, np.asarray(chosen, dtype=np.int64))) for question, chosen in bar]
+        bar = tqdm(
+            list(zip(questions, rows, strict=True)),
+            desc=f"rerank by {trained.name}",
+            unit="question",
+        )
+        return [
+            Relevance(trained.score(question, np.asarray(chosen, dtype=np.int64)))
+            for question, chosen in bar
+        ]
 
     return score
 
@@ -48,9 +55,14 @@ def chosen(name: str, searcher: Searcher) -> tuple[tuple[str, Reranker], dict[st
     """
     windows = ("best_window", best_window(searcher))
     if not name:
-        return windows, {PAPER_RERANKER: "no package carries it; name it as `reranker` where a hub can be reached"}
+        return windows, {
+            PAPER_RERANKER: "no package carries it; name it as `reranker` where a hub can be reached"
+        }
     try:
-        return ("bge_reranker" if name == PAPER_RERANKER else "cross_encoder", _cross_encoder(searcher, name)), {}
+        return (
+            "bge_reranker" if name == PAPER_RERANKER else "cross_encoder",
+            _cross_encoder(searcher, name),
+        ), {}
     except EncoderUnavailable as error:
         return windows, {name: str(error)}
 
@@ -61,7 +73,9 @@ def agent_prompt(question: str, excerpt: str, _title: str = "") -> list[dict[str
     return chat(SYSTEM, f"Excerpt:\n{excerpt.strip()}\n\nQuestion: {question}\n\n{asked}")
 
 
-def scoring_agent(searcher: Searcher, model: LLM, prompt: Prompt = agent_prompt, told: str = "") -> Reranker:
+def scoring_agent(
+    searcher: Searcher, model: LLM, prompt: Prompt = agent_prompt, told: str = ""
+) -> Reranker:
     """The paper's first idea (section 2.4): a language model writes a score of 0 to 10 for each passage.
 
     It sees the window of each passage that is nearest to the question.
@@ -76,7 +90,10 @@ def scoring_agent(searcher: Searcher, model: LLM, prompt: Prompt = agent_prompt,
         replies = model.chat_many(prompts, max_tokens=6, label=f"rerank by scoring agent{told}")
         scores = np.array([read_score(reply.text) for reply in replies])
         ends = np.cumsum([0, *map(len, rows)]).tolist()
-        return [Relevance(scores[a:b], tuple(reply.key for reply in replies[a:b])) for a, b in pairwise(ends)]
+        return [
+            Relevance(scores[a:b], tuple(reply.key for reply in replies[a:b]))
+            for a, b in pairwise(ends)
+        ]
 
     return score
 
@@ -97,6 +114,8 @@ def ordering(
     gold: Gold,
 ) -> list[Answer]:
     """An arm: the same candidates in one reranker's order, or as found."""
-    ranked, told = rerank({q.id: found[q.id] for q in questions}, reranker, {q.id: q.text for q in questions})
+    ranked, told = rerank(
+        {q.id: found[q.id] for q in questions}, reranker, {q.id: q.text for q in questions}
+    )
     passages = {id: [searcher.corpus.passages[row] for row in rows] for id, rows in ranked.items()}
     return rows_of(passages, gold, told=told, task="rerank")

@@ -36,8 +36,12 @@ class Arm:
 
 
 PRINTED = {
-    "qa_rag": Arm("QA-RAG: question (12), hypothetical answer (12)", (("question", 12), ("tuned", 12))),
-    "multiquery": Arm("Multiquery: question (6) + three more (6 each)", (("question", 6), ("multi", 6))),
+    "qa_rag": Arm(
+        "QA-RAG: question (12), hypothetical answer (12)", (("question", 12), ("tuned", 12))
+    ),
+    "multiquery": Arm(
+        "Multiquery: question (6) + three more (6 each)", (("question", 6), ("multi", 6))
+    ),
     "hyde": Arm("HyDE, a larger model's document (24)", (("hyde", 24),)),
     "question": Arm("Only question (24)", (("question", 24),)),
     "hypothetical": Arm("Only hypothetical answer (24)", (("tuned", 24),)),
@@ -49,33 +53,51 @@ OTHERS = {
     "base": Arm("Only hypothetical answer, not fine-tuned (24)", (("base", 24),)),
     "bare": Arm("Only question, without the guideline that it names (24)", (("bare", 24),)),
     "bm25": Arm("BM25, question", (("question", 24),), by="words", reranked=False),
-    "bm25_bare": Arm("BM25, question without the guideline that it names", (("bare", 24),), by="words", reranked=False),
+    "bm25_bare": Arm(
+        "BM25, question without the guideline that it names",
+        (("bare", 24),),
+        by="words",
+        reranked=False,
+    ),
     "reference": Arm("The FDA's own answer as the query (24)", (("reference", 24),)),
 }
 """What the printed rows leave open, and plain baselines."""
 ARMS = {**PRINTED, **OTHERS}
 AUTHORS = {
     "multiquery_authors": Arm(
-        "Multiquery, authors' prompt: question (8) + two more (8 each)", (("question", 8), ("multi_authors", 8))
+        "Multiquery, authors' prompt: question (8) + two more (8 each)",
+        (("question", 8), ("multi_authors", 8)),
     ),
     "hyde_authors": Arm("HyDE, authors' prompt (24)", (("hyde_authors", 24),)),
-    "hypothetical_authors": Arm("Only hypothetical answer, authors' prompt (24)", (("tuned_authors", 24),)),
+    "hypothetical_authors": Arm(
+        "Only hypothetical answer, authors' prompt (24)", (("tuned_authors", 24),)
+    ),
     **{
         f"{name}_rule": replace(
-            PRINTED[name], label=f"{label}: own document removed for the question alone", removed=("question", "multi")
+            PRINTED[name],
+            label=f"{label}: own document removed for the question alone",
+            removed=("question", "multi"),
         )
-        for name, label in (("question", "Only question"), ("multiquery", "Multiquery"), ("qa_rag", "QA-RAG"))
+        for name, label in (
+            ("question", "Only question"),
+            ("multiquery", "Multiquery"),
+            ("qa_rag", "QA-RAG"),
+        )
     },
     **{
         f"{name}_removed": replace(
-            PRINTED[name], label=f"{label}: own document removed for every query", removed=("question", "tuned")
+            PRINTED[name],
+            label=f"{label}: own document removed for every query",
+            removed=("question", "tuned"),
         )
         for name, label in (("hypothetical", "Only hypothetical answer"), ("qa_rag", "QA-RAG"))
     },
 }
 """The authors' prompts (see `authors`), their rule that removes a question's own document, and one for all queries."""
 LABELS = {name: arm.label for name, arm in {**ARMS, **AUTHORS}.items()}
-COLOURS = {name: "#125ee0" if name in PRINTED else "#c35410" for name in ARMS} | {"reference": "#808080"}
+COLOURS = {name: "#125ee0" if name in PRINTED else "#c35410" for name in ARMS} | {
+    "reference": "#808080"
+}
 
 
 @dataclass(frozen=True)
@@ -155,7 +177,9 @@ def written_queries(
     }
 
 
-def candidates(searcher: Searcher, arm: Arm, queries: Queries, questions: Sequence[Question]) -> dict[str, list[int]]:
+def candidates(
+    searcher: Searcher, arm: Arm, queries: Queries, questions: Sequence[Question]
+) -> dict[str, list[int]]:
     """What an arm finds for each question before reranking: question id -> rows, best first.
 
     A passage that two texts bring counts once, so there may be fewer than 24; a query without a text brings none.
@@ -164,7 +188,10 @@ def candidates(searcher: Searcher, arm: Arm, queries: Queries, questions: Sequen
     of_document = [passage.document for passage in searcher.corpus.passages]
     for kind, k in arm.tracks:
         asked = [(q.id, text) for q in questions for text in queries[kind][q.id].texts]
-        out = {q.id: data.own_documents(q, searcher.corpus) if kind in arm.removed else frozenset() for q in questions}
+        out = {
+            q.id: data.own_documents(q, searcher.corpus) if kind in arm.removed else frozenset()
+            for q in questions
+        }
         spare = max((sum(title in of for title in of_document) for of in out.values()), default=0)
         if asked:
             searched = searcher.search([text for _, text in asked], k + spare, arm.by)
@@ -190,7 +217,10 @@ def best_window(searcher: Searcher) -> Reranker:
 
     def score(questions: Sequence[str], rows: Sequence[Sequence[int]]) -> list[Relevance]:
         scores = searcher.window_scores(questions)
-        return [Relevance(of[np.asarray(chosen, dtype=np.int64)]) for of, chosen in zip(scores, rows, strict=True)]
+        return [
+            Relevance(of[np.asarray(chosen, dtype=np.int64)])
+            for of, chosen in zip(scores, rows, strict=True)
+        ]
 
     return score
 
@@ -201,8 +231,12 @@ def rerank(
     """What was found in the order of a reranker's scores against the question; equals stay in order, NaN comes last."""
     if reranker is None or not found:
         return {id: list(rows) for id, rows in found.items()}, {}
-    told = dict(zip(found, reranker([texts[id] for id in found], list(found.values())), strict=True))
-    return {id: [found[id][i] for i in np.argsort(-of.scores, kind="stable")] for id, of in told.items()}, told
+    told = dict(
+        zip(found, reranker([texts[id] for id in found], list(found.values())), strict=True)
+    )
+    return {
+        id: [found[id][i] for i in np.argsort(-of.scores, kind="stable")] for id, of in told.items()
+    }, told
 
 
 @dataclass(frozen=True)
@@ -220,13 +254,24 @@ class Gold:
 def gold_of(questions: Sequence[Question], corpus: Corpus) -> Gold:
     """The gold of each question that has some in the corpus."""
     return Gold(
-        {q.id: frozenset(holding) for q in questions if (holding := data.answer_passages(q, corpus))},
+        {
+            q.id: frozenset(holding)
+            for q in questions
+            if (holding := data.answer_passages(q, corpus))
+        },
         {q.id: titles for q in questions if (titles := data.source_documents(q, corpus))},
         {q.id: titles for q in questions if (titles := data.named_documents(q, corpus))},
     )
 
 
-MEASURES = ("answer_found", "document_recall", "mrr", "ndcg", "precision_without_judge", "guideline_found")
+MEASURES = (
+    "answer_found",
+    "document_recall",
+    "mrr",
+    "ndcg",
+    "precision_without_judge",
+    "guideline_found",
+)
 """Of the six passages kept: one holds at least half of the FDA's answer; recall, MRR and nDCG of the document that the
 question was taken from, a document standing where its first passage stands; RAGAS' context precision with "holds the
 answer" in the judge's place; one is of the guideline that the question names."""
@@ -243,13 +288,19 @@ def context_precision(useful: Sequence[bool]) -> float:
 def measured(rankings: Mapping[str, Sequence[Passage]], gold: Gold) -> dict[str, dict[str, float]]:
     """`MEASURES` of each ranking, by question, without those for which the corpus holds nothing to be found."""
     found: dict[str, dict[str, float]] = {id: {} for id in rankings}
-    titles = {id: [*dict.fromkeys(passage.document for passage in of[:KEPT])] for id, of in rankings.items()}
+    titles = {
+        id: [*dict.fromkeys(passage.document for passage in of[:KEPT])]
+        for id, of in rankings.items()
+    }
     sources = {id: dict.fromkeys(gold.sources[id], 1) for id in rankings if id in gold.sources}
     of_documents = by_ir_measures(DOCUMENTS, sources, {id: titles[id] for id in sources})
     for id, ranking in rankings.items():
         if id in gold.passages:
             holds = [passage.id in gold.passages[id] for passage in ranking[:KEPT]]
-            found[id] |= {"answer_found": float(any(holds)), "precision_without_judge": context_precision(holds)}
+            found[id] |= {
+                "answer_found": float(any(holds)),
+                "precision_without_judge": context_precision(holds),
+            }
         if id in gold.named:
             found[id]["guideline_found"] = float(not gold.named[id].isdisjoint(titles[id]))
         found[id] |= of_documents.get(id, {})
@@ -272,14 +323,19 @@ def rows_of(
     rows = []
     for id, ranking in rankings.items():
         relevance, asked = (told or {}).get(id), (queries or {}).get(id, ())
-        read = all(query.texts for query in asked) and not (relevance and np.isnan(relevance.scores).any())
+        read = all(query.texts for query in asked) and not (
+            relevance and np.isnan(relevance.scores).any()
+        )
         rows.append(
             Answer(
                 task=task,
                 parsed=bool(read),
                 items=_items(id, ranking[:KEPT], gold),
                 measures={name: (value, 1.0) for name, value in scores[id].items()},
-                requests=[*(q.request for q in asked if q.request), *(relevance.requests if relevance else ())],
+                requests=[
+                    *(q.request for q in asked if q.request),
+                    *(relevance.requests if relevance else ()),
+                ],
             )
         )
     return rows
@@ -308,13 +364,19 @@ def released(of: Data, gold: Gold) -> list[Answer]:
         answered(row, question, arm=arm, source="released", run="release")
         for arm, ranking in of.released.items()
         for row, question in zip(
-            rows_of({q.id: [passages[id] for id in ranking[q.id]] for q in of.test}, gold), of.test, strict=True
+            rows_of({q.id: [passages[id] for id in ranking[q.id]] for q in of.test}, gold),
+            of.test,
+            strict=True,
         )
     ]
 
 
 def passages(
-    searcher: Searcher, arm: Arm, queries: Queries, questions: Sequence[Question], reranker: Reranker
+    searcher: Searcher,
+    arm: Arm,
+    queries: Queries,
+    questions: Sequence[Question],
+    reranker: Reranker,
 ) -> dict[str, list[Passage]]:
     """What an arm finds for each question, in the reranker's order: question id -> passages, best first."""
     found = candidates(searcher, arm, queries, questions)
@@ -323,7 +385,11 @@ def passages(
 
 
 def kept_ids(
-    searcher: Searcher, arm: Arm, queries: Queries, questions: Sequence[Question], reranker: Reranker
+    searcher: Searcher,
+    arm: Arm,
+    queries: Queries,
+    questions: Sequence[Question],
+    reranker: Reranker,
 ) -> dict[str, list[str]]:
     """The ids of the six passages, or fewer, that an arm keeps for each question, best first; see `passages`."""
     found = passages(searcher, arm, queries, questions, reranker)
@@ -332,13 +398,22 @@ def kept_ids(
 
 @arm_of
 def finding(
-    questions: Sequence[Question], searcher: Searcher, arm: Arm, queries: Queries, gold: Gold, reranker: Reranker
+    questions: Sequence[Question],
+    searcher: Searcher,
+    arm: Arm,
+    queries: Queries,
+    gold: Gold,
+    reranker: Reranker,
 ) -> list[Answer]:
     """An arm: questions in, the six passages of each out, with their measures."""
     found = passages(searcher, arm, queries, questions, reranker)
-    return rows_of(found, gold, queries={q.id: [queries[k][q.id] for k, _ in arm.tracks] for q in questions})
+    return rows_of(
+        found, gold, queries={q.id: [queries[k][q.id] for k, _ in arm.tracks] for q in questions}
+    )
 
 
 def answerable(queries: Queries, arms: Mapping[str, Arm] = ARMS) -> dict[str, Arm]:
     """The arms whose every kind of query there is: without an adapter, those that ask with its answers are missing."""
-    return {name: arm for name, arm in arms.items() if all(kind in queries for kind, _ in arm.tracks)}
+    return {
+        name: arm for name, arm in arms.items() if all(kind in queries for kind, _ in arm.tracks)
+    }

@@ -26,7 +26,9 @@ Floats = NDArray[np.float64]
 def loss_falls(_: Outcomes, *, logs: Mapping[str, TrainingLog], **__: Any) -> Decision:  # noqa: ANN401  # other facts
     """Whether the mean validation loss of the kept checkpoint is below that before training (section 2.3, Figure 2)."""
     if not logs:
-        return Decision("not run", "No adapter was trained or served in this run.", reason="no answers")
+        return Decision(
+            "not run", "No adapter was trained or served in this run.", reason="no answers"
+        )
     told = "; ".join(
         f"split by {name}: {log.validation[0].value:.3f} before, {log.validation[-1].value:.3f} after "
         f"{int(log.settings['steps'])} steps"
@@ -43,9 +45,14 @@ def _order(printed: Published, table: str, column: str) -> list[str]:
 
 def same_order(outcomes: Outcomes, *, printed: Published, **_: Any) -> Decision:  # noqa: ANN401  # facts of other rules
     """Whether the best three by context precision (Table 3) and by F1 (Table 4) are the same (section 3.5)."""
-    contexts, answers = _order(printed, "table3", "precision")[:3], _order(printed, "table4", "f1")[:3]
+    contexts, answers = (
+        _order(printed, "table3", "precision")[:3],
+        _order(printed, "table4", "f1")[:3],
+    )
     first, second = (", ".join(map(outcomes.label, arms)) for arms in (contexts, answers))
-    return Decision(rules.exactly(contexts == answers), f"By context precision: {first}. By F1: {second}.")
+    return Decision(
+        rules.exactly(contexts == answers), f"By context precision: {first}. By F1: {second}."
+    )
 
 
 def question_is_worst(outcomes: Outcomes, *, printed: Published, **_: Any) -> Decision:  # noqa: ANN401
@@ -56,11 +63,16 @@ def question_is_worst(outcomes: Outcomes, *, printed: Published, **_: Any) -> De
     order = {column: _order(printed, "table3", column) for column in ("precision", "recall")}
     told = []
     for column, arms in order.items():
-        two = (f"{outcomes.label(a)} {printed.number(f'qa_rag.table3.{a}.{column}').printed}" for a in arms[:-3:-1])
+        two = (
+            f"{outcomes.label(a)} {printed.number(f'qa_rag.table3.{a}.{column}').printed}"
+            for a in arms[:-3:-1]
+        )
         told.append(f"{column}: {', then '.join(two)}")
     why, last = f"The lowest in Table 3, {'; '.join(told)}.", {arms[-1] for arms in order.values()}
     if len(last) > 1 and "question" in last:
-        return Decision("not run", f"{why} Neither difference is printed with an interval.", reason="no answers")
+        return Decision(
+            "not run", f"{why} Neither difference is printed with an interval.", reason="no answers"
+        )
     return Decision(rules.exactly(last == {"question"}), why)
 
 
@@ -73,10 +85,17 @@ def hypothetical_beats_question(outcomes: Outcomes, **_: Any) -> Decision:  # no
     rule = Rule(better=pair[:1], than=pair[1:], measure="precision")
     found = evaluate(rule, contexts, "rescored", paper="qa_rag")
     parts = {
-        value: contexts.where(**{OWN: value}).against([pair], "precision")[0].test for value in contexts.strata(OWN)
+        value: contexts.where(**{OWN: value}).against([pair], "precision")[0].test
+        for value in contexts.strata(OWN)
     }
-    told = "; ".join(f"{value} {figures.points(test)} points, n = {test.n}" for value, test in parts.items())
-    return replace(found, why=f"{found.why} By the question's own document: {told}.") if told else found
+    told = "; ".join(
+        f"{value} {figures.points(test)} points, n = {test.n}" for value, test in parts.items()
+    )
+    return (
+        replace(found, why=f"{found.why} By the question's own document: {told}.")
+        if told
+        else found
+    )
 
 
 def context_carries_over(outcomes: Outcomes, *, seed: int, **_: Any) -> Decision:  # noqa: ANN401
@@ -88,9 +107,13 @@ def context_carries_over(outcomes: Outcomes, *, seed: int, **_: Any) -> Decision
     contexts, answers = (outcomes.where(task=task).frame for task in ("contexts", "answers"))
     both = [arm for arm in contexts.arm.unique() if arm in set(answers.arm)]
     if len(both) < 2:
-        return Decision("not run", "It needs contexts and answers of two arms.", reason="no answers")
+        return Decision(
+            "not run", "It needs contexts and answers of two arms.", reason="no answers"
+        )
     mine = answers[answers.arm == both[0]]
-    first, second = (_table(of, measure, both) for of, measure in ((contexts, "precision"), (answers, "f1")))
+    first, second = (
+        _table(of, measure, both) for of, measure in ((contexts, "precision"), (answers, "f1"))
+    )
     x, y = (values - values.mean(axis=1, keepdims=True) for values in (first, second))
     codes = pd.factorize(mine.cluster)[0]
 
@@ -107,7 +130,8 @@ def context_carries_over(outcomes: Outcomes, *, seed: int, **_: Any) -> Decision
     rng = np.random.default_rng(seed)
     arms = np.tile(np.arange(x.shape[1]), (codes.max() + 1, 1))
     chance = [
-        correlation(np.take_along_axis(x, rng.permuted(arms, axis=1)[codes], axis=1), y) for _ in range(outcomes.draws)
+        correlation(np.take_along_axis(x, rng.permuted(arms, axis=1)[codes], axis=1), y)
+        for _ in range(outcomes.draws)
     ]
     p = (1 + sum(abs(r) >= abs(score.value) - 1e-12 for r in chance)) / (outcomes.draws + 1)
     value, low, high = (figures.signed(part, 3) for part in (score.value, score.low, score.high))
@@ -120,5 +144,7 @@ def context_carries_over(outcomes: Outcomes, *, seed: int, **_: Any) -> Decision
 
 def _table(rows: pd.DataFrame, measure: str, arms: list[str]) -> Floats:
     """(questions, arms) of a measure, in the order of the rows."""
-    values = rows.assign(value=[of[measure][0] for of in rows.measures]).pivot(index="unit", columns="arm")["value"]
+    values = rows.assign(value=[of[measure][0] for of in rows.measures]).pivot(
+        index="unit", columns="arm"
+    )["value"]
     return np.asarray(values.loc[rows.unit.unique(), arms], dtype=np.float64)

@@ -53,7 +53,11 @@ class Searcher:
     @cached_property
     def windows(self) -> tuple[str, ...]:
         """Every window of every passage, in order."""
-        return tuple(text[a:b] for text, spans in zip(self._texts, self._spans, strict=True) for a, b in spans)
+        return tuple(
+            text[a:b]
+            for text, spans in zip(self._texts, self._spans, strict=True)
+            for a, b in spans
+        )
 
     @cached_property
     def owner(self) -> npt.NDArray[np.int64]:
@@ -70,7 +74,10 @@ class Searcher:
         There are fewer where the corpus is smaller, or where no word of the text stands in more (BM25).
         """
         if by == "start":
-            return [rows.tolist() for rows in self._starts.search(self.encode.encode(texts, progress=False), k)[1]]
+            return [
+                rows.tolist()
+                for rows in self._starts.search(self.encode.encode(texts, progress=False), k)[1]
+            ]
         scores = (
             self.window_scores(texts)
             if by == "windows"
@@ -78,7 +85,10 @@ class Searcher:
         )
         order = np.argsort(-scores, axis=1, kind="stable")[:, :k]
         least = -1.0 if by == "windows" else 0.0
-        return [[row for row in rows.tolist() if of[row] > least] for rows, of in zip(order, scores, strict=True)]
+        return [
+            [row for row in rows.tolist() if of[row] > least]
+            for rows, of in zip(order, scores, strict=True)
+        ]
 
     def window_scores(self, texts: Sequence[str]) -> Scores:
         """Cosine of each text with the best window of each passage, (texts, passages)."""
@@ -96,7 +106,9 @@ class Searcher:
 
     def _cosines(self, texts: Sequence[str]) -> Floats:
         """(texts, windows)."""
-        found, ids = self._window_index.search(self.encode.encode(texts, progress=False), len(self.windows))
+        found, ids = self._window_index.search(
+            self.encode.encode(texts, progress=False), len(self.windows)
+        )
         cosines = np.empty_like(found)
         np.put_along_axis(cosines, ids, found, axis=1)
         return cosines

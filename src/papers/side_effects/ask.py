@@ -78,7 +78,9 @@ class Answer:
         return self.text
 
 
-def answer(question: str, graph: Graph, *, vocabulary: Vocabulary | None = None, llm: LLM | None = None) -> Answer:
+def answer(
+    question: str, graph: Graph, *, vocabulary: Vocabulary | None = None, llm: LLM | None = None
+) -> Answer:
     """Answer a question from the graph; one that is not understood or names what is not there is told so.
 
     `EXAMPLES` shows the forms that are understood. The vocabulary is read from the graph if left out. The language
@@ -92,7 +94,16 @@ def answer(question: str, graph: Graph, *, vocabulary: Vocabulary | None = None,
     parameters = {name.role: name.name for name in names}
     rows = graph.read(CYPHER[kind], **parameters)
     label = bool(rows) if kind == "forward" else None
-    return Answer(question, kind, names, CYPHER[kind], parameters, rows, label, _worded(kind, names, rows, llm))
+    return Answer(
+        question,
+        kind,
+        names,
+        CYPHER[kind],
+        parameters,
+        rows,
+        label,
+        _worded(kind, names, rows, llm),
+    )
 
 
 def parse(question: str, vocabulary: Vocabulary) -> tuple[str, dict[str, str]]:
@@ -104,9 +115,16 @@ def parse(question: str, vocabulary: Vocabulary) -> tuple[str, dict[str, str]]:
     readings = []
     for kind, pattern in PATTERNS:
         if match := re.fullmatch(pattern, text, re.IGNORECASE):
-            bare = {role: re.sub(r"(?i)^(?:the|an?) ", "", of.strip(" \"'`")) for role, of in match.groupdict().items()}
+            bare = {
+                role: re.sub(r"(?i)^(?:the|an?) ", "", of.strip(" \"'`"))
+                for role, of in match.groupdict().items()
+            }
             readings.append((kind, bare))
-    exact = (r for r in readings if all(vocabulary.normalise(t, role).distance == 0 for role, t in r[1].items()))
+    exact = (
+        r
+        for r in readings
+        if all(vocabulary.normalise(t, role).distance == 0 for role, t in r[1].items())
+    )
     return next(exact, readings[0] if readings else ("unread", {}))
 
 
@@ -121,16 +139,22 @@ def _not_found(kind: str, names: Sequence[Normalised]) -> str:
     )
 
 
-def _worded(kind: str, names: Sequence[Normalised], rows: Sequence[Mapping[str, Any]], llm: LLM | None) -> str:
+def _worded(
+    kind: str, names: Sequence[Normalised], rows: Sequence[Mapping[str, Any]], llm: LLM | None
+) -> str:
     of = {name.role: str(name.name) for name in names}
     if kind == "forward":
         drug, effect, listed = of["drug"], of["effect"], bool(rows)
         wording = ""
         if llm is not None:
-            wording = llm.chat_many([locked_prompt(drug, effect, listed=listed)], max_tokens=48, label="word")[0].text
+            wording = llm.chat_many(
+                [locked_prompt(drug, effect, listed=listed)], max_tokens=48, label="word"
+            )[0].text
         text = lock(drug, effect, listed=listed, wording=wording)[0]
         if rows and rows[0]["frequency"]:
-            text += f" Stated frequency: at least {figures.number(rows[0]['frequency'])} of patients."
+            text += (
+                f" Stated frequency: at least {figures.number(rows[0]['frequency'])} of patients."
+            )
     elif kind == "reverse":
         text = f"{_listing([row['drug'] for row in rows], 'drug')} listed with {of['effect']}"
     else:
@@ -143,7 +167,9 @@ def _listing(names: Sequence[str], what: str) -> str:
     if not names:
         return f"No {what} is"
     count = f"{_count(names, what)} {'is' if len(names) == 1 else 'are'}"
-    shown = "; ".join(names[:ROWS]) + (f"; and {len(names) - ROWS:,} more" if len(names) > ROWS else "")
+    shown = "; ".join(names[:ROWS]) + (
+        f"; and {len(names) - ROWS:,} more" if len(names) > ROWS else ""
+    )
     return f"{shown}: {count}"
 
 
@@ -158,13 +184,19 @@ def show(given: Answer, *, sample: bool = False) -> figures.Html:
         + (f" ({_count(range(name.distance), 'edit')})" if name.name and name.distance else "")
         for name in given.names
     )
-    evidence = "; ".join(", ".join(f"{k}: {v}" for k, v in row.items() if v is not None) for row in given.rows[:5])
+    evidence = "; ".join(
+        ", ".join(f"{k}: {v}" for k, v in row.items() if v is not None) for row in given.rows[:5]
+    )
     more = f"; and {len(given.rows) - 5:,} more rows" if len(given.rows) > 5 else ""
     results = {
         "understand the question": given.kind,
         "normalise the names": read,
-        "ask the graph": f"{given.cypher}   parameters: {given.parameters}" if given.cypher else "not asked",
+        "ask the graph": f"{given.cypher}   parameters: {given.parameters}"
+        if given.cypher
+        else "not asked",
         "evidence": f"{_count(given.rows, 'row')}: {evidence}{more}" if given.rows else "no rows",
         "word the answer": given.text,
     }
-    return figures.table(pd.DataFrame(results.items(), columns=["step", "result"]), given.question, sample=sample)
+    return figures.table(
+        pd.DataFrame(results.items(), columns=["step", "result"]), given.question, sample=sample
+    )

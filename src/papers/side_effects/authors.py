@@ -17,7 +17,10 @@ from papers.side_effects.forward import CUT, Asking, edge_exists, parse_label
 from rag.prompts import arm_of
 from resources.authors_code import Code
 
-FILES = tuple(f"side_effects/code/{name}.py" for name in ("vllm_model", "rag_format_a", "rag_format_b", "graphrag"))
+FILES = tuple(
+    f"side_effects/code/{name}.py"
+    for name in ("vllm_model", "rag_format_a", "rag_format_b", "graphrag")
+)
 LABELS = {
     "authors_query": "Closed book, authors' prompt for one question",
     "authors_batch": "Closed book, authors' prompt for a batch",
@@ -34,7 +37,11 @@ LABEL = re.compile(r"\b(yes|no)\b", re.IGNORECASE)
 
 
 def arms(
-    asking: Asking, codes: Mapping[str, Code], format_a: TextStore, format_b: TextStore, graph: Graph
+    asking: Asking,
+    codes: Mapping[str, Code],
+    format_a: TextStore,
+    format_b: TextStore,
+    graph: Graph,
 ) -> dict[str, Arm]:
     """The five arms, from `FILES` by name; none if the code is not there, `NotInCode` if a file lacks a prompt."""
     if not codes:
@@ -49,7 +56,9 @@ def arms(
     def lists(questions: Sequence[Question]) -> Iterable[str]:
         for numbers in format_a.search(questions, K):
             units = [(format_a.pairs[i][0], format_a.texts[i]) for i in numbers if i >= 0]
-            yield "\n\n".join(document.format(drug_name=name, drug_text=text) for name, text in units)
+            yield "\n\n".join(
+                document.format(drug_name=name, drug_text=text) for name, text in units
+            )
 
     def pairs(questions: Sequence[Question]) -> Iterable[str]:
         for question, numbers in zip(questions, format_b.search(questions, K), strict=True):
@@ -62,7 +71,10 @@ def arms(
 
     def edges(questions: Sequence[Question]) -> Iterable[str]:
         for question in questions:
-            yield _filled(yes if edge_exists(graph, Entities(question.drug, question.side_effect)) else no, question)
+            yield _filled(
+                yes if edge_exists(graph, Entities(question.drug, question.side_effect)) else no,
+                question,
+            )
 
     def none(questions: Sequence[Question]) -> Iterable[str]:
         return [""] * len(questions)
@@ -75,7 +87,10 @@ def arms(
         "authors_format_b": (asking, code_b.assigned("prompt", "query_batch")[0], pairs),
         "authors_graphrag": (asking, code_graph.assigned("prompt", "query_batch")[0], edges),
     }
-    return {name: _arm(by, system.format(), text, evidence, name) for name, (by, text, evidence) in made.items()}
+    return {
+        name: _arm(by, system.format(), text, evidence, name)
+        for name, (by, text, evidence) in made.items()
+    }
 
 
 def _filled(template: str, question: Question, evidence: str = "") -> str:
@@ -85,12 +100,23 @@ def _filled(template: str, question: Question, evidence: str = "") -> str:
 
 @arm_of
 def _arm(
-    questions: Sequence[Question], asking: Asking, system: str, template: str, evidence: Evidence, name: str
+    questions: Sequence[Question],
+    asking: Asking,
+    system: str,
+    template: str,
+    evidence: Evidence,
+    name: str,
 ) -> list[Answer]:
     texts = [_filled(template, q, e) for q, e in zip(questions, evidence(questions), strict=True)]
-    prompts = [[{"role": "system", "content": system}, {"role": "user", "content": cut(text)}] for text in texts]
+    prompts = [
+        [{"role": "system", "content": system}, {"role": "user", "content": cut(text)}]
+        for text in texts
+    ]
     replies = asking.answers(prompts, LABELS[name])
-    return [said(parse_label(r.text, LABEL), p_yes=label_probability(r.first_token), reply=r) for r in replies]
+    return [
+        said(parse_label(r.text, LABEL), p_yes=label_probability(r.first_token), reply=r)
+        for r in replies
+    ]
 
 
 def cut(prompt: str) -> str:

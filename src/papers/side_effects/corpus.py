@@ -17,7 +17,9 @@ from helpers.vectors import Encoder
 from rag.names import split_names
 
 QUESTION = "Is {side_effect} an adverse effect of {drug}?"
-OPENING_A = "The drug {drug} may be associated with the following side effects or adverse reactions: "
+OPENING_A = (
+    "The drug {drug} may be associated with the following side effects or adverse reactions: "
+)
 SENTENCE_B = "The drug {drug} may cause {side_effect} as an adverse effect, adverse reaction, or side effect."
 
 
@@ -60,7 +62,11 @@ Arm = Callable[[Sequence[Question]], list[Answer]]
 
 
 def said(
-    label: bool | None, *, p_yes: float | None = None, handed: bool | None = None, reply: Reply | None = None
+    label: bool | None,
+    *,
+    p_yes: float | None = None,
+    handed: bool | None = None,
+    reply: Reply | None = None,
 ) -> Answer:
     """One answer of an arm: YES, NO, or None where neither was found in the reply.
 
@@ -115,10 +121,15 @@ def in_order(knowledge: Mapping[str, Sequence[str]]) -> int:
 def read_questions(path: Path) -> list[Question]:
     """The forward benchmark: CSV with columns drug, side_effect, label (0 or 1)."""
     table = pd.read_csv(path)
-    return [Question(d, s, bool(y)) for d, s, y in zip(table.drug, table.side_effect, table.label, strict=True)]
+    return [
+        Question(d, s, bool(y))
+        for d, s, y in zip(table.drug, table.side_effect, table.label, strict=True)
+    ]
 
 
-def stratified(questions: Sequence[Question], n: int, seed: int, exclude_drugs: Iterable[str] = ()) -> list[Question]:
+def stratified(
+    questions: Sequence[Question], n: int, seed: int, exclude_drugs: Iterable[str] = ()
+) -> list[Question]:
     """A balanced subset of an even number of questions over as many drugs as possible, or all if there are fewer.
 
     Drugs are shuffled once; each round takes one positive and one negative of every drug until there are enough.
@@ -128,9 +139,14 @@ def stratified(questions: Sequence[Question], n: int, seed: int, exclude_drugs: 
     banned = set(exclude_drugs)
     rng = np.random.default_rng(seed)
     # sorted first, so that the draw depends on the data and the seed alone and not on the order of the file
-    pool = sorted({q for q in questions if q.drug not in banned}, key=lambda q: (q.drug, q.side_effect, q.label))
+    pool = sorted(
+        {q for q in questions if q.drug not in banned},
+        key=lambda q: (q.drug, q.side_effect, q.label),
+    )
     order = [pool[i] for i in rng.permutation(len(pool))]
-    drugs = [sorted({q.drug for q in pool})[i] for i in rng.permutation(len({q.drug for q in pool}))]
+    drugs = [
+        sorted({q.drug for q in pool})[i] for i in rng.permutation(len({q.drug for q in pool}))
+    ]
     waiting: dict[tuple[str, bool], list[Question]] = {}
     for question in order:
         waiting.setdefault((question.drug, question.label), []).append(question)
@@ -161,7 +177,11 @@ def load_graph(graph: Graph, knowledge: Mapping[str, Sequence[str]], digest: str
             graph.load_nodes("SideEffect", [{"name": e} for e in effects], key="name")
             graph.load_edges(
                 "may_cause_side_effect",
-                [{"drug": d, "side_effect": e} for d, of_drug in knowledge.items() for e in of_drug],
+                [
+                    {"drug": d, "side_effect": e}
+                    for d, of_drug in knowledge.items()
+                    for e in of_drug
+                ],
                 start=("Drug", "name", "drug"),
                 end=("SideEffect", "name", "side_effect"),
             )
@@ -182,14 +202,22 @@ class TextStore:
         return self.index.search(self.encoder.encode([q.text for q in questions]), k)[1]
 
 
-_LIST_A = re.compile(r"(?s)The drug (?P<drug>.+?) (?:may be associated with|causes) the following .*?: (?P<effects>.*)")
-_SENTENCE_B = re.compile(r"The drug (?P<drug>.+?) may cause (?P<effect>.+) as an adverse effect, adverse reaction")
+_LIST_A = re.compile(
+    r"(?s)The drug (?P<drug>.+?) (?:may be associated with|causes) the following .*?: (?P<effects>.*)"
+)
+_SENTENCE_B = re.compile(
+    r"The drug (?P<drug>.+?) may cause (?P<effect>.+) as an adverse effect, adverse reaction"
+)
 
 
 def read_format_a(text: str, with_comma: Iterable[str] = ()) -> tuple[str, frozenset[str]]:
     """(drug, effects) that a Format A document states; a cut document states fewer. ("", {}) for another text."""
     found = _LIST_A.match(text)
-    return (found["drug"], frozenset(split_names(found["effects"], with_comma))) if found else ("", frozenset())
+    return (
+        (found["drug"], frozenset(split_names(found["effects"], with_comma)))
+        if found
+        else ("", frozenset())
+    )
 
 
 def read_format_b(text: str) -> tuple[str, frozenset[str]]:
@@ -200,7 +228,9 @@ def read_format_b(text: str) -> tuple[str, frozenset[str]]:
 
 def format_a_store(knowledge: Mapping[str, Sequence[str]], encoder: Encoder) -> TextStore:
     """Format A indexed, one unit a drug ("chunked at newlines"): its effects as a list (Fig. 1b)."""
-    texts = [OPENING_A.format(drug=drug) + ", ".join(effects) for drug, effects in knowledge.items()]
+    texts = [
+        OPENING_A.format(drug=drug) + ", ".join(effects) for drug, effects in knowledge.items()
+    ]
     comma_terms = {e for effects in knowledge.values() for e in effects if ", " in e}
     pairs = [read_format_a(t, comma_terms) for t in texts]
     return TextStore(texts, pairs, cached_index("side-effects-format-a", texts, encoder), encoder)
@@ -208,7 +238,11 @@ def format_a_store(knowledge: Mapping[str, Sequence[str]], encoder: Encoder) -> 
 
 def format_b_store(knowledge: Mapping[str, Sequence[str]], encoder: Encoder) -> TextStore:
     """Format B indexed, one sentence a drug and effect (Fig. 1b)."""
-    texts = [SENTENCE_B.format(drug=d, side_effect=e) for d, effects in knowledge.items() for e in effects]
+    texts = [
+        SENTENCE_B.format(drug=d, side_effect=e)
+        for d, effects in knowledge.items()
+        for e in effects
+    ]
     index = cached_index("side-effects-format-b", texts, encoder)
     return TextStore(texts, [*map(read_format_b, texts)], index, encoder)
 

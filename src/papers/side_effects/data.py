@@ -35,7 +35,12 @@ github.com/soluchi07/ADE-project). The fetched file continues after them."""
 
 COUNTS = {"associations": "associations", "marketed_drugs": "drugs", "preferred_terms": "effects"}
 """What the paper counts in its filtered SIDER: id after `side_effects.text.` -> column of `readings`."""
-IDENTITIES = {"flat": "compound", "stereo": "stereoisomer", "written": "name as written", "name": "name in lower case"}
+IDENTITIES = {
+    "flat": "compound",
+    "stereo": "stereoisomer",
+    "written": "name as written",
+    "name": "name in lower case",
+}
 """What can count as one drug: column of the lines -> words."""
 LEAST = 10
 """Fewest preferred terms of a drug in the benchmark, and effects drawn for it (Methods, "Evaluation subset")."""
@@ -74,12 +79,16 @@ def read_sider(effects: Path, names: Path, atc: Path) -> Sider:
     lines = _read(effects, "flat", "stereo", "label", "kind", "umls", "effect")
     written = read_names(names)
     if unnamed := sorted(set(lines.flat) - set(written)):
-        raise ValueError(f"{names.name} names no drug for {len(unnamed)} compounds, such as {unnamed[0]}.")
+        raise ValueError(
+            f"{names.name} names no drug for {len(unnamed)} compounds, such as {unnamed[0]}."
+        )
     return Sider(_named(lines, written), read_atc(atc))
 
 
 def _read(path: Path, *columns: str) -> pd.DataFrame:
-    return pd.read_csv(path, sep="\t", header=None, names=list(columns), dtype=str, keep_default_na=False)
+    return pd.read_csv(
+        path, sep="\t", header=None, names=list(columns), dtype=str, keep_default_na=False
+    )
 
 
 def _named(lines: pd.DataFrame, names: Mapping[str, str]) -> pd.DataFrame:
@@ -113,13 +122,28 @@ def atc_digest(atc: pd.DataFrame) -> str:
 
 def read_frequencies(path: Path, names: Mapping[str, str]) -> pd.DataFrame:
     """`meddra_freq.tsv.gz` without placebo arms: the columns of `Sider.lines` and the stated frequency."""
-    table = _read(path, "flat", "stereo", "label", "placebo", "frequency", "low", "high", "kind", "umls", "effect")
+    table = _read(
+        path,
+        "flat",
+        "stereo",
+        "label",
+        "placebo",
+        "frequency",
+        "low",
+        "high",
+        "kind",
+        "umls",
+        "effect",
+    )
     return _named(table[table.placebo == ""], names)
 
 
 def filters(sider: Sider, frequencies: pd.DataFrame) -> dict[str, pd.DataFrame]:
     """Lines that each filter keeps: every kind of term by every ATC list, and two stricter forms of the paper's."""
-    lists = {", ATC code in SIDER": sider.coded, ", ATC code in SIDER or added since": frozenset(sider.atc.flat)}
+    lists = {
+        ", ATC code in SIDER": sider.coded,
+        ", ATC code in SIDER or added since": frozenset(sider.atc.flat),
+    }
     kept = {}
     for kind, values in {
         "preferred terms": ["PT"],
@@ -129,8 +153,12 @@ def filters(sider: Sider, frequencies: pd.DataFrame) -> dict[str, pd.DataFrame]:
         kept[kind] = sider.lines[sider.lines.kind.isin(values)]
         kept |= {kind + atc: kept[kind][kept[kind].flat.isin(of)] for atc, of in lists.items()}
     paper = "preferred terms, ATC code in SIDER"
-    kept[f"{paper}, drugs with at least {LEAST}"] = sider.kept[sider.kept.name.isin(with_least(by_name(sider.kept)))]
-    kept[f"{paper}, frequency known"] = frequencies[(frequencies.kind == "PT") & frequencies.flat.isin(sider.coded)]
+    kept[f"{paper}, drugs with at least {LEAST}"] = sider.kept[
+        sider.kept.name.isin(with_least(by_name(sider.kept)))
+    ]
+    kept[f"{paper}, frequency known"] = frequencies[
+        (frequencies.kind == "PT") & frequencies.flat.isin(sider.coded)
+    ]
     return kept
 
 
@@ -145,27 +173,43 @@ def readings(kept: Mapping[str, pd.DataFrame], printed: Published) -> pd.DataFra
         (label, counted, words, n, lines[drug].nunique(), lines.effect.nunique())
         for label, lines in kept.items()
         for drug, words in IDENTITIES.items()
-        for counted, n in (("lines", len(lines)), ("pairs", lines.groupby([drug, "effect"], sort=False).ngroups))
+        for counted, n in (
+            ("lines", len(lines)),
+            ("pairs", lines.groupby([drug, "effect"], sort=False).ngroups),
+        )
     ]
     table = pd.DataFrame(rows, columns=["kept", "counted", "drug", *COUNTS.values()])
     stated = np.array([printed.number(f"side_effects.text.{id}").value for id in COUNTS])
-    return table.assign(off=np.abs(table[list(COUNTS.values())].to_numpy() / stated - 1).mean(axis=1))
+    return table.assign(
+        off=np.abs(table[list(COUNTS.values())].to_numpy() / stated - 1).mean(axis=1)
+    )
 
 
 def report_triple(run: Run, tried: pd.DataFrame | None) -> None:
     """Report the three counts under the nearest reading, with the reading and the distinct pairs in the note."""
     if tried is None:
         for id in COUNTS:
-            run.not_run(f"side_effects.text.{id}", "SIDER is not part of the bundled sample.", kind="rescored")
+            run.not_run(
+                f"side_effects.text.{id}",
+                "SIDER is not part of the bundled sample.",
+                kind="rescored",
+            )
         return
     best = tried.iloc[int(tried.off.to_numpy().argmin())]
-    pairs = tried[(tried.kept == best.kept) & (tried.drug == best.drug) & (tried.counted == "pairs")].iloc[0]
+    pairs = tried[
+        (tried.kept == best.kept) & (tried.drug == best.drug) & (tried.counted == "pairs")
+    ].iloc[0]
     note = (
         f"The nearest of {len(tried)} readings: {best.kept}; a drug is a {best.drug}; associations are {best.counted}. "
         f"Distinct pairs: {pairs.associations:,}."
     )
     for id, column in COUNTS.items():
-        run.rescored(f"side_effects.text.{id}", float(best[column]), note=note, source=FILES["meddra_all_se.tsv.gz"])
+        run.rescored(
+            f"side_effects.text.{id}",
+            float(best[column]),
+            note=note,
+            source=FILES["meddra_all_se.tsv.gz"],
+        )
 
 
 def by_name(lines: pd.DataFrame) -> dict[str, frozenset[str]]:
@@ -222,12 +266,24 @@ def draw_selection(sider: Sider, released: Knowledge) -> Figure:
     knowledge = by_name(sider.kept)
     names = sorted(knowledge, key=lambda name: -len(knowledge[name]))
     fig, axes = plt.subplots(figsize=(7, 2.8))
-    for colour, label, of in (("graphrag", "in the benchmark", True), ("closed_book", "left out", False)):
+    for colour, label, of in (
+        ("graphrag", "in the benchmark", True),
+        ("closed_book", "left out", False),
+    ):
         at = [i for i, name in enumerate(names, 1) if (name in released) is of]
         counts = [len(knowledge[names[i - 1]]) for i in at]
-        axes.plot(at, counts, ".", markersize=3, color=figures.arm_colour(colour), label=f"{label}: {len(at):,} drugs")
+        axes.plot(
+            at,
+            counts,
+            ".",
+            markersize=3,
+            color=figures.arm_colour(colour),
+            label=f"{label}: {len(at):,} drugs",
+        )
     axes.axhline(LEAST, color=figures.INK, linestyle="--", linewidth=1.2)
-    axes.annotate(f"{LEAST} terms, as the paper states", (0, LEAST), (4, -12), textcoords="offset points")
+    axes.annotate(
+        f"{LEAST} terms, as the paper states", (0, LEAST), (4, -12), textcoords="offset points"
+    )
     axes.set(xlabel="drugs by number of terms", ylabel="terms", yscale="log")
     axes.yaxis.set_major_formatter("{x:,.0f}")
     axes.legend(markerscale=3)
@@ -244,7 +300,11 @@ json.dump({d: random.sample(list(set(e)), given["n"]) for d, e in given["effects
 
 def drawn_under(hash_seed: int, knowledge: Knowledge, seed: int = 42) -> dict[str, set[str]]:
     """Ten effects of each drug, drawn from a list made of a set, in a Python process with this `PYTHONHASHSEED`."""
-    given = {"seed": seed, "n": LEAST, "effects": {drug: sorted(effects) for drug, effects in knowledge.items()}}
+    given = {
+        "seed": seed,
+        "n": LEAST,
+        "effects": {drug: sorted(effects) for drug, effects in knowledge.items()},
+    }
     done = subprocess.run(
         [sys.executable, "-c", _DRAW],
         input=json.dumps(given),
@@ -256,13 +316,20 @@ def drawn_under(hash_seed: int, knowledge: Knowledge, seed: int = 42) -> dict[st
     return {drug: set(effects) for drug, effects in json.loads(done.stdout).items()}
 
 
-def overlap_table(draws: Mapping[str, Mapping[str, set[str]]], knowledge: Knowledge) -> pd.DataFrame:
+def overlap_table(
+    draws: Mapping[str, Mapping[str, set[str]]], knowledge: Knowledge
+) -> pd.DataFrame:
     """Positives that each draw shares with the first, and what chance alone would give."""
     (first, reference), *others = draws.items()
     drawn = sum(map(len, reference.values()))
     chance = round(sum(LEAST * LEAST / len(knowledge[drug]) for drug in reference))
     rows = [
-        (f"{first} and {label}", drawn, sum(len(of & other[drug]) for drug, of in reference.items()), chance)
+        (
+            f"{first} and {label}",
+            drawn,
+            sum(len(of & other[drug]) for drug, of in reference.items()),
+            chance,
+        )
         for label, other in others
     ]
     return pd.DataFrame(rows, columns=["draws", "positives", "shared", "shared by chance"])

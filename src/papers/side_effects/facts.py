@@ -21,7 +21,9 @@ from rag.names import Vocabulary
 from resources.datasets import Located, locate_all
 from resources.settings import DATA, SAMPLE
 
-QUESTIONS: dict[str, Any] = yaml.safe_load((DATA / "side_effect_questions.yml").read_text(encoding="utf-8"))
+QUESTIONS: dict[str, Any] = yaml.safe_load(
+    (DATA / "side_effect_questions.yml").read_text(encoding="utf-8")
+)
 """The forms of question, and plain names of the classes that they name."""
 CLASS_NAMES: dict[str, str] = QUESTIONS["classes"]
 LEVELS = (1, 3, 4, 5)
@@ -48,7 +50,10 @@ class Facts:
     @cached_property
     def members(self) -> dict[str, frozenset[str]]:
         """The drugs of each class."""
-        return {name: frozenset(drug for drug, of in self.classes.items() if name in of) for name in self.codes}
+        return {
+            name: frozenset(drug for drug, of in self.classes.items() if name in of)
+            for name in self.codes
+        }
 
     @cached_property
     def effect_set(self) -> dict[str, frozenset[str]]:
@@ -59,7 +64,9 @@ class Facts:
     def ranked(self) -> dict[str, list[tuple[float, str]]]:
         """(frequency, effect) of each drug, the most frequent first."""
         found: dict[str, list[tuple[float, str]]] = {drug: [] for drug in self.effects}
-        for (drug, effect), share in sorted(self.frequency.items(), key=lambda stated: (-stated[1], stated[0])):
+        for (drug, effect), share in sorted(
+            self.frequency.items(), key=lambda stated: (-stated[1], stated[0])
+        ):
             found[drug].append((share, effect))
         return found
 
@@ -71,7 +78,9 @@ class Facts:
     def vocabulary(self) -> Vocabulary:
         """Every name that a question may use."""
         effects = {effect for of_drug in self.effects.values() for effect in of_drug}
-        return Vocabulary.of(drug=self.effects, effect=effects, cls=self.codes, organ=set(self.organs.values()))
+        return Vocabulary.of(
+            drug=self.effects, effect=effects, cls=self.codes, organ=set(self.organs.values())
+        )
 
 
 def collect(
@@ -87,14 +96,31 @@ def collect(
     effects = {drug: tuple(of_drug) for drug, of_drug in knowledge.items()}
     known = {(drug, effect) for drug, of_drug in effects.items() for effect in of_drug}
     terms = {effect for _, effect in known}
-    prefixes = {drug: {code[:length] for code in atc.get(drug, ()) for length in LEVELS} for drug in effects}
+    prefixes = {
+        drug: {code[:length] for code in atc.get(drug, ()) for length in LEVELS} for drug in effects
+    }
     codes = {CLASS_NAMES.get(code, code): code for of in prefixes.values() for code in of}
-    classes = {drug: frozenset(CLASS_NAMES.get(code, code) for code in of) for drug, of in prefixes.items()}
+    classes = {
+        drug: frozenset(CLASS_NAMES.get(code, code) for code in of) for drug, of in prefixes.items()
+    }
     kept = {pair: share for pair, share in frequency.items() if pair in known}
     of_organ = {effect: organ for effect, organ in organs.items() if effect in terms}
     of_drug = sorted((drug, sorted(names)) for drug, names in classes.items())
-    everything = [sorted(known), sorted(codes.items()), of_drug, sorted(kept.items()), sorted(of_organ.items())]
-    return Facts(effects, codes, classes, kept, of_organ, hashlib.sha256(repr(everything).encode()).hexdigest())
+    everything = [
+        sorted(known),
+        sorted(codes.items()),
+        of_drug,
+        sorted(kept.items()),
+        sorted(of_organ.items()),
+    ]
+    return Facts(
+        effects,
+        codes,
+        classes,
+        kept,
+        of_organ,
+        hashlib.sha256(repr(everything).encode()).hexdigest(),
+    )
 
 
 FURTHER = {
@@ -112,10 +138,18 @@ def load_facts(knowledge: Mapping[str, Sequence[str]], sample: bool) -> tuple[Fa
     if sample:
         source = f"sample: data/sample/{SAMPLE_FILE.name}"
         digest = hashlib.sha256(SAMPLE_FILE.read_bytes()).hexdigest()
-        file = Located(f"side_effects/{SAMPLE_FILE.name}", SAMPLE_FILE, sample=True, sha256=digest, source=source)
+        file = Located(
+            f"side_effects/{SAMPLE_FILE.name}",
+            SAMPLE_FILE,
+            sample=True,
+            sha256=digest,
+            source=source,
+        )
         return read_sample(knowledge, file.path), [file]
     files = locate_all(FURTHER.values(), "real")
-    return read_facts(knowledge, **{role: files[name].path for role, name in FURTHER.items()}), list(files.values())
+    return read_facts(
+        knowledge, **{role: files[name].path for role, name in FURTHER.items()}
+    ), list(files.values())
 
 
 def read_facts(
@@ -130,11 +164,16 @@ def read_facts(
     compounds = side_effects_data.read_names(names)
     listed = side_effects_data.read_atc(atc)
     coded = listed[listed.own]
-    codes = {str(name): list(of) for name, of in coded.groupby(coded.flat.map(compounds).str.lower()).code}
+    codes = {
+        str(name): list(of)
+        for name, of in coded.groupby(coded.flat.map(compounds).str.lower()).code
+    }
     stated = side_effects_data.read_frequencies(frequency, compounds)
     stated = stated[stated.kind == "PT"]
     bounds = sorted(zip(stated.low.astype(float), stated.name, stated.effect, strict=True))
-    shares = {(drug, effect): low for low, drug, effect in bounds}  # of a pair the last, which is the highest
+    shares = {
+        (drug, effect): low for low, drug, effect in bounds
+    }  # of a pair the last, which is the highest
     return collect(knowledge, codes, shares, read_organs(organs))
 
 
@@ -145,7 +184,9 @@ def read_organs(path: Path) -> dict[str, str]:
         for row in csv.DictReader(file):
             for effect in ast.literal_eval(row["ground_truth"]):
                 if found.setdefault(effect, row["organ_filter"]) != row["organ_filter"]:
-                    raise ValueError(f"{path.name}: {effect} is both {found[effect]} and {row['organ_filter']}.")
+                    raise ValueError(
+                        f"{path.name}: {effect} is both {found[effect]} and {row['organ_filter']}."
+                    )
     return found
 
 
@@ -162,7 +203,15 @@ def read_sample(knowledge: Mapping[str, Sequence[str]], path: Path) -> Facts:
     return collect(knowledge, table["atc"], frequency, organs)
 
 
-KNOWN = {"Drug", "SideEffect", "AtcClass", "OrganClass", "may_cause_side_effect", "in_class", "in_organ_class"}
+KNOWN = {
+    "Drug",
+    "SideEffect",
+    "AtcClass",
+    "OrganClass",
+    "may_cause_side_effect",
+    "in_class",
+    "in_organ_class",
+}
 """Labels and edge types that this module asks about."""
 WITH_FREQUENCY = """
 MATCH (d:Drug)-[r:may_cause_side_effect]->(e:SideEffect) WHERE r.frequency IS NOT NULL
@@ -180,7 +229,9 @@ def extend_graph(graph: Graph, facts: Facts) -> bool:
             return False
         graph.clear("AtcClass", "OrganClass")
         # changes no drug, but ties the note on this data set to them: whoever clears the drugs clears it too
-        graph.load_nodes("Drug", [{"name": drug} for drug in facts.effects], key="name", progress=False)
+        graph.load_nodes(
+            "Drug", [{"name": drug} for drug in facts.effects], key="name", progress=False
+        )
         classes = [{"name": name, "code": code} for name, code in sorted(facts.codes.items())]
         organs = [{"name": organ} for organ in sorted(set(facts.organs.values()))]
         for label, nodes in {"AtcClass": classes, "OrganClass": organs}.items():
@@ -188,7 +239,11 @@ def extend_graph(graph: Graph, facts: Facts) -> bool:
             graph.load_nodes(label, nodes, key="name", progress=False)
         graph.load_edges(
             "in_class",
-            [{"drug": drug, "cls": name} for drug, names in facts.classes.items() for name in sorted(names)],
+            [
+                {"drug": drug, "cls": name}
+                for drug, names in facts.classes.items()
+                for name in sorted(names)
+            ],
             start=("Drug", "name", "drug"),
             end=("AtcClass", "name", "cls"),
         )
@@ -202,7 +257,10 @@ def extend_graph(graph: Graph, facts: Facts) -> bool:
         left = {(row["drug"], row["effect"]): None for row in graph.read(WITH_FREQUENCY)}
         graph.load_edges(
             "may_cause_side_effect",
-            [{"drug": d, "effect": e, "frequency": share} for (d, e), share in (left | dict(facts.frequency)).items()],
+            [
+                {"drug": d, "effect": e, "frequency": share}
+                for (d, e), share in (left | dict(facts.frequency)).items()
+            ],
             start=("Drug", "name", "drug"),
             end=("SideEffect", "name", "effect"),
         )

@@ -37,9 +37,13 @@ RECOGNITION = (
     "line: the drug, a vertical bar, the side effect."
 )
 # Neither pair is in any data set here: no test item may stand in a prompt.
-RECOGNITION_EXAMPLES = (("drugname", "ringing in the left ear"), ("compound 17-x", "itching, severe"))
+RECOGNITION_EXAMPLES = (
+    ("drugname", "ringing in the left ear"),
+    ("compound 17-x", "itching, severe"),
+)
 _ENTITIES = re.compile(
-    r"^\s*(?:drug\s*:\s*)?(?P<drug>[^|\n]+?)\s*\|\s*(?:side\s*effect\s*:\s*)?(?P<effect>[^|\n]+)", re.IGNORECASE
+    r"^\s*(?:drug\s*:\s*)?(?P<drug>[^|\n]+?)\s*\|\s*(?:side\s*effect\s*:\s*)?(?P<effect>[^|\n]+)",
+    re.IGNORECASE,
 )
 
 
@@ -47,13 +51,19 @@ def parse_entities(reply: str) -> Entities:
     """The second stage of the paper's entity recognition: a regular expression over the LLM's line."""
     found = _ENTITIES.search(reply)
     names = found.group("drug", "effect") if found else ()
-    return Entities(*(name.splitlines()[0].strip().strip("\"'`*").removesuffix(".").strip().lower() for name in names))
+    return Entities(
+        *(
+            name.splitlines()[0].strip().strip("\"'`*").removesuffix(".").strip().lower()
+            for name in names
+        )
+    )
 
 
 def recognition_prompt(question: Question) -> list[dict[str, str]]:
     """The first stage: the messages that ask the LLM for the two names, with two made-up examples."""
     examples = [
-        (QUESTION.format(side_effect=effect, drug=drug), f"{drug} | {effect}") for drug, effect in RECOGNITION_EXAMPLES
+        (QUESTION.format(side_effect=effect, drug=drug), f"{drug} | {effect}")
+        for drug, effect in RECOGNITION_EXAMPLES
     ]
     return chat(RECOGNITION, question.text, examples)
 
@@ -104,7 +114,9 @@ def closed_book_prompt(question: Question) -> list[dict[str, str]]:
 
 def evidence_prompt(question: Question, evidence: str) -> list[dict[str, str]]:
     """The question followed by what retrieval found, as one sentence."""
-    return [{"role": "user", "content": f"{INSTRUCTION}{question.text}\n\nRAG Results:\n\n{evidence}"}]
+    return [
+        {"role": "user", "content": f"{INSTRUCTION}{question.text}\n\nRAG Results:\n\n{evidence}"}
+    ]
 
 
 def text_evidence(entities: Entities, *, found: bool) -> str:
@@ -120,7 +132,8 @@ def graph_evidence(entities: Entities, *, found: bool) -> str:
     """The sentence that GraphRAG makes of the Cypher query's answer."""
     negation = "" if found else "not "
     return (
-        f"{entities.drug.capitalize()} is {negation}known to be associated with {entities.side_effect} as a side effect"
+        f"{entities.drug.capitalize()} is {negation}known to be associated with "
+        f"{entities.side_effect} as a side effect"
     )
 
 
@@ -145,7 +158,9 @@ def _with_evidence(
     entities = [recognised[question] for question in questions]
     found = find(questions, entities)
     told = (sentence(e, found=f) for e, f in zip(entities, found, strict=True))
-    replies = asking.answers([evidence_prompt(q, e) for q, e in zip(questions, told, strict=True)], label)
+    replies = asking.answers(
+        [evidence_prompt(q, e) for q, e in zip(questions, told, strict=True)], label
+    )
     return [
         replace(
             said(parse_label(r.text), p_yes=label_probability(r.first_token), handed=f, reply=r),
@@ -155,7 +170,9 @@ def _with_evidence(
     ]
 
 
-def text_rag(asking: Asking, store: TextStore, k: int, recognised: Mapping[Question, Entities], label: str) -> Arm:
+def text_rag(
+    asking: Asking, store: TextStore, k: int, recognised: Mapping[Question, Entities], label: str
+) -> Arm:
     """Text RAG: retrieve k units, check whether one of them states the pair, tell the LLM (Fig. 1c, d).
 
     The filter, not the LLM, reads the retrieved text: the LLM sees its verdict as a sentence.
@@ -164,7 +181,11 @@ def text_rag(asking: Asking, store: TextStore, k: int, recognised: Mapping[Quest
     def find(questions: Sequence[Question], entities: Sequence[Entities]) -> list[bool]:
         nearest = store.search(questions, k) if questions else ()
         return [
-            any(store.pairs[i][0] == e.drug and e.side_effect in store.pairs[i][1] for i in numbers if i >= 0)
+            any(
+                store.pairs[i][0] == e.drug and e.side_effect in store.pairs[i][1]
+                for i in numbers
+                if i >= 0
+            )
             for e, numbers in zip(entities, nearest, strict=True)
         ]
 
@@ -209,7 +230,10 @@ def released_answers(path: Path, arm: str, model: str) -> list[Answer]:
     rows = json.loads(path.read_text(encoding="utf-8"))["detailed_results"]
     asked = [Question(row["drug"], row["side_effect"], bool(row["true_label"])) for row in rows]
     told = [said(labels.get(row["predicted"])) for row in rows]
-    return [answered(a, q, arm=arm, model=model, source="released") for a, q in zip(told, asked, strict=True)]
+    return [
+        answered(a, q, arm=arm, model=model, source="released")
+        for a, q in zip(told, asked, strict=True)
+    ]
 
 
 CUT: Final = 2000
@@ -228,7 +252,11 @@ def placed(rows: Sequence[Answer], texts: Mapping[str, str]) -> list[Answer]:
     for row in rows:
         drug, _, effect = row.unit.partition(" | ")
         at = place_of(effect, texts[drug]) if row.gold == "YES" and "format_a" in row.arm else -1
-        before = _AROUND + len(2 * drug + effect) if row.source == "released" or row.arm == "authors_format_a" else 0
+        before = (
+            _AROUND + len(2 * drug + effect)
+            if row.source == "released" or row.arm == "authors_format_a"
+            else 0
+        )
         place = {PLACE: (float(before + at + len(effect)), 1.0)} if at >= 0 else {}
         made.append(replace(row, measures={**row.measures, **place}))
     return made

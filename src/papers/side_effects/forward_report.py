@@ -18,7 +18,9 @@ from evaluation.record import Run
 from papers.side_effects.corpus import Question
 from papers.side_effects.forward import ARMS, METRICS, MODELS
 
-LABELS = {arm: label for arm, (label, _) in figures.ARMS.items()} | {"format_a_cut": "RAG, Format A, documents cut"}
+LABELS = {arm: label for arm, (label, _) in figures.ARMS.items()} | {
+    "format_a_cut": "RAG, Format A, documents cut"
+}
 
 
 def report_data(run: Run, benchmark: Sequence[Question]) -> figures.Html:
@@ -73,7 +75,9 @@ def report_tables(run: Run, outcomes: Outcomes, model: str, second_model: str, w
     released = outcomes.where(source="released")
     names = {}
     for (paper_model, table), served in zip(MODELS.items(), (model, second_model), strict=True):
-        names[paper_model] = run.printed.number(f"side_effects.{table}.graphrag.accuracy").model or ""
+        names[paper_model] = (
+            run.printed.number(f"side_effects.{table}.graphrag.accuracy").model or ""
+        )
         mine = outcomes.where(source="rerun", model=served or "none")
         run.report(released.and_(mine), f"side_effects.{table}", METRICS, model=served)
         for arm in ARMS:
@@ -86,13 +90,19 @@ def report_tables(run: Run, outcomes: Outcomes, model: str, second_model: str, w
     for arm in ARMS:
         number = run.printed.number(f"side_effects.table3.{arm}.difference")
         if len(released.frame):
-            points, note = _difference(released.where(arm=arm), names["qwen"], names["llama"], number)
+            points, note = _difference(
+                released.where(arm=arm), names["qwen"], names["llama"], number
+            )
             run.rescored(number.id, points, source=number.rescore_from[0], note=note)
         if second_model:
-            points, note = _difference(outcomes.where(source="rerun", arm=arm), model, second_model, number)
+            points, note = _difference(
+                outcomes.where(source="rerun", arm=arm), model, second_model, number
+            )
             run.rerun(number.id, points, model=f"{model} and {second_model}", note=note)
     for id in (number.id for number in run.printed.numbers):
-        of_second = id.startswith("side_effects.table2.") or (".table3." in id and not id.endswith(".qwen"))
+        of_second = id.startswith("side_effects.table2.") or (
+            ".table3." in id and not id.endswith(".qwen")
+        )
         if of_second and not second_model:
             run.not_run(id, why)
         elif id.startswith("side_effects.text.chatgpt_") and not id.endswith("_drugs"):
@@ -104,7 +114,11 @@ def _difference(of_arm: Outcomes, first: str, second: str, number: Number) -> tu
     rows = of_arm.frame
     rows = rows[rows.groupby("unit").model.transform("nunique") == rows.model.nunique()]
     # one arm by two models: each model is an arm of its own here
-    found = Outcomes(rows.assign(arm=rows.model), draws=of_arm.draws).against([(first, second)], "accuracy")[0].test
+    found = (
+        Outcomes(rows.assign(arm=rows.model), draws=of_arm.draws)
+        .against([(first, second)], "accuracy")[0]
+        .test
+    )
     strict = (rows.predicted == rows.gold).groupby(rows.model).mean()
     wrong = number.show(100 * (strict[first] - strict[second]), 1)
     note = f"UNKNOWN counts as NO, as in Tables 1 and 2; where it counts as wrong, the difference is {wrong}."
@@ -115,11 +129,15 @@ def _difference(of_arm: Outcomes, first: str, second: str, number: Number) -> tu
 def sides(outcomes: Outcomes, cut: int) -> str:
     """Format A's share of documented effects found that end before and beyond a character, and Format B's before it."""
     rows = outcomes.where(arm="format_a", gold="YES").frame
-    rows = rows.assign(place=[of[audit.PLACE][0] if audit.PLACE in of else np.nan for of in rows.measures])
+    rows = rows.assign(
+        place=[of[audit.PLACE][0] if audit.PLACE in of else np.nan for of in rows.measures]
+    )
     within = outcomes.where(arm="format_b", unit=list(rows.unit[rows.place <= cut].unique()))
 
     def found(part: pd.DataFrame) -> str:
-        return figures.score_text(ratio(part.predicted == "YES", np.ones(len(part)), clusters=part.cluster))
+        return figures.score_text(
+            ratio(part.predicted == "YES", np.ones(len(part)), clusters=part.cluster)
+        )
 
     return " ".join(
         f"{model} finds {found(of[of.place <= cut])} of the effects before it, of which Format B finds "
@@ -130,13 +148,20 @@ def sides(outcomes: Outcomes, cut: int) -> str:
 
 def recorded(files: Iterable[Path]) -> list[tuple[bool, float]]:
     """Whether each released prediction is right, and the confidence that it records; UNKNOWN is NO."""
-    rows = [row for file in files for row in json.loads(file.read_text("utf-8"))["detailed_results"]]
-    return [((row["predicted"] == "YES") == bool(row["true_label"]), row["confidence"]) for row in rows]
+    rows = [
+        row for file in files for row in json.loads(file.read_text("utf-8"))["detailed_results"]
+    ]
+    return [
+        ((row["predicted"] == "YES") == bool(row["true_label"]), row["confidence"]) for row in rows
+    ]
 
 
 def confidences(of: Iterable[tuple[bool, float]]) -> str:
     """The confidences of `recorded` in words."""
-    told = (f"{sure:g} for {n:,} {'right' if right else 'wrong'}" for (right, sure), n in sorted(Counter(of).items()))
+    told = (
+        f"{sure:g} for {n:,} {'right' if right else 'wrong'}"
+        for (right, sure), n in sorted(Counter(of).items())
+    )
     return f"Recorded confidence of GraphRAG's answers: {', '.join(told)}"
 
 
@@ -147,16 +172,25 @@ def draw_places(outcomes: Outcomes, cut: int, width: int = 100, last: int = 3000
     """
     rows = outcomes.frame[[audit.PLACE in of for of in outcomes.frame.measures]]
     places = np.array([of[audit.PLACE][0] for of in rows.measures])
-    rows = rows.assign(bin=(places.clip(0, last - 1) // width).astype(int), found=rows.predicted == "YES")
+    rows = rows.assign(
+        bin=(places.clip(0, last - 1) // width).astype(int), found=rows.predicted == "YES"
+    )
     fig, axes = plt.subplots()
     colours = (figures.arm_colour("format_b"), figures.arm_colour("closed_book"))
     for colour, (model, of) in zip(colours, rows.groupby("model"), strict=True):
-        shares = [ratio(part.found, np.ones(len(part)), clusters=part.cluster) for _, part in of.groupby("bin")]
+        shares = [
+            ratio(part.found, np.ones(len(part)), clusters=part.cluster)
+            for _, part in of.groupby("bin")
+        ]
         centres = (np.unique(of.bin) + 0.5) * width
         axes.plot(centres, [s.value for s in shares], "o-", markersize=4, color=colour, label=model)
-        axes.fill_between(centres, [s.low for s in shares], [s.high for s in shares], color=colour, alpha=0.2)
+        axes.fill_between(
+            centres, [s.low for s in shares], [s.high for s in shares], color=colour, alpha=0.2
+        )
     axes.axvline(cut, color=figures.INK, linestyle="--", linewidth=1.2)
-    axes.set(xlabel=f"character of the prompt at which the effect ends (last bin: {last - width:,} and beyond)")
+    axes.set(
+        xlabel=f"character of the prompt at which the effect ends (last bin: {last - width:,} and beyond)"
+    )
     axes.set(ylabel="share found", ylim=(-0.02, 1.02), xlim=(0, last))
     axes.yaxis.set_major_formatter(lambda value, _: f"{100 * value:.0f} %")
     axes.legend()

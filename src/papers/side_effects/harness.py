@@ -25,12 +25,19 @@ def task(data: Path, values: dict[str, Any]) -> dict[str, Any]:
     # an answer that cannot be read counts as NO
     first = {"function": "regex", "regex_pattern": f"(?i){forward.LABEL.pattern}", "fallback": "NO"}
     asked = {"until": list(values["answer_stop"]), "max_gen_toks": values["answer_tokens"]}
-    sampled = {"do_sample": values["temperature"] > 0} | {name: values[name] for name in ("temperature", "top_p")}
+    sampled = {"do_sample": values["temperature"] > 0} | {
+        name: values[name] for name in ("temperature", "top_p")
+    }
     return yaml.safe_load(FIXED.read_text(encoding="utf-8")) | {
         "task": TASK,
         "dataset_kwargs": {"data_files": {"test": str(data)}},
         "generation_kwargs": asked | sampled,
-        "filter_list": [{"name": "label", "filter": [first, {"function": "uppercase"}, {"function": "take_first"}]}],
+        "filter_list": [
+            {
+                "name": "label",
+                "filter": [first, {"function": "uppercase"}, {"function": "take_first"}],
+            }
+        ],
     }
 
 
@@ -41,16 +48,22 @@ def write(folder: Path, questions: list[corpus.Question], values: dict[str, Any]
     with data.open("w", encoding="utf-8") as file:
         for q in questions:
             prompt = forward.closed_book_prompt(q)[0]["content"]
-            file.write(f"{json.dumps({'unit': q.unit, 'prompt': prompt, 'gold': q.gold, 'cluster': q.cluster})}\n")
+            file.write(
+                f"{json.dumps({'unit': q.unit, 'prompt': prompt, 'gold': q.gold, 'cluster': q.cluster})}\n"
+            )
     path = folder / f"{TASK}.yaml"
-    path.write_text(yaml.safe_dump(task(data, values), sort_keys=False, allow_unicode=True), encoding="utf-8")
+    path.write_text(
+        yaml.safe_dump(task(data, values), sort_keys=False, allow_unicode=True), encoding="utf-8"
+    )
     return path
 
 
 def main() -> int:
     """The command line."""
     values = declared(NOTEBOOKS / f"{NOTEBOOK}.ipynb") | parameters(NOTEBOOK, settings().profile)
-    benchmark = corpus.read_questions(datasets.locate("side_effects/evaluation_dataset.csv", values["data"]).path)
+    benchmark = corpus.read_questions(
+        datasets.locate("side_effects/evaluation_dataset.csv", values["data"]).path
+    )
     questions = corpus.stratified(benchmark, min(values["pairs"], len(benchmark)), values["seed"])
     path = write(BUILD / "lm-eval", questions, values)
     sys.stdout.write(

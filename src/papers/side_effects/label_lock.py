@@ -20,7 +20,9 @@ _DENIES = re.compile(
     r"\b(?:known|associated|association|linked|link|listed|reported|causes?|adverse|side effects?|evidence)\b",
     re.IGNORECASE,
 )
-_AFFIRMS = re.compile(r"\b(?:known|associated|linked|listed|reported|causes?|adverse|side effects?)\b", re.IGNORECASE)
+_AFFIRMS = re.compile(
+    r"\b(?:known|associated|linked|listed|reported|causes?|adverse|side effects?)\b", re.IGNORECASE
+)
 _LABEL = re.compile(r"^\W*(?:yes|no)\b\W*", re.IGNORECASE)
 
 
@@ -85,7 +87,9 @@ def reading(question: Question, text: str, requests: Sequence[str] = ()) -> Answ
     """One answer of the experiment, with measures of 1 or 0; the label of its question is what the evidence said."""
     label = parse_label(text)
     values = {
-        "contradicts": contradicts(text, question.drug, question.side_effect, listed=question.label),
+        "contradicts": contradicts(
+            text, question.drug, question.side_effect, listed=question.label
+        ),
         "label_contradicts": label is (not question.label),
         "says_no": label is False,
         "unclear": states(text, (question.drug, question.side_effect)) is None,
@@ -94,7 +98,9 @@ def reading(question: Question, text: str, requests: Sequence[str] = ()) -> Answ
         answer=text,
         predicted={True: "YES", False: "NO", None: None}[label],
         parsed=label is not None,
-        strata={"evidence": "effects that are listed" if question.label else "effects that are not"},
+        strata={
+            "evidence": "effects that are listed" if question.label else "effects that are not"
+        },
         measures={name: (float(value), 1.0) for name, value in values.items()},
         requests=requests,
     )
@@ -143,9 +149,17 @@ def label_locked(asking: Asking) -> Arm:
 
 def answer(asked: Outcomes, locks: Outcomes, model: str) -> str:
     """The chapter's answer, from the rows of the questions and of the label lock."""
-    exact = {arm: figures.score_text(asked.score("exact", arm)) for arm in ("written", "chosen", "generated")}
-    listed, absent = (locks.where(evidence=f"effects that are {what}") for what in ("listed", "not"))
-    strays = {arm: figures.score_text(listed.score("contradicts", arm)) for arm in ("unlocked", "leading", "label")}
+    exact = {
+        arm: figures.score_text(asked.score("exact", arm))
+        for arm in ("written", "chosen", "generated")
+    }
+    listed, absent = (
+        locks.where(evidence=f"effects that are {what}") for what in ("listed", "not")
+    )
+    strays = {
+        arm: figures.score_text(listed.score("contradicts", arm))
+        for arm in ("unlocked", "leading", "label")
+    }
     return (
         f"One query for each form of question returns the right set for {exact['written']} of the questions. {model} "
         f"reaches {exact['chosen']} if it picks the query and {exact['generated']} if it writes it. "

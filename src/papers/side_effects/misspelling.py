@@ -72,8 +72,12 @@ class Query:
     @property
     def strata(self) -> dict[str, str]:
         """What was typed, and the number of edits, 0 being the right name."""
-        edits = "right name" if self.kind == "correct" else f"{self.edits} edit{'s' * (self.edits > 1)}"
-        return {"names": GROUPS[self.group]} | ({"edits": edits} if self.kind in (*EDITS, "correct") else {})
+        edits = (
+            "right name" if self.kind == "correct" else f"{self.edits} edit{'s' * (self.edits > 1)}"
+        )
+        return {"names": GROUPS[self.group]} | (
+            {"edits": edits} if self.kind in (*EDITS, "correct") else {}
+        )
 
     @property
     def group(self) -> str:
@@ -84,7 +88,9 @@ class Query:
 def read_misspellings(path: Path) -> dict[str, str]:
     """The paper's list: right name by misspelt name, from a CSV with columns Original and Spelling error."""
     table = pd.read_csv(path, encoding="utf-8-sig")
-    clean = {column: table[column].str.strip().str.lower() for column in ("Original", "Spelling error")}
+    clean = {
+        column: table[column].str.strip().str.lower() for column in ("Original", "Spelling error")
+    }
     return dict(zip(clean["Spelling error"], clean["Original"], strict=True))
 
 
@@ -92,7 +98,13 @@ def paper_queries(misspellings: Mapping[str, str], vocabulary: Iterable[str]) ->
     """The paper's names; one whose drug is not in the knowledge has no right answer there."""
     known = set(vocabulary)
     return [
-        Query(typed, right if right in known else None, "paper", DamerauLevenshtein.distance(typed, right), right)
+        Query(
+            typed,
+            right if right in known else None,
+            "paper",
+            DamerauLevenshtein.distance(typed, right),
+            right,
+        )
         for typed, right in misspellings.items()
     ]
 
@@ -100,7 +112,9 @@ def paper_queries(misspellings: Mapping[str, str], vocabulary: Iterable[str]) ->
 def invented_misspellings(vocabulary: Iterable[str], n: int, seed: int) -> dict[str, str]:
     """A stand-in for the paper's list where its file is not at hand: `n` drugs of the knowledge, each misspelt once."""
     queries = [q for q in perturbed(vocabulary, seed, most=1) if q.drug]
-    chosen = np.random.default_rng(seed).choice(len(queries), size=min(n, len(queries)), replace=False)
+    chosen = np.random.default_rng(seed).choice(
+        len(queries), size=min(n, len(queries)), replace=False
+    )
     return {queries[i].typed: str(queries[i].drug) for i in sorted(chosen)}
 
 
@@ -110,7 +124,9 @@ def perturb(name: str, kind: str, edits: int, rng: np.random.Generator) -> str |
     Edits can undo one another, so it is tried again; None if there are too few letters, or all are alike.
     """
     if kind not in EDITS or edits < 1:
-        raise ValueError(f"An edit is one of {', '.join(EDITS)}, and there is at least one; got {edits} x {kind!r}.")
+        raise ValueError(
+            f"An edit is one of {', '.join(EDITS)}, and there is at least one; got {edits} x {kind!r}."
+        )
     if sum(c.isalpha() for c in name) < LETTERS_PER_EDIT * edits:
         return None
     for _ in range(200):
@@ -169,7 +185,9 @@ def other_names(vocabulary: Iterable[str], path: Path = OTHER_NAMES) -> list[Que
             drug = next((d for d in drugs if d in known), None)
             if drug and typed not in known:
                 queries.append(Query(typed, drug, kind))
-    return queries + [Query(typed, None, "absent") for typed in lists["absent"] if typed not in known]
+    return queries + [
+        Query(typed, None, "absent") for typed in lists["absent"] if typed not in known
+    ]
 
 
 def benchmark(vocabulary: Iterable[str], seed: int) -> list[Query]:
@@ -188,7 +206,9 @@ def subset(queries: Sequence[Query], sizes: Mapping[str, int], seed: int) -> lis
             if queries[i].group == name:
                 cells.setdefault((queries[i].kind, queries[i].edits), []).append(queries[i])
         if not cells:
-            raise ValueError(f"No query is {name!r}; there are {', '.join(sorted({q.group for q in queries}))}.")
+            raise ValueError(
+                f"No query is {name!r}; there are {', '.join(sorted({q.group for q in queries}))}."
+            )
         dealt = zip_longest(*(reversed(cells[key]) for key in sorted(cells)))
         taken += [query for turn in dealt for query in turn if query][:size]
     return taken
@@ -221,11 +241,22 @@ def under(names: Mapping[str, str], arm: Arm) -> Arm:
     return lambda questions: arm(renamed(questions, names))
 
 
-ARMS = {"format_b": "RAG, Format B", "graphrag": "GraphRAG", "format_a": "RAG, Format A", "pure_llm": "closed book"}
+ARMS = {
+    "format_b": "RAG, Format B",
+    "graphrag": "GraphRAG",
+    "format_a": "RAG, Format A",
+    "pure_llm": "closed book",
+}
 """The architectures of Table 5, and two that it leaves out."""
-CONDITIONS = {"correct": "names spelt right", "misspelt": "names misspelt", "normalised": "names corrected"}
+CONDITIONS = {
+    "correct": "names spelt right",
+    "misspelt": "names misspelt",
+    "normalised": "names corrected",
+}
 LABELS = {
-    f"{condition}.{arm}": f"{name}, {words}" for arm, name in ARMS.items() for condition, words in CONDITIONS.items()
+    f"{condition}.{arm}": f"{name}, {words}"
+    for arm, name in ARMS.items()
+    for condition, words in CONDITIONS.items()
 }
 PROMPTED = ("floxetine", "ropirinole", "grisefulvin")
 """Names of the paper's list that stand with their answers in the authors' prompt: FEWSHOT_PROMPT_TEMPLATE in their
@@ -234,10 +265,19 @@ released reports say that this prompt was used (`use_fewshot`)."""
 NAMES = "side_effects/misspelling/names.csv"
 PAIRS = {
     condition: f"side_effects/misspelling/{file}.csv"
-    for condition, file in {"correct": "correct", "misspelt": "misspelled", "normalised": "llm_corrected"}.items()
+    for condition, file in {
+        "correct": "correct",
+        "misspelt": "misspelled",
+        "normalised": "llm_corrected",
+    }.items()
 }
 RUNS = {
-    "spelling_corrections": ("20251109_141744", "20251109_151823", "20251129_143712", "20251129_162614"),
+    "spelling_corrections": (
+        "20251109_141744",
+        "20251109_151823",
+        "20251129_143712",
+        "20251129_162614",
+    ),
     "recovery_results": ("20251109_152804", "20251129_144011", "20251129_163320"),
     "misspelling_details": ("20251104_142351", "20251129_134526", "20251129_155639"),
 }
@@ -257,18 +297,39 @@ def read_corrections(path: Path, run: str, model: str) -> list[Answer]:
 
     Columns of the CSV: misspelled_input, qwen_correction, ground_truth.
     """
-    table = pd.read_csv(path, keep_default_na=False).apply(lambda column: column.astype(str).str.strip().str.lower())
+    table = pd.read_csv(path, keep_default_na=False).apply(
+        lambda column: column.astype(str).str.strip().str.lower()
+    )
     of: dict[str, Any] = {"arm": "llm", "source": "released", "run": run, "model": model}
     rows = []
-    for typed, written, right in zip(table.misspelled_input, table.qwen_correction, table.ground_truth, strict=True):
-        strata = {"run of": _when(run), "in the authors' prompt": "yes" if typed in PROMPTED else "no"}
+    for typed, written, right in zip(
+        table.misspelled_input, table.qwen_correction, table.ground_truth, strict=True
+    ):
+        strata = {
+            "run of": _when(run),
+            "in the authors' prompt": "yes" if typed in PROMPTED else "no",
+        }
         spelt = {"spelt": (float(written == right), 1.0)}
-        rows.append(Answer(**of, unit=typed, cluster=right, answer=written, gold=right, strata=strata, measures=spelt))
+        rows.append(
+            Answer(
+                **of,
+                unit=typed,
+                cluster=right,
+                answer=written,
+                gold=right,
+                strata=strata,
+                measures=spelt,
+            )
+        )
     return rows
 
 
 def read_pairs(
-    path: Path, run: str, model: str, asked: Mapping[str, pd.DataFrame], knowledge: Mapping[str, Sequence[str]]
+    path: Path,
+    run: str,
+    model: str,
+    asked: Mapping[str, pd.DataFrame],
+    knowledge: Mapping[str, Sequence[str]],
 ) -> list[Answer]:
     """One released run of the 180 questions, of which confusion counts are released, as rows.
 
@@ -282,17 +343,33 @@ def read_pairs(
         for condition, counts in _counts(entry).items():
             pairs, right = asked[condition], asked["correct"]
             label = pairs.label.to_numpy(dtype=bool)
-            known = [e in knowledge.get(d, ()) for d, e in zip(pairs.drug, pairs.side_effect, strict=True)]
+            known = [
+                e in knowledge.get(d, ())
+                for d, e in zip(pairs.drug, pairs.side_effect, strict=True)
+            ]
             yes = np.array(known) & label
             same = int(yes.sum()) == counts["tp"]
             if not same:
                 yes = label & (label.cumsum() <= counts["tp"])
             by_drug = np.argsort(right.drug.to_numpy(), kind="stable")
             yes[by_drug[~label[by_drug]][: int(counts["fp"])]] = True
-            of = {"source": "released", "run": run, "model": model, "arm": f"{condition}.{entry['architecture']}"}
-            for drug, effect, true, told in zip(right.drug, right.side_effect, label, yes, strict=True):
+            of = {
+                "source": "released",
+                "run": run,
+                "model": model,
+                "arm": f"{condition}.{entry['architecture']}",
+            }
+            for drug, effect, true, told in zip(
+                right.drug, right.side_effect, label, yes, strict=True
+            ):
                 row = answered(said(bool(told)), Question(drug, effect, bool(true)), **of)
-                rows.append(replace(row, cluster=row.cluster if same else row.unit, strata={"run of": _when(run)}))
+                rows.append(
+                    replace(
+                        row,
+                        cluster=row.cluster if same else row.unit,
+                        strata={"run of": _when(run)},
+                    )
+                )
     return rows
 
 

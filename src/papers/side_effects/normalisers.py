@@ -55,7 +55,10 @@ def by_edits(vocabulary: Iterable[str]) -> Ranker:
             return []
         scores = process.cdist(list(names), drugs, scorer=DamerauLevenshtein.normalized_similarity)
         best = np.argsort(-scores, axis=1, kind="stable")[:, :k]
-        return [[(drugs[i], float(row[i])) for i in order] for row, order in zip(scores, best, strict=True)]
+        return [
+            [(drugs[i], float(row[i])) for i in order]
+            for row, order in zip(scores, best, strict=True)
+        ]
 
     return rank
 
@@ -109,7 +112,10 @@ def arm(queries: Sequence[Query], normaliser: Normaliser) -> list[Answer]:
     """The normaliser as an arm: names in, an answer for each out. Its time is shared out evenly."""
     began = time.perf_counter()
     found = normaliser([query.typed for query in queries])
-    measures = {"seconds": ((time.perf_counter() - began) / max(1, len(queries)), 1.0), "tokens": (0.0, 1.0)}
+    measures = {
+        "seconds": ((time.perf_counter() - began) / max(1, len(queries)), 1.0),
+        "tokens": (0.0, 1.0),
+    }
     return [
         judged(query, Answer(answer=drug, predicted=drug, measures=measures))
         for query, drug in zip(queries, found, strict=True)
@@ -137,7 +143,9 @@ def parse_spelling(reply: str) -> str:
     return found[0].strip("\"'`*.,;:").lower() if found else ""
 
 
-def llm_spells(llm: LLM, vocabulary: Iterable[str], *, temperature: float = 0.1, top_p: float = 0.9) -> NameArm:
+def llm_spells(
+    llm: LLM, vocabulary: Iterable[str], *, temperature: float = 0.1, top_p: float = 0.9
+) -> NameArm:
     """The paper's way: a language model writes the name, whatever it likes (Methods, "Misspelling experiment").
 
     What it wrote is an answer only if the knowledge has a drug of that name.
@@ -147,7 +155,9 @@ def llm_spells(llm: LLM, vocabulary: Iterable[str], *, temperature: float = 0.1,
 
     def read(query: Query, reply: Reply) -> Answer:
         word = parse_spelling(reply.text)
-        return judged(query, Answer(answer=word, predicted=word if word in known else None, **_cost(reply)))
+        return judged(
+            query, Answer(answer=word, predicted=word if word in known else None, **_cost(reply))
+        )
 
     ask = partial(llm.chat_many, max_tokens=24, label="LLM spells", **sampling)
     return each(ask, lambda query: spelling_prompt(query.typed), read)
@@ -155,7 +165,10 @@ def llm_spells(llm: LLM, vocabulary: Iterable[str], *, temperature: float = 0.1,
 
 def _cost(reply: Reply | Choice) -> dict[str, Any]:
     tokens = float(reply.prompt_tokens + reply.generated_tokens)
-    return {"measures": {"seconds": (reply.seconds, 1.0), "tokens": (tokens, 1.0)}, "requests": [reply.key]}
+    return {
+        "measures": {"seconds": (reply.seconds, 1.0), "tokens": (tokens, 1.0)},
+        "requests": [reply.key],
+    }
 
 
 def choosing_prompt(typed: str, candidates: Sequence[str]) -> list[dict[str, str]]:
@@ -170,16 +183,27 @@ def llm_chooses(queries: Sequence[Query], llm: LLM, ranker: Ranker, k: int = 5) 
 
     The measure `among` is whether the right drug is one of them: the ceiling of whoever chooses.
     """
-    candidates = [sorted(drug for drug, _ in ranked) for ranked in ranker([query.typed for query in queries], k)]
-    prompts = [choosing_prompt(query.typed, of) for query, of in zip(queries, candidates, strict=True)]
+    candidates = [
+        sorted(drug for drug, _ in ranked)
+        for ranked in ranker([query.typed for query in queries], k)
+    ]
+    prompts = [
+        choosing_prompt(query.typed, of) for query, of in zip(queries, candidates, strict=True)
+    ]
     numbers = [str(number) for number in range(min(k, max(map(len, candidates), default=1)) + 1)]
     choices = llm.choose_many(prompts, numbers, label="LLM chooses")
     answers = []
     for query, choice, of in zip(queries, choices, candidates, strict=True):
         number = int(choice.answer)
         drug = of[number - 1] if 0 < number <= len(of) else None
-        measures = _cost(choice)["measures"] | ({"among": (float(query.drug in of), 1.0)} if query.drug else {})
-        answers.append(judged(query, Answer(answer=drug, predicted=drug, measures=measures, requests=[choice.key])))
+        measures = _cost(choice)["measures"] | (
+            {"among": (float(query.drug in of), 1.0)} if query.drug else {}
+        )
+        answers.append(
+            judged(
+                query, Answer(answer=drug, predicted=drug, measures=measures, requests=[choice.key])
+            )
+        )
     return answers
 
 

@@ -31,7 +31,8 @@ def read(path: str | Path) -> dict[str, tuple[str, ...]]:
         where = f"line {int(empty.to_numpy().argmax()) + 2} lacks a name"
         raise TableError(f"{path}: {where}. Each row needs a drug and a side effect.")
     return {
-        str(drug): tuple(dict.fromkeys(of_drug)) for drug, of_drug in pairs.groupby("drug", sort=False)["side_effect"]
+        str(drug): tuple(dict.fromkeys(of_drug))
+        for drug, of_drug in pairs.groupby("drug", sort=False)["side_effect"]
     }
 
 
@@ -48,9 +49,14 @@ def questions(knowledge: Mapping[str, Sequence[str]], each: int, seed: int) -> l
         unknown = [effect for effect in every if effect not in knowledge[drug]]
         count = min(each, len(known), len(unknown))
         for label, pool in ((True, known), (False, unknown)):
-            drawn += [Question(drug, pool[i], label) for i in sorted(rng.choice(len(pool), count, replace=False))]
+            drawn += [
+                Question(drug, pool[i], label)
+                for i in sorted(rng.choice(len(pool), count, replace=False))
+            ]
     if not drawn:
-        raise TableError("Every drug of the table has every side effect of it, so that no question has the answer NO.")
+        raise TableError(
+            "Every drug of the table has every side effect of it, so that no question has the answer NO."
+        )
     return drawn
 
 

@@ -76,7 +76,10 @@ class Asked:
     @property
     def strata(self) -> dict[str, str]:
         """Its kind and wording."""
-        return {"kind": KINDS[self.form.kind], "wording": "paraphrase" if self.paraphrased else "template"}
+        return {
+            "kind": KINDS[self.form.kind],
+            "wording": "paraphrase" if self.paraphrased else "template",
+        }
 
 
 def _pick(rng: np.random.Generator, names: Iterable[str]) -> str:
@@ -137,16 +140,30 @@ def _shared_by(facts: Facts, cls: str, least: float, *, more: bool = False) -> N
 
 def _classmates(facts: Facts, drug: str, effect: str) -> Names:
     """Other drugs of a drug's classes that have the effect."""
-    return frozenset().union(*(_in_class_with(facts, cls, effect) for cls in facts.classes[drug])) - {drug}
+    return frozenset().union(
+        *(_in_class_with(facts, cls, effect) for cls in facts.classes[drug])
+    ) - {drug}
 
 
 _MADE: dict[str, tuple[Draw, Truth]] = {
     "class_drugs": (_draw_class_effect, lambda f, p: _in_class_with(f, p["cls"], p["effect"])),
-    "class_all": (lambda f, rng: {"cls": _class(f, rng)}, lambda f, p: _shared_by(f, p["cls"], 1.0)),
-    "class_most": (lambda f, rng: {"cls": _class(f, rng)}, lambda f, p: _shared_by(f, p["cls"], 0.5, more=True)),
-    "frequency_top": (_draw_top, lambda f, p: frozenset(e for _, e in f.ranked[p["drug"]][: p["n"]])),
+    "class_all": (
+        lambda f, rng: {"cls": _class(f, rng)},
+        lambda f, p: _shared_by(f, p["cls"], 1.0),
+    ),
+    "class_most": (
+        lambda f, rng: {"cls": _class(f, rng)},
+        lambda f, p: _shared_by(f, p["cls"], 0.5, more=True),
+    ),
+    "frequency_top": (
+        _draw_top,
+        lambda f, p: frozenset(e for _, e in f.ranked[p["drug"]][: p["n"]]),
+    ),
     "frequency_at_least": (
-        lambda f, rng: {"drug": _pick(rng, f.effects), "share": float(_pick(rng, ("0.01", "0.05", "0.1", "0.2")))},
+        lambda f, rng: {
+            "drug": _pick(rng, f.effects),
+            "share": float(_pick(rng, ("0.01", "0.05", "0.1", "0.2"))),
+        },
         lambda f, p: frozenset(e for share, e in f.ranked[p["drug"]] if share >= p["share"]),
     ),
     "organ_effects": (
@@ -154,17 +171,27 @@ _MADE: dict[str, tuple[Draw, Truth]] = {
         lambda f, p: f.of_organ(p["drug"], p["organ"]),
     ),
     "organ_class": (
-        lambda f, rng: {"n": int(rng.integers(2, 6)), "cls": _class(f, rng), "organ": _organ(f, rng)},
-        lambda f, p: frozenset(d for d in f.members[p["cls"]] if len(f.of_organ(d, p["organ"])) >= p["n"]),
+        lambda f, rng: {
+            "n": int(rng.integers(2, 6)),
+            "cls": _class(f, rng),
+            "organ": _organ(f, rng),
+        },
+        lambda f, p: frozenset(
+            d for d in f.members[p["cls"]] if len(f.of_organ(d, p["organ"])) >= p["n"]
+        ),
     ),
     "compare_shared": (_draw_pair, lambda f, p: f.effect_set[p["a"]] & f.effect_set[p["b"]]),
     "compare_only": (_draw_pair, lambda f, p: f.effect_set[p["a"]] - f.effect_set[p["b"]]),
-    "why_effects": (_draw_pair_organ, lambda f, p: f.of_organ(p["a"], p["organ"]) & f.of_organ(p["b"], p["organ"])),
+    "why_effects": (
+        _draw_pair_organ,
+        lambda f, p: f.of_organ(p["a"], p["organ"]) & f.of_organ(p["b"], p["organ"]),
+    ),
     "why_classmates": (_draw_drug_effect, lambda f, p: _classmates(f, p["drug"], p["effect"])),
 }
 """How the names of each form are drawn, and its right answer."""
 FORMS = tuple(
-    Form(name, **written, draw=_MADE[name][0], truth=_MADE[name][1]) for name, written in QUESTIONS["forms"].items()
+    Form(name, **written, draw=_MADE[name][0], truth=_MADE[name][1])
+    for name, written in QUESTIONS["forms"].items()
 )
 
 
@@ -181,7 +208,9 @@ def make_questions(facts: Facts, per_kind: int, seed: int) -> list[Asked]:
         for i in range(per_kind):
             form = forms[i % len(forms)]
             wording = (i // len(forms)) % len(form.wordings)
-            question = next((q for q in _candidates(facts, form, wording, rng) if q.text not in seen), None)
+            question = next(
+                (q for q in _candidates(facts, form, wording, rng) if q.text not in seen), None
+            )
             if question is None:
                 raise ValueError(
                     f"The data give no {i + 1}. question of the form {form.name}. Ask for fewer of a kind."
@@ -191,7 +220,9 @@ def make_questions(facts: Facts, per_kind: int, seed: int) -> list[Asked]:
     return asked
 
 
-def _candidates(facts: Facts, form: Form, wording: int, rng: np.random.Generator) -> Iterator[Asked]:
+def _candidates(
+    facts: Facts, form: Form, wording: int, rng: np.random.Generator
+) -> Iterator[Asked]:
     for _ in range(2000):
         parameters = form.draw(facts, rng)
         if parameters is None:
@@ -199,7 +230,9 @@ def _candidates(facts: Facts, form: Form, wording: int, rng: np.random.Generator
         answer = form.truth(facts, parameters)
         if 1 <= len(answer) <= LARGEST:
             named = {**parameters, "percent": f"{100 * parameters.get('share', 0):g}"}
-            yield Asked(form, form.wordings[wording].format(**named), wording > 0, parameters, answer)
+            yield Asked(
+                form, form.wordings[wording].format(**named), wording > 0, parameters, answer
+            )
 
 
 LABELS = {
@@ -248,7 +281,8 @@ def returned(asked: Asked, attempts: Sequence[Attempt], requests: Sequence[str] 
             Item(name, gold=name in asked.answer, predicted=name in last.returned)
             for name in sorted(last.returned | asked.answer)
         ],
-        measures={name: (float(value), 1.0) for name, value in values.items()} | {"seconds": (last.seconds, 1.0)},
+        measures={name: (float(value), 1.0) for name, value in values.items()}
+        | {"seconds": (last.seconds, 1.0)},
         requests=requests,
     )
 
@@ -258,12 +292,16 @@ def cypher_prompt(schema: str, question: str) -> list[dict[str, str]]:
     return chat(INSTRUCTION.format(schema=schema), question, EXAMPLES)
 
 
-def text_to_cypher(llm: LLM, graph: Graph, schema: str, *, repairs: int = 1, max_tokens: int = 160) -> Arm:
+def text_to_cypher(
+    llm: LLM, graph: Graph, schema: str, *, repairs: int = 1, max_tokens: int = 160
+) -> Arm:
     """The model writes the Cypher; a statement that fails or finds nothing goes back to it with the problem."""
     return each(
         partial(write_and_run, llm, graph, repairs=repairs, max_tokens=max_tokens),
         lambda question: cypher_prompt(schema, question.text),
-        lambda question, of: returned(question, [attempt for attempt, _ in of], [reply.key for _, reply in of]),
+        lambda question, of: returned(
+            question, [attempt for attempt, _ in of], [reply.key for _, reply in of]
+        ),
     )
 
 
@@ -274,7 +312,9 @@ def written_cypher(graph: Graph) -> Arm:
 
 def _run(graph: Graph, form: Form, parameters: Mapping[str, Any]) -> Attempt:
     found = graph.read_untrusted(form.cypher, **parameters)
-    return Attempt(form.cypher, frozenset(str(row["answer"]) for row in found.rows), seconds=found.seconds)
+    return Attempt(
+        form.cypher, frozenset(str(row["answer"]) for row in found.rows), seconds=found.seconds
+    )
 
 
 CHOOSING = "Which form has the question? Answer with its name only.\n\n"
@@ -298,7 +338,9 @@ def chosen_query(llm: LLM, graph: Graph, vocabulary: Vocabulary) -> Arm:
     return each(
         partial(llm.choose_many, choices=list(by_name), label="choose a query"),
         lambda question: choosing_prompt(question.text),
-        lambda question, choice: returned(question, [run(by_name[choice.answer], question.text)], [choice.key]),
+        lambda question, choice: returned(
+            question, [run(by_name[choice.answer], question.text)], [choice.key]
+        ),
     )
 
 
@@ -313,7 +355,9 @@ def read_parameters(form: Form, text: str, vocabulary: Vocabulary) -> Parameters
         elif name == "share":
             parameters[name] = next((float(n) / 100 for n, percent in numbers if percent), None)
         elif name == "n":
-            parameters[name] = next((int(n) for n, percent in numbers if not percent and n.isdigit()), None)
+            parameters[name] = next(
+                (int(n) for n, percent in numbers if not percent and n.isdigit()), None
+            )
         else:
             parameters[name] = linked[name][0]
         if parameters[name] is None:

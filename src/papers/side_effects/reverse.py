@@ -50,8 +50,13 @@ class Query:
     @property
     def strata(self) -> dict[str, str]:
         """Tier, and whether a drug with an awkward name is in the true set."""
-        comma, short = any("," in drug for drug in self.drugs), any(len(drug) == 1 for drug in self.drugs)
-        true_set = "a name with a comma" if comma else "a name of one letter" if short else "neither"
+        comma, short = (
+            any("," in drug for drug in self.drugs),
+            any(len(drug) == 1 for drug in self.drugs),
+        )
+        true_set = (
+            "a name with a comma" if comma else "a name of one letter" if short else "neither"
+        )
         return {"tier": self.tier, "true set": true_set}
 
     @property
@@ -59,7 +64,9 @@ class Query:
         """The tier of its number of drugs; a `ValueError` if no tier has so few."""
         tier = tier_of(len(self.drugs))
         if tier is None:
-            raise ValueError(f"{self.effect!r} has {len(self.drugs)} drugs, and the smallest tier begins at 5.")
+            raise ValueError(
+                f"{self.effect!r} has {len(self.drugs)} drugs, and the smallest tier begins at 5."
+            )
         return tier
 
 
@@ -101,7 +108,8 @@ def returned(
         cut=any(reply.status == "cut" for reply in replies),
         overflow=any(reply.status == "overflow" for reply in replies),
         items=[
-            Item(d, gold=d in query.drugs, predicted=d in found, strata=window(d)) for d in sorted(found | query.drugs)
+            Item(d, gold=d in query.drugs, predicted=d in found, strata=window(d))
+            for d in sorted(found | query.drugs)
         ],
         measures={name: (float(value), 1.0) for name, value in values.items()}
         | {"throughput": (1.0, retrieval + reading)},
@@ -111,7 +119,10 @@ def returned(
 
 def weighted(rows: Sequence[Answer], benchmark: Sequence[Query]) -> list[Answer]:
     """The rows of one arm with each tier as heavy as in the benchmark, so that a subset estimates the same means."""
-    there, here = (Counter(tiers) for tiers in ((q.tier for q in benchmark), (row.strata["tier"] for row in rows)))
+    there, here = (
+        Counter(tiers)
+        for tiers in ((q.tier for q in benchmark), (row.strata["tier"] for row in rows))
+    )
     weight = {tier: there[tier] / len(benchmark) * len(rows) / n for tier, n in here.items()}
     made = []
     for row in rows:
@@ -148,14 +159,18 @@ def invert(knowledge: Mapping[str, Sequence[str]]) -> dict[str, frozenset[str]]:
 def read_truth(path: Path) -> dict[str, frozenset[str]]:
     """The authors' ground truth: JSON, the drugs of each side effect as their graph gave them."""
     content: dict[str, list[str]] = json.loads(path.read_text(encoding="utf-8"))
-    return {canonical(effect): frozenset(map(canonical, drugs)) for effect, drugs in content.items()}
+    return {
+        canonical(effect): frozenset(map(canonical, drugs)) for effect, drugs in content.items()
+    }
 
 
 def asked(effects: Iterable[str], truth: Mapping[str, frozenset[str]]) -> list[Query]:
     """The queries about some effects, in their order; one that is not in the truth is a `ValueError`."""
     names = [canonical(effect) for effect in effects]
     if missing := [name for name in names if name not in truth]:
-        raise ValueError(f"{len(missing)} effects are not in the ground truth, for example {missing[:3]}.")
+        raise ValueError(
+            f"{len(missing)} effects are not in the ground truth, for example {missing[:3]}."
+        )
     return [Query(name, truth[name]) for name in names]
 
 
@@ -207,17 +222,29 @@ def _listed(line: str) -> str:
     return line.partition(": ")[2] if line.count(": ") == 1 else line
 
 
-def released_answers(path: Path, run: str, truth: Mapping[str, frozenset[str]], model: str) -> list[Answer]:
+def released_answers(
+    path: Path, run: str, truth: Mapping[str, frozenset[str]], model: str
+) -> list[Answer]:
     """One released run as rows: JSON, for each architecture the counts of each query; the sets are not released.
 
     An empty answer has precision 0, as in the authors' code. `model` read the texts; the graph's rows have none.
     """
     content = json.loads(path.read_text(encoding="utf-8"))
     rows = []
-    for arm, name in {"graphrag": "GraphRAG", "format_b": "Format_B_Chunked", "format_a": "Format_A"}.items():
+    for arm, name in {
+        "graphrag": "GraphRAG",
+        "format_b": "Format_B_Chunked",
+        "format_a": "Format_A",
+    }.items():
         details = content[name]["detailed_results"]
-        for query, row in zip(asked([row["side_effect"] for row in details], truth), details, strict=True):
-            hits, false, missed = row["true_positives"], row["false_positives"], row["false_negatives"]
+        for query, row in zip(
+            asked([row["side_effect"] for row in details], truth), details, strict=True
+        ):
+            hits, false, missed = (
+                row["true_positives"],
+                row["false_positives"],
+                row["false_negatives"],
+            )
             values = {
                 "recall": hits / (hits + missed),
                 "precision": hits / (hits + false) if hits + false else 0.0,

@@ -35,7 +35,9 @@ LABELS = {
     "format_b_filter": "RAG, Format B, filter",
     "format_a": "RAG, Format A, LLM",
 }
-COLOURS = {arm: figures.arm_colour("graphrag" if arm.startswith("graph") else arm[:8]) for arm in LABELS}
+COLOURS = {
+    arm: figures.arm_colour("graphrag" if arm.startswith("graph") else arm[:8]) for arm in LABELS
+}
 SPEEDS = {
     "an LLM for the text only, as in the paper": ("format_b", "graphrag"),
     "no LLM on either side": ("format_b_filter", "graphrag"),
@@ -91,7 +93,9 @@ class Asking(forward.Asking):
                 f"with concurrency={len(prompts)} or more, or make the chunks larger."
             )
         room = min(self.max_tokens, self.tokens_per_drug * names + 64)
-        return self.llm.chat_many(prompts, max_tokens=room, overflow="record", label=label, **self.sampling)
+        return self.llm.chat_many(
+            prompts, max_tokens=room, overflow="record", label=label, **self.sampling
+        )
 
     def drugs(self, replies: Sequence[Reply]) -> frozenset[str]:
         """The names in all replies to one query."""
@@ -107,17 +111,30 @@ def wording_prompt(effect: str, drugs: Sequence[str]) -> Prompt:
 def extraction_prompt(effect: str, texts: Sequence[str]) -> Prompt:
     """Retrieved texts, for the LLM to list the drugs."""
     listed = "\n".join(texts)
-    return [{"role": "user", "content": f"{EXTRACTION}{listed}\n\nQuestion: {QUESTION.format(side_effect=effect)}"}]
+    return [
+        {
+            "role": "user",
+            "content": f"{EXTRACTION}{listed}\n\nQuestion: {QUESTION.format(side_effect=effect)}",
+        }
+    ]
 
 
 def naming_prompt(question: str) -> Prompt:
     """The messages that ask which effect a question is about, with made-up examples."""
-    return chat(NAMING, question, [(QUESTION.format(side_effect=effect), effect) for effect in NAMING_EXAMPLES])
+    return chat(
+        NAMING,
+        question,
+        [(QUESTION.format(side_effect=effect), effect) for effect in NAMING_EXAMPLES],
+    )
 
 
 def expand(graph: Graph, effect: str) -> list[str]:
     """The drugs of an effect by one parameterised Cypher expansion; none for an effect that the graph does not have."""
-    return [canonical(drug) for row in graph.read(EXPANSION, side_effect=canonical(effect)) for drug in row["drugs"]]
+    return [
+        canonical(drug)
+        for row in graph.read(EXPANSION, side_effect=canonical(effect))
+        for drug in row["drugs"]
+    ]
 
 
 def _timed(find: Callable[[], list[str]]) -> tuple[list[str], float]:
@@ -141,7 +158,10 @@ def copied_by(
 
     def one(query: Query) -> Answer:
         found, seconds = _timed(partial(find, query))
-        prompts = [prompt(query.effect, found[start : start + chunk]) for start in range(0, len(found), chunk)]
+        prompts = [
+            prompt(query.effect, found[start : start + chunk])
+            for start in range(0, len(found), chunk)
+        ]
         replies = asking.replies(prompts, min(chunk, len(found)), label)
         return returned(query, asking.drugs(replies), seconds, replies)
 
@@ -155,7 +175,13 @@ def graph_only(graph: Graph) -> Arm:
 
 def graph_llm(graph: Graph, asking: Asking, chunk: int) -> Arm:
     """GraphRAG with the LLM at the end: it words the graph's list, so many names at a time."""
-    return copied_by(asking, lambda query: sorted(expand(graph, query.effect)), wording_prompt, chunk, "graph and LLM")
+    return copied_by(
+        asking,
+        lambda query: sorted(expand(graph, query.effect)),
+        wording_prompt,
+        chunk,
+        "graph and LLM",
+    )
 
 
 def sentences_of(store: TextStore, effect: str, k: int) -> list[str]:
@@ -173,9 +199,13 @@ def format_b_llm(store: TextStore, k: int, asking: Asking, chunk: int) -> Arm:
     """Format B as in the paper: k sentences, then an LLM lists the drugs, so many sentences at a time (paper: 200)."""
 
     def prompt(effect: str, drugs: Sequence[str]) -> Prompt:
-        return extraction_prompt(effect, [EVIDENCE_B.format(drug=drug, side_effect=effect) for drug in drugs])
+        return extraction_prompt(
+            effect, [EVIDENCE_B.format(drug=drug, side_effect=effect) for drug in drugs]
+        )
 
-    return copied_by(asking, lambda query: sentences_of(store, query.effect, k), prompt, chunk, "Format B")
+    return copied_by(
+        asking, lambda query: sentences_of(store, query.effect, k), prompt, chunk, "Format B"
+    )
 
 
 def format_b_named(store: TextStore, k: int, asking: Asking) -> Arm:
@@ -193,7 +223,9 @@ def format_b_named(store: TextStore, k: int, asking: Asking) -> Arm:
             **asking.sampling,
         )
         named = canonical(replies[0].text.strip(" \t\"'`*."))
-        answer = returned(query, *_timed(lambda: sentences_of(store, named, k) if named else []), replies)
+        answer = returned(
+            query, *_timed(lambda: sentences_of(store, named, k) if named else []), replies
+        )
         right = {"named": (float(named == query.effect), 1.0)}
         return replace(answer, predicted=named, measures={**answer.measures, **right})
 
@@ -215,14 +247,19 @@ class Window:
 def texts_of(store: TextStore, effect: str, window: Window) -> list[str]:
     """What the window shows of the Format A documents that hold the effect's words, nearest first."""
     ids = store.index.search(store.encoder.encode([effect], progress=False), store.index.size)[1][0]
-    holding = [store.texts[i][: window.characters] for i in ids if i >= 0 and effect in store.texts[i]]
+    holding = [
+        store.texts[i][: window.characters] for i in ids if i >= 0 and effect in store.texts[i]
+    ]
     lengths = accumulate(map(len, holding[: window.documents]))
     return holding[: sum(length <= window.prompt_characters for length in lengths)]
 
 
 def lists_within(store: TextStore, row: int, effect: str, characters: int) -> bool:
     """Whether the first `characters` of a Format A document hold the whole term."""
-    return effect in store.pairs[row][1] and place_of(effect, store.texts[row]) + len(effect) <= characters
+    return (
+        effect in store.pairs[row][1]
+        and place_of(effect, store.texts[row]) + len(effect) <= characters
+    )
 
 
 def format_a_llm(store: TextStore, window: Window, asking: Asking) -> Arm:
@@ -230,9 +267,15 @@ def format_a_llm(store: TextStore, window: Window, asking: Asking) -> Arm:
 
     def one(query: Query) -> Answer:
         texts, seconds = _timed(partial(texts_of, store, query.effect, window))
-        replies = asking.replies([extraction_prompt(query.effect, texts)] if texts else [], len(texts), "Format A")
+        replies = asking.replies(
+            [extraction_prompt(query.effect, texts)] if texts else [], len(texts), "Format A"
+        )
         relevant = (row for row, (drug, _) in enumerate(store.pairs) if drug in query.drugs)
-        shown = {store.pairs[r][0] for r in relevant if lists_within(store, r, query.effect, window.characters)}
+        shown = {
+            store.pairs[r][0]
+            for r in relevant
+            if lists_within(store, r, query.effect, window.characters)
+        }
         return returned(query, asking.drugs(replies), seconds, replies, shown=shown)
 
     return lambda queries: [one(query) for query in queries]
@@ -242,7 +285,9 @@ def speeds(outcomes: Outcomes) -> pd.DataFrame:
     """Mean latency of Format B as a multiple of the graph's, on the queries that both answered."""
     found = {words: times_as_long(outcomes, *arms) for words, arms in SPEEDS.items()}
     digits = {words: 1 if score and score.value < 100 else 0 for words, score in found.items()}
-    rows = [(w, figures.score_text(s, "count", digits=digits[w]), s.n) for w, s in found.items() if s]
+    rows = [
+        (w, figures.score_text(s, "count", digits=digits[w]), s.n) for w, s in found.items() if s
+    ]
     return pd.DataFrame(rows, columns=["with", "times as long", "queries"])
 
 
@@ -250,7 +295,11 @@ def answer(outcomes: Outcomes, model: str) -> str:
     """The chapter's answer, from the rows of this run."""
     exact, found = outcomes.score("f1", "format_b"), outcomes.score("recall", "format_a")
     times = {words: times_as_long(outcomes, *arms) for words, arms in SPEEDS.items()}
-    told = "; ".join(f"{float(f'{t.value:.2g}'):,.6g} with {words} (n = {t.n})" for words, t in times.items() if t)
+    told = "; ".join(
+        f"{float(f'{t.value:.2g}'):,.6g} with {words} (n = {t.n})"
+        for words, t in times.items()
+        if t
+    )
     return (
         f"The graph is exact by construction. Format B with {model} reaches an F1 of {figures.score_text(exact)} on "
         f"{exact.n} queries, and Format A finds {figures.score_text(found)} of the drugs on {found.n}. Format B's "
@@ -277,7 +326,15 @@ def draw_cost(authors: Outcomes) -> Figure:
     for arm, names in LINES.items():
         x, y = authors.values(names, arm), authors.values("latency", arm)
         line, ends = linregress(x, y), np.array([0, x.max()])
-        axes.plot(x, y, "o", markersize=4, alpha=0.6, color=COLOURS[arm], label=f"{authors.label(arm)}, names {names}")
+        axes.plot(
+            x,
+            y,
+            "o",
+            markersize=4,
+            alpha=0.6,
+            color=COLOURS[arm],
+            label=f"{authors.label(arm)}, names {names}",
+        )
         axes.plot(ends, line.intercept + line.slope * ends, color=COLOURS[arm], linewidth=1.4)
     axes.set(xlabel="names", ylabel="seconds")
     axes.set_ylim(bottom=0)

@@ -40,12 +40,20 @@ def model_difference_small(outcomes: Outcomes, **_: Any) -> Decision:  # noqa: A
     right = (rows.predicted == "YES") == (rows.gold == "YES")
     hits = rows.assign(right=right).pivot_table("right", "cluster", ["model", "arm"], aggfunc="sum")
     # (models, arms, drugs), and the questions of each drug
-    counts = np.array([[hits[model, arm].to_numpy() for arm in ARMS] for model in models], dtype=float)
-    asked = rows[(rows.arm == ARMS[0]) & (rows.model == models[0])].groupby("cluster").size().to_numpy()
-    drawn = np.random.default_rng(0).multinomial(len(asked), np.full(len(asked), 1 / len(asked)), size=outcomes.draws)
+    counts = np.array(
+        [[hits[model, arm].to_numpy() for arm in ARMS] for model in models], dtype=float
+    )
+    asked = (
+        rows[(rows.arm == ARMS[0]) & (rows.model == models[0])].groupby("cluster").size().to_numpy()
+    )
+    drawn = np.random.default_rng(0).multinomial(
+        len(asked), np.full(len(asked), 1 / len(asked)), size=outcomes.draws
+    )
 
     def margin(times: NDArray[np.int64]) -> NDArray[np.float64]:
-        accuracy = (times @ counts.transpose(0, 2, 1)).transpose(1, 0, 2) / (times @ asked)[:, None, None]
+        accuracy = (times @ counts.transpose(0, 2, 1)).transpose(1, 0, 2) / (times @ asked)[
+            :, None, None
+        ]
         between_arms = np.abs(np.diff(accuracy, axis=2)).min(axis=(1, 2))
         return np.asarray(between_arms - (accuracy.max(axis=1) - accuracy.min(axis=1)).max(axis=1))
 
@@ -74,7 +82,12 @@ def _errors(outcomes: Outcomes) -> pd.DataFrame | Decision:
     return Decision("undecided", why, needed=units)
 
 
-def residual_errors_not_retrieval(outcomes: Outcomes, *, recorded: Sequence[float] = (), **_: Any) -> Decision:  # noqa: ANN401
+def residual_errors_not_retrieval(
+    outcomes: Outcomes,
+    *,
+    recorded: Sequence[float] = (),
+    **_: Any,  # noqa: ANN401
+) -> Decision:
     """Whether the graph held the true fact for each error of GraphRAG (Results, forward queries).
 
     A rerun knows the fact that it put into the prompt. `recorded` are the confidences of the released errors.
@@ -86,7 +99,10 @@ def residual_errors_not_retrieval(outcomes: Outcomes, *, recorded: Sequence[floa
         held = sum(value == AGAINST_GRAPH for value in recorded)
         why = f"{held} of {len(wrong)} errors have the confidence of an answer against the graph ({AGAINST_GRAPH})."
     else:
-        held = sum(of["handed"][0] == (gold == "YES") for of, gold in zip(wrong.measures, wrong.gold, strict=True))
+        held = sum(
+            of["handed"][0] == (gold == "YES")
+            for of, gold in zip(wrong.measures, wrong.gold, strict=True)
+        )
         why = f"In {held} of {len(wrong)} wrong answers the prompt stated the true fact."
     return Decision(rules.exactly(held == len(wrong)), why)
 
@@ -101,7 +117,9 @@ def residual_errors_are_llm_mislabels(outcomes: Outcomes, **_: Any) -> Decision:
         return residual_errors_not_retrieval(outcomes)
     within = (wrong.predicted == "YES") & wrong.question.str.contains(r"\wyes|yes\w", case=False)
     if not within.any():
-        return Decision("agrees", f'None of {len(wrong)} errors is YES to an effect with "yes" in its name.')
+        return Decision(
+            "agrees", f'None of {len(wrong)} errors is YES to an effect with "yes" in its name.'
+        )
     same = outcomes.where(arm=["graphrag", "format_b"], unit=[*wrong.unit[within]]).frame
     others = same.drop(index=wrong.index[within])
     why = (
@@ -139,10 +157,18 @@ def benchmark_labels_hold(
 
 def lists_exceed_10000_characters(_: Outcomes, *, longest: int, **__: Any) -> Decision:  # noqa: ANN401
     """Whether the longest Format A document has more than 10,000 characters (Results, RAG framework)."""
-    return Decision(rules.exactly(longest > 10_000), f"The longest document has {longest:,} characters.")
+    return Decision(
+        rules.exactly(longest > 10_000), f"The longest document has {longest:,} characters."
+    )
 
 
-def every_drug_with_ten_effects(_: Outcomes, *, sider: Sider | None, released: Knowledge, **__: Any) -> Decision:  # noqa: ANN401
+def every_drug_with_ten_effects(
+    _: Outcomes,
+    *,
+    sider: Sider | None,
+    released: Knowledge,
+    **__: Any,  # noqa: ANN401
+) -> Decision:
     """Whether each drug name with an ATC code in SIDER and ten preferred terms is in the benchmark (Methods)."""
     if sider is None:
         return Decision("not run", "SIDER is not part of the bundled sample.", reason="no answers")
@@ -160,19 +186,31 @@ def every_drug_with_ten_effects(_: Outcomes, *, sider: Sider | None, released: K
 def times_as_long(outcomes: Outcomes, slow: str, fast: str) -> Score | None:
     """Mean latency of one arm as a multiple of another's, with a bootstrap over the queries that both answered."""
     series = [
-        pd.Series(outcomes.values("latency", arm), index=outcomes.frame.unit[outcomes.frame.arm == arm])
+        pd.Series(
+            outcomes.values("latency", arm), index=outcomes.frame.unit[outcomes.frame.arm == arm]
+        )
         for arm in (slow, fast)
     ]
     both = pd.concat(series, axis=1, join="inner")
-    return ratio(both[0], both[1], clusters=both.index.to_numpy(), draws=outcomes.draws) if len(both) else None
+    return (
+        ratio(both[0], both[1], clusters=both.index.to_numpy(), draws=outcomes.draws)
+        if len(both)
+        else None
+    )
 
 
 def graph_returns_exact_sets(outcomes: Outcomes, **_: Any) -> Decision:  # noqa: ANN401
     """Whether the graph returns every set exactly (Table 4); a language model that words its list is told as well."""
-    exact = {arm: outcomes.values("exact", arm) for arm in ("graphrag", "graph_llm") if arm in outcomes.arms}
+    exact = {
+        arm: outcomes.values("exact", arm)
+        for arm in ("graphrag", "graph_llm")
+        if arm in outcomes.arms
+    }
     if "graphrag" not in exact:
         return Decision("not run", "There are no answers of the graph.", reason="no answers")
-    told = (f"{outcomes.label(arm)}: {(of == 1).sum()} of {len(of)} sets" for arm, of in exact.items())
+    told = (
+        f"{outcomes.label(arm)}: {(of == 1).sum()} of {len(of)} sets" for arm, of in exact.items()
+    )
     holds = rules.exactly(bool((exact["graphrag"] == 1).all()))
     return Decision(holds, f"Exact sets: {'; '.join(told)}. The queried graph is the truth.")
 
@@ -192,23 +230,33 @@ def pairs_slow_with_set_size(outcomes: Outcomes, **_: Any) -> Decision:  # noqa:
 
     Spearman's rank correlation, p by permutation, with the interval of Bonett and Wright (2000).
     """
-    relevant, seconds = (rankdata(outcomes.values(name, "format_b")) for name in ("relevant", "latency"))
+    relevant, seconds = (
+        rankdata(outcomes.values(name, "format_b")) for name in ("relevant", "latency")
+    )
     n = len(relevant)
     if n < 4 or not np.ptp(relevant) or not np.ptp(seconds):
-        return Decision("not run", f"{n} queries of Format B give no rank correlation.", reason="too few")
+        return Decision(
+            "not run", f"{n} queries of Format B give no rank correlation.", reason="too few"
+        )
 
     def correlation(x: NDArray[np.float64]) -> float:
         return float(np.corrcoef(x, seconds)[0, 1])
 
     test = permutation_test(
-        (relevant,), correlation, permutation_type="pairings", n_resamples=outcomes.draws, rng=np.random.default_rng(0)
+        (relevant,),
+        correlation,
+        permutation_type="pairings",
+        n_resamples=outcomes.draws,
+        rng=np.random.default_rng(0),
     )
     rho = float(test.statistic)
     half = 1.96 * np.sqrt((1 + rho**2 / 2) / (n - 3))
     z = np.arctanh(np.clip(rho, -1 + 1e-9, 1 - 1e-9))
     score = Score(rho, n, float(min(np.tanh(z - half), rho)), float(max(np.tanh(z + half), rho)))
     p = float(test.pvalue)
-    found = f"{rho:.2f} [{score.low:.2f}, {score.high:.2f}], {figures.p_words(p)}, n = {n}".replace("-", "\u2212")
+    found = f"{rho:.2f} [{score.low:.2f}, {score.high:.2f}], {figures.p_words(p)}, n = {n}".replace(
+        "-", "\u2212"
+    )
     why = f"Rank correlation of latency and number of relevant drugs: {found}."
     return Decision(rules.better(score, p, worthwhile=0.1), why, p)
 
@@ -220,7 +268,10 @@ def lists_fail_by_window(outcomes: Outcomes, **_: Any) -> Decision:  # noqa: ANN
     """
     rows = outcomes.where(arm="format_a").frame
     sides: list[list[list[bool | None]]] = [
-        [[i.predicted for i in items if i.gold and i.strata.get("window") == side] for side in ("inside", "beyond")]
+        [
+            [i.predicted for i in items if i.gold and i.strata.get("window") == side]
+            for side in ("inside", "beyond")
+        ]
         for items in rows["items"]
     ]
     shown = [[bool(hit) for of in sides for hit in of[k]] for k in (0, 1)]
@@ -232,7 +283,9 @@ def lists_fail_by_window(outcomes: Outcomes, **_: Any) -> Decision:  # noqa: ANN
     why = f"Returned, by whether the effect lies in the window: {told}; {len(both)} of {len(rows)} queries have both."
     if len(both) < LEAST_QUERIES:
         return Decision("not run", f"{why} A test needs {LEAST_QUERIES}.", reason="too few")
-    within, beyond = (np.array([np.mean([bool(hit) for hit in of[k]]) for of in both]) for k in (0, 1))
+    within, beyond = (
+        np.array([np.mean([bool(hit) for hit in of[k]]) for of in both]) for k in (0, 1)
+    )
     test = paired_means(within, beyond, draws=outcomes.draws)
     why += f" Within minus beyond, mean of these: {figures.points(test)} points, {figures.p_words(test.p)}."
     return Decision(rules.better(test, test.p), why, test.p)
@@ -246,7 +299,9 @@ def recovered(outcomes: Outcomes, arm: str, condition: str = "normalised") -> Sc
     parts = []
     for name in ("correct", condition):
         rows = outcomes.frame[outcomes.frame.arm == f"{name}.{arm}"]
-        parts.append(pd.DataFrame([of["f1"] for of in rows.measures]).groupby(rows.cluster.to_numpy()).sum())
+        parts.append(
+            pd.DataFrame([of["f1"] for of in rows.measures]).groupby(rows.cluster.to_numpy()).sum()
+        )
     sums = np.hstack(parts)
     if not sums[:, 0].sum():
         return None
@@ -260,34 +315,49 @@ def recovered(outcomes: Outcomes, arm: str, condition: str = "normalised") -> Sc
         sure = proportion(round(score.value * len(sums)), len(sums))
         score = replace(score, low=sure.low, high=sure.high)
     # a draw in which the two conditions have different false positives can exceed 1
-    return replace(score, n=int((outcomes.frame.arm == f"correct.{arm}").sum()), high=min(score.high, 1.0))
+    return replace(
+        score, n=int((outcomes.frame.arm == f"correct.{arm}").sum()), high=min(score.high, 1.0)
+    )
 
 
 def normalisation_recovers(outcomes: Outcomes, **_: Any) -> Decision:  # noqa: ANN401
     """Whether correcting the name recovers more than half of F1, for Format B and for GraphRAG (Table 5)."""
     arms = ("format_b", "graphrag")
     if not {f"normalised.{arm}" for arm in arms} <= set(outcomes.arms):
-        return Decision("not run", "There are no answers with corrected names.", reason="no answers")
+        return Decision(
+            "not run", "There are no answers with corrected names.", reason="no answers"
+        )
     shares = {arm: recovered(outcomes, arm) for arm in arms}
     found = [share for share in shares.values() if share is not None]
-    told = ", ".join(f"{figures.ARMS[arm][0]} {figures.score_text(share)}" for arm, share in shares.items())
+    told = ", ".join(
+        f"{figures.ARMS[arm][0]} {figures.score_text(share)}" for arm, share in shares.items()
+    )
     why = f"Recovered share of F1, intervals over drugs: {told}."
     if len(found) < len(arms):
         return Decision("undecided", why)
-    return rules.judged(why, None, [(partial(rules.above, bound=0.5), share) for share in found], (0.5,))
+    return rules.judged(
+        why, None, [(partial(rules.above, bound=0.5), share) for share in found], (0.5,)
+    )
 
 
-def report_shares(run: Run, outcomes: Outcomes, kind: Kind, *, model: str = "", source: str = "") -> None:
+def report_shares(
+    run: Run, outcomes: Outcomes, kind: Kind, *, model: str = "", source: str = ""
+) -> None:
     """Report what the text derives from Table 5: the shares of F1 recovered, lost to misspelling, and lost in the end.
 
     `outcomes` has the rows of one run: this one's by `model`, or released ones of the registry's file `source`.
     """
     for arm in ("format_b", "graphrag"):
-        ids = [f"side_effects.text.{name}.{arm}" for name in ("recovery", "degradation", "degradation_left")]
+        ids = [
+            f"side_effects.text.{name}.{arm}"
+            for name in ("recovery", "degradation", "degradation_left")
+        ]
         back, kept = recovered(outcomes, arm), recovered(outcomes, arm, "misspelt")
         if back is None or kept is None:
             for id in ids:
-                run.not_run(id, "F1 with names spelt right is 0, so there is nothing to recover.", kind=kind)
+                run.not_run(
+                    id, "F1 with names spelt right is 0, so there is nothing to recover.", kind=kind
+                )
             continue
         lost, left = (Score(1 - of.value, of.n, 1 - of.high, 1 - of.low) for of in (kept, back))
         for id, score in zip(ids, (back, lost, left), strict=True):

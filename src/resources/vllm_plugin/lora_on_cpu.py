@@ -20,7 +20,9 @@ def register() -> None:
     if current_platform.is_cpu():
         for operation in (sgmv_shrink, sgmv_expand_slice):
             if not hasattr(punica_cpu, operation.__name__):
-                raise ImportError(f"This vLLM has no {operation.__name__}; the plugin is written for vLLM 0.32.")
+                raise ImportError(
+                    f"This vLLM has no {operation.__name__}; the plugin is written for vLLM 0.32."
+                )
             setattr(punica_cpu, operation.__name__, operation)
         load = model_loader.get_model
 
@@ -34,7 +36,13 @@ def register() -> None:
 
 
 def sgmv_shrink(
-    x: Tensor, weights: Tensor, out: Tensor, starts: Tensor, lengths: Tensor, slots: Tensor, *rest: float
+    x: Tensor,
+    weights: Tensor,
+    out: Tensor,
+    starts: Tensor,
+    lengths: Tensor,
+    slots: Tensor,
+    *rest: float,
 ) -> None:
     """Set each token's row of `out` to scaling * A x, or leave it where no adapter is asked for.
 
@@ -46,7 +54,13 @@ def sgmv_shrink(
 
 
 def sgmv_expand_slice(
-    x: Tensor, weights: Tensor, out: Tensor, starts: Tensor, lengths: Tensor, slots: Tensor, *rest: int
+    x: Tensor,
+    weights: Tensor,
+    out: Tensor,
+    starts: Tensor,
+    lengths: Tensor,
+    slots: Tensor,
+    *rest: int,
 ) -> None:
     """Add B x to each token's slice of `out`, or put it there; see `sgmv_shrink`.
 

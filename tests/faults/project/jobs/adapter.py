@@ -6,7 +6,15 @@ from resources import artifacts, lora
 from resources.datasets import digest
 from resources.settings import told
 
-TOLD = {"base": "m", "settings": {}, "train": [], "validation": [], "pairs": 1, "validation_pairs": 1, "cut": 0}
+TOLD = {
+    "base": "m",
+    "settings": {},
+    "train": [],
+    "validation": [],
+    "pairs": 1,
+    "validation_pairs": 1,
+    "cut": 0,
+}
 COUNTS = {"tokens": 9, "trained_parameters": 1, "parameters": 2, "seconds": 1.0}
 
 
@@ -21,7 +29,9 @@ def make(folder):
 
 def main():
     log = artifacts.kept(lora.ADAPTERS, "demo", ["pairs"], lora.load, make)
-    print(log.adapter.sha256, log.adapter.rank, log.tokens, digest(log.adapter.folder / lora.WEIGHTS))
+    print(
+        log.adapter.sha256, log.adapter.rank, log.tokens, digest(log.adapter.folder / lora.WEIGHTS)
+    )
     return 0
 
 

@@ -32,7 +32,11 @@ def answer(path: Path) -> Path:
             "usage": {"prompt_tokens": 5, "completion_tokens": 1},
             "created": 1_700_000_000,
         }
-        lines.append(json.dumps({"custom_id": request["custom_id"], "response": {"status_code": 200, "body": body}}))
+        lines.append(
+            json.dumps(
+                {"custom_id": request["custom_id"], "response": {"status_code": 200, "body": body}}
+            )
+        )
     out = FOLDER / "out.jsonl"
     out.write_text("\n".join(lines))
     return out

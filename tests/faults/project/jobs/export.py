@@ -7,7 +7,19 @@ from helpers import requests
 from resources.settings import told
 
 stored = [
-    requests.Row(requests.request_key("chat", "w", {}, [i]), "chat", "w", "{}", f"[{i}]", "{}", 1, 1, 0.5, "e", "2026")
+    requests.Row(
+        requests.request_key("chat", "w", {}, [i]),
+        "chat",
+        "w",
+        "{}",
+        f"[{i}]",
+        "{}",
+        1,
+        1,
+        0.5,
+        "e",
+        "2026",
+    )
     for i in range(400)
 ]
 requests.Store(requests.STORE).put([row.sealed() for row in stored])

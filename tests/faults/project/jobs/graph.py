@@ -5,7 +5,9 @@ import sys
 from helpers import graph
 from resources.services import ServiceError
 
-ASKED = "MATCH (d:Drug)-[:CAUSES]->(e:Effect {name: 'effect 7'}) RETURN d.name AS name ORDER BY name"
+ASKED = (
+    "MATCH (d:Drug)-[:CAUSES]->(e:Effect {name: 'effect 7'}) RETURN d.name AS name ORDER BY name"
+)
 
 try:
     with graph.connect() as db:
@@ -14,10 +16,27 @@ try:
                 db.clear("Drug", "Effect")
                 db.constraint("Drug", "name")
                 db.constraint("Effect", "name")
-                db.load_nodes("Drug", [{"name": f"drug {i}", "dose": i} for i in range(400)], "name", progress=False)
-                db.load_nodes("Effect", [{"name": f"effect {i}"} for i in range(50)], "name", progress=False)
-                pairs = [{"drug": f"drug {i}", "effect": f"effect {i * k % 50}"} for i in range(400) for k in (1, 3)]
-                db.load_edges("CAUSES", pairs, ("Drug", "name", "drug"), ("Effect", "name", "effect"), progress=False)
+                db.load_nodes(
+                    "Drug",
+                    [{"name": f"drug {i}", "dose": i} for i in range(400)],
+                    "name",
+                    progress=False,
+                )
+                db.load_nodes(
+                    "Effect", [{"name": f"effect {i}"} for i in range(50)], "name", progress=False
+                )
+                pairs = [
+                    {"drug": f"drug {i}", "effect": f"effect {i * k % 50}"}
+                    for i in range(400)
+                    for k in (1, 3)
+                ]
+                db.load_edges(
+                    "CAUSES",
+                    pairs,
+                    ("Drug", "name", "drug"),
+                    ("Effect", "name", "effect"),
+                    progress=False,
+                )
         doses = db.read("MATCH (d:Drug) RETURN count(d) AS drugs, sum(d.dose) AS doses")
         print(doses, db.read_untrusted(ASKED).rows)
 except (graph.GraphError, ServiceError) as error:

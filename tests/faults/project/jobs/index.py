@@ -15,7 +15,12 @@ class Letters(vectors.Encoder):
     name, engine, digest, dimension, max_tokens = "letters", "none", "0", 64, 512
 
     def _encode(self, texts, progress):
-        found = np.array([list(hashlib.sha512(text.encode()).digest()) for text in texts], dtype=np.float32) - 127
+        found = (
+            np.array(
+                [list(hashlib.sha512(text.encode()).digest()) for text in texts], dtype=np.float32
+            )
+            - 127
+        )
         return found / np.linalg.norm(found, axis=1, keepdims=True), self._cut(texts)
 
     def _cut(self, texts):
@@ -24,7 +29,9 @@ class Letters(vectors.Encoder):
 
 def main():
     letters = Letters()
-    index = indexes.cached_index("demo", [f"text {i}" for i in range(1500)], letters, progress=False)
+    index = indexes.cached_index(
+        "demo", [f"text {i}" for i in range(1500)], letters, progress=False
+    )
     scores, ids = index.search(letters.encode(["text 3", "text 99", "other"]), 4)
     print(ids.tolist(), scores.round(4).tolist())
     return 0
