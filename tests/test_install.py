@@ -91,7 +91,8 @@ def setup(
             "engine_install.available_memory = lambda: 99 * engine_install.GIB\n"
             "engine_install.has_gpu = lambda: False\n"
             f"engine_install.PYTORCH_CPU_INDEX = {cpu_index!r}\n"
-            "from resources.settings import told; sys.exit(told(lambda: doctor.main(['--install'])))"
+            "from resources.settings import run_command_line\n"
+            "sys.exit(run_command_line(lambda: doctor.main(['--install'])))"
         )
         return run_in(sys.executable, "-c", code, **ours | variables)
 

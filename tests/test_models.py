@@ -23,7 +23,7 @@ from evaluation.published import published
 from helpers import requests
 from helpers.requests import StoreError
 from publish import book
-from resources.settings import of_model, run_name, settings
+from resources.settings import model_run_name, run_name, settings
 
 GOLD = [True, False] * 6
 FIRST = [True] * 12
@@ -72,7 +72,7 @@ def two_models(tmp_path, monkeypatch, asked):
     answers.write(
         answers.RELEASED / NB, pd.DataFrame([vars(r) for r in own + plain]), licence="CC0-1.0"
     )
-    folder = answers.BUILT / of_model("laptop", "other/7B") / NB
+    folder = answers.BUILT / model_run_name("laptop", "other/7B") / NB
     answers.write(folder, pd.DataFrame([vars(r) for r in other + plain]), licence="CC0-1.0")
 
 
@@ -230,8 +230,8 @@ def test_a_comparison_with_a_model_that_did_not_answer_says_which_did(two_models
 
 
 def test_the_folder_of_a_model_is_a_name_without_a_path():
-    assert of_model("laptop", "../../x y") == "laptop@.._.._x_y"
-    assert len(Path(of_model("laptop", "a/b:c")).parts) == 1
+    assert model_run_name("laptop", "../../x y") == "laptop@.._.._x_y"
+    assert len(Path(model_run_name("laptop", "a/b:c")).parts) == 1
 
 
 def test_a_staged_notebook_has_the_columns_and_not_what_they_were_made_of(two_models, tmp_path):

@@ -274,10 +274,10 @@ def test_a_table_in_utf_16_that_says_so_is_read(tmp_path: Path) -> None:
 
 def begin(checkout: Path, name: str, paper: str) -> subprocess.CompletedProcess[str]:
     arguments = ["--name", name, "--paper", paper]
-    code = (
-        "import sys; from resources.settings import told; from publish import new_experiment as n\n"
+    code = "import sys; from resources.settings import run_command_line; from publish import new_experiment as n\n"
+    return run_python(
+        checkout, f"{code}sys.exit(run_command_line(lambda: n.main({arguments})))", checkout
     )
-    return run_python(checkout, f"{code}sys.exit(told(lambda: n.main({arguments})))", checkout)
 
 
 @pytest.fixture

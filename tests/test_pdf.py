@@ -8,7 +8,7 @@ import pytest
 from pypdf import PdfReader, PdfWriter
 
 from publish import doctor, pdf
-from resources.settings import told
+from resources.settings import run_command_line
 
 CONTENTS = {
     "root": "index",
@@ -60,7 +60,7 @@ def test_every_page_is_in_the_outline_under_its_part(tmp_path):
 
 def test_without_a_browser_it_says_what_to_install(monkeypatch, capsys):
     monkeypatch.setattr(pdf, "browser", lambda: None)
-    assert told(pdf.main) == 1
+    assert run_command_line(pdf.main) == 1
     assert "apt-get install chromium" in capsys.readouterr().err
 
 

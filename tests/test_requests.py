@@ -21,7 +21,7 @@ from hypothesis import given, strategies as st
 
 from helpers import requests
 from helpers.requests import COLUMNS, Row, Store, StoreError, plain, read, request_key, write
-from resources.settings import told
+from resources.settings import run_command_line
 
 WEIGHTS = "ab" * 32 + ":bf16"
 
@@ -259,10 +259,12 @@ def test_requests_travel_by_the_command_line(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(requests, "STORE", tmp_path / "yours")
     assert requests.main(["import", str(tmp_path / "out.parquet")]) == 0
     assert Store(tmp_path / "yours").rows() == [row("a")]
-    assert told(lambda: requests.main(["import", str(tmp_path / "missing.parquet")])) == 1
+    assert (
+        run_command_line(lambda: requests.main(["import", str(tmp_path / "missing.parquet")])) == 1
+    )
     assert "missing.parquet" in capsys.readouterr().err
     for no_file in (["export", ""], ["export", str(tmp_path)], ["import"]):
-        assert told(partial(requests.main, no_file)) == 1
+        assert run_command_line(partial(requests.main, no_file)) == 1
         assert f"make {no_file[0]}-requests" in capsys.readouterr().err
 
 

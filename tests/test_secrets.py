@@ -31,7 +31,7 @@ from resources import datasets, services, settings, supervisor
 from resources.download import SourceError, download
 from resources.engines import Launch
 from resources.services import GraphEndpoint, LlmEndpoint
-from resources.settings import PublicError, SettingsError, public
+from resources.settings import PublicError, SettingsError, hide_secrets
 
 CLOSED = "127.0.0.1:9"
 SECRETS = {
@@ -90,8 +90,10 @@ def secrets(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 @pytest.mark.parametrize("envelope", ENVELOPES)
 def test_a_known_secret_is_hidden_wherever_it_is(envelope: str) -> None:
     for value in (*SECRETS.values(), *WORDS):
-        assert not leaked(public(envelope.format(value))), value
-    nested = public({"log": [envelope.format(value) for value in WORDS], "n": 3, "none": None})
+        assert not leaked(hide_secrets(envelope.format(value))), value
+    nested = hide_secrets(
+        {"log": [envelope.format(value) for value in WORDS], "n": 3, "none": None}
+    )
     assert not leaked(json.dumps(nested))
     assert (nested["n"], nested["none"]) == (3, None)
 
@@ -103,7 +105,7 @@ def test_a_known_secret_is_hidden_wherever_it_is(envelope: str) -> None:
 def test_an_address_that_no_setting_names_loses_its_user_and_password(
     scheme: str, login: str
 ) -> None:
-    shown = public(
+    shown = hide_secrets(
         f"tried {scheme}://{login}@host.example:7687/db?policy=eu&access_token=hunter2&X-Amz-Signature=hunter2"
     )
     assert "hunter2" not in shown
@@ -122,19 +124,19 @@ def test_an_address_that_no_setting_names_loses_its_user_and_password(
     ],
 )
 def test_what_holds_no_secret_stays_as_it_is(text: str) -> None:
-    assert public(text) == text
+    assert hide_secrets(text) == text
 
 
 @given(st.recursive(st.text() | st.integers() | st.none(), st.lists))
 def test_hiding_twice_hides_no_more(value: Any) -> None:
-    assert public(public(value)) == public(value)
+    assert hide_secrets(hide_secrets(value)) == hide_secrets(value)
 
 
 def test_a_short_password_hides_no_part_of_a_word(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("NEO4J_PASSWORD", "graph")
     settings.settings.cache_clear()
     try:
-        assert public("graphrag, the graph: graph") == "graphrag, the (hidden): (hidden)"
+        assert hide_secrets("graphrag, the graph: graph") == "graphrag, the (hidden): (hidden)"
     finally:
         settings.settings.cache_clear()
 

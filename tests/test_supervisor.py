@@ -46,7 +46,7 @@ psutil.PROCFS_PATH = str(seen)
 """
 SERVICES = (
     "import sys; from resources import services; "
-    "from resources.settings import told; sys.exit(told(services.main))"
+    "from resources.settings import run_command_line; sys.exit(run_command_line(services.main))"
 )
 
 

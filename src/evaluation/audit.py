@@ -25,7 +25,7 @@ from evaluation.paired import Paired
 from evaluation.rules import ALPHA
 from helpers.requests import StoreError
 from helpers.texts import TextError, read_csv
-from resources.settings import told as settled
+from resources.settings import run_command_line
 
 PLACE: Final = (
     "place"  # measure: characters of what the model was shown, to the end of what had to be found
@@ -424,4 +424,4 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(settled(main))
+    sys.exit(run_command_line(main))

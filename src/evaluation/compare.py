@@ -15,7 +15,7 @@ from evaluation.markup import Markup, escape
 from evaluation.measures import measure_label, unit
 from evaluation.outcomes import DIFFERENCE, PAIRING, PARTS, Outcomes, adjusted
 from helpers.requests import StoreError
-from resources.settings import settings, told
+from resources.settings import run_command_line, settings
 
 MEASURES = (
     "accuracy",
@@ -179,4 +179,4 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(told(main))
+    sys.exit(run_command_line(main))

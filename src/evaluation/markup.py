@@ -7,7 +7,7 @@ from typing import Final
 
 import markupsafe
 
-from resources.settings import public
+from resources.settings import hide_secrets
 
 UNSEEN: Final = re.compile(
     "[\0-\x08\x0b\x0c\x0e-\x1f\x7f-\x84\x86-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff\ufffe\uffff]"
@@ -34,4 +34,4 @@ escape = Markup.escape  # every text that enters a page passes through here, and
 
 def readable(text: str) -> str:
     """The text without secrets, its lines ended by `\\n`, and U+FFFD for what steers a page and shows nothing."""
-    return UNSEEN.sub("\N{REPLACEMENT CHARACTER}", _LINE_END.sub("\n", public(text)))
+    return UNSEEN.sub("\N{REPLACEMENT CHARACTER}", _LINE_END.sub("\n", hide_secrets(text)))

@@ -14,7 +14,7 @@ from typing import Any, TypeAlias
 
 import psutil
 
-from resources.settings import ROOT, public, settings
+from resources.settings import ROOT, hide_secrets, settings
 
 Json: TypeAlias = "str | int | float | bool | list[Json] | dict[str, Json] | None"
 
@@ -89,7 +89,7 @@ def scrubbed(value: Json, keep: frozenset[str] = frozenset()) -> Json:
         for name in ("data_mirror", "neo4j_uri", "llm_base_url")
     }
     addresses = {
-        re.escape(way): name for name, of in settled.items() if of for way in (of, public(of))
+        re.escape(way): name for name, of in settled.items() if of for way in (of, hide_secrets(of))
     }
     paths = {
         r"[\0-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff]": "\N{REPLACEMENT CHARACTER}",
@@ -101,7 +101,7 @@ def scrubbed(value: Json, keep: frozenset[str] = frozenset()) -> Json:
         r"\b[A-Za-z]:\\\S+": "(path)",
     }
     # an address as a whole, before parts of it are hidden
-    return _replaced(public(_replaced(value, addresses, keep), keep), paths, keep)
+    return _replaced(hide_secrets(_replaced(value, addresses, keep), keep), paths, keep)
 
 
 def without_addresses(value: Json) -> Json:

@@ -14,7 +14,7 @@ from evaluation import answers, records
 from helpers import requests
 from helpers.requests import StoreError
 from resources import artifacts, engines, lora
-from resources.settings import BUILD, RESULTS, ROOT, run_name, settings, told
+from resources.settings import BUILD, RESULTS, ROOT, run_command_line, run_name, settings
 
 REFERENCE = ROOT / "book" / "reference"
 REFERENCE_LIMIT = 500_000  # bytes that a file of a run kept in git may have
@@ -139,4 +139,4 @@ def _without_progress(executed: Path) -> bytes:
 
 
 if __name__ == "__main__":
-    sys.exit(told(lambda: keep_reference(settings().profile)))
+    sys.exit(run_command_line(lambda: keep_reference(settings().profile)))

@@ -12,7 +12,7 @@ import pandas as pd
 
 from evaluation import answers, compare
 from helpers.requests import store, working
-from resources.settings import run_name, settings, told
+from resources.settings import run_command_line, run_name, settings
 
 MOST = 5  # units that are shown
 
@@ -83,4 +83,4 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(told(main))
+    sys.exit(run_command_line(main))

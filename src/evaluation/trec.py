@@ -20,7 +20,7 @@ from ir_measures import AP, RR, P, R, Success, nDCG
 from evaluation import answers
 from evaluation.answers import Item
 from helpers.requests import StoreError
-from resources.settings import BUILD, settings, told
+from resources.settings import BUILD, run_command_line, settings
 
 OF_SOURCE = "of_source"  # stratum of an item whose label names the document that the question was taken from
 PASSAGES = {
@@ -165,4 +165,4 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(told(main))
+    sys.exit(run_command_line(main))

@@ -24,7 +24,7 @@ from helpers.completions import (
     row_of,
 )
 from helpers.requests import Kind, StoreError, request_key, store
-from resources.settings import BUILD, ROOT, PublicError, told
+from resources.settings import BUILD, ROOT, PublicError, run_command_line
 
 PENDING = BUILD / "batch" / "pending.jsonl"
 _DECIDES = ("kind", "weights", "parameters", "prompt")  # what a request's key is made of
@@ -139,4 +139,4 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(told(main))
+    sys.exit(run_command_line(main))

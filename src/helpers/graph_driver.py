@@ -15,7 +15,7 @@ from neo4j.exceptions import AuthError, ConfigurationError, DriverError, Neo4jEr
 from neo4j.graph import Node, Path, Relationship
 
 from resources.services import CONNECT, GraphEndpoint
-from resources.settings import DERIVED, PublicError, refused
+from resources.settings import DERIVED, PublicError, explain_os_error
 
 Row = dict[str, Any]
 
@@ -127,7 +127,7 @@ def explained(endpoint: GraphEndpoint, user: str, error: Exception, began: float
         full = (
             endpoint.embedded and shutil.disk_usage(DERIVED).free < ROOM
         )  # which the server does not say
-        why = refused(OSError(errno.ENOSPC, "", str(DERIVED))) if full else ""
+        why = explain_os_error(OSError(errno.ENOSPC, "", str(DERIVED))) if full else ""
         if endpoint.embedded and not why and not (error.code or "").startswith("Neo.ClientError"):
             why = "If it was stopped meanwhile, run this again."  # it then names its database and no reason
         return GraphError(f"{server} refused a statement: {error.message} {why}".rstrip())

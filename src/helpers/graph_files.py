@@ -13,7 +13,7 @@ import pandas as pd
 from helpers import graph
 from helpers.graph import Graph
 from helpers.graph_driver import quoted
-from resources.settings import told
+from resources.settings import run_command_line
 
 TYPES = {bool: "boolean", int: "long", float: "double"}
 """Python's types of a property, and the importer's; any other is written as text."""
@@ -61,4 +61,4 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(told(main))
+    sys.exit(run_command_line(main))

@@ -24,7 +24,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from resources.services import DECLARED
-from resources.settings import DATA, DERIVED, PublicError, settings, told
+from resources.settings import DATA, DERIVED, PublicError, run_command_line, settings
 
 Kind = Literal["chat", "choose", "loglikelihood"]
 
@@ -345,4 +345,4 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(told(main))
+    sys.exit(run_command_line(main))

@@ -35,7 +35,7 @@ from publish.chapters import Chapter, PageError, chapters, heading
 from publish.pages import Pages
 from publish.pieces import findings, run_line
 from resources.parameters import read_notebook
-from resources.settings import BUILD, ROOT, told
+from resources.settings import BUILD, ROOT, run_command_line
 
 BOOK: Final = ROOT / "book"
 STAGED: Final = BUILD / "book-src"
@@ -405,4 +405,4 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(told(main))
+    sys.exit(run_command_line(main))

@@ -26,10 +26,10 @@ from resources.settings import (
     NOTEBOOKS,
     ROOT,
     PublicError,
+    hide_secrets,
     profile_model,
-    public,
+    run_command_line,
     settings,
-    told,
 )
 
 DISK_NEEDED = (
@@ -211,7 +211,7 @@ def findings() -> list[Finding]:
             found.append((name, *part()))
         except PublicError as error:
             found.append((name, "cannot be told", str(error)))
-    return [Finding(*public([*finding])) for finding in found]
+    return [Finding(*hide_secrets([*finding])) for finding in found]
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -236,4 +236,4 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(told(main))
+    sys.exit(run_command_line(main))

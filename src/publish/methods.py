@@ -22,7 +22,7 @@ from helpers.requests import Store
 from publish import viewer
 from publish.chapters import Chapter
 from publish.pieces import fine_print, for_screens, link_to, sortable, table
-from resources.settings import ROOT, public
+from resources.settings import ROOT, hide_secrets
 
 LEVEL: Final = 0.05  # below this adjusted p one method is called better
 COLOURS: Final = {"simple": "#125ee0", "neither": "#808080", "other": "#c35410"}
@@ -283,7 +283,7 @@ class Advice:
             ]
             listed.append({"name": one.task.words, "measure": one.note, "points": points})
         return {
-            "build-points.js": f"window.METHODS = {json.dumps(public(listed), separators=(',', ':'))};\n"
+            "build-points.js": f"window.METHODS = {json.dumps(hide_secrets(listed), separators=(',', ':'))};\n"
         }
 
 

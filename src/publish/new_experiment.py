@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Final
 
 from publish import launch
-from resources.settings import NOTEBOOKS, PROFILES, PUBLISHED, ROOT, PublicError, told
+from resources.settings import NOTEBOOKS, PROFILES, PUBLISHED, ROOT, PublicError, run_command_line
 
 TEMPLATE: Final = NOTEBOOKS / "template"
 CONTENTS: Final = ROOT / "book" / "_toc.yml"
@@ -107,4 +107,4 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(told(main))
+    sys.exit(run_command_line(main))

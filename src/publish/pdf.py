@@ -13,7 +13,7 @@ from tqdm import tqdm
 
 from publish.book import SITE, STAGED
 from publish.doctor import GET_CHROMIUM, browser
-from resources.settings import BUILD, PublicError, told
+from resources.settings import BUILD, PublicError, run_command_line
 
 PDF = BUILD / "book.pdf"
 SECONDS = 120  # that Chromium may take for one page
@@ -95,4 +95,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(told(main))
+    sys.exit(run_command_line(main))

@@ -16,7 +16,7 @@ import yaml
 from evaluation.published import papers, published
 from helpers.vectors import DEFAULT_ENCODER
 from resources.parameters import declared
-from resources.settings import BUILD, NOTEBOOKS, ROOT, read_profile, told
+from resources.settings import BUILD, NOTEBOOKS, ROOT, read_profile, run_command_line
 
 FOLDER = BUILD / "rehearsal"
 STEPS = 2  # of every training
@@ -129,4 +129,4 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(told(main))
+    sys.exit(run_command_line(main))

@@ -31,11 +31,11 @@ from resources.settings import (
     PUBLISHED,
     RESULTS,
     ROOT,
-    public,
-    refused,
+    explain_os_error,
+    hide_secrets,
+    run_command_line,
     run_name,
     settings,
-    told,
 )
 
 KERNEL_SECONDS = 300  # that a kernel may take to answer; on a machine where everything waits, a minute is not enough
@@ -179,7 +179,7 @@ def execute(notebook: str, profile: str, needs: Sequence[Path] = (), jobs: int =
         sys.stderr.write(f"{place} {notebook} ({profile}){_time_left(profile, others, jobs)}\n")
         start, part = time.monotonic(), target.with_suffix(".part.ipynb")
         try:
-            why = public(_why_not(notebook, profile, part))
+            why = hide_secrets(_why_not(notebook, profile, part))
             if part.exists():
                 _hide_secrets(part)
             if why and settings().answers == "collect":
@@ -278,7 +278,7 @@ def _why_not(notebook: str, profile: str, part: Path) -> str:
     except PapermillExecutionError as error:
         # a refusal of the system's, as a kernel says it: `[Errno 28] No space left: 'path'`
         if match := re.fullmatch(r"\[Errno (\d+)\] ([^:]*)(?:: '(.*)')?", error.evalue):
-            return refused(OSError(int(match[1]), match[2], match[3]))
+            return explain_os_error(OSError(int(match[1]), match[2], match[3]))
         return "\n".join(str(error).splitlines()[-25:])
     except RuntimeError as error:  # of a kernel that died, or did not start
         if str(error) == INTERRUPTED:
@@ -301,7 +301,7 @@ def _hide_secrets(executed: Path) -> None:
     notebook = json.loads(executed.read_text(encoding="utf-8"))
     for cell in notebook["cells"]:
         if "outputs" in cell:
-            cell["outputs"] = public(
+            cell["outputs"] = hide_secrets(
                 cell["outputs"], keep=frozenset({"output_type", "name", "metadata"})
             )
     notebook["metadata"]["seal"] = records.seal({"cells": notebook["cells"]})
@@ -332,4 +332,4 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(told(main))
+    sys.exit(run_command_line(main))

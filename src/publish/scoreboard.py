@@ -17,7 +17,7 @@ from rich.table import Table
 from evaluation.published import Basis, Claim, Kind, Number, Unit, papers, published
 from evaluation.records import TESTED, Record, Value, other_models, records
 from evaluation.rules import claim_word, is_of
-from resources.settings import RESULTS, Profile, run_name, settings, told
+from resources.settings import RESULTS, Profile, run_command_line, run_name, settings
 
 SLACK = 1e-9  # relative slack of every comparison, so that a value on the border of its tolerance counts as within it
 # how far a rerun may always lie from the kept reference; other units are not compared
@@ -419,4 +419,4 @@ def _coloured(text: str, verdict: str = "") -> str:
 
 
 if __name__ == "__main__":
-    sys.exit(told(main))
+    sys.exit(run_command_line(main))

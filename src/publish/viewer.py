@@ -18,7 +18,7 @@ from evaluation import answers, compare, figures
 from evaluation.measures import Measures, measure_label, unit as unit_of
 from helpers.requests import Row, Store
 from publish.chapters import Chapter
-from resources.settings import public
+from resources.settings import hide_secrets
 
 PART: Final = 250_000  # characters of a part at most, unless one question alone has more
 SHARED: Final = 60  # characters from which a text that occurs again is stored once for its part
@@ -117,7 +117,7 @@ def scripts(chapter: Chapter, store: Store) -> tuple[dict[str, Any], dict[str, s
 
 def index(listed: list[dict[str, Any]]) -> dict[str, str]:
     """The script that lists the notebooks."""
-    return {"answers/index.js": f"ANSWERS.index({_script(public(listed))});\n"}
+    return {"answers/index.js": f"ANSWERS.index({_script(hide_secrets(listed))});\n"}
 
 
 def _units(
@@ -137,7 +137,7 @@ def _units(
         shared["question"] = LICENSED if first["question"] is None else first["question"]
         answered = [_answer(row, prompts, graded) for row in sorted(of, key=_place)]
         units.append({**shared, "gold": first["gold"], "rows": answered})
-    return public(units)
+    return hide_secrets(units)
 
 
 def _parts(waiting: list[dict[str, Any]]) -> Iterator[tuple[str, list[dict[str, Any]]]]:

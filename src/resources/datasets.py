@@ -30,7 +30,7 @@ from resources.download import (
     human,
 )
 from resources.registry import Entry, RegistryError, entry_of, registry
-from resources.settings import RAW, ROOT, SAMPLE, SettingsError, settings, told
+from resources.settings import RAW, ROOT, SAMPLE, SettingsError, run_command_line, settings
 
 log = logging.getLogger(__name__)
 GITHUB = r"^https://(raw\.githubusercontent|github)\.com/"
@@ -296,4 +296,4 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(told(main))
+    sys.exit(run_command_line(main))

@@ -22,7 +22,7 @@ import httpx
 from tenacity import RetryCallState, Retrying, retry_if_exception_type, wait_random_exponential
 from tqdm import tqdm
 
-from resources.settings import PublicError, public
+from resources.settings import PublicError, hide_secrets
 
 T = TypeVar("T")
 
@@ -141,7 +141,7 @@ def bring(pieces: Sequence[Piece], size: int | None, known: str, part: Path) -> 
         note_of(part).unlink(missing_ok=True)
         download(pieces[0].carrier, size, known, part)
         return
-    source = public(str(list(pieces)))
+    source = hide_secrets(str(list(pieces)))
     done = read_json(note_of(part)) if part.exists() else {}
     if done.get("from") != source:
         done = {}

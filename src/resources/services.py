@@ -22,7 +22,14 @@ import psutil
 from resources import engines, graph_engine, supervisor
 from resources.engine_install import EMBEDDED_MODELS, GIB, choose_engine
 from resources.engines import Adapter, Launch
-from resources.settings import BUILD, SettingsError, profile_model, public, settings, told
+from resources.settings import (
+    BUILD,
+    SettingsError,
+    hide_secrets,
+    profile_model,
+    run_command_line,
+    settings,
+)
 from resources.supervisor import ServiceError, ensure, living_leases
 
 SERVICES = BUILD / "services"
@@ -48,7 +55,7 @@ class GraphEndpoint:
 
     def __repr__(self) -> str:
         """Without the passwords."""
-        return f"GraphEndpoint({public(self.uri)}, database={self.database}, engine={self.engine})"
+        return f"GraphEndpoint({hide_secrets(self.uri)}, database={self.database}, engine={self.engine})"
 
 
 @dataclass(frozen=True)
@@ -86,7 +93,9 @@ class LlmEndpoint:
 
     def __repr__(self) -> str:
         """Without the key."""
-        return f"LlmEndpoint({public(self.base_url)}, model={self.model}, engine={self.engine})"
+        return (
+            f"LlmEndpoint({hide_secrets(self.base_url)}, model={self.model}, engine={self.engine})"
+        )
 
 
 def graph_endpoint() -> GraphEndpoint:
@@ -323,4 +332,4 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(told(main))
+    sys.exit(run_command_line(main))

@@ -49,7 +49,7 @@ _AUTHORIZATION = re.compile(
 )
 
 
-def public(value: T, keep: frozenset[str] = frozenset()) -> T:
+def hide_secrets(value: T, keep: frozenset[str] = frozenset()) -> T:
     """The same value without passwords, keys and tokens: what a message, a log, a record or a page shows goes through.
 
     Hidden are the login of an address, what a query or a dictionary names like a secret (except the entries `keep`),
@@ -127,11 +127,11 @@ class PublicError(Exception):
 
     def __str__(self) -> str:
         """The message."""
-        return public(super().__str__())
+        return hide_secrets(super().__str__())
 
     def __repr__(self) -> str:
         """The message, with the error's name."""
-        return public(super().__repr__())
+        return hide_secrets(super().__repr__())
 
     def _render_traceback_(self) -> list[str]:
         """What a notebook shows of it: IPython asks for this. How the code came there helps no reader."""
@@ -142,7 +142,7 @@ class _PublicRecord(logging.LogRecord):
     """A line of any log, without secrets."""
 
     def getMessage(self) -> str:  # noqa: N802  # logging's own name
-        return public(super().getMessage())
+        return hide_secrets(super().getMessage())
 
 
 logging.setLogRecordFactory(_PublicRecord)
@@ -279,14 +279,14 @@ def _own_model(profile: str) -> str:
     return str((read_profile(profile).get("defaults") or {}).get("llm_model", ""))
 
 
-def told(command: Callable[[], int]) -> int:
+def run_command_line(command: Callable[[], int]) -> int:
     """The exit status of a command line. Errors meant for the user are printed without a traceback."""
     try:
         return command()
     except PublicError as error:
         why = str(error)
     except OSError as error:
-        why = refused(error)
+        why = explain_os_error(error)
     except KeyboardInterrupt:
         return 130
     sys.stderr.write(f"{why}\n")
@@ -296,15 +296,15 @@ def told(command: Callable[[], int]) -> int:
 def run_name(profile: str) -> str:
     """The folder of a profile's runs under `_build`; another one where `LLM_MODEL` is not the profile's own model."""
     model = settings().llm_model
-    return of_model(profile, model) if model and model != _own_model(profile) else profile
+    return model_run_name(profile, model) if model and model != _own_model(profile) else profile
 
 
-def of_model(profile: str, model: str) -> str:
+def model_run_name(profile: str, model: str) -> str:
     """The folder of a profile's runs with a model that is not its own; the Makefile names it alike."""
     return f"{profile}@{re.sub(r'[^A-Za-z0-9.-]+', '_', model)}"
 
 
-def refused(error: OSError) -> str:
+def explain_os_error(error: OSError) -> str:
     """What the system refused, and what to do, in one line."""
     where = error.filename or ROOT
     if error.errno in (errno.ENOSPC, errno.EDQUOT):

@@ -28,7 +28,14 @@ from filelock import FileLock
 
 from resources.download import read_json
 from resources.engines import Launch, write_secret
-from resources.settings import HIDDEN, LOGS, SECRET_NAME, PublicError, public, refused
+from resources.settings import (
+    HIDDEN,
+    LOGS,
+    SECRET_NAME,
+    PublicError,
+    explain_os_error,
+    hide_secrets,
+)
 
 GRACE = 180.0
 """Seconds without a living lease after which an embedded server stops: long enough for the next notebook to start."""
@@ -203,7 +210,7 @@ def ensure(folder: Path, launch: Callable[[Callable[[str], None]], Launch]) -> d
     except OSError as error:
         kind = folder.name.partition("-")[0]
         raise ServiceError(
-            f"The embedded {kind} server cannot be used. {refused(error)}"
+            f"The embedded {kind} server cannot be used. {explain_os_error(error)}"
         ) from error
 
 
@@ -288,7 +295,7 @@ def supervise(folder: Path) -> int:
             then = "giving up" if last_chance else "restarting it once"
             out.write(f"--- {time.strftime('%Y-%m-%dT%H:%M:%S')} {reason}; {then}\n")
     tail = log.read_bytes()[offset:].decode(errors="replace").splitlines()[-12:]
-    said = public(f"{reason}. The last lines of its log:\n  " + "\n  ".join(tail))
+    said = hide_secrets(f"{reason}. The last lines of its log:\n  " + "\n  ".join(tail))
     # those that were made for this server alone
     for secret in (value for name, value in spec.endpoint.items() if SECRET_NAME.search(name)):
         said = said.replace(secret, HIDDEN)

@@ -25,7 +25,7 @@ from papers.clinical_notes.cleaning import TERMS, abbreviations, aliases
 from papers.clinical_notes.wording import PARAPHRASES, WORDING, words
 from rag.prompts import chat
 from resources.services import LlmEndpoint
-from resources.settings import DATA, profile_model, settings, told
+from resources.settings import DATA, profile_model, run_command_line, settings
 
 SEEDS: Final = (1, 2)
 """One answer a sentence and seed."""
@@ -259,4 +259,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(told(main))
+    sys.exit(run_command_line(main))

@@ -13,7 +13,7 @@ import yaml
 from papers.side_effects import corpus, forward
 from resources import datasets
 from resources.parameters import declared, parameters
-from resources.settings import BUILD, NOTEBOOKS, settings, told
+from resources.settings import BUILD, NOTEBOOKS, run_command_line, settings
 
 NOTEBOOK: Final = "01_side_effects_forward"
 FIXED: Final = Path(__file__).with_suffix(".yml")
@@ -74,4 +74,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(told(main))
+    sys.exit(run_command_line(main))

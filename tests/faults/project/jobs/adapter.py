@@ -4,7 +4,7 @@ import sys
 
 from resources import artifacts, lora
 from resources.datasets import digest
-from resources.settings import told
+from resources.settings import run_command_line
 
 TOLD = {
     "base": "m",
@@ -35,4 +35,4 @@ def main():
     return 0
 
 
-sys.exit(told(main))
+sys.exit(run_command_line(main))

@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 from helpers import batch, llm, requests
-from resources.settings import BUILD, told
+from resources.settings import BUILD, run_command_line
 
 FOLDER = BUILD / "batch"
 
@@ -56,4 +56,4 @@ def main() -> int:
     return 0
 
 
-sys.exit(told(main))
+sys.exit(run_command_line(main))

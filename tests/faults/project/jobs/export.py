@@ -4,7 +4,7 @@ import sys
 from pathlib import Path
 
 from helpers import requests
-from resources.settings import told
+from resources.settings import run_command_line
 
 stored = [
     requests.Row(
@@ -23,7 +23,7 @@ stored = [
     for i in range(400)
 ]
 requests.Store(requests.STORE).put([row.sealed() for row in stored])
-if code := told(lambda: requests.main(["export", "out.parquet"])):
+if code := run_command_line(lambda: requests.main(["export", "out.parquet"])):
     sys.exit(code)
 rows = requests.read(Path("out.parquet"))
 print(len(rows), rows[0].key, rows[-1].key)

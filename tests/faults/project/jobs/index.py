@@ -6,7 +6,7 @@ import sys
 import numpy as np
 
 from helpers import indexes, vectors
-from resources.settings import told
+from resources.settings import run_command_line
 
 
 class Letters(vectors.Encoder):
@@ -37,4 +37,4 @@ def main():
     return 0
 
 
-sys.exit(told(main))
+sys.exit(run_command_line(main))
