@@ -206,7 +206,7 @@ def test_a_server_of_unknown_make_chooses_within_an_object(tokens):
 def test_timed_requests_share_no_prompts_and_other_servers_get_no_field_of_an_engine(engine):
     asked: list[dict[str, Any]] = []
     with server(200, completion("YES"), asked) as url:
-        client(url, engine=engine).apart("mine").chat_many([ask("?")], max_tokens=5)
+        client(url, engine=engine).with_cache_salt("mine").chat_many([ask("?")], max_tokens=5)
     assert asked[0].get("cache_salt") == ("mine" if engine == "vllm" else None)
     assert asked[0].get("cache_prompt") is (False if engine == "llamacpp" else None)
 
@@ -549,20 +549,20 @@ def test_an_engine_with_the_same_file_takes_the_references_replies_of_a_whole_st
         assert {reply.text for reply in here.chat_many(prompts, max_tokens=5, label="known")} == {
             "YES"
         }
-        here.ask_again()
+        here.recheck_stored()
         assert (here.usage.checked, here.usage.same) == ({"known": 1}, 0), (
             "it is slow, so it is asked one"
         )
-        assert "the reference's replies" in " ".join(here.answerer)
+        assert "the reference's replies" in " ".join(here.engine_and_version)
         one_more = [*prompts, ask("another")]
         assert {reply.text for reply in here.chat_many(one_more, max_tokens=5, label="new")} == {
             "NO"
         }, "never mixed"
-        assert "those of the steps new are of llamacpp" in " ".join(here.answerer)
+        assert "those of the steps new are of llamacpp" in " ".join(here.engine_and_version)
         answers("fresh")
         alone = LLM(own, folder=tmp_path)
         assert {reply.text for reply in alone.chat_many(prompts, max_tokens=5)} == {"NO"}
-        assert alone.answerer == ("llamacpp", "1")
+        assert alone.engine_and_version == ("llamacpp", "1")
 
 
 def test_where_the_references_replies_are_shown_the_rows_of_a_few_lacking_ones_are_left_out(
@@ -591,7 +591,7 @@ def test_where_the_references_replies_are_shown_the_rows_of_a_few_lacking_ones_a
         rows = run.answer({"arm": arm}, questions, model="m")
         assert [row.unit for row in rows] == [q.unit for q in questions[:-1]]
         assert {row.answer for row in rows} == {"YES"}
-        assert "left out: 1" in " ".join(here.answerer)
+        assert "left out: 1" in " ".join(here.engine_and_version)
         assert here.usage.requests == 19
         rows = run.answer({"arm": arm}, questions[-9:], model="m")
         assert {row.answer for row in rows} == {"YES"}, "one of a small step is few, too"
@@ -637,12 +637,12 @@ def test_a_check_asks_a_sample_of_each_step_again_and_counts_equal_replies(tmp_p
         first.chat_many(prompts, max_tokens=5, label="one")
         first.chat_many(prompts[30:33], max_tokens=5, label="one")
         first.chat_many(prompts[:6], max_tokens=6, label="two")
-        first.ask_again()
+        first.recheck_stored()
     assert (first.usage.checked, first.usage.same) == ({"one": 10, "two": 3}, 13)
     with server(200, completion("NO")) as url:
         second = client(url, tmp_path)
         replies = second.chat_many(prompts, max_tokens=5)
-        second.ask_again()
+        second.recheck_stored()
     assert (sum(second.usage.checked.values()), second.usage.same) == (10, 0)
     assert {reply.text for reply in replies} == {"YES"}, "what was asked again enters no score"
     answers("stored")
@@ -658,11 +658,11 @@ def test_a_sample_of_long_replies_is_smaller(tmp_path, answers):
         answers("check")
         model = client(url, tmp_path)
         model.chat_many(prompts, max_tokens=5, label="long")
-        model.ask_again()
+        model.recheck_stored()
         slow = LLM(dataclasses.replace(model.endpoint, engine="llamacpp"), folder=tmp_path)
         slow.chat_many(prompts, max_tokens=5, label="long")
         slow.chat_many([ask("another")], max_tokens=5, label="new")
-        slow.ask_again()
+        slow.recheck_stored()
     assert model.usage.checked == {"long": 3}
     assert slow.usage.checked == {"long": 1}, "the shortest alone"
     with server(200, completion("YES", generated=60)) as url:
@@ -672,7 +672,7 @@ def test_a_sample_of_long_replies_is_smaller(tmp_path, answers):
         slow.chat_many(prompts, max_tokens=6, label="longer")
         again = LLM(slow.endpoint, folder=tmp_path)
         again.chat_many(prompts, max_tokens=6, label="longer")
-        again.ask_again()
+        again.recheck_stored()
     assert not again.usage.checked, "none is short"
 
 
@@ -692,7 +692,7 @@ def test_without_a_server_or_its_weights_stored_replies_are_used_unchecked(
     )
     assert [reply.text for reply in model.chat_many([ask("a")], max_tokens=5)] == ["YES"]
     with pytest.warns(match="no engine here"):
-        model.ask_again()
+        model.recheck_stored()
     assert not model.usage.checked
 
 
@@ -708,7 +708,7 @@ def test_a_request_is_asked_again_once_on_a_machine_whichever_notebooks_and_step
         for label in ("queries", "the same queries in a later notebook"):
             model = LLM(endpoint, folder=tmp_path, start=lambda: endpoint)
             model.chat_many(prompts, max_tokens=5, label=label)
-            model.ask_again()
+            model.recheck_stored()
             assert (model.usage.checked, model.usage.same) == ({label: 10}, 10)
     asked = requests.Store(tmp_path)
     gone = LLM(
@@ -717,7 +717,7 @@ def test_a_request_is_asked_again_once_on_a_machine_whichever_notebooks_and_step
         start=lambda: endpoint,
     )
     gone.chat_many(prompts[::-1], max_tokens=5, label="a third")
-    gone.ask_again()
+    gone.recheck_stored()
     assert gone.usage.checked == {"a third": 10}, "no server is needed"
     assert len(asked.checks([r.key for r in asked.rows()], f"{endpoint.engine} 1.0")) == 10
 
@@ -814,7 +814,7 @@ def test_requests_apart_pay_for_their_own_prompt(model):
     ratios = []
     for i in range(3):
         prompt = [ask(f"{i} {time.time()} " + "Some words to fill the prompt with. " * 200)]
-        one, other = model.apart(f"one {i}"), model.apart(f"other {i}")
+        one, other = model.with_cache_salt(f"one {i}"), model.with_cache_salt(f"other {i}")
         first, again, apart = (
             asked.chat_many(prompt, max_tokens=1)[0].seconds for asked in (one, one, other)
         )

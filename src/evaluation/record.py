@@ -124,11 +124,11 @@ class Run:
         if not hasattr(used, "endpoint"):
             self.model(of.name, of.digest, "encoder", of.engine, role)
         elif hasattr(of, "model_sha256"):
-            engine, version = llm.answerer
+            engine, version = llm.engine_and_version
             self.model(of.model, of.model_sha256, engine, version, role)
             if llm not in self._counted:
                 self._counted.append(llm)
-                llm.ask_again()
+                llm.recheck_stored()
                 self.asked(llm.usage, f"requests to {of.model}")
         else:
             self.model(of.engine, "", "graph", of.version, role)

@@ -1,31 +1,66 @@
-"""Messages of a prompt: what is the same for all questions comes first, so that a server computes it once."""
+"""Build prompts: chat messages, and plain text for models without a chat template.
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+The part that all questions share comes first, so a server with prefix caching
+processes it only once.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
 Units = TypeVar("Units")
 Said = TypeVar("Said")
 More = ParamSpec("More")
 
+Message = dict[str, str]
+"""A chat message in the OpenAI format: ``{"role": ..., "content": ...}``."""
 
-def chat(
+ALPACA_TEMPLATE = (
+    "Below is an instruction that describes a task, paired with an input that provides "
+    "further context. Write a response that appropriately completes the request.\n\n"
+    "### Instruction:\n{instruction}\n\n"
+    "### Input:\n{input}\n\n"
+    "### Response:\n"
+)
+"""The prompt of Stanford Alpaca (Taori et al. 2023)."""
+
+
+def chat_messages(
     system: str, question: str, examples: Iterable[tuple[str, str]] = ()
-) -> list[dict[str, str]]:
-    """An instruction, the question, and between them examples or earlier turns: pairs of a question and its answer."""
+) -> list[Message]:
+    """Build the messages of a chat, with few-shot examples if there are any.
+
+    Args:
+        system: The instruction, sent as the system message.
+        question: The question to answer, sent as the last user message.
+        examples: Pairs of a question and its answer, placed before ``question``.
+
+    Returns:
+        The messages in the order in which the model reads them.
+    """
     messages = [{"role": "system", "content": system}]
-    for asked, answer in examples:
-        messages += [{"role": "user", "content": asked}, {"role": "assistant", "content": answer}]
-    return [*messages, {"role": "user", "content": question}]
+    for example_question, example_answer in examples:
+        messages.append({"role": "user", "content": example_question})
+        messages.append({"role": "assistant", "content": example_answer})
+    messages.append({"role": "user", "content": question})
+    return messages
 
 
-def alpaca(messages: Sequence[Mapping[str, str]]) -> str:
-    """An instruction and its input as plain text in the form of Alpaca, for a base model without a chat template."""
-    instruction, given = (message["content"] for message in messages)
-    return (
-        "Below is an instruction that describes a task, paired with an input that provides further context. Write a "
-        f"response that appropriately completes the request.\n\n### Instruction:\n{instruction}\n\n### Input:\n{given}"
-        "\n\n### Response:\n"
-    )
+def user_message(content: str) -> list[Message]:
+    """Build a chat of a single user message."""
+    return [{"role": "user", "content": content}]
+
+
+def alpaca_prompt(messages: Sequence[Message]) -> str:
+    """Write a system and a user message as one text in the Alpaca format.
+
+    Args:
+        messages: Exactly two messages: the instruction and its input.
+
+    Returns:
+        The prompt for a base model, which has no chat template.
+    """
+    instruction, user_input = messages
+    return ALPACA_TEMPLATE.format(instruction=instruction["content"], input=user_input["content"])
 
 
 def each(

@@ -28,7 +28,7 @@ from papers.clinical_notes.retrieval import PAPER
 from papers.side_effects.corpus import SENTENCE_B, TextStore
 from papers.side_effects.normalisers import Normaliser
 from rag.names import Vocabulary
-from rag.prompts import arm_of, chat
+from rag.prompts import arm_of, chat_messages
 from rag.retrieval import aligned, fused, word_tokens
 
 ARMS = {
@@ -121,7 +121,7 @@ def answering(questions: Sequence[Asked], llm: LLM, find: Finder, label: str) ->
 def answering_prompt(question: str, evidence: Sequence[str]) -> list[dict[str, str]]:
     """The messages: one instruction for all arms, the evidence if there is any, the question."""
     given = "Evidence:\n" + "\n".join(f"- {line}" for line in evidence) + "\n\n" if evidence else ""
-    return chat(ANSWERING, f"{given}Question: {question}")
+    return chat_messages(ANSWERING, f"{given}Question: {question}")
 
 
 def closed_book(questions: Sequence[Asked]) -> list[Found]:
@@ -162,7 +162,7 @@ def dual_track(
 
     They are put in the order of their nearness to the question; a cross-encoder, as in the paper, is not asked.
     """
-    prompts = [chat(SUPPOSING, q.text) for q in questions]
+    prompts = [chat_messages(SUPPOSING, q.text) for q in questions]
     supposed = llm.chat_many(prompts, max_tokens=tokens, stop=["\n"], label="supposed answers")
     by_question, by_answer = (
         store.encoder.encode([text or " " for text in texts])
@@ -230,7 +230,7 @@ def from_graph(
     `normalise` turns a drug as written into one of the graph; `otherwise` finds evidence where the graph knows none of
     the drugs (drug_interactions, Discussion).
     """
-    prompts = [chat(READING, q.text, READING_EXAMPLES) for q in questions]
+    prompts = [chat_messages(READING, q.text, READING_EXAMPLES) for q in questions]
     replies = llm.chat_many(prompts, max_tokens=48, stop=["\n"], label="names read")
     found = [Found(_edges(graph, parse_names(r.text), normalise), [r]) for r in replies]
     missing = [i for i, f in enumerate(found) if not f.lines]
@@ -277,7 +277,7 @@ def looked_up(graph: Graph) -> Arm:
 
 def apart(llm: LLM, finders: Mapping[str, Callable[[LLM], Finder]]) -> dict[str, Arm]:
     """An arm for each finder that takes no computed prompt from another one that showed the same evidence."""
-    clients = {name: llm.apart(name) for name in finders}
+    clients = {name: llm.with_cache_salt(name) for name in finders}
     return {name: answering(own, finders[name](own), ARMS[name]) for name, own in clients.items()}
 
 

@@ -12,7 +12,7 @@ from helpers.llm import LLM
 from papers.biomedrag.corpora import Example, Triple
 from papers.biomedrag.memory import Document, Memory, Nearest, Shot
 from papers.biomedrag.scoring import parse_label, parse_triples
-from rag.prompts import alpaca, chat
+from rag.prompts import alpaca_prompt, chat_messages
 
 FORMAT: Final = "head entity|relation|tail entity"
 """Output format of the released prompts."""
@@ -95,12 +95,14 @@ class Asking:
     def messages(self, example: Example, shots: Sequence[Shot]) -> list[dict[str, str]]:
         """I, then the document, then x (section 4.2.4)."""
         shown = "".join("Example: {}\nAnswer: {}\n".format(*self._shown(shot)) for shot in shots)
-        return chat(self.instruction(), f"{shown}Text: {given(example, self.task)}\nAnswer:")
+        return chat_messages(
+            self.instruction(), f"{shown}Text: {given(example, self.task)}\nAnswer:"
+        )
 
     def prompt(self, example: Example, shots: Sequence[Shot]) -> list[dict[str, str]] | str:
         """The messages, or the same as plain text."""
         messages = self.messages(example, shots)
-        return alpaca(messages) if self.plain else messages
+        return alpaca_prompt(messages) if self.plain else messages
 
     def _shown(self, shot: Shot) -> tuple[str, str]:
         """Text and answer of a shot: a triple for a whole sentence or a wrapped chunk, else the label alone."""

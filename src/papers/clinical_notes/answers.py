@@ -33,7 +33,7 @@ from papers.clinical_notes.passages import Chunk
 from papers.clinical_notes.query import Lexicon
 from papers.clinical_notes.questions import by_note
 from papers.clinical_notes.retrieval import Retriever
-from rag.prompts import arm_of, chat
+from rag.prompts import arm_of, chat_messages
 
 OUTCOMES = ("successful", "refractory", "undetermined")
 EFFECTS = ("not tolerated", "ineffective", "partial", "effective")
@@ -91,7 +91,7 @@ def answer_prompt(question: ChartQuestion, passages: Sequence[Chunk]) -> list[di
     shown = "\n\n".join(
         f"[{i}] ({passage.date})\n{passage.text.strip()}" for i, passage in enumerate(passages, 1)
     )
-    return chat(system, f"{shown}\n\nQuestion: {question.text}\n{ASKED[question.kind][1]}")
+    return chat_messages(system, f"{shown}\n\nQuestion: {question.text}\n{ASKED[question.kind][1]}")
 
 
 @arm_of

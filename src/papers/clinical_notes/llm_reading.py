@@ -11,7 +11,7 @@ from helpers.llm import LLM
 from papers.clinical_notes.cleaning import CONTEXT_LIMIT, clean, generic_name, normal
 from papers.clinical_notes.extraction import ATTRIBUTES, Extractor, Medication, Reading
 from papers.clinical_notes.gold import CONTEXTS
-from rag.prompts import chat, each
+from rag.prompts import chat_messages, each
 
 _TEXTS: Final = {"drug": 40, "strength": 20, "frequency": 24, "route": 16, "form": 24}
 """What is read of a drug, and the most characters of each."""
@@ -40,7 +40,7 @@ _INSTRUCTION: Final = (
 
 def extraction_prompt(text: str) -> list[dict[str, str]]:
     """The messages that ask for one cleaned note."""
-    return chat(_INSTRUCTION, text)
+    return chat_messages(_INSTRUCTION, text)
 
 
 def parse_extraction(note_id: str, answer: str) -> Reading:

@@ -23,7 +23,7 @@ from rapidfuzz import fuzz
 from helpers.llm import LLM, connect
 from papers.clinical_notes.cleaning import TERMS, abbreviations, aliases
 from papers.clinical_notes.wording import PARAPHRASES, WORDING, words
-from rag.prompts import chat
+from rag.prompts import chat_messages
 from resources.services import LlmEndpoint
 from resources.settings import DATA, profile_model, run_command_line, settings
 
@@ -156,7 +156,9 @@ def refusal(template: str, answer: str, others: Iterable[str] = ()) -> str | Non
 def prompt(template: str) -> list[dict[str, str]]:
     """The messages that ask for a paraphrase."""
     asking = words(ASKING)
-    return chat(asking["instruction"], _renamed(template, asking["shown"]), asking["shots"])
+    return chat_messages(
+        asking["instruction"], _renamed(template, asking["shown"]), asking["shots"]
+    )
 
 
 def _renamed(sentence: str, names: Mapping[str, str]) -> str:

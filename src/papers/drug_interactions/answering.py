@@ -18,7 +18,7 @@ from papers.drug_interactions.corpora import Chunk
 from papers.drug_interactions.cypher import Retrieved
 from papers.drug_interactions.questions import NO, NOT_KNOWN, YES, Answer, Asked
 from rag.names import Vocabulary
-from rag.prompts import chat
+from rag.prompts import chat_messages
 
 Arm = Literal["none", "text", "agentic", "drugrag", "hybrid", "ingested", "read"]
 ARMS: tuple[Arm, ...] = ("none", "text", "agentic", "drugrag", "hybrid")
@@ -94,10 +94,10 @@ def agentic_evidence(llm: LLM, passages: Passages, questions: Sequence[str]) -> 
         ]
         return queries, [r.key for r in replies]
 
-    first, asked = written([chat(FIRST, q) for q in questions], "search, round 1")
+    first, asked = written([chat_messages(FIRST, q) for q in questions], "search, round 1")
     found = passages.search(first, AGENT_K)
     prompts = [
-        chat(
+        chat_messages(
             SECOND,
             f"{_numbered(passages.evidence(of).lines)}\n\nFirst query: {query}\nQuestion: {question}",
         )
@@ -146,7 +146,9 @@ def answer_prompt(question: str, evidence: Evidence) -> list[dict[str, str]]:
         + ("\n".join(f"- {line}" for line in evidence.lines) or "- none found")
         + "\n",
     }
-    return chat(_ANSWER + _RULES[evidence.source], f"{shown[evidence.source]}Question: {question}")
+    return chat_messages(
+        _ANSWER + _RULES[evidence.source], f"{shown[evidence.source]}Question: {question}"
+    )
 
 
 def answer_all(

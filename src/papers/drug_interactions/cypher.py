@@ -16,7 +16,7 @@ from papers.drug_interactions.corpora import CAUSES, INTERACTS, Fact
 from papers.drug_interactions.graph import QUESTIONS, KnowledgeGraph, Store
 from papers.drug_interactions.questions import Asked, answer_of
 from rag.names import Vocabulary
-from rag.prompts import chat
+from rag.prompts import chat_messages, user_message
 from rag.text_to_cypher import Attempt, run_statement, write_and_run
 from resources.services import ServiceError
 
@@ -99,7 +99,9 @@ def cypher_prompt(
     schema: str, question: str, *, example: bool = True, store: Store = QUESTIONS
 ) -> list[dict[str, str]]:
     """The schema and the example, which all questions share, then the question."""
-    return chat(INSTRUCTION.format(schema=schema), question, [example_of(store)] if example else [])
+    return chat_messages(
+        INSTRUCTION.format(schema=schema), question, [example_of(store)] if example else []
+    )
 
 
 def graphrag_prompt(schema: str, question: str) -> list[dict[str, str]]:
@@ -107,7 +109,7 @@ def graphrag_prompt(schema: str, question: str) -> list[dict[str, str]]:
     from neo4j_graphrag.generation.prompts import Text2CypherTemplate  # noqa: PLC0415  # takes two seconds
 
     asked = Text2CypherTemplate().format(schema=schema, examples="", query_text=question)
-    return [{"role": "user", "content": asked}]
+    return user_message(asked)
 
 
 _ARROW = re.compile(r"<-(\[[^\]]*\])-|-(\[[^\]]*\])->")

@@ -26,7 +26,7 @@ from papers.drug_interactions.answering import (
 from papers.drug_interactions.cypher import Retrieved, is_right
 from papers.drug_interactions.questions import NO, NOT_KNOWN, YES, Asked, answer_of
 from rag.names import Vocabulary
-from rag.prompts import arm_of, chat
+from rag.prompts import arm_of, chat_messages
 
 LABELS = {
     "none": "No retrieval",
@@ -204,7 +204,7 @@ def judge_prompt(question: str, answer: str, reference: str) -> list[dict[str, s
         f"{name}: " + "; ".join(f"{mark} {words[mark - 1]}" for mark in MARKS)
         for name, words in _SCALES.items()
     )
-    return chat(
+    return chat_messages(
         "You rate an answer to a question about drugs. Compare it with the right answer. Give two marks, first "
         f"correctness, then clarity, with a space between them.\n{scales}",
         f"Question: {question}\nRight answer: {reference}\nAnswer: {answer or '(none)'}",

@@ -25,7 +25,7 @@ from papers.drug_interactions.corpora import (
     fact,
 )
 from papers.drug_interactions.entities import Recogniser, training_sentences
-from rag.prompts import chat
+from rag.prompts import chat_messages
 
 Relater = Callable[[Sequence[Sentence]], list[Sentence]]
 """A method: takes sentences with mentions and gives them back with the relations that it finds."""
@@ -239,7 +239,7 @@ _INSTRUCTION = (
 
 def chunk_prompt(text: str) -> list[dict[str, str]]:
     """What a language model is asked about a chunk."""
-    return chat(_INSTRUCTION, text)
+    return chat_messages(_INSTRUCTION, text)
 
 
 def parse_facts(answer: str, *, cut: bool) -> frozenset[Fact] | None:

@@ -21,7 +21,7 @@ from helpers.completions import Message, Reply
 from helpers.llm import LLM
 from helpers.vectors import Encoder
 from papers.qa_rag.data import Data, Passage, Question, words
-from rag.prompts import arm_of, chat
+from rag.prompts import arm_of, chat_messages
 
 Asking = Callable[[Sequence[Question]], list[Answer]]
 
@@ -207,7 +207,9 @@ def prompt(
             else []
         )
         examples.append((_asked(example.text, own), example.answer + (" [1]" if shown else "")))
-    return [*chat(FROM_PASSAGES if shown else CLOSED_BOOK, _asked(question, shown), examples)]
+    return [
+        *chat_messages(FROM_PASSAGES if shown else CLOSED_BOOK, _asked(question, shown), examples)
+    ]
 
 
 def _asked(question: str, shown: Sequence[Excerpt]) -> str:

@@ -25,7 +25,7 @@ from helpers.llm import LLM
 from papers.qa_rag.answers import other_scale
 from papers.qa_rag.data import Data, QaRagDataError, Question, words
 from papers.qa_rag.retrieval import Query, asked_queries
-from rag.prompts import each
+from rag.prompts import each, user_message
 from resources import lora, services
 from resources.lora import Pair, TrainingLog
 from resources.settings import settings as of_the_user
@@ -108,7 +108,7 @@ def splits(of: Data, seed: int) -> dict[str, Split]:
 
 def prompt(question: Question) -> list[dict[str, str]]:
     """What a model without any document is asked; the templates of some models have no system message."""
-    return [{"role": "user", "content": f"{INSTRUCTION}\n\n{question.text}"}]
+    return user_message(f"{INSTRUCTION}\n\n{question.text}")
 
 
 def pairs(questions: Sequence[Question], longest: int, most: int | None = None) -> list[Pair]:

@@ -20,7 +20,7 @@ from papers.qa_rag import data
 from papers.qa_rag.data import Question
 from papers.qa_rag.retrieval import PRINTED, context_precision
 from papers.qa_rag.search import Searcher
-from rag.prompts import chat
+from rag.prompts import chat_messages
 
 SYSTEM = "You check whether an excerpt of regulatory guidance supports an answer."
 STATEMENTS = 4
@@ -49,7 +49,7 @@ def statements(answer: str) -> list[str]:
 
 def _useful_prompt(question: Question, excerpt: str) -> list[dict[str, str]]:
     answer = question.answer[:ANSWER_CHARACTERS]
-    return chat(
+    return chat_messages(
         SYSTEM,
         f"Question: {question.body}\n\nAnswer: {answer}\n\nExcerpt:\n{excerpt.strip()}\n\n"
         "Was the excerpt useful to arrive at this answer? Answer YES or NO.",
@@ -57,7 +57,7 @@ def _useful_prompt(question: Question, excerpt: str) -> list[dict[str, str]]:
 
 
 def _supported_prompt(statement: str, excerpt: str) -> list[dict[str, str]]:
-    return chat(
+    return chat_messages(
         SYSTEM,
         f"Excerpt:\n{excerpt.strip()}\n\nStatement: {statement}\n\n"
         "Can the statement be attributed to the excerpt? Answer YES or NO.",

@@ -15,7 +15,7 @@ from helpers.vectors import EncoderUnavailable
 from papers.qa_rag.data import Question
 from papers.qa_rag.retrieval import Gold, Relevance, Reranker, best_window, rerank, rows_of
 from papers.qa_rag.search import Searcher
-from rag.prompts import arm_of, chat
+from rag.prompts import arm_of, chat_messages
 from rag.retrieval import CrossEncoder
 
 PAPER_RERANKER = "BAAI/bge-reranker-large"
@@ -70,7 +70,7 @@ def chosen(name: str, searcher: Searcher) -> tuple[tuple[str, Reranker], dict[st
 def agent_prompt(question: str, excerpt: str, _title: str = "") -> list[dict[str, str]]:
     """What the scoring agent is asked about one excerpt."""
     asked = "How relevant is the excerpt to the question? Answer with a number from 0 (not at all) to 10 (fully)."
-    return chat(SYSTEM, f"Excerpt:\n{excerpt.strip()}\n\nQuestion: {question}\n\n{asked}")
+    return chat_messages(SYSTEM, f"Excerpt:\n{excerpt.strip()}\n\nQuestion: {question}\n\n{asked}")
 
 
 def scoring_agent(

@@ -15,7 +15,7 @@ from helpers.llm import LLM
 from papers.qa_rag import data
 from papers.qa_rag.data import Corpus, Data, Passage, Question
 from papers.qa_rag.search import Scores, Search, Searcher
-from rag.prompts import arm_of
+from rag.prompts import arm_of, user_message
 from rag.retrieval import reciprocal_rank_fusion
 
 KEPT = 6  # passages after reranking (section 3.3)
@@ -131,12 +131,12 @@ HYDE = "Please write a passage to answer the question."
 
 def multiquery_prompt(question: Question) -> list[dict[str, str]]:
     """Three more questions, in place of GPT-4 and the authors' prompt."""
-    return [{"role": "user", "content": f"{MULTIQUERY}\n\nQuestion: {question.text}"}]
+    return user_message(f"{MULTIQUERY}\n\nQuestion: {question.text}")
 
 
 def hyde_prompt(question: Question) -> list[dict[str, str]]:
     """A hypothetical document."""
-    return [{"role": "user", "content": f"{HYDE}\nQuestion: {question.text}\nPassage:"}]
+    return user_message(f"{HYDE}\nQuestion: {question.text}\nPassage:")
 
 
 def read_queries(text: str, most: int = 3) -> list[str]:

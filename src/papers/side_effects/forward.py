@@ -14,7 +14,7 @@ from helpers.completions import Reply, label_probability
 from helpers.graph import Graph
 from helpers.llm import LLM
 from papers.side_effects.corpus import QUESTION, Arm, Entities, Question, TextStore, place_of, said
-from rag.prompts import arm_of, chat, each
+from rag.prompts import arm_of, chat_messages, each, user_message
 
 ARMS = ("closed_book", "format_a", "format_b", "graphrag")
 MODELS = {"qwen": "table1", "llama": "table2"}
@@ -65,7 +65,7 @@ def recognition_prompt(question: Question) -> list[dict[str, str]]:
         (QUESTION.format(side_effect=effect, drug=drug), f"{drug} | {effect}")
         for drug, effect in RECOGNITION_EXAMPLES
     ]
-    return chat(RECOGNITION, question.text, examples)
+    return chat_messages(RECOGNITION, question.text, examples)
 
 
 def recognise(llm: LLM, questions: Sequence[Question]) -> list[Entities]:
@@ -109,7 +109,7 @@ def parse_label(reply: str, label: re.Pattern[str] = LABEL) -> bool | None:
 
 def closed_book_prompt(question: Question) -> list[dict[str, str]]:
     """The question alone."""
-    return [{"role": "user", "content": INSTRUCTION_CLOSED_BOOK + question.text}]
+    return user_message(INSTRUCTION_CLOSED_BOOK + question.text)
 
 
 def evidence_prompt(question: Question, evidence: str) -> list[dict[str, str]]:

@@ -9,7 +9,7 @@ from evaluation.answers import Answer
 from evaluation.outcomes import Outcomes
 from papers.side_effects.corpus import Arm, Entities, Question
 from papers.side_effects.forward import Asking, evidence_prompt, graph_evidence, parse_label
-from rag.prompts import each
+from rag.prompts import each, user_message
 
 LOCK = (
     "The answer is already decided by a database and must not be changed. Write one plain sentence for a patient that "
@@ -72,7 +72,7 @@ def lock(drug: str, effect: str, *, listed: bool, wording: str) -> tuple[str, bo
 
 def locked_prompt(drug: str, effect: str, *, listed: bool) -> list[dict[str, str]]:
     """What asks the model for the wording alone."""
-    return [{"role": "user", "content": LOCK + fact(drug, effect, listed=listed)}]
+    return user_message(LOCK + fact(drug, effect, listed=listed))
 
 
 LABELS = {
@@ -125,7 +125,7 @@ def leading_prompt(question: Question, *, leading: bool) -> list[dict[str, str]]
     if not leading:
         return prompt
     content = prompt[0]["content"].replace(question.text, question.text + LEADING[question.label])
-    return [{"role": "user", "content": content}]
+    return user_message(content)
 
 
 def unlocked(asking: Asking, *, leading: bool = False) -> Arm:

@@ -18,7 +18,7 @@ from evaluation.outcomes import Outcomes
 from helpers.completions import Choice, Reply
 from helpers.llm import LLM
 from papers.side_effects.misspelling import Query, judged
-from rag.prompts import arm_of, chat, each
+from rag.prompts import arm_of, chat_messages, each
 
 ARMS = {
     "none": ("no normalisation", "#808080"),
@@ -134,7 +134,7 @@ CHOOSING = (
 
 def spelling_prompt(typed: str) -> list[dict[str, str]]:
     """The messages that ask for the right spelling."""
-    return chat(SPELLING, typed)
+    return chat_messages(SPELLING, typed)
 
 
 def parse_spelling(reply: str) -> str:
@@ -174,7 +174,7 @@ def _cost(reply: Reply | Choice) -> dict[str, Any]:
 def choosing_prompt(typed: str, candidates: Sequence[str]) -> list[dict[str, str]]:
     """The messages that ask which candidate is meant."""
     listed = "\n".join(f"{number}. {drug}" for number, drug in enumerate(candidates, start=1))
-    return chat(CHOOSING, f"Typed: {typed}\n\n{listed}\n0. none of them")
+    return chat_messages(CHOOSING, f"Typed: {typed}\n\n{listed}\n0. none of them")
 
 
 @arm_of

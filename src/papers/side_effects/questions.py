@@ -19,7 +19,7 @@ from helpers.graph import Graph
 from helpers.llm import LLM
 from papers.side_effects.facts import CLASS_NAMES, QUESTIONS, Facts
 from rag.names import Vocabulary
-from rag.prompts import chat, each
+from rag.prompts import chat_messages, each
 from rag.text_to_cypher import Attempt, write_and_run
 
 Parameters = dict[str, Any]
@@ -289,7 +289,7 @@ def returned(asked: Asked, attempts: Sequence[Attempt], requests: Sequence[str] 
 
 def cypher_prompt(schema: str, question: str) -> list[dict[str, str]]:
     """The schema and two examples first, so that all questions share them, then the question."""
-    return chat(INSTRUCTION.format(schema=schema), question, EXAMPLES)
+    return chat_messages(INSTRUCTION.format(schema=schema), question, EXAMPLES)
 
 
 def text_to_cypher(
@@ -322,7 +322,9 @@ CHOOSING = "Which form has the question? Answer with its name only.\n\n"
 
 def choosing_prompt(question: str) -> list[dict[str, str]]:
     """The forms and what each asks for, then the question."""
-    return chat(CHOOSING + "\n".join(f"{form.name}: {form.meaning}" for form in FORMS), question)
+    return chat_messages(
+        CHOOSING + "\n".join(f"{form.name}: {form.meaning}" for form in FORMS), question
+    )
 
 
 def chosen_query(llm: LLM, graph: Graph, vocabulary: Vocabulary) -> Arm:

@@ -25,7 +25,7 @@ from papers.side_effects import forward
 from papers.side_effects.corpus import TextStore, place_of
 from papers.side_effects.reverse import QUESTION, Arm, Query, canonical, parse_drugs, returned
 from papers.side_effects.rules import times_as_long
-from rag.prompts import chat
+from rag.prompts import chat_messages, user_message
 
 LABELS = {
     "graphrag": "GraphRAG, graph only",
@@ -105,7 +105,7 @@ class Asking(forward.Asking):
 def wording_prompt(effect: str, drugs: Sequence[str]) -> Prompt:
     """The drugs that the graph gave, for the LLM to answer with."""
     asked = f"Question: {QUESTION.format(side_effect=effect)}\nAll {len(drugs)} drugs, separated by commas:"
-    return [{"role": "user", "content": f"{WORDING}{', '.join(drugs)}\n\n{asked}"}]
+    return user_message(f"{WORDING}{', '.join(drugs)}\n\n{asked}")
 
 
 def extraction_prompt(effect: str, texts: Sequence[str]) -> Prompt:
@@ -121,7 +121,7 @@ def extraction_prompt(effect: str, texts: Sequence[str]) -> Prompt:
 
 def naming_prompt(question: str) -> Prompt:
     """The messages that ask which effect a question is about, with made-up examples."""
-    return chat(
+    return chat_messages(
         NAMING,
         question,
         [(QUESTION.format(side_effect=effect), effect) for effect in NAMING_EXAMPLES],
