@@ -193,6 +193,15 @@ class Settings(BaseSettings):
         "count equal replies; fresh: ask everything; stored-only: a request that is not stored is an error; "
         "collect: it is noted for a batch",
     )
+    check_seconds: float = Field(
+        180.0,
+        ge=0,
+        description="with ANSWERS=check: the seconds of a whole run that asking and searching again may take, "
+        "spread over the chapters",
+    )
+    check_seed: int | None = Field(
+        None, description="draws the sample of ANSWERS=check; unset: another one each day"
+    )
     data_mirror: str | None = Field(
         None, description="a folder or URL that is asked for data before its source"
     )
