@@ -131,6 +131,18 @@ def test_another_default_makes_another_adapter(trained_in, monkeypatch):
     assert trained_in(steps=1, rate=1e-3) == before
 
 
+def test_the_script_may_be_reformatted_but_another_method_makes_another_adapter(
+    trained_in, monkeypatch, tmp_path
+):
+    before = trained_in(steps=1)
+    script = tmp_path / lora.SCRIPT.name
+    script.write_text(lora.SCRIPT.read_text() + "\n# a comment\n")
+    monkeypatch.setattr(lora, "SCRIPT", script)
+    assert trained_in(steps=1) == before
+    monkeypatch.setattr(lora, "METHOD", "another")
+    assert trained_in(steps=1) != before
+
+
 def test_an_adapter_holds_on_every_processor_whatever_rounding_chose_for_its_pairs(
     tmp_path, monkeypatch
 ):

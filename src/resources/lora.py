@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from resources import artifacts, datasets, engine_install, engines, registry, training
+from resources import artifacts, engine_install, engines, registry, training
 from resources.engines import RELEASED, WEIGHTS, Adapter
 from resources.settings import DERIVED, threads
 from resources.supervisor import say
@@ -32,6 +32,9 @@ RECIPE: dict[str, float] = {
 """The settings of a training, beside its `steps`, and what they are if nothing else is said."""
 ADAPTERS = DERIVED / "adapters"
 SCRIPT = Path(__file__).with_name("lora_train.py")
+METHOD = "8884b3c4b2182910f1e203026d5d63d3b61e4a47ed43e4adde2e63fabe7db03e"
+"""Stands for what `SCRIPT` computes, in the name of each adapter. A change that alters what is learnt needs another;
+one of wording or format must leave it, or no released adapter and no reply by one is found any more."""
 
 
 @dataclass(frozen=True)
@@ -145,7 +148,7 @@ def trained(
             digest,
             settings,
             MODULES,
-            datasets.digest(SCRIPT),
+            METHOD,
         ],
         load,
         lambda folder: train(given(), validation, base, folder, **settings),
