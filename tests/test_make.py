@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 import shutil
 import socket
 import subprocess
@@ -168,3 +169,89 @@ def test_a_port_that_is_taken_is_named_with_one_to_choose(ready: Path) -> None:
     assert f"Port {port} is taken" in done.stderr
     assert f"make serve PORT={port + 1}" in done.stderr
     assert "Traceback" not in done.stderr
+
+
+CHECKED = ("JOBS", "LLM_MODEL", "NB", "PORT", "PROFILE")
+"""What make refuses if it is not as expected: one at a time, so that the others are used at all."""
+GIVEN = (
+    "ANSWERS",
+    "ARM",
+    "CHANGED",
+    "CHECK",
+    "DATA_MIRROR",
+    "FILE",
+    "FILES",
+    "FOLDER",
+    "LLM_API_KEY",
+    "LLM_BASE_URL",
+    "LLM_ENGINE",
+    "MEASURE",
+    "MODELS",
+    "NAME",
+    "NEO4J_PASSWORD",
+    "NEO4J_URI",
+    "OMP_NUM_THREADS",
+    "PAPER",
+    "PYTHON",
+    "REPOSITORY_BRANCH",
+    "REPOSITORY_URL",
+    "SEED",
+    "TRIAL",
+    "UNIT",
+)
+
+
+def code(name: str) -> str:
+    """Text that runs unquoted, between single or double quotes, as a line of its own, or by make."""
+    commands = [f"touch ran-{name}-{way}" for way in range(6)]
+    return (
+        "x'; {}; '\"; {}; \"`{}`$({})$(shell {}); {}\n".format(*commands) + f"touch ran-{name}-line"
+    )
+
+
+def with_stand_ins(project: Path) -> dict[str, str]:
+    """Replace all programs of a project by one that does nothing; the path to find them by."""
+    programs = project.parent / "programs"
+    programs.mkdir()
+    (project / ".venv").unlink()
+    folder = project / ".venv" / "bin"
+    folder.mkdir(parents=True)
+    of_project = ("python", "uv", "ruff", "mypy", "jupyter", "medrerun")
+    of_machine = ("python3", "uv", "apt-get")
+    for path in (*(folder / name for name in of_project), *(programs / n for n in of_machine)):
+        path.write_text("#!/bin/sh\nexit 0\n")
+        path.chmod(0o755)
+    (project / ".venv" / "installed").touch()
+    (project / "notebooks" / "01_demo.ipynb").write_text('{"cells": []}')
+    return {"PATH": f"{programs}{os.pathsep}{os.environ['PATH']}"}
+
+
+def every_target() -> list[str]:
+    """All targets that a user may name, but for a notebook's."""
+    lines = (REPOSITORY / "Makefile").read_text().splitlines()
+    return [line.partition(":")[0] for line in lines if re.match(r"[a-z][a-z0-9-]*:(?!=)", line)]
+
+
+@pytest.mark.parametrize("origin", ["environment", "command line", ".env"])
+def test_no_setting_reaches_a_shell_or_make_as_code(ready: Path, origin: str) -> None:
+    path = with_stand_ins(ready)
+    for names in (*((name,) for name in CHECKED), GIVEN):
+        values = {name: code(name) for name in names}
+        assignments = [f"{name}={value}" for name, value in values.items()]
+        if origin == "environment":
+            make(ready, "-k", *every_target(), **values, **path)
+        elif origin == "command line":
+            make(ready, "-k", *every_target(), *assignments, **path)
+        else:
+            (ready / ".env").write_text("\n".join(assignments))
+            make(ready, "-k", *every_target(), **path)
+    assert not [*ready.rglob("ran-*")]
+
+
+def test_no_name_of_a_target_or_of_a_folder_reaches_a_shell_as_code(ready: Path) -> None:
+    path = with_stand_ins(ready)
+    folder = ready.parent / code("folder")
+    ready.rename(folder)
+    make(folder, "-k", *every_target(), **path)
+    make(folder, code("target"), **path)
+    assert not [*folder.rglob("ran-*")]
