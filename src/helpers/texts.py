@@ -3,6 +3,7 @@
 import codecs
 import io
 import os
+import stat
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -10,41 +11,104 @@ import pandas as pd
 
 from resources.settings import PublicError
 
+MAX_BYTES = 100_000_000
+"""Largest file of the user that is read. A sparse file can claim any size."""
+
+OPEN_FLAGS = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC
+"""Without O_NONBLOCK, opening a named pipe waits for somebody to write to it."""
+
 
 class TextError(PublicError, ValueError):
-    """A file is no text that can be read; the message says what was needed, what was found and what to do."""
+    """A file is no text that can be read.
+
+    The message says what was needed, what was found and what to do.
+    """
 
 
 def read(path: Path) -> str:
-    """The text of a file in UTF-8, or in UTF-16 with a byte order mark; a TextError, as no encoding is guessed."""
+    """Read a text file in UTF-8, or in UTF-16 with a byte order mark; no encoding is guessed.
+
+    Raises:
+        TextError: The file cannot be opened, is too large, or is no text in these encodings.
+    """
+    return decode(read_bytes(path))
+
+
+def read_bytes(path: Path, max_bytes: int = MAX_BYTES, flags: int = 0) -> bytes:
+    """Read an ordinary file.
+
+    Args:
+        path: Where it is; links are followed unless ``flags`` forbid it.
+        max_bytes: Largest file that is read.
+        flags: Further flags of ``os.open``, such as ``os.O_NOFOLLOW``.
+
+    Raises:
+        TextError: It is no ordinary file, cannot be opened, or is too large.
+    """
     try:
-        need_file(path)
-        with path.open("rb") as file:
-            wide = file.read(2) in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
-        text = path.read_text(encoding="utf-16" if wide else "utf-8-sig")
+        _check_kind(path.stat().st_mode)
+        with open(os.open(path, OPEN_FLAGS | flags), "rb") as file:  # noqa: PTH123  # by its number
+            # What is open now may be another file than the one that was there before.
+            _check_kind(os.fstat(file.fileno()).st_mode)
+            content = file.read(max_bytes + 1)
+    except FileNotFoundError:
+        raise TextError(f"a file was needed, {_what_is_missing(path)} was found.") from None
+    except OSError as error:
+        raise TextError(f"the file cannot be opened ({error.strerror}).") from error
+    if len(content) > max_bytes:
+        limit = f"{max_bytes / 1e6:,.0f} MB"
+        raise TextError(f"the file has more than {limit}, the most that is read. Divide it.")
+    return content
+
+
+def _check_kind(mode: int) -> None:
+    if stat.S_ISDIR(mode):
+        raise TextError("a file was needed, a folder was found.")
+    if not stat.S_ISREG(mode):
+        raise TextError("a file was needed, a pipe, a socket or a device was found.")
+
+
+def _what_is_missing(path: Path) -> str:
+    return "a broken link" if path.is_symlink() else "nothing"
+
+
+def decode(content: bytes) -> str:
+    """Decode UTF-8, or UTF-16 with a byte order mark, with line ends as ``\\n``.
+
+    Raises:
+        TextError: The bytes are no text in these encodings.
+    """
+    is_wide = content.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
+    try:
+        text = content.decode("utf-16" if is_wide else "utf-8-sig")
     except UnicodeDecodeError as error:
         byte = f"byte {error.start + 1:,} ({error.object[error.start]:#04x})"
         raise TextError(f"UTF-8 was needed, and {byte} is none. Save the file as UTF-8.") from None
-    except OSError as error:
-        raise TextError(f"the file cannot be opened ({error.strerror}).") from error
-    if "\0" in text:
-        found = (
-            f"text was needed, and character {text.index(chr(0)) + 1:,} is NUL, as in binary files"
+    position = text.find("\0")
+    if position >= 0:
+        raise TextError(
+            f"text was needed, and character {position + 1:,} is NUL, as in binary files and in "
+            "UTF-16 without a byte order mark. Save the file as UTF-8."
         )
-        raise TextError(f"{found} and in UTF-16 without a byte order mark. Save the file as UTF-8.")
-    return text
+    return text.replace("\r\n", "\n").replace("\r", "\n")
 
 
 def lines(path: Path) -> Iterator[str]:
-    """The lines of a file in UTF-8 that are not blank, without their ends."""
+    """Yield the lines of a file in UTF-8 that are not blank, without their ends."""
     with path.open(encoding="utf-8", newline="\n") as file:
-        yield from (line.rstrip("\r\n") for line in file if line.strip())
+        for line in file:
+            if line.strip():
+                yield line.rstrip("\r\n")
 
 
 def read_csv(path: Path, columns: Sequence[str]) -> pd.DataFrame:
-    """A CSV, its cells as they are written, missing ones empty; a TextError unless it has these columns and a row."""
+    """Read a CSV, its cells as they are written, missing ones empty.
+
+    Raises:
+        TextError: It is no CSV, lacks one of ``columns``, or has no row.
+    """
     try:
-        # literally: a name may be "NA" or "None"
+        # Literally: a name may be "NA" or "None".
         table = pd.read_csv(io.StringIO(read(path)), dtype=str, keep_default_na=False)
     except (TextError, pd.errors.EmptyDataError, pd.errors.ParserError) as error:
         found = str(error).strip().rstrip(".")
@@ -55,18 +119,13 @@ def read_csv(path: Path, columns: Sequence[str]) -> pd.DataFrame:
         raise TextError(
             "rows have more cells than the first has columns. Put names with a comma in quotes."
         )
-    if lacking := [column for column in columns if column not in table]:
+    missing = [column for column in columns if column not in table]
+    if missing:
         found = ", ".join(map(str, table.columns))
         raise TextError(
-            f"the columns {', '.join(columns)} are needed; {', '.join(lacking)} is missing among: {found}."
+            f"the columns {', '.join(columns)} are needed; {', '.join(missing)} is missing "
+            f"among: {found}."
         )
     if table.empty:
         raise TextError("it has no row.")
     return table
-
-
-def need_file(path: Path) -> None:
-    """A TextError unless there is a file to open: to open a pipe is to wait for who writes to it."""
-    if not path.is_file():
-        other = "a pipe, a device or a broken link" if os.path.lexists(path) else "nothing"
-        raise TextError(f"a file was needed, {'a folder' if path.is_dir() else other} was found.")

@@ -80,7 +80,7 @@ TABLES: dict[str, tuple[str | bytes, str]] = {
     "a picture": (b"\x89PNG\r\n\x1a\n" + bytes(range(200)), "UTF-8"),
     "one drug": ("drug,side_effect\na,b\na,c\n", "no question"),
 }
-DOCUMENTS: dict[str, tuple[str, str | bytes, str]] = {
+DOCUMENTS: dict[str, tuple[str, str | bytes | int | None, str]] = {
     "empty text": ("a.txt", "", "no text"),
     "blank text": ("a.md", " \n\t\n", "no text"),
     "Latin-1": ("a.txt", "mat\xe9".encode("latin-1"), "UTF-8"),
@@ -89,7 +89,9 @@ DOCUMENTS: dict[str, tuple[str, str | bytes, str]] = {
     "half a PDF": ("a.pdf", b"%PDF-1.7\n1 0 obj\n<< /Type /Catalog", "PDF"),
     "an empty PDF": ("a.pdf", b"", "PDF"),
     "another kind": ("a.docx", b"PK\3\4", "document"),
-    "a folder named as a file": ("a.pdf/b.docx", b"", "folder"),
+    "a folder named as a file": ("a.pdf/b.docx", b"", "a.pdf/b.docx"),
+    "a link to a file of the system": ("a.txt", None, "leaves the folder"),
+    "a sparse file": ("a.txt", 20 * 2**30, "100 MB"),
     "UTF-16 without a mark": ("a.txt", "some text".encode("utf-16-le"), "NUL"),
 }
 CYPHER: dict[str, tuple[str, str]] = {
@@ -132,7 +134,13 @@ tables, documents, statements = {TABLES!r}, {DOCUMENTS!r}, {CYPHER!r}
 def put(name, content):
     path = pathlib.Path(tempfile.mkdtemp()) / name
     path.parent.mkdir(exist_ok=True)
-    path.write_bytes(content if isinstance(content, bytes) else content.encode())
+    if content is None:
+        path.symlink_to("/etc/passwd")
+    elif isinstance(content, int):
+        with path.open("wb") as file:
+            file.truncate(content)
+    else:
+        path.write_bytes(content if isinstance(content, bytes) else content.encode())
     return path
 def documented(name, content):
     path = put(name, content)

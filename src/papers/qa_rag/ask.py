@@ -4,40 +4,29 @@ The steps are the paper's (QA-RAG, Figure 1).
 """
 
 import logging
-import os
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
 
 import pandas as pd
-import pypdf
-from pypdf.errors import DependencyError, FileNotDecryptedError
-from tqdm import tqdm
 
 from evaluation import figures
-from helpers import texts, vectors
+from helpers import documents, vectors
 from helpers.llm import LLM
 from papers.qa_rag.answers import Given, excerpts, prompt, read
 from papers.qa_rag.data import Corpus, Passage, held
 from papers.qa_rag.retrieval import KEPT, best_window, rerank
 from papers.qa_rag.search import Searcher
 from rag.retrieval import chunk_spans, reciprocal_rank_fusion
-from resources.settings import PublicError
 
 log = logging.getLogger(__name__)
 
 CHARACTERS = 4800  # of passages in the prompt: about 1,200 tokens
 CANDIDATES = 12  # passages of each track (section 3.3)
-KINDS = (".txt", ".md", ".mmd", ".pdf")
-"""Of files that are read as documents."""
 CHUNK, OVERLAP = 10_000, 2_000
 """Characters of a chunk and of what two share (section 2.2)."""
-
-
-class FolderError(PublicError, ValueError):
-    """A folder holds no document that can be read; the message says why and what to do."""
 
 
 @dataclass(frozen=True)
@@ -68,95 +57,43 @@ class Answered:
         return f"{self.given.text}\n{cited or 'It names no source.'}"
 
 
-def read_folder(folder: Path) -> tuple[Corpus, dict[str, str]]:
-    """A folder's text and PDF files (`KINDS`) in chunks (section 2.2); and why each file or folder was left out.
+def read_folder(folder: Path) -> tuple[Corpus, Mapping[str, str]]:
+    """Read the documents of a folder in chunks (section 2.2).
 
-    Raises FolderError: there is no such folder, or no file in it holds text that can be read.
+    Returns:
+        The chunks, and the reason for each file or folder that was left out, by its name.
+
+    Raises:
+        FolderError: There is no such folder, or no file in it holds text that can be read.
     """
-    if not folder.is_dir():
-        raise FolderError(
-            f"There is no folder {folder}. Name one that holds {', '.join(KINDS)} files."
-        )
-    files, left_out = _documents(folder)
-    passages: list[Passage] = []
-    for path in tqdm(files, desc="read documents", unit="file", disable=len(files) < 10):
-        name = _name(path, folder)
-        try:
-            text = _text(path)
-        except texts.TextError as error:
-            left_out[name] = str(error)
-            continue
-        spans = chunk_spans(text, CHUNK, OVERLAP)
-        passages += [
-            Passage(f"{name}:{start}", name, text[start:end].strip()) for start, end in spans
-        ]
-    if not passages:
-        found = "".join(f"\n  {name}: {why}" for name, why in left_out.items()) or " there is none."
-        raise FolderError(
-            f"A document with text was needed ({', '.join(KINDS)}); in {folder}:{found}"
-        )
-    return Corpus(tuple(passages)), left_out
-
-
-def _documents(folder: Path) -> tuple[list[Path], dict[str, str]]:
-    """What is named as a document in a folder and those within it, and why a folder cannot be opened."""
-    # `Path.rglob` ends at some 1,000 folders within each other, and leaves out without a word what it may not open
-    found, closed, folders = [], {}, [folder]
-    for within in folders:  # grows
-        try:
-            for path in within.iterdir():
-                if path.is_dir() and not path.is_symlink():
-                    folders.append(path)
-                if path.suffix.lower() in KINDS:
-                    found.append(path)
-        except OSError as error:
-            closed[_name(within, folder)] = f"the folder cannot be opened ({error.strerror})."
-    return sorted(found), closed
-
-
-def _name(path: Path, folder: Path) -> str:
-    # a name of an older system may not be UTF-8
-    return os.fsencode(path.relative_to(folder)).decode(errors="replace")
-
-
-def _text(path: Path) -> str:
-    text = (_pdf(path) if path.suffix.lower() == ".pdf" else texts.read(path)).strip()
-    if not text:
-        raise texts.TextError("it holds no text. Run OCR on scanned pages.")
-    return text
-
-
-def _pdf(path: Path) -> str:
-    texts.need_file(path)
-    try:
-        return "\n\n".join(page.extract_text() for page in pypdf.PdfReader(path).pages)
-    except (FileNotDecryptedError, DependencyError):
-        raise texts.TextError("it is encrypted. Save it without a password.") from None
-    except Exception as error:  # a damaged PDF ends the reader with whatever its bytes lead to
-        raise texts.TextError(
-            f"it cannot be read as PDF ({error}). Mend it, or save it anew."
-        ) from error
+    read = documents.read_folder(folder)
+    passages = []
+    for document in read.documents:
+        for start, end in chunk_spans(document.text, CHUNK, OVERLAP):
+            text = document.text[start:end].strip()
+            passages.append(Passage(f"{document.name}:{start}", document.name, text))
+    return Corpus(tuple(passages)), read.left_out
 
 
 def library(folder: Path, encoder: str = vectors.DEFAULT_ENCODER) -> Searcher:
-    """A folder of guidance documents, ready to be asked; each file that is left out is named in a logged warning.
+    """A folder of guidance documents, ready to be asked; a logged warning says what is left out.
 
     Raises FolderError: there is no such folder, or nothing in it can be read.
     """
     corpus, left_out = read_folder(folder)
-    for name, why in left_out.items():
-        log.warning("%s was left out: %s", name, why)
+    for line in documents.describe(left_out):
+        log.warning("Left out: %s", line)
     return Searcher(corpus, vectors.encoder(encoder))
 
 
 def write_folder(passages: Iterable[Passage], folder: Path) -> Path:
     """Write passages as a folder of text files, one a document, named by its title, and numbered where two share it."""
     folder.mkdir(parents=True, exist_ok=True)
-    documents: dict[str, list[str]] = {}
+    texts_by_title: dict[str, list[str]] = {}
     for passage in passages:
-        documents.setdefault(passage.document, []).append(passage.text)
+        texts_by_title.setdefault(passage.document, []).append(passage.text)
     named: set[str] = set()
-    for title, parts in documents.items():
+    for title, parts in texts_by_title.items():
         # file systems take 255 bytes, and some take capitals for small letters
         short = (
             re.sub(r"[^\w()-]+", " ", title).strip().encode()[:200].decode(errors="ignore")
