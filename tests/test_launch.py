@@ -258,7 +258,7 @@ def test_binder_installs_the_locked_versions() -> None:
     script = (folder / "postBuild").read_text()
     [lock] = re.findall(r"pip install .*--require-hashes -r (\S+)", script)
     assert (REPOSITORY / lock).is_file()
-    [model] = re.findall(r"helpers\.datasets --fetch (\S+)", script)
+    [model] = re.findall(r"resources\.datasets --fetch (\S+)", script)
     assert model == EMBEDDED_MODELS[settings.read_profile("smoke")["defaults"]["llm_model"]].source
     minimum = (REPOSITORY / ".python-version").read_text().strip()
     assert f"python={minimum}" in environment["dependencies"]

@@ -21,7 +21,8 @@ ROOT = Path(os.environ.get("MEDRAG_ROOT", Path(__file__).resolve().parents[2]))
 CELL_ID = "launch"
 
 CELL = """\
-# Opened alone, as on Colab: find the project or clone REPOSITORY_URL, install what is missing, take the smallest sizes.
+# Opened alone, as on Colab: find the project or clone REPOSITORY_URL, install what is missing,
+# take the smallest sizes.
 import importlib.util
 import os
 import subprocess
@@ -30,11 +31,17 @@ from pathlib import Path
 
 if importlib.util.find_spec("helpers") is None:
     here, url = Path.cwd(), os.environ.get("REPOSITORY_URL") or "{url}"
-    root = next((p for p in (here, *here.parents) if (p / "src" / "helpers").is_dir()), here / "medical-rag-book")
+    folders = (here, *here.parents)
+    clone = here / "medical-rag-book"
+    root = next((folder for folder in folders if (folder / "src" / "helpers").is_dir()), clone)
     if not root.exists() and subprocess.call(["git", "clone", "-q", "--depth=1", url, root]):
-        sys.exit("Where is the project? In a cell above: %env REPOSITORY_URL=https://... Then run this one again.")
+        sys.exit(
+            "Where is the project? In a cell above: %env REPOSITORY_URL=https://... "
+            "Then run this one again."
+        )
     sys.path.insert(0, str(root / "src"))
-    globals().update(importlib.import_module("publish.launch").set_up("{notebook}"))"""
+    launch = importlib.import_module("publish.launch")
+    globals().update(launch.set_up("{notebook}"))"""
 
 
 def set_up(notebook: str) -> dict[str, Any]:
