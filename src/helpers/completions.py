@@ -29,22 +29,19 @@ class CapabilityError(LlmError):
     """The engine cannot do what was asked, for example obey a constraint or score a prompt."""
 
 
-UNSTORED = "unstored "  # begins the key of a reply that is not stored and was not asked for
-
-
 @dataclass(frozen=True)
 class Reply:
     """One answer; `seconds` include the server's queue, `key` is that of its row in `results.requests`."""
 
     text: str
-    # cut by `max_tokens`; overflow: the prompt did not fit; unstored: the reference, whose replies these are, has none
-    status: Literal["complete", "cut", "overflow", "unstored"]
+    status: Literal["complete", "cut", "overflow"]  # cut by `max_tokens`; the prompt did not fit
     prompt_tokens: int
     generated_tokens: int
     seconds: float
     first_token: dict[str, float] = field(default_factory=dict)
     cached: bool = False
     key: str = ""
+    source: str = ""
 
     @property
     def columns(self) -> dict[str, Any]:
@@ -64,6 +61,7 @@ class Choice:
     seconds: float
     cached: bool = False
     key: str = ""
+    source: str = ""
 
 
 @dataclass(frozen=True)
@@ -76,6 +74,7 @@ class Loglikelihood:
     seconds: float
     cached: bool = False
     key: str = ""
+    source: str = ""
     generated_tokens: int = 0
 
 
@@ -86,8 +85,13 @@ Answered = Reply | Choice | Loglikelihood
 class Usage:
     """What the distinct requests of one client came to, each counted once, as if all had been asked now.
 
-    `kept_seconds` of the seconds are what stored replies took when made, over the requests under way at once. `keys`
-    name the step that asked first. Of stored requests, `checked` were asked again, by step.
+    Attributes:
+        kept_seconds: Those of the seconds that stored replies took when made, over the
+            requests under way at once.
+        keys: Label of the step that asked first, by key.
+        sources: Number of replies by engine, version and precision that gave them.
+        checked: Number of stored requests that were asked again, by step.
+        same: Number of these that got the same reply.
     """
 
     requests: int = 0
@@ -97,6 +101,7 @@ class Usage:
     seconds: float = 0.0
     kept_seconds: float = 0.0
     keys: dict[str, str] = field(default_factory=dict)
+    sources: dict[str, int] = field(default_factory=dict)
     checked: dict[str, int] = field(default_factory=dict)
     same: int = 0
 
@@ -109,6 +114,8 @@ class Usage:
         kept = math.fsum(answer.seconds for answer in new if answer.cached) / max(
             1, min(concurrency, len(answers))
         )
+        for answer in new:
+            self.sources[answer.source] = self.sources.get(answer.source, 0) + 1
         self.requests += len(new)
         self.cached += sum(answer.cached for answer in new)
         self.kept_seconds += kept
@@ -125,10 +132,24 @@ def row_of(
     prompt: Sequence[Any],
     *,
     engine: str,
+    served_sha256: str = "",
+    precision: str = "",
     asked: datetime | None = None,
 ) -> Row:
-    """An answer as a row of the store; asked now, unless `asked` says when."""
-    elsewhere = {"prompt_tokens", "generated_tokens", "seconds", "cached", "key"}
+    """Make the row of the store that holds an answer.
+
+    Args:
+        answer: What the model said.
+        kind: What was asked for.
+        weights: The original model and its adapter; see `LlmEndpoint.weights`.
+        parameters: Those of the request.
+        prompt: Messages, plain text, or two texts.
+        engine: What served the model, with its version.
+        served_sha256: Digest of the file that served it, if it is known.
+        precision: That of the weights as served.
+        asked: When; by default now.
+    """
+    elsewhere = {"prompt_tokens", "generated_tokens", "seconds", "cached", "key", "source"}
     reply = {
         k: v for k, v in vars(answer).items() if k not in elsewhere
     }  # asdict would copy each probability
@@ -136,7 +157,17 @@ def row_of(
     when = (asked or datetime.now(UTC)).isoformat(timespec="seconds")
     key = request_key(kind, weights, parameters, prompt)
     return Row(
-        key, kind, weights, plain(parameters), plain(prompt), plain(reply), *counts, engine, when
+        key,
+        kind,
+        weights,
+        plain(parameters),
+        plain(prompt),
+        plain(reply),
+        *counts,
+        engine,
+        when,
+        served_sha256=served_sha256,
+        precision=precision,
     )
 
 
@@ -151,7 +182,7 @@ def from_row(row: Row, answer_type: Callable[..., Answer]) -> Answer:
         "generated_tokens": row.generated_tokens,
         "seconds": row.seconds,
     }
-    return answer_type(**reply, **counts, cached=True, key=row.key)
+    return answer_type(**reply, **counts, cached=True, key=row.key, source=row.source)
 
 
 def request_body(

@@ -1,11 +1,8 @@
 """Client of an LLM server that speaks the OpenAI API.
 
 Requests are sent concurrently. Each reply is stored as it arrives, under a key made of
-all that decides it (see `helpers.requests`), so a second run needs no model.
-
-The reference run used one precision of the weights. An engine that serves another
-precision of the same file uses the reference's replies for each step that has nearly
-all of them.
+all that decides it (see `helpers.requests`): the original model, whatever engine serves
+it, adapter, parameters and prompt. So a second run needs no model, on any machine.
 """
 
 import math
@@ -56,12 +53,6 @@ MAX_RETRIES = 16
 """With the client's back-off some 100 s: longer than an embedded server's restart."""
 TIMEOUT_SECONDS = 600
 
-MAX_SKIPPED_SHARE = 1 / 8
-"""Share of a step's replies that the reference run may lack.
-
-On another processor, retrieval finds other texts for a few questions.
-"""
-
 RECHECKED_REQUESTS = 10
 """Stored requests of a step that are sent again, or half of the step if it is small."""
 RECHECKED_COST = 1_500
@@ -105,24 +96,19 @@ class _Plan(Generic[Answer]):
     """How each request of a step will be answered.
 
     Attributes:
-        weights: Name of the weights whose answers are used.
         keys: Key of each prompt. Equal prompts have the same key.
         prompts: Prompt of each key.
         stored: Stored answers by key.
-        skipped: Keys that get no answer, because the reference run lacks it.
     """
 
-    weights: str
     keys: Sequence[str]
     prompts: Mapping[str, Any]
     stored: Mapping[str, Answer]
-    skipped: frozenset[str] = frozenset()
 
     @property
     def missing(self) -> list[str]:
         """Keys of the requests that the model has to answer."""
-        available = self.stored.keys() | self.skipped
-        return [key for key in self.prompts if key not in available]
+        return [key for key in self.prompts if key not in self.stored]
 
 
 @dataclass(frozen=True)
@@ -173,8 +159,6 @@ class LLM:
         self.usage = Usage()
         self._stored_answers: dict[str, _StoredAnswer] = {}
         self._recheck_agrees: dict[str, bool] = {}
-        self._skipped: set[str] = set()
-        self._answered_steps: set[tuple[str, str]] = set()  # weights and label
         self._lock = threading.Lock()
         self._folder = working() if folder == STORE else folder
         self._store = store(self._folder) if self._folder else None
@@ -337,32 +321,18 @@ class LLM:
         new, seconds = self._ask_missing(step, plan)
         answers = {**plan.stored, **new}
         self._count(step, plan, answers, seconds)
-        for key in plan.skipped:
-            answers[key] = _skipped_answer(step, key)
         return [answers[key] for key in plan.keys]
 
     def _plan(self, step: _Step[Answer]) -> _Plan[Answer]:
-        """Decide whose replies answer a step: the reference's if it has nearly all."""
-        own_weights = self.endpoint.weights
-        if self._reference_weights in ("", own_weights) or settings().answers == "fresh":
-            return self._look_up(step, own_weights)
-        plan = self._look_up(step, self._reference_weights)
-        n_missing = len(plan.missing)
-        # Only chat replies can be skipped. One set of weights answers a whole step.
-        may_skip = step.kind == "chat" and n_missing <= MAX_SKIPPED_SHARE * len(plan.prompts)
-        if n_missing > 0 and not may_skip:
-            return self._look_up(step, own_weights)
-        return replace(plan, skipped=frozenset(plan.missing))
-
-    def _look_up(self, step: _Step[Answer], weights: str) -> _Plan[Answer]:
-        """Find the stored answers of a step by some weights."""
+        """Find the stored answers of a step."""
+        weights = self.endpoint.weights
         keys = [request_key(step.kind, weights, step.parameters, prompt) for prompt in step.prompts]
         rows = self._store.get(keys) if self._store else {}
         stored = {key: completions.from_row(row, step.answer_type) for key, row in rows.items()}
         if self._may_fit_now():
             stored = {key: answer for key, answer in stored.items() if not _overflowed(answer)}
         prompts = dict(zip(keys, step.prompts, strict=True))
-        return _Plan(weights, keys, prompts, stored)
+        return _Plan(keys, prompts, stored)
 
     def _may_fit_now(self) -> bool:
         """Whether a prompt that overflowed before may fit the present context."""
@@ -383,12 +353,13 @@ class LLM:
         if settings().answers == "stored-only":
             raise LlmError(
                 f"{len(missing)} of {len(plan.prompts)} requests of the step "
-                f"{step.label!r} are not stored, and ANSWERS=stored-only asks no "
-                "model. If a prompt changed, run without it."
+                f"{step.label!r} to {self.endpoint.model} are not stored, and "
+                f"ANSWERS=stored-only asks no model. {_how_to_record()}"
             )
         if settings().answers == "collect":
             prompts = {key: plan.prompts[key] for key in missing}
-            batch.pend(step.kind, plan.weights, self.endpoint.model, step.parameters, prompts)
+            weights, model = self.endpoint.weights, self.endpoint.model
+            batch.pend(step.kind, weights, model, step.parameters, prompts)
 
     def _ask_missing(
         self, step: _Step[Answer], plan: _Plan[Answer]
@@ -403,17 +374,26 @@ class LLM:
         self._ensure_started()
         start = time.perf_counter()
         answers = self._run_concurrently(
-            lambda key: self._ask_and_store(step, plan.weights, plan.prompts[key]),
+            lambda key: self._ask_and_store(step, plan.prompts[key]),
             plan.missing,
             step.label,
         )
         return answers, time.perf_counter() - start
 
-    def _ask_and_store(self, step: _Step[Answer], weights: str, prompt: Any) -> Answer:  # noqa: ANN401
+    def _ask_and_store(self, step: _Step[Answer], prompt: Any) -> Answer:  # noqa: ANN401
         """Send one request and store its answer at once, in case another one fails."""
         answer = cast(Answer, self._ask(step.kind, step.parameters, prompt))
-        engine = f"{self.endpoint.engine} {self.endpoint.version}".strip()
-        row = completions.row_of(answer, step.kind, weights, step.parameters, prompt, engine=engine)
+        endpoint = self.endpoint
+        row = completions.row_of(
+            answer,
+            step.kind,
+            endpoint.weights,
+            step.parameters,
+            prompt,
+            engine=f"{endpoint.engine} {endpoint.version}".strip(),
+            served_sha256=endpoint.model_sha256,
+            precision=endpoint.precision,
+        )
         if self._store:
             row = self._store.put_first(row)  # another run may have stored a reply meanwhile
         # The store rounds numbers. Reading the row back gives a first run the numbers
@@ -431,8 +411,6 @@ class LLM:
         """Add a step to the usage, and note its stored answers for a recheck."""
         with self._lock:
             self.usage.count(answers, seconds, step.label, self.concurrency)
-            self._answered_steps.add((plan.weights, step.label))
-            self._skipped |= plan.skipped
             if settings().answers == "check":
                 for key, answer in plan.stored.items():
                     stored = _StoredAnswer(step, plan.prompts[key], answer)
@@ -519,29 +497,29 @@ class LLM:
         return ""
 
     @property
-    def _reference_weights(self) -> str:
-        """The reference run's weights, if this engine serves the same file."""
-        if not self.endpoint.reference:
-            return ""
-        return replace(self.endpoint, precision=self.endpoint.reference).weights
+    def engine_and_version(self) -> tuple[str, str]:
+        """What gave the replies that were used; several engines or precisions with counts."""
+        endpoint, sources = self.endpoint, self.usage.sources
+        if not sources:
+            return endpoint.engine, endpoint.version
+        if len(sources) == 1:
+            engine, _, version = next(iter(sources)).partition(" ")
+        else:
+            engine = ", ".join(sorted({source.partition(" ")[0] for source in sources}))
+            counts = sorted(sources.items(), key=lambda item: (-item[1], item[0]))
+            version = "; ".join(f"{source}: {n:,} replies" for source, n in counts)
+        if self.usage.checked and self._own_source not in sources:
+            version += f"; asked again: {self._own_source}"
+        return engine, version
 
     @property
-    def engine_and_version(self) -> tuple[str, str]:
-        """Engine and version whose replies were used; the reference's are marked."""
+    def _own_source(self) -> str:
+        """The engine that answers now, named like `Row.source`."""
         endpoint = self.endpoint
-        own_steps = sorted(
-            label for weights, label in self._answered_steps if weights != self._reference_weights
-        )
-        if len(own_steps) == len(self._answered_steps):
-            return endpoint.engine, endpoint.version
-        which = f"of the steps {', '.join(own_steps)}" if own_steps else "asked again"
-        version = (
-            f"({endpoint.reference}), the reference's replies; those {which} are of "
-            f"{endpoint.engine} {endpoint.version}"
-        )
-        if self._skipped:
-            version += f"; without a stored reply, and left out: {len(self._skipped)}"
-        return "vllm", version
+        engine = f"{endpoint.engine} {endpoint.version}".strip()
+        if not endpoint.precision or f"({endpoint.precision})" in engine:
+            return engine
+        return f"{engine} ({endpoint.precision})"
 
     @cached_property
     def _client(self) -> openai.OpenAI:
@@ -727,13 +705,15 @@ def _one_begins_another(choices: Sequence[str]) -> bool:
     return False
 
 
+def _how_to_record() -> str:
+    """What to do where a reply is missing and none may be asked for."""
+    if settings().profile == "smoke":
+        return "If a prompt changed, record its replies: make record PROFILE=smoke"
+    return "If a prompt changed, run without ANSWERS=stored-only, and a model is asked."
+
+
 def _overflowed(answer: Reply | Choice | Loglikelihood) -> bool:
     return isinstance(answer, Reply) and answer.status == "overflow"
-
-
-def _skipped_answer(step: _Step[Answer], key: str) -> Answer:
-    """The answer to a request that is neither stored nor sent."""
-    return step.answer_type("", "unstored", 0, 0, 0.0, key=f"{completions.UNSTORED}{key}")
 
 
 def _is_same(stored: completions.Answered, answer: completions.Answered) -> bool:

@@ -65,9 +65,22 @@ def request_key(kind: Kind, weights: str, parameters: Mapping[str, Any], prompt:
 
 @dataclass(frozen=True)
 class Row:
-    """One request and its reply, as it is stored. `parameters`, `prompt` and `reply` are canonical JSON.
+    """One request and its reply, as it is stored.
 
-    `prompt` is None where it may not be passed on; `seconds` include the server's queue; `digest` is of the whole row.
+    Attributes:
+        key: What finds the row; see `request_key`.
+        weights: The original model and its adapter, which decide the reply.
+        parameters: Canonical JSON, as are `prompt` and `reply`.
+        prompt: None where it may not be passed on.
+        prompt_tokens: None where the server did not count them; so `generated_tokens`.
+        seconds: What the request took, the server's queue included.
+        engine: What served the model, with its version.
+        asked: When, in ISO 8601.
+        digest: Of the whole row.
+        served_sha256: Digest of the file that served the model; empty in rows of older
+            versions, which the original file served.
+        precision: That of the weights as served; empty in rows of older versions, whose
+            `weights` name it.
     """
 
     key: str
@@ -76,12 +89,14 @@ class Row:
     parameters: str
     prompt: str | None
     reply: str
-    prompt_tokens: int
-    generated_tokens: int
+    prompt_tokens: int | None
+    generated_tokens: int | None
     seconds: float
     engine: str
     asked: str
     digest: str = ""
+    served_sha256: str = ""
+    precision: str = ""
 
     @property
     def intact(self) -> bool:
@@ -93,24 +108,48 @@ class Row:
         except (ValueError, TypeError, AttributeError):
             return False
 
+    @property
+    def source(self) -> str:
+        """Engine, version and precision that gave the reply."""
+        precision = self.precision
+        if not precision and not self.weights.startswith(DECLARED):
+            precision = self.weights.partition(":")[2].partition("+")[0]
+        if not precision or f"({precision})" in self.engine:
+            return self.engine
+        return f"{self.engine} ({precision})"
+
+    @property
+    def tokens(self) -> int | None:
+        """Tokens of prompt and reply together; None where the server did not count them."""
+        if self.prompt_tokens is None or self.generated_tokens is None:
+            return None
+        return self.prompt_tokens + self.generated_tokens
+
     def sealed(self, *, prompt: bool = True) -> Row:
         """The row with its digest, without its prompt if that may not be passed on."""
         row = replace(self, prompt=self.prompt if prompt else None, seconds=round(self.seconds, 3))
         return replace(row, digest=row._digest())
 
     def _digest(self) -> str:
-        decides = [getattr(self, name) for name in COLUMNS if name != "digest"]
-        return hashlib.sha256(json.dumps(decides).encode()).hexdigest()[:16]
+        names = [name for name in COLUMNS if name not in ("digest", *_LATER_COLUMNS)]
+        if self.served_sha256 or self.precision:
+            names += _LATER_COLUMNS
+        values = [getattr(self, name) for name in names]
+        return hashlib.sha256(json.dumps(values).encode()).hexdigest()[:16]
 
 
 COLUMNS = tuple(f.name for f in fields(Row))
-_TYPES = {"int": pa.int32(), "float": pa.float64()}
+_LATER_COLUMNS = ("served_sha256", "precision")
+"""Empty in rows that were written before there were these, and then no part of their digest."""
+_TYPES = {"int | None": pa.int32(), "float": pa.float64()}
+_NULLABLE = ("prompt", "prompt_tokens", "generated_tokens", *_LATER_COLUMNS)
 _SELECT = f"SELECT {', '.join(COLUMNS)} FROM requests"  # noqa: S608  # names of the columns
 _AMONG = "WHERE key IN (SELECT value FROM json_each(?))"
-_INSERT = f"INSERT OR REPLACE INTO requests VALUES ({', '.join('?' * len(COLUMNS))})"  # noqa: S608  # marks alone
+_MARKS = ", ".join("?" * len(COLUMNS))
+_INSERT = f"INSERT OR REPLACE INTO requests ({', '.join(COLUMNS)}) VALUES ({_MARKS})"  # noqa: S608  # names and marks
 SCHEMA = pa.schema(
     [
-        pa.field(f.name, _TYPES.get(str(f.type), pa.string()), f.name == "prompt")
+        pa.field(f.name, _TYPES.get(str(f.type), pa.string()), f.name in _NULLABLE)
         for f in fields(Row)
     ]
 )
@@ -260,6 +299,7 @@ def _opened(path: Path | str) -> sqlite3.Connection:
         db.execute("PRAGMA synchronous=NORMAL")
         columns = ", ".join(f"{name}{' PRIMARY KEY' if name == 'key' else ''}" for name in COLUMNS)
         db.execute(f"CREATE TABLE IF NOT EXISTS requests ({columns}) WITHOUT ROWID")
+        _add_later_columns(db)
         db.execute("CREATE TABLE IF NOT EXISTS taken_in (file PRIMARY KEY, digest) WITHOUT ROWID")
         db.execute(
             "CREATE TABLE IF NOT EXISTS checks (key, engine, same, PRIMARY KEY (key, engine)) WITHOUT ROWID"
@@ -272,6 +312,16 @@ def _opened(path: Path | str) -> sqlite3.Connection:
             )
         raise
     return db
+
+
+def _add_later_columns(db: sqlite3.Connection) -> None:
+    """Bring a file of an older version up to date."""
+    db.execute("BEGIN IMMEDIATE")  # another process may do the same
+    present = {column[1] for column in db.execute("PRAGMA table_info(requests)")}
+    for name in _LATER_COLUMNS:
+        if name not in present:
+            db.execute(f"ALTER TABLE requests ADD COLUMN {name} DEFAULT ''")
+    db.commit()
 
 
 def write(path: Path, rows: Iterable[Row], *, prompts: bool = True) -> None:
@@ -288,10 +338,11 @@ def write(path: Path, rows: Iterable[Row], *, prompts: bool = True) -> None:
 def read(path: Path) -> list[Row]:
     """The rows of a Parquet file of requests; a StoreError if it is no such file, or a row is damaged."""
     restore = f"git checkout -- {path}"
-    rows = [
-        Row(**row)
-        for row in read_table(path, "file of requests", restore, schema=SCHEMA).to_pylist()
-    ]
+    table = read_table(path, "file of requests", restore, schema=SCHEMA)
+    rows = []
+    for values in table.to_pylist():
+        later = {name: values[name] or "" for name in _LATER_COLUMNS}
+        rows.append(Row(**{**values, **later}))
     if damaged := [row.key for row in rows if not row.intact]:
         raise StoreError(
             f"{path} has {len(damaged)} damaged rows, {damaged[0]} for one. Restore it: {restore}"

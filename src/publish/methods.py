@@ -142,9 +142,8 @@ def _method(
 ) -> Method:
     arm, keys = str(rows.arm.iloc[0]), [key for of in rows.requests for key in of]
     stored = store.get(keys)
-    tokens = [
-        stored[key].prompt_tokens + stored[key].generated_tokens for key in keys if key in stored
-    ]
+    counts = [stored[key].tokens for key in keys if key in stored]
+    tokens = [count for count in counts if count is not None]
     each = sum(tokens) / len(rows) if len(tokens) == len(keys) else None
     waited = [of[task.seconds][0] for of in timed.measures if task.seconds in of]
     seconds = statistics.median(waited) if waited else None

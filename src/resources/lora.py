@@ -9,8 +9,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from resources import artifacts, engine_install, engines, registry, training
+from resources.engine_install import EngineError
 from resources.engines import RELEASED, WEIGHTS, Adapter
-from resources.settings import DERIVED, threads
+from resources.settings import DERIVED, settings as user_settings, threads
 from resources.supervisor import say
 
 Pair = tuple[str | Sequence[Mapping[str, str]], str]
@@ -136,6 +137,14 @@ def trained(
     only if there is no adapter.
     """
     settings, given = RECIPE | settings, pairs if callable(pairs) else lambda: pairs
+
+    def make(folder: Path) -> TrainingLog:
+        if user_settings().answers == "stored-only":
+            raise EngineError(
+                f"The adapter {folder.name} is not in {RELEASED}, and ANSWERS=stored-only trains none. Run without it."
+            )
+        return train(given(), validation, base, folder, **settings)
+
     weights = engine_install.EMBEDDED_MODELS.get(base)
     digest = registry.registry()[weights.source].sha256 if weights else ""
     return artifacts.kept(
@@ -151,6 +160,6 @@ def trained(
             METHOD,
         ],
         load,
-        lambda folder: train(given(), validation, base, folder, **settings),
+        make,
         RELEASED,
     )

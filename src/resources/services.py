@@ -71,16 +71,18 @@ class LlmEndpoint:
     context: int  # tokens of prompt and answer together
     concurrency: int  # requests that are worth having under way at once
     precision: str = ""  # that the weights are served in: int8, bf16, or gguf for the file's own
-    reference: str = (
-        ""  # that the reference run's replies are of, if it is another one of the same file
-    )
+    reference: str = ""  # the precision that names the model, whatever serves it; else its own
     adapter: str = ""  # digest of the adapter that `model` names
 
     @property
     def weights(self) -> str:
-        """What decides a reply besides the request: digest, precision and adapter, or else the declared name."""
+        """What decides a reply besides the request: the original model and its adapter.
+
+        The model is named by its file's digest and the precision of its reference, so that
+        every engine finds the replies of every other; else by its declared name.
+        """
         named = (
-            f"{self.model_sha256}:{self.precision}"
+            f"{self.model_sha256}:{self.reference or self.precision}"
             if self.model_sha256
             else f"{DECLARED}{self.model}"
         )
@@ -144,6 +146,8 @@ def llm_endpoint(
     """
     s = settings()
     model = model if exact else s.llm_model or model
+    if not start and s.answers == "stored-only":
+        return _stored_llm(model, adapters)
     if s.llm_base_url:
         key = s.llm_api_key.get_secret_value() if s.llm_api_key else "none"
         return _external_llm(s.llm_base_url, model, key, adapters, exact)
@@ -163,6 +167,14 @@ def llm_endpoint(
         return engines.llm_launch(model, _free_port(), secrets.token_urlsafe(24), say, adapters)
 
     return LlmEndpoint(**ensure(folder, launch))
+
+
+def _stored_llm(model: str, adapters: Sequence[Adapter]) -> LlmEndpoint:
+    """What names the stored replies of a model: no server is asked and no engine is needed."""
+    if settings().llm_base_url:
+        return LlmEndpoint("", model, "", "openai", "", "", 0, concurrency=1)
+    card = engines.llm_card(choose_engine(model)[0], model, adapters)
+    return LlmEndpoint(**card | {"model_sha256": engines.original_sha256(model)})
 
 
 def served(base_url: str, api_key: str) -> list[dict[str, Any]]:
