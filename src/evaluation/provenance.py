@@ -19,7 +19,7 @@ from resources.settings import ROOT, hide_secrets, settings
 Json: TypeAlias = "str | int | float | bool | list[Json] | dict[str, Json] | None"
 
 CODE = (
-    Path(__file__).resolve().parents[3]
+    Path(__file__).resolve().parents[2]
 )  # where the code lies, which is not ROOT if `MEDRAG_ROOT` moved that
 
 
