@@ -1,0 +1,107 @@
+"""Put a profile's replies into the repository, so that a run of it asks no model.
+
+A run with `ANSWERS=stored-only` then answers everything from `data/requests/<profile>`.
+"""
+
+import json
+import shutil
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+
+from evaluation import records
+from helpers import requests
+from helpers.requests import Row, StoreError
+from resources import artifacts, engines, lora
+from resources.settings import BUILD, run_command_line, run_name, settings
+
+MAX_BYTES = 2 * 2**20
+"""Largest file that is kept in git."""
+
+
+def record_replies(profile: str) -> int:
+    """Write the replies that this machine's run of a profile used, a file for each notebook.
+
+    Replies that another folder of `data/requests` has are not written again. Adapters
+    that gave some of the replies go to `data/adapters`.
+
+    Returns:
+        The number of replies written.
+
+    Raises:
+        StoreError: If there is no run, a reply is not stored, or a file is too large.
+    """
+    runs = sorted((BUILD / "records" / run_name(profile)).glob("*.json"))
+    if not runs:
+        raise StoreError(
+            f"There is no run of profile {profile} to record. Run `make reproduce PROFILE={profile}`."
+        )
+    folder = requests.RELEASED / profile
+    other_keys = _released_keys(except_for=folder)
+    n_written = 0
+    for run in runs:
+        rows = [row for row in _rows_of(run) if row.key not in other_keys]
+        path = folder / run.with_suffix(".parquet").name
+        path.unlink(missing_ok=True)
+        if rows:
+            requests.write(path, rows)
+            _check_size(path)
+            _release_adapters(rows)
+            n_written += len(rows)
+    return n_written
+
+
+def _rows_of(run: Path) -> list[Row]:
+    """The rows of the store that the record of a run names."""
+    listed = records.requests_file(run)
+    if not listed.is_file():
+        return []
+    keys = json.loads(listed.read_text("utf-8"))["requests"]
+    rows = requests.store(requests.working()).get(keys)
+    if missing := keys.keys() - rows.keys():
+        raise StoreError(
+            f"{len(missing)} replies of {run.stem} are not stored. Run `make notebook NB={run.stem}` "
+            "again, and see that the disk has room."
+        )
+    return list(rows.values())
+
+
+def _released_keys(except_for: Path) -> set[str]:
+    """Keys of all replies in the repository but those in one folder."""
+    paths = [path for path in requests.RELEASED.glob("*/*.parquet") if path.parent != except_for]
+    keys: set[str] = set()
+    for path in paths:
+        keys.update(row.key for row in requests.read(path))
+    return keys
+
+
+def _check_size(path: Path) -> None:
+    size = path.stat().st_size
+    if size > MAX_BYTES:
+        path.unlink()
+        raise StoreError(
+            f"{path} would have {size:,} bytes; at most {MAX_BYTES:,} are kept in git. Ask less "
+            "in notebooks/profiles."
+        )
+
+
+def _release_adapters(rows: Iterable[Row]) -> None:
+    """Copy the adapters that gave some of these replies to those in the repository."""
+    weights = {row.weights for row in rows}
+    for log in lora.ADAPTERS.glob(f"[!.]*/{artifacts.LOG}"):
+        digest = json.loads(log.read_text("utf-8"))["sha256"]
+        if any(name.endswith(f"+{digest}") for name in weights):
+            released = engines.RELEASED / log.parent.name
+            shutil.copytree(log.parent, released, dirs_exist_ok=True)
+
+
+def main() -> int:
+    """Record the profile of the settings."""
+    profile = settings().profile
+    n_written = record_replies(profile)
+    sys.stdout.write(f"{n_written:,} replies are in {requests.RELEASED / profile}.\n")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(run_command_line(main))

@@ -1,0 +1,82 @@
+"""Replies that are put into the repository: a later run of the profile finds them all, and no model is needed."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from test_requests import row
+
+from evaluation import recording
+from helpers import requests
+from helpers.requests import Store, StoreError, write
+from resources import engines, lora
+
+ADAPTER = "cd" * 32
+ADAPTED = f"{'ab' * 32}:bf16+{ADAPTER}"
+
+
+@pytest.fixture
+def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A run of the smoke profile with two replies, one of them by an adapter; the folder of its record."""
+    store = tmp_path / "store"
+    rows = [row("a"), row("b", weights=ADAPTED)]
+    Store(store).put([*rows, row("of another run")])
+    monkeypatch.setattr(requests, "STORE", store)
+    monkeypatch.setattr(requests, "RELEASED", tmp_path / "released")
+    monkeypatch.setattr(recording, "BUILD", tmp_path / "_build")
+    monkeypatch.setattr(engines, "RELEASED", tmp_path / "adapters")
+    monkeypatch.setattr(lora, "ADAPTERS", tmp_path / "trained")
+    requests.store.cache_clear()
+    for name, digest in (("mine", ADAPTER), ("another", "ef" * 32)):
+        folder = tmp_path / "trained" / name
+        folder.mkdir(parents=True)
+        (folder / "training.json").write_text(json.dumps({"sha256": digest}))
+    records = tmp_path / "_build" / "records" / "smoke"
+    (records / "requests").mkdir(parents=True)
+    (records / "01_one.json").write_text("{}")
+    keys = {r.key: "a step" for r in rows}
+    (records / "requests" / "01_one.json").write_text(json.dumps({"requests": keys}))
+    yield records
+    requests.store.cache_clear()
+
+
+def test_a_fresh_store_finds_every_reply_of_a_recorded_run(run, tmp_path):
+    write(tmp_path / "released" / "nb" / "step.parquet", [row("elsewhere")])
+    assert recording.record_replies("smoke") == 2
+    fresh = Store(tmp_path / "fresh", tmp_path / "released")
+    assert fresh.get() == {
+        r.key: r for r in (row("a"), row("b", weights=ADAPTED), row("elsewhere"))
+    }
+    assert [path.name for path in (tmp_path / "adapters").iterdir()] == ["mine"]
+    written = (tmp_path / "released" / "smoke" / "01_one.parquet").read_bytes()
+    recording.record_replies("smoke")
+    assert (tmp_path / "released" / "smoke" / "01_one.parquet").read_bytes() == written
+
+
+def test_a_reply_that_the_repository_has_is_not_recorded_twice(run, tmp_path):
+    write(tmp_path / "released" / "nb" / "step.parquet", [row("a")])
+    assert recording.record_replies("smoke") == 1
+    recorded = requests.read(tmp_path / "released" / "smoke" / "01_one.parquet")
+    assert [r.key for r in recorded] == [row("b", weights=ADAPTED).key]
+
+
+def test_a_reply_that_is_not_stored_is_missed_by_name(run):
+    listed = run / "requests" / "01_one.json"
+    keys = json.loads(listed.read_text())["requests"] | {"f" * 24: "a step"}
+    listed.write_text(json.dumps({"requests": keys}))
+    with pytest.raises(StoreError, match="1 replies of 01_one are not stored"):
+        recording.record_replies("smoke")
+
+
+def test_too_large_a_file_is_refused_and_a_profile_that_did_not_run_is_named(
+    run, tmp_path, monkeypatch
+):
+    monkeypatch.setattr(recording, "MAX_BYTES", 100)
+    with pytest.raises(StoreError, match=r"01_one\.parquet would have"):
+        recording.record_replies("smoke")
+    assert not list((tmp_path / "released").glob("smoke/*"))
+    with pytest.raises(StoreError, match="no run of profile laptop"):
+        recording.record_replies("laptop")
