@@ -133,10 +133,9 @@ graph-files: $(READY) ## write a graph for neo4j-admin's import: make graph-file
 	@$(call with-services,$(PY) -m helpers.graph_files "$$FOLDER")
 
 # --------------------------------------------------------------------------------------------------------- notebooks
-# Servers that a run started end with it, however it ends; those that were there before are left alone.
+# What a run has started ends with its make, however that ends. Servers of `make start` are left alone.
 define with-services
-mkdir -p $(BUILD); began=$$(mktemp $(BUILD)/.began.XXXXXX); \
-trap '[ -z "$$(find $(BUILD)/services -name pids.json -newer $$began 2>/dev/null)" ] || $(PY) -m resources.services stop --only-idle --since $$began; rm -f $$began' EXIT; \
+[ -n "$$SERVERS_OWNER" ] || { export SERVERS_OWNER=$$PPID; $(PY) -m resources.run_guard $$PPID $$$$ >/dev/null 2>&1 & }; \
 trap 'exit 130' INT TERM; \
 $(1)
 endef
@@ -157,15 +156,15 @@ notebook: $(READY) ## run one notebook, or some: make notebook NB=01_side_effect
 REHEARSAL := $(BUILD)/rehearsal
 rehearse: $(READY) ## walk the paper profile's paths at smoke sizes without a GPU, and list what it fills: make rehearse [NB="01_..."]
 	@$(PY) -m publish.rehearse prepare
-	@unset LLM_BASE_URL LLM_MODEL; export MEDRAG_ROOT="$$PWD/$(REHEARSAL)"; status=0; \
+	@$(call with-services,unset LLM_BASE_URL LLM_MODEL; export MEDRAG_ROOT="$$PWD/$(REHEARSAL)"; status=0; \
 	 $(MAKE) --no-print-directory -C $(REHEARSAL) PROFILE=paper LLM_MODEL= notebook NB="$${NB:-$(NAMES)}" || status=$$?; \
-	 $(PY) -m publish.rehearse list || status=$$?; exit $$status
+	 $(PY) -m publish.rehearse list || status=$$?; exit $$status)
 
 models: $(READY) ## add columns of further models: make models MODELS=SmolLM2-135M-Instruct [NB="01_... 06_..."]
 	@[ -n "$$MODELS" ] || { echo "Set MODELS to one model or more: MODELS=\"a b\""; exit 2; }
-	@status=0; for model in $$MODELS; do \
+	@$(call with-services,status=0; for model in $$MODELS; do \
 	   $(MAKE) --no-print-directory LLM_MODEL="$$model" $(if $(NB),notebook,reproduce) || status=$$?; done; \
-	 $(MAKE) --no-print-directory book || status=$$?; exit $$status
+	 $(MAKE) --no-print-directory book || status=$$?; exit $$status)
 compare: $(READY) ## where two models differ: make compare NB=01_side_effects_forward [MODELS="a b"] [MEASURE=f1]
 	@[ -f "notebooks/$$NB.ipynb" ] || { echo "Set NB to one of: $(NAMES)"; exit 2; }
 	@$(PY) -m evaluation.compare "$$NB" --models $$MODELS --measure "$$MEASURE"

@@ -11,10 +11,12 @@ import subprocess
 import sys
 import zipfile
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 
 import hypothesis
+import psutil
 import pytest
 from playwright.sync_api import Browser, sync_playwright
 
@@ -144,9 +146,9 @@ def checkout(tmp_path: Path) -> Path:
     return root
 
 
-def running_in(project: Path) -> Callable[..., subprocess.CompletedProcess[str]]:
-    """Runs a command in a project, with settings of the test's choosing only."""
-    ours = {
+def own_environment(project: Path) -> dict[str, str]:
+    """The environment of a command in a project, without the settings of this machine."""
+    foreign = {
         "NEO4J_URI",
         "LLM_BASE_URL",
         "LLM_MODEL",
@@ -154,23 +156,26 @@ def running_in(project: Path) -> Callable[..., subprocess.CompletedProcess[str]]
         "LLM_ENGINE",
         "DATA_MIRROR",
         "PROFILE",
+        "SERVERS_OWNER",
     }
-    clean = {
-        k: v
-        for k, v in os.environ.items()
-        if k not in ours and not k.startswith(("MAKE", "MFLAGS"))
+    own = {
+        name: value
+        for name, value in os.environ.items()
+        if name not in foreign and not name.startswith(("MAKE", "MFLAGS"))
     }
+    return own | {"MEDRAG_ROOT": str(project), "PYTHONPATH": str(project / "src")}
+
+
+def running_in(project: Path) -> Callable[..., subprocess.CompletedProcess[str]]:
+    """Runs a command in a project, with settings of the test's choosing only."""
 
     def run(
         *command: str, timeout: float = 240, **variables: str
     ) -> subprocess.CompletedProcess[str]:
-        environment = (
-            clean | {"MEDRAG_ROOT": str(project), "PYTHONPATH": str(project / "src")} | variables
-        )
         return subprocess.run(
             command,
             cwd=project,
-            env=environment,
+            env=own_environment(project) | variables,
             capture_output=True,
             text=True,
             timeout=timeout,
@@ -180,6 +185,17 @@ def running_in(project: Path) -> Callable[..., subprocess.CompletedProcess[str]]
     return run
 
 
+def still_running(project: Path) -> list[str]:
+    """The command lines of the processes that work in a project."""
+    found = []
+    for process in psutil.process_iter():
+        with suppress(psutil.Error):
+            works_here = process.environ().get("MEDRAG_ROOT") == str(project)
+            if works_here and process.status() != psutil.STATUS_ZOMBIE:
+                found.append(" ".join(process.cmdline()))
+    return found
+
+
 @pytest.fixture
 def run_in(project: Path) -> Iterator[Callable[..., subprocess.CompletedProcess[str]]]:
     """Run a command in the test's own project; servers that it started are stopped."""
@@ -187,6 +203,33 @@ def run_in(project: Path) -> Iterator[Callable[..., subprocess.CompletedProcess[
     yield run
     if (project / "_build" / "services").exists():
         run(sys.executable, "-m", "resources.services", "stop")
+
+
+@pytest.fixture
+def start_in(project: Path) -> Iterator[Callable[..., subprocess.Popen[str]]]:
+    """Start a command in the test's own project; whatever still runs after the test is killed."""
+    started = []
+
+    def start(*command: str, **variables: str) -> subprocess.Popen[str]:
+        process = subprocess.Popen(
+            command,
+            cwd=project,
+            env=own_environment(project) | variables,
+            stdout=subprocess.PIPE,
+            text=True,
+            start_new_session=True,
+        )
+        started.append(process)
+        return process
+
+    yield start
+    for process in started:
+        process.kill()
+        process.communicate()
+    for left in psutil.process_iter():
+        with suppress(psutil.Error):
+            if left.environ().get("MEDRAG_ROOT") == str(project):
+                left.kill()
 
 
 @pytest.fixture

@@ -495,9 +495,12 @@ def test_ctrl_c_leaves_no_server_and_no_half_written_output(ready, run_in):
     while not endpoint.exists() and time.monotonic() < deadline:
         time.sleep(0.2)
     assert endpoint.exists()
-    pid = json.loads((endpoint.parent / "pids.json").read_text())["server"][0]
+    pid = json.loads((endpoint.parent / "pids.json").read_text())["server"]
     os.killpg(process.pid, signal.SIGINT)
     assert process.wait(timeout=60) != 0
+    deadline = time.monotonic() + 10
+    while Path(f"/proc/{pid}").exists() and time.monotonic() < deadline:
+        time.sleep(0.1)
     assert not Path(f"/proc/{pid}").exists()
     assert not list((ready / "_build").rglob("*.part*"))
     assert not executed(ready, "01_demo_first").exists()

@@ -11,7 +11,6 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from dataclasses import asdict
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -334,15 +333,16 @@ def test_a_server_that_ends_is_told_without_the_secrets_that_it_printed(
     monkeypatch.setattr(supervisor, "LOGS", tmp_path)
     monkeypatch.setattr(supervisor.signal, "signal", lambda *_: None)
     folder = tmp_path / "llm"
-    (folder / "leases").mkdir(parents=True)
+    (folder / "users").mkdir(parents=True)
+    (folder / "users" / str(os.getpid())).touch()
     script = "import os; print('started with', os.environ['OWN'], os.environ['LLM_BASE_URL'], flush=True)"
     own = "own-key-of-it"
     launch = Launch(
         "llm", [sys.executable, "-c", script], {"OWN": own}, f"http://{CLOSED}", {"api_key": own}
     )
-    (folder / "launch.json").write_text(json.dumps(asdict(launch)))
     began = time.monotonic()
-    assert supervisor.supervise(folder) == 1
+    with (folder / "running").open("wb") as lock:
+        assert supervisor.Supervisor(folder, launch, lock.fileno()).run() == 1
     failed = (folder / "failed.txt").read_text()
     assert "started with" in failed
     assert not leaked(failed)

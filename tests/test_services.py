@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import itertools
 import json
 import math
 import os
 import signal
 import socket
 import stat
-import subprocess
 import sys
 import threading
 import time
@@ -18,11 +16,11 @@ from pathlib import Path
 
 import psutil
 import pytest
-from conftest import SMALL_MODEL
+from conftest import SMALL_MODEL, still_running
 
 from helpers.llm import LLM, ContextOverflowError
 from resources import download, graph_engine, services, settings, supervisor
-from resources.engines import Adapter, Launch
+from resources.engines import Adapter
 from resources.services import ServiceError
 
 USE = """
@@ -215,18 +213,6 @@ def test_what_lies_on_this_machine_is_told(url, here):
     assert services.is_loopback(url) is here
 
 
-def test_an_embedded_server_becomes_ready_behind_a_proxy(proxied, tmp_path, monkeypatch):
-    http = answering({})
-    monkeypatch.setattr(supervisor, "living_leases", lambda folder: {"me": 1.0})
-    launch = Launch(
-        "llm", [], {}, f"http://127.0.0.1:{http.server_port}/health", {}, start_timeout=20
-    )
-    with psutil.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as server:
-        assert "ready" in itertools.islice(supervisor._watch(launch, server, tmp_path), 20)
-        server.kill()
-    http.shutdown()
-
-
 # ------------------------------------------------------------------------------------------------- embedded: the graph
 
 
@@ -248,6 +234,7 @@ def test_two_processes_share_one_server_and_stop_ends_it(project, run_in):
         threading.Thread(target=lambda: results.append(run_in(sys.executable, "-c", USE, "0")))
         for _ in range(2)
     ]
+    assert run_in(sys.executable, "-m", "resources.services", "start", "graph").returncode == 0
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -255,7 +242,7 @@ def test_two_processes_share_one_server_and_stop_ends_it(project, run_in):
     assert [r.returncode for r in results] == [0, 0], results
     assert results[0].stdout == results[1].stdout
     pids = json.loads(state(project, "pids.json").read_text())
-    server = psutil.Process(pids["server"][0])
+    server = psutil.Process(pids["server"])
 
     # what holds a secret is its owner's alone, and no command line shows one
     endpoint, arguments = (
@@ -287,12 +274,10 @@ def test_two_processes_share_one_server_and_stop_ends_it(project, run_in):
 @pytest.mark.engine
 def test_a_server_that_dies_is_restarted_once(project, run_in):
     assert run_in(sys.executable, "-m", "resources.services", "start", "graph").returncode == 0
-    first = json.loads(state(project, "pids.json").read_text())["server"][0]
+    first = json.loads(state(project, "pids.json").read_text())["server"]
     os.kill(first, signal.SIGKILL)
-    assert wait_for(
-        lambda: json.loads(state(project, "pids.json").read_text())["server"][0] != first
-    )
-    second = json.loads(state(project, "pids.json").read_text())["server"][0]
+    assert wait_for(lambda: json.loads(state(project, "pids.json").read_text())["server"] != first)
+    second = json.loads(state(project, "pids.json").read_text())["server"]
     check = "from helpers import graph\nwith graph.connect() as g: print(g.read('RETURN 1 AS one'))"
     assert wait_for(lambda: "'one': 1" in run_in(sys.executable, "-c", check).stdout)
     # a second death is final, and says so
@@ -313,7 +298,7 @@ def connect():
 with graph.connect() as db, ThreadPoolExecutor(3) as at_once:
     assert db.read_untrusted(one).rows
     state = json.loads((services.SERVICES / "graph" / "pids.json").read_text())
-    os.kill(state["server"][0], signal.SIGKILL)
+    os.kill(state["server"], signal.SIGKILL)
     asked = [at_once.submit(*ask) for ask in ((db.read, one), (db.read_untrusted, one), (connect,))]
     print(asked[0].result(), asked[1].result().rows, asked[2].result())
 """
@@ -326,41 +311,24 @@ def test_a_notebook_does_not_see_that_its_graph_server_died(project, run_in):
 
 
 @pytest.mark.engine
-def test_what_a_killed_supervisor_leaves_behind_does_not_block_the_next_start(project, run_in):
+def test_a_killed_supervisor_leaves_nothing_that_blocks_the_next_start(project, run_in):
     assert run_in(sys.executable, "-m", "resources.services", "start", "graph").returncode == 0
     pids = json.loads(state(project, "pids.json").read_text())
-    os.kill(pids["supervisor"][0], signal.SIGKILL)
+    os.kill(pids["supervisor"], signal.SIGKILL)
     again = run_in(sys.executable, "-c", USE, "0")
     assert again.returncode == 0, again.stderr
-    assert not psutil.pid_exists(pids["server"][0])
-
-
-def test_stopping_waits_for_holders_that_came_later_only(tmp_path, monkeypatch):
-    monkeypatch.setattr(services, "SERVICES", tmp_path)
-    (tmp_path / "graph").mkdir()
-    supervisor._lease(tmp_path / "graph")
-
-    def waited(since: float) -> float:
-        began = time.monotonic()
-        assert services.stop(only_idle=True, wait=1, since=since) == []
-        return time.monotonic() - began
-
-    began = psutil.Process().create_time()
-    assert waited(since=began - 1) >= 1
-    assert waited(since=began + 1) < 0.5
+    assert not psutil.pid_exists(pids["server"])
+    assert wait_for(lambda: not still_running(project), 10), still_running(project)
 
 
 @pytest.mark.engine
-def test_stopping_only_idle_servers_spares_one_in_use(project, run_in):
-    results = []
-    user = threading.Thread(target=lambda: results.append(run_in(sys.executable, "-c", USE, "12")))
-    user.start()
-    assert wait_for(lambda: state(project, "endpoint.json").exists())
-    stop = "from resources import services; print(services.stop(only_idle=True, wait=0.5))"
-    assert run_in(sys.executable, "-c", stop).stdout.strip() == "[]"
-    user.join()
-    assert results[0].returncode == 0
-    assert "graph" in run_in(sys.executable, "-c", stop).stdout
+def test_a_graph_server_ends_with_the_killed_process_that_asked_for_it(project, start_in):
+    user = start_in(sys.executable, "-c", USE, "120")
+    assert user.stdout.readline().startswith("bolt://")
+    assert len(still_running(project)) >= 3
+    user.kill()
+    user.wait()
+    assert wait_for(lambda: not still_running(project), 10), still_running(project)
 
 
 # --------------------------------------------------------------------------------------------------- embedded: the LLM
@@ -377,16 +345,16 @@ def test_answers_arrive_though_the_llm_server_dies_meanwhile(small_llm):
     prompts = [
         [{"role": "user", "content": f"Write a story about the number {i}."}] for i in range(60)
     ]
-    server = supervisor.pids(folder)["server"]
+    before = supervisor.processes(folder)
     if small_llm.engine == "vllm":
-        assert len(supervisor.session(server)) > 1, "its engine is a process beside its server"
-    killer = threading.Timer(1.0, lambda: os.kill(server.pid, signal.SIGKILL))
+        assert len(before) > 1, "its engine is a process beside its server"
+    killer = threading.Timer(1.0, before[0].kill)
     killer.start()
     replies = model.chat_many(prompts, max_tokens=24)
     assert len(replies) == 60
     assert all(r.text for r in replies)
-    assert supervisor.pids(folder)["server"] != server
-    assert not supervisor.session(server), "what the dead server had started is gone"
+    assert supervisor.processes(folder)[0] != before[0]
+    assert not any(process.is_running() for process in before), "what it had started is gone"
 
 
 @pytest.mark.engine
@@ -399,7 +367,7 @@ def test_llamacpp_serves_on_loopback_alone_what_the_other_engine_does(named, tmp
         for p in services.SERVICES.glob("*/endpoint.json")
         if endpoint.base_url in p.read_text()
     )
-    server = psutil.Process(json.loads((folder / "pids.json").read_text())["server"][0])
+    server = psutil.Process(json.loads((folder / "pids.json").read_text())["server"])
     listening = {
         c.laddr.ip for c in server.net_connections("tcp") if c.status == psutil.CONN_LISTEN
     }

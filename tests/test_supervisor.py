@@ -6,17 +6,20 @@ import json
 import os
 import re
 import shutil
+import signal
+import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import psutil
 import pytest
-from conftest import as_a_user
+from conftest import as_a_user, still_running
 
 Run = Callable[..., subprocess.CompletedProcess[str]]
+Start = Callable[..., subprocess.Popen[str]]
 
 USE = """
 import sys, time
@@ -24,7 +27,7 @@ from resources import services, supervisor
 from resources.engines import Launch
 
 def launch(say):
-    port = services._free_port()
+    port = services.free_port()
     serve = f"sleep {sys.argv[2]}; exec {sys.executable} -m http.server {port} --bind 127.0.0.1"
     at = f"http://127.0.0.1:{port}/"
     return Launch("llm", ["/bin/sh", "-c", serve], {}, at, {"base_url": at, "version": "plain"})
@@ -32,22 +35,13 @@ def launch(say):
 print(supervisor.ensure(services.SERVICES / "llm-plain", launch)["base_url"], flush=True)
 time.sleep(float(sys.argv[1]))
 """
-# the kernel's own tables, but for the time of the boot: so they look once the clock has been set an hour forward
-CLOCK_SET = """
-import os, pathlib, re, tempfile
-import psutil
-seen = pathlib.Path(tempfile.mkdtemp())
-for name in os.listdir("/proc"):
-    if name != "stat":
-        (seen / name).symlink_to(f"/proc/{name}")
-text = pathlib.Path("/proc/stat").read_text()
-(seen / "stat").write_text(re.sub(r"btime ([0-9]+)", lambda found: f"btime {int(found[1]) + 3600}", text))
-psutil.PROCFS_PATH = str(seen)
+KEEP = """
+from resources import services, supervisor
+supervisor.keep(services.SERVICES / "llm-plain")
 """
-SERVICES = (
-    "import sys; from resources import services; "
-    "from resources.settings import run_command_line; sys.exit(run_command_line(services.main))"
-)
+SERVICES = ("-m", "resources.services")
+END = 10.0
+"""Seconds in which all that was started must have ended."""
 
 
 @pytest.fixture
@@ -56,20 +50,11 @@ def folder(project: Path) -> Path:
 
 
 @pytest.fixture
-def hold(project: Path, run_in: Run) -> Iterator[Callable[..., subprocess.Popen[str]]]:
+def hold(start_in: Start) -> Callable[..., subprocess.Popen[str]]:
     """Start a process that uses the server, which is ready `slow` seconds after it is started."""
-    environment = os.environ | {"MEDRAG_ROOT": str(project), "PYTHONPATH": str(project / "src")}
-    users = []
-
-    def start(slow: float = 0) -> subprocess.Popen[str]:
-        command = [sys.executable, "-c", USE, "120", str(slow)]
-        users.append(subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True))
-        return users[-1]
-
-    yield start
-    for user in users:
-        user.kill()
-        user.communicate()
+    return lambda slow=0, **variables: start_in(
+        sys.executable, "-c", USE, "120", str(slow), **variables
+    )
 
 
 def address(user: subprocess.Popen[str]) -> str:
@@ -78,10 +63,8 @@ def address(user: subprocess.Popen[str]) -> str:
 
 
 def processes(folder: Path) -> dict[str, psutil.Process]:
-    return {
-        role: psutil.Process(mark[0])
-        for role, mark in json.loads((folder / "pids.json").read_text()).items()
-    }
+    pids = json.loads((folder / "pids.json").read_text())
+    return {role: psutil.Process(pid) for role, pid in pids.items()}
 
 
 def runs(process: psutil.Process) -> bool:
@@ -95,45 +78,134 @@ def wait_for(condition: Callable[[], object], seconds: float = 40) -> bool:
     return bool(condition())
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="shows psutil another /proc")
-def test_a_server_is_known_after_the_clock_was_set(folder, hold, run_in):
+def nothing_is_left(project: Path) -> bool:
+    wait_for(lambda: not still_running(project), END)
+    assert not still_running(project)
+    return True
+
+
+# --------------------------------------------------------------------------------- who needs a server
+
+
+def test_a_server_ends_with_the_killed_process_that_asked_for_it(project, hold):
+    user = hold()
+    assert address(user)
+    user.kill()
+    user.wait()
+    assert nothing_is_left(project)
+
+
+def test_a_server_that_two_processes_use_ends_with_the_last_of_them(project, folder, hold):
+    first, second = hold(), hold()
+    assert address(first) == address(second)
+    served = processes(folder)
+    first.kill()
+    first.wait()
+    time.sleep(2)
+    assert all(map(runs, served.values()))
+    second.kill()
+    second.wait()
+    assert nothing_is_left(project)
+
+
+def test_two_notebooks_of_one_make_share_a_server_that_ends_with_the_make(project, folder, hold):
+    make = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
+    owner = {"SERVERS_OWNER": str(make.pid)}
+    first = hold(**owner)
+    at = address(first)
+    served = processes(folder)
+    first.kill()
+    first.wait()
+    time.sleep(2)
+    second = hold(**owner)
+    assert address(second) == at
+    assert processes(folder) == served
+    second.kill()
+    make.kill()
+    make.communicate()
+    second.wait()
+    assert nothing_is_left(project)
+
+
+def test_a_server_that_was_started_by_hand_stays_until_it_is_stopped(folder, hold, run_in):
     user = hold()
     at = address(user)
-    server = processes(folder)["server"]
-    listed = run_in(sys.executable, "-c", CLOCK_SET + SERVICES, "status").stdout
+    run_in(sys.executable, "-c", KEEP)
+    user.kill()
+    user.wait()
+    time.sleep(2)
+    listed = run_in(sys.executable, *SERVICES, "status").stdout
     assert at in listed
-    assert str(user.pid) in listed
-    assert run_in(sys.executable, "-c", CLOCK_SET + USE, "0", "0").stdout.strip() == at
-    assert "llm-plain" in run_in(sys.executable, "-c", CLOCK_SET + SERVICES, "stop").stderr
-    assert not runs(server)
+    assert "used by: kept" in listed
+    assert address(hold()) == at
+    served = processes(folder)
+    assert "llm-plain" in run_in(sys.executable, *SERVICES, "stop").stderr
+    assert not any(map(runs, served.values()))
 
 
-def test_other_programs_files_among_the_leases_are_left_alone(folder, hold):
+def test_a_server_whose_starter_is_killed_before_it_is_ready_ends(project, folder, hold):
+    starter = hold(slow=60)
+    assert wait_for((folder / "pids.json").exists)
+    starter.kill()
+    starter.wait()
+    assert nothing_is_left(project)
+
+
+def test_the_status_names_who_uses_a_server(hold, run_in):
+    user = hold()
+    at = address(user)
+    listed = run_in(sys.executable, *SERVICES, "status").stdout
+    assert at in listed
+    assert f"used by: {user.pid}" in listed
+
+
+def test_other_programs_files_among_the_users_are_left_alone(folder, hold):
     at = address(hold())
-    strange = [folder / "leases" / name for name in (".nfs1", ".DS_Store", "11", "12")]
-    for path in strange[:3]:
+    strange = [folder / "users" / name for name in (".nfs1", ".DS_Store")]
+    for path in strange:
         path.write_bytes(b"\xff\x00")
-    strange[3].mkdir()
-    watching = processes(folder)
+    served = processes(folder)
     time.sleep(1)
-    assert all(map(runs, watching.values()))
+    assert all(map(runs, served.values()))
     assert address(hold()) == at
     assert all(path.exists() for path in strange)
 
 
-def test_a_server_without_supervisor_is_listed_and_can_be_stopped(folder, hold, run_in):
-    at = address(hold())
-    left = processes(folder)
-    left["supervisor"].kill()
-    listed = run_in(sys.executable, "-m", "resources.services", "status").stdout
-    assert "llm-plain" in listed
-    assert "supervisor has ended" in listed
-    assert at in listed
-    run_in(sys.executable, "-m", "resources.services", "stop")
-    assert not runs(left["server"])
-    assert (
-        "no embedded server" in run_in(sys.executable, "-m", "resources.services", "status").stdout
-    )
+def test_a_server_does_not_run_for_a_process_that_has_the_number_of_an_earlier_user(
+    project, folder, hold
+):
+    user = hold()
+    assert address(user)
+    (folder / "users" / str(os.getpid())).touch()  # as if this process had a dead user's number
+    processes(folder)["supervisor"].kill()
+    assert wait_for(lambda: not still_running(project)[1:])
+    second = hold()
+    assert address(second)
+    user.kill()
+    second.kill()
+    user.wait()
+    second.wait()
+    assert nothing_is_left(project)
+
+
+def test_a_server_becomes_ready_behind_a_proxy(hold):
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        proxy = f"http://127.0.0.1:{silent.getsockname()[1]}"
+        user = hold(HTTP_PROXY=proxy, http_proxy=proxy, ALL_PROXY=proxy, NO_PROXY="", no_proxy="")
+        assert address(user)
+
+
+# ------------------------------------------------------------------------------------- what is killed
+
+
+def test_a_killed_supervisor_takes_its_server_along(project, folder, hold):
+    user = hold()
+    assert address(user)
+    served = processes(folder)
+    served["supervisor"].kill()
+    assert wait_for(lambda: not runs(served["server"]), END)
+    assert address(hold()), "another server is started"
+    assert not runs(served["server"])
 
 
 def test_who_asks_for_a_server_that_restarts_waits_for_it(folder, hold, run_in):
@@ -141,32 +213,74 @@ def test_who_asks_for_a_server_that_restarts_waits_for_it(folder, hold, run_in):
     first = processes(folder)
     first["server"].kill()
     assert wait_for(lambda: not (folder / "endpoint.json").exists())
-    assert "none yet" in run_in(sys.executable, "-m", "resources.services", "status").stdout
+    assert "none yet" in run_in(sys.executable, *SERVICES, "status").stdout
     assert address(hold()) == at
     second = processes(folder)
     assert second["supervisor"] == first["supervisor"]
     assert second["server"] != first["server"]
 
 
-def test_a_server_whose_starter_was_killed_meanwhile_is_awaited(folder, hold):
-    starter = hold(slow=2)
-    assert wait_for((folder / "pids.json").exists)
-    starting = processes(folder)
-    starter.kill()
-    assert address(hold())
-    assert processes(folder) == starting
-
-
 def test_a_supervisor_that_cannot_go_on_takes_its_server_along(folder, hold):
     port = address(hold()).rpartition(":")[2].strip("/")
-    watching = processes(folder)
+    served = processes(folder)
     (folder / "pids.json").unlink()
     (folder / "pids.json" / "in the way").mkdir(parents=True)
-    watching["server"].kill()
-    assert wait_for(lambda: not runs(watching["supervisor"]))
+    served["server"].kill()
+    assert wait_for(lambda: not runs(served["supervisor"]))
     assert not [
         found for found in psutil.process_iter(["cmdline"]) if port in (found.info["cmdline"] or [])
     ]
+
+
+@pytest.fixture
+def run_of_make(project: Path, start_in: Start) -> subprocess.Popen[str]:
+    """A make that runs a make that runs what uses the server, as `make reproduce` does."""
+    (project / "use.py").write_text(USE)
+    inner = f"inner:\n\t@{sys.executable} use.py 120 0\n"
+    recipe = "all:\n\t@$(call with-services,status=0; for i in 1 2; do $(MAKE) -k -f own.mk inner; done)\n"
+    (project / "own.mk").write_text(f"include Makefile\n{recipe}{inner}")
+    (project / "notebooks" / "profiles" / "laptop.yml").touch()
+    return start_in("make", "--no-print-directory", "-f", "own.mk", "all")
+
+
+@pytest.mark.parametrize(
+    "victim",
+    [
+        "make",
+        "user",
+        *(
+            pytest.param(victim, marks=pytest.mark.slow)
+            for victim in ("shell", "inner make", "server", "supervisor")
+        ),
+    ],
+)
+def test_kill_9_of_any_process_of_a_make_leaves_nothing(project, folder, run_of_make, victim):
+    make = psutil.Process(run_of_make.pid)
+    assert address(run_of_make)
+    shell = next(child for child in make.children() if "run_guard" not in child.cmdline())
+    inner_make = next(child for child in shell.children() if child.name() == "make")
+    user = next(
+        child for child in inner_make.children(recursive=True) if "use.py" in child.cmdline()
+    )
+    served = processes(folder)
+    found = {"make": make, "shell": shell, "inner make": inner_make, "user": user, **served}
+    found[victim].kill()
+    if victim not in ("make", "shell"):  # the run goes on, until it is ended
+        time.sleep(1)
+        make.kill()
+    run_of_make.wait()
+    assert nothing_is_left(project)
+
+
+def test_a_make_that_ends_by_itself_leaves_nothing(project, folder, run_of_make):
+    assert address(run_of_make)
+    make = psutil.Process(run_of_make.pid)
+    for number in range(2):
+        users = [child for child in make.children(recursive=True) if "use.py" in child.cmdline()]
+        users[-1].send_signal(signal.SIGTERM)
+        assert number or address(run_of_make)
+    run_of_make.wait()
+    assert nothing_is_left(project)
 
 
 # ---------------------------------------------------------------------------------------- a disk that takes no more

@@ -1,4 +1,6 @@
-"""The servers that the settings name, or embedded ones: started on first need, shared, stopped once nobody holds them.
+"""The servers that the settings name, or embedded ones, started on first need.
+
+An embedded server ends with the process that asked for it, or with the make that runs that process.
 
 python -m resources.services start|stop|status [graph|llm]
 """
@@ -10,8 +12,7 @@ import ipaddress
 import secrets
 import socket
 import sys
-import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Self
@@ -24,19 +25,26 @@ from resources.engine_install import EMBEDDED_MODELS, GIB, choose_engine
 from resources.engines import Adapter, Launch
 from resources.settings import (
     BUILD,
+    Settings,
     SettingsError,
     hide_secrets,
     profile_model,
     run_command_line,
     settings,
 )
-from resources.supervisor import ServiceError, ensure, living_leases
+from resources.supervisor import ServiceError
 
 SERVICES = BUILD / "services"
-CONNECT = 4.0  # seconds in which a server that the settings name is reached; else it is away, or the network
-ANSWER = 10.0  # seconds in which it answers once it is reached
+"""Has a folder for each embedded server."""
+CONNECT = 4.0
+"""Seconds in which a server that the settings name is reached; else it is away, or the network."""
+ANSWER = 10.0
+"""Seconds in which such a server answers once it is reached."""
 DECLARED = "declared:"
-"""Begins the weights of a model of unknown digest. Its name alone tells it apart, so its replies are not shared."""
+"""Begins the weights of a model of unknown digest, whose name alone tells it apart.
+
+Its replies are not shared.
+"""
 
 
 @dataclass(frozen=True)
@@ -101,72 +109,101 @@ class LlmEndpoint:
 
 
 def graph_endpoint() -> GraphEndpoint:
-    """The graph server of `NEO4J_URI`, else the embedded one, started if need be; or a SettingsError, ServiceError."""
-    s = settings()
-    if s.neo4j_uri:
-        if s.neo4j_password is None:
-            raise SettingsError(
-                f"NEO4J_URI={s.neo4j_uri} is set but NEO4J_PASSWORD is not. Set it, or unset the URI."
-            )
-        return GraphEndpoint(
-            uri=s.neo4j_uri,
-            user=s.neo4j_user,
-            password=s.neo4j_password.get_secret_value(),
-            database=s.neo4j_database,
-            reader_user=s.neo4j_reader_user or s.neo4j_user,
-            reader_password=(s.neo4j_reader_password or s.neo4j_password).get_secret_value(),
-            engine="neo4j",
-            version="",
-            embedded=False,
-        )
+    """Return the graph server of `NEO4J_URI`, else the embedded one, started if need be.
+
+    Raises:
+        SettingsError: `NEO4J_URI` is set and the password is not.
+        ServiceError: The embedded server does not start.
+    """
+    user_settings = settings()
+    if user_settings.neo4j_uri:
+        return _named_graph(user_settings, user_settings.neo4j_uri)
+    database = user_settings.neo4j_database
 
     def launch(say: Callable[[str], None]) -> Launch:
-        return graph_engine.graph_launch(_free_port(), _free_port(), s.neo4j_database, say)
+        return graph_engine.graph_launch(free_port(), free_port(), database, say)
 
+    folder = SERVICES / "graph"
     try:
-        return GraphEndpoint(**ensure(SERVICES / "graph", launch))
+        return GraphEndpoint(**supervisor.ensure(folder, launch))
     except ServiceError as error:
-        if (
-            "ended with code" not in str(error)
-            or not (graph_engine.GRAPH_FOLDER / "databases").exists()
-        ):
+        ended = "ended with code" in str(error)
+        if not ended or not (graph_engine.GRAPH_FOLDER / "databases").exists():
             raise
         graph_engine.mark_damaged()  # which keeps the server from starting
         supervisor.say(str(error))
-        return GraphEndpoint(**ensure(SERVICES / "graph", launch))
+        return GraphEndpoint(**supervisor.ensure(folder, launch))
+
+
+def _named_graph(user_settings: Settings, uri: str) -> GraphEndpoint:
+    password = user_settings.neo4j_password
+    if not password:
+        raise SettingsError(
+            f"NEO4J_URI={uri} is set but NEO4J_PASSWORD is not. Set it, or unset the URI."
+        )
+    reader_password = user_settings.neo4j_reader_password or password
+    return GraphEndpoint(
+        uri=uri,
+        user=user_settings.neo4j_user,
+        password=password.get_secret_value(),
+        database=user_settings.neo4j_database,
+        reader_user=user_settings.neo4j_reader_user or user_settings.neo4j_user,
+        reader_password=reader_password.get_secret_value(),
+        engine="neo4j",
+        version="",
+        embedded=False,
+    )
 
 
 def llm_endpoint(
     model: str, *, exact: bool = False, adapters: Sequence[Adapter] = (), start: bool = True
 ) -> LlmEndpoint:
-    """The LLM server of `LLM_BASE_URL`, else an embedded one that serves `model`, started if need be.
+    """Return the LLM server of `LLM_BASE_URL`, else an embedded one that serves a model.
 
-    `LLM_MODEL` takes the place of `model`, the profile's, unless that `exact` one is asked for. Without `start`, an
-    embedded server that does not run yet is described, with an empty `base_url`. Or a ServiceError or EngineError.
+    Args:
+        model: The profile's model; `LLM_MODEL` takes its place.
+        exact: Whether only that very model will do, whatever `LLM_MODEL` says.
+        adapters: LoRA adapters that the server must have.
+        start: Whether to start an embedded server that does not run yet; else its description has
+            an empty `base_url`.
+
+    Raises:
+        ServiceError: The server cannot be reached or started, or does not serve the model.
+        EngineError: The engine cannot serve the model.
     """
-    s = settings()
-    model = model if exact else s.llm_model or model
-    if not start and s.answers == "stored-only":
+    user_settings = settings()
+    if not exact and user_settings.llm_model:
+        model = user_settings.llm_model
+    if not start and user_settings.answers == "stored-only":
         return _stored_llm(model, adapters)
-    if s.llm_base_url:
-        key = s.llm_api_key.get_secret_value() if s.llm_api_key else "none"
-        return _external_llm(s.llm_base_url, model, key, adapters, exact)
-    if s.answers == "collect":  # a batch will answer, by a model that is known by its name alone
+    if user_settings.llm_base_url:
+        secret = user_settings.llm_api_key
+        api_key = secret.get_secret_value() if secret else "none"
+        return _named_llm(user_settings.llm_base_url, model, api_key, adapters, exact=exact)
+    if user_settings.answers == "collect":
+        # a batch will answer, by a model that is known by its name alone
         return LlmEndpoint("", model, "", "vllm", "", "", 0, 64)
-    # one folder a configuration, so that two models can be served side by side
-    name = f"llm-{model.replace('/', '--')}-{s.llm_context or 'own'}-{s.llm_engine}"
     if adapters:
         adapters = engines.with_released(model, adapters)
-        served_with = " ".join(f"{adapter.name} {adapter.sha256}" for adapter in adapters)
-        name += f"-{hashlib.sha256(served_with.encode()).hexdigest()[:8]}"
-    folder = SERVICES / name
+    folder = _llm_folder(user_settings, model, adapters)
     if not start and model in EMBEDDED_MODELS and not supervisor.running(folder):
-        return LlmEndpoint(**engines.llm_card(choose_engine(model)[0], model, adapters))
+        engine, _ = choose_engine(model)
+        return LlmEndpoint(**engines.llm_card(engine, model, adapters))
 
     def launch(say: Callable[[str], None]) -> Launch:
-        return engines.llm_launch(model, _free_port(), secrets.token_urlsafe(24), say, adapters)
+        return engines.llm_launch(model, free_port(), secrets.token_urlsafe(24), say, adapters)
 
-    return LlmEndpoint(**ensure(folder, launch))
+    return LlmEndpoint(**supervisor.ensure(folder, launch))
+
+
+def _llm_folder(user_settings: Settings, model: str, adapters: Sequence[Adapter]) -> Path:
+    """Return the folder of a server: one a configuration, so that two models can be served."""
+    context = user_settings.llm_context or "own"
+    name = f"llm-{model.replace('/', '--')}-{context}-{user_settings.llm_engine}"
+    if adapters:
+        served = " ".join(f"{adapter.name} {adapter.sha256}" for adapter in adapters)
+        name += f"-{hashlib.sha256(served.encode()).hexdigest()[:8]}"
+    return SERVICES / name
 
 
 def _stored_llm(model: str, adapters: Sequence[Adapter]) -> LlmEndpoint:
@@ -178,30 +215,34 @@ def _stored_llm(model: str, adapters: Sequence[Adapter]) -> LlmEndpoint:
 
 
 def served(base_url: str, api_key: str) -> list[dict[str, Any]]:
-    """The models that an OpenAI-compatible server lists, as it describes them; a ServiceError if it gives no list."""
-    mend = "Start it or correct LLM_BASE_URL, or unset LLM_BASE_URL to use the embedded engine."
+    """Return the models that an OpenAI-compatible server lists, as it describes them.
+
+    Raises:
+        ServiceError: The server cannot be reached, refuses the key or gives no list.
+    """
     try:
         answer = _get(f"{base_url}/models", api_key)
     except (httpx.HTTPError, httpx.InvalidURL) as error:
-        late = (
-            f"did not answer within {ANSWER:.0f} s"
-            if isinstance(error, httpx.ReadTimeout)
-            else "cannot be reached"
-        )
+        problem = "cannot be reached"
+        if isinstance(error, httpx.ReadTimeout):
+            problem = f"did not answer within {ANSWER:.0f} s"
         why = str(error) or type(error).__name__
-        raise ServiceError(f"LLM_BASE_URL={base_url} {late} ({why}). {mend}") from None
+        raise ServiceError(
+            f"LLM_BASE_URL={base_url} {problem} ({why}). Start it or correct LLM_BASE_URL, or "
+            "unset LLM_BASE_URL to use the embedded engine."
+        ) from None
     if answer.status_code in (401, 403):
         raise ServiceError(
             f"LLM_BASE_URL={base_url} refused the key (HTTP {answer.status_code}). Set LLM_API_KEY."
         )
     try:
-        listed: list[dict[str, Any]] = answer.raise_for_status().json()["data"]
+        cards: list[dict[str, Any]] = answer.raise_for_status().json()["data"]
     except (httpx.HTTPStatusError, ValueError, KeyError, TypeError):
-        found = f"LLM_BASE_URL={base_url} answered /models with HTTP {answer.status_code} and no list of models"
         raise ServiceError(
-            f"{found}. It should be the root of an OpenAI-compatible API, such as .../v1."
+            f"LLM_BASE_URL={base_url} answered /models with HTTP {answer.status_code} and no list "
+            "of models. It should be the root of an OpenAI-compatible API, such as .../v1."
         ) from None
-    return listed
+    return cards
 
 
 def _get(url: str, api_key: str) -> httpx.Response:
@@ -219,126 +260,130 @@ def is_loopback(url: str) -> bool:
         return host == "localhost"
 
 
-def _external_llm(
-    base_url: str, model: str, api_key: str, adapters: Sequence[Adapter], exact: bool
+def _named_llm(
+    base_url: str, model: str, api_key: str, adapters: Sequence[Adapter], *, exact: bool
 ) -> LlmEndpoint:
+    """Return the endpoint of a server that `LLM_BASE_URL` names."""
     cards = {card["id"]: card for card in served(base_url, api_key)}
     if model not in cards:
-        mend = (
-            "This step needs that very model, whatever LLM_MODEL says: serve it there too"
-            if exact
-            else "Set LLM_MODEL to one of them"
-        )
-        raise ServiceError(
-            f"{base_url} does not serve {model!r}. It has: {', '.join(cards) or 'none'}. {mend}."
-        )
-    if missing := [adapter for adapter in adapters if adapter.name not in cards]:
-        modules = " ".join(f"{adapter.name}={adapter.folder}" for adapter in missing)
-        raise ServiceError(
-            f"{base_url} does not serve the LoRA adapters {', '.join(a.name for a in missing)}. Start vLLM there with "
-            f"--enable-lora --lora-modules {modules}, or unset LLM_BASE_URL to use the embedded engine."
-        )
+        hint = "Set LLM_MODEL to one of them"
+        if exact:
+            hint = "This step needs that very model, whatever LLM_MODEL says: serve it there too"
+        has = ", ".join(cards) or "none"
+        raise ServiceError(f"{base_url} does not serve {model!r}. It has: {has}. {hint}.")
+    _require_adapters(base_url, cards, adapters)
     card = cards[model]
-    engine = owner if (owner := card.get("owned_by")) in ("vllm", "llamacpp") else "openai"
-    version, concurrency, root = "", 64, base_url.removesuffix("/v1")
-    with contextlib.suppress(httpx.HTTPError, ValueError, KeyError, TypeError):
-        if engine == "vllm":
-            version = f"vllm {_get(f'{root}/version', api_key).json()['version']}"
-        elif engine == "llamacpp":  # vLLM does not tell how many requests it takes at once
-            concurrency = int(_get(f"{root}/props", api_key).json()["total_slots"]) or concurrency
-    context = int(card.get("max_model_len") or (card.get("meta") or {}).get("n_ctx") or 0)
+    owner = card.get("owned_by")
+    engine = owner if owner in ("vllm", "llamacpp") else "openai"
+    version, concurrency = _version_and_concurrency(base_url.removesuffix("/v1"), api_key, engine)
+    context = card.get("max_model_len") or _llamacpp_context(card)
     return LlmEndpoint(
-        base_url, model, api_key, engine, version, "", context, concurrency=concurrency
+        base_url, model, api_key, engine, version, "", int(context), concurrency=concurrency
     )
 
 
-def _free_port() -> int:
+def _llamacpp_context(card: Mapping[str, Any]) -> int:
+    """Return the context that llama.cpp states in a card of /models; 0 where it states none."""
+    meta = card.get("meta") or {}
+    return meta.get("n_ctx") or 0
+
+
+def _require_adapters(
+    base_url: str, cards: Mapping[str, object], adapters: Sequence[Adapter]
+) -> None:
+    missing = [adapter for adapter in adapters if adapter.name not in cards]
+    if not missing:
+        return
+    names = ", ".join(adapter.name for adapter in missing)
+    modules = " ".join(f"{adapter.name}={adapter.folder}" for adapter in missing)
+    raise ServiceError(
+        f"{base_url} does not serve the LoRA adapters {names}. Start vLLM there with --enable-lora "
+        f"--lora-modules {modules}, or unset LLM_BASE_URL to use the embedded engine."
+    )
+
+
+def _version_and_concurrency(root: str, api_key: str, engine: str) -> tuple[str, int]:
+    """Return what a server says of itself; vLLM does not say how many requests it takes at once."""
+    version, concurrency = "", 64
+    with contextlib.suppress(httpx.HTTPError, ValueError, KeyError, TypeError):
+        if engine == "vllm":
+            version = f"vllm {_get(f'{root}/version', api_key).json()['version']}"
+        elif engine == "llamacpp":
+            slots = int(_get(f"{root}/props", api_key).json()["total_slots"])
+            concurrency = slots or concurrency
+    return version, concurrency
+
+
+def free_port() -> int:
+    """Return a loopback port that no program listens on."""
     with socket.create_server(("127.0.0.1", 0)) as probe:
         return int(probe.getsockname()[1])
 
 
-def stop(
-    name: str = "", *, only_idle: bool = False, wait: float = 30.0, since: float = 0.0
-) -> list[str]:
-    """Stop embedded servers of a kind, graph or llm, or all, and return the names of their folders.
+def stop(kind: str = "") -> list[str]:
+    """Stop the embedded servers of a kind, graph or llm, or all, whoever uses them.
 
-    `only_idle` leaves alone what a living process still holds after `wait` seconds in all; for holders that were there
-    before `since` (seconds since 1970) nothing is waited.
+    Returns:
+        The names of their folders.
     """
     stopped = []
-    deadline = time.monotonic() + wait
-    for folder in _folders(name):
-        # an old holder will not let go, so that there is nothing to wait for
-        while (
-            only_idle
-            and min(living_leases(folder).values(), default=0) > since
-            and time.monotonic() < deadline
-        ):
-            time.sleep(0.2)
-        if only_idle and living_leases(folder):
-            continue
-        (folder / "leases" / "pinned").unlink(missing_ok=True)
-        if (folder / "pids.json").exists():
+    for folder in _folders(kind):
+        if supervisor.is_supervised(folder):
             stopped.append(folder.name)
         supervisor.end(folder)
     return stopped
 
 
-def _folders(name: str = "") -> list[Path]:
-    return sorted(path for path in SERVICES.glob(f"{name}*") if path.is_dir())
+def _folders(kind: str = "") -> list[Path]:
+    return sorted(path for path in SERVICES.glob(f"{kind}*") if path.is_dir())
 
 
 def _status() -> list[str]:
+    """Return a line for each embedded server."""
     lines = []
     for folder in _folders():
-        processes = supervisor.session(supervisor.pids(folder).get("server"))
-        supervised = supervisor.supervised(folder)
-        if not (processes or supervised):
+        if not supervisor.is_supervised(folder):
             continue
         memory = 0
-        for process in processes:
+        for process in supervisor.processes(folder):
             with contextlib.suppress(psutil.Error):
                 memory += process.memory_info().rss
-        endpoint = supervisor.endpoint(folder)
+        endpoint = supervisor.running(folder)
         address = endpoint.get("uri") or endpoint.get("base_url") or "none yet"
-        holders = ", ".join(living_leases(folder)) or "nobody"
-        if not supervised:
-            holders = "nobody: its supervisor has ended; `make stop` ends it"
+        version = endpoint.get("version", "starting")
+        users = ", ".join(supervisor.users(folder)) or "nobody"
         lines.append(
-            f"service: {folder.name}  address: {address}  engine: {endpoint.get('version', 'starting')}  "
-            f"memory: {memory / GIB:.1f} GiB  held by: {holders}"
+            f"service: {folder.name}  address: {address}  engine: {version}  "
+            f"memory: {memory / GIB:.1f} GiB  used by: {users}"
         )
     return lines or ["no embedded server is running"]
 
 
+def _start(service: str) -> None:
+    """Start embedded servers, and keep all that run until `make stop`."""
+    if service in ("all", "graph"):
+        graph_endpoint()
+    if service in ("all", "llm"):
+        llm_endpoint(profile_model(settings().profile))
+    for folder in _folders():
+        if supervisor.running(folder):
+            supervisor.keep(folder)
+
+
 def main(arguments: list[str] | None = None) -> int:
-    """The command line: start, stop, status."""
+    """Run the command line: start, stop or status."""
     parser = argparse.ArgumentParser(
         prog="python -m resources.services", description="Start and stop embedded servers."
     )
     parser.add_argument("command", choices=["start", "stop", "status"])
     parser.add_argument("service", nargs="?", choices=["graph", "llm", "all"], default="all")
-    parser.add_argument(
-        "--only-idle", action="store_true", help="stop: leave alone what a living process holds"
-    )
-    parser.add_argument(
-        "--since", type=Path, help="stop: wait for no process that is older than this file"
-    )
     options = parser.parse_args(arguments)
     if options.command == "stop":
-        since = options.since.stat().st_mtime if options.since else 0.0
-        for stopped in stop(
-            options.service.replace("all", ""), only_idle=options.only_idle, since=since
-        ):
-            supervisor.say(f"stopped {stopped}")
+        for name in stop(options.service.replace("all", "")):
+            supervisor.say(f"stopped {name}")
         return 0
     if options.command == "start":
-        if options.service in ("all", "graph"):
-            graph_endpoint()
-        if options.service in ("all", "llm"):
-            llm_endpoint(profile_model(settings().profile))
-        for folder in filter(supervisor.running, _folders()):
-            (folder / "leases" / "pinned").touch()
+        _start(options.service)
     sys.stdout.write("\n".join(_status()) + "\n")
     return 0
 

@@ -119,7 +119,7 @@ def evidence_first(prompt: list[dict[str, str]]) -> list[dict[str, str]]:
 def naive_server(endpoint: LlmEndpoint) -> Iterator[LlmEndpoint]:
     """The same weights and engine with the settings it has by default."""
     folder = next((settings.DERIVED / "models").glob(f"{endpoint.model}-*-int8"))
-    port = services._free_port()
+    port = services.free_port()
     log = (settings.LOGS / "bench-naive.log").open("wb")
     process = subprocess.Popen(
         [

@@ -34,6 +34,8 @@ PROJECT = Path(__file__).parent / "project"
 MODEL = "models/smollm2-135m-instruct-q4_1.gguf"
 LIMIT = 240.0
 """Seconds that a command may take; what takes longer hangs."""
+ENDS = 10.0
+"""Seconds after the end of a command in which all that it started must have ended."""
 OURS = (
     "NEO4J_",
     "LLM_",
@@ -46,6 +48,7 @@ OURS = (
     "JOBS",
     "PORT",
     "SEED",
+    "SERVERS_OWNER",
 )
 CLEAR = re.compile(
     r"again|did you mean|nearest|no notebook|not valid|free |set |unset|delete|restore|correct|use |run |start |make |"
@@ -238,6 +241,19 @@ class World:
                 with suppress(psutil.Error):
                     process.kill()
             psutil.wait_procs(left, timeout=5)
+
+    def wait_until_empty(self) -> None:
+        """Wait for the end of what was started; nobody has to stop it.
+
+        Raises:
+            Failed: something still runs after `ENDS`.
+        """
+        deadline = time.monotonic() + ENDS
+        while (left := self.processes()) and time.monotonic() < deadline:
+            time.sleep(0.2)
+        if left:
+            lines = [" ".join(process.cmdline())[-100:] for process in left if _runs(process)]
+            raise Failed(f"still runs after {ENDS:.0f} s: {'; '.join(lines)}")
 
     def close(self) -> None:
         """Stop the servers, and see that nothing is left."""

@@ -143,9 +143,11 @@ def kill(job: Job, victim: str = "") -> Callable[[Bench], None]:
         elif target.is_running():
             target.kill()
         done = running.wait()
+        world.wait_until_empty()
         bench.judge(
             world, job, done if target is not running.process and victim != "everything" else None
         )
+        world.wait_until_empty()
         if job is ASK:
             asked = sum(path == "asked" for path, _ in world.server.requests)
             if asked > 60 + 4:
@@ -245,7 +247,7 @@ def flip(job: Job, pattern: str, *, running: bool = False) -> Callable[[Bench], 
     def act(bench: Bench) -> None:
         world = bench.world(job)
         if running:
-            world.run(job)
+            world.run(job, KEEP="yes")
         damage(world.path(pattern, bench.rng), bench.rng)
         bench.judge(world, job, world.run(job))
 
@@ -374,17 +376,6 @@ def stopped(bench: Bench) -> None:
     bench.judge(world, GRAPH, running.wait())
 
 
-def idle(bench: Bench) -> None:
-    """Who used a server is killed: the server ends by itself, within its minute of grace."""
-    world = bench.world()
-    world.run(SERVER)
-    deadline = time.monotonic() + 90
-    while world.processes() and time.monotonic() < deadline:
-        time.sleep(1)
-    if left := world.processes():
-        raise Failed(f"after 90 s there is still {left}")
-
-
 # ------------------------------------------------------------------------------------------------------------ table
 
 
@@ -403,7 +394,7 @@ def _several(
 
 K, F, R, D, C, T = "kill -9", "full disk", "read-only", "damaged file", "clock", "at once"
 TRIALS = [
-    *_several(K, "make", 4, kill(NOTEBOOK)),
+    *_several(K, "make", 4, kill(NOTEBOOK), fast=1),
     *_several(K, "runner", 3, kill(NOTEBOOK, "publish.run notebook")),
     *_several(K, "kernel", 5, kill(NOTEBOOK, "ipykernel_launcher"), fast=1),
     *_several(K, "all of make", 5, kill(NOTEBOOK, "everything")),
@@ -413,12 +404,15 @@ TRIALS = [
     *_several(K, "adapter", 3, kill(ADAPTER)),
     *_several(K, "export", 3, kill(EXPORT)),
     *_several(K, "batch", 3, kill(BATCH), fast=1),
-    *_several(K, "server", 2, kill(SERVER, "http.server")),
+    *_several(K, "server", 2, kill(SERVER, "http.server"), fast=1),
     *_several(K, "supervisor", 3, kill(SERVER, "resources.supervisor"), fast=1),
+    *_several(K, "reaper", 2, kill(SERVER, "server_reaper")),
+    *_several(K, "guard", 2, kill(NOTEBOOK, "run_guard")),
+    *_several(K, "user of a server", 3, kill(SERVER), fast=1),
+    *_several(K, "user of a graph", 3, kill(GRAPH)),
     *_several(K, "graph server", 5, kill(GRAPH, "java.args")),
     *_several(K, "graph and all", 3, kill(GRAPH, "everything")),
     *_several(K, "LLM server", 3, kill(LLM, "vllm.entrypoints"), heavy=True),
-    Trial(K, "holder of a server", idle),
     *_several(F, "notebook", 5, full(UNSTORED, 200_000)),
     *_several(F, "asking", 4, full(ASK, 60_000)),
     *_several(F, "fetch", 4, full(FETCH, 1_100_000)),
@@ -481,7 +475,7 @@ TRIALS = [
     *_several(
         D, "endpoint", 3, flip(SERVER, "_build/services/llm-plain/endpoint.json", running=True)
     ),
-    *_several(D, "leases", 2, flip(SERVER, "_build/services/llm-plain/leases/*", running=True)),
+    *_several(D, "users", 2, flip(SERVER, "_build/services/llm-plain/users/*", running=True)),
     *_several(D, "users of the graph", 2, flip(GRAPH, "_build/graph/config/*")),
     *_several(D, "graph", 5, flip(GRAPH, "_build/graph/databases/**/*")),
     *_several(

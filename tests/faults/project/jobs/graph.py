@@ -1,8 +1,13 @@
-"""A graph that is loaded once, read, and asked by a statement of somebody else."""
+"""A graph that is loaded once, read, and asked by a statement of somebody else.
 
+With KEEP in the environment its server runs on.
+"""
+
+import os
 import sys
 
 from helpers import graph
+from resources import services, supervisor
 from resources.services import ServiceError
 
 ASKED = (
@@ -11,6 +16,8 @@ ASKED = (
 
 try:
     with graph.connect() as db:
+        if os.environ.get("KEEP"):
+            supervisor.keep(services.SERVICES / "graph")
         with db.load_once("demo", "0" * 64) as missing:
             if missing:
                 db.clear("Drug", "Effect")

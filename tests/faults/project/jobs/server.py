@@ -1,5 +1,6 @@
-"""A server that is started, shared and asked."""
+"""A server that is started, shared and asked; with KEEP in the environment it runs on."""
 
+import os
 import sys
 import urllib.request
 
@@ -8,7 +9,7 @@ from resources.engines import Launch
 
 
 def launch(say):
-    port = services._free_port()
+    port = services.free_port()
     at = f"http://127.0.0.1:{port}/"
     command = [sys.executable, "-m", "http.server", str(port), "--bind", "127.0.0.1"]
     return Launch("llm", command, {}, at, {"base_url": at, "version": "plain"})
@@ -18,4 +19,6 @@ try:
     address = supervisor.ensure(services.SERVICES / "llm-plain", launch)["base_url"]
 except supervisor.ServiceError as error:
     sys.exit(str(error))
+if os.environ.get("KEEP"):
+    supervisor.keep(services.SERVICES / "llm-plain")
 print(urllib.request.urlopen(address).status)
