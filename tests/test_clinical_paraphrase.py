@@ -93,9 +93,10 @@ def test_a_second_paraphrase_like_the_first_is_refused():
     assert "near" in str(par.refusal("Denies {sym}.", "There is no {sym}.", ["There's no {sym}."]))
 
 
-@pytest.mark.parametrize("template", par.templates())
-def test_no_sentence_is_its_own_paraphrase(template):
-    assert par.refusal(template, template) == "near to a wording that is there"
+def test_no_sentence_is_its_own_paraphrase():
+    refusals = {template: par.refusal(template, template) for template in par.templates()}
+    assert refusals
+    assert set(refusals.values()) == {"near to a wording that is there"}, refusals
 
 
 @given(st.text(alphabet="{}abcsz .!:", max_size=40))
