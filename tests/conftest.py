@@ -29,8 +29,9 @@ from resources.services import LlmEndpoint
 from resources.settings import RESULTS
 
 # how long an example takes depends on what else the machine does, and says nothing of the code
-hypothesis.settings.register_profile("book", deadline=None)
-hypothesis.settings.load_profile("book")
+hypothesis.settings.register_profile("quick", deadline=None, max_examples=25)
+hypothesis.settings.register_profile("weekly", deadline=None, max_examples=300)
+hypothesis.settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "quick"))
 
 REPOSITORY = Path(__file__).resolve().parents[1]
 SMALL_MODEL = "SmolLM2-135M-Instruct"

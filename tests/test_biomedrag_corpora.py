@@ -8,7 +8,7 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings, strategies as st
+from hypothesis import given, strategies as st
 
 from papers.biomedrag import corpora
 from papers.biomedrag.corpora import CorpusError, Triple, divided, load
@@ -95,7 +95,6 @@ def test_released_training_reports_leave_the_test_whole_and_share_no_text_with_i
 
 
 @given(seed=st.integers(0, 1000), train=st.floats(0.2, 0.6), validation=st.floats(0.1, 0.3))
-@settings(max_examples=25, deadline=None)
 def test_a_divided_test_keeps_every_row_and_no_text_twice(
     seed: int, train: float, validation: float
 ):

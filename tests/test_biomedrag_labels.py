@@ -8,7 +8,7 @@ from dataclasses import replace
 from html import unescape
 
 import pytest
-from hypothesis import given, settings, strategies as st
+from hypothesis import given, strategies as st
 
 from evaluation import record, rules
 from evaluation.answers import Answer
@@ -35,7 +35,6 @@ def graph(train: list[Example], test: list[Example]) -> Corpus:
     st.integers(1, 80),
     st.integers(0, 10),
 )
-@settings(max_examples=60, deadline=None)
 def test_a_stratified_draw_gives_each_label_its_share(labels: list[str], n: int, seed: int):
     rows = [Example(str(i), str(i), label, ()) for i, label in enumerate(labels)]
     drawn = stratified(rows, n, seed)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, settings, strategies as st
+from hypothesis import given, strategies as st
 
 from evaluation.answers import answered
 from evaluation.outcomes import Outcomes
@@ -113,7 +113,6 @@ def test_precision_passes_over_unread_answers_and_recall_does_not():
         max_size=8,
     )
 )
-@settings(deadline=None, max_examples=50)
 def test_scores_are_those_of_counting_and_no_part_is_harder_than_the_whole(rows):
     gold = [example(str(i), *triples) for i, (triples, _) in enumerate(rows)]
     out = outcomes(gold, [answer for _, answer in rows])
@@ -131,7 +130,6 @@ def test_scores_are_those_of_counting_and_no_part_is_harder_than_the_whole(rows)
 
 
 @given(st.lists(st.tuples(st.sampled_from("XYZ"), st.sampled_from("XYZ")), min_size=1, max_size=20))
-@settings(deadline=None, max_examples=30)
 def test_with_one_label_a_row_the_three_scores_are_the_accuracy(pairs):
     gold = [Example(str(i), str(i), label, ()) for i, (label, _) in enumerate(pairs)]
     out = labelled(gold, [answer for _, answer in pairs])

@@ -12,7 +12,7 @@ from itertools import pairwise
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import given, settings, strategies as st
+from hypothesis import given, strategies as st
 
 from evaluation import answers, record, records, rules, trec
 from evaluation.outcomes import Outcomes
@@ -198,7 +198,6 @@ CHUNKS = st.lists(
 )
 
 
-@settings(max_examples=60)
 @given(
     CHUNKS,
     st.sampled_from(["P0001", "P0002", "P0003", "P0777"]),

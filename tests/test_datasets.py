@@ -307,9 +307,7 @@ def test_a_damaged_part_is_fetched_again_from_the_start(place: Place) -> None:
     assert place.left() == ["file.bin"]
 
 
-@hypothesis_settings(
-    max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
+@hypothesis_settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     content=st.binary(max_size=5_000),
     cuts=st.lists(st.integers(0, 5_000), max_size=4),

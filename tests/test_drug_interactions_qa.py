@@ -13,7 +13,7 @@ from typing import Any, get_args
 
 import numpy as np
 import pytest
-from hypothesis import given, settings as examples, strategies as st
+from hypothesis import given, strategies as st
 from test_graph import graph_server
 
 from evaluation import record, records, rules
@@ -465,7 +465,6 @@ def test_what_cannot_be_read_is_counted(form: str) -> None:
 
 
 @given(st.sampled_from(sorted(FORM)), st.text(max_size=300))
-@examples(max_examples=60)
 def test_any_text_can_be_read_and_gives_no_name_of_its_own(form: str, text: str) -> None:
     question = asked(form, YES, a="alpha", b="beta", c="gamma", effect="rash")
     read = answering.read_answer(question, text, VOCABULARY)

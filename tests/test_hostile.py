@@ -37,7 +37,7 @@ import papers
 import publish
 import rag
 import resources
-from evaluation import compare, figures, markup, published, record, records, rules
+from evaluation import answers, compare, figures, markup, published, record, records, rules
 from evaluation.answers import Answer, answered
 from evaluation.metrics import proportion
 from evaluation.outcomes import Outcomes
@@ -48,7 +48,7 @@ from papers.qa_rag import ask as ask_documents, judge
 from papers.qa_rag.answers import Excerpt, Given
 from papers.qa_rag.data import Passage
 from papers.side_effects import ask as ask_graph
-from publish import book, chapters, methods, pages, pieces, run_pages, scoreboard
+from publish import book, chapters, methods, pages, pieces, run_pages, scoreboard, viewer
 from rag.names import Normalised
 from resources import settings
 from resources.datasets import Located
@@ -428,6 +428,9 @@ def book_of(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], 
         monkeypatch.setattr(module, "RECORDS", folder)
     for module in (run_pages, chapters, scoreboard):
         monkeypatch.setattr(module, "RESULTS", tmp_path / "none")
+    monkeypatch.setattr(answers, "BUILT", tmp_path / "answers")
+    viewer._rows.cache_clear()  # of another test's folder of the same name
+    monkeypatch.setattr(answers, "RELEASED", tmp_path / "none")
 
     def make(text: str) -> pages.Pages:
         run = record.start(
@@ -449,6 +452,9 @@ def book_of(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], 
         for claim in run.printed.claims:
             run.claim(claim.id, "agrees", text, test=text, p=0.01)
         path = run.save(folder / "laptop" / f"{CHAPTER}.json")
+        rows = outcomes(text).frame
+        rows["arm"] = rows["arm"].map({"graph": "graphrag", "text": "format_b"})
+        answers.write(answers.BUILT / "laptop" / CHAPTER, rows, licence="CC0-1.0")
         # as it was before it was saved: a record may be of another version, or another's
         plain = json.loads(path.read_text(encoding="utf-8"))
         for part in ("values", "reasons", "claims"):

@@ -25,9 +25,7 @@ from papers.qa_rag.data import Passage, Question
 from papers.side_effects import corpus, forward, harness
 from resources.settings import NOTEBOOKS
 
-QUIET = settings(
-    max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
+QUIET = settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 
 @pytest.fixture

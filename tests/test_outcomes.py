@@ -15,7 +15,7 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import given, settings, strategies as st
+from hypothesis import given, strategies as st
 from sklearn.metrics import f1_score, precision_score, recall_score, roc_auc_score
 
 from evaluation import answers, figures, metrics, paired
@@ -43,7 +43,6 @@ labels = st.lists(
 )
 
 
-@settings(max_examples=40, deadline=None)
 @given(labels)
 def test_scores_are_those_of_scikit_learn_and_unread_answers_count_as_no(pairs):
     gold, given_labels = zip(*pairs, strict=True)
@@ -91,7 +90,6 @@ def test_other_statistics_are_those_of_scipy_and_scikit_learn():
         out.score("precision")
 
 
-@settings(max_examples=25, deadline=None)
 @given(st.integers(0, 10**6))
 def test_a_difference_of_means_has_one_interval_and_one_p_however_it_is_computed(seed):
     rng = np.random.default_rng(seed)

@@ -17,7 +17,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 import yaml
-from hypothesis import example, given, settings, strategies as st
+from hypothesis import example, given, strategies as st
 from test_graph import users_server
 
 from papers.side_effects import own_table
@@ -193,7 +193,6 @@ NAMES = st.text(
 ).filter(str.strip)
 
 
-@settings(max_examples=40)
 @given(st.lists(st.tuples(NAMES, NAMES), min_size=1, max_size=20))
 @example([("NA", "null")])
 def test_a_table_is_read_whatever_its_names_are(

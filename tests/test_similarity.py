@@ -63,7 +63,7 @@ def test_a_case_by_hand() -> None:
     assert match(unit([[1, 1]]), reference) == pytest.approx((2**-0.5, 2**-0.5))
 
 
-@examples(deadline=None, max_examples=15)
+@examples(max_examples=15)
 @given(
     st.lists(
         st.text(st.characters(codec="utf-8"), max_size=40).filter(str.strip), min_size=1, max_size=3
