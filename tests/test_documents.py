@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import io
 import os
+import re
 import socket
 import subprocess
-from collections.abc import Iterator
+import zipfile
+from collections.abc import Collection, Iterator
 from pathlib import Path
 
 import matplotlib as mpl
@@ -13,8 +16,9 @@ import matplotlib.pyplot as plt
 import pypdf
 import pytest
 
-from helpers import documents
-from helpers.documents import FolderError, read_folder
+from helpers import documents, folders
+from helpers.documents import read_folder
+from helpers.folders import FolderError, Listing
 from helpers.texts import TextError, read
 
 SECRET = "The password of the safe"
@@ -99,15 +103,14 @@ def test_a_link_that_comes_after_the_listing_is_refused(
     own: Path, outside: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (own / "b.txt").write_text("Labels are printed.")
-    list_files = documents._list_files
 
-    def list_then_swap(folder: Path) -> documents._Listing:
-        listing = list_files(folder)
+    def list_then_swap(folder: Path, kinds: Collection[str]) -> Listing:
+        listing = folders.list_files(folder, kinds)
         (own / "b.txt").unlink()
         (own / "b.txt").symlink_to(outside / "secret.txt")
         return listing
 
-    monkeypatch.setattr(documents, "_list_files", list_then_swap)
+    monkeypatch.setattr(documents, "list_files", list_then_swap)
     found = read_folder(own)
     assert [document.name for document in found.documents] == ["a.txt"]
     assert "b.txt" in found.left_out
@@ -187,7 +190,7 @@ def test_a_file_system_of_the_kernel_has_no_documents() -> None:
 
 
 def test_a_folder_of_too_many_files_is_refused(own: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(documents, "MAX_ENTRIES", 10)
+    monkeypatch.setattr(folders, "MAX_ENTRIES", 10)
     for number in range(10):
         (own / f"{number}.txt").write_text("Labels are printed.")
     with pytest.raises(FolderError, match="At most 10 files"):
@@ -256,12 +259,12 @@ def test_what_cannot_be_read_is_left_out_with_the_reason_and_the_rest_is_read(ow
     reasons = {
         "locked.pdf": "encrypted",
         "scan.pdf": "Run OCR",
-        "broken.pdf": "cannot be read as PDF",
+        "broken.pdf": "cannot be read as pdf",
         "unmarked.txt": "NUL",
         "latin.txt": "UTF-8",
         "binary.md": "NUL",
         "empty.txt": "no text",
-        "empty.pdf": "PDF",
+        "empty.pdf": "empty",
         "image.png": ".png are not read",
         "README": "without an ending",
     }
@@ -269,6 +272,284 @@ def test_what_cannot_be_read_is_left_out_with_the_reason_and_the_rest_is_read(ow
     for name, reason in reasons.items():
         assert reason in found.left_out[name]
         assert "\n" not in found.left_out[name]
+
+
+def test_pages_of_a_pdf_are_kept(own: Path) -> None:
+    write_pdf(own / "three.pdf", ["Storage of samples", "", "Transport of samples"])
+    found = read_folder(own)
+    (pdf,) = [document for document in found.documents if document.name == "three.pdf"]
+    first, third = pdf.places
+    assert (first.name, third.name) == ("page 1", "page 3")
+    assert pdf.text[first.start :].startswith("Storage of samples")
+    assert pdf.text[third.start :].startswith("Transport of samples")
+    assert "OCR" in found.left_out["three.pdf, page 2"]
+
+
+@pytest.mark.parametrize("algorithm", ["RC4-128", "AES-128", "AES-256", "AES-256-R5"])
+def test_a_pdf_that_only_its_owner_may_change_is_read(own: Path, algorithm: str) -> None:
+    write_pdf(own / "open.pdf", ["Storage of samples"])
+    writer = pypdf.PdfWriter(clone_from=own / "open.pdf")
+    writer.encrypt(user_password="", owner_password="owner", algorithm=algorithm)
+    writer.write(own / "owned.pdf")
+    writer = pypdf.PdfWriter(clone_from=own / "open.pdf")
+    writer.encrypt(user_password="user", owner_password="owner", algorithm=algorithm)
+    writer.write(own / "locked.pdf")
+    found = read_folder(own)
+    assert "Storage of samples" in texts_of(own)["owned.pdf"]
+    assert "encrypted" in found.left_out["locked.pdf"]
+
+
+def write_pdf_with_glyph(path: Path, text: str, code: str, glyph: str) -> None:
+    """A PDF whose font takes the glyph of one letter for other characters, by its UTF-16 code."""
+    write_pdf(path, [text])
+    writer = pypdf.PdfWriter(clone_from=path)
+    n_changed = 0
+    for number in range(len(writer._objects)):
+        stream = writer._objects[number]
+        if (
+            not isinstance(stream, pypdf.generic.StreamObject)
+            or b"beginbf" not in stream.get_data()
+        ):
+            continue
+        # <007e> <007e> [<007e>]: from this code to that one, these characters
+        old = f"[<{ord(glyph):04x}>]".encode()
+        changed = stream.get_data().replace(old, f"[<{code}>]".encode())
+        n_changed += changed != stream.get_data()
+        stream.set_data(changed)
+    assert n_changed == 1
+    writer.write(path)
+
+
+def test_a_ligature_is_read_as_its_letters(own: Path) -> None:
+    write_pdf_with_glyph(own / "glyph.pdf", "The e~cacy of the vaccine", "FB03", "~")
+    write_pdf(own / "character.pdf", ["The e\ufb03cacy of the vaccine"])
+    (own / "text.txt").write_text("The e\ufb03cacy of the vaccine")
+    found = texts_of(own)
+    for name in ("glyph.pdf", "character.pdf", "text.txt"):
+        assert "efficacy" in found[name], name
+
+
+def test_half_of_a_surrogate_pair_is_replaced_and_can_be_stored(own: Path) -> None:
+    write_pdf_with_glyph(own / "half.pdf", "The e~cacy of the vaccine", "D835", "~")
+    write_pdf_with_glyph(own / "whole.pdf", "The e~cacy of the vaccine", "D835DC00", "~")
+    found = texts_of(own)
+    assert set(found) == {"a.txt", "half.pdf", "whole.pdf"}
+    assert "e\ufffdcacy" in found["half.pdf"]
+    assert "e\U0001d400cacy" in found["whole.pdf"]
+    for text in found.values():
+        text.encode("utf-8")
+
+
+# ----------------------------------------------------------------------------------------------------- Word and HTML
+
+WORD = "http://schemas.openxmlformats.org/wordprocessingml/2006/main"
+BODY = """
+<w:p><w:r><w:t>Before the first heading.</w:t></w:r></w:p>
+<w:p><w:pPr><w:pStyle w:val="Heading1"/></w:pPr><w:r><w:t>Storage of samples</w:t></w:r></w:p>
+<w:p><w:r><w:t>Samples are </w:t></w:r><w:ins w:id="1" w:author="x"><w:r><w:t>kept cold</w:t></w:r></w:ins>
+<w:del w:id="2" w:author="x"><w:r><w:delText>kept warm</w:delText></w:r></w:del>
+<w:r><w:t> for 5</w:t></w:r><w:r><w:noBreakHyphen/><w:t>10 days.</w:t></w:r></w:p>
+<w:sdt><w:sdtContent><w:p><w:r><w:t>A field of a template.</w:t></w:r></w:p></w:sdtContent></w:sdt>
+<w:tbl><w:tr><w:tc><w:p><w:r><w:t>Temperature</w:t></w:r></w:p></w:tc>
+<w:tc><w:p><w:r><w:t>4 degrees</w:t></w:r></w:p></w:tc></w:tr></w:tbl>
+"""
+STYLES = f"""<w:styles xmlns:w="{WORD}"><w:style w:type="paragraph" w:styleId="Heading1">
+<w:name w:val="heading 1"/></w:style></w:styles>"""
+RELATIONS = "http://schemas.openxmlformats.org/officeDocument/2006/relationships"
+
+
+def relations(*targets: tuple[str, str, str]) -> str:
+    package = "http://schemas.openxmlformats.org/package/2006/relationships"
+    parts = [
+        f'<Relationship Id="{identifier}" Type="{RELATIONS}/{kind}" {target}/>'
+        for identifier, kind, target in targets
+    ]
+    return f'<Relationships xmlns="{package}">{"".join(parts)}</Relationships>'
+
+
+def write_docx(path: Path, body: str, more: dict[str, str | bytes] | None = None) -> None:
+    types = "http://schemas.openxmlformats.org/package/2006/content-types"
+    main = "application/vnd.openxmlformats-officedocument.wordprocessingml.document.main+xml"
+    members: dict[str, str | bytes] = {
+        "[Content_Types].xml": f'<Types xmlns="{types}"><Default Extension="rels" '
+        f'ContentType="application/vnd.openxmlformats-package.relationships+xml"/>'
+        f'<Override PartName="/word/document.xml" ContentType="{main}"/></Types>',
+        "_rels/.rels": relations(("r1", "officeDocument", 'Target="word/document.xml"')),
+        "word/_rels/document.xml.rels": relations(("r2", "styles", 'Target="styles.xml"')),
+        "word/styles.xml": STYLES,
+        "word/document.xml": f'<w:document xmlns:w="{WORD}"><w:body>{body}</w:body></w:document>',
+    }
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, content in (members | (more or {})).items():
+            archive.writestr(name, content)
+
+
+def test_a_word_document_is_read_with_its_sections(own: Path) -> None:
+    write_docx(own / "main.docx", BODY)
+    (document,) = [d for d in read_folder(own).documents if d.name == "main.docx"]
+    assert document.text.startswith("Before the first heading.")
+    assert "Samples are kept cold for 5\u201110 days." in document.text
+    assert "kept warm" not in document.text
+    assert "A field of a template." in document.text
+    assert re.search(r"Temperature\s+4 degrees", document.text)
+    (place,) = document.places
+    assert place.name == "section Storage of samples"
+    assert document.text[place.start :].startswith("Storage of samples")
+
+
+def test_a_word_document_opens_no_file_beside_itself(own: Path, outside: Path) -> None:
+    secret = outside / "secret.txt"
+    picture = f"""<w:p><w:r><w:drawing><wp:inline
+    xmlns:wp="http://schemas.openxmlformats.org/drawingml/2006/wordprocessingDrawing"
+    xmlns:a="http://schemas.openxmlformats.org/drawingml/2006/main"
+    xmlns:pic="http://schemas.openxmlformats.org/drawingml/2006/picture"><a:graphic><a:graphicData>
+    <pic:pic><pic:blipFill><a:blip xmlns:r="{RELATIONS}" r:link="r9"/></pic:blipFill></pic:pic>
+    </a:graphicData></a:graphic></wp:inline></w:drawing></w:r></w:p>"""
+    link = relations(("r9", "image", f'Target="file://{secret}" TargetMode="External"'))
+    write_docx(own / "picture.docx", BODY + picture, {"word/_rels/document.xml.rels": link})
+    entity = f'<!DOCTYPE d [<!ENTITY x SYSTEM "file://{secret}">]>'
+    document = (
+        f'{entity}<w:document xmlns:w="{WORD}"><w:body><w:p><w:r><w:t>Now: &x;</w:t></w:r></w:p>'
+        "</w:body></w:document>"
+    )
+    write_docx(own / "entity.docx", "", {"word/document.xml": document})
+    found = read_folder(own)
+    assert "picture.docx" in {d.name for d in found.documents}
+    assert not any(SECRET in d.text for d in found.documents)
+
+
+def test_a_link_in_an_archive_is_not_followed(own: Path, outside: Path) -> None:
+    write_docx(own / "link.docx", "")
+    member = zipfile.ZipInfo("word/document.xml")
+    member.external_attr = 0o120777 << 16  # a symbolic link
+    content = io.BytesIO()
+    with zipfile.ZipFile(own / "link.docx") as old, zipfile.ZipFile(content, "w") as new:
+        for name in set(old.namelist()) - {"word/document.xml"}:
+            new.writestr(name, old.read(name))
+        new.writestr(member, str(outside / "secret.txt"))
+    (own / "link.docx").write_bytes(content.getvalue())
+    found = read_folder(own)
+    assert [d.name for d in found.documents] == ["a.txt"]
+    assert "cannot be read as docx" in found.left_out["link.docx"]
+
+
+def test_a_word_document_that_unpacks_to_too_much_is_left_out(own: Path) -> None:
+    write_docx(own / "bomb.docx", BODY, {"word/media/x.xml": b" " * 400_000_000})
+    assert (own / "bomb.docx").stat().st_size < 1_000_000
+    assert "400 MB" in read_folder(own).left_out["bomb.docx"]
+
+
+def test_entities_that_multiply_are_left_out(own: Path) -> None:
+    entities = '<!ENTITY e0 "aaaaaaaaaa">'
+    for n in range(1, 12):
+        entities += f'<!ENTITY e{n} "{f"&e{n - 1};" * 10}">'
+    document = (
+        f'<!DOCTYPE d [{entities}]><w:document xmlns:w="{WORD}"><w:body><w:p><w:r>'
+        "<w:t>&e11;</w:t></w:r></w:p></w:body></w:document>"
+    )
+    write_docx(own / "laughs.docx", "", {"word/document.xml": document})
+    found = read_folder(own)
+    assert [d.name for d in found.documents] == ["a.txt"]
+    assert "laughs.docx" in found.left_out
+
+
+PAGE = """<!DOCTYPE html><html><head><title>Guide</title><style>p {color: red}</style></head>
+<body><p>Before the <b>fir</b>st
+heading.</p><script>alert("no text")</script><!-- a remark -->
+<h1>Storage of samples</h1><p>Samples are kept cold.</p><ul><li>4 &deg;C</li><li>dry</li></ul>
+<table><tr><td>Batch</td><td>Days</td></tr><tr><td>7</td><td>30</td></tr></table>
+<h2>Labels</h2>Labels are printed.<pre>line one
+line two</pre></body></html>"""
+
+
+@pytest.mark.parametrize("name", ["page.html", "page.HTM"])
+def test_a_page_is_read_with_its_sections(own: Path, name: str) -> None:
+    (own / name).write_text(PAGE, encoding="utf-8")
+    (document,) = [d for d in read_folder(own).documents if d.name == name]
+    assert document.text == (
+        "Before the first heading.\n\nStorage of samples\n\nSamples are kept cold.\n\n"
+        "4 \N{DEGREE SIGN}C\n\ndry\n\nBatch\tDays\n\n7\t30\n\nLabels\n\n"
+        "Labels are printed.\n\nline one\nline two"
+    )
+    assert [place.name for place in document.places] == [
+        "section Storage of samples",
+        "section Labels",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("encoding", "declared"),
+    [("utf-8", ""), ("utf-16", ""), ("latin-1", "iso-8859-1"), ("cp1252", "iso-8859-1")],
+)
+def test_a_page_is_read_in_the_encoding_that_it_declares(
+    own: Path, encoding: str, declared: str
+) -> None:
+    text = "5 \u00b5g a day" if encoding == "latin-1" else "5 \u00b5g \u2013 a day"
+    head = f'<meta charset="{declared}">' if declared else ""
+    (own / "page.html").write_text(f"<html><head>{head}</head><p>{text}</p></html>", encoding)
+    assert texts_of(own)["page.html"] == text
+
+
+def test_a_page_of_another_encoding_is_left_out(own: Path) -> None:
+    (own / "page.html").write_text("<p>5 \u00b5g a day</p>", "latin-1")
+    (own / "odd.html").write_text('<meta charset="klingon"><p>5 mg a day</p>')
+    left_out = read_folder(own).left_out
+    assert "utf-8" in left_out["page.html"]
+    assert "klingon" in left_out["odd.html"]
+
+
+def test_headings_of_markdown_are_places(own: Path) -> None:
+    (own / "guide.md").write_text("# Storage #\nKept cold.\n\n## Labels\nPrinted.\n#no heading")
+    (document,) = [d for d in read_folder(own).documents if d.name == "guide.md"]
+    assert [(p.start, p.name) for p in document.places] == [
+        (0, "section Storage"),
+        (24, "section Labels"),
+    ]
+
+
+# ---------------------------------------------------------------------------------------- documents that take too much
+
+
+def write_pdf_bomb(path: Path) -> None:
+    """A PDF of a few kilobytes with millions of words on a page."""
+    write_pdf(path, ["x"])
+    writer = pypdf.PdfWriter(clone_from=path)
+    content = pypdf.generic.DecodedStreamObject()
+    content.set_data(b"BT /F1 9 Tf (word) Tj ET " * 2_000_000)
+    contents = pypdf.generic.NameObject("/Contents")
+    writer.pages[0][contents] = writer._add_object(content.flate_encode())
+    writer.write(path)
+
+
+def test_a_pdf_that_is_never_read_to_its_end_is_left_out_and_the_next_is_read(
+    own: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(documents, "MAX_SECONDS", 2.0)
+    write_pdf_bomb(own / "bomb.pdf")
+    assert (own / "bomb.pdf").stat().st_size < 1_000_000
+    write_pdf(own / "next.pdf", ["Storage of samples"])
+    found = read_folder(own)
+    assert [d.name for d in found.documents] == ["a.txt", "next.pdf"]
+    assert "more than 2 s" in found.left_out["bomb.pdf"]
+
+
+def test_a_document_that_fills_the_memory_is_left_out_and_the_next_is_read(
+    own: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(documents, "MAX_MEMORY", 256 * 2**20)
+    (own / "big.html").write_bytes(b"<p>" * 2_000_000)
+    write_pdf(own / "next.pdf", ["Storage of samples"])
+    found = read_folder(own)
+    assert [d.name for d in found.documents] == ["a.txt", "next.pdf"]
+    assert "memory" in found.left_out["big.html"]
+
+
+def test_the_process_of_the_readers_ends_with_the_folder(own: Path) -> None:
+    write_pdf(own / "two.pdf", ["Storage of samples"])
+    read_folder(own)
+    children = Path(f"/proc/{os.getpid()}/task/{os.getpid()}/children").read_text().split()
+    commands = [Path(f"/proc/{child}/cmdline").read_bytes() for child in children]
+    assert not any(b"document_formats" in command for command in commands)
 
 
 @pytest.mark.parametrize(

@@ -56,6 +56,16 @@ def test_a_folder_becomes_chunks_that_overlap(tmp_path: Path) -> None:
         assert ask.OVERLAP / 2 < shared <= ask.OVERLAP
 
 
+def test_a_word_with_a_ligature_is_found_by_every_search(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("The e\ufb03cacy of the vaccine, and its treat-\nment.")
+    (tmp_path / "b.txt").write_text("Storage of samples")
+    library = ask.library(tmp_path)
+    for query in ("efficacy", "treatment"):
+        assert library.search([query], 2, "words") == [[0]]
+        assert library.search([query], 1, "windows") == [[0]]
+        assert query in library.excerpts(query, [0])[0]
+
+
 # ------------------------------------------------------------------------------------------------------------- search
 
 

@@ -4,30 +4,36 @@ A folder may hold anything: links to other places, pipes, huge files, damaged do
 Only ordinary files inside the folder are opened, and nothing is left out in silence.
 """
 
-import io
+import json
 import os
-import unicodedata
+import re
+import signal
+import subprocess
+import sys
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import TracebackType
+from typing import Self
 
-import pypdf
-from pypdf.errors import DependencyError, FileNotDecryptedError
 from tqdm import tqdm
 
-from helpers import texts
+from helpers import document_formats, texts
+from helpers.document_formats import Section
+from helpers.folders import FolderError, list_files, printable
 from helpers.texts import TextError
-from resources.settings import PublicError
+from helpers.typography import normalise
 
-KINDS = (".txt", ".md", ".mmd", ".pdf")
+TEXT_KINDS = (".txt", ".md", ".mmd")
+KINDS = (*TEXT_KINDS, *document_formats.READERS)
 """Endings of the files that are read."""
 
-HIDDEN_PREFIXES = (".", "~$")
-"""Beginnings of names that programs give to what nobody should see."""
+MAX_SECONDS = 120.0
+"""Seconds of computing that one document may take."""
 
-MAX_ENTRIES = 100_000
-"""Files and folders that are looked at, those within folders included."""
+MAX_MEMORY = 2 * 2**30
+"""Bytes of memory that the process of the readers may take."""
 
 MAX_CHARACTERS = 100_000_000
 """Characters of text that all documents of a folder may have together."""
@@ -35,23 +41,30 @@ MAX_CHARACTERS = 100_000_000
 MAX_NAMES = 5
 """Names that a message lists."""
 
-PLACEHOLDER = "\N{REPLACEMENT CHARACTER}"
-LINE_ENDS = ("Zl", "Zp")
-"""Unicode categories of line and paragraph separators."""
-
-OTHER_FOLDER = "it is a link that leaves the folder. Copy what it points to into the folder."
+NO_TEXT = "it holds no text. Run OCR on scanned pages."
 
 
-class FolderError(PublicError, ValueError):
-    """A folder holds no document that can be read; the message says why and what to do."""
+@dataclass(frozen=True)
+class Place:
+    """Where a part of a text begins, in characters, and its name, such as ``page 3``."""
+
+    start: int
+    name: str
 
 
 @dataclass(frozen=True)
 class Document:
-    """The text of one file; ``name`` is its path within the folder."""
+    """The text of one file.
+
+    Attributes:
+        name: Its path within the folder.
+        text: The text as it is searched and shown (see ``typography``).
+        places: Where its pages or its sections begin, in order.
+    """
 
     name: str
     text: str
+    places: tuple[Place, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -73,30 +86,33 @@ def read_folder(folder: Path) -> Folder:
     Raises:
         FolderError: There is no such folder, it is too large, or it has no document with text.
     """
-    listing = _list_files(folder)
+    listing = list_files(folder, KINDS)
     left_out = listing.left_out
     documents = []
-    characters = 0
-    progress = tqdm(
+    n_characters = 0
+    files = tqdm(
         sorted(listing.files.items()),
         desc="read documents",
         unit="file",
         disable=len(listing.files) < 10,
     )
-    for path, file in progress:
-        name = listing.names[path]
-        try:
-            text = _read_text(file, path.suffix.lower())
-        except TextError as error:
-            left_out[name] = printable(str(error))
-            continue
-        characters += len(text)
-        if characters > MAX_CHARACTERS:
-            left_out[name] = f"the folder has more than {MAX_CHARACTERS:,} characters of text."
-            continue
-        documents.append(Document(name, text))
+    with FormatReader(MAX_SECONDS, MAX_MEMORY) as reader:
+        for path, file in files:
+            name = listing.names[path]
+            try:
+                sections = _read_sections(file, path.suffix.lower(), reader)
+                document = _document(name, sections)
+            except TextError as error:
+                left_out[name] = printable(" ".join(str(error).split()))
+                continue
+            n_characters += len(document.text)
+            if n_characters > MAX_CHARACTERS:
+                left_out[name] = f"the folder has more than {MAX_CHARACTERS:,} characters of text."
+                continue
+            documents.append(document)
+            left_out |= _empty_places(name, sections)
     if not documents:
-        found = "; ".join(describe(left_out)) or "it is empty."
+        found = "; ".join(describe(left_out)[:MAX_NAMES]) or "it is empty."
         raise FolderError(
             f"A document with text was needed ({', '.join(KINDS)}) in {folder}: {found}"
         )
@@ -114,154 +130,149 @@ def describe(left_out: Mapping[str, str]) -> list[str]:
         names_by_reason[reason].append(name)
     lines = []
     for reason, names in names_by_reason.items():
-        listed = ", ".join(names[:MAX_NAMES])
-        if len(names) > MAX_NAMES:
-            listed += f" and {len(names) - MAX_NAMES:,} more"
-        lines.append(f"{listed}: {reason}")
+        lines.append(f"{_first_names(names)}: {reason}")
     return lines
 
 
-def printable(text: str) -> str:
-    """Replace line ends and other characters that a terminal does not show."""
-    if text.isprintable():
-        return text
-    characters = [PLACEHOLDER if _is_control(character) else character for character in text]
-    return "".join(characters)
-
-
-def _is_control(character: str) -> bool:
-    category = unicodedata.category(character)
-    return category.startswith("C") or category in LINE_ENDS
+def _first_names(names: Sequence[str]) -> str:
+    listed = ", ".join(names[:MAX_NAMES])
+    n_more = len(names) - MAX_NAMES
+    return f"{listed} and {n_more:,} more" if n_more > 0 else listed
 
 
 @dataclass
-class _Listing:
-    """The files of a folder while it is walked.
+class FormatReader:
+    """The process of ``document_formats``; it starts with the first document that needs it.
 
     Attributes:
-        root: The folder, without links.
-        folders: Folders to look into.
-        files: Where each file is that has the ending of a document; a link by its target.
-        names: Name of each entry, for messages and citations.
-        left_out: Reason by name.
+        seconds: Seconds of computing that one document may take.
+        max_memory: Bytes that the process may take.
     """
 
-    root: Path
-    folders: list[Path] = field(default_factory=list)
-    files: dict[Path, Path] = field(default_factory=dict)
-    names: dict[Path, str] = field(default_factory=dict)
-    left_out: dict[str, str] = field(default_factory=dict)
-    _used_names: set[str] = field(default_factory=set)
+    seconds: float
+    max_memory: int
+    _process: subprocess.Popen[bytes] | None = field(default=None, init=False)
 
-    def add(self, entry: os.DirEntry[str]) -> None:
-        """Take note of a file, a folder or a link."""
-        path = Path(entry.path)
-        name = self.name(path)
-        if entry.name.startswith(HIDDEN_PREFIXES):
-            self.left_out[name] = "it is hidden."
-        elif entry.is_symlink():
-            self._add_link(path)
-        elif entry.is_dir(follow_symlinks=False):
-            self.folders.append(path)
-        elif entry.is_file(follow_symlinks=False):
-            self._add_file(path, path)
-        else:
-            self.left_out[name] = "it is a pipe, a socket or a device."
+    def __enter__(self) -> Self:
+        """Nothing is started yet."""
+        return self
 
-    def _add_link(self, path: Path) -> None:
-        name = self.name(path)
-        path.stat()  # the system gives up on a long chain of links, ``resolve`` does not
-        target = path.resolve(strict=True)
-        if not target.is_relative_to(self.root):
-            self.left_out[name] = OTHER_FOLDER
-        elif target.is_dir():
-            self.left_out[name] = "it is a link to a folder, which is read where it is."
-        else:
-            self._add_file(path, target)
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """End the process."""
+        self._end()
 
-    def _add_file(self, path: Path, target: Path) -> None:
-        suffix = path.suffix.lower()
-        if suffix in KINDS:
-            self.files[path] = target
-            return
-        ending = f"files that end in {printable(suffix)}" if suffix else "files without an ending"
-        self.left_out[self.name(path)] = f"{ending} are not read. Save it as {', '.join(KINDS)}."
+    def read(self, content: bytes, suffix: str) -> list[Section]:
+        """Read one document.
 
-    def drop_second_names(self) -> None:
-        """Leave out links to files that are read under their own name."""
-        for path, target in list(self.files.items()):
-            if path != target and target in self.files:
-                self.left_out[self.name(path)] = f"it is a link to {self.name(target)}."
-                del self.files[path]
+        Args:
+            content: The bytes of the document.
+            suffix: A key of ``document_formats.READERS``.
 
-    def name(self, path: Path) -> str:
-        """The path within the folder as it can be printed; no two have the same."""
-        if path in self.names:
-            return self.names[path]
-        # A name of an older system may not be UTF-8.
-        encoded = os.fsencode(path.relative_to(self.root))
-        first_choice = printable(encoded.decode(errors="replace"))
-        name = first_choice
-        number = 2
-        while name in self._used_names:
-            name = f"{first_choice} ({number})"
-            number += 1
-        self._used_names.add(name)
-        self.names[path] = name
-        return name
+        Raises:
+            TextError: The document cannot be read, or its reader took too much time or memory.
+        """
+        if self._process is None:
+            self._process = _start_process(self.max_memory)
+        request = {"size": len(content), "suffix": suffix, "seconds": self.seconds}
+        reply = _ask(self._process, json.dumps(request).encode() + b"\n" + content)
+        if not reply:
+            raise TextError(self._reason_of_end())
+        answer = json.loads(reply)
+        if "error" in answer:
+            raise TextError(answer["error"])
+        return [Section(**section) for section in answer["sections"]]
+
+    def _reason_of_end(self) -> str:
+        code = self._end()
+        if code == -signal.SIGPROF:
+            return f"it takes more than {self.seconds:.0f} s to read. Divide it, or save it anew."
+        if code == document_formats.OUT_OF_MEMORY:
+            return f"it takes more than {self.max_memory / 2**30:.1f} GB of memory. Divide it."
+        return f"its reader ended unexpectedly (code {code}). Mend it, or save it anew."
+
+    def _end(self) -> int | None:
+        process, self._process = self._process, None
+        if process is None:
+            return None
+        with process:
+            process.kill()  # no effect on one that has ended
+        return process.returncode
 
 
-def _list_files(folder: Path) -> _Listing:
-    if not folder.is_dir():
-        raise FolderError(
-            f"There is no folder {folder}. Name one that holds {', '.join(KINDS)} files."
-        )
-    root = folder.resolve(strict=True)
-    listing = _Listing(root, folders=[root])
-    n_entries = 0
-    # `Path.rglob` ends at some 1,000 folders within each other, and passes over in silence
-    # what it may not open.
-    for current in listing.folders:  # grows
-        try:
-            entries = list(os.scandir(current))
-        except OSError as error:
-            listing.left_out[listing.name(current)] = _cannot_open("the folder", error)
-            continue
-        n_entries += len(entries)
-        if n_entries > MAX_ENTRIES:
-            raise FolderError(
-                f"At most {MAX_ENTRIES:,} files and folders are looked at, {folder} has more. "
-                "Name a folder that holds the documents alone."
-            )
-        for entry in entries:
-            try:
-                listing.add(entry)
-            except FileNotFoundError:
-                listing.left_out[listing.name(Path(entry.path))] = "it is a broken link."
-            except OSError as error:
-                listing.left_out[listing.name(Path(entry.path))] = _cannot_open("it", error)
-    listing.drop_second_names()
-    return listing
+def _start_process(max_memory: int) -> subprocess.Popen[bytes]:
+    source = Path(document_formats.__file__).parents[1]
+    search_path = [str(source), *os.environ.get("PYTHONPATH", "").split(os.pathsep)]
+    return subprocess.Popen(
+        [sys.executable, "-m", document_formats.__name__, str(max_memory)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        env=os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, search_path))},
+    )
 
 
-def _cannot_open(what: str, error: OSError) -> str:
-    return f"{what} cannot be opened ({error.strerror})."
+def _ask(process: subprocess.Popen[bytes], request: bytes) -> bytes:
+    """Send a request; the reply is empty if the process has ended."""
+    if process.stdin is None or process.stdout is None:
+        raise ValueError("The process of the readers was needed with pipes to it.")
+    try:
+        process.stdin.write(request)
+        process.stdin.flush()
+    except BrokenPipeError:
+        return b""
+    return process.stdout.readline()
 
 
-def _read_text(path: Path, suffix: str) -> str:
+MARKDOWN_HEADING = re.compile(r"^#{1,6}[ \t]+(?P<title>\S.*)$", re.MULTILINE)
+
+
+def _read_sections(path: Path, suffix: str, reader: FormatReader) -> list[Section]:
     # The listing has resolved all links; one that has come since is refused.
     content = texts.read_bytes(path, flags=os.O_NOFOLLOW)
-    text = _read_pdf(content) if suffix == ".pdf" else texts.decode(content)
-    if not text.strip():
-        raise TextError("it holds no text. Run OCR on scanned pages.")
-    return text.strip()
+    if not content:
+        raise TextError("it is empty, it holds no text.")
+    if suffix in TEXT_KINDS:
+        return [Section("", texts.decode(content))]
+    return reader.read(content, suffix)
 
 
-def _read_pdf(content: bytes) -> str:
-    try:
-        reader = pypdf.PdfReader(io.BytesIO(content))
-        return "\n\n".join(page.extract_text() for page in reader.pages)
-    except (FileNotDecryptedError, DependencyError):
-        raise TextError("it is encrypted. Save it without a password.") from None
-    except Exception as error:  # a damaged PDF ends the reader with whatever its bytes lead to
-        raise TextError(f"it cannot be read as PDF ({error}). Mend it, or save it anew.") from error
+def _document(name: str, sections: Sequence[Section]) -> Document:
+    texts_of_sections = normalise([section.text for section in sections])
+    text = ""
+    places = []
+    for section, section_text in zip(sections, texts_of_sections, strict=True):
+        if not section_text.strip():
+            continue
+        if text:
+            text += "\n\n"
+        if section.place:
+            places.append(Place(len(text), section.place))
+        text += section_text.strip()
+    if not text:
+        raise TextError(NO_TEXT)
+    if name.lower().endswith(".md"):
+        places = _headings(text)
+    return Document(name, text, tuple(places))
+
+
+def _headings(text: str) -> list[Place]:
+    """The headings of a text in Markdown."""
+    places = []
+    for match in MARKDOWN_HEADING.finditer(text):
+        title = match["title"].rstrip("# ")
+        places.append(Place(match.start(), f"section {title}"))
+    return places
+
+
+def _empty_places(name: str, sections: Sequence[Section]) -> dict[str, str]:
+    """The pages of a document that hold no text, though others do."""
+    named = [section for section in sections if section.place]
+    empty = [section.place for section in named if not section.text.strip()]
+    if not empty:
+        return {}
+    return {f"{name}, {_first_names(empty)}": NO_TEXT}
