@@ -13,6 +13,7 @@ import zipfile
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from datetime import UTC, datetime
+from itertools import count
 from pathlib import Path
 
 import hypothesis
@@ -23,6 +24,7 @@ from playwright.sync_api import Browser, sync_playwright
 # a sample of stored requests is asked again only where a test is about that
 os.environ.setdefault("ANSWERS", "stored")
 
+from helpers import neighbours
 from publish import doctor
 from resources import services
 from resources.services import LlmEndpoint
@@ -43,6 +45,20 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if "small_llm" in getattr(item, "fixturenames", ()) or item.path.stem == "test_smoke":
             item.add_marker(pytest.mark.llm)
+
+
+@pytest.fixture(autouse=True)
+def own_searches(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A store of searches of the test's own, so that a test sees none of another one's results."""
+    folder = tmp_path_factory.getbasetemp() / f"searches-{next(_NUMBERS)}"  # made on first use
+    monkeypatch.setattr(neighbours, "STORE", folder / "own")
+    monkeypatch.setattr(neighbours, "RELEASED", folder / "released")
+    monkeypatch.setattr(neighbours, "BUILT", folder / "built")
+    monkeypatch.setattr(neighbours, "COUNTS", neighbours.Counts())
+    return folder
+
+
+_NUMBERS = count()
 
 
 def processor_seconds() -> float:

@@ -603,8 +603,7 @@ class Words(Encoder):
 
 def test_the_agent_searches_twice_and_keeps_each_passage_once() -> None:
     texts = ("alpha beta", "beta", "gamma", "rash", "cough")
-    encoder = Words()
-    passages = answering.Passages(texts, encoder, indexes.Index.build(encoder.encode(texts)))
+    passages = answering.Passages(texts, indexes.TextIndex(texts, Words()))
     model = Scripted(['"alpha"', ""], ["rash", "rash"])
     one, other = answering.agentic_evidence(model, passages, ["What of gamma?", "What of beta?"])
     assert one.lines[0] == "alpha beta"

@@ -124,7 +124,7 @@ def test_wrong_input_is_refused(minilm: Encoder) -> None:
 
 def test_an_encoder_without_token_vectors_says_so() -> None:
     class Sentences(Encoder):
-        name = "sentences"
+        name = digest = "sentences"
 
         def _encode(self, texts: list[str], progress: bool) -> tuple[np.ndarray, np.ndarray]:
             return np.ones((len(texts), 1), np.float32), self._cut(texts)

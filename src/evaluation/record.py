@@ -20,6 +20,7 @@ from evaluation.metrics import Score
 from evaluation.provenance import Json, machine, public_parameters
 from evaluation.published import Basis, Kind, RecordError, published
 from evaluation.records import Verdict
+from helpers import neighbours
 from resources.download import digest
 from resources.settings import BUILD, NOTEBOOKS, Profile, profile_model, run_name, settings
 
@@ -299,6 +300,8 @@ class Run:
             records.write_whole(
                 beside[-1], json.dumps({"withheld": self._withheld, "requests": self._requests})
             )
+        if not self._own:
+            beside += self._note_searches(name)
         record = records.Record(
             schema=records.SCHEMA,
             notebook=self.notebook,
@@ -331,6 +334,26 @@ class Run:
         )
         records.write(path, record)
         return path
+
+    def _note_searches(self, run: str) -> list[Path]:
+        """Note how many searches were stored, and write the results that were used.
+
+        Returns:
+            The file; none if nothing was searched.
+        """
+        counts = neighbours.COUNTS
+        file = neighbours.export_run(run, self.notebook)
+        if file is None:
+            return []
+        self.timing(
+            "searches by meaning",
+            counts.searching,
+            queries=counts.queries,
+            stored=counts.stored,
+            checked=counts.checked,
+            same=counts.same,
+        )
+        return [file]
 
     def _report(
         self, id: str, kind: Kind, score: Score | float, *, n: int | None = None, **texts: str

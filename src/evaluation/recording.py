@@ -1,6 +1,7 @@
-"""Put a profile's replies into the repository, so that a run of it asks no model.
+"""Put a profile's replies and searches into the repository: a run of it asks and encodes nothing.
 
-A run with `ANSWERS=stored-only` then answers everything from `data/requests/<profile>`.
+A run with `ANSWERS=stored-only` then answers everything from `data/requests/<profile>` and
+`data/retrieval/<profile>`.
 """
 
 import json
@@ -10,7 +11,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from evaluation import records
-from helpers import requests
+from helpers import neighbours, requests
 from helpers.requests import Row, StoreError
 from resources import artifacts, engines, lora
 from resources.settings import BUILD, run_command_line, run_name, settings
@@ -23,7 +24,8 @@ def record_replies(profile: str) -> int:
     """Write the replies that this machine's run of a profile used, a file for each notebook.
 
     Replies that another folder of `data/requests` has are not written again. Adapters
-    that gave some of the replies go to `data/adapters`.
+    that gave some of the replies go to `data/adapters`, results of searches to
+    `data/retrieval`.
 
     Returns:
         The number of replies written.
@@ -40,6 +42,7 @@ def record_replies(profile: str) -> int:
     other_keys = _released_keys(except_for=folder)
     n_written = 0
     for run in runs:
+        neighbours.release(run_name(profile), run.stem)
         rows = [row for row in _rows_of(run) if row.key not in other_keys]
         path = folder / run.with_suffix(".parquet").name
         path.unlink(missing_ok=True)

@@ -11,7 +11,7 @@ from typing import Any
 import pyarrow.parquet as pq
 
 from evaluation import answers, records
-from helpers import requests
+from helpers import neighbours, requests
 from helpers.requests import StoreError
 from resources import artifacts, engines, lora
 from resources.settings import BUILD, RESULTS, ROOT, run_command_line, run_name, settings
@@ -105,6 +105,7 @@ def _keep_answers(notebook: str, name: str) -> None:
         answers.write(
             answers.RELEASED / folder, answers.read(built), licence=licence, withheld=withheld
         )
+    neighbours.release(name, notebook)
     rows = requests.store(requests.working()).get(asked["requests"])
     for log in lora.ADAPTERS.glob(f"[!.]*/{artifacts.LOG}"):
         if any(

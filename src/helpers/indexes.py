@@ -1,63 +1,96 @@
-"""FAISS indexes of vectors: build, search, save, load."""
+"""FAISS indexes of vectors: build, search, save, load; and texts that are searched by meaning."""
 
+import time
 from collections.abc import Sequence
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal, Self, cast, get_args
 
 import faiss
 import numpy as np
+import numpy.typing as npt
 
-from helpers.vectors import Encoder, Floats, Integers, text_digest
+from helpers.neighbours import (
+    TOLERANCE,
+    Check,
+    Find,
+    Query,
+    Result,
+    Search,
+    check_generator,
+    replay_or_search,
+    rows_digest,
+    text_digest,
+)
+from helpers.vectors import Encoder, Floats, Integers
 from resources import artifacts
 from resources.settings import DERIVED, threads
 
 Kind = Literal["flat", "ivf", "ivfpq"]
 INDEXES = DERIVED / "indexes"
 FILE = "index.faiss"
-CODES = 256  # centres that a byte of a product-quantised vector chooses among
-POINTS = 64
-"""Vectors a cluster that k-means is trained on, at most: FAISS's 256 add minutes at a million and little recall."""
-PROBED = 32  # clusters that a search looks into
+CODES = 256
+"""Centres that a byte of a product-quantised vector chooses among."""
+POINTS_PER_CLUSTER = 64
+"""Vectors that k-means is trained on: FAISS's 256 add minutes at a million and little recall."""
+PROBED_CLUSTERS = 32
+"""Clusters that a search looks into."""
 ROUNDING = 2e-6
-"""Scores of equal texts differ by less: in float32 the last digits depend on the processor and on the batch."""
-TIED = 200  # further vectors that a search looks at, for as many may tie with the k-th
+"""Scores of equal texts differ by less: float32 depends on the processor and on the batch."""
+MAX_TIES = 200
+"""Further vectors that a search looks at, for as many may tie with the k-th."""
 
 
 class Index:
-    """A FAISS index over vectors of length 1, searched by inner product (cosine); a vector's id is its row when built.
+    """A FAISS index over vectors of length 1, searched by inner product (cosine).
 
-    Its kind is flat (exact), ivf (searches the nearest clusters) or ivfpq (of quantised vectors on the disk).
+    A vector's id is its row when built.
+
+    Attributes:
+        kind: flat (exact), ivf (searches the nearest clusters), or ivfpq (of quantised vectors
+            on the disk).
+        size: Number of vectors.
+        dimension: Numbers of each vector.
     """
 
     def __init__(self, index: faiss.Index, kind: Kind) -> None:
         """Wrap a FAISS index; use `build` or `load`."""
         self._index = index
         self.kind = kind
-        self.size, self.dimension = int(index.ntotal), int(index.d)
+        self.size = int(index.ntotal)
+        self.dimension = int(index.d)
 
     @classmethod
     def build(cls, vectors: Floats, kind: Kind = "flat") -> Self:
-        """An index of `vectors`, float32 of shape (n, d)."""
+        """Build an index.
+
+        Args:
+            vectors: Vectors of length 1, float32, (n, d).
+            kind: Kind of the index.
+
+        Returns:
+            The index.
+
+        Raises:
+            ValueError: If the kind is unknown, or there are too few vectors for it.
+        """
         vectors = _checked(vectors)
-        n, d = vectors.shape
+        n_vectors, dimension = vectors.shape
         if kind not in get_args(Kind):
             raise ValueError(f"kind must be one of {', '.join(get_args(Kind))}, not {kind!r}.")
-        if n < (least := CODES if kind == "ivfpq" else 1):
+        least = CODES if kind == "ivfpq" else 1
+        if n_vectors < least:
             raise ValueError(
-                f"An index of the kind {kind} needs {least} vectors at least, and there are {n}."
+                f"An index of the kind {kind} needs {least} vectors at least, and there are "
+                f"{n_vectors}."
             )
-        clusters = max(1, min(int(4 * n**0.5), n // 39))  # FAISS asks for 39 vectors a cluster
-        quantised = max(m for m in range(1, max(1, d // 4) + 1) if d % m == 0)
-        recipe = {
-            "flat": "Flat",
-            "ivf": f"IVF{clusters},Flat",
-            "ivfpq": f"IVF{clusters},PQ{quantised}",
-        }[kind]
         faiss.omp_set_num_threads(threads())
-        index = faiss.index_factory(d, recipe, faiss.METRIC_INNER_PRODUCT)
+        recipe = _recipe(kind, n_vectors, dimension)
+        index = faiss.index_factory(dimension, recipe, faiss.METRIC_INNER_PRODUCT)
         if kind != "flat":
             inverted = cast(Any, faiss).extract_index_ivf(index)
-            inverted.nprobe, inverted.cp.max_points_per_centroid = PROBED, POINTS
+            inverted.nprobe = PROBED_CLUSTERS
+            inverted.cp.max_points_per_centroid = POINTS_PER_CLUSTER
         index.train(vectors)
         index.add(vectors)
         return cls(index, kind)
@@ -65,42 +98,54 @@ class Index:
     def search(
         self, queries: Floats, k: int, within: Integers | None = None
     ) -> tuple[Floats, Integers]:
-        """Scores and ids of the `k` nearest vectors of each query (m, d), best first; equally near ones by their ids.
+        """Find the vectors nearest to each query; equally near ones come in the order of ids.
 
-        `within` are distinct ids to search among, for a filter that goes before the search. Both results have the shape
-        (m, min(k, size or ids given)); an approximate index that finds fewer fills up with the id -1.
+        Args:
+            queries: Vectors of length 1, (m, d).
+            k: Number of vectors to find.
+            within: Distinct ids to search among, for a filter that goes before the search.
+
+        Returns:
+            Scores and ids, best first, (m, min(k, vectors searched)) each. An approximate index
+            that finds fewer fills up with the id -1.
+
+        Raises:
+            ValueError: If `k` is below 1, or the queries are not of the index's dimension.
         """
         if k < 1:
             raise ValueError(f"k must be at least 1, not {k}.")
         queries = _checked(queries)
         if queries.shape[1] != self.dimension:
-            found = (
-                f"The queries have {queries.shape[1]} numbers each and the index {self.dimension}"
+            raise ValueError(
+                f"The queries have {queries.shape[1]} numbers each and the index {self.dimension}: "
+                "encode both with the same encoder."
             )
-            raise ValueError(f"{found}: encode both with the same encoder.")
+        n_searched = self.size if within is None else len(within)
+        if n_searched == 0:  # FAISS takes no search for nothing
+            nothing = np.empty((len(queries), 0))
+            return nothing.astype(np.float32), nothing.astype(np.int64)
         faiss.omp_set_num_threads(threads())
-        engine, parameters = cast(Any, faiss), None
-        if within is not None:
-            if not len(within):  # FAISS takes no search for nothing
-                return np.empty((len(queries), 0), np.float32), np.empty(
-                    (len(queries), 0), np.int64
-                )
-            ids_of = np.ascontiguousarray(within, dtype=np.int64)
-            if self.kind == "flat":  # looks at these ids alone
-                parameters = engine.SearchParameters(sel=engine.IDSelectorArray(ids_of))
-            else:
-                parameters = engine.SearchParametersIVF(
-                    sel=engine.IDSelectorBatch(ids_of), nprobe=PROBED
-                )
-        many = min(k + TIED, self.size if within is None else len(within))
-        scores, ids = cast(Any, self._index).search(queries, many, params=parameters)
-        # neighbours whose order rounding may have made are ordered by their ids
-        groups = np.cumsum(np.diff(scores, axis=1, prepend=scores[:, :1]) < -ROUNDING, axis=1)
-        best = np.lexsort((ids, groups), axis=1)[:, :k]
+        parameters = None if within is None else self._parameters(within)
+        n_found = min(k + MAX_TIES, n_searched)
+        scores, ids = cast(Any, self._index).search(queries, n_found, params=parameters)
+        best = _order_ties_by_id(scores, ids)[:, :k]
         return np.take_along_axis(scores, best, axis=1), np.take_along_axis(ids, best, axis=1)
 
+    def _parameters(self, within: Integers) -> faiss.SearchParameters:
+        """Restrict a search to these ids."""
+        engine: Any = faiss
+        ids = np.ascontiguousarray(within, dtype=np.int64)
+        if self.kind == "flat":  # looks at these ids alone
+            return engine.SearchParameters(sel=engine.IDSelectorArray(ids))
+        selector = engine.IDSelectorBatch(ids)
+        return engine.SearchParametersIVF(sel=selector, nprobe=PROBED_CLUSTERS)
+
     def save(self, folder: Path) -> None:
-        """Write the index to `folder`, in place of what is there."""
+        """Write the index to `folder`, in place of what is there.
+
+        Raises:
+            OSError: If it cannot be written.
+        """
         with artifacts.replacing(folder) as part:
             part.mkdir()
             try:
@@ -113,26 +158,257 @@ class Index:
 
     @classmethod
     def load(cls, folder: Path) -> Self:
-        """The index saved in `folder`; FileNotFoundError if there is none, ValueError if it is damaged."""
+        """Read the index saved in `folder`.
+
+        A FileNotFoundError says that there is none, a ValueError that it is damaged.
+        """
         kind = artifacts.read_log(folder, FILE)["kind"]
-        return cls(
-            faiss.read_index(str(folder / FILE), faiss.IO_FLAG_MMAP if kind == "ivfpq" else 0), kind
-        )
+        flags = faiss.IO_FLAG_MMAP if kind == "ivfpq" else 0
+        return cls(faiss.read_index(str(folder / FILE), flags), kind)
+
+
+def _recipe(kind: Kind, n_vectors: int, dimension: int) -> str:
+    """FAISS's description of an index."""
+    if kind == "flat":
+        return "Flat"
+    max_clusters = n_vectors // 39  # FAISS asks for 39 vectors a cluster
+    clusters = max(1, min(int(4 * n_vectors**0.5), max_clusters))
+    if kind == "ivf":
+        return f"IVF{clusters},Flat"
+    parts = max(1, dimension // 4)
+    while dimension % parts:
+        parts -= 1
+    return f"IVF{clusters},PQ{parts}"
+
+
+def _order_ties_by_id(scores: Floats, ids: Integers) -> Integers:
+    """Places in each row, best first, where neighbours tie whose order rounding may have made."""
+    steps = np.diff(scores, axis=1, prepend=scores[:, :1])
+    groups = np.cumsum(steps < -ROUNDING, axis=1)
+    return np.lexsort((ids, groups), axis=1)
 
 
 def cached_index(
     name: str, texts: Sequence[str], encoder: Encoder, kind: Kind = "flat", *, progress: bool = True
 ) -> Index:
-    """The index of `texts`, whose ids are their places, kept on the disk; see `artifacts.kept`."""
+    """Load the index of texts from the disk, or build it and keep it there.
+
+    Args:
+        name: Begins the name of its folder.
+        texts: The texts; a text's id is its place.
+        encoder: Encodes the texts.
+        kind: Kind of the index.
+        progress: Whether to show a bar.
+
+    Returns:
+        The index.
+    """
 
     def make(folder: Path) -> Index:
         index = Index.build(encoder.encode(texts, progress), kind)
         index.save(folder)
         return index
 
-    return artifacts.kept(
-        INDEXES, name, [encoder.digest, kind, text_digest(texts)], Index.load, make
-    )
+    decided_by = [encoder.digest, kind, text_digest(texts)]
+    return artifacts.kept(INDEXES, name, decided_by, Index.load, make)
+
+
+CHECKED_NEIGHBOURS = 50
+"""Neighbours of a query that a check encodes, at most."""
+CHECKED_TEXTS = 1000
+"""Texts besides them that a check encodes, at most."""
+CHECKED_AT_ONCE = 32
+
+
+class TextIndex:
+    """Texts that are searched by meaning; a text's id is its place.
+
+    Results are stored (see `neighbours`). The texts are encoded, and the index is built, when a
+    search is not stored.
+
+    Attributes:
+        texts: The texts.
+        encoder: Encodes texts and queries.
+        kind: Kind of the FAISS index.
+        name: Name of the index on the disk; without one it is not kept there.
+    """
+
+    def __init__(
+        self, texts: Sequence[str], encoder: Encoder, name: str = "", kind: Kind = "flat"
+    ) -> None:
+        """Take the texts; nothing is encoded yet."""
+        self.texts = texts
+        self.encoder = encoder
+        self.name = name
+        self.kind = kind
+
+    @property
+    def size(self) -> int:
+        """Number of texts."""
+        return len(self.texts)
+
+    @cached_property
+    def digest(self) -> str:
+        """Digest of the texts."""
+        return text_digest(self.texts)
+
+    @cached_property
+    def index(self) -> Index:
+        """The index over the texts' vectors, built or loaded now."""
+        if self.name:
+            index = cached_index(self.name, self.texts, self.encoder, self.kind)
+        else:
+            index = Index.build(self.encoder.encode(self.texts, progress=False), self.kind)
+        # The first search is slower, and a stored time must not depend on which one that was.
+        index.search(self.encoder.encode(self.texts[:1], progress=False), 1)
+        return index
+
+    def nearest(
+        self, queries: Sequence[str], k: int, keep: Integers | None = None
+    ) -> list[Integers]:
+        """Find the texts nearest to each query.
+
+        Args:
+            queries: Texts, in any number.
+            k: Number of texts to look at.
+            keep: Ids to select from these; by default all.
+
+        Returns:
+            For each query the ids among the `k` nearest, best first.
+        """
+        marks = None if keep is None else set(keep.tolist())
+
+        def find(missing: list[Query]) -> list[Result]:
+            results = []
+            for result in self._search(missing, k):
+                ids = result.ids.tolist()
+                if marks is not None:
+                    ids = [row for row in ids if row in marks]
+                ids = np.array(ids, dtype=np.int64)
+                results.append(Result(ids, seconds=result.seconds))
+            return results
+
+        filter_digest = "" if keep is None else rows_digest(keep)
+        check = self._check(None if keep is None else keep)
+        results = self._replay(f"nearest {k}", queries, filter_digest, find, check)
+        return [result.ids for result in results]
+
+    def search(
+        self, queries: Sequence[str], k: int, within: Integers | None = None
+    ) -> list[Result]:
+        """Find the texts nearest to each query, with their cosines.
+
+        Args:
+            queries: Texts, in any number.
+            k: Number of texts to find.
+            within: Ids to search among, distinct; by default all.
+
+        Returns:
+            For each query the ids and cosines of the nearest texts, best first; fewer than `k`
+            if there are fewer.
+        """
+
+        def find(missing: list[Query]) -> list[Result]:
+            return self._search(missing, k, within)
+
+        filter_digest = "" if within is None else rows_digest(within)
+        return self._replay(f"search {k}", queries, filter_digest, find, self._check(within))
+
+    def cosines(self, query: str, rows: Integers) -> npt.NDArray[np.float64]:
+        """Compare a query with some of the texts.
+
+        Args:
+            query: What the texts are compared with.
+            rows: Ids of the texts, distinct, (n,).
+
+        Returns:
+            The cosine with each text, (n,).
+        """
+
+        def find(missing: list[Query]) -> list[Result]:
+            (found,) = self._search(missing, len(rows), rows)
+            cosine_of = dict(zip(found.ids.tolist(), found.scores.tolist(), strict=True))
+            scores = np.array([cosine_of[row] for row in rows.tolist()])
+            return [Result(np.empty(0, dtype=np.int64), scores, found.seconds)]
+
+        def check(queries: list[Query], results: list[Result], seconds: float) -> list[bool]:
+            some = rows[:CHECKED_NEIGHBOURS]
+            stored = results[0].scores[: len(some)]
+            return [np.allclose(self.cosines_now(query, some), stored, rtol=0, atol=TOLERANCE)]
+
+        if len(rows) == 0:
+            return np.empty(0)
+        (result,) = self._replay("cosines", [query], rows_digest(rows), find, check)
+        return result.scores
+
+    def _replay(
+        self, operation: str, queries: Sequence[str], filter_digest: str, find: Find, check: Check
+    ) -> list[Result]:
+        search = Search(f"{operation} {self.kind}", self.encoder.digest, self.digest, self.size)
+        return replay_or_search(search, [(text, filter_digest) for text in queries], find, check)
+
+    def _search(
+        self, queries: Sequence[Query], k: int, within: Integers | None = None
+    ) -> list[Result]:
+        """Search the index; each result has its share of the time."""
+        index = self.index
+        began = time.perf_counter()
+        vectors = self.encoder.encode(_texts_of(queries), progress=False)
+        scores, ids = index.search(vectors, k, within)
+        seconds = (time.perf_counter() - began) / len(queries)
+        results = []
+        for row_scores, row_ids in zip(scores, ids, strict=True):
+            found = row_ids >= 0  # an approximate index fills up with -1
+            results.append(Result(row_ids[found], row_scores[found].astype(float), seconds))
+        return results
+
+    def _check(self, allowed: Integers | None) -> Check:
+        """Make a check that encodes stored neighbours and random texts.
+
+        A result holds if the cosines of its neighbours fall, and no random text that it lacks is
+        nearer than the last of them.
+        """
+
+        def check(queries: list[Query], results: list[Result], seconds: float) -> list[bool]:
+            deadline = time.perf_counter() + seconds
+            query_vectors = self.encoder.encode(_texts_of(queries), progress=False)
+            least = []
+            same = []
+            for vector, result in zip(query_vectors, results, strict=True):
+                neighbours = self._vectors_of(result.ids[:CHECKED_NEIGHBOURS])
+                cosines = neighbours @ vector
+                same.append(bool((np.diff(cosines) < TOLERANCE).all()))
+                least.append(cosines[-1] if len(cosines) > 0 else np.inf)
+            if self.kind != "flat":  # may lack near texts
+                return same
+            rows = np.arange(self.size) if allowed is None else allowed
+            drawn = check_generator(self.digest).permutation(rows)[:CHECKED_TEXTS]
+            for start in range(0, len(drawn), CHECKED_AT_ONCE):
+                if time.perf_counter() > deadline:
+                    break
+                some = drawn[start : start + CHECKED_AT_ONCE]
+                vectors = self._vectors_of(some)
+                for place, (vector, result) in enumerate(zip(query_vectors, results, strict=True)):
+                    nearer = some[vectors @ vector > least[place] + TOLERANCE]
+                    same[place] = same[place] and bool(np.isin(nearer, result.ids).all())
+            return same
+
+        return check
+
+    def cosines_now(self, query: str, rows: Integers) -> Floats:
+        """The same as `cosines`, encoding just these texts; nothing is stored."""
+        vector = self.encoder.encode([query], progress=False)[0]
+        return self._vectors_of(rows) @ vector
+
+    def _vectors_of(self, rows: Integers) -> Floats:
+        if len(rows) == 0:
+            return np.empty((0, self.encoder.dimension), dtype=np.float32)
+        return self.encoder.encode([self.texts[row] for row in rows], progress=False)
+
+
+def _texts_of(queries: Sequence[Query]) -> list[str]:
+    """The text of each query, which has a filter's digest beside it."""
+    return [query if isinstance(query, str) else query[0] for query in queries]
 
 
 def _checked(vectors: Floats) -> Floats:

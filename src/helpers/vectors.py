@@ -22,6 +22,7 @@ import numpy.typing as npt
 from tokenizers import Tokenizer
 from tqdm import tqdm
 
+from helpers.neighbours import text_digest
 from resources import artifacts, datasets
 from resources.settings import DERIVED, PublicError, threads
 
@@ -357,13 +358,3 @@ def _batches(tokens: list[npt.NDArray[np.int32]]) -> Iterator[Integers]:
         yield from np.split(
             rows, range(size := max(1, BATCH_TOKENS // int(length)), len(rows), size)
         )
-
-
-def text_digest(texts: Sequence[Any]) -> str:
-    """SHA-256 of a sequence of strings, of each with its length so that ["ab"] is not ["a", "b"]."""
-    content = hashlib.sha256()
-    for text in texts:
-        coded = text.encode("utf-8", "surrogatepass")
-        content.update(len(coded).to_bytes(8, "little"))
-        content.update(coded)
-    return content.hexdigest()

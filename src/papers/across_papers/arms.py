@@ -6,7 +6,6 @@ the evidence, and what it cost to find it.
 
 import math
 import re
-import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
@@ -23,6 +22,7 @@ from evaluation.rules import ALPHA
 from helpers.completions import Choice, Reply
 from helpers.graph import Graph
 from helpers.llm import LLM
+from helpers.neighbours import stopwatch
 from papers.across_papers.questions import Asked
 from papers.clinical_notes.retrieval import PAPER
 from papers.side_effects.corpus import SENTENCE_B, TextStore
@@ -132,8 +132,8 @@ def closed_book(questions: Sequence[Asked]) -> list[Found]:
 @arm_of
 def dense(questions: Sequence[Asked], store: TextStore, k: int) -> list[Found]:
     """The k sentences nearest to the question (side_effects, Format B)."""
-    rows = store.index.search(store.encoder.encode([q.text for q in questions]), k)[1]
-    return [Found([store.texts[i] for i in row]) for row in rows]
+    nearest = store.index.nearest([question.text for question in questions], k)
+    return [Found([store.texts[row] for row in rows]) for rows in nearest]
 
 
 @arm_of
@@ -141,12 +141,12 @@ def hybrid(questions: Sequence[Asked], store: TextStore, words: bm25s.BM25, k: i
     """k sentences by BM25 (`words`) and by vectors, fused by min-max (clinical_notes, "Hybrid retrieval")."""
     most = min(CANDIDATES, len(store.texts))
     texts = [q.text for q in questions]
-    dense = store.index.search(store.encoder.encode(texts), most)
+    dense = store.index.search(texts, most)
     same, scores = words.retrieve(word_tokens(texts), k=most, show_progress=False)
     found = []
-    for cosine, near, score, alike in zip(*dense, scores, same, strict=True):
+    for near, score, alike in zip(dense, scores, same, strict=True):
         rows, columns = aligned(
-            dict(zip(near.tolist(), cosine.tolist(), strict=True)),
+            dict(zip(near.ids.tolist(), near.scores.tolist(), strict=True)),
             dict(zip(alike.tolist(), score.tolist(), strict=True)),
         )
         best = rows[fused(columns, (SEMANTIC, 1 - SEMANTIC))[:k]]
@@ -164,18 +164,16 @@ def dual_track(
     """
     prompts = [chat_messages(SUPPOSING, q.text) for q in questions]
     supposed = llm.chat_many(prompts, max_tokens=tokens, stop=["\n"], label="supposed answers")
-    by_question, by_answer = (
-        store.encoder.encode([text or " " for text in texts])
-        for texts in ([q.text for q in questions], [r.text for r in supposed])
-    )
-    tracks = (store.index.search(vectors, k)[1] for vectors in (by_question, by_answer))
+    by_question = store.index.nearest([question.text for question in questions], k)
+    by_answer = store.index.nearest([reply.text or " " for reply in supposed], k)
     found = []
-    for reply, asked, first, second in zip(supposed, by_question, *tracks, strict=True):
-        rows = joined(first, second, k)
-        nearness = store.encoder.encode([store.texts[i] for i in rows]) @ asked
-        found.append(
-            Found([store.texts[rows[i]] for i in np.argsort(-nearness, kind="stable")], [reply])
-        )
+    for question, reply, first, second in zip(
+        questions, supposed, by_question, by_answer, strict=True
+    ):
+        rows = np.array(joined(first, second, k))
+        cosines = store.index.cosines(question.text, rows)
+        best_first = rows[np.argsort(-cosines, kind="stable")]
+        found.append(Found([store.texts[row] for row in best_first], [reply]))
     return found
 
 
@@ -292,9 +290,9 @@ def timed(arms: Mapping[str, Arm], model: str = "") -> dict[str, Arm]:
         ask(questions[:1])
         answers = []
         for question in questions:
-            started = time.perf_counter()
-            ask([question])
-            seconds = (time.perf_counter() - started, 1.0)
+            with stopwatch() as watch:
+                ask([question])
+            seconds = (watch.seconds, 1.0)
             answers.append(Answer(repeat=1, model=model, measures={"seconds": seconds}))
         return answers
 

@@ -7,6 +7,7 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import cached_property
 
 import numpy as np
 from sklearn.feature_extraction import DictVectorizer
@@ -15,8 +16,9 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.svm import LinearSVC
 
-from helpers.indexes import Index
-from helpers.vectors import Encoder, Floats
+from helpers.indexes import TextIndex
+from helpers.neighbours import Query, Result, Search, no_check, replay_or_search, text_digest
+from helpers.vectors import Encoder
 from papers.biomedrag.arms import Arm, Prediction, given
 from papers.biomedrag.corpora import Corpus, Example, Triple
 from rag.prompts import each
@@ -55,11 +57,11 @@ def majority(corpus: Corpus) -> Arm:
 
 def nearest_label(corpus: Corpus, encoder: Encoder) -> Arm:
     """The label of the training example whose vector is nearest."""
-    index = Index.build(_encoded(encoder, corpus.train, corpus.task))
+    index = TextIndex([given(example, corpus.task) for example in corpus.train], encoder)
 
     def answer(examples: Sequence[Example]) -> list[Prediction]:
-        _, rows = index.search(_encoded(encoder, examples, corpus.task), 1)
-        return [Prediction(corpus.train[row].label) for row in rows[:, 0]]
+        nearest = index.nearest([given(example, corpus.task) for example in examples], 1)
+        return [Prediction(corpus.train[rows[0]].label) for rows in nearest]
 
     return answer
 
@@ -75,21 +77,56 @@ def tfidf(corpus: Corpus) -> Arm:
 
 def encoded(corpus: Corpus, encoder: Encoder) -> Arm:
     """Logistic regression on the encoder's vectors."""
-    model = LogisticRegression(max_iter=1000, tol=1e-3, C=10.0)
-    return _classifier(model, corpus, lambda examples: _encoded(encoder, examples, corpus.task))
+    return EncodedClassifier(corpus, encoder)
+
+
+class EncodedClassifier:
+    """Logistic regression on an encoder's vectors: an `Arm`.
+
+    Predictions are stored; it learns when one is not.
+    """
+
+    def __init__(self, corpus: Corpus, encoder: Encoder) -> None:
+        """Take the training split; nothing is encoded yet."""
+        self.corpus = corpus
+        self.encoder = encoder
+        self.labels = sorted({example.label for example in corpus.train})
+
+    @cached_property
+    def model(self) -> LogisticRegression:
+        """The classifier, trained now."""
+        model = LogisticRegression(max_iter=1000, tol=1e-3, C=10.0)
+        vectors = self.encoder.encode(self._texts(self.corpus.train), progress=False)
+        return model.fit(vectors, [example.label for example in self.corpus.train])
+
+    def __call__(self, examples: Sequence[Example]) -> list[Prediction]:
+        """Predict the label of each example."""
+        train = self.corpus.train
+        digest = text_digest([*self._texts(train), *(example.label for example in train)])
+        search = Search("logistic regression", self.encoder.digest, digest, len(train))
+        results = replay_or_search(search, self._texts(examples), self._predict, no_check)
+        return [Prediction(self.labels[result.ids[0]]) for result in results]
+
+    def _predict(self, queries: Sequence[Query]) -> list[Result]:
+        """The place of each text's label among the labels."""
+        model = self.model
+        vectors = self.encoder.encode([str(text) for text in queries], progress=False)
+        results = []
+        for label in model.predict(vectors):
+            results.append(Result(np.array([self.labels.index(str(label))])))
+        return results
+
+    def _texts(self, examples: Sequence[Example]) -> list[str]:
+        return [given(example, self.corpus.task) for example in examples]
 
 
 def _classifier(
     model: LogisticRegression | Pipeline,
     corpus: Corpus,
-    features: Callable[[Sequence[Example]], list[str] | Floats],
+    features: Callable[[Sequence[Example]], list[str]],
 ) -> Arm:
     model.fit(features(corpus.train), [e.label for e in corpus.train])
     return lambda examples: [Prediction(str(label)) for label in model.predict(features(examples))]
-
-
-def _encoded(encoder: Encoder, examples: Sequence[Example], task: str) -> Floats:
-    return encoder.encode([given(e, task) for e in examples], progress=False)
 
 
 # The released GIT and ChemProt texts set blanks around the two entities of the gold triple: "of  depression  of".

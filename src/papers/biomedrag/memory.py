@@ -7,12 +7,23 @@ fetches the nearest key, and permutations of what came back are the documents th
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import permutations
 
 import numpy as np
 from numpy.typing import NDArray
 
-from helpers.indexes import Index
+from helpers.indexes import TextIndex
+from helpers.neighbours import (
+    Find,
+    Query,
+    Result,
+    Search,
+    check_by_repeating,
+    no_check,
+    replay_or_search,
+    text_digest,
+)
 from helpers.vectors import Encoder, Floats
 from papers.biomedrag.corpora import Corpus, Example, Triple
 from papers.biomedrag.scoring import same_text
@@ -97,12 +108,22 @@ class Memory:
             )
         self.examples, self.encoder, self.words = tuple(examples), encoder, words
         self.shots = self._chunked(descriptions) if words else tuple(map(whole_shot, examples))
-        self._keys = Index.build(encoder.encode([shot.text for shot in self.shots], progress=False))
-        self._sentences = Index.build(encoder.encode([e.text for e in examples], progress=False))
+        self._keys = TextIndex([shot.text for shot in self.shots], encoder)
+        self._sentences = TextIndex([example.text for example in examples], encoder)
         self._texts = {e.id: same_text(e.text) for e in examples}
 
+    @cached_property
+    def digest(self) -> str:
+        """Digest of what decides which shots a text retrieves."""
+        sentences = [self._texts[shot.source] for shot in self.shots]
+        return text_digest([self._keys.digest, self._sentences.digest, *sentences])
+
+    def _replay(self, operation: str, texts: Sequence[str], find: Find) -> list[NDArray[np.int64]]:
+        search = Search(operation, self.encoder.digest, self.digest, len(self.examples))
+        return [result.ids for result in replay_or_search(search, texts, find, no_check)]
+
     def _others(
-        self, index: Index, ids: Sequence[str], vectors: Floats, texts: Sequence[str], n: int
+        self, index: TextIndex, ids: Sequence[str], vectors: Floats, texts: Sequence[str], n: int
     ) -> tuple[Floats, NDArray[np.int64]]:
         """Scores and rows, of the examples `ids`, of the `n` nearest to each vector that is of a sentence in `texts`.
 
@@ -111,7 +132,7 @@ class Memory:
         """
         of = np.array([self._texts[id] for id in ids])
         most = int(np.unique(of, return_counts=True)[1].max()) if self.words else 0
-        scores, rows = index.search(vectors, n + most)
+        scores, rows = index.index.search(vectors, n + most)
         own = (
             of[rows] == np.array([same_text(text) for text in texts])[:, None] if most else rows < 0
         )
@@ -120,48 +141,72 @@ class Memory:
 
     def _chunked(self, descriptions: Mapping[str, str]) -> tuple[Shot, ...]:
         """The `KEYS` chunks of each sentence that are nearest to the description of its label."""
-        cut = [chunks(e.text, self.words) for e in self.examples]
-        encoded = self.encoder.encode(list(descriptions.values()), progress=False)
-        of_label = dict(zip(descriptions, encoded, strict=True))
-        vectors = self.encoder.encode([c for of_one in cut for c in of_one], progress=False)
-        shots, start = [], 0
-        for example, of_one in zip(self.examples, cut, strict=True):
-            nearness = vectors[start : start + len(of_one)] @ of_label[example.label]
-            start += len(of_one)
-            # the order of equally near chunks is that of the sentence
-            for row in np.argsort(-nearness, kind="stable")[:KEYS]:
-                shots.append(Shot(of_one[row], example.label, example.triples, example.id, False))
+        queries = [(e.text, descriptions[e.label], str(self.words)) for e in self.examples]
+        search = Search("label chunks", self.encoder.digest, texts="", size=len(queries))
+        find = self._nearest_chunks
+        results = replay_or_search(search, queries, find, check_by_repeating(find))
+        shots = []
+        for example, result in zip(self.examples, results, strict=True):
+            parts = chunks(example.text, self.words)
+            for row in result.ids:
+                shots.append(Shot(parts[row], example.label, example.triples, example.id, False))
         return tuple(shots)
+
+    def _nearest_chunks(self, queries: Sequence[Query]) -> list[Result]:
+        """Places of a sentence's chunks that are nearest to a description, the nearest first."""
+        cut = [chunks(query[0], self.words) for query in queries]
+        descriptions = self.encoder.encode([query[1] for query in queries], progress=False)
+        flat = [chunk for parts in cut for chunk in parts]
+        vectors = self.encoder.encode(flat, progress=False)
+        results, start = [], 0
+        for parts, description in zip(cut, descriptions, strict=True):
+            nearness = vectors[start : start + len(parts)] @ description
+            start += len(parts)
+            # the order of equally near chunks is that of the sentence
+            results.append(Result(np.argsort(-nearness, kind="stable")[:KEYS]))
+        return results
 
     def retrieve(self, texts: Sequence[str], n: int = WHOLE_INPUTS) -> list[list[Shot]]:
         """A_x of each text: the nearest key of each of its chunks, the nearest first, each key once.
 
         Where keys are whole inputs, it is the `n` nearest.
         """
-        if not self.words:
-            _, rows = self._keys.search(self.encoder.encode(texts, progress=False), n)
-            return [[self.shots[row] for row in of_one] for of_one in rows]
-        cut = [chunks(text, self.words) for text in texts]
-        vectors = self.encoder.encode([c for of_one in cut for c in of_one], progress=False)
-        sentences = [text for text, of_one in zip(texts, cut, strict=True) for _ in of_one]
-        scores, rows = self._others(
-            self._keys, [shot.source for shot in self.shots], vectors, sentences, 1
-        )
-        found, start = [], 0
-        for of_one in cut:
-            part = slice(start, start + len(of_one))
-            start += len(of_one)
-            best = np.argsort(
-                -scores[part, 0].round(5), kind="stable"
-            )  # rounding must not order chunks that are keys
-            found.append([self.shots[row] for row in dict.fromkeys(rows[part, 0][best].tolist())])
-        return found
+        if self.words:
+            found = self._replay(f"keys of chunks {self.words}", texts, self._keys_of_chunks)
+        else:
+            found = self._keys.nearest(texts, n)
+        return [[self.shots[row] for row in rows] for rows in found]
+
+    def _keys_of_chunks(self, queries: Sequence[Query]) -> list[Result]:
+        """The nearest key of each chunk of a text, the nearest first, each key once."""
+        cut = [chunks(str(text), self.words) for text in queries]
+        flat = [chunk for parts in cut for chunk in parts]
+        vectors = self.encoder.encode(flat, progress=False)
+        sentences = [str(text) for text, parts in zip(queries, cut, strict=True) for _ in parts]
+        sources = [shot.source for shot in self.shots]
+        scores, rows = self._others(self._keys, sources, vectors, sentences, 1)
+        results, start = [], 0
+        for parts in cut:
+            part = slice(start, start + len(parts))
+            start += len(parts)
+            # rounding must not order chunks that are keys
+            best = np.argsort(-scores[part, 0].round(5), kind="stable")
+            keys = list(dict.fromkeys(rows[part, 0][best].tolist()))
+            results.append(Result(np.array(keys, dtype=np.int64)))
+        return results
 
     def nearest(self, texts: Sequence[str], n: int = 1) -> list[list[Shot]]:
         """The `n` nearest whole (sentence, label) pairs of each text: d0 for n = 1, and what RA-KNN-n shows."""
-        vectors = self.encoder.encode(texts, progress=False)
-        _, rows = self._others(self._sentences, [e.id for e in self.examples], vectors, texts, n)
-        return [[whole_shot(self.examples[row]) for row in of_one] for of_one in rows]
+
+        def find(queries: list[Query]) -> list[Result]:
+            own = [str(text) for text in queries]
+            vectors = self.encoder.encode(own, progress=False)
+            ids = [example.id for example in self.examples]
+            _, rows = self._others(self._sentences, ids, vectors, own, n)
+            return [Result(of_text) for of_text in rows]
+
+        found = self._replay(f"other sentences {n} {bool(self.words)}", texts, find)
+        return [[whole_shot(self.examples[row]) for row in rows] for rows in found]
 
     def candidates(
         self, texts: Sequence[str], *, diverse: bool = True, permuted: int = 2

@@ -16,6 +16,14 @@ import numpy as np
 from evaluation.record import Run
 from helpers.completions import CapabilityError
 from helpers.llm import LLM
+from helpers.neighbours import (
+    Query,
+    Result,
+    Search,
+    check_by_repeating,
+    replay_or_search,
+    text_digest,
+)
 from helpers.vectors import Remembering
 from papers.biomedrag import encoder_tuning
 from papers.biomedrag.corpora import Example
@@ -30,6 +38,7 @@ class Retriever:
     """Chooses a document for each input. `permuted` and `diverse`: see `Memory.candidates`.
 
     `taught` is what decided the scorer, as values that are the same on every processor; empty if nothing taught it.
+    `lesson` is a digest of the likelihoods that taught it.
     """
 
     memory: Memory
@@ -37,18 +46,39 @@ class Retriever:
     permuted: int = 2
     diverse: bool = True
     taught: tuple[object, ...] = ()
+    lesson: str = ""
 
     def __call__(self, examples: Sequence[Example]) -> list[Document]:
         """The document of each example's candidates that the scorer weighs highest."""
-        texts = [e.text for e in examples]
-        candidates = self.memory.candidates(texts, diverse=self.diverse, permuted=self.permuted)
-        inputs, vectors = pair_vectors(
-            texts, candidates, self.scorer.encoder or self.memory.encoder
-        )
+        texts = [example.text for example in examples]
+        encoder = self.scorer.encoder or self.memory.encoder
+        search = Search(self._operation, encoder.digest, self.memory.digest, len(examples))
+        results = replay_or_search(search, texts, self._choose, check_by_repeating(self._choose))
+        candidates = self._candidates(texts)
         return [
-            of_x[self.scorer.choose(x, v)]
-            for x, of_x, v in zip(inputs, candidates, vectors, strict=True)
+            documents[result.ids[0]] for documents, result in zip(candidates, results, strict=True)
         ]
+
+    @property
+    def _operation(self) -> str:
+        """What decides a choice beside the memory; a scorer that nothing taught is the cosine."""
+        taught = [repr(self.taught), self.lesson] if self.scorer.losses else ["cosine"]
+        return f"choose {text_digest(taught)} {self.permuted} {self.diverse}"
+
+    def _candidates(self, texts: Sequence[str]) -> list[list[Document]]:
+        return self.memory.candidates(texts, diverse=self.diverse, permuted=self.permuted)
+
+    def _choose(self, queries: Sequence[Query]) -> list[Result]:
+        """The place of each text's best document among its candidates."""
+        texts = [str(text) for text in queries]
+        candidates = self._candidates(texts)
+        encoder = self.scorer.encoder or self.memory.encoder
+        inputs, vectors = pair_vectors(texts, candidates, encoder)
+        choices = []
+        for text_vector, document_vectors in zip(inputs, vectors, strict=True):
+            choice = self.scorer.choose(text_vector, document_vectors)
+            choices.append(Result(np.array([choice])))
+        return choices
 
 
 def likelihood_prompt(example: Example, document: Document) -> tuple[str, str]:
@@ -126,4 +156,5 @@ def learn(
         llm.endpoint.model,
     )
     of += (objective, eta, epochs, permuted, diverse, tuned_encoder)
-    return Retriever(memory, scorer, permuted, diverse, of)
+    lesson = text_digest([f"{answer.total:.6f}" for answer in answers])
+    return Retriever(memory, scorer, permuted, diverse, of, lesson)

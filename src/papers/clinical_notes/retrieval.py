@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from helpers.indexes import cached_index
+from helpers.indexes import TextIndex
 from helpers.vectors import Encoder, encoder as encoder_of
 from papers.clinical_notes.gold import Note
 from papers.clinical_notes.passages import Chunk, chunk_notes
@@ -29,6 +29,7 @@ from rag.retrieval import (
     word_scores,
 )
 
+INDEX_NAME = "clinical-notes"
 Bools = npt.NDArray[np.bool_]
 
 
@@ -102,7 +103,7 @@ class Retriever:
         encode: Encoder,
         reranker: Reranker | None = None,
     ) -> None:
-        """Build the indexes, or load the one of the vectors."""
+        """Index the words; the vectors are indexed when a search is not stored."""
         if not chunks:
             raise ValueError("There is no passage to index.")
         texts = [chunk.text for chunk in chunks]
@@ -112,7 +113,7 @@ class Retriever:
             encode,
             reranker,
         )
-        self.index = cached_index("clinical-notes", texts, encode)
+        self.index = TextIndex(texts, encode, INDEX_NAME)
         self.bm25 = word_index(texts)
         self._patients = np.array([chunk.patient.lower() for chunk in chunks])
         self._days = np.array([chunk.date.toordinal() for chunk in chunks])
@@ -183,14 +184,9 @@ class Retriever:
         return keep, tuple(filters)
 
     def _semantic(self, text: str, rows: Integers, k: int) -> dict[int, float]:
-        vector = self.encode.encode([text], progress=False)
-        whole = len(rows) == len(self.chunks)
-        scores, ids = self.index.search(vector, min(k, len(rows)), within=None if whole else rows)
-        return {
-            row: score
-            for row, score in zip(ids[0].tolist(), scores[0].tolist(), strict=True)
-            if row >= 0
-        }
+        within = None if len(rows) == len(self.chunks) else rows
+        (found,) = self.index.search([text], min(k, len(rows)), within)
+        return dict(zip(found.ids.tolist(), found.scores.tolist(), strict=True))
 
     def _lexical(self, text: str, keep: Bools, k: int) -> dict[int, float]:
         scores = np.where(keep, word_scores(self.bm25, [text], len(keep))[0], 0.0)
@@ -211,18 +207,13 @@ class MeanPooled:
     """
 
     def __init__(self, chunks: Sequence[Chunk], of: Encoder) -> None:
-        """Encode the passages, or load their vectors if they were encoded before."""
+        """Take the passages, in the order of `Retriever.chunks`."""
         self.name, self.model = f"mean-pooled {of.name}", of.name
-        self._encoder = of
-        self._index = cached_index("clinical-notes", [c.text for c in chunks], of)
+        self._index = TextIndex([chunk.text for chunk in chunks], of, INDEX_NAME)
 
     def score(self, question: str, rows: Integers) -> Floats:
         """Cosines, within -1 and 1."""
-        scores, found = self._index.search(
-            self._encoder.encode([question], progress=False), len(rows), within=rows
-        )
-        of_row = dict(zip(found[0].tolist(), scores[0].tolist(), strict=True))
-        return np.array([of_row[row] for row in rows.tolist()])
+        return self._index.cosines(question, rows)
 
 
 def retriever_of(

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from helpers.completions import Message, Reply
-from helpers.indexes import Index, cached_index
+from helpers.indexes import TextIndex
 from helpers.llm import LLM
 from helpers.vectors import Encoder
 from papers.drug_interactions.corpora import Chunk
@@ -44,23 +44,17 @@ class Passages:
     """The text in passages, indexed for search by meaning (FAISS, exact, cosine)."""
 
     texts: tuple[str, ...]
-    encoder: Encoder
-    index: Index
+    index: TextIndex
 
     @classmethod
     def of(cls, chunks: Sequence[Chunk], encoder: Encoder) -> Passages:
-        """Index the texts of chunks, or load the index if it was built before."""
+        """Take the texts of chunks."""
         texts = tuple(chunk.text for chunk in chunks)
-        return cls(texts, encoder, cached_index("interactions", texts, encoder))
+        return cls(texts, TextIndex(texts, encoder, "interactions"))
 
     def search(self, queries: Sequence[str], k: int) -> list[list[int]]:
         """The `k` passages nearest to each query, by number, best first."""
-        if not queries:
-            return []
-        return [
-            row.tolist()
-            for row in self.index.search(self.encoder.encode(queries, progress=False), k)[1]
-        ]
+        return [rows.tolist() for rows in self.index.nearest(queries, k)]
 
     def evidence(self, rows: Sequence[int], *requests: str) -> Evidence:
         """Passages by number."""

@@ -13,6 +13,7 @@ import numpy as np
 from evaluation.answers import Answer, Item, Measures, PlainUnit
 from evaluation.metrics import Score, set_scores
 from evaluation.outcomes import Outcomes
+from evaluation.similarity import text_cosines
 from helpers.completions import Reply
 from helpers.llm import LLM
 from helpers.vectors import Encoder
@@ -165,18 +166,13 @@ def answer_row(
 
 def near(rows: Sequence[Answer], encoder: Encoder) -> list[Answer]:
     """The rows, those of MedQuAD with the cosine to the reference (Setup); 0 for an empty answer."""
-    texts = [
-        text for row in rows if row.task == "medquad" for text in (row.gold or "", row.answer or "")
-    ]
-    distinct = list(dict.fromkeys(texts))
-    vectors = encoder.encode(distinct, progress=False).astype(np.float64) if distinct else ()
-    vector, found = dict(zip(distinct, vectors, strict=True)), []
+    pairs = [(row.answer or "", row.gold or "") for row in rows if row.task == "medquad"]
+    cosines = iter(text_cosines(pairs, encoder))
+    found = []
     for row in rows:
         measures = dict(row.measures)
         if row.task == "medquad":
-            gold, answer = row.gold or "", row.answer or ""
-            # an encoder has a vector for no words, too
-            measures |= _means({"cosine": vector[answer] @ vector[gold] if answer.strip() else 0.0})
+            measures |= _means({"cosine": next(cosines)})
         found.append(replace(row, measures=measures))
     return found
 

@@ -131,11 +131,9 @@ class Judge:
                     _useful_prompt(q, text) for text in self._searcher.excerpts(q.answer, rows)
                 ]
                 for statement in of:
-                    scores = self._searcher.window_scores([statement])[0]
-                    best = max(rows, key=lambda row: scores[row])
-                    supported.append(
-                        _supported_prompt(statement, self._searcher.excerpts(statement, [best])[0])
-                    )
+                    windows, scores = self._searcher.best_windows(statement, rows)
+                    nearest = self._searcher.windows[windows[np.argmax(scores)]]
+                    supported.append(_supported_prompt(statement, nearest))
             first, second = (
                 iter(self._said(useful, "useful?")),
                 iter(self._said(supported, "supported?")),

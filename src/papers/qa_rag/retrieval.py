@@ -216,10 +216,9 @@ def best_window(searcher: Searcher) -> Reranker:
     """Cosine of the question with the passage's best window: the encoder, reading all of the passage."""
 
     def score(questions: Sequence[str], rows: Sequence[Sequence[int]]) -> list[Relevance]:
-        scores = searcher.window_scores(questions)
         return [
-            Relevance(of[np.asarray(chosen, dtype=np.int64)])
-            for of, chosen in zip(scores, rows, strict=True)
+            Relevance(searcher.best_windows(question, chosen)[1])
+            for question, chosen in zip(questions, rows, strict=True)
         ]
 
     return score

@@ -12,8 +12,17 @@ import numpy as np
 import numpy.typing as npt
 
 from helpers import vectors
-from helpers.indexes import Index, cached_index
-from helpers.vectors import Encoder, EncoderUnavailable, Floats
+from helpers.indexes import TextIndex
+from helpers.neighbours import (
+    TOLERANCE,
+    Query,
+    Result,
+    Search as StoredSearch,
+    no_check,
+    replay_or_search,
+    rows_digest,
+)
+from helpers.vectors import Encoder, EncoderUnavailable, Floats, Integers
 from papers.qa_rag.data import Corpus
 from rag.retrieval import chunk_spans, word_index, word_scores
 
@@ -42,8 +51,8 @@ class Searcher:
         self._spans = [chunk_spans(text, WINDOW, WINDOW_OVERLAP) for text in self._texts]
 
     @cached_property
-    def _starts(self) -> Index:
-        return cached_index("qa-rag", self._texts, self.encode)
+    def _starts(self) -> TextIndex:
+        return TextIndex(self._texts, self.encode, "qa-rag")
 
     @cached_property
     def cut(self) -> int:
@@ -60,13 +69,18 @@ class Searcher:
         )
 
     @cached_property
+    def _first_window(self) -> npt.NDArray[np.int64]:
+        """(passages + 1,) place of each passage's first window, and the number of windows."""
+        return np.cumsum([0, *map(len, self._spans)])
+
+    @cached_property
     def owner(self) -> npt.NDArray[np.int64]:
         """(windows,) row of each window's passage."""
         return np.repeat(np.arange(len(self._texts)), list(map(len, self._spans)))
 
     @cached_property
-    def _window_index(self) -> Index:
-        return cached_index("qa-rag-windows", self.windows, self.encode)
+    def _window_index(self) -> TextIndex:
+        return TextIndex(self.windows, self.encode, "qa-rag-windows")
 
     def search(self, texts: Sequence[str], k: int, by: Search = "start") -> list[list[int]]:
         """Rows of the `k` best passages for each text, best first.
@@ -74,41 +88,73 @@ class Searcher:
         There are fewer where the corpus is smaller, or where no word of the text stands in more (BM25).
         """
         if by == "start":
-            return [
-                rows.tolist()
-                for rows in self._starts.search(self.encode.encode(texts, progress=False), k)[1]
-            ]
-        scores = (
-            self.window_scores(texts)
-            if by == "windows"
-            else word_scores(word_index(self._texts), texts, len(self.corpus))
-        )
+            return [rows.tolist() for rows in self._starts.nearest(texts, k)]
+        if by == "windows":
+            return self._search_windows(texts, k)
+        scores = word_scores(word_index(self._texts), texts, len(self.corpus))
         order = np.argsort(-scores, axis=1, kind="stable")[:, :k]
-        least = -1.0 if by == "windows" else 0.0
         return [
-            [row for row in rows.tolist() if of[row] > least]
-            for rows, of in zip(order, scores, strict=True)
+            [row for row in rows.tolist() if of_text[row] > 0]
+            for rows, of_text in zip(order, scores, strict=True)
         ]
 
-    def window_scores(self, texts: Sequence[str]) -> Scores:
-        """Cosine of each text with the best window of each passage, (texts, passages)."""
-        scores = self._cosines(texts)
-        best = np.full((len(texts), len(self.corpus)), -1.0)
-        for row in range(len(texts)):
-            np.maximum.at(best[row], self.owner, scores[row])
-        return best
+    def _search_windows(self, texts: Sequence[str], k: int) -> list[list[int]]:
+        """Rows of the `k` passages with the best windows for each text."""
+
+        def find(missing: list[Query]) -> list[Result]:
+            results = []
+            for text in missing:
+                best = np.full(len(self.corpus), -1.0)
+                np.maximum.at(best, self.owner, self._cosines(str(text)))
+                results.append(Result(np.argsort(-best, kind="stable")[:k]))
+            return results
+
+        results = replay_or_search(self._stored(f"passages {k}"), texts, find, no_check)
+        return [result.ids.tolist() for result in results]
+
+    def best_windows(self, text: str, rows: Sequence[int]) -> tuple[Integers, Scores]:
+        """Find the window of each passage that is nearest to a text.
+
+        Args:
+            text: The text.
+            rows: Rows of the passages, (n,).
+
+        Returns:
+            Places of the windows, and their cosines with the text, (n,) each.
+        """
+
+        def find(_: list[Query]) -> list[Result]:
+            cosines = self._cosines(text)
+            best = []
+            for row in rows:
+                first, last = self._first_window[row : row + 2]
+                best.append(first + np.argmax(cosines[first:last]))
+            windows = np.array(best, dtype=np.int64)
+            return [Result(windows, cosines[windows].astype(float))]
+
+        def check(_: list[Query], results: list[Result], seconds: float) -> list[bool]:
+            cosines = self._window_index.cosines_now(text, results[0].ids)
+            return [bool(np.allclose(cosines, results[0].scores, rtol=0, atol=TOLERANCE))]
+
+        if not len(rows):
+            return np.empty(0, dtype=np.int64), np.empty(0)
+        query = (text, rows_digest(rows))
+        (result,) = replay_or_search(self._stored("best windows"), [query], find, check)
+        return result.ids, result.scores
 
     def excerpts(self, text: str, rows: Sequence[int]) -> list[str]:
         """The window of each passage that is nearest to the text: what a model with a short context is shown of it."""
-        cosines = self._cosines([text])[0]
-        windows = (np.flatnonzero(self.owner == row) for row in rows)
-        return [self.windows[of[np.argmax(cosines[of])]] for of in windows]
+        windows, _ = self.best_windows(text, rows)
+        return [self.windows[window] for window in windows]
 
-    def _cosines(self, texts: Sequence[str]) -> Floats:
-        """(texts, windows)."""
-        found, ids = self._window_index.search(
-            self.encode.encode(texts, progress=False), len(self.windows)
-        )
-        cosines = np.empty_like(found)
-        np.put_along_axis(cosines, ids, found, axis=1)
+    def _stored(self, operation: str) -> StoredSearch:
+        index = self._window_index
+        return StoredSearch(operation, self.encode.digest, index.digest, index.size)
+
+    def _cosines(self, text: str) -> Floats:
+        """Cosine of a text with each window, (windows,)."""
+        vector = self.encode.encode([text], progress=False)
+        found, ids = self._window_index.index.search(vector, len(self.windows))
+        cosines = np.empty(len(self.windows), dtype=np.float32)
+        cosines[ids[0]] = found[0]
         return cosines

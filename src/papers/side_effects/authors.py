@@ -55,7 +55,7 @@ def arms(
 
     def lists(questions: Sequence[Question]) -> Iterable[str]:
         for numbers in format_a.search(questions, K):
-            units = [(format_a.pairs[i][0], format_a.texts[i]) for i in numbers if i >= 0]
+            units = [(format_a.pairs[i][0], format_a.texts[i]) for i in numbers]
             yield "\n\n".join(
                 document.format(drug_name=name, drug_text=text) for name, text in units
             )
@@ -64,7 +64,7 @@ def arms(
         for question, numbers in zip(questions, format_b.search(questions, K), strict=True):
             kept = [
                 pair.format(pair_drug=name, pair_effect=effect)
-                for name, (effect,) in (format_b.pairs[i] for i in numbers if i >= 0)
+                for name, (effect,) in (format_b.pairs[i] for i in numbers)
                 if question.drug.lower() in name.lower()
             ]
             yield "\n".join(kept) or _filled(nothing, question)

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
 
 import numpy as np
@@ -12,7 +13,7 @@ from numpy.typing import NDArray
 from evaluation.answers import Answer
 from helpers.completions import Reply
 from helpers.graph import Graph
-from helpers.indexes import Index, cached_index
+from helpers.indexes import TextIndex
 from helpers.vectors import Encoder
 from rag.names import split_names
 
@@ -190,16 +191,30 @@ def load_graph(graph: Graph, knowledge: Mapping[str, Sequence[str]], digest: str
 
 @dataclass(frozen=True)
 class TextStore:
-    """The retrieved units, the (drug, effects) that a filter reads off each, and the index over their vectors."""
+    """Units of text that are searched by meaning.
+
+    Attributes:
+        texts: The units, as a prompt or a filter sees them.
+        pairs: The (drug, effects) that a filter reads off each unit.
+        index: The units in full, for the search.
+    """
 
     texts: Sequence[str]
     pairs: Sequence[tuple[str, frozenset[str]]]
-    index: Index
-    encoder: Encoder
+    index: TextIndex
 
-    def search(self, questions: Sequence[Question], k: int) -> NDArray[np.int64]:
-        """Numbers of the k nearest units of each question, (n_questions, k)."""
-        return self.index.search(self.encoder.encode([q.text for q in questions]), k)[1]
+    def search(self, questions: Sequence[Question], k: int) -> list[NDArray[np.int64]]:
+        """Numbers of the k nearest units of each question, best first."""
+        return self.index.nearest([question.text for question in questions], k)
+
+    @cached_property
+    def rows_of_effect(self) -> dict[str, NDArray[np.int64]]:
+        """Numbers of the units that state an effect, by effect."""
+        rows: dict[str, list[int]] = {}
+        for row, (_, effects) in enumerate(self.pairs):
+            for effect in effects:
+                rows.setdefault(effect, []).append(row)
+        return {effect: np.array(of_effect) for effect, of_effect in rows.items()}
 
 
 _LIST_A = re.compile(
@@ -233,7 +248,7 @@ def format_a_store(knowledge: Mapping[str, Sequence[str]], encoder: Encoder) -> 
     ]
     comma_terms = {e for effects in knowledge.values() for e in effects if ", " in e}
     pairs = [read_format_a(t, comma_terms) for t in texts]
-    return TextStore(texts, pairs, cached_index("side-effects-format-a", texts, encoder), encoder)
+    return TextStore(texts, pairs, TextIndex(texts, encoder, "side-effects-format-a"))
 
 
 def format_b_store(knowledge: Mapping[str, Sequence[str]], encoder: Encoder) -> TextStore:
@@ -243,8 +258,8 @@ def format_b_store(knowledge: Mapping[str, Sequence[str]], encoder: Encoder) -> 
         for d, effects in knowledge.items()
         for e in effects
     ]
-    index = cached_index("side-effects-format-b", texts, encoder)
-    return TextStore(texts, [*map(read_format_b, texts)], index, encoder)
+    pairs = [read_format_b(text) for text in texts]
+    return TextStore(texts, pairs, TextIndex(texts, encoder, "side-effects-format-b"))
 
 
 def shortened(store: TextStore, characters: int) -> TextStore:

@@ -181,11 +181,7 @@ def text_rag(
     def find(questions: Sequence[Question], entities: Sequence[Entities]) -> list[bool]:
         nearest = store.search(questions, k) if questions else ()
         return [
-            any(
-                store.pairs[i][0] == e.drug and e.side_effect in store.pairs[i][1]
-                for i in numbers
-                if i >= 0
-            )
+            any(store.pairs[i][0] == e.drug and e.side_effect in store.pairs[i][1] for i in numbers)
             for e, numbers in zip(entities, nearest, strict=True)
         ]
 

@@ -4,7 +4,6 @@ Queries are asked one after another, so a latency is what somebody who asks one 
 built of names as `reverse.tidy` writes them.
 """
 
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -21,6 +20,7 @@ from evaluation.answers import Answer
 from evaluation.outcomes import Outcomes
 from helpers.completions import Reply
 from helpers.graph import Graph
+from helpers.neighbours import stopwatch
 from papers.side_effects import forward
 from papers.side_effects.corpus import TextStore, place_of
 from papers.side_effects.reverse import QUESTION, Arm, Query, canonical, parse_drugs, returned
@@ -138,8 +138,9 @@ def expand(graph: Graph, effect: str) -> list[str]:
 
 
 def _timed(find: Callable[[], list[str]]) -> tuple[list[str], float]:
-    began = time.perf_counter()
-    return find(), time.perf_counter() - began
+    with stopwatch() as watch:
+        names = find()
+    return names, watch.seconds
 
 
 def retrieved_by(find: Callable[[Query], list[str]]) -> Arm:
@@ -186,8 +187,9 @@ def graph_llm(graph: Graph, asking: Asking, chunk: int) -> Arm:
 
 def sentences_of(store: TextStore, effect: str, k: int) -> list[str]:
     """The drugs of the Format B sentences that state an effect, among the k sentences nearest to it, nearest first."""
-    ids = store.index.search(store.encoder.encode([effect], progress=False), k)[1][0]
-    return [drug for drug, effects in (store.pairs[i] for i in ids if i >= 0) if effect in effects]
+    stating = store.rows_of_effect.get(effect, np.empty(0, dtype=np.int64))
+    (rows,) = store.index.nearest([effect], k, keep=stating)
+    return [store.pairs[row][0] for row in rows]
 
 
 def format_b_filter(store: TextStore, k: int) -> Arm:
@@ -246,10 +248,9 @@ class Window:
 
 def texts_of(store: TextStore, effect: str, window: Window) -> list[str]:
     """What the window shows of the Format A documents that hold the effect's words, nearest first."""
-    ids = store.index.search(store.encoder.encode([effect], progress=False), store.index.size)[1][0]
-    holding = [
-        store.texts[i][: window.characters] for i in ids if i >= 0 and effect in store.texts[i]
-    ]
+    having = np.array([row for row, text in enumerate(store.texts) if effect in text], dtype=int)
+    (rows,) = store.index.nearest([effect], store.index.size, keep=having)
+    holding = [store.texts[row][: window.characters] for row in rows]
     lengths = accumulate(map(len, holding[: window.documents]))
     return holding[: sum(length <= window.prompt_characters for length in lengths)]
 
