@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import re
@@ -277,14 +278,22 @@ def new_project(root: Path) -> Project:
     return Project(root)
 
 
-@pytest.fixture(scope="module")
-def project(tmp_path_factory: pytest.TempPathFactory) -> Project:
-    """A built book with a reference run and a run on the sample, on GitHub."""
-    project = new_project(tmp_path_factory.mktemp("book"))
-    project.settings = {"REPOSITORY_URL": "https://github.com/owner/name"}
-    project.keep_reference()
-    project.run("smoke", sample=True)
-    project.build()
+@pytest.fixture(scope="session")
+def project(tmp_path_factory: pytest.TempPathFactory, worker_id: str) -> Project:
+    """A built book with a reference run and a run on the sample, on GitHub; one for all workers."""
+    folder = tmp_path_factory.getbasetemp()
+    if worker_id != "master":
+        folder = folder.parent
+    project = Project(folder / "book", {"REPOSITORY_URL": "https://github.com/owner/name"})
+    built = folder / "book-is-built"
+    with (folder / "book.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not built.exists():
+            new_project(project.root)
+            project.keep_reference()
+            project.run("smoke", sample=True)
+            project.build()
+            built.touch()
     return project
 
 
@@ -581,6 +590,7 @@ def test_a_style_sheet_redraws_figures(browser: Browser, address: str) -> None:
         )
 
 
+@pytest.mark.book
 def test_every_number_on_the_scoreboard_is_that_of_its_record(
     browser: Browser, address: str, project: Project
 ) -> None:

@@ -85,6 +85,7 @@ def test_every_notebook_has_the_launch_cell_of_today(name: str) -> None:
     assert sum("globals().update(" in "".join(cell["source"]) for cell in content["cells"]) == 1
 
 
+@pytest.mark.slow
 def test_a_notebook_alone_in_an_empty_folder_fetches_its_project(
     checkout: Path, tmp_path: Path
 ) -> None:

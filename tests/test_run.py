@@ -407,6 +407,7 @@ def test_who_waited_executes_what_has_changed_since(ran, run_in):
     assert "edited" in executed(ran, "01_demo_first").read_text()
 
 
+@pytest.mark.slow
 def test_a_killed_kernel_is_told_and_the_next_run_recovers(ready, run_in):
     write_notebook(ready, "01_demo_first", "print('before')", "import os\nos.kill(os.getpid(), 9)")
     done = make(run_in, "notebook", "NB=01_demo_first")
@@ -418,6 +419,7 @@ def test_a_killed_kernel_is_told_and_the_next_run_recovers(ready, run_in):
     assert make(run_in, "notebook", "NB=01_demo_first").returncode == 0
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a file that is always full")
 def test_a_full_disk_is_told_in_a_line(ready, run_in):
     write_notebook(ready, "01_demo_first", "with open('/dev/full', 'w') as full: full.write('x')")

@@ -20,8 +20,11 @@ import openai
 import pytest
 from hypothesis import given, strategies as st
 
+import evaluation
 import helpers
 import publish
+import rag
+import resources
 from evaluation import figures, record
 from evaluation.provenance import scrubbed
 from helpers import graph
@@ -144,11 +147,12 @@ def test_a_short_password_hides_no_part_of_a_word(monkeypatch: pytest.MonkeyPatc
 
 
 def errors() -> list[type[Exception]]:
-    """Every error that a module of the helpers, or of what runs and publishes notebooks, defines."""
+    """Every error that a module outside the papers defines."""
     found = {}
     # `launch` runs before anything is installed; the errors of `llm` quote servers, and are hidden where a run is kept
+    packages = (evaluation, helpers, publish, rag, resources)
     for module in chain(
-        *(pkgutil.walk_packages(of.__path__, f"{of.__name__}.") for of in (helpers, publish))
+        *(pkgutil.walk_packages(of.__path__, f"{of.__name__}.") for of in packages)
     ):
         try:
             content = vars(importlib.import_module(module.name))
@@ -295,35 +299,42 @@ sys.stderr.write(os.environ["NEO4J_URI"] + chr(10))
 """
 
 
-@pytest.mark.parametrize(
-    "ending", ["raise RuntimeError(os.environ['DATA_MIRROR'])", "os.environ['LLM_BASE_URL']"]
-)
+ENDINGS = {
+    "01_demo_fails": "raise RuntimeError(os.environ['DATA_MIRROR'])",
+    "02_demo_shows": "os.environ['LLM_BASE_URL']",
+}
+
+
 def test_what_a_notebook_shows_and_how_it_fails_is_kept_and_told_without_secrets(
-    project: Path, ending: str
+    project: Path,
 ) -> None:
     from test_run import PUBLISHED, write_notebook
 
     (project / "data" / "published" / "demo.yml").write_text(PUBLISHED)
     (project / "data" / "registry.yml").write_text("files: {}\n")
     (project / "notebooks" / "profiles" / "smoke.yml").write_text("defaults:\n  size: 2\n")
-    write_notebook(project, "01_demo_first", FAILS.format(ending))
+    for name, ending in ENDINGS.items():
+        write_notebook(project, name, FAILS.format(ending))
     environment = (
         os.environ | SECRETS | {"MEDRAG_ROOT": str(project), "PYTHONPATH": str(project / "src")}
     )
-    said = ""
-    for arguments in (["parameters"], ["notebook", "01_demo_first"]):
+
+    def said(*arguments: str) -> str:
         command = [sys.executable, "-m", "publish.run", *arguments, "--profile", "smoke"]
         done = subprocess.run(
             command, env=environment, capture_output=True, text=True, timeout=300, check=False
         )
-        said += done.stdout + done.stderr
-    kept = next((project / "_build").glob("*/smoke/01_demo_first.ipynb")).read_text(
-        encoding="utf-8"
-    )
-    assert f"asked http://{CLOSED}/v1" in kept
-    assert not leaked(kept)
-    assert not leaked(said)
-    assert ("RuntimeError: http://127.0.0.1:9/m" in said) == ending.startswith("raise")
+        assert not leaked(done.stdout + done.stderr)
+        return done.stdout + done.stderr
+
+    said("parameters")
+    for name, ending in ENDINGS.items():
+        fails = "RuntimeError: http://127.0.0.1:9/m" in said("notebook", name)
+        assert fails == ending.startswith("raise")
+        [path] = (project / "_build").glob(f"*/smoke/{name}.ipynb")
+        kept = path.read_text(encoding="utf-8")
+        assert f"asked http://{CLOSED}/v1" in kept
+        assert not leaked(kept)
 
 
 @pytest.mark.usefixtures("secrets")

@@ -180,6 +180,7 @@ def test_the_dictionary_knows_trade_names_and_answers_in_our_names():
     assert drugs_of(fuzzy, "tylenol", "metforminn") == ["paracetamol", "metformin"]
 
 
+@pytest.mark.slow
 def test_the_dictionary_breaks_ties_alike_whatever_the_hash_seed():
     pytest.importorskip("drug_named_entity_recognition")
     code = """

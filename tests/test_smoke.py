@@ -186,6 +186,7 @@ def test_the_book_shows_the_sample_run_beside_the_reference(reproduced):
     assert any("SAMPLE" in text and NAME in name for name, text in pages.items())
 
 
+@pytest.mark.slow  # test_book opens the pages in each size and theme
 def test_every_page_with_a_run_on_the_sample_is_whole_on_a_phone(
     reproduced: str, browser: Browser
 ) -> None:

@@ -414,6 +414,7 @@ def test_vectors_of_many_texts_are_stored_for_the_next_run_and_made_again_if_dam
     np.testing.assert_allclose(again, first, atol=1e-6)
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(60)
 def test_an_encoder_can_be_dropped_right_after_its_work():
     """It hung now and then: a thread of its own waited for the interpreter, and its end waited for that thread."""
