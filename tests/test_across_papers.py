@@ -21,7 +21,7 @@ from papers.across_papers import arms
 from papers.across_papers.arms import Found, Names
 from papers.across_papers.questions import KINDS, Asked, ask, families
 from papers.side_effects.corpus import Question
-from rag.retrieval import aligned, fused
+from rag.retrieval import align_scores, fusion_order
 
 DRUGS = [
     "ibuprofen",
@@ -98,10 +98,10 @@ def test_any_line_is_read_or_refused(line):
 
 
 def test_fusing_prefers_what_both_searches_found():
-    rows, scores = aligned({1: 0.9, 2: 0.8, 3: 0.1}, {2: 9.0, 4: 8.0, 5: 1.0})
-    assert rows[fused(scores, (0.5, 0.5))[0]] == 2
-    assert rows[fused(scores, (1.0, 0.0))[0]] == 1
-    assert sorted(rows[fused(scores, (0.5, 0.5))]) == [1, 2, 3, 4, 5]
+    rows, scores = align_scores({1: 0.9, 2: 0.8, 3: 0.1}, {2: 9.0, 4: 8.0, 5: 1.0})
+    assert rows[fusion_order(scores, (0.5, 0.5))[0]] == 2
+    assert rows[fusion_order(scores, (1.0, 0.0))[0]] == 1
+    assert sorted(rows[fusion_order(scores, (0.5, 0.5))]) == [1, 2, 3, 4, 5]
 
 
 @given(st.lists(st.integers(0, 9), min_size=6, max_size=6, unique=True), st.permutations(range(6)))

@@ -208,8 +208,8 @@ def test_a_filter_on_a_patient_never_returns_another_patients_passage(
     parts, patient, words, candidates
 ):
     store = retriever([chunk(i, p, d.isoformat(), t) for i, (p, d, t) in enumerate(parts)])
-    few = cr.Settings(candidates=candidates)
-    found = store.retrieve(f"Patient {patient}: {' '.join(words)} since 2020?", k=50, settings=few)
+    few = cr.RetrieverConfig(candidates=candidates)
+    found = store.retrieve(f"Patient {patient}: {' '.join(words)} since 2020?", k=50, config=few)
     assert all(c.patient == patient and c.date >= date(2020, 1, 1) for c in found.passages)
     assert found.audit["returned"] == len(found.passages)
 
@@ -237,7 +237,7 @@ def test_components_add_up_to_the_score_and_the_order_follows_it():
     ]
     chunks = [chunk(i, "P0001", "2020-01-01", t) for i, t in enumerate(texts)]
     encode = WordsEncoder()
-    store = retriever(chunks, cr.MeanPooled(chunks, encode))
+    store = retriever(chunks, cr.MeanPooledReranker(chunks, encode))
     found = store.retrieve("Why was levetiracetam stopped in patient P0001?")
     table = found.table()
     assert table.score.is_monotonic_decreasing
@@ -265,7 +265,7 @@ def test_the_papers_reranker_with_the_same_encoder_repeats_the_semantic_order():
         chunk(i, "P0001", "2020-01-01", " ".join(f"w{(i * j) % 7}" for j in range(9)))
         for i in range(20)
     ]
-    mean = cr.MeanPooled(chunks, WordsEncoder())
+    mean = cr.MeanPooledReranker(chunks, WordsEncoder())
     store = retriever(chunks, mean)
     found = store.candidates(parse("w1 w2 w3", LEXICON))
     assert mean.score("w1 w2 w3", found.rows) == pytest.approx(found.semantic, abs=1e-5)
@@ -492,7 +492,7 @@ def test_every_arm_ranks_and_one_without_its_reranker_is_left_out():
         "EEG normal",
     ]
     chunks = [chunk(i, "P0001", "2020-01-01", t) for i, t in enumerate(texts)]
-    store = retriever(chunks, cr.MeanPooled(chunks, WordsEncoder()))
+    store = retriever(chunks, cr.MeanPooledReranker(chunks, WordsEncoder()))
     question = asked(1, "Why was levetiracetam stopped in patient P0001?", patient="P0001")
     ranking = rankings.Rankings(store, {"q1": {"P0001-3": 2}})
     arms = ranking.arms()

@@ -1,4 +1,8 @@
-"""Retrieval: where long texts are cut into passages, search by words, the fusion of several searches, reranking."""
+"""Parts of retrieval that more than one paper uses.
+
+Where long texts are cut into passages, search by words, the fusion of several searches, and
+reranking.
+"""
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
@@ -13,119 +17,185 @@ from helpers.vectors import from_hub
 Floats = npt.NDArray[np.float64]
 Integers = npt.NDArray[np.int64]
 
-_BREAKS = tuple(re.compile(pattern) for pattern in (r"\n[ \t]*\n\s*", r"\n\s*", r"\s+"))
-"""Ends of a paragraph, of a line, of a word."""
-FUSION = 60  # the constant of reciprocal rank fusion (Cormack et al. 2009)
+PARAGRAPH_END = re.compile(r"\n[ \t]*\n\s*")
+LINE_END = re.compile(r"\n\s*")
+WORD_END = re.compile(r"\s+")
+WORD = r"(?u)\b\w+\b"
+"""Words, numbers and single letters: "2 tablets", "3 Hz"."""
+RRF_CONSTANT = 60
+"""The constant of reciprocal rank fusion (Cormack et al. 2009)."""
 
 
 def chunk_spans(text: str, size: int, overlap: int) -> list[tuple[int, int]]:
-    """Where to cut a text into passages of at most `size` characters that keep paragraphs where they can.
+    """Decide where to cut a text into passages that keep paragraphs where they can.
 
-    A passage ends at the last end that fits of a paragraph, or else of a line, or else of a word; the next one begins
-    up to `overlap` characters before, at such a place too.
+    A passage ends at the last end that fits of a paragraph, or else of a line, or else of a
+    word; the next one begins up to `overlap` characters before, at such a place too.
+
+    Args:
+        text: What is cut.
+        size: Characters that a passage has at most.
+        overlap: Characters that two passages share at most.
+
+    Returns:
+        Start and end of each passage.
+
+    Raises:
+        ValueError: If the overlap is not below half of the size.
     """
     if not 0 <= overlap < size / 2:
         raise ValueError(
             f"The overlap must be at least 0 and below half of the size; found {overlap} of {size}."
         )
-    spans, start, end = [], 0, 0
+    spans = []
+    start, end = 0, 0
     while end < len(text):
-        fits = len(text) - start <= size
-        end = (
-            len(text)
-            if fits
-            else (_breaks(text, start + size // 2, start + size) or [start + size])[-1]
-        )
+        end = _passage_end(text, start, size)
         spans.append((start, end))
-        start = (_breaks(text, end - overlap, end) or [end - overlap])[0] if overlap else end
+        start = _next_start(text, end, overlap)
     return spans
 
 
-def _breaks(text: str, low: int, high: int) -> list[int]:
-    return next(
-        (ends for p in _BREAKS if (ends := [m.end() for m in p.finditer(text, low, high)])), []
-    )
+def _passage_end(text: str, start: int, size: int) -> int:
+    if len(text) - start <= size:
+        return len(text)
+    ends = _natural_ends(text, start + size // 2, start + size)
+    return ends[-1] if ends else start + size
 
 
-def word_index(texts: Sequence[str]) -> bm25s.BM25:
-    """BM25 over the words of the texts."""
-    words = bm25s.BM25()
-    words.index(word_tokens(texts), show_progress=False)
-    return words
+def _next_start(text: str, end: int, overlap: int) -> int:
+    if not overlap:
+        return end
+    starts = _natural_ends(text, end - overlap, end)
+    return starts[0] if starts else end - overlap
+
+
+def _natural_ends(text: str, low: int, high: int) -> list[int]:
+    """Ends of paragraphs between two places; of lines or words if there are none."""
+    for pattern in (PARAGRAPH_END, LINE_END, WORD_END):
+        ends = [match.end() for match in pattern.finditer(text, low, high)]
+        if ends:
+            return ends
+    return []
+
+
+def bm25_index(texts: Sequence[str]) -> bm25s.BM25:
+    """Index the words of texts for BM25."""
+    index = bm25s.BM25()
+    index.index(word_tokens(texts), show_progress=False)
+    return index
 
 
 def word_tokens(texts: Sequence[str]) -> list[list[str]]:
-    """Lower-case words, numbers and single letters ("2 tablets", "3 Hz") without the commonest English words."""
-    word = r"(?u)\b\w+\b"
+    """Split texts into lower-case words, without the commonest English ones."""
     tokens: list[list[str]] = bm25s.tokenize(
-        list(texts), token_pattern=word, return_ids=False, show_progress=False
+        list(texts), token_pattern=WORD, return_ids=False, show_progress=False
     )
     return tokens
 
 
-def word_scores(index: bm25s.BM25, queries: Sequence[str], size: int) -> npt.NDArray[np.float32]:
-    """BM25 of each query with each of the `size` texts, (queries, texts); 0 for one of the commonest words alone."""
-    nothing = np.zeros(size, dtype=np.float32)
-    return np.array(
-        [index.get_scores(words) if words else nothing for words in word_tokens(queries)]
-    )
+def bm25_scores(index: bm25s.BM25, queries: Sequence[str], n_texts: int) -> npt.NDArray[np.float32]:
+    """Score all indexed texts against each query.
+
+    Args:
+        index: The index of the texts.
+        queries: The queries; one of the commonest words alone scores 0 everywhere.
+        n_texts: Number of indexed texts.
+
+    Returns:
+        BM25 scores, (queries, n_texts).
+    """
+    nothing = np.zeros(n_texts, dtype=np.float32)
+    scores = []
+    for words in word_tokens(queries):
+        scores.append(index.get_scores(words) if words else nothing)
+    return np.array(scores)
 
 
-def aligned(*found: Mapping[int, float]) -> tuple[Integers, list[Floats]]:
-    """Rows that any search found, ascending, and the scores of each search: NaN where it did not find the row."""
-    rows = np.array(sorted(set().union(*found)), dtype=np.int64)
-    return rows, [np.array([of.get(row, np.nan) for row in rows.tolist()]) for of in found]
+def align_scores(*searches: Mapping[int, float]) -> tuple[Integers, list[Floats]]:
+    """Bring the scores of several searches to the same rows.
+
+    Args:
+        searches: Scores by row, of each search.
+
+    Returns:
+        The rows that any search found, ascending, and the scores of each search: NaN where it
+        did not find the row.
+    """
+    rows = np.array(sorted(set().union(*searches)), dtype=np.int64)
+    columns = []
+    for scores in searches:
+        column = [scores.get(row, np.nan) for row in rows.tolist()]
+        columns.append(np.array(column))
+    return rows, columns
 
 
 def min_max(scores: Floats) -> Floats:
-    """Scores brought to 0 to 1; NaN (not found) becomes 0, and equal scores become 1."""
+    """Scale scores to 0..1; NaN (not found) becomes 0, and equal scores become 1."""
     known = scores[np.isfinite(scores)]
     if not len(known):
         return np.zeros(len(scores))
     low, high = known.min(), known.max()
-    scaled = (
-        (scores - low) / (high - low) if high > low else np.where(np.isfinite(scores), 1.0, np.nan)
-    )
-    return np.nan_to_num(scaled, nan=0.0)
+    if low == high:
+        return np.isfinite(scores).astype(float)
+    return np.nan_to_num((scores - low) / (high - low), nan=0.0)
 
 
-def fused(scores: Iterable[Floats], weights: Iterable[float]) -> Integers:
-    """Places, best first, by the weighted sum of the searches' scores from 0 to 1; equals stay in order."""
-    return np.argsort(
-        -sum(weight * min_max(of) for of, weight in zip(scores, weights, strict=True)),
-        kind="stable",
+def fusion_order(scores: Iterable[Floats], weights: Iterable[float]) -> Integers:
+    """Order rows by the weighted sum of several searches' scores, each scaled to 0..1.
+
+    Returns:
+        Places, best first; equal ones stay in order.
+    """
+    total = sum(
+        weight * min_max(of_search) for of_search, weight in zip(scores, weights, strict=True)
     )
+    return np.argsort(-total, kind="stable")
 
 
 def reciprocal_rank_fusion(rankings: Iterable[Sequence[int]]) -> list[int]:
-    """Reciprocal rank fusion: every row of any ranking once, best first."""
+    """Fuse rankings by reciprocal ranks: every row of any ranking once, best first."""
     scores: dict[int, float] = {}
     for ranking in rankings:
-        for place, row in enumerate(ranking, start=1):
-            scores[row] = scores.get(row, 0.0) + 1 / (FUSION + place)
+        for rank, row in enumerate(ranking, start=1):
+            scores[row] = scores.get(row, 0.0) + 1 / (RRF_CONSTANT + rank)
     return sorted(scores, key=lambda row: (-scores[row], row))
 
 
 class Reranker(Protocol):
-    """Scores passages against a question; higher is better, in any unit. `model` is what it runs, `name` says how."""
+    """Scores passages against a question; higher is better, in any unit.
+
+    Attributes:
+        name: How it scores, for tables.
+        model: The model that it runs.
+    """
 
     name: str
     model: str
 
     def score(self, question: str, rows: Integers) -> Floats:
-        """One score a row; a row is the place of a passage in the store."""
+        """Score the passages with these places in the store, (n,)."""
 
 
 class CrossEncoder:
-    """A trained cross-encoder by name: question and passage go through one model together."""
+    """A trained cross-encoder: question and passage go through one model together.
+
+    Attributes:
+        name: How it scores, for tables.
+        model: The model's name.
+    """
 
     def __init__(self, texts: Sequence[str], model: str) -> None:
-        """Load the model, which cuts what it cannot read; a EncoderUnavailable if it cannot be loaded."""
+        """Load the model, which cuts what it cannot read.
+
+        An EncoderUnavailable says that it cannot be loaded.
+        """
         self._scorer = from_hub("CrossEncoder", model)
-        self.name, self.model = f"cross-encoder {model}", model
+        self.name = f"cross-encoder {model}"
+        self.model = model
         self._texts = list(texts)
 
     def score(self, question: str, rows: Integers) -> Floats:
-        """The model's relevance scores."""
+        """Score passages by the model's relevance, (n,)."""
         pairs = [(question, self._texts[row]) for row in rows.tolist()]
         return np.asarray(self._scorer.predict(pairs, show_progress_bar=False), dtype=np.float64)

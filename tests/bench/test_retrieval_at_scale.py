@@ -62,9 +62,8 @@ def test_one_hundred_thousand_passages_are_searched_within_the_budget(
     index = indexes.Index.build(many, kind)
     faiss_seconds, faiss_megabytes = time.perf_counter() - start, megabytes() - before
     before, start = megabytes(), time.perf_counter()
-    monkeypatch.setattr(
-        cr, "cached_index", lambda *_: index
-    )  # encoding all passages would take hours
+    # encoding all passages would take hours
+    monkeypatch.setattr(indexes, "cached_index", lambda *_: index)
     retriever = cr.Retriever(chunks, lexicon, encode)
     rest_seconds, rest_megabytes = time.perf_counter() - start, megabytes() - before
 

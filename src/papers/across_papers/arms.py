@@ -24,12 +24,12 @@ from helpers.graph import Graph
 from helpers.llm import LLM
 from helpers.neighbours import stopwatch
 from papers.across_papers.questions import Asked
-from papers.clinical_notes.retrieval import PAPER
+from papers.clinical_notes.retrieval import PAPER_CONFIG
 from papers.side_effects.corpus import SENTENCE_B, TextStore
 from papers.side_effects.normalisers import Normaliser
 from rag.names import Vocabulary
 from rag.prompts import arm_of, chat_messages
-from rag.retrieval import aligned, fused, word_tokens
+from rag.retrieval import align_scores, fusion_order, word_tokens
 
 ARMS = {
     "closed_book": "Closed book",
@@ -76,7 +76,10 @@ SUPPOSING = (
     "Answer the question about a drug in one short sentence, as a drug reference would. If you do not know, write the "
     "likeliest sentence."
 )
-CANDIDATES, SEMANTIC = 200, PAPER.w_semantic / (PAPER.w_semantic + PAPER.w_lexical)
+CANDIDATES, SEMANTIC = (
+    200,
+    PAPER_CONFIG.w_semantic / (PAPER_CONFIG.w_semantic + PAPER_CONFIG.w_lexical),
+)
 """Of each of the two searches of `hybrid`, and the paper's weight of the dense score (no reranker is asked)."""
 NOTHING = "The graph does not know these names."
 
@@ -145,11 +148,11 @@ def hybrid(questions: Sequence[Asked], store: TextStore, words: bm25s.BM25, k: i
     same, scores = words.retrieve(word_tokens(texts), k=most, show_progress=False)
     found = []
     for near, score, alike in zip(dense, scores, same, strict=True):
-        rows, columns = aligned(
+        rows, columns = align_scores(
             dict(zip(near.ids.tolist(), near.scores.tolist(), strict=True)),
             dict(zip(alike.tolist(), score.tolist(), strict=True)),
         )
-        best = rows[fused(columns, (SEMANTIC, 1 - SEMANTIC))[:k]]
+        best = rows[fusion_order(columns, (SEMANTIC, 1 - SEMANTIC))[:k]]
         found.append(Found([store.texts[i] for i in best.tolist()]))
     return found
 

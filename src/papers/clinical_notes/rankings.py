@@ -19,7 +19,14 @@ from evaluation.rules import ALPHA
 from evaluation.trec import PASSAGES, measured
 from papers.clinical_notes.query import parse
 from papers.clinical_notes.questions import Question
-from papers.clinical_notes.retrieval import PAPER, Candidates, Retriever, Settings, ranked, reranks
+from papers.clinical_notes.retrieval import (
+    PAPER_CONFIG,
+    Candidates,
+    Retriever,
+    RetrieverConfig,
+    rank_candidates,
+    score_candidates,
+)
 from rag.retrieval import CrossEncoder, Floats, Reranker
 
 MEASURES = {name: PASSAGES[name] for name in ("nDCG@10", "P@5", "R@10", "MRR", "AP")}
@@ -34,11 +41,11 @@ class Arm:
     """One way of ranking: filters, weights and bonus, and the key of its reranker; empty for none."""
 
     label: str
-    settings: Settings = PAPER
+    settings: RetrieverConfig = PAPER_CONFIG
     reranker: str = "mean_pooled"
 
 
-_ALONE = replace(PAPER, w_rerank=0, w_semantic=0, w_lexical=0, boost=0, penalty=0)
+_ALONE = replace(PAPER_CONFIG, w_rerank=0, w_semantic=0, w_lexical=0, boost=0, penalty=0)
 # the reranker sees the best by the two first scores, in the paper's proportions; these weights only break its ties
 _RERANKER_ALONE = replace(_ALONE, w_rerank=1, w_semantic=1e-9, w_lexical=0.6e-9)
 
@@ -48,14 +55,16 @@ ARMS = {
     "lexical": Arm("BM25 alone", replace(_ALONE, w_lexical=1), ""),
     "reranker": Arm("Reranker alone", _RERANKER_ALONE),
     "cross_encoder": Arm("Hybrid, reranked by a trained cross-encoder", reranker="cross_encoder"),
-    "without_reranker": Arm("Hybrid without the reranker", replace(PAPER, w_rerank=0), ""),
-    "without_semantic": Arm("Hybrid without FAISS's score", replace(PAPER, w_semantic=0)),
-    "without_lexical": Arm("Hybrid without BM25's score", replace(PAPER, w_lexical=0)),
-    "without_boost": Arm("Hybrid without boost and penalty", replace(PAPER, boost=0, penalty=0)),
+    "without_reranker": Arm("Hybrid without the reranker", replace(PAPER_CONFIG, w_rerank=0), ""),
+    "without_semantic": Arm("Hybrid without FAISS's score", replace(PAPER_CONFIG, w_semantic=0)),
+    "without_lexical": Arm("Hybrid without BM25's score", replace(PAPER_CONFIG, w_lexical=0)),
+    "without_boost": Arm(
+        "Hybrid without boost and penalty", replace(PAPER_CONFIG, boost=0, penalty=0)
+    ),
 }
 """Name -> arm. Those whose reranker a run does not have are left out of it."""
 OPEN: dict[str, Any] = {"boost": 0.0, "penalty": 0.0, "filters": False}
-"""Settings for a query that asks about no patient, no day and no drug."""
+"""RetrieverConfig for a query that asks about no patient, no day and no drug."""
 COLOURS = {"hybrid": "#079c6b", "semantic": "#125ee0", "lexical": "#c35410", "reranker": "#af219d"}
 
 Ask = Callable[[Sequence[Question]], list[Answer]]
@@ -87,7 +96,7 @@ class Rankings:
         self._found: dict[tuple[str, bool], Candidates] = {}
         self._scores: dict[tuple[str, bool, str], Floats] = {}
 
-    def arms(self, arms: Mapping[str, Arm] = ARMS, **changed: Any) -> dict[str, Ask]:  # noqa: ANN401  # of Settings
+    def arms(self, arms: Mapping[str, Arm] = ARMS, **changed: Any) -> dict[str, Ask]:  # noqa: ANN401  # of RetrieverConfig
         """The arms whose reranker is there, with the settings that are `changed` in all of them."""
         there = {name: arm for name, arm in arms.items() if arm.reranker in self.rerankers}
         return {
@@ -117,12 +126,12 @@ class Rankings:
         """The encoder or reranker that an arm rests on; empty for words alone."""
         if reranker := self.rerankers[arm.reranker]:
             return reranker.model
-        return self.retriever.encode.name if arm.settings.w_semantic else ""
+        return self.retriever.encoder.name if arm.settings.w_semantic else ""
 
     def passages(self, question: Question, arm: Arm) -> list[str]:
         """Ids of the passages for a question, best first."""
         found, scores = self._searched(question, arm)
-        order, _ = ranked(found, arm.settings, scores)
+        order, _ = rank_candidates(found, arm.settings, scores)
         return [self.retriever.chunks[row].id for row in found.rows[order].tolist()]
 
     def _searched(self, question: Question, arm: Arm) -> tuple[Candidates, Floats]:
@@ -133,7 +142,7 @@ class Rankings:
                 parse(question.text, self.retriever.lexicon), arm.settings
             )
         if (*key, arm.reranker) not in self._scores:
-            self._scores[*key, arm.reranker] = reranks(
+            self._scores[*key, arm.reranker] = score_candidates(
                 self.rerankers[arm.reranker], self._found[key]
             )
         return self._found[key], self._scores[*key, arm.reranker]
@@ -185,18 +194,22 @@ def answers(
     ]
 
 
-def tune(rankings: Rankings, questions: Sequence[Question]) -> Settings:
+def tune(rankings: Rankings, questions: Sequence[Question]) -> RetrieverConfig:
     """The weights (a grid of tenths that sum to 1) and the boost with the best mean nDCG@10 of the hybrid.
 
     Of equally good ones the paper's nearest.
     """
     ticks = np.round(np.arange(0, 1.05, 0.1), 6)
     weights = [(a, b, round(1 - a - b, 6)) for a, b in product(ticks, ticks) if a + b <= 1 + 1e-9]
-    paper = np.array([PAPER.w_rerank, PAPER.w_semantic, PAPER.w_lexical, PAPER.boost])
-    best, chosen = (-1.0, 0.0), PAPER
+    paper = np.array(
+        [PAPER_CONFIG.w_rerank, PAPER_CONFIG.w_semantic, PAPER_CONFIG.w_lexical, PAPER_CONFIG.boost]
+    )
+    best, chosen = (-1.0, 0.0), PAPER_CONFIG
     grid = list(product(weights, (0.0, 0.1, 0.2, 0.3, 0.5)))
     for of, boost in tqdm(grid, desc="tune the weights", unit="setting", mininterval=10):
-        settings = replace(PAPER, w_rerank=of[0], w_semantic=of[1], w_lexical=of[2], boost=boost)
+        settings = replace(
+            PAPER_CONFIG, w_rerank=of[0], w_semantic=of[1], w_lexical=of[2], boost=boost
+        )
         ranked_by = Arm("", settings)
         value = np.mean(
             [quick_ndcg(rankings.grades[q.id], rankings.passages(q, ranked_by)) for q in questions]

@@ -24,7 +24,7 @@ from helpers.neighbours import (
 )
 from helpers.vectors import Encoder, EncoderUnavailable, Floats, Integers
 from papers.qa_rag.data import Corpus
-from rag.retrieval import chunk_spans, word_index, word_scores
+from rag.retrieval import bm25_index, bm25_scores, chunk_spans
 
 Scores = npt.NDArray[np.float64]
 Search = Literal["start", "windows", "words"]
@@ -91,7 +91,7 @@ class Searcher:
             return [rows.tolist() for rows in self._starts.nearest(texts, k)]
         if by == "windows":
             return self._search_windows(texts, k)
-        scores = word_scores(word_index(self._texts), texts, len(self.corpus))
+        scores = bm25_scores(bm25_index(self._texts), texts, len(self.corpus))
         order = np.argsort(-scores, axis=1, kind="stable")[:, :k]
         return [
             [row for row in rows.tolist() if of_text[row] > 0]
