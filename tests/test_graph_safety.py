@@ -326,6 +326,33 @@ def test_what_is_plainly_not_reading_is_refused_before_it_is_sent(statement: str
         graph_guard.checked_statement(statement)
 
 
+@pytest.mark.parametrize(
+    "clause",
+    [
+        "CREATE (b)",
+        "MERGE (a)-[:X]->(b)",
+        "INSERT (b)",
+        "SET a.name = 1",
+        "DELETE a",
+        "DETACH DELETE a",
+        "REMOVE a.name",
+        "FOREACH (x IN [1] | CREATE (b))",
+        "DROP INDEX i",
+        "USE other",
+        "LOAD CSV FROM 'x' AS line",
+        "CALL { RETURN 1 } IN TRANSACTIONS",
+        "CALL { RETURN 1 } IN 2 CONCURRENT TRANSACTIONS",
+    ],
+)
+def test_every_clause_that_writes_is_refused_by_its_text_alone(clause: str) -> None:
+    named = clause.partition(" ")[0].replace("CALL", "IN")
+    for statement in (f"MATCH (a) {clause} RETURN a", f"MATCH (a)\n{clause.lower()}\nRETURN a"):
+        with pytest.raises(
+            graph_guard.CypherRejected, match=rf"^{named}.* is not allowed: only reading"
+        ):
+            graph_guard.checked_statement(statement)
+
+
 @pytest.mark.parametrize("statement", READING)
 def test_reading_is_let_through(statement: str) -> None:
     assert graph_guard.checked_statement(statement) == statement.rstrip(";")

@@ -69,6 +69,22 @@ def test_two_requests_share_a_key_only_if_they_are_the_same(a, b):
     assert (keys[0] == keys[1]) == (a == b)
 
 
+def test_all_that_decides_a_reply_decides_its_key():
+    """The stored replies are found by keys that an earlier version made: this one's."""
+    messages = [{"role": "user", "content": "Is rash an effect?"}]
+    key = request_key("chat", WEIGHTS, {"max_tokens": 5}, messages)
+    others = [
+        request_key("embedding", WEIGHTS, {"max_tokens": 5}, messages),
+        request_key("chat", "declared:other", {"max_tokens": 5}, messages),
+        request_key("chat", WEIGHTS, {"max_tokens": 6}, messages),
+        request_key("chat", WEIGHTS, {"max_tokens": 5}, [*messages, *messages]),
+    ]
+    assert len({key, *others}) == 5
+    assert request_key("chat", "declared:m", {"max_tokens": 5}, messages) == (
+        "13ba332ca5c8bb6ad66f0203"
+    )
+
+
 def test_what_is_put_is_found_again_by_another_process_of_the_store(tmp_path):
     rows = [row(str(i)) for i in range(1200)]
     Store(tmp_path).put(rows)

@@ -146,6 +146,32 @@ def test_no_benchmark_pair_stands_in_the_recognition_prompt():
     assert prompt[-1]["content"] == question.text
 
 
+def test_the_arms_ask_in_the_words_of_the_paper():
+    question = Question("metformin", "nausea", True)
+    pair = Entities("metformin", "nausea")
+    [alone] = se.closed_book_prompt(question)
+    assert alone == {
+        "role": "user",
+        "content": "You are asked to answer the following question with a single word: YES or NO. After your YES or "
+        "NO answer, briefly explain your reasoning. Question:\n\nIs nausea an adverse effect of metformin?",
+    }
+    [informed] = se.evidence_prompt(question, se.graph_evidence(pair, found=True))
+    assert informed == {
+        "role": "user",
+        "content": "You are asked to answer the following question with a single word: YES or NO. Base your answer "
+        "strictly on the RAG Results provided below. After your YES or NO answer, briefly explain your reasoning "
+        "using the information from the RAG Results. Do not infer or speculate beyond the information provided. "
+        "Question:\n\nIs nausea an adverse effect of metformin?\n\nRAG Results:\n\n"
+        "Metformin is known to be associated with nausea as a side effect",
+    }
+    assert se.graph_evidence(pair, found=False).startswith("Metformin is not known to be")
+    listed = "as an adverse effect, adverse reaction or side effect of the drug metformin"
+    assert se.text_evidence(pair, found=True) == f"Yes, the side effect nausea is listed {listed}"
+    assert (
+        se.text_evidence(pair, found=False) == f"No, the side effect nausea is not listed {listed}"
+    )
+
+
 def test_floor_and_ceiling():
     questions = [Question("a", "x", True), Question("a", "y", False)]
     assert [p.predicted for p in se.majority(label=True)(questions)] == ["YES", "YES"]

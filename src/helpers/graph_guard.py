@@ -48,7 +48,8 @@ _TEXT = re.compile(
 _READING = re.compile(r"(?:OPTIONAL\s+MATCH|MATCH|WITH|UNWIND|RETURN|CALL)\b", re.IGNORECASE)
 # as a word of its own: not a property, label, type, parameter or map key of that name
 _WRITING = re.compile(
-    r"(?<![.:|$\w])(CREATE|MERGE|INSERT|SET|DELETE|DETACH|REMOVE|FOREACH|DROP|USE|IN\s+(?:CONCURRENT\s+)?TRANSACTIONS|"
+    r"(?<![.:|$\w])(CREATE|MERGE|INSERT|SET|DELETE|DETACH|REMOVE|FOREACH|DROP|USE|"
+    r"IN\s+(?:(?:\S+\s+)?CONCURRENT\s+)?TRANSACTIONS|"
     r"LOAD\s+CSV)\b(?!\s*:)",
     re.IGNORECASE,
 )
