@@ -8,6 +8,7 @@ answers with their text. It opens no file, and the system ends it if it takes to
 import codecs
 import io
 import json
+import os
 import re
 import resource
 import signal
@@ -22,9 +23,6 @@ import pypdf
 from bs4 import BeautifulSoup, NavigableString
 from bs4.dammit import EncodingDetector
 from pypdf.errors import FileNotDecryptedError
-
-OUT_OF_MEMORY: Final = 70
-"""Exit code of the process if a document needs more memory than it may take."""
 
 MAX_UNPACKED: Final = 300_000_000
 """Bytes that a Word document may have unpacked."""
@@ -154,7 +152,7 @@ def _answer(suffix: str, content: bytes) -> dict[str, Any]:
     except FormatError as error:
         return {"error": str(error)}
     except MemoryError:  # what is left of the document may fill the memory for the next one
-        sys.exit(OUT_OF_MEMORY)
+        os._exit(1)
     except Exception as error:  # a damaged document ends its reader with whatever its bytes lead to
         kind = suffix.removeprefix(".")
         found = str(error) or type(error).__name__

@@ -191,9 +191,8 @@ class FormatReader:
         code = self._end()
         if code == -signal.SIGPROF:
             return f"it takes more than {self.seconds:.0f} s to read. Divide it, or save it anew."
-        if code == document_formats.OUT_OF_MEMORY:
-            return f"it takes more than {self.max_memory / 2**30:.1f} GB of memory. Divide it."
-        return f"its reader ended unexpectedly (code {code}). Mend it, or save it anew."
+        limit = f"{self.max_memory / 2**30:.1f} GB"
+        return f"it takes more than {limit} of memory, or ends its reader (code {code}). Divide it."
 
     def _end(self) -> int | None:
         process, self._process = self._process, None
