@@ -38,7 +38,7 @@ from resources import datasets, download, registry as registry_module
 from resources.datasets import DataUnavailable, fetch, locate, locate_all
 from resources.download import HashMismatch, NotEnoughSpace, Piece
 from resources.registry import RegistryError, registry
-from resources.settings import Settings, SettingsError, settings
+from resources.settings import SettingsError, settings
 
 SOURCE = Path(datasets.__file__).parents[1]
 CONTENT = bytes(range(256)) * 2_000  # 512,000 bytes: several network packets
@@ -158,9 +158,8 @@ def placed(root: Path, server: Server) -> Iterator[Place]:
         patch.setattr(datasets, "SAMPLE", root / "data" / "sample")
         patch.setattr(download, "WAIT", 0.01)
         patch.setattr(download, "_unreachable", {})
-        patch.setitem(
-            Settings.model_config, "env_file", None
-        )  # not what the developer's own .env says
+        # not what the developer's own .env says
+        patch.setattr("resources.settings.ENV_FILE", root / ".env")
         patch.delenv("DATA_MIRROR", raising=False)
         patch.setenv("PIP_INDEX_URL", f"{server.url}/simple")
         patch.chdir(root)

@@ -23,7 +23,8 @@ from evaluation.published import published
 from helpers import requests
 from helpers.requests import StoreError
 from publish import book
-from resources.settings import model_run_name, run_name, settings
+from resources.env_file import model_run_name
+from resources.settings import run_name, settings
 
 GOLD = [True, False] * 6
 FIRST = [True] * 12

@@ -5,23 +5,28 @@ import logging
 import os
 import re
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from functools import lru_cache
-from pathlib import Path
 from types import NoneType
 from typing import Any, Literal, TypeVar, cast
 from urllib.parse import parse_qsl, quote, unquote, urlsplit
 
 import yaml
 from pydantic import Field, SecretStr, ValidationError, field_validator
-from pydantic_settings import BaseSettings, SettingsConfigDict
+from pydantic_core import ErrorDetails
+from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
+from pydantic_settings.sources import EnvSettingsSource
+
+from resources import env_file
+from resources.env_file import EnvFileError, read_env_file
 
 Profile = Literal["smoke", "laptop", "paper"]
 T = TypeVar("T")
 
-ROOT = Path(os.environ.get("MEDRAG_ROOT", Path(__file__).resolve().parents[2]))
-"""The project's folder. `MEDRAG_ROOT` moves it, so that a test can work in a folder of its own."""
+ROOT = env_file.ROOT
+"""The project's folder."""
+ENV_FILE = ROOT / ".env"
 BUILD = ROOT / "_build"
 DATA = ROOT / "data"
 RAW = DATA / "raw"
@@ -38,10 +43,15 @@ SECRET_NAME = re.compile(
     r"(?:passw(?:or)?d|(?-i:pwd)|secret|token|api[_-]?key|\bkey|credential|sig(?:nature)?|auth)$",
     re.I,
 )
-"""How the name of a variable, of a field of a query or of an entry ends if its value is a secret; `PWD` is a folder."""
-LONG = 8  # characters from which a secret is hidden wherever it is found, also within a longer word
+"""How the name of a variable, or of a field of a query or an entry, ends if its value is a secret.
 
-# All that an address may have before its host: `user:password@`, or a password with characters that end a host.
+`PWD` is a folder.
+"""
+LONG = 8
+"""Characters from which a secret is hidden wherever it is found, also within a longer word."""
+
+# All that an address may have before its host: `user:password@`, or a password with characters that
+# end a host.
 _LOGIN = re.compile(r"(?<=://)(?:[^\s/?#\"'<>\\]*@|[^\s/?#\"'<>\\:]*:(?!\d+[/?#])[^\s\"'<>\\]*@)")
 _FIELD = re.compile(r"(?<=[?&;])([\w.-]+)=[^\s&;#\"'<>\\)]+")
 _AUTHORIZATION = re.compile(
@@ -50,76 +60,102 @@ _AUTHORIZATION = re.compile(
 
 
 def hide_secrets(value: T, keep: frozenset[str] = frozenset()) -> T:
-    """The same value without passwords, keys and tokens: what a message, a log, a record or a page shows goes through.
+    """Return a value without its passwords, keys and tokens.
 
-    Hidden are the login of an address, what a query or a dictionary names like a secret (except the entries `keep`),
-    and all secrets of the settings and the environment. Lists and dictionaries are gone through.
+    What a message, a log, a record or a page shows goes through here. Hidden are the login of an
+    address, what a query or a dictionary names like a secret, and all secrets of the settings and
+    of the environment.
+
+    Args:
+        value: Text, or lists and dictionaries of it.
+        keep: Entries of dictionaries that are no secrets, whatever their names.
     """
-    known = _known()
-
-    def hide(value: Any) -> Any:  # noqa: ANN401  # whatever JSON holds
-        if isinstance(value, list):
-            return [hide(item) for item in value]
-        if isinstance(value, dict):
-            return {
-                key: item if key in keep else HIDDEN if SECRET_NAME.search(str(key)) else hide(item)
-                for key, item in value.items()
-            }
-        if not isinstance(value, str):
-            return value
-        text = _LOGIN.sub("", value) if "://" in value else value
-        text = _FIELD.sub(lambda m: f"{m[1]}={HIDDEN}" if SECRET_NAME.search(m[1]) else m[0], text)
-        text = _AUTHORIZATION.sub(rf"\g<1>{HIDDEN}", text)
-        return known.sub(HIDDEN, text) if known else text
-
-    return cast(T, hide(value))
+    return cast(T, _hide_in(value, keep, _known_secrets()))
 
 
-def _known() -> re.Pattern[str] | None:
+def _hide_in(value: Any, keep: frozenset[str], known: re.Pattern[str] | None) -> Any:  # noqa: ANN401  # whatever JSON holds
+    if isinstance(value, str):
+        return _hide_in_text(value, known)
+    if isinstance(value, list):
+        return [_hide_in(item, keep, known) for item in value]
+    if not isinstance(value, dict):
+        return value
+    shown = {}
+    for key, item in value.items():
+        if key in keep:
+            shown[key] = item
+        elif SECRET_NAME.search(str(key)):
+            shown[key] = HIDDEN
+        else:
+            shown[key] = _hide_in(item, keep, known)
+    return shown
+
+
+def _hide_in_text(text: str, known: re.Pattern[str] | None) -> str:
+    if "://" in text:
+        text = _LOGIN.sub("", text)
+    text = _FIELD.sub(_hide_field, text)
+    text = _AUTHORIZATION.sub(rf"\g<1>{HIDDEN}", text)
+    return known.sub(HIDDEN, text) if known else text
+
+
+def _hide_field(field: re.Match[str]) -> str:
+    return f"{field[1]}={HIDDEN}" if SECRET_NAME.search(field[1]) else field[0]
+
+
+def _known_secrets() -> re.Pattern[str] | None:
+    """Return a pattern that finds the secrets of the settings and of the environment."""
     try:
-        own = vars(settings())
+        own_values = list(vars(settings()).values())
     except SettingsError:  # about to be reported; its only secrets are in the environment
-        own = {}
-    secrets = {value.get_secret_value() for value in own.values() if isinstance(value, SecretStr)}
-    secrets |= {
-        value
-        for name, value in os.environ.items()
-        if SECRET_NAME.search(name) and len(value) >= LONG
-    }
-    for url in (*own.values(), *os.environ.values()):
-        if isinstance(url, str) and "://" in url:
-            with suppress(ValueError):  # no address
-                parts = urlsplit(url)
-                login = parts.password or (
-                    user if len(user := parts.username or "") >= LONG else ""
-                )
-                fields = parse_qsl(parts.query)
-                secrets |= {
-                    login,
-                    *(
-                        value
-                        for name, value in fields
-                        if len(value) >= LONG or SECRET_NAME.search(name)
-                    ),
-                }
-    spelled = {
-        way
-        for secret in secrets
-        if secret
-        for way in (secret, quote(secret, safe=""), unquote(secret))
-    }
-    return _finding(frozenset(spelled))
+        own_values = []
+    secrets = {value.get_secret_value() for value in own_values if isinstance(value, SecretStr)}
+    secrets |= _secrets_of_environment()
+    for value in (*own_values, *os.environ.values()):
+        if isinstance(value, str) and "://" in value:
+            secrets |= _secrets_of_address(value)
+    spelled = set[str]()
+    for secret in secrets:
+        spelled |= {secret, quote(secret, safe=""), unquote(secret)}
+    return _secrets_pattern(frozenset(spelled - {""}))
+
+
+def _secrets_of_environment() -> set[str]:
+    secrets = set[str]()
+    for name, value in os.environ.items():
+        if SECRET_NAME.search(name) and len(value) >= LONG:
+            secrets.add(value)
+    return secrets
+
+
+def _secrets_of_address(address: str) -> set[str]:
+    """Return the password of an address, or a long user name, and the secrets of its query."""
+    try:
+        parts = urlsplit(address)
+    except ValueError:  # no address
+        return set()
+    secrets = set[str]()
+    user = parts.username or ""
+    if parts.password:
+        secrets.add(parts.password)
+    elif len(user) >= LONG:
+        secrets.add(user)
+    for name, value in parse_qsl(parts.query):
+        if len(value) >= LONG or SECRET_NAME.search(name):
+            secrets.add(value)
+    return secrets
 
 
 @lru_cache(maxsize=4)
-def _finding(secrets: frozenset[str]) -> re.Pattern[str] | None:
+def _secrets_pattern(secrets: frozenset[str]) -> re.Pattern[str] | None:
+    if not secrets:
+        return None
+    alternatives = []
     # the longest first, for one may be the beginning of another
-    found = sorted(map(re.escape, secrets), key=len, reverse=True)
-    return (
-        re.compile("|".join(s if len(s) >= LONG else rf"(?<!\w){s}(?!\w)" for s in found))
-        if found
-        else None
-    )
+    for secret in sorted(map(re.escape, secrets), key=len, reverse=True):
+        is_long = len(secret) >= LONG
+        alternatives.append(secret if is_long else rf"(?<!\w){secret}(?!\w)")
+    return re.compile("|".join(alternatives))
 
 
 class PublicError(Exception):
@@ -152,10 +188,29 @@ class SettingsError(PublicError, ValueError):
     """A setting that cannot be used; the message says which, what was found and what to do."""
 
 
+class _EnvFileSource(EnvSettingsSource):
+    """The lines of `.env`."""
+
+    def _load_env_vars(self) -> Mapping[str, str | None]:
+        values = read_env_file(ENV_FILE)
+        return {name.lower(): value for name, value in values.items() if value}
+
+
 class Settings(BaseSettings):
     """Every setting, with its default. An empty variable counts as unset."""
 
-    model_config = SettingsConfigDict(env_file=ROOT / ".env", extra="ignore", env_ignore_empty=True)
+    model_config = SettingsConfigDict(extra="ignore", env_ignore_empty=True)
+
+    @classmethod
+    def settings_customise_sources(  # type: ignore[override]  # the other sources are not used
+        cls,
+        settings_cls: type[BaseSettings],
+        init_settings: PydanticBaseSettingsSource,
+        env_settings: PydanticBaseSettingsSource,
+        **_: PydanticBaseSettingsSource,
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        """Read `.env` as make does."""
+        return init_settings, env_settings, _EnvFileSource(settings_cls)
 
     neo4j_uri: str | None = Field(
         None, description="a Neo4j 5 server, for example bolt://localhost:7687"
@@ -184,20 +239,20 @@ class Settings(BaseSettings):
     llm_context: int | None = Field(
         None,
         ge=256,
-        description="tokens of prompt and answer that the embedded engine takes; unset: the model's own number on a "
-        "GPU, at most 4,096 on a CPU",
+        description="tokens of prompt and answer that the embedded engine takes; unset: the "
+        "model's own number on a GPU, at most 4,096 on a CPU",
     )
     answers: Literal["check", "stored", "fresh", "stored-only", "collect"] = Field(
         "check",
-        description="stored: ask only what is not stored; check: also ask a sample of the stored requests again and "
-        "count equal replies; fresh: ask everything; stored-only: a request that is not stored is an error; "
-        "collect: it is noted for a batch",
+        description="stored: ask only what is not stored; check: also ask a sample of the stored "
+        "requests again and count equal replies; fresh: ask everything; stored-only: a request "
+        "that is not stored is an error; collect: it is noted for a batch",
     )
     check_seconds: float = Field(
         180.0,
         ge=0,
-        description="with ANSWERS=check: the seconds of a whole run that asking and searching again may take, "
-        "spread over the chapters",
+        description="with ANSWERS=check: the seconds of a whole run that asking and searching "
+        "again may take, spread over the chapters",
     )
     check_seed: int | None = Field(
         None, description="draws the sample of ANSWERS=check; unset: another one each day"
@@ -221,75 +276,108 @@ class Settings(BaseSettings):
     def _http(cls, value: str | None) -> str | None:
         if value is None:
             return None
-        with suppress(
-            ValueError
-        ):  # such as a port that cannot be; its message may quote a piece of a password
+        # of a port that cannot be; its message may quote a piece of a password
+        with suppress(ValueError):
             parts = urlsplit(value)
-            if parts.scheme in ("http", "https") and parts.hostname and parts.port != 0:
+            is_http = parts.scheme in ("http", "https")
+            if is_http and parts.hostname and parts.port != 0:
                 return value.rstrip("/")
         raise ValueError(
-            "must have http:// or https://, a host, and any port up to 65535, like http://gpu:8000/v1"
+            "must have http:// or https://, a host, and any port up to 65535, like "
+            "http://gpu:8000/v1"
         )
 
 
 @lru_cache
 def settings() -> Settings:
-    """The settings of this process; a SettingsError where a variable holds a value that is not understood."""
+    """Return the settings of this process.
+
+    Raises:
+        SettingsError: A variable holds a value that is not understood, or `.env` cannot be read.
+    """
     try:
         return Settings()  # type: ignore[call-arg]  # every field is filled from the environment
+    except EnvFileError as error:
+        raise SettingsError(str(error)) from None
     except ValidationError as error:
-        lines = []
-        for found in error.errors(include_url=False):
-            name, value = ".".join(map(str, found["loc"])), found.get("input")
-            if (
-                "password" in name or "key" in name
-            ):  # one that does not validate must not be printed
-                continue
-            # without the user and password of an address that lacks its scheme
-            shown = value if "://" in str(value) else re.sub(r".*@", "", str(value))
-            mend = f"Correct it in the environment or in {ROOT / '.env'}, or unset it to use the default."
-            lines.append(f"{name.upper()}={shown!r}: {found['msg']}. {mend}")
-        raise SettingsError("\n".join(lines) or "A password or key is not text.") from None
+        lines = [_explain_setting(found) for found in error.errors(include_url=False)]
+        shown = "\n".join(line for line in lines if line)
+        raise SettingsError(shown or "A password or key is not text.") from None
+
+
+def _explain_setting(found: ErrorDetails) -> str:
+    """Say what is wrong with a setting; nothing where its value must not be printed."""
+    name = ".".join(map(str, found["loc"]))
+    if "password" in name or "key" in name:
+        return ""
+    value = found.get("input")
+    if "://" not in str(value):
+        # without the user and password of an address that lacks its scheme
+        value = re.sub(r".*@", "", str(value))
+    return (
+        f"{name.upper()}={value!r}: {found['msg']}. Correct it in the environment or in "
+        f"{ENV_FILE}, or unset it to use the default."
+    )
 
 
 def threads() -> int:
-    """Threads to compute with: `OMP_NUM_THREADS`, else the processors that this process may use."""
-    wanted = os.environ.get("OMP_NUM_THREADS", "")
-    if wanted.isdecimal() and int(wanted) > 0:
-        return int(wanted)
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    """Return the threads to compute with: `OMP_NUM_THREADS`, else the processors allowed."""
+    from_environment = os.environ.get("OMP_NUM_THREADS", "")
+    if from_environment.isdecimal() and int(from_environment) > 0:
+        return int(from_environment)
+    return available_cores()
+
+
+def available_cores() -> int:
+    """Return the number of processors that this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
 
 
 def read_profile(profile: str) -> dict[str, Any]:
-    """A profile as written: `defaults`, and a section for each notebook that takes more; or a SettingsError."""
+    """Return a profile as written: `defaults`, and a section for each notebook that takes more.
+
+    Raises:
+        SettingsError: There is no such profile, or it has another form.
+    """
     path = PROFILES / f"{profile}.yml"
     if not path.exists():
-        have = ", ".join(sorted(p.stem for p in PROFILES.glob("*.yml")))
-        raise SettingsError(f"There is no profile {profile!r}. Set PROFILE to one of: {have}.")
+        names = sorted(path.stem for path in PROFILES.glob("*.yml"))
+        raise SettingsError(
+            f"There is no profile {profile!r}. Set PROFILE to one of: {', '.join(names)}."
+        )
     try:
-        whole = yaml.safe_load(path.read_text(encoding="utf-8")) or {}
+        content = yaml.safe_load(path.read_text(encoding="utf-8")) or {}
     except (yaml.YAMLError, UnicodeDecodeError) as error:
         raise SettingsError(f"{path.relative_to(ROOT)} is not valid YAML: {error}") from None
-    if not isinstance(whole, dict) or not all(
-        isinstance(section, dict | NoneType) for section in whole.values()
-    ):
+    sections = content.values() if isinstance(content, dict) else [content]
+    if not all(isinstance(section, dict | NoneType) for section in sections):
         raise SettingsError(
             f"{path.relative_to(ROOT)} must have `defaults` and notebooks, each with parameters."
         )
-    return whole
+    return dict(content)
 
 
 def profile_model(profile: str) -> str:
-    """The model that a profile asks for, unless `LLM_MODEL` names another."""
+    """Return the model that a profile asks for, unless `LLM_MODEL` names another."""
     return settings().llm_model or _own_model(profile)
 
 
 def _own_model(profile: str) -> str:
-    return str((read_profile(profile).get("defaults") or {}).get("llm_model", ""))
+    defaults = read_profile(profile).get("defaults") or {}
+    return str(defaults.get("llm_model", ""))
+
+
+def run_name(profile: str) -> str:
+    """Return the folder of a profile's runs under `_build`, with the model of the settings."""
+    model = settings().llm_model
+    # only another model needs the profile
+    return env_file.run_name(profile, model, _own_model(profile)) if model else profile
 
 
 def run_command_line(command: Callable[[], int]) -> int:
-    """The exit status of a command line. Errors meant for the user are printed without a traceback."""
+    """Run a command line and return its exit status; a user's error is printed in one line."""
     try:
         return command()
     except PublicError as error:
@@ -302,27 +390,24 @@ def run_command_line(command: Callable[[], int]) -> int:
     return 1
 
 
-def run_name(profile: str) -> str:
-    """The folder of a profile's runs under `_build`; another one where `LLM_MODEL` is not the profile's own model."""
-    model = settings().llm_model
-    return model_run_name(profile, model) if model and model != _own_model(profile) else profile
-
-
-def model_run_name(profile: str, model: str) -> str:
-    """The folder of a profile's runs with a model that is not its own; the Makefile names it alike."""
-    return f"{profile}@{re.sub(r'[^A-Za-z0-9.-]+', '_', model)}"
-
-
 def explain_os_error(error: OSError) -> str:
-    """What the system refused, and what to do, in one line."""
+    """Say what the system refused, and what to do, in one line."""
     where = error.filename or ROOT
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
         return f"The disk of {where} is full. Free some space and run the same command again."
     if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
         return (
-            f"{where} may not be written ({error.strerror}). Make it writable for you, or work in a copy of the "
-            "project elsewhere, and run the same command again."
+            f"{where} may not be written ({error.strerror}). Make it writable for you, or work in "
+            "a copy of the project elsewhere, and run the same command again."
         )
     if error.errno == errno.EFBIG:
-        return f"{where} grew beyond the limit on files (ulimit -f). Raise it and run the same command again."
+        return (
+            f"{where} grew beyond the limit on files (ulimit -f). Raise it and run the same "
+            "command again."
+        )
+    if error.errno in (errno.EMFILE, errno.ENFILE):
+        return (
+            "Too many files are open at once. Raise the limit (ulimit -n 1024) and run the same "
+            "command again."
+        )
     return str(error)

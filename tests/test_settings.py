@@ -1,0 +1,153 @@
+"""What the settings read from `.env`, and that make reads the same."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import yaml
+from conftest import REPOSITORY
+from hypothesis import given, strategies as st
+
+from resources import env_file
+from resources.env_file import EnvFileError, read_env_file
+
+Run = Callable[..., subprocess.CompletedProcess[str]]
+
+SHOW = (
+    "from resources.settings import settings, run_command_line\n"
+    "def show():\n    s = settings()\n    print(s.profile, s.llm_model)\n    return 0\n"
+    "raise SystemExit(run_command_line(show))"
+)
+MAKE_READS = ("-I", "-S", "src/resources/env_file.py", "PROFILE", "RUN")
+
+
+def read(tmp_path: Path, content: str | bytes) -> dict[str, str]:
+    path = tmp_path / ".env"
+    path.write_bytes(content.encode() if isinstance(content, str) else content)
+    return read_env_file(path)
+
+
+@pytest.mark.parametrize(
+    ("line", "value"),
+    [
+        ("NAME=plain", "plain"),
+        ("NAME = spaces around ", "spaces around"),
+        ("export NAME=exported", "exported"),
+        ("NAME=value # a comment", "value"),
+        ("NAME=a#b", "a#b"),
+        ("NAME= # nothing", ""),
+        ("NAME=", ""),
+        ("NAME='single # quoted $ ${X} \\n'", "single # quoted $ ${X} \\n"),
+        ('NAME="double # quoted"  # and a comment', "double # quoted"),
+        (r'NAME="a \"quote\" and a \\ and a line\nend"', 'a "quote" and a \\ and a line\nend'),
+        ("NAME=carriage return\r", "carriage return"),
+        ("NAME=first\nNAME=last", "last"),
+        ("OTHER=folder\nNAME=${OTHER}/file", "folder/file"),
+        ("# NAME=no\n\nNAME=yes", "yes"),
+        ("NAME=umläut", "umläut"),
+        ("NAME=a=b", "a=b"),
+    ],
+)
+def test_a_line_of_the_file_is_read(tmp_path: Path, line: str, value: str) -> None:
+    assert read(tmp_path, line)["NAME"] == value
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16", "utf-16-le", "utf-16-be"])
+def test_a_file_of_any_unicode_encoding_with_its_mark_is_read(
+    tmp_path: Path, encoding: str
+) -> None:
+    marks = {"utf-16-le": b"\xff\xfe", "utf-16-be": b"\xfe\xff"}
+    content = marks.get(encoding, b"") + "NAME=übel\n".encode(encoding)
+    assert read(tmp_path, content) == {"NAME": "übel"}
+
+
+@pytest.mark.parametrize(
+    ("content", "says"),
+    [
+        ("A=1\nno assignment\n", "Line 2 of .* is not NAME=value"),
+        ("A='open", "Line 1"),
+        ('A="open', "Line 1"),
+        ("A='x' y", "Line 1"),
+        ("A=1\nB=übel\n".encode("latin-1"), "Line 2 of .* is not UTF-8. Save it as UTF-8"),
+        ("A=1\n".encode("utf-16-le"), "without its mark. Save it as UTF-8"),
+        (b"A=1\n" * 3_000_000, "12,000,000 bytes"),
+    ],
+)
+def test_a_file_that_cannot_be_read_is_refused_in_one_line(
+    tmp_path: Path, content: str | bytes, says: str
+) -> None:
+    with pytest.raises(EnvFileError, match=says) as error:
+        read(tmp_path, content)
+    assert "\n" not in str(error.value)
+
+
+def test_the_message_about_a_line_does_not_show_its_secret(tmp_path: Path) -> None:
+    with pytest.raises(EnvFileError) as error:
+        read(tmp_path, "NEO4J_PASSWORD='hunter2")
+    assert "hunter2" not in str(error.value)
+
+
+@given(st.text(st.characters(exclude_characters="'\r\n\0", exclude_categories=["Cs"])))
+def test_a_value_in_single_quotes_is_as_it_stands(value: str) -> None:
+    assert env_file._parse_value(f"'{value}'", {}) == value
+
+
+@pytest.mark.parametrize("kind", ["pipe", "folder"])
+def test_what_is_no_file_is_refused_at_once(project: Path, run_in: Run, kind: str) -> None:
+    path = project / ".env"
+    if kind == "pipe":
+        os.mkfifo(path)
+    else:
+        path.mkdir()
+    for command in (("-c", SHOW), MAKE_READS):
+        done = run_in(sys.executable, *command, timeout=60)
+        assert done.returncode == 1
+        assert f"{path} is no regular file." in done.stderr
+        assert len(done.stderr.splitlines()) == 1
+
+
+@pytest.mark.parametrize(
+    ("content", "run"),
+    [
+        ("PROFILE=paper\n", "paper"),
+        ("PROFILE='smoke' # for a look\nLLM_MODEL=other/7B\n", "smoke@other_7B"),
+        ("LLM_MODEL=own-model", "laptop"),
+        ("LLM_MODEL=\"a'; touch x; '\"", "laptop@a_touch_x_"),
+        ("export PROFILE = paper\r\n", "paper"),
+        ("", "laptop"),
+    ],
+)
+def test_make_and_the_settings_read_the_same(
+    project: Path, run_in: Run, content: str, run: str
+) -> None:
+    for profile in ("smoke", "laptop", "paper"):
+        path = project / "notebooks" / "profiles" / f"{profile}.yml"
+        path.write_text(f"defaults:\n  llm_model: {profile.replace('laptop', 'own')}-model\n")
+    (project / ".env").write_text(content)
+    shown = run_in(sys.executable, *MAKE_READS).stdout.split()
+    assert shown == [run.partition("@")[0], run]
+    code = "from resources.settings import run_name, settings as s; print(run_name(s().profile))"
+    assert run_in(sys.executable, "-c", code).stdout.split() == [run]
+
+
+def test_make_finds_the_model_of_each_profile_as_yaml_does() -> None:
+    for path in (REPOSITORY / "notebooks" / "profiles").glob("*.yml"):
+        defaults = yaml.safe_load(path.read_text(encoding="utf-8"))["defaults"]
+        assert env_file._own_model(path.stem) == defaults.get("llm_model", "")
+
+
+def test_a_profile_that_a_shell_could_run_is_refused(project: Path, run_in: Run) -> None:
+    done = run_in(sys.executable, *MAKE_READS, PROFILE="x'; touch y; '")
+    assert done.returncode == 1
+    assert not done.stdout
+    assert "PROFILE must have letters" in done.stderr
+
+
+def test_the_environment_goes_before_the_file(project: Path, run_in: Run) -> None:
+    (project / ".env").write_text("PROFILE=paper\nLLM_MODEL=of-the-file\n")
+    assert run_in(sys.executable, "-c", SHOW, PROFILE="smoke").stdout == "smoke of-the-file\n"
