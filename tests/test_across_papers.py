@@ -11,7 +11,8 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from evaluation import figures, record, rules
-from evaluation.answers import Answer, answered
+from evaluation.answers import Answer, make_row
+from evaluation.interval_plot import Panel, PlotRow, interval_plot
 from evaluation.measures import measure_label
 from evaluation.outcomes import Outcomes
 from helpers.completions import Reply
@@ -185,10 +186,10 @@ def rows(asked: list[Asked], arms_right: Mapping[str, Right], seconds: float = 1
         for i, q in enumerate(asked):
             said = q.gold if right(i, q) else {"YES": "NO", "NO": "YES"}[q.gold]
             answer = Answer(predicted=said, measures={"p_yes": (0.5, 1.0), "tokens": (11.0, 1.0)})
-            made.append(answered(answer, q, arm=arm, model="m"))
+            made.append(make_row(answer, q, arm=arm, model="m"))
             if i < 3:
                 timed = Answer(repeat=1, measures={"seconds": (seconds, 1.0)})
-                made.append(answered(timed, q, arm=arm, model="m"))
+                made.append(make_row(timed, q, arm=arm, model="m"))
     return made
 
 
@@ -269,7 +270,7 @@ def test_answers_about_one_drug_count_once():
     out = page(
         rows(asked, {"a": lambda i, q: i < 12, "b": lambda i, q: False})
     )  # all of three drugs, none of the fourth
-    (found,) = out.against([("a", "b")], "accuracy")
+    (found,) = out.compare([("a", "b")], "accuracy")
     assert found.p > 0.2, "three drugs decide nothing"
     assert found.scores[0].low < 0.3
 
@@ -289,9 +290,12 @@ def test_no_two_labels_of_the_picture_overlap():
     ]
     out = page(*parts)
     measures = ("accuracy", "median(seconds)", "tokens")
-    fig = out._draw(
-        [(measure_label(m), m, {arm: out.score(m, arm) for arm in out.arms}) for m in measures], 0.5
-    )
+    panels = []
+    for measure in measures:
+        scores = {arm: out.score(measure, arm) for arm in out.arms}
+        panels.append(Panel(measure_label(measure), measure, scores))
+    plot_rows = [PlotRow(arm, out.label(arm), out.colours[arm]) for arm in out.arms]
+    fig = interval_plot(panels, plot_rows, 0.5)
     fig.canvas.draw()
     labels = [*fig.axes[0].get_yticklabels(), *(ax.xaxis.label for ax in fig.axes)]
     for ax in fig.axes:

@@ -139,7 +139,7 @@ def test_nothing_is_found_in_a_clean_table() -> None:
 
 
 def test_a_chapter_shows_each_check_with_the_figures_of_what_is_found() -> None:
-    shown = audit.shown(Outcomes([replace(one, source="released") for one in cut()])).text
+    shown = audit.audit_table(Outcomes([replace(one, source="released") for one in cut()])).text
     assert shown.startswith("Audit of the released answers")
     assert all(check in shown for check in audit.CHECKS)
     assert "found in 1 of 1" in shown

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from hypothesis import given, strategies as st
 
-from evaluation.answers import answered
+from evaluation.answers import make_row
 from evaluation.outcomes import Outcomes
 from papers.biomedrag.arms import Prediction
 from papers.biomedrag.corpora import Corpus, Example, Triple
@@ -76,7 +76,7 @@ def outcomes(rows: list[Example], said: list[list[Triple] | None]) -> Outcomes:
     predictions = [Prediction(None, tuple(triples or ())) for triples in said]
     return Outcomes(
         [
-            answered(row_of(corpus, unit.example, p), unit, arm="arm")
+            make_row(row_of(corpus, unit.example, p), unit, arm="arm")
             for unit, p in zip(units(corpus, rows), predictions, strict=True)
         ],
         draws=100,
@@ -88,7 +88,7 @@ def labelled(rows: list[Example], said: list[str]) -> Outcomes:
     corpus = Corpus("GIT-RE", "relations", (), (), tuple(rows), {})
     return Outcomes(
         [
-            answered(row_of(corpus, unit.example, Prediction(label)), unit, arm="arm")
+            make_row(row_of(corpus, unit.example, Prediction(label)), unit, arm="arm")
             for unit, label in zip(units(corpus, rows), said, strict=True)
         ]
     )

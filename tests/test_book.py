@@ -22,7 +22,7 @@ from browsing import Theme, faults, served, visit
 from hypothesis import given, strategies as st
 from playwright.sync_api import Browser
 
-from evaluation import answers, figures, published, record, rules
+from evaluation import answers, figures, published, record, verdicts
 from evaluation.answers import Answer, Item
 from evaluation.metrics import Score, proportion
 from evaluation.outcomes import Outcomes
@@ -97,7 +97,7 @@ def notebook(
     sentences = figures.table(pd.DataFrame([told]), "Verdicts", sample=sample)
     claim = published.published("side_effects").claim("side_effects.claim.pairs_beat_lists")
     found = Finding(id=claim.id, verdict="agrees", test="x", why="36 of 400 answers more.")
-    listed = rules.findings([claim], [found], sample=sample)
+    listed = verdicts.findings([claim], [found], sample=sample)
     picture = figures.figure(
         pieces.scoreboard_picture(frame), alt="GraphRAG is best.", sample=sample
     )
@@ -184,7 +184,9 @@ def save_record(path: Path, profile: str, *, sample: bool, right: int = 0) -> Pa
         Located("side_effects/evaluation_dataset.csv", Path("x"), sample, "a" * 64, "DATA_MIRROR")
     )
     run.model(MODEL, "b" * 64, engine="vLLM", version="0.0", role="answers the questions")
-    run.asked(Usage(requests=1600, prompt_tokens=160_000, generated_tokens=3_200, seconds=12.5))
+    run.count_requests(
+        Usage(requests=1600, prompt_tokens=160_000, generated_tokens=3_200, seconds=12.5)
+    )
     for arm, (again, released) in ARMS.items():
         for table in ("table1", "table2"):
             run.rescored(f"side_effects.{table}.{arm}.accuracy", proportion(released, 19_520))
@@ -772,7 +774,7 @@ def test_the_run_on_the_sample_is_marked_wherever_it_shows_something(
 @pytest.mark.book
 def test_a_page_lists_each_verdict_once(project: Project) -> None:
     page = project.text(f"notebooks/{CHAPTER}")
-    assert page.count(f'<ul class="{rules.LISTED}') == page.count('id="claims"') == 1
+    assert page.count(f'<ul class="{verdicts.FINDINGS_CLASS}') == page.count('id="claims"') == 1
     assert page.count('href="#claims"') == 1, "in the place of the run's own list"
 
 

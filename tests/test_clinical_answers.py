@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from evaluation import record, records, rules
-from evaluation.answers import Answer, answered
+from evaluation.answers import Answer, make_row
 from evaluation.outcomes import Outcomes
 from helpers.completions import Reply
 from papers.clinical_notes import answers as ca, chart_questions as cc, questions as cq
@@ -177,7 +177,7 @@ def rows(
     """Answers of all kinds by patients of their own, so many of them right."""
     said = answer("dose", text, truth)
     return [
-        answered(
+        make_row(
             replace(said, task=kind, measures={**said.measures, "accuracy": (float(right), 1.0)}),
             replace(question(kind, truth), patient=f"{kind}{i}", text=f"{kind}{i}"),
             arm="rag",

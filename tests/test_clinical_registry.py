@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given, strategies as st
 
 from evaluation import record, records, rules
-from evaluation.answers import Answer, answered
-from evaluation.measures import of_sets
+from evaluation.answers import Answer, make_row
+from evaluation.measures import set_measures
 from evaluation.outcomes import Outcomes
 from helpers.completions import Choice
 from papers.clinical_notes import (
@@ -121,7 +121,7 @@ def perfect(unit: scores.NoteUnit) -> ex.Reading:
 def outcomes(units: list[scores.NoteUnit], readings: list[ex.Reading]) -> Outcomes:
     rows = scores.by_extractor(lambda notes: readings)(units)
     return Outcomes(
-        [answered(row, u, arm="rules") for row, u in zip(rows, units, strict=True)], draws=DRAWS
+        [make_row(row, u, arm="rules") for row, u in zip(rows, units, strict=True)], draws=DRAWS
     )
 
 
@@ -142,12 +142,12 @@ def test_the_gold_scores_one_and_nothing_scores_nought(units):
 
 
 def test_scores_by_hand():
-    assert of_sets({"a", "b", "c"}, {"a", "d"}) == {
+    assert set_measures({"a", "b", "c"}, {"a", "d"}) == {
         "precision": (1, 2),
         "recall": (1, 3),
         "f1": (2, 5),
     }
-    assert of_sets(set(), set()) == {}
+    assert set_measures(set(), set()) == {}
 
 
 SPANS = st.lists(
@@ -255,7 +255,7 @@ def test_verdicts_follow_their_rules(units):
             if model:
                 measures = dict.fromkeys(("taken_drug_f1", "overlap_f1"), (float(right), 100.0))
                 said["med7"] = Answer(task="notes", model=model, measures=measures)
-            rows += [answered(row, alone, arm=arm) for arm, row in said.items()]
+            rows += [make_row(row, alone, arm=arm) for arm, row in said.items()]
         run = record.start(notebook="t", paper="clinical_notes", profile="smoke", parameters={})
         rules.decide(
             run,

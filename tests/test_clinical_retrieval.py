@@ -281,7 +281,7 @@ def test_a_cross_encoder_that_cannot_be_had_is_said_and_not_replaced():
 
 def test_measures_are_those_of_the_field_and_a_question_without_results_has_0():
     grades = {"a": {"x": 2, "y": 1}, "b": {"z": 2}}
-    scores = trec.measured(rankings.MEASURES, grades, {"a": ["y", "w", "x"], "b": []})
+    scores = trec.score_rankings(rankings.MEASURES, grades, {"a": ["y", "w", "x"], "b": []})
     assert scores["a"] == pytest.approx(
         {
             "P@5": 0.4,
@@ -299,7 +299,7 @@ def test_measures_are_those_of_the_field_and_a_question_without_results_has_0():
     st.dictionaries(st.sampled_from("abcdefxyz"), st.integers(1, 2), min_size=1),
 )
 def test_the_quick_ndcg_of_the_weight_search_is_that_of_ir_measures(order, grades):
-    exact = trec.measured(rankings.MEASURES, {"q": grades}, {"q": order})["q"]["nDCG@10"]
+    exact = trec.score_rankings(rankings.MEASURES, {"q": grades}, {"q": order})["q"]["nDCG@10"]
     assert rankings.quick_ndcg(grades, order) == pytest.approx(exact)
 
 
@@ -435,7 +435,7 @@ def ranked_rows(encoder: str, reranker: str, gain: float, correlation: float) ->
                 cluster=f"q{i}",
             )
             rows.append(
-                answers.answered(answers.Answer(model=model, measures=measures), unit, arm=arm)
+                answers.make_row(answers.Answer(model=model, measures=measures), unit, arm=arm)
             )
     return Outcomes(rows, draws=200)
 
@@ -469,7 +469,7 @@ def test_nothing_about_the_reranker_is_decided_where_another_encoder_stands_in_f
 def test_the_papers_models_are_judged_by_their_gain_and_their_order_whatever_else_answered():
     paper = ("emilyalsentzer/Bio_ClinicalBERT", "michiyasunaga/BioLinkBERT-base")
     other = answers.Answer("llm", "u", "u", model="Qwen", measures={"nDCG@10": (1.0, 1.0)})
-    found = decided(ranked_rows(*paper, 0.1, 0.5).and_([other]))
+    found = decided(ranked_rows(*paper, 0.1, 0.5).concat([other]))
     assert {found[name].verdict for name in OF_THE_RERANKER} == {"agrees"}
     assert {decided(ranked_rows(*paper, -0.1, 0.5))[name].verdict for name in OF_THE_RERANKER} == {
         "differs"
@@ -581,7 +581,7 @@ def test_notes_of_others_have_rows_of_their_own_and_a_sentence_in_the_summary(tm
     assert {(row.task, row.unit) for row in theirs} == {("conversations", q.id) for q in openings}
 
     charts = ranked_rows("all-MiniLM-L6-v2", "all-MiniLM-L6-v2", 0.1, 0.5)
-    charts = charts.and_(charts.where(arm="hybrid").frame.assign(arm="tuned"))
+    charts = charts.concat(charts.where(arm="hybrid").frame.assign(arm="tuned"))
     assert "not run" in rankings.summary(charts, charts.where(task="conversations"))
     same = charts.frame.assign(task="conversations")
     assert "queries: better than semantic" in rankings.summary(charts, Outcomes(same, draws=200))

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given, strategies as st
 from test_graph import graph_server
 
-from evaluation import published, record, rules
+from evaluation import published, record, rules, verdicts
 from evaluation.answers import Answer, PlainUnit
 from evaluation.outcomes import Outcomes
 from evaluation.record import Run
@@ -628,7 +628,7 @@ def test_loading_twice_gives_the_same_graph_and_leaves_others_alone(
 def test_every_contradiction_names_its_numbers_and_its_sums_are_right(run: Run) -> None:
     printed = published.published("drug_interactions")
     of = {n.id.removeprefix("drug_interactions."): n.value for n in printed.numbers}
-    shown = rules.disagreements(run).html
+    shown = verdicts.disagreements(run).html
     assert shown.count("<li>") == len(printed.contradictions) >= 10
     assert "89.4%" in shown.partition("Printed numbers at odds")[2]
     once = of["table1.interacts_with"] / 2 + of["table1.causes_side_effect"]

@@ -37,8 +37,18 @@ import papers
 import publish
 import rag
 import resources
-from evaluation import answers, compare, figures, markup, published, record, records, rules
-from evaluation.answers import Answer, answered
+from evaluation import (
+    answers,
+    compare,
+    figures,
+    markup,
+    published,
+    record,
+    records,
+    rules,
+    verdicts,
+)
+from evaluation.answers import Answer, make_row
 from evaluation.metrics import proportion
 from evaluation.outcomes import Outcomes
 from helpers.llm import Usage
@@ -174,7 +184,7 @@ def from_graph(text: str) -> str:
 def outcomes(text: str) -> Outcomes:
     """Two arms, one of them named by the text, and a stratum of that name."""
     made = [
-        answered(
+        make_row(
             Answer(predicted=said, strata={"kind": text}, measures={"seconds": (1.0, 1.0)}),
             question,
             arm=arm,
@@ -202,7 +212,7 @@ def findings(text: str) -> str:
         .model_copy(update={"text": text, "note": text})
     )
     found = records.Finding.model_construct(id=claim.id, verdict=text, test=text, why=text)
-    return rules.findings([claim], [found], sample=False).html
+    return verdicts.findings([claim], [found], sample=False).html
 
 
 def disagreements(text: str) -> str:
@@ -211,7 +221,7 @@ def disagreements(text: str) -> str:
     says = tuple(place.model_copy(update={"what": text, "where": text}) for place in odd.says)
     odd = odd.model_copy(update={"about": text, "says": says})
     run.printed = run.printed.model_copy(update={"contradictions": (odd,)})
-    return rules.disagreements(run).html
+    return verdicts.disagreements(run).html
 
 
 def of_a_judge(text: str) -> str:
@@ -224,7 +234,7 @@ def of_a_judge(text: str) -> str:
 
 def dots(text: str) -> str:
     # under the project's own names: a longer one leaves the axis fewer numbers, which is no fault
-    return Outcomes(outcomes(text).frame, draws=100).dots(["accuracy"], text).html
+    return Outcomes(outcomes(text).frame, draws=100).interval_plot(["accuracy"], text).html
 
 
 def advice(text: str) -> str:
@@ -249,34 +259,40 @@ def advice(text: str) -> str:
 def beside_models(out: Outcomes, text: str) -> str:
     left = out.table(["accuracy"], text).scores
     assert left
-    return compare.beside_models(out, left, {text: out.frame}, lambda *_: "answers.html").html
+    return compare.add_model_columns(out, left, {text: out.frame}, lambda *_: "answers.html").html
 
 
 def linked_tests(out: Outcomes, text: str) -> str:
-    left = out.tests(out.against([("graph", "text")], "accuracy"), text).scores
+    left = out.comparison_table(out.compare([("graph", "text")], "accuracy"), text).scores
     assert left
-    return compare.tests_linked(left, lambda *_: "answers.html").html
+    return compare.link_comparisons(left, lambda *_: "answers.html").html
 
 
 DIRECT: dict[str, Callable[[str], str]] = {
     "publish.methods.Advice": advice,
     "evaluation.rules.decide": decided,
-    "evaluation.rules.disagreements": disagreements,
-    "evaluation.rules.findings": findings,
-    "evaluation.rules.verdict": rules.verdict,
-    "evaluation.rules.tested": lambda text: rules.tested(text, text),
+    "evaluation.verdicts.disagreements": disagreements,
+    "evaluation.verdicts.findings": findings,
+    "evaluation.verdicts.verdict_mark": verdicts.verdict_mark,
+    "evaluation.verdicts.verdict_with_reason": lambda text: verdicts.verdict_with_reason(
+        text, text
+    ),
     "evaluation.outcomes.Outcomes.table": lambda text: (
         outcomes(text).table(["accuracy"], text, by="kind").html
     ),
-    "evaluation.outcomes.Outcomes.beside": lambda text: (
-        outcomes(text).beside(published.published("across_papers"), "none", ["accuracy"], text).html
+    "evaluation.outcomes.Outcomes.reproduction_table": lambda text: (
+        outcomes(text)
+        .reproduction_table(published.published("across_papers"), "none", ["accuracy"], text)
+        .html
     ),
-    "evaluation.outcomes.Outcomes.dots": dots,
-    "evaluation.outcomes.Outcomes.tests": lambda text: (
-        outcomes(text).tests(outcomes(text).against([("graph", "text")], "accuracy"), text).html
+    "evaluation.outcomes.Outcomes.interval_plot": dots,
+    "evaluation.outcomes.Outcomes.comparison_table": lambda text: (
+        outcomes(text)
+        .comparison_table(outcomes(text).compare([("graph", "text")], "accuracy"), text)
+        .html
     ),
-    "evaluation.compare.beside_models": lambda text: beside_models(outcomes(text), text),
-    "evaluation.compare.tests_linked": lambda text: linked_tests(outcomes(text), text),
+    "evaluation.compare.add_model_columns": lambda text: beside_models(outcomes(text), text),
+    "evaluation.compare.link_comparisons": lambda text: linked_tests(outcomes(text), text),
     "evaluation.figures.table": table,
     "evaluation.markup.Markup": cells_of_html,
     "evaluation.figures.figure": figure,
@@ -441,7 +457,9 @@ def book_of(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], 
         )
         run.data(Located("side_effects/evaluation_dataset.csv", Path("x"), False, "a" * 64, text))
         run.model(text, "b" * 64, engine=text, version=text, role=text)
-        run.asked(Usage(requests=10, prompt_tokens=1_000, generated_tokens=100, seconds=2.0), text)
+        run.count_requests(
+            Usage(requests=10, prompt_tokens=1_000, generated_tokens=100, seconds=2.0), text
+        )
         run.timing(text, 1.0, **{text: 3.0})
         run.rescored(
             "side_effects.table1.graphrag.accuracy", proportion(9, 10), note=text, source=text

@@ -17,7 +17,7 @@ from test_clinical_retrieval import asked as a_question
 from test_outcomes import rows as answers_of
 
 from evaluation import answers, published, trec
-from evaluation.answers import Answer, answered
+from evaluation.answers import Answer, make_row
 from helpers.requests import StoreError
 from papers.clinical_notes import rankings
 from papers.qa_rag import retrieval
@@ -66,7 +66,7 @@ def test_trec_files_of_graded_passages_give_the_books_scores(tmp_path, cases):
     arms = [
         frame(
             [
-                answered(row, unit)
+                make_row(row, unit)
                 for row, unit in zip(
                     rankings.answers(asked, [c[arm] for c in cases], wanted), asked, strict=True
                 )
@@ -102,7 +102,7 @@ def test_trec_files_of_passages_and_their_documents_give_the_books_scores(tmp_pa
     )
     found = retrieval.rows_of({q: c[0] for q, c in zip(questions, cases, strict=True)}, gold)
     rows = frame(
-        [answered(row, unit) for row, unit in zip(found, questions.values(), strict=True)], "arm"
+        [make_row(row, unit) for row, unit in zip(found, questions.values(), strict=True)], "arm"
     )
     # an arm that ranks all, so that there is a ranking in any case
     every = retrieval.rows_of(dict.fromkeys(questions, passages[:6]), gold)
@@ -110,7 +110,7 @@ def test_trec_files_of_passages_and_their_documents_give_the_books_scores(tmp_pa
         [
             rows,
             frame(
-                [answered(r, u) for r, u in zip(every, questions.values(), strict=True)], "every"
+                [make_row(r, u) for r, u in zip(every, questions.values(), strict=True)], "every"
             ),
         ]
     )
@@ -126,7 +126,7 @@ def test_trec_files_of_passages_and_their_documents_give_the_books_scores(tmp_pa
 def test_rows_that_list_too_little_are_told(tmp_path, monkeypatch):
     asked = [a_question(1, "?")]
     (row,) = rankings.answers(asked, [names[:12]], {"q1": {"note 11": 1, "note 20": 1}})
-    whole = frame([answered(row, asked[0])], "arm")
+    whole = frame([make_row(row, asked[0])], "arm")
     old = whole.assign(items=pd.Series([row.items[:10]]))
     (ap,) = (scores for scores in trec.write(old, tmp_path) if scores[1] == "AP")
     assert ap[2] != ap[3]

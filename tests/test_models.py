@@ -111,8 +111,8 @@ def test_a_table_of_scores_gets_a_column_for_each_other_model(two_models):
     others = compare.others(NB, "laptop")
     shown = own.table(["accuracy"], "Accuracy")
     scores = left_by(shown)
-    table = compare.beside_models(own, scores, others, "rows/{}{}{}".format)
-    expected = Outcomes(others["other/7B"], draws=200).text("accuracy", "closed_book")
+    table = compare.add_model_columns(own, scores, others, "rows/{}{}{}".format)
+    expected = Outcomes(others["other/7B"], draws=200).format_score("accuracy", "closed_book")
     assert re.findall(r'data-label="([^"]*)"', table.html)[:3] == [
         "arm",
         "accuracy",
@@ -128,18 +128,20 @@ def test_a_table_of_scores_gets_a_column_for_each_other_model(two_models):
     of_some = Outcomes(own.frame[own.frame.gold == "YES"], draws=200).table(
         ["accuracy"], "Some units"
     )
-    assert "91.7" not in compare.beside_models(own, left_by(of_some), others, "{}".format).text
+    assert "91.7" not in compare.add_model_columns(own, left_by(of_some), others, "{}".format).text
 
 
 def test_another_models_share_beside_a_printed_one_has_the_digits_of_the_paper(two_models):
     own = Outcomes(answers.read(answers.newest(NB, "laptop")), draws=200)
-    shown = own.beside(
+    shown = own.reproduction_table(
         published("side_effects"),
         "side_effects.table1",
         ["f1"],
         "Table 1, where F1 is printed as 0.494",
     )
-    table = compare.beside_models(own, left_by(shown), compare.others(NB, "laptop"), "{}".format)
+    table = compare.add_model_columns(
+        own, left_by(shown), compare.others(NB, "laptop"), "{}".format
+    )
     [row] = [line for line in table.text.splitlines() if "0.494" in line and "Table 1" not in line]
     assert len(re.findall(r"[01]\.\d{3} \[", row.replace("\xa0", " "))) == 2, (
         "this run's and the other model's"
@@ -153,7 +155,7 @@ def test_a_number_of_a_stratum_links_to_the_questions_of_that_stratum(two_models
         [{"kind": "two hops" if i % 2 else "one hop"} for i in range(len(own))]
     )
     shown = Outcomes(own, draws=200).table(["accuracy"], "Accuracy", by="kind")
-    table = compare.beside_models(Outcomes(own), left_by(shown), {}, "{0}?{3}".format)
+    table = compare.add_model_columns(Outcomes(own), left_by(shown), {}, "{0}?{3}".format)
     assert re.findall(r'data-label="(\w+ hops?)"[^>]*><a href="([^"]*)">', table.html)[:2] == [
         ("one hop", "closed_book?kind: one hop"),
         ("two hops", "closed_book?kind: two hops"),
@@ -162,10 +164,10 @@ def test_a_number_of_a_stratum_links_to_the_questions_of_that_stratum(two_models
 
 def test_a_difference_links_to_the_answers_of_both_arms(two_models):
     own = Outcomes(answers.read(answers.newest(NB, "laptop")), draws=200)
-    shown = own.tests(
-        own.against([("closed_book", "graph"), ("lookup", "graph")], "accuracy"), "Tests"
+    shown = own.comparison_table(
+        own.compare([("closed_book", "graph"), ("lookup", "graph")], "accuracy"), "Tests"
     )
-    table = compare.tests_linked(
+    table = compare.link_comparisons(
         left_by(shown), lambda a, b: f"rows/{a}/{b}" if a == "closed_book" else ""
     )
     assert re.findall(r'<td data-label="([^"]*)"[^>]*><a href="([^"]*)">', table.html) == [
@@ -179,7 +181,9 @@ def test_tests_of_released_answers_link_to_no_rerun(two_models):
         answers.read(answers.newest(NB, "laptop")).assign(source="released"), draws=200
     )
     assert (
-        released.tests(released.against([("closed_book", "graph")], "accuracy"), "Tests").scores
+        released.comparison_table(
+            released.compare([("closed_book", "graph")], "accuracy"), "Tests"
+        ).scores
         is None
     )
 
@@ -256,7 +260,9 @@ def test_a_staged_notebook_has_the_columns_and_not_what_they_were_made_of(two_mo
         (None, False),
         (
             lambda scores: (
-                compare.beside_models(own, scores, compare.others(NB, "laptop"), "{}".format).html
+                compare.add_model_columns(
+                    own, scores, compare.others(NB, "laptop"), "{}".format
+                ).html
             ),
             True,
         ),

@@ -19,8 +19,8 @@ from hypothesis import given, strategies as st
 from sklearn.metrics import f1_score, precision_score, recall_score, roc_auc_score
 
 from evaluation import answers, figures, metrics, paired
-from evaluation.answers import SCHEMA, Answer, Item, answered
-from evaluation.measures import binary, measure_label, of_sets, unit
+from evaluation.answers import SCHEMA, Answer, Item, make_row
+from evaluation.measures import binary, measure_label, set_measures, unit
 from evaluation.outcomes import Outcomes
 from evaluation.published import published
 from helpers.requests import StoreError
@@ -32,7 +32,7 @@ from resources.settings import DATA
 def rows(gold: Sequence[bool], **arms: Sequence[bool | None]) -> list[Answer]:
     questions = [Question(f"drug {i // 3}", f"effect {i}", label) for i, label in enumerate(gold)]
     return [
-        answered(said(label), question, arm=arm, run="laptop", model="m")
+        make_row(said(label), question, arm=arm, run="laptop", model="m")
         for arm, labels in arms.items()
         for question, label in zip(questions, labels, strict=True)
     ]
@@ -125,15 +125,15 @@ def test_f1_of_answers_that_name_one_label_has_the_test_of_the_share_that_is_rig
             cluster=str(i // 2),
             measures={
                 "right": (right, 1.0),
-                **of_sets({"label"}, {"label" if right else "another"}),
+                **set_measures({"label"}, {"label" if right else "another"}),
             },
         )
         for arm, share in (("biomedrag", 0.6), ("zero_shot", 0.5))
         for i, right in enumerate((rng.random(120) < share).astype(float))
     ]
     out = Outcomes(made)
-    test = out.against([("biomedrag", "zero_shot")], "right")[0].test
-    assert out.against([("biomedrag", "zero_shot")], "f1")[0].test == test
+    test = out.compare([("biomedrag", "zero_shot")], "right")[0].test
+    assert out.compare([("biomedrag", "zero_shot")], "f1")[0].test == test
     gained = gain(out, "biomedrag", "zero_shot")
     assert (gained.value, gained.low, gained.high) == (test.difference, test.low, test.high)
 
@@ -164,22 +164,22 @@ def test_arms_are_compared_on_the_units_that_both_answered_and_holm_is_over_the_
     gold = [True, False] * 12
     right, wrong = list(gold), [not g for g in gold]
     out = Outcomes(rows(gold, good=right, bad=wrong, half=[*right[:12], *wrong[12:]]), draws=300)
-    alone = out.against([("good", "bad")], "accuracy")[0]
+    alone = out.compare([("good", "bad")], "accuracy")[0]
     assert (alone.test.difference, alone.test.n, alone.p) == (1.0, 24, alone.test.p)
-    family = out.against([("good", "bad"), ("good", "half")], "accuracy")
+    family = out.compare([("good", "bad"), ("good", "half")], "accuracy")
     assert family[0].test.p == alone.test.p
     assert [c.p for c in family] == paired.holm([c.test.p for c in family])
     short = Outcomes(
         rows(gold[:6], short=right[:6]), labels={"short": "A few", "good": "Another name"}
     )
-    assert Outcomes(out.frame, labels={"good": "Good"}).and_(short).labels == {
+    assert Outcomes(out.frame, labels={"good": "Good"}).concat(short).labels == {
         "good": "Good",
         "short": "A few",
     }
-    some = out.and_(short)
-    assert some.against([("good", "short")], "accuracy")[0].test.n == 6
+    some = out.concat(short)
+    assert some.compare([("good", "short")], "accuracy")[0].test.n == 6
     with pytest.raises(ValueError, match="share no unit"):
-        out.and_([dataclasses.replace(rows([True], other=[True])[0], unit="elsewhere")]).against(
+        out.concat([dataclasses.replace(rows([True], other=[True])[0], unit="elsewhere")]).compare(
             [("good", "other")], "accuracy"
         )
 
@@ -205,7 +205,7 @@ def test_rows_are_chosen_by_column_and_by_stratum():
 
 def test_an_auc_is_shown_with_its_decimals():
     answers_ = [
-        answered(
+        make_row(
             Answer(measures={"p_yes": (p, 1.0)}), Question("drug", f"effect {i}", label), arm="arm"
         )
         for i, (p, label) in enumerate([(0.2, False), (0.4, True), (0.6, False), (0.8, True)])
@@ -224,15 +224,15 @@ def test_tables_and_figures_say_what_they_hold():
     table = out.table(["accuracy", "auc(p_yes)"], "What was measured").text
     assert table.index("Bad arm") < table.index("Good arm")
     assert "SAMPLE" in table
-    picture = out.dots(["accuracy", "sensitivity"], "Dots", chance=0.5)
+    picture = out.interval_plot(["accuracy", "sensitivity"], "Dots", chance=0.5)
     assert all(
         word in picture.html for word in ("Good arm", "Bad arm", "100.0", "sensitivity", "SAMPLE")
     )
     silent = Answer("silent", "u", "u", measures={"accuracy": (0.0, 1.0)})
-    assert "Good arm" in out.and_([silent]).dots(["accuracy", "precision"], "Dots").html, (
-        "an arm may lack a measure"
-    )
-    tests = out.tests(out.against([("good", "bad")], "accuracy"), "Tests").text
+    assert (
+        "Good arm" in out.concat([silent]).interval_plot(["accuracy", "precision"], "Dots").html
+    ), "an arm may lack a measure"
+    tests = out.comparison_table(out.compare([("good", "bad")], "accuracy"), "Tests").text
     assert "+100.0" in tests
 
 
@@ -251,7 +251,7 @@ def test_every_dot_lies_within_its_panel_where_panels_share_an_axis(monkeypatch)
         for kind, share in shares.items()
         for i in range(9)
     ]
-    Outcomes(answers_, draws=100).dots(["f1"], "Dots", by="kind")
+    Outcomes(answers_, draws=100).interval_plot(["f1"], "Dots", by="kind")
     for ax in drawn[0].axes:
         left, right = ax.get_xlim()
         assert all(left <= x <= right for line in ax.lines for x in line.get_xdata())
@@ -447,7 +447,9 @@ def test_a_table_beside_the_paper_has_no_empty_row_and_no_empty_column():
     released = [dataclasses.replace(row, source="released", model=theirs) for row in made]
     for answers_, columns in ((made, "printed rerun unparsed"), (released, "printed rescored")):
         out = Outcomes(answers_, draws=100)
-        shown = out.beside(published("side_effects"), "side_effects.table1", ["f1"], "")
+        shown = out.reproduction_table(published("side_effects"), "side_effects.table1", ["f1"], "")
         assert shown.text.splitlines()[1].split() == ["arm", "measure", *columns.split()]
-    shown = out.beside(published("side_effects"), "side_effects.table1", ["f1", "mrr"], "")
+    shown = out.reproduction_table(
+        published("side_effects"), "side_effects.table1", ["f1", "mrr"], ""
+    )
     assert len(shown.text.splitlines()) == 3

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from hypothesis import given, strategies as st
 
-from evaluation import record, rules
-from evaluation.answers import Answer as Row, answered
+from evaluation import decisions, record, rules
+from evaluation.answers import Answer as Row, make_row
 from evaluation.outcomes import Outcomes
 from evaluation.published import published
 from helpers import vectors
@@ -299,7 +299,7 @@ def test_each_arm_gets_its_own_prompts_and_what_does_not_fit_is_counted(sample: 
     )
     assert all(row.overflow and len(row.items) == 3 for row in said["whole_3"])
     rows = [
-        answered(row, q, arm=arm)
+        make_row(row, q, arm=arm)
         for arm, of in said.items()
         for row, q in zip(of, questions, strict=True)
     ]
@@ -343,7 +343,7 @@ def rerun(**f1: list[float]) -> list[Row]:
     ]
 
 
-def decided(claim: str, rows: list[Row]) -> rules.Decision:
+def decided(claim: str, rows: list[Row]) -> decisions.Decision:
     rule = published("qa_rag").claim(f"qa_rag.claim.{claim}").rule
     assert rule
     return rules.evaluate(rule, Outcomes(rows, draws=500), "rerun", paper="qa_rag")

@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from evaluation import record, rules
+from evaluation import decisions, record, rules
 from evaluation.answers import Answer
 from evaluation.outcomes import Outcomes
 from evaluation.published import published
@@ -67,7 +67,7 @@ def rows(
     ]
 
 
-def decided(claim: str, answers: list[Answer], logs: dict[str, TrainingLog]) -> rules.Decision:
+def decided(claim: str, answers: list[Answer], logs: dict[str, TrainingLog]) -> decisions.Decision:
     rule = published("qa_rag").claim(f"qa_rag.claim.{claim}").rule
     assert rule
     return rules.evaluate(

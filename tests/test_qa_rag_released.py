@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from evaluation import record, rules
+from evaluation import decisions, record, rules
 from evaluation.answers import Answer
 from evaluation.audit import OWN
 from evaluation.outcomes import Outcomes
@@ -62,7 +62,7 @@ def test_ragas_of_other_questions_are_refused(tmp_path: Path) -> None:
         released.read_ragas(path, ["As described in G, why?", "How?"])
 
 
-def decided(claim: str, rows: list[Answer]) -> rules.Decision:
+def decided(claim: str, rows: list[Answer]) -> decisions.Decision:
     paper = published("qa_rag")
     rule = paper.claim(f"qa_rag.claim.{claim}").rule
     assert rule
@@ -93,7 +93,7 @@ def test_contexts_that_carry_over_do_so_within_questions() -> None:
     contexts = {arm: RNG.random(60) for arm in ("qa_rag", "question", "hypothetical")}
     level = 10 * RNG.random(60)  # an easy question is easy for every arm: no part of the matter
 
-    def carried(f1: dict[str, np.ndarray]) -> rules.Decision:
+    def carried(f1: dict[str, np.ndarray]) -> decisions.Decision:
         made = rows("contexts", "precision", contexts, 30) + rows("answers", "f1", f1, 30)
         return decided("context_carries_over", made)
 

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 from hypothesis import given, strategies as st
 
-from evaluation import record, rules
-from evaluation.answers import Answer, answered
+from evaluation import decisions, record, rules
+from evaluation.answers import Answer, make_row
 from evaluation.outcomes import Outcomes
 from evaluation.published import published
 from helpers import vectors
@@ -271,7 +271,7 @@ def rows(arm: str, values: list[float], measure: str, task: str = "") -> list[An
     ]
 
 
-def decided(claim: str, answers: list[Answer]) -> rules.Decision:
+def decided(claim: str, answers: list[Answer]) -> decisions.Decision:
     rule = published("qa_rag").claim(f"qa_rag.claim.{claim}").rule
     assert rule
     return rules.evaluate(rule, Outcomes(answers, draws=200), "rerun", paper="qa_rag")
@@ -321,7 +321,7 @@ def judged(sample: data.Data, accepted: int) -> tuple[record.Run, str]:
         notebook="16_qarag_retrieval", paper="qa_rag", profile="smoke", parameters={}
     )
     checked = [
-        answered(
+        make_row(
             Answer(predicted="YES" if truth == "YES" or i < accepted else "NO"), known, arm=arm
         )
         for i in range(12)

@@ -181,8 +181,10 @@ def test_a_record_comes_back_as_it_was_saved():
     run.data(located())
     run.model(QWEN, "1" * 64, "vllm", "0.32.0", "chat")
     run.model("hosted", None, "unknown", None, "judge")
-    run.asked(Usage(requests=1, prompt_tokens=100, generated_tokens=3, seconds=12.5), "closed book")
-    run.asked(Usage(requests=1, cached=1, prompt_tokens=50, seconds=2.5, kept_seconds=2.5))
+    run.count_requests(
+        Usage(requests=1, prompt_tokens=100, generated_tokens=3, seconds=12.5), "closed book"
+    )
+    run.count_requests(Usage(requests=1, cached=1, prompt_tokens=50, seconds=2.5, kept_seconds=2.5))
     run.rescored(F1, Score(0.8583, 19520, 0.852, 0.864, 2), source="toy/released.json")
     run.rescored(LATENCY, 82.4444, n=121)
     run.rerun(ACCURACY, proportion(240, 400, unparsed=3), model=QWEN, note="greedy")
@@ -685,8 +687,8 @@ def test_the_terminal_shows_scoreboard_and_ledger(capsys, monkeypatch):
 
 def test_a_run_says_how_many_of_its_answers_came_from_the_disk():
     cold, warm = start(), start("02_toy")
-    cold.asked(Usage(requests=5, prompt_tokens=100, generated_tokens=10, seconds=600))
-    warm.asked(
+    cold.count_requests(Usage(requests=5, prompt_tokens=100, generated_tokens=10, seconds=600))
+    warm.count_requests(
         Usage(
             requests=5,
             cached=4,
@@ -708,8 +710,8 @@ def test_data_that_a_run_makes_itself_is_nobodys_own_and_its_rows_and_requests_a
 ):
     monkeypatch.setattr(answers, "BUILT", tmp_path / "answers")
     run = start()
-    run.made("toy/charts", "0" * 64, "SYNTHETIC charts, seed 1")
-    run.asked(Usage(keys={"k": "step"}))
+    run.generated_data("toy/charts", "0" * 64, "SYNTHETIC charts, seed 1")
+    run.count_requests(Usage(keys={"k": "step"}))
     one = answers.Answer("a", "u", "u", measures={"m": (1.0, 1.0)})
     path = run.save(outcomes=Outcomes([one], labels={"a": "The first", "b": "No answers"}))
     assert records.load(path).synthetic

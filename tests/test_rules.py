@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import given, strategies as st
 
-from evaluation import metrics, rules
+from evaluation import decisions, metrics, rules
 from evaluation.answers import Answer
 from evaluation.metrics import Score, proportion
 from evaluation.outcomes import Outcomes
@@ -40,7 +40,7 @@ def outcomes(*, model: str = SMALL, source: str = "rerun", **arms: list[int]) ->
     )
 
 
-def found(rows: Outcomes, **rule: Any) -> rules.Decision:
+def found(rows: Outcomes, **rule: Any) -> decisions.Decision:
     return rules.evaluate(Rule(**rule), rows, "rerun", paper="side_effects")
 
 
@@ -99,7 +99,7 @@ def test_many_rows_of_few_clusters_are_too_few(rule):
     ],
 )
 def test_a_model_is_of_a_claims_scope_by_its_whole_name(model, same):
-    assert rules.is_of(model, ["GPT-4"]) == same
+    assert decisions.is_model_of(model, ["GPT-4"]) == same
 
 
 def test_one_of_many_parts_refutes_only_at_bonferronis_level():
@@ -123,16 +123,16 @@ def test_an_undecided_claim_names_the_units_that_would_decide_it():
 def test_the_units_needed_give_the_power_that_they_promise():
     rng = np.random.default_rng(1)
     true, bound = 0.62, 0.5
-    needed = rules.needed(proportion(31, 50), bound)
+    needed = decisions.required_units(proportion(31, 50), [bound])
     assert needed is not None
     scores = [proportion(int(rng.binomial(needed, true)), needed) for _ in range(400)]
-    assert 0.7 < np.mean([rules.above(score, bound) == "agrees" for score in scores]) < 0.95
+    assert 0.7 < np.mean([decisions.above(score, bound) == "agrees" for score in scores]) < 0.95
 
 
 @given(st.floats(0, 1), st.floats(0.001, 0.5), st.integers(1, 30))
 def test_an_interval_of_several_parts_holds_that_of_one(value, half, parts):
     score = Score(value, 100, value - half, value + half)
-    wide = rules.widened(score, parts)
+    wide = decisions.bonferroni_interval(score, parts)
     assert wide.low <= score.low + 1e-12
     assert wide.high >= score.high - 1e-12
     assert math.isclose(value - wide.low, wide.high - value, abs_tol=1e-9)
@@ -141,7 +141,7 @@ def test_an_interval_of_several_parts_holds_that_of_one(value, half, parts):
 def test_bonferronis_interval_of_a_mean_is_the_normal_one():
     values = np.random.default_rng(2).normal(0.3, 1, 4000)
     score = metrics.bootstrap(values)
-    wide = rules.widened(score, 5)
+    wide = decisions.bonferroni_interval(score, 5)
     half = 2.5758 * values.std(ddof=1) / math.sqrt(len(values))  # the normal quantile of 0.995
     assert math.isclose(wide.high - score.value, half, rel_tol=0.05)
 
@@ -167,19 +167,19 @@ def interval(low: float, high: float) -> Score:
     ],
 )
 def test_better_needs_significance_and_worse_needs_the_whole_interval(low, high, p, verdict):
-    assert rules.better(interval(low, high), p) == verdict
+    assert decisions.better(interval(low, high), p) == verdict
 
 
 def test_parity_is_not_the_lack_of_a_significant_difference():
-    assert rules.on_par(interval(-0.389, 0.014)) == "undecided"
-    assert rules.on_par(interval(-0.03, 0.04)) == "agrees"
-    assert rules.on_par(interval(-0.776, -0.493)) == "differs"
+    assert decisions.on_par(interval(-0.389, 0.014)) == "undecided"
+    assert decisions.on_par(interval(-0.03, 0.04)) == "agrees"
+    assert decisions.on_par(interval(-0.776, -0.493)) == "differs"
 
 
 @given(st.floats(-1, 1), st.floats(0, 1), st.floats(-1, 1))
 def test_above_and_below_never_both_hold(low, width, bound):
     value = interval(low, low + width)
-    above, below = rules.above(value, bound), rules.below(value, bound)
+    above, below = decisions.above(value, bound), decisions.below(value, bound)
     assert "agrees" in (above, below) or {above, below} <= {"undecided", "differs"}
     assert not (above == below == "agrees")
     assert (above == "undecided") == (low <= bound < low + width)
@@ -187,11 +187,11 @@ def test_above_and_below_never_both_hold(low, width, bound):
 
 @given(st.lists(st.sampled_from(TESTED), min_size=1))
 def test_one_part_refuted_refutes_the_claim(parts):
-    found = rules.all_of(parts)
+    found = decisions.all_of(parts)
     assert (found == "differs") == ("differs" in parts)
     assert (found == "agrees") == all(part == "agrees" for part in parts)
     with pytest.raises(ValueError, match="at least one part"):
-        rules.all_of([])
+        decisions.all_of([])
 
 
 def test_more_questions_decide_what_few_leave_open():
@@ -199,4 +199,4 @@ def test_more_questions_decide_what_few_leave_open():
     for n, verdict in ((8, "undecided"), (2000, "agrees")):
         right = (rng.random(n) < 0.6).astype(float)
         test = paired_means(right, np.zeros(n) + 0.5, draws=500)
-        assert rules.better(test, test.p) == verdict
+        assert decisions.better(test, test.p) == verdict

@@ -9,7 +9,7 @@ from collections import Counter
 import pytest
 from hypothesis import given, strategies as st
 
-from evaluation.answers import answered
+from evaluation.answers import make_row
 from evaluation.audit import PLACE
 from evaluation.published import published
 from papers.side_effects import corpus, forward as se
@@ -252,7 +252,7 @@ def placed(arm, source):
     text = "The drug a causes the following side effects: abdominal pain, pain, rash"
     asked = [("abdominal pain", True), ("pain", True), ("abdominal", True), ("fever", False)]
     made = [
-        answered(se.said(True), corpus.Question("a", *pair), arm=arm, source=source)
+        make_row(se.said(True), corpus.Question("a", *pair), arm=arm, source=source)
         for pair in asked
     ]
     return text, [

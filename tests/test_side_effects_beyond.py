@@ -13,7 +13,7 @@ from hypothesis import given, strategies as st
 from test_graph import graph_server
 
 from evaluation import record, rules
-from evaluation.answers import Answer, answered
+from evaluation.answers import Answer, make_row
 from evaluation.outcomes import Outcomes
 from helpers import graph
 from helpers.completions import Reply
@@ -205,7 +205,7 @@ def test_the_graph_extends_if_every_query_is_exact(run, facts, last, verdict):
     questions = sq.make_questions(facts, 1, 1)
     sets = [q.answer for q in questions[:-1]] + [questions[-1].answer if last else frozenset()]
     rows = [
-        answered(sq.returned(q, [Attempt("x", found)]), q, arm="written")
+        make_row(sq.returned(q, [Attempt("x", found)]), q, arm="written")
         for q, found in zip(questions, sets, strict=True)
     ]
     rules.decide(run, Outcomes(rows, draws=200), "graph_extends_to_richer_questions")
@@ -213,7 +213,7 @@ def test_the_graph_extends_if_every_query_is_exact(run, facts, last, verdict):
 
 
 def locked(*texts: tuple[corpus.Question, str], arm: str = "label") -> list[Answer]:
-    return [answered(label_lock.reading(q, text), q, arm=arm) for q, text in texts]
+    return [make_row(label_lock.reading(q, text), q, arm=arm) for q, text in texts]
 
 
 def test_a_model_that_always_says_no_is_told_apart_by_evidence():
@@ -246,7 +246,7 @@ def test_a_locked_label_is_faithful_if_few_sentences_stray(run, words, n, verdic
 def test_the_answer_tells_what_the_rows_hold(facts):
     questions = sq.make_questions(facts, 1, 1)
     rows = [
-        answered(
+        make_row(
             sq.returned(q, [Attempt("x", q.answer if arm == "written" else frozenset())]),
             q,
             arm=arm,

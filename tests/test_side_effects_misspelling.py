@@ -15,7 +15,7 @@ from hypothesis import given, settings, strategies as st
 from rapidfuzz.distance import DamerauLevenshtein
 
 from evaluation import record, rules
-from evaluation.answers import Answer, answered
+from evaluation.answers import Answer, make_row
 from evaluation.outcomes import Outcomes
 from helpers.llm import LLM
 from papers.side_effects import (
@@ -245,7 +245,7 @@ def test_candidates_are_listed_in_alphabetical_order_whatever_the_ranking():
 def said_of(queries: Sequence[Query], drugs: Sequence[str | None], arm: str = "x") -> list[Answer]:
     """Rows of a normaliser that found these drugs."""
     made = nn.arm(lambda _: list(drugs))(queries)
-    return [answered(answer, query, arm=arm) for answer, query in zip(made, queries, strict=True)]
+    return [make_row(answer, query, arm=arm) for answer, query in zip(made, queries, strict=True)]
 
 
 def test_names_are_scored_by_what_was_typed():
@@ -331,7 +331,7 @@ def test_questions_are_asked_under_another_name_and_answered_for_their_own():
 def table5(found: Mapping[str, int], source: str = "rerun", drugs: int = 9) -> list[Answer]:
     """Four questions about each drug; in each arm the positives of so many drugs are found."""
     return [
-        answered(
+        make_row(
             se.said(i < found[arm] and j % 2 == 0),
             Question(f"d{i}", f"e{j}", j % 2 == 0),
             arm=arm.replace("__", "."),
@@ -408,7 +408,7 @@ def test_the_claim_on_larger_models_needs_a_larger_model(run, better, verdict):
         "llm_larger": [q.meant for q in queries[:better]] + ["?"] * (8 - better),
     }
     rows = [
-        answered(mm.judged(query, Answer(answer=word)), query, arm=arm)
+        make_row(mm.judged(query, Answer(answer=word)), query, arm=arm)
         for arm, of in words.items()
         for query, word in zip(queries, of, strict=True)
     ]
@@ -416,7 +416,7 @@ def test_the_claim_on_larger_models_needs_a_larger_model(run, better, verdict):
 
 
 def test_every_cell_of_table_5_is_reported(run):
-    out = page(0, 7, 9).and_(table5({"correct__format_a": 9}, source="other"))
+    out = page(0, 7, 9).concat(table5({"correct__format_a": 9}, source="other"))
     run.report(out, "side_effects.table5", ["f1"], model="Qwen2.5-7B-Instruct")
     paper_rules.report_shares(run, out, "rerun", model="Qwen2.5-7B-Instruct")
     wanted = {n.id for n in run.printed.numbers if n.table == "Table 5"}

@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 
 from evaluation import published, record, rules
-from evaluation.answers import Answer, answered
+from evaluation.answers import Answer, make_row
 from evaluation.outcomes import Outcomes
 from papers.side_effects import forward as se, forward_report as report
 from papers.side_effects.corpus import Question, said
@@ -47,7 +47,7 @@ def rows(
         answer = said(
             q.label if i >= wrong else not q.label, p_yes=0.9 if q.label else 0.1, handed=handed
         )
-        made.append(answered(answer, q, arm=arm, **{"model": NAMES[0], **row}))
+        made.append(make_row(answer, q, arm=arm, **{"model": NAMES[0], **row}))
     return made
 
 
@@ -159,7 +159,7 @@ def test_an_arm_that_is_missing_leaves_its_claims_untested(run):
 def test_an_arm_added_to_the_page_changes_no_verdict(run):
     asked = questions(400)
     few = page(asked, closed_book=150, format_a=100, format_b=60, graphrag=0, lookup=0)
-    more = few.and_([row for i in range(5) for row in rows(asked, f"new_{i}", 60)])
+    more = few.concat([row for i in range(5) for row in rows(asked, f"new_{i}", 60)])
     found = []
     for out in (few, more):
         decide(run, out, *FOUR)
@@ -169,7 +169,7 @@ def test_an_arm_added_to_the_page_changes_no_verdict(run):
 
 def test_an_unparsed_answer_counts_as_no_and_is_counted():
     asked = [Question("a", "x", True), Question("b", "y", False)]
-    out = Outcomes([answered(said(None), q, arm="arm") for q in asked], draws=200)
+    out = Outcomes([make_row(said(None), q, arm="arm") for q in asked], draws=200)
     assert (out.score("accuracy").value, out.score("accuracy").unparsed) == (0.5, 2)
     assert out.score("sensitivity").value == 0
 
@@ -181,7 +181,7 @@ def test_an_unparsed_answer_counts_as_no_and_is_counted():
 def test_the_released_answers_decide_whether_the_model_matters_less(run, llama, verdict):
     """Qwen is right in 0, 6, 12 and 18 of the 20 pairs of a drug, arm after arm."""
     made = [
-        answered(
+        make_row(
             said(j < rights + i % 2),
             Question(f"d{i}", f"e{j}", True),
             arm=arm,
@@ -243,7 +243,7 @@ def test_precision_without_a_yes_is_explained_and_the_rest_of_the_table_is_fille
     out = page(
         [],
         [
-            answered(said(i < yes), q, arm=arm, model="m")
+            make_row(said(i < yes), q, arm=arm, model="m")
             for arm in se.ARMS
             for i, q in enumerate(asked)
         ],
@@ -254,7 +254,7 @@ def test_precision_without_a_yes_is_explained_and_the_rest_of_the_table_is_fille
     undefined = set() if yes else {f"side_effects.table1.{arm}.precision" for arm in se.ARMS}
     assert set(explained) == undefined
     assert len(measured) == len(se.ARMS) * len(report.METRICS) - len(undefined)
-    shown = out.beside(run.printed, "side_effects.table1", report.METRICS, "")
+    shown = out.reproduction_table(run.printed, "side_effects.table1", report.METRICS, "")
     assert "precision" in shown.text  # printed, if not measured
     with pytest.raises(ValueError, match="presicion"):
         run.rerun_of(
@@ -273,7 +273,7 @@ def test_an_unread_answer_of_table_3_is_told_by_both_ways_of_counting(run):
         for arm in se.ARMS
         for row in rows(asked, arm, 4, source="released", model=name)
     ]
-    unread = answered(said(None), asked[-1], arm="closed_book", model=NAMES[1], source="released")
+    unread = make_row(said(None), asked[-1], arm="closed_book", model=NAMES[1], source="released")
     authors = [
         unread if (r.unit, r.arm, r.model) == (unread.unit, unread.arm, unread.model) else r
         for r in authors

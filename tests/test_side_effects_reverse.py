@@ -11,7 +11,7 @@ from hypothesis import given, strategies as st
 from test_graph import graph_server
 
 from evaluation import figures, record, rules
-from evaluation.answers import Answer, answered
+from evaluation.answers import Answer, make_row
 from evaluation.outcomes import Outcomes
 from helpers.completions import Reply
 from helpers.graph import connect
@@ -371,7 +371,7 @@ def made_up(
         found = {*ordered[: round(abs(share) * len(ordered))], *(f"other{i}" for i in range(wrong))}
         reply = Reply("", "complete", 0, 0, seconds(len(ordered)))
         shown = sorted(query.drugs)[: len(ordered) // 2]
-        made.append(answered(sr.returned(query, found, 0.001, [reply], shown=shown), query, **row))
+        made.append(make_row(sr.returned(query, found, 0.001, [reply], shown=shown), query, **row))
     return made
 
 

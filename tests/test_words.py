@@ -11,7 +11,7 @@ from test_book import CHAPTER, notebook, save_record, write
 
 from evaluation import records
 from evaluation.records import TESTED, Verdict
-from evaluation.rules import claim_word
+from evaluation.verdicts import verdict_label
 from publish import book
 from publish.chapters import Chapter
 
@@ -38,7 +38,7 @@ def test_a_command_works_as_it_is_written(page: Path) -> None:
 def test_every_verdict_is_explained_for_what_it_is_given_to() -> None:
     numbers, claims = READ.split("## Verdicts on claims")
     of_claims = set(re.findall(r'verdict\("([\w ]+)"\)', claims))
-    assert of_claims == set(map(claim_word, typing.get_args(Verdict)))
+    assert of_claims == set(map(verdict_label, typing.get_args(Verdict)))
     of_numbers = {*typing.get_args(Verdict), "not compared", "SAMPLE"}
     assert set(re.findall(r'verdict\("([\w ]+)"\)', numbers)) == of_numbers
     assert set(TESTED) <= of_claims

@@ -135,7 +135,7 @@ class PlainUnit:
     strata: Mapping[str, str] = field(default_factory=dict)
 
 
-def answered(said: Answer, unit: Unit, **row: Any) -> Answer:  # noqa: ANN401  # columns of the row
+def make_row(said: Answer, unit: Unit, **row: Any) -> Answer:  # noqa: ANN401  # columns of the row
     """A row: what an arm said, about this unit; a first YES or NO with its `binary` measures, an unread one as NO."""
     asked: Any = {
         "unit": unit.unit,

@@ -19,10 +19,9 @@ from sklearn.metrics.pairwise import linear_kernel
 
 from evaluation import answers, figures, paired
 from evaluation.answers import Answer
-from evaluation.metrics import Column, proportion
+from evaluation.metrics import ALPHA, Column, proportion
 from evaluation.outcomes import Outcomes
 from evaluation.paired import Paired
-from evaluation.rules import ALPHA
 from helpers.requests import StoreError
 from helpers.texts import TextError, read_csv
 from resources.settings import run_command_line
@@ -252,7 +251,7 @@ def audit(out: Outcomes, most: int = 3) -> pd.DataFrame:
     return pd.DataFrame(table, columns=["check", "verdict", "numbers"])
 
 
-def shown(out: Outcomes) -> figures.Html:
+def audit_table(out: Outcomes) -> figures.Html:
     """The audit of a chapter's released answers as a table: verdicts, and two of the findings of each check."""
     told = audit(out, most=2)
     told = told.assign(numbers=told.numbers.where(told.verdict.str.startswith("found"), ""))

@@ -13,7 +13,7 @@ import pandas as pd
 from evaluation import answers, figures
 from evaluation.markup import Markup, escape
 from evaluation.measures import measure_label, unit
-from evaluation.outcomes import DIFFERENCE, PAIRING, PARTS, Outcomes, adjusted
+from evaluation.outcomes import DIFFERENCE, PAIRING_COLUMNS, PART_COLUMNS, Outcomes, adjust_by_holm
 from helpers.requests import StoreError
 from resources.settings import run_command_line, settings
 
@@ -38,7 +38,7 @@ def compare(notebook: str, profile: str, models: Sequence[str] = (), measure: st
         needed = f"Two models with answers to {notebook} are needed; there are {', '.join(there) or 'none'}."
         raise StoreError(f"{needed} Add one: make models MODELS=... NB={notebook}")
     first, second = (there[model] for model in wanted)
-    shared = set(first[[*PAIRING, "arm"]].merge(second[[*PAIRING, "arm"]]).arm)
+    shared = set(first[[*PAIRING_COLUMNS, "arm"]].merge(second[[*PAIRING_COLUMNS, "arm"]]).arm)
     chosen = {
         str(arm): _measure(rows, measure)
         for arm, rows in first.groupby("arm", sort=False)
@@ -53,10 +53,12 @@ def compare(notebook: str, profile: str, models: Sequence[str] = (), measure: st
     )
     pairs = {arm: (f"{arm}: {wanted[0]}", f"{arm}: {wanted[1]}") for arm in chosen}
     # all arms are one family of tests, each by its own measure
-    family = adjusted([out.against([pairs[arm]], name)[0] for arm, name in chosen.items()])
+    family = adjust_by_holm([out.compare([pairs[arm]], name)[0] for arm, name in chosen.items()])
     of_units = ", ".join(f"{arm} {measure_label(name)}" for arm, name in chosen.items())
     lines = [
-        out.tests(family, f"{notebook}: {wanted[0]} against {wanted[1]} ({of_units})").text,
+        out.comparison_table(
+            family, f"{notebook}: {wanted[0]} against {wanted[1]} ({of_units})"
+        ).text,
         "",
     ]
     for arm, name in chosen.items():
@@ -86,7 +88,7 @@ def others(notebook: str, profile: str) -> dict[str, pd.DataFrame]:
     return found
 
 
-def beside_models(
+def add_model_columns(
     own: Outcomes,
     scores: Mapping[str, Any],
     others: Mapping[str, pd.DataFrame],
@@ -101,16 +103,18 @@ def beside_models(
     one = len({part["measure"] for part in scores["scored"]}) == 1
     for row, part in zip(rows, scores["scored"], strict=True):
         mine = own.frame[(own.frame.arm == part["arm"]) & (own.frame.source == "rerun")]
-        mine = mine[pd.MultiIndex.from_frame(mine[PARTS]).isin([tuple(of) for of in part["of"]])]
+        mine = mine[
+            pd.MultiIndex.from_frame(mine[PART_COLUMNS]).isin([tuple(of) for of in part["of"]])
+        ]
         for model, theirs in others.items():
             same = theirs[theirs.arm == part["arm"]].merge(
-                mine[list(PAIRING)].drop_duplicates(), on=list(PAIRING)
+                mine[list(PAIRING_COLUMNS)].drop_duplicates(), on=list(PAIRING_COLUMNS)
             )
             label = f"{measure_label(part['measure'])}, {model}" if one else model
             of_it = Outcomes(
                 same[: len(same) if len(mine) == part["n"] else 0], draws=scores["draws"]
             )
-            row[label] = of_it.text(part["measure"], part["arm"], part.get("digits"))
+            row[label] = of_it.format_score(part["measure"], part["arm"], part.get("digits"))
         for name, text in row.items():
             if figures.is_written(text) and not name.startswith(_NO_ROWS):
                 model = last if (last := name.rpartition(", ")[2]) in others else ""
@@ -119,7 +123,7 @@ def beside_models(
     return figures.table(pd.DataFrame(rows).dropna(axis="columns", how="all"), scores["caption"])
 
 
-def tests_linked(scores: Mapping[str, Any], address: Callable[..., str]) -> figures.Html:
+def link_comparisons(scores: Mapping[str, Any], address: Callable[..., str]) -> figures.Html:
     """A table of tests, by what the run left with it; each difference links to the `address` of its two arms."""
     rows = [dict(row) for row in scores["rows"]]
     for row, arms in zip(rows, scores["tested"], strict=True):
@@ -145,7 +149,7 @@ def _measure(rows: pd.DataFrame, measure: str) -> str:
 
 
 def _differing(first: pd.DataFrame, second: pd.DataFrame, arm: str, measure: str) -> list[str]:
-    both = [of[of.arm == arm].set_index(list(PAIRING)) for of in (first, second)]
+    both = [of[of.arm == arm].set_index(list(PAIRING_COLUMNS)) for of in (first, second)]
     pairs = both[0].join(both[1], how="inner", rsuffix="_second").reset_index()
     scores = (
         pairs[side].map(lambda of: of.get(measure)) for side in ("measures", "measures_second")

@@ -42,7 +42,7 @@ def binary(gold: bool, predicted: bool) -> Measures:
     return measures
 
 
-def of_sets(
+def set_measures(
     gold: Collection[Hashable], found: Collection[Hashable]
 ) -> dict[str, tuple[float, float]]:
     """Precision, recall and F1 of a set against the gold set, as far as there is anything to find or found."""

@@ -18,9 +18,11 @@ from scipy.special import expit, logit
 from scipy.stats import norm, rankdata
 from statsmodels.stats.proportion import proportion_confint
 
-from evaluation.measures import of_sets
+from evaluation.measures import set_measures
 
 CONFIDENCE = 0.95
+ALPHA = 0.05
+"""Level of significance of all tests."""
 Z = float(
     norm.ppf(0.5 + CONFIDENCE / 2)
 )  # standard errors from the middle of a 95 % interval to its ends
@@ -55,18 +57,18 @@ def ratio(
     top: Column, bottom: Column, *, clusters: Column | None = None, draws: int = DRAWS
 ) -> Score:
     """The sum of the (n,) tops over that of the (n,) bottoms: a mean, a precision, a micro-F1, a weighted mean."""
-    units, tops, bottoms = checked(clusters, draws, tops=top, bottoms=bottom)
+    units, tops, bottoms = validate_columns(clusters, draws, tops=top, bottoms=bottom)
     if not bottoms.sum():  # 0 by custom
         return Score(0.0, len(tops), 0.0, 1.0)
     if len(np.unique(units)) == len(tops) and (bottoms == 1).all() and np.isin(tops, (0, 1)).all():
         return proportion(int(tops.sum()), len(tops))
-    sums = summed(units, tops, bottoms)
+    sums = sum_by_unit(units, tops, bottoms)
     value = float(sums[:, 0].sum() / sums[:, 1].sum())
     fraction = bool(((tops >= 0) & (tops <= bottoms)).all())
     if fraction and value in (0.0, 1.0):  # every draw gives that value
         many = int((sums[:, 1] > 0).sum())
         return Score(value, len(tops), *wilson(value * many, many))
-    drawn, below = resampled(sums, draws).T
+    drawn, below = resample_sums(sums, draws).T
     bounds = (0.0, 1.0) if fraction else (-np.inf, np.inf)
     return Score(
         value, len(tops), *percentiles(value, drawn[below > 0] / below[below > 0], *bounds)
@@ -79,7 +81,9 @@ def auc(y_true: Column, p_yes: Column, *, clusters: Column | None = None) -> Sco
     The interval is DeLong's on the logit scale, with clusters Obuchowski's (1997). A perfect order has no variance, nor
     has one unit of a label; the interval is then Wilson's over the units of the rarer label.
     """
-    units, p, labels = checked(clusters, p_yes=p_yes, y_true=true_or_false(y_true, "y_true"))
+    units, p, labels = validate_columns(
+        clusters, p_yes=p_yes, y_true=true_or_false(y_true, "y_true")
+    )
     truth = labels.astype(bool)
     yes, no = int(truth.sum()), int((~truth).sum())
     if not yes or not no:
@@ -107,7 +111,7 @@ def auc(y_true: Column, p_yes: Column, *, clusters: Column | None = None) -> Sco
         return Score(value, len(truth), *wilson(value * rarer, rarer))
     half = Z * error / (value * (1 - value))
     low, high = (float(expit(logit(value) + side * half)) for side in (-1, 1))
-    return Score(value, len(truth), *held(value, low, high, 0.0, 1.0))
+    return Score(value, len(truth), *clip_interval(value, low, high, 0.0, 1.0))
 
 
 def set_scores(returned: Iterable[str], relevant: Iterable[str]) -> dict[str, float]:
@@ -116,7 +120,7 @@ def set_scores(returned: Iterable[str], relevant: Iterable[str]) -> dict[str, fl
     if not wanted:
         raise ValueError("Recall needs at least one relevant item; the relevant set is empty.")
     return {"precision": 0.0} | {
-        name: top / bottom for name, (top, bottom) in of_sets(wanted, set(returned)).items()
+        name: top / bottom for name, (top, bottom) in set_measures(wanted, set(returned)).items()
     }
 
 
@@ -132,7 +136,7 @@ def bootstrap(
 
     With `clusters`, whole clusters are drawn. If all values are 0 or all 1, the interval is that of a proportion.
     """
-    units, numbers = checked(clusters, draws, values=values)
+    units, numbers = validate_columns(clusters, draws, values=values)
     order = np.argsort(numbers) if clusters is None else np.lexsort((numbers, units))
     numbers, units = numbers[order], units[order]
     value = float(statistic(numbers))
@@ -157,13 +161,13 @@ def percentile(q: float) -> Statistic:
     return lambda values: float(np.percentile(values, q))
 
 
-def summed(units: NDArray[np.int64], *columns: NDArray[Any]) -> Floats:
+def sum_by_unit(units: NDArray[np.int64], *columns: NDArray[Any]) -> Floats:
     """(units, columns) sums of the rows of each unit."""
     sums = [np.bincount(units, weights=column).astype(float) for column in columns]
     return np.stack(sums, axis=1)[np.bincount(units) > 0]
 
 
-def resampled(sums: Floats, draws: int) -> Floats:
+def resample_sums(sums: Floats, draws: int) -> Floats:
     """(draws, columns) totals of bootstrap samples of the units, in blocks of bounded memory."""
     # units with the same sums are interchangeable, so a draw is how often each distinct row comes up
     rng = np.random.default_rng(0)
@@ -178,7 +182,7 @@ def resampled(sums: Floats, draws: int) -> Floats:
 def wilson(k: float, n: int) -> tuple[float, float]:
     """Wilson's interval for `k` of `n` independent units."""
     low, high = proportion_confint(k, n, alpha=1 - CONFIDENCE, method="wilson")
-    return held(k / n, float(low), float(high), 0.0, 1.0)
+    return clip_interval(k / n, float(low), float(high), 0.0, 1.0)
 
 
 def percentiles(
@@ -186,10 +190,10 @@ def percentiles(
 ) -> tuple[float, float]:
     """The 95 % interval of drawn values, which contains the value itself."""
     low, high = np.percentile(draws, [50 * (1 - CONFIDENCE), 50 * (1 + CONFIDENCE)])
-    return held(value, float(low), float(high), floor, ceiling)
+    return clip_interval(value, float(low), float(high), floor, ceiling)
 
 
-def held(
+def clip_interval(
     value: float, low: float, high: float, floor: float, ceiling: float
 ) -> tuple[float, float]:
     """An interval within its bounds that contains the value."""
@@ -229,7 +233,9 @@ def _column(values: Column, name: str, kind: type) -> NDArray[Any]:
     return array
 
 
-def checked(clusters: Column | None, draws: int = DRAWS, /, **columns: Column) -> tuple[Any, ...]:
+def validate_columns(
+    clusters: Column | None, draws: int = DRAWS, /, **columns: Column
+) -> tuple[Any, ...]:
     """The unit of each row, numbered by the names of clusters if there are any, and the columns as finite numbers."""
     if draws < 100:
         raise ValueError(f"A 95 % interval needs at least 100 draws; found draws={draws}.")

@@ -1,55 +1,51 @@
-"""`Outcomes`: scores, tables, tests and figures of one experiment, read off its rows of the table of answers."""
+"""Scores, paired tests, tables and figures of one experiment.
+
+Everything is computed from the table of answers: one row per arm and unit, as described
+in `answers.Answer`.
+"""
 
 from __future__ import annotations
 
-import textwrap
-from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from functools import cached_property
-from itertools import product
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, TypeAlias
 
-import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
-from matplotlib.figure import Figure
-from matplotlib.ticker import LogLocator, NullFormatter
 
 from evaluation import figures, metrics, paired
 from evaluation.answers import COLUMNS, Answer
+from evaluation.interval_plot import Panel, PlotRow, describe_scores, interval_plot
 from evaluation.measures import measure_label, parts, unit
 from evaluation.metrics import DRAWS, Floats, Score
 from evaluation.paired import Paired
 from evaluation.published import Published
 
-PAIRING = (
-    "task",
-    "split",
-    "unit",
-    "of",
-    "repeat",
-)  # what two arms must share for their rows to be compared
-Rows: TypeAlias = "Iterable[Answer] | pd.DataFrame"  # the table of answers
-Names: TypeAlias = "Mapping[str, str] | None"  # by arm
-VALUES = (
-    "printed",
-    "rescored",
-    "rerun",
-    "unparsed",
-)  # columns beside each other, of which empty ones are left out
-DIFFERENCE = "difference in points"  # a column of a table of tests
-MANY = 8  # arms from which on the rows of a figure are closer together
-PARTS = [
-    "task",
-    "split",
-    "of",
-    "repeat",
-]  # what tells apart the parts of an experiment, each with rows of its own
+Rows: TypeAlias = "Iterable[Answer] | pd.DataFrame"
+"""The table of answers, as rows or as a frame."""
+
+PAIRING_COLUMNS = ["task", "split", "unit", "of", "repeat"]
+"""Rows of two arms are paired if they agree in these columns."""
+PART_COLUMNS = ["task", "split", "of", "repeat"]
+"""Columns that identify a part of an experiment."""
+DIFFERENCE = "difference in points"
+"""Column of a table of paired tests."""
+DEFAULT_COLOUR = figures.HUES["grey"]
+PERCENTILES = {"median": 50, "p5": 5, "p95": 95}
+"""Statistics that a measure may name, as in ``median(seconds)``."""
 
 
-class Scored(NamedTuple):
-    """What a row of a table scores; with `digits`, a share is written as the paper writes it, as 0.494."""
+@dataclass(frozen=True)
+class ScoredRow:
+    """What a row of a table of scores shows.
+
+    Attributes:
+        arm: Name of the arm, as in the column ``arm``.
+        measure: Name of the measure, for example ``f1``.
+        digits: If given, a share is written with so many digits (0.494), else in per
+            cent (49.4 %).
+    """
 
     arm: str
     measure: str
@@ -58,7 +54,16 @@ class Scored(NamedTuple):
 
 @dataclass(frozen=True)
 class Comparison:
-    """Two arms on the same units, of one model if it is named: the test of first minus second, and p by Holm."""
+    """A paired test of two arms on the units that both answered.
+
+    Attributes:
+        first: The first arm.
+        second: The second arm.
+        model: The value of the column within which they were compared, if any.
+        scores: Scores of both arms on the shared units.
+        test: The test of the first arm minus the second.
+        p: The p-value of the test, adjusted by Holm's method for the family of tests.
+    """
 
     first: str
     second: str
@@ -68,330 +73,508 @@ class Comparison:
     p: float
 
 
-class Outcomes:
-    """Rows of the table of answers, and what is read off them.
+@dataclass(frozen=True)
+class Reproduction:
+    """A score of the paper beside the scores from released and from new answers.
 
-    A score is a clustered ratio (a mean, a precision, a micro-F1), or another statistic if the measure names one (see
-    `measures`). `labels` are the arms' names, in the order of tables and figures; a `sample` makes these say SAMPLE.
+    Attributes:
+        row: The arm and the measure, and how a share is written.
+        printed: The number in the paper.
+        rescored: The score of the authors' released answers.
+        rerun: The score of this run's answers.
+        unparsed: Number of answers of this run that could not be parsed.
+    """
+
+    row: ScoredRow
+    printed: str | None
+    rescored: str | None
+    rerun: str | None
+    unparsed: int | None
+
+    def cells(self) -> dict[str, str | int | None]:
+        """The cells of the table, by column."""
+        return {
+            "printed": self.printed,
+            "rescored": self.rescored,
+            "rerun": self.rerun,
+            "unparsed": self.unparsed,
+        }
+
+    def is_empty(self) -> bool:
+        """Whether there is no number at all."""
+        return all(cell is None for cell in self.cells().values())
+
+
+class Outcomes:
+    """The answers of one experiment.
+
+    Attributes:
+        frame: The table of answers, with the columns of `answers.Answer`.
+        labels: Name of each arm for readers, in the order of tables and figures.
+        colours: Colour of each arm.
+        draws: Number of bootstrap samples and permutations.
+        sample: Whether the answers are about sample data. Tables and figures then say
+            so.
     """
 
     def __init__(
         self,
         rows: Rows,
         *,
-        labels: Names = None,
-        colours: Names = None,
+        labels: Mapping[str, str] | None = None,
+        colours: Mapping[str, str] | None = None,
         draws: int = DRAWS,
         sample: bool = False,
     ) -> None:
-        """Take the rows, or a frame with the columns of `Answer`; arms have those of `figures.ARMS` by default."""
-        self.frame = _frame(rows)
-        self.labels = dict(labels or {arm: label for arm, (label, _) in figures.ARMS.items()})
-        self.colours = dict(colours or {arm: colour for arm, (_, colour) in figures.ARMS.items()})
-        self.draws, self.sample = draws, sample
+        """Store the answers.
 
-    def where(self, **only: str | Sequence[str]) -> Outcomes:
-        """The rows with these values of a column of `Answer`, or of a stratum; a KeyError if no row has the stratum."""
-        keep = pd.Series(True, index=self.frame.index)
-        for name, wanted in only.items():
-            column = (
-                self.frame[name]
-                if name in COLUMNS
-                else self.frame.strata.map(lambda of, name=name: of.get(name))
-            )
-            if len(column) and name not in COLUMNS and column.isna().all():
-                raise KeyError(f"No row has the stratum {name!r}.")
-            keep &= column.isin({wanted} if isinstance(wanted, str) else set(wanted))
-        return self._with(self.frame[keep])
+        Args:
+            rows: Answers of any arms and sources.
+            labels: Name of each arm for readers; by default those of `figures.ARMS`.
+            colours: Colour of each arm; by default those of `figures.ARMS`.
+            draws: Number of bootstrap samples and permutations.
+            sample: Whether the answers are about sample data.
+        """
+        if labels is None:
+            labels = {arm: label for arm, (label, _) in figures.ARMS.items()}
+        if colours is None:
+            colours = {arm: colour for arm, (_, colour) in figures.ARMS.items()}
+        self.frame = _to_frame(rows)
+        self.labels = dict(labels)
+        self.colours = dict(colours)
+        self.draws = draws
+        self.sample = sample
 
-    def and_(self, rows: Rows | Outcomes) -> Outcomes:
-        """These rows and others, with the labels of both."""
-        more = rows if isinstance(rows, Outcomes) else Outcomes(rows, labels=self.labels)
-        whole = self._with(pd.concat([self.frame, more.frame], ignore_index=True))
-        whole.labels = (
-            self.labels | more.labels | self.labels
-        )  # in the order and the words of these
-        return whole
+    def where(self, **conditions: str | Sequence[str]) -> Outcomes:
+        """Select the rows that meet all conditions.
 
-    def _with(self, frame: pd.DataFrame) -> Outcomes:
+        Args:
+            **conditions: The accepted value or values of a column or of a stratum.
+
+        Returns:
+            The selected rows, with the same labels and settings.
+
+        Raises:
+            KeyError: If no row has the stratum.
+        """
+        mask = pd.Series(True, index=self.frame.index)
+        for name, accepted in conditions.items():
+            values = [accepted] if isinstance(accepted, str) else list(accepted)
+            mask &= self._column(name).isin(values)
+        return self._with_frame(self.frame[mask])
+
+    def _column(self, name: str) -> pd.Series:
+        """A column of the table, or the value of a stratum in each row."""
+        if name in COLUMNS:
+            return self.frame[name]
+        values = self.frame.strata.map(lambda strata: strata.get(name))
+        if len(values) > 0 and values.isna().all():
+            raise KeyError(f"No row has the stratum {name!r}.")
+        return values
+
+    def concat(self, other: Rows | Outcomes) -> Outcomes:
+        """Append rows. Where both label an arm, the label of ``self`` is used."""
+        if not isinstance(other, Outcomes):
+            other = Outcomes(other, labels=self.labels)
+        frame = pd.concat([self.frame, other.frame], ignore_index=True)
+        combined = self._with_frame(frame)
+        new_labels = {arm: text for arm, text in other.labels.items() if arm not in self.labels}
+        combined.labels = self.labels | new_labels
+        return combined
+
+    def _with_frame(self, frame: pd.DataFrame) -> Outcomes:
         return Outcomes(
-            frame, labels=self.labels, colours=self.colours, draws=self.draws, sample=self.sample
+            frame,
+            labels=self.labels,
+            colours=self.colours,
+            draws=self.draws,
+            sample=self.sample,
         )
+
+    def _split(self, column: str) -> Iterator[tuple[str, Outcomes]]:
+        """Split the rows by the values of a column.
+
+        Args:
+            column: The column. If it is empty, the rows are not split.
+
+        Yields:
+            Each value, as text, and its rows.
+        """
+        if not column:
+            yield "", self
+            return
+        for value, rows in self.frame.groupby(column):
+            yield str(value), self._with_frame(rows)
 
     @cached_property
     def arms(self) -> list[str]:
-        """The arms that have rows, in the order of `labels`."""
-        there = set(self.frame.arm)
-        return [arm for arm in self.labels if arm in there] + sorted(there - self.labels.keys())
+        """The arms that have rows: first labelled ones, in the order of ``labels``."""
+        present = set(self.frame.arm)
+        labelled = [arm for arm in self.labels if arm in present]
+        return labelled + sorted(present - set(labelled))
 
-    def measured(self, measure: str) -> set[str]:
-        """The arms of which a row has the measure."""
-        base = parts(measure)[1]
-        return set(self.frame.arm[[base in of for of in self.frame.measures]])
+    def arms_with(self, measure: str) -> set[str]:
+        """The arms of which at least one row has the measure."""
+        _, base = parts(measure)
+        return set(self._rows_with(base).arm)
 
-    def values(self, measure: str, arm: str) -> Floats:
-        """A measure of each row of an arm, all of which have it."""
-        rows = self.frame[self.frame.arm == arm]
-        return np.array([top / bottom for of in rows.measures for top, bottom in [of[measure]]])
-
-    def label(self, arm: str) -> str:
-        """An arm's name for a reader."""
-        return self.labels.get(arm, arm)
+    def _rows_with(self, measure: str, arm: str | None = None) -> pd.DataFrame:
+        """The rows that have a measure, of one arm or of all."""
+        rows = self.frame if arm is None else self.frame[self.frame.arm == arm]
+        has_measure = [measure in measures for measures in rows.measures]
+        return rows[np.array(has_measure, dtype=bool)]
 
     def strata(self, name: str) -> list[str]:
-        """The values of a stratum, in the order of the rows; none of an empty name."""
-        return list(dict.fromkeys(of[name] for of in self.frame.strata if name in of))
+        """The values of a stratum in the order of the rows; none for an empty name."""
+        values = [strata[name] for strata in self.frame.strata if name in strata]
+        return list(dict.fromkeys(values))
+
+    def label(self, arm: str) -> str:
+        """The name of an arm for readers."""
+        return self.labels.get(arm, arm)
+
+    def values(self, measure: str, arm: str) -> Floats:
+        """The value of a measure in each row of an arm, all of which must have it."""
+        rows = self.frame[self.frame.arm == arm]
+        numerators, denominators = _ratio_columns(rows, measure)
+        return numerators / denominators
 
     def score(self, measure: str, arm: str | None = None) -> Score:
-        """A measure of one arm, with n, 95 % interval and its unparsed answers; a ValueError if no row has it."""
-        rows = self.frame if arm is None else self.frame[self.frame.arm == arm]
+        """Compute a measure with its 95 % interval.
+
+        Args:
+            measure: A ratio such as ``accuracy``, ``auc(p_yes)``, or a percentile such
+                as ``median(seconds)``.
+            arm: The arm; all rows if None.
+
+        Returns:
+            The score. Intervals respect clusters of units.
+
+        Raises:
+            ValueError: If no row has the measure.
+        """
         statistic, base = parts(measure)
-        rows = rows[[base in of for of in rows.measures]]
+        rows = self._rows_with(base, arm)
         if rows.empty:
             raise ValueError(f"No row of {arm or 'any arm'} has the measure {base!r}.")
-        unparsed = int((~rows.parsed.astype(bool)).sum())
-        tops, bottoms = _columns(rows, base)
+        numerators, denominators = _ratio_columns(rows, base)
         clusters = rows.cluster.to_numpy()
         if not statistic:
-            score = metrics.ratio(tops, bottoms, clusters=clusters, draws=self.draws)
+            score = metrics.ratio(numerators, denominators, clusters=clusters, draws=self.draws)
         elif statistic == "auc":
-            score = metrics.auc((rows.gold == "YES").to_numpy(), tops / bottoms, clusters=clusters)
+            is_yes = (rows.gold == "YES").to_numpy()
+            score = metrics.auc(is_yes, numerators / denominators, clusters=clusters)
         else:
-            of = metrics.percentile({"median": 50, "p5": 5, "p95": 95}[statistic])
-            score = metrics.bootstrap(tops / bottoms, of, clusters=clusters, draws=self.draws)
-        return replace(score, unparsed=unparsed if unit(measure) in ("fraction", "ratio") else 0)
+            percentile = metrics.percentile(PERCENTILES[statistic])
+            score = metrics.bootstrap(
+                numerators / denominators,
+                percentile,
+                clusters=clusters,
+                draws=self.draws,
+            )
+        if unit(measure) not in ("fraction", "ratio"):
+            return score
+        return replace(score, unparsed=int((~rows.parsed.astype(bool)).sum()))
 
-    def against(
-        self, pairs: Sequence[tuple[str, str]], measure: str, *, each: str = ""
+    def compare(
+        self, pairs: Iterable[tuple[str, str]], measure: str, *, within: str = ""
     ) -> list[Comparison]:
-        """Paired tests of a ratio, first arm minus second, within `each` value of a column; p by Holm over all."""
-        parts = (
-            {str(value): self._with(rows) for value, rows in self.frame.groupby(each)}
-            if each
-            else {"": self}
-        )
-        return adjusted(
-            [part._compare(pair, measure, value) for value, part in parts.items() for pair in pairs]
-        )
+        """Compare pairs of arms by paired randomisation tests.
 
-    def _compare(self, pair: tuple[str, str], measure: str, model: str) -> Comparison:
-        mine = self.frame[[measure in of for of in self.frame.measures]]
-        first, second = (mine[mine.arm == arm].set_index(list(PAIRING)) for arm in pair)
-        shared = first.index.intersection(second.index, sort=False)
+        Args:
+            pairs: Pairs of arms. The difference is the first minus the second.
+            measure: A ratio such as ``accuracy``.
+            within: Column such as ``model``. If given, each pair is compared separately
+                within each value of the column.
+
+        Returns:
+            One comparison per value and pair. The p-values are adjusted by Holm's
+            method over all of them.
+
+        Raises:
+            ValueError: If the arms of a pair share no unit that has the measure.
+        """
+        pairs = list(pairs)
+        comparisons = []
+        for value, outcomes in self._split(within):
+            for first, second in pairs:
+                comparisons.append(outcomes._compare_pair(first, second, measure, value))
+        return adjust_by_holm(comparisons)
+
+    def _compare_pair(self, first: str, second: str, measure: str, model: str) -> Comparison:
+        first_rows = self._rows_with(measure, first).set_index(PAIRING_COLUMNS)
+        second_rows = self._rows_with(measure, second).set_index(PAIRING_COLUMNS)
+        shared = first_rows.index.intersection(second_rows.index, sort=False)
         if shared.empty:
             raise ValueError(
-                f"{pair[0]} and {pair[1]} share no unit that has the measure {measure!r}."
+                f"{first} and {second} share no unit that has the measure {measure!r}."
             )
-        first, second = first.loc[shared], second.loc[shared]
-        sides = (_columns(first, measure), _columns(second, measure))
-        test = paired.paired_ratios(*sides, clusters=first.cluster.to_numpy(), draws=self.draws)
-        scores = (self._with(first).score(measure), self._with(second).score(measure))
-        return Comparison(*pair, model, scores, test, test.p)
+        first_rows = first_rows.loc[shared]
+        second_rows = second_rows.loc[shared]
+        test = paired.paired_ratios(
+            _ratio_columns(first_rows, measure),
+            _ratio_columns(second_rows, measure),
+            clusters=first_rows.cluster.to_numpy(),
+            draws=self.draws,
+        )
+        first_score = self._with_frame(first_rows).score(measure)
+        second_score = self._with_frame(second_rows).score(measure)
+        return Comparison(first, second, model, (first_score, second_score), test, test.p)
+
+    def format_score(self, measure: str, arm: str, digits: int | None = None) -> str | None:
+        """Write a score as a table shows it.
+
+        Args:
+            measure: Name of the measure, for example ``auc(p_yes)``.
+            arm: Name of the arm.
+            digits: If given, a share is written with so many digits (0.494), else in
+                per cent (49.4 %).
+
+        Returns:
+            The score with its interval, or None if no row of the arm has the measure.
+        """
+        if arm not in self.arms_with(measure):
+            return None
+        return _format(self.score(measure, arm), measure, digits)
 
     def table(self, measures: Sequence[str], caption: str, *, by: str = "") -> figures.Html:
-        """A row for each arm: its scores, in all and `by` a stratum; n if it differs and all have the first measure."""
-        n = Counter(self.frame.arm[[parts(measures[0])[1] in of for of in self.frame.measures]])
-        of = {value: self.where(**{by: value}) for value in self.strata(by)}
-        rows = [
-            {"arm": self.label(arm)}
-            | ({"n": n[arm]} if len(set(n.values())) > 1 and {*n} == {*self.arms} else {})
-            | {measure_label(m): self.text(m, arm) for m in measures}
-            | {value: part.text(measures[0], arm) for value, part in of.items()}
-            for arm in self.arms
-        ]
-        shown = self.scored_table(rows, [Scored(arm, measures[0]) for arm in self.arms], caption)
-        return (
-            replace(shown, scores={**shown.scores, "by": by, "strata": [*of]})
-            if shown.scores
-            else shown
-        )
+        """Tabulate the scores of each arm.
+
+        Args:
+            measures: The measures, one column each.
+            caption: Caption of the table.
+            by: Stratum. If given, the first measure is also shown for each of its
+                values.
+
+        Returns:
+            One row per arm. The column ``n`` is shown if all arms have the first
+            measure and their numbers of units differ.
+        """
+        first_measure = measures[0]
+        _, base = parts(first_measure)
+        counts = self._rows_with(base).arm.value_counts().to_dict()
+        show_n = len(set(counts.values())) > 1 and set(counts) == set(self.arms)
+        groups = {value: self.where(**{by: value}) for value in self.strata(by)}
+        rows = []
+        for arm in self.arms:
+            row: dict[str, Any] = {"arm": self.label(arm)}
+            if show_n:
+                row["n"] = counts[arm]
+            for measure in measures:
+                row[measure_label(measure)] = self.format_score(measure, arm)
+            for value, group in groups.items():
+                row[value] = group.format_score(first_measure, arm)
+            rows.append(row)
+        scored = [ScoredRow(arm, first_measure) for arm in self.arms]
+        table = self.scored_table(rows, scored, caption)
+        if not table.scores:
+            return table
+        return replace(table, scores={**table.scores, "by": by, "strata": list(groups)})
 
     def scored_table(
-        self, rows: list[dict[str, Any]], scored: Sequence[Scored], caption: str
+        self, rows: Sequence[dict[str, Any]], scored: Sequence[ScoredRow], caption: str
     ) -> figures.Html:
-        """A table of scores, and what other models' columns in the book need to know of each row."""
-        shown = figures.table(pd.DataFrame(rows), caption, sample=self.sample)
-        here = self._linked
-        if here.empty:
-            return shown
-        own = {one.arm: here[here.arm == one.arm] for one in scored}
-        of = {
-            arm: {"n": len(mine), "of": mine[PARTS].drop_duplicates().values.tolist()}
-            for arm, mine in own.items()
+        """Show a table of scores that the book can extend by columns of other models.
+
+        Args:
+            rows: The cells of each row, by column.
+            scored: What each row shows.
+            caption: Caption of the table.
+
+        Returns:
+            The table. If this run has answers, its ``scores`` say how to compute the
+            same scores for another model.
+        """
+        table = figures.table(pd.DataFrame(rows), caption, sample=self.sample)
+        linked = self._linked_rows
+        if linked.empty:
+            return table
+        descriptions = []
+        for row in scored:
+            of_arm = linked[linked.arm == row.arm]
+            units = {
+                "n": len(of_arm),
+                "of": of_arm[PART_COLUMNS].drop_duplicates().values.tolist(),
+            }
+            descriptions.append(asdict(row) | units)
+        scores = {
+            "rows": _as_pairs(rows),
+            "scored": descriptions,
+            "draws": self.draws,
+            "caption": caption,
         }
-        parts = [one._asdict() | of[one.arm] for one in scored]
-        return replace(
-            shown,
-            scores={"rows": _pairs(rows), "scored": parts, "draws": self.draws, "caption": caption},
-        )
+        return replace(table, scores=scores)
 
     @property
-    def _linked(self) -> pd.DataFrame:
-        """The rows that the book's numbers can link to: a run's own, for those of the authors are not in it."""
+    def _linked_rows(self) -> pd.DataFrame:
+        """The rows that the book links to: this run's answers about real data."""
         return self.frame[(self.frame.source == "rerun") & (not self.sample)]
 
-    def text(self, measure: str, arm: str, digits: int | None = None) -> str | None:
-        """A score as a table shows it, a share as 49.4 % or with `digits` as 0.494; None if no row has the measure."""
-        return (
-            _written(self.score(measure, arm), measure, digits)
-            if arm in self.measured(measure)
-            else None
-        )
+    def comparison_table(self, comparisons: Sequence[Comparison], caption: str) -> figures.Html:
+        """Tabulate paired tests.
 
-    def tests(self, comparisons: Sequence[Comparison], caption: str) -> figures.Html:
-        """A row for each comparison, whose difference the book links to the answers of both arms."""
-        rows = [
-            {"first": self.label(c.first), "second": self.label(c.second)}
-            | ({"model": c.model} if c.model else {})
-            | {"n": c.test.n, "first better": c.test.b, "second better": c.test.c}
-            | {DIFFERENCE: figures.points(c.test), "p (Holm)": figures.p_text(c.p)}
-            for c in comparisons
-        ]
-        shown = figures.table(pd.DataFrame(rows), caption, sample=self.sample)
-        if self._linked.empty:
-            return shown
-        tested = [[c.first, c.second] for c in comparisons]
-        return replace(shown, scores={"rows": _pairs(rows), "tested": tested, "caption": caption})
+        Args:
+            comparisons: The tests, as `compare` returns them.
+            caption: Caption of the table.
 
-    def beside(
-        self, printed: Published, place: str, measures: Sequence[str], caption: str
+        Returns:
+            One row per test. The book links the difference to the answers of both arms.
+        """
+        rows = []
+        for comparison in comparisons:
+            row: dict[str, Any] = {
+                "first": self.label(comparison.first),
+                "second": self.label(comparison.second),
+            }
+            if comparison.model:
+                row["model"] = comparison.model
+            row["n"] = comparison.test.n
+            row["first better"] = comparison.test.b
+            row["second better"] = comparison.test.c
+            row[DIFFERENCE] = figures.points(comparison.test)
+            row["p (Holm)"] = figures.p_text(comparison.p)
+            rows.append(row)
+        table = figures.table(pd.DataFrame(rows), caption, sample=self.sample)
+        if self._linked_rows.empty:
+            return table
+        pairs = [[comparison.first, comparison.second] for comparison in comparisons]
+        scores = {"rows": _as_pairs(rows), "tested": pairs, "caption": caption}
+        return replace(table, scores=scores)
+
+    def reproduction_table(
+        self, published: Published, place: str, measures: Sequence[str], caption: str
     ) -> figures.Html:
-        """Printed (`place.arm.measure` or `place.arm`), rescored and rerun: a row for each arm and measure."""
-        numbers = {number.id: number for number in printed.numbers}
-        found: dict[Scored, dict[str, Any]] = {}
-        for arm, measure in product(self.arms, measures):
-            number = numbers.get(f"{place}.{arm}.{measure}") or numbers.get(f"{place}.{arm}")
-            released = self.where(source="released", arm=arm, model=(number and number.model) or "")
-            here = self.where(source="rerun", arm=arm)
-            rerun = here.score(measure) if arm in here.measured(measure) else None
-            digits = number.digits if number else None  # written as the paper writes it
-            values = {
-                "printed": number and number.printed,
-                "rescored": released.text(measure, arm, digits),
-                "rerun": rerun and _written(replace(rerun, unparsed=0), measure, digits),
-                "unparsed": rerun and rerun.unparsed,
-            }
-            if any(value is not None for value in values.values()):
-                found[Scored(arm, measure, digits)] = values
-        columns = [name for name in VALUES if any(of[name] is not None for of in found.values())]
-        firsts = {one.arm: one for one in reversed(found)}
-        rows = [
-            {
-                "arm": self.label(one.arm) if firsts[one.arm] is one else "",
-                "measure": measure_label(one.measure),
-            }
-            | {name: of[name] for name in columns}
-            for one, of in found.items()
-        ]
-        return self.scored_table(rows, [*found], caption)
+        """Tabulate printed, rescored and rerun scores side by side.
 
-    def dots(
-        self, measures: Sequence[str], caption: str, *, by: str = "", chance: float | None = None
-    ) -> figures.Picture:
-        """A dot with its 95 % interval for each arm, drawn and in words; a panel for each measure, or value of `by`."""
-        parts = [(value, measures[0], self.where(**{by: value})) for value in self.strata(by)]
-        parts = parts or [(measure_label(m), m, self) for m in measures]
-        panels = [
-            (
-                title,
-                measure,
-                {
-                    arm: part.score(measure, arm)
-                    for arm in part.arms
-                    if arm in part.measured(measure)
-                },
-            )
-            for title, measure, part in parts
-        ]
-        told = []
+        Args:
+            published: The numbers of the paper. Their ids are ``place.arm.measure`` or
+                ``place.arm``.
+            place: Paper and table, for example ``side_effects.table1``.
+            measures: Names of measures, for example ``["accuracy", "f1"]``.
+            caption: Caption of the table.
+
+        Returns:
+            One row per arm and measure. Empty rows and empty columns are left out.
+        """
+        reproductions = []
         for arm in self.arms:
-            values = (
-                f"{title} {figures.number(of[arm].value, unit(m))}"
-                for title, m, of in panels
-                if arm in of
-            )
-            told.append(f"{self.label(arm)}: {', '.join(values)}")
-        alt = f"{'; '.join(told)}."
-        return figures.figure(
-            self._draw(panels, chance), alt=alt, caption=caption, sample=self.sample
+            for measure in measures:
+                reproduction = self._reproduction(published, place, arm, measure)
+                if not reproduction.is_empty():
+                    reproductions.append(reproduction)
+        rows = self._reproduction_rows(reproductions)
+        scored = [reproduction.row for reproduction in reproductions]
+        return self.scored_table(rows, scored, caption)
+
+    def _reproduction(
+        self, published: Published, place: str, arm: str, measure: str
+    ) -> Reproduction:
+        numbers = {number.id: number for number in published.numbers}
+        number = numbers.get(f"{place}.{arm}.{measure}") or numbers.get(f"{place}.{arm}")
+        digits = number.digits if number else None  # as the paper writes its number
+        model = (number.model or "") if number else ""
+        released = self.where(source="released", arm=arm, model=model)
+        rerun = self.where(source="rerun", arm=arm)
+        rerun_text = None
+        unparsed = None
+        if arm in rerun.arms_with(measure):
+            score = rerun.score(measure, arm)
+            rerun_text = _format(replace(score, unparsed=0), measure, digits)
+            unparsed = score.unparsed
+        return Reproduction(
+            row=ScoredRow(arm, measure, digits),
+            printed=number.printed if number else None,
+            rescored=released.format_score(measure, arm, digits),
+            rerun=rerun_text,
+            unparsed=unparsed,
         )
 
-    def _draw(
-        self, panels: Sequence[tuple[str, str, Mapping[str, Score]]], chance: float | None
-    ) -> Figure:
-        # a figure of many arms, too, shall fit on the first screen of its chapter
-        row, font = (0.5, 10.5) if len(self.arms) < MANY else (0.33, 9)
-        size, one = (
-            (7.4, row * len(self.arms) + 1.0),
-            len({measure for _, measure, _ in panels}) == 1,
-        )
-        fig, axes = plt.subplots(
-            1, len(panels), figsize=size, sharex=one, sharey=True, squeeze=False
-        )
-        for ax, (title, measure, of) in zip(axes[0], panels, strict=True):
-            for y, arm in enumerate(self.arms):
-                if arm in of:
-                    colour = self.colours.get(arm, "#808080")
-                    ax.hlines(y, of[arm].low, of[arm].high, color=colour, linewidth=2.2)
-                    ax.plot(of[arm].value, y, "o", color=colour, clip_on=False, zorder=3)
-            words = (
-                title
-                if unit(measure) != "seconds" or "seconds" in title
-                else f"{title}, in seconds"
-            )
-            ax.set_xlabel(textwrap.fill(words, 64 // len(panels)))
-            ax.grid(axis="x")
-            ax.tick_params(axis="y", length=0)
-        for ax, (_, measure, _) in zip(
-            axes[0], panels, strict=True
-        ):  # once all is drawn, for panels may share an axis
-            if unit(measure) == "seconds":
-                ax.set_xscale("log")
-                left, right = ax.get_xlim()
-                ax.xaxis.set_major_locator(
-                    LogLocator(subs=(1.0, 2.0, 5.0) if right < 50 * left else (1.0,))
-                )
-                ax.xaxis.set_major_formatter("{x:g}")
-                ax.xaxis.set_minor_formatter(NullFormatter())
-            elif unit(measure) == "fraction":
-                ax.xaxis.set_major_formatter(lambda x, _: figures.number(x, digits=0))
-                ax.set_xlim(right=1)
-            else:
-                ax.set_xlim(left=0)
-        if chance is not None:
-            axes[0][0].axvline(chance, linestyle=":", color=figures.INK, linewidth=1)
-        broken = [textwrap.fill(self.label(arm), 34) for arm in self.arms]
-        axes[0][0].set_yticks(range(len(broken)), broken, fontsize=font)
-        axes[0][0].set_ylim(len(broken) - 0.5, -0.5)
-        return fig
+    def _reproduction_rows(self, reproductions: Sequence[Reproduction]) -> list[dict[str, Any]]:
+        """The cells of the table; an arm is named in the first of its rows only."""
+        used_columns = set()
+        for reproduction in reproductions:
+            for column, cell in reproduction.cells().items():
+                if cell is not None:
+                    used_columns.add(column)
+        rows = []
+        previous_arm = ""
+        for reproduction in reproductions:
+            arm = reproduction.row.arm
+            row: dict[str, Any] = {
+                "arm": self.label(arm) if arm != previous_arm else "",
+                "measure": measure_label(reproduction.row.measure),
+            }
+            cells = reproduction.cells().items()
+            row |= {column: cell for column, cell in cells if column in used_columns}
+            rows.append(row)
+            previous_arm = arm
+        return rows
+
+    def interval_plot(
+        self,
+        measures: Sequence[str],
+        caption: str,
+        *,
+        by: str = "",
+        chance: float | None = None,
+    ) -> figures.Picture:
+        """Plot the scores of all arms with their 95 % intervals.
+
+        Args:
+            measures: The measures, one panel each.
+            caption: Caption of the figure.
+            by: Stratum. If given, each of its values has a panel of the first measure.
+            chance: Value to mark in the first panel with a dotted line.
+
+        Returns:
+            The figure. Its alternative text lists all scores.
+        """
+        panels = self._panels(measures, by)
+        rows = [
+            PlotRow(arm, self.label(arm), self.colours.get(arm, DEFAULT_COLOUR))
+            for arm in self.arms
+        ]
+        drawing = interval_plot(panels, rows, chance)
+        alt = describe_scores(panels, rows)
+        return figures.figure(drawing, alt=alt, caption=caption, sample=self.sample)
+
+    def _panels(self, measures: Sequence[str], by: str) -> list[Panel]:
+        groups = self.strata(by)
+        if not groups:
+            return [self._panel(measure_label(measure), measure) for measure in measures]
+        return [self.where(**{by: group})._panel(group, measures[0]) for group in groups]
+
+    def _panel(self, title: str, measure: str) -> Panel:
+        scores = {arm: self.score(measure, arm) for arm in self.arms_with(measure)}
+        return Panel(title, measure, scores)
 
 
-def adjusted(family: Sequence[Comparison]) -> list[Comparison]:
-    """The comparisons of one family, with p adjusted by Holm over all of them."""
-    return [
-        replace(c, p=p)
-        for c, p in zip(family, paired.holm([c.test.p for c in family]), strict=True)
-    ]
+def adjust_by_holm(comparisons: Sequence[Comparison]) -> list[Comparison]:
+    """Adjust the p-values of one family of tests by Holm's method."""
+    adjusted = paired.holm([comparison.test.p for comparison in comparisons])
+    return [replace(comparison, p=p) for comparison, p in zip(comparisons, adjusted, strict=True)]
 
 
-def _frame(rows: Rows) -> pd.DataFrame:
-    # plain attributes: dataclasses.asdict would copy every item and measure
-    return (
-        rows
-        if isinstance(rows, pd.DataFrame)
-        else pd.DataFrame([vars(row) for row in rows], columns=COLUMNS)
-    )
+def _to_frame(rows: Rows) -> pd.DataFrame:
+    if isinstance(rows, pd.DataFrame):
+        return rows
+    # vars() is much faster than dataclasses.asdict(), which copies every item and
+    # measure.
+    return pd.DataFrame([vars(row) for row in rows], columns=COLUMNS)
 
 
-def _pairs(rows: Sequence[Mapping[str, Any]]) -> list[list[tuple[str, Any]]]:
-    """Rows of a table as pairs, for a notebook's file sorts the keys of an object."""
+def _ratio_columns(rows: pd.DataFrame, measure: str) -> tuple[Floats, Floats]:
+    """Numerators and denominators of a measure, (n_rows,) each."""
+    ratios = [measures[measure] for measures in rows.measures]
+    columns = np.array(ratios, dtype=float).reshape(-1, 2)
+    return columns[:, 0], columns[:, 1]
+
+
+def _as_pairs(rows: Sequence[Mapping[str, Any]]) -> list[list[tuple[str, Any]]]:
+    """Rows as pairs of column and cell: notebooks sort the keys of JSON objects."""
     return [list(row.items()) for row in rows]
 
 
-def _columns(rows: pd.DataFrame, measure: str) -> tuple[Floats, Floats]:
-    pairs = np.array([of[measure] for of in rows.measures], dtype=float)
-    return pairs[:, 0], pairs[:, 1]
-
-
-def _written(score: Score, measure: str, digits: int | None) -> str:
-    return figures.score_text(score, unit(measure) if digits is None else "ratio", digits=digits)
+def _format(score: Score, measure: str, digits: int | None) -> str:
+    score_unit = unit(measure) if digits is None else "ratio"
+    return figures.score_text(score, score_unit, digits=digits)

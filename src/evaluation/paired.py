@@ -49,10 +49,10 @@ def paired_ratios(
     draws: int = DRAWS,
 ) -> Paired:
     """Difference of two ratios of sums, (n,) tops over (n,) bottoms; arms are exchanged within a unit (Yeh 2000)."""
-    units, *columns = metrics.checked(
+    units, *columns = metrics.validate_columns(
         clusters, draws, top_a=a[0], bottom_a=a[1], top_b=b[0], bottom_b=b[1]
     )
-    sums = metrics.summed(units, *columns)
+    sums = metrics.sum_by_unit(units, *columns)
 
     def difference(total: Floats) -> Floats:
         with np.errstate(divide="ignore", invalid="ignore"):
@@ -79,7 +79,7 @@ def paired_ratios(
         value, (low, high) = turned * mean.value, sorted((turned * mean.low, turned * mean.high))
         unseen *= float(np.abs(gain).max()) or 1.0
     else:
-        low, high = metrics.percentiles(value, difference(metrics.resampled(sums, draws)))
+        low, high = metrics.percentiles(value, difference(metrics.resample_sums(sums, draws)))
     # an end of exactly 0 says that so few rows differ that some draws hold none of them: what was not seen in so many
     # units may still be there, as often as Wilson's interval allows
     low = min(low, value - unseen) if low == 0 or not moved.any() else low

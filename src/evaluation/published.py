@@ -20,6 +20,11 @@ Unit = Literal["fraction", "percentage_points", "seconds", "per_second", "count"
 Kind = Literal["rescored", "rerun"]
 Basis = Literal["printed", "rescored", "rerun"]
 """What tests a claim: arithmetic on the printed numbers, the authors' released answers, or answers of this run."""
+BASIS_LABELS: Final[dict[Basis, str]] = {
+    "printed": "printed numbers",
+    "rescored": "released files",
+    "rerun": "rerun",
+}
 RERUN_TOLERANCE: dict[Unit, float] = {"fraction": 0.02, "percentage_points": 2.0, "count": 0.5}
 """How far a rerun may lie from the printed number. Speed, a property of the machine, is not compared."""
 _NUMERAL = re.compile(r"\d[\d,]*(?:\.(\d+))?")

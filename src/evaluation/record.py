@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
 
 from evaluation import answers, records
-from evaluation.answers import Answer, Unit, answered
+from evaluation.answers import Answer, Unit, make_row
 from evaluation.metrics import Score
 from evaluation.provenance import Json, machine, public_parameters
 from evaluation.published import Basis, Kind, RecordError, published
@@ -102,7 +102,7 @@ class Run:
                 self._licences.add(entry.licence)
                 self._withheld = self._withheld or not entry.redistributable
 
-    def made(self, name: str, sha256: str, source: str) -> None:
+    def generated_data(self, name: str, sha256: str, source: str) -> None:
         """Note data that the run made itself, from a seed: nobody's, free to pass on."""
         self._data[name] = records.DataUsed(name=name, sha256=sha256, source=source, sample=False)
         self.synthetic = True
@@ -127,7 +127,7 @@ class Run:
             if llm not in self._counted:
                 self._counted.append(llm)
                 llm.recheck_stored()
-                self.asked(llm.usage, f"requests to {of.model}")
+                self.count_requests(llm.usage, f"requests to {of.model}")
             engine, version = llm.engine_and_version
             self.model(of.model, of.model_sha256, engine, version, role)
         else:
@@ -136,10 +136,10 @@ class Run:
     def timing(self, name: str, seconds: float, **counts: float) -> None:
         """Note what a step took, and how many of what it did."""
         self._timings.append(
-            records.noted(records.Timing, name, name=name, seconds=seconds, counts=counts)
+            records.validate_part(records.Timing, name, name=name, seconds=seconds, counts=counts)
         )
 
-    def asked(self, usage: Usage, name: str = "language model") -> None:
+    def count_requests(self, usage: Usage, name: str = "language model") -> None:
         """Note what was asked of a language model: tokens, requests and seconds, those of kept answers included."""
         checked = sum(usage.checked.values())
         counts = (
@@ -173,7 +173,7 @@ class Run:
                     f"{arm} gave {len(replies)} answers to {len(units)} units; one for each is needed."
                 )
             rows += [
-                answered(
+                make_row(
                     a,
                     unit,
                     arm=arm,
@@ -239,7 +239,7 @@ class Run:
         self, id: str, rows: Outcomes, measure: str, *, model: str = "", note: str = ""
     ) -> None:
         """Report a measure of rerun rows; precision, if no answer is positive, is undefined and hence not run."""
-        if measure == "precision" and len(rows.frame) and not rows.measured(measure):
+        if measure == "precision" and len(rows.frame) and not rows.arms_with(measure):
             self.not_run(
                 id, f"None of {len(rows.frame)} answers is positive, so precision is undefined."
             )
@@ -251,7 +251,7 @@ class Run:
     ) -> None:
         """Say why a number has no value in this run, though it could have one."""
         self.printed.number(id)
-        self._reasons[kind, id] = records.noted(
+        self._reasons[kind, id] = records.validate_part(
             records.Reason, id, id=id, kind=kind, status=status, why=why
         )
         self._values.pop((kind, id), None)
@@ -273,7 +273,9 @@ class Run:
         """Decide a claim on this run's data, by the stated test unless another one is named; see `records.Finding`."""
         test = test or self.printed.claim(id).decided_by
         told = {"verdict": verdict, "why": why, "test": test, **more}
-        self._claims[id, kind] = records.noted(records.Finding, id, id=id, kind=kind, **told)
+        self._claims[id, kind] = records.validate_part(
+            records.Finding, id, id=id, kind=kind, **told
+        )
 
     @property
     def claims(self) -> list[records.Finding]:
@@ -368,7 +370,7 @@ class Run:
             if isinstance(score, Score)
             else {"value": float(score), "n": n, "low": None, "high": None}
         )
-        value = records.noted(records.Value, id, id=id, kind=kind, **of, **texts)
+        value = records.validate_part(records.Value, id, id=id, kind=kind, **of, **texts)
         low, high = {"fraction": (0.0, 1.0), "percentage_points": (-100.0, 100.0)}.get(
             number.unit, (0.0, inf)
         )

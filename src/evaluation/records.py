@@ -271,7 +271,7 @@ def other_models(profile: Profile, kept: Path) -> dict[str, list[Record]]:
     }
 
 
-def noted(kind: type[PartT], what: str, /, **fields: Any) -> PartT:  # noqa: ANN401  # checked here
+def validate_part(kind: type[PartT], what: str, /, **fields: Any) -> PartT:  # noqa: ANN401  # checked here
     """A part of a record; a RecordError names `what`, the field that does not fit and what was found."""
     try:
         return kind.model_validate(fields)

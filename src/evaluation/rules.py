@@ -1,147 +1,86 @@
-"""Decides the claims of a paper by the rules that `data/published` declares for them.
+"""Decide the claims of a paper by the rules declared in `data/published`.
 
-The arms that a rule names are the family of its tests, so an arm added elsewhere cannot change a verdict.
+The tests of a rule form one family for the correction of p-values. The family consists
+of the arms that the rule names, so an arm added elsewhere cannot change a verdict.
 """
 
 import importlib
-import math
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import product
-from statistics import NormalDist
+from types import ModuleType
 from typing import Any, Final
 
-from evaluation import figures
-from evaluation.markup import Markup
+from evaluation import decisions, figures
+from evaluation.decisions import Decision, Part
 from evaluation.measures import measure_label, unit
 from evaluation.metrics import Score
-from evaluation.outcomes import PAIRING, Comparison, Outcomes
-from evaluation.paired import Paired
+from evaluation.outcomes import PAIRING_COLUMNS, Comparison, Outcomes
 from evaluation.published import ON_PAR, WORTHWHILE, Basis, Claim, Rule
 from evaluation.record import Run
-from evaluation.records import TESTED, Finding, Tested, Untested, Verdict
+from evaluation.records import Untested
+from evaluation.verdicts import findings
 
-SOURCES: Mapping[Basis, str] = {"printed": "printed", "rescored": "released", "rerun": "rerun"}
-TOLD: Mapping[Basis, str] = {
-    "printed": "printed numbers",
-    "rescored": "released files",
+FORCED_TIE_SHARE: Final = 0.98
+"""Arms that got the same evidence for this share of units cannot but tie."""
+
+SOURCES: Mapping[Basis, str] = {
+    "printed": "printed",
+    "rescored": "released",
     "rerun": "rerun",
 }
-LISTED = (
-    "rag-findings"  # class of the list of verdicts; the book shows one list in the place of all
-)
-FORCED = 0.98  # share of units in which arms that were handed the same cannot but tie
-
-ALPHA: Final = 0.05
-
-# not scipy's, which takes most of a second to import, at each `make` and in each kernel
-_quantile: Final = NormalDist().inv_cdf
+"""The value of the column ``source`` in the rows that each basis uses."""
 
 
-Interval = Score | Paired  # a value on n units, with its 95 % interval
-Judge = Callable[[Interval], Tested]
+def decide(run: Run, outcomes: Outcomes, *claims: str, **facts: Any) -> figures.Html:  # noqa: ANN401
+    """Decide claims of the run's paper, report them to the run and list them.
 
+    Args:
+        run: The run to report to. Its paper declares the claims.
+        outcomes: The answers of all sources.
+        *claims: Names of the claims, without the paper's name and "claim".
+        **facts: Arguments of the functions that rules name; see `evaluate`.
 
-def disagreements(run: Run) -> figures.Html:
-    """Where the run's paper disagrees with itself or with its release, from `data/published`: a line each, folded."""
-    line, lines = Markup("<li><details><summary>{}</summary>{}</details></li>"), []
-    for c in run.printed.contradictions:
-        told = [f"{place.what} ({place.where})" for place in c.says]
-        if numbers := dict.fromkeys(run.printed.number(id).printed for id in c.numbers):
-            told.append(f"Printed numbers at odds: {', '.join(numbers)}.")
-        lines.append(
-            line.format(c.about, Markup("").join(Markup("<p>{}</p>").format(text) for text in told))
-        )
-    head = Markup(
-        '<p class="rag-lead">Contradictory statements</p><ul class="rag-folded {}">{}</ul>'
-    )
-    shown = head.format(figures.NO_MATH, Markup("").join(lines))
-    return figures.Html(str(shown), "\n".join(text.striptags() for text in lines))
+    Returns:
+        The list of verdicts.
 
-
-@dataclass(frozen=True)
-class Decision:
-    """A verdict and the numbers that led to it, in a sentence; see `records.Finding`. p is adjusted within the rule."""
-
-    verdict: Verdict
-    why: str
-    p: float | None = None
-    reason: Untested | None = None
-    needed: int | None = None
-
-
-def decide(run: Run, outcomes: Outcomes, *claims: str, **facts: Any) -> figures.Html:  # noqa: ANN401  # for a rule's function
-    """Decide claims of the run's paper, named without its name and `claim`, report them, and show them as a list.
-
-    `facts` are what the functions that rules name ask for, by the name of their parameter; `served`, if given, are the
-    models that a rule's scope is about, in place of those that answered, and all of the scope's must be among them; of
-    released answers, those `scored_by`.
+    Raises:
+        ValueError: If a claim declares no rule.
     """
-    decided = [run.printed.claim(f"{run.paper}.claim.{name}") for name in claims]
-    for claim in decided:
-        if claim.why_not:
-            run.claim(
-                claim.id,
-                "cannot be run",
-                claim.why_not,
-                reason="not public" if claim.test else "undefined",
-            )
-        elif claim.unasked:
-            run.claim(claim.id, "not run", claim.unasked, reason="no answers")
-        elif rule := claim.rule:
-            for kind in rule.of:
-                found = evaluate(rule, outcomes, kind, paper=run.paper, facts=facts)
-                if found.needed:
-                    found = replace(
-                        found, why=f"{found.why} A verdict would need about {found.needed:,} units."
-                    )
-                run.claim(claim.id, test=rule.words(outcomes.label), kind=kind, **vars(found))
-        else:
-            raise ValueError(
-                f"{claim.id} declares no rule. Add one in data/published/{run.paper}.yml."
-            )
-    return findings(decided, run.claims, sample=run.sample)
+    declared = [run.printed.claim(f"{run.paper}.claim.{name}") for name in claims]
+    for claim in declared:
+        _decide_claim(run, outcomes, claim, facts)
+    return findings(declared, run.claims, sample=run.sample)
 
 
-def findings(claims: Iterable[Claim], found: Iterable[Finding], *, sample: bool) -> figures.Html:
-    """Those of the claims that have verdicts: a line each, with evidence and rule folded; empty if there are none."""
-    lines = []
-    line = Markup("<li><details><summary>{}{}</summary>{}<p>Rule: {}</p></details></li>")
-    verdicts = list(found)
-    for claim in claims:
-        if not (mine := [one for one in verdicts if one.id == claim.id]):
-            continue
-        marks, told = Markup(" "), Markup()
-        for one in mine:
-            word = "SAMPLE" if sample and one.verdict in TESTED else one.verdict
-            marks += Markup('<span class="rag-source">{} {}</span> ').format(
-                TOLD[one.kind], tested(word, one.reason)
-            )
-            told += Markup("<p>{}: {}</p>").format(TOLD[one.kind].capitalize(), one.why)
-        if claim.note:
-            told += Markup("<p>{}</p>").format(claim.note)
-        lines.append(line.format(claim.text, marks.rstrip(), told, mine[0].test))
-    shown = Markup('<ul class="{} {}">{}</ul>').format(
-        LISTED, figures.NO_MATH, Markup("\n").join(lines)
-    )
-    return figures.Html(str(shown) if lines else "", "\n".join(text.striptags() for text in lines))
-
-
-def verdict(text: str) -> Markup:
-    """A verdict with its mark; colour is never its only sign."""
-    return Markup('<span class="rag-verdict" data-verdict="{0}">{0}</span>').format(text)
-
-
-def tested(text: str, reason: str | None) -> Markup:
-    """A claim's verdict with its mark, and in a word why there is none: what is not run has not been tested."""
-    return verdict(claim_word(text)) + (f" ({reason})" if reason else "")
-
-
-def claim_word(text: str) -> str:
-    """A claim's verdict as a reader sees it."""
-    return text.replace("run", "tested")
+def _decide_claim(run: Run, outcomes: Outcomes, claim: Claim, facts: Mapping[str, Any]) -> None:
+    if claim.why_not:
+        reason: Untested = "not public" if claim.test else "undefined"
+        run.claim(claim.id, "cannot be run", claim.why_not, reason=reason)
+        return
+    if claim.unasked:
+        run.claim(claim.id, "not run", claim.unasked, reason="no answers")
+        return
+    rule = claim.rule
+    if rule is None:
+        raise ValueError(f"{claim.id} declares no rule. Add one in data/published/{run.paper}.yml.")
+    for kind in rule.of:
+        decision = evaluate(rule, outcomes, kind, paper=run.paper, facts=facts)
+        why = decision.why
+        if decision.needed:
+            why += f" A verdict would need about {decision.needed:,} units."
+        run.claim(
+            claim.id,
+            decision.verdict,
+            why,
+            test=rule.words(outcomes.label),
+            kind=kind,
+            p=decision.p,
+            reason=decision.reason,
+            needed=decision.needed,
+        )
 
 
 def evaluate(
@@ -152,233 +91,219 @@ def evaluate(
     paper: str,
     facts: Mapping[str, Any] | None = None,
 ) -> Decision:
-    """The verdict of a rule on the rows of one source; `paper` has its functions, and `facts` what these ask for."""
-    facts = facts or {}
-    found = _evaluated(rule, outcomes.where(source=SOURCES[kind]), kind, paper, facts, 1)
-    mine = outcomes.where(source="rerun", **({"arm": rule.arms} if rule.arms else {}))
-    answered = facts.get("served") or mine.frame.model.unique()
-    named = (
-        answered if kind == "rerun" else facts.get("scored_by", ())
-    )  # printed numbers have neither
-    other = [m for m in dict.fromkeys(named) if m and not is_of(m, rule.scope)]
-    if kind == "rerun" and not all(
-        word.lower() in " ".join(facts.get("served") or rule.scope).lower() for word in rule.scope
-    ):
-        other = [*dict.fromkeys(named)]
-    about = figures.listed(
-        [*{re.sub(r"\W", "", name.lower()): name for name in rule.scope}.values()]
+    """Apply a rule to the rows of one source.
+
+    Args:
+        rule: What must hold, from the claim's entry in `data/published`.
+        outcomes: The answers of all sources.
+        kind: What to decide by: printed numbers, released answers or this run's
+            answers.
+        paper: Name of the paper, whose module ``rules`` has the functions of its rules.
+        facts: Arguments of these functions, and the names of models: ``served``, those
+            that served this run, and ``scored_by``, those that scored released answers.
+
+    Returns:
+        The decision. It is "not run" if a model answered that the claim is not about,
+        and "cannot be run" if released or printed data leave the claim open.
+    """
+    context = _Context(kind, paper, facts or {})
+    rows = outcomes.where(source=SOURCES[kind])
+    decision = _evaluate_rows(rule, rows, context, n_parts=1)
+    if rule.scope:
+        others = _models_outside_scope(rule, outcomes, context)
+        about = f"{_scope_in_words(rule)} models"
+        decision = decisions.require_own_models(decision, about, others)
+    if kind == "rerun" or decision.verdict != "undecided":
+        return decision
+    data = "released answers" if kind == "rescored" else "printed numbers"
+    return replace(
+        decision,
+        verdict="cannot be run",
+        why=f"{decision.why} The {data} are inconclusive.",
+        reason="left open",
     )
-    found = stand_in(found, f"{about} models", other if rule.scope else ())
-    if kind != "rerun" and found.verdict == "undecided":
-        what = "released answers" if kind == "rescored" else "printed numbers"
-        why = f"{found.why} The {what} are inconclusive."
-        return Decision("cannot be run", why, found.p, "left open", found.needed)
-    return found
 
 
-def is_of(model: str, names: Iterable[str]) -> bool:
-    """Whether a model is one of these, by whole parts of its name: `gpt-4-0613` is a GPT-4, `gpt-4o` is not."""
-    return any(
-        re.search(rf"(?<![a-z\d]){re.escape(name)}(?![a-z\d]|\.\d)", model, re.I) for name in names
-    )
+def paper_rules(paper: str) -> ModuleType:
+    """The module ``rules`` of a paper, which has the functions that its rules name."""
+    return importlib.import_module(f"papers.{paper}.rules")
 
 
-def stand_in(found: Decision, about: str, used: Sequence[str]) -> Decision:
-    """The same decision, but not run for a stand-in if something was `used` that the claim is not `about`."""
-    if not used or found.verdict not in TESTED:
-        return found
-    why = f"The claim is about {about}; this run used {figures.listed(used)}. {found.why}"
-    return Decision("not run", why, found.p, "stand-in")
+@dataclass(frozen=True)
+class _Context:
+    """What a rule is evaluated with, besides the rows; see `evaluate`."""
+
+    kind: Basis
+    paper: str
+    facts: Mapping[str, Any]
 
 
-def _evaluated(
-    rule: Rule, rows: Outcomes, kind: Basis, paper: str, facts: Mapping[str, Any], parts: int
-) -> Decision:
+def _models_outside_scope(rule: Rule, outcomes: Outcomes, context: _Context) -> list[str]:
+    """Names of the models that were used and that the claim is not about.
+
+    A rerun must also cover the whole scope: if one of its models is missing, all models
+    of the run are returned.
+    """
+    models = _models_used(rule, outcomes, context)
+    served = context.facts.get("served")
+    if context.kind == "rerun" and served:
+        served_names = " ".join(served).lower()
+        if not all(name.lower() in served_names for name in rule.scope):
+            return models
+    named = [model for model in models if model]
+    return [model for model in named if not decisions.is_model_of(model, rule.scope)]
+
+
+def _models_used(rule: Rule, outcomes: Outcomes, context: _Context) -> list[str]:
+    """Names of the models that answered, or that scored released answers."""
+    if context.kind != "rerun":
+        return list(dict.fromkeys(context.facts.get("scored_by", ())))
+    served = context.facts.get("served")
+    if served:
+        return list(dict.fromkeys(served))
+    rows = outcomes.where(source="rerun")
+    if rule.arms:
+        rows = rows.where(arm=rule.arms)
+    return list(dict.fromkeys(rows.frame.model))
+
+
+def _scope_in_words(rule: Rule) -> str:
+    """The models that a claim is about; spellings such as GPT-4 and gpt4 count once."""
+    spellings = {re.sub(r"\W", "", name.lower()): name for name in rule.scope}
+    return figures.listed(list(spellings.values()))
+
+
+def _evaluate_rows(rule: Rule, rows: Outcomes, context: _Context, n_parts: int) -> Decision:
+    """Apply a rule, or each of its parts, to the rows of one source.
+
+    Args:
+        rule: What must hold. A rule with ``all_of`` has parts.
+        rows: The rows of the source.
+        context: What else the rule is evaluated with.
+        n_parts: Number of parts of the claim of which this rule is one.
+    """
     if rule.function:
-        function = getattr(importlib.import_module(f"papers.{paper}.rules"), rule.function)
-        decision: Decision = function(rows, **facts)
+        function = getattr(paper_rules(context.paper), rule.function)
+        decision: Decision = function(rows, **context.facts)
         return decision
     if rule.all_of:
-        parts *= len(rule.all_of)
-        return _joined([_evaluated(part, rows, kind, paper, facts, parts) for part in rule.all_of])
+        n_parts *= len(rule.all_of)
+        return decisions.join(
+            [_evaluate_rows(part, rows, context, n_parts) for part in rule.all_of]
+        )
     rows = rows.where(**rule.where)
-    if missing := [arm for arm in rule.arms if arm not in rows.measured(rule.measure)]:
-        names = ", ".join(rows.label(arm) for arm in missing)
-        source = "answers are released" if kind == "rescored" else "answers in this run"
-        why = f"{names}: no {source}, so the {measure_label(rule.measure)} is unknown."
-        return Decision("not run", why, reason="no answers")
-    mine = rows.where(arm=rule.arms)
-    return _compared(rule, mine, parts) if rule.than else _bounded(rule, mine, parts)
+    answered = rows.arms_with(rule.measure)
+    missing = [rows.label(arm) for arm in rule.arms if arm not in answered]
+    if missing:
+        return _no_answers(missing, rule.measure, context.kind)
+    rows = rows.where(arm=rule.arms)
+    if rule.than:
+        return _decide_comparison(rule, rows, n_parts)
+    return _decide_bound(rule, rows, n_parts)
 
 
-def _joined(parts: list[Decision]) -> Decision:
-    if absent := next((part for part in parts if part.verdict not in TESTED), None):
-        return absent
-    tested: list[Any] = [part.verdict for part in parts]
-    ps = [part.p for part in parts if part.p is not None]
-    verdict = all_of(tested)
-    units = (
-        max((part.needed for part in parts if part.needed), default=None)
-        if verdict == "undecided"
-        else None
-    )
-    return Decision(
-        verdict, " ".join(part.why for part in parts), max(ps, default=None), needed=units
-    )
+def _no_answers(missing: Sequence[str], measure: str, kind: Basis) -> Decision:
+    answers = "answers are released" if kind == "rescored" else "answers in this run"
+    label = measure_label(measure)
+    why = f"{', '.join(missing)}: no {answers}, so the {label} is unknown."
+    return Decision("not run", why, reason="no answers")
 
 
-def _compared(rule: Rule, rows: Outcomes, parts: int) -> Decision:
-    family = rows.against(list(product(rule.first, rule.than)), rule.measure, each=rule.each)
-    told = "; ".join(_told(c, rows, rule.measure) for c in family) + "."
-    p = max(c.p for c in family)
-    if rule.tie and (same := _handed_alike(rule, rows)) >= FORCED:
-        why = f"The tie is forced: the arms got the same evidence in {figures.number(same)} of units. {told}"
-        return Decision("not run", why, p, "forced tie")
-    parted = rows.frame.groupby(rule.each) if rule.each else [("", rows.frame)]
-    clusters = min(part.cluster.nunique() for _, part in parted)
-    if few := too_few(clusters, told, len(family) if rule.better else 1):
-        return few
-    margin = WORTHWHILE if rule.better else ON_PAR
+def _decide_comparison(rule: Rule, rows: Outcomes, n_parts: int) -> Decision:
+    """Decide a rule with `better` or `on_par` by paired tests."""
+    pairs = product(rule.first, rule.than)
+    comparisons = rows.compare(pairs, rule.measure, within=rule.each)
+    described = [_describe_comparison(c, rows, rule.measure) for c in comparisons]
+    why = f"{'; '.join(described)}."
+    p = max(comparison.p for comparison in comparisons)
+
+    if rule.tie:
+        same_evidence = _share_of_same_evidence(rule.tie, rows)
+        if same_evidence >= FORCED_TIE_SHARE:
+            return _forced_tie(same_evidence, why, p)
+
+    n_clusters = _smallest_cluster_count(_group(rows, rule.each).values())
+    n_tests = len(comparisons) if rule.better else 1
+    if not decisions.enough_clusters(n_clusters, n_tests):
+        return decisions.too_few_clusters(n_clusters, why)
+
+    parts = [_part_of_comparison(rule, comparison) for comparison in comparisons]
+    bounds = (0.0, WORTHWHILE) if rule.better else (-ON_PAR,)
+    return decisions.decide_by_intervals(parts, bounds, why=why, p=p, n_parts=n_parts)
+
+
+def _part_of_comparison(rule: Rule, comparison: Comparison) -> Part:
     if rule.better:
-        gains = [(partial(better, p=c.p, worthwhile=margin), c.test) for c in family]
-        return judged(told, p, gains, (0.0, margin), parts)
-    return judged(
-        told, p, [(partial(on_par, margin=margin), c.test) for c in family], (-margin,), parts
-    )
+        return Part(comparison.test, partial(decisions.better, p=comparison.p))
+    return Part(comparison.test, decisions.on_par)
 
 
-def too_few(clusters: int, told: str, tests: int = 1) -> Decision | None:
-    """The decision on so few clusters that no randomisation of theirs can be significant in a family of `tests`."""
-    if 2.0 ** (1 - clusters) < ALPHA / tests:
-        return None
-    why = f"A randomisation of {clusters} clusters cannot be significant, whatever the answers. {told}"
-    return Decision("not run", why, reason="too few")
-
-
-def judged(
-    told: str,
-    p: float | None,
-    of: Sequence[tuple[Judge, Interval]],
-    bounds: Sequence[float],
-    parts: int = 1,
-) -> Decision:
-    """The decision on a claim that holds only if each interval agrees with its judge.
-
-    One refutes it at Bonferroni's level for their number, times `parts` if they are part of a larger claim. If it is
-    undecided, `bounds` are what the intervals would have to exclude, and the decision says how many units that takes.
-    """
-    verdict = all_of(
-        [judge(one) for judge, one in of],
-        [judge(widened(one, parts * len(of))) for judge, one in of],
-    )
-    units = max(
-        filter(None, (needed(one, *bounds) for judge, one in of if judge(one) != "agrees")),
-        default=None,
-    )
-    return Decision(verdict, told, p, needed=units if verdict == "undecided" else None)
-
-
-def _told(c: Comparison, rows: Outcomes, measure: str) -> str:
-    arms = zip((c.first, c.second), c.scores, strict=True)
-    scored = ", ".join(
-        f"{rows.label(arm)} {figures.score_text(score, unit(measure))}" for arm, score in arms
-    )
-    with_model = f" with {c.model}" if c.model else ""
-    difference = f"{measure_label(measure)} {figures.points(c.test)} points, {figures.p_words(c.p)}, n = {c.test.n:,}"
-    return f"{scored}{with_model}; difference in {difference}"
-
-
-def _handed_alike(rule: Rule, rows: Outcomes) -> float:
-    handed = rows.frame.assign(handed=[of.get(rule.tie) for of in rows.frame.measures]).dropna(
-        subset="handed"
-    )
-    return (
-        float((handed.groupby(list(PAIRING)).handed.nunique() == 1).mean()) if len(handed) else 0.0
-    )
-
-
-def _bounded(rule: Rule, rows: Outcomes, parts: int) -> Decision:
-    values = rows.frame[rule.each].unique() if rule.each else ()
-    within = {str(value): rows.where(**{rule.each: str(value)}) for value in values} or {"": rows}
-    scores: dict[str, Score] = {
-        name: part.score(rule.measure, rule.arm) for name, part in within.items()
-    }
-    of = [" or ".join(values) for values in rule.where.values()]
-    told = "; ".join(
-        f"{', '.join([rows.label(rule.arm), *of])}{f' with {name}' if name else ''}: {measure_label(rule.measure)} "
-        f"{figures.score_text(score, unit(rule.measure))}, n = {score.n:,}"
-        for name, score in scores.items()
-    )
+def _decide_bound(rule: Rule, rows: Outcomes, n_parts: int) -> Decision:
+    """Decide a rule with `above`, `below` or `exactly` by scores."""
+    groups = _group(rows, rule.each)
+    scores = [group.score(rule.measure, rule.arm) for group in groups.values()]
+    described = [
+        _describe_score(rule, rows, name, score) for name, score in zip(groups, scores, strict=True)
+    ]
+    why = f"{'; '.join(described)}."
     bound = rule.bound or 0.0
     if rule.exactly:
-        return Decision(exactly(all(score.value == bound for score in scores.values())), f"{told}.")
-    if few := too_few(min(part.frame.cluster.nunique() for part in within.values()), f"{told}."):
-        return few
-    judge = partial(above if rule.above else below, bound=bound)
-    return judged(f"{told}.", None, [(judge, score) for score in scores.values()], (bound,), parts)
+        holds = all(score.value == bound for score in scores)
+        return Decision(decisions.exactly(holds), why)
+    n_clusters = _smallest_cluster_count(groups.values())
+    if not decisions.enough_clusters(n_clusters):
+        return decisions.too_few_clusters(n_clusters, why)
+    criterion = partial(decisions.above if rule.above else decisions.below, bound=bound)
+    parts = [Part(score, criterion) for score in scores]
+    return decisions.decide_by_intervals(parts, (bound,), why=why, n_parts=n_parts)
 
 
-def widened(interval: Interval, parts: int) -> Interval:
-    """The interval of one of several parts at Bonferroni's level: either side grows by the ratio of normal quantiles.
-
-    One part refutes a claim, so refutation uses it; support needs all, with plain intervals (Berger 1982).
-    """
-    if parts == 1:
-        return interval
-    value, wider = interval.value, _quantile(ALPHA / 2 / parts) / _quantile(ALPHA / 2)
-    return Score(
-        value,
-        interval.n,
-        value - wider * (value - interval.low),
-        value + wider * (interval.high - value),
-    )
+def _group(rows: Outcomes, column: str) -> dict[str, Outcomes]:
+    """The rows of each value of a column, in the order of the rows."""
+    if not column:
+        return {"": rows}
+    values = rows.frame[column].unique()
+    return {value: rows.where(**{column: value}) for value in values}
 
 
-def needed(interval: Interval, *bounds: float) -> int | None:
-    """Units with which the interval would exclude the nearest bound with a power of 80 %."""
-    value, factor = interval.value, 1 + _quantile(1 - 0.8) / _quantile(ALPHA / 2)
-    sides = {
-        bound: value - interval.low if bound < value else interval.high - value for bound in bounds
-    }
-    reach = [
-        factor * side / (value - of)
-        for of, side in sides.items()
-        if side > 0 and abs(value - of) > 1e-9
-    ]
-    return min((max(interval.n + 1, math.ceil(interval.n * of**2)) for of in reach), default=None)
+def _smallest_cluster_count(groups: Iterable[Outcomes]) -> int:
+    return min(group.frame.cluster.nunique() for group in groups)
 
 
-def better(difference: Interval, p: float, *, worthwhile: float = WORTHWHILE) -> Tested:
-    """Agrees if the first arm is significantly better, differs if there is no room for a gain that is `worthwhile`."""
-    if p < ALPHA and difference.low + difference.high > 0:
-        return "agrees"
-    return "differs" if difference.high < worthwhile else "undecided"
+def _forced_tie(same_evidence: float, why: str, p: float) -> Decision:
+    share = figures.number(same_evidence)
+    tie = f"The tie is forced: the arms got the same evidence in {share} of units."
+    return Decision("not run", f"{tie} {why}", p, reason="forced tie")
 
 
-def on_par(difference: Interval, *, margin: float = ON_PAR) -> Tested:
-    """Whether the first arm is at most `margin` worse than the second (a test of non-inferiority)."""
-    return above(difference, -margin)
+def _share_of_same_evidence(measure: str, rows: Outcomes) -> float:
+    """Share of units for which a measure has the same value in all arms."""
+    values = [measures.get(measure) for measures in rows.frame.measures]
+    frame = rows.frame.assign(evidence=values).dropna(subset="evidence")
+    if frame.empty:
+        return 0.0
+    n_values = frame.groupby(PAIRING_COLUMNS).evidence.nunique()
+    return float((n_values == 1).mean())
 
 
-def above(value: Interval, bound: float) -> Tested:
-    """Whether a value lies above a bound: agrees or differs if its whole interval says so, else undecided."""
-    return "agrees" if value.low > bound else "differs" if value.high <= bound else "undecided"
+def _describe_comparison(comparison: Comparison, rows: Outcomes, measure: str) -> str:
+    first_score, second_score = comparison.scores
+    measure_unit = unit(measure)
+    first = figures.score_text(first_score, measure_unit)
+    second = figures.score_text(second_score, measure_unit)
+    scores = f"{rows.label(comparison.first)} {first}, {rows.label(comparison.second)} {second}"
+    if comparison.model:
+        scores += f" with {comparison.model}"
+    difference = f"{measure_label(measure)} {figures.points(comparison.test)} points"
+    p = figures.p_words(comparison.p)
+    return f"{scores}; difference in {difference}, {p}, n = {comparison.test.n:,}"
 
 
-def below(value: Interval, bound: float) -> Tested:
-    """Whether a value lies below a bound."""
-    return "agrees" if value.high < bound else "differs" if value.low >= bound else "undecided"
-
-
-def all_of(verdicts: Iterable[Tested], widened: Iterable[Tested] | None = None) -> Tested:
-    """The verdict of a claim that holds only if each part does; only the parts `widened`, if given, refute it."""
-    found = set(verdicts)
-    if not found:
-        raise ValueError("A claim needs at least one part that was tested.")
-    refuted = "differs" in (found if widened is None else set(widened))
-    return "differs" if refuted else "agrees" if found == {"agrees"} else "undecided"
-
-
-def exactly(holds: bool) -> Tested:
-    """The verdict where counting decides and nothing is sampled."""
-    return "agrees" if holds else "differs"
+def _describe_score(rule: Rule, rows: Outcomes, group: str, score: Score) -> str:
+    """A score with its arm and what it was restricted to."""
+    conditions = [" or ".join(values) for values in rule.where.values()]
+    subject = ", ".join([rows.label(rule.arm), *conditions])
+    if group:
+        subject += f" with {group}"
+    text = figures.score_text(score, unit(rule.measure))
+    return f"{subject}: {measure_label(rule.measure)} {text}, n = {score.n:,}"

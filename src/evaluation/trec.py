@@ -72,7 +72,7 @@ def write(rows: pd.DataFrame, folder: Path) -> list[tuple[str, str, float, float
     return found
 
 
-def measured(
+def score_rankings(
     measures: Mapping[str, Any],
     grades: Mapping[str, Mapping[str, int]],
     rankings: Mapping[str, Sequence[str]],

@@ -24,7 +24,7 @@ import jinja2
 import jupyter_book
 import yaml
 
-from evaluation import compare, rules
+from evaluation import compare, verdicts
 from evaluation.figures import SCORES, inline
 from evaluation.markup import escape
 from evaluation.outcomes import Outcomes
@@ -48,7 +48,7 @@ HEADLINE: Final = (
 )  # beginning and end of the ids that the picture shows
 WIDGETS: Final = "application/vnd.jupyter.widget"
 ELSEWHERE: Final = ("http:", "https:", "//")
-CLAIMS: Final = f'<ul class="{rules.LISTED}'
+CLAIMS: Final = f'<ul class="{verdicts.FINDINGS_CLASS}'
 _LISTED: Final = '<p>The <a href="#claims">list of claims</a> above has each verdict, its evidence and its rule.</p>'
 Columns = Callable[[dict[str, Any]], str]
 
@@ -204,8 +204,8 @@ def _columns(chapter: Chapter) -> Columns | None:
 
     def made(scores: Mapping[str, Any]) -> str:
         if "tested" in scores:
-            return compare.tests_linked(scores, address).html
-        return compare.beside_models(outcomes, scores, others, address).html
+            return compare.link_comparisons(scores, address).html
+        return compare.add_model_columns(outcomes, scores, others, address).html
 
     return made
 

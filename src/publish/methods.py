@@ -131,7 +131,7 @@ def compared(task: Task, record: Record, rows: pd.DataFrame, store: Store) -> Fo
         best.setdefault(one.arm == task.paper if task.paper else one.asks, name)
     comparison = None
     if len(best) == 2:
-        [comparison] = Outcomes(pd.concat(parts)).against([(best[False], best[True])], task.measure)
+        [comparison] = Outcomes(pd.concat(parts)).compare([(best[False], best[True])], task.measure)
     texts = task.texts or "synthetic charts" * record.synthetic
     note = measure_label(task.measure) + (f", {texts}" if texts else "")
     return Found(task, methods, comparison, note) if methods else None

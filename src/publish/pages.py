@@ -10,7 +10,7 @@ from evaluation import audit, figures
 from evaluation.markup import Markup, escape
 from evaluation.published import Kind, papers as declared_papers, published
 from evaluation.records import CLOSED, TESTED, UNTESTED
-from evaluation.rules import tested, verdict
+from evaluation.verdicts import verdict_mark, verdict_with_reason
 from helpers import requests
 from publish import methods, pieces, viewer
 from publish.chapters import Chapter, PageError, shown_profile
@@ -56,7 +56,7 @@ class Pages(RunPages):
         }
         return (
             {name: getattr(self, name) for name in FUNCTIONS.split()}
-            | {"verdict": verdict}
+            | {"verdict": verdict_mark}
             | advice
         )
 
@@ -345,7 +345,7 @@ class Pages(RunPages):
             # that nothing has been run needs no second sentence
             why = cell["why"] if cell["notebook"] or cell.verdict != "not run" else ""
             return pieces.absent(cell.verdict) + fine_print(why)
-        small: list[str] = [] if cell.verdict == "not compared" else [verdict(cell.verdict)]
+        small: list[str] = [] if cell.verdict == "not compared" else [verdict_mark(cell.verdict)]
         small += [f"n = {figures.number(cell['n'], 'count')}"] if not pd.isna(cell["n"]) else []
         small += (
             [f"{cell['unparsed']} unparsed"]
@@ -398,7 +398,7 @@ class Pages(RunPages):
                 if group == row["shown"] and not published
                 else escape(_NONE)
             )
-        said = tested(row[f"{group}_verdict"], row[f"{group}_reason"]) + folded(
+        said = verdict_with_reason(row[f"{group}_verdict"], row[f"{group}_reason"]) + folded(
             "Evidence", row[f"{group}_why"]
         )
         return escape("printed numbers: " if group == "printed" else "") + said

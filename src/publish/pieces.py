@@ -13,7 +13,7 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Rectangle
 from matplotlib.text import Text
 
-from evaluation import figures, rules
+from evaluation import figures, verdicts
 from evaluation.figures import INK
 from evaluation.markup import Markup
 from evaluation.published import Number, published
@@ -54,7 +54,7 @@ def run_line(record: Record) -> str:
 
 def findings(record: Record) -> Markup:
     """The claims of the paper, or of this book, that a run tests, with a lead; empty if it tests none."""
-    listed = rules.findings(published(record.paper).claims, record.claims, sample=record.sample)
+    listed = verdicts.findings(published(record.paper).claims, record.claims, sample=record.sample)
     whose = "This book" if record.paper == ACROSS else "The paper"
     lead = Markup(
         '<p class="rag-lead" id="claims">{}\N{RIGHT SINGLE QUOTATION MARK}s claims</p>'

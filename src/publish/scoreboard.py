@@ -14,9 +14,10 @@ from rich.markup import escape
 from rich.padding import Padding
 from rich.table import Table
 
+from evaluation.decisions import is_model_of
 from evaluation.published import Basis, Claim, Kind, Number, Unit, papers, published
 from evaluation.records import TESTED, Record, Value, other_models, records
-from evaluation.rules import claim_word, is_of
+from evaluation.verdicts import verdict_label
 from resources.settings import RESULTS, Profile, run_command_line, run_name, settings
 
 SLACK = 1e-9  # relative slack of every comparison, so that a value on the border of its tolerance counts as within it
@@ -142,7 +143,7 @@ def _claim_row(claim: Claim, own: Runs, kept: Runs, others: Mapping[str, Runs]) 
     newer = verdicts["rerun"] in TESTED or says or not groups["reference"]["notebook"]
     shown = "rerun" if newer else "reference"
     if claim.rule and claim.rule.scope and verdicts[shown] not in TESTED:
-        named = [by for by in groups if by.startswith(BY) and is_of(by, claim.rule.scope)]
+        named = [by for by in groups if by.startswith(BY) and is_model_of(by, claim.rule.scope)]
         shown = next((by for by in named if verdicts[by] in TESTED), shown)
     given = [by for by in ("rescored", "printed") if verdicts[by] in (*TESTED, "cannot be run")]
     basis = [
@@ -348,7 +349,7 @@ def _summary(board: pd.DataFrame, claims: pd.DataFrame) -> Table:
         for verdicts in (
             rescored,
             rerun,
-            claims[claims["paper"] == paper]["verdict"].map(claim_word),
+            claims[claims["paper"] == paper]["verdict"].map(verdict_label),
         ):
             counts = Counter(verdicts)
             words = sorted(counts, key=lambda word: [*_COLOURS, word].index(word))
@@ -409,7 +410,7 @@ def _claims(frame: pd.DataFrame) -> Table:
     }
     table = Table("claim", *groups.values(), "why", title="Claims")
     for row in frame.to_dict("records"):
-        verdicts = [_coloured(claim_word(row[f"{group}_verdict"])) for group in groups]
+        verdicts = [_coloured(verdict_label(row[f"{group}_verdict"])) for group in groups]
         table.add_row(escape(row["claim"]), *verdicts, escape(row["why"]))
     return table
 

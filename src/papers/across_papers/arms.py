@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 
 from evaluation import figures
 from evaluation.answers import Answer
+from evaluation.metrics import ALPHA
 from evaluation.outcomes import Outcomes
-from evaluation.rules import ALPHA
 from helpers.completions import Choice, Reply
 from helpers.graph import Graph
 from helpers.llm import LLM
@@ -307,7 +307,7 @@ def advice(outcomes: Outcomes) -> str:
     accuracy = {arm: outcomes.score("accuracy", arm) for arm in outcomes.arms}
     seconds = {arm: outcomes.score("median(seconds)", arm) for arm in outcomes.arms}
     best = max(outcomes.arms, key=lambda arm: (accuracy[arm].value, -seconds[arm].value))
-    rivals = outcomes.against([(best, arm) for arm in outcomes.arms if arm != best], "accuracy")
+    rivals = outcomes.compare([(best, arm) for arm in outcomes.arms if arm != best], "accuracy")
     level = [best, *(c.second for c in rivals if c.p >= ALPHA)]
     quickest = min(level, key=lambda arm: seconds[arm].value)
     kinds = {

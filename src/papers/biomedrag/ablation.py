@@ -66,7 +66,12 @@ def beside(run: Run, out: Outcomes, words: Sequence[int], caption: str) -> figur
                 "rerun F1": rerun or None,
             }
             rows.append(
-                row | ({"fine-tuned F1": of.text("f1", tuned(arm))} if "lora" in out.arms else {})
+                row
+                | (
+                    {"fine-tuned F1": of.format_score("f1", tuned(arm))}
+                    if "lora" in out.arms
+                    else {}
+                )
             )
     return figures.table(pd.DataFrame(rows), caption, sample=out.sample)
 

@@ -14,10 +14,11 @@ import pandas as pd
 from scipy.stats import binomtest
 
 from evaluation import figures
+from evaluation.decisions import Decision, all_of
+from evaluation.metrics import ALPHA
 from evaluation.paired import holm
 from evaluation.published import Number, Published
 from evaluation.records import Tested
-from evaluation.rules import ALPHA, Decision, all_of
 
 INTERACTIONS: Final = 368
 """Test rows of DDI that state an interaction. More of the printed recalls are whole numbers of these than of all 1,376

@@ -16,7 +16,7 @@ import pandas as pd
 from sklearn.metrics import cohen_kappa_score
 
 from evaluation import figures
-from evaluation.answers import Answer, answered
+from evaluation.answers import Answer, make_row
 from evaluation.metrics import Floats, Score, bootstrap
 from evaluation.outcomes import Outcomes
 from evaluation.record import Run
@@ -117,7 +117,7 @@ def rescored(run: Run, corpus: Corpus) -> list[Answer]:
         of = units(corpus, [example for example, _ in generations])
         told = zip(of, generations, strict=True)
         rows += [
-            answered(row_of(corpus, unit.example, p), unit, arm=arm, **common)
+            make_row(row_of(corpus, unit.example, p), unit, arm=arm, **common)
             for unit, (_, p) in told
         ]
     return rows
@@ -229,4 +229,4 @@ def choices_shown(choices: Mapping[str, Sequence[Choice]], draws: int) -> figure
     )
     caption = f"Documents chosen for GIT, as released, that show the relation of their sentence: {counts}."
     out = Outcomes(rows, labels={arm: label for arm, (_, label) in CHOICES.items()}, draws=draws)
-    return out.dots(["shows_relation"], caption)
+    return out.interval_plot(["shows_relation"], caption)

@@ -5,10 +5,11 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Final
 
-from evaluation import figures, rules
+from evaluation import decisions, figures
+from evaluation.decisions import Decision, Part
 from evaluation.outcomes import Comparison, Outcomes
 from evaluation.published import WORTHWHILE, Published, Rule
-from evaluation.rules import Decision, evaluate
+from evaluation.rules import evaluate
 from papers.biomedrag import ablation, printed_tests
 from papers.biomedrag.released import Choice, agreement, by_chance
 
@@ -32,7 +33,7 @@ def beats_llm(outcomes: Outcomes, **_: object) -> Decision:
     The fine-tuned arms decide where they were run with a model that the claim is about, else the prompted arms.
     """
     (first, *others), unlike = _nearest(outcomes, ADDED)
-    return rules.stand_in(_better(first, others, outcomes), NAMED, unlike)
+    return decisions.require_own_models(_better(first, others, outcomes), NAMED, unlike)
 
 
 def _nearest(
@@ -41,7 +42,7 @@ def _nearest(
     """The first of these arms that a model named in the paper has answered, or the last, and their other models."""
     for named, arms in ways.items():
         frame = outcomes.where(arm=list(arms)).frame
-        unlike = [m for m in frame.model.unique() if not rules.is_of(m, named)]
+        unlike = [m for m in frame.model.unique() if not decisions.is_model_of(m, named)]
         if frame.arm.nunique() == len(arms) and not unlike:
             break
     return arms, unlike
@@ -50,7 +51,7 @@ def _nearest(
 def _whole_better(outcomes: Outcomes, *, variants: Sequence[str], **_: object) -> Decision:
     """Whether the whole method is better than its variants, if all are fine-tuned (sections 2.3 and 2.4)."""
     arms, unlike = _variants(outcomes, "biomedrag", *variants)
-    return rules.stand_in(_better(arms[0], arms[1:], outcomes), VARIED, unlike)
+    return decisions.require_own_models(_better(arms[0], arms[1:], outcomes), VARIED, unlike)
 
 
 def _variants(outcomes: Outcomes, *prompted: str) -> tuple[tuple[str, ...], list[str]]:
@@ -68,10 +69,12 @@ def small_on_par(outcomes: Outcomes, **_: object) -> Decision:
     """Whether a small encoder does as well as BiomedRAG with the model that `beats_llm` takes (section 3)."""
     arms, unlike = _nearest(outcomes, ADDED)
     rule = Rule(on_par=("encoded",), than=arms[:1], measure="right", each="task")
-    found = rules.stand_in(evaluate(rule, outcomes, "rerun", paper="biomedrag"), NAMED, unlike)
+    found = decisions.require_own_models(
+        evaluate(rule, outcomes, "rerun", paper="biomedrag"), NAMED, unlike
+    )
     # a weaker small model on a par speaks for the claim, but a weaker one behind does not speak against it
     weaker = ["a logistic regression on a frozen encoder"] if found.verdict == "differs" else []
-    return rules.stand_in(found, ENCODERS, weaker)
+    return decisions.require_own_models(found, ENCODERS, weaker)
 
 
 def one_chunk_beats_many(outcomes: Outcomes, **_: object) -> Decision:
@@ -89,11 +92,13 @@ def more_documents_do_not_help(outcomes: Outcomes, **_: object) -> Decision:
         why = f"n = {', '.join(map(str, tried))}; the claim needs n = 1 and one of {MANY} or more."
         return Decision("not run", why, reason="no answers")
     (most, one), unlike = _variants(outcomes, ablation.knn(max(tried)), ablation.knn(1))
-    found = outcomes.against([(most, one)], "right", each="task")
+    found = outcomes.compare([(most, one)], "right", within="task")
     told = "; ".join(f"{c.model} {figures.points(c.test)} points, n = {c.test.n}" for c in found)
-    parts = [(partial(rules.below, bound=WORTHWHILE), c.test) for c in found]
-    judged = rules.judged(f"n = {max(tried)} minus n = 1: {told}.", None, parts, (WORTHWHILE,))
-    return rules.stand_in(judged, VARIED, unlike)
+    criterion = partial(decisions.below, bound=WORTHWHILE)
+    parts = [Part(comparison.test, criterion) for comparison in found]
+    why = f"n = {max(tried)} minus n = 1: {told}."
+    decision = decisions.decide_by_intervals(parts, (WORTHWHILE,), why=why)
+    return decisions.require_own_models(decision, VARIED, unlike)
 
 
 def shorter_input(outcomes: Outcomes, **_: object) -> Decision:
@@ -101,10 +106,12 @@ def shorter_input(outcomes: Outcomes, **_: object) -> Decision:
     longer = [(f"knn_{n}", "biomedrag") for n in _tried(outcomes) if n >= SEVERAL]
     if not longer:
         return Decision("not run", f"No n of {SEVERAL} or more was tried.", reason="no answers")
-    found = outcomes.against(longer, "prompt_tokens", each="task")
+    found = outcomes.compare(longer, "prompt_tokens", within="task")
     told = "; ".join(f"{c.model}, {outcomes.label(c.first)}: {_tokens(c)}" for c in found)
     why = f"Prompt tokens of RA-KNN-n minus those of BiomedRAG: {told}."
-    return rules.judged(why, None, [(partial(rules.above, bound=0), c.test) for c in found], (0.0,))
+    criterion = partial(decisions.above, bound=0)
+    parts = [Part(comparison.test, criterion) for comparison in found]
+    return decisions.decide_by_intervals(parts, (0.0,), why=why)
 
 
 def _printed(_: Outcomes, *, printed: Published, claim: str, **__: object) -> Decision:
@@ -144,9 +151,8 @@ def scorer_fits_the_sentence(
         f"The document of the trained scorer shows the sentence's relation in {told['scorer']}; that of the nearest "
         f"neighbour (KNN) in {told['knn']}."
     )
-    return rules.judged(
-        why, None, [(partial(rules.above, bound=SLIGHT), kappas["scorer"])], (SLIGHT,)
-    )
+    part = Part(kappas["scorer"], partial(decisions.above, bound=SLIGHT))
+    return decisions.decide_by_intervals([part], (SLIGHT,), why=why)
 
 
 def _better(first: str, others: Sequence[str], outcomes: Outcomes) -> Decision:

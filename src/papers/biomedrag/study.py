@@ -10,12 +10,11 @@ from typing import Final
 
 from evaluation import figures
 from evaluation.answers import Answer, PlainUnit
-from evaluation.measures import of_sets
-from evaluation.metrics import Score
-from evaluation.outcomes import Outcomes, Scored, adjusted
+from evaluation.measures import set_measures
+from evaluation.metrics import ALPHA, Score
+from evaluation.outcomes import Outcomes, ScoredRow, adjust_by_holm
 from evaluation.published import Number, Published
 from evaluation.record import Run
-from evaluation.rules import ALPHA
 from helpers.llm import LLM
 from papers.biomedrag.arms import (
     Arm,
@@ -149,9 +148,9 @@ def row_of(corpus: Corpus, example: Example, said: Prediction) -> Answer:
         gold, told = part_items(example.triples, "triple"), part_items(said.triples, "triple")
     else:
         gold, told = {example.label}, {said.label} if said.label else set()
-    measures = {"right": (float(gold == told), 1.0)} | of_sets(gold, told)
+    measures = {"right": (float(gold == told), 1.0)} | set_measures(gold, told)
     for part in PARTS if triples else ():
-        of_part = of_sets(part_items(example.triples, part), part_items(said.triples, part))
+        of_part = set_measures(part_items(example.triples, part), part_items(said.triples, part))
         measures |= {f"{part}_{name}": pair for name, pair in of_part.items()}
     if said.prompt_tokens:
         measures["prompt_tokens"] = (float(said.prompt_tokens), 1.0)
@@ -244,7 +243,7 @@ def _gain(run: Run, id: str, out: Outcomes, name: str, model: str, note: str) ->
     if isinstance(alone, str) or isinstance(with_it, str):
         run.not_run(id, alone if isinstance(alone, str) else str(with_it))
     else:
-        score = gain(alone.and_(with_it), ROWS[f"{model}_br"], ROWS[model])
+        score = gain(alone.concat(with_it), ROWS[f"{model}_br"], ROWS[model])
         points = Score(100 * score.value, score.n, 100 * score.low, 100 * score.high)
         run.rerun(
             id, points, model=alone.frame.model.iloc[0], note=_TUNED if _is_tuned(model) else note
@@ -264,7 +263,7 @@ def beside_row(out: Outcomes, name: str, row: str) -> Outcomes | str:
 
 def gain(out: Outcomes, first: str, second: str) -> Score:
     """F1 of one arm less that of another on the same rows, as a fraction."""
-    test = out.against([(first, second)], "f1")[0].test
+    test = out.compare([(first, second)], "f1")[0].test
     return Score(test.difference, test.n, test.low, test.high)
 
 
@@ -289,15 +288,15 @@ def beside(run: Run, out: Outcomes, name: str, caption: str) -> figures.Html:
     more = [arm for arm in mine.arms if arm not in arms]
     rows += [{"system": "", "printed F1": None} for _ in more]
     told = [row | _scores(mine, arm) for row, arm in zip(rows, arms + more, strict=True)]
-    return mine.scored_table(told, [Scored(arm, "f1") for arm in arms + more], caption)
+    return mine.scored_table(told, [ScoredRow(arm, "f1") for arm in arms + more], caption)
 
 
 def _scores(out: Outcomes, arm: str) -> dict[str, object]:
     if not arm:
         return dict.fromkeys(("here", "n", *MEASURES, "prompt tokens"))
-    n = out.score("f1", arm).n if arm in out.measured("f1") else 0
-    tokens = out.score("prompt_tokens", arm) if arm in out.measured("prompt_tokens") else None
-    told = {measure: out.text(measure, arm) for measure in MEASURES}
+    n = out.score("f1", arm).n if arm in out.arms_with("f1") else 0
+    tokens = out.score("prompt_tokens", arm) if arm in out.arms_with("prompt_tokens") else None
+    told = {measure: out.format_score(measure, arm) for measure in MEASURES}
     return {
         "here": out.label(arm),
         "n": n,
@@ -326,10 +325,10 @@ def summary(run: Run, out: Outcomes, names: Sequence[str], floors: Sequence[str]
         reached = {arm: of.score("f1", arm).value for arm in of.arms if arm in floors}
         tops[name] = max(reached, key=reached.__getitem__)
     gains = {
-        test.model: test for test in same.against([("biomedrag", "zero_shot")], "f1", each="task")
+        test.model: test for test in same.compare([("biomedrag", "zero_shot")], "f1", within="task")
     }
     leads = [
-        same.where(task=name).against([(top, "biomedrag")], "f1")[0] for name, top in tops.items()
+        same.where(task=name).compare([(top, "biomedrag")], "f1")[0] for name, top in tops.items()
     ]
     told, most, prints, tuned = list[str](), [], [], list[str]()
     for (name, top), lead in zip(tops.items(), leads, strict=True):
@@ -337,7 +336,7 @@ def summary(run: Run, out: Outcomes, names: Sequence[str], floors: Sequence[str]
         told.append(f"{figures.points(gains[name].test)}{' points' * (not told)}{on}")
         new = same.where(task=name, arm="pair_new")
         once = (
-            f"; {new.text('f1', 'pair_new')} without the relations that the pair has in training"
+            f"; {new.format_score('f1', 'pair_new')} without the relations that the pair has in training"
             if new.arms
             else ""
         )
@@ -354,7 +353,7 @@ def summary(run: Run, out: Outcomes, names: Sequence[str], floors: Sequence[str]
                 f"{figures.listed([figures.number(of.score('f1', arm).value) for arm in of.arms])}{on}"
             )
     helped = sum(gains[name].p < ALPHA and gains[name].test.difference > 0 for name in names)
-    beaten = sum(lead.p < ALPHA and lead.test.difference > 0 for lead in adjusted(leads))
+    beaten = sum(lead.p < ALPHA and lead.test.difference > 0 for lead in adjust_by_holm(leads))
     helps = "significantly raises" if helped else "does not significantly change"
     return (
         f"**BiomedRAG's document {helps} the prompted model's F1{_on(helped, names)}; {'the best' if beaten else 'no'} "

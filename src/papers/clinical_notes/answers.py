@@ -356,7 +356,7 @@ def summary(outcomes: Outcomes, model: str) -> str:
     """The page's answer: model against code on the questions that the chart answers, and apart on the others."""
     told, silent = (outcomes.where(**{"in the chart": answer}) for answer in ("yes", "no"))
     share = {arm: figures.score_text(told.score("accuracy", arm)) for arm in ARMS}
-    [test] = told.against([("registry", "rag")], "accuracy")
+    [test] = told.compare([("registry", "rag")], "accuracy")
     words = {
         word: told.where(**{"words of the chart": word})
         for word in told.strata("words of the chart")

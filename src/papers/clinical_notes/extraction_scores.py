@@ -9,7 +9,7 @@ import numpy as np
 
 from evaluation import figures
 from evaluation.answers import Answer, Item, PlainUnit
-from evaluation.measures import of_sets
+from evaluation.measures import set_measures
 from evaluation.outcomes import Outcomes
 from papers.clinical_notes.extraction import ATTRIBUTES, Extractor, Reading, Status
 from papers.clinical_notes.gold import LABELS, Chart, Mention, Note, SeizureStatus
@@ -95,7 +95,7 @@ def by_extractor(
                 )
                 for span in sorted(gold.keys() | found)
             ]
-            measures |= of_sets(gold.keys(), found)
+            measures |= set_measures(gold.keys(), found)
             for wording in sorted(set(gold.values())):
                 hits = [span in found for span, whose in gold.items() if whose == wording]
                 measures[f"recall_{wording.replace(' ', '_')}"] = (
@@ -139,7 +139,7 @@ def _read_values(reading: Reading, name: str) -> set[tuple[str, ...]]:
 
 
 def _f1(name: str, gold: Collection[Hashable], found: Collection[Hashable]) -> Ratios:
-    return {name: of_sets(gold, found)["f1"]} if gold or found else {}
+    return {name: set_measures(gold, found)["f1"]} if gold or found else {}
 
 
 def matched(gold: Collection[Span], found: Collection[Span]) -> set[Span]:
@@ -180,12 +180,12 @@ def summary(outcomes: Outcomes, not_run: Collection[str]) -> str:
         return figures.score_text(outcomes.where(task="notes", **only).score(measure, arm))
 
     text = f"**The rules find the drugs that a note reports as taken with an F1 of {told('taken_drug_f1')}.** "
-    if {"rules"} <= outcomes.measured("recall_shared") & outcomes.measured("recall_held_out"):
+    if {"rules"} <= outcomes.arms_with("recall_shared") & outcomes.arms_with("recall_held_out"):
         text += (
             f"They find {told('recall_shared')} of the spans in wording for which they were written, and "
             f"{told('recall_held_out')} in held-out wording. "
         )
-    if "llm" in outcomes.measured("taken_drug_f1"):
+    if "llm" in outcomes.arms_with("taken_drug_f1"):
         text += (
             f"On the notes that the language model read, it reaches {told('taken_drug_f1', 'llm', asked='yes')}, and "
             f"the rules reach {told('taken_drug_f1', asked='yes')}. "

@@ -14,9 +14,9 @@ from tqdm import tqdm
 
 from evaluation import figures
 from evaluation.answers import Answer, Item
+from evaluation.metrics import ALPHA
 from evaluation.outcomes import Outcomes
-from evaluation.rules import ALPHA
-from evaluation.trec import PASSAGES, measured
+from evaluation.trec import PASSAGES, score_rankings
 from papers.clinical_notes.query import parse
 from papers.clinical_notes.questions import Question
 from papers.clinical_notes.retrieval import (
@@ -173,7 +173,7 @@ def answers(
     grades: Mapping[str, Mapping[str, int]],
 ) -> list[Answer]:
     """Rankings (passages, best first) as rows: the first ten and all relevant ones with their grades, every measure."""
-    scores = measured(
+    scores = score_rankings(
         MEASURES, grades, {q.id: of for q, of in zip(questions, passages, strict=True)}
     )
     return [
@@ -258,7 +258,7 @@ def _against_parts(outcomes: Outcomes) -> str:
         "worse than": [],
         "not distinguishable from": [],
     }
-    for c in outcomes.against(
+    for c in outcomes.compare(
         [("hybrid", arm) for arm in ("semantic", "lexical", "reranker")], MAIN
     ):
         better = "better than" if c.test.difference > 0 else "worse than"

@@ -13,7 +13,7 @@ import pandas as pd
 
 from evaluation import figures
 from evaluation.answers import Answer, PlainUnit
-from evaluation.measures import of_sets
+from evaluation.measures import set_measures
 from evaluation.outcomes import Outcomes
 from evaluation.published import Published
 from evaluation.record import Run
@@ -104,7 +104,7 @@ def _arm(task: str, gold: Sequence[Sets], found: Iterable[Sets]) -> Arm:
     """What was found in each text as an arm: precision, recall and F1 of each set."""
     rows = []
     for marked, sets in zip(gold, found, strict=True):
-        scores = {name: of_sets(marked[name], sets[name]) for name in marked}
+        scores = {name: set_measures(marked[name], sets[name]) for name in marked}
         measures = {
             f"{name}_{measure}": ratio
             for name, of in scores.items()

@@ -69,7 +69,7 @@ def numbers(
                 run.not_run(
                     TEXT + id, "The baseline's rating is zero, so that no relative gain exists."
                 )
-        family = out.where(task=["known", "medquad"]).against(
+        family = out.where(task=["known", "medquad"]).compare(
             [("drugrag", arm) for arm in BASELINES], "rating"
         )
         run.rerun(

@@ -9,11 +9,12 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import kendalltau
 
-from evaluation import figures, rules
+from evaluation import decisions, figures
+from evaluation.decisions import Decision, Part
 from evaluation.metrics import Score, bootstrap
 from evaluation.outcomes import Outcomes
 from evaluation.published import Published, Rule
-from evaluation.rules import Decision, evaluate
+from evaluation.rules import evaluate
 from papers.drug_interactions.qa import BASELINES, PASS, useful
 
 SWAPPED = 2 / 3
@@ -73,7 +74,7 @@ def _other_judges(outcomes: Outcomes) -> list[str]:
 def agentic_adds_little(outcomes: Outcomes, **_: Any) -> Decision:  # noqa: ANN401
     """Whether agentic RAG gains on text RAG, and DrugRAG gains more on agentic RAG than that (Results)."""
     known = outcomes.where(task="known")
-    more, graph = known.against([("agentic", "text"), ("drugrag", "agentic")], "f1")
+    more, graph = known.compare([("agentic", "text"), ("drugrag", "agentic")], "f1")
     of = [known.values("f1", arm) for arm in ("drugrag", "agentic", "text")]
     further = bootstrap(of[0] - 2 * of[1] + of[2], clusters=_clusters(known), draws=outcomes.draws)
     # the second test is no part of the rule: the first p needs no adjustment
@@ -82,28 +83,28 @@ def agentic_adds_little(outcomes: Outcomes, **_: Any) -> Decision:  # noqa: ANN4
         f"F1 of the answer set: agentic RAG minus text RAG {figures.points(more.test)} points, {figures.p_words(p)}; "
         f"DrugRAG minus agentic RAG {figures.points(graph.test)} points, n = {more.test.n}."
     )
-    gains: list[tuple[rules.Judge, rules.Interval]] = [
-        (partial(rules.better, p=p), more.test),
-        (partial(rules.above, bound=0), further),
+    gains = [
+        Part(more.test, partial(decisions.better, p=p)),
+        Part(further, partial(decisions.above, bound=0)),
     ]
-    return rules.judged(why, p, gains, (0.0,))
+    return decisions.decide_by_intervals(gains, (0.0,), why=why, p=p)
 
 
 def smaller_prompt(outcomes: Outcomes, **_: Any) -> Decision:  # noqa: ANN401
     """Whether prompts with facts have fewer tokens than those with five passages (Discussion, speed)."""
     rows = outcomes.where(task=["known", "medquad"])
-    if not {"drugrag", "text"} <= rows.measured("prompt_tokens"):
+    if not {"drugrag", "text"} <= rows.arms_with("prompt_tokens"):
         return Decision(
             "not run", "No question has both prompts within the context.", reason="no answers"
         )
-    (found,) = rows.against([("drugrag", "text")], "prompt_tokens")
+    (found,) = rows.compare([("drugrag", "text")], "prompt_tokens")
     test = found.test
     value, low, high = (figures.signed(of, 0) for of in (test.value, test.low, test.high))
     why = (
         f"Tokens of the answer's prompt, facts minus five passages: {value} [{low}, {high}], n = {test.n}; "
         f"mean with facts: {found.scores[0].value:.0f}."
     )
-    return Decision(rules.below(test, 0), why, test.p)
+    return Decision(decisions.below(test, 0), why, test.p)
 
 
 def larger_answers_better(
@@ -122,12 +123,14 @@ def larger_answers_better(
         why = f"{large} is not larger than {small} by the billions of parameters in their names."
         return Decision("not run", why, reason="stand-in")
     frame = outcomes.where(task="known", arm="drugrag", model=list(models)).frame
-    (found,) = Outcomes(frame.assign(arm=frame.model), draws=outcomes.draws).against(
+    (found,) = Outcomes(frame.assign(arm=frame.model), draws=outcomes.draws).compare(
         [(large, small)], "f1"
     )
     test = found.test
     why = f"F1 of DrugRAG's answer sets, {large} minus {small}: {figures.points(test)} points, n = {test.n}."
-    return Decision(rules.better(test, test.p), f"{why[:-1]}, {figures.p_words(test.p)}.", test.p)
+    return Decision(
+        decisions.better(test, test.p), f"{why[:-1]}, {figures.p_words(test.p)}.", test.p
+    )
 
 
 def parameters(model: str) -> float | None:
@@ -150,10 +153,10 @@ def varies_least(outcomes: Outcomes, *, truth: Score | None, **_: Any) -> Decisi
         f"{rows.label(a)} {figures.points_text(s.value, s.low, s.high)}" for a, s in apart.items()
     )
     why = f"Standard deviation of the rating in points, DrugRAG minus: {told}, n = {len(mine)}."
-    found = rules.judged(
-        why, None, [(partial(rules.below, bound=0), score) for score in apart.values()], (0.0,)
-    )
-    return rules.stand_in(found, f"ratings by {JUDGE}", _other_judges(outcomes))
+    criterion = partial(decisions.below, bound=0)
+    parts = [Part(score, criterion) for score in apart.values()]
+    decision = decisions.decide_by_intervals(parts, (0.0,), why=why)
+    return decisions.require_own_models(decision, f"ratings by {JUDGE}", _other_judges(outcomes))
 
 
 def judge_ranks(outcomes: Outcomes, *, truth: Score | None, **_: Any) -> Decision:  # noqa: ANN401
@@ -170,7 +173,7 @@ def judge_ranks(outcomes: Outcomes, *, truth: Score | None, **_: Any) -> Decisio
     why = "By the judge: {}. By F1: {}. Kendall's tau-b: {}.".format(
         *orders, figures.score_text(tau, "ratio")
     )
-    return Decision(rules.above(tau, SWAPPED), why)
+    return Decision(decisions.above(tau, SWAPPED), why)
 
 
 def _clusters(rows: Outcomes) -> list[str]:
@@ -243,4 +246,4 @@ def _gain(printed: Published, number: str) -> Decision:
     why = f"DrugRAG's score is {best.printed}: {'; '.join(told)}."
     if scales[number] and not set.intersection(*scales.values()):
         return Decision("undecided", f"{why} The two stated gains hold on different scales.")
-    return Decision(rules.exactly(bool(scales[number])), why)
+    return Decision(decisions.exactly(bool(scales[number])), why)

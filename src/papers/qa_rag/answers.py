@@ -318,7 +318,7 @@ def report(run: Run, outcomes: Outcomes, model: str, encoder: str) -> None:
         arm, _, measure = number.id.removeprefix("qa_rag.table4.").partition(".")
         if not number.id.startswith("qa_rag.table4."):
             continue
-        if arm not in outcomes.measured(measure):
+        if arm not in outcomes.arms_with(measure):
             run.not_run(number.id, "No question of this run was put to this method.")
             continue
         score = outcomes.score(measure, arm)

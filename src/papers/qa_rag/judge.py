@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from evaluation import figures, rules
+from evaluation import decisions, figures
 from evaluation.answers import Answer, Item, PlainUnit
 from evaluation.outcomes import Outcomes
 from evaluation.record import Run
@@ -207,7 +207,7 @@ def unfit(outcomes: Outcomes, measure: str, judge: str) -> str:
     right, wrong = (
         outcomes.score(name, CHECKED_BY[measure]) for name in ("sensitivity", "specificity")
     )
-    if rules.above(wrong, 0.5) == rules.above(right, 0.5) == "agrees":
+    if decisions.above(wrong, 0.5) == decisions.above(right, 0.5) == "agrees":
         return ""
     return (
         f"{judge}'s YES is no judgement here: it rejects {figures.score_text(wrong)} of {wrong.n} passages without the "
@@ -253,6 +253,6 @@ def report(
     if all(refused.values()):
         return figures.Html(f"<p>Not rerun, {figures.inline(told)}.</p>", f"Not rerun, {told}.")
     fit = [measure for measure, why in refused.items() if not why]
-    return judged.beside(
+    return judged.reproduction_table(
         run.printed, "qa_rag.table3", fit, f"Table 3, contexts{f'. Not rerun, {told}' * bool(told)}"
     )

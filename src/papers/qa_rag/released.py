@@ -16,7 +16,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from evaluation.answers import Answer, Item, answered
+from evaluation.answers import Answer, Item, make_row
 from evaluation.metrics import proportion
 from evaluation.outcomes import Outcomes
 from evaluation.published import Published
@@ -148,7 +148,7 @@ def contexts(data: Data, released: Released) -> list[Answer]:
                 measures={"precision": (float(precision), 1.0), "recall": (float(recall), 1.0)},
             )
             rows.append(
-                answered(row, question, arm=arm, source="released", run="release", model=JUDGE)
+                make_row(row, question, arm=arm, source="released", run="release", model=JUDGE)
             )
     return rows
 
@@ -175,7 +175,7 @@ def written(data: Data, released: Released) -> list[Answer]:
                 task="answers", answer=text, measures={"words": (float(len(text.split())), 1.0)}
             )
             rows.append(
-                answered(row, question, arm=arm, source="released", run="release", model=ANSWERER)
+                make_row(row, question, arm=arm, source="released", run="release", model=ANSWERER)
             )
     return rows
 

@@ -8,8 +8,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from evaluation.answers import Answer, Item, answered
-from evaluation.trec import DOCUMENTS, OF_SOURCE, measured as by_ir_measures
+from evaluation.answers import Answer, Item, make_row
+from evaluation.trec import DOCUMENTS, OF_SOURCE, score_rankings
 from helpers.completions import Message
 from helpers.llm import LLM
 from papers.qa_rag import data
@@ -292,7 +292,7 @@ def measured(rankings: Mapping[str, Sequence[Passage]], gold: Gold) -> dict[str,
         for id, of in rankings.items()
     }
     sources = {id: dict.fromkeys(gold.sources[id], 1) for id in rankings if id in gold.sources}
-    of_documents = by_ir_measures(DOCUMENTS, sources, {id: titles[id] for id in sources})
+    of_documents = score_rankings(DOCUMENTS, sources, {id: titles[id] for id in sources})
     for id, ranking in rankings.items():
         if id in gold.passages:
             holds = [passage.id in gold.passages[id] for passage in ranking[:KEPT]]
@@ -360,7 +360,7 @@ def released(of: Data, gold: Gold) -> list[Answer]:
     """Rows of the authors' released rankings."""
     passages = of.corpus.of_id
     return [
-        answered(row, question, arm=arm, source="released", run="release")
+        make_row(row, question, arm=arm, source="released", run="release")
         for arm, ranking in of.released.items()
         for row, question in zip(
             rows_of({q.id: [passages[id] for id in ranking[q.id]] for q in of.test}, gold),

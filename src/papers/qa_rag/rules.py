@@ -9,11 +9,12 @@ import pandas as pd
 from numpy.typing import NDArray
 from scipy.stats import rankdata
 
-from evaluation import figures, rules
+from evaluation import decisions, figures
+from evaluation.decisions import Decision
 from evaluation.metrics import bootstrap
 from evaluation.outcomes import Outcomes
 from evaluation.published import Published, Rule
-from evaluation.rules import Decision, evaluate
+from evaluation.rules import evaluate
 from papers.qa_rag.data import OWN
 from resources.lora import TrainingLog
 
@@ -35,7 +36,7 @@ def loss_falls(_: Outcomes, *, logs: Mapping[str, TrainingLog], **__: Any) -> De
         for name, log in logs.items()
     )
     fell = all(log.validation[-1].value < log.validation[0].value for log in logs.values())
-    return Decision(rules.exactly(fell), f"Mean validation loss, {told}.")
+    return Decision(decisions.exactly(fell), f"Mean validation loss, {told}.")
 
 
 def _order(printed: Published, table: str, column: str) -> list[str]:
@@ -51,7 +52,7 @@ def same_order(outcomes: Outcomes, *, printed: Published, **_: Any) -> Decision:
     )
     first, second = (", ".join(map(outcomes.label, arms)) for arms in (contexts, answers))
     return Decision(
-        rules.exactly(contexts == answers), f"By context precision: {first}. By F1: {second}."
+        decisions.exactly(contexts == answers), f"By context precision: {first}. By F1: {second}."
     )
 
 
@@ -73,7 +74,7 @@ def question_is_worst(outcomes: Outcomes, *, printed: Published, **_: Any) -> De
         return Decision(
             "not run", f"{why} Neither difference is printed with an interval.", reason="no answers"
         )
-    return Decision(rules.exactly(last == {"question"}), why)
+    return Decision(decisions.exactly(last == {"question"}), why)
 
 
 def hypothetical_beats_question(outcomes: Outcomes, **_: Any) -> Decision:  # noqa: ANN401
@@ -85,7 +86,7 @@ def hypothetical_beats_question(outcomes: Outcomes, **_: Any) -> Decision:  # no
     rule = Rule(better=pair[:1], than=pair[1:], measure="precision")
     found = evaluate(rule, contexts, "rescored", paper="qa_rag")
     parts = {
-        value: contexts.where(**{OWN: value}).against([pair], "precision")[0].test
+        value: contexts.where(**{OWN: value}).compare([pair], "precision")[0].test
         for value in contexts.strata(OWN)
     }
     told = "; ".join(
@@ -139,7 +140,7 @@ def context_carries_over(outcomes: Outcomes, *, seed: int, **_: Any) -> Decision
         f"Within {len(x)} questions, over {len(both)} methods, the rank correlation of context precision and F1 is "
         f"{value} [{low}, {high}], {figures.p_words(p)}."
     )
-    return Decision(rules.better(score, p, worthwhile=CORRELATION), why, p)
+    return Decision(decisions.better(score, p, worthwhile=CORRELATION), why, p)
 
 
 def _table(rows: pd.DataFrame, measure: str, arms: list[str]) -> Floats:

@@ -8,7 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
-from evaluation.answers import Answer, answered
+from evaluation.answers import Answer, make_row
 from evaluation.audit import PLACE
 from helpers.completions import Reply, label_probability
 from helpers.graph import Graph
@@ -227,7 +227,7 @@ def released_answers(path: Path, arm: str, model: str) -> list[Answer]:
     asked = [Question(row["drug"], row["side_effect"], bool(row["true_label"])) for row in rows]
     told = [said(labels.get(row["predicted"])) for row in rows]
     return [
-        answered(a, q, arm=arm, model=model, source="released")
+        make_row(a, q, arm=arm, model=model, source="released")
         for a, q in zip(told, asked, strict=True)
     ]
 

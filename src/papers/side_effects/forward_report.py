@@ -59,7 +59,7 @@ def answer(outcomes: Outcomes, model: str) -> str:
         return told
     gains = ", ".join(
         f"{figures.points(c.test)} points with {c.model}"
-        for c in released.against([("format_b", "format_a")], "accuracy", each="model")
+        for c in released.compare([("format_b", "format_a")], "accuracy", within="model")
     )
     return (
         f"{told} In the released answers, pairs (Format B) beat lists (Format A) by {gains}: the lists mostly "
@@ -79,7 +79,7 @@ def report_tables(run: Run, outcomes: Outcomes, model: str, second_model: str, w
             run.printed.number(f"side_effects.{table}.graphrag.accuracy").model or ""
         )
         mine = outcomes.where(source="rerun", model=served or "none")
-        run.report(released.and_(mine), f"side_effects.{table}", METRICS, model=served)
+        run.report(released.concat(mine), f"side_effects.{table}", METRICS, model=served)
         for arm in ARMS:
             number = run.printed.number(f"side_effects.table3.{arm}.{paper_model}")
             if len(released.frame):
@@ -116,7 +116,7 @@ def _difference(of_arm: Outcomes, first: str, second: str, number: Number) -> tu
     # one arm by two models: each model is an arm of its own here
     found = (
         Outcomes(rows.assign(arm=rows.model), draws=of_arm.draws)
-        .against([(first, second)], "accuracy")[0]
+        .compare([(first, second)], "accuracy")[0]
         .test
     )
     strict = (rows.predicted == rows.gold).groupby(rows.model).mean()

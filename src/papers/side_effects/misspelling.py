@@ -14,7 +14,7 @@ import pandas as pd
 import yaml
 from rapidfuzz.distance import DamerauLevenshtein
 
-from evaluation.answers import Answer, answered
+from evaluation.answers import Answer, make_row
 from papers.side_effects.corpus import Arm, Entities, Question, said
 from resources.settings import DATA
 
@@ -362,7 +362,7 @@ def read_pairs(
             for drug, effect, true, told in zip(
                 right.drug, right.side_effect, label, yes, strict=True
             ):
-                row = answered(said(bool(told)), Question(drug, effect, bool(true)), **of)
+                row = make_row(said(bool(told)), Question(drug, effect, bool(true)), **of)
                 rows.append(
                     replace(
                         row,

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 
-from evaluation.answers import Answer, Item, answered
+from evaluation.answers import Answer, Item, make_row
 from evaluation.metrics import set_scores
 from helpers.completions import Reply
 
@@ -259,5 +259,5 @@ def released_answers(
             measures = {measure: (float(value), 1.0) for measure, value in values.items()}
             said = Answer(measures=measures | {"throughput": (1.0, float(row["latency"]))})
             by = "" if arm == "graphrag" else model
-            rows.append(answered(said, query, arm=arm, source="released", run=run, model=by))
+            rows.append(make_row(said, query, arm=arm, source="released", run=run, model=by))
     return rows

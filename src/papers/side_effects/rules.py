@@ -11,13 +11,13 @@ import pandas as pd
 from numpy.typing import NDArray
 from scipy.stats import permutation_test, rankdata
 
-from evaluation import figures, rules
+from evaluation import decisions, figures
+from evaluation.decisions import Decision, Part
 from evaluation.metrics import Score, bootstrap, proportion, ratio
 from evaluation.outcomes import Outcomes
 from evaluation.paired import paired_means
 from evaluation.published import Kind
 from evaluation.record import Run
-from evaluation.rules import Decision
 from papers.side_effects.corpus import Question
 from papers.side_effects.data import LEAST, Knowledge, Sider, by_name, with_least
 from papers.side_effects.forward import ARMS
@@ -63,7 +63,7 @@ def model_difference_small(outcomes: Outcomes, **_: Any) -> Decision:  # noqa: A
         f"Smallest difference between neighbouring arms minus largest difference between {' and '.join(models)}: "
         f"{figures.points_text(value, min(low, value), max(high, value))} points, n = {int(asked.sum()):,}."
     )
-    return Decision(rules.above(Score(value, int(asked.sum()), low, high), 0), why)
+    return Decision(decisions.above(Score(value, int(asked.sum()), low, high), 0), why)
 
 
 AGAINST_GRAPH = 0.8
@@ -104,7 +104,7 @@ def residual_errors_not_retrieval(
             for of, gold in zip(wrong.measures, wrong.gold, strict=True)
         )
         why = f"In {held} of {len(wrong)} wrong answers the prompt stated the true fact."
-    return Decision(rules.exactly(held == len(wrong)), why)
+    return Decision(decisions.exactly(held == len(wrong)), why)
 
 
 def residual_errors_are_llm_mislabels(outcomes: Outcomes, **_: Any) -> Decision:  # noqa: ANN401
@@ -137,7 +137,7 @@ def benchmark_is_balanced(_: Outcomes, *, benchmark: Sequence[Question], **__: A
     holds = bool((per_drug == 10).all(axis=None)) and len(set(benchmark)) == len(benchmark)
     span = f"{per_drug.to_numpy().min()} to {per_drug.to_numpy().max()}"
     why = f"{len(benchmark):,} distinct pairs of {len(per_drug):,} drugs; rows for each drug and label: {span}."
-    return Decision(rules.exactly(holds), why)
+    return Decision(decisions.exactly(holds), why)
 
 
 def benchmark_labels_hold(
@@ -152,13 +152,13 @@ def benchmark_labels_hold(
     unsupported = sum(q.label and (q.drug, q.side_effect) not in known for q in benchmark)
     contradicted = sum(not q.label and (q.drug, q.side_effect) in known for q in benchmark)
     why = f"{unsupported} positive pairs are not in their drug's document, {contradicted} negative pairs are."
-    return Decision(rules.exactly(not unsupported and not contradicted), why)
+    return Decision(decisions.exactly(not unsupported and not contradicted), why)
 
 
 def lists_exceed_10000_characters(_: Outcomes, *, longest: int, **__: Any) -> Decision:  # noqa: ANN401
     """Whether the longest Format A document has more than 10,000 characters (Results, RAG framework)."""
     return Decision(
-        rules.exactly(longest > 10_000), f"The longest document has {longest:,} characters."
+        decisions.exactly(longest > 10_000), f"The longest document has {longest:,} characters."
     )
 
 
@@ -180,7 +180,7 @@ def every_drug_with_ten_effects(
         f"{len(enough):,} drugs have at least {LEAST} preferred terms and an ATC code; {len(out):,} are not in the "
         f"benchmark (with at most {most} terms); its own drugs have at least {min(map(len, released.values()))}."
     )
-    return Decision(rules.exactly(not out), why)
+    return Decision(decisions.exactly(not out), why)
 
 
 def times_as_long(outcomes: Outcomes, slow: str, fast: str) -> Score | None:
@@ -211,7 +211,7 @@ def graph_returns_exact_sets(outcomes: Outcomes, **_: Any) -> Decision:  # noqa:
     told = (
         f"{outcomes.label(arm)}: {(of == 1).sum()} of {len(of)} sets" for arm, of in exact.items()
     )
-    holds = rules.exactly(bool((exact["graphrag"] == 1).all()))
+    holds = decisions.exactly(bool((exact["graphrag"] == 1).all()))
     return Decision(holds, f"Exact sets: {'; '.join(told)}. The queried graph is the truth.")
 
 
@@ -222,7 +222,7 @@ def graph_is_faster_than_text(outcomes: Outcomes, **_: Any) -> Decision:  # noqa
         return Decision("not run", "No query was answered by both.", reason="no answers")
     times = f"{figures.score_text(score, 'count')} times as long on the same {score.n} queries"
     why = f"Format B with a language model takes {times} as the graph without one."
-    return Decision(rules.above(score, FAST), why)
+    return Decision(decisions.above(score, FAST), why)
 
 
 def pairs_slow_with_set_size(outcomes: Outcomes, **_: Any) -> Decision:  # noqa: ANN401
@@ -258,7 +258,7 @@ def pairs_slow_with_set_size(outcomes: Outcomes, **_: Any) -> Decision:  # noqa:
         "-", "\u2212"
     )
     why = f"Rank correlation of latency and number of relevant drugs: {found}."
-    return Decision(rules.better(score, p, worthwhile=0.1), why, p)
+    return Decision(decisions.better(score, p, worthwhile=0.1), why, p)
 
 
 def lists_fail_by_window(outcomes: Outcomes, **_: Any) -> Decision:  # noqa: ANN401
@@ -288,7 +288,7 @@ def lists_fail_by_window(outcomes: Outcomes, **_: Any) -> Decision:  # noqa: ANN
     )
     test = paired_means(within, beyond, draws=outcomes.draws)
     why += f" Within minus beyond, mean of these: {figures.points(test)} points, {figures.p_words(test.p)}."
-    return Decision(rules.better(test, test.p), why, test.p)
+    return Decision(decisions.better(test, test.p), why, test.p)
 
 
 def recovered(outcomes: Outcomes, arm: str, condition: str = "normalised") -> Score | None:
@@ -335,9 +335,9 @@ def normalisation_recovers(outcomes: Outcomes, **_: Any) -> Decision:  # noqa: A
     why = f"Recovered share of F1, intervals over drugs: {told}."
     if len(found) < len(arms):
         return Decision("undecided", why)
-    return rules.judged(
-        why, None, [(partial(rules.above, bound=0.5), share) for share in found], (0.5,)
-    )
+    criterion = partial(decisions.above, bound=0.5)
+    parts = [Part(share, criterion) for share in found]
+    return decisions.decide_by_intervals(parts, (0.5,), why=why)
 
 
 def report_shares(

@@ -1,0 +1,98 @@
+"""Verdicts on claims as a page shows them."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from typing import Final
+
+from evaluation import figures
+from evaluation.markup import Markup
+from evaluation.published import BASIS_LABELS, Claim
+from evaluation.record import Run
+from evaluation.records import TESTED, Finding
+
+FINDINGS_CLASS: Final = "rag-findings"
+"""CSS class of the list of verdicts. The book shows one list in the place of all."""
+
+
+def findings(claims: Iterable[Claim], found: Iterable[Finding], *, sample: bool) -> figures.Html:
+    """List claims with their verdicts.
+
+    Args:
+        claims: Claims to list, in this order.
+        found: The verdicts of a run.
+        sample: Whether the run used sample data, which decides nothing.
+
+    Returns:
+        One line per claim that has a verdict, with the evidence and the rule folded in.
+        Empty if there is none.
+    """
+    all_found = list(found)
+    lines = []
+    for claim in claims:
+        of_claim = [finding for finding in all_found if finding.id == claim.id]
+        if of_claim:
+            lines.append(_finding_line(claim, of_claim, sample=sample))
+    if not lines:
+        return figures.Html("", "")
+    return _folded_list(FINDINGS_CLASS, lines, separator="\n")
+
+
+def _finding_line(claim: Claim, found: Sequence[Finding], *, sample: bool) -> Markup:
+    verdicts = []
+    evidence = Markup()
+    for finding in found:
+        label = BASIS_LABELS[finding.kind]
+        text = "SAMPLE" if sample and finding.verdict in TESTED else finding.verdict
+        mark = verdict_with_reason(text, finding.reason)
+        verdicts.append(Markup('<span class="rag-source">{} {}</span>').format(label, mark))
+        evidence += Markup("<p>{}: {}</p>").format(label.capitalize(), finding.why)
+    if claim.note:
+        evidence += Markup("<p>{}</p>").format(claim.note)
+    return Markup("<li><details><summary>{} {}</summary>{}<p>Rule: {}</p></details></li>").format(
+        claim.text, Markup(" ").join(verdicts), evidence, found[0].test
+    )
+
+
+def disagreements(run: Run) -> figures.Html:
+    """List where a paper contradicts itself or its release, from `data/published`."""
+    lines = []
+    for contradiction in run.printed.contradictions:
+        statements = [f"{place.what} ({place.where})" for place in contradiction.says]
+        numbers = [run.printed.number(n).printed for n in contradiction.numbers]
+        if numbers:
+            distinct = ", ".join(dict.fromkeys(numbers))
+            statements.append(f"Printed numbers at odds: {distinct}.")
+        paragraphs = [Markup("<p>{}</p>").format(statement) for statement in statements]
+        lines.append(
+            Markup("<li><details><summary>{}</summary>{}</details></li>").format(
+                contradiction.about, Markup("").join(paragraphs)
+            )
+        )
+    heading = Markup('<p class="rag-lead">Contradictory statements</p>')
+    shown = _folded_list("rag-folded", lines)
+    return replace(shown, html=f"{heading}{shown.html}")
+
+
+def _folded_list(css_class: str, lines: Sequence[Markup], separator: str = "") -> figures.Html:
+    """A list whose items unfold; in a terminal, one line per item."""
+    html = Markup('<ul class="{} {}">{}</ul>').format(
+        css_class, figures.NO_MATH, Markup(separator).join(lines)
+    )
+    text = "\n".join(line.striptags() for line in lines)
+    return figures.Html(str(html), text)
+
+
+def verdict_mark(text: str) -> Markup:
+    """A verdict for the page. Colour is never its only sign."""
+    return Markup('<span class="rag-verdict" data-verdict="{0}">{0}</span>').format(text)
+
+
+def verdict_with_reason(verdict: str, reason: str | None) -> Markup:
+    """A verdict for the page, with the reason if the claim was not tested."""
+    mark = verdict_mark(verdict_label(verdict))
+    return mark + f" ({reason})" if reason else mark
+
+
+def verdict_label(verdict: str) -> str:
+    """A verdict as readers see it: a claim that was "not run" is "not tested"."""
+    return verdict.replace("run", "tested")
