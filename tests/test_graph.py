@@ -157,7 +157,7 @@ def test_a_statement_refused_by_a_server_that_is_being_stopped_says_what_to_do(
     """It then names its database, and no reason."""
     embedded = replace(unreachable("bolt://127.0.0.1:1"), embedded=True)
     error = Neo4jError._hydrate_neo4j(code=f"Neo.{code}", message="neo4j")
-    assert ("run this again" in str(graph_driver.explained(embedded, "u", error, 0.0))) == told
+    assert ("run this again" in str(graph_driver.describe_error(embedded, "u", error, 0.0))) == told
 
 
 def test_a_server_that_is_not_there_is_an_error_that_says_what_to_do() -> None:
@@ -170,7 +170,7 @@ def test_a_server_that_is_not_there_is_an_error_that_says_what_to_do() -> None:
     assert re.search(r"NEO4J_URI=bolt://127.0.0.1:\d+ refused the connection\.", message)
     assert "Start it, or unset NEO4J_URI to use the embedded server." in message
     assert "s3cret" not in str(
-        graph_driver.explained(unreachable(uri), "neo4j", OSError("no"), 0.0)
+        graph_driver.describe_error(unreachable(uri), "neo4j", OSError("no"), 0.0)
     )
 
 

@@ -19,13 +19,14 @@ from resources.settings import DERIVED, PublicError, explain_os_error
 
 Row = dict[str, Any]
 
-WAIT = (
-    10.0  # seconds after which a server that accepts a connection and does not answer is given up
-)
-RESTART = (
-    90.0  # seconds for which the embedded server is tried again: one that died is back by then
-)
-ROOM = 16 * 2**20  # bytes without which the embedded server cannot write
+WAIT = 10.0
+"""Seconds after which a server that accepts a connection and does not answer is given up."""
+RESTART = 90.0
+"""Seconds for which the embedded server is tried again: one that died is back by then."""
+ROOM = 16 * 2**20
+"""Bytes without which the embedded server cannot write."""
+MAX_MESSAGE_CHARACTERS = 1_000
+"""Longest reason that is given: a server quotes the full statement in its own."""
 
 # the server's remarks are not for the reader of a notebook; a broken connection is told by the error that follows
 for _noisy in ("neo4j.notifications", "neo4j.io"):
@@ -44,7 +45,9 @@ class Connection:
         self.endpoint = endpoint
         auth = (endpoint.user, endpoint.password)
         try:
-            self._driver = neo4j.GraphDatabase.driver(endpoint.uri, auth=auth, **driving(endpoint))
+            self._driver = neo4j.GraphDatabase.driver(
+                endpoint.uri, auth=auth, **driver_settings(endpoint)
+            )
         except ConfigurationError as error:  # such as a user in the address
             raise GraphError(
                 f"NEO4J_URI={endpoint.uri} is refused by the driver: {first_line(error)} Write it like "
@@ -94,52 +97,89 @@ class Connection:
         try:
             yield
         except (Neo4jError, DriverError, OSError) as error:
-            raise explained(self.endpoint, self.endpoint.user, error, began) from error
+            raise describe_error(self.endpoint, self.endpoint.user, error, began) from error
 
 
-def driving(endpoint: GraphEndpoint) -> dict[str, Any]:
+def driver_settings(endpoint: GraphEndpoint) -> dict[str, Any]:
     """The settings of each driver."""
-    return {
+    settings: dict[str, Any] = {
         "connection_timeout": CONNECT,
         # bounds the handshake too, with a server that accepts a connection and then says nothing
         "connection_acquisition_timeout": WAIT,
-        **({"max_transaction_retry_time": RESTART} if endpoint.embedded else {}),
     }
+    if endpoint.embedded:
+        settings["max_transaction_retry_time"] = RESTART
+    return settings
 
 
-def explained(endpoint: GraphEndpoint, user: str, error: Exception, began: float) -> GraphError:
-    """The driver's error as one that says what to do; `began` (monotonic) is when the first try began."""
-    server = (
-        f"The embedded graph server {endpoint.uri}"
-        if endpoint.embedded
-        else f"NEO4J_URI={endpoint.uri}"
-    )
+def describe_error(
+    endpoint: GraphEndpoint, user: str, error: Exception, began: float
+) -> GraphError:
+    """Turn the driver's error into one that says what to do.
+
+    Args:
+        endpoint: The server that was addressed.
+        user: Name of the user who connected.
+        error: What the driver raised.
+        began: When the first try began, by the monotonic clock.
+    """
+    server = f"NEO4J_URI={endpoint.uri}"
+    if endpoint.embedded:
+        server = f"The embedded graph server {endpoint.uri}"
     if isinstance(error, AuthError):
         return GraphError(
-            f"{server} refused the user {user!r}. Check NEO4J_USER and NEO4J_PASSWORD (for generated Cypher "
-            "NEO4J_READER_USER and NEO4J_READER_PASSWORD)."
+            f"{server} refused the user {user!r}. Check NEO4J_USER and NEO4J_PASSWORD (for "
+            "generated Cypher NEO4J_READER_USER and NEO4J_READER_PASSWORD)."
         )
     if isinstance(error, Neo4jError):
-        if "DatabaseNotFound" in (error.code or ""):
-            return GraphError(
-                f"{server} has no database {endpoint.database!r}. Set NEO4J_DATABASE to one that it has, or create it."
-            )
-        full = (
-            endpoint.embedded and shutil.disk_usage(DERIVED).free < ROOM
-        )  # which the server does not say
-        why = explain_os_error(OSError(errno.ENOSPC, "", str(DERIVED))) if full else ""
-        if endpoint.embedded and not why and not (error.code or "").startswith("Neo.ClientError"):
-            why = "If it was stopped meanwhile, run this again."  # it then names its database and no reason
-        return GraphError(f"{server} refused a statement: {error.message} {why}".rstrip())
-    mend = (
-        "`python -m resources.services status` shows whether it runs; its log is _build/logs/graph.log."
-        if endpoint.embedded
-        else "Start it, or unset NEO4J_URI to use the embedded server."
-    )
+        return _describe_refusal(endpoint, server, error)
+    return _describe_silence(endpoint, server, error, began)
+
+
+def _describe_refusal(endpoint: GraphEndpoint, server: str, error: Neo4jError) -> GraphError:
+    code = error.code or ""
+    if "DatabaseNotFound" in code:
+        return GraphError(
+            f"{server} has no database {endpoint.database!r}. Set NEO4J_DATABASE to one that it "
+            "has, or create it."
+        )
+    hint = ""
+    if endpoint.embedded:
+        hint = _embedded_hint(code)
+    # a server quotes the full statement, however long it is
+    message = shorten(error.message or "")
+    return GraphError(f"{server} refused a statement: {message} {hint}".rstrip())
+
+
+def _embedded_hint(code: str) -> str:
+    if shutil.disk_usage(DERIVED).free < ROOM:  # which the server does not say
+        return explain_os_error(OSError(errno.ENOSPC, "", str(DERIVED)))
+    if code.startswith("Neo.ClientError"):
+        return ""
+    # it then names its database and no reason
+    return "If it was stopped meanwhile, run this again."
+
+
+def _describe_silence(
+    endpoint: GraphEndpoint, server: str, error: Exception, began: float
+) -> GraphError:
     answer = f"does not answer (tried for {time.monotonic() - began:.0f} s)"
-    if not endpoint.embedded and f"[Errno {errno.ECONNREFUSED}]" in str(error):
+    hint = "Start it, or unset NEO4J_URI to use the embedded server."
+    if endpoint.embedded:
+        hint = (
+            "`python -m resources.services status` shows whether it runs; its log is "
+            "_build/logs/graph.log."
+        )
+    elif f"[Errno {errno.ECONNREFUSED}]" in str(error):
         answer = "refused the connection"
-    return GraphError(f"{server} {answer}. {mend} The driver says: {first_line(error)}")
+    return GraphError(f"{server} {answer}. {hint} The driver says: {first_line(error)}")
+
+
+def shorten(message: str) -> str:
+    """A message whose middle is left out if it is long."""
+    if len(message) <= MAX_MESSAGE_CHARACTERS:
+        return message
+    return f"{message[: MAX_MESSAGE_CHARACTERS - 200]} [...] {message[-100:]}"
 
 
 def first_line(error: Exception) -> str:
@@ -153,7 +193,11 @@ def quoted(name: str) -> str:
 
 
 def identifier(name: str) -> str:
-    """A label, type or property name, unchanged; a ValueError if it is not an identifier."""
+    """Return a label, type or property name unchanged.
+
+    Raises:
+        ValueError: It is not an identifier.
+    """
     if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name):
         raise ValueError(
             f"{name!r} cannot be a label, relationship type or property: use letters, digits and _, no digit first."
