@@ -41,13 +41,26 @@ def test_the_servers_secrets_come_from_the_environment_and_nothing_starts_withou
         value
         for service in SERVICES.values()
         for key, value in service["environment"].items()
-        if "memory" not in key
+        if "memory" not in key and "timeout" not in key
     ]
     assert all("${" in value for value in secrets)
     assert set(re.findall(r"\$\{(\w+):\?", COMPOSE)) == {"NEO4J_PASSWORD", "LLM_API_KEY"}
     explained = (REPOSITORY / ".env.example").read_text()
     for name in re.findall(r"\$\{(\w+)", COMPOSE):
         assert re.search(rf"^#?{name}=", explained, re.MULTILINE), f"{name} is not in .env.example"
+
+
+def test_the_page_names_the_limits_that_the_graph_server_gets() -> None:
+    page = (REPOSITORY / "book" / "your-own.md").read_text()
+    limits = re.findall(r"^\| `(\S+)` \| `(\S+)` \|", page, re.MULTILINE)
+    assert [name for name, _ in limits] == [
+        "db.transaction.timeout",
+        "db.memory.transaction.max",
+        "dbms.memory.transaction.total.max",
+    ]
+    for name, value in limits:
+        variable = "NEO4J_" + name.replace("_", "__").replace(".", "_")
+        assert SERVICES["neo4j"]["environment"][variable] == value
 
 
 def test_every_make_target_of_the_page_exists() -> None:
