@@ -15,12 +15,14 @@ from evaluation.answers import Answer, make_row
 from evaluation.interval_plot import Panel, PlotRow, interval_plot
 from evaluation.measures import measure_label
 from evaluation.outcomes import Outcomes
+from helpers import neighbours, vectors
 from helpers.completions import Reply
 from helpers.graph import Graph
 from helpers.llm import LLM
 from papers.across_papers import arms
 from papers.across_papers.arms import Found, Names
 from papers.across_papers.questions import KINDS, Asked, ask, families
+from papers.side_effects import corpus
 from papers.side_effects.corpus import Question
 from rag.retrieval import align_scores, fusion_order
 
@@ -96,6 +98,30 @@ def test_names_are_read_from_one_line(line, names):
 def test_any_line_is_read_or_refused(line):
     names = arms.parse_names(line)
     assert bool(names.side_effect) <= bool("|" in line)
+
+
+class Supposing:
+    """A model that supposes another answer each time it is asked."""
+
+    def __init__(self) -> None:
+        self.times = 0
+
+    def chat_many(self, prompts, **_):
+        self.times += 1
+        texts = [f"Answer {self.times} to prompt {row}." for row in range(len(prompts))]
+        return [Reply(text, "complete", 1, 1, 0.0, key="k") for text in texts]
+
+
+def test_a_question_asked_again_for_its_time_is_searched_with_the_first_supposed_answer():
+    store = corpus.format_b_store({"ibuprofen": ["effect a", "effect b"]}, vectors.encoder())
+    asked = ask(BENCHMARK, KNOWLEDGE, 2, 0)[:2]
+    find = arms.dual_track(cast(LLM, Supposing()), store, 2, {})
+    first = find(asked)
+    before = neighbours.COUNTS.searching
+    again = find(asked)
+    assert [found.lines for found in again] == [found.lines for found in first]
+    assert [found.replies for found in again] != [found.replies for found in first]
+    assert neighbours.COUNTS.searching == before, "nothing is searched anew"
 
 
 def test_fusing_prefers_what_both_searches_found():

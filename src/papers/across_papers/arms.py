@@ -159,16 +159,29 @@ def hybrid(questions: Sequence[Asked], store: TextStore, words: bm25s.BM25, k: i
 
 @arm_of
 def dual_track(
-    questions: Sequence[Asked], llm: LLM, store: TextStore, k: int, *, tokens: int = 40
+    questions: Sequence[Asked],
+    llm: LLM,
+    store: TextStore,
+    k: int,
+    searched: dict[str, str],
+    *,
+    tokens: int = 40,
 ) -> list[Found]:
-    """Half of the sentences by the question, half by an answer that the model supposes (qa_rag, "Dual-track").
+    """Half of the sentences by the question, half by a supposed answer (qa_rag, "Dual-track").
 
-    They are put in the order of their nearness to the question; a cross-encoder, as in the paper, is not asked.
+    They are put in the order of their nearness to the question; a cross-encoder, as in the paper,
+    is not asked. The model's reply is noted in `searched`, by question. A question that is asked
+    again, for its time, is searched with the noted reply: another one on another machine would
+    need all sentences encoded.
     """
     prompts = [chat_messages(SUPPOSING, q.text) for q in questions]
     supposed = llm.chat_many(prompts, max_tokens=tokens, stop=["\n"], label="supposed answers")
     by_question = store.index.nearest([question.text for question in questions], k)
-    by_answer = store.index.nearest([reply.text or " " for reply in supposed], k)
+    answers = [
+        searched.setdefault(question.text, reply.text or " ")
+        for question, reply in zip(questions, supposed, strict=True)
+    ]
+    by_answer = store.index.nearest(answers, k)
     found = []
     for question, reply, first, second in zip(
         questions, supposed, by_question, by_answer, strict=True
