@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import hashlib
 import io
@@ -23,6 +24,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 import yaml
 from conftest import as_a_user
@@ -59,6 +61,9 @@ class Server(ThreadingHTTPServer):
 
     def reset(self) -> None:
         self.files: dict[str, bytes] = {}
+        self.redirects: dict[str, str] = {}
+        self.endless = False  # whether the body of a redirect has no end
+        self.seen_headers: list[dict[str, str]] = []
         self.requests: list[tuple[str, str | None]] = []  # path, Range header
         self.ranges = True
         self.validator = True
@@ -74,9 +79,18 @@ class Handler(BaseHTTPRequestHandler):
     def do_GET(self) -> None:
         server, wanted = self.server, self.headers["Range"]
         server.requests.append((self.path, wanted))
+        server.seen_headers.append(dict(self.headers))
         time.sleep(server.delay)
         if server.failures:
             return self.send_error(server.failures.pop(0))
+        if self.path in server.redirects:
+            self.send_response(302)
+            self.send_header("Location", server.redirects[self.path])
+            self.end_headers()
+            with contextlib.suppress(OSError):
+                while server.endless:
+                    self.wfile.write(bytes(1 << 16))
+            return None
         if self.path not in server.files:
             return self.send_error(404)
         body = server.files[self.path]
@@ -167,6 +181,15 @@ def placed(root: Path, server: Server) -> Iterator[Place]:
         settings.cache_clear()
         yield place
     settings.cache_clear()
+
+
+@contextmanager
+def placed_server() -> Iterator[Server]:
+    server = Server()
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    yield server
+    server.shutdown()
+    server.server_close()
 
 
 @pytest.fixture(scope="session")
@@ -274,6 +297,42 @@ def test_a_later_fetch_goes_on_where_an_earlier_one_stopped(place: Place) -> Non
     assert fetch(name).read_bytes() == CONTENT
     assert place.server.requests == [("/file.bin", f"bytes={10_000 * download.ATTEMPTS}-")]
     assert place.left() == ["file.bin"]
+
+
+def test_a_redirect_leads_to_another_host_without_the_credentials(place: Place) -> None:
+    with placed_server() as other:
+        other.files["/elsewhere"] = CONTENT
+        place.server.redirects["/file.bin"] = f"{other.url}/elsewhere"
+        place.server.endless = True  # its body is not waited for
+        host = place.server.url.removeprefix("http://")
+        name = place.add(sources=[{"url": f"http://user:s3cret@{host}/file.bin"}])
+        assert fetch(name).read_bytes() == CONTENT
+        assert "Authorization" in place.server.seen_headers[0]
+        assert "Authorization" not in other.seen_headers[0]
+
+
+def test_a_redirect_without_end_is_given_up(place: Place) -> None:
+    place.server.redirects["/file.bin"] = "/file.bin"
+    with pytest.raises(DataUnavailable, match="redirects more than 10 times"):
+        fetch(place.add())
+    assert len(place.server.requests) == 11
+
+
+@pytest.mark.parametrize("target", ["http://other.invalid/x", "ftp://other.invalid/x"])
+def test_a_redirect_that_is_not_encrypted_is_not_followed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, target: str
+) -> None:
+    asked = []
+
+    def answer(request: httpx.Request) -> httpx.Response:
+        asked.append(str(request.url))
+        return httpx.Response(302, headers={"Location": target})
+
+    client = httpx.Client(transport=httpx.MockTransport(answer))
+    monkeypatch.setattr(download, "_client", lambda *, loopback: client)
+    with pytest.raises(download.SourceError, match="redirects "):
+        download.download("https://first.invalid/x", 3, "0" * 64, tmp_path / "x.part")
+    assert asked == ["https://first.invalid/x"]
 
 
 @pytest.mark.parametrize(("ranges", "validator"), [(False, True), (True, False), (False, False)])

@@ -19,7 +19,8 @@ import pytest
 from conftest import SMALL_MODEL, still_running
 
 from helpers.llm import LLM, ContextOverflowError
-from resources import download, graph_engine, services, settings, supervisor
+from publish import doctor
+from resources import download, graph_engine, network, services, settings, supervisor
 from resources.engines import Adapter
 from resources.services import ServiceError
 
@@ -167,6 +168,26 @@ def test_no_proxy_is_asked_for_a_server_on_this_machine(named, proxied):
     http.shutdown()
 
 
+@pytest.mark.parametrize("proxy", ["socks5://127.0.0.1:9", "socks://127.0.0.1:9", "ftp://proxy"])
+def test_a_proxy_of_another_kind_is_named_in_one_line(named, proxied, monkeypatch, proxy):
+    monkeypatch.setenv("ALL_PROXY", proxy)
+    named(llm_base_url="http://gpu.invalid/v1")
+    download._client.cache_clear()
+    for call in (
+        lambda: services.llm_endpoint("m"),
+        lambda: download.download("http://data.invalid/x", 1, "", Path("never written")),
+    ):
+        with pytest.raises(network.ProxyError, match=f"ALL_PROXY={proxy}.* unset it") as error:
+            call()
+        assert "\n" not in str(error.value)
+    found = {finding.part: finding.mend for finding in doctor.findings()}
+    assert proxy in found["proxy"]
+    http = answering({"data": [{"id": "m", "owned_by": "vllm"}], "version": "1"})
+    named(llm_base_url=f"http://127.0.0.1:{http.server_port}/v1")
+    assert services.llm_endpoint("m").version == "vllm 1"
+    http.shutdown()
+
+
 def test_a_server_that_accepts_and_says_nothing_is_given_up(named, monkeypatch):
     monkeypatch.setattr(services, "ANSWER", 1.0)
     with socket.create_server(("127.0.0.1", 0)) as silent:
@@ -210,7 +231,7 @@ def test_no_network_is_told_within_5_s(named):
     ],
 )
 def test_what_lies_on_this_machine_is_told(url, here):
-    assert services.is_loopback(url) is here
+    assert network.is_loopback(url) is here
 
 
 # ------------------------------------------------------------------------------------------------- embedded: the graph

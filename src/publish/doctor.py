@@ -19,7 +19,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from resources import datasets, engine_install, parameters, registry, services
+from resources import datasets, engine_install, network, parameters, registry, services
 from resources.engine_install import GIB
 from resources.settings import (
     BUILD,
@@ -179,6 +179,11 @@ def _browser() -> tuple[str, str]:
     )
 
 
+def _proxy() -> tuple[str, str]:
+    names = [name for name in os.environ if name.lower() in network.PROXY_VARIABLES]
+    return ", ".join(sorted(names)) or "none", network.proxy_problem()
+
+
 def _fetched(kind: str, here: str) -> tuple[str, str]:
     there = [
         (datasets.RAW / name).exists()
@@ -201,6 +206,7 @@ def findings() -> list[Finding]:
         "machine": _machine,
         "profile": lambda: (f"{settings().profile} (PROFILE=smoke|laptop|paper)", ""),
         **{"graph": _graph, "LLM": _llm, "encoders": _encoders, "adapters": _adapters},
+        "proxy": _proxy,
         "weights": lambda: _fetched("model", "weights are here"),
         "data": lambda: _fetched("data", f"files are here; the rest from {source}"),
         "browser": _browser,

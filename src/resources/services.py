@@ -8,7 +8,6 @@ python -m resources.services start|stop|status [graph|llm]
 import argparse
 import contextlib
 import hashlib
-import ipaddress
 import secrets
 import socket
 import sys
@@ -23,6 +22,7 @@ import psutil
 from resources import engines, graph_engine, supervisor
 from resources.engine_install import EMBEDDED_MODELS, GIB, choose_engine
 from resources.engines import Adapter, Launch
+from resources.network import http_client, is_loopback
 from resources.settings import (
     BUILD,
     Settings,
@@ -248,16 +248,8 @@ def served(base_url: str, api_key: str) -> list[dict[str, Any]]:
 def _get(url: str, api_key: str) -> httpx.Response:
     timeout = httpx.Timeout(ANSWER, connect=CONNECT)
     headers = {"Authorization": f"Bearer {api_key}"}
-    return httpx.get(url, headers=headers, timeout=timeout, trust_env=not is_loopback(url))
-
-
-def is_loopback(url: str) -> bool:
-    """Whether a URL is of this machine alone, where no proxy leads."""
-    host = httpx.URL(url).host
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"
+    with http_client(timeout, loopback=is_loopback(url)) as client:
+        return client.get(url, headers=headers)
 
 
 def _named_llm(
