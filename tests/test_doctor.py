@@ -37,6 +37,7 @@ def test_every_part_is_named():
         "LLM",
         "encoders",
         "adapters",
+        "proxy",
         "weights",
         "data",
         "browser",

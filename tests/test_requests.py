@@ -74,7 +74,7 @@ def test_all_that_decides_a_reply_decides_its_key():
     messages = [{"role": "user", "content": "Is rash an effect?"}]
     key = request_key("chat", WEIGHTS, {"max_tokens": 5}, messages)
     others = [
-        request_key("embedding", WEIGHTS, {"max_tokens": 5}, messages),
+        request_key("choose", WEIGHTS, {"max_tokens": 5}, messages),
         request_key("chat", "declared:other", {"max_tokens": 5}, messages),
         request_key("chat", WEIGHTS, {"max_tokens": 6}, messages),
         request_key("chat", WEIGHTS, {"max_tokens": 5}, [*messages, *messages]),
