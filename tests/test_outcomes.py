@@ -25,14 +25,14 @@ from evaluation.outcomes import Outcomes
 from evaluation.published import published
 from helpers.requests import StoreError
 from papers.biomedrag.study import gain
-from papers.side_effects.corpus import Question, said
+from papers.side_effects.corpus import Question, yes_no_answer
 from resources.settings import DATA
 
 
 def rows(gold: Sequence[bool], **arms: Sequence[bool | None]) -> list[Answer]:
     questions = [Question(f"drug {i // 3}", f"effect {i}", label) for i, label in enumerate(gold)]
     return [
-        make_row(said(label), question, arm=arm, run="laptop", model="m")
+        make_row(yes_no_answer(label), question, arm=arm, run="laptop", model="m")
         for arm, labels in arms.items()
         for question, label in zip(questions, labels, strict=True)
     ]

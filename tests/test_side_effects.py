@@ -174,8 +174,8 @@ def test_the_arms_ask_in_the_words_of_the_paper():
 
 def test_floor_and_ceiling():
     questions = [Question("a", "x", True), Question("a", "y", False)]
-    assert [p.predicted for p in se.majority(label=True)(questions)] == ["YES", "YES"]
-    assert [p.predicted for p in se.lookup({"a": ["x"]})(questions)] == ["YES", "NO"]
+    assert [p.predicted for p in se.MajorityBaseline(label=True)(questions)] == ["YES", "YES"]
+    assert [p.predicted for p in se.LookupBaseline({"a": ["x"]})(questions)] == ["YES", "NO"]
 
 
 def test_released_predictions_keep_unknown_apart(tmp_path):
@@ -191,7 +191,7 @@ def test_released_predictions_keep_unknown_apart(tmp_path):
         },
     ]
     path.write_text(json.dumps({"detailed_results": rows}))
-    made = se.released_answers(path, "format_a", "a model")
+    made = se.read_released_answers(path, "format_a", "a model")
     assert [(row.predicted, row.gold, row.parsed) for row in made] == [
         ("YES", "YES", True),
         (None, "NO", False),
@@ -252,11 +252,13 @@ def placed(arm, source):
     text = "The drug a causes the following side effects: abdominal pain, pain, rash"
     asked = [("abdominal pain", True), ("pain", True), ("abdominal", True), ("fever", False)]
     made = [
-        make_row(se.said(True), corpus.Question("a", *pair), arm=arm, source=source)
+        make_row(se.yes_no_answer(True), corpus.Question("a", *pair), arm=arm, source=source)
         for pair in asked
     ]
     return text, [
-        row.measures[PLACE][0] for row in se.placed(made, {"a": text}) if PLACE in row.measures
+        row.measures[PLACE][0]
+        for row in se.add_term_positions(made, {"a": text})
+        if PLACE in row.measures
     ]
 
 
@@ -283,4 +285,7 @@ def test_a_place_is_where_the_effect_ends_in_the_list_that_a_filter_reads():
 
 
 def test_lists_in_alphabetical_order_are_counted():
-    assert corpus.in_order({"a": ("ache", "rash"), "b": ("rash", "ache"), "c": ("cough",)}) == 2
+    assert (
+        corpus.count_sorted_lists({"a": ("ache", "rash"), "b": ("rash", "ache"), "c": ("cough",)})
+        == 2
+    )

@@ -323,7 +323,7 @@ def test_questions_are_asked_under_another_name_and_answered_for_their_own():
     assert [q.drug for q in renamed] == ["aspirn", "ibuprofen"]
     assert mm.as_asked(renamed)[renamed[0]] == se.Entities("aspirn", "nausea")
     answers = mm.under(
-        {"aspirin": "aspirn"}, lambda asked: [se.said(q.drug == "aspirin") for q in asked]
+        {"aspirin": "aspirn"}, lambda asked: [se.yes_no_answer(q.drug == "aspirin") for q in asked]
     )(questions)
     assert [answer.predicted for answer in answers] == ["NO", "NO"]
 
@@ -332,7 +332,7 @@ def table5(found: Mapping[str, int], source: str = "rerun", drugs: int = 9) -> l
     """Four questions about each drug; in each arm the positives of so many drugs are found."""
     return [
         make_row(
-            se.said(i < found[arm] and j % 2 == 0),
+            se.yes_no_answer(i < found[arm] and j % 2 == 0),
             Question(f"d{i}", f"e{j}", j % 2 == 0),
             arm=arm.replace("__", "."),
             source=source,

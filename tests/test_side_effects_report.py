@@ -12,7 +12,7 @@ from evaluation import published, record, rules
 from evaluation.answers import Answer, make_row
 from evaluation.outcomes import Outcomes
 from papers.side_effects import forward as se, forward_report as report
-from papers.side_effects.corpus import Question, said
+from papers.side_effects.corpus import Question, yes_no_answer
 
 NAMES = ("Qwen2.5-7B-Instruct", "Llama-3.1-8B-Instruct")
 ALL_ARMS = (*se.ARMS, "lookup")
@@ -44,8 +44,8 @@ def rows(
         handed = q.label == handed_right
         if differ and arm == "format_a" and i % 10 == 0:
             handed = not handed
-        answer = said(
-            q.label if i >= wrong else not q.label, p_yes=0.9 if q.label else 0.1, handed=handed
+        answer = yes_no_answer(
+            q.label if i >= wrong else not q.label, p_yes=0.9 if q.label else 0.1, found=handed
         )
         made.append(make_row(answer, q, arm=arm, **{"model": NAMES[0], **row}))
     return made
@@ -169,7 +169,7 @@ def test_an_arm_added_to_the_page_changes_no_verdict(run):
 
 def test_an_unparsed_answer_counts_as_no_and_is_counted():
     asked = [Question("a", "x", True), Question("b", "y", False)]
-    out = Outcomes([make_row(said(None), q, arm="arm") for q in asked], draws=200)
+    out = Outcomes([make_row(yes_no_answer(None), q, arm="arm") for q in asked], draws=200)
     assert (out.score("accuracy").value, out.score("accuracy").unparsed) == (0.5, 2)
     assert out.score("sensitivity").value == 0
 
@@ -182,7 +182,7 @@ def test_the_released_answers_decide_whether_the_model_matters_less(run, llama, 
     """Qwen is right in 0, 6, 12 and 18 of the 20 pairs of a drug, arm after arm."""
     made = [
         make_row(
-            said(j < rights + i % 2),
+            yes_no_answer(j < rights + i % 2),
             Question(f"d{i}", f"e{j}", True),
             arm=arm,
             model=name,
@@ -243,7 +243,7 @@ def test_precision_without_a_yes_is_explained_and_the_rest_of_the_table_is_fille
     out = page(
         [],
         [
-            make_row(said(i < yes), q, arm=arm, model="m")
+            make_row(yes_no_answer(i < yes), q, arm=arm, model="m")
             for arm in se.ARMS
             for i, q in enumerate(asked)
         ],
@@ -273,7 +273,9 @@ def test_an_unread_answer_of_table_3_is_told_by_both_ways_of_counting(run):
         for arm in se.ARMS
         for row in rows(asked, arm, 4, source="released", model=name)
     ]
-    unread = make_row(said(None), asked[-1], arm="closed_book", model=NAMES[1], source="released")
+    unread = make_row(
+        yes_no_answer(None), asked[-1], arm="closed_book", model=NAMES[1], source="released"
+    )
     authors = [
         unread if (r.unit, r.arm, r.model) == (unread.unit, unread.arm, unread.model) else r
         for r in authors
@@ -291,7 +293,9 @@ def test_the_break_is_told_on_both_sides_and_beside_the_other_format():
         replace(r, measures={**r.measures, "place": (1990.0 + i, 1.0)}) for i, r in enumerate(lists)
     ]
     lists = [replace(r, predicted="NO") if i > 10 else r for i, r in enumerate(lists)]
-    told = report.sides(page([], lists, rows(asked, "format_b", 0, source="released")), se.CUT)
+    told = report.sides(
+        page([], lists, rows(asked, "format_b", 0, source="released")), se.MAX_PROMPT_CHARACTERS
+    )
     assert re.findall(r"[\d.]+ %", told) == ["100.0 %", "100.0 %", "0.0 %"]
 
 

@@ -12,8 +12,8 @@ from dataclasses import replace
 from evaluation.answers import Answer
 from helpers.completions import label_probability
 from helpers.graph import Graph
-from papers.side_effects.corpus import Arm, Entities, Question, TextStore, said
-from papers.side_effects.forward import CUT, Asking, edge_exists, parse_label
+from papers.side_effects.corpus import Arm, Entities, Question, TextStore, yes_no_answer
+from papers.side_effects.forward import MAX_PROMPT_CHARACTERS, Generator, edge_exists, parse_label
 from rag.prompts import arm_of
 from resources.authors_code import Code
 
@@ -37,7 +37,7 @@ LABEL = re.compile(r"\b(yes|no)\b", re.IGNORECASE)
 
 
 def arms(
-    asking: Asking,
+    generator: Generator,
     codes: Mapping[str, Code],
     format_a: TextStore,
     format_b: TextStore,
@@ -79,13 +79,13 @@ def arms(
     def none(questions: Sequence[Question]) -> Iterable[str]:
         return [""] * len(questions)
 
-    bare = replace(asking, temperature=CLOSED_BOOK_TEMPERATURE)
-    made: dict[str, tuple[Asking, str, Evidence]] = {
+    bare = replace(generator, temperature=CLOSED_BOOK_TEMPERATURE)
+    made: dict[str, tuple[Generator, str, Evidence]] = {
         "authors_query": (bare, client.assigned("prompt", "query")[0], none),
         "authors_batch": (bare, client.assigned("prompt", "query_batch")[0], none),
-        "authors_format_a": (asking, code_a.assigned("prompt", "query_batch")[0], lists),
-        "authors_format_b": (asking, code_b.assigned("prompt", "query_batch")[0], pairs),
-        "authors_graphrag": (asking, code_graph.assigned("prompt", "query_batch")[0], edges),
+        "authors_format_a": (generator, code_a.assigned("prompt", "query_batch")[0], lists),
+        "authors_format_b": (generator, code_b.assigned("prompt", "query_batch")[0], pairs),
+        "authors_graphrag": (generator, code_graph.assigned("prompt", "query_batch")[0], edges),
     }
     return {
         name: _arm(by, system.format(), text, evidence, name)
@@ -101,7 +101,7 @@ def _filled(template: str, question: Question, evidence: str = "") -> str:
 @arm_of
 def _arm(
     questions: Sequence[Question],
-    asking: Asking,
+    generator: Generator,
     system: str,
     template: str,
     evidence: Evidence,
@@ -112,13 +112,13 @@ def _arm(
         [{"role": "system", "content": system}, {"role": "user", "content": cut(text)}]
         for text in texts
     ]
-    replies = asking.answers(prompts, LABELS[name])
+    replies = generator.generate(prompts, LABELS[name])
     return [
-        said(parse_label(r.text, LABEL), p_yes=label_probability(r.first_token), reply=r)
+        yes_no_answer(parse_label(r.text, LABEL), p_yes=label_probability(r.first_token), reply=r)
         for r in replies
     ]
 
 
 def cut(prompt: str) -> str:
     """A prompt as the client sends it (`_safe_generate_response`)."""
-    return prompt[:CUT] + "..." if len(prompt) > CUT else prompt
+    return prompt[:MAX_PROMPT_CHARACTERS] + "..." if len(prompt) > MAX_PROMPT_CHARACTERS else prompt

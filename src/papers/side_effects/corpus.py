@@ -59,29 +59,43 @@ class Question:
 
 
 Arm = Callable[[Sequence[Question]], list[Answer]]
-"""An architecture under comparison: questions in, one answer for each out."""
+"""A system under comparison: it takes questions and returns one answer per question."""
+
+LABEL_WORDS = {True: "YES", False: "NO"}
+UNKNOWN_PROBABILITY = 0.5
+"""Probability of YES of an answer that could not be read."""
 
 
-def said(
+def yes_no_answer(
     label: bool | None,
     *,
     p_yes: float | None = None,
-    handed: bool | None = None,
+    found: bool | None = None,
     reply: Reply | None = None,
 ) -> Answer:
-    """One answer of an arm: YES, NO, or None where neither was found in the reply.
+    """Make the answer of an arm to a yes/no question.
 
-    `p_yes` is the probability of YES against NO at the first token, by default what the label says: 1, 0 or one half.
-    `handed` is whether retrieval found the pair.
+    Args:
+        label: True for YES, False for NO, None where the reply states neither.
+        p_yes: Probability of YES against NO at the first token. By default 1 for YES, 0 for NO
+            and one half for neither.
+        found: Whether retrieval found the pair; None for an arm that retrieves nothing.
+        reply: The reply of the LLM; None for an arm without one.
+
+    Returns:
+        The answer with the measures ``p_yes`` and, if the arm retrieves, ``handed``.
     """
-    of_label = {True: 1.0, False: 0.0, None: 0.5}[label]
-    words = {True: "YES", False: "NO", None: None}[label]
+    if p_yes is None:
+        p_yes = UNKNOWN_PROBABILITY if label is None else float(label)
+    measures = {"p_yes": (p_yes, 1.0)}
+    if found is not None:
+        measures["handed"] = (float(found), 1.0)
+    predicted = None if label is None else LABEL_WORDS[label]
     return Answer(
-        answer=words if reply is None else reply.text,
-        predicted=words,
+        answer=predicted if reply is None else reply.text,
+        predicted=predicted,
         parsed=label is not None,
-        measures={"p_yes": (of_label if p_yes is None else p_yes, 1.0)}
-        | ({} if handed is None else {"handed": (float(handed), 1.0)}),
+        measures=measures,
         requests=[] if reply is None else [reply.key],
     )
 
@@ -96,97 +110,132 @@ class Entities:
 
 
 def read_knowledge(format_a: Path, vocabulary: Iterable[str]) -> dict[str, tuple[str, ...]]:
-    """The drugs and their side effects, from the released Format A file.
+    """Read the drugs and their side effects from the released Format A file.
 
-    A list is split at ", " unless the joined pieces are a term of the vocabulary, such as "hallucination, visual".
-    `format_a` is a CSV with columns drug, text, format.
+    Args:
+        format_a: CSV file with the columns drug, text and format.
+        vocabulary: The known terms. A list is split at ", " unless the joined pieces are one of
+            them, such as "hallucination, visual".
+
+    Returns:
+        The side effects of each drug, in the order of the file.
     """
-    with_comma = {term for term in vocabulary if ", " in term}
+    comma_terms = {term for term in vocabulary if ", " in term}
     table = pd.read_csv(format_a)
-    return {
-        str(d): tuple(split_names(t.partition(": ")[2], with_comma))
-        for d, t in zip(table.drug, table.text, strict=True)
-    }
+    knowledge = {}
+    for drug, text in zip(table.drug, table.text, strict=True):
+        _, _, listed = text.partition(": ")
+        knowledge[str(drug)] = tuple(split_names(listed, comma_terms))
+    return knowledge
 
 
 def read_terms(path: Path) -> list[str]:
-    """The known side-effect terms: the first column of a CSV."""
+    """Read the known side-effect terms: the first column of a CSV file."""
     return [str(term) for term in pd.read_csv(path).iloc[:, 0]]
 
 
-def in_order(knowledge: Mapping[str, Sequence[str]]) -> int:
-    """How many drugs have their effects in alphabetical order."""
+def count_sorted_lists(knowledge: Mapping[str, Sequence[str]]) -> int:
+    """Count the drugs whose side effects are in alphabetical order."""
     return sum(list(effects) == sorted(effects) for effects in knowledge.values())
 
 
 def read_questions(path: Path) -> list[Question]:
-    """The forward benchmark: CSV with columns drug, side_effect, label (0 or 1)."""
+    """Read the forward benchmark: a CSV file with the columns drug, side_effect and label (0, 1)."""
     table = pd.read_csv(path)
-    return [
-        Question(d, s, bool(y))
-        for d, s, y in zip(table.drug, table.side_effect, table.label, strict=True)
-    ]
+    rows = zip(table.drug, table.side_effect, table.label, strict=True)
+    return [Question(drug, side_effect, bool(label)) for drug, side_effect, label in rows]
 
 
 def stratified(
     questions: Sequence[Question], n: int, seed: int, exclude_drugs: Iterable[str] = ()
 ) -> list[Question]:
-    """A balanced subset of an even number of questions over as many drugs as possible, or all if there are fewer.
+    """Draw a balanced subset over as many drugs as possible.
 
-    Drugs are shuffled once; each round takes one positive and one negative of every drug until there are enough.
+    Drugs are shuffled once. Each round takes one positive and one negative question of every drug
+    until there are enough.
+
+    Args:
+        questions: The questions to draw from.
+        n: Even number of questions; all are taken if there are fewer.
+        seed: Seed of the draw.
+        exclude_drugs: Drugs whose questions are left out.
+
+    Returns:
+        The drawn questions, a positive and a negative one of a drug side by side.
+
+    Raises:
+        ValueError: ``n`` is odd or not positive.
     """
     if n <= 0 or n % 2:
         raise ValueError(f"A balanced subset needs an even, positive number of pairs; got {n}.")
-    banned = set(exclude_drugs)
-    rng = np.random.default_rng(seed)
-    # sorted first, so that the draw depends on the data and the seed alone and not on the order of the file
+    excluded = set(exclude_drugs)
+    remaining = {question for question in questions if question.drug not in excluded}
+    # sorted first, so that the draw depends on the data and the seed, not on the order of the file
     pool = sorted(
-        {q for q in questions if q.drug not in banned},
-        key=lambda q: (q.drug, q.side_effect, q.label),
+        remaining, key=lambda question: (question.drug, question.side_effect, question.label)
     )
+    names = sorted({question.drug for question in pool})
+    rng = np.random.default_rng(seed)
     order = [pool[i] for i in rng.permutation(len(pool))]
-    drugs = [
-        sorted({q.drug for q in pool})[i] for i in rng.permutation(len({q.drug for q in pool}))
-    ]
-    waiting: dict[tuple[str, bool], list[Question]] = {}
+    drugs = [names[i] for i in rng.permutation(len(names))]
+    stacks: dict[tuple[str, bool], list[Question]] = {}
     for question in order:
-        waiting.setdefault((question.drug, question.label), []).append(question)
-    taken: list[Question] = []
-    while len(taken) < min(n, len(pool)):
-        before = len(taken)
-        for drug in drugs:
-            pair = [waiting.get((drug, label), []) for label in (True, False)]
-            if all(pair) and len(taken) < n:
-                taken += [stack.pop() for stack in pair]
-        if len(taken) == before:
+        stacks.setdefault((question.drug, question.label), []).append(question)
+    selected: list[Question] = []
+    while pairs := _one_pair_per_drug(stacks, drugs):
+        missing_pairs = (n - len(selected)) // 2
+        if missing_pairs <= 0:
             break
-    return taken
+        for pair in pairs[:missing_pairs]:
+            selected += pair
+    return selected
+
+
+def _one_pair_per_drug(
+    stacks: Mapping[tuple[str, bool], list[Question]], drugs: Sequence[str]
+) -> list[list[Question]]:
+    """Take a positive and a negative question of every drug that still has both."""
+    pairs = []
+    for drug in drugs:
+        positives = stacks.get((drug, True))
+        negatives = stacks.get((drug, False))
+        if positives and negatives:
+            pairs.append([positives.pop(), negatives.pop()])
+    return pairs
 
 
 def load_graph(graph: Graph, knowledge: Mapping[str, Sequence[str]], digest: str) -> bool:
-    """Make the bipartite graph Drug -may_cause_side_effect-> SideEffect (Fig. 2a), unless it is there already.
+    """Load the bipartite graph Drug -may_cause_side_effect-> SideEffect (Fig. 2a).
 
-    The digest of what `knowledge` was made from tells whether it is. Returns whether anything was loaded.
+    Args:
+        graph: The graph to load into.
+        knowledge: The side effects of each drug.
+        digest: Digest of what ``knowledge`` was made from; a graph of the same digest stays.
+
+    Returns:
+        Whether anything was loaded.
     """
     with graph.load_once("side_effects", digest) as missing:
-        if missing:
-            graph.clear("Drug", "SideEffect")
-            for label in ("Drug", "SideEffect"):
-                graph.constraint(label, "name")
-            effects = sorted({e for of_drug in knowledge.values() for e in of_drug})
-            graph.load_nodes("Drug", [{"name": d} for d in knowledge], key="name")
-            graph.load_nodes("SideEffect", [{"name": e} for e in effects], key="name")
-            graph.load_edges(
-                "may_cause_side_effect",
-                [
-                    {"drug": d, "side_effect": e}
-                    for d, of_drug in knowledge.items()
-                    for e in of_drug
-                ],
-                start=("Drug", "name", "drug"),
-                end=("SideEffect", "name", "side_effect"),
-            )
-    return missing
+        if not missing:
+            return False
+        edges = [
+            {"drug": drug, "side_effect": side_effect}
+            for drug, side_effects in knowledge.items()
+            for side_effect in side_effects
+        ]
+        names = sorted({edge["side_effect"] for edge in edges})
+        graph.clear("Drug", "SideEffect")
+        graph.constraint("Drug", "name")
+        graph.constraint("SideEffect", "name")
+        graph.load_nodes("Drug", [{"name": drug} for drug in knowledge], key="name")
+        graph.load_nodes("SideEffect", [{"name": name} for name in names], key="name")
+        graph.load_edges(
+            "may_cause_side_effect",
+            edges,
+            start=("Drug", "name", "drug"),
+            end=("SideEffect", "name", "side_effect"),
+        )
+    return True
 
 
 @dataclass(frozen=True)
@@ -217,59 +266,78 @@ class TextStore:
         return {effect: np.array(of_effect) for effect, of_effect in rows.items()}
 
 
-_LIST_A = re.compile(
+LIST_PATTERN = re.compile(
     r"(?s)The drug (?P<drug>.+?) (?:may be associated with|causes) the following .*?: (?P<effects>.*)"
 )
-_SENTENCE_B = re.compile(
+"""A Format A document: the list of a drug."""
+SENTENCE_PATTERN = re.compile(
     r"The drug (?P<drug>.+?) may cause (?P<effect>.+) as an adverse effect, adverse reaction"
 )
+"""A Format B sentence: a drug and one effect."""
 
 
-def read_format_a(text: str, with_comma: Iterable[str] = ()) -> tuple[str, frozenset[str]]:
-    """(drug, effects) that a Format A document states; a cut document states fewer. ("", {}) for another text."""
-    found = _LIST_A.match(text)
-    return (
-        (found["drug"], frozenset(split_names(found["effects"], with_comma)))
-        if found
-        else ("", frozenset())
-    )
+def read_format_a(text: str, comma_terms: Iterable[str] = ()) -> tuple[str, frozenset[str]]:
+    """Read drug and effects off a Format A document; a document that was cut states fewer.
+
+    Args:
+        text: The document.
+        comma_terms: Terms that contain ", " and are not split there.
+
+    Returns:
+        The drug and its effects, or ``("", frozenset())`` for a text of another form.
+    """
+    match = LIST_PATTERN.match(text)
+    if match is None:
+        return "", frozenset()
+    return match["drug"], frozenset(split_names(match["effects"], comma_terms))
 
 
 def read_format_b(text: str) -> tuple[str, frozenset[str]]:
-    """(drug, {effect}) that a Format B sentence states; ("", {}) for another text."""
-    found = _SENTENCE_B.match(text)
-    return (found["drug"], frozenset({found["effect"]})) if found else ("", frozenset())
+    """Read drug and effect off a Format B sentence; ``("", frozenset())`` for another text."""
+    match = SENTENCE_PATTERN.match(text)
+    if match is None:
+        return "", frozenset()
+    return match["drug"], frozenset({match["effect"]})
 
 
 def format_a_store(knowledge: Mapping[str, Sequence[str]], encoder: Encoder) -> TextStore:
-    """Format A indexed, one unit a drug ("chunked at newlines"): its effects as a list (Fig. 1b)."""
+    """Index Format A: one text per drug, its effects as a list (Fig. 1b, "chunked at newlines")."""
     texts = [
         OPENING_A.format(drug=drug) + ", ".join(effects) for drug, effects in knowledge.items()
     ]
-    comma_terms = {e for effects in knowledge.values() for e in effects if ", " in e}
-    pairs = [read_format_a(t, comma_terms) for t in texts]
+    comma_terms = _comma_terms(knowledge.values())
+    pairs = [read_format_a(text, comma_terms) for text in texts]
     return TextStore(texts, pairs, TextIndex(texts, encoder, "side-effects-format-a"))
 
 
 def format_b_store(knowledge: Mapping[str, Sequence[str]], encoder: Encoder) -> TextStore:
-    """Format B indexed, one sentence a drug and effect (Fig. 1b)."""
+    """Index Format B: one sentence per drug and effect (Fig. 1b)."""
     texts = [
-        SENTENCE_B.format(drug=d, side_effect=e)
-        for d, effects in knowledge.items()
-        for e in effects
+        SENTENCE_B.format(drug=drug, side_effect=side_effect)
+        for drug, side_effects in knowledge.items()
+        for side_effect in side_effects
     ]
     pairs = [read_format_b(text) for text in texts]
     return TextStore(texts, pairs, TextIndex(texts, encoder, "side-effects-format-b"))
 
 
-def shortened(store: TextStore, characters: int) -> TextStore:
-    """The same index over Format A documents of which the filter sees the first `characters` only."""
-    comma_terms = {e for _, effects in store.pairs for e in effects if ", " in e}
+def shorten_documents(store: TextStore, characters: int) -> TextStore:
+    """Keep the index of Format A; of each document the filter sees the first ``characters`` only."""
+    comma_terms = _comma_terms(effects for _, effects in store.pairs)
     texts = [text[:characters] for text in store.texts]
-    return replace(store, texts=texts, pairs=[read_format_a(t, comma_terms) for t in texts])
+    pairs = [read_format_a(text, comma_terms) for text in texts]
+    return replace(store, texts=texts, pairs=pairs)
 
 
-def place_of(effect: str, text: str) -> int:
-    """Where a list has the whole term, not as a part of another one ("pain" in "abdominal pain"); -1 if nowhere."""
-    found = re.search(rf"(?<=[:,] ){re.escape(effect)}(?=,|\.?$)", text.rstrip())
-    return found.start() if found else -1
+def _comma_terms(lists: Iterable[Iterable[str]]) -> set[str]:
+    return {effect for effects in lists for effect in effects if ", " in effect}
+
+
+def find_term(term: str, text: str) -> int:
+    """Find a whole term in a list, not a part of another one ("pain" in "abdominal pain").
+
+    Returns:
+        The position of its first character, or -1 if the list does not have it.
+    """
+    match = re.search(rf"(?<=[:,] ){re.escape(term)}(?=,|\.?$)", text.rstrip())
+    return match.start() if match else -1

@@ -1,10 +1,14 @@
-"""Is E an adverse effect of D? The arms of side_effects.md, questions in and answers out, and the released answers."""
+"""Forward queries of side_effects.md: is E an adverse effect of drug D?
+
+An arm is a system under comparison. It takes questions and returns one answer per
+question. Arms with retrieval look up whether a source lists the pair, and hand the
+result to the LLM as one sentence.
+"""
 
 import json
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -13,72 +17,120 @@ from evaluation.audit import PLACE
 from helpers.completions import Reply, label_probability
 from helpers.graph import Graph
 from helpers.llm import LLM
-from papers.side_effects.corpus import QUESTION, Arm, Entities, Question, TextStore, place_of, said
-from rag.prompts import arm_of, chat_messages, each, user_message
+from papers.side_effects.corpus import (
+    QUESTION,
+    Entities,
+    Question,
+    TextStore,
+    find_term,
+    yes_no_answer,
+)
+from rag.prompts import Message, chat_messages, user_message
 
 ARMS = ("closed_book", "format_a", "format_b", "graphrag")
 MODELS = {"qwen": "table1", "llama": "table2"}
-"""The paper's two models, by the table that holds their results."""
+"""The table of the paper that holds the results of each model."""
 METRICS = ("accuracy", "f1", "precision", "sensitivity", "specificity")
 
-# The prompt of "Prompt structure" in the paper's Results; without evidence it loses the sentences about evidence.
-INSTRUCTION = (
-    "You are asked to answer the following question with a single word: YES or NO. Base your answer strictly on the "
-    "RAG Results provided below. After your YES or NO answer, briefly explain your reasoning using the information "
-    "from the RAG Results. Do not infer or speculate beyond the information provided. Question:\n\n"
-)
-INSTRUCTION_CLOSED_BOOK = (
-    "You are asked to answer the following question with a single word: YES or NO. After your YES or NO answer, "
-    "briefly explain your reasoning. Question:\n\n"
-)
-# The answer is short because each token of it costs as much as ten of the question.
+
+# A short answer saves time: one generated token costs as much as ten prompt tokens.
 RECOGNITION = (
-    "Extract the drug and the side effect from the question. Copy both exactly as they are written. Answer in one "
-    "line: the drug, a vertical bar, the side effect."
+    "Extract the drug and the side effect from the question. Copy both exactly as they "
+    "are written. Answer in one line: the drug, a vertical bar, the side effect."
 )
-# Neither pair is in any data set here: no test item may stand in a prompt.
 RECOGNITION_EXAMPLES = (
     ("drugname", "ringing in the left ear"),
     ("compound 17-x", "itching, severe"),
 )
-_ENTITIES = re.compile(
-    r"^\s*(?:drug\s*:\s*)?(?P<drug>[^|\n]+?)\s*\|\s*(?:side\s*effect\s*:\s*)?(?P<effect>[^|\n]+)",
+"""Invented pairs of a drug and a side effect: a test item must never be in a prompt."""
+
+ENTITIES_PATTERN = re.compile(
+    r"^\s*(?:drug\s*:\s*)?(?P<drug>[^|\n]+?)"
+    r"\s*\|\s*(?:side\s*effect\s*:\s*)?(?P<side_effect>[^|\n]+)",
     re.IGNORECASE,
 )
 
 
-def parse_entities(reply: str) -> Entities:
-    """The second stage of the paper's entity recognition: a regular expression over the LLM's line."""
-    found = _ENTITIES.search(reply)
-    names = found.group("drug", "effect") if found else ()
-    return Entities(
-        *(
-            name.splitlines()[0].strip().strip("\"'`*").removesuffix(".").strip().lower()
-            for name in names
-        )
-    )
-
-
-def recognition_prompt(question: Question) -> list[dict[str, str]]:
-    """The first stage: the messages that ask the LLM for the two names, with two made-up examples."""
-    examples = [
-        (QUESTION.format(side_effect=effect, drug=drug), f"{drug} | {effect}")
-        for drug, effect in RECOGNITION_EXAMPLES
-    ]
+def recognition_prompt(question: Question) -> list[Message]:
+    """Build the prompt that asks for the drug and the side effect of a question."""
+    examples = []
+    for drug, side_effect in RECOGNITION_EXAMPLES:
+        example_question = QUESTION.format(side_effect=side_effect, drug=drug)
+        examples.append((example_question, f"{drug} | {side_effect}"))
     return chat_messages(RECOGNITION, question.text, examples)
 
 
-def recognise(llm: LLM, questions: Sequence[Question]) -> list[Entities]:
-    """Drug and side effect of each question: temperature 0.1, then regex (Methods, "Entity recognition module")."""
-    prompts = [recognition_prompt(q) for q in questions]
-    sampling: dict[str, Any] = {"temperature": 0.1, "top_p": 0.9, "stop": ["\n"]}
-    replies = llm.chat_many(prompts, max_tokens=64, label="entity recognition", **sampling)
+def parse_entities(reply: str) -> Entities:
+    """Read the two names from the LLM's reply, for example ``metformin | nausea``.
+
+    Args:
+        reply: The text of the reply.
+
+    Returns:
+        The names in lower case, or empty names if the reply has another form.
+    """
+    match = ENTITIES_PATTERN.search(reply)
+    if match is None:
+        return Entities()
+    return Entities(_clean_name(match["drug"]), _clean_name(match["side_effect"]))
+
+
+def _clean_name(text: str) -> str:
+    first_line = text.splitlines()[0].strip()
+    return first_line.strip("\"'`*").removesuffix(".").strip().lower()
+
+
+def recognise_entities(llm: LLM, questions: Sequence[Question]) -> list[Entities]:
+    """Extract drug and side effect with an LLM (Methods, "Entity recognition module").
+
+    Args:
+        llm: The LLM to ask.
+        questions: Questions of the form "Is E an adverse effect of D?".
+
+    Returns:
+        The entities of each question, with the key of the request that gave them.
+    """
+    replies = llm.chat_many(
+        [recognition_prompt(question) for question in questions],
+        max_tokens=64,
+        temperature=0.1,
+        top_p=0.9,
+        stop=["\n"],
+        label="entity recognition",
+    )
     return [replace(parse_entities(reply.text), request=reply.key) for reply in replies]
 
 
+INSTRUCTION = (
+    "You are asked to answer the following question with a single word: YES or NO. "
+    "Base your answer strictly on the RAG Results provided below. After your YES or NO "
+    "answer, briefly explain your reasoning using the information from the RAG "
+    "Results. Do not infer or speculate beyond the information provided. "
+    "Question:\n\n"
+)
+"""The prompt with evidence (Results, "Prompt structure")."""
+
+INSTRUCTION_CLOSED_BOOK = (
+    "You are asked to answer the following question with a single word: YES or NO. "
+    "After your YES or NO answer, briefly explain your reasoning. Question:\n\n"
+)
+"""The same prompt without the sentences about evidence."""
+
+LABEL_PATTERN = re.compile(r"^\W*(yes|no)\b", re.IGNORECASE)
+"""A reply that begins with the label."""
+
+
 @dataclass(frozen=True)
-class Asking:
-    """How an arm asks its LLM (Methods, "LLM inference")."""
+class Generator:
+    """An LLM with the decoding parameters of the paper (Methods, "LLM inference").
+
+    Attributes:
+        llm: The LLM to ask.
+        max_tokens: Longest reply, in tokens.
+        temperature: Sampling temperature.
+        top_p: Probability mass of nucleus sampling.
+        stop: Strings that end a reply.
+    """
 
     llm: LLM
     max_tokens: int = 512
@@ -86,118 +138,189 @@ class Asking:
     top_p: float = 0.9
     stop: tuple[str, ...] = ()
 
-    def answers(self, prompts: Sequence[list[dict[str, str]]], label: str) -> list[Reply]:
-        """One free reply a prompt, with the likeliest first tokens."""
-        more: dict[str, Any] = {"stop": self.stop, "logprobs": True, **self.sampling}
-        return self.llm.chat_many(prompts, max_tokens=self.max_tokens, label=label, **more)
-
     @property
     def sampling(self) -> dict[str, Any]:
-        """Temperature and top_p."""
+        """Temperature and top_p, as keyword arguments of ``LLM.chat_many``."""
         return {"temperature": self.temperature, "top_p": self.top_p}
 
+    def generate(self, prompts: Sequence[list[Message]], label: str) -> list[Reply]:
+        """Ask for one reply per prompt.
 
-LABEL = re.compile(r"^\W*(yes|no)\b", re.IGNORECASE)
-"""How a reply begins that can be read."""
+        Args:
+            prompts: The messages of each prompt.
+            label: Name of this step in progress bars and in the record of the run.
+
+        Returns:
+            The replies in the order of ``prompts``, with the likeliest first tokens.
+        """
+        return self.llm.chat_many(
+            prompts,
+            max_tokens=self.max_tokens,
+            stop=self.stop,
+            logprobs=True,
+            label=label,
+            **self.sampling,
+        )
 
 
-def parse_label(reply: str, label: re.Pattern[str] = LABEL) -> bool | None:
-    """YES or NO if the reply begins with it, or as `label` says, whatever its case; else None, to be counted."""
-    found = label.search(reply)
-    return None if found is None else found[1].lower() == "yes"
+def parse_label(reply: str, pattern: re.Pattern[str] = LABEL_PATTERN) -> bool | None:
+    """Read YES or NO from a reply.
+
+    Args:
+        reply: The text of the reply.
+        pattern: Regular expression whose first group is the label.
+
+    Returns:
+        True for YES, False for NO, or None if the pattern does not match.
+    """
+    match = pattern.search(reply)
+    if match is None:
+        return None
+    return match[1].lower() == "yes"
 
 
-def closed_book_prompt(question: Question) -> list[dict[str, str]]:
-    """The question alone."""
+def closed_book_prompt(question: Question) -> list[Message]:
+    """Build the prompt with the question alone."""
     return user_message(INSTRUCTION_CLOSED_BOOK + question.text)
 
 
-def evidence_prompt(question: Question, evidence: str) -> list[dict[str, str]]:
-    """The question followed by what retrieval found, as one sentence."""
-    return [
-        {"role": "user", "content": f"{INSTRUCTION}{question.text}\n\nRAG Results:\n\n{evidence}"}
-    ]
+def evidence_prompt(question: Question, evidence: str) -> list[Message]:
+    """Build the prompt with the question and the sentence that retrieval produced."""
+    return user_message(f"{INSTRUCTION}{question.text}\n\nRAG Results:\n\n{evidence}")
 
 
 def text_evidence(entities: Entities, *, found: bool) -> str:
-    """The sentence that the filtering module of text RAG writes."""
-    label, listed = ("Yes", "listed") if found else ("No", "not listed")
+    """Write the sentence of the filtering module of text RAG (Fig. 1d)."""
+    label = "Yes" if found else "No"
+    listed = "listed" if found else "not listed"
     return (
-        f"{label}, the side effect {entities.side_effect} is {listed} as an adverse effect, adverse reaction or side "
-        f"effect of the drug {entities.drug}"
+        f"{label}, the side effect {entities.side_effect} is {listed} as an adverse "
+        f"effect, adverse reaction or side effect of the drug {entities.drug}"
     )
 
 
 def graph_evidence(entities: Entities, *, found: bool) -> str:
-    """The sentence that GraphRAG makes of the Cypher query's answer."""
-    negation = "" if found else "not "
+    """Write the sentence that GraphRAG makes of the query result (Fig. 2b)."""
+    known = "known" if found else "not known"
     return (
-        f"{entities.drug.capitalize()} is {negation}known to be associated with "
+        f"{entities.drug.capitalize()} is {known} to be associated with "
         f"{entities.side_effect} as a side effect"
     )
 
 
-def closed_book(asking: Asking) -> Arm:
-    """The LLM alone."""
-    return each(
-        partial(asking.answers, label="closed-book"),
-        closed_book_prompt,
-        lambda _, r: said(parse_label(r.text), p_yes=label_probability(r.first_token), reply=r),
-    )
+@dataclass(frozen=True)
+class Evidence:
+    """What retrieval found for one question.
 
-
-@arm_of
-def _with_evidence(
-    questions: Sequence[Question],
-    asking: Asking,
-    recognised: Mapping[Question, Entities],
-    find: Callable[[Sequence[Question], Sequence[Entities]], Sequence[bool]],
-    sentence: Callable[..., str],
-    label: str,
-) -> list[Answer]:
-    entities = [recognised[question] for question in questions]
-    found = find(questions, entities)
-    told = (sentence(e, found=f) for e, f in zip(entities, found, strict=True))
-    replies = asking.answers(
-        [evidence_prompt(q, e) for q, e in zip(questions, told, strict=True)], label
-    )
-    return [
-        replace(
-            said(parse_label(r.text), p_yes=label_probability(r.first_token), handed=f, reply=r),
-            requests=[key for key in (e.request, r.key) if key],
-        )
-        for e, f, r in zip(entities, found, replies, strict=True)
-    ]
-
-
-def text_rag(
-    asking: Asking, store: TextStore, k: int, recognised: Mapping[Question, Entities], label: str
-) -> Arm:
-    """Text RAG: retrieve k units, check whether one of them states the pair, tell the LLM (Fig. 1c, d).
-
-    The filter, not the LLM, reads the retrieved text: the LLM sees its verdict as a sentence.
+    Attributes:
+        entities: The pair that was looked up.
+        found: Whether the source lists the pair.
+        sentence: The result in words, for the prompt.
     """
 
-    def find(questions: Sequence[Question], entities: Sequence[Entities]) -> list[bool]:
-        nearest = store.search(questions, k) if questions else ()
+    entities: Entities
+    found: bool
+    sentence: str
+
+
+@dataclass(frozen=True)
+class ClosedBook:
+    """The LLM answers from its own knowledge."""
+
+    generator: Generator
+
+    def __call__(self, questions: Sequence[Question]) -> list[Answer]:
+        """Answer each question."""
+        prompts = [closed_book_prompt(question) for question in questions]
+        replies = self.generator.generate(prompts, label="closed-book")
         return [
-            any(store.pairs[i][0] == e.drug and e.side_effect in store.pairs[i][1] for i in numbers)
-            for e, numbers in zip(entities, nearest, strict=True)
+            yes_no_answer(
+                parse_label(reply.text),
+                p_yes=label_probability(reply.first_token),
+                reply=reply,
+            )
+            for reply in replies
         ]
 
-    return _with_evidence(asking, recognised, find, text_evidence, label)
+
+@dataclass(frozen=True)
+class TextRag:
+    """Text RAG: search passages, filter them for the pair, hand the result to the LLM.
+
+    The filter, not the LLM, reads the passages (Fig. 1c, d).
+
+    Attributes:
+        generator: The LLM that answers.
+        store: The indexed passages.
+        k: Number of passages to retrieve per question.
+        recognised: Drug and side effect of each question.
+        label: Name of the arm in progress bars and in the record of the run.
+    """
+
+    generator: Generator
+    store: TextStore
+    k: int
+    recognised: Mapping[Question, Entities]
+    label: str
+
+    def __call__(self, questions: Sequence[Question]) -> list[Answer]:
+        """Answer each question."""
+        evidence = self.retrieve(questions)
+        return answer_with_evidence(self.generator, questions, evidence, self.label)
+
+    def retrieve(self, questions: Sequence[Question]) -> list[Evidence]:
+        """Look up the pair of each question in its ``k`` nearest passages."""
+        if not questions:
+            return []
+        passages = self.store.search(questions, self.k)
+        evidence = []
+        for question, passage_ids in zip(questions, passages, strict=True):
+            entities = self.recognised[question]
+            found = any(self._lists_pair(passage_id, entities) for passage_id in passage_ids)
+            sentence = text_evidence(entities, found=found)
+            evidence.append(Evidence(entities, found, sentence))
+        return evidence
+
+    def _lists_pair(self, passage_id: int, entities: Entities) -> bool:
+        if passage_id < 0:  # FAISS returns -1 if there are fewer than k passages
+            return False
+        drug, side_effects = self.store.pairs[passage_id]
+        return drug == entities.drug and entities.side_effect in side_effects
 
 
-def graph_rag(asking: Asking, graph: Graph, recognised: Mapping[Question, Entities]) -> Arm:
-    """GraphRAG: ask the graph for the edge, tell the LLM (Fig. 2b; Methods, "GraphRAG framework")."""
+@dataclass(frozen=True)
+class GraphRag:
+    """GraphRAG: query the graph for the edge and hand the result to the LLM.
 
-    def find(_: Sequence[Question], entities: Sequence[Entities]) -> list[bool]:
-        return [edge_exists(graph, e) for e in entities]
+    Source: Fig. 2b and Methods, "GraphRAG framework".
 
-    return _with_evidence(asking, recognised, find, graph_evidence, "GraphRAG")
+    Attributes:
+        generator: The LLM that answers.
+        graph: The graph of drugs and side effects.
+        recognised: Drug and side effect of each question.
+    """
+
+    generator: Generator
+    graph: Graph
+    recognised: Mapping[Question, Entities]
+
+    def __call__(self, questions: Sequence[Question]) -> list[Answer]:
+        """Answer each question."""
+        evidence = self.retrieve(questions)
+        return answer_with_evidence(self.generator, questions, evidence, "GraphRAG")
+
+    def retrieve(self, questions: Sequence[Question]) -> list[Evidence]:
+        """Look up the pair of each question in the graph."""
+        evidence = []
+        for question in questions:
+            entities = self.recognised[question]
+            found = edge_exists(self.graph, entities)
+            sentence = graph_evidence(entities, found=found)
+            evidence.append(Evidence(entities, found, sentence))
+        return evidence
 
 
-EDGE = """
+EDGE_QUERY = """
 MATCH (d:Drug)-[:may_cause_side_effect]->(s:SideEffect)
 WHERE d.name = $drug AND s.name = $side_effect
 RETURN d.name AS drug, s.name AS side_effect
@@ -205,54 +328,131 @@ RETURN d.name AS drug, s.name AS side_effect
 
 
 def edge_exists(graph: Graph, entities: Entities) -> bool:
-    """Whether the graph has the edge, by the paper's query with its values as parameters."""
-    return bool(graph.read(EDGE, drug=entities.drug, side_effect=entities.side_effect))
+    """Whether the graph has an edge from the drug to the side effect."""
+    rows = graph.read(EDGE_QUERY, drug=entities.drug, side_effect=entities.side_effect)
+    return bool(rows)
 
 
-def majority(label: bool) -> Arm:
-    """The floor: the more frequent label, whatever is asked."""
-    return lambda questions: [said(label) for _ in questions]
+def answer_with_evidence(
+    generator: Generator,
+    questions: Sequence[Question],
+    evidence: Sequence[Evidence],
+    label: str,
+) -> list[Answer]:
+    """Ask the LLM each question together with its evidence.
 
+    Args:
+        generator: The LLM that answers.
+        questions: Questions, in the order of ``evidence``.
+        evidence: What retrieval found for each question.
+        label: Name of this step in progress bars and in the record of the run.
 
-def lookup(knowledge: Mapping[str, Sequence[str]]) -> Arm:
-    """The ceiling: a set in memory, asked with the true names and no LLM."""
-    edges = {(d, e) for d, effects in knowledge.items() for e in effects}
-    return lambda questions: [said((q.drug, q.side_effect) in edges) for q in questions]
-
-
-def released_answers(path: Path, arm: str, model: str) -> list[Answer]:
-    """One released prediction file as rows: JSON with `detailed_results`, a row a pair. UNKNOWN is not parsed."""
-    labels = {"YES": True, "NO": False}
-    rows = json.loads(path.read_text(encoding="utf-8"))["detailed_results"]
-    asked = [Question(row["drug"], row["side_effect"], bool(row["true_label"])) for row in rows]
-    told = [said(labels.get(row["predicted"])) for row in rows]
-    return [
-        make_row(a, q, arm=arm, model=model, source="released")
-        for a, q in zip(told, asked, strict=True)
-    ]
-
-
-CUT: Final = 2000
-"""Characters of a prompt that the authors' client sends (`vllm_model.py`, `_safe_generate_response`)."""
-_AROUND: Final = 371
-"""Characters of their Format A prompt before the first list, without drug and effect (`rag_format_a.py`)."""
-
-
-def placed(rows: Sequence[Answer], texts: Mapping[str, str]) -> list[Answer]:
-    """The rows; those of Format A on a pair of its drug's list, in `texts`, get `place`: where in it the effect ends.
-
-    A filter reads the list alone. In the authors' prompt the question, with both names, and a line with the drug stand
-    before the first list, which is taken for the drug's own.
+    Returns:
+        One answer per question. Its requests are those of the entity recognition and of
+        the answer.
     """
-    made = []
-    for row in rows:
-        drug, _, effect = row.unit.partition(" | ")
-        at = place_of(effect, texts[drug]) if row.gold == "YES" and "format_a" in row.arm else -1
-        before = (
-            _AROUND + len(2 * drug + effect)
-            if row.source == "released" or row.arm == "authors_format_a"
-            else 0
+    prompts = [
+        evidence_prompt(question, item.sentence)
+        for question, item in zip(questions, evidence, strict=True)
+    ]
+    replies = generator.generate(prompts, label)
+    answers = []
+    for item, reply in zip(evidence, replies, strict=True):
+        answer = yes_no_answer(
+            parse_label(reply.text),
+            p_yes=label_probability(reply.first_token),
+            found=item.found,
+            reply=reply,
         )
-        place = {PLACE: (float(before + at + len(effect)), 1.0)} if at >= 0 else {}
-        made.append(replace(row, measures={**row.measures, **place}))
-    return made
+        requests = [key for key in (item.entities.request, reply.key) if key]
+        answers.append(replace(answer, requests=requests))
+    return answers
+
+
+@dataclass(frozen=True)
+class MajorityBaseline:
+    """The floor: the same label for every question."""
+
+    label: bool
+
+    def __call__(self, questions: Sequence[Question]) -> list[Answer]:
+        """Answer each question."""
+        return [yes_no_answer(self.label) for _ in questions]
+
+
+@dataclass(frozen=True)
+class LookupBaseline:
+    """The ceiling: a lookup of the true names in the knowledge itself, without an LLM.
+
+    Attributes:
+        knowledge: The side effects of each drug.
+    """
+
+    knowledge: Mapping[str, Sequence[str]]
+
+    def __call__(self, questions: Sequence[Question]) -> list[Answer]:
+        """Answer each question."""
+        answers = []
+        for question in questions:
+            side_effects = self.knowledge.get(question.drug, ())
+            answers.append(yes_no_answer(question.side_effect in side_effects))
+        return answers
+
+
+RELEASED_LABELS = {"YES": True, "NO": False}
+"""Labels in the released files; any other, such as UNKNOWN, counts as unparsed."""
+
+MAX_PROMPT_CHARACTERS: Final = 2000
+"""Prompt length of the authors' client (`vllm_model.py`, `_safe_generate_response`)."""
+
+FORMAT_A_PREAMBLE_CHARACTERS: Final = 371
+"""Length of their Format A prompt before the list, without names (`rag_format_a`)."""
+
+
+def read_released_answers(path: Path, arm: str, model: str) -> list[Answer]:
+    """Read the predictions that the authors released.
+
+    Args:
+        path: JSON file whose ``detailed_results`` have one row per pair.
+        arm: Name of the arm.
+        model: Name of the model that answered.
+
+    Returns:
+        One answer per pair.
+    """
+    rows = json.loads(path.read_text(encoding="utf-8"))["detailed_results"]
+    answers = []
+    for row in rows:
+        question = Question(row["drug"], row["side_effect"], bool(row["true_label"]))
+        answer = yes_no_answer(RELEASED_LABELS.get(row["predicted"]))
+        answers.append(make_row(answer, question, arm=arm, model=model, source="released"))
+    return answers
+
+
+def add_term_positions(rows: Sequence[Answer], lists: Mapping[str, str]) -> list[Answer]:
+    """Measure where in a Format A prompt the side effect ends.
+
+    Args:
+        rows: Answers of any arm.
+        lists: The Format A document of each drug.
+
+    Returns:
+        The rows. Those of Format A whose pair is in the drug's list have the measure
+        ``place``, in characters.
+    """
+    return [_with_term_position(row, lists) for row in rows]
+
+
+def _with_term_position(row: Answer, lists: Mapping[str, str]) -> Answer:
+    if row.gold != "YES" or "format_a" not in row.arm:
+        return row
+    drug, _, side_effect = row.unit.partition(" | ")
+    start = find_term(side_effect, lists[drug])
+    if start < 0:
+        return row
+    end = start + len(side_effect)
+    if row.source == "released" or row.arm == "authors_format_a":
+        # The authors' LLM reads the list itself. Their prompt names the drug twice and
+        # the side effect once before the list.
+        end += FORMAT_A_PREAMBLE_CHARACTERS + 2 * len(drug) + len(side_effect)
+    return replace(row, measures={**row.measures, PLACE: (float(end), 1.0)})

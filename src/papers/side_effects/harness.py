@@ -23,7 +23,11 @@ TASK: Final = "side_effects_forward_closed_book"
 def task(data: Path, values: dict[str, Any]) -> dict[str, Any]:
     """The task's description, of questions as JSON lines, with the notebook's parameters."""
     # an answer that cannot be read counts as NO
-    first = {"function": "regex", "regex_pattern": f"(?i){forward.LABEL.pattern}", "fallback": "NO"}
+    first = {
+        "function": "regex",
+        "regex_pattern": f"(?i){forward.LABEL_PATTERN.pattern}",
+        "fallback": "NO",
+    }
     asked = {"until": list(values["answer_stop"]), "max_gen_toks": values["answer_tokens"]}
     sampled = {"do_sample": values["temperature"] > 0} | {
         name: values[name] for name in ("temperature", "top_p")

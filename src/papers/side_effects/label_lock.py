@@ -8,7 +8,7 @@ from evaluation import figures
 from evaluation.answers import Answer
 from evaluation.outcomes import Outcomes
 from papers.side_effects.corpus import Arm, Entities, Question
-from papers.side_effects.forward import Asking, evidence_prompt, graph_evidence, parse_label
+from papers.side_effects.forward import Generator, evidence_prompt, graph_evidence, parse_label
 from rag.prompts import each, user_message
 
 LOCK = (
@@ -128,20 +128,20 @@ def leading_prompt(question: Question, *, leading: bool) -> list[dict[str, str]]
     return user_message(content)
 
 
-def unlocked(asking: Asking, *, leading: bool = False) -> Arm:
+def unlocked(generator: Generator, *, leading: bool = False) -> Arm:
     """Free answers of the GraphRAG arm: the evidence stands in the prompt, the model gives label and reason."""
     label = "unlocked, leading" if leading else "unlocked"
     return each(
-        partial(asking.answers, label=label),
+        partial(generator.generate, label=label),
         partial(leading_prompt, leading=leading),
         lambda q, r: reading(q, r.text, [r.key]),
     )
 
 
-def label_locked(asking: Asking) -> Arm:
+def label_locked(generator: Generator) -> Arm:
     """Answers whose label is the graph's, with the model's sentence as it wrote it."""
     return each(
-        partial(asking.answers, label="label locked"),
+        partial(generator.generate, label="label locked"),
         lambda q: locked_prompt(q.drug, q.side_effect, listed=q.label),
         lambda q, r: reading(q, f"{q.gold}. {_LABEL.sub('', r.text.strip())}", [r.key]),
     )

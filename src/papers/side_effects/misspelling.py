@@ -15,7 +15,7 @@ import yaml
 from rapidfuzz.distance import DamerauLevenshtein
 
 from evaluation.answers import Answer, make_row
-from papers.side_effects.corpus import Arm, Entities, Question, said
+from papers.side_effects.corpus import Arm, Entities, Question, yes_no_answer
 from resources.settings import DATA
 
 EDITS = ("insert", "delete", "substitute", "transpose")
@@ -362,7 +362,7 @@ def read_pairs(
             for drug, effect, true, told in zip(
                 right.drug, right.side_effect, label, yes, strict=True
             ):
-                row = make_row(said(bool(told)), Question(drug, effect, bool(true)), **of)
+                row = make_row(yes_no_answer(bool(told)), Question(drug, effect, bool(true)), **of)
                 rows.append(
                     replace(
                         row,

@@ -22,7 +22,7 @@ from helpers.completions import Reply
 from helpers.graph import Graph
 from helpers.neighbours import stopwatch
 from papers.side_effects import forward
-from papers.side_effects.corpus import TextStore, place_of
+from papers.side_effects.corpus import TextStore, find_term
 from papers.side_effects.reverse import QUESTION, Arm, Query, canonical, parse_drugs, returned
 from papers.side_effects.rules import times_as_long
 from rag.prompts import chat_messages, user_message
@@ -75,7 +75,7 @@ NAMING_EXAMPLES = ("glassy elbow", "singing, nocturnal", "blue laughter syndrome
 
 
 @dataclass(frozen=True)
-class Asking(forward.Asking):
+class Asking(forward.Generator):
     """How an arm asks its LLM, all prompts of one query at once (Methods, "LLM inference").
 
     The parser keeps names `with_comma` whole. An answer has room for so many tokens per name that could be in it.
@@ -259,7 +259,7 @@ def lists_within(store: TextStore, row: int, effect: str, characters: int) -> bo
     """Whether the first `characters` of a Format A document hold the whole term."""
     return (
         effect in store.pairs[row][1]
-        and place_of(effect, store.texts[row]) + len(effect) <= characters
+        and find_term(effect, store.texts[row]) + len(effect) <= characters
     )
 
 
