@@ -129,9 +129,9 @@ class Counts(Encoder):
         counts = np.array(
             [[0.1 + text.split().count(word) for word in self.words] for text in texts], np.float32
         )
-        return counts / np.linalg.norm(counts, axis=1, keepdims=True), self._cut(texts)
+        return counts / np.linalg.norm(counts, axis=1, keepdims=True), self._find_truncated(texts)
 
-    def _cut(self, texts):
+    def _find_truncated(self, texts):
         return np.zeros(len(texts), dtype=np.bool_)
 
 

@@ -51,7 +51,7 @@ class WordsEncoder(vectors.Encoder):
             len(texts), dtype=bool
         )
 
-    def _cut(self, texts):
+    def _find_truncated(self, texts):
         return np.zeros(len(texts), dtype=bool)
 
 

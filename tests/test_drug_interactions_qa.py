@@ -588,9 +588,9 @@ class Words(Encoder):
         vectors = np.array(
             [[1.0 * (w in t.lower()) for w in self.KNOWN] + [0.1] for t in texts], dtype=np.float32
         )
-        return vectors / np.linalg.norm(vectors, axis=1, keepdims=True), self._cut(texts)
+        return vectors / np.linalg.norm(vectors, axis=1, keepdims=True), self._find_truncated(texts)
 
-    def _cut(self, texts):
+    def _find_truncated(self, texts):
         return np.array([len(text.split()) > self.max_tokens for text in texts], dtype=np.bool_)
 
     def token_vectors(self, texts, progress=True):

@@ -40,7 +40,7 @@ class RandomEncoder(Encoder):
         vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
         return vectors, np.zeros(len(texts), dtype=np.bool_)
 
-    def _cut(self, texts):
+    def _find_truncated(self, texts):
         return np.zeros(len(texts), dtype=np.bool_)
 
 

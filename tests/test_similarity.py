@@ -127,9 +127,9 @@ def test_an_encoder_without_token_vectors_says_so() -> None:
         name = digest = "sentences"
 
         def _encode(self, texts: list[str], progress: bool) -> tuple[np.ndarray, np.ndarray]:
-            return np.ones((len(texts), 1), np.float32), self._cut(texts)
+            return np.ones((len(texts), 1), np.float32), self._find_truncated(texts)
 
-        def _cut(self, texts: list[str]) -> np.ndarray:
+        def _find_truncated(self, texts: list[str]) -> np.ndarray:
             return np.zeros(len(texts), np.bool_)
 
     with pytest.raises(EncoderUnavailable, match="no vectors of tokens"):

@@ -65,9 +65,9 @@ class CountingEncoder(Encoder):
             [[1e-3 + text.count(chr(97 + i)) for i in range(26)] for text in texts],
             dtype=np.float32,
         )
-        return unit(counts.reshape(-1, 26).tolist()), self._cut(texts)
+        return unit(counts.reshape(-1, 26).tolist()), self._find_truncated(texts)
 
-    def _cut(self, texts: list[str]) -> np.ndarray:
+    def _find_truncated(self, texts: list[str]) -> np.ndarray:
         return np.array([len(text) > self.max_tokens for text in texts], dtype=np.bool_)
 
 
@@ -393,7 +393,7 @@ def test_vectors_of_many_texts_are_stored_for_the_next_run_and_made_again_if_dam
     minilm, tmp_path, monkeypatch
 ):
     monkeypatch.setattr(vectors, "VECTORS", tmp_path)
-    monkeypatch.setattr(vectors, "KEPT_FROM", 3)
+    monkeypatch.setattr(vectors, "MIN_STORED", 3)
     texts = ["nausea", "rash", "fever", "nausea " * 300]
     first = vectors.Remembering(minilm).encode(texts, progress=False)
     (stored,) = tmp_path.glob(f"*/{vectors.FILE}")

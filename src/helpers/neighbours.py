@@ -170,7 +170,8 @@ def _search_missing(search: Search, missing: list[Query], find: Find) -> dict[st
     if settings().answers == "stored-only" and search.size > LIVE_TEXTS:
         raise MissingSearchError(
             f"{len(missing)} searches ({search.operation}, in {search.size:,} texts) are not "
-            "stored, and ANSWERS=stored-only encodes no large set of texts. Record them: make record"
+            "stored, and ANSWERS=stored-only encodes no large set of texts. Record them: "
+            "make record"
         )
     began = time.perf_counter()
     results = find(missing)

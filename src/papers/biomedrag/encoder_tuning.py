@@ -59,9 +59,9 @@ class TunedEncoder(Encoder):
                 SCRIPT, job, out, doing="encode", total=len(texts), unit="text", bar=progress
             )
             vectors: Floats = np.load(out / "vectors.npy")
-        return vectors, self._cut(texts)
+        return vectors, self._find_truncated(texts)
 
-    def _cut(self, texts: list[str]) -> npt.NDArray[np.bool_]:
+    def _find_truncated(self, texts: list[str]) -> npt.NDArray[np.bool_]:
         tokenizer = Tokenizer.from_file(str(self._folder / "tokenizer.json"))
         tokenizer.no_truncation()
         tokenizer.no_padding()

@@ -21,9 +21,9 @@ class Letters(vectors.Encoder):
             )
             - 127
         )
-        return found / np.linalg.norm(found, axis=1, keepdims=True), self._cut(texts)
+        return found / np.linalg.norm(found, axis=1, keepdims=True), self._find_truncated(texts)
 
-    def _cut(self, texts):
+    def _find_truncated(self, texts):
         return np.zeros(len(texts), dtype=bool)
 
 
