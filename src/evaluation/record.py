@@ -343,8 +343,9 @@ class Run:
         Returns:
             The file; none if nothing was searched.
         """
-        counts = neighbours.COUNTS
         file = neighbours.export_run(run, self.notebook)
+        neighbours.check_replayed()
+        counts = neighbours.COUNTS
         if file is None:
             return []
         self.timing(

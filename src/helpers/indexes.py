@@ -1,7 +1,8 @@
 """FAISS indexes of vectors: build, search, save, load; and texts that are searched by meaning."""
 
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal, Self, cast, get_args
@@ -213,11 +214,11 @@ def cached_index(
     return artifacts.kept(INDEXES, name, decided_by, Index.load, make)
 
 
-CHECKED_NEIGHBOURS = 50
+CHECKED_NEIGHBOURS = 20
 """Neighbours of a query that a check encodes, at most."""
 CHECKED_TEXTS = 1000
 """Texts besides them that a check encodes, at most."""
-CHECKED_AT_ONCE = 32
+CHECKED_AT_ONCE = 16
 
 
 class TextIndex:
@@ -363,47 +364,64 @@ class TextIndex:
         return results
 
     def _check(self, allowed: Integers | None) -> Check:
-        """Make a check that encodes stored neighbours and random texts.
-
-        A result holds if the cosines of its neighbours fall, and no random text that it lacks is
-        nearer than the last of them.
-        """
-
-        def check(queries: list[Query], results: list[Result], seconds: float) -> list[bool]:
-            deadline = time.perf_counter() + seconds
-            query_vectors = self.encoder.encode(_texts_of(queries), progress=False)
-            least = []
-            same = []
-            for vector, result in zip(query_vectors, results, strict=True):
-                neighbours = self._vectors_of(result.ids[:CHECKED_NEIGHBOURS])
-                cosines = neighbours @ vector
-                same.append(bool((np.diff(cosines) < TOLERANCE).all()))
-                least.append(cosines[-1] if len(cosines) > 0 else np.inf)
-            if self.kind != "flat":  # may lack near texts
-                return same
-            rows = np.arange(self.size) if allowed is None else allowed
-            drawn = check_generator(self.digest).permutation(rows)[:CHECKED_TEXTS]
-            for start in range(0, len(drawn), CHECKED_AT_ONCE):
-                if time.perf_counter() > deadline:
-                    break
-                some = drawn[start : start + CHECKED_AT_ONCE]
-                vectors = self._vectors_of(some)
-                for place, (vector, result) in enumerate(zip(query_vectors, results, strict=True)):
-                    nearer = some[vectors @ vector > least[place] + TOLERANCE]
-                    same[place] = same[place] and bool(np.isin(nearer, result.ids).all())
-            return same
-
-        return check
+        """Make a check of results, which may have the `allowed` ids only."""
+        rows = np.arange(self.size) if allowed is None else allowed
+        return _NeighbourCheck(self, rows)
 
     def cosines_now(self, query: str, rows: Integers) -> Floats:
         """The same as `cosines`, encoding just these texts; nothing is stored."""
         vector = self.encoder.encode([query], progress=False)[0]
-        return self._vectors_of(rows) @ vector
+        return self.encode_rows(rows) @ vector
 
-    def _vectors_of(self, rows: Integers) -> Floats:
+    def encode_rows(self, rows: Integers) -> Floats:
+        """Encode the texts with these ids, (n, dimension)."""
         if len(rows) == 0:
             return np.empty((0, self.encoder.dimension), dtype=np.float32)
         return self.encoder.encode([self.texts[row] for row in rows], progress=False)
+
+
+@dataclass(frozen=True)
+class _NeighbourCheck:
+    """Checks stored neighbours by encoding them and random texts.
+
+    A result holds if the cosines of its neighbours fall, and no random text that it lacks is
+    nearer than the last of them.
+
+    Attributes:
+        index: The index that was searched.
+        rows: Ids that a result may have.
+    """
+
+    index: TextIndex
+    rows: Integers
+
+    def __call__(self, queries: list[Query], results: list[Result], seconds: float) -> list[bool]:
+        """Say of as many results as the seconds allow, at least one, whether they hold."""
+        deadline = time.perf_counter() + seconds
+        query_vectors = self.index.encoder.encode(_texts_of(queries), progress=False)
+        same: list[bool] = []
+        least: list[float] = []
+        for vector, result in zip(query_vectors, results, strict=True):
+            if same and time.perf_counter() > deadline:
+                break
+            cosines = self.index.encode_rows(result.ids[:CHECKED_NEIGHBOURS]) @ vector
+            same.append(bool((np.diff(cosines) < TOLERANCE).all()))
+            least.append(float(cosines[-1]) if len(cosines) else np.inf)
+        if self.index.kind == "flat":  # another kind may lack near texts
+            for some, vectors in self._random_texts(deadline):
+                for place, bound in enumerate(least):
+                    nearer = some[vectors @ query_vectors[place] > bound + TOLERANCE]
+                    same[place] &= bool(np.isin(nearer, results[place].ids).all())
+        return same
+
+    def _random_texts(self, deadline: float) -> Iterator[tuple[Integers, Floats]]:
+        """Ids and vectors of random texts, some at a time, until the deadline."""
+        drawn = check_generator(self.index.digest).permutation(self.rows)[:CHECKED_TEXTS]
+        for start in range(0, len(drawn), CHECKED_AT_ONCE):
+            if time.perf_counter() > deadline:
+                return
+            some = drawn[start : start + CHECKED_AT_ONCE]
+            yield some, self.index.encode_rows(some)
 
 
 def _texts_of(queries: Sequence[Query]) -> list[str]:

@@ -109,7 +109,7 @@ class Counts:
         same: Those among them that agreed.
         searching: Seconds of the searches that were made.
         recorded: Seconds that all results took when they were made.
-        elapsed: Seconds of this process, those of checks included.
+        elapsed: Seconds of this process.
     """
 
     queries: int = 0
@@ -156,7 +156,7 @@ def replay_or_search(
     COUNTS.stored += len(stored)
     if stored and settings().answers == "check":
         known = {query: stored[digest] for query, digest in digest_of.items() if digest in stored}
-        _check_sample(search, known, check)
+        _REPLAYED.append(_Replayed(search, known, check))
     results = {**stored, **new}
     COUNTS.recorded += sum(result.seconds for result in results.values())
     COUNTS.elapsed += time.perf_counter() - began
@@ -211,25 +211,48 @@ TOLERANCE = 1e-5
 """Cosines that differ by less agree."""
 CHECKED_QUERIES = 5
 """Results of one search that are checked, at most."""
+MIN_CHECK_SECONDS = 0.05
+"""No check begins with less."""
 
 COUNTS = Counts()
 """Of this process, which is one notebook's."""
 
 
-def _check_sample(search: Search, known: Mapping[Query, Result], check: Check) -> None:
-    """Compute some stored results again, with half of the time that this process has left.
+@dataclass(frozen=True)
+class _Replayed:
+    """Stored results that were given, with what checks them."""
 
-    The sample is drawn by `check_generator`.
+    search: Search
+    results: Mapping[Query, Result]
+    check: Check
+
+
+_REPLAYED: list[_Replayed] = []
+"""What a check may draw from, with ANSWERS=check."""
+
+
+def check_replayed() -> None:
+    """Compute a sample of the stored results that were given again; `COUNTS` has what agreed.
+
+    It takes a chapter's share of `check_seconds`. The sample is drawn by `check_generator`: some
+    queries of one search after another, each with half of the seconds that are left.
     """
-    seconds = _remaining_check_seconds() / 2
-    if seconds < MIN_CHECK_SECONDS:
-        return
-    chosen = check_generator(search.key).permutation(len(known))[:CHECKED_QUERIES]
-    queries = list(known)
+    replayed = list(_REPLAYED)
+    _REPLAYED.clear()
+    end = time.perf_counter() + settings().check_seconds * CHECK_SHARE / CHAPTERS
+    for place in check_generator("searches").permutation(len(replayed)):
+        seconds = (end - time.perf_counter()) / 2
+        if seconds < MIN_CHECK_SECONDS:
+            break
+        _check_sample(replayed[place], seconds)
+    _REPLAYED.clear()  # what a check itself has replayed
+
+
+def _check_sample(replayed: _Replayed, seconds: float) -> None:
+    queries = list(replayed.results)
+    chosen = check_generator(replayed.search.key).permutation(len(queries))[:CHECKED_QUERIES]
     sample = [queries[row] for row in chosen]
-    began = time.perf_counter()
-    same = check(sample, [known[query] for query in sample], seconds)
-    _CHECK_SPENT.append(time.perf_counter() - began)
+    same = replayed.check(sample, [replayed.results[query] for query in sample], seconds)
     COUNTS.checked += len(same)
     COUNTS.same += sum(same)
 
@@ -240,14 +263,6 @@ def check_generator(name: str) -> np.random.Generator:
     if seed is None:
         seed = date.today().toordinal()
     return np.random.default_rng([seed, zlib.crc32(name.encode())])
-
-
-MIN_CHECK_SECONDS = 0.05
-_CHECK_SPENT: list[float] = []
-
-
-def _remaining_check_seconds() -> float:
-    return settings().check_seconds * CHECK_SHARE / CHAPTERS - sum(_CHECK_SPENT)
 
 
 def query_digest(query: Query) -> str:
