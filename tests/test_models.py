@@ -79,7 +79,13 @@ def two_models(tmp_path, monkeypatch, asked):
 
 @pytest.mark.parametrize(
     "model",
-    ["", "Qwen/Qwen2.5-7B-Instruct", "gemma-3:4b", "http models/é", "Qwen2.5-Coder-1.5B-Instruct"],
+    [
+        "",
+        "Qwen/Qwen2.5-7B-Instruct",
+        "gemma-3:4b",
+        "http://models/a@b+c",
+        "Qwen2.5-Coder-1.5B-Instruct",
+    ],
 )
 def test_make_and_the_settings_give_a_models_runs_the_same_folder(asked, model):
     asked(model)
