@@ -88,7 +88,7 @@ def clustered() -> list[Answer]:
 
 def judged() -> list[Answer]:
     marks = [
-        replace(row(i), of="model", arm="judge", measures={"rating": (i // 2 % 5, 1)})
+        replace(row(i), judged_arm="model", arm="judge", measures={"rating": (i // 2 % 5, 1)})
         for i in range(100)
     ]
     return [*clean(), *marks]

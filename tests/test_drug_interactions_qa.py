@@ -639,7 +639,7 @@ def test_the_judge_sees_neither_arm_nor_order_and_marks_come_back_in_order() -> 
     model = ByNumber()
     model.endpoint = type("Endpoint", (), {"model": "m"})()
     marked, judgements = qa.judged(model, rows, 4, {row.unit for row in rows[:-1]})
-    assert [(j.unit, j.of, j.predicted) for j in judgements] == [
+    assert [(j.unit, j.judged_arm, j.predicted) for j in judgements] == [
         (f"u{i}", "text", f"{i % 5 + 1} {5 - i % 5}") for i in range(19)
     ]
     assert [row.unit for row in marked] == [row.unit for row in rows]

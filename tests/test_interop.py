@@ -49,7 +49,7 @@ def told_by(python: str, code: str, *arguments: object) -> dict[str, object]:
 
 
 def frame(rows: list[Answer], arm: str) -> pd.DataFrame:
-    return pd.DataFrame([{**vars(row), "arm": arm, "unit": row.unit} for row in rows])
+    return answers.to_frame(rows).assign(arm=arm)
 
 
 names = [f"note {i}" for i in range(30)]
@@ -207,9 +207,7 @@ def a_release(folder: Path) -> int:
     """The card, with the rows of two notebooks and of a further model; how many rows."""
     folder.mkdir()
     shutil.copy(REPOSITORY / "data" / "answers" / "README.md", folder)
-    rows = pd.DataFrame(
-        [vars(row) for row in answers_of([True, False, True], arm=[True, None, False])]
-    )
+    rows = answers.to_frame(answers_of([True, False, True], arm=[True, None, False]))
     names = [*(path.stem for path in NOTEBOOKS.glob("*.ipynb")), "01_side_effects_forward@other"]
     for name in names:
         answers.write(folder / name, rows, licence="CC0-1.0")

@@ -70,11 +70,9 @@ def two_models(tmp_path, monkeypatch, asked):
     other = made("other/7B", closed_book=SECOND, graph=GOLD)
     lookup = answers_of(GOLD, lookup=GOLD)
     plain = [Answer(**{**vars(row), "model": ""}) for row in lookup]
-    answers.write(
-        answers.RELEASED / NB, pd.DataFrame([vars(r) for r in own + plain]), licence="CC0-1.0"
-    )
+    answers.write(answers.RELEASED / NB, answers.to_frame(own + plain), licence="CC0-1.0")
     folder = answers.BUILT / model_run_name("laptop", "other/7B") / NB
-    answers.write(folder, pd.DataFrame([vars(r) for r in other + plain]), licence="CC0-1.0")
+    answers.write(folder, answers.to_frame(other + plain), licence="CC0-1.0")
 
 
 @pytest.mark.parametrize(

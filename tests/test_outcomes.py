@@ -184,6 +184,16 @@ def test_arms_are_compared_on_the_units_that_both_answered_and_holm_is_over_the_
         )
 
 
+def test_of_no_rows_nothing_can_be_compared_and_the_message_says_so():
+    nothing = Outcomes(rows([True, False], a=[True, True]), draws=100).where(arm="absent")
+    with pytest.raises(ValueError, match="a and b share no unit that has the measure 'accuracy'"):
+        nothing.compare([("a", "b")], "accuracy")
+    with pytest.raises(ValueError, match="No row of a has the measure 'accuracy'"):
+        nothing.score("accuracy", "a")
+    assert nothing.arms_with("accuracy") == set()
+    assert nothing.values("accuracy", "a").size == 0
+
+
 def test_rows_are_chosen_by_column_and_by_stratum():
     made = [
         Answer(

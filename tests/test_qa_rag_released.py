@@ -67,7 +67,9 @@ def decided(claim: str, rows: list[Answer]) -> decisions.Decision:
     rule = paper.claim(f"qa_rag.claim.{claim}").rule
     assert rule
     facts = {"printed": paper, "seed": 0}
-    return rules.evaluate(rule, Outcomes(rows, draws=300), rule.of[0], paper="qa_rag", facts=facts)
+    return rules.evaluate(
+        rule, Outcomes(rows, draws=300), rule.bases[0], paper="qa_rag", facts=facts
+    )
 
 
 def rows(

@@ -1,1 +1,1 @@
-"""From answers to verdicts: the stored requests and answers, the scores and tests read off them, and the claims."""
+"""From answers to verdicts: the table of answers, its scores and tests, and the claims."""

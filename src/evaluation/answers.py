@@ -1,10 +1,12 @@
-"""The table of answers: a row for each arm and unit (a question, a pair, a note): what was asked, said, read and true.
+"""The table of answers: one row per arm and unit (a question, a pair, a note).
 
-A run writes them to `_build/answers`; those of the reference run are in `data/answers`, a Parquet file for each arm.
+A row holds what was asked, what the arm replied, how the reply was read, and what is true. A run
+writes the rows to `_build/answers`; those of the reference run are in `data/answers`, a Parquet
+file for each arm.
 """
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from hashlib import sha256
 from pathlib import Path
@@ -20,48 +22,47 @@ from resources.settings import BUILD, DATA, run_name
 BUILT = BUILD / "answers"
 RELEASED = DATA / "answers"
 
-TEXTS = (
-    "question",
-    "answer",
-    "predicted",
-    "gold",
-)  # what a licence can forbid to pass on; ids stay
+TEXTS = ("question", "answer", "predicted", "gold")
+"""Columns that a licence can forbid to pass on; ids stay."""
 
 _STRATA = pa.list_(pa.struct([("name", pa.string()), ("value", pa.string())]))
 _ITEM = {
-    **dict.fromkeys(("id", "label"), pa.string()),
-    **dict.fromkeys(("gold", "predicted"), pa.bool_()),
-    **{"rank": pa.int32(), "score": pa.float32(), "strata": _STRATA},
+    "id": pa.string(),
+    "label": pa.string(),
+    "gold": pa.bool_(),
+    "predicted": pa.bool_(),
+    "rank": pa.int32(),
+    "score": pa.float32(),
+    "strata": _STRATA,
 }
 _MEASURE = {"name": pa.string(), "top": pa.float64(), "bottom": pa.float64()}
+_CATEGORY = pa.dictionary(pa.int16(), pa.string())
 _TYPES = {
-    **dict.fromkeys(
-        ("source", "run", "model", "task", "split", "arm"), pa.dictionary(pa.int16(), pa.string())
-    ),
-    **{
-        "unit": pa.string(),
-        "of": pa.string(),
-        "repeat": pa.int16(),
-        "cluster": pa.string(),
-        "strata": _STRATA,
-    },
-    **dict.fromkeys(TEXTS, pa.string()),
-    **dict.fromkeys(("parsed", "cut", "overflow"), pa.bool_()),
-    **{"items": pa.list_(pa.struct(_ITEM)), "measures": pa.list_(pa.struct(_MEASURE))},
+    "source": _CATEGORY,
+    "run": _CATEGORY,
+    "model": _CATEGORY,
+    "task": _CATEGORY,
+    "split": _CATEGORY,
+    "arm": _CATEGORY,
+    "unit": pa.string(),
+    "of": pa.string(),
+    "repeat": pa.int16(),
+    "cluster": pa.string(),
+    "strata": _STRATA,
+    "question": pa.string(),
+    "answer": pa.string(),
+    "predicted": pa.string(),
+    "gold": pa.string(),
+    "parsed": pa.bool_(),
+    "cut": pa.bool_(),
+    "overflow": pa.bool_(),
+    "items": pa.list_(pa.struct(_ITEM)),
+    "measures": pa.list_(pa.struct(_MEASURE)),
     "requests": pa.list_(pa.string()),
 }
 SCHEMA = pa.schema([pa.field(name, kind, nullable=name in TEXTS) for name, kind in _TYPES.items()])
-KEY = (
-    "source",
-    "run",
-    "model",
-    "task",
-    "split",
-    "arm",
-    "unit",
-    "of",
-    "repeat",
-)  # what tells the rows apart
+KEY = ("source", "run", "model", "task", "split", "arm", "unit", "of", "repeat")
+"""Columns that tell the rows apart."""
 
 
 @dataclass(frozen=True)
@@ -79,38 +80,61 @@ class Item:
 
 @dataclass(frozen=True)
 class Answer:
-    """One row. An arm gives what it said, `answered` adds what it was asked."""
+    """One row. An arm fills in its reply, `make_row` adds the question.
 
-    arm: str = ""  # the architecture that answered
-    unit: str = ""  # what was asked about, by an id that is the same in every run and profile
-    cluster: str = ""  # shared by units that are resampled and permuted together (a drug, a patient, a document)
-    source: str = "rerun"  # or released, by the authors
-    run: str = ""  # the profile, or the release
-    model: str = ""  # who answered; empty for an arm without a model
-    task: str = ""  # corpus or sub-task
-    split: str = "test"  # or held-out, or taught
-    of: str = ""  # whose answer is judged, if this is a judge's
-    repeat: int = 0  # which repetition
-    strata: Mapping[str, str] = field(
-        default_factory=dict
-    )  # groups that the unit belongs to, by name
-    question: str | None = None  # what was asked, said, read and true
+    Attributes:
+        arm: The architecture that answered.
+        unit: Id of the question, the same in every run and profile.
+        cluster: Shared by units that are resampled and permuted together (a drug, a patient).
+        source: ``rerun``, or ``released`` by the authors.
+        run: The profile, or the release.
+        model: The language model; empty for an arm without one.
+        task: Corpus or sub-task.
+        split: ``test``, ``held-out`` or ``taught``.
+        judged_arm: The arm whose answer a judge's row is about; the column ``of``.
+        repeat: Number of the repetition.
+        strata: Groups that the unit belongs to, by name.
+        question: The question.
+        answer: The reply.
+        predicted: What was read from the reply.
+        gold: What is true.
+        parsed: Whether the reply could be read.
+        cut: Whether the reply met its token limit.
+        overflow: Whether the prompt was too long.
+        items: Members of an answer that is a set or a ranking.
+        measures: Numerator and denominator of each measure.
+        requests: Keys in `helpers.requests`.
+    """
+
+    arm: str = ""
+    unit: str = ""
+    cluster: str = ""
+    source: str = "rerun"
+    run: str = ""
+    model: str = ""
+    task: str = ""
+    split: str = "test"
+    judged_arm: str = ""
+    repeat: int = 0
+    strata: Mapping[str, str] = field(default_factory=dict)
+    question: str | None = None
     answer: str | None = None
     predicted: str | None = None
     gold: str | None = None
-    parsed: bool = True  # the answer could be read
-    cut: bool = False  # it met its token limit
-    overflow: bool = False  # its prompt was too long
-    items: Sequence[Item] = ()  # of an answer that is a set or a ranking
+    parsed: bool = True
+    cut: bool = False
+    overflow: bool = False
+    items: Sequence[Item] = ()
     measures: Measures = field(default_factory=dict)
-    requests: Sequence[str] = ()  # keys in `results.requests`
+    requests: Sequence[str] = ()
 
 
-COLUMNS = [f.name for f in fields(Answer)]
+_COLUMN_BY_FIELD = {"judged_arm": "of"}
+COLUMNS = [_COLUMN_BY_FIELD.get(f.name, f.name) for f in fields(Answer)]
 
 
 class Unit(Protocol):
-    """What is asked about: see the attributes of the same names in `Answer`; `text` is the question."""
+    """A question: see the attributes of the same names in `Answer`; `text` is the question."""
 
     @property
     def unit(self) -> str: ...  # noqa: D102
@@ -135,104 +159,178 @@ class PlainUnit:
     strata: Mapping[str, str] = field(default_factory=dict)
 
 
-def make_row(said: Answer, unit: Unit, **row: Any) -> Answer:  # noqa: ANN401  # columns of the row
-    """A row: what an arm said, about this unit; a first YES or NO with its `binary` measures, an unread one as NO."""
-    asked: Any = {
-        "unit": unit.unit,
-        "cluster": unit.cluster,
-        "question": unit.text,
-        "gold": unit.gold,
-    }
-    first = unit.gold in ("YES", "NO") and not said.repeat
-    measures = binary(unit.gold == "YES", said.predicted == "YES") if first else {}
-    strata = {**unit.strata, **said.strata}
-    return replace(said, **asked, strata=strata, measures={**measures, **said.measures}, **row)
+def make_row(answer: Answer, unit: Unit, **columns: Any) -> Answer:  # noqa: ANN401
+    """Make a row of an arm's answer to a unit.
+
+    Args:
+        answer: What the arm replied, and how it was read.
+        unit: What was asked.
+        **columns: Further fields of the row.
+
+    Returns:
+        The row. A first answer to a YES/NO question has the `binary` measures; one that could
+        not be parsed counts as NO.
+    """
+    measures: Measures = {}
+    if unit.gold in ("YES", "NO") and not answer.repeat:
+        measures = binary(unit.gold == "YES", answer.predicted == "YES")
+    return replace(
+        answer,
+        unit=unit.unit,
+        cluster=unit.cluster,
+        question=unit.text,
+        gold=unit.gold,
+        strata={**unit.strata, **answer.strata},
+        measures={**measures, **answer.measures},
+        **columns,
+    )
+
+
+def to_frame(rows: Iterable[Answer]) -> pd.DataFrame:
+    """The rows as a frame with the columns `COLUMNS`."""
+    # vars() is much faster than dataclasses.asdict(), which copies every item and measure.
+    frame = pd.DataFrame([vars(row) for row in rows], columns=[f.name for f in fields(Answer)])
+    return frame.rename(columns=_COLUMN_BY_FIELD)
 
 
 def write(folder: Path, frame: pd.DataFrame, *, licence: str, withheld: bool = False) -> None:
-    """Write a run's rows, one file for each arm in place of earlier ones, without their texts if `withheld`.
+    """Write a run's rows, one file for each arm in place of earlier ones.
 
-    The same rows give the same bytes. A ValueError if two rows have the same key.
+    Args:
+        folder: Folder of the files.
+        frame: The rows. The same rows give the same bytes.
+        licence: Licence of the texts, which the files name.
+        withheld: Whether texts are left out.
+
+    Raises:
+        ValueError: If two rows have the same key.
     """
-    if (twice := frame.duplicated(list(KEY))).any():
-        raise ValueError(
-            f"Rows of the table of answers differ in {', '.join(KEY)}; twice: {frame[twice].iloc[0].unit}"
-        )
-    if withheld:  # a cluster, too, may be named by its text; YES and NO are nobody's
-        digests = frame.cluster.map(lambda of: sha256(of.encode()).hexdigest()[:16])
-        kept = {
-            name: frame[name].where(frame[name].isin(["YES", "NO"]), None)
-            for name in ("predicted", "gold")
-        }
-        frame = frame.assign(**dict.fromkeys(TEXTS) | kept, cluster=digests)
-    schema = SCHEMA.with_metadata(
-        {"licence": licence, "texts": "withheld" if withheld else "included"}
-    )
+    is_repeated = frame.duplicated(list(KEY))
+    if is_repeated.any():
+        unit = frame[is_repeated].iloc[0].unit
+        raise ValueError(f"Rows of the table of answers differ in {', '.join(KEY)}; twice: {unit}")
+    if withheld:
+        frame = _without_texts(frame)
+    metadata = {"licence": licence, "texts": "withheld" if withheld else "included"}
+    schema = SCHEMA.with_metadata(metadata)
     written = set()
     for arm, rows in frame.sort_values(list(KEY), kind="stable").groupby("arm", sort=True):
-        path = folder / f"{re.sub(r'[^A-Za-z0-9_.-]+', '_', str(arm))}.parquet"
-        write_table(path, pa.table(_columns(rows), schema=schema), write_page_checksum=True)
+        file_name = re.sub(r"[^A-Za-z0-9_.-]+", "_", str(arm))
+        path = folder / f"{file_name}.parquet"
+        write_table(path, pa.table(_to_stored(rows), schema=schema), write_page_checksum=True)
         written.add(path)
     for path in set(folder.glob("*.parquet")) - written:
         path.unlink()
 
 
-def _columns(rows: pd.DataFrame) -> dict[str, list[Any]]:
+def _without_texts(frame: pd.DataFrame) -> pd.DataFrame:
+    """The rows without their texts. YES and NO are nobody's; a cluster may be named by a text."""
+    columns: dict[str, Any] = dict.fromkeys(TEXTS)
+    for name in ("predicted", "gold"):
+        is_label = frame[name].isin(["YES", "NO"])
+        columns[name] = frame[name].where(is_label, None)
+    columns["cluster"] = frame.cluster.map(_short_digest)
+    return frame.assign(**columns)
+
+
+def _short_digest(text: str) -> str:
+    return sha256(text.encode()).hexdigest()[:16]
+
+
+def _to_stored(rows: pd.DataFrame) -> dict[str, list[Any]]:
+    """The columns as a file stores them: mappings as sorted lists of pairs."""
     columns = {name: rows[name].tolist() for name in COLUMNS}
-    columns["strata"] = [sorted(of.items()) for of in columns["strata"]]
-    columns["measures"] = [
-        [(name, *of) for name, of in sorted(measures.items())] for measures in columns["measures"]
-    ]
-    columns["items"] = [
-        [vars(x) | {"strata": sorted(x.strata.items())} for x in of] for of in columns["items"]
-    ]
-    return columns | {"requests": [list(of) for of in columns["requests"]]}
+    columns["strata"] = [sorted(strata.items()) for strata in columns["strata"]]
+    columns["measures"] = [_stored_measures(measures) for measures in columns["measures"]]
+    columns["items"] = [_stored_items(items) for items in columns["items"]]
+    columns["requests"] = [list(keys) for keys in columns["requests"]]
+    return columns
+
+
+def _stored_measures(measures: Measures) -> list[tuple[str, float, float]]:
+    return [(name, *ratio) for name, ratio in sorted(measures.items())]
+
+
+def _stored_items(items: Sequence[Item]) -> list[dict[str, Any]]:
+    return [vars(item) | {"strata": sorted(item.strata.items())} for item in items]
 
 
 def read(folder: Path, columns: Sequence[str] = COLUMNS) -> pd.DataFrame:
-    """The rows of a notebook's folder, or of one file, by their key, which must be among `columns`; or a StoreError."""
+    """Read the rows of a notebook, sorted by their key.
+
+    Args:
+        folder: The notebook's folder, or one file.
+        columns: Columns to read. The key must be among them.
+
+    Raises:
+        StoreError: If there is no file, or one is damaged.
+    """
     paths = [folder] if folder.is_file() else sorted(folder.glob("*.parquet"))
     if not paths:
         raise StoreError(f"{folder} has no answers. Make them: make notebook NB={folder.name}")
-    frames = []
-    for path in paths:
-        restore = (
-            f"git checkout -- {path}"
-            if RELEASED in path.parents
-            else f"make notebook NB={folder.name}"
-        )
-        options = {"columns": [*columns], "schema": SCHEMA, "page_checksum_verification": True}
-        values = read_table(path, "table of answers", restore, **options).to_pydict()
-        for name in {"strata", "measures", "items"} & values.keys():
-            values[name] = [_restored(name, of) for of in values[name]]
-        frames.append(pd.DataFrame(values))
-    return pd.concat(frames, ignore_index=True).sort_values(
-        list(KEY), kind="stable", ignore_index=True
+    frames = [_read_file(path, folder.name, columns) for path in paths]
+    frame = pd.concat(frames, ignore_index=True)
+    return frame.sort_values(list(KEY), kind="stable", ignore_index=True)
+
+
+def _read_file(path: Path, notebook: str, columns: Sequence[str]) -> pd.DataFrame:
+    restore = f"make notebook NB={notebook}"
+    if RELEASED in path.parents:
+        restore = f"git checkout -- {path}"
+    table = read_table(
+        path,
+        "table of answers",
+        restore,
+        columns=list(columns),
+        schema=SCHEMA,
+        page_checksum_verification=True,
     )
+    values = table.to_pydict()
+    for name in values.keys() & _FROM_STORED.keys():
+        restore_cell = _FROM_STORED[name]
+        values[name] = [restore_cell(stored) for stored in values[name]]
+    return pd.DataFrame(values)
 
 
-def _restored(column: str, stored: list[dict[str, Any]]) -> object:
-    if column == "strata":
-        return {pair["name"]: pair["value"] for pair in stored}
-    if column == "measures":
-        return {measure["name"]: (measure["top"], measure["bottom"]) for measure in stored}
-    return [
-        Item(**{**item, "strata": _restored("strata", item["strata"] or [])}) for item in stored
-    ]
+def _strata_of(stored: Sequence[Mapping[str, str]]) -> dict[str, str]:
+    return {pair["name"]: pair["value"] for pair in stored}
+
+
+def _measures_of(stored: Sequence[Mapping[str, Any]]) -> dict[str, tuple[float, float]]:
+    return {measure["name"]: (measure["top"], measure["bottom"]) for measure in stored}
+
+
+def _items_of(stored: Sequence[Mapping[str, Any]]) -> list[Item]:
+    items = []
+    for item in stored:
+        strata = _strata_of(item["strata"] or [])
+        items.append(Item(**{**item, "strata": strata}))
+    return items
+
+
+_FROM_STORED: Mapping[str, Callable[[Any], object]] = {
+    "strata": _strata_of,
+    "measures": _measures_of,
+    "items": _items_of,
+}
+"""How the cells of a column are restored from a file."""
 
 
 def authors(notebook: str, name: str) -> Path:
-    """Where a run writes the rows of the authors' released answers, which no reference includes."""
+    """The folder of the authors' released answers, which no reference includes."""
     return BUILT.with_name("authors") / name / notebook
 
 
 def newest(notebook: str, profile: str) -> Path:
-    """Where a notebook's rows are: this machine's run, which has all texts, or else the reference run's."""
+    """The folder of a notebook's rows: of this machine's run, which has all texts, or the reference."""
     name = run_name(profile)
-    places = (BUILT / name / notebook, RELEASED / released(notebook, name))
-    return next((place for place in places if any(place.glob("*.parquet"))), RELEASED / notebook)
+    for folder in (BUILT / name / notebook, RELEASED / released(notebook, name)):
+        if any(folder.glob("*.parquet")):
+            return folder
+    return RELEASED / notebook
 
 
 def released(notebook: str, name: str) -> str:
-    """The folder of a run among the reference's answers and requests; a further model's is `<notebook>@<model>`."""
-    return f"{notebook}{''.join(name.partition('@')[1:])}"
+    """Name of a run's folder among the reference's; a further model's is ``<notebook>@<model>``."""
+    _, at_sign, model = name.partition("@")
+    return f"{notebook}{at_sign}{model}"

@@ -10,13 +10,14 @@ import markupsafe
 from resources.settings import hide_secrets
 
 UNSEEN: Final = re.compile(
-    "[\0-\x08\x0b\x0c\x0e-\x1f\x7f-\x84\x86-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff\ufffe\uffff]"
+    "[\0-\x08\x0b\x0c\x0e-\x1f\x7f-\x84\x86-\x9f"
+    "\u202a-\u202e\u2066-\u2069\ud800-\udfff\ufffe\uffff]"
 )
 _LINE_END: Final = re.compile("\r\n?|[\x85\u2028\u2029]")
 
 
 class Markup(markupsafe.Markup):
-    """HTML of a page. Text that is put into it, by `format`, `+` or `join`, goes through `escape`."""
+    """HTML of a page. What `format`, `+` or `join` puts into it goes through `escape`."""
 
     __slots__ = ()
 
@@ -25,13 +26,20 @@ class Markup(markupsafe.Markup):
         """The text as HTML; HTML is returned unchanged."""
         if hasattr(s, "__html__"):
             return cls(s.__html__())
-        # a line's end by its number: an empty line would end a block of HTML within Markdown
-        return cls(str(markupsafe.escape(readable(str(s)))).replace("\n", "&#10;"))
+        text = readable(str(s))
+        html = str(markupsafe.escape(text))
+        # Line ends are written as numbers: an empty line would end a block of HTML within Markdown.
+        return cls(html.replace("\n", "&#10;"))
 
 
-escape = Markup.escape  # every text that enters a page passes through here, and is only displayed
+escape = Markup.escape
+"""Every text that enters a page passes through here, and is only displayed."""
 
 
 def readable(text: str) -> str:
-    """The text without secrets, its lines ended by `\\n`, and U+FFFD for what steers a page and shows nothing."""
-    return UNSEEN.sub("\N{REPLACEMENT CHARACTER}", _LINE_END.sub("\n", hide_secrets(text)))
+    r"""The text without secrets, its lines ended by `\n`.
+
+    What steers a page and shows nothing becomes U+FFFD.
+    """
+    lines = _LINE_END.sub("\n", hide_secrets(text))
+    return UNSEEN.sub("\N{REPLACEMENT CHARACTER}", lines)

@@ -4,53 +4,66 @@ import re
 from collections.abc import Collection, Hashable, Mapping
 from functools import lru_cache
 
-_NAMED = re.compile(r"(\w+)\((\w+)\)")  # `median(seconds)`, `p95(seconds)`, `auc(p_yes)`
+_NAMED = re.compile(r"(\w+)\((\w+)\)")
+"""A measure that names a statistic: `median(seconds)`, `p95(seconds)`, `auc(p_yes)`."""
 UNITS = {
-    **{
-        "seconds": "seconds",
-        "latency": "seconds",
-        "throughput": "per_second",
-        "correlation": "ratio",
-    },
-    **dict.fromkeys(("tokens", "characters", "words", "place"), "count"),
+    "seconds": "seconds",
+    "latency": "seconds",
+    "throughput": "per_second",
+    "correlation": "ratio",
     "names": "ratio",
+    "tokens": "count",
+    "characters": "count",
+    "words": "count",
+    "place": "count",
 }
 """Unit of a measure by the last word of its name; anything else is a fraction."""
 LABELS = {
-    **{"p yes": "probability of YES", "ndcg": "nDCG", "right": "share right"},
-    **{
-        "candidates outside": "candidates outside the patient or period",
-        "spelt": "share spelt correctly",
-    },
+    "p yes": "probability of YES",
+    "ndcg": "nDCG",
+    "right": "share right",
+    "candidates outside": "candidates outside the patient or period",
+    "spelt": "share spelt correctly",
     "faiss rank correlation": "rank correlation with FAISS",
 }
 """Measures whose name, even with blanks, does not tell a reader enough."""
 
-Measures = Mapping[
-    str, tuple[float, float]
-]  # name -> (top, bottom); a score is the sum of tops over that of bottoms
+Measures = Mapping[str, tuple[float, float]]
+"""Numerator and denominator by measure; a score divides the sums of both."""
 
 
 @lru_cache
 def binary(gold: bool, predicted: bool) -> Measures:
-    """The measures of one YES/NO answer in whose denominators it is (side_effects, Methods, "Evaluation metrics")."""
-    true, same = gold and predicted, float(gold == predicted)
-    measures = {"accuracy": (same, 1.0), "f1": (2.0 * true, float(2 * true + (gold != predicted)))}
+    """The measures of one YES/NO answer (side_effects, Methods, "Evaluation metrics").
+
+    Returns:
+        Those in whose denominators the answer is.
+    """
+    is_hit = gold and predicted
+    is_right = float(gold == predicted)
+    f1_denominator = float(2 * is_hit + (gold != predicted))
+    measures = {"accuracy": (is_right, 1.0), "f1": (2.0 * is_hit, f1_denominator)}
     if predicted:
         measures["precision"] = (float(gold), 1.0)
-    measures["sensitivity" if gold else "specificity"] = (same, 1.0)
+    measures["sensitivity" if gold else "specificity"] = (is_right, 1.0)
     return measures
 
 
 def set_measures(
     gold: Collection[Hashable], found: Collection[Hashable]
 ) -> dict[str, tuple[float, float]]:
-    """Precision, recall and F1 of a set against the gold set, as far as there is anything to find or found."""
-    hits, of_found, of_gold = (float(len(of)) for of in (set(gold) & set(found), found, gold))
+    """Precision, recall and F1 of a set against the gold set.
+
+    Returns:
+        Numerator and denominator of each measure whose denominator is not 0.
+    """
+    n_hits = float(len(set(gold) & set(found)))
+    n_found = float(len(found))
+    n_gold = float(len(gold))
     ratios = {
-        "precision": (hits, of_found),
-        "recall": (hits, of_gold),
-        "f1": (2 * hits, of_gold + of_found),
+        "precision": (n_hits, n_found),
+        "recall": (n_hits, n_gold),
+        "f1": (2 * n_hits, n_gold + n_found),
     }
     return {name: ratio for name, ratio in ratios.items() if ratio[1]}
 

@@ -15,7 +15,7 @@ import numpy as np
 import pandas as pd
 
 from evaluation import figures, metrics, paired
-from evaluation.answers import COLUMNS, Answer
+from evaluation.answers import COLUMNS, Answer, to_frame
 from evaluation.interval_plot import Panel, PlotRow, describe_scores, interval_plot
 from evaluation.measures import measure_label, parts, unit
 from evaluation.metrics import DRAWS, Floats, Score
@@ -216,9 +216,9 @@ class Outcomes:
     def arms_with(self, measure: str) -> set[str]:
         """The arms of which at least one row has the measure."""
         _, base = parts(measure)
-        return set(self._rows_with(base).arm)
+        return set(self.rows_with(base).arm)
 
-    def _rows_with(self, measure: str, arm: str | None = None) -> pd.DataFrame:
+    def rows_with(self, measure: str, arm: str | None = None) -> pd.DataFrame:
         """The rows that have a measure, of one arm or of all."""
         rows = self.frame if arm is None else self.frame[self.frame.arm == arm]
         has_measure = [measure in measures for measures in rows.measures]
@@ -254,7 +254,7 @@ class Outcomes:
             ValueError: If no row has the measure.
         """
         statistic, base = parts(measure)
-        rows = self._rows_with(base, arm)
+        rows = self.rows_with(base, arm)
         if rows.empty:
             raise ValueError(f"No row of {arm or 'any arm'} has the measure {base!r}.")
         numerators, denominators = _ratio_columns(rows, base)
@@ -302,8 +302,8 @@ class Outcomes:
         return adjust_by_holm(comparisons)
 
     def _compare_pair(self, first: str, second: str, measure: str, model: str) -> Comparison:
-        first_rows = self._rows_with(measure, first).set_index(PAIRING_COLUMNS)
-        second_rows = self._rows_with(measure, second).set_index(PAIRING_COLUMNS)
+        first_rows = self.rows_with(measure, first).set_index(PAIRING_COLUMNS)
+        second_rows = self.rows_with(measure, second).set_index(PAIRING_COLUMNS)
         shared = first_rows.index.intersection(second_rows.index, sort=False)
         if shared.empty:
             raise ValueError(
@@ -352,7 +352,7 @@ class Outcomes:
         """
         first_measure = measures[0]
         _, base = parts(first_measure)
-        counts = self._rows_with(base).arm.value_counts().to_dict()
+        counts = self.rows_with(base).arm.value_counts().to_dict()
         show_n = len(set(counts.values())) > 1 and set(counts) == set(self.arms)
         groups = {value: self.where(**{by: value}) for value in self.strata(by)}
         rows = []
@@ -558,9 +558,7 @@ def adjust_by_holm(comparisons: Sequence[Comparison]) -> list[Comparison]:
 def _to_frame(rows: Rows) -> pd.DataFrame:
     if isinstance(rows, pd.DataFrame):
         return rows
-    # vars() is much faster than dataclasses.asdict(), which copies every item and
-    # measure.
-    return pd.DataFrame([vars(row) for row in rows], columns=COLUMNS)
+    return to_frame(rows)
 
 
 def _ratio_columns(rows: pd.DataFrame, measure: str) -> tuple[Floats, Floats]:

@@ -1,4 +1,4 @@
-"""What the papers print: every number and every claim, stated once in `data/published/<paper>.yml`."""
+"""What the papers print: numbers and claims, each stated once in `data/published/<paper>.yml`."""
 
 from __future__ import annotations
 
@@ -19,26 +19,28 @@ from resources.settings import PUBLISHED, PublicError
 Unit = Literal["fraction", "percentage_points", "seconds", "per_second", "count"]
 Kind = Literal["rescored", "rerun"]
 Basis = Literal["printed", "rescored", "rerun"]
-"""What tests a claim: arithmetic on the printed numbers, the authors' released answers, or answers of this run."""
+"""What tests a claim: the printed numbers, the authors' released answers, or answers of this run."""
 BASIS_LABELS: Final[dict[Basis, str]] = {
     "printed": "printed numbers",
     "rescored": "released files",
     "rerun": "rerun",
 }
 RERUN_TOLERANCE: dict[Unit, float] = {"fraction": 0.02, "percentage_points": 2.0, "count": 0.5}
-"""How far a rerun may lie from the printed number. Speed, a property of the machine, is not compared."""
+"""How far a rerun may lie from the printed number. Speed depends on the machine, so none is given."""
 _NUMERAL = re.compile(r"\d[\d,]*(?:\.(\d+))?")
 EntryT = TypeVar("EntryT", bound="Entry")
-WORTHWHILE: Final = 0.02  # the smallest gain that counts, of measures within 0 and 1: the tolerance of a rerun number
-ON_PAR: Final = 0.05  # how much worse something may be that is on par, of measures within 0 and 1
+WORTHWHILE: Final = 0.02
+"""The smallest gain that counts, of measures within 0 and 1: the tolerance of a rerun number."""
+ON_PAR: Final = 0.05
+"""How much worse something may be that is on par, of measures within 0 and 1."""
 
 
 class RecordError(PublicError, ValueError):
-    """Something about a published number or a record is wrong; the message says what, and what to do."""
+    """Something about a published number or a record is wrong."""
 
 
 class UnknownId(RecordError):
-    """An id that the paper's file in `data/published` does not have; the message names the nearest ones."""
+    """An id that the paper's file in `data/published` does not have."""
 
 
 class Strict(BaseModel):
@@ -54,7 +56,7 @@ class Entry(Strict):
 
 
 class Tolerance(Strict):
-    """How far a value may lie from the printed one, in the number's unit; what is left out takes the default."""
+    """How far a value may lie from the printed one, in the unit of the number."""
 
     rescored: float | None = Field(
         default=None, ge=0, description="default: half of the last printed digit"
@@ -139,16 +141,19 @@ class Number(Entry):
         return f"{value / self._scale:{grouped}.{places}f}{suffix}"
 
 
-Arms = Annotated[
-    tuple[str, ...], BeforeValidator(lambda arms: (arms,) if isinstance(arms, str) else arms)
-]
+def _as_tuple(arms: object) -> object:
+    """Take one name for a tuple of one."""
+    return (arms,) if isinstance(arms, str) else arms
+
+
+Arms = Annotated[tuple[str, ...], BeforeValidator(_as_tuple)]
 
 
 class Rule(Strict):
     """What must hold for a claim, on the rows of the table of answers. One verb, and what it needs.
 
-    `better` and `on_par` compare each of their arms with each of `than` by paired tests, p adjusted by Holm over the
-    rule's own comparisons; `above`, `below` and `exactly` hold one arm against `bound`.
+    `better` and `on_par` compare each of their arms with each of `than` by paired tests, p adjusted
+    by Holm over the rule's own comparisons; `above`, `below` and `exactly` hold one arm against `bound`.
     """
 
     better: Arms = ()
@@ -173,7 +178,7 @@ class Rule(Strict):
     tie: str = Field(
         default="", description="a measure; arms that are handed the same cannot but tie"
     )
-    of: tuple[Basis, ...] = Field(default=("rerun",), min_length=1)
+    bases: tuple[Basis, ...] = Field(default=("rerun",), min_length=1, alias="of")
     words_: str = Field(default="", alias="words", description="in place of words made of the rule")
 
     @model_validator(mode="after")
@@ -212,32 +217,62 @@ class Rule(Strict):
     @property
     def arms(self) -> tuple[str, ...]:
         """The arms that it or one of its parts names."""
-        of_parts = (arm for part in self.all_of for arm in part.arms)
-        return (*filter(None, (self.arm,)), *self.first, *self.than, *of_parts)
+        arms = [self.arm] if self.arm else []
+        arms += [*self.first, *self.than]
+        for part in self.all_of:
+            arms += part.arms
+        return tuple(arms)
 
     def words(self, label: Callable[[str], str] = str) -> str:
-        """The rule as a sentence; `label` gives an arm's name for a reader."""
-        if self.words_ or self.all_of:
-            return " ".join(self.words_.split()) or " ".join(
-                part.words(label) for part in self.all_of
-            )
-        where = "; ".join(f"{name}: {' or '.join(values)}" for name, values in self.where.items())
-        what = f"{measure_label(self.measure)}{f' ({where})' if where else ''}{f', each {self.each}' * bool(self.each)}"
-        if not self.than:
-            value = self.bound or 0.0
-            bound = f"{100 * value:g} %" if unit(self.measure) == "fraction" else f"{value:g}"
-            if self.exactly:
-                return f"{label(self.arm)}, {what}: exactly {bound}."
-            return f"{label(self.arm)}, {what}: the 95 % interval lies {'above' if self.above else 'below'} {bound}."
-        family = " adjusted by Holm" if len(self.first) * len(self.than) > 1 or self.each else ""
-        held = f"the 95 % interval of the difference lies above {-100 * ON_PAR:g} points"
-        held = "every difference is positive and significant" if self.better else held
-        first, others = (" and ".join(map(label, arms)) for arms in (self.first, self.than))
-        return f"{first} against {others}, {what}: paired randomisation test by cluster{family}; {held}."
+        """The rule as a sentence; ``label`` gives an arm's name for a reader."""
+        if self.words_:
+            return " ".join(self.words_.split())
+        if self.all_of:
+            return " ".join(part.words(label) for part in self.all_of)
+        if self.than:
+            return self._comparison_in_words(label)
+        return self._bound_in_words(label)
+
+    def _scope_of_measure(self) -> str:
+        """The measure, and the rows that the rule is restricted to."""
+        text = measure_label(self.measure)
+        if self.where:
+            conditions = [f"{name}: {' or '.join(values)}" for name, values in self.where.items()]
+            text += f" ({'; '.join(conditions)})"
+        if self.each:
+            text += f", each {self.each}"
+        return text
+
+    def _bound_in_words(self, label: Callable[[str], str]) -> str:
+        value = self.bound or 0.0
+        bound = f"{100 * value:g} %" if unit(self.measure) == "fraction" else f"{value:g}"
+        subject = f"{label(self.arm)}, {self._scope_of_measure()}"
+        if self.exactly:
+            return f"{subject}: exactly {bound}."
+        side = "above" if self.above else "below"
+        return f"{subject}: the 95 % interval lies {side} {bound}."
+
+    def _comparison_in_words(self, label: Callable[[str], str]) -> str:
+        is_family = len(self.first) * len(self.than) > 1 or bool(self.each)
+        test = "paired randomisation test by cluster" + " adjusted by Holm" * is_family
+        criterion = "every difference is positive and significant"
+        if self.on_par:
+            margin = f"{-100 * ON_PAR:g} points"
+            criterion = f"the 95 % interval of the difference lies above {margin}"
+        first = " and ".join(label(arm) for arm in self.first)
+        others = " and ".join(label(arm) for arm in self.than)
+        return f"{first} against {others}, {self._scope_of_measure()}: {test}; {criterion}."
+
+
+def _without_underscores(arm: str) -> str:
+    return arm.replace("_", " ")
 
 
 class Claim(Entry):
-    """A finding in words, and the test that decides it: a rule, or else words for one that a notebook carries out."""
+    """A finding in words, and the test that decides it.
+
+    The test is a rule, or words for one that a notebook carries out.
+    """
 
     text: str
     where: str
@@ -251,16 +286,19 @@ class Claim(Entry):
 
     @model_validator(mode="after")
     def _tested(self) -> Claim:
-        if (self.test and self.rule) or not (self.test or self.rule or self.why_not):
+        has_both = bool(self.test and self.rule)
+        has_none = not (self.test or self.rule or self.why_not)
+        if has_both or has_none:
             raise ValueError(
-                f"{self.id}: needs either a rule or a test in words, or says in why_not that it has none"
+                f"{self.id}: needs either a rule or a test in words, or says in why_not that it "
+                "has none"
             )
         return self
 
     @property
     def decided_by(self) -> str:
         """The test in words."""
-        words = self.rule.words(lambda arm: arm.replace("_", " ")) if self.rule else self.test
+        words = self.rule.words(_without_underscores) if self.rule else self.test
         return words or "none: the paper defines no measure"
 
 
@@ -272,7 +310,7 @@ class Statement(Strict):
 
 
 class Contradiction(Entry):
-    """Places where the paper does not agree with itself, and the ids of the printed numbers that are at odds."""
+    """Places where a paper contradicts itself, and the ids of the numbers that are at odds."""
 
     about: str
     says: tuple[Statement, ...] = Field(min_length=2)
@@ -291,31 +329,32 @@ class Published(Strict):
     @model_validator(mode="after")
     def _ids(self) -> Published:
         ids = [entry.id for entry in (*self.numbers, *self.claims, *self.contradictions)]
-        for id in ids:
-            if ids.count(id) > 1:
-                raise ValueError(f"{id}: the id is used twice")
-            if not id.startswith(f"{self.paper}."):
-                raise ValueError(f"{id}: an id starts with {self.paper}.")
-        for id in (id for contradiction in self.contradictions for id in contradiction.numbers):
-            self.number(id)
+        for id_ in ids:
+            if ids.count(id_) > 1:
+                raise ValueError(f"{id_}: the id is used twice")
+            if not id_.startswith(f"{self.paper}."):
+                raise ValueError(f"{id_}: an id starts with {self.paper}.")
+        for contradiction in self.contradictions:
+            for id_ in contradiction.numbers:
+                self.number(id_)
         return self
 
-    def number(self, id: str) -> Number:
+    def number(self, id_: str) -> Number:
         """The number of that id, or UnknownId."""
-        return _find(id, self.numbers, f"printed number of {self.paper}")
+        return _find(id_, self.numbers, f"printed number of {self.paper}")
 
-    def claim(self, id: str) -> Claim:
+    def claim(self, id_: str) -> Claim:
         """The claim of that id, or UnknownId."""
-        return _find(id, self.claims, f"claim of {self.paper}")
+        return _find(id_, self.claims, f"claim of {self.paper}")
 
 
-def _find(id: str, entries: Sequence[EntryT], what: str) -> EntryT:
-    ids = [entry.id for entry in entries]
-    if id in ids:
-        return entries[ids.index(id)]
-    near = difflib.get_close_matches(id, ids, n=3, cutoff=0.4)
+def _find(id_: str, entries: Sequence[EntryT], kind: str) -> EntryT:
+    by_id = {entry.id: entry for entry in entries}
+    if id_ in by_id:
+        return by_id[id_]
+    near = difflib.get_close_matches(id_, list(by_id), n=3, cutoff=0.4)
     hint = f"Nearest: {', '.join(near)}." if near else "None is like it."
-    raise UnknownId(f"{id!r} is not the id of a {what}. {hint} The ids stand in data/published.")
+    raise UnknownId(f"{id_!r} is not the id of a {kind}. {hint} The ids stand in data/published.")
 
 
 def papers() -> list[str]:
@@ -324,18 +363,23 @@ def papers() -> list[str]:
 
 
 def paper_of(notebook: Path) -> str | None:
-    """The paper that a notebook reports on, as it says to `record.start`; None if it does not say."""
+    """The paper that a notebook names to `record.start`; None if it names none."""
     named = re.search(r'\bpaper=\\?"(\w+)', notebook.read_text("utf-8"))
     return named[1] if named else None
 
 
 @lru_cache
 def published(paper: str) -> Published:
-    """What a paper prints, from its file; a RecordError if there is none, or an entry of it is wrong."""
+    """What a paper prints, from its file.
+
+    Raises:
+        RecordError: If there is no file, or an entry of it is wrong.
+    """
     path = PUBLISHED / f"{paper}.yml"
     if not path.is_file():
         raise RecordError(
-            f"No published numbers for {paper!r}: {path} is missing. There are: {', '.join(papers())}."
+            f"No published numbers for {paper!r}: {path} is missing. "
+            f"There are: {', '.join(papers())}."
         )
     try:
         return Published.model_validate(yaml.safe_load(path.read_text("utf-8")))

@@ -36,7 +36,8 @@ def record_replies(profile: str) -> int:
     runs = sorted((BUILD / "records" / run_name(profile)).glob("*.json"))
     if not runs:
         raise StoreError(
-            f"There is no run of profile {profile} to record. Run `make reproduce PROFILE={profile}`."
+            f"There is no run of profile {profile} to record. "
+            f"Run `make reproduce PROFILE={profile}`."
         )
     folder = requests.RELEASED / profile
     other_keys = _released_keys(except_for=folder)
@@ -63,8 +64,8 @@ def _rows_of(run: Path) -> list[Row]:
     rows = requests.store(requests.working()).get(keys)
     if missing := keys.keys() - rows.keys():
         raise StoreError(
-            f"{len(missing)} replies of {run.stem} are not stored. Run `make notebook NB={run.stem}` "
-            "again, and see that the disk has room."
+            f"{len(missing)} replies of {run.stem} are not stored. "
+            f"Run `make notebook NB={run.stem}` again, and see that the disk has room."
         )
     return list(rows.values())
 

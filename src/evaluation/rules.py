@@ -66,7 +66,7 @@ def _decide_claim(run: Run, outcomes: Outcomes, claim: Claim, facts: Mapping[str
     rule = claim.rule
     if rule is None:
         raise ValueError(f"{claim.id} declares no rule. Add one in data/published/{run.paper}.yml.")
-    for kind in rule.of:
+    for kind in rule.bases:
         decision = evaluate(rule, outcomes, kind, paper=run.paper, facts=facts)
         why = decision.why
         if decision.needed:

@@ -244,7 +244,7 @@ def checked(chapter: Chapter) -> Checked:
     rows = viewer.rows(chapter)[0]
     told = audit.audit(
         Outcomes(rows, labels=chapter.record.arms if chapter.record else None, draws=audit.DRAWS),
-        most=2,
+        max_groups=2,
     )
     words = told.verdict.str.partition(":")[0]
     if rows.question.isna().all():

@@ -240,7 +240,7 @@ def judged(
             run=row.run,
             model=llm.endpoint.model,
             task="judge",
-            of=row.arm,
+            judged_arm=row.arm,
             question=row.question or "",
             answer=row.answer or "",
             predicted=choice.answer,
