@@ -1,9 +1,13 @@
-"""Rules of claims in `data/published/side_effects.yml` that compare more than arms: rows in, a Decision out."""
+"""Rules of claims in `data/published/side_effects.yml` that the grammar of rules cannot express.
+
+Each takes the rows of a run, and facts that a notebook hands over, and returns a Decision.
+"""
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -12,6 +16,7 @@ from numpy.typing import NDArray
 from scipy.stats import permutation_test, rankdata
 
 from evaluation import decisions, figures
+from evaluation.answers import Item
 from evaluation.decisions import Decision, Part
 from evaluation.metrics import Score, bootstrap, proportion, ratio
 from evaluation.outcomes import Outcomes
@@ -23,62 +28,82 @@ from papers.side_effects.data import LEAST, Knowledge, Sider, by_name, with_leas
 from papers.side_effects.forward import ARMS
 
 FAST = 100
-"""Orders of magnitude: text takes more than this many times as long as the graph (Abstract; Table 4)."""
-LEAST_QUERIES = 6
+"""Text takes more than this many times as long as the graph: orders of magnitude (Abstract)."""
+MIN_QUERIES = 6
 """With fewer no paired randomisation test can be significant at 5 %: 2 / 2**5 is 0.06."""
+MIN_CORRELATED_QUERIES = 4
+"""With fewer a rank correlation has no interval."""
+NORMAL_95 = 1.96
+"""Half-width of a 95 % interval, in standard errors of a normal distribution."""
 
 
-def model_difference_small(outcomes: Outcomes, **_: Any) -> Decision:  # noqa: ANN401  # facts that other rules ask for
-    """Whether the choice of arm matters more than that of model (Table 3; Discussion), with a bootstrap over drugs."""
+def model_difference_small(outcomes: Outcomes, **_: Any) -> Decision:  # noqa: ANN401  # other rules' facts
+    """Decide whether the choice of arm matters more than that of model (Table 3; Discussion).
+
+    The smallest difference between neighbouring arms, minus the largest between models, with a
+    bootstrap over drugs.
+    """
     rows = outcomes.where(arm=ARMS).frame
     models = sorted(rows.model.unique())
-    # the arms may have answered different numbers of questions
-    of = rows.model.astype(str) + rows.arm.astype(str)
-    rows = rows[of.groupby(rows.unit).transform("nunique") == len(models) * len(ARMS)]
     if len(models) < 2:
         return Decision("not run", "It needs the answers of two models.", reason="one model")
-    right = (rows.predicted == "YES") == (rows.gold == "YES")
-    hits = rows.assign(right=right).pivot_table("right", "cluster", ["model", "arm"], aggfunc="sum")
-    # (models, arms, drugs), and the questions of each drug
-    counts = np.array(
-        [[hits[model, arm].to_numpy() for arm in ARMS] for model in models], dtype=float
-    )
-    asked = (
-        rows[(rows.arm == ARMS[0]) & (rows.model == models[0])].groupby("cluster").size().to_numpy()
-    )
-    drawn = np.random.default_rng(0).multinomial(
-        len(asked), np.full(len(asked), 1 / len(asked)), size=outcomes.draws
-    )
+    # the arms may have answered different numbers of questions
+    answerer = rows.model.astype(str) + rows.arm.astype(str)
+    n_answerers = answerer.groupby(rows.unit).transform("nunique")
+    rows = rows[n_answerers == len(models) * len(ARMS)]
+    hits, n_questions = _hits_per_drug(rows, models)
 
-    def margin(times: NDArray[np.int64]) -> NDArray[np.float64]:
-        accuracy = (times @ counts.transpose(0, 2, 1)).transpose(1, 0, 2) / (times @ asked)[
-            :, None, None
-        ]
+    def margin(times_drawn: NDArray[np.int64]) -> NDArray[np.float64]:
+        """Return the margin of each draw; a draw says how often each drug is in it."""
+        n_drawn = (times_drawn @ n_questions)[:, None, None]
+        accuracy = (times_drawn @ hits.transpose(0, 2, 1)).transpose(1, 0, 2) / n_drawn
         between_arms = np.abs(np.diff(accuracy, axis=2)).min(axis=(1, 2))
-        return np.asarray(between_arms - (accuracy.max(axis=1) - accuracy.min(axis=1)).max(axis=1))
+        between_models = (accuracy.max(axis=1) - accuracy.min(axis=1)).max(axis=1)
+        return np.asarray(between_arms - between_models)
 
-    value = float(margin(np.ones((1, len(asked)), dtype=np.int64))[0])
-    low, high = (float(x) for x in np.percentile(margin(drawn), [2.5, 97.5]))
+    n_drugs = len(n_questions)
+    equal_chances = np.full(n_drugs, 1 / n_drugs)
+    rng = np.random.default_rng(0)
+    drawn = rng.multinomial(n_drugs, equal_chances, size=outcomes.draws)
+    value = float(margin(np.ones((1, n_drugs), dtype=np.int64))[0])
+    low, high = (float(bound) for bound in np.percentile(margin(drawn), [2.5, 97.5]))
+    n = int(n_questions.sum())
+    points = figures.points_text(value, min(low, value), max(high, value))
     why = (
-        f"Smallest difference between neighbouring arms minus largest difference between {' and '.join(models)}: "
-        f"{figures.points_text(value, min(low, value), max(high, value))} points, n = {int(asked.sum()):,}."
+        f"Smallest difference between neighbouring arms minus largest difference between "
+        f"{' and '.join(models)}: {points} points, n = {n:,}."
     )
-    return Decision(decisions.above(Score(value, int(asked.sum()), low, high), 0), why)
+    return Decision(decisions.above(Score(value, n, low, high), 0), why)
+
+
+def _hits_per_drug(
+    rows: pd.DataFrame, models: Sequence[str]
+) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
+    """Count right answers, of shape (models, arms, drugs), and the questions of each drug."""
+    is_right = (rows.predicted == "YES") == (rows.gold == "YES")
+    rows = rows.assign(right=is_right)
+    table = rows.pivot_table("right", "cluster", ["model", "arm"], aggfunc="sum")
+    columns = [(model, arm) for model in models for arm in ARMS]
+    hits = table[columns].to_numpy(dtype=float).T.reshape(len(models), len(ARMS), -1)
+    of_one_answerer = rows[(rows.arm == ARMS[0]) & (rows.model == models[0])]
+    n_questions = of_one_answerer.groupby("cluster").size().to_numpy()
+    return hits, np.asarray(n_questions, dtype=np.int64)
 
 
 AGAINST_GRAPH = 0.8
-"""The confidence that the authors' `graphrag.py` records for an answer that contradicts the graph."""
-FEWEST_ERRORS = 5  # errors below which a run cannot tell where they come from
+"""The confidence that the authors' `graphrag.py` records for an answer against the graph."""
+MIN_ERRORS = 5
+"""With fewer errors a run cannot tell where they come from."""
 
 
-def _errors(outcomes: Outcomes) -> pd.DataFrame | Decision:
-    """GraphRAG's wrong answers, or the decision that they are too few."""
+def _graphrag_errors(outcomes: Outcomes) -> pd.DataFrame | Decision:
+    """Return GraphRAG's wrong answers, or the decision that they are too few."""
     rows = outcomes.where(arm="graphrag").frame
     wrong = rows[(rows.predicted == "YES") != (rows.gold == "YES")]
-    if len(wrong) >= FEWEST_ERRORS:
+    if len(wrong) >= MIN_ERRORS:
         return wrong
-    why = f"GraphRAG has too few wrong answers ({len(wrong)}; at least {FEWEST_ERRORS} are needed)."
-    units = math.ceil(FEWEST_ERRORS * len(rows) / len(wrong)) if len(wrong) else None
+    why = f"GraphRAG has too few wrong answers ({len(wrong)}; at least {MIN_ERRORS} are needed)."
+    units = math.ceil(MIN_ERRORS * len(rows) / len(wrong)) if len(wrong) else None
     return Decision("undecided", why, needed=units)
 
 
@@ -88,56 +113,71 @@ def residual_errors_not_retrieval(
     recorded: Sequence[float] = (),
     **_: Any,  # noqa: ANN401
 ) -> Decision:
-    """Whether the graph held the true fact for each error of GraphRAG (Results, forward queries).
+    """Decide whether the graph held the true fact for each error of GraphRAG (Results).
 
-    A rerun knows the fact that it put into the prompt. `recorded` are the confidences of the released errors.
+    Args:
+        outcomes: Answers of GraphRAG. A rerun knows the fact that it put into the prompt.
+        recorded: The confidences that the authors recorded with their released errors.
     """
-    wrong = _errors(outcomes)
+    wrong = _graphrag_errors(outcomes)
     if isinstance(wrong, Decision):
         return wrong
     if (wrong.source == "released").all():
-        held = sum(value == AGAINST_GRAPH for value in recorded)
-        why = f"{held} of {len(wrong)} errors have the confidence of an answer against the graph ({AGAINST_GRAPH})."
-    else:
-        held = sum(
-            of["handed"][0] == (gold == "YES")
-            for of, gold in zip(wrong.measures, wrong.gold, strict=True)
+        n_held = sum(confidence == AGAINST_GRAPH for confidence in recorded)
+        why = (
+            f"{n_held} of {len(wrong)} errors have the confidence of an answer against the graph "
+            f"({AGAINST_GRAPH})."
         )
-        why = f"In {held} of {len(wrong)} wrong answers the prompt stated the true fact."
-    return Decision(decisions.exactly(held == len(wrong)), why)
+    else:
+        found = wrong.measures.map(lambda measures: measures["handed"][0])
+        n_held = int((found == (wrong.gold == "YES")).sum())
+        why = f"In {n_held} of {len(wrong)} wrong answers the prompt stated the true fact."
+    return Decision(decisions.exactly(n_held == len(wrong)), why)
 
 
 def residual_errors_are_llm_mislabels(outcomes: Outcomes, **_: Any) -> Decision:  # noqa: ANN401
-    """Whether each error of GraphRAG is the model's (Results, forward queries): not retrieval's, and not the parser's.
+    """Decide whether each error of GraphRAG is the model's: not retrieval's, nor the parser's.
 
     The released parser takes "yes" within a name for the answer; a rerun's takes whole words alone.
     """
-    wrong = _errors(outcomes)
+    wrong = _graphrag_errors(outcomes)
     if isinstance(wrong, Decision) or not (wrong.source == "released").all():
         return residual_errors_not_retrieval(outcomes)
-    within = (wrong.predicted == "YES") & wrong.question.str.contains(r"\wyes|yes\w", case=False)
+    name_has_yes = wrong.question.str.contains(r"\wyes|yes\w", case=False)
+    within = (wrong.predicted == "YES") & name_has_yes
     if not within.any():
-        return Decision(
-            "agrees", f'None of {len(wrong)} errors is YES to an effect with "yes" in its name.'
-        )
-    same = outcomes.where(arm=["graphrag", "format_b"], unit=[*wrong.unit[within]]).frame
-    others = same.drop(index=wrong.index[within])
+        why = f'None of {len(wrong)} errors is YES to an effect with "yes" in its name.'
+        return Decision("agrees", why)
+    same_pairs = outcomes.where(arm=["graphrag", "format_b"], unit=[*wrong.unit[within]]).frame
+    others = same_pairs.drop(index=wrong.index[within])
+    n_no = (others.predicted == "NO").sum()
     why = (
-        f'{within.sum()} of {len(wrong)} errors are YES to an effect with "yes" in its name ("eyes"), which the '
-        "released parser reads as YES wherever a reply repeats the name. The other answers about these pairs, by "
-        f"GraphRAG and Format B, are NO in {(others.predicted == 'NO').sum()} of {len(others)}. The replies are not "
-        "released."
+        f'{within.sum()} of {len(wrong)} errors are YES to an effect with "yes" in its name '
+        '("eyes"), which the released parser reads as YES wherever a reply repeats the name. '
+        "The other answers about these pairs, by GraphRAG and Format B, are NO in "
+        f"{n_no} of {len(others)}. The replies are not released."
     )
     return Decision("undecided", why)
 
 
-def benchmark_is_balanced(_: Outcomes, *, benchmark: Sequence[Question], **__: Any) -> Decision:  # noqa: ANN401
-    """Whether each drug has ten pairs of either label, and no pair occurs twice (Methods, "Evaluation subset")."""
-    per_drug = pd.crosstab([q.drug for q in benchmark], [q.label for q in benchmark])
-    holds = bool((per_drug == 10).all(axis=None)) and len(set(benchmark)) == len(benchmark)
-    span = f"{per_drug.to_numpy().min()} to {per_drug.to_numpy().max()}"
-    why = f"{len(benchmark):,} distinct pairs of {len(per_drug):,} drugs; rows for each drug and label: {span}."
-    return Decision(decisions.exactly(holds), why)
+def benchmark_is_balanced(
+    _: Outcomes,
+    *,
+    benchmark: Sequence[Question],
+    **__: Any,  # noqa: ANN401
+) -> Decision:
+    """Decide whether each drug has ten pairs of either label, and no pair occurs twice (Methods)."""
+    drugs = [question.drug for question in benchmark]
+    labels = [question.label for question in benchmark]
+    per_drug = pd.crosstab(drugs, labels)
+    counts = per_drug.to_numpy()
+    has_ten = bool((counts == 10).all())
+    is_distinct = len(set(benchmark)) == len(benchmark)
+    why = (
+        f"{len(benchmark):,} distinct pairs of {len(per_drug):,} drugs; rows for each drug and "
+        f"label: {counts.min()} to {counts.max()}."
+    )
+    return Decision(decisions.exactly(has_ten and is_distinct), why)
 
 
 def benchmark_labels_hold(
@@ -147,19 +187,28 @@ def benchmark_labels_hold(
     knowledge: Mapping[str, Sequence[str]],
     **__: Any,  # noqa: ANN401
 ) -> Decision:
-    """Whether the labels agree with the knowledge, terms with a comma included (Methods, "Evaluation subset")."""
+    """Decide whether the labels agree with the knowledge, terms with a comma included (Methods)."""
     known = {(drug, effect) for drug, effects in knowledge.items() for effect in effects}
-    unsupported = sum(q.label and (q.drug, q.side_effect) not in known for q in benchmark)
-    contradicted = sum(not q.label and (q.drug, q.side_effect) in known for q in benchmark)
-    why = f"{unsupported} positive pairs are not in their drug's document, {contradicted} negative pairs are."
-    return Decision(decisions.exactly(not unsupported and not contradicted), why)
-
-
-def lists_exceed_10000_characters(_: Outcomes, *, longest: int, **__: Any) -> Decision:  # noqa: ANN401
-    """Whether the longest Format A document has more than 10,000 characters (Results, RAG framework)."""
-    return Decision(
-        decisions.exactly(longest > 10_000), f"The longest document has {longest:,} characters."
+    positives = [question for question in benchmark if question.label]
+    negatives = [question for question in benchmark if not question.label]
+    unsupported = sum((q.drug, q.side_effect) not in known for q in positives)
+    contradicted = sum((q.drug, q.side_effect) in known for q in negatives)
+    why = (
+        f"{unsupported} positive pairs are not in their drug's document, "
+        f"{contradicted} negative pairs are."
     )
+    return Decision(decisions.exactly(unsupported + contradicted == 0), why)
+
+
+def lists_exceed_10000_characters(
+    _: Outcomes,
+    *,
+    longest: int,
+    **__: Any,  # noqa: ANN401
+) -> Decision:
+    """Decide whether the longest Format A document exceeds 10,000 characters (Results)."""
+    why = f"The longest document has {longest:,} characters."
+    return Decision(decisions.exactly(longest > 10_000), why)
 
 
 def every_drug_with_ten_effects(
@@ -169,54 +218,63 @@ def every_drug_with_ten_effects(
     released: Knowledge,
     **__: Any,  # noqa: ANN401
 ) -> Decision:
-    """Whether each drug name with an ATC code in SIDER and ten preferred terms is in the benchmark (Methods)."""
+    """Decide whether each drug with an ATC code and ten terms in SIDER is in the benchmark."""
     if sider is None:
         return Decision("not run", "SIDER is not part of the bundled sample.", reason="no answers")
     knowledge = by_name(sider.kept)
     enough = set(with_least(knowledge))
-    out = enough - set(released)
-    most = max((len(knowledge[name]) for name in out), default=0)
+    missing = enough - set(released)
+    most_terms = max((len(knowledge[name]) for name in missing), default=0)
+    fewest_terms = min(map(len, released.values()))
     why = (
-        f"{len(enough):,} drugs have at least {LEAST} preferred terms and an ATC code; {len(out):,} are not in the "
-        f"benchmark (with at most {most} terms); its own drugs have at least {min(map(len, released.values()))}."
+        f"{len(enough):,} drugs have at least {LEAST} preferred terms and an ATC code; "
+        f"{len(missing):,} are not in the benchmark (with at most {most_terms} terms); "
+        f"its own drugs have at least {fewest_terms}."
     )
-    return Decision(decisions.exactly(not out), why)
+    return Decision(decisions.exactly(not missing), why)
 
 
 def times_as_long(outcomes: Outcomes, slow: str, fast: str) -> Score | None:
-    """Mean latency of one arm as a multiple of another's, with a bootstrap over the queries that both answered."""
-    series = [
-        pd.Series(
-            outcomes.values("latency", arm), index=outcomes.frame.unit[outcomes.frame.arm == arm]
-        )
-        for arm in (slow, fast)
-    ]
-    both = pd.concat(series, axis=1, join="inner")
-    return (
-        ratio(both[0], both[1], clusters=both.index.to_numpy(), draws=outcomes.draws)
-        if len(both)
-        else None
-    )
+    """Return the mean latency of one arm as a multiple of another's.
+
+    Args:
+        outcomes: Answers with the measure ``latency``.
+        slow: The arm above the line of the ratio.
+        fast: The arm below it.
+
+    Returns:
+        The ratio over the queries that both answered, with a bootstrap over queries; None if
+        they share none.
+    """
+    both = pd.concat([_latency(outcomes, slow), _latency(outcomes, fast)], axis=1, join="inner")
+    if not len(both):
+        return None
+    return ratio(both[0], both[1], clusters=both.index.to_numpy(), draws=outcomes.draws)
+
+
+def _latency(outcomes: Outcomes, arm: str) -> pd.Series:
+    units = outcomes.frame.unit[outcomes.frame.arm == arm]
+    return pd.Series(outcomes.values("latency", arm), index=units)
 
 
 def graph_returns_exact_sets(outcomes: Outcomes, **_: Any) -> Decision:  # noqa: ANN401
-    """Whether the graph returns every set exactly (Table 4); a language model that words its list is told as well."""
-    exact = {
-        arm: outcomes.values("exact", arm)
-        for arm in ("graphrag", "graph_llm")
-        if arm in outcomes.arms
-    }
-    if "graphrag" not in exact:
+    """Decide whether the graph returns every set exactly (Table 4).
+
+    The reason also counts the sets of the arm in which a language model words the graph's list.
+    """
+    arms = [arm for arm in ("graphrag", "graph_llm") if arm in outcomes.arms]
+    if "graphrag" not in arms:
         return Decision("not run", "There are no answers of the graph.", reason="no answers")
-    told = (
-        f"{outcomes.label(arm)}: {(of == 1).sum()} of {len(of)} sets" for arm, of in exact.items()
-    )
-    holds = decisions.exactly(bool((exact["graphrag"] == 1).all()))
-    return Decision(holds, f"Exact sets: {'; '.join(told)}. The queried graph is the truth.")
+    counts = []
+    for arm in arms:
+        is_exact = outcomes.values("exact", arm) == 1
+        counts.append(f"{outcomes.label(arm)}: {is_exact.sum()} of {len(is_exact)} sets")
+    holds = decisions.exactly(bool((outcomes.values("exact", "graphrag") == 1).all()))
+    return Decision(holds, f"Exact sets: {'; '.join(counts)}. The queried graph is the truth.")
 
 
 def graph_is_faster_than_text(outcomes: Outcomes, **_: Any) -> Decision:  # noqa: ANN401
-    """Whether Format B with its LLM takes more than 100 times as long as the graph without one (Table 4)."""
+    """Decide whether Format B with its LLM takes over 100 times as long as the graph (Table 4)."""
     score = times_as_long(outcomes, "format_b", "graphrag")
     if score is None:
         return Decision("not run", "No query was answered by both.", reason="no answers")
@@ -226,21 +284,19 @@ def graph_is_faster_than_text(outcomes: Outcomes, **_: Any) -> Decision:  # noqa
 
 
 def pairs_slow_with_set_size(outcomes: Outcomes, **_: Any) -> Decision:  # noqa: ANN401
-    """Whether Format B takes longer for larger sets (Results, reverse queries, second key finding).
+    """Decide whether Format B takes longer for larger sets (Results, second key finding).
 
     Spearman's rank correlation, p by permutation, with the interval of Bonett and Wright (2000).
     """
-    relevant, seconds = (
-        rankdata(outcomes.values(name, "format_b")) for name in ("relevant", "latency")
-    )
+    relevant = rankdata(outcomes.values("relevant", "format_b"))
+    seconds = rankdata(outcomes.values("latency", "format_b"))
     n = len(relevant)
-    if n < 4 or not np.ptp(relevant) or not np.ptp(seconds):
-        return Decision(
-            "not run", f"{n} queries of Format B give no rank correlation.", reason="too few"
-        )
+    if n < MIN_CORRELATED_QUERIES or not np.ptp(relevant) or not np.ptp(seconds):
+        why = f"{n} queries of Format B give no rank correlation."
+        return Decision("not run", why, reason="too few")
 
-    def correlation(x: NDArray[np.float64]) -> float:
-        return float(np.corrcoef(x, seconds)[0, 1])
+    def correlation(ranks: NDArray[np.float64]) -> float:
+        return float(np.corrcoef(ranks, seconds)[0, 1])
 
     test = permutation_test(
         (relevant,),
@@ -249,90 +305,130 @@ def pairs_slow_with_set_size(outcomes: Outcomes, **_: Any) -> Decision:  # noqa:
         n_resamples=outcomes.draws,
         rng=np.random.default_rng(0),
     )
-    rho = float(test.statistic)
-    half = 1.96 * np.sqrt((1 + rho**2 / 2) / (n - 3))
-    z = np.arctanh(np.clip(rho, -1 + 1e-9, 1 - 1e-9))
-    score = Score(rho, n, float(min(np.tanh(z - half), rho)), float(max(np.tanh(z + half), rho)))
+    score = _correlation_score(float(test.statistic), n)
     p = float(test.pvalue)
-    found = f"{rho:.2f} [{score.low:.2f}, {score.high:.2f}], {figures.p_words(p)}, n = {n}".replace(
-        "-", "\u2212"
-    )
+    interval = f"{score.value:.2f} [{score.low:.2f}, {score.high:.2f}]"
+    found = f"{interval}, {figures.p_words(p)}, n = {n}".replace("-", "\u2212")
     why = f"Rank correlation of latency and number of relevant drugs: {found}."
     return Decision(decisions.better(score, p, worthwhile=0.1), why, p)
 
 
-def lists_fail_by_window(outcomes: Outcomes, **_: Any) -> Decision:  # noqa: ANN401
-    """Whether, within a query, Format A returns drugs whose effect lies in the prompt's window more often than others.
+def _correlation_score(rho: float, n: int) -> Score:
+    """Return a rank correlation with its 95 % interval (Bonett and Wright 2000)."""
+    half_width = NORMAL_95 * np.sqrt((1 + rho**2 / 2) / (n - 3))
+    z = np.arctanh(np.clip(rho, -1 + 1e-9, 1 - 1e-9))
+    low = float(np.tanh(z - half_width))
+    high = float(np.tanh(z + half_width))
+    return Score(rho, n, min(low, rho), max(high, rho))
 
-    A query is one effect: letter and size are the same on both sides (Results, reverse queries, third key finding).
+
+@dataclass(frozen=True)
+class _WindowHits:
+    """Whether Format A returned the relevant drugs of one query.
+
+    Attributes:
+        within: One value for each drug whose effect lies in the prompt's window.
+        beyond: One value for each other relevant drug.
+    """
+
+    within: list[bool]
+    beyond: list[bool]
+
+    @property
+    def has_both(self) -> bool:
+        """Whether there are drugs on both sides."""
+        return bool(self.within and self.beyond)
+
+    @classmethod
+    def of_items(cls, items: Sequence[Item]) -> "_WindowHits":
+        """Read the relevant items of a query."""
+        sides: dict[str, list[bool]] = {"inside": [], "beyond": []}
+        for item in items:
+            side = item.strata.get("window")
+            if item.gold and side in sides:
+                sides[side].append(bool(item.predicted))
+        return cls(sides["inside"], sides["beyond"])
+
+
+def lists_fail_by_window(outcomes: Outcomes, **_: Any) -> Decision:  # noqa: ANN401
+    """Decide whether Format A returns drugs whose effect lies in the window more often than others.
+
+    A query is one effect: letter and size are the same on both sides (Results, third key finding).
     """
     rows = outcomes.where(arm="format_a").frame
-    sides: list[list[list[bool | None]]] = [
-        [
-            [i.predicted for i in items if i.gold and i.strata.get("window") == side]
-            for side in ("inside", "beyond")
-        ]
-        for items in rows["items"]
-    ]
-    shown = [[bool(hit) for of in sides for hit in of[k]] for k in (0, 1)]
-    told = " and ".join(
-        f"{figures.number(sum(of) / len(of) if of else None)} of {len(of):,} relevant drugs {where} it"
-        for of, where in zip(shown, ("within", "beyond"), strict=True)
+    queries = [_WindowHits.of_items(items) for items in rows["items"]]
+    within = list(chain.from_iterable(query.within for query in queries))
+    beyond = list(chain.from_iterable(query.beyond for query in queries))
+    both = [query for query in queries if query.has_both]
+    why = (
+        f"Returned, by whether the effect lies in the window: {_share_in_words(within, 'within')} "
+        f"and {_share_in_words(beyond, 'beyond')}; {len(both)} of {len(rows)} queries have both."
     )
-    both = [of for of in sides if all(of)]
-    why = f"Returned, by whether the effect lies in the window: {told}; {len(both)} of {len(rows)} queries have both."
-    if len(both) < LEAST_QUERIES:
-        return Decision("not run", f"{why} A test needs {LEAST_QUERIES}.", reason="too few")
-    within, beyond = (
-        np.array([np.mean([bool(hit) for hit in of[k]]) for of in both]) for k in (0, 1)
-    )
-    test = paired_means(within, beyond, draws=outcomes.draws)
-    why += f" Within minus beyond, mean of these: {figures.points(test)} points, {figures.p_words(test.p)}."
+    if len(both) < MIN_QUERIES:
+        return Decision("not run", f"{why} A test needs {MIN_QUERIES}.", reason="too few")
+    share_within = np.array([np.mean(query.within) for query in both])
+    share_beyond = np.array([np.mean(query.beyond) for query in both])
+    test = paired_means(share_within, share_beyond, draws=outcomes.draws)
+    points = figures.points(test)
+    why += f" Within minus beyond, mean of these: {points} points, {figures.p_words(test.p)}."
     return Decision(decisions.better(test, test.p), why, test.p)
 
 
-def recovered(outcomes: Outcomes, arm: str, condition: str = "normalised") -> Score | None:
-    """F1 of Table 5 under a condition as a share of F1 with names spelt right, with a bootstrap over drugs.
+def _share_in_words(hits: Sequence[bool], where: str) -> str:
+    share = sum(hits) / len(hits) if hits else None
+    return f"{figures.number(share)} of {len(hits):,} relevant drugs {where} it"
 
-    None if F1 with the right names is 0. A share of 0 or 1 has Wilson's interval over the drugs.
+
+def recovered(outcomes: Outcomes, arm: str, condition: str = "normalised") -> Score | None:
+    """Return F1 of Table 5 under a condition as a share of F1 with names spelt right.
+
+    Args:
+        outcomes: Rows whose arms are named ``<condition>.<arm>``.
+        arm: The arm, for example ``format_b``.
+        condition: The condition whose F1 is compared with that of ``correct``.
+
+    Returns:
+        The share with a bootstrap over drugs; a share of 0 or 1 has Wilson's interval over the
+        drugs. None if F1 with the right names is 0.
     """
-    parts = []
-    for name in ("correct", condition):
-        rows = outcomes.frame[outcomes.frame.arm == f"{name}.{arm}"]
-        parts.append(
-            pd.DataFrame([of["f1"] for of in rows.measures]).groupby(rows.cluster.to_numpy()).sum()
-        )
-    sums = np.hstack(parts)
+    sums = np.hstack([_f1_sums(outcomes, f"{name}.{arm}") for name in ("correct", condition)])
+    n_drugs = len(sums)
     if not sums[:, 0].sum():
         return None
 
     def share(drawn: NDArray[np.float64]) -> float:
-        top, bottom, other, below = sums[drawn.astype(np.int64)].sum(axis=0)
-        return float(other / below / (top / bottom)) if top and below else 0.0
+        """Return the share over the drawn drugs; 0 where F1 with the right names is 0."""
+        right_top, right_bottom, top, bottom = sums[drawn.astype(np.int64)].sum(axis=0)
+        if not right_top or not bottom:
+            return 0.0
+        return float(top / bottom / (right_top / right_bottom))
 
-    score = bootstrap(np.arange(len(sums)), share, draws=outcomes.draws)
+    score = bootstrap(np.arange(n_drugs), share, draws=outcomes.draws)
     if score.low == score.high and score.value in (0.0, 1.0):
-        sure = proportion(round(score.value * len(sums)), len(sums))
-        score = replace(score, low=sure.low, high=sure.high)
+        wilson = proportion(round(score.value * n_drugs), n_drugs)
+        score = replace(score, low=wilson.low, high=wilson.high)
+    n = int((outcomes.frame.arm == f"correct.{arm}").sum())
     # a draw in which the two conditions have different false positives can exceed 1
-    return replace(
-        score, n=int((outcomes.frame.arm == f"correct.{arm}").sum()), high=min(score.high, 1.0)
-    )
+    return replace(score, n=n, high=min(score.high, 1.0))
+
+
+def _f1_sums(outcomes: Outcomes, arm: str) -> NDArray[np.float64]:
+    """Sum numerator and denominator of F1 by drug; the shape is (drugs, 2)."""
+    rows = outcomes.frame[outcomes.frame.arm == arm]
+    parts = pd.DataFrame([measures["f1"] for measures in rows.measures])
+    return parts.groupby(rows.cluster.to_numpy()).sum().to_numpy()
 
 
 def normalisation_recovers(outcomes: Outcomes, **_: Any) -> Decision:  # noqa: ANN401
-    """Whether correcting the name recovers more than half of F1, for Format B and for GraphRAG (Table 5)."""
+    """Decide whether a corrected name recovers over half of F1, for Format B and GraphRAG (Table 5)."""
     arms = ("format_b", "graphrag")
     if not {f"normalised.{arm}" for arm in arms} <= set(outcomes.arms):
-        return Decision(
-            "not run", "There are no answers with corrected names.", reason="no answers"
-        )
+        why = "There are no answers with corrected names."
+        return Decision("not run", why, reason="no answers")
     shares = {arm: recovered(outcomes, arm) for arm in arms}
     found = [share for share in shares.values() if share is not None]
-    told = ", ".join(
-        f"{figures.ARMS[arm][0]} {figures.score_text(share)}" for arm, share in shares.items()
-    )
-    why = f"Recovered share of F1, intervals over drugs: {told}."
+    words = [f"{figures.ARMS[arm][0]} {figures.score_text(share)}" for arm, share in shares.items()]
+    why = f"Recovered share of F1, intervals over drugs: {', '.join(words)}."
     if len(found) < len(arms):
         return Decision("undecided", why)
     criterion = partial(decisions.above, bound=0.5)
@@ -343,25 +439,39 @@ def normalisation_recovers(outcomes: Outcomes, **_: Any) -> Decision:  # noqa: A
 def report_shares(
     run: Run, outcomes: Outcomes, kind: Kind, *, model: str = "", source: str = ""
 ) -> None:
-    """Report what the text derives from Table 5: the shares of F1 recovered, lost to misspelling, and lost in the end.
+    """Report the shares of F1 that the text derives from Table 5: recovered, lost, lost in the end.
 
-    `outcomes` has the rows of one run: this one's by `model`, or released ones of the registry's file `source`.
+    Args:
+        run: The run to report to.
+        outcomes: Rows of one run: this one's, or released ones.
+        kind: ``rerun`` or ``rescored``.
+        model: The model that answered a rerun.
+        source: The registry's file of released rows.
     """
     for arm in ("format_b", "graphrag"):
-        ids = [
+        recovery_id, loss_id, final_loss_id = (
             f"side_effects.text.{name}.{arm}"
             for name in ("recovery", "degradation", "degradation_left")
-        ]
-        back, kept = recovered(outcomes, arm), recovered(outcomes, arm, "misspelt")
-        if back is None or kept is None:
-            for id in ids:
-                run.not_run(
-                    id, "F1 with names spelt right is 0, so there is nothing to recover.", kind=kind
-                )
+        )
+        recovery = recovered(outcomes, arm)
+        misspelt = recovered(outcomes, arm, "misspelt")
+        if recovery is None or misspelt is None:
+            why = "F1 with names spelt right is 0, so there is nothing to recover."
+            for number_id in (recovery_id, loss_id, final_loss_id):
+                run.not_run(number_id, why, kind=kind)
             continue
-        lost, left = (Score(1 - of.value, of.n, 1 - of.high, 1 - of.low) for of in (kept, back))
-        for id, score in zip(ids, (back, lost, left), strict=True):
+        scores = {
+            recovery_id: recovery,
+            loss_id: _complement(misspelt),
+            final_loss_id: _complement(recovery),
+        }
+        for number_id, score in scores.items():
             if kind == "rescored":
-                run.rescored(id, score, source=source)
+                run.rescored(number_id, score, source=source)
             else:
-                run.rerun(id, score, model=model)
+                run.rerun(number_id, score, model=model)
+
+
+def _complement(share: Score) -> Score:
+    """Return one minus a share, with its interval."""
+    return Score(1 - share.value, share.n, 1 - share.high, 1 - share.low)
